@@ -1,0 +1,196 @@
+//! `fifo`: first in, first out, with tail drop. The template for new disciplines.
+//!
+//! Follows the FIFOQ of ALTQ (Cho 1999, section 4.1.4): one list, a limit in packets, and the arriving
+//! packet is the one that is lost. Departures: a second limit in bytes, since a packet may be 40 or 65,000
+//! bytes long, and drop from the head by choice, which tells a sender of congestion one queue earlier
+//! (Lakshman, Neidhardt and Ott, "The drop from front strategy in TCP and in TCP over ATM", 1996).
+
+use crate::discipline::{Discipline, Next, Reason, Sink, Verdict};
+use crate::inspect::{Inspection, Value};
+use crate::kind::{Build, Check, Children, Kind, Plan};
+use crate::packet::Packet;
+use crate::settings::Problem;
+use crate::units::{Bytes, Instant};
+use crate::{choices, settings};
+use std::any::Any;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// The registration.
+pub static KIND: Kind = Kind {
+    name: "fifo",
+    summary: "First in, first out, with a limit: the plain queue of every interface",
+    reference: "Cho, \"Traffic management by alternate queueing\", 1999, section 4.1.4",
+    children: Children::None,
+    settings: Settings::SETTINGS,
+    class_settings: &[],
+    check,
+};
+
+choices! {
+    /// Which packet is lost when the queue is full.
+    pub enum DropFrom { 
+        /// The arriving one.
+        Tail = "tail",
+        /// The oldest one.
+        Head = "head",
+    }
+}
+
+settings! {
+    /// Settings of `fifo`.
+    pub struct Settings {
+        /// Packets held at most
+        limit: u32 = default "100",
+            "too small: bursts are lost and the link idles; too large: packets wait long for nothing",
+            "about 10 ms of full frames at 100 Mbit/s; ALTQ held 50";
+        /// Bytes held at most
+        limit_bytes: Bytes = derived "no limit in bytes",
+            "as limit; the better limit where packets differ in length",
+            "ALTQ counted packets only";
+        /// Which packet is lost when a limit is reached
+        drop: DropFrom = default "tail",
+            "head: senders learn of congestion sooner, and what is delivered is fresher",
+            "the plain FIFO";
+    }
+}
+
+fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
+    let settings = Settings::read(check.settings, &[], check.problems)?;
+    let at = |key: &str| check.settings.get(key).map_or(check.settings.at, |entry| entry.at);
+    if settings.limit == 0 {
+        check.problems.push(Problem::new(at("limit"), "`limit` must be at least 1: a queue of 0 loses every packet"));
+        return None;
+    }
+    if settings.limit_bytes.is_some_and(|limit| limit < check.link.mtu) {
+        let message = format!("`limit_bytes` is less than one full packet ({})", check.link.mtu);
+        check.problems.push(Problem::new(at("limit_bytes"), message));
+        return None;
+    }
+    Some(Arc::new(settings))
+}
+
+impl Plan for Settings {
+    fn build(&self, _cx: &Build) -> Box<dyn Discipline> {
+        Box::new(Fifo { settings: self.clone(), queue: VecDeque::new(), bytes: Bytes::ZERO })
+    }
+}
+
+#[derive(Debug)]
+struct Fifo {
+    settings: Settings,
+    queue: VecDeque<Packet>,
+    bytes: Bytes,
+}
+
+impl Fifo {
+    fn fits(&self, len: Bytes) -> bool {
+        let Settings { limit, limit_bytes, .. } = self.settings;
+        self.queue.len() < limit as usize && limit_bytes.is_none_or(|limit| self.bytes + len <= limit)
+    }
+
+    fn take(&mut self) -> Option<Packet> {
+        let packet = self.queue.pop_front()?;
+        self.bytes -= packet.len;
+        Some(packet)
+    }
+}
+
+impl Discipline for Fifo {
+    fn enqueue(&mut self, _now: Instant, packet: Packet, sink: &mut dyn Sink) -> Verdict {
+        while !self.fits(packet.len) {
+            match self.settings.drop {
+                DropFrom::Head if !self.queue.is_empty() => {
+                    if let Some(oldest) = self.take() {
+                        sink.drop(oldest, Reason::Head);
+                    }
+                }
+                _ => {
+                    sink.drop(packet, Reason::Full);
+                    return Verdict::Dropped(Reason::Full);
+                }
+            }
+        }
+        self.bytes += packet.len;
+        self.queue.push_back(packet);
+        Verdict::Queued
+    }
+
+    fn dequeue(&mut self, _now: Instant, _sink: &mut dyn Sink) -> Next<Packet> {
+        self.take().map_or(Next::Empty, Next::Ready)
+    }
+
+    fn flush(&mut self, sink: &mut dyn Sink) {
+        while let Some(packet) = self.take() {
+            sink.drop(packet, Reason::Flushed);
+        }
+    }
+
+    fn inspect(&self, out: &mut Inspection<'_>) {
+        out.gauge("limit", Value::Count(u64::from(self.settings.limit)));
+        if let Some(limit) = self.settings.limit_bytes {
+            out.gauge("limit_bytes", Value::Bytes(limit));
+        }
+    }
+
+    fn retune(&mut self, _now: Instant, plan: &dyn Plan) -> bool {
+        let plan: &dyn Any = plan;
+        let Some(settings) = plan.downcast_ref::<Settings>() else { return false };
+        // A smaller limit takes effect as packets leave: nothing that is held is lost.
+        self.settings = settings.clone();
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::packet::ClassId;
+    use crate::random::Seed;
+    use crate::settings::{Raw, Table};
+    use crate::tree::{DisciplineSpec, Registry};
+    use crate::kind::Link;
+    use crate::units::Bandwidth;
+
+    #[derive(Default)]
+    struct Lost(Vec<(u64, Reason)>);
+
+    impl Sink for Lost {
+        fn drop(&mut self, packet: Packet, why: Reason) {
+            self.0.push((packet.len.get(), why));
+        }
+    }
+
+    fn run(settings: Table, lens: &[u64]) -> (Vec<u64>, Vec<(u64, Reason)>) {
+        let spec = DisciplineSpec { settings, ..DisciplineSpec::new("fifo") };
+        let link = Link { bandwidth: Bandwidth::mbit(10), mtu: Bytes::new(100) };
+        let mut queue = spec.check(&Registry::builtin(), link).expect("a good plan").build(Seed(1));
+        let (now, mut lost) = (Instant::START, Lost::default());
+        for &len in lens {
+            let _ = queue.enqueue(now, Packet::new(Bytes::new(len), now, ClassId(0)), &mut lost);
+        }
+        let mut sent = Vec::new();
+        while let Next::Ready(packet) = queue.dequeue(now, &mut lost) {
+            sent.push(packet.len.get());
+        }
+        (sent, lost.0)
+    }
+
+    #[test]
+    fn tail_drop_loses_the_arriving_packet() {
+        let settings = Table::default().with("limit", Raw::Integer(2));
+        assert_eq!(run(settings, &[1, 2, 3]), (vec![1, 2], vec![(3, Reason::Full)]));
+    }
+
+    #[test]
+    fn head_drop_loses_the_oldest() {
+        let settings = Table::default().with("limit", Raw::Integer(2)).text("drop", "head");
+        assert_eq!(run(settings, &[1, 2, 3]), (vec![2, 3], vec![(1, Reason::Head)]));
+    }
+
+    #[test]
+    fn a_limit_in_bytes_counts_bytes() {
+        let settings = Table::default().text("limit_bytes", "100 B");
+        assert_eq!(run(settings, &[60, 40, 1]), (vec![60, 40], vec![(1, Reason::Full)]));
+    }
+}

@@ -1,0 +1,176 @@
+//! A kind of discipline: its name, its settings, and how a checked plan of it is made.
+//!
+//! Text becomes a running queue in two steps that cannot be mixed up: `check` turns settings into a
+//! [`Plan`] or reports every problem; `build` turns a plan into a discipline and cannot fail. A new kind is
+//! one file under `disciplines/` with a `static KIND`, and one word in `disciplines/mod.rs`.
+
+use crate::discipline::Discipline;
+use crate::packet::ClassId;
+use crate::queue::Queue;
+use crate::random::{Rng, Seed};
+use crate::settings::{Problem, Setting, Span, Table};
+use crate::units::{Bandwidth, Bytes};
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
+
+/// Facts about the link that a tree is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Link {
+    /// Its bandwidth, in the basis in which packets' lengths are counted.
+    pub bandwidth: Bandwidth,
+    /// The longest packet, in the same basis.
+    pub mtu: Bytes,
+}
+
+/// Whether a kind has children, and which.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Children {
+    /// It holds packets itself.
+    None,
+    /// It manages one queue below it (RED over any other).
+    One,
+    /// It has classes, each leaf with a queue of its own; `nested` if classes can have classes.
+    Classes {
+        /// Whether a class may name a parent.
+        nested: bool,
+    },
+}
+
+/// A registered kind of discipline.
+#[derive(Debug)]
+pub struct Kind {
+    /// The name in policies.
+    pub name: &'static str,
+    /// One sentence for lists.
+    pub summary: &'static str,
+    /// The paper or RFC.
+    pub reference: &'static str,
+    /// Its children.
+    pub children: Children,
+    /// Settings of the discipline.
+    pub settings: &'static [Setting],
+    /// Settings of each of its classes.
+    pub class_settings: &'static [Setting],
+    /// Checks settings and children; `None` if it reported a problem.
+    pub check: fn(&mut Check<'_>) -> Option<Arc<dyn Plan>>,
+}
+
+/// A checked configuration of a discipline.
+pub trait Plan: Any + fmt::Debug + Send + Sync {
+    /// Makes the discipline. Cannot fail.
+    fn build(&self, cx: &Build) -> Box<dyn Discipline>;
+}
+
+/// A plan with its kind: what becomes a [`Queue`].
+#[derive(Clone, Debug)]
+pub struct QueuePlan {
+    /// The kind.
+    pub kind: &'static Kind,
+    /// Its plan.
+    pub plan: Arc<dyn Plan>,
+}
+
+impl QueuePlan {
+    /// Makes the queue.
+    pub fn build(&self, cx: &Build) -> Queue {
+        Queue::new(self.kind.name, self.plan.build(cx))
+    }
+}
+
+/// One class, as its parent's `check` sees it.
+#[derive(Debug)]
+pub struct CheckedClass<'a> {
+    /// Its number in the tree.
+    pub id: ClassId,
+    /// Its name.
+    pub name: &'a str,
+    /// Where it stands in the policy.
+    pub at: Span,
+    /// Its parent class, by index in the same list, which comes earlier; `None` at the top.
+    pub parent: Option<usize>,
+    /// Whether it takes what no filter takes.
+    pub default: bool,
+    /// Its settings, the generic ones left out.
+    pub settings: &'a Table,
+    /// Its queue; `None` if and only if it has child classes.
+    pub queue: Option<QueuePlan>,
+    /// Classes whose packets go to this queue: itself, and those of a classful discipline in it.
+    /// Empty if it has child classes.
+    pub routes: Vec<ClassId>,
+}
+
+/// What `check` works on.
+#[derive(Debug)]
+pub struct Check<'a> {
+    /// The link.
+    pub link: Link,
+    /// The discipline's settings.
+    pub settings: &'a Table,
+    /// The plan below, for [`Children::One`].
+    pub child: Option<QueuePlan>,
+    /// The classes, for [`Children::Classes`]; parents before children.
+    pub classes: Vec<CheckedClass<'a>>,
+    /// Where problems go.
+    pub problems: &'a mut Vec<Problem>,
+}
+
+/// What `build` may use: randomness of its own.
+#[derive(Clone, Copy, Debug)]
+pub struct Build {
+    seed: Seed,
+}
+
+impl Build {
+    /// For the root of a tree.
+    pub fn new(seed: Seed) -> Self {
+        Self { seed }
+    }
+
+    /// For a part with this name; its randomness depends on the path of names alone.
+    #[must_use]
+    pub fn part(&self, name: &str) -> Self {
+        Self {
+            seed: self.seed.fork(name),
+        }
+    }
+
+    /// The part's stream.
+    pub fn rng(&self) -> Rng {
+        self.seed.stream()
+    }
+}
+
+/// Which child of a classful discipline takes which class's packets. Lookup is one array access.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Routes {
+    child_of: Vec<u32>,
+    default: Option<u32>,
+}
+
+const NOWHERE: u32 = u32::MAX;
+
+impl Routes {
+    /// Sends packets of `class` to `child`.
+    pub fn add(&mut self, class: ClassId, child: u32) {
+        let index = class.0 as usize;
+        if self.child_of.len() <= index {
+            self.child_of.resize(index + 1, NOWHERE);
+        }
+        self.child_of[index] = child;
+    }
+
+    /// Sends everything else to `child`.
+    pub fn set_default(&mut self, child: u32) {
+        self.default = Some(child);
+    }
+
+    /// The child for packets of this class.
+    #[inline]
+    pub fn child(&self, class: ClassId) -> Option<usize> {
+        match self.child_of.get(class.0 as usize) {
+            Some(&child) if child != NOWHERE => Some(child as usize),
+            _ => self.default.map(|child| child as usize),
+        }
+    }
+}

@@ -1,0 +1,25 @@
+//! Suimon's queueing engine. In reading order:
+//!
+//! - [`units`]: time, length, rate and probability as types;
+//! - [`packet`]: what the engine knows of a packet;
+//! - [`discipline`]: the contract, and its answers;
+//! - [`queue`]: the wrapper that pins, counts and checks;
+//! - [`settings`], [`kind`], [`tree`]: from a policy's text to a checked plan to a running queue;
+//! - [`disciplines`]: one file each;
+//! - [`inspect`]: looking into a running tree.
+//!
+//! Absent on purpose: clocks, sockets, threads, files, logging, global state, unsafe code, and randomness
+//! that was not given. The same code therefore runs in the simulator, in the lab and on a real link.
+
+#![forbid(unsafe_code)]
+
+pub mod discipline;
+pub mod disciplines;
+pub mod inspect;
+pub mod kind;
+pub mod packet;
+pub mod queue;
+pub mod random;
+pub mod settings;
+pub mod tree;
+pub mod units;

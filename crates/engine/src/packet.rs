@@ -1,0 +1,86 @@
+//! A packet as the engine sees it: metadata and an owned handle, never bytes.
+//!
+//! A port fills the metadata in on arrival and applies [`Packet::ecn`] to the header on departure. So the
+//! simulator needs no bytes, and no discipline can hold a stale pointer into a header (ALTQ's did).
+
+use crate::units::{Bytes, Instant};
+
+/// A class of one tree, numbered in the order of its declaration.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct ClassId(pub u32);
+
+/// What tells flows apart: hashes of the source host, the destination host, and the whole five-tuple.
+/// Disciplines that spread flows over queues (WFQ) choose one and mix it with a seed of their own.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Flow {
+    /// Of the source address.
+    pub source: u32,
+    /// Of the destination address.
+    pub destination: u32,
+    /// Of addresses, protocol and ports (or the IPv6 flow label where the ports cannot be seen).
+    pub full: u32,
+}
+
+/// The ECN field of the IP header (RFC 3168, section 5).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Ecn {
+    /// 00: the transport cannot be told of congestion by marks.
+    #[default]
+    NotEct,
+    /// 10: ECN-capable.
+    Ect0,
+    /// 01: ECN-capable; used by L4S (RFC 9331).
+    Ect1,
+    /// 11: congestion was experienced.
+    Ce,
+}
+
+/// Where the packet's bytes are: a slot of the port's frame pool, or nothing. Opaque to the engine.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Buffer(pub u32);
+
+impl Buffer {
+    /// A packet without bytes, as in the simulator.
+    pub const NONE: Self = Self(u32::MAX);
+}
+
+/// One packet, owned by whoever holds it.
+#[must_use = "a packet is queued, sent, or handed to the sink; it is never just forgotten"]
+#[derive(Debug)]
+pub struct Packet {
+    /// Length on the wire, the link's overhead included. Of a super-frame (GSO): of all its segments.
+    pub len: Bytes,
+    /// When it was offered to the outermost queue.
+    pub arrived: Instant,
+    /// The class that the classifier chose.
+    pub class: ClassId,
+    /// The flow that it belongs to.
+    pub flow: Flow,
+    /// Its ECN field, as it is to leave.
+    pub ecn: Ecn,
+    /// Where its bytes are.
+    pub buffer: Buffer,
+}
+
+impl Packet {
+    /// A packet of this length and class, without bytes, of flow zero and not ECN-capable.
+    pub fn new(len: Bytes, arrived: Instant, class: ClassId) -> Self {
+        Self {
+            len,
+            arrived,
+            class,
+            flow: Flow::default(),
+            ecn: Ecn::NotEct,
+            buffer: Buffer::NONE,
+        }
+    }
+
+    /// Marks congestion if the transport understands it; `false` if it does not, and must be told by loss.
+    pub fn mark(&mut self) -> bool {
+        let capable = self.ecn != Ecn::NotEct;
+        if capable {
+            self.ecn = Ecn::Ce;
+        }
+        capable
+    }
+}

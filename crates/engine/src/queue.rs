@@ -1,0 +1,237 @@
+//! `Queue`: what hosts and parents hold. A discipline, plus what is true of all of them.
+//!
+//! It pins the peeked packet, counts, and checks the discipline against the contract on every call, in
+//! release too: the checks are a few compares. After every call, in packets and in bytes,
+//! offered = sent + dropped + held.
+//!
+//! Peeking *pins*: the next dequeue returns that packet, later arrivals do not overtake it, its drop
+//! decision is final, and only a flush removes it otherwise. The price, which ALTQ's poll and Linux's stash
+//! pay without saying so: a shaper charges a packet when it is pinned, so each shaping level may release
+//! one packet early by at most one packet time, and a late high-priority arrival waits behind one packet.
+
+use crate::discipline::{Discipline, Next, Reason, Sink, Verdict};
+use crate::inspect::Inspection;
+use crate::kind::Plan;
+use crate::packet::Packet;
+use crate::units::{Bytes, Instant};
+use std::ops::AddAssign;
+
+/// Packets and their bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Count {
+    /// How many packets.
+    pub packets: u64,
+    /// Their lengths, summed.
+    pub bytes: Bytes,
+}
+
+impl AddAssign<Bytes> for Count {
+    /// Counts one packet of this length.
+    fn add_assign(&mut self, len: Bytes) {
+        self.packets += 1;
+        self.bytes += len;
+    }
+}
+
+impl std::ops::Sub for Count {
+    type Output = Self;
+    fn sub(self, other: Self) -> Self {
+        Self {
+            packets: self.packets - other.packets,
+            bytes: self.bytes - other.bytes,
+        }
+    }
+}
+
+/// What has passed through a queue since it was made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Stats {
+    /// Packets that were offered.
+    pub offered: Count,
+    /// Packets that left by `dequeue`.
+    pub sent: Count,
+    /// Packets that left by the sink.
+    pub dropped: Count,
+    /// Packets marked (ECN) here or below.
+    pub marked: u64,
+    /// `dropped`, by [`Reason`]'s number.
+    pub reasons: [u64; Reason::ALL.len()],
+}
+
+impl Stats {
+    /// What is held: offered and neither sent nor dropped.
+    pub fn held(&self) -> Count {
+        self.offered - self.sent - self.dropped
+    }
+
+    /// Packets dropped for this reason.
+    pub fn dropped_for(&self, why: Reason) -> u64 {
+        self.reasons[why as usize]
+    }
+}
+
+/// A queue with a discipline.
+#[derive(Debug)]
+pub struct Queue {
+    discipline: Box<dyn Discipline>,
+    pinned: Option<Packet>,
+    stats: Stats,
+    kind: &'static str,
+}
+
+/// Passes losses and marks on, and counts them.
+struct Counting<'a> {
+    stats: &'a mut Stats,
+    outer: &'a mut dyn Sink,
+}
+
+impl Sink for Counting<'_> {
+    fn drop(&mut self, packet: Packet, why: Reason) {
+        self.stats.dropped += packet.len;
+        self.stats.reasons[why as usize] += 1;
+        self.outer.drop(packet, why);
+    }
+
+    fn mark(&mut self, packet: &Packet, why: Reason) {
+        self.stats.marked += 1;
+        self.outer.mark(packet, why);
+    }
+}
+
+impl Queue {
+    /// A queue of this discipline; `kind` is its name, for messages.
+    pub fn new(kind: &'static str, discipline: Box<dyn Discipline>) -> Self {
+        Self {
+            discipline,
+            pinned: None,
+            stats: Stats::default(),
+            kind,
+        }
+    }
+
+    /// The name of the discipline's kind.
+    pub fn kind(&self) -> &'static str {
+        self.kind
+    }
+
+    /// Offers a packet.
+    ///
+    /// # Panics
+    /// If the discipline says "dropped" and gave nothing to the sink.
+    pub fn enqueue(&mut self, now: Instant, packet: Packet, sink: &mut dyn Sink) -> Verdict {
+        self.stats.offered += packet.len;
+        let dropped = self.stats.dropped.packets;
+        let mut sink = Counting {
+            stats: &mut self.stats,
+            outer: sink,
+        };
+        let verdict = self.discipline.enqueue(now, packet, &mut sink);
+        assert!(
+            verdict == Verdict::Queued || self.stats.dropped.packets > dropped,
+            "{}: a packet was dropped without a witness",
+            self.kind
+        );
+        verdict
+    }
+
+    /// The next packet that may leave now.
+    ///
+    /// # Panics
+    /// If the discipline breaks its contract: waits for a time that is not after `now`, is empty while
+    /// packets are held, or waits while none are.
+    pub fn dequeue(&mut self, now: Instant, sink: &mut dyn Sink) -> Next<Packet> {
+        let next = match self.pinned.take() {
+            Some(packet) => Next::Ready(packet),
+            None => self.ask(now, sink),
+        };
+        if let Next::Ready(packet) = &next {
+            self.stats.sent += packet.len;
+        }
+        next
+    }
+
+    /// The packet that the next `dequeue` returns, pinned.
+    ///
+    /// # Panics
+    /// As [`Queue::dequeue`].
+    pub fn peek(&mut self, now: Instant, sink: &mut dyn Sink) -> Next<&Packet> {
+        if self.pinned.is_none() {
+            match self.ask(now, sink) {
+                Next::Ready(packet) => self.pinned = Some(packet),
+                Next::Wait(at) => return Next::Wait(at),
+                Next::Empty => return Next::Empty,
+            }
+        }
+        self.pinned.as_ref().map_or(Next::Empty, Next::Ready)
+    }
+
+    /// Asks the discipline, and holds its answer against the contract.
+    fn ask(&mut self, now: Instant, sink: &mut dyn Sink) -> Next<Packet> {
+        let mut sink = Counting {
+            stats: &mut self.stats,
+            outer: sink,
+        };
+        let next = self.discipline.dequeue(now, &mut sink);
+        let held = self.stats.offered.packets - self.stats.sent.packets - self.stats.dropped.packets;
+        match &next {
+            Next::Ready(_) => assert!(
+                held > 0,
+                "{}: a packet came out that was never offered",
+                self.kind
+            ),
+            Next::Wait(at) => {
+                assert!(
+                    *at > now,
+                    "{}: waits until {at}, which is not after {now}",
+                    self.kind
+                );
+                assert!(held > 0, "{}: waits, but holds nothing", self.kind);
+            }
+            Next::Empty => assert!(held == 0, "{}: says empty, but holds {held} packets", self.kind),
+        }
+        next
+    }
+
+    /// Gives up everything held, each packet to the sink as [`Reason::Flushed`].
+    ///
+    /// # Panics
+    /// If packets are held afterwards.
+    pub fn flush(&mut self, sink: &mut dyn Sink) {
+        let mut sink = Counting {
+            stats: &mut self.stats,
+            outer: sink,
+        };
+        if let Some(packet) = self.pinned.take() {
+            sink.drop(packet, Reason::Flushed);
+        }
+        self.discipline.flush(&mut sink);
+        assert!(self.is_empty(), "{}: holds packets after a flush", self.kind);
+    }
+
+    /// What is held, a pinned packet included. O(1).
+    pub fn backlog(&self) -> Count {
+        self.stats.held()
+    }
+
+    /// Whether nothing is held.
+    pub fn is_empty(&self) -> bool {
+        self.stats.offered.packets == self.stats.sent.packets + self.stats.dropped.packets
+    }
+
+    /// What has passed so far.
+    pub fn stats(&self) -> &Stats {
+        &self.stats
+    }
+
+    /// Shows this queue's counts and its discipline's state, children included.
+    pub fn inspect(&self, out: &mut Inspection<'_>) {
+        out.counts(self.kind, &self.stats);
+        self.discipline.inspect(out);
+    }
+
+    /// Adopts a plan of the same shape while packets flow. `false` if some discipline in it cannot; others
+    /// may have adopted theirs by then, so the host then applies the former plan again.
+    pub fn retune(&mut self, now: Instant, plan: &dyn Plan) -> bool {
+        self.discipline.retune(now, plan)
+    }
+}

@@ -1,0 +1,455 @@
+//! Settings, declared once: the declaration gives the reader, the check, the help and the documentation.
+//!
+//! The text of a policy comes in as a neutral [`Table`] whose entries remember where they stood, so that a
+//! [`Problem`] can point at line and column. Which file format it was is the control plane's affair.
+
+use crate::units::{Bandwidth, Bytes, Duration, Probability, Rate};
+
+/// A range of bytes in the text of a policy.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Span {
+    /// The first byte.
+    pub start: usize,
+    /// After the last byte.
+    pub end: usize,
+}
+
+/// Something wrong in a policy: where, what, and what to do.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Problem {
+    /// Where it stands.
+    pub at: Span,
+    /// What is wrong, and what was expected.
+    pub message: String,
+    /// What to do about it, where more can be said.
+    pub help: Option<String>,
+}
+
+impl Problem {
+    /// A problem without further help.
+    pub fn new(at: Span, message: impl Into<String>) -> Self {
+        Self {
+            at,
+            message: message.into(),
+            help: None,
+        }
+    }
+
+    /// The same with advice.
+    pub fn help(mut self, help: impl Into<String>) -> Self {
+        self.help = Some(help.into());
+        self
+    }
+}
+
+/// A value as the policy's text gave it.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Raw {
+    /// A quoted text.
+    Text(String),
+    /// A whole number.
+    Integer(i64),
+    /// `true` or `false`.
+    Boolean(bool),
+    /// Anything else, by the name of its type.
+    Other(&'static str),
+}
+
+/// One `key = value`.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Entry {
+    /// The key.
+    pub key: String,
+    /// Where the key stands.
+    pub key_at: Span,
+    /// The value.
+    pub value: Raw,
+    /// Where the value stands.
+    pub at: Span,
+}
+
+/// The entries of one place, in order, and where the place is.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Table {
+    /// The entries.
+    pub entries: Vec<Entry>,
+    /// Where to point when something is missing.
+    pub at: Span,
+}
+
+impl Table {
+    /// The entry of this key.
+    pub fn get(&self, key: &str) -> Option<&Entry> {
+        self.entries.iter().find(|entry| entry.key == key)
+    }
+
+    /// The table with this entry set, for tests, tools and changes at run time.
+    #[must_use]
+    pub fn with(mut self, key: &str, value: Raw) -> Self {
+        match self.entries.iter_mut().find(|entry| entry.key == key) {
+            Some(entry) => entry.value = value,
+            None => self.entries.push(Entry {
+                key: key.into(),
+                key_at: self.at,
+                value,
+                at: self.at,
+            }),
+        }
+        self
+    }
+
+    /// The table with this text set.
+    #[must_use]
+    pub fn text(self, key: &str, value: &str) -> Self {
+        self.with(key, Raw::Text(value.into()))
+    }
+}
+
+/// How a setting behaves when it is not given.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fallback {
+    /// It must be given.
+    Required,
+    /// This value, as text.
+    Value(&'static str),
+    /// A value that follows from others, as described.
+    Derived(&'static str),
+}
+
+/// The declaration of one setting.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Setting {
+    /// Its key.
+    pub name: &'static str,
+    /// What it means.
+    pub help: &'static str,
+    /// Its unit or its choices.
+    pub unit: &'static str,
+    /// What holds if it is not given.
+    pub default: Fallback,
+    /// What a value that is too small, or too large, does.
+    pub effect: &'static str,
+    /// Where the default comes from.
+    pub source: &'static str,
+}
+
+/// A type that a setting can have.
+pub trait SettingValue: Sized {
+    /// The unit or the choices, for people.
+    const UNIT: &'static str;
+    /// Reads a value; the error says what was expected.
+    fn from_raw(raw: &Raw) -> Result<Self, String>;
+}
+
+/// How a value looks to a person who wrote the wrong type.
+pub fn describe(raw: &Raw) -> String {
+    match raw {
+        Raw::Text(text) => format!("the text \"{text}\""),
+        Raw::Integer(n) => format!("the number {n}"),
+        Raw::Boolean(b) => format!("{b}"),
+        Raw::Other(kind) => format!("a {kind}"),
+    }
+}
+
+macro_rules! quantity {
+    ($($type:ty: $unit:literal),*) => {$(
+        impl SettingValue for $type {
+            const UNIT: &'static str = $unit;
+            fn from_raw(raw: &Raw) -> Result<Self, String> {
+                match raw {
+                    Raw::Text(text) => text.parse().map_err(|e: crate::units::UnitError| e.to_string()),
+                    other => Err(format!("expected {}, as a quoted text with its unit; found {}", $unit, describe(other))),
+                }
+            }
+        }
+    )*};
+}
+quantity! {
+    Bandwidth: "a rate such as \"20 Mbit/s\"",
+    Rate: "a rate such as \"20 Mbit/s\", or a share of the link such as \"40 %\"",
+    Duration: "a time such as \"5 ms\"",
+    Bytes: "a length such as \"1500 B\"",
+    Probability: "a share such as \"10 %\" or \"0.1\""
+}
+
+impl SettingValue for u32 {
+    const UNIT: &'static str = "a whole number";
+    fn from_raw(raw: &Raw) -> Result<Self, String> {
+        match raw {
+            Raw::Integer(n) => Self::try_from(*n)
+                .map_err(|_| format!("expected a whole number from 0 to {}; found {n}", Self::MAX)),
+            other => Err(format!(
+                "expected a whole number without quotes; found {}",
+                describe(other)
+            )),
+        }
+    }
+}
+
+impl SettingValue for bool {
+    const UNIT: &'static str = "true or false";
+    fn from_raw(raw: &Raw) -> Result<Self, String> {
+        match raw {
+            Raw::Boolean(b) => Ok(*b),
+            other => Err(format!(
+                "expected true or false, without quotes; found {}",
+                describe(other)
+            )),
+        }
+    }
+}
+
+/// Declares an enum whose values are chosen by name in a policy.
+#[macro_export]
+macro_rules! choices {
+    ($(#[$doc:meta])* $vis:vis enum $name:ident { $($(#[$vdoc:meta])* $variant:ident = $text:literal),+ $(,)? }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        $vis enum $name { $($(#[$vdoc])* $variant),+ }
+
+        impl $name {
+            /// The name in a policy.
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$variant => $text),+ }
+            }
+        }
+
+        impl $crate::settings::SettingValue for $name {
+            const UNIT: &'static str = concat!("one of", $(" \"", $text, "\""),+);
+            fn from_raw(raw: &$crate::settings::Raw) -> Result<Self, String> {
+                use $crate::settings::{describe, nearest, Raw};
+                match raw {
+                    $(Raw::Text(text) if text == $text => Ok(Self::$variant),)+
+                    Raw::Text(text) => {
+                        let near = nearest(text, [$($text),+]).map(|n| format!("; did you mean \"{n}\"?"));
+                        Err(format!("expected {}; found \"{text}\"{}", Self::UNIT, near.unwrap_or_default()))
+                    }
+                    other => Err(format!("expected {}; found {}", Self::UNIT, describe(other))),
+                }
+            }
+        }
+    };
+}
+
+/// Declares the settings of a discipline or of a class: a struct, its reader, and its documentation.
+///
+/// Each field is `name: Type = required`, `= default "text"` or `= derived "what it follows from"` (the
+/// field is then an `Option`), followed by the effect of too small and too large a value and the source.
+/// A default is written as it would stand in a policy, without outer quotes.
+#[macro_export]
+macro_rules! settings {
+    ($(#[$doc:meta])* $vis:vis struct $name:ident {
+        $($(#[doc = $help:literal])+ $field:ident: $type:ty = $how:ident $($text:literal)?, $effect:literal, $source:literal;)*
+    }) => {
+        $(#[$doc])*
+        #[derive(Clone, PartialEq, Debug)]
+        $vis struct $name { $($(#[doc = $help])+ pub $field: $crate::settings!(@type $how $type)),* }
+
+        impl $name {
+            /// The declarations, for help and documentation.
+            pub const SETTINGS: &'static [$crate::settings::Setting] = &[$($crate::settings::Setting {
+                name: stringify!($field),
+                help: concat!($($help),+).trim_ascii(),
+                unit: <$type as $crate::settings::SettingValue>::UNIT,
+                default: $crate::settings!(@default $how $($text)?),
+                effect: $effect,
+                source: $source,
+            }),*];
+
+            /// Reads them from a table, reporting every problem; `also` names keys that others read.
+            pub fn read(
+                table: &$crate::settings::Table,
+                also: &[&str],
+                problems: &mut Vec<$crate::settings::Problem>,
+            ) -> Option<Self> {
+                $crate::settings::refuse_unknown(table, Self::SETTINGS, also, problems);
+                $(let $field = $crate::settings!(@read $how table, stringify!($field), $type, problems $(, $text)?);)*
+                Some(Self { $($field: $field?),* })
+            }
+        }
+    };
+    (@type derived $type:ty) => { Option<$type> };
+    (@type $how:ident $type:ty) => { $type };
+    (@default required) => { $crate::settings::Fallback::Required };
+    (@default default $text:literal) => { $crate::settings::Fallback::Value($text) };
+    (@default derived $text:literal) => { $crate::settings::Fallback::Derived($text) };
+    (@read required $table:expr, $name:expr, $type:ty, $problems:expr) => {
+        $crate::settings::required::<$type>($table, $name, $problems)
+    };
+    (@read default $table:expr, $name:expr, $type:ty, $problems:expr, $text:literal) => {
+        $crate::settings::or_default::<$type>($table, $name, $problems, $text)
+    };
+    (@read derived $table:expr, $name:expr, $type:ty, $problems:expr, $text:literal) => {
+        $crate::settings::optional::<$type>($table, $name, $problems)
+    };
+}
+
+/// Reads a value that may be absent. The outer `None` means a problem was reported.
+#[doc(hidden)]
+pub fn optional<T: SettingValue>(
+    table: &Table,
+    name: &str,
+    problems: &mut Vec<Problem>,
+) -> Option<Option<T>> {
+    let Some(entry) = table.get(name) else {
+        return Some(None);
+    };
+    match T::from_raw(&entry.value) {
+        Ok(value) => Some(Some(value)),
+        Err(message) => {
+            problems.push(Problem::new(entry.at, format!("`{name}`: {message}")));
+            None
+        }
+    }
+}
+
+#[doc(hidden)]
+pub fn required<T: SettingValue>(table: &Table, name: &str, problems: &mut Vec<Problem>) -> Option<T> {
+    let value = optional(table, name, problems)?;
+    if value.is_none() {
+        problems.push(Problem::new(
+            table.at,
+            format!("`{name}` is missing: {}", T::UNIT),
+        ));
+    }
+    value
+}
+
+#[doc(hidden)]
+pub fn or_default<T: SettingValue>(
+    table: &Table,
+    name: &str,
+    problems: &mut Vec<Problem>,
+    text: &'static str,
+) -> Option<T> {
+    match optional(table, name, problems)? {
+        Some(value) => Some(value),
+        None => Some(from_default(text)),
+    }
+}
+
+/// The value of a default's text: a number, a boolean, or a text.
+///
+/// # Panics
+/// If the declaration is wrong; a test reads every default of every kind.
+fn from_default<T: SettingValue>(text: &'static str) -> T {
+    let raw = match (text.parse(), text.parse()) {
+        (Ok(n), _) => Raw::Integer(n),
+        (_, Ok(b)) => Raw::Boolean(b),
+        _ => Raw::Text(text.into()),
+    };
+    match T::from_raw(&raw) {
+        Ok(value) => value,
+        Err(e) => panic!("the declared default {text:?} is wrong: {e}"),
+    }
+}
+
+#[doc(hidden)]
+pub fn refuse_unknown(table: &Table, settings: &[Setting], also: &[&str], problems: &mut Vec<Problem>) {
+    let known = || settings.iter().map(|s| s.name).chain(also.iter().copied());
+    for entry in &table.entries {
+        if !known().any(|name| name == entry.key) {
+            problems.push(unknown("setting", &entry.key, entry.key_at, known()));
+        }
+    }
+}
+
+/// The problem of an unknown word: names the nearest known one, or all of them.
+pub fn unknown<'a>(what: &str, word: &str, at: Span, known: impl IntoIterator<Item = &'a str>) -> Problem {
+    let known: Vec<&str> = known.into_iter().collect();
+    let problem = Problem::new(at, format!("unknown {what} `{word}`"));
+    match nearest(word, known.iter().copied()) {
+        Some(near) => problem.help(format!("did you mean `{near}`?")),
+        None if known.is_empty() => problem.help(format!("no {what} is possible here")),
+        None => problem.help(format!("possible here: {}", known.join(", "))),
+    }
+}
+
+/// The known word nearest to this one, if one is near enough to have been meant (a third of its letters).
+pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let within = word.chars().count().max(3) / 3;
+    known
+        .into_iter()
+        .map(|k| (distance(word, k), k))
+        .filter(|(d, _)| *d <= within)
+        .min_by_key(|(d, _)| *d)
+        .map(|(_, k)| k)
+}
+
+/// The number of letters to change, insert, delete or swap with a neighbour to turn one word into the other
+/// (optimal string alignment).
+fn distance(a: &str, b: &str) -> usize {
+    let (a, b): (Vec<char>, Vec<char>) = (
+        a.to_lowercase().chars().collect(),
+        b.to_lowercase().chars().collect(),
+    );
+    let mut rows = vec![vec![0; b.len() + 1]; a.len() + 1];
+    for (i, row) in rows.iter_mut().enumerate() {
+        row[0] = i;
+    }
+    for j in 0..=b.len() {
+        rows[0][j] = j;
+    }
+    for i in 1..=a.len() {
+        for j in 1..=b.len() {
+            let change = usize::from(a[i - 1] != b[j - 1]);
+            let mut best = (rows[i - 1][j] + 1)
+                .min(rows[i][j - 1] + 1)
+                .min(rows[i - 1][j - 1] + change);
+            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
+                best = best.min(rows[i - 2][j - 2] + 1);
+            }
+            rows[i][j] = best;
+        }
+    }
+    rows[a.len()][b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    settings! {
+        /// For the tests.
+        struct Trial {
+            /// The rate.
+            rate: Rate = required, "", "";
+            /// How many.
+            count: u32 = default "7", "", "";
+            /// The wait.
+            wait: Duration = derived "from the rate", "", "";
+        }
+    }
+
+    fn read(table: &Table) -> Result<Trial, Vec<String>> {
+        let mut problems = Vec::new();
+        let trial = Trial::read(table, &["name"], &mut problems);
+        trial.filter(|_| problems.is_empty()).ok_or_else(|| {
+            problems
+                .into_iter()
+                .map(|p| p.message + &p.help.map(|h| format!(" ({h})")).unwrap_or_default())
+                .collect()
+        })
+    }
+
+    #[test]
+    fn declared_once_read_everywhere() {
+        let table = Table::default().text("rate", "40 %").text("name", "x");
+        let trial = read(&table).expect("a good table");
+        assert_eq!((trial.count, trial.wait), (7, None));
+        assert_eq!(Trial::SETTINGS.len(), 3);
+        assert_eq!(Trial::SETTINGS[0].help, "The rate.");
+    }
+
+    #[test]
+    fn every_mistake_is_reported_with_the_nearest_name() {
+        let table = Table::default()
+            .with("cuont", Raw::Integer(1))
+            .with("wait", Raw::Integer(5));
+        let problems = read(&table).expect_err("three mistakes");
+        assert_eq!(problems.len(), 3, "{problems:?}");
+        assert!(problems[0].contains("did you mean `count`?"), "{problems:?}");
+        assert!(problems[1].contains("`rate` is missing"), "{problems:?}");
+        assert!(problems[2].contains("\"5 ms\""), "{problems:?}");
+    }
+}

@@ -1,0 +1,435 @@
+//! The tree of disciplines and classes: what a policy asks for, and the checked plan of it.
+//!
+//! Everything is checked before anything is built: a wrong tree reports all its problems and changes
+//! nothing. A [`TreePlan`] can be built any number of times, in the simulator, the lab, or on a link.
+
+use crate::kind::{Build, Check, CheckedClass, Children, Kind, Link, QueuePlan};
+use crate::packet::ClassId;
+use crate::queue::Queue;
+use crate::random::Seed;
+use crate::settings::{Problem, Span, Table, unknown};
+
+/// The kinds that policies may name.
+#[derive(Clone, Debug)]
+pub struct Registry {
+    kinds: Vec<&'static Kind>,
+}
+
+impl Registry {
+    /// Every kind of this crate.
+    pub fn builtin() -> Self {
+        Self {
+            kinds: crate::disciplines::KINDS.to_vec(),
+        }
+    }
+
+    /// The same with one more kind, which lives outside this crate.
+    #[must_use]
+    pub fn with(mut self, kind: &'static Kind) -> Self {
+        self.kinds.push(kind);
+        self
+    }
+
+    /// All kinds.
+    pub fn kinds(&self) -> impl Iterator<Item = &'static Kind> + '_ {
+        self.kinds.iter().copied()
+    }
+
+    /// The kind of this name.
+    pub fn find(&self, name: &str) -> Option<&'static Kind> {
+        self.kinds().find(|kind| kind.name == name)
+    }
+}
+
+/// A discipline as asked for, unchecked.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct DisciplineSpec {
+    /// The kind's name.
+    pub kind: String,
+    /// Where the kind is named.
+    pub at: Span,
+    /// Its settings.
+    pub settings: Table,
+    /// The discipline below, for kinds with one child; FIFO if not given.
+    pub child: Option<Box<DisciplineSpec>>,
+    /// Its classes, for kinds with classes, in any order.
+    pub classes: Vec<ClassSpec>,
+}
+
+/// A class as asked for, unchecked.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct ClassSpec {
+    /// Its name, unique in the tree.
+    pub name: String,
+    /// Where it is named.
+    pub at: Span,
+    /// The parent's name, and where it stands; none at the top.
+    pub parent: Option<(String, Span)>,
+    /// Whether it takes what no filter takes.
+    pub default: bool,
+    /// The settings that its discipline's kind declares for classes.
+    pub settings: Table,
+    /// The discipline of its queue; FIFO if not given.
+    pub discipline: Option<DisciplineSpec>,
+}
+
+/// A class of a checked tree.
+#[derive(Clone, PartialEq, Debug)]
+pub struct ClassInfo {
+    /// Its name.
+    pub name: String,
+    /// Its parent: of its own discipline, or the class whose queue holds its discipline.
+    pub parent: Option<ClassId>,
+    /// Whether packets can be put into it.
+    pub leaf: bool,
+}
+
+/// A checked tree.
+#[derive(Clone, Debug)]
+pub struct TreePlan {
+    /// The outermost discipline.
+    pub root: QueuePlan,
+    /// The classes; a [`ClassId`] is an index into it.
+    pub classes: Vec<ClassInfo>,
+    /// The class of packets that no filter takes; none if the tree has no classes.
+    pub default: Option<ClassId>,
+    /// The link that it was checked for.
+    pub link: Link,
+}
+
+impl TreePlan {
+    /// Makes the queue. Its randomness follows from the seed and the names in the tree.
+    pub fn build(&self, seed: Seed) -> Queue {
+        self.root.build(&Build::new(seed))
+    }
+
+    /// The class of this name.
+    pub fn class(&self, name: &str) -> Option<ClassId> {
+        self.classes
+            .iter()
+            .position(|class| class.name == name)
+            .map(class_id)
+    }
+
+    /// What is known of a class.
+    pub fn info(&self, class: ClassId) -> Option<&ClassInfo> {
+        self.classes.get(class.0 as usize)
+    }
+
+    /// The leaf of this name, for a filter; the problem says what was wrong with it.
+    pub fn leaf(&self, name: &str, at: Span) -> Result<ClassId, Problem> {
+        let names = || self.classes.iter().filter(|c| c.leaf).map(|c| c.name.as_str());
+        let id = self
+            .class(name)
+            .ok_or_else(|| unknown("class", name, at, names()))?;
+        if self.classes[id.0 as usize].leaf {
+            return Ok(id);
+        }
+        let message = format!("class `{name}` has classes below it, so packets cannot be put into it");
+        Err(Problem::new(at, message).help("name one of the classes below it"))
+    }
+}
+
+fn class_id(index: usize) -> ClassId {
+    ClassId(u32::try_from(index).unwrap_or(u32::MAX))
+}
+
+impl DisciplineSpec {
+    /// A discipline of this kind with no settings.
+    pub fn new(kind: &str) -> Self {
+        Self {
+            kind: kind.into(),
+            ..Self::default()
+        }
+    }
+
+    /// Checks the whole tree for this link, reporting every problem.
+    pub fn check(&self, registry: &Registry, link: Link) -> Result<TreePlan, Vec<Problem>> {
+        let mut checker = Checker {
+            registry,
+            link,
+            problems: Vec::new(),
+            classes: Vec::new(),
+            names: Default::default(),
+        };
+        let root = checker.discipline(self, None);
+        match root {
+            Some((root, default)) if checker.problems.is_empty() => Ok(TreePlan {
+                root,
+                classes: checker.classes,
+                default,
+                link,
+            }),
+            _ => Err(checker.problems),
+        }
+    }
+}
+
+struct Checker<'a> {
+    registry: &'a Registry,
+    link: Link,
+    problems: Vec<Problem>,
+    classes: Vec<ClassInfo>,
+    names: std::collections::HashSet<String>,
+}
+
+impl Checker<'_> {
+    /// A plan of the discipline, and the class of its packets that no filter takes.
+    fn discipline(
+        &mut self,
+        spec: &DisciplineSpec,
+        owner: Option<ClassId>,
+    ) -> Option<(QueuePlan, Option<ClassId>)> {
+        let Some(kind) = self.registry.find(&spec.kind) else {
+            let names = self.registry.kinds().map(|k| k.name);
+            self.problems
+                .push(unknown("discipline", &spec.kind, spec.at, names));
+            return None;
+        };
+        self.refuse_wrong_children(kind, spec);
+        let fifo = DisciplineSpec {
+            at: spec.at,
+            ..DisciplineSpec::new("fifo")
+        };
+        let child = match kind.children {
+            Children::One => self
+                .discipline(spec.child.as_deref().unwrap_or(&fifo), owner)
+                .map(|(plan, _)| plan),
+            _ => None,
+        };
+        let before = self.problems.len();
+        let order = self.in_order(&spec.classes);
+        let (classes, default) = match kind.children {
+            Children::Classes { .. } => self.classes(spec, &order, owner)?,
+            _ => (Vec::new(), None),
+        };
+        let mut check = Check {
+            link: self.link,
+            settings: &spec.settings,
+            child,
+            classes,
+            problems: &mut self.problems,
+        };
+        let unusable = kind.children == Children::One && check.child.is_none();
+        let plan = if unusable { None } else { (kind.check)(&mut check) };
+        debug_assert!(
+            plan.is_some() || unusable || self.problems.len() > before,
+            "a refusal without a reason"
+        );
+        plan.map(|plan| (QueuePlan { kind, plan }, default))
+    }
+
+    fn refuse_wrong_children(&mut self, kind: &Kind, spec: &DisciplineSpec) {
+        if let (Some(child), false) = (&spec.child, kind.children == Children::One) {
+            let message = format!("discipline `{}` has no discipline below it", kind.name);
+            self.problems.push(Problem::new(child.at, message));
+        }
+        let nested = match kind.children {
+            Children::Classes { nested } => nested,
+            _ => {
+                if let Some(class) = spec.classes.first() {
+                    let message = format!("discipline `{}` has no classes", kind.name);
+                    self.problems.push(
+                        Problem::new(class.at, message).help("use a discipline with classes, such as `cbq`"),
+                    );
+                }
+                return;
+            }
+        };
+        if spec.classes.is_empty() {
+            let message = format!("discipline `{}` needs at least one class", kind.name);
+            self.problems.push(Problem::new(spec.at, message));
+        }
+        for (_, at) in spec
+            .classes
+            .iter()
+            .filter(|_| !nested)
+            .filter_map(|c| c.parent.as_ref())
+        {
+            self.problems.push(Problem::new(
+                *at,
+                format!("classes of `{}` cannot have parents", kind.name),
+            ));
+        }
+    }
+
+    /// The order in which every parent comes before its children, with each class's parent as an index
+    /// into that order. Reports unknown parents and circles.
+    fn in_order(&mut self, specs: &[ClassSpec]) -> Vec<(usize, Option<usize>)> {
+        let by_name: std::collections::HashMap<&str, usize> = specs
+            .iter()
+            .enumerate()
+            .rev()
+            .map(|(i, s)| (s.name.as_str(), i))
+            .collect();
+        let mut children = vec![Vec::new(); specs.len()];
+        let mut order = Vec::with_capacity(specs.len());
+        for (i, spec) in specs.iter().enumerate() {
+            match &spec.parent {
+                None => order.push((i, None)),
+                Some((name, at)) => match by_name.get(name.as_str()) {
+                    Some(&parent) => children[parent].push(i),
+                    None => {
+                        let names = specs.iter().map(|s| s.name.as_str()).filter(|n| *n != spec.name);
+                        self.problems.push(unknown("parent class", name, *at, names));
+                        order.push((i, None));
+                    }
+                },
+            }
+        }
+        let mut next = 0;
+        while next < order.len() {
+            let parent = order[next].0;
+            order.extend(children[parent].iter().map(|&child| (child, Some(next))));
+            next += 1;
+        }
+        if order.len() < specs.len() {
+            let mut placed = vec![false; specs.len()];
+            order.iter().for_each(|&(i, _)| placed[i] = true);
+            for (spec, _) in specs.iter().zip(&placed).filter(|(_, placed)| !**placed) {
+                let at = spec.parent.as_ref().map_or(spec.at, |(_, at)| *at);
+                self.problems.push(Problem::new(
+                    at,
+                    format!("class `{}` is its own ancestor", spec.name),
+                ));
+            }
+        }
+        order
+    }
+
+    /// Checks the classes of one discipline and what is in them, parents first.
+    fn classes<'s>(
+        &mut self,
+        spec: &'s DisciplineSpec,
+        order: &[(usize, Option<usize>)],
+        owner: Option<ClassId>,
+    ) -> Option<(Vec<CheckedClass<'s>>, Option<ClassId>)> {
+        let mut parents = vec![false; order.len()];
+        order.iter().filter_map(|o| o.1).for_each(|p| parents[p] = true);
+        let first = self.classes.len();
+        // Numbered in the order of declaration, so that lists read as the policy does.
+        for class in &spec.classes {
+            self.declare(class, owner);
+        }
+        let mut checked: Vec<CheckedClass<'s>> = Vec::with_capacity(order.len());
+        let mut usable = order.len() == spec.classes.len();
+        let mut default = None;
+        for (place, &(index, parent)) in order.iter().enumerate() {
+            let class = &spec.classes[index];
+            let id = class_id(first + index);
+            let info = &mut self.classes[first + index];
+            info.leaf = !parents[place];
+            info.parent = parent.map(|p| checked[p].id).or(owner);
+            let (mut queue, mut routes, mut inner) = (None, Vec::new(), Some(id));
+            if parents[place] {
+                self.refuse_on_interior(class);
+            } else {
+                (queue, routes, inner) = self.leaf(class, id);
+                usable &= queue.is_some();
+            }
+            if class.default && !parents[place] && default.replace(inner.unwrap_or(id)).is_some() {
+                let message = format!("class `{}` is a second default class", class.name);
+                self.problems
+                    .push(Problem::new(class.at, message).help("leave `default = true` on one class"));
+            }
+            checked.push(CheckedClass {
+                id,
+                name: &class.name,
+                at: class.at,
+                parent,
+                default: class.default,
+                settings: &class.settings,
+                queue,
+                routes,
+            });
+        }
+        if default.is_none() && !spec.classes.is_empty() {
+            let message = format!(
+                "`{}` has no default class: packets that no filter takes would be lost",
+                spec.kind
+            );
+            self.problems
+                .push(Problem::new(spec.at, message).help("write `default = true` in one leaf class"));
+        }
+        usable.then_some((checked, default))
+    }
+
+    fn declare(&mut self, class: &ClassSpec, owner: Option<ClassId>) {
+        if !self.names.insert(class.name.clone()) {
+            self.problems.push(Problem::new(
+                class.at,
+                format!("a second class `{}`: names are unique", class.name),
+            ));
+        }
+        self.classes.push(ClassInfo {
+            name: class.name.clone(),
+            parent: owner,
+            leaf: true,
+        });
+    }
+
+    fn refuse_on_interior(&mut self, class: &ClassSpec) {
+        let wrong = [
+            (class.default, "be the default class"),
+            (class.discipline.is_some(), "have a discipline"),
+        ];
+        for (_, what) in wrong.iter().filter(|w| w.0) {
+            let message = format!("class `{}` has classes below it, so it cannot {what}", class.name);
+            self.problems.push(Problem::new(class.at, message));
+        }
+    }
+
+    /// The queue of a leaf; the classes whose packets go to it; and the class that stands for it when a
+    /// packet is put there without a filter.
+    fn leaf(&mut self, class: &ClassSpec, id: ClassId) -> (Option<QueuePlan>, Vec<ClassId>, Option<ClassId>) {
+        let fifo = DisciplineSpec {
+            at: class.at,
+            ..DisciplineSpec::new("fifo")
+        };
+        let first = self.classes.len();
+        let inner = self.discipline(class.discipline.as_ref().unwrap_or(&fifo), Some(id));
+        let below = (first..self.classes.len())
+            .filter(|&i| self.classes[i].leaf)
+            .map(class_id);
+        let routes: Vec<ClassId> = std::iter::once(id).chain(below).collect();
+        self.classes[id.0 as usize].leaf = true;
+        match inner {
+            Some((plan, default)) => (Some(plan), routes, default),
+            None => (None, routes, None),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::{Bandwidth, Bytes};
+
+    fn link() -> Link {
+        Link {
+            bandwidth: Bandwidth::mbit(100),
+            mtu: Bytes::new(1514),
+        }
+    }
+
+    #[test]
+    fn an_unknown_kind_is_named_with_the_nearest() {
+        let problems = DisciplineSpec::new("fito")
+            .check(&Registry::builtin(), link())
+            .expect_err("unknown kind");
+        assert_eq!(problems[0].help.as_deref(), Some("did you mean `fifo`?"));
+    }
+
+    #[test]
+    fn a_kind_without_classes_refuses_them() {
+        let mut spec = DisciplineSpec::new("fifo");
+        spec.classes.push(ClassSpec {
+            name: "a".into(),
+            ..ClassSpec::default()
+        });
+        let problems = spec
+            .check(&Registry::builtin(), link())
+            .expect_err("fifo has no classes");
+        assert!(problems[0].message.contains("has no classes"), "{problems:?}");
+    }
+}

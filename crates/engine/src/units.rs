@@ -1,0 +1,602 @@
+//! Quantities as types: a length cannot be mistaken for a rate, and every text carries its unit.
+//!
+//! | type | unit inside | text | finest step |
+//! |---|---|---|---|
+//! | [`Instant`], [`Duration`] | nanoseconds | `5 ms` | 1 ns |
+//! | [`Bytes`] | bytes | `1500 B`, `64 KiB` | 1 B |
+//! | [`Bandwidth`] | bits per second | `20 Mbit/s`, `62.5 MB/s` | 1 bit/s |
+//! | [`Probability`] | parts of 2³² | `40 %`, `0.1` | 2⁻³² |
+//! | [`Rate`] | a bandwidth, or a share of the link | `20 Mbit/s`, `40 %` | as above |
+//!
+//! Text is read exactly or refused: `0.5 ns` is an error and not 0 or 1. Only [`Probability`] rounds
+//! (to the nearest 2⁻³²), since decimal fractions have no exact binary form. What is printed reads back
+//! as the same value. Decimal prefixes are powers of 1000, `Ki`/`Mi`/`Gi` powers of 1024.
+
+use std::fmt;
+use std::ops::{Add, AddAssign, Sub, SubAssign};
+use std::str::FromStr;
+
+/// A point on the engine's clock: nanoseconds since its host started it. Hosts make them (a real clock,
+/// the simulator, a test); disciplines compare and add.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Hash)]
+pub struct Instant(u64);
+
+/// A span of time in nanoseconds.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Hash)]
+pub struct Duration(u64);
+
+/// A length in bytes. Of a packet: its length on the wire, the link's overhead included.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Hash)]
+pub struct Bytes(u64);
+
+/// Bits per second. Built only by named constructors, so that bits and bytes cannot be mixed up.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Hash)]
+pub struct Bandwidth(u64);
+
+/// A probability or a share from 0 to 1, in parts of 2³².
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Hash)]
+pub struct Probability(u64);
+
+/// A rate as people give it: absolute, or a share of the link's bandwidth.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Rate {
+    /// `20 Mbit/s`
+    Absolute(Bandwidth),
+    /// `40 %`
+    Share(Probability),
+}
+
+const NANOS: u64 = 1_000_000_000;
+
+impl Instant {
+    /// When the host started its clock.
+    pub const START: Self = Self(0);
+    /// Later than any event.
+    pub const NEVER: Self = Self(u64::MAX);
+
+    /// `ns` nanoseconds after the start.
+    pub const fn from_nanos(ns: u64) -> Self {
+        Self(ns)
+    }
+
+    /// Nanoseconds since the start.
+    pub const fn nanos(self) -> u64 {
+        self.0
+    }
+
+    /// The time from `earlier` to here; zero if `earlier` is later.
+    pub const fn since(self, earlier: Self) -> Duration {
+        Duration(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl Duration {
+    /// No time at all.
+    pub const ZERO: Self = Self(0);
+
+    /// `ns` nanoseconds.
+    pub const fn from_nanos(ns: u64) -> Self {
+        Self(ns)
+    }
+
+    /// `us` microseconds.
+    pub const fn from_micros(us: u64) -> Self {
+        Self(us * 1_000)
+    }
+
+    /// `ms` milliseconds.
+    pub const fn from_millis(ms: u64) -> Self {
+        Self(ms * 1_000_000)
+    }
+
+    /// `s` seconds.
+    pub const fn from_secs(s: u64) -> Self {
+        Self(s * NANOS)
+    }
+
+    /// The length in nanoseconds.
+    pub const fn nanos(self) -> u64 {
+        self.0
+    }
+
+    /// Seconds, for display and statistics only.
+    pub fn as_secs_f64(self) -> f64 {
+        self.0 as f64 / NANOS as f64
+    }
+
+    /// This many times the span, saturating.
+    pub const fn times(self, n: u64) -> Self {
+        Self(self.0.saturating_mul(n))
+    }
+}
+
+impl Bytes {
+    /// Nothing.
+    pub const ZERO: Self = Self(0);
+
+    /// `n` bytes.
+    pub const fn new(n: u64) -> Self {
+        Self(n)
+    }
+
+    /// The length as a number of bytes.
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+
+    /// This many times the length, saturating.
+    pub const fn times(self, n: u64) -> Self {
+        Self(self.0.saturating_mul(n))
+    }
+}
+
+impl Bandwidth {
+    /// Nothing per second.
+    pub const ZERO: Self = Self(0);
+
+    /// `n` bits per second.
+    pub const fn bits_per_sec(n: u64) -> Self {
+        Self(n)
+    }
+
+    /// `n` thousand bits per second.
+    pub const fn kbit(n: u64) -> Self {
+        Self(n * 1_000)
+    }
+
+    /// `n` million bits per second.
+    pub const fn mbit(n: u64) -> Self {
+        Self(n * 1_000_000)
+    }
+
+    /// `n` thousand million bits per second.
+    pub const fn gbit(n: u64) -> Self {
+        Self(n * NANOS)
+    }
+
+    /// The rate in bits per second.
+    pub const fn bits(self) -> u64 {
+        self.0
+    }
+
+    /// The time that `len` takes at this rate, rounded up: a shaper must never run fast.
+    /// [`Duration`]'s largest value at rate zero, or where the time does not fit.
+    pub const fn time_to_send(self, len: Bytes) -> Duration {
+        if self.0 == 0 {
+            return Duration(u64::MAX);
+        }
+        let nanobits = len.0 as u128 * 8 * NANOS as u128;
+        let ns = nanobits.div_ceil(self.0 as u128);
+        Duration(if ns > u64::MAX as u128 {
+            u64::MAX
+        } else {
+            ns as u64
+        })
+    }
+
+    /// Whole bytes that fit in `span` at this rate, rounded down, saturating.
+    pub const fn bytes_in(self, span: Duration) -> Bytes {
+        let bytes = self.0 as u128 * span.0 as u128 / (8 * NANOS as u128);
+        Bytes(if bytes > u64::MAX as u128 {
+            u64::MAX
+        } else {
+            bytes as u64
+        })
+    }
+
+    /// The rate at which `len` is sent in `span`, rounded down; zero for an empty span. For statistics.
+    pub const fn of(len: Bytes, span: Duration) -> Self {
+        if span.0 == 0 {
+            return Self(0);
+        }
+        let bits = len.0 as u128 * 8 * NANOS as u128 / span.0 as u128;
+        Self(if bits > u64::MAX as u128 {
+            u64::MAX
+        } else {
+            bits as u64
+        })
+    }
+
+    /// A share of this rate, rounded down to a whole bit per second.
+    pub const fn share(self, share: Probability) -> Self {
+        Self(((self.0 as u128 * share.0 as u128) >> 32) as u64)
+    }
+}
+
+impl Probability {
+    /// Never; nothing.
+    pub const ZERO: Self = Self(0);
+    /// Always; all of it.
+    pub const ONE: Self = Self(1 << 32);
+
+    /// `numerator / denominator`, rounded to the nearest part; at most one. Zero for `0 / 0`.
+    pub const fn ratio(numerator: u64, denominator: u64) -> Self {
+        if denominator == 0 {
+            return if numerator == 0 { Self::ZERO } else { Self::ONE };
+        }
+        let parts = ((numerator as u128 * (1 << 32)) + denominator as u128 / 2) / denominator as u128;
+        Self(if parts > 1 << 32 { 1 << 32 } else { parts as u64 })
+    }
+
+    /// From parts of 2³², at most one.
+    pub const fn from_parts(parts: u64) -> Self {
+        Self(if parts > 1 << 32 { 1 << 32 } else { parts })
+    }
+
+    /// In parts of 2³².
+    pub const fn parts(self) -> u64 {
+        self.0
+    }
+
+    /// As a number from 0 to 1, for display and statistics.
+    pub fn as_f64(self) -> f64 {
+        self.0 as f64 / 4_294_967_296.0
+    }
+}
+
+impl Rate {
+    /// The bandwidth that is meant on a link of this bandwidth.
+    pub const fn on(self, link: Bandwidth) -> Bandwidth {
+        match self {
+            Self::Absolute(rate) => rate,
+            Self::Share(share) => link.share(share),
+        }
+    }
+}
+
+impl Add<Duration> for Instant {
+    type Output = Self;
+    /// Saturating: beyond the end of the clock lies [`Instant::NEVER`].
+    fn add(self, span: Duration) -> Self {
+        Self(self.0.saturating_add(span.0))
+    }
+}
+
+impl Sub<Duration> for Instant {
+    type Output = Self;
+    /// Saturating at [`Instant::START`].
+    fn sub(self, span: Duration) -> Self {
+        Self(self.0.saturating_sub(span.0))
+    }
+}
+
+macro_rules! additive {
+    ($($type:ident),*) => {$(
+        impl Add for $type {
+            type Output = Self;
+            fn add(self, other: Self) -> Self {
+                Self(self.0.saturating_add(other.0))
+            }
+        }
+        impl Sub for $type {
+            type Output = Self;
+            /// Saturating at zero.
+            fn sub(self, other: Self) -> Self {
+                Self(self.0.saturating_sub(other.0))
+            }
+        }
+        impl AddAssign for $type {
+            fn add_assign(&mut self, other: Self) {
+                *self = *self + other;
+            }
+        }
+        impl SubAssign for $type {
+            fn sub_assign(&mut self, other: Self) {
+                *self = *self - other;
+            }
+        }
+        impl std::iter::Sum for $type {
+            fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
+                all.fold(Self(0), |sum, one| sum + one)
+            }
+        }
+    )*};
+}
+additive!(Duration, Bytes, Bandwidth);
+
+// Reading and writing. A quantity is a decimal number, optional space, and a unit that is never optional.
+
+/// Why a text is not a quantity: what was expected, with an example.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct UnitError(String);
+
+impl fmt::Display for UnitError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for UnitError {}
+
+/// Units of one dimension: the spelling and what one of it is in the smallest unit, as a fraction.
+type Units = [(&'static str, u64)];
+
+const TIME: &Units = &[
+    ("s", NANOS),
+    ("ms", 1_000_000),
+    ("us", 1_000),
+    ("µs", 1_000),
+    ("ns", 1),
+];
+
+const LENGTH: &Units = &[
+    ("GB", NANOS),
+    ("MB", 1_000_000),
+    ("kB", 1_000),
+    ("B", 1),
+    ("GiB", 1 << 30),
+    ("MiB", 1 << 20),
+    ("KiB", 1 << 10),
+];
+
+const BITRATE: &Units = &[
+    ("Tbit/s", 1_000 * NANOS),
+    ("Gbit/s", NANOS),
+    ("Mbit/s", 1_000_000),
+    ("kbit/s", 1_000),
+    ("bit/s", 1),
+    ("GB/s", 8 * NANOS),
+    ("MB/s", 8_000_000),
+    ("kB/s", 8_000),
+    ("B/s", 8),
+];
+
+/// Splits `20 Mbit/s` into its number (digits before and after the point) and its unit.
+fn split(text: &str) -> Option<(&str, &str, &str)> {
+    let text = text.trim();
+    let end = text
+        .find(|c: char| !(c.is_ascii_digit() || c == '.' || c == '_'))
+        .unwrap_or(text.len());
+    let (number, unit) = text.split_at(end);
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    let digits = |s: &str| s.bytes().all(|b| b.is_ascii_digit() || b == b'_');
+    (!whole.is_empty() && digits(whole) && digits(fraction)).then(|| (whole, fraction, unit.trim()))
+}
+
+/// Reads a quantity exactly, in steps of the smallest unit.
+fn read(text: &str, units: &Units, what: &str, example: &str) -> Result<u64, UnitError> {
+    let names = || {
+        let all: Vec<&str> = units.iter().map(|u| u.0).filter(|u| u.is_ascii()).collect();
+        all.join(", ")
+    };
+    let Some((whole, fraction, unit)) = split(text) else {
+        return Err(UnitError(format!("expected {what} such as \"{example}\"")));
+    };
+    if unit.is_empty() {
+        return Err(UnitError(format!(
+            "the unit is missing: {what} is written like \"{example}\" ({})",
+            names()
+        )));
+    }
+    let found = units.iter().find(|u| u.0 == unit).or_else(|| {
+        // Case does not matter where it cannot change the meaning: bits and bytes differ only by it.
+        let mut alike = units.iter().filter(|u| u.0.eq_ignore_ascii_case(unit));
+        alike
+            .next()
+            .filter(|_| !unit.contains(['b', 'B']) || unit.to_ascii_lowercase().contains("bit"))
+    });
+    let Some(&(_, scale)) = found else {
+        return Err(UnitError(format!(
+            "unknown unit \"{unit}\" for {what}; one of {}",
+            names()
+        )));
+    };
+    exact(whole, fraction, scale).ok_or_else(|| {
+        let smallest = units.iter().min_by_key(|u| u.1).map_or("", |u| u.0);
+        UnitError(format!(
+            "\"{}\" is too large, or finer than 1 {smallest}",
+            text.trim()
+        ))
+    })
+}
+
+/// `whole.fraction × scale` if that is a whole number that fits.
+fn exact(whole: &str, fraction: &str, scale: u64) -> Option<u64> {
+    let number = |digits: &str| -> Option<u128> {
+        let digits: String = digits.chars().filter(|c| *c != '_').collect();
+        if digits.is_empty() {
+            Some(0)
+        } else {
+            digits.parse().ok()
+        }
+    };
+    let fraction = fraction.trim_end_matches('0');
+    let divisor = 10u128.checked_pow(u32::try_from(fraction.chars().filter(|c| *c != '_').count()).ok()?)?;
+    let part = number(fraction)?.checked_mul(u128::from(scale))?;
+    if part % divisor != 0 {
+        return None;
+    }
+    let total = number(whole)?
+        .checked_mul(u128::from(scale))?
+        .checked_add(part / divisor)?;
+    u64::try_from(total).ok()
+}
+
+/// Writes `value` in the largest unit that needs at most three decimals, exactly.
+fn write(f: &mut fmt::Formatter<'_>, value: u64, units: &Units) -> fmt::Result {
+    let decimal = |u: &&(&str, u64)| u.0.is_ascii() && !u.0.contains('i') || u.0.contains("bit");
+    let fits = |u: &&(&str, u64)| value >= u.1 && (u.1 < 1_000 || value % (u.1 / 1_000) == 0);
+    let unit = units.iter().filter(decimal).filter(fits).max_by_key(|u| u.1);
+    let (name, scale) = unit
+        .or_else(|| units.iter().min_by_key(|u| u.1))
+        .copied()
+        .unwrap_or(("", 1));
+    let (whole, rest) = (value / scale, value % scale);
+    let text = if rest == 0 {
+        format!("{whole} {name}")
+    } else {
+        let thousandths = u128::from(rest) * 1_000 / u128::from(scale);
+        let decimals = format!("{thousandths:03}");
+        format!("{whole}.{} {name}", decimals.trim_end_matches('0'))
+    };
+    f.pad(&text)
+}
+
+impl FromStr for Duration {
+    type Err = UnitError;
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        read(text, TIME, "a time", "5 ms").map(Self)
+    }
+}
+
+impl FromStr for Bytes {
+    type Err = UnitError;
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        read(text, LENGTH, "a length", "1500 B").map(Self)
+    }
+}
+
+impl FromStr for Bandwidth {
+    type Err = UnitError;
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        read(text, BITRATE, "a rate", "20 Mbit/s").map(Self)
+    }
+}
+
+impl FromStr for Probability {
+    type Err = UnitError;
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        let wrong = || UnitError("expected a share such as \"40 %\" or \"0.4\", from 0 to 1".into());
+        let (whole, fraction, unit) = split(text).ok_or_else(wrong)?;
+        let whole: u64 = whole.replace('_', "").parse().map_err(|_| wrong())?;
+        let fraction = fraction.replace('_', "");
+        let digits = u32::try_from(fraction.len()).map_err(|_| wrong())?;
+        let decimals: u64 = if fraction.is_empty() {
+            0
+        } else {
+            fraction.parse().map_err(|_| wrong())?
+        };
+        let (divisor, hundred) = match unit {
+            "" => (1u64, 1u64),
+            "%" => (100, 100),
+            _ => return Err(wrong()),
+        };
+        let scale = 10u64.checked_pow(digits).ok_or_else(wrong)?;
+        let numerator = whole
+            .checked_mul(scale)
+            .and_then(|n| n.checked_add(decimals))
+            .ok_or_else(wrong)?;
+        let denominator = scale.checked_mul(divisor).ok_or_else(wrong)?;
+        if whole > hundred || numerator > denominator {
+            return Err(wrong());
+        }
+        Ok(Self::ratio(numerator, denominator))
+    }
+}
+
+impl FromStr for Rate {
+    type Err = UnitError;
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        if text.trim().ends_with('%') {
+            return text.parse().map(Self::Share);
+        }
+        text.parse().map(Self::Absolute)
+    }
+}
+
+impl fmt::Display for Duration {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write(f, self.0, TIME)
+    }
+}
+
+impl fmt::Display for Instant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write(f, self.0, TIME)
+    }
+}
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write(f, self.0, LENGTH)
+    }
+}
+
+impl fmt::Display for Bandwidth {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Shown in bits, the field's habit, even where a whole number of bytes would be shorter.
+        write(f, self.0, &BITRATE[..5])
+    }
+}
+
+impl fmt::Display for Probability {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The shortest percentage that reads back as this value.
+        for decimals in 0..12 {
+            let text = format!("{:.decimals$} %", self.as_f64() * 100.0);
+            if text.parse() == Ok(*self) {
+                return f.pad(&text);
+            }
+        }
+        f.pad(&format!("{:.12} %", self.as_f64() * 100.0))
+    }
+}
+
+impl fmt::Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Absolute(rate) => rate.fmt(f),
+            Self::Share(share) => share.fmt(f),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn text_is_read_exactly_or_refused() {
+        assert_eq!("20 Mbit/s".parse(), Ok(Bandwidth::mbit(20)));
+        assert_eq!("20mbit/s".parse(), Ok(Bandwidth::mbit(20)));
+        assert_eq!("62.5 MB/s".parse(), Ok(Bandwidth::mbit(500)));
+        assert_eq!("0.8Tbit/s".parse(), Ok(Bandwidth::gbit(800)));
+        assert_eq!("1.5 ms".parse(), Ok(Duration::from_micros(1500)));
+        assert_eq!("64 KiB".parse(), Ok(Bytes::new(65536)));
+        assert_eq!("40 %".parse(), Ok(Rate::Share(Probability::ratio(2, 5))));
+        for wrong in [
+            "20",
+            "0.5 bit/s",
+            "20 Mb/s",
+            "20 mB/s",
+            "-1 bit/s",
+            "",
+            "fast",
+            "1..2 bit/s",
+            "9e9 bit/s",
+        ] {
+            assert!(wrong.parse::<Bandwidth>().is_err(), "{wrong} was accepted");
+        }
+        for wrong in ["101 %", "1.1", "40 bit/s", "%", "99999999999999999999 %"] {
+            assert!(wrong.parse::<Probability>().is_err(), "{wrong} was accepted");
+        }
+    }
+
+    #[test]
+    fn a_shaper_never_runs_fast() {
+        let rate = Bandwidth::gbit(800);
+        assert_eq!(rate.time_to_send(Bytes::new(64)), Duration::from_nanos(1));
+        assert_eq!(rate.bytes_in(Duration::from_nanos(1)), Bytes::new(100));
+        assert_eq!(
+            Bandwidth::kbit(8).time_to_send(Bytes::new(1500)),
+            Duration::from_millis(1500)
+        );
+        assert_eq!(Bandwidth::ZERO.time_to_send(Bytes::new(1)).nanos(), u64::MAX);
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_printed_reads_back(n: u64, parts in 0..=1u64 << 32) {
+            prop_assert_eq!(Duration(n).to_string().parse(), Ok(Duration(n)));
+            prop_assert_eq!(Bytes(n).to_string().parse(), Ok(Bytes(n)));
+            prop_assert_eq!(Bandwidth(n).to_string().parse(), Ok(Bandwidth(n)));
+            prop_assert_eq!(Probability(parts).to_string().parse(), Ok(Probability(parts)));
+        }
+
+        #[test]
+        fn any_text_is_refused_without_panic(text: String) {
+            let _ = (text.parse::<Rate>(), text.parse::<Duration>(), text.parse::<Bytes>());
+        }
+    }
+}

@@ -1,0 +1,2 @@
+//! `cargo xtask ci | tidy`.
+fn main() {}
