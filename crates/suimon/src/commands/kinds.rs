@@ -1,0 +1,167 @@
+//! `suimon kinds`: the disciplines that a policy can name, and with a name all about one. Everything shown
+//! comes from the declaration that also reads and checks the policy, so it cannot be out of date.
+
+use crate::exit::{Exit, Failure};
+use clap::Args;
+use engine::kind::{Children, Kind};
+use engine::settings::{Fallback, Setting, nearest};
+use engine::tree::Registry;
+use serde_json::{Value, json};
+use std::io::{self, Write};
+
+/// List the disciplines that a policy can name; with a name, show its settings
+#[derive(Debug, Args)]
+pub struct Kinds {
+    /// Show this one, with its settings
+    name: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Kinds {
+    /// Lists them.
+    pub fn run(&self, out: &mut dyn Write) -> Result<Exit, Failure> {
+        let registry = Registry::builtin();
+        let kinds: Vec<&Kind> = match &self.name {
+            Some(name) => vec![registry.find(name).ok_or_else(|| unknown(&registry, name))?],
+            None => registry.kinds().collect(),
+        };
+        if self.json {
+            let list: Vec<Value> = kinds.iter().map(|kind| to_json(kind)).collect();
+            writeln!(out, "{:#}", json!({ "kinds": list }))?;
+        } else if self.name.is_some() {
+            kinds.iter().try_for_each(|kind| describe(out, kind))?;
+        } else {
+            for kind in kinds {
+                writeln!(out, "{:<10} {}", kind.name, kind.summary)?;
+            }
+        }
+        Ok(Exit::Done)
+    }
+}
+
+fn unknown(registry: &Registry, name: &str) -> Failure {
+    let names: Vec<&str> = registry.kinds().map(|kind| kind.name).collect();
+    let help = match nearest(name, names.iter().copied()) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => format!("there are: {}", names.join(", ")),
+    };
+    Failure {
+        exit: Exit::Usage,
+        message: format!("no discipline is named `{name}`; {help}"),
+    }
+}
+
+fn describe(out: &mut dyn Write, kind: &Kind) -> io::Result<()> {
+    writeln!(out, "{}: {}", kind.name, kind.summary)?;
+    writeln!(out, "follows: {}", kind.reference)?;
+    writeln!(out, "below it: {}", children(kind.children))?;
+    for (title, settings) in [
+        ("settings", kind.settings),
+        ("settings of each class", kind.class_settings),
+    ] {
+        if !settings.is_empty() {
+            writeln!(out, "\n{title}:")?;
+        }
+        for setting in settings {
+            writeln!(
+                out,
+                "  {} ({}; {})",
+                setting.name,
+                setting.unit,
+                fallback(setting)
+            )?;
+            for line in [setting.help, setting.effect, setting.source] {
+                if !line.is_empty() {
+                    writeln!(out, "      {line}")?;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn children(children: Children) -> &'static str {
+    match children {
+        Children::None => "nothing, it holds the packets",
+        Children::One => "one discipline (`child`), `fifo` if not given",
+        Children::Classes { nested: true } => "classes, which may have classes",
+        Children::Classes { nested: false } => "classes",
+    }
+}
+
+fn fallback(setting: &Setting) -> String {
+    match setting.default {
+        Fallback::Required => "must be given".into(),
+        Fallback::Value(text) => format!("default {text}"),
+        Fallback::Derived(text) => format!("default: {text}"),
+    }
+}
+
+fn to_json(kind: &Kind) -> Value {
+    let settings = |list: &[Setting]| -> Vec<Value> {
+        let one = |s: &Setting| {
+            json!({ "name": s.name, "unit": s.unit, "default": fallback(s),
+                    "help": s.help, "effect": s.effect, "source": s.source })
+        };
+        list.iter().map(one).collect()
+    };
+    json!({
+        "name": kind.name,
+        "summary": kind.summary,
+        "reference": kind.reference,
+        "children": children(kind.children),
+        "settings": settings(kind.settings),
+        "class_settings": settings(kind.class_settings),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(name: Option<&str>, json: bool) -> Result<String, Failure> {
+        let mut out = Vec::new();
+        Kinds {
+            name: name.map(Into::into),
+            json,
+        }
+        .run(&mut out)?;
+        Ok(String::from_utf8(out).expect("text"))
+    }
+
+    #[test]
+    fn every_kind_is_listed_and_described_with_all_its_settings() {
+        let list = shown(None, false).expect("a list");
+        for kind in Registry::builtin().kinds() {
+            assert!(list.contains(kind.name), "{} is missing", kind.name);
+            let page = shown(Some(kind.name), false).expect("a page");
+            for setting in kind.settings.iter().chain(kind.class_settings) {
+                assert!(
+                    page.contains(setting.help),
+                    "{}.{} is missing",
+                    kind.name,
+                    setting.name
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn json_is_json() {
+        let value: Value = serde_json::from_str(&shown(None, true).expect("a list")).expect("json");
+        assert_eq!(value["kinds"][0]["name"], "fifo");
+    }
+
+    #[test]
+    fn an_unknown_name_is_a_usage_error_that_names_the_nearest() {
+        let failure = shown(Some("fito"), false).expect_err("no such kind");
+        assert_eq!(failure.exit, Exit::Usage);
+        assert!(
+            failure.message.contains("did you mean `fifo`"),
+            "{}",
+            failure.message
+        );
+    }
+}

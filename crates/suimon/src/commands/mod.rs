@@ -1,0 +1,3 @@
+//! The verbs, one file each: a struct of arguments with a method `run`.
+
+pub mod kinds;

@@ -1,0 +1,60 @@
+//! How a verb ends: the exit codes, the same for all verbs, and the errors that people read.
+
+use std::io;
+use std::process::ExitCode;
+
+/// Shown under the help.
+pub const HELP: &str = "Exit codes: 0 done, 1 failed at run time, 2 usage or configuration, \
+     3 changes pending, 4 an expectation missed, 5 running in bypass";
+
+/// How a verb ended. The numbers are documented and never change.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Exit {
+    /// It did what was asked.
+    Done = 0,
+    /// Something failed while it ran.
+    Failed = 1,
+    /// The command line or the policy is wrong; nothing was changed.
+    Usage = 2,
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit as u8)
+    }
+}
+
+/// Why a verb could not do what was asked.
+#[derive(Debug)]
+pub struct Failure {
+    /// The code to end with.
+    pub exit: Exit,
+    /// Where, what, and what to do. Empty if there is nobody to tell.
+    pub message: String,
+}
+
+impl Failure {
+    /// Tells the person.
+    pub fn report(&self) {
+        if !self.message.is_empty() {
+            eprintln!("suimon: {}", self.message);
+        }
+    }
+}
+
+impl From<io::Error> for Failure {
+    /// A reader that has closed the pipe (`suimon kinds | head -1`) has got what it wanted.
+    fn from(error: io::Error) -> Self {
+        if error.kind() == io::ErrorKind::BrokenPipe {
+            return Self {
+                exit: Exit::Done,
+                message: String::new(),
+            };
+        }
+        Self {
+            exit: Exit::Failed,
+            message: format!("cannot write: {error}"),
+        }
+    }
+}
