@@ -415,7 +415,7 @@ fn exact(whole: &str, fraction: &str, scale: u64) -> Option<u64> {
 /// Writes `value` in the largest unit that needs at most three decimals, exactly.
 fn write(f: &mut fmt::Formatter<'_>, value: u64, units: &Units) -> fmt::Result {
     let decimal = |u: &&(&str, u64)| u.0.is_ascii() && !u.0.contains('i') || u.0.contains("bit");
-    let fits = |u: &&(&str, u64)| value >= u.1 && (u.1 < 1_000 || value % (u.1 / 1_000) == 0);
+    let fits = |u: &&(&str, u64)| value >= u.1 && (u.1 < 1_000 || value.is_multiple_of(u.1 / 1_000));
     let unit = units.iter().filter(decimal).filter(fits).max_by_key(|u| u.1);
     let (name, scale) = unit
         .or_else(|| units.iter().min_by_key(|u| u.1))

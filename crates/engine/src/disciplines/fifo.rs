@@ -29,7 +29,7 @@ pub static KIND: Kind = Kind {
 
 choices! {
     /// Which packet is lost when the queue is full.
-    pub enum DropFrom { 
+    pub enum DropFrom {
         /// The arriving one.
         Tail = "tail",
         /// The oldest one.
