@@ -6,6 +6,7 @@
 //! - [`queue`]: the wrapper that pins, counts and checks;
 //! - [`settings`], [`kind`], [`tree`]: from a policy's text to a checked plan to a running queue;
 //! - [`disciplines`]: one file each;
+//! - [`header`], [`classify`]: from a frame's bytes to its fields, and to a class;
 //! - [`inspect`]: looking into a running tree.
 //!
 //! Absent on purpose: clocks, sockets, threads, files, logging, global state, unsafe code, and randomness
@@ -13,8 +14,10 @@
 
 #![forbid(unsafe_code)]
 
+pub mod classify;
 pub mod discipline;
 pub mod disciplines;
+pub mod header;
 pub mod inspect;
 pub mod kind;
 pub mod packet;

@@ -1,0 +1,509 @@
+//! Filters, and the classifier that finds the one that takes a packet.
+//!
+//! Follows the classifier of ALTQ (Cho 1999, section 4.2.1) in what a filter can say, and departs from it in two
+//! ways. There, a filter with an exact destination beat every other whatever its rule number, since the search looked
+//! there first; here precedence is stated, and the answer does not depend on the search. There, all other filters
+//! stood in one list that was searched from end to end; here the cost does not grow with their number (see
+//! `docs/decisions/classifier.md` for the search, and what was measured).
+//!
+//! **Precedence.** Of the filters that match, the one wins with
+//! 1. the higher rule number ([`Filter::rule`], 0 if not given);
+//! 2. among equals, the more fixed bits ([`Filter::fixed_bits`]);
+//! 3. among equals, the later one to be added.
+//!
+//! **Ports.** A filter with a port range, be it 0–65535, matches only packets whose ports can be seen: not a later
+//! fragment, not a packet cut before its ports, not ICMP.
+
+use crate::header::{Family, FlowKey};
+use crate::packet::ClassId;
+use crate::random::Seed;
+use std::fmt;
+use std::net::IpAddr;
+use std::str::FromStr;
+
+/// Addresses with the same first bits.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Prefix {
+    family: Family,
+    bits: u128,
+    len: u8,
+}
+
+impl Prefix {
+    /// The addresses whose first `len` bits are those of `address`; `None` if it has fewer bits.
+    pub fn new(address: IpAddr, len: u8) -> Option<Self> {
+        let (family, bits, width) = match address {
+            IpAddr::V4(address) => (Family::V4, u128::from(address.to_bits()), 32),
+            IpAddr::V6(address) => (Family::V6, address.to_bits(), 128),
+        };
+        let unfixed = Self { family, bits, len };
+        (len <= width).then(|| Self {
+            bits: bits & unfixed.mask(),
+            ..unfixed
+        })
+    }
+
+    /// IPv4 or IPv6.
+    pub fn family(&self) -> Family {
+        self.family
+    }
+
+    /// How many bits are fixed.
+    pub fn len(&self) -> u8 {
+        self.len
+    }
+
+    /// Whether no bit is fixed: every address of the family.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The fixed bits, as in [`FlowKey::source`]; the others are 0.
+    pub fn bits(&self) -> u128 {
+        self.bits
+    }
+
+    /// 1 for each fixed bit.
+    pub fn mask(&self) -> u128 {
+        let width = if self.family == Family::V4 { 32 } else { 128 };
+        let all = u128::MAX >> (128 - width);
+        // A shift by the full width is a length of 0.
+        all & u128::MAX
+            .checked_shl(width - u32::from(self.len).min(width))
+            .unwrap_or(0)
+    }
+
+    fn contains(&self, address: u128, family: Family) -> bool {
+        family == self.family && address & self.mask() == self.bits
+    }
+}
+
+impl fmt::Display for Prefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.family {
+            Family::V6 => write!(f, "{}", std::net::Ipv6Addr::from_bits(self.bits))?,
+            _ => write!(f, "{}", std::net::Ipv4Addr::from_bits(self.bits as u32))?,
+        }
+        write!(f, "/{}", self.len)
+    }
+}
+
+/// A text that is not what a filter can say; it says what was expected.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FilterError(pub String);
+
+impl fmt::Display for FilterError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for FilterError {}
+
+impl FromStr for Prefix {
+    type Err = FilterError;
+
+    /// `10.0.0.0/8`, `2001:db8::/32`, or an address alone. Bits beyond the length must be 0: `10.1.0.0/8` is
+    /// more often a slip than a wish.
+    fn from_str(text: &str) -> Result<Self, FilterError> {
+        let wrong = || {
+            FilterError("expected an address or a prefix such as \"10.0.0.0/8\" or \"2001:db8::/32\"".into())
+        };
+        let (address, len) = match text.trim().split_once('/') {
+            Some((address, len)) => (address, Some(len.parse::<u8>().map_err(|_| wrong())?)),
+            None => (text.trim(), None),
+        };
+        let address: IpAddr = address.parse().map_err(|_| wrong())?;
+        let width = if address.is_ipv4() { 32 } else { 128 };
+        let prefix = Self::new(address, len.unwrap_or(width))
+            .ok_or_else(|| FilterError(format!("a prefix of this family has at most {width} bits")))?;
+        let whole = Self::new(address, width).map_or(0, |whole| whole.bits);
+        if prefix.bits != whole {
+            return Err(FilterError(format!(
+                "\"{}\" has bits beyond its length; the prefix is {prefix}",
+                text.trim()
+            )));
+        }
+        Ok(prefix)
+    }
+}
+
+/// A range of ports, both ends included.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Ports {
+    low: u16,
+    high: u16,
+}
+
+impl Ports {
+    /// From `low` to `high`; `None` if there is nothing between them.
+    pub fn new(low: u16, high: u16) -> Option<Self> {
+        (low <= high).then_some(Self { low, high })
+    }
+
+    /// This port alone.
+    pub fn one(port: u16) -> Self {
+        Self {
+            low: port,
+            high: port,
+        }
+    }
+
+    /// The lowest.
+    pub fn low(&self) -> u16 {
+        self.low
+    }
+
+    /// The highest.
+    pub fn high(&self) -> u16 {
+        self.high
+    }
+
+    fn contains(&self, port: u16) -> bool {
+        (self.low..=self.high).contains(&port)
+    }
+
+    /// 16 for one port, 0 for all: 16 less the number of bits that it takes to tell the ports apart.
+    fn fixed_bits(&self) -> u32 {
+        (self.high - self.low).leading_zeros()
+    }
+}
+
+impl FromStr for Ports {
+    type Err = FilterError;
+
+    /// `5060-5070`, or a port alone.
+    fn from_str(text: &str) -> Result<Self, FilterError> {
+        let wrong = || FilterError("expected a port such as \"53\" or a range such as \"5060-5070\"".into());
+        let port = |text: &str| text.trim().parse::<u16>().map_err(|_| wrong());
+        let (low, high) = match text.split_once('-') {
+            Some((low, high)) => (port(low)?, port(high)?),
+            None => (port(text)?, port(text)?),
+        };
+        Self::new(low, high)
+            .ok_or_else(|| FilterError(format!("no port is at least {low} and at most {high}")))
+    }
+}
+
+impl fmt::Display for Ports {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.low == self.high {
+            write!(f, "{}", self.low)
+        } else {
+            write!(f, "{}-{}", self.low, self.high)
+        }
+    }
+}
+
+/// Code points that agree with a value in the bits of a mask.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Dscp {
+    value: u8,
+    mask: u8,
+}
+
+impl Dscp {
+    /// This code point alone, such as 46 (EF); `None` beyond 63.
+    pub fn one(value: u8) -> Option<Self> {
+        Self::masked(value, 63)
+    }
+
+    /// The code points that agree with `value` where `mask` has a 1: (8, 56) is the class AF1 with CS1.
+    /// `None` beyond 63.
+    pub fn masked(value: u8, mask: u8) -> Option<Self> {
+        (value < 64 && mask < 64).then_some(Self {
+            value: value & mask,
+            mask,
+        })
+    }
+}
+
+/// What packets a class takes. A field that is `None` is not looked at. A filter without any takes every packet,
+/// those included that are not IP.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Filter {
+    /// The class.
+    pub class: ClassId,
+    /// The rule number: higher goes first.
+    pub rule: u32,
+    /// IPv4 or IPv6 or neither.
+    pub family: Option<Family>,
+    /// Source addresses.
+    pub source: Option<Prefix>,
+    /// Destination addresses.
+    pub destination: Option<Prefix>,
+    /// The transport protocol, of IP packets.
+    pub protocol: Option<u8>,
+    /// Source ports.
+    pub source_port: Option<Ports>,
+    /// Destination ports.
+    pub destination_port: Option<Ports>,
+    /// Differentiated services code points, of IP packets.
+    pub dscp: Option<Dscp>,
+    /// The flow label, of IPv6 packets.
+    pub flow_label: Option<u32>,
+    /// The receiving interface's mark.
+    pub mark: Option<u32>,
+}
+
+impl Filter {
+    /// A filter that takes every packet.
+    pub fn new(class: ClassId) -> Self {
+        Self {
+            class,
+            rule: 0,
+            family: None,
+            source: None,
+            destination: None,
+            protocol: None,
+            source_port: None,
+            destination_port: None,
+            dscp: None,
+            flow_label: None,
+            mark: None,
+        }
+    }
+
+    /// Whether it takes this packet: the definition, which every search must agree with.
+    pub fn matches(&self, key: &FlowKey) -> bool {
+        let ip = key.family != Family::Other;
+        let port = |ports: Option<Ports>, port: Option<u16>| {
+            ports.is_none_or(|ports| port.is_some_and(|port| ports.contains(port)))
+        };
+        self.family.is_none_or(|family| key.family == family)
+            && self
+                .source
+                .is_none_or(|prefix| prefix.contains(key.source, key.family))
+            && self
+                .destination
+                .is_none_or(|prefix| prefix.contains(key.destination, key.family))
+            && self
+                .protocol
+                .is_none_or(|protocol| ip && key.protocol == protocol)
+            && port(self.source_port, key.source_port)
+            && port(self.destination_port, key.destination_port)
+            && self
+                .dscp
+                .is_none_or(|dscp| ip && key.dscp & dscp.mask == dscp.value)
+            && self
+                .flow_label
+                .is_none_or(|label| key.family == Family::V6 && key.flow_label == label)
+            && self.mark.is_none_or(|mark| key.mark == mark)
+    }
+
+    /// The families whose packets it can take; none if it contradicts itself (an IPv4 source and an IPv6
+    /// destination), so that it never takes any.
+    pub fn families(&self) -> impl Iterator<Item = Family> + use<> {
+        let this = *self;
+        let prefixes = [self.source, self.destination];
+        let ip_only = self.protocol.is_some() || self.dscp.is_some() || self.has_ports();
+        let label = self.flow_label.is_some_and(|label| label < 1 << 20);
+        [Family::Other, Family::V4, Family::V6]
+            .into_iter()
+            .filter(move |family| {
+                this.family.is_none_or(|own| own == *family)
+                    && prefixes.iter().flatten().all(|prefix| prefix.family == *family)
+                    && (this.flow_label.is_none() || label && *family == Family::V6)
+                    && (!ip_only || *family != Family::Other)
+            })
+    }
+
+    fn has_ports(&self) -> bool {
+        self.source_port.is_some() || self.destination_port.is_some()
+    }
+
+    /// How specific it is: the number of bits of a packet that it fixes. A prefix counts its length, a protocol 8, a range
+    /// of w ports 16 − ⌈log₂ w⌉, a code point the ones of its mask, a flow label 20, a mark 32, and the family,
+    /// given or implied by a prefix or a flow label, 1.
+    pub fn fixed_bits(&self) -> u32 {
+        let prefix = |prefix: Option<Prefix>| prefix.map_or(0, |prefix| u32::from(prefix.len));
+        let ports = |ports: Option<Ports>| ports.map_or(0, |ports| ports.fixed_bits());
+        let if_some = |is: bool, bits: u32| if is { bits } else { 0 };
+        let family = self.family.is_some()
+            || self.source.is_some()
+            || self.destination.is_some()
+            || self.flow_label.is_some();
+        if_some(family, 1)
+            + prefix(self.source)
+            + prefix(self.destination)
+            + if_some(self.protocol.is_some(), 8)
+            + ports(self.source_port)
+            + ports(self.destination_port)
+            + self.dscp.map_or(0, |dscp| dscp.mask.count_ones())
+            + if_some(self.flow_label.is_some(), 20)
+            + if_some(self.mark.is_some(), 32)
+    }
+}
+
+/// A filter of a classifier, from when it is added until it is removed. Later ones are greater; none is used twice.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct FilterId(pub u64);
+
+/// Precedence: greater wins.
+type Rank = (u32, u32, FilterId);
+
+/// Filters, ready for the search.
+#[derive(Clone, Debug)]
+pub struct Classifier {
+    filters: Vec<(Rank, Filter)>,
+    next: u64,
+}
+
+impl Classifier {
+    /// A classifier with these filters, added in this order: the n-th has [`FilterId`] n, from 0. The seed
+    /// keeps the search's secrets: who sends packets must not be able to aim at its worst case.
+    pub fn new(filters: impl IntoIterator<Item = Filter>, _seed: Seed) -> Self {
+        let mut classifier = Self {
+            filters: Vec::new(),
+            next: 0,
+        };
+        for filter in filters {
+            classifier.add(filter);
+        }
+        classifier
+    }
+
+    /// Adds a filter.
+    pub fn add(&mut self, filter: Filter) -> FilterId {
+        let id = FilterId(self.next);
+        self.next += 1;
+        let rank = (filter.rule, filter.fixed_bits(), id);
+        let at = self.filters.partition_point(|(other, _)| *other > rank);
+        self.filters.insert(at, (rank, filter));
+        id
+    }
+
+    /// Removes a filter; `None` if it is not there.
+    pub fn remove(&mut self, id: FilterId) -> Option<Filter> {
+        let at = self.filters.iter().position(|(rank, _)| rank.2 == id)?;
+        Some(self.filters.remove(at).1)
+    }
+
+    /// How many filters there are.
+    pub fn len(&self) -> usize {
+        self.filters.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.filters.is_empty()
+    }
+
+    /// The filter of this number.
+    pub fn filter(&self, id: FilterId) -> Option<&Filter> {
+        self.filters
+            .iter()
+            .find(|(rank, _)| rank.2 == id)
+            .map(|(_, filter)| filter)
+    }
+
+    /// The filter that takes this packet, and its class.
+    pub fn find(&self, key: &FlowKey) -> Option<(FilterId, ClassId)> {
+        let (rank, filter) = self.filters.iter().find(|(_, filter)| filter.matches(key))?;
+        Some((rank.2, filter.class))
+    }
+
+    /// The class of this packet; `None` if no filter takes it.
+    pub fn classify(&self, key: &FlowKey) -> Option<ClassId> {
+        self.find(key).map(|(_, class)| class)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn filter(class: u32) -> Filter {
+        Filter::new(ClassId(class))
+    }
+
+    fn packet() -> FlowKey {
+        FlowKey {
+            family: Family::V4,
+            source: 0x0a01_0203,
+            destination: 0x0a02_0304,
+            protocol: 17,
+            source_port: Some(4000),
+            destination_port: Some(5060),
+            ..FlowKey::default()
+        }
+    }
+
+    #[test]
+    fn a_higher_rule_then_more_bits_then_the_newest_wins() {
+        let wide = Filter {
+            source: "10.0.0.0/8".parse().ok(),
+            ..filter(1)
+        };
+        let narrow = Filter {
+            source: "10.1.0.0/16".parse().ok(),
+            ..filter(2)
+        };
+        let again = Filter {
+            class: ClassId(3),
+            ..narrow
+        };
+        let ruled = Filter { rule: 1, ..filter(4) };
+        let mut classifier = Classifier::new([narrow, wide], Seed(1));
+        assert_eq!(classifier.classify(&packet()), Some(ClassId(2)));
+        let newest = classifier.add(again);
+        assert_eq!(classifier.find(&packet()), Some((newest, ClassId(3))));
+        let first = classifier.add(ruled);
+        assert_eq!(classifier.classify(&packet()), Some(ClassId(4)));
+        assert_eq!(classifier.remove(first), Some(ruled));
+        assert_eq!(classifier.remove(first), None);
+        assert_eq!(classifier.classify(&packet()), Some(ClassId(3)));
+    }
+
+    #[test]
+    fn a_filter_with_ports_takes_no_packet_whose_ports_cannot_be_seen() {
+        let all_ports = Filter {
+            destination_port: Ports::new(0, 65535),
+            ..filter(1)
+        };
+        let classifier = Classifier::new([all_ports], Seed(1));
+        assert_eq!(classifier.classify(&packet()), Some(ClassId(1)));
+        let hidden = FlowKey {
+            source_port: None,
+            destination_port: None,
+            ..packet()
+        };
+        assert_eq!(classifier.classify(&hidden), None);
+    }
+
+    #[test]
+    fn text_becomes_a_prefix_or_ports_or_says_what_was_expected() {
+        assert_eq!(
+            "10.0.0.0/8".parse::<Prefix>().map(|p| p.to_string()),
+            Ok("10.0.0.0/8".into())
+        );
+        assert_eq!(
+            "2001:db8::/32".parse::<Prefix>().map(|p| p.to_string()),
+            Ok("2001:db8::/32".into())
+        );
+        assert_eq!("192.0.2.1".parse::<Prefix>().map(|p| p.len()), Ok(32));
+        assert_eq!("0.0.0.0/0".parse::<Prefix>().map(|p| p.mask()), Ok(0));
+        assert_eq!(
+            "5060-5070".parse(),
+            Ok(Ports {
+                low: 5060,
+                high: 5070
+            })
+        );
+        assert_eq!("53".parse(), Ok(Ports::one(53)));
+        for wrong in [
+            "10.1.0.0/8",
+            "10.0.0.0/33",
+            "::/129",
+            "10.0.0",
+            "",
+            "/8",
+            "10.0.0.0/",
+        ] {
+            assert!(wrong.parse::<Prefix>().is_err(), "{wrong} was accepted");
+        }
+        for wrong in ["", "-", "70000", "10-5", "a-b"] {
+            assert!(wrong.parse::<Ports>().is_err(), "{wrong} was accepted");
+        }
+    }
+}

@@ -1,0 +1,411 @@
+//! From a frame's bytes to the fields that classify a packet: once per packet, pure, and safe on any bytes.
+//!
+//! Follows IEEE 802.1Q and 802.1ad (tags), RFC 791 (IPv4), RFC 8200 (IPv6 and its extension headers), RFC 6946
+//! (atomic fragments), RFC 4302 and 4303 (AH, ESP), RFC 3168 (ECN) and RFC 1624 (updating a checksum).
+//!
+//! What a header does not show is absent, never guessed. A frame that ends early, contradicts itself or nests too
+//! deeply gives the fields that could be read, and a [`Flaw`].
+//!
+//! **Fragments.** Only the first fragment carries ports, and no state is kept (ALTQ kept the last 16 first
+//! fragments and failed when they came out of order). So that the fragments of a datagram stay together
+//! wherever flows are spread over queues, [`FlowHasher`] hashes *every* fragment, the first included, by its
+//! addresses and flow label only. Classes cannot do the same: a filter with ports takes the first fragment and not the rest,
+//! so traffic that is fragmented is better classified by addresses, protocol or DSCP, which all fragments carry.
+//! An IPv6 fragment header that divides nothing (offset 0, none to follow) is not a fragment.
+//!
+//! **AH** is looked through, in IPv4 too: [`FlowKey::protocol`] is what it protects. **ESP** hides what is behind it,
+//! and its SPI takes the place of ports in the flow's hash. Tunnels are not looked into.
+//!
+//! **Lengths.** A length field of 0 means "all that is there": so the kernel hands up super-frames beyond 64 KiB.
+//! Ports are read only inside the length that the header declares, so padding is never taken for ports.
+
+use crate::packet::{Ecn, Flow};
+use crate::random::Seed;
+
+/// VLAN tags followed at most. Two are in use (802.1ad); more is a mistake or an attack.
+pub const MAX_TAGS: usize = 4;
+
+/// Extension headers followed at most. RFC 8200 knows six, each once but one.
+pub const MAX_EXTENSIONS: usize = 8;
+
+/// The network protocol of a packet.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub enum Family {
+    /// Neither IPv4 nor IPv6 (ARP, for example), or its IP header could not be read.
+    #[default]
+    Other,
+    /// IPv4.
+    V4,
+    /// IPv6.
+    V6,
+}
+
+/// Which part of a datagram a packet is.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Fragment {
+    /// All of it.
+    #[default]
+    Whole,
+    /// The first fragment: it has the transport header.
+    First,
+    /// A later fragment: it has no ports.
+    Later,
+}
+
+/// What was wrong with a frame's headers. The worst alone is kept: the one that ended the reading.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Flaw {
+    /// The frame, or the length that its header declares, ends before the header or the data does.
+    Truncated,
+    /// A version or a length contradicts the rest.
+    Malformed,
+    /// More tags or extension headers than are followed.
+    TooDeep,
+}
+
+/// What filters look at and flows are told apart by.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct FlowKey {
+    /// The source address; IPv4 in the low 32 bits (a space of its own, told apart by `family`).
+    pub source: u128,
+    /// The destination address, in the same form.
+    pub destination: u128,
+    /// The network protocol.
+    pub family: Family,
+    /// Whether this is a fragment.
+    pub fragment: Fragment,
+    /// The transport protocol, after all extension headers that could be followed.
+    pub protocol: u8,
+    /// The differentiated services code point, 0 to 63.
+    pub dscp: u8,
+    /// The ECN field.
+    pub ecn: Ecn,
+    /// The source port of TCP, UDP, UDP-Lite, SCTP or DCCP, where it can be seen.
+    pub source_port: Option<u16>,
+    /// The destination port.
+    pub destination_port: Option<u16>,
+    /// The innermost type of the Ethernet frame, or its length if it is below 0x600.
+    pub ethertype: u16,
+    /// The IPv6 flow label, 20 bits; 0 in IPv4.
+    pub flow_label: u32,
+    /// The security parameters index of ESP or AH.
+    pub spi: Option<u32>,
+    /// A mark that the port gives to what it receives; it tells interfaces apart.
+    pub mark: u32,
+}
+
+/// A frame's headers, read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Headers {
+    /// The fields.
+    pub key: FlowKey,
+    /// Where the IP header starts; `None` if it is not IP or could not be read.
+    pub l3: Option<u16>,
+    /// Where the transport header starts; `None` if it could not be reached, and for later fragments.
+    pub l4: Option<u16>,
+    /// The length of the IP packet: what its header declares, but at most what is there. 0 without `l3`.
+    pub l3_len: u32,
+    /// What was wrong.
+    pub flaw: Option<Flaw>,
+}
+
+const IPV4: u16 = 0x0800;
+const IPV6: u16 = 0x86dd;
+const HOP_BY_HOP: u8 = 0;
+const TCP: u8 = 6;
+const UDP: u8 = 17;
+const DCCP: u8 = 33;
+const ROUTING: u8 = 43;
+const FRAGMENT: u8 = 44;
+const ESP: u8 = 50;
+const AH: u8 = 51;
+const DESTINATION_OPTIONS: u8 = 60;
+const SCTP: u8 = 132;
+const UDP_LITE: u8 = 136;
+
+/// `N` bytes at `at`, if they are there.
+#[inline]
+fn read<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
+    bytes.get(at..)?.first_chunk().copied()
+}
+
+#[inline]
+fn read_u16(bytes: &[u8], at: usize) -> Option<u16> {
+    read(bytes, at).map(u16::from_be_bytes)
+}
+
+#[inline]
+fn read_u32(bytes: &[u8], at: usize) -> Option<u32> {
+    read(bytes, at).map(u32::from_be_bytes)
+}
+
+/// An offset as it is kept. All offsets are below 2¹⁵: the tags, the extension headers and their lengths are bounded.
+#[inline]
+fn offset(at: usize) -> Option<u16> {
+    u16::try_from(at).ok()
+}
+
+fn ecn(bits: u8) -> Ecn {
+    match bits & 3 {
+        0 => Ecn::NotEct,
+        1 => Ecn::Ect1,
+        2 => Ecn::Ect0,
+        _ => Ecn::Ce,
+    }
+}
+
+/// The frame's type behind its tags, and where what it announces starts.
+#[inline]
+fn ethernet(frame: &[u8]) -> Result<(u16, usize), Flaw> {
+    let mut at = 12;
+    for _ in 0..=MAX_TAGS {
+        let ethertype = read_u16(frame, at).ok_or(Flaw::Truncated)?;
+        at += 2;
+        match ethertype {
+            0x8100 | 0x88a8 | 0x9100 => at += 2,
+            _ => return Ok((ethertype, at)),
+        }
+    }
+    Err(Flaw::TooDeep)
+}
+
+impl Headers {
+    /// Reads an Ethernet frame. `mark` is the receiving interface's.
+    #[inline]
+    pub fn parse(frame: &[u8], mark: u32) -> Self {
+        let mut headers = Self::default();
+        headers.key.mark = mark;
+        let read = ethernet(frame).and_then(|(ethertype, at)| {
+            headers.key.ethertype = ethertype;
+            match ethertype {
+                IPV4 => headers.ipv4(frame, at),
+                IPV6 => headers.ipv6(frame, at),
+                _ => Ok(()),
+            }
+        });
+        headers.flaw = read.err();
+        headers
+    }
+
+    /// Declares the packet's length; where it ends, and whether all of it is there.
+    fn length(&mut self, frame: &[u8], at: usize, declared: usize) -> (usize, Result<(), Flaw>) {
+        let present = frame.len() - at;
+        let len = if declared == 0 {
+            present
+        } else {
+            declared.min(present)
+        };
+        self.l3_len = u32::try_from(len).unwrap_or(u32::MAX);
+        let whole = if declared > present {
+            Err(Flaw::Truncated)
+        } else {
+            Ok(())
+        };
+        (at + len, whole)
+    }
+
+    fn ipv4(&mut self, frame: &[u8], at: usize) -> Result<(), Flaw> {
+        let fixed: [u8; 20] = read(frame, at).ok_or(Flaw::Truncated)?;
+        let header = usize::from(fixed[0] & 0x0f) * 4;
+        if fixed[0] >> 4 != 4 || header < fixed.len() {
+            return Err(Flaw::Malformed);
+        }
+        let declared = usize::from(u16::from_be_bytes([fixed[2], fixed[3]]));
+        let cut = u16::from_be_bytes([fixed[6], fixed[7]]);
+        self.l3 = offset(at);
+        self.key.family = Family::V4;
+        self.key.dscp = fixed[1] >> 2;
+        self.key.ecn = ecn(fixed[1]);
+        self.key.protocol = fixed[9];
+        self.key.source = u32::from_be_bytes([fixed[12], fixed[13], fixed[14], fixed[15]]).into();
+        self.key.destination = u32::from_be_bytes([fixed[16], fixed[17], fixed[18], fixed[19]]).into();
+        self.key.fragment = match (cut & 0x1fff, cut & 0x2000 != 0) {
+            (0, false) => Fragment::Whole,
+            (0, true) => Fragment::First,
+            _ => Fragment::Later,
+        };
+        let (end, whole) = self.length(frame, at, declared);
+        if declared != 0 && declared < header {
+            return Err(Flaw::Malformed);
+        }
+        self.upper(&frame[..end], at + header, fixed[9]).and(whole)
+    }
+
+    fn ipv6(&mut self, frame: &[u8], at: usize) -> Result<(), Flaw> {
+        let fixed: [u8; 8] = read(frame, at).ok_or(Flaw::Truncated)?;
+        let first = u32::from_be_bytes([fixed[0], fixed[1], fixed[2], fixed[3]]);
+        if first >> 28 != 6 {
+            return Err(Flaw::Malformed);
+        }
+        let source = read(frame, at + 8).ok_or(Flaw::Truncated)?;
+        let destination = read(frame, at + 24).ok_or(Flaw::Truncated)?;
+        self.l3 = offset(at);
+        self.key.family = Family::V6;
+        self.key.dscp = (first >> 22 & 0x3f) as u8;
+        self.key.ecn = ecn((first >> 20) as u8);
+        self.key.flow_label = first & 0xf_ffff;
+        self.key.source = u128::from_be_bytes(source);
+        self.key.destination = u128::from_be_bytes(destination);
+        let declared = match usize::from(u16::from_be_bytes([fixed[4], fixed[5]])) {
+            0 => 0,
+            payload => 40 + payload,
+        };
+        let (end, whole) = self.length(frame, at, declared);
+        self.upper(&frame[..end], at + 40, fixed[6]).and(whole)
+    }
+
+    /// Follows the headers between the IP header and the transport header. `packet` ends where the IP packet does.
+    fn upper(&mut self, packet: &[u8], mut at: usize, mut next: u8) -> Result<(), Flaw> {
+        for _ in 0..=MAX_EXTENSIONS {
+            self.key.protocol = next;
+            if self.key.fragment == Fragment::Later {
+                return Ok(());
+            }
+            let v6 = self.key.family == Family::V6;
+            match next {
+                HOP_BY_HOP | ROUTING | DESTINATION_OPTIONS if v6 => {
+                    let [after, len] = read(packet, at).ok_or(Flaw::Truncated)?;
+                    next = after;
+                    at += (usize::from(len) + 1) * 8;
+                }
+                AH => {
+                    let [after, len] = read(packet, at).ok_or(Flaw::Truncated)?;
+                    self.key.spi = Some(read_u32(packet, at + 4).ok_or(Flaw::Truncated)?);
+                    next = after;
+                    at += (usize::from(len) + 2) * 4;
+                }
+                FRAGMENT if v6 => {
+                    let [after, _, high, low] = read(packet, at).ok_or(Flaw::Truncated)?;
+                    let cut = u16::from_be_bytes([high, low]);
+                    self.key.fragment = match (cut >> 3, cut & 1 != 0) {
+                        (0, false) => self.key.fragment,
+                        (0, true) => Fragment::First,
+                        _ => Fragment::Later,
+                    };
+                    next = after;
+                    at += 8;
+                }
+                _ => return self.transport(packet, at),
+            }
+        }
+        Err(Flaw::TooDeep)
+    }
+
+    fn transport(&mut self, packet: &[u8], at: usize) -> Result<(), Flaw> {
+        if at > packet.len() {
+            return Err(Flaw::Truncated);
+        }
+        self.l4 = offset(at);
+        match self.key.protocol {
+            TCP | UDP | UDP_LITE | SCTP | DCCP => {
+                let ports = read_u32(packet, at).ok_or(Flaw::Truncated)?;
+                self.key.source_port = Some((ports >> 16) as u16);
+                self.key.destination_port = Some(ports as u16);
+            }
+            ESP => self.key.spi = Some(read_u32(packet, at).ok_or(Flaw::Truncated)?),
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+/// Writes "congestion experienced" into the IP header of an Ethernet frame, as a port does on departure for a packet
+/// that was marked. `true` if the frame says so now; `false`, and no change, if it is not IP or its transport
+/// is not ECN-capable (RFC 3168 forbids marking it). The IPv4 checksum is updated, not computed anew, so a wrong one
+/// stays wrong (RFC 1624, equation 3).
+pub fn set_ce(frame: &mut [u8]) -> bool {
+    let Ok((ethertype, at)) = ethernet(frame) else {
+        return false;
+    };
+    match ethertype {
+        IPV4 => set_ce_v4(&mut frame[at..]),
+        IPV6 => set_ce_v6(&mut frame[at..]),
+        _ => false,
+    }
+}
+
+fn set_ce_v4(packet: &mut [u8]) -> bool {
+    let Some(header) = packet.first_chunk_mut::<20>() else {
+        return false;
+    };
+    if header[0] >> 4 != 4 || header[1] & 3 == 0 {
+        return false;
+    }
+    let before = u16::from_be_bytes([header[0], header[1]]);
+    let after = before | 3;
+    header[1] |= 3;
+    let checksum = u16::from_be_bytes([header[10], header[11]]);
+    let sum = u32::from(!checksum) + u32::from(!before) + u32::from(after);
+    let folded = (sum & 0xffff) + (sum >> 16);
+    let folded = (folded & 0xffff) + (folded >> 16);
+    [header[10], header[11]] = (!(folded as u16)).to_be_bytes();
+    true
+}
+
+fn set_ce_v6(packet: &mut [u8]) -> bool {
+    // The traffic class lies across the first two bytes; its low two bits are bits 5 and 4 of the second.
+    match packet.first_chunk_mut::<40>() {
+        Some(header) if header[0] >> 4 == 6 && header[1] & 0x30 != 0 => {
+            header[1] |= 0x30;
+            true
+        }
+        _ => false,
+    }
+}
+
+/// Hashes flows with a secret, since who sends packets chooses their addresses and ports: without it, one sender could
+/// aim all its flows at another's queue. A multiplication folded on itself: two or three multiplications a hash.
+#[derive(Clone, Debug)]
+pub struct FlowHasher {
+    keys: [u64; 6],
+}
+
+/// The product of two words, folded: each bit of the result depends on all bits of both.
+#[inline]
+pub(crate) fn fold(a: u64, b: u64) -> u64 {
+    let product = u128::from(a) * u128::from(b);
+    (product as u64) ^ ((product >> 64) as u64)
+}
+
+impl FlowHasher {
+    /// A hasher with the secret of this seed.
+    pub fn new(seed: Seed) -> Self {
+        let mut rng = seed.fork("flow hash").stream();
+        Self {
+            keys: std::array::from_fn(|_| rng.bits()),
+        }
+    }
+
+    #[inline]
+    fn host(&self, address: u128, family: Family) -> u64 {
+        let [k0, k1, ..] = self.keys;
+        fold(
+            address as u64 ^ k0,
+            (address >> 64) as u64 ^ k1 ^ (family as u64) << 32,
+        )
+    }
+
+    /// The three hashes of a packet. A host has the same hash as source and as destination. Fragments: see the head
+    /// of this file. Without ports or SPI, the IPv6 flow label takes their place.
+    #[inline]
+    pub fn flow(&self, key: &FlowKey) -> Flow {
+        let [_, _, k2, k3, k4, k5] = self.keys;
+        let source = self.host(key.source, key.family);
+        let destination = self.host(key.destination, key.family);
+        let whole = key.fragment == Fragment::Whole;
+        let rest = match (key.source_port, key.destination_port, key.spi) {
+            _ if key.family == Family::Other => u64::from(key.ethertype) << 48,
+            (Some(from), Some(to), _) if whole => u64::from(from) << 16 | u64::from(to),
+            (_, _, Some(spi)) if whole => u64::from(spi) | 1 << 40,
+            _ => u64::from(key.flow_label) | 2 << 40,
+        };
+        let protocol = if whole { u64::from(key.protocol) << 32 } else { 0 };
+        let hosts = fold(source ^ k2, destination ^ k3);
+        let full = fold(hosts ^ k4, rest ^ protocol ^ k5);
+        Flow {
+            source: source as u32,
+            destination: destination as u32,
+            full: full as u32,
+        }
+    }
+}
