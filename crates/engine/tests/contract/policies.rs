@@ -1,0 +1,208 @@
+//! Random valid policies of every kind, from the kinds' own declarations.
+//!
+//! A setting's type says what values it can have; [`VALUES`] narrows that where one setting depends on
+//! another or on the link. What a kind's own `check` still refuses is drawn again.
+
+use engine::kind::{Children, Kind, Link};
+use engine::random::{Rng, Seed};
+use engine::settings::{Fallback, Raw, Setting, SettingValue, Table};
+use engine::tree::{ClassSpec, DisciplineSpec, Registry, TreePlan};
+use engine::units::{Bandwidth, Bytes, Duration, Probability, Rate};
+
+/// Where a setting stands: how deep in a tree of classes.
+#[derive(Clone, Copy, Debug)]
+pub struct Place {
+    depth: usize,
+}
+
+type Draw = fn(&mut Rng, Place) -> Raw;
+
+/// The kinds that the test knows, each with those settings whose values do not follow from their type.
+pub const VALUES: &[(&str, &[(&str, Draw)])] = &[
+    ("fifo", &[("limit_bytes", |rng, _| bytes(rng, 1_514, 100_000))]),
+    (
+        "shaper",
+        &[("rate", |rng, place| {
+            percent(rng, 1, 100 / (1 + place.depth as u64))
+        })],
+    ),
+    ("shortest", &[]),
+];
+
+/// The link that policies are for.
+pub const LINK: Link = Link {
+    bandwidth: Bandwidth::mbit(100),
+    mtu: Bytes::new(1_514),
+};
+
+fn bytes(rng: &mut Rng, from: u64, to: u64) -> Raw {
+    Raw::Text(format!("{} B", between(rng, from, to)))
+}
+
+fn percent(rng: &mut Rng, from: u64, to: u64) -> Raw {
+    Raw::Text(format!("{} %", between(rng, from, to)))
+}
+
+fn between(rng: &mut Rng, from: u64, to: u64) -> u64 {
+    from + rng.below(to - from + 1)
+}
+
+/// A value of the setting's type; `None` if the type is not known here.
+fn by_type(setting: &Setting, rng: &mut Rng) -> Option<Raw> {
+    let unit = setting.unit;
+    if let Some(choices) = unit.strip_prefix("one of ") {
+        let choices: Vec<&str> = choices.split('"').skip(1).step_by(2).collect();
+        return Some(Raw::Text(
+            choices[rng.below(choices.len() as u64) as usize].into(),
+        ));
+    }
+    // Small numbers are where limits bite; each decade is as likely as another.
+    let mut size = |decades: u64| {
+        let top = 10u64.pow(1 + rng.below(decades) as u32);
+        between(rng, 1, top)
+    };
+    Some(match unit {
+        _ if unit == bool::UNIT => Raw::Boolean(rng.below(2) == 0),
+        _ if unit == u32::UNIT => Raw::Integer(size(3) as i64),
+        _ if unit == Bytes::UNIT => Raw::Text(format!("{} B", size(6))),
+        _ if unit == Duration::UNIT => Raw::Text(format!("{} us", size(7))),
+        _ if unit == Bandwidth::UNIT => Raw::Text(format!("{} kbit/s", 8 * size(4))),
+        _ if unit == Probability::UNIT || unit == Rate::UNIT => percent(rng, 1, 100),
+        _ => return None,
+    })
+}
+
+fn table(kind: &Kind, settings: &[Setting], rng: &mut Rng, place: Place) -> Table {
+    let (_, values) = VALUES.iter().find(|(name, _)| *name == kind.name).unwrap_or_else(|| {
+        panic!(
+            "the contract test does not know kind `{0}`: add a line (\"{0}\", &[]) to VALUES in \
+             tests/contract/policies.rs, with a generator for each setting whose values its type does not tell",
+            kind.name
+        )
+    });
+    for (name, _) in *values {
+        let known = kind
+            .settings
+            .iter()
+            .chain(kind.class_settings)
+            .any(|s| s.name == *name);
+        assert!(known, "VALUES has `{name}`, which kind `{}` does not", kind.name);
+    }
+    let mut table = Table::default();
+    for setting in settings {
+        if setting.default != Fallback::Required && rng.below(2) == 0 {
+            continue;
+        }
+        let own = values.iter().find(|(name, _)| *name == setting.name);
+        let value = match own {
+            Some((_, draw)) => Some(draw(rng, place)),
+            None => by_type(setting, rng),
+        };
+        let value = value.unwrap_or_else(|| {
+            panic!(
+                "setting `{}` of kind `{}` is {}, for which the contract test has no values: add a generator \
+                 to VALUES in tests/contract/policies.rs",
+                setting.name, kind.name, setting.unit
+            )
+        });
+        table = table.with(setting.name, value);
+    }
+    table
+}
+
+/// A tree in the making.
+struct Drawing<'a> {
+    registry: &'a Registry,
+    rng: &'a mut Rng,
+    names: u32,
+}
+
+impl Drawing<'_> {
+    /// A discipline of this kind with `child` below it, or in its classes.
+    fn discipline(&mut self, kind: &Kind, child: Option<&Kind>, depth: usize) -> DisciplineSpec {
+        let settings = table(kind, kind.settings, self.rng, Place { depth });
+        let mut spec = DisciplineSpec {
+            settings,
+            ..DisciplineSpec::new(kind.name)
+        };
+        match kind.children {
+            Children::None => {}
+            Children::One => spec.child = self.below(child, depth).map(Box::new),
+            Children::Classes { nested } => {
+                self.classes(&mut spec, kind, child, nested, (None, depth));
+                let leaf = |class: &&mut ClassSpec| class.default;
+                let defaults = spec.classes.iter_mut().filter(leaf).count();
+                let keep = self.rng.below(defaults as u64) as usize;
+                for (i, class) in spec.classes.iter_mut().filter(leaf).enumerate() {
+                    class.default = i == keep;
+                }
+            }
+        }
+        spec
+    }
+
+    /// The discipline below: the wanted one, over a plain one where it needs something below itself.
+    fn below(&mut self, child: Option<&Kind>, depth: usize) -> Option<DisciplineSpec> {
+        child.map(|kind| self.discipline(kind, None, depth + 1))
+    }
+
+    /// Classes of one discipline; every leaf is marked as a default class, of which one is kept later.
+    fn classes(
+        &mut self,
+        spec: &mut DisciplineSpec,
+        kind: &Kind,
+        child: Option<&Kind>,
+        nested: bool,
+        (parent, depth): (Option<&str>, usize),
+    ) {
+        for _ in 0..between(self.rng, 1, if depth == 0 { 4 } else { 3 }) {
+            let name = format!("class-{}", self.names);
+            self.names += 1;
+            let interior = nested && depth < 2 && self.rng.below(3) == 0;
+            let wanted = self.rng.below(4) > 0;
+            spec.classes.push(ClassSpec {
+                name: name.clone(),
+                parent: parent.map(|parent| (parent.into(), Default::default())),
+                default: !interior,
+                settings: table(kind, kind.class_settings, self.rng, Place { depth }),
+                discipline: match interior || !wanted {
+                    true => None,
+                    false => self.below(child, depth),
+                },
+                ..ClassSpec::default()
+            });
+            if interior {
+                self.classes(spec, kind, child, nested, (Some(&name), depth + 1));
+            }
+        }
+    }
+}
+
+/// A random valid policy of this kind, with `child` below it; without one, with plain queues.
+pub fn draw(
+    registry: &Registry,
+    kind: &Kind,
+    child: Option<&Kind>,
+    seed: Seed,
+) -> (DisciplineSpec, TreePlan) {
+    let mut rng = seed.stream();
+    let mut refused = Vec::new();
+    for _ in 0..300 {
+        let mut drawing = Drawing {
+            registry,
+            rng: &mut rng,
+            names: 0,
+        };
+        let spec = drawing.discipline(kind, child, 0);
+        match spec.check(drawing.registry, LINK) {
+            Ok(plan) => return (spec, plan),
+            Err(problems) => refused = problems,
+        }
+    }
+    panic!(
+        "300 random policies of kind `{}` over {:?} were all refused, the last for {refused:?}: narrow the values \
+         in VALUES in tests/contract/policies.rs",
+        kind.name,
+        child.map(|child| child.name)
+    );
+}
