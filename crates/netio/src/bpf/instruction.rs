@@ -1,0 +1,216 @@
+//! A tiny assembler: BPF instructions (RFC 9669) as constants.
+
+/// One eight-byte instruction.
+#[repr(C)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Instruction {
+    code: u8,
+    registers: u8,
+    offset: i16,
+    immediate: i32,
+}
+
+/// A register; `R1` to `R5` are arguments and lost in a call, `R6` to `R9` survive, `R0` is the answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[expect(missing_docs, reason = "numbers")]
+pub enum Register {
+    R0,
+    R1,
+    R2,
+    R3,
+    R4,
+    R5,
+    R6,
+    R7,
+}
+
+/// The width of a load.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Width {
+    /// One byte.
+    Byte = 0x10,
+    /// Four bytes.
+    Word = 0x00,
+    /// Eight bytes.
+    Double = 0x18,
+}
+
+/// What a 64-bit immediate stands for; the loader puts the descriptor in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reference {
+    /// The map of sockets itself.
+    Sockets = 1,
+    /// The address of the first byte of the heartbeat cell.
+    Cell = 2,
+}
+
+/// The offset of a jump whose target is the last two instructions: "let it pass".
+const TO_PASS: i16 = i16::MAX;
+const LOAD_IMMEDIATE: u8 = 0x18;
+
+const fn make(code: u8, to: Register, from: u8, offset: i16, immediate: i32) -> Instruction {
+    let (to, from) = (to as u8, from);
+    let registers = if cfg!(target_endian = "little") {
+        to | from << 4
+    } else {
+        to << 4 | from
+    };
+    Instruction {
+        code,
+        registers,
+        offset,
+        immediate,
+    }
+}
+
+/// `to = from`
+pub const fn copy(to: Register, from: Register) -> Instruction {
+    make(0xbf, to, from as u8, 0, 0)
+}
+
+/// `to = number`
+pub const fn set(to: Register, number: i32) -> Instruction {
+    make(0xb7, to, 0, 0, number)
+}
+
+/// `to += number`
+pub const fn add(to: Register, number: i32) -> Instruction {
+    make(0x07, to, 0, 0, number)
+}
+
+/// `to &= from`
+pub const fn and(to: Register, from: Register) -> Instruction {
+    make(0x5f, to, from as u8, 0, 0)
+}
+
+/// `to = *(from + offset)`
+pub const fn load(width: Width, to: Register, from: Register, offset: i16) -> Instruction {
+    make(0x61 | width as u8, to, from as u8, offset, 0)
+}
+
+/// The two halves of `to = reference`.
+pub const fn refer(to: Register, reference: Reference) -> [Instruction; 2] {
+    [
+        make(LOAD_IMMEDIATE, to, reference as u8, 0, 0),
+        make(0, Register::R0, 0, 0, 0),
+    ]
+}
+
+/// Lets the frame pass if `a >= b`.
+pub const fn pass_if_at_least(a: Register, b: Register) -> Instruction {
+    make(0x3d, a, b as u8, TO_PASS, 0)
+}
+
+/// Lets the frame pass if `a > b`.
+pub const fn pass_if_above(a: Register, b: Register) -> Instruction {
+    make(0x2d, a, b as u8, TO_PASS, 0)
+}
+
+/// Lets the frame pass if `a == b`.
+pub const fn pass_if_equal(a: Register, b: Register) -> Instruction {
+    make(0x1d, a, b as u8, TO_PASS, 0)
+}
+
+/// Lets the frame pass if `a != b`.
+pub const fn pass_if_not_equal(a: Register, b: Register) -> Instruction {
+    make(0x5d, a, b as u8, TO_PASS, 0)
+}
+
+/// Lets the frame pass if any of `bits` is set in `a`.
+pub const fn pass_if_any(a: Register, bits: i32) -> Instruction {
+    make(0x45, a, 0, TO_PASS, bits)
+}
+
+/// Jumps over the next instruction if any of `bits` is set in `a`.
+pub const fn skip_if_any(a: Register, bits: i32) -> Instruction {
+    make(0x45, a, 0, 1, bits)
+}
+
+/// Lets the frame pass.
+pub const fn pass() -> Instruction {
+    make(0x05, Register::R0, 0, TO_PASS, 0)
+}
+
+/// Calls a helper of the kernel by number.
+pub const fn call(helper: i32) -> Instruction {
+    make(0x85, Register::R0, 0, 0, helper)
+}
+
+/// Ends the program; the answer is in `R0`.
+pub const fn exit() -> Instruction {
+    make(0x95, Register::R0, 0, 0, 0)
+}
+
+/// The pieces in a row, `N` instructions in all, and every "let it pass" aimed at the last two of them.
+pub const fn program<const N: usize>(pieces: &[&[Instruction]]) -> [Instruction; N] {
+    let mut out = [exit(); N];
+    let (mut at, mut piece) = (0, 0);
+    while piece < pieces.len() {
+        let mut i = 0;
+        while i < pieces[piece].len() {
+            out[at] = pieces[piece][i];
+            if out[at].offset == TO_PASS {
+                out[at].offset = (N - 3 - at) as i16;
+            }
+            (at, i) = (at + 1, i + 1);
+        }
+        piece += 1;
+    }
+    assert!(at == N, "N is not the length of the program");
+    out
+}
+
+impl Instruction {
+    /// What this instruction refers to, if it is the first half of a reference.
+    pub fn reference(self) -> Option<Reference> {
+        let from = if cfg!(target_endian = "little") {
+            self.registers >> 4
+        } else {
+            self.registers & 15
+        };
+        match (self.code, from) {
+            (LOAD_IMMEDIATE, 1) => Some(Reference::Sockets),
+            (LOAD_IMMEDIATE, 2) => Some(Reference::Cell),
+            _ => None,
+        }
+    }
+
+    /// The same with another immediate.
+    pub fn with_immediate(self, immediate: i32) -> Self {
+        Self { immediate, ..self }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn passes_are_aimed_at_the_last_two_instructions() {
+        use Register::{R0, R1};
+        let made: [Instruction; 5] =
+            program(&[&[pass_if_any(R1, 1), set(R0, 2)], &[pass(), set(R0, 0), exit()]]);
+        assert_eq!(made[0].offset, 2);
+        assert_eq!(made[2].offset, 0);
+        assert_eq!(made[3], set(R0, 0));
+    }
+
+    #[test]
+    fn encodings_are_those_of_the_rfc() {
+        use Register::{R1, R6};
+        assert_eq!(size_of::<Instruction>(), 8);
+        assert_eq!(
+            (copy(R6, R1).code, load(Width::Double, R1, R6, 8).code),
+            (0xbf, 0x79)
+        );
+        assert_eq!(
+            (
+                load(Width::Word, R1, R6, 0).code,
+                load(Width::Byte, R1, R6, 0).code
+            ),
+            (0x61, 0x71)
+        );
+        assert_eq!(refer(R1, Reference::Cell)[0].reference(), Some(Reference::Cell));
+        assert_eq!(copy(R6, R1).reference(), None);
+    }
+}

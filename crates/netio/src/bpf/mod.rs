@@ -1,0 +1,79 @@
+//! The kernel's side of a port: a handful of BPF programs of 7 to 26 instructions, as constant arrays.
+//!
+//! No compiler, no object file, no library: [`instruction`] assembles at build time, [`programs`] are the
+//! programs, [`syscall`] loads and attaches them by bpf(2). A program is held by the descriptor of its link
+//! and never pinned, so it vanishes with the process. Each one looks into a [`Heartbeat`] cell first and
+//! lets the frame go the kernel's own way if the cell's time has passed, so that a process that hangs is as
+//! harmless as one that died.
+
+pub mod heartbeat;
+pub mod instruction;
+pub mod programs;
+pub mod syscall;
+
+pub use heartbeat::{Beat, Heartbeat};
+
+#[cfg(test)]
+mod tests {
+    use super::programs::{ECHO, TAKE, TO_SOCKET, TO_TAP};
+    use super::syscall::{Hook, load, new_socket_map};
+    use super::*;
+    use std::os::fd::AsFd;
+    use std::time::Duration;
+
+    /// A cell, or none where bpf(2) is not for us, which is then said.
+    fn cell(limit: Duration) -> Option<Heartbeat> {
+        Heartbeat::new(limit)
+            .inspect_err(|e| eprintln!("skipped: {e}"))
+            .ok()
+    }
+
+    #[test]
+    fn the_verifier_accepts_every_program() {
+        let Some(heart) = cell(Duration::from_millis(20)) else {
+            return;
+        };
+        let sockets = new_socket_map(4).unwrap();
+        for (name, hook, fragments, program) in [
+            ("take", Hook::Ingress, false, &TAKE[..]),
+            ("echo", Hook::Egress, false, &ECHO[..]),
+            ("to_tap", Hook::Egress, false, &TO_TAP[..]),
+            ("to_socket", Hook::XdpNative, false, &TO_SOCKET[..]),
+            ("to_socket", Hook::XdpGeneric, true, &TO_SOCKET[..]),
+        ] {
+            load(name, hook, fragments, program, heart.map(), Some(sockets.as_fd())).unwrap();
+        }
+    }
+
+    #[test]
+    fn the_verifier_refuses_a_program_without_its_end_and_says_why() {
+        let Some(heart) = cell(Duration::from_millis(20)) else {
+            return;
+        };
+        let cut = &TAKE[..TAKE.len() - 1];
+        let error = load("cut", Hook::Ingress, false, cut, heart.map(), None).unwrap_err();
+        assert!(error.to_string().contains("verifier: "), "{error}");
+    }
+
+    #[test]
+    fn a_cell_is_lapsed_before_the_first_beat_after_its_time_and_when_disabled() {
+        let Some(mut heart) = cell(Duration::from_secs(3600)) else {
+            return;
+        };
+        assert_eq!(heart.beat(), Beat::Lapsed);
+        heart.revive();
+        assert_eq!(heart.beat(), Beat::Alive);
+        heart.enable(false);
+        heart.revive();
+        assert_eq!(heart.beat(), Beat::Lapsed);
+        heart.enable(true);
+        assert_eq!(
+            heart.beat(),
+            Beat::Lapsed,
+            "what was read while disabled has been forwarded"
+        );
+        let Some(heart) = cell(Duration::ZERO) else { return };
+        heart.revive();
+        assert_eq!(heart.beat(), Beat::Lapsed);
+    }
+}

@@ -1,0 +1,136 @@
+//! The programs. Each asks first whether the port is alive, and lets the frame pass if it is not.
+//!
+//! A bump in the wire is laid over a plain kernel bridge, which does the work while we are not there and
+//! must not do it a second time while we are. Who takes what, while the port is alive:
+//!
+//! | frame that arrives at one side | AF_PACKET | AF_XDP |
+//! |---|---|---|
+//! | to the address of the bridge or of the port | the kernel alone | the kernel alone |
+//! | to a group (broadcast, ARP requests, multicast) | both: the kernel for itself, we for the other side; [`ECHO`] stops the bridge's copy on its way out | the kernel alone, unshaped: XDP cannot take and leave a frame |
+//! | to anyone else | we; [`TAKE`] drops the original after the packet tap had its copy | we, by [`TO_SOCKET`] |
+//!
+//! So a router that is also the bridge keeps its own addresses reachable, the bridge keeps learning where
+//! hosts are from their broadcasts, and no frame crosses twice. What the bridge itself sends is not shaped
+//! (that is the egress port's work), and the bridge must have no third port: frames that it would have
+//! forwarded there go to the other side instead.
+//!
+//! What we send leaves past the queueing discipline and so past tcx (`PACKET_QDISC_BYPASS`, AF_XDP): no
+//! program sees it again.
+
+use super::heartbeat::Word;
+use super::instruction::Register::{R0, R1, R2, R3, R4, R5, R6, R7};
+use super::instruction::Width::{Byte, Double, Word as Long};
+use super::instruction::{
+    Instruction, Reference, add, and, call, copy, exit, load, pass, pass_if_above, pass_if_any,
+    pass_if_at_least, pass_if_equal, pass_if_not_equal, program, refer, set, skip_if_any,
+};
+
+const KTIME_GET_NS: i32 = 5;
+const REDIRECT: i32 = 23;
+const REDIRECT_MAP: i32 = 51;
+
+const TCX_NEXT: i32 = -1;
+const TCX_DROP: i32 = 2;
+const XDP_PASS: i32 = 2;
+
+/// Where a context keeps the frame's beginning and end: `__sk_buff` and `xdp_md` of the kernel's interface.
+const SKB: (i16, i16) = (76, 80);
+const XDP: (i16, i16) = (0, 4);
+const SKB_ARRIVED_AT: i16 = 36;
+const XDP_QUEUE: i16 = 16;
+const ETHERNET: i32 = 14;
+
+/// Context to `R6`, cell to `R7`; passes unless the clock is before the cell's time.
+const ALIVE: [Instruction; 6] = {
+    let [low, high] = refer(R7, Reference::Cell);
+    [
+        copy(R6, R1),
+        low,
+        high,
+        call(KTIME_GET_NS),
+        load(Double, R1, R7, Word::AliveUntil.offset()),
+        pass_if_at_least(R0, R1),
+    ]
+};
+
+/// The frame's beginning to `R2`, once it is known to hold an Ethernet header, and its first byte to `R4`.
+const fn ethernet((data, end): (i16, i16)) -> [Instruction; 6] {
+    [
+        load(Long, R2, R6, data),
+        load(Long, R3, R6, end),
+        copy(R4, R2),
+        add(R4, ETHERNET),
+        pass_if_above(R4, R3),
+        load(Byte, R4, R2, 0),
+    ]
+}
+
+/// Passes frames to groups and to ourselves.
+const FOR_OTHERS: [Instruction; 8] = [
+    pass_if_any(R4, 1),
+    load(Double, R4, R2, 0),
+    load(Double, R5, R7, Word::AddressMask.offset()),
+    and(R4, R5),
+    load(Double, R5, R7, Word::PortAddress.offset()),
+    pass_if_equal(R4, R5),
+    load(Double, R5, R7, Word::BridgeAddress.offset()),
+    pass_if_equal(R4, R5),
+];
+
+/// tcx ingress: drops frames for others, of which a packet socket has had its copy by then.
+pub const TAKE: [Instruction; 24] = program(&[
+    &ALIVE,
+    &ethernet(SKB),
+    &FOR_OTHERS,
+    &[set(R0, TCX_DROP), exit(), set(R0, TCX_NEXT), exit()],
+]);
+
+/// tcx egress of one side: drops the bridge's copies of group frames that arrived at the other side.
+pub const ECHO: [Instruction; 21] = program(&[
+    &ALIVE,
+    &[
+        load(Long, R2, R6, SKB_ARRIVED_AT),
+        load(Double, R3, R7, Word::Interface.offset()),
+        pass_if_not_equal(R2, R3),
+    ],
+    &ethernet(SKB),
+    &[
+        skip_if_any(R4, 1),
+        pass(),
+        set(R0, TCX_DROP),
+        exit(),
+        set(R0, TCX_NEXT),
+        exit(),
+    ],
+]);
+
+/// XDP: frames for others to the AF_XDP socket of their receive queue, if there is one.
+pub const TO_SOCKET: [Instruction; 28] = {
+    let [low, high] = refer(R1, Reference::Sockets);
+    program(&[
+        &ALIVE,
+        &ethernet(XDP),
+        &FOR_OTHERS,
+        &[
+            load(Long, R2, R6, XDP_QUEUE),
+            low,
+            high,
+            set(R3, XDP_PASS),
+            call(REDIRECT_MAP),
+            exit(),
+        ],
+        &[set(R0, XDP_PASS), exit()],
+    ])
+};
+
+/// tcx egress: what this host sends, to the interface named in the cell (our TAP).
+pub const TO_TAP: [Instruction; 12] = program(&[
+    &ALIVE,
+    &[
+        load(Double, R1, R7, Word::Interface.offset()),
+        set(R2, 0),
+        call(REDIRECT),
+        exit(),
+    ],
+    &[set(R0, TCX_NEXT), exit()],
+]);

@@ -1,0 +1,283 @@
+//! bpf(2): maps, loading, links. The layouts are those of the kernel's `union bpf_attr`.
+
+#![expect(unsafe_code, reason = "bpf(2) takes structures by address")]
+
+use super::instruction::{Instruction, Reference};
+use std::ffi::c_long;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+const MAP_CREATE: c_long = 0;
+const MAP_UPDATE: c_long = 2;
+const PROG_LOAD: c_long = 5;
+const LINK_CREATE: c_long = 28;
+
+const MAP_ARRAY: u32 = 2;
+const MAP_SOCKETS: u32 = 17;
+const MAPPABLE: u32 = 1 << 10;
+const WITH_FRAGMENTS: u32 = 1 << 5;
+const LOG: usize = 16 * 1024;
+
+/// Where a program is meant to run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Hook {
+    /// tcx, frames that came in.
+    Ingress,
+    /// tcx, frames that go out.
+    Egress,
+    /// XDP in the driver.
+    XdpNative,
+    /// XDP behind the driver, on any device; costs a copy.
+    XdpGeneric,
+}
+
+impl Hook {
+    /// Program type, attach type, flags of the link.
+    fn numbers(self) -> (u32, u32, u32) {
+        match self {
+            Self::Ingress => (3, 46, 0),
+            Self::Egress => (3, 47, 0),
+            Self::XdpNative => (6, 37, 1 << 2),
+            Self::XdpGeneric => (6, 37, 1 << 1),
+        }
+    }
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct MapCreate {
+    kind: u32,
+    key: u32,
+    value: u32,
+    entries: u32,
+    flags: u32,
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct MapUpdate {
+    map: u64,
+    key: u64,
+    value: u64,
+    flags: u64,
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct ProgLoad {
+    kind: u32,
+    count: u32,
+    instructions: u64,
+    license: u64,
+    log_level: u32,
+    log_size: u32,
+    log: u64,
+    kernel: u32,
+    flags: u32,
+    name: [u8; 16],
+    interface: u32,
+    attach: u32,
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct LinkCreate {
+    program: u32,
+    interface: u32,
+    attach: u32,
+    flags: u32,
+    relative: u32,
+    padding: u32,
+    revision: u64,
+}
+
+/// A loaded program.
+#[derive(Debug)]
+pub struct Program {
+    fd: OwnedFd,
+    hook: Hook,
+}
+
+/// An attached program. Dropped, it is detached; so it is when the process ends in whatever way.
+#[derive(Debug)]
+#[must_use = "the program is detached when its link is dropped"]
+pub struct Link(#[expect(dead_code, reason = "held, not used")] OwnedFd);
+
+/// # Safety
+/// The addresses within `attr` are valid for what `command` does with them.
+unsafe fn bpf<T>(command: c_long, attr: &mut T) -> io::Result<i64> {
+    // SAFETY: `attr` is a structure of the kernel's layout and its length is given; the rest the caller saw to.
+    let answer = unsafe { libc::syscall(libc::SYS_bpf, command, std::ptr::from_mut(attr), size_of::<T>()) };
+    if answer < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(answer)
+    }
+}
+
+/// As [`bpf`], for commands that answer with a descriptor.
+///
+/// # Safety
+/// As [`bpf`].
+unsafe fn descriptor<T>(command: c_long, attr: &mut T) -> io::Result<OwnedFd> {
+    // SAFETY: the caller saw to it.
+    let fd = unsafe { bpf(command, attr) }?;
+    let fd = i32::try_from(fd).map_err(io::Error::other)?;
+    // SAFETY: a new descriptor that nobody else knows.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Says what was attempted, and what is missing if that can be told.
+fn explain(what: &str, error: &io::Error) -> io::Error {
+    let hint = match error.raw_os_error() {
+        Some(libc::EPERM | libc::EACCES) => {
+            ": needs the capabilities CAP_BPF and CAP_NET_ADMIN (run as root, or grant them to the program)"
+        }
+        Some(libc::ENOSYS) => ": this kernel was built without bpf(2)",
+        _ => "",
+    };
+    io::Error::new(error.kind(), format!("{what}: {error}{hint}"))
+}
+
+/// The time of CLOCK_MONOTONIC.
+pub(super) fn monotonic(now: &mut libc::timespec) {
+    // SAFETY: `now` is a valid place to write to; this clock always exists.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, now) };
+}
+
+/// A map of one element of so many bytes, which can be mapped into memory.
+pub(super) fn new_cell(bytes: usize) -> io::Result<OwnedFd> {
+    let value = u32::try_from(bytes).map_err(io::Error::other)?;
+    let mut attr = MapCreate {
+        kind: MAP_ARRAY,
+        key: 4,
+        value,
+        entries: 1,
+        flags: MAPPABLE,
+    };
+    // SAFETY: no addresses in it.
+    unsafe { descriptor(MAP_CREATE, &mut attr) }.map_err(|e| explain("making the heartbeat cell", &e))
+}
+
+/// A map from receive queues to AF_XDP sockets.
+pub fn new_socket_map(queues: u32) -> io::Result<OwnedFd> {
+    let mut attr = MapCreate {
+        kind: MAP_SOCKETS,
+        key: 4,
+        value: 4,
+        entries: queues,
+        flags: 0,
+    };
+    // SAFETY: no addresses in it.
+    unsafe { descriptor(MAP_CREATE, &mut attr) }.map_err(|e| explain("making the map of AF_XDP sockets", &e))
+}
+
+/// Puts the socket of a receive queue into the map.
+pub fn set_socket(map: BorrowedFd<'_>, queue: u32, socket: BorrowedFd<'_>) -> io::Result<()> {
+    let (map, socket) = (map.as_raw_fd(), socket.as_raw_fd());
+    let mut attr = MapUpdate {
+        map: u64::from(map.unsigned_abs()),
+        key: std::ptr::from_ref(&queue) as u64,
+        value: std::ptr::from_ref(&socket) as u64,
+        flags: 0,
+    };
+    // SAFETY: key and value are four bytes each, as the map was made, and live until the call returns.
+    unsafe { bpf(MAP_UPDATE, &mut attr) }
+        .map_err(|e| explain("entering an AF_XDP socket into its map", &e))?;
+    Ok(())
+}
+
+/// Loads a program with its references to the cell and to the socket map filled in.
+pub fn load(
+    name: &str,
+    hook: Hook,
+    fragments: bool,
+    program: &[Instruction],
+    cell: BorrowedFd<'_>,
+    sockets: Option<BorrowedFd<'_>>,
+) -> io::Result<Program> {
+    let fill = |instruction: &Instruction| match instruction.reference() {
+        Some(Reference::Cell) => instruction.with_immediate(cell.as_raw_fd()),
+        Some(Reference::Sockets) => {
+            instruction.with_immediate(sockets.map_or(-1, |sockets| sockets.as_raw_fd()))
+        }
+        None => *instruction,
+    };
+    let program: Vec<Instruction> = program.iter().map(fill).collect();
+    let mut log = vec![0u8; LOG];
+    let (kind, attach, _) = hook.numbers();
+    let mut attr = ProgLoad {
+        kind,
+        count: u32::try_from(program.len()).map_err(io::Error::other)?,
+        instructions: program.as_ptr() as u64,
+        license: c"Apache-2.0".as_ptr() as u64,
+        log_level: 1,
+        log_size: LOG as u32,
+        log: log.as_mut_ptr() as u64,
+        flags: if fragments { WITH_FRAGMENTS } else { 0 },
+        // The attach type is only told for XDP: older kernels refuse to be told those of tcx here.
+        attach: if kind == 6 { attach } else { 0 },
+        ..ProgLoad::default()
+    };
+    for (to, from) in attr.name.iter_mut().take(15).zip(name.bytes()) {
+        *to = from;
+    }
+    // SAFETY: instructions, licence and log are valid for their lengths and live until the call returns.
+    let loaded = unsafe { descriptor(PROG_LOAD, &mut attr) };
+    let fd = loaded.map_err(|e| {
+        let said = String::from_utf8_lossy(log.split(|b| *b == 0).next().unwrap_or_default()).into_owned();
+        let last = said
+            .lines()
+            .rev()
+            .find(|line| !line.starts_with("processed"))
+            .unwrap_or("");
+        let what = format!("loading the BPF program {name}");
+        explain(
+            &if last.is_empty() {
+                what
+            } else {
+                format!("{what} (verifier: {last})")
+            },
+            &e,
+        )
+    })?;
+    Ok(Program { fd, hook })
+}
+
+/// Attaches a program to an interface, behind those that are there already.
+pub fn attach(program: &Program, interface: u32) -> io::Result<Link> {
+    let (_, attach, flags) = program.hook.numbers();
+    let mut attr = LinkCreate {
+        program: program.fd.as_raw_fd().unsigned_abs(),
+        interface,
+        attach,
+        flags,
+        ..LinkCreate::default()
+    };
+    // SAFETY: no addresses in it.
+    let link = unsafe { descriptor(LINK_CREATE, &mut attr) };
+    link.map(Link).map_err(|e| refused(program.hook, &e))
+}
+
+/// Why a link could not be made, in terms of what to do.
+fn refused(hook: Hook, error: &io::Error) -> io::Error {
+    let hint = match (hook, error.raw_os_error()) {
+        (Hook::Ingress | Hook::Egress, Some(libc::EINVAL | libc::E2BIG)) => {
+            "tcx links are missing: they need Linux 6.6 or later (port kind af_xdp with a bridge needs 5.9)"
+        }
+        (Hook::XdpNative, Some(libc::EOPNOTSUPP)) => {
+            "the driver has no XDP, or not for this MTU: use the generic mode"
+        }
+        (Hook::XdpNative | Hook::XdpGeneric, Some(libc::EBUSY | libc::EEXIST)) => {
+            "another XDP program is attached to this interface: detach that one first"
+        }
+        (Hook::XdpNative | Hook::XdpGeneric, Some(libc::EINVAL)) => {
+            "XDP links need Linux 5.9 or later, and in native mode an MTU that the driver can do with XDP"
+        }
+        _ => return explain("attaching the BPF program", error),
+    };
+    io::Error::new(
+        error.kind(),
+        format!("attaching the BPF program: {error}: {hint}"),
+    )
+}

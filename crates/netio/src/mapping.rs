@@ -1,0 +1,83 @@
+//! Memory that is shared with the kernel: rings, the heartbeat cell, frames.
+//!
+//! What the kernel may change at any time is only reachable as atomics here, so that the code of rings and
+//! cells is safe code. On the machines in question a relaxed load or store of an atomic is a plain one.
+
+#![expect(unsafe_code, reason = "mmap(2), and views of what it returned")]
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, AtomicU64};
+
+/// A mapped region, unmapped when dropped.
+#[derive(Debug)]
+pub struct Mapping {
+    start: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: the region belongs to this value, not to a thread; shared access is by atomics alone, and the
+// raw start is only used by callers who say why they may.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Maps `len` bytes of a file from `offset`, shared.
+    pub fn of(fd: BorrowedFd<'_>, len: usize, offset: i64) -> io::Result<Self> {
+        Self::map(len, libc::MAP_SHARED | libc::MAP_POPULATE, fd.as_raw_fd(), offset)
+    }
+
+    /// Zeroed memory of our own, page-aligned.
+    pub fn anonymous(len: usize) -> io::Result<Self> {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_POPULATE;
+        Self::map(len, flags, -1, 0)
+    }
+
+    fn map(len: usize, flags: i32, fd: i32, offset: i64) -> io::Result<Self> {
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: a new mapping at an address of the kernel's choice touches no memory of ours.
+        let start = unsafe { libc::mmap(std::ptr::null_mut(), len, protection, flags, fd, offset) };
+        if start == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let start = NonNull::new(start.cast()).ok_or_else(|| io::Error::other("mmap gave address 0"))?;
+        Ok(Self { start, len })
+    }
+
+    /// Length in bytes.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there is nothing in it (never: mmap refuses that).
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Where it begins.
+    pub fn start(&self) -> NonNull<u8> {
+        self.start
+    }
+
+    /// The region as 64-bit cells.
+    pub fn words(&self) -> &[AtomicU64] {
+        // SAFETY: mapped readable and writable for `len` bytes as long as `self` lives; page-aligned; any
+        // bit pattern is a number; others change it only as atomics do (the kernel, other views).
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr().cast(), self.len / 8) }
+    }
+
+    /// The region as 32-bit cells.
+    pub fn halves(&self) -> &[AtomicU32] {
+        // SAFETY: as `words`. One place is only ever used in one width, which the ring layouts see to.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr().cast(), self.len / 4) }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: exactly what mmap returned, and no view outlives `self`.
+        unsafe { libc::munmap(self.start.as_ptr().cast(), self.len) };
+    }
+}
