@@ -1,0 +1,376 @@
+//! The filters of an interface: which packets go into which class.
+//!
+//! Precedence is the classifier's: the higher `rule`, then the more specific filter, then the later one.
+
+use crate::sections::Section;
+use engine::choices;
+use engine::classify::{Dscp, Filter, Ports, Prefix};
+use engine::header::Family;
+use engine::packet::ClassId;
+use engine::settings;
+use engine::settings::{Problem, Raw, SettingValue, Span, describe, nearest, unknown};
+use engine::tree::{ClassSpec, DisciplineSpec, TreePlan};
+use std::collections::{HashMap, HashSet};
+
+choices! {
+    /// The network protocol.
+    pub enum FamilyName {
+        /// IPv4.
+        V4 = "ipv4",
+        /// IPv6.
+        V6 = "ipv6",
+    }
+}
+
+/// Declares a field of a filter: a type that wraps the engine's, its expectation, and its reader.
+macro_rules! field {
+    ($(#[$doc:meta])* $name:ident($type:ty), $unit:literal, $read:expr) => {
+        $(#[$doc])*
+        #[derive(Clone, PartialEq, Debug)]
+        pub struct $name(pub $type);
+
+        impl SettingValue for $name {
+            const UNIT: &'static str = $unit;
+            fn from_raw(raw: &Raw) -> Result<Self, String> {
+                let read: fn(&Raw) -> Result<$type, Option<String>> = $read;
+                read(raw).map(Self).map_err(|why| {
+                    why.unwrap_or_else(|| format!("expected {}; found {}", $unit, describe(raw)))
+                })
+            }
+        }
+    };
+}
+
+field! {
+    /// The name of a class.
+    ClassName(String), "the name of a class in quotes", |raw| match raw {
+        Raw::Text(text) => Ok(text.clone()),
+        _ => Err(None),
+    }
+}
+
+field! {
+    /// An address or a prefix.
+    Addresses(Prefix), "an address or a prefix such as \"10.0.0.0/8\" or \"2001:db8::/32\"", |raw| match raw {
+        Raw::Text(text) => text.parse().map_err(|e: engine::classify::FilterError| Some(e.0)),
+        _ => Err(None),
+    }
+}
+
+field! {
+    /// A port or a range of ports.
+    PortRange(Ports), "a port such as 53, or a range such as \"5060-5070\"", |raw| match raw {
+        Raw::Text(text) => text.parse().map_err(|e: engine::classify::FilterError| Some(e.0)),
+        Raw::Integer(n) => u16::try_from(*n).map(Ports::one).map_err(|_| None),
+        _ => Err(None),
+    }
+}
+
+field! {
+    /// A transport protocol.
+    Protocol(u8), "a protocol such as \"tcp\", or its number from 0 to 255", |raw| match raw {
+        Raw::Text(text) => by_name(text, PROTOCOLS, "protocol"),
+        Raw::Integer(n) => u8::try_from(*n).map_err(|_| None),
+        _ => Err(None),
+    }
+}
+
+field! {
+    /// A differentiated services code point.
+    CodePoint(Dscp), "a code point such as \"ef\", or its number from 0 to 63", |raw| match raw {
+        Raw::Text(text) => by_name(text, CODE_POINTS, "code point").and_then(|n| Dscp::one(n).ok_or(None)),
+        Raw::Integer(n) => u8::try_from(*n).ok().and_then(Dscp::one).ok_or(None),
+        _ => Err(None),
+    }
+}
+
+field! {
+    /// A flow label.
+    FlowLabel(u32), "a flow label from 0 to 1048575 (0xfffff)", |raw| match raw {
+        Raw::Integer(n) => u32::try_from(*n).ok().filter(|label| *label < 1 << 20).ok_or(None),
+        _ => Err(None),
+    }
+}
+
+/// Protocols by name, as in IANA's list.
+const PROTOCOLS: &[(&str, u8)] = &[
+    ("tcp", 6),
+    ("udp", 17),
+    ("icmp", 1),
+    ("icmpv6", 58),
+    ("sctp", 132),
+    ("dccp", 33),
+    ("udplite", 136),
+    ("esp", 50),
+    ("ah", 51),
+    ("gre", 47),
+    ("igmp", 2),
+    ("ospf", 89),
+];
+
+/// Those of them that have ports.
+const WITH_PORTS: &[u8] = &[6, 17, 33, 132, 136];
+
+/// Code points by name (RFC 2474, 2597, 3246, 5865, 8622).
+const CODE_POINTS: &[(&str, u8)] = &[
+    ("be", 0),
+    ("le", 1),
+    ("cs1", 8),
+    ("af11", 10),
+    ("af12", 12),
+    ("af13", 14),
+    ("cs2", 16),
+    ("af21", 18),
+    ("af22", 20),
+    ("af23", 22),
+    ("cs3", 24),
+    ("af31", 26),
+    ("af32", 28),
+    ("af33", 30),
+    ("cs4", 32),
+    ("af41", 34),
+    ("af42", 36),
+    ("af43", 38),
+    ("cs5", 40),
+    ("va", 44),
+    ("ef", 46),
+    ("cs6", 48),
+    ("cs7", 56),
+];
+
+fn by_name(text: &str, names: &[(&str, u8)], what: &str) -> Result<u8, Option<String>> {
+    let found = names.iter().find(|(name, _)| name.eq_ignore_ascii_case(text));
+    found.map(|&(_, number)| number).ok_or_else(|| {
+        let all = names.iter().map(|(name, _)| *name);
+        let help = match nearest(text, all.clone()) {
+            Some(near) => format!("did you mean \"{near}\"?"),
+            None => format!("one of {}, or a number", all.collect::<Vec<_>>().join(", ")),
+        };
+        Some(format!("unknown {what} \"{text}\"; {help}"))
+    })
+}
+
+settings! {
+    /// What a filter can say. A field that is not given is not looked at.
+    pub struct FilterSettings {
+        /// The class that takes the packets
+        class: ClassName = required, "", "";
+        /// The rule number: the highest of those that match decides
+        rule: u32 = default "0",
+            "without numbers the more specific filter goes first, then the later one", "";
+        /// The network protocol
+        family: FamilyName = derived "any", "", "";
+        /// Source addresses
+        source: Addresses = derived "any", "", "";
+        /// Destination addresses
+        destination: Addresses = derived "any", "", "";
+        /// Transport protocol
+        protocol: Protocol = derived "any", "", "";
+        /// Source ports
+        source_port: PortRange = derived "any", "later fragments have no ports: they do not match", "";
+        /// Destination ports
+        destination_port: PortRange = derived "any", "later fragments have no ports: they do not match", "";
+        /// Differentiated services code point
+        dscp: CodePoint = derived "any", "", "RFC 2474";
+        /// IPv6 flow label
+        flow_label: FlowLabel = derived "any", "", "RFC 6437";
+        /// Mark of the receiving interface
+        mark: u32 = derived "any", "", "";
+    }
+}
+
+impl FilterSettings {
+    /// The filter for the class of this number.
+    fn filter(&self, class: ClassId) -> Filter {
+        Filter {
+            class,
+            rule: self.rule,
+            family: self.family.map(|family| match family {
+                FamilyName::V4 => Family::V4,
+                FamilyName::V6 => Family::V6,
+            }),
+            source: self.source.as_ref().map(|a| a.0),
+            destination: self.destination.as_ref().map(|a| a.0),
+            protocol: self.protocol.as_ref().map(|p| p.0),
+            source_port: self.source_port.as_ref().map(|p| p.0),
+            destination_port: self.destination_port.as_ref().map(|p| p.0),
+            dscp: self.dscp.as_ref().map(|d| d.0),
+            flow_label: self.flow_label.as_ref().map(|f| f.0),
+            mark: self.mark,
+        }
+    }
+}
+
+/// The classes of a tree by name, and whether packets can be put into them.
+type Classes<'a> = HashMap<&'a str, bool>;
+
+/// Reads the filters of an interface. Names are looked up in the tree as asked for, so that a filter is
+/// checked also where the tree has faults; numbers come from the plan.
+pub(crate) fn read_all(
+    sections: &[Section<'_>],
+    spec: &DisciplineSpec,
+    plan: Option<&TreePlan>,
+    problems: &mut Vec<Problem>,
+    warnings: &mut Vec<Problem>,
+) -> Vec<Filter> {
+    let mut classes = Classes::new();
+    gather(spec, &mut classes);
+    let mut filters = Vec::with_capacity(sections.len());
+    let mut places = Vec::with_capacity(sections.len());
+    let mut named = HashSet::new();
+    for section in sections {
+        let Some(settings) = FilterSettings::read(&section.table(|_| true), &[], problems) else {
+            // Reported; but if its class can be read, that class does have a filter.
+            named.extend(section.get("class").and_then(|pair| pair.value.value.as_str()));
+            continue;
+        };
+        let class = settings.class.0.as_str();
+        let class_at = section.get("class").map_or(section.at, |pair| pair.value.at);
+        named.extend(classes.get_key_value(class).map(|(name, _)| *name));
+        if !leaf(class, class_at, &classes, problems) {
+            continue;
+        }
+        let id = plan.and_then(|plan| plan.class(class)).unwrap_or(ClassId(0));
+        let filter = settings.filter(id);
+        if contradiction(&filter, section, problems) {
+            continue;
+        }
+        filters.push(filter);
+        places.push((class.to_owned(), section.at));
+    }
+    shadowed(&filters, &places, warnings);
+    unreached(spec, true, &named, warnings);
+    filters
+}
+
+fn gather<'a>(spec: &'a DisciplineSpec, classes: &mut Classes<'a>) {
+    let parents: HashSet<&str> = parents(spec);
+    for class in &spec.classes {
+        classes.insert(&class.name, !parents.contains(class.name.as_str()));
+    }
+    let inner = spec.classes.iter().filter_map(|class| class.discipline.as_ref());
+    inner
+        .chain(spec.child.as_deref())
+        .for_each(|spec| gather(spec, classes));
+}
+
+fn parents(spec: &DisciplineSpec) -> HashSet<&str> {
+    let parents = spec.classes.iter().filter_map(|class| class.parent.as_ref());
+    parents.map(|(name, _)| name.as_str()).collect()
+}
+
+fn leaf(class: &str, at: Span, classes: &Classes<'_>, problems: &mut Vec<Problem>) -> bool {
+    match classes.get(class) {
+        Some(true) => return true,
+        Some(false) => {
+            let message = format!("class `{class}` has classes below it, so packets cannot be put into it");
+            problems.push(Problem::new(at, message).help("name one of the classes below it"));
+        }
+        None => {
+            let mut leaves: Vec<&str> = classes.iter().filter(|c| *c.1).map(|c| *c.0).collect();
+            leaves.sort_unstable();
+            problems.push(unknown("class", class, at, leaves));
+        }
+    }
+    false
+}
+
+/// Reports a filter that says nothing, or that no packet can match.
+fn contradiction(filter: &Filter, section: &Section<'_>, problems: &mut Vec<Problem>) -> bool {
+    let at = |key: &str| section.get(key).map_or(section.at, |pair| pair.value.at);
+    let nothing = Filter {
+        rule: filter.rule,
+        ..Filter::new(filter.class)
+    };
+    if *filter == nothing {
+        let problem = Problem::new(section.at, "this filter does not say which packets it takes");
+        problems.push(problem.help("add a field such as `protocol`, or write `default = true` in the class"));
+        return true;
+    }
+    if let (Some(source), Some(destination)) = (filter.source, filter.destination)
+        && source.family() != destination.family()
+    {
+        let message = "`source` and `destination` are of different families: no packet has both";
+        problems.push(Problem::new(at("destination"), message).help("write one filter for each family"));
+        return true;
+    }
+    if let Some(protocol) = filter.protocol
+        && !WITH_PORTS.contains(&protocol)
+        && let Some(port) = ["source_port", "destination_port"]
+            .iter()
+            .find(|key| section.get(key).is_some())
+    {
+        let message = format!("`{port}` with a protocol that has no ports: no packet has both");
+        problems.push(
+            Problem::new(at("protocol"), message).help("ports are those of tcp, udp, sctp, dccp and udplite"),
+        );
+        return true;
+    }
+    let none = filter.families().next().is_none();
+    if none {
+        let key = if filter.flow_label.is_some() {
+            "flow_label"
+        } else {
+            "family"
+        };
+        let message = "the fields of this filter belong to different families: no packet has them all";
+        let problem = Problem::new(at(key), message);
+        problems.push(problem.help("a flow label is IPv6's; addresses must be of the family named"));
+    }
+    none
+}
+
+/// Warns of filters that look at the same as another one that goes first.
+fn shadowed(filters: &[Filter], places: &[(String, Span)], warnings: &mut Vec<Problem>) {
+    // Of equal fields the higher rule goes first, then the later filter.
+    let mut order: Vec<usize> = (0..filters.len()).collect();
+    order.sort_by_key(|&i| std::cmp::Reverse((filters[i].rule, i)));
+    let mut first: HashMap<String, usize> = HashMap::new();
+    for index in order {
+        let fields = Filter {
+            class: ClassId(0),
+            rule: 0,
+            ..filters[index]
+        };
+        let winner = *first.entry(format!("{fields:?}")).or_insert(index);
+        if winner != index {
+            let message = format!(
+                "this filter never takes a packet: the same one for class `{}` goes first",
+                places[winner].0
+            );
+            let help = "of equal filters the one with the higher `rule` goes first, then the later one";
+            warnings.push(Problem::new(places[index].1, message).help(help));
+        }
+    }
+}
+
+/// Warns of leaves into which no packet can come.
+fn unreached(spec: &DisciplineSpec, from_above: bool, named: &HashSet<&str>, warnings: &mut Vec<Problem>) {
+    if let Some(child) = &spec.child {
+        unreached(child, from_above, named, warnings);
+    }
+    let parents = parents(spec);
+    let leaves = spec
+        .classes
+        .iter()
+        .filter(|class| !parents.contains(class.name.as_str()));
+    for class in leaves {
+        let arrives = named.contains(class.name.as_str()) || class.default && from_above;
+        if !arrives && !names_below(class, named) {
+            let message = format!("class `{}` gets no packets: no filter names it", class.name);
+            let help = "write a filter for it, or `default = true` if it is to take the rest";
+            warnings.push(Problem::new(class.at, message).help(help));
+        } else if let Some(inner) = &class.discipline {
+            unreached(inner, arrives, named, warnings);
+        }
+    }
+}
+
+/// Whether a filter names a class inside the discipline of this one.
+fn names_below(class: &ClassSpec, named: &HashSet<&str>) -> bool {
+    let mut inside = Classes::new();
+    if let Some(inner) = &class.discipline {
+        gather(inner, &mut inside);
+    }
+    inside.keys().any(|name| named.contains(name))
+}

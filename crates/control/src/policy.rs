@@ -1,0 +1,458 @@
+//! A policy: TOML text → a checked plan for every interface, or every mistake in it.
+//!
+//! ```toml
+//! version = 1
+//! [port]
+//! between = ["lan0", "wan0"]
+//! [interface.wan0]                # what leaves by wan0
+//! bandwidth = "20 Mbit/s"
+//! discipline = "fifo"
+//! ```
+//!
+//! Quantities carry their unit in quotes; a key that is not known is a mistake and never ignored. What a
+//! discipline or a class may say is declared by its kind in the engine; nothing of it is repeated here.
+
+use crate::filters;
+use crate::findings::{Findings, Severity};
+use crate::port_config::{self, PortConfig};
+use crate::sections::{self, Section, Value};
+use engine::kind::{Children, Kind, Link};
+use engine::settings;
+use engine::settings::{Problem, Raw, Span, unknown};
+use engine::tree::{ClassSpec, DisciplineSpec, Registry, TreePlan};
+use engine::units::{Bandwidth, Bytes};
+
+settings! {
+    /// The settings of an interface.
+    pub struct InterfaceSettings {
+        /// The rate of the link behind it: what leaves is held to this
+        bandwidth: Bandwidth = required,
+            "too large: the queue builds up elsewhere, where no policy rules; too small: the link idles",
+            "measure the link; take a few per cent less";
+        /// What the link adds to each frame beyond what the interface shows
+        overhead: Bytes = default "0 B",
+            "too small: small packets overload the link; too large: the link idles",
+            "0 B counts frames as the interface shows them, Ethernet header included";
+        /// The longest frame, without overhead
+        max_frame: Bytes = default "1514 B",
+            "too small: limits may be less than a frame; too large: they are laxer than needed",
+            "Ethernet's 1500 B and its header";
+    }
+}
+
+/// A policy that may be applied: everything in it has been checked.
+#[derive(Clone, Debug)]
+pub struct Policy {
+    /// How and where packets are moved; none in a policy for a lab or a simulation.
+    pub port: Option<PortConfig>,
+    /// One for each direction that is managed.
+    pub interfaces: Vec<Interface>,
+    /// What is legal and may surprise.
+    pub warnings: Findings,
+}
+
+/// The policy of what leaves by one interface.
+#[derive(Clone, Debug)]
+pub struct Interface {
+    /// Its name.
+    pub name: String,
+    /// The link's facts.
+    pub settings: InterfaceSettings,
+    /// The tree as asked for, which a change at run time amends.
+    pub spec: DisciplineSpec,
+    /// The tree as checked.
+    pub plan: TreePlan,
+    /// Which packets go into which class.
+    pub filters: Vec<engine::classify::Filter>,
+}
+
+impl Policy {
+    /// Reads and checks a policy. The error holds every mistake in it.
+    pub fn read(path: &str, text: &str, registry: &Registry) -> Result<Self, Findings> {
+        let mut reader = Reader {
+            registry,
+            problems: Vec::new(),
+            warnings: Vec::new(),
+        };
+        let mut syntax = Vec::new();
+        let read = sections::parse(text, &mut syntax, |root, problems| {
+            let read = reader.policy(&root);
+            problems.append(&mut reader.problems);
+            read
+        });
+        let mut findings = Findings::new(path, text);
+        findings.fill(Severity::Mistake, syntax);
+        findings.fill(Severity::Warning, reader.warnings);
+        match read {
+            Some((port, interfaces)) if findings.mistakes() == 0 => Ok(Self {
+                port,
+                interfaces,
+                warnings: findings,
+            }),
+            _ => Err(findings),
+        }
+    }
+
+    /// The policy of what leaves by this interface.
+    pub fn interface(&self, name: &str) -> Option<&Interface> {
+        self.interfaces.iter().find(|interface| interface.name == name)
+    }
+}
+
+impl Interface {
+    /// The link, in the basis in which packets are counted.
+    pub fn link(&self) -> Link {
+        link(&self.settings)
+    }
+
+    /// The same interface with settings of one class changed, checked as a whole; nothing changes if the
+    /// new tree has a fault. The problems' places mean nothing, since the change stands in no file.
+    pub fn with_class_settings(
+        &self,
+        registry: &Registry,
+        class: &str,
+        changes: &[(&str, Raw)],
+    ) -> Result<Self, Vec<Problem>> {
+        let mut spec = self.spec.clone();
+        let Some(found) = find_class(&mut spec, class) else {
+            let names = self.plan.classes.iter().map(|c| c.name.as_str());
+            return Err(vec![unknown("class", class, Span::default(), names)]);
+        };
+        for (key, value) in changes {
+            found.settings = std::mem::take(&mut found.settings).with(key, value.clone());
+        }
+        let plan = spec.check(registry, self.link())?;
+        Ok(Self {
+            spec,
+            plan,
+            ..self.clone()
+        })
+    }
+}
+
+fn link(settings: &InterfaceSettings) -> Link {
+    Link {
+        bandwidth: settings.bandwidth,
+        mtu: settings.max_frame + settings.overhead,
+    }
+}
+
+fn find_class<'a>(spec: &'a mut DisciplineSpec, name: &str) -> Option<&'a mut ClassSpec> {
+    if let Some(index) = spec.classes.iter().position(|class| class.name == name) {
+        return spec.classes.get_mut(index);
+    }
+    let inner = spec
+        .classes
+        .iter_mut()
+        .filter_map(|class| class.discipline.as_mut());
+    let below = spec.child.as_deref_mut();
+    inner.chain(below).find_map(|spec| find_class(spec, name))
+}
+
+struct Reader<'a> {
+    registry: &'a Registry,
+    problems: Vec<Problem>,
+    warnings: Vec<Problem>,
+}
+
+const ROOT: &[&str] = &["version", "port", "interface"];
+const OF_INTERFACE: &[&str] = &["discipline", "class", "filter"];
+const OF_DISCIPLINE: &[&str] = &["kind", "child", "class"];
+const OF_CLASS: &[&str] = &["name", "parent", "default", "discipline"];
+
+impl Reader<'_> {
+    fn policy(&mut self, root: &Section<'_>) -> Option<(Option<PortConfig>, Vec<Interface>)> {
+        for pair in root.iter().filter(|pair| !ROOT.contains(&pair.key)) {
+            let what = if pair.value.section().is_some() {
+                "section"
+            } else {
+                "setting"
+            };
+            self.problems
+                .push(unknown(what, pair.key, pair.key_at, ROOT.iter().copied()));
+        }
+        self.version(root);
+        let port = root
+            .section("port", &mut self.problems)
+            .map(|section| port_config::read(&section, &mut self.problems));
+        let mut interfaces = Vec::new();
+        match root.get("interface") {
+            None => self.problems.push(
+                Problem::new(root.at, "no interface is managed")
+                    .help("write a section such as [interface.wan0] with `bandwidth` and `discipline`"),
+            ),
+            Some(_) => {
+                let sections = root.section("interface", &mut self.problems)?;
+                for pair in sections.iter() {
+                    self.of_the_port(pair.key, pair.key_at, port.as_ref().and_then(Option::as_ref));
+                    interfaces.push(self.interface(pair.key, &pair.value));
+                }
+            }
+        }
+        let interfaces = interfaces.into_iter().collect::<Option<Vec<_>>>()?;
+        Some((port.map_or(Some(None), |port| port.map(Some))?, interfaces))
+    }
+
+    fn version(&mut self, root: &Section<'_>) {
+        let Some(pair) = root.get("version") else {
+            let problem = Problem::new(root.at, "`version` is missing");
+            self.problems
+                .push(problem.help("start the policy with `version = 1`"));
+            return;
+        };
+        if pair.value.raw() != Raw::Integer(1) {
+            let problem = pair.value.wrong("`version`: expected 1");
+            self.problems
+                .push(problem.help("this program reads version 1 of the format"));
+        }
+    }
+
+    /// Refuses an interface by which the port cannot send.
+    fn of_the_port(&mut self, name: &str, at: Span, port: Option<&PortConfig>) {
+        if let Some(why) = port_config::wrong_interface_name(name) {
+            self.problems.push(Problem::new(at, why));
+            return;
+        }
+        let interfaces = port.map(PortConfig::interfaces).unwrap_or_default();
+        if !interfaces.is_empty() && !interfaces.contains(&name) {
+            self.problems
+                .push(unknown("interface of the port", name, at, interfaces));
+        }
+    }
+
+    fn interface(&mut self, name: &str, value: &Value<'_>) -> Option<Interface> {
+        let Some(section) = value.section() else {
+            let expected = format!("expected a section [interface.{name}]");
+            self.problems.push(value.wrong(&expected));
+            return None;
+        };
+        let before = self.problems.len();
+        let settings = InterfaceSettings::read(&section.table(|_| true), OF_INTERFACE, &mut self.problems);
+        let settings = settings.and_then(|settings| self.sensible(settings, &section));
+        let spec = self.outermost(name, &section);
+        let filters = section.sections("filter", &format!("interface.{name}.filter"), &mut self.problems);
+        let spec = spec?;
+        // A tree can be checked only for a link; for want of one, take a fast one that no sum exceeds.
+        let assumed = Link {
+            bandwidth: Bandwidth::gbit(800),
+            mtu: Bytes::new(1514),
+        };
+        let link = settings.as_ref().map_or(assumed, link);
+        let plan = match spec.check(self.registry, link) {
+            Ok(plan) => Some(plan),
+            Err(mut problems) => {
+                self.problems.append(&mut problems);
+                None
+            }
+        };
+        let mut warnings = Vec::new();
+        let filters = filters::read_all(&filters, &spec, plan.as_ref(), &mut self.problems, &mut warnings);
+        if self.problems.len() > before {
+            return None;
+        }
+        // Only now: beside mistakes, most warnings are their consequences.
+        self.warnings.append(&mut warnings);
+        Some(Interface {
+            name: name.into(),
+            settings: settings?,
+            spec,
+            plan: plan?,
+            filters,
+        })
+    }
+
+    fn sensible(&mut self, settings: InterfaceSettings, section: &Section<'_>) -> Option<InterfaceSettings> {
+        let at = |key: &str| section.get(key).map_or(section.at, |pair| pair.value.at);
+        let before = self.problems.len();
+        if settings.bandwidth < Bandwidth::kbit(8) || settings.bandwidth > Bandwidth::gbit(800) {
+            let message = "`bandwidth` must be from 8 kbit/s to 800 Gbit/s";
+            self.problems.push(Problem::new(at("bandwidth"), message));
+        }
+        if settings.max_frame < Bytes::new(60) || settings.max_frame > Bytes::new(65_549) {
+            let message = "`max_frame` must be from 60 B to 65549 B";
+            self.problems.push(Problem::new(at("max_frame"), message));
+        }
+        if settings.overhead > Bytes::new(512) {
+            self.problems.push(
+                Problem::new(at("overhead"), "`overhead` must be at most 512 B")
+                    .help("it is what the link adds to each frame, such as \"24 B\" for Ethernet's preamble, FCS and gap"),
+            );
+        }
+        (self.problems.len() == before).then_some(settings)
+    }
+
+    /// The discipline of the interface with the interface's classes in it.
+    fn outermost(&mut self, name: &str, section: &Section<'_>) -> Option<DisciplineSpec> {
+        let has_classes = section.get("class").is_some();
+        let mut spec = match section.get("discipline") {
+            Some(pair) => self.discipline(&pair.value)?,
+            None if has_classes => {
+                let classful = |kind: &&Kind| matches!(kind.children, Children::Classes { .. });
+                let kind = self
+                    .registry
+                    .kinds()
+                    .find(classful)
+                    .map_or("cbq", |kind| kind.name);
+                let message = "`discipline` is missing: classes need one that has classes";
+                let problem = Problem::new(section.at, message);
+                self.problems
+                    .push(problem.help(format!("write `discipline = \"{kind}\"`")));
+                // The classes are still checked, as that discipline would.
+                DisciplineSpec {
+                    at: section.at,
+                    ..DisciplineSpec::new(kind)
+                }
+            }
+            None => DisciplineSpec {
+                at: section.at,
+                ..DisciplineSpec::new("fifo")
+            },
+        };
+        if has_classes {
+            // Of a RED over CBQ the classes are CBQ's.
+            let mut holder = &mut spec;
+            while self
+                .kind(holder)
+                .is_some_and(|kind| kind.children == Children::One)
+            {
+                match holder.child {
+                    Some(ref mut child) => holder = child,
+                    None => break,
+                }
+            }
+            let kind = self.kind(holder);
+            let sections = section.sections("class", &format!("interface.{name}.class"), &mut self.problems);
+            let classes = self.classes(&sections, kind);
+            holder.classes.extend(classes);
+        }
+        Some(spec)
+    }
+
+    fn kind(&self, spec: &DisciplineSpec) -> Option<&'static Kind> {
+        self.registry.find(&spec.kind)
+    }
+
+    /// A discipline: its kind alone, or a table.
+    fn discipline(&mut self, value: &Value<'_>) -> Option<DisciplineSpec> {
+        if let Some(kind) = value.value.as_str() {
+            let settings = settings::Table {
+                at: value.at,
+                ..Default::default()
+            };
+            return Some(DisciplineSpec {
+                at: value.at,
+                settings,
+                ..DisciplineSpec::new(kind)
+            });
+        }
+        let Some(section) = value.section() else {
+            let expected = "expected a discipline such as \"fifo\" or { kind = \"fifo\", limit = 50 }";
+            self.problems.push(value.wrong(expected));
+            return None;
+        };
+        let Some((name, at)) = section.text("kind", &mut self.problems) else {
+            if section.get("kind").is_none() {
+                let names: Vec<_> = self.registry.kinds().map(|kind| kind.name).collect();
+                let message = format!("`kind` is missing: one of {}", names.join(", "));
+                self.problems.push(Problem::new(section.at, message));
+            }
+            return None;
+        };
+        let kind = self.registry.find(name);
+        let mut settings = self.known(&section, OF_DISCIPLINE, kind.map(|kind| kind.settings));
+        settings.at = at;
+        let child = match section.get("child") {
+            Some(pair) => Some(Box::new(self.discipline(&pair.value)?)),
+            None => None,
+        };
+        let sections = section.sections("class", "….discipline.class", &mut self.problems);
+        let classes = self.classes(&sections, kind);
+        Some(DisciplineSpec {
+            kind: name.into(),
+            at,
+            settings,
+            child,
+            classes,
+        })
+    }
+
+    /// The settings of a section without the generic keys; refuses what its kind does not declare.
+    fn known(
+        &mut self,
+        section: &Section<'_>,
+        generic: &[&str],
+        declared: Option<&[settings::Setting]>,
+    ) -> settings::Table {
+        let is_declared =
+            |key: &str| declared.is_none_or(|settings| settings.iter().any(|setting| setting.name == key));
+        for pair in section.iter() {
+            if !generic.contains(&pair.key) && !is_declared(pair.key) {
+                let names = declared.unwrap_or_default().iter().map(|setting| setting.name);
+                let known = names.chain(generic.iter().copied());
+                self.problems
+                    .push(unknown("setting", pair.key, pair.key_at, known));
+            }
+        }
+        section.table(|key| !generic.contains(&key) && is_declared(key))
+    }
+
+    fn classes(&mut self, sections: &[Section<'_>], kind: Option<&'static Kind>) -> Vec<ClassSpec> {
+        let mut classes = Vec::with_capacity(sections.len());
+        for (index, section) in sections.iter().enumerate() {
+            classes.push(self.class(section, index, kind));
+        }
+        classes
+    }
+
+    fn class(&mut self, section: &Section<'_>, index: usize, kind: Option<&'static Kind>) -> ClassSpec {
+        let (name, at) = self.class_name(section, index);
+        let declared = kind.map(|kind| kind.class_settings);
+        // A class of a discipline without classes is refused as a whole, so not for its settings too.
+        let declared =
+            declared.filter(|_| kind.is_some_and(|k| matches!(k.children, Children::Classes { .. })));
+        let mut settings = self.known(section, OF_CLASS, declared);
+        settings.at = at;
+        let parent = section
+            .text("parent", &mut self.problems)
+            .map(|(name, at)| (name.to_owned(), at));
+        let default = section.get("default").is_some_and(|pair| {
+            let value = pair.value.value.as_bool();
+            if value.is_none() {
+                let problem = pair
+                    .value
+                    .wrong("`default`: expected true or false, without quotes");
+                self.problems.push(problem);
+            }
+            value.unwrap_or(false)
+        });
+        let discipline = section
+            .get("discipline")
+            .and_then(|pair| self.discipline(&pair.value));
+        ClassSpec {
+            name,
+            at,
+            parent,
+            default,
+            settings,
+            discipline,
+        }
+    }
+
+    fn class_name(&mut self, section: &Section<'_>, index: usize) -> (String, Span) {
+        let stand_in = (format!("class number {}", index + 1), section.at);
+        let Some((name, at)) = section.text("name", &mut self.problems) else {
+            if section.get("name").is_none() {
+                let problem = Problem::new(section.at, "`name` is missing: every class has one");
+                self.problems.push(problem.help("write `name = \"voice\"`"));
+            }
+            return stand_in;
+        };
+        if name.is_empty() || name.len() > 64 || name.contains(|c: char| c.is_whitespace() || c.is_control())
+        {
+            let message = "the name of a class has 1 to 64 bytes and no blanks";
+            self.problems.push(Problem::new(at, message));
+            return stand_in;
+        }
+        (name.into(), at)
+    }
+}

@@ -1,0 +1,195 @@
+//! From TOML to the engine's neutral tables: every key and value keeps the place where it stood.
+//!
+//! The reader recovers from an unquoted text (`rate = 20 Mbit/s`) and from a key that is given twice, so
+//! that the rest of the policy is still checked in the same go; after other faults of syntax it is not,
+//! since half of what it would report would be consequences.
+
+use engine::settings::{Entry, Problem, Raw, Span, Table};
+use std::ops::Range;
+use toml::de::{DeTable, DeValue};
+
+/// A value with its place.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Value<'a> {
+    pub(crate) value: &'a DeValue<'a>,
+    pub(crate) at: Span,
+}
+
+/// A key, its place, and its value.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pair<'a> {
+    pub(crate) key: &'a str,
+    pub(crate) key_at: Span,
+    pub(crate) value: Value<'a>,
+}
+
+/// A table with its place: its header, or its braces.
+#[derive(Clone, Debug)]
+pub(crate) struct Section<'a> {
+    pub(crate) at: Span,
+    pairs: Vec<Pair<'a>>,
+}
+
+fn span(range: Range<usize>) -> Span {
+    Span {
+        start: range.start,
+        end: range.end,
+    }
+}
+
+/// Reads the text; `None` if its syntax is so wrong that nothing more can be said.
+pub(crate) fn parse<T>(
+    text: &str,
+    problems: &mut Vec<Problem>,
+    read: impl FnOnce(Section<'_>, &mut Vec<Problem>) -> Option<T>,
+) -> Option<T> {
+    let (document, faults) = DeTable::parse_recoverable(text);
+    let mut readable = true;
+    for fault in faults {
+        let at = fault.span().map_or_else(Span::default, span);
+        let there = text.get(at.start..at.end).unwrap_or_default();
+        let problem = match fault.message() {
+            "duplicate key" => Problem::new(at, format!("`{there}` is given a second time"))
+                .help("keep one of them, or put what they hold together"),
+            message if message.starts_with("string values must be quoted") && !there.is_empty() => {
+                Problem::new(at, "a text must be in quotes").help(format!("write \"{there}\""))
+            }
+            message if message.starts_with("invalid boolean") => {
+                readable = false;
+                Problem::new(at, "a text must be in quotes; only true and false stand without")
+                    .help(format!("write \"{there}\""))
+            }
+            message => {
+                readable = false;
+                Problem::new(at, format!("this is not TOML: {message}"))
+            }
+        };
+        problems.push(problem);
+    }
+    let at = Span::default();
+    let section = Section::new(document.get_ref(), at);
+    if readable { read(section, problems) } else { None }
+}
+
+impl<'a> Section<'a> {
+    fn new(table: &'a DeTable<'a>, at: Span) -> Self {
+        let pairs = table.iter().map(|(key, value)| Pair {
+            key: key.get_ref(),
+            key_at: span(key.span()),
+            value: Value {
+                value: value.get_ref(),
+                at: span(value.span()),
+            },
+        });
+        let mut pairs: Vec<_> = pairs.collect();
+        pairs.sort_by_key(|pair| pair.key_at.start);
+        Self { at, pairs }
+    }
+
+    /// Its entries in the order of the text.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Pair<'a>> {
+        self.pairs.iter()
+    }
+
+    pub(crate) fn get(&self, key: &str) -> Option<&Pair<'a>> {
+        self.iter().find(|pair| pair.key == key)
+    }
+
+    /// The entries that `keep` keeps, as the engine takes them.
+    pub(crate) fn table(&self, keep: impl Fn(&str) -> bool) -> Table {
+        let entries = self
+            .iter()
+            .filter(|pair| keep(pair.key))
+            .map(|pair| Entry {
+                key: pair.key.into(),
+                key_at: pair.key_at,
+                value: pair.value.raw(),
+                at: pair.value.at,
+            })
+            .collect();
+        Table { entries, at: self.at }
+    }
+
+    /// The text of this key; a problem if it is something else.
+    pub(crate) fn text(&self, key: &str, problems: &mut Vec<Problem>) -> Option<(&'a str, Span)> {
+        let pair = self.get(key)?;
+        let text = pair.value.value.as_str().map(|text| (text, pair.value.at));
+        if text.is_none() {
+            problems.push(pair.value.wrong(&format!("`{key}`: expected a text in quotes")));
+        }
+        text
+    }
+
+    /// The table of this key; a problem if it is something else.
+    pub(crate) fn section(&self, key: &str, problems: &mut Vec<Problem>) -> Option<Section<'a>> {
+        let pair = self.get(key)?;
+        pair.value.section().or_else(|| {
+            problems.push(
+                pair.value
+                    .wrong(&format!("`{key}`: expected a table such as [{key}]")),
+            );
+            None
+        })
+    }
+
+    /// The tables of this key, none if it is absent; a problem for everything that is not a table.
+    pub(crate) fn sections(&self, key: &str, header: &str, problems: &mut Vec<Problem>) -> Vec<Section<'a>> {
+        let Some(pair) = self.get(key) else {
+            return Vec::new();
+        };
+        let expected = format!("`{key}`: expected tables, each headed [[{header}]]");
+        let Some(items) = pair.value.items() else {
+            problems.push(pair.value.wrong(&expected));
+            return Vec::new();
+        };
+        let mut sections = Vec::with_capacity(items.len());
+        for item in items {
+            match item.section() {
+                Some(section) => sections.push(section),
+                None => problems.push(item.wrong(&expected)),
+            }
+        }
+        sections
+    }
+}
+
+impl<'a> Value<'a> {
+    pub(crate) fn raw(&self) -> Raw {
+        match self.value {
+            DeValue::String(text) => Raw::Text(text.to_string()),
+            DeValue::Boolean(b) => Raw::Boolean(*b),
+            DeValue::Integer(n) => i64::from_str_radix(n.as_str(), n.radix())
+                .map_or(Raw::Other("number that is too large"), Raw::Integer),
+            DeValue::Float(_) => Raw::Other("number with a fraction"),
+            DeValue::Datetime(_) => Raw::Other("date"),
+            DeValue::Array(_) => Raw::Other("list"),
+            DeValue::Table(_) => Raw::Other("table"),
+        }
+    }
+
+    pub(crate) fn section(&self) -> Option<Section<'a>> {
+        match self.value {
+            DeValue::Table(table) => Some(Section::new(table, self.at)),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn items(&self) -> Option<Vec<Value<'a>>> {
+        let DeValue::Array(items) = self.value else {
+            return None;
+        };
+        let items = items.iter().map(|item| Value {
+            value: item.get_ref(),
+            at: span(item.span()),
+        });
+        Some(items.collect())
+    }
+
+    /// The problem of a value of the wrong type.
+    pub(crate) fn wrong(&self, expected: &str) -> Problem {
+        Problem::new(
+            self.at,
+            format!("{expected}; found {}", engine::settings::describe(&self.raw())),
+        )
+    }
+}

@@ -1,0 +1,63 @@
+//! Every message of a policy's check, as a person sees it: `policies/NAME.toml` beside `NAME.txt`.
+//!
+//! Run with `BLESS=1` to write what is shown now, and read the difference before committing it.
+
+use control::policy::Policy;
+use engine::tree::Registry;
+use std::path::{Path, PathBuf};
+
+fn policies() -> Vec<PathBuf> {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/policies");
+    let entries = std::fs::read_dir(directory).expect("the directory of policies");
+    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.expect("an entry").path()).collect();
+    paths.retain(|path| path.extension().is_some_and(|extension| extension == "toml"));
+    paths.sort();
+    paths
+}
+
+fn shown(path: &Path) -> String {
+    let text = std::fs::read_to_string(path).expect("a policy");
+    let name = path.file_name().and_then(|name| name.to_str()).expect("a name");
+    match Policy::read(name, &text, &Registry::builtin()) {
+        Ok(policy) => format!("{}accepted\n", policy.warnings),
+        Err(findings) => {
+            assert!(findings.mistakes() > 0, "{name}: refused without a mistake");
+            findings.to_string()
+        }
+    }
+}
+
+#[test]
+fn every_message_is_as_written_beside_its_policy() {
+    let (mut different, mut seen) = (Vec::new(), 0);
+    for path in policies() {
+        let (shown, beside) = (shown(&path), path.with_extension("txt"));
+        if std::env::var_os("BLESS").is_some() {
+            std::fs::write(&beside, &shown).expect("writing beside the policy");
+        }
+        let expected = std::fs::read_to_string(&beside).unwrap_or_default();
+        if shown != expected {
+            different.push(format!(
+                "{}\nshown:\n{shown}\nexpected:\n{expected}",
+                path.display()
+            ));
+        }
+        seen += 1;
+    }
+    assert!(seen >= 10, "only {seen} policies were found");
+    assert!(different.is_empty(), "{}", different.join("\n"));
+}
+
+#[test]
+fn any_damage_to_a_policy_is_reported_without_panic() {
+    for path in policies() {
+        let text = std::fs::read_to_string(&path).expect("a policy");
+        for (at, _) in text.char_indices() {
+            for damaged in [&text[..at], &text[at..]] {
+                if let Err(findings) = Policy::read("damaged.toml", damaged, &Registry::builtin()) {
+                    assert!(!findings.render(true).is_empty());
+                }
+            }
+        }
+    }
+}
