@@ -1,0 +1,247 @@
+//! A host: a network namespace held by a descriptor, its interfaces, and work done inside it.
+
+use crate::error::{Doing, Error, Result};
+use crate::netlink::Netlink;
+use crate::program::Program;
+use crate::sys::{namespace, socket};
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::str::FromStr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{Builder, JoinHandle};
+
+/// An IP address with the length of its network's prefix, as in "10.0.0.1/24".
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Address {
+    /// The address.
+    pub ip: IpAddr,
+    /// The bits that the network's addresses have in common.
+    pub prefix: u8,
+}
+
+impl Address {
+    /// Every address of the family of `of`: "0.0.0.0/0" or "::/0".
+    pub fn everything(of: IpAddr) -> Self {
+        let ip = match of {
+            IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+            IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+        };
+        Self { ip, prefix: 0 }
+    }
+}
+
+impl FromStr for Address {
+    type Err = String;
+    fn from_str(text: &str) -> std::result::Result<Self, String> {
+        let expected = || format!("expected an address such as \"10.0.0.1/24\"; found \"{text}\"");
+        let (ip, prefix) = text.split_once('/').ok_or_else(expected)?;
+        let ip: IpAddr = ip.parse().map_err(|_| expected())?;
+        let prefix: u8 = prefix.parse().map_err(|_| expected())?;
+        let most = if ip.is_ipv4() { 32 } else { 128 };
+        if prefix > most {
+            return Err(format!("the prefix of \"{text}\" is longer than {most}"));
+        }
+        Ok(Self { ip, prefix })
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.ip, self.prefix)
+    }
+}
+
+/// Offloads of an interface, as `ethtool -K` names them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u32)]
+pub enum Offload {
+    /// Checksums of what is sent; TCP super-frames go with it.
+    Transmit = 0x17,
+    /// TCP super-frames.
+    Tso = 0x1f,
+    /// Super-frames of other protocols.
+    Gso = 0x24,
+    /// Joining of what is received.
+    Gro = 0x2c,
+}
+
+#[derive(Debug)]
+struct Inner {
+    name: String,
+    namespace: Arc<OwnedFd>,
+    netlink: Mutex<Netlink>,
+}
+
+/// A host. Copies are the same host; it ends with the last of them and of its programs and sockets.
+#[derive(Clone, Debug)]
+pub struct Host(Arc<Inner>);
+
+impl Host {
+    /// A new host with nothing but its loopback interface, which is up.
+    pub fn new(name: &str) -> Result<Self> {
+        let made = in_new_thread(name, || {
+            let doing = || format!("make a network namespace for host `{name}`");
+            let namespace = namespace::unshare_network()
+                .doing(doing)
+                .map_err(|e| e.help("run as root, or call `lab::enter` at the start of `main`"))?;
+            // Addresses of a lab are nobody else's: no half-second of probing, no asking for routers. Where the
+            // kernel has no IPv6 there is nothing to set.
+            for (setting, value) in [("accept_dad", "0"), ("router_solicitations", "0")] {
+                for whose in ["all", "default"] {
+                    let _ = std::fs::write(format!("/proc/sys/net/ipv6/conf/{whose}/{setting}"), value);
+                }
+            }
+            let mut netlink = Netlink::open()?;
+            netlink.up("lo")?;
+            Ok((namespace, netlink))
+        })?;
+        let (namespace, netlink) = made?;
+        Ok(Self(Arc::new(Inner {
+            name: name.into(),
+            namespace: Arc::new(namespace),
+            netlink: Mutex::new(netlink),
+        })))
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    /// Its network namespace.
+    pub fn namespace(&self) -> BorrowedFd<'_> {
+        self.0.namespace.as_fd()
+    }
+
+    pub(crate) fn namespace_owned(&self) -> Arc<OwnedFd> {
+        Arc::clone(&self.0.namespace)
+    }
+
+    /// Works on its interfaces.
+    pub fn netlink<T>(&self, work: impl FnOnce(&mut Netlink) -> Result<T>) -> Result<T> {
+        let mut netlink = self.0.netlink.lock().unwrap_or_else(PoisonError::into_inner);
+        work(&mut netlink)
+    }
+
+    /// Moves the calling thread into this host, for good: sockets that it makes from now on are the host's.
+    pub fn enter(&self) -> Result<()> {
+        namespace::enter_network(self.namespace()).doing(|| format!("enter host `{}`", self.name()))
+    }
+
+    /// Runs `work` inside this host, on a thread of its own, and waits for it.
+    pub fn call<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T> {
+        in_new_thread(self.name(), || self.enter().map(|()| work()))?
+    }
+
+    /// Starts `work` inside this host, on a thread of its own.
+    pub fn spawn<T: Send + 'static>(
+        &self,
+        name: &str,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<JoinHandle<Result<T>>> {
+        let host = self.clone();
+        Builder::new()
+            .name(name.into())
+            .spawn(move || host.enter().map(|()| work()))
+            .doing(|| format!("start a thread for `{name}`"))
+    }
+
+    /// A program to run in this host.
+    pub fn program(&self, name: &str) -> Program {
+        Program::new(self, name)
+    }
+
+    /// Gives an interface an address, such as "10.0.0.1/24".
+    pub fn address(&self, interface: &str, address: Address) -> Result<()> {
+        self.netlink(|n| n.address(interface, address.ip, address.prefix))
+    }
+
+    /// Sends what goes to these addresses to that gateway.
+    pub fn route(&self, to: Address, gateway: IpAddr) -> Result<()> {
+        self.netlink(|n| n.route(to.ip, to.prefix, gateway))
+    }
+
+    /// Sends whatever this host has no other route for to that gateway.
+    pub fn default_route(&self, gateway: IpAddr) -> Result<()> {
+        self.route(Address::everything(gateway), gateway)
+    }
+
+    /// Makes a kernel bridge over these interfaces, and switches it on.
+    pub fn bridge(&self, name: &str, interfaces: &[&str]) -> Result<()> {
+        self.netlink(|n| {
+            n.bridge(name)?;
+            n.no_link_local(name)?;
+            for interface in interfaces {
+                n.enslave(interface, name)?;
+            }
+            n.up(name)
+        })
+    }
+
+    /// Makes this host a router: it passes on what is not for itself.
+    pub fn forward(&self) -> Result<()> {
+        self.set("net/ipv4/ip_forward", "1")?;
+        self.set("net/ipv6/conf/all/forwarding", "1")
+    }
+
+    /// Sets one of the kernel's settings of this host's network, by its path below `/proc/sys`.
+    pub fn set(&self, setting: &str, value: &str) -> Result<()> {
+        self.call(|| std::fs::write(format!("/proc/sys/{setting}"), value))?
+            .doing(|| format!("set `{setting}` in host `{}`", self.name()))
+    }
+
+    /// Switches an offload of an interface.
+    pub fn offload(&self, interface: &str, what: Offload, on: bool) -> Result<()> {
+        self.call(|| socket::ethtool_set(interface, what as u32, u32::from(on)))?
+            .doing(|| format!("set an offload of `{interface}` in host `{}`", self.name()))
+    }
+}
+
+/// Runs `work` on a new thread, which may then belong to another namespace, and waits for it.
+fn in_new_thread<T: Send>(name: &str, work: impl FnOnce() -> T + Send) -> Result<T> {
+    std::thread::scope(|scope| {
+        let thread = Builder::new()
+            .name(name.into())
+            .spawn_scoped(scope, work)
+            .doing(|| format!("start a thread for `{name}`"))?;
+        // A panic inside is the caller's panic.
+        thread
+            .join()
+            .map_or_else(|panic| std::panic::resume_unwind(panic), Ok)
+    })
+}
+
+/// Refuses names that the kernel would refuse with fewer words.
+pub(crate) fn check_interface_name(name: &str) -> Result<()> {
+    let fits = !name.is_empty() && name.len() < libc::IFNAMSIZ;
+    if fits
+        && name
+            .bytes()
+            .all(|b| b.is_ascii_graphic() && b != b'/' && b != b':')
+    {
+        return Ok(());
+    }
+    Err(Error::other(
+        format!("name an interface `{name}`"),
+        "a name has 1 to 15 letters, digits, dots, dashes or underscores",
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_read_with_its_prefix_or_refused() {
+        let address: Address = "10.0.0.1/24".parse().expect("good");
+        assert_eq!(
+            (address.to_string().as_str(), address.prefix),
+            ("10.0.0.1/24", 24)
+        );
+        assert!("fd00::1/64".parse::<Address>().is_ok());
+        for wrong in ["10.0.0.1", "10.0.0.1/33", "fd00::1/129", "here/8", "", "/"] {
+            assert!(wrong.parse::<Address>().is_err(), "{wrong} was accepted");
+        }
+    }
+}

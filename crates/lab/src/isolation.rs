@@ -1,0 +1,102 @@
+//! The box that a lab lives in: a PID, mount and network namespace, and without root a user namespace.
+//!
+//! Everything that a lab makes is inside, and goes with it: when any of the processes that hold the box is
+//! killed, also by SIGKILL, the kernel ends every program in it, and with the programs its namespaces.
+
+use crate::error::{Error, Result};
+use crate::sys::isolate::{Failure, isolate, isolate_before_exec, parent};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+static INSIDE: AtomicBool = AtomicBool::new(false);
+const MARK: &str = "SUIMON_LAB_ISOLATED";
+
+/// Enters the box. To be called at the very start of `main`, while the process has one thread: what returns
+/// is a child of the process that called, which waits and leaves with the child's status.
+pub fn enter() -> Result<()> {
+    if !is_inside() {
+        isolate(None).map_err(explain)?;
+        INSIDE.store(true, Ordering::Relaxed);
+    }
+    Ok(())
+}
+
+/// Whether this process is in a box of its own.
+pub fn is_inside() -> bool {
+    INSIDE.load(Ordering::Relaxed) || (parent() == 1 && std::env::var_os(MARK).is_some())
+}
+
+/// One line that says what to do.
+fn explain(failure: Failure) -> Error {
+    let help = match failure.source.raw_os_error() {
+        Some(libc::EPERM | libc::EACCES) => {
+            "this machine forbids it to users: run as root, or allow it with `sysctl -w \
+             kernel.unprivileged_userns_clone=1` (Debian), `sysctl -w kernel.apparmor_restrict_unprivileged_userns=0` \
+             (Ubuntu), or `--privileged` (containers)"
+        }
+        Some(libc::ENOSPC | libc::EUSERS) => {
+            "the limit on namespaces is reached: run as root, or raise it with `sysctl -w \
+             user.max_user_namespaces=10000`"
+        }
+        Some(libc::EINVAL) => "it must be done before the process starts a second thread",
+        _ => "run as root",
+    };
+    Error::new(failure.step, failure.source).help(help)
+}
+
+/// Runs a test's body inside a box: the test program starts itself again for this one test. `body` must be
+/// written as a closure directly in the test's function, whose name is taken from the closure's type.
+///
+/// # Panics
+/// If the body does, or if the box cannot be made.
+pub fn isolated<F: FnOnce()>(body: F) {
+    run_test(body, None);
+}
+
+/// As [`isolated`], as an unprivileged user and group of this number if the test runs as root; as the present
+/// user otherwise. Proves what works without root.
+///
+/// # Panics
+/// If the body does, or if the box cannot be made.
+pub fn isolated_as<F: FnOnce()>(user: u32, body: F) {
+    run_test(body, Some(user));
+}
+
+fn run_test<F: FnOnce()>(body: F, user: Option<u32>) {
+    if is_inside() {
+        return body();
+    }
+    let name = std::any::type_name::<F>().trim_end_matches("::{{closure}}");
+    let name = name.split_once("::").map_or(name, |(_, rest)| rest);
+    let root = std::fs::metadata("/proc/self").is_ok_and(|m| std::os::unix::fs::MetadataExt::uid(&m) == 0);
+    let mut command = Command::new("/proc/self/exe");
+    command.args(["--exact", name, "--nocapture", "--test-threads=1"]);
+    command.env(MARK, "1");
+    isolate_before_exec(&mut command, user.filter(|_| root));
+    let output = match command.output() {
+        Ok(output) => output,
+        Err(source) => {
+            let step = "make a box for the test";
+            panic!("{}", explain(Failure { step, source }))
+        }
+    };
+    let (out, err) = (
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr),
+    );
+    assert!(
+        output.status.success() && out.contains("test result: ok. 1 passed"),
+        "in the box, {}:\n{out}{err}",
+        output.status
+    );
+    show(&out);
+    show(&err);
+}
+
+/// What the inner test said, without the frame that the test program puts around it.
+fn show(text: &str) {
+    let frame = ["running ", "test ", "test result"];
+    text.lines()
+        .filter(|line| !line.is_empty() && !frame.iter().any(|word| line.starts_with(word)))
+        .for_each(|line| eprintln!("{line}"));
+}

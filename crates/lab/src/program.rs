@@ -1,0 +1,190 @@
+//! Real programs in a host: bounded in time, captured, and ended with whatever they started.
+
+use crate::error::{Doing, Result};
+use crate::host::Host;
+use crate::sys::process;
+use std::ffi::OsStr;
+use std::io::Read;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// What a program may print before the rest is thrown away.
+const MOST_OUTPUT: u64 = 16 << 20;
+const USUAL_LIMIT: Duration = Duration::from_secs(60);
+
+/// A program that is going to run in a host.
+#[derive(Debug)]
+pub struct Program {
+    command: Command,
+    name: String,
+    limit: Duration,
+}
+
+/// What a program said, and how it ended.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Output {
+    /// How it ended.
+    pub status: ExitStatus,
+    /// Whether it was killed since its time was over.
+    pub timed_out: bool,
+    /// Its standard output.
+    pub out: String,
+    /// Its standard error.
+    pub err: String,
+}
+
+/// A program that runs. It is killed when this is dropped, with every process of its group.
+#[derive(Debug)]
+pub struct Running {
+    child: Child,
+    name: String,
+    until: Instant,
+    pipes: [Option<JoinHandle<Vec<u8>>>; 2],
+    ended: bool,
+}
+
+impl Program {
+    pub(crate) fn new(host: &Host, name: &str) -> Self {
+        let mut command = Command::new(name);
+        process::enter_before_exec(&mut command, host.namespace_owned());
+        Self {
+            command,
+            name: format!("`{name}` in host `{}`", host.name()),
+            limit: USUAL_LIMIT,
+        }
+    }
+
+    /// Adds an argument.
+    #[must_use]
+    pub fn arg(mut self, arg: impl AsRef<OsStr>) -> Self {
+        self.command.arg(arg);
+        self
+    }
+
+    /// Adds arguments.
+    #[must_use]
+    pub fn args(mut self, args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Self {
+        self.command.args(args);
+        self
+    }
+
+    /// Sets a variable of its environment.
+    #[must_use]
+    pub fn env(mut self, name: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> Self {
+        self.command.env(name, value);
+        self
+    }
+
+    /// How long it may run; a minute if not set.
+    #[must_use]
+    pub fn limit(mut self, limit: Duration) -> Self {
+        self.limit = limit;
+        self
+    }
+
+    /// Starts it, with its output captured and nothing to read.
+    pub fn start(mut self) -> Result<Running> {
+        self.command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0);
+        let mut child = self.command.spawn().doing(|| format!("start {}", self.name))?;
+        let pipes = [child.stdout.take().map(read), child.stderr.take().map(read)];
+        Ok(Running {
+            child,
+            name: self.name,
+            until: Instant::now() + self.limit,
+            pipes,
+            ended: false,
+        })
+    }
+
+    /// Starts it and waits for its end.
+    pub fn output(self) -> Result<Output> {
+        self.start()?.wait()
+    }
+
+    /// Runs it at the terminal: with our input and output, in our process group, without a limit.
+    pub fn interactive(mut self) -> Result<ExitStatus> {
+        self.command.status().doing(|| format!("start {}", self.name))
+    }
+}
+
+/// Reads a pipe to its end, keeping the first part.
+fn read(mut pipe: impl Read + Send + 'static) -> JoinHandle<Vec<u8>> {
+    std::thread::spawn(move || {
+        let mut kept = Vec::new();
+        let _ = pipe.by_ref().take(MOST_OUTPUT).read_to_end(&mut kept);
+        let _ = std::io::copy(&mut pipe, &mut std::io::sink());
+        kept
+    })
+}
+
+impl Running {
+    /// Its process id.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Whether it has not ended yet.
+    pub fn is_running(&self) -> bool {
+        !process::wait_for(self.child.id(), Duration::ZERO).unwrap_or(true)
+    }
+
+    /// Waits for its end, or kills it when its time is over.
+    pub fn wait(mut self) -> Result<Output> {
+        let mut timed_out = false;
+        loop {
+            let left = self.until.saturating_duration_since(Instant::now());
+            let doing = || format!("wait for {}", self.name);
+            if process::wait_for(self.child.id(), left).doing(doing)? {
+                break;
+            }
+            if left.is_zero() {
+                timed_out = true;
+                break;
+            }
+        }
+        self.finish(timed_out)
+    }
+
+    /// Kills it now; what it had said.
+    pub fn kill(mut self) -> Result<Output> {
+        self.finish(false)
+    }
+
+    fn finish(&mut self, timed_out: bool) -> Result<Output> {
+        let status = self.end().doing(|| format!("wait for {}", self.name))?;
+        let mut texts = self.pipes.each_mut().map(|pipe| {
+            let bytes = pipe
+                .take()
+                .and_then(|thread| thread.join().ok())
+                .unwrap_or_default();
+            String::from_utf8_lossy(&bytes).into_owned()
+        });
+        Ok(Output {
+            status,
+            timed_out,
+            out: std::mem::take(&mut texts[0]),
+            err: std::mem::take(&mut texts[1]),
+        })
+    }
+
+    /// Ends the whole group, also what a program that has ended left behind.
+    fn end(&mut self) -> std::io::Result<ExitStatus> {
+        if !self.ended {
+            process::kill_group(self.child.id());
+            self.ended = true;
+        }
+        self.child.wait()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.end();
+    }
+}

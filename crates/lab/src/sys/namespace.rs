@@ -1,0 +1,20 @@
+//! Network namespaces by descriptor.
+#![expect(unsafe_code, reason = "unshare and setns are system calls")]
+
+use super::check;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+
+/// A new, empty network namespace, held by the descriptor alone. The calling thread moves into it.
+pub(crate) fn unshare_network() -> io::Result<OwnedFd> {
+    // SAFETY: a plain call without pointers; network namespaces belong to threads, so no other is touched.
+    check(unsafe { libc::unshare(libc::CLONE_NEWNET) })?;
+    Ok(File::open("/proc/thread-self/ns/net")?.into())
+}
+
+/// Moves the calling thread into this network namespace. Allocates nothing.
+pub(crate) fn enter_network(namespace: BorrowedFd<'_>) -> io::Result<()> {
+    // SAFETY: the descriptor is open.
+    check(unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET) }).map(drop)
+}

@@ -1,0 +1,239 @@
+//! TCP bulk transfer: as much as the network lets through, counted by the receiver.
+
+use crate::error::{Doing, Error, Result};
+use crate::host::Host;
+use crate::sys::socket::{set_congestion, set_receive_buffer};
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// How long a blocked read or write lasts before the clock is looked at again.
+const GLANCE: Duration = Duration::from_millis(100);
+const CONNECT_LIMIT: Duration = Duration::from_secs(10);
+const CHUNK: usize = 64 << 10;
+
+/// A transfer that is to be made.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Bulk {
+    /// Where the receiver listens: an address of the receiving host. Port 0 chooses one.
+    pub to: SocketAddr,
+    /// The sender's congestion control, such as "cubic" or "reno".
+    pub congestion: String,
+    /// How long the sender sends.
+    pub duration: Duration,
+    /// What it sends at most.
+    pub most: u64,
+    /// The length of one interval of the report.
+    pub interval: Duration,
+    /// The receiver's buffer; the kernel's automatic one if none.
+    pub receive_buffer: Option<u32>,
+}
+
+impl Bulk {
+    /// A transfer to this address for this long: cubic, automatic buffer, counted every 100 ms.
+    pub fn new(to: SocketAddr, duration: Duration) -> Self {
+        Self {
+            to,
+            congestion: "cubic".into(),
+            duration,
+            most: u64::MAX,
+            interval: Duration::from_millis(100),
+            receive_buffer: None,
+        }
+    }
+
+    /// Starts the receiver in one host, then the sender in the other.
+    pub fn start(self, from: &Host, to: &Host) -> Result<BulkRun> {
+        let listener = to
+            .call(|| TcpListener::bind(self.to))?
+            .doing(|| format!("listen on {} in host `{}`", self.to, to.name()))?;
+        if let Some(bytes) = self.receive_buffer {
+            set_receive_buffer(&listener, bytes).doing(|| "set the receive buffer".into())?;
+        }
+        let address = listener
+            .local_addr()
+            .doing(|| "learn the receiver's port".into())?;
+        let shared = Arc::new(Shared::default());
+        let begin = Instant::now();
+        let receiver = {
+            let (shared, bulk) = (Arc::clone(&shared), self.clone());
+            to.spawn("tcp-receiver", move || {
+                receive(&listener, &bulk, begin, &shared).doing(|| format!("receive on {address}"))
+            })?
+        };
+        let sender = {
+            let shared = Arc::clone(&shared);
+            from.spawn("tcp-sender", move || {
+                let outcome = send(&self, address, begin, &shared);
+                shared.stop_sending.store(true, Ordering::Relaxed);
+                if outcome.is_err() {
+                    shared.abandon.store(true, Ordering::Relaxed);
+                }
+                outcome
+            })?
+        };
+        Ok(BulkRun {
+            shared,
+            begin,
+            receiver: Some(receiver),
+            sender: Some(sender),
+        })
+    }
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    received: AtomicU64,
+    stop_sending: AtomicBool,
+    abandon: AtomicBool,
+}
+
+/// A transfer that is being made. Dropped, it is abandoned.
+#[derive(Debug)]
+pub struct BulkRun {
+    shared: Arc<Shared>,
+    begin: Instant,
+    receiver: Option<JoinHandle<Result<Result<Vec<u64>>>>>,
+    sender: Option<JoinHandle<Result<Result<u64>>>>,
+}
+
+/// What a transfer came to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct BulkReport {
+    /// When the intervals begin.
+    pub begin: Instant,
+    /// Bytes of payload that the receiver got in each interval.
+    pub intervals: Vec<u64>,
+    /// Bytes that it got in all.
+    pub received: u64,
+    /// Bytes that the sender's kernel took.
+    pub sent: u64,
+}
+
+impl BulkRun {
+    /// Bytes of payload that have arrived so far.
+    pub fn received(&self) -> u64 {
+        self.shared.received.load(Ordering::Relaxed)
+    }
+
+    /// Lets the sender end now; what is on its way still arrives.
+    pub fn stop(&self) {
+        self.shared.stop_sending.store(true, Ordering::Relaxed);
+    }
+
+    /// Waits for the end.
+    pub fn finish(mut self) -> Result<BulkReport> {
+        let sent = join(self.sender.take())?;
+        let intervals = join(self.receiver.take())?;
+        Ok(BulkReport {
+            begin: self.begin,
+            received: intervals.iter().sum(),
+            intervals,
+            sent,
+        })
+    }
+}
+
+fn join<T>(thread: Option<JoinHandle<Result<Result<T>>>>) -> Result<T> {
+    let Some(thread) = thread else {
+        return Err(Error::other("finish a transfer", "it is finished"));
+    };
+    thread
+        .join()
+        .unwrap_or_else(|panic| std::panic::resume_unwind(panic))?
+}
+
+impl Drop for BulkRun {
+    fn drop(&mut self) {
+        self.stop();
+        self.shared.abandon.store(true, Ordering::Relaxed);
+        // Both look at the flags at every glance, so this is soon over.
+        let _ = self.sender.take().map(JoinHandle::join);
+        let _ = self.receiver.take().map(JoinHandle::join);
+    }
+}
+
+/// Sends until the time is over, the amount is sent, or it is told to stop; the bytes sent.
+fn send(bulk: &Bulk, to: SocketAddr, begin: Instant, shared: &Shared) -> Result<u64> {
+    let mut stream = TcpStream::connect_timeout(&to, CONNECT_LIMIT).doing(|| format!("connect to {to}"))?;
+    set_congestion(&stream, &bulk.congestion)
+        .doing(|| format!("use the congestion control `{}`", bulk.congestion))
+        .map_err(|e| e.help("what there is stands in /proc/sys/net/ipv4/tcp_available_congestion_control"))?;
+    let doing = || format!("send to {to}");
+    stream.set_write_timeout(Some(GLANCE)).doing(doing)?;
+    let chunk = vec![0x5a; CHUNK];
+    let mut sent = 0;
+    let over = || begin.elapsed() >= bulk.duration || shared.stop_sending.load(Ordering::Relaxed);
+    while sent < bulk.most && !over() {
+        let len = usize::try_from(bulk.most - sent).map_or(CHUNK, |left| left.min(CHUNK));
+        match stream.write(&chunk[..len]) {
+            Ok(n) => sent += n as u64,
+            Err(e) if is_timeout(e.kind()) => {}
+            Err(e) => return Err(Error::new(doing(), e)),
+        }
+    }
+    Ok(sent)
+}
+
+/// Receives until the sender has closed; the bytes of each interval. What the network holds back after the
+/// sender has ended is waited for as long again as the transfer, and 5 s.
+fn receive(
+    listener: &TcpListener,
+    bulk: &Bulk,
+    begin: Instant,
+    shared: &Shared,
+) -> std::io::Result<Vec<u64>> {
+    let last = begin + bulk.duration.saturating_mul(2) + CONNECT_LIMIT + Duration::from_secs(5);
+    let over = || Instant::now() >= last || shared.abandon.load(Ordering::Relaxed);
+    let Some(mut stream) = accept(listener, over)? else {
+        return Ok(Vec::new());
+    };
+    stream.set_read_timeout(Some(GLANCE))?;
+    let mut buffer = vec![0; 4 * CHUNK];
+    let mut intervals = Vec::new();
+    while !over() {
+        match stream.read(&mut buffer) {
+            Ok(0) => break,
+            Ok(n) => {
+                let which = begin.elapsed().as_nanos() / bulk.interval.as_nanos().max(1);
+                let which = usize::try_from(which).unwrap_or(usize::MAX);
+                if intervals.len() <= which {
+                    intervals.resize(which + 1, 0);
+                }
+                intervals[which] += n as u64;
+                shared.received.fetch_add(n as u64, Ordering::Relaxed);
+            }
+            Err(e) if is_timeout(e.kind()) => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(intervals)
+}
+
+/// The next connection; none if it is over before one comes.
+pub(crate) fn accept(listener: &TcpListener, over: impl Fn() -> bool) -> std::io::Result<Option<TcpStream>> {
+    listener.set_nonblocking(true)?;
+    loop {
+        match listener.accept() {
+            Ok((stream, _)) => {
+                stream.set_nonblocking(false)?;
+                return Ok(Some(stream));
+            }
+            Err(e) if e.kind() == ErrorKind::WouldBlock && !over() => {
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            Err(e) if e.kind() == ErrorKind::WouldBlock => return Ok(None),
+            Err(e) => return Err(e),
+        }
+    }
+}
+
+pub(crate) fn is_timeout(kind: ErrorKind) -> bool {
+    matches!(
+        kind,
+        ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted
+    )
+}
