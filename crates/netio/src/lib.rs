@@ -1,3 +1,4 @@
+<<<<<<< HEAD
 //! Ports: where packets come from and go to.
 //!
 //! - [`bpf`]: the kernel's side of a port, as constant programs;
@@ -5,3 +6,30 @@
 
 pub mod bpf;
 pub mod mapping;
+=======
+//! Suimon's input and output. In reading order:
+//!
+//! - [`pool`]: where the bytes of frames are while the engine holds their metadata;
+//! - [`port`]: what a port is, what it can do, and how it fails;
+//! - [`memory`]: the ports, one file each;
+//! - [`worker`]: the loop that moves packets from port to port through the engine's queues.
+//!
+//! `unsafe` is confined to the files that open with an `expect` for it; every system call is wrapped once.
+
+pub mod checksum;
+pub mod clock;
+pub mod ecn;
+pub mod handle;
+pub mod layout;
+pub mod memory;
+mod meter;
+mod path;
+mod pause;
+pub mod pool;
+pub mod port;
+pub mod segment;
+mod sys;
+pub mod worker;
+
+pub use meter::ClassMeter;
+>>>>>>> 08b80e2 (netio: the frame pool, the port trait, memory ports, the worker loop; engine: delay histogram)

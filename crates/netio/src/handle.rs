@@ -1,0 +1,218 @@
+//! The outside of a running worker: commands from other threads, and what they get to see.
+//!
+//! Commands wait in a channel and are looked at between batches; an event descriptor wakes a sleeping
+//! worker. Looking never disturbs traffic beyond the copying of the numbers.
+
+use crate::meter::ClassMeter;
+use crate::pool::Usage;
+use crate::port::{Capabilities, Counters};
+use crate::sys::Bell;
+use crate::worker::{Classify, PathId};
+use engine::delay::Delays;
+use engine::inspect::View;
+use engine::queue::{Count, Stats};
+use engine::random::Seed;
+use engine::tree::TreePlan;
+use engine::units::{Bandwidth, Duration, Instant};
+use std::fmt;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, mpsc};
+
+/// How long a command waits for its answer. A worker looks at its commands at least each millisecond or so.
+const PATIENCE: std::time::Duration = std::time::Duration::from_secs(5);
+
+/// A new plan for a path.
+pub struct Retune {
+    /// The plan.
+    pub plan: TreePlan,
+    /// The seed, if the tree has to be built anew.
+    pub seed: Seed,
+    /// The classifier that goes with the plan; the present one stays if `None`, which is right if and only
+    /// if the classes have the same numbers.
+    pub classify: Option<Box<dyn Classify>>,
+    /// The bandwidth by which super-frames are split; `None` leaves it.
+    pub bandwidth: Option<Bandwidth>,
+}
+
+impl fmt::Debug for Retune {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Retune")
+            .field("plan", &self.plan)
+            .finish_non_exhaustive()
+    }
+}
+
+/// How a new plan was adopted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Adopted {
+    /// Every discipline took its new settings, and kept its state.
+    InPlace,
+    /// The tree was built anew, and what was held was moved into it, by the names of classes.
+    Rebuilt {
+        /// Packets that the new tree did not take; they are counted as dropped there.
+        lost: u64,
+    },
+}
+
+/// What a worker can be asked.
+#[derive(Debug)]
+pub(crate) enum Command {
+    Inspect(Sender<Snapshot>),
+    Switch {
+        path: PathId,
+        on: bool,
+        done: Sender<bool>,
+    },
+    Retune {
+        path: PathId,
+        retune: Box<Retune>,
+        done: Sender<Option<Adopted>>,
+    },
+    Stop,
+}
+
+/// Why a command was not carried out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Unanswered {
+    /// The worker has ended.
+    Ended,
+    /// It did not answer in time: it hangs, or is stopped.
+    Silent,
+    /// It has no such path.
+    NoSuchPath,
+}
+
+impl fmt::Display for Unanswered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Ended => "the worker has ended",
+            Self::Silent => "the worker does not answer; it may be stopped",
+            Self::NoSuchPath => "the worker has no such path",
+        })
+    }
+}
+
+impl std::error::Error for Unanswered {}
+
+/// Asks a worker, from any thread.
+#[derive(Clone, Debug)]
+pub struct Handle {
+    commands: Sender<Command>,
+    bell: Arc<Bell>,
+}
+
+impl Handle {
+    pub(crate) fn new(bell: Arc<Bell>) -> (Self, Receiver<Command>) {
+        let (commands, inbox) = channel();
+        (Self { commands, bell }, inbox)
+    }
+
+    fn ask<T>(&self, command: impl FnOnce(Sender<T>) -> Command) -> Result<T, Unanswered> {
+        let (reply, answer) = channel();
+        self.commands
+            .send(command(reply))
+            .map_err(|_| Unanswered::Ended)?;
+        self.bell.ring();
+        answer.recv_timeout(PATIENCE).map_err(|e| match e {
+            mpsc::RecvTimeoutError::Timeout => Unanswered::Silent,
+            mpsc::RecvTimeoutError::Disconnected => Unanswered::Ended,
+        })
+    }
+
+    /// Everything there is to see, at an instant.
+    pub fn inspect(&self) -> Result<Snapshot, Unanswered> {
+        self.ask(Command::Inspect)
+    }
+
+    /// Switches a path's discipline on, or off: then packets pass in order at full speed, those that were
+    /// held first. Nothing is lost by it.
+    pub fn switch(&self, path: PathId, on: bool) -> Result<(), Unanswered> {
+        let known = self.ask(|done| Command::Switch { path, on, done })?;
+        if known {
+            Ok(())
+        } else {
+            Err(Unanswered::NoSuchPath)
+        }
+    }
+
+    /// Gives a path a new plan while packets flow.
+    pub fn retune(&self, path: PathId, retune: Retune) -> Result<Adopted, Unanswered> {
+        let retune = Box::new(retune);
+        self.ask(|done| Command::Retune { path, retune, done })?
+            .ok_or(Unanswered::NoSuchPath)
+    }
+
+    /// Ends the worker after the present batch.
+    pub fn stop(&self) {
+        // If it cannot be told, it has ended already.
+        let _ = self.commands.send(Command::Stop);
+        self.bell.ring();
+    }
+}
+
+/// A worker at an instant.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    /// When.
+    pub at: Instant,
+    /// The paths, by [`PathId`].
+    pub paths: Vec<PathView>,
+    /// The ports, by [`PortId`](crate::worker::PortId).
+    pub ports: Vec<PortView>,
+    /// The small and the big slots.
+    pub pool: [Usage; 2],
+    /// How the loop fares.
+    pub turns: Turns,
+}
+
+/// A path at an instant.
+#[derive(Clone, Debug)]
+pub struct PathView {
+    /// Its name.
+    pub name: String,
+    /// Whether its discipline is on.
+    pub enabled: bool,
+    /// The kind of its discipline.
+    pub kind: &'static str,
+    /// What went in, came out and was lost, since the path was made, whatever tree it had at the time.
+    pub totals: Stats,
+    /// The present tree: first as a whole, then class by class. Its counts begin when it was built;
+    /// packets that were taken out to be moved elsewhere count as flushed there.
+    pub views: Vec<View>,
+    /// What left, class by class.
+    pub classes: Vec<ClassMeter>,
+    /// Held outside the discipline, to be sent first: after it was switched off.
+    pub bypass: Count,
+    /// How much later than their due time packets left that had had to wait for it.
+    pub lateness: Delays,
+    /// Super-frames that were split, and segments they became.
+    pub split: (u64, u64),
+}
+
+/// A port at an instant.
+#[derive(Clone, Debug)]
+pub struct PortView {
+    /// Its interface.
+    pub name: String,
+    /// What it can do.
+    pub capabilities: Capabilities,
+    /// What has passed.
+    pub counters: Counters,
+    /// Why it does not work, if it does not.
+    pub error: Option<String>,
+    /// How often it failed.
+    pub failures: u64,
+}
+
+/// How the loop fares.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Turns {
+    /// Turns of the loop.
+    pub turns: u64,
+    /// Time it slept.
+    pub asleep: Duration,
+    /// Time it spun, waiting for a due time.
+    pub spun: Duration,
+    /// Lapses: times when the process had been stopped so long that the kernel took over.
+    pub lapses: u64,
+}

@@ -1,0 +1,130 @@
+//! What left by a path, class by class: counts, the last second's rate, and how long packets waited.
+
+use engine::delay::Delays;
+use engine::packet::ClassId;
+use engine::queue::Count;
+use engine::units::{Bandwidth, Bytes, Duration, Instant};
+
+/// Parts of the second over which a rate is taken.
+const PARTS: u64 = 10;
+const PART: Duration = Duration::from_millis(1000 / PARTS);
+
+/// Bytes in the last second, by tenths: a rate that is at most a tenth of a second behind.
+#[derive(Clone, Debug, Default)]
+struct Recent {
+    /// One more than are summed: the current one is incomplete.
+    parts: [u64; PARTS as usize + 1],
+    current: u64,
+}
+
+impl Recent {
+    /// Forgets the parts that have become older than a second.
+    fn advance(&mut self, now: Instant) {
+        let part = now.nanos() / PART.nanos();
+        let past = part.saturating_sub(self.current).min(self.parts.len() as u64);
+        for passed in 0..past {
+            let index = (part - passed) % self.parts.len() as u64;
+            self.parts[index as usize] = 0;
+        }
+        self.current = self.current.max(part);
+    }
+
+    fn add(&mut self, now: Instant, len: Bytes) {
+        self.advance(now);
+        self.parts[(self.current % self.parts.len() as u64) as usize] += len.get();
+    }
+
+    fn rate(&mut self, now: Instant) -> Bandwidth {
+        self.advance(now);
+        let current = self.parts[(self.current % self.parts.len() as u64) as usize];
+        let complete = self.parts.iter().sum::<u64>() - current;
+        Bandwidth::of(Bytes::new(complete), PART.times(PARTS))
+    }
+}
+
+/// What left of one class.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Meter {
+    sent: Count,
+    delays: Delays,
+    recent: Recent,
+}
+
+/// What a class has sent, as an inspection shows it.
+#[derive(Clone, Debug)]
+pub struct ClassMeter {
+    /// The class.
+    pub class: ClassId,
+    /// What left since the path was made.
+    pub sent: Count,
+    /// The rate over the last full second.
+    pub rate: Bandwidth,
+    /// How long packets waited, since the path was made.
+    pub delays: Delays,
+}
+
+/// The meters of a path.
+#[derive(Debug, Default)]
+pub(crate) struct Meters(Vec<Meter>);
+
+impl Meters {
+    /// Counts a departure. Allocates only at a class's first.
+    pub(crate) fn depart(&mut self, now: Instant, class: ClassId, len: Bytes, waited: Duration) {
+        let index = class.0 as usize;
+        if index >= self.0.len() {
+            self.0.resize_with(index + 1, Meter::default);
+        }
+        let meter = &mut self.0[index];
+        meter.sent += len;
+        meter.delays.record(waited);
+        meter.recent.add(now, len);
+    }
+
+    /// Those that have anything to show.
+    pub(crate) fn show(&mut self, now: Instant) -> Vec<ClassMeter> {
+        let used = self
+            .0
+            .iter_mut()
+            .enumerate()
+            .filter(|(_, meter)| meter.sent.packets > 0);
+        used.map(|(index, meter)| ClassMeter {
+            class: ClassId(index as u32),
+            sent: meter.sent,
+            rate: meter.recent.rate(now),
+            delays: meter.delays.clone(),
+        })
+        .collect()
+    }
+
+    /// Renumbers the classes, after a tree was replaced. A class that has no new number is forgotten.
+    pub(crate) fn renumber(&mut self, new: impl Fn(ClassId) -> Option<ClassId>) {
+        let old = std::mem::take(&mut self.0);
+        for (index, meter) in old.into_iter().enumerate() {
+            let Some(class) = new(ClassId(index as u32)) else {
+                continue;
+            };
+            let index = class.0 as usize;
+            if index >= self.0.len() {
+                self.0.resize_with(index + 1, Meter::default);
+            }
+            self.0[index] = meter;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rate_is_the_last_second_and_fades_when_nothing_comes() {
+        let mut recent = Recent::default();
+        let at = |ms: u64| Instant::START + Duration::from_millis(5_000 + ms);
+        for ms in 0..2_000 {
+            recent.add(at(ms), Bytes::new(125));
+        }
+        assert_eq!(recent.rate(at(2_000)), Bandwidth::mbit(1));
+        assert_eq!(recent.rate(at(2_550)), Bandwidth::kbit(500));
+        assert_eq!(recent.rate(at(9_000)), Bandwidth::ZERO);
+    }
+}

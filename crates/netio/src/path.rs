@@ -1,0 +1,361 @@
+//! One way through a worker: from a port, by a classifier, into a queue, out of another port.
+
+use crate::checksum;
+use crate::ecn;
+use crate::handle::{Adopted, PathView, Retune};
+use crate::meter::Meters;
+use crate::pool::{Gso, Offload, Pool};
+use crate::port::{Capabilities, Port};
+use crate::segment::{self, Cut, Uncut};
+use crate::worker::{Classify, PathSpec, PortId};
+use engine::delay::Delays;
+use engine::discipline::{Next, Reason, Sink};
+use engine::inspect::Inspection;
+use engine::packet::{Buffer, ClassId, Ecn, Packet};
+use engine::queue::{Count, Queue, Stats};
+use engine::tree::TreePlan;
+use engine::units::{Bandwidth, Bytes, Duration, Instant};
+use std::collections::VecDeque;
+
+/// Packets sent by one path before others have their turn.
+const QUANTUM: usize = 64;
+
+/// Packets held at most while the discipline is off; the kernel's own default queue length.
+const BYPASS_LIMIT: usize = 1000;
+
+/// A path in a worker.
+pub(crate) struct Path {
+    name: String,
+    pub(crate) to: PortId,
+    classify: Box<dyn Classify>,
+    queue: Queue,
+    plan: Option<TreePlan>,
+    bandwidth: Option<Bandwidth>,
+    overhead: Bytes,
+    enabled: bool,
+    bypass: VecDeque<Packet>,
+    /// When the queue said its next packet would be due.
+    due: Option<Instant>,
+    totals: Stats,
+    meters: Meters,
+    lateness: Delays,
+    split: (u64, u64),
+    segments: Vec<Buffer>,
+}
+
+/// Takes lost packets: gives their slots back and counts.
+struct Losses<'a> {
+    pool: &'a mut Pool,
+    totals: &'a mut Stats,
+    /// Counted instead of "flushed".
+    flushed: Reason,
+}
+
+impl Sink for Losses<'_> {
+    fn drop(&mut self, packet: Packet, why: Reason) {
+        let why = if why == Reason::Flushed { self.flushed } else { why };
+        self.totals.dropped += packet.len;
+        self.totals.reasons[why as usize] += 1;
+        self.pool.free(packet.buffer);
+    }
+
+    fn mark(&mut self, _packet: &Packet, _why: Reason) {
+        self.totals.marked += 1;
+    }
+}
+
+/// Takes packets out to be put elsewhere.
+struct Moving(VecDeque<Packet>);
+
+impl Sink for Moving {
+    fn drop(&mut self, packet: Packet, _why: Reason) {
+        self.0.push_back(packet);
+    }
+}
+
+/// Why a path waits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Waiting {
+    /// It holds nothing.
+    Empty,
+    /// For a due time.
+    Until(Instant),
+    /// For room at its port.
+    Room,
+    /// Not at all: it has had its turn and holds more.
+    More,
+}
+
+impl Path {
+    pub(crate) fn new(spec: PathSpec) -> Self {
+        Self {
+            name: spec.name,
+            to: spec.to,
+            classify: spec.classify,
+            queue: spec.queue,
+            plan: spec.plan,
+            bandwidth: spec.bandwidth,
+            overhead: spec.overhead,
+            enabled: true,
+            bypass: VecDeque::new(),
+            due: None,
+            totals: Stats::default(),
+            meters: Meters::default(),
+            lateness: Delays::default(),
+            split: (0, 0),
+            segments: Vec::new(),
+        }
+    }
+
+    /// Drops a frame that reached no queue.
+    pub(crate) fn refuse(&mut self, pool: &mut Pool, frame: Buffer, why: Reason) {
+        let len = self.length(pool, frame);
+        self.totals.offered += len;
+        self.lose(pool, frame, len, why);
+    }
+
+    fn lose(&mut self, pool: &mut Pool, frame: Buffer, len: Bytes, why: Reason) {
+        self.totals.dropped += len;
+        self.totals.reasons[why as usize] += 1;
+        pool.free(frame);
+    }
+
+    /// The length that the engine is to count: on the wire, with the interface's overhead on each segment.
+    fn length(&self, pool: &Pool, frame: Buffer) -> Bytes {
+        let bytes = pool.bytes(frame);
+        match Cut::of(bytes, &pool.offload(frame)) {
+            Some(cut) => Bytes::new(cut.on_wire(bytes.len()) as u64) + self.overhead.times(cut.count as u64),
+            None => Bytes::new(bytes.len() as u64) + self.overhead,
+        }
+    }
+
+    /// Takes a frame that arrived: prepares it for the destination, classifies it and queues it.
+    pub(crate) fn accept(
+        &mut self,
+        now: Instant,
+        pool: &mut Pool,
+        frame: Buffer,
+        to: &Capabilities,
+        split_above: Duration,
+    ) {
+        let offload = pool.offload(frame);
+        if offload.gso.is_some() {
+            let len = self.length(pool, frame);
+            if self.must_split(&offload, len, to, split_above) {
+                return self.split(now, pool, frame, to);
+            }
+        } else if let Some(unfinished) = offload.checksum.filter(|_| !to.checksum) {
+            if !checksum::finish(pool.bytes_mut(frame), unfinished) {
+                return self.refuse(pool, frame, Reason::Port);
+            }
+            pool.set_offload(frame, Offload::default());
+        }
+        self.offer(now, pool, frame, to);
+    }
+
+    fn must_split(&self, offload: &Offload, len: Bytes, to: &Capabilities, above: Duration) -> bool {
+        let able = match offload.gso {
+            Some(Gso::Udp) => to.udp_gso,
+            _ => to.tcp_gso,
+        };
+        let slow = self.bandwidth.is_some_and(|rate| rate.time_to_send(len) > above);
+        !able || (self.enabled && slow)
+    }
+
+    fn split(&mut self, now: Instant, pool: &mut Pool, frame: Buffer, to: &Capabilities) {
+        let mut segments = std::mem::take(&mut self.segments);
+        match segment::cut(pool, frame, !to.checksum, &mut segments) {
+            Ok(()) => {
+                self.split.0 += 1;
+                self.split.1 += segments.len() as u64;
+                for segment in segments.drain(..) {
+                    self.offer(now, pool, segment, to);
+                }
+            }
+            Err(Uncut::PoolFull) => self.refuse(pool, frame, Reason::Full),
+            Err(Uncut::Malformed) => self.refuse(pool, frame, Reason::Port),
+        }
+        self.segments = segments;
+    }
+
+    /// Classifies and queues a frame that the destination can take as it is.
+    fn offer(&mut self, now: Instant, pool: &mut Pool, frame: Buffer, to: &Capabilities) {
+        let bytes = pool.bytes(frame);
+        let longest =
+            Cut::of(bytes, &pool.offload(frame)).map_or(bytes.len(), |cut| cut.longest(bytes.len()));
+        if longest > to.longest_frame() {
+            return self.refuse(pool, frame, Reason::TooLong);
+        }
+        let mut packet = Packet::new(self.length(pool, frame), now, ClassId(0));
+        packet.buffer = frame;
+        packet.ecn = ecn::read(bytes);
+        self.classify.classify(bytes, &mut packet);
+        self.totals.offered += packet.len;
+        if !self.enabled {
+            if self.bypass.len() >= BYPASS_LIMIT {
+                return self.lose(pool, frame, packet.len, Reason::Full);
+            }
+            self.bypass.push_back(packet);
+            return;
+        }
+        let mut sink = Losses {
+            pool,
+            totals: &mut self.totals,
+            flushed: Reason::Flushed,
+        };
+        // The sink has counted a refusal.
+        let _ = self.queue.enqueue(now, packet, &mut sink);
+    }
+
+    /// Sends what may leave, as far as there is room.
+    pub(crate) fn drain(&mut self, now: Instant, pool: &mut Pool, port: &mut dyn Port) -> Waiting {
+        let room = port.room();
+        for _ in 0..room.min(QUANTUM) {
+            let packet = match self.bypass.pop_front() {
+                Some(packet) => packet,
+                None => match self.next(now, pool) {
+                    Next::Ready(packet) => packet,
+                    Next::Wait(until) => return Waiting::Until(until),
+                    Next::Empty => return Waiting::Empty,
+                },
+            };
+            self.totals.sent += packet.len;
+            self.meters
+                .depart(now, packet.class, packet.len, now.since(packet.arrived));
+            if packet.ecn == Ecn::Ce {
+                ecn::mark(pool.bytes_mut(packet.buffer));
+            }
+            port.transmit(pool, packet.buffer);
+        }
+        match (self.is_empty(), room > QUANTUM) {
+            (true, _) => Waiting::Empty,
+            (false, true) => Waiting::More,
+            (false, false) => Waiting::Room,
+        }
+    }
+
+    /// The queue's next packet. Notes how late it is, if it had to wait for its due time.
+    fn next(&mut self, now: Instant, pool: &mut Pool) -> Next<Packet> {
+        let mut sink = Losses {
+            pool,
+            totals: &mut self.totals,
+            flushed: Reason::Flushed,
+        };
+        let next = self.queue.dequeue(now, &mut sink);
+        match &next {
+            Next::Ready(_) => {
+                // Only the first after a wait had a due time that is known; one that left early was not due.
+                if let Some(due) = self.due.take().filter(|due| *due <= now) {
+                    self.lateness.record(now.since(due));
+                }
+            }
+            Next::Wait(until) => self.due = Some(*until),
+            Next::Empty => self.due = None,
+        }
+        next
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.queue.is_empty() && self.bypass.is_empty()
+    }
+
+    /// Gives up everything held, since its port has failed.
+    pub(crate) fn abandon(&mut self, pool: &mut Pool) {
+        let mut sink = Losses {
+            pool,
+            totals: &mut self.totals,
+            flushed: Reason::Port,
+        };
+        self.queue.flush(&mut sink);
+        self.bypass
+            .drain(..)
+            .for_each(|packet| sink.drop(packet, Reason::Port));
+        self.due = None;
+    }
+
+    /// Switches the discipline on or off. Off: what it holds is sent first, and nothing is lost.
+    pub(crate) fn switch(&mut self, on: bool) {
+        if self.enabled && !on {
+            let mut moving = Moving(std::mem::take(&mut self.bypass));
+            self.queue.flush(&mut moving);
+            self.bypass = moving.0;
+            self.due = None;
+        }
+        self.enabled = on;
+    }
+
+    /// Adopts a new plan: in place if the disciplines can, else by a new tree into which packets are moved.
+    pub(crate) fn retune(&mut self, now: Instant, pool: &mut Pool, retune: Retune) -> Adopted {
+        let Retune {
+            plan,
+            seed,
+            classify,
+            bandwidth,
+        } = retune;
+        if let Some(classify) = classify {
+            self.classify = classify;
+        }
+        self.bandwidth = bandwidth.or(self.bandwidth);
+        let same = self.plan.as_ref().is_some_and(|old| {
+            old.root.kind.name == plan.root.kind.name
+                && old.classes == plan.classes
+                && old.default == plan.default
+        });
+        // A due time by the old plan says nothing about the new.
+        self.due = None;
+        if same && self.queue.retune(now, plan.root.plan.as_ref()) {
+            self.plan = Some(plan);
+            return Adopted::InPlace;
+        }
+        let queue = plan.build(seed);
+        let adopted = self.replace(now, pool, queue, &plan);
+        self.plan = Some(plan);
+        adopted
+    }
+
+    /// Replaces the tree; what was held moves, each packet into the class of the same name, or the default.
+    fn replace(&mut self, now: Instant, pool: &mut Pool, queue: Queue, plan: &TreePlan) -> Adopted {
+        let mut moving = Moving(VecDeque::new());
+        self.queue.flush(&mut moving);
+        self.queue = queue;
+        let old = self.plan.take();
+        let renumber = |class: ClassId| match &old {
+            Some(old) => old.info(class).and_then(|info| plan.class(&info.name)),
+            None => Some(class),
+        };
+        let before = self.totals.dropped.packets;
+        let mut sink = Losses {
+            pool,
+            totals: &mut self.totals,
+            flushed: Reason::Flushed,
+        };
+        for mut packet in moving.0 {
+            packet.class = renumber(packet.class).or(plan.default).unwrap_or(ClassId(0));
+            // The sink has counted a refusal.
+            let _ = self.queue.enqueue(now, packet, &mut sink);
+        }
+        self.meters.renumber(renumber);
+        Adopted::Rebuilt {
+            lost: self.totals.dropped.packets - before,
+        }
+    }
+
+    /// The path at an instant.
+    pub(crate) fn show(&mut self, now: Instant) -> PathView {
+        let mut views = Vec::new();
+        self.queue.inspect(&mut Inspection::new(&mut views));
+        let mut bypass = Count::default();
+        self.bypass.iter().for_each(|packet| bypass += packet.len);
+        PathView {
+            name: self.name.clone(),
+            enabled: self.enabled,
+            kind: self.queue.kind(),
+            totals: self.totals,
+            views,
+            classes: self.meters.show(now),
+            bypass,
+            lateness: self.lateness.clone(),
+            split: self.split,
+        }
+    }
+}

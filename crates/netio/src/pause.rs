@@ -1,0 +1,115 @@
+//! Waiting: asleep until shortly before the due time, then spinning to hit it.
+//!
+//! Sleeping alone is late by the timer's slack and the scheduler; spinning alone burns a processor, and under
+//! `SCHED_FIFO` the kernel stops a thread that never sleeps for a twentieth of each second. So the
+//! thread's duty is bounded: where it was busy for more than [`DUTY`] of the last tenth of a second, it
+//! sleeps right up to the due time.
+
+use crate::clock;
+use crate::port::Port;
+use crate::sys::{self, Bell};
+use engine::units::{Duration, Instant};
+use std::os::fd::{AsFd, AsRawFd};
+
+/// The greatest busy part of a window, in percent.
+const DUTY: u64 = 90;
+
+const WINDOW: Duration = Duration::from_millis(100);
+
+/// Waits, and remembers how busy the thread was.
+#[derive(Debug)]
+pub(crate) struct Pause {
+    guard: Duration,
+    window_began: Instant,
+    slept_in_window: Duration,
+    may_spin: bool,
+    fds: Vec<libc::pollfd>,
+}
+
+/// How a wait was spent.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Waited {
+    pub(crate) asleep: Duration,
+    pub(crate) spun: Duration,
+}
+
+impl Pause {
+    pub(crate) fn new(guard: Duration) -> Self {
+        Self {
+            guard,
+            window_began: clock::now(),
+            slept_in_window: Duration::ZERO,
+            may_spin: true,
+            fds: Vec::new(),
+        }
+    }
+
+    /// Prepares the thread: the finest timers, and the real-time class if it is wanted and permitted.
+    pub(crate) fn prepare(&self, realtime: bool) {
+        sys::set_timer_slack(1);
+        if realtime {
+            // Without the permission the thread stays an ordinary one, and is less punctual.
+            let _ = sys::set_realtime(1);
+        }
+    }
+
+    /// Waits for any of the ports (each with whether room is wanted), the bell, or `until`, at most for
+    /// `longest`. Only `until` is worth spinning for. Which port has something is then told by [`has_news`](Self::has_news), by its place in the list.
+    pub(crate) fn wait<'a>(
+        &mut self,
+        until: Instant,
+        longest: Duration,
+        bell: &Bell,
+        ports: impl Iterator<Item = Option<(&'a dyn Port, bool)>>,
+    ) -> Waited {
+        let began = clock::now();
+        let mut wake_at = until;
+        self.fds.clear();
+        self.fds
+            .push(sys::interest(bell.as_fd().as_raw_fd(), libc::POLLIN));
+        for port in ports {
+            let wake = port.and_then(|(port, room)| port.wake(room).map(|wake| (wake, room)));
+            if let Some(retry) = wake.and_then(|(wake, room)| wake.retry.filter(|_| room)) {
+                wake_at = wake_at.min(began + retry);
+            }
+            // A negative descriptor is passed over by poll(2).
+            let (fd, events) = wake.map_or((-1, 0), |(wake, _)| (wake.fd.as_raw_fd(), wake.events));
+            self.fds.push(sys::interest(fd, events));
+        }
+        let guard = if self.may_spin { self.guard } else { Duration::ZERO };
+        let sleep = (wake_at.since(began) - guard).min(longest);
+        let woken = sys::wait(&mut self.fds, sleep.nanos()).unwrap_or(0);
+        if self.fds[0].revents != 0 {
+            bell.clear();
+        }
+        let slept_until = clock::now();
+        let mut now = slept_until;
+        let near = wake_at.since(now) <= guard;
+        while woken == 0 && near && now < wake_at {
+            std::hint::spin_loop();
+            now = clock::now();
+        }
+        let waited = Waited {
+            asleep: slept_until.since(began),
+            spun: now.since(slept_until),
+        };
+        self.account(now, waited.asleep);
+        waited
+    }
+
+    /// Whether the port at this place had something when the last wait ended.
+    pub(crate) fn has_news(&self, place: usize) -> bool {
+        self.fds.get(place + 1).is_some_and(|fd| fd.revents != 0)
+    }
+
+    /// Decides at the end of each window whether the next may spin.
+    fn account(&mut self, now: Instant, asleep: Duration) {
+        self.slept_in_window += asleep;
+        let window = now.since(self.window_began);
+        if window >= WINDOW {
+            let idle = self.slept_in_window.nanos().saturating_mul(100) / window.nanos();
+            self.may_spin = idle >= 100 - DUTY;
+            (self.window_began, self.slept_in_window) = (now, Duration::ZERO);
+        }
+    }
+}

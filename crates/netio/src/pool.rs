@@ -1,0 +1,430 @@
+//! The pool of frames: where the bytes are while the engine holds the metadata.
+//!
+//! Slots come in two sizes: small ones for frames of an ordinary MTU, and big ones for super-frames (GSO)
+//! and jumbo frames. A port that cannot know beforehand receives into big slots and
+//! [moves](Pool::shrink) what turns out small. Taking and giving back a slot is O(1); memory that was never
+//! used is never touched; memory used last is used first again. A pool that is full says so and counts it:
+//! then frames wait in the kernel's buffers, or are dropped by name.
+//!
+//! Each frame starts with [`HEADROOM`] bytes of free room before it, for the virtio-net header of a port
+//! that passes offload work on, and for VLAN tags that the kernel had taken out of the frame. Inside
+//! Suimon a tag is always in the bytes; a port whose kernel interface keeps it elsewhere puts it back.
+
+use crate::sys::Region;
+use engine::packet::Buffer;
+use std::io;
+
+/// Free bytes before a frame as it is received.
+pub const HEADROOM: usize = 64;
+
+/// Bytes of a small slot, headroom included.
+const SMALL: usize = 2048;
+
+/// Bytes of a big slot, headroom included: 64 KiB of IP packet, Ethernet header and tags.
+const BIG: usize = 65_536 + 512;
+
+/// Which protocol's segments a super-frame consists of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Gso {
+    /// TCP over IPv4.
+    Tcp4,
+    /// TCP over IPv6.
+    Tcp6,
+    /// UDP over either, datagrams of equal length (the kernel's `UDP_L4`).
+    Udp,
+}
+
+/// A checksum that its sender left to the hardware: only the pseudo-header's sum is in its place.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Unfinished {
+    /// Where the checksummed bytes begin, from the start of the frame.
+    pub start: u16,
+    /// Where the checksum is, from `start`.
+    pub offset: u16,
+}
+
+/// What was left to be done with a frame by whoever puts it on a wire: the virtio-net header's content.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Offload {
+    /// A super-frame, to be cut into segments of [`segment`](Self::segment) bytes of payload.
+    pub gso: Option<Gso>,
+    /// Whether only the first segment may carry TCP's CWR flag.
+    pub ecn: bool,
+    /// Bytes of payload in each segment but the last.
+    pub segment: u16,
+    /// Bytes of header, or a hint of it; the kernel gives the length of the linear part. Passed on as it is.
+    pub header: u16,
+    /// The checksum to be finished.
+    pub checksum: Option<Unfinished>,
+}
+
+/// How many slots of each size.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Slots {
+    /// For frames up to about 1980 bytes.
+    pub small: u32,
+    /// For frames up to 64 KiB of IP packet.
+    pub big: u32,
+}
+
+impl Default for Slots {
+    /// 64 MiB of small and 128 MiB of big slots, if they are ever all used.
+    fn default() -> Self {
+        Self {
+            small: 32_768,
+            big: 2_048,
+        }
+    }
+}
+
+/// How full a pool is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Usage {
+    /// Slots in use.
+    pub used: u32,
+    /// Slots that there are.
+    pub total: u32,
+    /// How often there was none.
+    pub exhausted: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Frame {
+    start: u32,
+    len: u32,
+    offload: Offload,
+    taken: bool,
+}
+
+/// Slots of one size.
+#[derive(Debug)]
+struct Shelf {
+    /// The first slot's place in the region.
+    base: usize,
+    slot: usize,
+    total: u32,
+    /// One for each slot that was ever used.
+    frames: Vec<Frame>,
+    free: Vec<u32>,
+    exhausted: u64,
+}
+
+impl Shelf {
+    fn new(base: usize, slot: usize, total: u32) -> Self {
+        let capacity = total as usize;
+        let (frames, free) = (Vec::with_capacity(capacity), Vec::with_capacity(capacity));
+        Self {
+            base,
+            slot,
+            total,
+            frames,
+            free,
+            exhausted: 0,
+        }
+    }
+
+    fn take(&mut self) -> Option<u32> {
+        let start = HEADROOM as u32;
+        let fresh = Frame {
+            start,
+            len: 0,
+            offload: Offload::default(),
+            taken: true,
+        };
+        if let Some(index) = self.free.pop() {
+            self.frames[index as usize] = fresh;
+            return Some(index);
+        }
+        let index = u32::try_from(self.frames.len()).ok().filter(|i| *i < self.total);
+        match index {
+            Some(_) => self.frames.push(fresh),
+            None => self.exhausted += 1,
+        }
+        index
+    }
+
+    fn usage(&self) -> Usage {
+        let used = (self.frames.len() - self.free.len()) as u32;
+        Usage {
+            used,
+            total: self.total,
+            exhausted: self.exhausted,
+        }
+    }
+}
+
+/// A bounded pool of frames.
+#[derive(Debug)]
+pub struct Pool {
+    region: Region,
+    small: Shelf,
+    big: Shelf,
+}
+
+impl Pool {
+    /// A pool of this many slots. Fails only if the address space cannot be had.
+    pub fn new(slots: Slots) -> io::Result<Self> {
+        let small = SMALL * slots.small as usize;
+        let region = Region::new(small + BIG * slots.big as usize)?;
+        Ok(Self {
+            region,
+            small: Shelf::new(0, SMALL, slots.small),
+            big: Shelf::new(small, BIG, slots.big),
+        })
+    }
+
+    /// The shelf of a buffer, and its index there.
+    fn place(&self, buffer: Buffer) -> (&Shelf, usize) {
+        match buffer.0.checked_sub(self.small.total) {
+            None => (&self.small, buffer.0 as usize),
+            Some(index) => (&self.big, index as usize),
+        }
+    }
+
+    fn frame_mut(&mut self, buffer: Buffer) -> &mut Frame {
+        let frame = match buffer.0.checked_sub(self.small.total) {
+            None => &mut self.small.frames[buffer.0 as usize],
+            Some(index) => &mut self.big.frames[index as usize],
+        };
+        assert!(frame.taken, "slot {} is used after it was given back", buffer.0);
+        frame
+    }
+
+    /// The frame's metadata and the place of its slot in the region.
+    fn frame(&self, buffer: Buffer) -> (&Frame, usize) {
+        let (shelf, index) = self.place(buffer);
+        let frame = &shelf.frames[index];
+        assert!(frame.taken, "slot {} is used after it was given back", buffer.0);
+        (frame, shelf.base + index * shelf.slot)
+    }
+
+    /// A slot for a frame of up to `len` bytes; `None`, and counted, if there is none.
+    pub fn take(&mut self, len: usize) -> Option<Buffer> {
+        if HEADROOM + len <= SMALL {
+            return self.small.take().map(Buffer).or_else(|| self.take_big());
+        }
+        if HEADROOM + len <= BIG {
+            self.take_big()
+        } else {
+            None
+        }
+    }
+
+    /// A big slot, for a frame of unknown length.
+    pub fn take_big(&mut self) -> Option<Buffer> {
+        self.big.take().map(|index| Buffer(self.small.total + index))
+    }
+
+    /// A slot with these bytes in it.
+    pub fn put(&mut self, bytes: &[u8], offload: Offload) -> Option<Buffer> {
+        let buffer = self.take(bytes.len())?;
+        self.set_len(buffer, bytes.len());
+        self.bytes_mut(buffer).copy_from_slice(bytes);
+        self.set_offload(buffer, offload);
+        Some(buffer)
+    }
+
+    /// Gives a slot back.
+    ///
+    /// # Panics
+    /// If it had been given back already.
+    pub fn free(&mut self, buffer: Buffer) {
+        self.frame_mut(buffer).taken = false;
+        match buffer.0.checked_sub(self.small.total) {
+            None => self.small.free.push(buffer.0),
+            Some(index) => self.big.free.push(index),
+        }
+    }
+
+    /// The frame's bytes, from the Ethernet header on.
+    pub fn bytes(&self, buffer: Buffer) -> &[u8] {
+        let (frame, slot) = self.frame(buffer);
+        self.region.bytes(slot + frame.start as usize, frame.len as usize)
+    }
+
+    /// The frame's bytes, to change.
+    pub fn bytes_mut(&mut self, buffer: Buffer) -> &mut [u8] {
+        let (frame, slot) = self.frame(buffer);
+        let (from, len) = (slot + frame.start as usize, frame.len as usize);
+        self.region.bytes_mut(from, len)
+    }
+
+    /// The frame's length.
+    pub fn len(&self, buffer: Buffer) -> usize {
+        self.frame(buffer).0.len as usize
+    }
+
+    /// The greatest length that the frame can have where it starts now.
+    pub fn capacity(&self, buffer: Buffer) -> usize {
+        let (shelf, index) = self.place(buffer);
+        shelf.slot - shelf.frames[index].start as usize
+    }
+
+    /// Sets the frame's length; bytes beyond the former length are whatever the slot held.
+    ///
+    /// # Panics
+    /// If the slot is too small for it.
+    pub fn set_len(&mut self, buffer: Buffer, len: usize) {
+        assert!(
+            len <= self.capacity(buffer),
+            "a frame of {len} bytes does not fit its slot"
+        );
+        self.frame_mut(buffer).len = len as u32;
+    }
+
+    /// What was left to be done with the frame.
+    pub fn offload(&self, buffer: Buffer) -> Offload {
+        self.frame(buffer).0.offload
+    }
+
+    /// Sets what is left to be done with the frame.
+    pub fn set_offload(&mut self, buffer: Buffer, offload: Offload) {
+        self.frame_mut(buffer).offload = offload;
+    }
+
+    /// Lengthens the frame by `n` bytes at its front.
+    ///
+    /// # Panics
+    /// If that is more than the headroom left.
+    pub fn grow_front(&mut self, buffer: Buffer, n: usize) {
+        let frame = self.frame_mut(buffer);
+        assert!(n <= frame.start as usize, "no headroom left");
+        frame.start -= n as u32;
+        frame.len += n as u32;
+    }
+
+    /// Shortens the frame by `n` bytes at its front, which become headroom.
+    ///
+    /// # Panics
+    /// If the frame is shorter.
+    pub fn cut_front(&mut self, buffer: Buffer, n: usize) {
+        let frame = self.frame_mut(buffer);
+        assert!(n <= frame.len as usize, "the frame is shorter than its header");
+        frame.start += n as u32;
+        frame.len -= n as u32;
+    }
+
+    /// Copies bytes of one frame into another.
+    ///
+    /// # Panics
+    /// If it is the same frame, or either is too short.
+    pub fn copy(&mut self, from: Buffer, at: usize, to: Buffer, place: usize, len: usize) {
+        assert!(from != to && at + len <= self.len(from) && place + len <= self.len(to));
+        let address = |buffer: Buffer, offset: usize| {
+            let (frame, slot) = self.frame(buffer);
+            slot + frame.start as usize + offset
+        };
+        let (from, to) = (address(from, at), address(to, place));
+        self.region.copy(from, to, len);
+    }
+
+    /// Moves a frame that fits a small slot out of its big one. Where no small slot is free it stays.
+    #[must_use]
+    pub fn shrink(&mut self, buffer: Buffer) -> Buffer {
+        let (frame, slot) = self.frame(buffer);
+        let (frame, from) = (*frame, slot + frame.start as usize);
+        if buffer.0 < self.small.total || HEADROOM + frame.len as usize > SMALL {
+            return buffer;
+        }
+        let Some(index) = self.small.take() else {
+            return buffer;
+        };
+        let moved = Buffer(index);
+        let to = self.frame(moved).1 + HEADROOM;
+        self.region.copy(from, to, frame.len as usize);
+        *self.frame_mut(moved) = Frame {
+            start: HEADROOM as u32,
+            ..frame
+        };
+        self.free(buffer);
+        moved
+    }
+
+    /// The address of the frame's first byte and the bytes before and after it that the kernel may use, for
+    /// a system call: valid while the slot is taken and the pool exists.
+    pub(crate) fn address(&self, buffer: Buffer) -> *mut u8 {
+        let (frame, slot) = self.frame(buffer);
+        self.region
+            .address(slot + frame.start as usize, self.capacity(buffer))
+    }
+
+    /// How full the small and the big slots are.
+    pub fn usage(&self) -> [Usage; 2] {
+        [self.small.usage(), self.big.usage()]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pool(small: u32, big: u32) -> Pool {
+        Pool::new(Slots { small, big }).expect("memory")
+    }
+
+    #[test]
+    fn a_full_pool_says_so_and_counts_it() {
+        let mut pool = pool(2, 1);
+        let all: Vec<Buffer> = (0..3).map(|_| pool.take(60).expect("a slot")).collect();
+        assert_eq!(pool.take(60), None);
+        assert_eq!(
+            pool.usage()[1],
+            Usage {
+                used: 1,
+                total: 1,
+                exhausted: 1
+            }
+        );
+        all.into_iter().for_each(|b| pool.free(b));
+        assert_eq!(pool.usage().map(|u| u.used), [0, 0]);
+        assert!(pool.take(60).is_some());
+    }
+
+    #[test]
+    fn a_frame_too_long_for_any_slot_is_refused() {
+        assert_eq!(pool(1, 1).take(BIG), None);
+    }
+
+    #[test]
+    fn bytes_and_offload_survive_the_move_to_a_small_slot() {
+        let mut pool = pool(4, 4);
+        let offload = Offload {
+            checksum: Some(Unfinished {
+                start: 34,
+                offset: 16,
+            }),
+            ..Offload::default()
+        };
+        let big = pool.take_big().expect("a slot");
+        pool.set_len(big, 100);
+        pool.bytes_mut(big).fill(7);
+        pool.set_offload(big, offload);
+        let small = pool.shrink(big);
+        assert_ne!(small, big);
+        assert_eq!(
+            (pool.bytes(small), pool.offload(small)),
+            (&[7u8; 100][..], offload)
+        );
+        assert_eq!(pool.usage().map(|u| u.used), [1, 0]);
+    }
+
+    #[test]
+    fn a_header_can_be_put_before_a_frame_and_taken_off() {
+        let mut pool = pool(1, 0);
+        let buffer = pool.put(b"frame", Offload::default()).expect("a slot");
+        pool.grow_front(buffer, 4);
+        pool.bytes_mut(buffer)[..4].copy_from_slice(b"tag:");
+        assert_eq!(pool.bytes(buffer), b"tag:frame");
+        pool.cut_front(buffer, 4);
+        assert_eq!(pool.bytes(buffer), b"frame");
+    }
+
+    #[test]
+    #[should_panic(expected = "after it was given back")]
+    fn giving_back_twice_is_noticed() {
+        let mut pool = pool(1, 0);
+        let buffer = pool.take(1).expect("a slot");
+        pool.free(buffer);
+        pool.free(buffer);
+    }
+}

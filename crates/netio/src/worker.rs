@@ -1,0 +1,477 @@
+//! The loop that moves packets: from ports, through queues, to ports; any number of each in one thread.
+//!
+//! A turn: look at the commands; receive a batch from each port that has something, read the clock, classify
+//! and queue; send from each path what may leave while its port has room; one kick for each port; and
+//! if there was nothing to do, wait for arrivals, room, or the earliest due time. No port's failure stops
+//! the others: its error is kept for inspection, what was queued for it is dropped by name, and it is tried
+//! again each tenth of a second.
+//!
+//! Where a kernel program takes over while the process hangs, a [`Gate`] tells of it: what was received
+//! before the loop came back has been forwarded already, and is dropped as stale.
+
+use crate::clock;
+use crate::handle::{Command, Handle, PortView, Snapshot, Turns};
+use crate::path::{Path, Waiting};
+use crate::pause::{Pause, Waited};
+use crate::pool::{Pool, Slots};
+use crate::port::{Capabilities, Fault, Port, PortError};
+use crate::sys::Bell;
+use engine::discipline::Reason;
+use engine::packet::{Buffer, ClassId, Packet};
+use engine::queue::Queue;
+use engine::tree::TreePlan;
+use engine::units::{Bandwidth, Bytes, Duration, Instant};
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+use std::sync::mpsc::Receiver;
+
+/// How soon a port that failed is tried again.
+const RETRY: Duration = Duration::from_millis(100);
+
+/// The longest sleep when nothing is due.
+const NAP: Duration = Duration::from_millis(100);
+
+/// Batches thrown away at most after a lapse, so that a flood cannot hold the loop there.
+const STALE_BATCHES: usize = 1024;
+
+/// A port of a worker.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct PortId(pub usize);
+
+/// A path of a worker.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct PathId(pub usize);
+
+/// Settings of a worker.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Settings {
+    /// The pool, shared by all its ports.
+    pub slots: Slots,
+    /// How long before a due time it wakes, to spin: its precision against its use of the processor.
+    pub guard: Duration,
+    /// A super-frame that would take longer than this at its path's bandwidth is split on arrival.
+    pub split_above: Duration,
+    /// The longest time between two calls of the gate's heartbeat, while the process is not stopped.
+    pub heartbeat: Duration,
+    /// Run under `SCHED_FIFO` at the lowest priority, where that is permitted.
+    pub realtime: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            slots: Slots::default(),
+            guard: Duration::from_micros(60),
+            split_above: Duration::from_millis(1),
+            heartbeat: Duration::from_millis(1),
+            realtime: false,
+        }
+    }
+}
+
+/// Chooses a packet's class and computes its flow, from its bytes, once.
+pub trait Classify: Send {
+    /// Writes [`Packet::class`] and [`Packet::flow`].
+    fn classify(&mut self, frame: &[u8], packet: &mut Packet);
+}
+
+/// Puts every packet into one class.
+#[derive(Clone, Copy, Debug)]
+pub struct Everything(pub ClassId);
+
+impl Classify for Everything {
+    fn classify(&mut self, _frame: &[u8], packet: &mut Packet) {
+        packet.class = self.0;
+    }
+}
+
+/// Stands between the worker and a kernel program that forwards by itself while the worker is silent.
+pub trait Gate: Send {
+    /// Whether the kernel has taken over since the last beat.
+    fn lapsed(&mut self, now: Instant) -> bool;
+    /// The worker is alive.
+    fn beat(&mut self, now: Instant);
+}
+
+/// A path to be made.
+pub struct PathSpec {
+    /// Its name, for people.
+    pub name: String,
+    /// Where packets come from. One port feeds one path.
+    pub from: PortId,
+    /// Where they go. Paths may share it.
+    pub to: PortId,
+    /// Chooses their classes.
+    pub classify: Box<dyn Classify>,
+    /// Where they wait.
+    pub queue: Queue,
+    /// The plan of the queue, if it was made by one: so that classes keep their packets when it changes.
+    pub plan: Option<TreePlan>,
+    /// The bandwidth by which super-frames are split; `None`: only where the destination cannot take them.
+    pub bandwidth: Option<Bandwidth>,
+    /// Added to each packet's length.
+    pub overhead: Bytes,
+}
+
+/// A port in a worker.
+#[derive(Debug)]
+struct Slot {
+    port: Box<dyn Port>,
+    capabilities: Capabilities,
+    /// Its path, if packets are taken from it.
+    feeds: Option<usize>,
+    error: Option<PortError>,
+    retry_at: Instant,
+    failures: u64,
+    /// Something arrived, as far as is known.
+    ready: bool,
+    /// A path waits for its room.
+    wants_room: bool,
+}
+
+/// Moves packets.
+pub struct Worker {
+    settings: Settings,
+    pool: Pool,
+    slots: Vec<Slot>,
+    paths: Vec<Path>,
+    gate: Option<Box<dyn Gate>>,
+    inbox: Receiver<Command>,
+    bell: Arc<Bell>,
+    pause: Pause,
+    batch: Vec<Buffer>,
+    turns: Turns,
+    first_path: usize,
+}
+
+impl fmt::Debug for Worker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Worker")
+            .field("ports", &self.slots)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What a turn of the loop leaves to do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Turn {
+    /// There may be more at once.
+    Busy,
+    /// Nothing before this time, unless something arrives; [`Instant::NEVER`] if nothing is held.
+    Idle(Instant),
+    /// It was told to stop, or all inputs have ended and all is sent.
+    Done,
+}
+
+impl Worker {
+    /// A worker without ports and paths, and the handle by which to ask it.
+    pub fn new(settings: Settings) -> io::Result<(Self, Handle)> {
+        let bell = Arc::new(Bell::new()?);
+        let (handle, inbox) = Handle::new(bell.clone());
+        let worker = Self {
+            settings,
+            pool: Pool::new(settings.slots)?,
+            slots: Vec::new(),
+            paths: Vec::new(),
+            gate: None,
+            inbox,
+            bell,
+            pause: Pause::new(settings.guard),
+            batch: Vec::new(),
+            turns: Turns::default(),
+            first_path: 0,
+        };
+        Ok((worker, handle))
+    }
+
+    /// Adds a port.
+    pub fn add_port(&mut self, port: Box<dyn Port>) -> PortId {
+        self.slots.push(Slot {
+            capabilities: port.capabilities(),
+            port,
+            feeds: None,
+            error: None,
+            retry_at: Instant::START,
+            failures: 0,
+            ready: true,
+            wants_room: false,
+        });
+        PortId(self.slots.len() - 1)
+    }
+
+    /// Adds a path.
+    ///
+    /// # Panics
+    /// If a port is not of this worker, or the first feeds a path already.
+    pub fn add_path(&mut self, path: PathSpec) -> PathId {
+        assert!(path.to.0 < self.slots.len(), "no such port");
+        let taken = self.slots[path.from.0].feeds.replace(self.paths.len());
+        assert!(taken.is_none(), "the port feeds a path already");
+        self.paths.push(Path::new(path));
+        PathId(self.paths.len() - 1)
+    }
+
+    /// Sets the gate.
+    pub fn set_gate(&mut self, gate: Box<dyn Gate>) {
+        self.gate = Some(gate);
+    }
+
+    /// Runs until it is told to stop, or every input has ended and everything is sent. The last snapshot.
+    pub fn run(mut self) -> Snapshot {
+        self.pause.prepare(self.settings.realtime);
+        loop {
+            match self.turn() {
+                Turn::Busy => {}
+                Turn::Idle(until) => self.sleep(until),
+                Turn::Done => break,
+            }
+        }
+        self.show(clock::now())
+    }
+
+    /// One turn, without waiting. [`run`](Self::run) is for ordinary use; this is for hosts with a loop of their own.
+    pub fn turn(&mut self) -> Turn {
+        self.turns.turns += 1;
+        if self.obey() {
+            return Turn::Done;
+        }
+        self.revive();
+        let received = self.receive();
+        let now = clock::now();
+        let (sent, until) = self.send(now);
+        if received || sent {
+            return Turn::Busy;
+        }
+        if self.has_ended() {
+            return Turn::Done;
+        }
+        Turn::Idle(until)
+    }
+
+    /// Carries out the commands that wait. `true`: to stop.
+    fn obey(&mut self) -> bool {
+        while let Ok(command) = self.inbox.try_recv() {
+            // Whoever asked may have given up waiting; then the answer goes nowhere.
+            match command {
+                Command::Stop => return true,
+                Command::Inspect(reply) => {
+                    let _ = reply.send(self.show(clock::now()));
+                }
+                Command::Switch { path, on, done } => {
+                    let path = self.paths.get_mut(path.0);
+                    let known = path.is_some();
+                    path.into_iter().for_each(|path| path.switch(on));
+                    let _ = done.send(known);
+                }
+                Command::Retune { path, retune, done } => {
+                    let (now, pool) = (clock::now(), &mut self.pool);
+                    let path = self.paths.get_mut(path.0);
+                    let _ = done.send(path.map(|path| path.retune(now, pool, *retune)));
+                }
+            }
+        }
+        false
+    }
+
+    /// Tries the ports that failed, when their time has come.
+    fn revive(&mut self) {
+        if self.slots.iter().all(|slot| slot.error.is_none()) {
+            return;
+        }
+        let now = clock::now();
+        for slot in &mut self.slots {
+            let failed = slot
+                .error
+                .as_ref()
+                .is_some_and(|error| error.fault != Fault::Ended);
+            if !failed || slot.retry_at > now {
+                continue;
+            }
+            slot.error = slot.port.revive(&mut self.pool).err();
+            slot.retry_at = now + RETRY;
+            slot.ready = true;
+            slot.capabilities = slot.port.capabilities();
+        }
+    }
+
+    /// Receives and queues a batch from each port that has something. Whether there was anything.
+    fn receive(&mut self) -> bool {
+        let mut any = false;
+        for index in 0..self.slots.len() {
+            let Some(path) = self.slots[index].feeds else {
+                continue;
+            };
+            if !self.slots[index].ready || self.slots[index].error.is_some() {
+                continue;
+            }
+            self.receive_from(index);
+            let now = clock::now();
+            if self.gate.as_mut().is_some_and(|gate| gate.lapsed(now)) {
+                self.discard_stale(path);
+                continue;
+            }
+            any |= self.slots[index].ready;
+            let Self {
+                slots,
+                paths,
+                pool,
+                batch,
+                settings,
+                ..
+            } = self;
+            let to = &slots[paths[path].to.0];
+            for frame in batch.drain(..) {
+                match &to.error {
+                    Some(_) => paths[path].refuse(pool, frame, Reason::Port),
+                    None => paths[path].accept(now, pool, frame, &to.capabilities, settings.split_above),
+                }
+            }
+        }
+        if let Some(gate) = &mut self.gate {
+            let now = clock::now();
+            if !gate.lapsed(now) {
+                gate.beat(now);
+            }
+        }
+        any
+    }
+
+    /// Receives a batch from a port; notes whether there may be more.
+    fn receive_from(&mut self, index: usize) {
+        let slot = &mut self.slots[index];
+        let result = slot.port.receive(&mut self.pool, &mut self.batch);
+        slot.ready = !self.batch.is_empty();
+        if let Err(error) = result {
+            self.fail(index, error);
+        }
+    }
+
+    /// The kernel has forwarded by itself what waits in every port: throws it away, then takes over again.
+    fn discard_stale(&mut self, path: usize) {
+        self.turns.lapses += 1;
+        let mut batch = std::mem::take(&mut self.batch);
+        batch
+            .drain(..)
+            .for_each(|frame| self.paths[path].refuse(&mut self.pool, frame, Reason::Stale));
+        self.batch = batch;
+        for index in 0..self.slots.len() {
+            let Some(path) = self.slots[index].feeds else {
+                continue;
+            };
+            for _ in 0..STALE_BATCHES {
+                if self.slots[index].error.is_some() {
+                    break;
+                }
+                self.receive_from(index);
+                let Self {
+                    paths, pool, batch, ..
+                } = self;
+                batch
+                    .drain(..)
+                    .for_each(|frame| paths[path].refuse(pool, frame, Reason::Stale));
+                if !self.slots[index].ready {
+                    break;
+                }
+            }
+        }
+        if let Some(gate) = &mut self.gate {
+            gate.beat(clock::now());
+        }
+    }
+
+    /// Sends from each path. Whether more can be sent at once, and until when nothing else is due.
+    fn send(&mut self, now: Instant) -> (bool, Instant) {
+        let (mut busy, mut until) = (false, Instant::NEVER);
+        self.slots.iter_mut().for_each(|slot| slot.wants_room = false);
+        let count = self.paths.len();
+        // A different path begins each time, so that none has the first choice of a shared port's room.
+        self.first_path = (self.first_path + 1) % count.max(1);
+        for offset in 0..count {
+            let path = &mut self.paths[(self.first_path + offset) % count];
+            let slot = &mut self.slots[path.to.0];
+            if slot.error.is_some() {
+                until = until.min(slot.retry_at);
+                continue;
+            }
+            match path.drain(now, &mut self.pool, slot.port.as_mut()) {
+                Waiting::Empty => {}
+                Waiting::Until(at) => until = until.min(at),
+                Waiting::Room => slot.wants_room = true,
+                Waiting::More => busy = true,
+            }
+        }
+        for index in 0..self.slots.len() {
+            if self.slots[index].error.is_some() {
+                until = until.min(self.slots[index].retry_at);
+            } else if let Err(error) = self.slots[index].port.kick(&mut self.pool) {
+                self.fail(index, error);
+            }
+        }
+        (busy, until)
+    }
+
+    /// Notes that a port has failed; what is queued for it is given up.
+    fn fail(&mut self, index: usize, error: PortError) {
+        let ended = error.fault == Fault::Ended;
+        let slot = &mut self.slots[index];
+        slot.error = Some(error);
+        slot.retry_at = clock::now() + RETRY;
+        if ended {
+            return;
+        }
+        slot.failures += 1;
+        for path in self.paths.iter_mut().filter(|path| path.to.0 == index) {
+            path.abandon(&mut self.pool);
+        }
+    }
+
+    /// Whether every input has ended and everything is sent.
+    fn has_ended(&self) -> bool {
+        let mut inputs = self.slots.iter().filter(|slot| slot.feeds.is_some()).peekable();
+        let any = inputs.peek().is_some();
+        any && inputs.all(|slot| slot.error.as_ref().is_some_and(|e| e.fault == Fault::Ended))
+            && self.paths.iter().all(Path::is_empty)
+    }
+
+    /// Waits for arrivals, room, a command, or this time.
+    fn sleep(&mut self, until: Instant) {
+        let longest = if self.gate.is_some() {
+            self.settings.heartbeat.min(NAP)
+        } else {
+            NAP
+        };
+        let ports = self.slots.iter().map(|slot| {
+            slot.error
+                .is_none()
+                .then_some((slot.port.as_ref(), slot.wants_room))
+        });
+        let Waited { asleep, spun } = self.pause.wait(until, longest, &self.bell, ports);
+        for (place, slot) in self.slots.iter_mut().enumerate() {
+            slot.ready |= self.pause.has_news(place);
+        }
+        self.turns.asleep += asleep;
+        self.turns.spun += spun;
+    }
+
+    /// Everything there is to see.
+    pub fn show(&mut self, now: Instant) -> Snapshot {
+        Snapshot {
+            at: now,
+            paths: self.paths.iter_mut().map(|path| path.show(now)).collect(),
+            ports: self
+                .slots
+                .iter()
+                .map(|slot| PortView {
+                    name: slot.port.name().into(),
+                    capabilities: slot.capabilities,
+                    counters: slot.port.counters(),
+                    error: slot.error.as_ref().map(ToString::to_string),
+                    failures: slot.failures,
+                })
+                .collect(),
+            pool: self.pool.usage(),
+            turns: self.turns,
+        }
+    }
+}
