@@ -6,23 +6,16 @@
 //! - [`queue`]: the wrapper that pins, counts and checks;
 //! - [`settings`], [`kind`], [`tree`]: from a policy's text to a checked plan to a running queue;
 //! - [`disciplines`]: one file each;
-<<<<<<< HEAD
 //! - [`header`], [`classify`]: from a frame's bytes to its fields, and to a class;
-//! - [`inspect`]: looking into a running tree.
-=======
 //! - [`inspect`]: looking into a running tree; [`delay`]: how long packets waited.
->>>>>>> 08b80e2 (netio: the frame pool, the port trait, memory ports, the worker loop; engine: delay histogram)
 //!
 //! Absent on purpose: clocks, sockets, threads, files, logging, global state, unsafe code, and randomness
 //! that was not given. The same code therefore runs in the simulator, in the lab and on a real link.
 
 #![forbid(unsafe_code)]
 
-<<<<<<< HEAD
 pub mod classify;
-=======
 pub mod delay;
->>>>>>> 08b80e2 (netio: the frame pool, the port trait, memory ports, the worker loop; engine: delay histogram)
 pub mod discipline;
 pub mod disciplines;
 pub mod header;

@@ -1,26 +1,21 @@
-<<<<<<< HEAD
-//! Ports: where packets come from and go to.
-//!
-//! - [`bpf`]: the kernel's side of a port, as constant programs;
-//! - [`mapping`]: memory shared with the kernel.
-
-pub mod bpf;
-pub mod mapping;
-=======
 //! Suimon's input and output. In reading order:
 //!
 //! - [`pool`]: where the bytes of frames are while the engine holds their metadata;
 //! - [`port`]: what a port is, what it can do, and how it fails;
 //! - [`memory`]: the ports, one file each;
-//! - [`worker`]: the loop that moves packets from port to port through the engine's queues.
+//! - [`segment`], [`checksum`]: what a network card would do, where a port has none that does;
+//! - [`worker`]: the loop that moves packets from port to port through the engine's queues;
+//! - [`bpf`]: the kernel's side of a port, as constant programs; [`mapping`]: memory shared with the kernel.
 //!
 //! `unsafe` is confined to the files that open with an `expect` for it; every system call is wrapped once.
 
+pub mod bpf;
 pub mod checksum;
 pub mod clock;
 pub mod ecn;
 pub mod handle;
 pub mod layout;
+pub mod mapping;
 pub mod memory;
 mod meter;
 mod path;
@@ -32,4 +27,3 @@ mod sys;
 pub mod worker;
 
 pub use meter::ClassMeter;
->>>>>>> 08b80e2 (netio: the frame pool, the port trait, memory ports, the worker loop; engine: delay histogram)
