@@ -10,7 +10,7 @@
 //! (`contract/broken.rs`).
 //!
 //! Every run draws a new seed and prints it when something fails. To replay it set `SUIMON_CONTRACT_SEED`; to
-//! search longer set `SUIMON_CONTRACT_ROUNDS` (policies for each kind and pair, 4 by default) and
+//! search longer set `SUIMON_CONTRACT_ROUNDS` (policies for each kind and pair, 12 by default) and
 //! `SUIMON_CONTRACT_OPERATIONS` (for each policy, 1,500 by default).
 
 #[path = "contract/broken.rs"]
@@ -59,7 +59,7 @@ fn pass(kind: &Kind, child: Option<&Kind>) {
     let name = child.map_or(kind.name.into(), |child| {
         format!("{} over {}", kind.name, child.name)
     });
-    for round in 0..given("SUIMON_CONTRACT_ROUNDS").unwrap_or(4) {
+    for round in 0..given("SUIMON_CONTRACT_ROUNDS").unwrap_or(12) {
         let seed = Seed(base).fork(&name).fork(&round.to_string());
         let (spec, plan) = policies::draw(&registry, kind, child, seed.fork("policy"));
         let subject = Subject {

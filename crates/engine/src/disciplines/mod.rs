@@ -16,4 +16,5 @@ macro_rules! disciplines {
 
 disciplines! {
     fifo
+    red
 }

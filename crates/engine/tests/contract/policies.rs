@@ -21,6 +21,14 @@ type Draw = fn(&mut Rng, Place) -> Raw;
 pub const VALUES: &[(&str, &[(&str, Draw)])] = &[
     ("fifo", &[("limit_bytes", |rng, _| bytes(rng, 1_514, 100_000))]),
     (
+        "red",
+        &[
+            ("min", |rng, _| Raw::Integer(between(rng, 1, 8) as i64)),
+            ("max", |rng, _| Raw::Integer(between(rng, 4, 30) as i64)),
+            ("weight", |rng, _| Raw::Text(format!("1/{}", 1 << rng.below(17)))),
+        ],
+    ),
+    (
         "shaper",
         &[("rate", |rng, place| {
             percent(rng, 1, 100 / (1 + place.depth as u64))

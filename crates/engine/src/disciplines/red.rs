@@ -1,0 +1,698 @@
+//! `red`: Random Early Detection, over any queue below it.
+//!
+//! Floyd and Jacobson, "Random early detection gateways for congestion avoidance", ToN 1(4), 1993, as ALTQ
+//! has it (Cho 1999, section 4.1.2), with ECN (RFC 3168) and the *gentle* slope (Floyd 1999). On each arrival,
+//! with *q* the queue below before it, *w* the weight and *m* the packets the link could have sent while idle:
+//!
+//! ```text
+//! avg ← avg · (1 − w)^(m − 1)                                    if the queue was empty
+//! avg ← avg + w (q − avg)
+//! p   = max_p (avg − min) / (max − min)                          min ≤ avg < max
+//! p   = max_p + (1 − max_p) (avg − max) / max                    max ≤ avg < 2 max, gentle
+//! the packet is hit with probability  p s / (1 − p · passed)     s = 1, or its length / packet_size
+//! ```
+//!
+//! where *passed* is the sum of *s* over packets let through since the last loss or mark, or since `avg` rose
+//! above *min*. So gaps between hits are uniform on 1 … 1/p, exactly; the papers' pseudo-code and ALTQ count one
+//! packet more. A hit packet that is ECN-capable is marked while `avg` < *max*; any other is lost. Above 2 *max*
+//! (*max* if not gentle) every arriving packet is lost, ECN-capable or not. Nothing is lost while the queue holds
+//! fewer than two packets. It is always the arriving packet that is hit, and if the queue below refuses it (its
+//! own limit), that starts a new gap as a hit does.
+//!
+//! Departures: any idle time decays by an exact power and there is no reset after 60 s; the slope is gentle and
+//! ECN is on unless switched off; there is no limit here, since the queue below has its own.
+//!
+//! Arithmetic: `avg` has 24 fractional bits and rounding keeps it within 2⁻²⁴/w of the true one; thresholds go up
+//! to 2³⁶ bytes or packets; *p* is right to 2⁻²⁷ of itself or 2⁻³², whichever is more.
+
+use crate::discipline::{Discipline, Next, Reason, Sink, Verdict};
+use crate::inspect::{Inspection, Value};
+use crate::kind::{Build, Check, Children, Kind, Plan, QueuePlan};
+use crate::packet::Packet;
+use crate::queue::Queue;
+use crate::random::Rng;
+use crate::settings::{Problem, Raw, SettingValue, describe};
+use crate::units::{Bandwidth, Bytes, Instant, Probability, Rate};
+use crate::{choices, settings};
+use std::any::Any;
+use std::sync::Arc;
+
+/// The registration.
+pub static KIND: Kind = Kind {
+    name: "red",
+    summary: "Random Early Detection: loses or marks a few packets early, before the queue is full",
+    reference: "Floyd and Jacobson, \"Random early detection gateways for congestion avoidance\", 1993",
+    children: Children::One,
+    settings: Settings::SETTINGS,
+    class_settings: &[],
+    check,
+};
+
+choices! {
+    /// In what the queue is measured.
+    pub enum Measure {
+        /// In packets; every packet is as likely to be hit.
+        Packets = "packets",
+        /// In bytes; a packet is hit in proportion to its length.
+        Bytes = "bytes",
+    }
+}
+
+/// A threshold: packets, or bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Threshold {
+    /// This many packets.
+    Packets(u32),
+    /// This length.
+    Bytes(Bytes),
+}
+
+impl SettingValue for Threshold {
+    const UNIT: &'static str = "a whole number of packets, or a length such as \"30 kB\"";
+    fn from_raw(raw: &Raw) -> Result<Self, String> {
+        match raw {
+            Raw::Integer(_) => u32::from_raw(raw).map(Self::Packets),
+            Raw::Text(_) => Bytes::from_raw(raw).map(Self::Bytes),
+            other => Err(format!("expected {}; found {}", Self::UNIT, describe(other))),
+        }
+    }
+}
+
+/// The weight of one sample in the average: 1/2ⁿ.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Weight {
+    shift: u32,
+}
+
+impl SettingValue for Weight {
+    const UNIT: &'static str = "a fraction 1/N, N a power of two up to 65536, such as \"1/512\"";
+    fn from_raw(raw: &Raw) -> Result<Self, String> {
+        let n: Option<u32> = match raw {
+            Raw::Text(text) => text.strip_prefix("1/").and_then(|n| n.parse().ok()),
+            _ => None,
+        };
+        match n {
+            Some(n) if n.is_power_of_two() && n <= 1 << MAX_SHIFT => Ok(Self { shift: n.ilog2() }),
+            _ => Err(format!("expected {}; found {}", Self::UNIT, describe(raw))),
+        }
+    }
+}
+
+settings! {
+    /// Settings of `red`.
+    pub struct Settings {
+        /// Whether queue, thresholds and chances go by packets or by bytes
+        measure: Measure = default "packets",
+            "bytes: short packets (acknowledgements, voice) are hit seldom, in proportion to their length",
+            "Floyd and Jacobson, section 4, describe both";
+        /// The average queue below which nothing is hit
+        min: Threshold = default "5",
+            "too small: the link idles after each burst; too large: packets wait for nothing",
+            "the paper, section 9, and ALTQ";
+        /// The average queue at which the chance is max_p
+        max: Threshold = derived "three times min",
+            "too near to min: senders are hit all at once and fall into step; too large: long waits",
+            "the paper asks for at least twice min; Floyd's later advice is three times";
+        /// The chance of a hit at max
+        max_p: Probability = default "10 %",
+            "too small: the average runs above max; too large: senders are driven off a free link",
+            "Floyd's advice of 1997, and ALTQ's code; the paper of 1993 had 2 %";
+        /// Whether the chance rises slowly from max_p to 1 between max and twice max, instead of at once
+        gentle: bool = default "true",
+            "false: at max the losses jump from max_p to all, which is hard on every sender",
+            "Floyd, \"Recommendation on using the gentle variant of RED\", 1999";
+        /// Whether packets of ECN-capable senders are marked instead of lost
+        ecn: bool = default "true",
+            "false: senders that understand marks lose packets for nothing",
+            "RFC 3168; RFC 7567, section 4.2.1";
+        /// What one arriving packet weighs in the average
+        weight: Weight = derived "1/512; 1/128 on a link below 300 packets/s, 1/64 below 50",
+            "too small: reacts late to a lasting queue; too large: hits short bursts",
+            "the paper, section 6 (0.002), and ALTQ";
+        /// The length of a usual packet: for idle time, and the unit in which bytes are measured
+        packet_size: Bytes = default "1000 B",
+            "only its order of size matters, except that in bytes it scales the chances",
+            "Floyd's advice of 500 to 1000 B";
+        /// The rate at which the queue drains, for idle time
+        bandwidth: Rate = derived "the link's",
+            "give a class's rate for RED in a class; too large: a pause makes RED forget too fast",
+            "the paper's s, the time to send a small packet";
+    }
+}
+
+/// Fractional bits of an average.
+const FRACTION: u32 = 24;
+/// The smallest weight is 2⁻¹⁶.
+const MAX_SHIFT: u32 = 16;
+/// The largest threshold, in packets or bytes.
+const MAX_THRESHOLD: u64 = 1 << 36;
+/// Longer queues count as this long, so that an average fits in 63 bits.
+const MAX_QUEUE: u64 = 1 << 38;
+/// Fractional bits of a power of 1 − w.
+const POWER: u32 = 63;
+/// Powers beyond (1 − w)^(2²³) are 0, as w ≥ 2⁻¹⁶.
+const POWERS: usize = 24;
+/// Fractional bits of a slope, beyond those of a probability and an average.
+const SLOPE: u32 = 55;
+const ONE: u64 = Probability::ONE.parts();
+
+/// Settings in the units in which they are used.
+#[derive(Clone, PartialEq, Debug)]
+struct Parameters {
+    measure: Measure,
+    ecn: bool,
+    /// Thresholds with [`FRACTION`] bits; `certain` is where every packet is lost.
+    min: u64,
+    max: u64,
+    certain: u64,
+    max_p: Probability,
+    /// Rise of the chance for one unit of average: between min and max, and from there to certain.
+    slopes: [u64; 2],
+    shift: u32,
+    /// (1 − w)^(2^k)
+    powers: [u64; POWERS],
+    /// A usual packet in the measure: 1, or its length.
+    unit: u64,
+    packet_size: Bytes,
+    bandwidth: Bandwidth,
+}
+
+#[derive(Debug)]
+struct RedPlan {
+    parameters: Parameters,
+    child: QueuePlan,
+}
+
+fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
+    let settings = Settings::read(check.settings, &[], check.problems)?;
+    let at = |key: &str| check.settings.get(key).map_or(check.settings.at, |entry| entry.at);
+    match Parameters::new(&settings, check.link.bandwidth) {
+        Ok(parameters) => Some(Arc::new(RedPlan { parameters, child: check.child.take()? })),
+        Err((key, message)) => {
+            check.problems.push(Problem::new(at(key), message));
+            None
+        }
+    }
+}
+
+impl Parameters {
+    /// The error names the setting and says what is wrong with it.
+    fn new(settings: &Settings, link: Bandwidth) -> Result<Self, (&'static str, String)> {
+        let &Settings { measure, packet_size, max_p, gentle, ecn, .. } = settings;
+        if packet_size == Bytes::ZERO || packet_size.get() > MAX_THRESHOLD {
+            return Err(("packet_size", "`packet_size` must be the length of a packet, at least 1 B".into()));
+        }
+        if max_p == Probability::ZERO {
+            return Err(("max_p", "`max_p` must be more than 0: nothing would ever be hit early".into()));
+        }
+        let bandwidth = settings.bandwidth.map_or(link, |rate| rate.on(link));
+        if bandwidth == Bandwidth::ZERO {
+            return Err(("bandwidth", "`bandwidth` must be more than 0".into()));
+        }
+        let unit = if measure == Measure::Bytes { packet_size.get() } else { 1 };
+        let threshold = |key, value| threshold(key, value, measure, unit);
+        let min = threshold("min", settings.min)?;
+        let max = settings.max.map_or(Ok(min.saturating_mul(3)), |max| threshold("max", max))?;
+        if max <= min {
+            return Err(("max", "`max` must be larger than `min`; three times `min` is usual".into()));
+        }
+        if max > MAX_THRESHOLD {
+            return Err(("max", format!("`max` is too large: at most {MAX_THRESHOLD} bytes or packets")));
+        }
+        let scaled = |n: u64| n << FRACTION;
+        let slope = |rise: u64, run: u64| ((u128::from(rise) << SLOPE) / u128::from(scaled(run))) as u64;
+        let shift = settings.weight.map_or_else(|| default_shift(bandwidth, packet_size), |w| w.shift);
+        Ok(Self {
+            measure,
+            ecn,
+            min: scaled(min),
+            max: scaled(max),
+            certain: scaled(if gentle { 2 * max } else { max }),
+            max_p,
+            slopes: [slope(max_p.parts(), max - min), slope(ONE - max_p.parts(), max)],
+            shift,
+            powers: powers(shift),
+            unit,
+            packet_size,
+            bandwidth,
+        })
+    }
+
+    /// The chance of a hit for a usual packet, before the correction for the gap, in parts of 2³².
+    fn chance(&self, average: u64) -> u64 {
+        let rise = |over: u64, slope: u64| ((u128::from(over) * u128::from(slope)) >> SLOPE) as u64;
+        let parts = match average {
+            a if a < self.min => 0,
+            a if a < self.max => rise(a - self.min, self.slopes[0]),
+            a if a < self.certain => self.max_p.parts() + rise(a - self.max, self.slopes[1]),
+            _ => ONE,
+        };
+        parts.min(ONE)
+    }
+
+    /// The average after another sample.
+    fn sample(&self, average: u64, queue: u64) -> u64 {
+        let queue = queue.min(MAX_QUEUE) << FRACTION;
+        // Both are below 2⁶³, so the difference fits, and the sum lies between them.
+        average.wrapping_add_signed((queue as i64 - average as i64) >> self.shift)
+    }
+
+    /// The average after this many samples of an empty queue.
+    fn decayed(&self, average: u64, samples: u64) -> u64 {
+        if samples >> POWERS != 0 {
+            return 0;
+        }
+        let set = (0..POWERS).filter(|k| samples >> k & 1 == 1);
+        set.fold(average, |a, k| ((u128::from(a) * u128::from(self.powers[k])) >> POWER) as u64)
+    }
+}
+
+fn threshold(
+    key: &'static str,
+    value: Threshold,
+    measure: Measure,
+    unit: u64,
+) -> Result<u64, (&'static str, String)> {
+    let value = match (value, measure) {
+        (Threshold::Bytes(_), Measure::Packets) => {
+            let message = format!("`{key}` is a length, but the queue is measured in packets");
+            return Err((key, message + ": write a number of packets, or measure = \"bytes\""));
+        }
+        (Threshold::Bytes(bytes), Measure::Bytes) => bytes.get(),
+        (Threshold::Packets(packets), _) => u64::from(packets).saturating_mul(unit),
+    };
+    if value == 0 {
+        return Err((key, format!("`{key}` must be at least 1")));
+    }
+    Ok(value)
+}
+
+/// ALTQ's choice: on a slow link the average must not lag behind by seconds.
+fn default_shift(bandwidth: Bandwidth, packet_size: Bytes) -> u32 {
+    match bandwidth.bits() / packet_size.get().saturating_mul(8) {
+        0..50 => 6,
+        50..300 => 7,
+        _ => 9,
+    }
+}
+
+fn powers(shift: u32) -> [u64; POWERS] {
+    let mut power = (1u64 << POWER) - (1 << (POWER - shift));
+    let square = |p: u64| ((u128::from(p) * u128::from(p)) >> POWER) as u64;
+    std::array::from_fn(|_| {
+        let this = power;
+        power = square(this);
+        this
+    })
+}
+
+impl Plan for RedPlan {
+    fn build(&self, cx: &Build) -> Box<dyn Discipline> {
+        Box::new(Red::new(self.parameters.clone(), self.child.build(&cx.part("child")), cx.rng()))
+    }
+}
+
+#[derive(Debug)]
+struct Red {
+    parameters: Parameters,
+    child: Queue,
+    rng: Rng,
+    /// The average queue, with [`FRACTION`] bits.
+    average: u64,
+    /// Let through since the last hit, in the measure.
+    passed: u64,
+    /// Since when the queue below is empty, if it is.
+    idle_since: Option<Instant>,
+    /// The latest time seen; a flush is told none.
+    clock: Instant,
+    early: u64,
+    forced: u64,
+    marks: u64,
+}
+
+impl Red {
+    fn new(parameters: Parameters, child: Queue, rng: Rng) -> Self {
+        Self {
+            parameters,
+            child,
+            rng,
+            average: 0,
+            passed: 0,
+            idle_since: Some(Instant::START),
+            clock: Instant::START,
+            early: 0,
+            forced: 0,
+            marks: 0,
+        }
+    }
+
+    /// Brings the average up to date for an arrival.
+    fn observe(&mut self, now: Instant) {
+        let parameters = &self.parameters;
+        if let Some(since) = self.idle_since.take() {
+            let sendable = parameters.bandwidth.bytes_in(now.since(since)).get() / parameters.packet_size.get();
+            // The idle time began when the last packet did, and this arrival is a sample of its own.
+            self.average = parameters.decayed(self.average, sendable.saturating_sub(1));
+        }
+        let held = self.child.backlog();
+        let queue = match parameters.measure {
+            Measure::Packets => held.packets,
+            Measure::Bytes => held.bytes.get(),
+        };
+        self.average = parameters.sample(self.average, queue);
+    }
+
+    /// Whether this arrival is to be told of congestion, and why.
+    fn verdict(&mut self, len: Bytes) -> Option<Reason> {
+        if self.average < self.parameters.min || self.child.backlog().packets < 2 {
+            self.passed = 0;
+            return None;
+        }
+        if self.average >= self.parameters.certain {
+            return Some(Reason::Forced);
+        }
+        let chance = self.parameters.chance(self.average);
+        self.hit(chance, len).then_some(Reason::Early)
+    }
+
+    /// Throws the dice: `true` with probability p s / (1 − p · passed), which spreads hits evenly.
+    fn hit(&mut self, chance: u64, len: Bytes) -> bool {
+        let size = if self.parameters.measure == Measure::Bytes { len.get().min(MAX_QUEUE) } else { 1 };
+        let wide = u128::from;
+        // In units of `unit` · 2³².
+        let numerator = wide(chance) * wide(size);
+        let denominator = (wide(self.parameters.unit) << 32).saturating_sub(wide(chance) * wide(self.passed));
+        let hit = wide(self.rng.bits() >> 32) * denominator < numerator << 32;
+        if !hit {
+            self.passed = self.passed.saturating_add(size);
+        }
+        hit
+    }
+
+    fn note_idle(&mut self, now: Instant) {
+        self.clock = now;
+        match self.child.is_empty() {
+            true => self.idle_since = self.idle_since.or(Some(now)),
+            false => self.idle_since = None,
+        }
+    }
+}
+
+impl Discipline for Red {
+    fn enqueue(&mut self, now: Instant, mut packet: Packet, sink: &mut dyn Sink) -> Verdict {
+        self.observe(now);
+        if let Some(why) = self.verdict(packet.len) {
+            self.passed = 0;
+            let may_mark = self.parameters.ecn && self.average < self.parameters.max;
+            if !(may_mark && packet.mark()) {
+                *(if why == Reason::Forced { &mut self.forced } else { &mut self.early }) += 1;
+                sink.drop(packet, why);
+                self.note_idle(now);
+                return Verdict::Dropped(why);
+            }
+            self.marks += 1;
+            sink.mark(&packet, why);
+        }
+        let verdict = self.child.enqueue(now, packet, sink);
+        if verdict != Verdict::Queued {
+            self.passed = 0;
+        }
+        self.note_idle(now);
+        verdict
+    }
+
+    fn dequeue(&mut self, now: Instant, sink: &mut dyn Sink) -> Next<Packet> {
+        let next = self.child.dequeue(now, sink);
+        self.note_idle(now);
+        next
+    }
+
+    fn flush(&mut self, sink: &mut dyn Sink) {
+        self.child.flush(sink);
+        self.note_idle(self.clock);
+    }
+
+    fn inspect(&self, out: &mut Inspection<'_>) {
+        let length = |scaled: u64| match self.parameters.measure {
+            Measure::Packets => Value::Real(scaled as f64 / f64::from(1 << FRACTION)),
+            Measure::Bytes => Value::Bytes(Bytes::new(scaled >> FRACTION)),
+        };
+        out.gauge("average", length(self.average));
+        out.gauge("min", length(self.parameters.min));
+        out.gauge("max", length(self.parameters.max));
+        let chance = Probability::from_parts(self.parameters.chance(self.average));
+        out.gauge("probability", Value::Share(chance));
+        out.gauge("early", Value::Count(self.early));
+        out.gauge("forced", Value::Count(self.forced));
+        out.gauge("marks", Value::Count(self.marks));
+        self.child.inspect(out);
+    }
+
+    fn retune(&mut self, now: Instant, plan: &dyn Plan) -> bool {
+        let plan: &dyn Any = plan;
+        let Some(plan) = plan.downcast_ref::<RedPlan>() else { return false };
+        // An average in packets says nothing about bytes.
+        let same = plan.parameters.measure == self.parameters.measure;
+        if !same || !self.child.retune(now, &*plan.child.plan) {
+            return false;
+        }
+        self.parameters = plan.parameters.clone();
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kind::Link;
+    use crate::packet::{ClassId, Ecn};
+    use crate::random::Seed;
+    use crate::settings::Table;
+    use crate::tree::{DisciplineSpec, Registry};
+
+    const LINK: Link = Link {
+        bandwidth: Bandwidth::mbit(8),
+        mtu: Bytes::new(1000),
+    };
+
+    #[derive(Default)]
+    struct Seen {
+        lost: Vec<Reason>,
+        marked: u64,
+    }
+
+    impl Sink for Seen {
+        fn drop(&mut self, _packet: Packet, why: Reason) {
+            self.lost.push(why);
+        }
+        fn mark(&mut self, packet: &Packet, _why: Reason) {
+            assert_eq!(packet.ecn, Ecn::Ce);
+            self.marked += 1;
+        }
+    }
+
+    fn red(settings: Table) -> Red {
+        let mut problems = Vec::new();
+        let settings = Settings::read(&settings, &[], &mut problems).expect("good settings");
+        let parameters = Parameters::new(&settings, LINK.bandwidth).expect("good settings");
+        let fifo = DisciplineSpec::new("fifo").check(&Registry::builtin(), LINK).expect("a good plan");
+        Red::new(parameters, fifo.build(Seed(1)), Seed(2).stream())
+    }
+
+    fn packet(len: u64, ecn: Ecn) -> Packet {
+        Packet { ecn, ..Packet::new(Bytes::new(len), Instant::START, ClassId(0)) }
+    }
+
+    fn packets(n: f64) -> u64 {
+        (n * f64::from(1 << FRACTION)) as u64
+    }
+
+    /// Offers `n` packets to a queue that holds ten, at a standing average.
+    fn offer(red: &mut Red, average: f64, ecn: Ecn, n: usize) -> Seen {
+        let mut seen = Seen::default();
+        red.average = 0;
+        while red.child.backlog().packets < 10 {
+            let _ = red.enqueue(Instant::START, packet(1000, Ecn::NotEct), &mut seen);
+        }
+        assert!(seen.lost.is_empty());
+        for _ in 0..n {
+            red.average = packets(average);
+            // A weight of 1/65536 leaves it there; what comes in goes out.
+            if red.enqueue(Instant::START, packet(1000, ecn), &mut seen) == Verdict::Queued {
+                assert!(matches!(red.dequeue(Instant::START, &mut seen), Next::Ready(_)));
+            }
+        }
+        seen
+    }
+
+    fn standing() -> Table {
+        Table::default().text("weight", "1/65536")
+    }
+
+    #[test]
+    fn gaps_between_losses_are_uniform_on_one_to_one_over_p() {
+        let mut red = red(Table::default());
+        let (mut counts, mut gap) = ([0u32; 20], 0);
+        let rounds = 40_000;
+        for _ in 0..rounds {
+            while !red.hit(ONE / 20, Bytes::new(1)) {
+                gap += 1;
+            }
+            counts[gap] += 1;
+            (gap, red.passed) = (0, 0);
+        }
+        let expected = f64::from(rounds) / 20.0;
+        let chi: f64 = counts.iter().map(|&n| (f64::from(n) - expected).powi(2) / expected).sum();
+        assert!(chi < 43.8, "chi-squared {chi} with 19 degrees of freedom, 0.1 %: {counts:?}");
+    }
+
+    #[test]
+    fn the_average_approaches_a_step_with_the_stated_constant() {
+        for n in [2, 64, 512, 65_536] {
+            let parameters = red(Table::default().text("weight", &format!("1/{n}"))).parameters;
+            let (mut average, mut expected) = (0, 0.0);
+            for _ in 0..4 * n {
+                average = parameters.sample(average, 100);
+                expected += (100.0 - expected) / f64::from(n);
+            }
+            let off = (average as f64 / f64::from(1 << FRACTION) - expected).abs();
+            assert!(off <= f64::from(n) / f64::from(1 << FRACTION), "1/{n}: off by {off} packets");
+        }
+    }
+
+    #[test]
+    fn the_chance_rises_to_max_p_at_max_and_to_one_at_twice_max() {
+        let parameters = red(Table::default()).parameters;
+        for (average, chance) in [(0.0, 0.0), (5.0, 0.0), (10.0, 0.05), (15.0, 0.1), (22.5, 0.55), (30.0, 1.0)] {
+            let found = parameters.chance(packets(average)) as f64 / ONE as f64;
+            assert!((found - chance).abs() < 1e-7, "at {average}: {found}, not {chance}");
+        }
+        let steep = red(Table::default().with("gentle", Raw::Boolean(false))).parameters;
+        assert_eq!(steep.chance(packets(15.0)), ONE);
+        assert!(steep.chance(packets(14.9)) < ONE / 10);
+    }
+
+    #[test]
+    fn idle_time_decays_the_average_as_that_many_empty_samples() {
+        // 1,000 bytes take 1 ms at 8 Mbit/s.
+        for m in [1, 2, 7, 100, 1_000, 20_000] {
+            let mut red = red(Table::default().text("weight", "1/512"));
+            red.average = packets(20.0);
+            let mut repeated = red.average;
+            (0..m).for_each(|_| repeated = red.parameters.sample(repeated, 0));
+            red.observe(Instant::from_nanos(m * 1_000_000));
+            let off = red.average.abs_diff(repeated);
+            // The repeated one rounds m times, which settles at 512 parts.
+            assert!(off <= 512, "{m} slots: {} and {repeated}", red.average);
+            let exact = 20.0 * (511.0f64 / 512.0).powi(m as i32);
+            assert!((red.average as f64 / f64::from(1 << FRACTION) - exact).abs() < 1e-6);
+        }
+        let mut forgetful = red(Table::default());
+        forgetful.average = packets(20.0);
+        forgetful.observe(Instant::NEVER);
+        assert_eq!(forgetful.average, 0);
+    }
+
+    #[test]
+    fn ecn_capable_packets_are_marked_and_others_lost() {
+        let marked = offer(&mut red(standing()), 14.0, Ecn::Ect0, 2_000);
+        assert!(marked.lost.is_empty());
+        let lost = offer(&mut red(standing()), 14.0, Ecn::NotEct, 2_000);
+        assert_eq!(lost.marked, 0);
+        assert!(lost.lost.iter().all(|&why| why == Reason::Early));
+        // p is 0.09, so the mean gap is between 6 and 6.1.
+        for hits in [marked.marked, lost.lost.len() as u64] {
+            assert!((300..365).contains(&hits), "{hits} hits");
+        }
+        let off = standing().with("ecn", Raw::Boolean(false));
+        assert_eq!(offer(&mut red(off), 14.0, Ecn::Ect0, 2_000).marked, 0);
+    }
+
+    #[test]
+    fn ecn_capable_packets_are_lost_above_max() {
+        let seen = offer(&mut red(standing()), 22.0, Ecn::Ect1, 1_000);
+        assert_eq!(seen.marked, 0);
+        assert!(seen.lost.len() > 500 && seen.lost.iter().all(|&why| why == Reason::Early));
+    }
+
+    #[test]
+    fn every_packet_is_lost_above_twice_max_and_none_below_min() {
+        let seen = offer(&mut red(standing()), 31.0, Ecn::Ect0, 100);
+        assert_eq!(seen.lost, vec![Reason::Forced; 100]);
+        let steep = standing().with("gentle", Raw::Boolean(false));
+        assert_eq!(offer(&mut red(steep), 16.0, Ecn::Ect0, 100).lost, vec![Reason::Forced; 100]);
+        let seen = offer(&mut red(standing()), 4.9, Ecn::Ect0, 1_000);
+        assert!(seen.lost.is_empty() && seen.marked == 0);
+    }
+
+    #[test]
+    fn nothing_is_lost_while_fewer_than_two_packets_are_held() {
+        let mut red = red(standing());
+        let mut seen = Seen::default();
+        for _ in 0..100 {
+            red.average = packets(40.0);
+            let _ = red.enqueue(Instant::START, packet(1000, Ecn::NotEct), &mut seen);
+            let _ = red.enqueue(Instant::START, packet(1000, Ecn::NotEct), &mut seen);
+            while let Next::Ready(_) = red.dequeue(Instant::START, &mut seen) {}
+        }
+        assert!(seen.lost.is_empty());
+    }
+
+    #[test]
+    fn in_bytes_a_packet_is_hit_in_proportion_to_its_length() {
+        let mut red = red(Table::default().text("measure", "bytes").text("min", "5 kB"));
+        let (mut short, mut long) = (0u32, 0u32);
+        let mut dice = Seed(7).stream();
+        for _ in 0..200_000 {
+            let len = if dice.below(2) == 0 { 100 } else { 1_000 };
+            if red.hit(ONE / 50, Bytes::new(len)) {
+                *(if len == 100 { &mut short } else { &mut long }) += 1;
+                red.passed = 0;
+            }
+        }
+        let ratio = f64::from(long) / f64::from(short);
+        assert!((9.0..11.0).contains(&ratio), "{long} long and {short} short");
+    }
+
+    #[test]
+    fn a_refusal_below_keeps_its_reason_and_starts_a_new_gap() {
+        let mut red = red(Table::default().with("min", Raw::Integer(1_000)));
+        let mut seen = Seen::default();
+        red.passed = 9;
+        for _ in 0..101 {
+            let _ = red.enqueue(Instant::START, packet(1000, Ecn::NotEct), &mut seen);
+        }
+        assert_eq!((seen.lost, red.passed, red.early), (vec![Reason::Full], 0, 0));
+    }
+
+    #[test]
+    fn the_largest_threshold_and_queue_do_not_overflow() {
+        let table = Table::default().text("measure", "bytes").text("min", "10 GB").text("max", "64 GiB");
+        for weight in ["1/1", "1/65536"] {
+            let parameters = red(table.clone().text("weight", weight)).parameters;
+            let mut average = 0;
+            for _ in 0..1_000_000 {
+                average = parameters.sample(average, u64::MAX);
+            }
+            assert!(average <= MAX_QUEUE << FRACTION && average >= parameters.certain);
+            assert_eq!(parameters.chance(average), ONE);
+            assert!(parameters.chance(parameters.max).abs_diff(parameters.max_p.parts()) <= 32);
+        }
+    }
+
+    #[test]
+    fn settings_that_cannot_work_are_refused_with_a_reason() {
+        let cases = [
+            (Table::default().with("max", Raw::Integer(5)), "`max` must be larger than `min`"),
+            (Table::default().with("min", Raw::Integer(0)), "`min` must be at least 1"),
+            (Table::default().text("min", "5 kB"), "the queue is measured in packets"),
+            (Table::default().text("weight", "1/500"), "a power of two"),
+            (Table::default().text("max_p", "0 %"), "`max_p` must be more than 0"),
+        ];
+        for (settings, message) in cases {
+            let spec = DisciplineSpec { settings, ..DisciplineSpec::new("red") };
+            let problems = spec.check(&Registry::builtin(), LINK).expect_err("cannot work");
+            assert!(problems[0].message.contains(message), "{problems:?}");
+        }
+    }
+}
