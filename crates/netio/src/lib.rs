@@ -9,11 +9,13 @@
 //!
 //! `unsafe` is confined to the files that open with an `expect` for it; every system call is wrapped once.
 
+pub mod af_xdp;
 pub mod bpf;
 pub mod checksum;
 pub mod clock;
 pub mod ecn;
 pub mod handle;
+pub mod interface;
 pub mod layout;
 pub mod mapping;
 pub mod memory;

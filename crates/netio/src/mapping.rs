@@ -29,9 +29,10 @@ impl Mapping {
         Self::map(len, libc::MAP_SHARED | libc::MAP_POPULATE, fd.as_raw_fd(), offset)
     }
 
-    /// Zeroed memory of our own, page-aligned.
+    /// Zeroed memory of our own, page-aligned. Shared, since pages that the kernel has pinned must stay ours
+    /// when the process forks.
     pub fn anonymous(len: usize) -> io::Result<Self> {
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_POPULATE;
+        let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS | libc::MAP_POPULATE;
         Self::map(len, flags, -1, 0)
     }
 
@@ -79,5 +80,32 @@ impl Drop for Mapping {
     fn drop(&mut self) {
         // SAFETY: exactly what mmap returned, and no view outlives `self`.
         unsafe { libc::munmap(self.start.as_ptr().cast(), self.len) };
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use std::os::fd::{AsFd, FromRawFd, OwnedFd};
+
+    /// The same memory, mapped twice.
+    pub(crate) fn twice(len: usize) -> [Mapping; 2] {
+        // SAFETY: a name with its end, and no flags.
+        let fd = unsafe { libc::memfd_create(c"shared".as_ptr(), libc::MFD_CLOEXEC) };
+        assert!(fd >= 0, "{}", io::Error::last_os_error());
+        // SAFETY: a new descriptor that nobody else knows.
+        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        // SAFETY: sets a length.
+        assert_eq!(unsafe { libc::ftruncate(fd.as_raw_fd(), len as i64) }, 0);
+        [(); 2].map(|()| Mapping::of(fd.as_fd(), len, 0).unwrap())
+    }
+
+    #[test]
+    fn what_one_view_stores_the_other_loads() {
+        use std::sync::atomic::Ordering::Relaxed;
+        let [one, other] = twice(64);
+        one.words()[7].store(42, Relaxed);
+        assert_eq!(other.words()[7].load(Relaxed), 42);
+        assert_eq!((one.words().len(), one.halves().len()), (8, 16));
     }
 }

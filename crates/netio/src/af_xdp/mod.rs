@@ -1,0 +1,4 @@
+//! `af_xdp`
+pub mod ring;
+pub mod socket;
+pub mod umem;

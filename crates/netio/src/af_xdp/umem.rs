@@ -1,0 +1,167 @@
+//! The frame memory of an AF_XDP socket, and who owns which frame of it.
+//!
+//! The kernel reads and writes frames that were lent to it, by its own accounting. Ours does not rely on
+//! that: each frame has an owner here, and an address that the kernel returns is only believed if it lies
+//! within a frame that was lent in that way. So no two [`Frame`]s ever name the same bytes, and no bytes
+//! are looked at while they are lent.
+
+#![expect(
+    unsafe_code,
+    reason = "slices of memory that the kernel also writes to, when it is lent to it"
+)]
+
+use crate::mapping::Mapping;
+use std::io;
+use std::ptr::NonNull;
+
+/// What a frame was lent for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Loan {
+    /// To receive into.
+    Receive,
+    /// To be sent.
+    Transmit,
+}
+
+/// A frame of ours: not lent, and named by nobody else.
+#[derive(PartialEq, Eq, Debug)]
+#[must_use = "a frame is lent or given back, or its memory is lost to the socket"]
+pub struct Frame(u32);
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Owner {
+    /// On the list of the unused.
+    Free,
+    /// There is a [`Frame`] for it.
+    User,
+    Kernel(Loan),
+}
+
+/// The memory of one socket, in frames of one size.
+#[derive(Debug)]
+pub struct Umem {
+    memory: Mapping,
+    frame: usize,
+    owners: Vec<Owner>,
+    free: Vec<u32>,
+}
+
+impl Umem {
+    /// So many frames of `frame` bytes, a power of two.
+    pub fn new(frames: u32, frame: usize) -> io::Result<Self> {
+        assert!(frame.is_power_of_two(), "the kernel wants a power of two");
+        Ok(Self {
+            memory: Mapping::anonymous(frames as usize * frame)?,
+            frame,
+            owners: vec![Owner::Free; frames as usize],
+            free: (0..frames).collect(),
+        })
+    }
+
+    /// Where the memory is, for the kernel, and how long.
+    pub fn area(&self) -> (NonNull<u8>, usize) {
+        (self.memory.start(), self.memory.len())
+    }
+
+    /// Bytes of a frame.
+    pub fn frame_len(&self) -> usize {
+        self.frame
+    }
+
+    /// How many frames are unused.
+    pub fn unused(&self) -> usize {
+        self.free.len()
+    }
+
+    /// An unused frame.
+    pub fn take(&mut self) -> Option<Frame> {
+        let frame = self.free.pop()?;
+        self.owners[frame as usize] = Owner::User;
+        Some(Frame(frame))
+    }
+
+    /// Puts a frame back among the unused.
+    pub fn give_back(&mut self, frame: Frame) {
+        self.owners[frame.0 as usize] = Owner::Free;
+        self.free.push(frame.0);
+    }
+
+    /// Lends a frame to the kernel: its address.
+    pub fn lend(&mut self, frame: Frame, what_for: Loan) -> u64 {
+        self.owners[frame.0 as usize] = Owner::Kernel(what_for);
+        u64::from(frame.0) * self.frame as u64
+    }
+
+    /// What the kernel returned: the frame, and the place in it that the address points to. `None` if no
+    /// such frame was lent for that.
+    pub fn claim(&mut self, address: u64, what_for: Loan) -> Option<(Frame, usize)> {
+        let (index, place) = (address / self.frame as u64, address % self.frame as u64);
+        let index = u32::try_from(index).ok()?;
+        let owner = self.owners.get_mut(index as usize)?;
+        if *owner != Owner::Kernel(what_for) {
+            return None;
+        }
+        *owner = Owner::User;
+        Some((Frame(index), usize::try_from(place).ok()?))
+    }
+
+    /// Bytes of a frame; `None` if they do not lie within it.
+    pub fn bytes(&self, frame: &Frame, from: usize, len: usize) -> Option<&[u8]> {
+        let at = self.place(frame, from, len)?;
+        // SAFETY: within the mapping (checked), and the frame is ours, so the kernel does not write to it;
+        // nobody else does while `self` is borrowed.
+        Some(unsafe { std::slice::from_raw_parts(at, len) })
+    }
+
+    /// Bytes of a frame, to change; `None` if they do not lie within it.
+    pub fn bytes_mut(&mut self, frame: &Frame, from: usize, len: usize) -> Option<&mut [u8]> {
+        let at = self.place(frame, from, len)?;
+        // SAFETY: as `bytes`, and `self` is borrowed for this alone.
+        Some(unsafe { std::slice::from_raw_parts_mut(at, len) })
+    }
+
+    fn place(&self, frame: &Frame, from: usize, len: usize) -> Option<*mut u8> {
+        let within = from.checked_add(len)? <= self.frame && (frame.0 as usize) < self.owners.len();
+        // SAFETY: frame 0 to the last lie within the mapping one after another, and so do these bytes.
+        within.then(|| unsafe {
+            self.memory
+                .start()
+                .as_ptr()
+                .add(frame.0 as usize * self.frame + from)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_frame_comes_back_only_as_it_was_lent_and_only_once() {
+        let mut umem = Umem::new(2, 2048).unwrap();
+        let frame = umem.take().unwrap();
+        let address = umem.lend(frame, Loan::Receive);
+        assert_eq!(umem.claim(address, Loan::Transmit), None);
+        let (frame, place) = umem.claim(address + 256, Loan::Receive).unwrap();
+        assert_eq!(place, 256);
+        assert_eq!(umem.claim(address, Loan::Receive), None);
+        umem.give_back(frame);
+        assert_eq!(umem.unused(), 2);
+        assert_eq!(umem.claim(address, Loan::Receive), None);
+        assert_eq!(umem.claim(u64::MAX, Loan::Receive), None);
+        assert_eq!(umem.claim(2 * 2048, Loan::Receive), None);
+    }
+
+    #[test]
+    fn bytes_never_reach_into_the_next_frame() {
+        let mut umem = Umem::new(2, 2048).unwrap();
+        let (one, other) = (umem.take().unwrap(), umem.take().unwrap());
+        umem.bytes_mut(&one, 0, 2048).unwrap().fill(1);
+        assert_eq!(umem.bytes(&other, 0, 2048), Some(&[0; 2048][..]));
+        assert_eq!(umem.bytes(&one, 1, 2048), None);
+        assert_eq!(umem.bytes(&one, usize::MAX, 2), None);
+        umem.give_back(one);
+        umem.give_back(other);
+        assert_eq!(umem.take().map(|f| f.0), Some(0));
+    }
+}
