@@ -5,7 +5,8 @@
 //! - [`memory`]: the ports, one file each;
 //! - [`segment`], [`checksum`]: what a network card would do, where a port has none that does;
 //! - [`worker`]: the loop that moves packets from port to port through the engine's queues;
-//! - [`bpf`]: the kernel's side of a port, as constant programs; [`mapping`]: memory shared with the kernel.
+//! - [`fail_open`]: ports fed by programs in the kernel, such that traffic flows when we do not;
+//! - [`bpf`]: those programs; [`mapping`]: memory shared with the kernel.
 //!
 //! `unsafe` is confined to the files that open with an `expect` for it; every system call is wrapped once.
 
@@ -14,6 +15,7 @@ pub mod bpf;
 pub mod checksum;
 pub mod clock;
 pub mod ecn;
+pub mod fail_open;
 pub mod handle;
 pub mod interface;
 pub mod layout;

@@ -121,8 +121,9 @@ impl Socket {
     /// Hands the pieces of the packets that have arrived to `take`: their bytes, and whether the packet
     /// goes on in the next piece. Stops after a whole packet once `take` has said `false`.
     pub fn receive(&mut self, mut take: impl FnMut(&[u8], bool) -> bool) {
+        // What it answers is asked for by `check`, when nothing came.
         if self.busy_poll {
-            self.wake_receiver();
+            let _ = self.wake_receiver();
         }
         while let Some(words) = self.receive.pop() {
             let Descriptor {
@@ -146,7 +147,7 @@ impl Socket {
         self.receive.release();
         self.fill.publish();
         if !self.busy_poll && self.fill.wants_wakeup() {
-            self.wake_receiver();
+            let _ = self.wake_receiver();
         }
     }
 
@@ -185,6 +186,7 @@ impl Socket {
     /// Has the kernel send what was taken. What it cannot send now stays in the ring.
     pub fn kick(&mut self) -> io::Result<()> {
         self.transmit.publish();
+        self.reclaim();
         // In copy mode one call sends a few dozen at most.
         let mut before = u32::MAX;
         let mut pending = self.transmit.pending();
@@ -240,10 +242,18 @@ impl Socket {
         }
     }
 
-    fn wake_receiver(&self) {
+    /// Whether frames can arrive: the interface exists and is up.
+    pub fn check(&self) -> io::Result<()> {
+        match self.wake_receiver() {
+            Err(e) if matches!(e.raw_os_error(), Some(libc::ENXIO | libc::ENETDOWN)) => Err(e),
+            _ => Ok(()),
+        }
+    }
+
+    fn wake_receiver(&self) -> io::Result<()> {
         let nowhere = std::ptr::null_mut();
-        // SAFETY: an empty receive; the answer (nothing, or "again") does not matter.
-        unsafe {
+        // SAFETY: an empty receive.
+        let answer = unsafe {
             libc::recvfrom(
                 self.fd.as_raw_fd(),
                 nowhere,
@@ -251,8 +261,55 @@ impl Socket {
                 libc::MSG_DONTWAIT,
                 std::ptr::null_mut(),
                 nowhere.cast(),
-            );
+            )
+        };
+        if answer < 0 {
+            Err(io::Error::last_os_error())
+        } else {
+            Ok(())
         }
+    }
+}
+
+/// Several sockets as one descriptor, readable when any of them is.
+#[derive(Debug)]
+pub struct Watch(OwnedFd);
+
+impl Watch {
+    /// Of these sockets, which must outlive it to be heard.
+    pub fn new<'a>(sockets: impl Iterator<Item = BorrowedFd<'a>>) -> io::Result<Self> {
+        // SAFETY: no addresses in it.
+        let fd = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: a new descriptor that nobody else knows.
+        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        for socket in sockets {
+            let mut event = libc::epoll_event {
+                events: libc::EPOLLIN as u32,
+                u64: 0,
+            };
+            // SAFETY: `event` is valid until the call returns.
+            let answer = unsafe {
+                libc::epoll_ctl(
+                    fd.as_raw_fd(),
+                    libc::EPOLL_CTL_ADD,
+                    socket.as_raw_fd(),
+                    &raw mut event,
+                )
+            };
+            if answer < 0 {
+                return Err(io::Error::last_os_error());
+            }
+        }
+        Ok(Self(fd))
+    }
+}
+
+impl AsFd for Watch {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
     }
 }
 

@@ -6,10 +6,10 @@
 
 use super::syscall;
 use crate::mapping::Mapping;
+use engine::units::{Duration, Instant};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Duration;
 
 /// The cell's words, and the constants of one port that its programs need.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -35,22 +35,12 @@ impl Word {
 
 const WORDS: usize = 5;
 
-/// What the cell said when the loop came by.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Beat {
-    /// Nothing happened: what was read from the port is ours alone.
-    Alive,
-    /// The time had passed (or the port was disabled): the kernel may have forwarded what was just read.
-    Lapsed,
-}
-
 /// The cell of one port.
 #[derive(Debug)]
 pub struct Heartbeat {
     map: OwnedFd,
     cell: Mapping,
     limit: Duration,
-    enabled: bool,
 }
 
 impl Heartbeat {
@@ -59,22 +49,7 @@ impl Heartbeat {
     pub fn new(limit: Duration) -> io::Result<Self> {
         let map = syscall::new_cell(WORDS * 8)?;
         let cell = Mapping::of(map.as_fd(), WORDS * 8, 0)?;
-        Ok(Self {
-            map,
-            cell,
-            limit,
-            enabled: true,
-        })
-    }
-
-    /// The clock that the programs compare with.
-    pub fn clock() -> u64 {
-        let mut now = libc::timespec {
-            tv_sec: 0,
-            tv_nsec: 0,
-        };
-        syscall::monotonic(&mut now);
-        now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs()
+        Ok(Self { map, cell, limit })
     }
 
     /// How long the port counts as alive after a beat. The loop must come by several times in it.
@@ -82,7 +57,7 @@ impl Heartbeat {
         self.limit
     }
 
-    /// Tells the programs who we are.
+    /// Tells the programs who the port is, and the bridge over it.
     pub fn describe(&self, port: [u8; 6], bridge: Option<[u8; 6]>, interface: u32) {
         let word = |[a, b, c, d, e, f]: [u8; 6]| u64::from_ne_bytes([a, b, c, d, e, f, 0, 0]);
         self.set(Word::AddressMask, word([255; 6]));
@@ -91,44 +66,24 @@ impl Heartbeat {
         self.set(Word::Interface, u64::from(interface));
     }
 
-    /// To be called *after* reading from the port. On [`Beat::Lapsed`] nothing was stored: throw away what
-    /// was read and all that waits in the port, then call [`Heartbeat::revive`].
-    pub fn beat(&self) -> Beat {
-        let now = Self::clock();
-        if !self.enabled || now >= self.cell.words()[Word::AliveUntil as usize].load(Relaxed) {
-            return Beat::Lapsed;
-        }
-        self.set(Word::AliveUntil, now + self.reach());
-        Beat::Alive
+    /// Whether the kernel has taken over: what was read from the port before this may have been forwarded.
+    pub fn lapsed(&self, now: Instant) -> bool {
+        now.nanos() >= self.cell.words()[Word::AliveUntil as usize].load(Relaxed)
     }
 
-    /// Takes frames again after a lapse, unless disabled.
-    pub fn revive(&self) {
-        if self.enabled {
-            self.set(Word::AliveUntil, Self::clock() + self.reach());
-        }
+    /// The loop is alive at this time, by [`crate::clock`].
+    pub fn beat(&self, now: Instant) {
+        self.set(Word::AliveUntil, (now + self.limit).nanos());
     }
 
-    /// Whether frames are to be taken at all. Takes effect with the next frame.
-    pub fn enable(&mut self, enabled: bool) {
-        self.enabled = enabled;
-        if !enabled {
-            self.set(Word::AliveUntil, 0);
-        }
-    }
-
-    /// Whether frames are to be taken.
-    pub fn is_enabled(&self) -> bool {
-        self.enabled
+    /// Frames go the kernel's way from the next one on, until the next beat.
+    pub fn silence(&self) {
+        self.set(Word::AliveUntil, 0);
     }
 
     /// The map, for programs to refer to.
     pub fn map(&self) -> BorrowedFd<'_> {
         self.map.as_fd()
-    }
-
-    fn reach(&self) -> u64 {
-        u64::try_from(self.limit.as_nanos()).unwrap_or(u64::MAX / 2)
     }
 
     fn set(&self, word: Word, value: u64) {
@@ -139,6 +94,6 @@ impl Heartbeat {
 impl Drop for Heartbeat {
     /// Frames go the kernel's way from here on, whatever the order in which descriptors are closed.
     fn drop(&mut self) {
-        self.set(Word::AliveUntil, 0);
+        self.silence();
     }
 }

@@ -11,15 +11,15 @@ pub mod instruction;
 pub mod programs;
 pub mod syscall;
 
-pub use heartbeat::{Beat, Heartbeat};
+pub use heartbeat::Heartbeat;
 
 #[cfg(test)]
 mod tests {
     use super::programs::{ECHO, TAKE, TO_SOCKET, TO_TAP};
     use super::syscall::{Hook, load, new_socket_map};
     use super::*;
+    use engine::units::{Duration, Instant};
     use std::os::fd::AsFd;
-    use std::time::Duration;
 
     /// A cell, or none where bpf(2) is not for us, which is then said.
     fn cell(limit: Duration) -> Option<Heartbeat> {
@@ -56,24 +56,16 @@ mod tests {
     }
 
     #[test]
-    fn a_cell_is_lapsed_before_the_first_beat_after_its_time_and_when_disabled() {
-        let Some(mut heart) = cell(Duration::from_secs(3600)) else {
+    fn a_cell_is_lapsed_before_the_first_beat_after_its_time_and_when_silenced() {
+        let Some(heart) = cell(Duration::from_millis(20)) else {
             return;
         };
-        assert_eq!(heart.beat(), Beat::Lapsed);
-        heart.revive();
-        assert_eq!(heart.beat(), Beat::Alive);
-        heart.enable(false);
-        heart.revive();
-        assert_eq!(heart.beat(), Beat::Lapsed);
-        heart.enable(true);
-        assert_eq!(
-            heart.beat(),
-            Beat::Lapsed,
-            "what was read while disabled has been forwarded"
-        );
-        let Some(heart) = cell(Duration::ZERO) else { return };
-        heart.revive();
-        assert_eq!(heart.beat(), Beat::Lapsed);
+        let at = |ms| Instant::START + Duration::from_millis(ms);
+        assert!(heart.lapsed(at(0)));
+        heart.beat(at(100));
+        assert!(!heart.lapsed(at(119)));
+        assert!(heart.lapsed(at(120)));
+        heart.silence();
+        assert!(heart.lapsed(at(101)));
     }
 }

@@ -139,12 +139,6 @@ fn explain(what: &str, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{what}: {error}{hint}"))
 }
 
-/// The time of CLOCK_MONOTONIC.
-pub(super) fn monotonic(now: &mut libc::timespec) {
-    // SAFETY: `now` is a valid place to write to; this clock always exists.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, now) };
-}
-
 /// A map of one element of so many bytes, which can be mapped into memory.
 pub(super) fn new_cell(bytes: usize) -> io::Result<OwnedFd> {
     let value = u32::try_from(bytes).map_err(io::Error::other)?;

@@ -1,0 +1,227 @@
+//! Feeding ports by programs in the kernel, such that traffic flows without us.
+//!
+//! [`bump`] lays two ports over a plain kernel bridge ([`crate::bpf::programs`] has who takes what);
+//! [`Guarded`] is a port with its programs, and [`Pulse`] the gate by which a worker shows that it is alive.
+//!
+//! The order of things: sockets are opened first and programs attached last, with the cells still lapsed, so
+//! that nothing is taken before the worker's first turn. At the end the cells are silenced and links closed
+//! before sockets. When the process is killed, the kernel closes all in an order of its own and not at once;
+//! then the cells' time passes, which is why an outage lasts as long as the limit and no longer.
+
+use crate::bpf::Heartbeat;
+use crate::bpf::programs::{ECHO, TAKE};
+use crate::bpf::syscall::{self, Hook, Link};
+use crate::interface::Interface;
+use crate::pool::Pool;
+use crate::port::{Capabilities, Counters, Port, PortError, Wake};
+use crate::worker::Gate;
+use engine::packet::Buffer;
+use engine::units::{Duration, Instant};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+/// How long a worker may be silent before the kernel takes over, if nobody says otherwise.
+///
+/// Shorter means less loss when the process is killed; but a worker that is merely kept off its processor
+/// for that long lets traffic pass unshaped. On a machine with a tick of 4 ms and other work to do that
+/// happens for several ticks at a time.
+pub const LIMIT: Duration = Duration::from_millis(20);
+
+/// A port that programs can feed.
+pub trait Capture: Port {
+    /// Whether it gets copies of frames that the kernel goes on with: then the ones that the kernel keeps
+    /// must be sorted out.
+    const COPIES: bool;
+
+    /// Attaches the programs by which it gets its frames.
+    fn attach(&self, own: &Heartbeat, interface: &Interface) -> io::Result<Vec<Link>>;
+}
+
+/// tcx ingress on an interface whose frames a packet socket has a copy of.
+pub fn take(own: &Heartbeat, interface: &Interface) -> io::Result<Vec<Link>> {
+    let program = syscall::load("suimon_take", Hook::Ingress, false, &TAKE, own.map(), None)?;
+    Ok(vec![syscall::attach(&program, interface.index)?])
+}
+
+/// A port with its programs.
+#[derive(Debug)]
+pub struct Guarded<P> {
+    /// First, so that it goes first.
+    links: Vec<Link>,
+    port: P,
+    own: Arc<Heartbeat>,
+    other: Arc<Heartbeat>,
+    /// Frames to these are the kernel's.
+    kept: [[u8; 6]; 2],
+}
+
+impl<P: Capture> Guarded<P> {
+    fn new(port: P, own: Arc<Heartbeat>, other: Arc<Heartbeat>) -> Result<Self, PortError> {
+        let mut guarded = Self {
+            links: Vec::new(),
+            port,
+            own,
+            other,
+            kept: [[0; 6]; 2],
+        };
+        guarded.attach().map_err(|e| guarded.error(e))?;
+        Ok(guarded)
+    }
+
+    fn error(&self, error: io::Error) -> PortError {
+        PortError::new(self.port.name(), "attaching BPF programs", error)
+    }
+
+    fn attach(&mut self) -> io::Result<()> {
+        self.links.clear();
+        let interface = Interface::named(self.port.name())?;
+        let bridge = interface.master_address()?;
+        self.own.describe(interface.address, bridge, interface.index);
+        self.kept = [interface.address, bridge.unwrap_or(interface.address)];
+        if P::COPIES {
+            let echo = syscall::load("suimon_echo", Hook::Egress, false, &ECHO, self.other.map(), None)?;
+            self.links.push(syscall::attach(&echo, interface.index)?);
+        }
+        self.links.extend(self.port.attach(&self.own, &interface)?);
+        Ok(())
+    }
+
+    /// The port.
+    pub fn port(&self) -> &P {
+        &self.port
+    }
+}
+
+/// Whether a bridge forwards frames to this address at all: not those for the link alone (IEEE 802.1Q,
+/// table 8-1: spanning tree, pause, link discovery).
+fn stays_on_link(to: &[u8]) -> bool {
+    to.starts_with(&[0x01, 0x80, 0xc2, 0, 0]) && to.get(5).is_some_and(|last| *last < 0x10)
+}
+
+impl<P: Capture> Port for Guarded<P> {
+    fn name(&self) -> &str {
+        self.port.name()
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.port.capabilities()
+    }
+
+    fn receive(&mut self, pool: &mut Pool, into: &mut Vec<Buffer>) -> Result<(), PortError> {
+        let from = into.len();
+        let result = self.port.receive(pool, into);
+        if P::COPIES {
+            let mut at = from;
+            while let Some(buffer) = into.get(at).copied() {
+                let to = &pool.bytes(buffer)[..pool.len(buffer).min(6)];
+                if self.kept.iter().any(|kept| kept == to) || stays_on_link(to) {
+                    pool.free(buffer);
+                    into.remove(at);
+                } else {
+                    at += 1;
+                }
+            }
+        }
+        result
+    }
+
+    fn room(&self) -> usize {
+        self.port.room()
+    }
+
+    fn transmit(&mut self, pool: &mut Pool, frame: Buffer) {
+        self.port.transmit(pool, frame);
+    }
+
+    fn kick(&mut self, pool: &mut Pool) -> Result<(), PortError> {
+        self.port.kick(pool)
+    }
+
+    fn wake(&self, room: bool) -> Option<Wake<'_>> {
+        self.port.wake(room)
+    }
+
+    /// The interface may be another one of the same name: programs are attached anew as well.
+    fn revive(&mut self, pool: &mut Pool) -> Result<(), PortError> {
+        self.links.clear();
+        self.port.revive(pool)?;
+        self.attach().map_err(|e| self.error(e))
+    }
+
+    fn counters(&self) -> Counters {
+        self.port.counters()
+    }
+}
+
+/// Switches ports off and on from outside: off, all frames go the kernel's own way.
+#[derive(Clone, Debug)]
+pub struct Switch(Arc<AtomicBool>);
+
+impl Switch {
+    /// Heeded at the worker's next turn.
+    pub fn set(&self, on: bool) {
+        self.0.store(on, Relaxed);
+    }
+
+    /// Whether it is on.
+    pub fn is_on(&self) -> bool {
+        self.0.load(Relaxed)
+    }
+}
+
+/// The gate of a worker: beats for its ports.
+#[derive(Debug)]
+pub struct Pulse {
+    hearts: Vec<Arc<Heartbeat>>,
+    on: Switch,
+}
+
+impl Pulse {
+    /// For these cells, switched on.
+    pub fn new(hearts: Vec<Arc<Heartbeat>>) -> Self {
+        Self {
+            hearts,
+            on: Switch(Arc::new(AtomicBool::new(true))),
+        }
+    }
+
+    /// The switch, to keep when the worker has the pulse.
+    pub fn switch(&self) -> Switch {
+        self.on.clone()
+    }
+}
+
+impl Gate for Pulse {
+    fn lapsed(&mut self, now: Instant) -> bool {
+        self.hearts.iter().any(|heart| heart.lapsed(now))
+    }
+
+    fn beat(&mut self, now: Instant) {
+        let on = self.on.is_on();
+        self.hearts
+            .iter()
+            .for_each(|heart| if on { heart.beat(now) } else { heart.silence() });
+    }
+}
+
+impl Drop for Pulse {
+    fn drop(&mut self) {
+        self.hearts.iter().for_each(|heart| heart.silence());
+    }
+}
+
+/// Two open ports as a bump in the wire, and the pulse for the worker that is to move frames between them.
+pub fn bump<P: Capture>(ports: [P; 2], limit: Duration) -> Result<([Guarded<P>; 2], Pulse), PortError> {
+    let [one, other] = ports;
+    let heart = |port: &P| {
+        let cell = Heartbeat::new(limit).map(Arc::new);
+        cell.map_err(|e| PortError::new(port.name(), "making the heartbeat cell", e))
+    };
+    let (a, b) = (heart(&one)?, heart(&other)?);
+    let guarded = [
+        Guarded::new(one, a.clone(), b.clone())?,
+        Guarded::new(other, b.clone(), a.clone())?,
+    ];
+    Ok((guarded, Pulse::new(vec![a, b])))
+}
