@@ -25,5 +25,6 @@ pub mod packet;
 pub mod queue;
 pub mod random;
 pub mod settings;
+pub mod timer_wheel;
 pub mod tree;
 pub mod units;
