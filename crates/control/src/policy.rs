@@ -69,7 +69,11 @@ pub struct Interface {
 impl Policy {
     /// Reads and checks a policy. The error holds every mistake in it.
     pub fn read(path: &str, text: &str, registry: &Registry) -> Result<Self, Findings> {
-        let mut reader = Reader::new(registry);
+        let mut reader = Reader {
+            registry,
+            problems: Vec::new(),
+            warnings: Vec::new(),
+        };
         let mut syntax = Vec::new();
         let read = sections::parse(text, &mut syntax, |root, problems| {
             let read = reader.policy(&root);
@@ -145,11 +149,10 @@ fn find_class<'a>(spec: &'a mut DisciplineSpec, name: &str) -> Option<&'a mut Cl
     inner.chain(below).find_map(|spec| find_class(spec, name))
 }
 
-/// Reads the parts of a policy, and gathers what is wrong with them.
-pub(crate) struct Reader<'a> {
+struct Reader<'a> {
     registry: &'a Registry,
-    pub(crate) problems: Vec<Problem>,
-    pub(crate) warnings: Vec<Problem>,
+    problems: Vec<Problem>,
+    warnings: Vec<Problem>,
 }
 
 const ROOT: &[&str] = &["version", "port", "interface"];
@@ -157,15 +160,7 @@ const OF_INTERFACE: &[&str] = &["discipline", "class", "filter"];
 const OF_DISCIPLINE: &[&str] = &["kind", "child", "class"];
 const OF_CLASS: &[&str] = &["name", "parent", "default", "discipline"];
 
-impl<'a> Reader<'a> {
-    pub(crate) fn new(registry: &'a Registry) -> Self {
-        Self {
-            registry,
-            problems: Vec::new(),
-            warnings: Vec::new(),
-        }
-    }
-
+impl Reader<'_> {
     fn policy(&mut self, root: &Section<'_>) -> Option<(Option<PortConfig>, Vec<Interface>)> {
         for pair in root.iter().filter(|pair| !ROOT.contains(&pair.key)) {
             let what = if pair.value.section().is_some() {
@@ -198,7 +193,7 @@ impl<'a> Reader<'a> {
         Some((port.map_or(Some(None), |port| port.map(Some))?, interfaces))
     }
 
-    pub(crate) fn version(&mut self, root: &Section<'_>) {
+    fn version(&mut self, root: &Section<'_>) {
         let Some(pair) = root.get("version") else {
             let problem = Problem::new(root.at, "`version` is missing");
             self.problems
@@ -225,8 +220,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// One section of an interface.
-    pub(crate) fn interface(&mut self, name: &str, value: &Value<'_>) -> Option<Interface> {
+    fn interface(&mut self, name: &str, value: &Value<'_>) -> Option<Interface> {
         let Some(section) = value.section() else {
             let expected = format!("expected a section [interface.{name}]");
             self.problems.push(value.wrong(&expected));

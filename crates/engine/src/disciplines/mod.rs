@@ -17,4 +17,5 @@ macro_rules! disciplines {
 disciplines! {
     fifo
     red
+    cbq
 }

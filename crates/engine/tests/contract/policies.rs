@@ -29,6 +29,18 @@ pub const VALUES: &[(&str, &[(&str, Draw)])] = &[
         ],
     ),
     (
+        "cbq",
+        &[
+            ("rate", |rng, place| {
+                let (from, to) = [(12, 25), (2, 4), (0, 1)][place.depth.min(2)];
+                let from = if rng.below(4) == 0 { 0 } else { from };
+                percent(rng, from, to)
+            }),
+            ("priority", |rng, _| Raw::Integer(rng.below(8) as i64)),
+            ("minburst", |rng, _| Raw::Integer(between(rng, 1, 4) as i64)),
+        ],
+    ),
+    (
         "shaper",
         &[("rate", |rng, place| {
             percent(rng, 1, 100 / (1 + place.depth as u64))

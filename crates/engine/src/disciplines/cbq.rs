@@ -1,0 +1,1481 @@
+//! `cbq`: a tree of classes, each with a rate that it is sure of, sharing a link's excess by rule.
+//!
+//! Follows Floyd and Jacobson, "Link-sharing and resource management models for packet networks", IEEE/ACM
+//! Transactions on Networking 3(4), 1995, and Cho 1999, sections 4.1.1, 4.2.4 to 4.2.7 and 5.3 to 5.4. Words: a class
+//! is *overlimit* when it has used up its allotment; *regulated* when it may not send; *unsatisfied* when it
+//! is not overlimit and has a backlog.
+//!
+//! **Formal link sharing**, the default: an overlimit class may go on if an ancestor, reached over classes
+//! that borrow, is not overlimit and no class of any lower level is unsatisfied. A leaf has level 0, another class one
+//! more than its highest child. Trying the levels from 0 upwards is that rule, without asking every class (as
+//! Devera does for HTB): level 0 holds the leaves with credit of their own, level *i* the classes that can
+//! lend to what is below them. Within a level the larger priority (0 to 7) is served first, within a priority
+//! classes take turns. Each lender keeps a ring of children that want to borrow, so excess is shared inside an
+//! organisation before it leaves it.
+//!
+//! **Estimator.** A class holds a credit in nanobits: rate [bit/s] × time [ns], exact in integers.
+//!
+//! - credit += rate × time since the last look, at most `maxburst` packets of `packet_size`;
+//! - credit −= length of each packet that the class pays for; overlimit from 0 downwards;
+//! - an overlimit class with a backlog waits for `minburst` packets of credit; one that had none, for any.
+//!
+//! In the paper's terms: credit / rate is the idle time that avgidle averages, `maxburst` packets are its
+//! maxidle, and the time to `minburst` packets is offtime. Departures, argued in `docs/decisions/cbq.md`:
+//!
+//! 1. No weighted average: it answers in integers with errors of up to 14 % and forgets debts at minidle.
+//!    The sum is exact at any rate, and bounds bursts as `maxidle` was meant to.
+//! 2. The lender pays, and its ancestors; classes below the lender do not. The paper charges the borrower too,
+//!    so that what was free yesterday is missing from its allotment today.
+//! 3. A class that is waiting for its turn gathers credit beyond `maxburst`, so that a burst of a higher priority
+//!    does not cost it its allotment. The sum of all credits cannot grow while the link is busy, so this ends.
+//! 4. `excess = "share"`: what is lent goes round by allotment, whatever the priority, so priority buys delay and
+//!    not bandwidth (the trouble in Cho's Fig. 11). `"priority"` is the literature's rule.
+//! 5. The link is a wire with a clock, exact to a nanobit. A late caller may catch up by `link_burst`; beyond it the
+//!    clock of all credits stands still, so that a link slower than declared serves all in proportion.
+//! 6. `tick` brings the kernel timer of 1998 back: wake-ups on ticks only, at least two ahead (section 4.2.7).
+//!
+//! `sharing = "top-level"` and `"ancestors-only"` are the literature's approximations, for comparison: strict
+//! priority among all unregulated classes, every ancestor charged, credit lost at `maxburst`. They can starve a
+//! backlogged class, and top-level looks through the classes that its cutoff holds back.
+
+use crate::discipline::{Discipline, Next, Reason, Sink, Verdict};
+use crate::inspect::{Inspection, Value};
+use crate::kind::{Build, Check, Children, Kind, Plan, QueuePlan, Routes};
+use crate::packet::{ClassId, Packet};
+use crate::queue::{Queue, Stats};
+use crate::settings::Problem;
+use crate::timer_wheel::TimerWheel;
+use crate::units::{Bandwidth, Bytes, Duration, Instant, Rate};
+use crate::{choices, settings};
+use std::any::Any;
+use std::sync::Arc;
+
+/// The registration.
+pub static KIND: Kind = Kind {
+    name: "cbq",
+    summary: "Class-based queueing: a tree of classes with sure rates, priorities, and borrowing",
+    reference: "Floyd and Jacobson, IEEE/ACM ToN 3(4), 1995; Cho, \"Traffic management by alternate queueing\", 1999",
+    children: Children::Classes { nested: true },
+    settings: Settings::SETTINGS,
+    class_settings: ClassSettings::SETTINGS,
+    check,
+};
+
+choices! {
+    /// Who may borrow when.
+    pub enum Sharing {
+        /// From an ancestor within its limit, when no class of a lower level is unsatisfied.
+        Formal = "formal",
+        /// From an ancestor within its limit, up to a level that a heuristic moves.
+        TopLevel = "top-level",
+        /// From any ancestor within its limit.
+        AncestorsOnly = "ancestors-only",
+    }
+}
+
+choices! {
+    /// Who is served first when bandwidth is lent.
+    pub enum Excess {
+        /// All by allotment, whatever the priority.
+        Share = "share",
+        /// The higher priority, as much as it wants.
+        Priority = "priority",
+    }
+}
+
+choices! {
+    /// How classes of one priority take turns.
+    pub enum RoundRobin {
+        /// By bytes, in proportion to the allotments.
+        Weighted = "weighted",
+        /// One packet each.
+        Packet = "packet",
+    }
+}
+
+choices! {
+    /// What holds the packets of a full link back.
+    pub enum Pace {
+        /// This discipline: nothing leaves while the link is busy.
+        Shaped = "shaped",
+        /// The port: it asks for a packet when the link is free.
+        Port = "port",
+    }
+}
+
+settings! {
+    /// Settings of `cbq`.
+    pub struct Settings {
+        /// Who may borrow when
+        sharing: Sharing = default "formal",
+            "top-level and ancestors-only can starve a class of lower priority",
+            "Floyd and Jacobson 1995, section 3";
+        /// Who is served first when bandwidth is lent
+        excess: Excess = default "share",
+            "priority: the highest priority takes all it wants of the excess. Formal sharing only",
+            "Cho 1999, section 5.4, Fig. 11 and 12";
+        /// How classes of one priority take turns
+        round_robin: RoundRobin = default "weighted",
+            "packet: classes with long packets get more of what is lent",
+            "Floyd and Jacobson 1995, section 4";
+        /// What holds the packets of a full link back
+        link: Pace = default "shaped",
+            "port: for a port that itself sends at the link's bandwidth; a faster one is not slowed down",
+            "the token-bucket regulator of ALTQ";
+        /// How far a late caller may catch up
+        link_burst: Duration = default "5 ms",
+            "too small: a host that wakes up late loses bandwidth; too large: a burst after a stall",
+            "one tick of a 250 Hz kernel and some";
+        /// Wake classes up on multiples of this time only, two ahead at least
+        tick: Duration = derived "no tick: exact to 1 ns",
+            "10 ms limits a class to `maxburst` packets in 20 ms",
+            "Cho 1999, section 4.2.7";
+    }
+}
+
+settings! {
+    /// Settings of a class of `cbq`.
+    pub struct ClassSettings {
+        /// What the class is sure of: its allotment
+        rate: Rate = required,
+            "the sum over the classes of one parent is at most the parent's; 0 bit/s: only what is lent",
+            "";
+        /// Its priority, 0 to 7; the larger is served first
+        priority: u32 = default "1",
+            "larger: less delay, not more bandwidth (but see `excess`)",
+            "ALTQ";
+        /// Whether it may use what its parent has left
+        borrow: bool = default "true",
+            "false: the rate is a limit, and the link can idle while packets wait",
+            "a link should not idle; ALTQ asked for the word";
+        /// Packets it may send at once after it was idle
+        maxburst: u32 = default "16",
+            "too small: a class that comes and goes does not reach its rate; too large: others wait longer",
+            "Floyd's CBQ notes; ALTQ";
+        /// Packets it may send at once after it had to wait
+        minburst: u32 = default "2",
+            "larger: fewer wake-ups, and more jitter",
+            "Floyd's CBQ notes; ALTQ";
+        /// The length of a packet, for the bursts
+        packet_size: Bytes = derived "the longest packet of the link",
+            "it sets the size of the bursts only; every packet counts with its own length",
+            "ALTQ";
+    }
+}
+
+/// Bursts are kept in nanobits in 63 bits.
+const LONGEST_BURST: u64 = 1_000_000_000;
+/// Levels are kept in a word of bits.
+const DEEPEST: u8 = 60;
+const PRIORITIES: usize = 8;
+/// 1.0 as a weight; the average weight of classes that take turns.
+const ONE: u64 = 1 << 16;
+
+/// A checked class, numbered: leaves first, then the others, then the link itself.
+#[derive(Clone, Debug)]
+struct ClassPlan {
+    id: ClassId,
+    name: String,
+    settings: ClassSettings,
+    rate: u64,
+    packet: u64,
+    parent: u32,
+    level: u8,
+    own_weight: u32,
+    feed_weight: u32,
+    queue: Option<QueuePlan>,
+}
+
+#[derive(Clone, Debug)]
+struct CbqPlan {
+    settings: Settings,
+    link: Bandwidth,
+    mtu: Bytes,
+    classes: Vec<ClassPlan>,
+    leaves: usize,
+    levels: usize,
+    routes: Routes,
+}
+
+fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
+    let settings = Settings::read(check.settings, &[], check.problems);
+    if let Some(settings) = &settings {
+        check_settings(check, settings);
+    }
+    let read: Vec<Option<ClassSettings>> =
+        check.classes.iter().map(|class| ClassSettings::read(class.settings, &[], check.problems)).collect();
+    let (settings, read) = (settings?, read.into_iter().collect::<Option<Vec<_>>>()?);
+    let before = check.problems.len();
+    for (index, class) in read.iter().enumerate() {
+        check_class(check, index, class);
+    }
+    check_sums(check, &read);
+    check_reach(check, &read);
+    let levels = levels(check)?;
+    (check.problems.len() == before).then(|| Arc::new(number(check, settings, read, &levels)) as Arc<dyn Plan>)
+}
+
+fn check_settings(check: &mut Check<'_>, settings: &Settings) {
+    let at = |key: &str| check.settings.get(key).map_or(check.settings.at, |entry| entry.at);
+    if settings.tick == Some(Duration::ZERO) {
+        let problem = Problem::new(at("tick"), "`tick` must be longer than 0");
+        check.problems.push(problem.help("leave it out for timers without a tick"));
+    }
+    if check.link.bandwidth == Bandwidth::ZERO {
+        let message = "`cbq` needs a link with a bandwidth: the classes share it";
+        check.problems.push(Problem::new(check.settings.at, message));
+    }
+}
+
+fn check_class(check: &mut Check<'_>, index: usize, class: &ClassSettings) {
+    let table = check.classes[index].settings;
+    let at = |key: &str| table.get(key).map_or(check.classes[index].at, |entry| entry.at);
+    let packet = class.packet_size.unwrap_or(check.link.mtu).get();
+    let mut wrong = |key: &str, message: String| check.problems.push(Problem::new(at(key), message));
+    if class.priority as usize >= PRIORITIES {
+        wrong("priority", format!("`priority` is a number from 0 to 7, the larger served first; found {}", class.priority));
+    }
+    if class.minburst == 0 {
+        wrong("minburst", "`minburst` must be at least 1: a class that wakes up sends a packet".into());
+    }
+    if class.maxburst < class.minburst {
+        let message = format!("`maxburst` ({}) is less than `minburst` ({})", class.maxburst, class.minburst);
+        wrong(if table.get("maxburst").is_some() { "maxburst" } else { "minburst" }, message);
+    }
+    if packet == 0 {
+        wrong("packet_size", "`packet_size` must be at least 1 B".into());
+    }
+    if u64::from(class.maxburst).saturating_mul(packet) > LONGEST_BURST {
+        wrong("maxburst", format!("`maxburst` × `packet_size` is more than {}", Bytes::new(LONGEST_BURST)));
+    }
+}
+
+/// The classes of one parent are promised no more than it has.
+fn check_sums(check: &mut Check<'_>, read: &[ClassSettings]) {
+    let link = check.link.bandwidth;
+    let rate = |index: usize| read[index].rate.on(link);
+    let mut sums = vec![0u128; read.len() + 1];
+    let place = |parent: Option<usize>| parent.unwrap_or(read.len());
+    for (index, class) in check.classes.iter().enumerate() {
+        sums[place(class.parent)] += u128::from(rate(index).bits());
+    }
+    let mut used = vec![0u128; read.len() + 1];
+    for (index, class) in check.classes.iter().enumerate() {
+        let parent = place(class.parent);
+        let has = class.parent.map_or(link, rate);
+        let before = used[parent];
+        used[parent] += u128::from(rate(index).bits());
+        let has_bits = u128::from(has.bits());
+        if before > has_bits || used[parent] <= has_bits {
+            continue;
+        }
+        let owner = class.parent.map_or("the link".into(), |p| format!("`{}`", check.classes[p].name));
+        let sum = Bandwidth::bits_per_sec(u64::try_from(sums[parent]).unwrap_or(u64::MAX));
+        let left = Bandwidth::bits_per_sec((has_bits - before) as u64);
+        let at = class.settings.get("rate").map_or(class.at, |entry| entry.at);
+        let message = format!("the classes of {owner} are promised {sum}, more than its {has}");
+        let help = format!("`{}` asks for {}, and {left} is left for it", class.name, rate(index));
+        check.problems.push(Problem::new(at, message).help(help));
+    }
+}
+
+/// Every class can get bandwidth from somewhere.
+fn check_reach(check: &mut Check<'_>, read: &[ClassSettings]) {
+    for (index, class) in check.classes.iter().enumerate() {
+        let mut at = Some(index);
+        while let Some(here) = at {
+            if read[here].rate.on(check.link.bandwidth) != Bandwidth::ZERO {
+                break;
+            }
+            if !read[here].borrow {
+                let message = format!("class `{}` could never send: it has no rate and nobody to borrow from", class.name);
+                let place = class.settings.get("rate").map_or(class.at, |entry| entry.at);
+                check.problems.push(Problem::new(place, message).help("give it a rate, or write `borrow = true`"));
+                break;
+            }
+            at = check.classes[here].parent;
+        }
+    }
+}
+
+/// The level of each class, and last of the link.
+fn levels(check: &mut Check<'_>) -> Option<Vec<u8>> {
+    let link = check.classes.len();
+    let mut levels = vec![0u8; link + 1];
+    for index in (0..link).rev() {
+        let parent = check.classes[index].parent.unwrap_or(link);
+        levels[parent] = levels[parent].max(levels[index] + 1);
+        if levels[parent] > DEEPEST {
+            let message = format!("more than {DEEPEST} classes inside each other");
+            check.problems.push(Problem::new(check.classes[index].at, message));
+            return None;
+        }
+    }
+    Some(levels)
+}
+
+/// Numbers the classes, leaves first.
+fn number(check: &mut Check<'_>, settings: Settings, read: Vec<ClassSettings>, levels: &[u8]) -> CbqPlan {
+    let (link, count) = (check.link, read.len());
+    let leaf = |index: usize| levels[index] == 0;
+    let order: Vec<usize> =
+        (0..count).filter(|&i| leaf(i)).chain((0..count).filter(|&i| !leaf(i))).collect();
+    let mut numbers = vec![count as u32; count + 1];
+    order.iter().enumerate().for_each(|(number, &index)| numbers[index] = number as u32);
+    let mut routes = Routes::default();
+    for (index, class) in check.classes.iter().enumerate().filter(|(index, _)| leaf(*index)) {
+        class.routes.iter().for_each(|&route| routes.add(route, numbers[index]));
+        if class.default {
+            routes.set_default(numbers[index]);
+        }
+    }
+    let mut read: Vec<Option<ClassSettings>> = read.into_iter().map(Some).collect();
+    let mut classes: Vec<ClassPlan> = Vec::with_capacity(count);
+    for &index in &order {
+        let class = &mut check.classes[index];
+        let Some(settings) = read[index].take() else { continue };
+        classes.push(ClassPlan {
+            id: class.id,
+            name: class.name.into(),
+            rate: settings.rate.on(link.bandwidth).bits(),
+            packet: settings.packet_size.unwrap_or(link.mtu).get(),
+            parent: numbers[class.parent.unwrap_or(count)],
+            level: levels[index],
+            own_weight: 0,
+            feed_weight: 0,
+            queue: class.queue.take(),
+            settings,
+        });
+    }
+    let leaves = classes.iter().filter(|class| class.level == 0).count();
+    set_weights(&mut classes, leaves);
+    let levels = usize::from(levels[count]) + 1;
+    CbqPlan { settings, link: link.bandwidth, mtu: link.mtu, classes, leaves, levels, routes }
+}
+
+/// The weights with which classes take turns: rates over the average rate of those they take turns with.
+fn set_weights(classes: &mut [ClassPlan], leaves: usize) {
+    // The floor bounds how often a class is passed over before its turn is long enough for a packet.
+    let weight = |rate: u64, sum: u128, count: u128| match sum {
+        0 => ONE as u32,
+        _ => (u128::from(rate) * count * u128::from(ONE) / sum).clamp(u128::from(ONE / 16), u128::from(ONE * 256)) as u32,
+    };
+    let mut siblings = vec![(0u128, 0u128); classes.len() + 1];
+    let mut alike = [(0u128, 0u128); PRIORITIES];
+    for (number, class) in classes.iter().enumerate() {
+        let add = |(sum, count): &mut (u128, u128)| {
+            *sum += u128::from(class.rate);
+            *count += 1;
+        };
+        add(&mut siblings[class.parent as usize]);
+        if number < leaves {
+            add(&mut alike[class.settings.priority as usize]);
+        }
+    }
+    for class in classes {
+        let (sum, count) = siblings[class.parent as usize];
+        class.feed_weight = weight(class.rate, sum, count);
+        let (sum, count) = alike[class.settings.priority as usize];
+        class.own_weight = weight(class.rate, sum, count);
+    }
+}
+
+impl ClassPlan {
+    /// The node of an idle class with a full burst.
+    fn node(&self) -> Node {
+        let settings = &self.settings;
+        let burst = u64::from(settings.maxburst) * self.packet;
+        let borrow = if settings.borrow { BORROW } else { 0 };
+        Node {
+            credit: if self.rate == 0 { 0 } else { nanobits(burst) },
+            rate: self.rate,
+            updated: 0,
+            burst: burst as u32,
+            wake: (u64::from(settings.minburst) * self.packet) as u32,
+            parent: self.parent,
+            level: self.level,
+            priority: settings.priority as u8,
+            flags: if self.rate == 0 { OVER | borrow } else { borrow },
+            demand: 0,
+        }
+    }
+}
+
+impl Plan for CbqPlan {
+    fn build(&self, cx: &Build) -> Box<dyn Discipline> {
+        let queues = self.classes.iter().filter_map(|class| {
+            class.queue.as_ref().map(|queue| queue.build(&cx.part(&class.name)))
+        });
+        let mut cbq = Cbq {
+            nodes: Vec::new(),
+            places: Vec::new(),
+            rows: Vec::new(),
+            busy: 0,
+            queues: queues.collect(),
+            held: 0,
+            wheel: TimerWheel::new(self.classes.len()),
+            wire: Wire::default(),
+            rules: Rules::new(self),
+            cutoff: NO_CUTOFF,
+            unit: self.mtu.get().clamp(1, LONGEST_UNIT),
+            tallies: vec![Tally::default(); self.classes.len() + 1],
+            plan: self.clone(),
+        };
+        cbq.lay_out();
+        Box::new(cbq)
+    }
+}
+
+/// No place in a ring.
+const NONE: u32 = u32::MAX;
+/// The longest packet for which turns are sized; longer ones take several turns.
+const LONGEST_UNIT: u64 = 1 << 20;
+const NO_CUTOFF: u8 = u8::MAX;
+
+/// The node may borrow from its parent.
+const BORROW: u8 = 1;
+/// It has used up its credit, and has not regained enough of it.
+const OVER: u8 = 2;
+/// It is in its row.
+const LISTED: u8 = 4;
+/// A leaf whose queue holds packets.
+const HELD: u8 = 8;
+/// A leaf whose queue holds packets and lets none go before its timer.
+const ASLEEP: u8 = 16;
+
+/// A class, or, last, the link.
+#[derive(Clone, Debug)]
+struct Node {
+    /// Nanobits that it may still send.
+    credit: i64,
+    /// Bits per second.
+    rate: u64,
+    /// Up to when credit was given, on the wire's clock.
+    updated: u64,
+    /// Bytes of credit at most, when idle.
+    burst: u32,
+    /// Bytes of credit that end a regulated time.
+    wake: u32,
+    parent: u32,
+    level: u8,
+    /// The priority of a leaf in row 0.
+    priority: u8,
+    flags: u8,
+    /// Leaf: 1 if it has a packet to send. Others: the priorities in which children want to borrow.
+    demand: u8,
+}
+
+/// A node's place in a row and in its parent's ring, for one priority; a leaf has only one.
+#[derive(Clone, Debug)]
+struct Place {
+    row: Link,
+    feed: Link,
+    /// The child whose turn it is to borrow from this node.
+    borrower: u32,
+    own: Turn,
+    lent: Turn,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Link {
+    next: u32,
+    previous: u32,
+}
+
+/// What is left of a turn, in bytes, and how long turns are.
+#[derive(Clone, Copy, Debug, Default)]
+struct Turn {
+    left: i32,
+    weight: u32,
+}
+
+impl Turn {
+    fn grow(&mut self, unit: u64) {
+        self.left = self.left.saturating_add(((unit * u64::from(self.weight)) / ONE) as i32);
+    }
+
+    /// Takes `len` off; whether the turn is over.
+    fn spend(&mut self, len: u64) -> bool {
+        self.left = self.left.saturating_sub(i32::try_from(len).unwrap_or(i32::MAX));
+        self.left <= 0
+    }
+}
+
+/// The nodes of one level that may send or lend, in a ring for each priority.
+#[derive(Clone, Debug)]
+struct Row {
+    /// Priorities with a ring.
+    occupied: u8,
+    turn: [u32; PRIORITIES],
+}
+
+/// The link: a wire that is busy until the last bit is out.
+#[derive(Clone, Debug, Default)]
+struct Wire {
+    rate: u64,
+    burst: u64,
+    /// When it becomes free, and the part of a nanosecond by which that is too early, × `rate`.
+    free: u64,
+    rest: u64,
+    /// Since when somebody may send, if anybody may.
+    ready: u64,
+    /// Time that callers lost beyond `burst`: credits are given on a clock that is so much behind.
+    lost: u64,
+}
+
+/// The settings that are looked at for every packet.
+#[derive(Clone, Copy, Debug)]
+struct Rules {
+    formal: bool,
+    top_level: bool,
+    weighted: bool,
+    shaped: bool,
+    /// A waiting class gathers credit beyond its burst, up to this.
+    ceiling: Option<i64>,
+    tick: Option<u64>,
+}
+
+/// Counts of a node, for people.
+#[derive(Clone, Copy, Debug, Default)]
+struct Tally {
+    over: u64,
+    borrows: u64,
+    delays: u64,
+    borrowed: u64,
+    lent: u64,
+}
+
+#[derive(Debug)]
+struct Cbq {
+    nodes: Vec<Node>,
+    places: Vec<Place>,
+    rows: Vec<Row>,
+    /// Levels with an occupied row.
+    busy: u64,
+    /// Of the leaves, by number.
+    queues: Vec<Queue>,
+    /// Leaves that hold packets.
+    held: usize,
+    wheel: TimerWheel,
+    wire: Wire,
+    rules: Rules,
+    /// Top-level sharing: nobody above this level lends.
+    cutoff: u8,
+    /// The longest packet so far, at least the MTU: a turn of weight 1.
+    unit: u64,
+    tallies: Vec<Tally>,
+    plan: CbqPlan,
+}
+
+/// Who may send next, and who pays.
+#[derive(Clone, Copy, Debug)]
+struct Choice {
+    leaf: usize,
+    lender: usize,
+    /// The priority of the rings on the way.
+    priority: usize,
+}
+
+const NANOBITS: i64 = 8_000_000_000;
+
+/// Bytes as nanobits.
+fn nanobits(bytes: u64) -> i64 {
+    i64::try_from(bytes).unwrap_or(i64::MAX).saturating_mul(NANOBITS)
+}
+
+impl Rules {
+    fn new(plan: &CbqPlan) -> Self {
+        let settings = &plan.settings;
+        let formal = settings.sharing == Sharing::Formal;
+        let bursts: u128 =
+            plan.classes.iter().map(|class| u128::from(class.settings.maxburst) * u128::from(class.packet)).sum();
+        // The sum of the credits cannot grow while the link is busy (departure 3); twice it, for debts.
+        let ceiling = (bursts * 2 * NANOBITS as u128).min(i64::MAX as u128 / 4) as i64;
+        Self {
+            formal,
+            top_level: settings.sharing == Sharing::TopLevel,
+            weighted: settings.round_robin == RoundRobin::Weighted,
+            shaped: settings.link == Pace::Shaped,
+            ceiling: (formal && settings.tick.is_none()).then_some(ceiling),
+            tick: settings.tick.map(Duration::nanos),
+        }
+    }
+}
+
+impl Wire {
+    /// The clock of the credits at `now`. `since`: when somebody could first have sent.
+    fn clock(&mut self, now: u64, since: u64) -> u64 {
+        let could = since.max(self.free).saturating_add(self.burst);
+        if now > could {
+            self.lost += now - could;
+            self.free = now - self.burst;
+            self.rest = 0;
+        }
+        now - self.lost
+    }
+
+    /// Puts a packet on it.
+    fn send(&mut self, now: u64, bits: i64, shaped: bool) {
+        if self.ready > self.free {
+            self.free = self.ready;
+            self.rest = 0;
+        }
+        let work = u128::from(bits as u64) + u128::from(self.rest);
+        let (time, rest) = match u64::try_from(work) {
+            Ok(work) => (work / self.rate, work % self.rate),
+            Err(_) => ((work / u128::from(self.rate)) as u64, (work % u128::from(self.rate)) as u64),
+        };
+        self.free = self.free.saturating_add(time);
+        self.rest = rest;
+        if !shaped {
+            self.free = self.free.min(now + self.burst);
+        }
+    }
+
+    /// The first nanosecond in which it is free.
+    fn free(&self) -> u64 {
+        self.free + u64::from(self.rest > 0)
+    }
+}
+
+/// Rings through the places. In a row and in a feed the same, so written once.
+macro_rules! rings {
+    ($link:ident, $insert:ident, $remove:ident) => {
+        /// Puts a place at the end of the ring whose turn it is `head`'s, and returns the head.
+        #[inline]
+        fn $insert(places: &mut [Place], head: u32, place: u32) -> u32 {
+            if head == NONE {
+                places[place as usize].$link = Link { next: place, previous: place };
+                return place;
+            }
+            let last = places[head as usize].$link.previous;
+            places[place as usize].$link = Link { next: head, previous: last };
+            places[last as usize].$link.next = place;
+            places[head as usize].$link.previous = place;
+            head
+        }
+
+        /// Takes a place out of a ring, and returns the head.
+        #[inline]
+        fn $remove(places: &mut [Place], head: u32, place: u32) -> u32 {
+            let Link { next, previous } = places[place as usize].$link;
+            if next == place {
+                return NONE;
+            }
+            places[previous as usize].$link.next = next;
+            places[next as usize].$link.previous = previous;
+            if head == place { next } else { head }
+        }
+    };
+}
+rings!(row, row_insert, row_remove);
+rings!(feed, feed_insert, feed_remove);
+
+// The structure: who is in which ring.
+impl Cbq {
+    /// Makes the nodes of the plan, nobody with a packet, everybody with a full burst.
+    fn lay_out(&mut self) {
+        let plan = &self.plan;
+        let link = plan.classes.len();
+        let empty = Link { next: NONE, previous: NONE };
+        let place = |own, lent| Place {
+            row: empty,
+            feed: empty,
+            borrower: NONE,
+            own: Turn { left: 0, weight: own },
+            lent: Turn { left: 0, weight: lent },
+        };
+        self.nodes.clear();
+        self.places.clear();
+        for (number, class) in plan.classes.iter().enumerate() {
+            self.nodes.push(class.node());
+            let places = if number < plan.leaves { 1 } else { PRIORITIES };
+            self.places.extend((0..places).map(|_| place(class.own_weight, class.feed_weight)));
+        }
+        self.nodes.push(Node {
+            credit: 0,
+            rate: plan.link.bits(),
+            updated: 0,
+            burst: 0,
+            wake: 0,
+            parent: link as u32,
+            level: (plan.levels - 1) as u8,
+            priority: 0,
+            flags: 0,
+            demand: 0,
+        });
+        self.places.extend((0..PRIORITIES).map(|_| place(0, 0)));
+        self.rows = vec![Row { occupied: 0, turn: [NONE; PRIORITIES] }; plan.levels];
+        self.busy = 0;
+        self.wire.rate = plan.link.bits();
+        self.wire.burst = plan.settings.link_burst.nanos();
+    }
+
+    fn leaves(&self) -> usize {
+        self.queues.len()
+    }
+
+    /// The number of the link.
+    fn link(&self) -> usize {
+        self.nodes.len() - 1
+    }
+
+    #[inline]
+    fn place_of(&self, node: usize, priority: usize) -> u32 {
+        let leaves = self.leaves();
+        if node < leaves { node as u32 } else { (leaves + (node - leaves) * PRIORITIES + priority) as u32 }
+    }
+
+    #[inline]
+    fn node_at(&self, place: u32) -> usize {
+        let (place, leaves) = (place as usize, self.leaves());
+        if place < leaves { place } else { leaves + (place - leaves) / PRIORITIES }
+    }
+
+    /// The priority in which a leaf borrows.
+    fn lent_priority(&self, leaf: usize) -> usize {
+        match self.plan.settings.excess {
+            Excess::Share => 0,
+            Excess::Priority => usize::from(self.nodes[leaf].priority),
+        }
+    }
+
+    #[inline]
+    fn list(&mut self, node: usize, priority: usize, place: u32, since: u64) {
+        let level = usize::from(self.nodes[node].level);
+        if self.busy == 0 {
+            self.wire.ready = since;
+        }
+        let row = &mut self.rows[level];
+        row.turn[priority] = row_insert(&mut self.places, row.turn[priority], place);
+        row.occupied |= 1 << priority;
+        self.busy |= 1 << level;
+    }
+
+    #[inline]
+    fn unlist(&mut self, node: usize, priority: usize, place: u32) {
+        let level = usize::from(self.nodes[node].level);
+        let row = &mut self.rows[level];
+        row.turn[priority] = row_remove(&mut self.places, row.turn[priority], place);
+        if row.turn[priority] == NONE {
+            row.occupied &= !(1 << priority);
+            if row.occupied == 0 {
+                self.busy &= !(1 << level);
+            }
+        }
+    }
+
+    /// Puts a node that may send or lend into its row, in all its priorities.
+    fn list_all(&mut self, node: usize, since: u64) {
+        self.nodes[node].flags |= LISTED;
+        self.for_rows(node, |cbq, priority, place| cbq.list(node, priority, place, since));
+    }
+
+    fn unlist_all(&mut self, node: usize) {
+        self.nodes[node].flags &= !LISTED;
+        self.for_rows(node, |cbq, priority, place| cbq.unlist(node, priority, place));
+    }
+
+    /// Calls `act` for each priority in which the node belongs into its row.
+    #[inline]
+    fn for_rows(&mut self, node: usize, mut act: impl FnMut(&mut Self, usize, u32)) {
+        if node < self.leaves() {
+            let priority = usize::from(self.nodes[node].priority);
+            return act(self, priority, node as u32);
+        }
+        let mut demand = self.nodes[node].demand;
+        while demand != 0 {
+            let priority = demand.trailing_zeros() as usize;
+            demand &= demand - 1;
+            act(self, priority, self.place_of(node, priority));
+        }
+    }
+
+    /// A leaf has a packet to send: lists it, and tells those who may lend to it. `since`: from when on.
+    fn join(&mut self, leaf: usize, clock: u64, now: u64, since: u64) {
+        self.accrue(leaf, clock);
+        self.nodes[leaf].demand = 1;
+        self.admit(leaf, now, since);
+        if self.rules.formal && self.nodes[leaf].flags & BORROW != 0 {
+            let priority = self.lent_priority(leaf);
+            self.want(leaf, priority, clock, now, since);
+        }
+    }
+
+    /// Lists a node that begins to have demand, or sets its timer if it is overlimit.
+    fn admit(&mut self, node: usize, now: u64, since: u64) {
+        if self.nodes[node].credit > 0 {
+            self.nodes[node].flags &= !OVER;
+        }
+        if self.nodes[node].flags & OVER == 0 || !self.rules.formal {
+            self.list_all(node, since);
+        } else {
+            self.regulate(node, now);
+        }
+    }
+
+    /// Enters a node into its parent's ring of borrowers, and the parent into its parent's, and so on.
+    fn want(&mut self, leaf: usize, priority: usize, clock: u64, now: u64, since: u64) {
+        let link = self.link();
+        let mut child = leaf;
+        loop {
+            let parent = self.nodes[child].parent as usize;
+            let (owner, place) = (self.place_of(parent, priority), self.place_of(child, priority));
+            let head = self.places[owner as usize].borrower;
+            self.places[owner as usize].borrower = feed_insert(&mut self.places, head, place);
+            if head != NONE {
+                return;
+            }
+            if parent != link {
+                self.accrue(parent, clock);
+            }
+            let first = self.nodes[parent].demand == 0;
+            self.nodes[parent].demand |= 1 << priority;
+            if first {
+                self.admit(parent, now, since);
+            } else if self.nodes[parent].flags & LISTED != 0 {
+                self.list(parent, priority, owner, since);
+            }
+            if parent == link || self.nodes[parent].flags & BORROW == 0 {
+                return;
+            }
+            child = parent;
+        }
+    }
+
+    /// A leaf has no packet to send any more.
+    fn leave(&mut self, leaf: usize, clock: u64) {
+        self.accrue(leaf, clock);
+        self.dismiss(leaf);
+        self.nodes[leaf].demand = 0;
+        if !self.rules.formal || self.nodes[leaf].flags & BORROW == 0 {
+            return;
+        }
+        let priority = self.lent_priority(leaf);
+        let link = self.link();
+        let mut child = leaf;
+        loop {
+            let parent = self.nodes[child].parent as usize;
+            let (owner, place) = (self.place_of(parent, priority), self.place_of(child, priority));
+            let head = self.places[owner as usize].borrower;
+            let head = feed_remove(&mut self.places, head, place);
+            self.places[owner as usize].borrower = head;
+            if head != NONE {
+                return;
+            }
+            if parent != link {
+                self.accrue(parent, clock);
+            }
+            if self.nodes[parent].demand == 1 << priority {
+                self.dismiss(parent);
+            } else if self.nodes[parent].flags & LISTED != 0 {
+                self.unlist(parent, priority, owner);
+            }
+            self.nodes[parent].demand &= !(1 << priority);
+            if parent == link || self.nodes[parent].flags & BORROW == 0 {
+                return;
+            }
+            child = parent;
+        }
+    }
+
+    /// Takes a node out of its row, or its timer back.
+    fn dismiss(&mut self, node: usize) {
+        if self.nodes[node].flags & LISTED != 0 {
+            self.unlist_all(node);
+        } else if node != self.link() {
+            self.wheel.cancel(node as u32);
+        }
+    }
+}
+
+// The estimator.
+impl Cbq {
+    /// Gives a node the credit of the time since it was last looked at.
+    #[inline]
+    fn accrue(&mut self, node: usize, clock: u64) {
+        let node = &mut self.nodes[node];
+        let time = clock.saturating_sub(node.updated);
+        if time == 0 {
+            return;
+        }
+        node.updated = clock;
+        let most = match self.rules.ceiling {
+            Some(ceiling) if node.demand != 0 => ceiling,
+            _ => i64::from(node.burst) * NANOBITS,
+        };
+        let gain = (u128::from(node.rate) * u128::from(time)).min(i64::MAX as u128) as i64;
+        node.credit = node.credit.saturating_add(gain).min(most);
+    }
+
+    /// When a node will have the credit that ends a regulated time; never without a rate.
+    fn awake_at(&self, node: usize, now: u64) -> u64 {
+        let node = &self.nodes[node];
+        let lacks = (i64::from(node.wake) * NANOBITS).saturating_sub(node.credit).max(1) as u64;
+        lacks.div_ceil(node.rate.max(1)).saturating_add(now)
+    }
+
+    /// Sets the timer of a node that has to wait.
+    fn regulate(&mut self, node: usize, now: u64) {
+        if self.nodes[node].rate > 0 {
+            let at = self.awake_at(node, now);
+            self.set_timer(node, at, now);
+        }
+        if self.nodes[node].flags & BORROW == 0 {
+            self.tallies[node].delays += 1;
+        }
+    }
+
+    fn set_timer(&mut self, node: usize, at: u64, now: u64) {
+        let at = match self.rules.tick {
+            None => at,
+            Some(tick) => at.div_ceil(tick).max(now / tick + 2).saturating_mul(tick),
+        };
+        self.wheel.set(node as u32, Instant::from_nanos(at));
+    }
+
+    /// Charges a node, and in the older modes and for all above the lender, its ancestors.
+    fn charge(&mut self, payer: usize, bits: i64, clock: u64, now: u64) {
+        let link = self.link();
+        let mut node = payer;
+        while node != link {
+            self.accrue(node, clock);
+            let state = &mut self.nodes[node];
+            state.credit = state.credit.saturating_sub(bits);
+            if state.credit <= 0 && state.flags & OVER == 0 {
+                state.flags |= OVER;
+                self.tallies[node].over += 1;
+                if self.rules.formal && self.nodes[node].demand != 0 {
+                    self.unlist_all(node);
+                    self.regulate(node, now);
+                }
+            }
+            node = self.nodes[node].parent as usize;
+        }
+    }
+
+    /// Wakes up everyone whose time has come. `since`: when the first of them could have been woken.
+    fn wake(&mut self, clock: u64, now: u64, since: u64) {
+        while let Some(node) = self.wheel.expire(Instant::from_nanos(now)) {
+            let node = node as usize;
+            if self.nodes[node].flags & ASLEEP != 0 {
+                self.nodes[node].flags &= !ASLEEP;
+                self.join(node, clock, now, since);
+                continue;
+            }
+            self.accrue(node, clock);
+            let state = &mut self.nodes[node];
+            if state.credit >= i64::from(state.wake) * NANOBITS {
+                state.flags &= !OVER;
+            } else if self.rules.formal {
+                // The clock of the credits has stood still meanwhile.
+                let at = self.awake_at(node, now);
+                self.set_timer(node, at, now);
+                continue;
+            }
+            self.list_all(node, since);
+        }
+    }
+}
+
+// The scheduler.
+impl Cbq {
+    /// The place in a row whose turn it is.
+    fn turn_of(&mut self, level: usize, priority: usize) -> u32 {
+        let mut at = self.rows[level].turn[priority];
+        // Higher levels lend by credit; the order among lenders does not matter for bandwidth.
+        if !self.rules.weighted || level > 0 || self.places[at as usize].row.next == at {
+            return at;
+        }
+        while self.places[at as usize].own.left <= 0 {
+            let place = &mut self.places[at as usize];
+            place.own.grow(self.unit);
+            if place.own.left > 0 {
+                break;
+            }
+            at = place.row.next;
+        }
+        self.rows[level].turn[priority] = at;
+        at
+    }
+
+    /// The borrower whose turn it is with this lender.
+    fn borrower_of(&mut self, owner: u32) -> u32 {
+        let mut at = self.places[owner as usize].borrower;
+        if !self.rules.weighted || self.places[at as usize].feed.next == at {
+            return at;
+        }
+        while self.places[at as usize].lent.left <= 0 {
+            let place = &mut self.places[at as usize];
+            place.lent.grow(self.unit);
+            if place.lent.left > 0 {
+                break;
+            }
+            at = place.feed.next;
+        }
+        self.places[owner as usize].borrower = at;
+        at
+    }
+
+    /// Formal sharing: the lowest level with anyone who may send or lend, there the highest priority.
+    #[inline]
+    fn choose(&mut self) -> Option<Choice> {
+        if self.busy == 0 {
+            return None;
+        }
+        let level = self.busy.trailing_zeros() as usize;
+        let priority = self.rows[level].occupied.ilog2() as usize;
+        let mut place = self.turn_of(level, priority);
+        let lender = self.node_at(place);
+        while self.node_at(place) >= self.leaves() {
+            place = self.borrower_of(place);
+        }
+        Some(Choice { leaf: place as usize, lender, priority })
+    }
+
+    /// Moves the turns on by a packet.
+    fn take_turns(&mut self, choice: Choice, len: u64) {
+        let Choice { leaf, lender, priority } = choice;
+        let weighted = self.rules.weighted;
+        if lender == leaf || !self.rules.formal {
+            let place = &mut self.places[leaf];
+            let next = place.row.next;
+            if next != leaf as u32 && (!weighted || place.own.spend(len)) {
+                self.rows[0].turn[priority] = next;
+            }
+            return;
+        }
+        let mut child = leaf;
+        while child != lender {
+            let parent = self.nodes[child].parent as usize;
+            let (owner, at) = (self.place_of(parent, priority), self.place_of(child, priority));
+            let place = &mut self.places[at as usize];
+            let next = place.feed.next;
+            if next != at && (!weighted || place.lent.spend(len)) {
+                self.places[owner as usize].borrower = next;
+            }
+            child = parent;
+        }
+        let place = self.place_of(lender, priority);
+        let level = usize::from(self.nodes[lender].level);
+        self.rows[level].turn[priority] = self.places[place as usize].row.next;
+    }
+
+    /// A packet leaves: turns, charges, the wire.
+    fn sent(&mut self, choice: Choice, len: u64, clock: u64, now: u64) {
+        let Choice { leaf, lender, .. } = choice;
+        let bits = nanobits(len);
+        self.unit = self.unit.max(len.min(LONGEST_UNIT));
+        self.take_turns(choice, len);
+        let empty = self.queues[leaf].is_empty();
+        if empty {
+            self.empty(leaf, clock);
+        }
+        if lender != leaf {
+            self.tallies[leaf].borrows += 1;
+            self.tallies[leaf].borrowed += len;
+            self.tallies[lender].lent += len;
+        }
+        // The older modes charge the borrower too, as the original does.
+        self.charge(if self.rules.formal { lender } else { leaf }, bits, clock, now);
+        self.wire.send(now, bits, self.rules.shaped);
+        if self.rules.top_level && lender != leaf {
+            self.move_cutoff(lender, empty, clock);
+        }
+    }
+
+    /// A leaf's queue holds nothing any more.
+    fn empty(&mut self, leaf: usize, clock: u64) {
+        self.stop(leaf, clock);
+        self.nodes[leaf].flags &= !HELD;
+        self.held -= 1;
+    }
+
+    /// A leaf has nothing to send, whether it was waiting for its own queue or for its turn.
+    fn stop(&mut self, leaf: usize, clock: u64) {
+        if self.nodes[leaf].flags & ASLEEP != 0 {
+            self.nodes[leaf].flags &= !ASLEEP;
+            self.wheel.cancel(leaf as u32);
+        } else {
+            self.leave(leaf, clock);
+        }
+    }
+
+    /// When somebody could first have sent; the past if somebody still may.
+    fn since(&self) -> u64 {
+        if self.busy != 0 { self.wire.ready } else { self.wheel.next().map_or(u64::MAX, Instant::nanos) }
+    }
+}
+
+// The older modes.
+impl Cbq {
+    /// The first in the order of priorities who may send; suspends those found who may not.
+    fn choose_by_priority(&mut self, clock: u64, now: u64) -> Option<Choice> {
+        loop {
+            let mut held_back = false;
+            for priority in (0..PRIORITIES).rev() {
+                let mut first = NONE;
+                loop {
+                    let at = self.rows[0].turn[priority];
+                    if at == NONE || at == first {
+                        break;
+                    }
+                    let leaf = at as usize;
+                    let next = self.places[leaf].row.next;
+                    match self.lender(leaf, clock) {
+                        Permit::No => self.suspend(leaf, now),
+                        Permit::Above => {
+                            held_back = true;
+                            first = if first == NONE { at } else { first };
+                            self.rows[0].turn[priority] = next;
+                        }
+                        Permit::From(lender) if self.has_turn(leaf) => return Some(Choice { leaf, lender, priority }),
+                        Permit::From(_) => {
+                            first = NONE;
+                            self.rows[0].turn[priority] = next;
+                        }
+                    }
+                }
+            }
+            if !held_back {
+                self.cutoff = NO_CUTOFF;
+                return None;
+            }
+            self.cutoff = self.cutoff.saturating_add(1);
+        }
+    }
+
+    /// Whether a leaf's turn is long enough to send; lengthens it if not.
+    fn has_turn(&mut self, leaf: usize) -> bool {
+        let place = &mut self.places[leaf];
+        if !self.rules.weighted || place.row.next == leaf as u32 || place.own.left > 0 {
+            return true;
+        }
+        place.own.grow(self.unit);
+        place.own.left > 0
+    }
+
+    /// From whom a leaf's next packet would come.
+    fn lender(&mut self, leaf: usize, clock: u64) -> Permit {
+        self.accrue(leaf, clock);
+        let state = &mut self.nodes[leaf];
+        if state.credit >= i64::from(state.wake) * NANOBITS && state.rate > 0 {
+            state.flags &= !OVER;
+        }
+        if state.flags & OVER == 0 {
+            return Permit::From(leaf);
+        }
+        let (link, mut node) = (self.link(), leaf);
+        while node != link && self.nodes[node].flags & BORROW != 0 {
+            node = self.nodes[node].parent as usize;
+            if self.rules.top_level && self.nodes[node].level > self.cutoff {
+                return Permit::Above;
+            }
+            if node == link {
+                return Permit::From(link);
+            }
+            self.accrue(node, clock);
+            if self.nodes[node].credit > 0 {
+                return Permit::From(node);
+            }
+        }
+        Permit::No
+    }
+
+    /// Takes a regulated leaf out of its row until it, or somebody who lends to it, has credit again.
+    fn suspend(&mut self, leaf: usize, now: u64) {
+        self.unlist_all(leaf);
+        self.tallies[leaf].delays += 1;
+        let (mut node, mut at) = (leaf, u64::MAX);
+        loop {
+            if self.nodes[node].rate > 0 {
+                at = at.min(self.awake_at(node, now));
+            }
+            let parent = self.nodes[node].parent as usize;
+            if self.nodes[node].flags & BORROW == 0 || parent == self.link() {
+                break;
+            }
+            node = parent;
+        }
+        self.set_timer(leaf, at, now);
+    }
+
+    /// Top-level: after a packet that was paid by `lender`.
+    fn move_cutoff(&mut self, lender: usize, empty: bool, clock: u64) {
+        let level = self.nodes[lender].level;
+        if self.cutoff < level {
+            return;
+        }
+        let over = lender != self.link() && self.nodes[lender].credit <= 0;
+        if !empty && !over {
+            self.cutoff = level;
+            return;
+        }
+        let leaves = self.leaves();
+        let unsatisfied = (0..leaves).any(|leaf| {
+            self.accrue(leaf, clock);
+            self.nodes[leaf].flags & LISTED != 0 && self.nodes[leaf].flags & OVER == 0
+        });
+        self.cutoff = if unsatisfied { 0 } else { NO_CUTOFF };
+    }
+
+    /// Top-level: a packet has arrived at this leaf.
+    fn lower_cutoff(&mut self, leaf: usize, clock: u64) {
+        let (link, mut node) = (self.link(), leaf);
+        while self.nodes[node].level < self.cutoff {
+            if node != link {
+                self.accrue(node, clock);
+            }
+            let within = if node == leaf { self.nodes[node].flags & OVER == 0 } else { self.nodes[node].credit > 0 };
+            if node == link || within {
+                self.cutoff = self.nodes[node].level;
+                return;
+            }
+            if self.nodes[node].flags & BORROW == 0 {
+                return;
+            }
+            node = self.nodes[node].parent as usize;
+        }
+    }
+}
+
+/// Whether a leaf may send.
+#[derive(Clone, Copy, Debug)]
+enum Permit {
+    /// Paid by this node: itself, or an ancestor.
+    From(usize),
+    /// Not while the cutoff is so low.
+    Above,
+    /// Not before somebody has credit.
+    No,
+}
+
+impl Discipline for Cbq {
+    fn enqueue(&mut self, now: Instant, packet: Packet, sink: &mut dyn Sink) -> Verdict {
+        let Some(leaf) = self.plan.routes.child(packet.class) else {
+            sink.drop(packet, Reason::NoClass);
+            return Verdict::Dropped(Reason::NoClass);
+        };
+        let verdict = self.queues[leaf].enqueue(now, packet, sink);
+        let flags = self.nodes[leaf].flags;
+        let holds = !self.queues[leaf].is_empty();
+        let waiting = flags & HELD != 0 && flags & ASLEEP == 0;
+        if holds && waiting && !self.rules.top_level {
+            return verdict;
+        }
+        let now = now.nanos();
+        let clock = if self.held > 0 { self.wire.clock(now, self.since()) } else { now - self.wire.lost };
+        match (flags & HELD != 0, holds) {
+            (false, true) => {
+                self.nodes[leaf].flags |= HELD;
+                self.held += 1;
+                self.join(leaf, clock, now, now);
+            }
+            (true, false) => self.empty(leaf, clock),
+            // The queue may have a packet earlier now: it is asked again.
+            (true, true) if flags & ASLEEP != 0 => {
+                self.stop(leaf, clock);
+                self.join(leaf, clock, now, now);
+            }
+            _ => {}
+        }
+        if self.rules.top_level && holds {
+            self.lower_cutoff(leaf, clock);
+        }
+        verdict
+    }
+
+    fn dequeue(&mut self, now: Instant, sink: &mut dyn Sink) -> Next<Packet> {
+        if self.held == 0 {
+            return Next::Empty;
+        }
+        let at = now.nanos();
+        if self.rules.shaped && self.wire.free() > at {
+            return Next::Wait(Instant::from_nanos(self.wire.free()));
+        }
+        let since = self.since();
+        let clock = self.wire.clock(at, since);
+        self.wake(clock, at, since);
+        loop {
+            let choice = if self.rules.formal { self.choose() } else { self.choose_by_priority(clock, at) };
+            let Some(choice) = choice else {
+                return match self.held {
+                    0 => Next::Empty,
+                    _ => Next::Wait(self.wheel.next().unwrap_or(Instant::NEVER)),
+                };
+            };
+            match self.queues[choice.leaf].dequeue(now, sink) {
+                Next::Ready(packet) => {
+                    self.sent(choice, packet.len.get(), clock, at);
+                    return Next::Ready(packet);
+                }
+                Next::Wait(until) => {
+                    self.leave(choice.leaf, clock);
+                    self.nodes[choice.leaf].flags |= ASLEEP;
+                    self.wheel.set(choice.leaf as u32, until);
+                }
+                Next::Empty => self.empty(choice.leaf, clock),
+            }
+        }
+    }
+
+    fn flush(&mut self, sink: &mut dyn Sink) {
+        for leaf in 0..self.leaves() {
+            self.queues[leaf].flush(sink);
+            if self.nodes[leaf].flags & HELD != 0 {
+                let clock = self.nodes[leaf].updated;
+                self.empty(leaf, clock);
+            }
+        }
+        // Nobody waits any more. The time of the flush is not known; credit up to it is given later.
+        for node in &mut self.nodes {
+            node.credit = node.credit.min(i64::from(node.burst) * NANOBITS);
+        }
+    }
+
+    fn inspect(&self, out: &mut Inspection<'_>) {
+        let link = self.link();
+        out.gauge("sharing", Value::State(self.plan.settings.sharing.name()));
+        out.gauge("rate", Value::Bandwidth(self.plan.link));
+        out.gauge("lent", Value::Bytes(Bytes::new(self.tallies[link].lent)));
+        out.gauge("lost_time", Value::Duration(Duration::from_nanos(self.wire.lost)));
+        let mut below: Vec<Stats> = vec![Stats::default(); link + 1];
+        for number in self.bottom_up() {
+            if let Some(queue) = self.queues.get(number) {
+                below[number] = *queue.stats();
+            }
+            let stats = below[number];
+            add(&mut below[self.nodes[number].parent as usize], &stats);
+        }
+        for (number, class) in self.plan.classes.iter().enumerate() {
+            out.class(class.id, |out| {
+                self.inspect_class(number, out);
+                match self.queues.get(number) {
+                    Some(queue) => queue.inspect(out),
+                    None => out.counts("", &below[number]),
+                }
+            });
+        }
+    }
+
+    fn retune(&mut self, now: Instant, plan: &dyn Plan) -> bool {
+        let plan: &dyn Any = plan;
+        let Some(plan) = plan.downcast_ref::<CbqPlan>() else { return false };
+        let shape = |plan: &CbqPlan| -> Vec<_> {
+            let kind = |class: &ClassPlan| class.queue.as_ref().map(|queue| queue.kind.name);
+            plan.classes.iter().map(|class| (class.id, class.parent, kind(class))).collect()
+        };
+        if shape(plan) != shape(&self.plan) {
+            return false;
+        }
+        let queues = self.queues.iter_mut().zip(&plan.classes);
+        let adopted = queues
+            .filter_map(|(queue, class)| Some(queue.retune(now, class.queue.as_ref()?.plan.as_ref())))
+            .fold(true, |all, one| all & one);
+        let values = |plan: &CbqPlan| -> Vec<_> {
+            plan.classes.iter().map(|class| (class.rate, class.packet, class.settings.clone())).collect()
+        };
+        let same = (plan.link, plan.mtu, &plan.settings) == (self.plan.link, self.plan.mtu, &self.plan.settings);
+        if !same || values(plan) != values(&self.plan) {
+            self.adopt(plan, now.nanos());
+        }
+        adopted
+    }
+}
+
+// Looking in, and changing.
+impl Cbq {
+    /// The classes, children before parents.
+    fn bottom_up(&self) -> impl Iterator<Item = usize> + '_ {
+        let mut order: Vec<usize> = (0..self.link()).collect();
+        order.sort_by_key(|&number| self.nodes[number].level);
+        order.into_iter()
+    }
+
+    fn inspect_class(&self, number: usize, out: &mut Inspection<'_>) {
+        let (node, tally, class) = (&self.nodes[number], &self.tallies[number], &self.plan.classes[number]);
+        let settings = &class.settings;
+        let waits = node.flags & OVER != 0 && node.demand != 0;
+        let state = match () {
+            () if node.flags & ASLEEP != 0 => "asleep",
+            () if node.demand == 0 => "idle",
+            () if !self.rules.formal && node.flags & LISTED == 0 => "suspended",
+            () if !waits => "ready",
+            () if node.flags & BORROW != 0 => "borrowing",
+            () => "suspended",
+        };
+        out.gauge("state", Value::State(state));
+        out.gauge("rate", Value::Bandwidth(Bandwidth::bits_per_sec(node.rate)));
+        out.gauge("priority", Value::Count(u64::from(node.priority)));
+        out.gauge("credit", Value::Credit(node.credit / NANOBITS));
+        out.gauge("maxburst", Value::Count(u64::from(settings.maxburst)));
+        out.gauge("minburst", Value::Count(u64::from(settings.minburst)));
+        out.gauge("over", Value::Count(tally.over));
+        out.gauge("delays", Value::Count(tally.delays));
+        out.gauge("borrows", Value::Count(tally.borrows));
+        out.gauge("borrowed", Value::Bytes(Bytes::new(tally.borrowed)));
+        out.gauge("lent", Value::Bytes(Bytes::new(tally.lent)));
+    }
+
+    /// Takes over the rates and rules of a plan of the same shape; packets, credits and turns stay.
+    fn adopt(&mut self, plan: &CbqPlan, now: u64) {
+        let clock = if self.held > 0 { self.wire.clock(now, self.since()) } else { now - self.wire.lost };
+        let rings = |plan: &CbqPlan| -> Vec<_> {
+            plan.classes.iter().map(|class| (class.settings.priority, class.settings.borrow)).collect()
+        };
+        let moved = rings(plan) != rings(&self.plan)
+            || plan.settings.sharing != self.plan.settings.sharing
+            || plan.settings.excess != self.plan.settings.excess;
+        let waiting: Vec<usize> =
+            (0..self.leaves()).filter(|&leaf| moved && self.nodes[leaf].demand != 0).collect();
+        waiting.iter().for_each(|&leaf| self.leave(leaf, clock));
+        let old = std::mem::replace(&mut self.plan, plan.clone());
+        self.rules = Rules::new(plan);
+        self.wire.rate = plan.link.bits();
+        self.wire.burst = plan.settings.link_burst.nanos();
+        for (number, old) in old.classes.iter().enumerate() {
+            self.adopt_class(number, old, clock, now);
+        }
+        let since = self.wire.ready;
+        waiting.iter().for_each(|&leaf| self.join(leaf, clock, now, since));
+    }
+
+    fn adopt_class(&mut self, number: usize, old: &ClassPlan, clock: u64, now: u64) {
+        self.accrue(number, clock);
+        let class = &self.plan.classes[number];
+        let (own, lent) = (class.own_weight, class.feed_weight);
+        let places = self.place_of(number, 0)..=self.place_of(number, PRIORITIES - 1);
+        for place in places {
+            self.places[place as usize].own.weight = own;
+            self.places[place as usize].lent.weight = lent;
+        }
+        let (fresh, node) = (class.node(), &mut self.nodes[number]);
+        node.priority = fresh.priority;
+        node.flags = node.flags & !BORROW | fresh.flags & BORROW;
+        if (old.rate, &old.settings, old.packet) == (class.rate, &class.settings, class.packet) {
+            return;
+        }
+        (node.rate, node.burst, node.wake) = (fresh.rate, fresh.burst, fresh.wake);
+        if node.demand != 0 && node.flags & LISTED == 0 {
+            // It is regulated: its time is another now.
+            self.wheel.cancel(number as u32);
+            match self.rules.formal {
+                true => self.regulate(number, now),
+                false => self.list_all(number, self.wire.ready),
+            }
+        }
+    }
+}
+
+/// Adds what passed through one queue to the sum of several.
+fn add(sum: &mut Stats, one: &Stats) {
+    let add = |sum: &mut crate::queue::Count, one: &crate::queue::Count| {
+        sum.packets += one.packets;
+        sum.bytes += one.bytes;
+    };
+    add(&mut sum.offered, &one.offered);
+    add(&mut sum.sent, &one.sent);
+    add(&mut sum.dropped, &one.dropped);
+    sum.marked += one.marked;
+    sum.reasons.iter_mut().zip(one.reasons).for_each(|(sum, one)| *sum += one);
+}
