@@ -2,6 +2,7 @@
 //!
 //! - [`findings`]: mistakes and warnings that point into a policy's text;
 //! - [`policy`]: TOML text → checked plan for every interface;
+//! - [`topology`]: TOML text → hosts and links of a lab, with policies on the links;
 //! - [`port_config`], [`filters`]: its two parts with a syntax of their own.
 //!
 //! Absent on purpose: ports, packets and clocks. Whoever moves packets takes a [`policy::Policy`] and
@@ -14,3 +15,4 @@ pub mod findings;
 pub mod policy;
 pub mod port_config;
 mod sections;
+pub mod topology;

@@ -69,11 +69,7 @@ pub struct Interface {
 impl Policy {
     /// Reads and checks a policy. The error holds every mistake in it.
     pub fn read(path: &str, text: &str, registry: &Registry) -> Result<Self, Findings> {
-        let mut reader = Reader {
-            registry,
-            problems: Vec::new(),
-            warnings: Vec::new(),
-        };
+        let mut reader = Reader::new(registry);
         let mut syntax = Vec::new();
         let read = sections::parse(text, &mut syntax, |root, problems| {
             let read = reader.policy(&root);
@@ -149,10 +145,11 @@ fn find_class<'a>(spec: &'a mut DisciplineSpec, name: &str) -> Option<&'a mut Cl
     inner.chain(below).find_map(|spec| find_class(spec, name))
 }
 
-struct Reader<'a> {
+/// Reads the parts of a policy, and gathers what is wrong with them.
+pub(crate) struct Reader<'a> {
     registry: &'a Registry,
-    problems: Vec<Problem>,
-    warnings: Vec<Problem>,
+    pub(crate) problems: Vec<Problem>,
+    pub(crate) warnings: Vec<Problem>,
 }
 
 const ROOT: &[&str] = &["version", "port", "interface"];
@@ -160,7 +157,15 @@ const OF_INTERFACE: &[&str] = &["discipline", "class", "filter"];
 const OF_DISCIPLINE: &[&str] = &["kind", "child", "class"];
 const OF_CLASS: &[&str] = &["name", "parent", "default", "discipline"];
 
-impl Reader<'_> {
+impl<'a> Reader<'a> {
+    pub(crate) fn new(registry: &'a Registry) -> Self {
+        Self {
+            registry,
+            problems: Vec::new(),
+            warnings: Vec::new(),
+        }
+    }
+
     fn policy(&mut self, root: &Section<'_>) -> Option<(Option<PortConfig>, Vec<Interface>)> {
         for pair in root.iter().filter(|pair| !ROOT.contains(&pair.key)) {
             let what = if pair.value.section().is_some() {
@@ -193,7 +198,7 @@ impl Reader<'_> {
         Some((port.map_or(Some(None), |port| port.map(Some))?, interfaces))
     }
 
-    fn version(&mut self, root: &Section<'_>) {
+    pub(crate) fn version(&mut self, root: &Section<'_>) {
         let Some(pair) = root.get("version") else {
             let problem = Problem::new(root.at, "`version` is missing");
             self.problems
@@ -220,7 +225,8 @@ impl Reader<'_> {
         }
     }
 
-    fn interface(&mut self, name: &str, value: &Value<'_>) -> Option<Interface> {
+    /// One section of an interface.
+    pub(crate) fn interface(&mut self, name: &str, value: &Value<'_>) -> Option<Interface> {
         let Some(section) = value.section() else {
             let expected = format!("expected a section [interface.{name}]");
             self.problems.push(value.wrong(&expected));

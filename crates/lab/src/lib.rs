@@ -4,6 +4,7 @@
 //! - [`isolation`]: the box that everything happens in, and that takes everything with it when it goes;
 //! - [`host`]: a network namespace, its interfaces, and work done inside it;
 //! - [`topology`]: hosts joined by links;
+//! - [`link`]: the discipline that makes a link of a queue: rate, delay, buffer;
 //! - [`program`]: real programs in a host, bounded in time;
 //! - [`traffic`]: senders and receivers of our own, bounded in time and amount;
 //! - [`netlink`]: how interfaces are made, without calling any other program.
@@ -14,6 +15,7 @@
 pub mod error;
 pub mod host;
 pub mod isolation;
+pub mod link;
 pub mod netlink;
 pub mod program;
 mod sys;
@@ -23,5 +25,6 @@ pub mod traffic;
 pub use error::{Error, Result};
 pub use host::{Address, Host};
 pub use isolation::{enter, isolated, isolated_as};
+pub use link::Link;
 pub use program::{Output, Program, Running};
 pub use topology::Lab;

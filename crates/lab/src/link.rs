@@ -1,0 +1,350 @@
+//! The discipline of an emulated link: one direction of a wire with a rate, a delay and a buffer before it.
+//!
+//! ```text
+//! packets → queue (tail drop, or a policy's tree) → transmitter (rate) → propagation (delay) → out
+//! ```
+//!
+//! A packet is on the transmitter for its length over the rate, then travels for the delay, as in the
+//! textbooks' store-and-forward link. The transmitter takes a packet out of the queue at the very instant at
+//! which it becomes free, worked out afterwards, however late the host asks: so the rate and the drops
+//! do not depend on how well the host keeps time, only the moment of departure does. Fractions of a
+//! nanosecond are carried from packet to packet, so the rate is exact over a busy period.
+//!
+//! Every operation is O(1) beside the queue's own. The propagation holds a whole bandwidth-delay product.
+//! Nothing is random here. Absent: jitter and loss of the wire itself; what is lost, the buffer lost.
+
+use engine::discipline::{Discipline, Next, Reason, Sink, Verdict};
+use engine::inspect::{Inspection, Value};
+use engine::kind;
+use engine::packet::Packet;
+use engine::queue::Queue;
+use engine::random::Seed;
+use engine::settings::{Raw, Table};
+use engine::tree::{DisciplineSpec, Registry};
+use engine::units::{Bandwidth, Bytes, Duration, Instant};
+use std::collections::VecDeque;
+
+/// The longest frame of a link: 1500 bytes of IP packet, Ethernet header, a tag.
+const LONGEST: Bytes = Bytes::new(1518);
+
+/// One direction of an emulated link.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Link {
+    /// How fast frames are sent, counted as they are on the interface (Ethernet header, no checksum).
+    pub rate: Bandwidth,
+    /// How long they travel.
+    pub delay: Duration,
+    /// Bytes that wait at most, beside the frame that is being sent. At least one full frame.
+    pub buffer: Bytes,
+}
+
+impl Link {
+    /// The buffer of 100 ms at this rate that many routers have, and no delay.
+    pub fn new(rate: Bandwidth) -> Self {
+        let buffer = rate.bytes_in(Duration::from_millis(100));
+        Self {
+            rate,
+            delay: Duration::ZERO,
+            buffer: buffer.max(Bytes::new(20_000)),
+        }
+    }
+
+    /// The same with this delay.
+    #[must_use]
+    pub fn delay(mut self, delay: Duration) -> Self {
+        self.delay = delay;
+        self
+    }
+
+    /// The same with this buffer.
+    #[must_use]
+    pub fn buffer(mut self, buffer: Bytes) -> Self {
+        self.buffer = buffer;
+        self
+    }
+
+    /// A queue that is this link, with tail drop.
+    pub fn queue(&self) -> Queue {
+        let settings = Table::default()
+            .with("limit", Raw::Integer(i64::from(u32::MAX)))
+            .text("limit_bytes", &self.buffer.max(LONGEST).to_string());
+        let spec = DisciplineSpec {
+            settings,
+            ..DisciplineSpec::new("fifo")
+        };
+        let link = kind::Link {
+            bandwidth: self.rate,
+            mtu: LONGEST,
+        };
+        let plan = spec.check(&Registry::builtin(), link);
+        // The settings above are good by construction.
+        let tail_drop = plan.map(|plan| plan.build(Seed(0)));
+        self.queue_over(tail_drop.unwrap_or_else(|problems| panic!("a plain FIFO is refused: {problems:?}")))
+    }
+
+    /// A queue that is this link with another queue, such as a policy's, in the place of its buffer.
+    pub fn queue_over(&self, queue: Queue) -> Queue {
+        Queue::new("link", Box::new(Wire::new(*self, queue)))
+    }
+}
+
+/// The running link.
+#[derive(Debug)]
+struct Wire {
+    link: Link,
+    queue: Queue,
+    /// When the transmitter has sent what it was given, and the fraction of a nanosecond beyond, in parts of
+    /// the rate.
+    free_at: Instant,
+    fraction: u64,
+    /// When the queue may have something, if it said "wait".
+    resume_at: Instant,
+    /// When the queue was last called. Its time never goes back.
+    called_at: Instant,
+    /// What has been sent and has not arrived, with the time of its arrival.
+    travelling: VecDeque<(Instant, Packet)>,
+}
+
+impl Wire {
+    fn new(link: Link, queue: Queue) -> Self {
+        Self {
+            link,
+            queue,
+            free_at: Instant::START,
+            fraction: 0,
+            resume_at: Instant::START,
+            called_at: Instant::START,
+            travelling: VecDeque::new(),
+        }
+    }
+
+    /// Sends what the transmitter has taken by `now`, each packet at the instant at which it could.
+    fn transmit(&mut self, now: Instant, sink: &mut dyn Sink) {
+        loop {
+            let start = self.free_at.max(self.called_at).max(self.resume_at);
+            if start > now {
+                return;
+            }
+            self.called_at = start;
+            match self.queue.dequeue(start, sink) {
+                Next::Ready(packet) => {
+                    self.resume_at = Instant::START;
+                    let sent = self.send(start, packet.len);
+                    self.travelling.push_back((sent + self.link.delay, packet));
+                }
+                Next::Wait(at) => self.resume_at = at,
+                Next::Empty => {
+                    self.resume_at = Instant::START;
+                    return;
+                }
+            }
+        }
+    }
+
+    /// When a packet of this length has been sent that is begun at `start`, rounded up to a nanosecond.
+    fn send(&mut self, start: Instant, len: Bytes) -> Instant {
+        if start > self.free_at {
+            self.fraction = 0;
+        }
+        let rate = u128::from(self.link.rate.bits().max(1));
+        let parts = u128::from(len.get()) * 8_000_000_000 + u128::from(self.fraction);
+        let nanos = u64::try_from(parts / rate).unwrap_or(u64::MAX);
+        // Less than the rate, which is a u64.
+        self.fraction = (parts % rate) as u64;
+        self.free_at = start + Duration::from_nanos(nanos);
+        self.free_at + Duration::from_nanos(u64::from(self.fraction > 0))
+    }
+}
+
+impl Discipline for Wire {
+    fn enqueue(&mut self, now: Instant, packet: Packet, sink: &mut dyn Sink) -> Verdict {
+        // What was due before this packet came made room for it.
+        self.transmit(now, sink);
+        // It may leave before what the queue is waiting for.
+        self.resume_at = Instant::START;
+        self.called_at = now;
+        let verdict = self.queue.enqueue(now, packet, sink);
+        self.transmit(now, sink);
+        verdict
+    }
+
+    fn dequeue(&mut self, now: Instant, sink: &mut dyn Sink) -> Next<Packet> {
+        self.transmit(now, sink);
+        match self.travelling.front() {
+            Some((arrives, _)) if *arrives > now => Next::Wait(*arrives),
+            Some(_) => match self.travelling.pop_front() {
+                Some((_, packet)) => Next::Ready(packet),
+                None => Next::Empty,
+            },
+            None if self.queue.is_empty() => Next::Empty,
+            None => Next::Wait(
+                self.free_at
+                    .max(self.resume_at)
+                    .max(now + Duration::from_nanos(1)),
+            ),
+        }
+    }
+
+    fn flush(&mut self, sink: &mut dyn Sink) {
+        while let Some((_, packet)) = self.travelling.pop_front() {
+            sink.drop(packet, Reason::Flushed);
+        }
+        self.queue.flush(sink);
+        self.resume_at = Instant::START;
+    }
+
+    fn inspect(&self, out: &mut Inspection<'_>) {
+        out.gauge("rate", Value::Bandwidth(self.link.rate));
+        out.gauge("delay", Value::Duration(self.link.delay));
+        out.gauge("waiting", Value::Bytes(self.queue.backlog().bytes));
+        out.gauge("travelling", Value::Count(self.travelling.len() as u64));
+        self.queue.inspect(out);
+    }
+
+    fn retune(&mut self, now: Instant, plan: &dyn kind::Plan) -> bool {
+        self.called_at = self.called_at.max(now);
+        self.queue.retune(now, plan)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use engine::packet::ClassId;
+    use engine::queue::Count;
+
+    #[derive(Debug, Default)]
+    struct Lost(u64);
+
+    impl Sink for Lost {
+        fn drop(&mut self, _packet: Packet, why: Reason) {
+            assert_eq!(why, Reason::Full);
+            self.0 += 1;
+        }
+    }
+
+    fn at(us: u64) -> Instant {
+        Instant::START + Duration::from_micros(us)
+    }
+
+    fn offer(queue: &mut Queue, now: Instant, len: u64, lost: &mut Lost) {
+        let _ = queue.enqueue(now, Packet::new(Bytes::new(len), now, ClassId(0)), lost);
+    }
+
+    /// Everything that leaves, asked for at the time at which the link says it leaves.
+    fn departures(queue: &mut Queue, mut now: Instant, lost: &mut Lost) -> Vec<Instant> {
+        let mut times = Vec::new();
+        loop {
+            match queue.dequeue(now, lost) {
+                Next::Ready(_) => times.push(now),
+                Next::Wait(until) => now = until,
+                Next::Empty => return times,
+            }
+        }
+    }
+
+    #[test]
+    fn a_packet_arrives_after_its_transmission_and_the_delay() {
+        let link = Link::new(Bandwidth::mbit(8)).delay(Duration::from_millis(5));
+        let (mut queue, mut lost) = (link.queue(), Lost::default());
+        offer(&mut queue, at(1000), 1000, &mut lost);
+        offer(&mut queue, at(1000), 500, &mut lost);
+        assert_eq!(departures(&mut queue, at(1000), &mut lost), [at(7000), at(7500)]);
+        offer(&mut queue, at(20_000), 1000, &mut lost);
+        assert_eq!(
+            departures(&mut queue, at(20_000), &mut lost),
+            [at(26_000)],
+            "after an idle time"
+        );
+    }
+
+    #[test]
+    fn the_rate_is_exact_whatever_the_fraction_of_a_nanosecond() {
+        let rate = Bandwidth::bits_per_sec(7_000_000_013);
+        let (mut queue, mut lost) = (Link::new(rate).queue(), Lost::default());
+        let packets = 5_000;
+        for _ in 0..packets {
+            offer(&mut queue, at(0), 1514, &mut lost);
+        }
+        let last = *departures(&mut queue, at(0), &mut lost)
+            .last()
+            .expect("a departure");
+        let exact = (packets * 1514 * 8 * 1_000_000_000_u128).div_ceil(7_000_000_013);
+        assert_eq!((u128::from(last.nanos()), lost.0), (exact, 0));
+    }
+
+    #[test]
+    fn a_full_buffer_loses_the_arriving_packet_and_no_other() {
+        let link = Link::new(Bandwidth::mbit(8)).buffer(Bytes::new(3000));
+        let (mut queue, mut lost) = (link.queue(), Lost::default());
+        // One on the transmitter, three in the buffer, two lost.
+        for _ in 0..6 {
+            offer(&mut queue, at(0), 1000, &mut lost);
+        }
+        assert_eq!(lost.0, 2);
+        // After 1 ms one more is on the transmitter, though nobody asked.
+        offer(&mut queue, at(1000), 1000, &mut lost);
+        assert_eq!(lost.0, 2);
+        offer(&mut queue, at(1000), 1000, &mut lost);
+        assert_eq!(lost.0, 3);
+    }
+
+    #[test]
+    fn a_late_host_loses_no_rate() {
+        let link = Link::new(Bandwidth::mbit(8)).delay(Duration::from_millis(1));
+        let (mut queue, mut lost) = (link.queue(), Lost::default());
+        for _ in 0..10 {
+            offer(&mut queue, at(0), 1000, &mut lost);
+        }
+        // Asked for only after 8 of the 10 have arrived.
+        let mut arrived = 0;
+        while let Next::Ready(_) = queue.dequeue(at(9_500), &mut lost) {
+            arrived += 1;
+        }
+        assert_eq!(arrived, 8);
+        assert_eq!(
+            departures(&mut queue, at(9_500), &mut lost),
+            [at(10_000), at(11_000)]
+        );
+    }
+
+    #[test]
+    fn the_delay_holds_a_whole_bandwidth_delay_product() {
+        let link = Link::new(Bandwidth::mbit(80))
+            .delay(Duration::from_secs(1))
+            .buffer(Bytes::new(2000));
+        let (mut queue, mut lost) = (link.queue(), Lost::default());
+        for n in 0..10_000 {
+            offer(&mut queue, at(n * 100), 1000, &mut lost);
+        }
+        assert_eq!(lost.0, 0);
+        assert_eq!(
+            queue.backlog(),
+            Count {
+                packets: 10_000,
+                bytes: Bytes::new(10_000_000)
+            }
+        );
+        assert_eq!(departures(&mut queue, at(1_000_000), &mut lost).len(), 10_000);
+    }
+
+    #[test]
+    fn a_flush_empties_queue_and_wire() {
+        struct Flushed(u64);
+        impl Sink for Flushed {
+            fn drop(&mut self, _packet: Packet, why: Reason) {
+                assert_eq!(why, Reason::Flushed);
+                self.0 += 1;
+            }
+        }
+        let (mut queue, mut lost) = (Link::new(Bandwidth::mbit(8)).queue(), Lost::default());
+        for _ in 0..5 {
+            offer(&mut queue, at(0), 1000, &mut lost);
+        }
+        let mut flushed = Flushed(0);
+        queue.flush(&mut flushed);
+        assert_eq!((flushed.0, queue.backlog().packets), (5, 0));
+        offer(&mut queue, at(9_000), 1000, &mut lost);
+        assert_eq!(departures(&mut queue, at(9_000), &mut lost).len(), 1);
+    }
+}
