@@ -3,16 +3,22 @@
 //! - [`findings`]: mistakes and warnings that point into a policy's text;
 //! - [`policy`]: TOML text → checked plan for every interface;
 //! - [`topology`]: TOML text → hosts and links of a lab, with policies on the links;
-//! - [`port_config`], [`filters`]: its two parts with a syntax of their own.
+//! - [`port_config`], [`filters`]: a policy's two parts with a syntax of their own;
+//! - [`snapshot`], [`figures`]: what every class got, and how numbers are shown;
+//! - [`protocol`], [`socket`]: how a running program is looked at and told.
 //!
 //! Absent on purpose: ports, packets and clocks. Whoever moves packets takes a [`policy::Policy`] and
 //! builds queues from it.
 
 #![forbid(unsafe_code)]
 
+pub mod figures;
 pub mod filters;
 pub mod findings;
 pub mod policy;
 pub mod port_config;
+pub mod protocol;
 mod sections;
+pub mod snapshot;
+pub mod socket;
 pub mod topology;

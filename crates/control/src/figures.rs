@@ -1,0 +1,103 @@
+//! Numbers for people: four significant digits with a unit, where the engine's own texts are exact.
+
+/// A rate such as `19.98 Mbit/s`.
+pub fn rate(bps: u64) -> String {
+    scaled(bps as f64, &["bit/s", "kbit/s", "Mbit/s", "Gbit/s", "Tbit/s"])
+}
+
+/// A length such as `1.5 kB`.
+pub fn bytes(bytes: u64) -> String {
+    scaled(bytes as f64, &["B", "kB", "MB", "GB", "TB", "PB"])
+}
+
+/// A time such as `4.31 ms`.
+pub fn time(ns: u64) -> String {
+    scaled(ns as f64, &["ns", "µs", "ms", "s"])
+}
+
+/// A number of things such as `1.234 M`; exact below ten thousand.
+pub fn count(n: u64) -> String {
+    if n < 10_000 {
+        return n.to_string();
+    }
+    scaled(n as f64, &["", "k", "M", "G", "T"])
+}
+
+/// A share such as `12.5 %`.
+pub fn share(share: f64) -> String {
+    format!("{} %", digits(share * 100.0, 3))
+}
+
+fn scaled(value: f64, units: &[&str]) -> String {
+    let mut value = value;
+    let mut units = units.iter().peekable();
+    while let Some(unit) = units.next() {
+        // 999.96 would be shown as 1000.
+        if value < 999.95 || units.peek().is_none() {
+            return format!("{} {unit}", digits(value, 4)).trim_end().to_owned();
+        }
+        value /= 1000.0;
+    }
+    String::new()
+}
+
+/// The number with so many significant digits, without zeros at the end.
+fn digits(value: f64, significant: i32) -> String {
+    let whole = if value.abs() < 1.0 {
+        1
+    } else {
+        value.abs().log10() as i32 + 1
+    };
+    let decimals = usize::try_from(significant - whole).unwrap_or(0);
+    let text = format!("{value:.decimals$}");
+    if text.contains('.') {
+        return text.trim_end_matches('0').trim_end_matches('.').to_owned();
+    }
+    text
+}
+
+/// A gauge's value as its unit asks for.
+pub fn gauge(gauge: &crate::snapshot::Gauge) -> String {
+    let value = &gauge.value;
+    match (
+        gauge.unit.as_str(),
+        value.as_u64(),
+        value.as_f64(),
+        value.as_str(),
+    ) {
+        (_, _, _, Some(text)) => text.to_owned(),
+        ("B", Some(n), ..) => bytes(n),
+        ("B", None, Some(x), _) => format!("-{}", bytes(x.abs() as u64)),
+        ("bit/s", Some(n), ..) => rate(n),
+        ("ns", Some(n), ..) => time(n),
+        ("share", _, Some(x), _) => share(x),
+        (_, Some(n), ..) => count(n),
+        (_, None, Some(x), _) => digits(x, 4),
+        _ => value.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_keep_four_digits_and_change_their_unit_in_time() {
+        for (bps, text) in [
+            (0, "0 bit/s"),
+            (999, "999 bit/s"),
+            (19_984_999, "19.98 Mbit/s"),
+            (999_960_000, "1 Gbit/s"),
+            (20_000_000, "20 Mbit/s"),
+            (800_000_000_000, "800 Gbit/s"),
+        ] {
+            assert_eq!(rate(bps), text);
+        }
+        assert_eq!(time(4_312_345), "4.312 ms");
+        assert_eq!(
+            (count(9_999), count(1_234_567)),
+            ("9999".into(), "1.235 M".into())
+        );
+        assert_eq!((share(0.125), share(0.0)), ("12.5 %".into(), "0 %".into()));
+    }
+}

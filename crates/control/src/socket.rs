@@ -1,0 +1,464 @@
+//! The control socket: a Unix socket that a running program serves and `status`, `top` and `set` ask.
+//!
+//! A thread for each connection, a few at most, all bounded: lines have a length limit, a reader that does
+//! not read is dropped, and nobody waits for anybody. The packet loop is asked through the [`Handler`], which
+//! sends it a command and waits in the connection's own thread.
+//!
+//! Who may connect: the user that runs the program, and root. The socket's mode says so, and the peer's
+//! credentials are checked, since the mode of a socket is not heeded everywhere.
+
+use crate::protocol::{Change, INTERVAL_MS, Refusal, Reply, Request, VERSION};
+use crate::snapshot::{Reading, Snapshot};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Connections served at a time.
+pub const CONNECTIONS: usize = 16;
+
+/// Bytes of a request at most.
+pub const LINE: usize = 64 * 1024;
+
+/// The shortest interval of status replies.
+pub const SHORTEST_INTERVAL: Duration = Duration::from_millis(10);
+
+/// How long a reader may leave a reply unread, and an idle connection stays.
+const PATIENCE: Duration = Duration::from_secs(2);
+const IDLE: Duration = Duration::from_secs(300);
+
+/// What a running program does on request. Called from several threads; may wait for the packet loop, which
+/// must never wait for it.
+pub trait Handler: Send + Sync + 'static {
+    /// The program's version.
+    fn version(&self) -> String;
+    /// All there is to see, as it stands.
+    fn read(&self) -> Result<Reading, Refusal>;
+    /// Lets the policy rule, or packets pass unmanaged; everywhere if no interface is named. Says what was done.
+    fn switch(&self, interface: Option<&str>, on: bool) -> Result<String, Refusal>;
+    /// Leaves an interface, or all, to the kernel.
+    fn detach(&self, interface: Option<&str>) -> Result<String, Refusal>;
+    /// Changes settings of a class; the whole tree is checked first, and nothing changes if it is refused.
+    fn set_class(
+        &self,
+        interface: &str,
+        class: &str,
+        changes: &BTreeMap<String, Change>,
+    ) -> Result<String, Refusal>;
+}
+
+// Where sockets are.
+
+/// The directory of the sockets of this user's programs.
+pub fn directory() -> PathBuf {
+    let user = rustix::process::geteuid();
+    if user.is_root() {
+        return PathBuf::from("/run/suimon");
+    }
+    match std::env::var_os("XDG_RUNTIME_DIR").filter(|path| !path.is_empty()) {
+        Some(path) => PathBuf::from(path).join("suimon"),
+        None => std::env::temp_dir().join(format!("suimon-{}", user.as_raw())),
+    }
+}
+
+/// The socket that is meant: a path has a `/`, a name is looked up in the [`directory`].
+pub fn path_of(name: &str) -> PathBuf {
+    if name.contains('/') {
+        return PathBuf::from(name);
+    }
+    directory().join(format!("{name}.sock"))
+}
+
+/// The socket to connect to: the one named, or the only one there is.
+pub fn find(named: Option<&str>) -> Result<PathBuf, Refusal> {
+    if let Some(name) = named {
+        return Ok(path_of(name));
+    }
+    let directory = directory();
+    let entries = fs::read_dir(&directory).into_iter().flatten().flatten();
+    let mut found: Vec<PathBuf> = entries
+        .map(|entry| entry.path())
+        .filter(|path| path.extension().is_some_and(|e| e == "sock") && UnixStream::connect(path).is_ok())
+        .collect();
+    found.sort();
+    match found.as_slice() {
+        [] => Err(Refusal {
+            message: format!("no suimon is running that can be seen in {}", directory.display()),
+            help: Some("start one with `suimon run POLICY`, or name its socket with --socket".into()),
+        }),
+        [only] => Ok(only.clone()),
+        several => {
+            let names = several.iter().filter_map(|path| path.file_stem()?.to_str());
+            Err(Refusal {
+                message: format!("several are running: {}", names.collect::<Vec<_>>().join(", ")),
+                help: Some("choose one with --socket NAME".into()),
+            })
+        }
+    }
+}
+
+// The server.
+
+/// A socket that is served until this is dropped.
+pub struct Server {
+    path: PathBuf,
+    stop: Arc<Stop>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Server")
+            .field("path", &self.path)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Tells connections to end, also those that sleep between two replies.
+#[derive(Debug, Default)]
+struct Stop {
+    stopped: AtomicBool,
+    lock: Mutex<()>,
+    changed: Condvar,
+}
+
+impl Stop {
+    fn is_set(&self) -> bool {
+        self.stopped.load(Ordering::Acquire)
+    }
+
+    fn set(&self) {
+        let guard = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
+        self.stopped.store(true, Ordering::Release);
+        drop(guard);
+        self.changed.notify_all();
+    }
+
+    /// Sleeps until this time; `false` if it was told to stop.
+    fn sleep_until(&self, when: Instant) -> bool {
+        let mut guard = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
+        while !self.is_set() {
+            let left = when.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return true;
+            }
+            let woken = self.changed.wait_timeout(guard, left);
+            guard = woken.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        false
+    }
+}
+
+impl Server {
+    /// Serves this path. A socket that a dead program has left there is replaced; a living one is not.
+    pub fn start(path: &Path, handler: Arc<dyn Handler>) -> io::Result<Self> {
+        let listener = bind(path)?;
+        let stop = Arc::new(Stop::default());
+        let told = Arc::clone(&stop);
+        let thread = std::thread::Builder::new()
+            .name("control".into())
+            .spawn(move || accept(&listener, &handler, &told))?;
+        Ok(Self {
+            path: path.into(),
+            stop,
+            thread: Some(thread),
+        })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop.set();
+        // A connection wakes the thread that waits for one; if it cannot be made, the thread is not waited for.
+        let woken = UnixStream::connect(&self.path).is_ok();
+        let _ = fs::remove_file(&self.path);
+        if let Some(thread) = self.thread.take().filter(|_| woken) {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn bind(path: &Path) -> io::Result<UnixListener> {
+    if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+        own_directory(parent)?;
+    }
+    let explain = |what: String| io::Error::new(io::ErrorKind::AddrInUse, what);
+    if let Ok(found) = fs::symlink_metadata(path) {
+        if !found.file_type().is_socket() {
+            return Err(explain(format!("{} exists and is not a socket", path.display())));
+        }
+        if UnixStream::connect(path).is_ok() {
+            return Err(explain(format!(
+                "another suimon serves {}; give this one a name of its own with --socket",
+                path.display()
+            )));
+        }
+        fs::remove_file(path)?;
+    }
+    let listener = UnixListener::bind(path)?;
+    fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
+    Ok(listener)
+}
+
+/// Makes the directory if need be. One in a place where others can write must be ours.
+fn own_directory(path: &Path) -> io::Result<()> {
+    if !path.exists() {
+        return fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
+    }
+    let metadata = fs::symlink_metadata(path)?;
+    if path == directory() && metadata.uid() != rustix::process::geteuid().as_raw() {
+        let message = format!("{} belongs to another user", path.display());
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, message));
+    }
+    Ok(())
+}
+
+fn accept(listener: &UnixListener, handler: &Arc<dyn Handler>, stop: &Arc<Stop>) {
+    let open = Arc::new(AtomicUsize::new(0));
+    for stream in listener.incoming() {
+        if stop.is_set() {
+            return;
+        }
+        let Ok(stream) = stream else {
+            // Out of descriptors, most likely: wait for some to be closed rather than spin.
+            if !stop.sleep_until(Instant::now() + Duration::from_millis(100)) {
+                return;
+            }
+            continue;
+        };
+        if open.fetch_add(1, Ordering::AcqRel) >= CONNECTIONS {
+            let full = Refusal::new(format!("all {CONNECTIONS} connections are taken"));
+            let _ = stream.set_write_timeout(Some(Duration::from_millis(10)));
+            let _ = send(&stream, &Reply::Refused(full));
+            open.fetch_sub(1, Ordering::AcqRel);
+            continue;
+        }
+        let (handler, stop, counter) = (Arc::clone(handler), Arc::clone(stop), Arc::clone(&open));
+        let serve = move || {
+            // An error here is the peer's going away: there is nobody to tell.
+            let _ = Connection {
+                stream: &stream,
+                handler: &*handler,
+                stop: &stop,
+            }
+            .serve();
+            counter.fetch_sub(1, Ordering::AcqRel);
+        };
+        if std::thread::Builder::new()
+            .name("control-peer".into())
+            .spawn(serve)
+            .is_err()
+        {
+            open.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
+}
+
+fn send(mut stream: &UnixStream, reply: &Reply) -> io::Result<()> {
+    let mut line = serde_json::to_vec(reply)?;
+    line.push(b'\n');
+    stream.write_all(&line)
+}
+
+struct Connection<'a> {
+    stream: &'a UnixStream,
+    handler: &'a dyn Handler,
+    stop: &'a Stop,
+}
+
+impl Connection<'_> {
+    fn serve(&self) -> io::Result<()> {
+        self.stream.set_write_timeout(Some(PATIENCE))?;
+        self.stream.set_read_timeout(Some(IDLE))?;
+        let peer = rustix::net::sockopt::socket_peercred(self.stream)?.uid;
+        if !peer.is_root() && peer != rustix::process::geteuid() {
+            return send(
+                self.stream,
+                &Reply::Refused(Refusal::new("this suimon belongs to another user")),
+            );
+        }
+        let mut lines = BufReader::new(self.stream);
+        let mut line = Vec::new();
+        while !self.stop.is_set() {
+            line.clear();
+            let mut bounded = (&mut lines).take(LINE as u64 + 1);
+            if bounded.read_until(b'\n', &mut line)? == 0 {
+                return Ok(());
+            }
+            if line.len() > LINE {
+                let why = Refusal::new(format!("a request has at most {LINE} bytes"));
+                return send(self.stream, &Reply::Refused(why));
+            }
+            match serde_json::from_slice(&line) {
+                Ok(Request::Status { interval_ms, follow }) => self.status(interval_ms, follow)?,
+                Ok(request) => send(self.stream, &self.answer(request))?,
+                Err(error) => {
+                    let why = Refusal::new(format!("not a request: {error}"));
+                    send(self.stream, &Reply::Refused(why))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn answer(&self, request: Request) -> Reply {
+        let handler = self.handler;
+        let done = match request {
+            Request::Version {} => {
+                return Reply::Version {
+                    protocol: VERSION,
+                    program: handler.version(),
+                };
+            }
+            Request::Status { .. } => handler
+                .read()
+                .map(|reading| Reply::Status(Box::new(reading.snapshot(None)))),
+            Request::Enable { interface } => done(handler.switch(interface.as_deref(), true)),
+            Request::Disable { interface } => done(handler.switch(interface.as_deref(), false)),
+            Request::Detach { interface } => done(handler.detach(interface.as_deref())),
+            Request::Set {
+                interface,
+                class,
+                changes,
+            } => done(handler.set_class(&interface, &class, &changes)),
+        };
+        done.unwrap_or_else(Reply::Refused)
+    }
+
+    fn status(&self, interval_ms: u64, follow: bool) -> io::Result<()> {
+        let interval = Duration::from_millis(interval_ms);
+        let mut earlier = match self.handler.read() {
+            Ok(reading) if interval.is_zero() => {
+                return send(self.stream, &Reply::Status(Box::new(reading.snapshot(None))));
+            }
+            Ok(reading) => reading,
+            Err(why) => return send(self.stream, &Reply::Refused(why)),
+        };
+        let interval = interval.max(SHORTEST_INTERVAL);
+        let mut due = Instant::now();
+        loop {
+            // A reply that took long to be read does not make the next ones come in a heap.
+            due = (due + interval).max(Instant::now());
+            if !self.stop.sleep_until(due) {
+                return Ok(());
+            }
+            let reading = match self.handler.read() {
+                Ok(reading) => reading,
+                Err(why) => return send(self.stream, &Reply::Refused(why)),
+            };
+            let snapshot = reading.snapshot(Some(&earlier));
+            send(self.stream, &Reply::Status(Box::new(snapshot)))?;
+            if !follow {
+                return Ok(());
+            }
+            earlier = reading;
+        }
+    }
+}
+
+fn done(result: Result<String, Refusal>) -> Result<Reply, Refusal> {
+    result.map(|message| Reply::Done { message })
+}
+
+// The client.
+
+/// A connection to a running program.
+#[derive(Debug)]
+pub struct Client {
+    lines: BufReader<UnixStream>,
+    path: PathBuf,
+}
+
+impl Client {
+    /// Connects; `named` is a name or a path, and may be left out if only one program is running.
+    pub fn connect(named: Option<&str>) -> Result<Self, Refusal> {
+        let path = find(named)?;
+        let stream = UnixStream::connect(&path).map_err(|error| Refusal {
+            message: format!("no suimon answers at {}: {error}", path.display()),
+            help: Some("see whether `suimon run` is still running".into()),
+        })?;
+        Ok(Self {
+            lines: BufReader::new(stream),
+            path,
+        })
+    }
+
+    /// Sends a request and waits for its first reply.
+    pub fn ask(&mut self, request: &Request) -> Result<Reply, Refusal> {
+        let interval = match request {
+            Request::Status { interval_ms, .. } => Duration::from_millis(*interval_ms),
+            _ => Duration::from_millis(INTERVAL_MS),
+        };
+        let gone = |error: io::Error| self.gone(&error);
+        // The program may itself wait for its packet loop, and says so after five seconds.
+        let patience = Some(interval + Duration::from_secs(7));
+        self.lines.get_ref().set_read_timeout(patience).map_err(gone)?;
+        let mut line = serde_json::to_vec(request).map_err(|e| gone(e.into()))?;
+        line.push(b'\n');
+        self.lines.get_mut().write_all(&line).map_err(|e| self.gone(&e))?;
+        self.next_reply()
+    }
+
+    /// Waits for the next reply, after a status request that goes on.
+    pub fn next_reply(&mut self) -> Result<Reply, Refusal> {
+        let mut line = Vec::new();
+        match self.lines.read_until(b'\n', &mut line) {
+            Ok(0) => Err(self.gone(&io::ErrorKind::UnexpectedEof.into())),
+            Ok(_) => serde_json::from_slice(&line).map_err(|error| {
+                let message = format!(
+                    "{} answers what cannot be understood: {error}",
+                    self.path.display()
+                );
+                Refusal {
+                    message,
+                    help: Some("it may be another version of suimon".into()),
+                }
+            }),
+            Err(error) => Err(self.gone(&error)),
+        }
+    }
+
+    /// The metrics over an interval.
+    pub fn status(&mut self, interval: Duration, follow: bool) -> Result<Snapshot, Refusal> {
+        let interval_ms = u64::try_from(interval.as_millis()).unwrap_or(u64::MAX);
+        let reply = self.ask(&Request::Status { interval_ms, follow })?;
+        snapshot(reply)
+    }
+
+    fn gone(&self, error: &io::Error) -> Refusal {
+        let message = match error.kind() {
+            io::ErrorKind::UnexpectedEof | io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => {
+                format!("the suimon at {} has ended", self.path.display())
+            }
+            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
+                format!(
+                    "the suimon at {} does not answer; it may be stopped",
+                    self.path.display()
+                )
+            }
+            _ => format!("the suimon at {}: {error}", self.path.display()),
+        };
+        Refusal::new(message)
+    }
+}
+
+/// The metrics in a reply.
+pub fn snapshot(reply: Reply) -> Result<Snapshot, Refusal> {
+    match reply {
+        Reply::Status(snapshot) => Ok(*snapshot),
+        Reply::Refused(why) => Err(why),
+        other => Err(Refusal::new(format!("expected a status, got {other:?}"))),
+    }
+}
