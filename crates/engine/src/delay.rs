@@ -104,6 +104,26 @@ impl Delays {
         self.longest = self.longest.max(other.longest);
     }
 
+    /// What was counted since an earlier state of the same histogram; all of it, if it was cleared in
+    /// between. The longest is exact if it is new, and otherwise at most 1/16 too long.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        if earlier.total > self.total || earlier.counts.is_empty() {
+            return self.clone();
+        }
+        let pairs = self.counts.iter().zip(&earlier.counts);
+        let counts: Vec<u64> = pairs.map(|(now, before)| now.saturating_sub(*before)).collect();
+        let last = counts.iter().rposition(|count| *count > 0);
+        let bound = last.map_or(Duration::ZERO, |last| Duration::from_nanos(upper(last)));
+        let is_new = self.longest > earlier.longest;
+        Self {
+            longest: if is_new { self.longest } else { bound.min(self.longest) },
+            counts,
+            total: self.total - earlier.total,
+            sum: self.sum.saturating_sub(earlier.sum),
+        }
+    }
+
     /// Forgets everything, and keeps the memory.
     pub fn clear(&mut self) {
         self.counts.fill(0);
@@ -144,6 +164,18 @@ mod tests {
             let rank = (values.len() * per_mille as usize).div_ceil(1000);
             let exact = values[rank - 1];
             prop_assert!(found >= exact && found <= exact + exact / 16, "{found} for {exact}");
+        }
+
+        #[test]
+        fn since_an_earlier_state_only_what_came_after_counts(
+            a in prop::collection::vec(0..LONGEST, 0..50),
+            b in prop::collection::vec(0..LONGEST, 0..50),
+        ) {
+            let after = delays(&[a.clone(), b.clone()].concat()).since(&delays(&a));
+            let alone = delays(&b);
+            prop_assert_eq!((after.count(), after.mean()), (alone.count(), alone.mean()));
+            let (longest, exact) = (after.longest().nanos(), alone.longest().nanos());
+            prop_assert!(longest >= exact && longest <= exact + exact / 16, "{longest} for {exact}");
         }
 
         #[test]
