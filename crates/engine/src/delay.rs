@@ -117,7 +117,11 @@ impl Delays {
         let bound = last.map_or(Duration::ZERO, |last| Duration::from_nanos(upper(last)));
         let is_new = self.longest > earlier.longest;
         Self {
-            longest: if is_new { self.longest } else { bound.min(self.longest) },
+            longest: if is_new {
+                self.longest
+            } else {
+                bound.min(self.longest)
+            },
             counts,
             total: self.total - earlier.total,
             sum: self.sum.saturating_sub(earlier.sum),

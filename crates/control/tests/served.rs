@@ -1,0 +1,333 @@
+//! A client and a server over a real socket, with a made-up packet mover behind it.
+
+use control::policy::{Interface, Policy};
+use control::protocol::{Change, Refusal, Reply, Request};
+use control::snapshot::{ClassReading, InterfaceReading, Reading, State};
+use control::socket::{self, Client, Handler, Server};
+use engine::delay::Delays;
+use engine::inspect::{Value, View};
+use engine::packet::ClassId;
+use engine::queue::{Count, Stats};
+use engine::settings::{Raw, Table};
+use engine::tree::{ClassInfo, ClassSpec, Registry};
+use engine::units::{Bytes, Duration, Instant};
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+/// A link of 10 Mbit/s with `all` over `voice` (2 Mbit/s) and `bulk` (8 Mbit/s).
+fn interface() -> Interface {
+    let text = "version = 1\n[interface.wan0]\nbandwidth = \"10 Mbit/s\"\n";
+    let mut policy = Policy::read("t.toml", text, &Registry::builtin()).expect("a good policy");
+    let mut interface = policy.interfaces.remove(0);
+    for (name, parent, rate) in [
+        ("all", None, "10 Mbit/s"),
+        ("bulk", Some(0), "80 %"),
+        ("voice", Some(0), "2 Mbit/s"),
+    ] {
+        interface.plan.classes.push(ClassInfo {
+            name: name.into(),
+            parent: parent.map(ClassId),
+            leaf: parent.is_some(),
+        });
+        interface.spec.classes.push(ClassSpec {
+            name: name.into(),
+            settings: Table::default().text("rate", rate),
+            ..ClassSpec::default()
+        });
+    }
+    interface
+}
+
+/// After so many seconds, of which voice has sent 1 Mbit/s and bulk 4 Mbit/s.
+fn reading(policy: &Arc<Interface>, seconds: u64, state: State) -> Reading {
+    let count = |bytes: u64| Count {
+        packets: bytes / 1000,
+        bytes: Bytes::new(bytes),
+    };
+    let class = |id: u32, bytes: u64, delay: u64| {
+        let mut delays = Delays::default();
+        (0..seconds).for_each(|second| delays.record(Duration::from_millis(delay + second)));
+        let class = ClassId(id);
+        let reading = ClassReading {
+            class,
+            sent: count(bytes),
+            delays,
+        };
+        let mut stats = Stats {
+            offered: count(bytes + 6000),
+            sent: count(bytes),
+            dropped: count(2000),
+            ..Stats::default()
+        };
+        stats.reasons[0] = 2;
+        let gauges = vec![("borrowed", Value::Bytes(Bytes::new(77)))];
+        let view = View {
+            class: Some(class),
+            kind: "fifo",
+            stats,
+            gauges,
+        };
+        (reading, view)
+    };
+    let (bulk, bulk_view) = class(1, 500_000 * seconds, 10);
+    let (voice, voice_view) = class(2, 125_000 * seconds, 1);
+    let interface = InterfaceReading {
+        policy: Arc::clone(policy),
+        state,
+        error: None,
+        totals: Stats {
+            offered: count(625_000 * seconds),
+            sent: count(625_000 * seconds),
+            ..Stats::default()
+        },
+        views: vec![View::default(), bulk_view, voice_view],
+        classes: vec![bulk, voice],
+    };
+    Reading {
+        at: Instant::START + Duration::from_secs(seconds),
+        policy: "t".into(),
+        interfaces: vec![interface],
+    }
+}
+
+#[test]
+fn rates_and_delays_are_those_of_the_interval_and_parents_are_sums() {
+    let policy = Arc::new(interface());
+    let (early, late) = (
+        reading(&policy, 10, State::Enabled),
+        reading(&policy, 12, State::Enabled),
+    );
+    let snapshot = late.snapshot(Some(&early));
+    let wan0 = &snapshot.interfaces[0];
+    let names: Vec<_> = wan0.classes.iter().map(|c| (c.name.as_str(), c.depth)).collect();
+    assert_eq!(names, [("all", 0), ("bulk", 1), ("voice", 1)]);
+    let got: Vec<_> = wan0.classes.iter().map(|c| c.traffic.got_bps).collect();
+    assert_eq!(got, [Some(5_000_000), Some(4_000_000), Some(1_000_000)]);
+    assert_eq!(wan0.traffic.got_bps, Some(5_000_000));
+    let asked: Vec<_> = wan0.classes.iter().filter_map(|c| c.asked_bps).collect();
+    // A percentage is of the link, rounded down to a bit per second.
+    assert_eq!(asked, [10_000_000, 8_000_000, 2_000_000]);
+    let voice = &wan0.classes[2].traffic;
+    let delay = voice.delay.expect("packets were sent");
+    assert!(
+        delay.p50_ns >= 11_000_000 && delay.max_ns < 13_000_000,
+        "{delay:?}"
+    );
+    assert_eq!((voice.backlog_packets, voice.backlog_bytes), (4, 4000));
+    assert_eq!(voice.drops, BTreeMap::from([("full".to_owned(), 2)]));
+    let all = &wan0.classes[0].traffic;
+    assert_eq!((all.backlog_packets, all.dropped_packets), (8, 4));
+    assert_eq!(snapshot.interval_ns, Some(2_000_000_000));
+    let alone = late.snapshot(None);
+    assert_eq!(
+        (alone.interval_ns, alone.interfaces[0].traffic.got_bps),
+        (None, None)
+    );
+}
+
+#[test]
+fn counters_that_begin_anew_give_no_absurd_rate() {
+    let policy = Arc::new(interface());
+    let (mut early, late) = (
+        reading(&policy, 10, State::Enabled),
+        reading(&policy, 2, State::Enabled),
+    );
+    early.at = Instant::START;
+    let snapshot = late.snapshot(Some(&early));
+    assert_eq!(snapshot.interfaces[0].classes[2].traffic.got_bps, Some(1_000_000));
+}
+
+/// A packet mover whose clock advances a second with every look.
+struct Fake {
+    looks: AtomicU64,
+    policy: Mutex<Arc<Interface>>,
+    state: Mutex<State>,
+}
+
+impl Fake {
+    fn new() -> Arc<Self> {
+        Arc::new(Self {
+            looks: AtomicU64::new(0),
+            policy: Mutex::new(Arc::new(interface())),
+            state: Mutex::new(State::Enabled),
+        })
+    }
+}
+
+impl Handler for Fake {
+    fn version(&self) -> String {
+        "fake".into()
+    }
+
+    fn read(&self) -> Result<Reading, Refusal> {
+        let seconds = self.looks.fetch_add(1, Ordering::Relaxed) + 1;
+        let policy = self.policy.lock().expect("not poisoned");
+        let state = *self.state.lock().expect("not poisoned");
+        Ok(reading(&policy, seconds, state))
+    }
+
+    fn switch(&self, interface: Option<&str>, on: bool) -> Result<String, Refusal> {
+        if interface.is_some_and(|name| name != "wan0") {
+            return Err(Refusal::new("no such interface"));
+        }
+        *self.state.lock().expect("not poisoned") = if on { State::Enabled } else { State::Disabled };
+        Ok("switched".into())
+    }
+
+    fn detach(&self, _interface: Option<&str>) -> Result<String, Refusal> {
+        Ok("detached".into())
+    }
+
+    fn set_class(
+        &self,
+        _interface: &str,
+        class: &str,
+        changes: &BTreeMap<String, Change>,
+    ) -> Result<String, Refusal> {
+        let changes: Vec<(&str, Raw)> = changes.iter().map(|(k, v)| (k.as_str(), v.raw())).collect();
+        let mut policy = self.policy.lock().expect("not poisoned");
+        let changed = policy.with_class_settings(&Registry::builtin(), class, &changes)?;
+        *policy = Arc::new(changed);
+        Ok(format!("{class} is changed"))
+    }
+}
+
+/// A path of its own for each test, gone with it.
+struct Place(PathBuf);
+
+impl Place {
+    fn new(name: &str) -> Self {
+        let directory = std::env::temp_dir().join(format!("suimon-test-{}-{name}", std::process::id()));
+        Self(directory.join("control.sock"))
+    }
+
+    fn name(&self) -> &str {
+        self.0.to_str().expect("a path of text")
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(self.0.parent().expect("a directory"));
+    }
+}
+
+#[test]
+fn a_client_gets_what_the_server_has() {
+    let place = Place::new("served");
+    let server = Server::start(&place.0, Fake::new()).expect("a server");
+    assert_eq!(
+        std::fs::metadata(server.path()).expect("it").permissions().mode() & 0o777,
+        0o600
+    );
+    let mut client = Client::connect(Some(place.name())).expect("a connection");
+    let now = client.status(std::time::Duration::ZERO, false).expect("a status");
+    assert_eq!((now.version, now.interval_ns), (1, None));
+    let over = client
+        .status(std::time::Duration::from_millis(10), false)
+        .expect("a status");
+    assert_eq!(over.interfaces[0].traffic.got_bps, Some(5_000_000));
+    let reply = client
+        .ask(&Request::Disable { interface: None })
+        .expect("a reply");
+    assert_eq!(
+        reply,
+        Reply::Done {
+            message: "switched".into()
+        }
+    );
+    let now = client.status(std::time::Duration::ZERO, false).expect("a status");
+    assert_eq!(now.interfaces[0].state, State::Disabled);
+    let wrong = Request::Enable {
+        interface: Some("lan0".into()),
+    };
+    assert_eq!(
+        client.ask(&wrong),
+        Ok(Reply::Refused(Refusal::new("no such interface")))
+    );
+}
+
+#[test]
+fn following_gives_a_reply_for_every_interval_until_the_server_ends() {
+    let place = Place::new("follow");
+    let server = Server::start(&place.0, Fake::new()).expect("a server");
+    let mut client = Client::connect(Some(place.name())).expect("a connection");
+    let first = client
+        .status(std::time::Duration::from_millis(10), true)
+        .expect("the first");
+    let second = socket::snapshot(client.next_reply().expect("the second")).expect("a status");
+    assert!(second.at_ns > first.at_ns);
+    drop(server);
+    let end = std::iter::from_fn(|| Some(client.next_reply())).find_map(Result::err);
+    let end = end.expect("it ends");
+    assert!(end.message.contains("has ended"), "{end}");
+    assert!(!place.0.exists(), "the socket is still there");
+}
+
+#[test]
+fn what_is_not_a_request_is_refused_and_a_line_without_end_cut_off() {
+    let place = Place::new("garbage");
+    let _server = Server::start(&place.0, Fake::new()).expect("a server");
+    let mut stream = UnixStream::connect(&place.0).expect("a connection");
+    stream
+        .write_all(b"{\"request\":\"stauts\"}\n\xff\xfe\n{\"request\":\"version\"}\n")
+        .expect("written");
+    let mut lines = BufReader::new(stream.try_clone().expect("a copy")).lines();
+    let mut line = || lines.next().expect("a line").expect("text");
+    assert!(line().contains("refused"));
+    assert!(line().contains("refused"));
+    assert!(line().contains("\"program\":\"fake\""));
+    let mut stream = UnixStream::connect(&place.0).expect("a connection");
+    // The server may close before all is written.
+    let _ = stream.write_all(&vec![b'x'; socket::LINE + 10]);
+    let mut answer = String::new();
+    let _ = stream.read_to_string(&mut answer);
+    assert!(answer.contains("at most") || answer.is_empty(), "{answer}");
+    assert!(Client::connect(Some(place.name())).is_ok(), "the server is gone");
+}
+
+#[test]
+fn a_reader_that_does_not_read_disturbs_nobody() {
+    let place = Place::new("slow");
+    let _server = Server::start(&place.0, Fake::new()).expect("a server");
+    let mut slow = UnixStream::connect(&place.0).expect("a connection");
+    slow.write_all(b"{\"request\":\"status\",\"interval_ms\":1,\"follow\":true}\n")
+        .expect("written");
+    let mut client = Client::connect(Some(place.name())).expect("a connection");
+    for _ in 0..100 {
+        client.status(std::time::Duration::ZERO, false).expect("a status");
+    }
+    let open: Vec<_> = (0..socket::CONNECTIONS)
+        .map(|_| UnixStream::connect(&place.0))
+        .collect();
+    let mut last = String::new();
+    let full = open.last().expect("one").as_ref().expect("a connection");
+    BufReader::new(full).read_line(&mut last).expect("an answer");
+    assert!(last.contains("connections are taken"), "{last}");
+}
+
+#[test]
+fn a_socket_left_by_the_dead_is_replaced_and_one_of_the_living_is_not() {
+    let place = Place::new("stale");
+    let living = Server::start(&place.0, Fake::new()).expect("a server");
+    let refused = Server::start(&place.0, Fake::new()).expect_err("it lives");
+    assert!(refused.to_string().contains("another suimon"), "{refused}");
+    drop(living);
+    drop(std::os::unix::net::UnixListener::bind(&place.0).expect("a socket that nobody serves"));
+    let server = Server::start(&place.0, Fake::new()).expect("it was dead");
+    drop(server);
+    std::fs::write(&place.0, "precious").expect("a file");
+    assert!(
+        Server::start(&place.0, Fake::new()).is_err(),
+        "a file was replaced"
+    );
+    assert_eq!(
+        std::fs::read_to_string(&place.0).expect("still there"),
+        "precious"
+    );
+}
