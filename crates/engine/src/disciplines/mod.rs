@@ -18,4 +18,5 @@ disciplines! {
     fifo
     red
     cbq
+    wfq
 }

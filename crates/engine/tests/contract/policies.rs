@@ -47,6 +47,20 @@ pub const VALUES: &[(&str, &[(&str, Draw)])] = &[
         })],
     ),
     ("shortest", &[]),
+    (
+        "wfq",
+        &[
+            ("queues", |rng, _| Raw::Integer(between(rng, 1, 16) as i64)),
+            ("limit_bytes", |rng, _| bytes(rng, 1_514, 100_000)),
+            ("quantum", |rng, _| bytes(rng, 64, 3_000)),
+            ("perturb", |rng, _| {
+                Raw::Text(format!("{} ms", between(rng, 1, 3)))
+            }),
+            ("weights", |rng, _| {
+                Raw::Text(format!("0: {}", between(rng, 1, 9)))
+            }),
+        ],
+    ),
 ];
 
 /// The link that policies are for.

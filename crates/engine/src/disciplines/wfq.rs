@@ -1,0 +1,810 @@
+//! `wfq`: weighted fair queueing among flows that are hashed onto a fixed number of queues.
+//!
+//! What ALTQ calls WFQ (Cho 1999, section 4.1.3): in truth McKenney's stochastic fairness queueing ("Stochastic
+//! fairness queueing", INFOCOM 1990). A flow is mapped to one of *n* queues by a hash; the queues share one
+//! limit; when it is passed, the longest queue (its length divided by its weight) loses its oldest packet; and
+//! from time to time the hash changes, so that flows which share a queue do not share it for long.
+//!
+//! Queues are served by deficit round robin (Shreedhar and Varghese, SIGCOMM 1995), with *Q* the quantum and
+//! *w* the weight of a queue: on a visit its credit grows by *Q w*; it sends while its head is not longer than
+//! its credit; an empty queue's credit is 0. A queue that becomes active joins at the end, without credit. So in
+//! any interval in which two queues stay backlogged, |S₁/w₁ − S₂/w₂| ≤ Q + 2 max, for bytes sent *S*.
+//!
+//! What is not promised: a bound on delay, as true WFQ has it, since flows may share a queue, and a round takes
+//! as long as there are active queues.
+//!
+//! Departures from ALTQ:
+//! - A perturbation never reorders a flow. From then on arrivals go to a second set of queues, which is served
+//!   once the first set is empty; a perturbation that is due before that waits. McKenney accepts reordering.
+//! - The quantum is a full packet unless set (ALTQ: 512 B), so a visit always sends something.
+//! - A queue that becomes active has no credit, also when it is the only one.
+//! - The longest queue is found in constant time, from lists of queues by length. A list holds lengths that
+//!   differ by less than 1/32, so "longest" is exact to that.
+
+use crate::discipline::{Discipline, Next, Reason, Sink, Verdict};
+use crate::inspect::{Inspection, Value};
+use crate::kind::{Build, Check, Children, Kind, Plan};
+use crate::packet::{Flow, Packet};
+use crate::random::{Rng, mix};
+use crate::settings::{Problem, Raw, SettingValue, describe};
+use crate::units::{Bytes, Duration, Instant};
+use crate::{choices, settings};
+use std::any::Any;
+use std::sync::Arc;
+
+/// The registration.
+pub static KIND: Kind = Kind {
+    name: "wfq",
+    summary: "Fair shares among flows, which are hashed onto a fixed number of weighted queues",
+    reference: "McKenney, \"Stochastic fairness queueing\", 1990; Shreedhar and Varghese, 1995",
+    children: Children::None,
+    settings: Settings::SETTINGS,
+    class_settings: &[],
+    check,
+};
+
+choices! {
+    /// What a flow is.
+    pub enum Hash {
+        /// Everything between two ports of two hosts.
+        Full = "full",
+        /// Everything from one host.
+        Source = "source",
+        /// Everything to one host.
+        Destination = "destination",
+    }
+}
+
+/// Weights of queues, by their numbers.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Weights(Vec<(u32, u32, u32)>);
+
+impl Weights {
+    fn of(&self, queue: u32) -> u32 {
+        let found = self.0.iter().find(|(first, last, _)| (*first..=*last).contains(&queue));
+        found.map_or(1, |(_, _, weight)| *weight)
+    }
+}
+
+impl SettingValue for Weights {
+    const UNIT: &'static str = "queue numbers with their weights from 1 to 1000, such as \"0-15: 4, 16: 2\"";
+    fn from_raw(raw: &Raw) -> Result<Self, String> {
+        let wrong = || format!("expected {}; found {}", Self::UNIT, describe(raw));
+        let Raw::Text(text) = raw else { return Err(wrong()) };
+        let number = |text: &str| text.trim().parse::<u32>().map_err(|_| wrong());
+        let one = |part: &str| {
+            let (queues, weight) = part.split_once(':').ok_or_else(wrong)?;
+            let (first, last) = queues.split_once('-').unwrap_or((queues, queues));
+            let range = (number(first)?, number(last)?, number(weight)?);
+            let good = range.0 <= range.1 && (1..=1_000).contains(&range.2);
+            good.then_some(range).ok_or_else(wrong)
+        };
+        text.split(',').map(one).collect::<Result<_, _>>().map(Self)
+    }
+}
+
+settings! {
+    /// Settings of `wfq`.
+    pub struct Settings {
+        /// How many queues flows are hashed onto
+        queues: u32 = default "256",
+            "too small: many flows share a queue; too large: memory, and a longer round for each",
+            "ALTQ";
+        /// Bytes held at most, by all queues together
+        limit_bytes: Bytes = default "64 KiB",
+            "too small: bursts are lost and the link idles; too large: packets wait long for nothing",
+            "ALTQ; 5 ms at 100 Mbit/s";
+        /// What counts as one flow
+        hash: Hash = default "full",
+            "source or destination: hosts are equal, however many connections they open",
+            "the paper's flows; ALTQ's default was destination";
+        /// What a queue of weight 1 may send on a visit
+        quantum: Bytes = derived "the link's longest packet",
+            "too small: visits that send nothing; too large: flows are served in long bursts",
+            "Shreedhar and Varghese; ALTQ had 512 B";
+        /// How often the hash changes
+        perturb: Duration = derived "10 s; never with weights",
+            "too small: arrivals often wait for the former queues; too large: flows that share a queue share it long",
+            "McKenney, section 4";
+        /// Weights of queues, by their numbers; 1 for the others
+        weights: Weights = derived "every queue weighs 1",
+            "a flow's queue follows from its hash, so this is for hosts and flows whose queue is known",
+            "ALTQ set the weight of a numbered queue";
+    }
+}
+
+const MAX_QUEUES: u32 = 1 << 16;
+
+/// A checked plan: settings with their defaults worked out.
+#[derive(Clone, PartialEq, Debug)]
+struct WfqPlan {
+    queues: u32,
+    limit: Bytes,
+    hash: Hash,
+    quantum: u64,
+    /// None if the hash never changes.
+    perturb: Option<Duration>,
+    weights: Weights,
+}
+
+fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
+    let settings = Settings::read(check.settings, &[], check.problems)?;
+    let mut wrong = Vec::new();
+    if !(1..=MAX_QUEUES).contains(&settings.queues) {
+        wrong.push(("queues", format!("`queues` must be from 1 to {MAX_QUEUES}")));
+    }
+    if settings.limit_bytes < check.link.mtu {
+        let message = format!("`limit_bytes` is less than one full packet ({})", check.link.mtu);
+        wrong.push(("limit_bytes", message));
+    }
+    let quantum = settings.quantum.unwrap_or(check.link.mtu).get();
+    if !(64..=1 << 30).contains(&quantum) {
+        wrong.push(("quantum", "`quantum` must be from 64 B to 1 GiB".into()));
+    }
+    if settings.perturb.is_some_and(|period| period < Duration::from_millis(1)) {
+        wrong.push(("perturb", "`perturb` must be at least 1 ms".into()));
+    }
+    if let Some(Weights(ranges)) = &settings.weights {
+        if settings.perturb.is_some() {
+            let message = "`perturb` and `weights` exclude each other: a flow's weight would change with its queue";
+            wrong.push(("perturb", message.into()));
+        }
+        if let Some((_, last, _)) = ranges.iter().find(|(_, last, _)| *last >= settings.queues) {
+            let message = format!("there is no queue {last}: they are numbered 0 to {}", settings.queues - 1);
+            wrong.push(("weights", message));
+        }
+    }
+    if !wrong.is_empty() {
+        let at = |key: &str| check.settings.get(key).map_or(check.settings.at, |entry| entry.at);
+        check.problems.extend(wrong.into_iter().map(|(key, message)| Problem::new(at(key), message)));
+        return None;
+    }
+    Some(Arc::new(WfqPlan {
+        queues: settings.queues,
+        limit: settings.limit_bytes,
+        hash: settings.hash,
+        quantum,
+        perturb: match settings.weights {
+            Some(_) => None,
+            None => Some(settings.perturb.unwrap_or(Duration::from_secs(10))),
+        },
+        weights: settings.weights.unwrap_or(Weights(Vec::new())),
+    }))
+}
+
+impl Plan for WfqPlan {
+    fn build(&self, cx: &Build) -> Box<dyn Discipline> {
+        Box::new(Wfq::new(self.clone(), cx.rng()))
+    }
+}
+
+/// No slot, no queue.
+const NONE: u32 = u32::MAX;
+
+/// One queue. Its packets are a list of slots; the queue itself is in the round of its set while `active`, and
+/// in the list of its length while it holds packets.
+#[derive(Debug)]
+struct Bucket {
+    first: u32,
+    last: u32,
+    bytes: u64,
+    credit: u64,
+    weight: u32,
+    active: bool,
+    next_active: u32,
+    /// The list of its length, and its neighbours there.
+    length: u32,
+    before: u32,
+    after: u32,
+}
+
+/// A packet and the slot of the one behind it; or a free slot and the next free one.
+#[derive(Debug)]
+struct Slot {
+    packet: Option<Packet>,
+    next: u32,
+}
+
+/// The active queues of one set, in the order of their visits.
+#[derive(Clone, Copy, Debug)]
+struct Round {
+    first: u32,
+    last: u32,
+    /// Whether the first has had its quantum.
+    visiting: bool,
+    packets: u32,
+}
+
+const IDLE: Round = Round { first: NONE, last: NONE, visiting: false, packets: 0 };
+
+#[derive(Debug)]
+struct Wfq {
+    plan: WfqPlan,
+    rng: Rng,
+    seed: u64,
+    /// Two sets of `plan.queues`.
+    buckets: Vec<Bucket>,
+    rounds: [Round; 2],
+    /// The set to which arrivals go; the other one is served before it.
+    current: usize,
+    slots: Vec<Slot>,
+    free: u32,
+    lengths: Lengths,
+    bytes: Bytes,
+    busy: u32,
+    next_perturbation: Instant,
+    perturbations: u64,
+}
+
+impl Wfq {
+    fn new(plan: WfqPlan, mut rng: Rng) -> Self {
+        let bucket = |i: u32| Bucket {
+            first: NONE,
+            last: NONE,
+            bytes: 0,
+            credit: 0,
+            weight: plan.weights.of(i % plan.queues),
+            active: false,
+            next_active: NONE,
+            length: NONE,
+            before: NONE,
+            after: NONE,
+        };
+        Self {
+            // With weights by number, a flow's number must not depend on luck.
+            seed: if plan.perturb.is_some() { rng.bits() } else { 0 },
+            buckets: (0..2 * plan.queues).map(bucket).collect(),
+            rounds: [IDLE; 2],
+            current: 0,
+            slots: Vec::new(),
+            free: NONE,
+            lengths: Lengths::default(),
+            bytes: Bytes::ZERO,
+            busy: 0,
+            next_perturbation: Instant::START + plan.perturb.unwrap_or(Duration::ZERO),
+            perturbations: 0,
+            plan,
+            rng,
+        }
+    }
+
+    /// The queue of a flow, within a set.
+    fn place(&self, flow: Flow) -> u32 {
+        let hash = match self.plan.hash {
+            Hash::Full => flow.full,
+            Hash::Source => flow.source,
+            Hash::Destination => flow.destination,
+        };
+        let mixed = mix(self.seed ^ u64::from(hash)) >> 32;
+        ((mixed * u64::from(self.plan.queues)) >> 32) as u32
+    }
+
+    /// Changes the hash when it is time and the set that is not in use has drained.
+    fn perturb(&mut self, now: Instant) {
+        let Some(period) = self.plan.perturb else { return };
+        if now < self.next_perturbation || self.rounds[1 - self.current].packets > 0 {
+            return;
+        }
+        if self.rounds[self.current].packets > 0 {
+            self.current = 1 - self.current;
+        }
+        self.seed = self.rng.bits();
+        self.next_perturbation = now + period;
+        self.perturbations += 1;
+    }
+
+    fn set_of(&self, queue: u32) -> usize {
+        usize::from(queue >= self.plan.queues)
+    }
+
+    fn slot(&mut self, packet: Packet) -> u32 {
+        let filled = Slot { packet: Some(packet), next: NONE };
+        match self.free {
+            NONE => {
+                self.slots.push(filled);
+                self.slots.len() as u32 - 1
+            }
+            index => {
+                self.free = self.slots[index as usize].next;
+                self.slots[index as usize] = filled;
+                index
+            }
+        }
+    }
+
+    fn push(&mut self, queue: u32, packet: Packet) {
+        let len = packet.len;
+        let slot = self.slot(packet);
+        let set = self.set_of(queue);
+        let bucket = &mut self.buckets[queue as usize];
+        match bucket.last {
+            NONE => {
+                bucket.first = slot;
+                self.busy += 1;
+            }
+            last => self.slots[last as usize].next = slot,
+        }
+        bucket.last = slot;
+        bucket.bytes += len.get();
+        self.bytes += len;
+        self.rounds[set].packets += 1;
+        if !bucket.active {
+            self.join(set, queue);
+        }
+        self.lengths.update(&mut self.buckets, queue);
+    }
+
+    /// Takes the oldest packet of a queue.
+    fn pop(&mut self, queue: u32) -> Option<Packet> {
+        let set = self.set_of(queue);
+        let bucket = &mut self.buckets[queue as usize];
+        let index = bucket.first;
+        let slot = self.slots.get_mut(index as usize)?;
+        let packet = slot.packet.take()?;
+        bucket.first = std::mem::replace(&mut slot.next, self.free);
+        self.free = index;
+        bucket.bytes -= packet.len.get();
+        if bucket.first == NONE {
+            bucket.last = NONE;
+            bucket.credit = 0;
+            self.busy -= 1;
+        }
+        self.bytes -= packet.len;
+        self.rounds[set].packets -= 1;
+        self.lengths.update(&mut self.buckets, queue);
+        Some(packet)
+    }
+
+    /// Puts a queue at the end of its round.
+    fn join(&mut self, set: usize, queue: u32) {
+        let bucket = &mut self.buckets[queue as usize];
+        (bucket.active, bucket.next_active) = (true, NONE);
+        let round = &mut self.rounds[set];
+        match round.last {
+            NONE => round.first = queue,
+            last => self.buckets[last as usize].next_active = queue,
+        }
+        round.last = queue;
+    }
+
+    /// Takes the first queue out of its round.
+    fn leave(&mut self, set: usize) {
+        let round = &mut self.rounds[set];
+        let bucket = &mut self.buckets[round.first as usize];
+        bucket.active = false;
+        round.first = bucket.next_active;
+        if round.first == NONE {
+            round.last = NONE;
+        }
+        round.visiting = false;
+    }
+
+    /// The next packet of a set that holds some. A visit that sends nothing happens for a packet longer than
+    /// the quantum, in proportion to its length, and for a queue that overflow emptied, once.
+    fn serve(&mut self, set: usize) -> Option<Packet> {
+        loop {
+            let queue = self.rounds[set].first;
+            let bucket = self.buckets.get_mut(queue as usize)?;
+            let Some(head) = self.slots.get(bucket.first as usize) else {
+                self.leave(set);
+                continue;
+            };
+            if !std::mem::replace(&mut self.rounds[set].visiting, true) {
+                bucket.credit += self.plan.quantum * u64::from(bucket.weight);
+            }
+            let len = head.packet.as_ref().map_or(0, |packet| packet.len.get());
+            if len <= bucket.credit {
+                bucket.credit -= len;
+                let packet = self.pop(queue);
+                if self.buckets[queue as usize].first == NONE {
+                    self.leave(set);
+                }
+                return packet;
+            }
+            self.leave(set);
+            self.join(set, queue);
+        }
+    }
+}
+
+impl Discipline for Wfq {
+    fn enqueue(&mut self, now: Instant, packet: Packet, sink: &mut dyn Sink) -> Verdict {
+        if packet.len > self.plan.limit {
+            sink.drop(packet, Reason::Full);
+            return Verdict::Dropped(Reason::Full);
+        }
+        self.perturb(now);
+        let queue = self.current as u32 * self.plan.queues + self.place(packet.flow);
+        self.push(queue, packet);
+        let arrived = self.buckets[queue as usize].last;
+        let mut verdict = Verdict::Queued;
+        while self.bytes > self.plan.limit {
+            let longest = self.lengths.longest();
+            if longest == queue && self.buckets[queue as usize].first == arrived {
+                verdict = Verdict::Dropped(Reason::Longest);
+            }
+            match self.pop(longest) {
+                Some(oldest) => sink.drop(oldest, Reason::Longest),
+                None => break,
+            }
+        }
+        verdict
+    }
+
+    fn dequeue(&mut self, _now: Instant, _sink: &mut dyn Sink) -> Next<Packet> {
+        let former = 1 - self.current;
+        let set = if self.rounds[former].packets > 0 { former } else { self.current };
+        if self.rounds[set].packets == 0 {
+            return Next::Empty;
+        }
+        self.serve(set).map_or(Next::Empty, Next::Ready)
+    }
+
+    fn flush(&mut self, sink: &mut dyn Sink) {
+        for set in [1 - self.current, self.current] {
+            while self.rounds[set].first != NONE {
+                while let Some(packet) = self.pop(self.rounds[set].first) {
+                    sink.drop(packet, Reason::Flushed);
+                }
+                self.leave(set);
+            }
+        }
+    }
+
+    fn inspect(&self, out: &mut Inspection<'_>) {
+        out.gauge("active", Value::Count(u64::from(self.busy)));
+        let longest = self.buckets.get(self.lengths.longest() as usize).map_or(0, |bucket| bucket.bytes);
+        out.gauge("longest", Value::Bytes(Bytes::new(longest)));
+        out.gauge("perturbations", Value::Count(self.perturbations));
+        out.gauge("limit", Value::Bytes(self.plan.limit));
+    }
+
+    fn retune(&mut self, now: Instant, plan: &dyn Plan) -> bool {
+        let plan: &dyn Any = plan;
+        let Some(plan) = plan.downcast_ref::<WfqPlan>() else { return false };
+        // Other queues or another hash would move flows whose packets are held.
+        if (plan.queues, plan.hash, plan.perturb.is_some())
+            != (self.plan.queues, self.plan.hash, self.plan.perturb.is_some())
+        {
+            return false;
+        }
+        if plan.perturb != self.plan.perturb {
+            self.next_perturbation = now + plan.perturb.unwrap_or(Duration::ZERO);
+        }
+        if plan.weights != self.plan.weights {
+            for (i, bucket) in (0..).zip(&mut self.buckets) {
+                bucket.weight = plan.weights.of(i % plan.queues);
+            }
+        }
+        self.plan = plan.clone();
+        true
+    }
+}
+
+/// Lists of queues by length divided by weight: a list for each 32nd part of each power of two.
+#[derive(Debug)]
+struct Lengths {
+    lists: Vec<u32>,
+    /// A bit for each list that is not empty, and one for each word that is not zero.
+    words: [u64; 32],
+    summary: u32,
+}
+
+impl Default for Lengths {
+    fn default() -> Self {
+        Self { lists: vec![NONE; 32 * 64], words: [0; 32], summary: 0 }
+    }
+}
+
+impl Lengths {
+    /// The list of a length.
+    fn list_of(length: u64) -> u32 {
+        match length.max(1).ilog2() {
+            0..=4 => length as u32,
+            power => ((power - 4) << 5) + ((length >> (power - 5)) & 31) as u32,
+        }
+    }
+
+    /// One of the longest queues; [`NONE`] if all are empty.
+    fn longest(&self) -> u32 {
+        let Some(word) = self.summary.checked_ilog2() else { return NONE };
+        let bit = self.words[word as usize].checked_ilog2().unwrap_or(0);
+        self.lists[(word * 64 + bit) as usize]
+    }
+
+    /// Brings a queue whose length changed into its list.
+    fn update(&mut self, buckets: &mut [Bucket], queue: u32) {
+        let bucket = &buckets[queue as usize];
+        let former = bucket.length;
+        let length = match (bucket.first, bucket.weight) {
+            (NONE, _) => NONE,
+            (_, 1) => Self::list_of(bucket.bytes),
+            (_, weight) => Self::list_of(bucket.bytes / u64::from(weight)),
+        };
+        if former == length {
+            return;
+        }
+        if former != NONE {
+            self.unlink(buckets, queue, former);
+        }
+        if length != NONE {
+            self.link(buckets, queue, length);
+        }
+        buckets[queue as usize].length = length;
+    }
+
+    fn unlink(&mut self, buckets: &mut [Bucket], queue: u32, list: u32) {
+        let Bucket { before, after, .. } = buckets[queue as usize];
+        match before {
+            NONE => self.lists[list as usize] = after,
+            before => buckets[before as usize].after = after,
+        }
+        if after != NONE {
+            buckets[after as usize].before = before;
+        }
+        if self.lists[list as usize] == NONE {
+            let word = &mut self.words[list as usize / 64];
+            *word &= !(1 << (list % 64));
+            if *word == 0 {
+                self.summary &= !(1 << (list / 64));
+            }
+        }
+    }
+
+    fn link(&mut self, buckets: &mut [Bucket], queue: u32, list: u32) {
+        let first = std::mem::replace(&mut self.lists[list as usize], queue);
+        if first != NONE {
+            buckets[first as usize].before = queue;
+        }
+        let bucket = &mut buckets[queue as usize];
+        (bucket.before, bucket.after) = (NONE, first);
+        self.words[list as usize / 64] |= 1 << (list % 64);
+        self.summary |= 1 << (list / 64);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kind::Link;
+    use crate::packet::ClassId;
+    use crate::random::Seed;
+    use crate::settings::Table;
+    use crate::tree::{DisciplineSpec, Registry};
+    use crate::units::Bandwidth;
+
+    const LINK: Link = Link { bandwidth: Bandwidth::mbit(100), mtu: Bytes::new(1_514) };
+
+    #[derive(Default)]
+    struct Lost(Vec<(u32, Reason)>);
+
+    impl Sink for Lost {
+        fn drop(&mut self, packet: Packet, why: Reason) {
+            self.0.push((packet.flow.full, why));
+        }
+    }
+
+    fn plan(queues: u32, limit: u64) -> WfqPlan {
+        WfqPlan {
+            queues,
+            limit: Bytes::new(limit),
+            hash: Hash::Full,
+            quantum: 1_514,
+            perturb: Some(Duration::from_secs(10)),
+            weights: Weights(Vec::new()),
+        }
+    }
+
+    fn wfq(plan: WfqPlan) -> Wfq {
+        Wfq::new(plan, Seed(3).stream())
+    }
+
+    fn packet(flow: u32, len: u64) -> Packet {
+        let flow = Flow { source: flow, destination: flow, full: flow };
+        Packet { flow, ..Packet::new(Bytes::new(len), Instant::START, ClassId(0)) }
+    }
+
+    fn offer(queue: &mut Wfq, now: Instant, flow: u32, len: u64) -> Verdict {
+        queue.enqueue(now, packet(flow, len), &mut Lost::default())
+    }
+
+    fn next(queue: &mut Wfq) -> Option<Packet> {
+        match queue.dequeue(Instant::START, &mut Lost::default()) {
+            Next::Ready(packet) => Some(packet),
+            _ => None,
+        }
+    }
+
+    /// Flows of which no two share a queue, one for each queue number from 0.
+    fn flow_of_each_queue(queue: &Wfq) -> Vec<u32> {
+        let flow = |number: u32| {
+            let hashed = |flow: u32| Flow { full: flow, ..Flow::default() };
+            (0..).find(|&flow| queue.place(hashed(flow)) == number).expect("some flow")
+        };
+        (0..queue.plan.queues).map(flow).collect()
+    }
+
+    /// Keeps these flows backlogged with packets of random length up to each one's longest, and gives the
+    /// largest difference of bytes sent, divided by weight, at any time.
+    fn unfairness(queue: &mut Wfq, flows: &[(u32, u64, u64)], packets: usize) -> u64 {
+        let mut rng = Seed(4).stream();
+        let mut sent = vec![0; flows.len()];
+        for &(flow, longest, _) in flows {
+            (0..8).for_each(|_| assert_eq!(offer(queue, Instant::START, flow, longest), Verdict::Queued));
+        }
+        let mut worst = 0;
+        for _ in 0..packets {
+            let packet = next(queue).expect("a backlog");
+            let i = flows.iter().position(|f| f.0 == packet.flow.full).expect("a known flow");
+            let (flow, longest, weight) = flows[i];
+            sent[i] += packet.len.get() * 1_000 / weight;
+            let len = longest / 2 + rng.below(longest / 2) + 1;
+            assert_eq!(offer(queue, Instant::START, flow, len), Verdict::Queued);
+            let (most, least) = (sent.iter().max().expect("flows"), sent.iter().min().expect("flows"));
+            worst = worst.max((most - least) / 1_000);
+        }
+        worst
+    }
+
+    #[test]
+    fn flows_get_equal_bytes_whatever_their_packet_sizes() {
+        let mut queue = wfq(plan(5, 1 << 20));
+        let lens = [64, 300, 576, 1_000, 1_514];
+        let flows: Vec<_> = flow_of_each_queue(&queue).into_iter().zip(lens).map(|(f, len)| (f, len, 1)).collect();
+        let worst = unfairness(&mut queue, &flows, 50_000);
+        assert!(worst <= 1_514 + 2 * 1_514, "{worst} bytes apart");
+    }
+
+    #[test]
+    fn queues_get_bytes_by_weight() {
+        let weights = Weights::from_raw(&Raw::Text("1: 2, 2-3: 7".into())).expect("good weights");
+        let mut queue = wfq(WfqPlan { weights, perturb: None, ..plan(4, 1 << 20) });
+        let flows: Vec<_> = flow_of_each_queue(&queue).into_iter().zip([1, 2, 7, 7]).map(|(f, w)| (f, 1_500, w)).collect();
+        let worst = unfairness(&mut queue, &flows, 50_000);
+        assert!(worst <= 1_514 + 2 * 1_514, "{worst} bytes apart");
+    }
+
+    #[test]
+    fn a_packet_longer_than_the_quantum_waits_its_rounds() {
+        let mut queue = wfq(plan(2, 1 << 20));
+        let flows: Vec<_> = flow_of_each_queue(&queue).into_iter().zip([60_000, 1_000]).map(|(f, l)| (f, l, 1)).collect();
+        let worst = unfairness(&mut queue, &flows, 20_000);
+        assert!(worst <= 1_514 + 2 * 60_000, "{worst} bytes apart");
+    }
+
+    #[test]
+    fn an_aggressive_flow_loses_its_own_packets_only() {
+        let mut queue = wfq(plan(16, 65_536));
+        let flows = flow_of_each_queue(&queue);
+        let mut lost = Lost::default();
+        for round in 0..200 {
+            for &flow in &flows[1..] {
+                if round % 5 == 0 {
+                    let _ = queue.enqueue(Instant::START, packet(flow, 700), &mut lost);
+                }
+            }
+            for _ in 0..40 {
+                let _ = queue.enqueue(Instant::START, packet(flows[0], 1_000), &mut lost);
+            }
+            (0..10).for_each(|_| assert!(next(&mut queue).is_some()));
+        }
+        assert!(lost.0.len() > 5_000);
+        assert!(lost.0.iter().all(|&l| l == (flows[0], Reason::Longest)), "others lost packets");
+    }
+
+    #[test]
+    fn overflow_takes_the_oldest_of_the_longest_by_weight() {
+        let weights = Weights::from_raw(&Raw::Text("0: 10".into())).expect("good weights");
+        let mut queue = wfq(WfqPlan { weights, perturb: None, ..plan(2, 10_000) });
+        let flows = flow_of_each_queue(&queue);
+        let mut lost = Lost::default();
+        for i in 0..8 {
+            let _ = queue.enqueue(Instant::START, packet(flows[0], 1_000), &mut lost);
+            assert!(lost.0.is_empty() || i > 7);
+        }
+        for _ in 0..3 {
+            assert_eq!(queue.enqueue(Instant::START, packet(flows[1], 1_000), &mut lost), Verdict::Queued);
+        }
+        // 8,000 at weight 10 is shorter than 3,000 at weight 1.
+        assert_eq!(lost.0, vec![(flows[1], Reason::Longest)]);
+    }
+
+    #[test]
+    fn the_longest_is_longest_to_one_part_in_32() {
+        let mut queue = wfq(plan(64, 1 << 30));
+        let mut rng = Seed(5).stream();
+        for _ in 0..20_000 {
+            if rng.below(100) < 52 {
+                let _ = offer(&mut queue, Instant::START, rng.below(500) as u32, 40 + rng.below(9_000));
+            } else {
+                let _ = next(&mut queue);
+            }
+            let longest = queue.buckets.iter().map(|bucket| bucket.bytes).max().expect("queues");
+            let found = queue.lengths.longest();
+            let found = queue.buckets.get(found as usize).map_or(0, |bucket| bucket.bytes);
+            assert!(found + found / 32 >= longest, "{found} of {longest}");
+        }
+    }
+
+    #[test]
+    fn flows_that_share_a_queue_part_at_a_perturbation() {
+        let mut queue = wfq(plan(64, 1 << 20));
+        let place = |queue: &Wfq, flow: u32| queue.place(packet(flow, 1).flow);
+        let other = (1..).find(|&flow| place(&queue, flow) == place(&queue, 0)).expect("a collision");
+        let mut parted = false;
+        for period in 1..=4 {
+            let now = Instant::START + Duration::from_secs(10 * period);
+            let _ = offer(&mut queue, now, 0, 100);
+            parted |= place(&queue, 0) != place(&queue, other);
+            let _ = next(&mut queue);
+        }
+        assert_eq!(queue.perturbations, 4);
+        assert!(parted);
+    }
+
+    #[test]
+    fn a_perturbation_does_not_reorder_a_flow() {
+        let mut queue = wfq(plan(16, 1 << 20));
+        let (mut offered, mut sent) = ([0; 8], [0; 8]);
+        let mut rng = Seed(6).stream();
+        for step in 0..40_000 {
+            // Twenty perturbations come due while packets are held.
+            let now = Instant::from_nanos(step * 5_000_000);
+            let flow = rng.below(8) as usize;
+            let mut numbered = packet(flow as u32, 100 + rng.below(1_400));
+            numbered.buffer = crate::packet::Buffer(offered[flow]);
+            offered[flow] += 1;
+            assert_eq!(queue.enqueue(now, numbered, &mut Lost::default()), Verdict::Queued);
+            while queue.bytes > Bytes::new(20_000) {
+                let packet = next(&mut queue).expect("a backlog");
+                let flow = packet.flow.full as usize;
+                assert_eq!(packet.buffer.0, sent[flow], "flow {flow} was reordered");
+                sent[flow] += 1;
+            }
+        }
+        assert_eq!(queue.perturbations, 19);
+    }
+
+    #[test]
+    fn a_queue_that_becomes_active_waits_behind_those_that_wait() {
+        let mut queue = wfq(plan(3, 1 << 20));
+        let flows = flow_of_each_queue(&queue);
+        for &flow in &flows[..2] {
+            (0..3).for_each(|_| assert_eq!(offer(&mut queue, Instant::START, flow, 1_514), Verdict::Queued));
+        }
+        assert_eq!(next(&mut queue).expect("a backlog").flow.full, flows[0]);
+        let _ = offer(&mut queue, Instant::START, flows[2], 64);
+        let order: Vec<u32> = std::iter::from_fn(|| next(&mut queue)).map(|p| p.flow.full).collect();
+        assert_eq!(order, [1, 2, 0, 1, 0, 1].map(|i: usize| flows[i]));
+    }
+
+    #[test]
+    fn slots_are_used_again() {
+        let mut queue = wfq(plan(16, 65_536));
+        for i in 0..100_000 {
+            let _ = offer(&mut queue, Instant::START, i % 40, 1_000);
+            if i % 3 == 0 {
+                let _ = next(&mut queue);
+            }
+        }
+        assert!(queue.slots.len() <= 67, "{} slots for 65 packets", queue.slots.len());
+    }
+
+    #[test]
+    fn settings_that_cannot_work_are_refused_with_a_reason() {
+        let cases = [
+            (Table::default().with("queues", Raw::Integer(0)), "`queues` must be"),
+            (Table::default().text("limit_bytes", "1 kB"), "less than one full packet"),
+            (Table::default().text("quantum", "1 B"), "`quantum` must be"),
+            (Table::default().text("weights", "3"), "such as \"0-15: 4, 16: 2\""),
+            (Table::default().text("weights", "3: 0"), "from 1 to 1000"),
+            (Table::default().text("weights", "256: 2"), "no queue 256"),
+            (Table::default().text("weights", "1: 2").text("perturb", "1 s"), "exclude each other"),
+        ];
+        for (settings, message) in cases {
+            let spec = DisciplineSpec { settings, ..DisciplineSpec::new("wfq") };
+            let problems = spec.check(&Registry::builtin(), LINK).expect_err("cannot work");
+            assert!(problems[0].message.contains(message), "{problems:?}");
+        }
+    }
+}
