@@ -104,11 +104,11 @@ settings! {
         /// Whether queue, thresholds and chances go by packets or by bytes
         measure: Measure = default "packets",
             "bytes: short packets (acknowledgements, voice) are hit seldom, in proportion to their length",
-            "Floyd and Jacobson, section 4, describe both";
+            "Floyd and Jacobson describe both";
         /// The average queue below which nothing is hit
         min: Threshold = default "5",
             "too small: the link idles after each burst; too large: packets wait for nothing",
-            "the paper, section 9, and ALTQ";
+            "the paper's simulations, and ALTQ";
         /// The average queue at which the chance is max_p
         max: Threshold = derived "three times min",
             "too near to min: senders are hit all at once and fall into step; too large: long waits",
@@ -124,11 +124,11 @@ settings! {
         /// Whether packets of ECN-capable senders are marked instead of lost
         ecn: bool = default "true",
             "false: senders that understand marks lose packets for nothing",
-            "RFC 3168; RFC 7567, section 4.2.1";
+            "RFC 3168, RFC 7567";
         /// What one arriving packet weighs in the average
         weight: Weight = derived "1/512; 1/128 on a link below 300 packets/s, 1/64 below 50",
             "too small: reacts late to a lasting queue; too large: hits short bursts",
-            "the paper, section 6 (0.002), and ALTQ";
+            "the paper (0.002), and ALTQ";
         /// The length of a usual packet: for idle time, and the unit in which bytes are measured
         packet_size: Bytes = default "1000 B",
             "only its order of size matters, except that in bytes it scales the chances",

@@ -105,7 +105,7 @@ settings! {
         /// How often the hash changes
         perturb: Duration = derived "10 s; never with weights",
             "too small: arrivals often wait for the former queues; too large: flows that share a queue share it long",
-            "McKenney, section 4";
+            "McKenney; other implementations use 10 s too";
         /// Weights of queues, by their numbers; 1 for the others
         weights: Weights = derived "every queue weighs 1",
             "a flow's queue follows from its hash, so this is for hosts and flows whose queue is known",
