@@ -3,11 +3,12 @@
 //! Commands wait in a channel and are looked at between batches; an event descriptor wakes a sleeping
 //! worker. Looking never disturbs traffic beyond the copying of the numbers.
 
+use crate::classify::Classify;
 use crate::meter::ClassMeter;
 use crate::pool::Usage;
 use crate::port::{Capabilities, Counters};
 use crate::sys::Bell;
-use crate::worker::{Classify, PathId};
+use crate::worker::PathId;
 use engine::delay::Delays;
 use engine::inspect::View;
 use engine::queue::{Count, Stats};

@@ -13,12 +13,11 @@
 pub mod af_xdp;
 pub mod bpf;
 pub mod checksum;
+pub mod classify;
 pub mod clock;
-pub mod ecn;
 pub mod fail_open;
 pub mod handle;
 pub mod interface;
-pub mod layout;
 pub mod mapping;
 pub mod memory;
 mod meter;

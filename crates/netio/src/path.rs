@@ -1,15 +1,16 @@
 //! One way through a worker: from a port, by a classifier, into a queue, out of another port.
 
 use crate::checksum;
-use crate::ecn;
+use crate::classify::Classify;
 use crate::handle::{Adopted, PathView, Retune};
 use crate::meter::Meters;
 use crate::pool::{Gso, Offload, Pool};
-use crate::port::{Capabilities, Port};
-use crate::segment::{self, Cut, Uncut};
-use crate::worker::{Classify, PathSpec, PortId};
+use crate::port::{Capabilities, ETHERNET, Port, TAG};
+use crate::segment::{self, Cut};
+use crate::worker::{PathSpec, PortId};
 use engine::delay::Delays;
 use engine::discipline::{Next, Reason, Sink};
+use engine::header::{self, Headers};
 use engine::inspect::Inspection;
 use engine::packet::{Buffer, ClassId, Ecn, Packet};
 use engine::queue::{Count, Queue, Stats};
@@ -27,6 +28,7 @@ const BYPASS_LIMIT: usize = 1000;
 pub(crate) struct Path {
     name: String,
     pub(crate) to: PortId,
+    mark: u32,
     classify: Box<dyn Classify>,
     queue: Queue,
     plan: Option<TreePlan>,
@@ -91,6 +93,7 @@ impl Path {
         Self {
             name: spec.name,
             to: spec.to,
+            mark: spec.mark,
             classify: spec.classify,
             queue: spec.queue,
             plan: spec.plan,
@@ -109,7 +112,7 @@ impl Path {
 
     /// Drops a frame that reached no queue.
     pub(crate) fn refuse(&mut self, pool: &mut Pool, frame: Buffer, why: Reason) {
-        let len = self.length(pool, frame);
+        let len = Bytes::new(pool.len(frame) as u64) + self.overhead;
         self.totals.offered += len;
         self.lose(pool, frame, len, why);
     }
@@ -120,16 +123,7 @@ impl Path {
         pool.free(frame);
     }
 
-    /// The length that the engine is to count: on the wire, with the interface's overhead on each segment.
-    fn length(&self, pool: &Pool, frame: Buffer) -> Bytes {
-        let bytes = pool.bytes(frame);
-        match Cut::of(bytes, &pool.offload(frame)) {
-            Some(cut) => Bytes::new(cut.on_wire(bytes.len()) as u64) + self.overhead.times(cut.count as u64),
-            None => Bytes::new(bytes.len() as u64) + self.overhead,
-        }
-    }
-
-    /// Takes a frame that arrived: prepares it for the destination, classifies it and queues it.
+    /// Takes a frame that arrived: classifies it, prepares it for the destination, and queues it.
     pub(crate) fn accept(
         &mut self,
         now: Instant,
@@ -138,19 +132,34 @@ impl Path {
         to: &Capabilities,
         split_above: Duration,
     ) {
-        let offload = pool.offload(frame);
-        if offload.gso.is_some() {
-            let len = self.length(pool, frame);
-            if self.must_split(&offload, len, to, split_above) {
-                return self.split(now, pool, frame, to);
-            }
-        } else if let Some(unfinished) = offload.checksum.filter(|_| !to.checksum) {
+        let (bytes, offload) = (pool.bytes(frame), pool.offload(frame));
+        let headers = Headers::parse(bytes, self.mark);
+        let cut = Cut::of(bytes, &offload, &headers);
+        let longest = cut.map_or(bytes.len(), |cut| cut.longest(bytes.len()));
+        let tagged = headers.l3.map_or(0, |l3| usize::from(l3).saturating_sub(ETHERNET));
+        if longest > to.mtu + ETHERNET + tagged.max(TAG) {
+            return self.refuse(pool, frame, Reason::TooLong);
+        }
+        let (on_wire, count) = cut.map_or((bytes.len(), 1), |cut| (cut.on_wire(bytes.len()), cut.count));
+        // Of a super-frame: of all its segments, and the interface's overhead on each.
+        let len = Bytes::new(on_wire as u64) + self.overhead.times(count as u64);
+        let mut packet = Packet::new(len, now, ClassId(0));
+        packet.ecn = headers.key.ecn;
+        packet.buffer = frame;
+        self.classify.classify(&headers, &mut packet);
+        if offload.gso.is_some() && self.must_split(&offload, len, to, split_above) {
+            return match cut {
+                Some(cut) => self.split(pool, &packet, &cut, to.checksum),
+                None => self.refuse(pool, frame, Reason::Port),
+            };
+        }
+        if let Some(unfinished) = offload.checksum.filter(|_| !to.checksum) {
             if !checksum::finish(pool.bytes_mut(frame), unfinished) {
                 return self.refuse(pool, frame, Reason::Port);
             }
             pool.set_offload(frame, Offload::default());
         }
-        self.offer(now, pool, frame, to);
+        self.offer(pool, packet);
     }
 
     fn must_split(&self, offload: &Offload, len: Bytes, to: &Capabilities, above: Duration) -> bool {
@@ -162,49 +171,37 @@ impl Path {
         !able || (self.enabled && slow)
     }
 
-    fn split(&mut self, now: Instant, pool: &mut Pool, frame: Buffer, to: &Capabilities) {
+    /// Queues the segments of a super-frame, each with its class, flow and ECN field.
+    fn split(&mut self, pool: &mut Pool, whole: &Packet, cut: &Cut, leave_checksum: bool) {
         let mut segments = std::mem::take(&mut self.segments);
-        match segment::cut(pool, frame, !to.checksum, &mut segments) {
-            Ok(()) => {
-                self.split.0 += 1;
-                self.split.1 += segments.len() as u64;
-                for segment in segments.drain(..) {
-                    self.offer(now, pool, segment, to);
-                }
+        if segment::cut(pool, whole.buffer, cut, !leave_checksum, &mut segments) {
+            self.split.0 += 1;
+            self.split.1 += segments.len() as u64;
+            for segment in segments.drain(..) {
+                let len = Bytes::new(pool.len(segment) as u64) + self.overhead;
+                let mut packet = Packet::new(len, whole.arrived, whole.class);
+                (packet.flow, packet.ecn, packet.buffer) = (whole.flow, whole.ecn, segment);
+                self.offer(pool, packet);
             }
-            Err(Uncut::PoolFull) => self.refuse(pool, frame, Reason::Full),
-            Err(Uncut::Malformed) => self.refuse(pool, frame, Reason::Port),
+        } else {
+            self.refuse(pool, whole.buffer, Reason::Full);
         }
         self.segments = segments;
     }
 
-    /// Classifies and queues a frame that the destination can take as it is.
-    fn offer(&mut self, now: Instant, pool: &mut Pool, frame: Buffer, to: &Capabilities) {
-        let bytes = pool.bytes(frame);
-        let longest =
-            Cut::of(bytes, &pool.offload(frame)).map_or(bytes.len(), |cut| cut.longest(bytes.len()));
-        if longest > to.longest_frame() {
-            return self.refuse(pool, frame, Reason::TooLong);
-        }
-        let mut packet = Packet::new(self.length(pool, frame), now, ClassId(0));
-        packet.buffer = frame;
-        packet.ecn = ecn::read(bytes);
-        self.classify.classify(bytes, &mut packet);
+    /// Queues a packet that the destination can take as it is.
+    fn offer(&mut self, pool: &mut Pool, packet: Packet) {
         self.totals.offered += packet.len;
         if !self.enabled {
             if self.bypass.len() >= BYPASS_LIMIT {
-                return self.lose(pool, frame, packet.len, Reason::Full);
+                return self.lose(pool, packet.buffer, packet.len, Reason::Full);
             }
             self.bypass.push_back(packet);
             return;
         }
-        let mut sink = Losses {
-            pool,
-            totals: &mut self.totals,
-            flushed: Reason::Flushed,
-        };
+        let mut sink = Losses { pool, totals: &mut self.totals, flushed: Reason::Flushed };
         // The sink has counted a refusal.
-        let _ = self.queue.enqueue(now, packet, &mut sink);
+        let _ = self.queue.enqueue(packet.arrived, packet, &mut sink);
     }
 
     /// Sends what may leave, as far as there is room.
@@ -223,7 +220,7 @@ impl Path {
             self.meters
                 .depart(now, packet.class, packet.len, now.since(packet.arrived));
             if packet.ecn == Ecn::Ce {
-                ecn::mark(pool.bytes_mut(packet.buffer));
+                header::set_ce(pool.bytes_mut(packet.buffer));
             }
             port.transmit(pool, packet.buffer);
         }

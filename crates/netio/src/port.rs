@@ -46,11 +46,6 @@ impl Capabilities {
             transmit_ring,
         }
     }
-
-    /// The longest frame: one tag is allowed on top of the MTU, as Linux does.
-    pub const fn longest_frame(&self) -> usize {
-        self.mtu + ETHERNET + TAG
-    }
 }
 
 /// What has passed through a port.

@@ -5,18 +5,12 @@
 //! alone where the destination finishes it, or all of it.
 
 use crate::checksum;
-use crate::layout::{Layout, TCP, UDP};
 use crate::pool::{Gso, Offload, Pool, Unfinished};
+use engine::header::{Family, Headers};
 use engine::packet::Buffer;
 
-/// Why a super-frame could not be cut.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Uncut {
-    /// The headers are not what the offload description says.
-    Malformed,
-    /// The pool has too few slots.
-    PoolFull,
-}
+const TCP: u8 = 6;
+const UDP: u8 = 17;
 
 const FIN_PSH: u8 = 0x09;
 const CWR: u8 = 0x80;
@@ -24,7 +18,10 @@ const CWR: u8 = 0x80;
 /// How a super-frame falls apart.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Cut {
-    layout: Layout,
+    network: usize,
+    v6: bool,
+    transport: usize,
+    tcp: bool,
     /// Bytes of header in front of each segment.
     pub header: usize,
     /// Bytes of payload in each segment but the last.
@@ -34,19 +31,26 @@ pub struct Cut {
 }
 
 impl Cut {
-    /// How this frame falls apart; `None` if it is no super-frame, or malformed.
-    pub fn of(frame: &[u8], offload: &Offload) -> Option<Self> {
+    /// How this frame falls apart; `None` if it is no super-frame, or its headers are not what the
+    /// description says.
+    pub fn of(frame: &[u8], offload: &Offload, headers: &Headers) -> Option<Self> {
         let gso = offload.gso?;
-        let layout = Layout::of(frame)?;
+        let (network, transport) = (usize::from(headers.l3?), usize::from(headers.l4?));
+        let (v6, protocol) = (headers.key.family == Family::V6, headers.key.protocol);
         let fits = match gso {
-            Gso::Tcp4 => layout.protocol == TCP && !layout.v6,
-            Gso::Tcp6 => layout.protocol == TCP && layout.v6,
-            Gso::Udp => layout.protocol == UDP,
+            Gso::Tcp4 => protocol == TCP && !v6,
+            Gso::Tcp6 => protocol == TCP && v6,
+            Gso::Udp => protocol == UDP,
         };
-        let header = layout.payload(frame)?;
-        let segment = usize::from(offload.segment);
-        (fits && segment > 0).then(|| Self {
-            layout,
+        let tcp = protocol == TCP;
+        let own = if tcp { usize::from(frame.get(transport + 12)? >> 4) * 4 } else { 8 };
+        let (header, segment) = (transport + own, usize::from(offload.segment));
+        let possible = fits && segment > 0 && own >= if tcp { 20 } else { 8 } && header <= frame.len();
+        possible.then(|| Self {
+            network,
+            v6,
+            transport,
+            tcp,
             header,
             segment,
             count: (frame.len() - header).div_ceil(segment).max(1),
@@ -65,18 +69,16 @@ impl Cut {
 }
 
 /// Cuts a super-frame into segments, which are appended in order, and gives its slot back. `finish`: the
-/// checksums are computed; otherwise they are left to the destination. On an error nothing is appended, and
-/// the frame stays as it is.
-pub fn cut(pool: &mut Pool, frame: Buffer, finish: bool, into: &mut Vec<Buffer>) -> Result<(), Uncut> {
-    let offload = pool.offload(frame);
-    let plan = Cut::of(pool.bytes(frame), &offload).ok_or(Uncut::Malformed)?;
+/// checksums are computed; otherwise they are left to the destination. `false` if the pool has too few
+/// slots: then nothing is appended, and the frame stays as it is.
+pub fn cut(pool: &mut Pool, frame: Buffer, plan: &Cut, finish: bool, into: &mut Vec<Buffer>) -> bool {
     let first = into.len();
     for index in 0..plan.count {
         let from = plan.header + index * plan.segment;
         let payload = plan.segment.min(pool.len(frame) - from);
         let Some(segment) = pool.take(plan.header + payload) else {
             into.drain(first..).for_each(|b| pool.free(b));
-            return Err(Uncut::PoolFull);
+            return false;
         };
         pool.set_len(segment, plan.header + payload);
         pool.copy(frame, 0, segment, 0, plan.header);
@@ -87,28 +89,17 @@ pub fn cut(pool: &mut Pool, frame: Buffer, finish: bool, into: &mut Vec<Buffer>)
             checksum::finish(pool.bytes_mut(segment), unfinished);
         }
         let checksum = (!finish).then_some(unfinished);
-        pool.set_offload(
-            segment,
-            Offload {
-                checksum,
-                ..Offload::default()
-            },
-        );
+        pool.set_offload(segment, Offload { checksum, ..Offload::default() });
         into.push(segment);
     }
     pool.free(frame);
-    Ok(())
+    true
 }
 
 impl Cut {
     /// Makes a copy of the super-frame's header that of segment `index`. What is left is its checksum.
     fn adjust(&self, segment: &mut [u8], index: usize, last: bool) -> Unfinished {
-        let Layout {
-            network,
-            v6,
-            transport,
-            protocol,
-        } = self.layout;
+        let Self { network, v6, transport, tcp, .. } = *self;
         let put =
             |bytes: &mut [u8], at: usize, value: u16| bytes[at..at + 2].copy_from_slice(&value.to_be_bytes());
         // A slot holds at most 64 KiB, so lengths inside it fit sixteen bits.
@@ -126,7 +117,7 @@ impl Cut {
             let sum = !checksum::fold(checksum::add(0, &segment[network..transport]));
             put(segment, network + 10, sum);
         }
-        let field = if protocol == TCP {
+        let field = if tcp {
             self.adjust_tcp(segment, index, last);
             16
         } else {
@@ -138,6 +129,7 @@ impl Cut {
         } else {
             network + 12..network + 20
         };
+        let protocol = if tcp { TCP } else { UDP };
         let pseudo = checksum::add(u64::from(protocol) + u64::from(l4_len), &segment[addresses]);
         put(segment, transport + field, checksum::fold(pseudo));
         Unfinished {
@@ -147,7 +139,7 @@ impl Cut {
     }
 
     fn adjust_tcp(&self, segment: &mut [u8], index: usize, last: bool) {
-        let header = &mut segment[self.layout.transport..];
+        let header = &mut segment[self.transport..];
         let sequence = u32::from_be_bytes([header[4], header[5], header[6], header[7]]);
         let sequence = sequence.wrapping_add((index * self.segment) as u32);
         header[4..8].copy_from_slice(&sequence.to_be_bytes());

@@ -9,6 +9,7 @@
 //! Where a kernel program takes over while the process hangs, a [`Gate`] tells of it: what was received
 //! before the loop came back has been forwarded already, and is dropped as stale.
 
+use crate::classify::Classify;
 use crate::clock;
 use crate::handle::{Command, Handle, PortView, Snapshot, Turns};
 use crate::path::{Path, Waiting};
@@ -17,7 +18,7 @@ use crate::pool::{Pool, Slots};
 use crate::port::{Capabilities, Fault, Port, PortError};
 use crate::sys::Bell;
 use engine::discipline::Reason;
-use engine::packet::{Buffer, ClassId, Packet};
+use engine::packet::Buffer;
 use engine::queue::Queue;
 use engine::tree::TreePlan;
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
@@ -70,22 +71,6 @@ impl Default for Settings {
     }
 }
 
-/// Chooses a packet's class and computes its flow, from its bytes, once.
-pub trait Classify: Send {
-    /// Writes [`Packet::class`] and [`Packet::flow`].
-    fn classify(&mut self, frame: &[u8], packet: &mut Packet);
-}
-
-/// Puts every packet into one class.
-#[derive(Clone, Copy, Debug)]
-pub struct Everything(pub ClassId);
-
-impl Classify for Everything {
-    fn classify(&mut self, _frame: &[u8], packet: &mut Packet) {
-        packet.class = self.0;
-    }
-}
-
 /// Stands between the worker and a kernel program that forwards by itself while the worker is silent.
 pub trait Gate: Send {
     /// Whether the kernel has taken over since the last beat.
@@ -102,6 +87,8 @@ pub struct PathSpec {
     pub from: PortId,
     /// Where they go. Paths may share it.
     pub to: PortId,
+    /// What filters see as the interface's mark.
+    pub mark: u32,
     /// Chooses their classes.
     pub classify: Box<dyn Classify>,
     /// Where they wait.
