@@ -2,7 +2,7 @@
 //!
 //! - [`pool`]: where the bytes of frames are while the engine holds their metadata;
 //! - [`port`]: what a port is, what it can do, and how it fails;
-//! - [`memory`]: the ports, one file each;
+//! - [`af_packet`], [`tap`], [`memory`]: the ports, one file each;
 //! - [`segment`], [`checksum`]: what a network card would do, where a port has none that does;
 //! - [`worker`]: the loop that moves packets from port to port through the engine's queues;
 //! - [`fail_open`]: ports fed by programs in the kernel, such that traffic flows when we do not;
@@ -10,6 +10,7 @@
 //!
 //! `unsafe` is confined to the files that open with an `expect` for it; every system call is wrapped once.
 
+pub mod af_packet;
 pub mod af_xdp;
 pub mod bpf;
 pub mod checksum;
@@ -20,6 +21,7 @@ pub mod handle;
 pub mod interface;
 pub mod mapping;
 pub mod memory;
+mod messages;
 mod meter;
 mod path;
 mod pause;
@@ -27,6 +29,8 @@ pub mod pool;
 pub mod port;
 pub mod segment;
 mod sys;
+pub mod tap;
+pub mod vnet;
 pub mod worker;
 
 pub use meter::ClassMeter;

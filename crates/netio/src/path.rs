@@ -206,8 +206,10 @@ impl Path {
 
     /// Sends what may leave, as far as there is room.
     pub(crate) fn drain(&mut self, now: Instant, pool: &mut Pool, port: &mut dyn Port) -> Waiting {
-        let room = port.room();
-        for _ in 0..room.min(QUANTUM) {
+        for _ in 0..QUANTUM {
+            if port.room() == 0 {
+                return if self.is_empty() { Waiting::Empty } else { Waiting::Room };
+            }
             let packet = match self.bypass.pop_front() {
                 Some(packet) => packet,
                 None => match self.next(now, pool) {
@@ -217,18 +219,13 @@ impl Path {
                 },
             };
             self.totals.sent += packet.len;
-            self.meters
-                .depart(now, packet.class, packet.len, now.since(packet.arrived));
+            self.meters.depart(now, packet.class, packet.len, now.since(packet.arrived));
             if packet.ecn == Ecn::Ce {
                 header::set_ce(pool.bytes_mut(packet.buffer));
             }
             port.transmit(pool, packet.buffer);
         }
-        match (self.is_empty(), room > QUANTUM) {
-            (true, _) => Waiting::Empty,
-            (false, true) => Waiting::More,
-            (false, false) => Waiting::Room,
-        }
+        Waiting::More
     }
 
     /// The queue's next packet. Notes how late it is, if it had to wait for its due time.

@@ -174,7 +174,7 @@ impl Pool {
     }
 
     /// The shelf of a buffer, and its index there.
-    fn place(&self, buffer: Buffer) -> (&Shelf, usize) {
+    fn shelf(&self, buffer: Buffer) -> (&Shelf, usize) {
         match buffer.0.checked_sub(self.small.total) {
             None => (&self.small, buffer.0 as usize),
             Some(index) => (&self.big, index as usize),
@@ -192,7 +192,7 @@ impl Pool {
 
     /// The frame's metadata and the place of its slot in the region.
     fn frame(&self, buffer: Buffer) -> (&Frame, usize) {
-        let (shelf, index) = self.place(buffer);
+        let (shelf, index) = self.shelf(buffer);
         let frame = &shelf.frames[index];
         assert!(frame.taken, "slot {} is used after it was given back", buffer.0);
         (frame, shelf.base + index * shelf.slot)
@@ -256,7 +256,7 @@ impl Pool {
 
     /// The greatest length that the frame can have where it starts now.
     pub fn capacity(&self, buffer: Buffer) -> usize {
-        let (shelf, index) = self.place(buffer);
+        let (shelf, index) = self.shelf(buffer);
         shelf.slot - shelf.frames[index].start as usize
     }
 
@@ -318,6 +318,18 @@ impl Pool {
         self.region.copy(from, to, len);
     }
 
+    /// The `N` bytes before the frame.
+    ///
+    /// # Panics
+    /// If there is less headroom.
+    pub fn front<const N: usize>(&self, buffer: Buffer) -> [u8; N] {
+        let (frame, slot) = self.frame(buffer);
+        assert!(N <= frame.start as usize, "no headroom left");
+        let mut front = [0; N];
+        front.copy_from_slice(self.region.bytes(slot + frame.start as usize - N, N));
+        front
+    }
+
     /// Moves a frame that fits a small slot out of its big one. Where no small slot is free it stays.
     #[must_use]
     pub fn shrink(&mut self, buffer: Buffer) -> Buffer {
@@ -340,12 +352,19 @@ impl Pool {
         moved
     }
 
-    /// The address of the frame's first byte and the bytes before and after it that the kernel may use, for
-    /// a system call: valid while the slot is taken and the pool exists.
-    pub(crate) fn address(&self, buffer: Buffer) -> *mut u8 {
+    /// Where the frame is, for a system call that reads it.
+    pub(crate) fn place(&self, buffer: Buffer) -> (*mut u8, usize) {
         let (frame, slot) = self.frame(buffer);
-        self.region
-            .address(slot + frame.start as usize, self.capacity(buffer))
+        let len = frame.len as usize;
+        (self.region.address(slot + frame.start as usize, len), len)
+    }
+
+    /// Where a system call may write: the slot from `front` bytes before the frame on.
+    pub(crate) fn place_with_front(&mut self, buffer: Buffer, front: usize) -> (*mut u8, usize) {
+        let len = self.capacity(buffer) + front;
+        let (frame, slot) = self.frame(buffer);
+        assert!(front <= frame.start as usize, "no headroom left");
+        (self.region.address(slot + frame.start as usize - front, len), len)
     }
 
     /// How full the small and the big slots are.

@@ -1,6 +1,7 @@
 //! System calls, each wrapped once, with safe signatures.
 #![expect(unsafe_code, reason = "system calls and mapped memory; nothing else is here")]
 
+use engine::units::Bandwidth;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr::NonNull;
@@ -160,4 +161,211 @@ pub(crate) fn set_realtime(priority: libc::c_int) -> io::Result<()> {
     parameters.sched_priority = priority;
     // SAFETY: zero means the calling thread; the parameters are read.
     check(unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameters) }).map(drop)
+}
+
+// Packet sockets and interfaces.
+
+/// A packet socket that hears nothing yet.
+pub(crate) fn packet_socket() -> io::Result<OwnedFd> {
+    let kind = libc::SOCK_RAW | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+    // SAFETY: no pointers are passed.
+    let fd = check(unsafe { libc::socket(libc::AF_PACKET, kind, 0) })?;
+    // SAFETY: a fresh descriptor that nobody else owns.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Any socket, to ask about interfaces with.
+pub(crate) fn datagram_socket() -> io::Result<OwnedFd> {
+    // SAFETY: no pointers are passed.
+    let fd = check(unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) })?;
+    // SAFETY: a fresh descriptor that nobody else owns.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Sets a socket option to a plain value.
+fn set_option<T: Copy>(socket: BorrowedFd<'_>, level: i32, option: i32, value: &T) -> io::Result<()> {
+    let len = size_of::<T>() as libc::socklen_t;
+    // SAFETY: the kernel reads `len` bytes of a value of that size.
+    check(unsafe { libc::setsockopt(socket.as_raw_fd(), level, option, std::ptr::from_ref(value).cast(), len) })
+        .map(drop)
+}
+
+/// Switches on an option of packet sockets.
+pub(crate) fn set_packet_option(socket: BorrowedFd<'_>, option: i32) -> io::Result<()> {
+    set_option(socket, libc::SOL_PACKET, option, &1i32)
+}
+
+/// Sizes a socket's buffers, beyond the system's limits where that is permitted. The kernel doubles both.
+pub(crate) fn set_buffers(socket: BorrowedFd<'_>, receive: usize, send: usize) -> io::Result<()> {
+    let pairs = [
+        (libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, receive),
+        (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, send),
+    ];
+    for (force, plain, bytes) in pairs {
+        let bytes = i32::try_from(bytes).unwrap_or(i32::MAX / 2);
+        set_option(socket, libc::SOL_SOCKET, force, &bytes)
+            .or_else(|_| set_option(socket, libc::SOL_SOCKET, plain, &bytes))?;
+    }
+    Ok(())
+}
+
+/// Hears frames for other hosts, as long as the socket lives.
+pub(crate) fn set_promiscuous(socket: BorrowedFd<'_>, interface: u32) -> io::Result<()> {
+    let request = libc::packet_mreq {
+        mr_ifindex: interface.cast_signed(),
+        mr_type: libc::PACKET_MR_PROMISC as u16,
+        mr_alen: 0,
+        mr_address: [0; 8],
+    };
+    set_option(socket, libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &request)
+}
+
+/// Binds a packet socket to an interface, to hear everything or nothing.
+pub(crate) fn bind_packet(socket: BorrowedFd<'_>, interface: u32, receive: bool) -> io::Result<()> {
+    // SAFETY: all-zero is a valid `sockaddr_ll`.
+    let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
+    address.sll_family = libc::AF_PACKET as u16;
+    address.sll_protocol = if receive { (libc::ETH_P_ALL as u16).to_be() } else { 0 };
+    address.sll_ifindex = interface.cast_signed();
+    let len = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
+    // SAFETY: the kernel reads `len` bytes of a value of that size.
+    check(unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), len) }).map(drop)
+}
+
+/// Bytes of memory that the kernel holds for frames of this socket that are not sent yet.
+pub(crate) fn unsent(socket: BorrowedFd<'_>) -> io::Result<usize> {
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: the kernel writes one integer.
+    check(unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) })?;
+    Ok(usize::try_from(bytes).unwrap_or(0))
+}
+
+/// Frames that a packet socket had no room for, since the last time this was asked.
+pub(crate) fn packet_drops(socket: BorrowedFd<'_>) -> u64 {
+    // `tpacket_stats`: packets, drops.
+    let mut counts = [0u32; 2];
+    let mut len = size_of_val(&counts) as libc::socklen_t;
+    // SAFETY: the kernel writes at most `len` bytes.
+    let result = unsafe {
+        let (level, option) = (libc::SOL_PACKET, libc::PACKET_STATISTICS);
+        libc::getsockopt(socket.as_raw_fd(), level, option, counts.as_mut_ptr().cast(), &raw mut len)
+    };
+    if result == 0 { u64::from(counts[1]) } else { 0 }
+}
+
+/// A request about an interface, by name.
+fn request(name: &str) -> io::Result<libc::ifreq> {
+    // SAFETY: all-zero is a valid `ifreq`.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    if name.is_empty() || name.len() >= request.ifr_name.len() {
+        return Err(io::Error::from_raw_os_error(libc::ENODEV));
+    }
+    for (place, byte) in request.ifr_name.iter_mut().zip(name.bytes()) {
+        *place = byte as libc::c_char;
+    }
+    Ok(request)
+}
+
+/// Asks one thing about an interface, in the network namespace of the socket.
+fn ask(socket: BorrowedFd<'_>, name: &str, what: libc::Ioctl) -> io::Result<libc::ifreq> {
+    let mut request = request(name)?;
+    // SAFETY: the kernel reads and writes one `ifreq`.
+    check(unsafe { libc::ioctl(socket.as_raw_fd(), what, &raw mut request) })?;
+    Ok(request)
+}
+
+/// The number of an interface.
+pub(crate) fn interface_index(socket: BorrowedFd<'_>, name: &str) -> io::Result<u32> {
+    let answer = ask(socket, name, libc::SIOCGIFINDEX as _)?;
+    // SAFETY: the request fills this member.
+    Ok(unsafe { answer.ifr_ifru.ifru_ifindex }.cast_unsigned())
+}
+
+/// The longest IP packet of an interface.
+pub(crate) fn interface_mtu(socket: BorrowedFd<'_>, name: &str) -> io::Result<usize> {
+    let answer = ask(socket, name, libc::SIOCGIFMTU as _)?;
+    // SAFETY: the request fills this member.
+    Ok(usize::try_from(unsafe { answer.ifr_ifru.ifru_mtu }).unwrap_or(0))
+}
+
+/// Whether an interface is switched on.
+pub(crate) fn interface_is_up(socket: BorrowedFd<'_>, name: &str) -> io::Result<bool> {
+    let answer = ask(socket, name, libc::SIOCGIFFLAGS as _)?;
+    // SAFETY: the request fills this member.
+    Ok(i32::from(unsafe { answer.ifr_ifru.ifru_flags }) & libc::IFF_UP != 0)
+}
+
+/// The speed of an interface, where its driver knows it: `ETHTOOL_GSET`.
+pub(crate) fn interface_speed(socket: BorrowedFd<'_>, name: &str) -> Option<Bandwidth> {
+    const SIOCETHTOOL: u32 = 0x8946;
+    // `struct ethtool_cmd`: the command first, the speed in Mbit/s in two halves.
+    let mut command = [0u16; 22];
+    command[0] = 1;
+    let mut request = request(name).ok()?;
+    request.ifr_ifru.ifru_data = command.as_mut_ptr().cast();
+    // SAFETY: the kernel reads one `ifreq`, and reads and writes the 44 bytes of the command.
+    check(unsafe { libc::ioctl(socket.as_raw_fd(), SIOCETHTOOL as _, &raw mut request) }).ok()?;
+    let speed = u32::from(command[6]) | u32::from(command[14]) << 16;
+    (speed != 0 && speed != u32::MAX && speed != u32::from(u16::MAX)).then(|| Bandwidth::mbit(speed.into()))
+}
+
+// TAP interfaces.
+
+/// Opens a TAP interface of this name, made if there is none, with the virtio-net header.
+pub(crate) fn open_tap(name: &str) -> io::Result<(OwnedFd, String)> {
+    let file = std::fs::File::options().read(true).write(true).open("/dev/net/tun")?;
+    let mut request = request(name)?;
+    request.ifr_ifru.ifru_flags = (libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_VNET_HDR) as i16;
+    // SAFETY: the kernel reads and writes one `ifreq`.
+    check(unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF as _, &raw mut request) })?;
+    Ok((file.into(), interface_name(&request)))
+}
+
+fn interface_name(request: &libc::ifreq) -> String {
+    let bytes = request.ifr_name.iter().map(|c| c.cast_unsigned()).take_while(|c| *c != 0);
+    String::from_utf8_lossy(&bytes.collect::<Vec<u8>>()).into_owned()
+}
+
+/// The name of an open TAP interface, and whether it is one with the virtio-net header and without another.
+pub(crate) fn tap_name(tap: BorrowedFd<'_>) -> io::Result<(String, bool)> {
+    // SAFETY: all-zero is a valid `ifreq`.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    // SAFETY: the kernel writes one `ifreq`.
+    check(unsafe { libc::ioctl(tap.as_raw_fd(), libc::TUNGETIFF as _, &raw mut request) })?;
+    // SAFETY: the request fills this member.
+    let flags = i32::from(unsafe { request.ifr_ifru.ifru_flags });
+    let wanted = libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_VNET_HDR;
+    Ok((interface_name(&request), flags & wanted == wanted))
+}
+
+/// Sets the length of a TAP's header and the offloads that its reader takes.
+pub(crate) fn set_tap_offload(tap: BorrowedFd<'_>, header: usize, offloads: u32) -> io::Result<()> {
+    let len = header as libc::c_int;
+    // SAFETY: the kernel reads one integer.
+    check(unsafe { libc::ioctl(tap.as_raw_fd(), libc::TUNSETVNETHDRSZ as _, &raw const len) })?;
+    // SAFETY: the argument is a plain number.
+    check(unsafe { libc::ioctl(tap.as_raw_fd(), libc::TUNSETOFFLOAD as _, libc::c_ulong::from(offloads)) })
+        .map(drop)
+}
+
+/// Makes a descriptor's calls never wait.
+pub(crate) fn set_nonblocking(fd: BorrowedFd<'_>) -> io::Result<()> {
+    // SAFETY: no pointers are passed.
+    let flags = check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GETFL) })?;
+    // SAFETY: no pointers are passed.
+    check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFL, flags | libc::O_NONBLOCK) }).map(drop)
+}
+
+/// Reads one message.
+pub(crate) fn read(fd: BorrowedFd<'_>, into: &mut [u8]) -> io::Result<usize> {
+    // SAFETY: `into` is valid for its length.
+    let got = unsafe { libc::read(fd.as_raw_fd(), into.as_mut_ptr().cast(), into.len()) };
+    usize::try_from(got).map_err(|_| io::Error::last_os_error())
+}
+
+/// Writes one message.
+pub(crate) fn write(fd: BorrowedFd<'_>, from: &[u8]) -> io::Result<usize> {
+    // SAFETY: `from` is valid for its length.
+    let put = unsafe { libc::write(fd.as_raw_fd(), from.as_ptr().cast(), from.len()) };
+    usize::try_from(put).map_err(|_| io::Error::last_os_error())
 }

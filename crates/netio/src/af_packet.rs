@@ -1,0 +1,334 @@
+//! A port on any network interface: a packet socket (packet(7)) with the virtio-net header.
+//!
+//! The header is what lets super-frames and unfinished checksums pass unharmed, at the speed of the kernel's
+//! own bridge. Frames come by `recvmmsg` into big slots and leave by `sendmmsg`, past the interface's queueing
+//! discipline (`PACKET_QDISC_BYPASS`), since the queueing is ours; what this host sends by itself is not
+//! heard (`PACKET_IGNORE_OUTGOING`). A VLAN tag that the kernel keeps beside the frame is put back into it.
+//!
+//! **The transmit ring.** Depth is counted in frames of the MTU, a super-frame as its segments. What is
+//! handed to the kernel and not yet sent is what `SIOCOUTQ` tells of this socket, in the kernel's own
+//! accounting of memory; the socket's buffer is sized so that the kernel wakes us when it falls below the depth.
+//! Honest limits: a driver that lets go of frames before they are on the wire (veth does at once,
+//! some do early) hides what it holds; the frames in a hardware ring that a *previous* owner left are
+//! not counted; and what is behind the interface (a modem, a switch) cannot be seen at all. There the policy's
+//! bandwidth must keep the queue here.
+
+use crate::messages::{BATCH, Message, Messages};
+use crate::pool::{Offload, Pool};
+use crate::port::{Capabilities, Counters, ETHERNET, Fault, Port, PortError, TAG, Wake};
+use crate::sys;
+use crate::vnet;
+use engine::packet::Buffer;
+use engine::units::Duration;
+use std::cell::Cell;
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+/// How soon to try again when the driver's ring was full, which wakes nobody.
+const RETRY: Duration = Duration::from_micros(50);
+
+/// Bytes of received frames that may wait in the kernel while this thread does not run.
+const RECEIVE_BUFFER: usize = 16 << 20;
+
+/// Calls of `recvmmsg` that failed on a single frame, in one batch at most.
+const BAD_FRAMES: usize = 16;
+
+/// Settings of the port.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Settings {
+    /// The interface.
+    pub interface: String,
+    /// Frames handed to the kernel and not yet sent at most; see the head of this file.
+    pub transmit_ring: usize,
+    /// Whether to hear frames for other hosts: needed between two interfaces, not for what this host sends.
+    pub promiscuous: bool,
+    /// Whether to receive at all.
+    pub receive: bool,
+}
+
+impl Settings {
+    /// For a bump in the wire on this interface.
+    pub fn new(interface: &str) -> Self {
+        Self { interface: interface.into(), transmit_ring: 64, promiscuous: true, receive: true }
+    }
+}
+
+/// A port on a network interface.
+#[derive(Debug)]
+pub struct AfPacket {
+    settings: Settings,
+    socket: OwnedFd,
+    index: u32,
+    capabilities: Capabilities,
+    /// The kernel's price of a frame of the MTU.
+    frame_cost: usize,
+    messages: Messages,
+    /// Big slots to receive into.
+    spare: Vec<Buffer>,
+    /// Frames to send, their headers in front, and their sum in frames of the MTU.
+    staged: VecDeque<Buffer>,
+    staged_frames: usize,
+    /// Frames with the kernel when it was last asked.
+    outstanding: Cell<usize>,
+    /// The driver's ring was full.
+    congested: bool,
+    counters: Counters,
+    missed: Cell<u64>,
+}
+
+/// The kernel's price of a frame: its buffer with the shared part, rounded up, and the descriptor.
+fn cost(mtu: usize) -> usize {
+    (mtu + ETHERNET + TAG + 320 + 16).next_power_of_two() + 256
+}
+
+impl AfPacket {
+    /// Opens the port.
+    pub fn open(settings: Settings) -> Result<Self, PortError> {
+        let fail = |doing: &'static str| {
+            let name = settings.interface.clone();
+            move |e: io::Error| PortError::new(&name, doing, e)
+        };
+        let socket = sys::packet_socket().map_err(fail("opening a packet socket"))?;
+        let index = sys::interface_index(socket.as_fd(), &settings.interface).map_err(fail("opening"))?;
+        let mtu = sys::interface_mtu(socket.as_fd(), &settings.interface).map_err(fail("asking for its MTU"))?;
+        let speed = sys::interface_speed(socket.as_fd(), &settings.interface);
+        for option in [libc::PACKET_VNET_HDR, libc::PACKET_AUXDATA, libc::PACKET_QDISC_BYPASS, libc::PACKET_IGNORE_OUTGOING] {
+            sys::set_packet_option(socket.as_fd(), option).map_err(fail("setting up the packet socket"))?;
+        }
+        let transmit_ring = settings.transmit_ring.max(1);
+        sys::set_buffers(socket.as_fd(), RECEIVE_BUFFER, transmit_ring * cost(mtu))
+            .map_err(fail("sizing the socket's buffers"))?;
+        if settings.promiscuous {
+            sys::set_promiscuous(socket.as_fd(), index).map_err(fail("switching to promiscuous mode"))?;
+        }
+        sys::bind_packet(socket.as_fd(), index, settings.receive).map_err(fail("binding to the interface"))?;
+        Ok(Self {
+            index,
+            capabilities: Capabilities { mtu, speed, checksum: true, tcp_gso: true, udp_gso: true, transmit_ring },
+            frame_cost: cost(mtu),
+            messages: Messages::new(),
+            spare: Vec::with_capacity(BATCH),
+            staged: VecDeque::with_capacity(2 * BATCH),
+            staged_frames: 0,
+            outstanding: Cell::new(0),
+            congested: false,
+            counters: Counters::default(),
+            missed: Cell::new(0),
+            settings,
+            socket,
+        })
+    }
+
+    /// The error, told apart by what has become of the interface.
+    fn error(&self, doing: &'static str, source: io::Error) -> PortError {
+        let mut error = PortError::new(&self.settings.interface, doing, source);
+        if let (Fault::Down, Err(now)) = (error.fault, self.state()) {
+            error.fault = now;
+        }
+        error
+    }
+
+    /// Whether the interface that the socket is bound to is there and up.
+    fn state(&self) -> Result<(), Fault> {
+        match sys::interface_index(self.socket.as_fd(), &self.settings.interface) {
+            Ok(index) if index == self.index => {}
+            _ => return Err(Fault::Gone),
+        }
+        match sys::interface_is_up(self.socket.as_fd(), &self.settings.interface) {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(Fault::Down),
+            Err(_) => Err(Fault::Gone),
+        }
+    }
+
+    /// A frame's length in frames of the MTU.
+    fn frames(&self, len: usize) -> usize {
+        len.div_ceil(self.capabilities.mtu + ETHERNET + TAG)
+    }
+
+    fn ask_outstanding(&self) {
+        let bytes = sys::unsent(self.socket.as_fd()).unwrap_or(0);
+        // A bare socket is accounted one byte.
+        self.outstanding.set((bytes.saturating_sub(1)).div_ceil(self.frame_cost));
+    }
+
+    /// Makes a received slot a frame: reads the header before it, puts the tag back.
+    fn finish(&mut self, pool: &mut Pool, slot: Buffer, message: Message) -> Option<Buffer> {
+        let len = message.len.checked_sub(vnet::LEN).filter(|_| !message.truncated)?;
+        pool.set_len(slot, len);
+        let mut offload = vnet::decode(pool.front(slot))?;
+        if let Some(tag) = message.tag {
+            put_tag(pool, slot, tag, &mut offload)?;
+        }
+        pool.set_offload(slot, offload);
+        self.counters.received += 1;
+        self.counters.received_bytes += pool.len(slot) as u64;
+        Some(pool.shrink(slot))
+    }
+
+    /// Gives up what was to be sent.
+    fn lose_staged(&mut self, pool: &mut Pool) {
+        self.counters.lost += self.staged.len() as u64;
+        self.staged.drain(..).for_each(|frame| pool.free(frame));
+        self.staged_frames = 0;
+    }
+
+    /// Takes the first staged frame out.
+    fn unstage(&mut self, pool: &mut Pool) -> usize {
+        let Some(frame) = self.staged.pop_front() else { return 0 };
+        let len = pool.len(frame) - vnet::LEN;
+        self.staged_frames -= self.frames(len);
+        pool.free(frame);
+        len
+    }
+}
+
+/// Puts a VLAN tag back where it was: behind the two addresses.
+fn put_tag(pool: &mut Pool, slot: Buffer, [protocol, content]: [u16; 2], offload: &mut Offload) -> Option<()> {
+    if pool.len(slot) < 12 {
+        return None;
+    }
+    pool.grow_front(slot, TAG);
+    let bytes = pool.bytes_mut(slot);
+    bytes.copy_within(TAG..TAG + 12, 0);
+    bytes[12..14].copy_from_slice(&protocol.to_be_bytes());
+    bytes[14..16].copy_from_slice(&content.to_be_bytes());
+    if let Some(unfinished) = &mut offload.checksum {
+        unfinished.start += TAG as u16;
+    }
+    if offload.gso.is_some() {
+        offload.header = offload.header.saturating_add(TAG as u16);
+    }
+    Some(())
+}
+
+impl Port for AfPacket {
+    fn name(&self) -> &str {
+        &self.settings.interface
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.capabilities
+    }
+
+    fn receive(&mut self, pool: &mut Pool, into: &mut Vec<Buffer>) -> Result<(), PortError> {
+        while self.spare.len() < BATCH {
+            let Some(slot) = pool.take_big() else { break };
+            self.spare.push(slot);
+        }
+        if self.spare.is_empty() {
+            // Frames wait in the kernel until slots come back, and are missed if that takes too long.
+            return Ok(());
+        }
+        for _ in 0..BAD_FRAMES {
+            match self.messages.receive(self.socket.as_fd(), pool, &self.spare, vnet::LEN) {
+                Ok(count) => {
+                    for index in 0..count {
+                        let slot = self.spare[index];
+                        match self.finish(pool, slot, self.messages.message(index)) {
+                            Some(frame) => into.push(frame),
+                            None => {
+                                self.counters.refused += 1;
+                                pool.free(slot);
+                            }
+                        }
+                    }
+                    self.spare.drain(..count);
+                    return Ok(());
+                }
+                Err(e) => match e.raw_os_error() {
+                    Some(libc::EAGAIN | libc::EINTR) => return Ok(()),
+                    // A super-frame that the header cannot describe; it is gone, and the next may be good.
+                    Some(libc::EINVAL) => self.counters.refused += 1,
+                    _ => return Err(self.error("receiving", e)),
+                },
+            }
+        }
+        Ok(())
+    }
+
+    fn room(&self) -> usize {
+        let ring = self.capabilities.transmit_ring;
+        if self.outstanding.get() > 0 && ring <= self.outstanding.get() + self.staged_frames {
+            self.ask_outstanding();
+        }
+        if self.congested { 0 } else { ring.saturating_sub(self.outstanding.get() + self.staged_frames) }
+    }
+
+    fn transmit(&mut self, pool: &mut Pool, frame: Buffer) {
+        self.staged_frames += self.frames(pool.len(frame));
+        let header = vnet::encode(&pool.offload(frame));
+        pool.grow_front(frame, vnet::LEN);
+        pool.bytes_mut(frame)[..vnet::LEN].copy_from_slice(&header);
+        self.staged.push_back(frame);
+    }
+
+    fn kick(&mut self, pool: &mut Pool) -> Result<(), PortError> {
+        if self.staged.is_empty() {
+            self.congested = false;
+            return Ok(());
+        }
+        self.congested = false;
+        while !self.staged.is_empty() {
+            match self.messages.send(self.socket.as_fd(), pool, self.staged.iter().copied()) {
+                Ok(count) => {
+                    self.counters.sent += count as u64;
+                    for _ in 0..count {
+                        self.counters.sent_bytes += self.unstage(pool) as u64;
+                    }
+                }
+                Err(e) => match e.raw_os_error() {
+                    Some(libc::EINTR) => {}
+                    Some(libc::EAGAIN) => break,
+                    // The driver's ring is full. The kernel dropped its copy; ours is still here.
+                    Some(libc::ENOBUFS | libc::ENOMEM) => {
+                        self.congested = true;
+                        break;
+                    }
+                    Some(libc::EMSGSIZE | libc::EINVAL) => {
+                        self.counters.lost += 1;
+                        self.unstage(pool);
+                    }
+                    _ => {
+                        self.lose_staged(pool);
+                        return Err(self.error("sending", e));
+                    }
+                },
+            }
+        }
+        self.ask_outstanding();
+        Ok(())
+    }
+
+    fn wake(&self, room: bool) -> Option<Wake<'_>> {
+        let events = if room && !self.congested { libc::POLLIN | libc::POLLOUT } else { libc::POLLIN };
+        let retry = (self.congested || !self.staged.is_empty()).then_some(RETRY);
+        Some(Wake { fd: self.socket.as_fd(), events, retry })
+    }
+
+    fn revive(&mut self, pool: &mut Pool) -> Result<(), PortError> {
+        self.lose_staged(pool);
+        match self.state() {
+            Ok(()) => {}
+            Err(Fault::Gone) => {
+                let fresh = Self::open(self.settings.clone())?;
+                let old = std::mem::replace(self, fresh);
+                old.spare.into_iter().for_each(|slot| pool.free(slot));
+                self.counters = old.counters;
+                self.missed = old.missed;
+                self.state().map_err(|fault| PortError::fault(&self.settings.interface, "opening again", fault))?;
+            }
+            Err(fault) => return Err(PortError::fault(&self.settings.interface, "opening again", fault)),
+        }
+        if let Ok(mtu) = sys::interface_mtu(self.socket.as_fd(), &self.settings.interface) {
+            self.capabilities.mtu = mtu;
+        }
+        Ok(())
+    }
+
+    fn counters(&self) -> Counters {
+        self.missed.set(self.missed.get() + sys::packet_drops(self.socket.as_fd()));
+        Counters { missed: self.missed.get(), ..self.counters }
+    }
+}

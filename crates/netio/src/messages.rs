@@ -1,0 +1,139 @@
+//! `recvmmsg` and `sendmmsg` on slots of the pool.
+#![expect(unsafe_code, reason = "the kernel reads and writes slots through pointers")]
+
+use crate::pool::Pool;
+use engine::packet::Buffer;
+use std::io;
+use std::mem;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+/// Frames in one call at most.
+pub(crate) const BATCH: usize = 64;
+
+/// Room for one `PACKET_AUXDATA` message, aligned as the kernel wants it.
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(8))]
+struct Control([u8; 64]);
+
+/// The arrays that the two calls want, kept so that they are allocated once.
+pub(crate) struct Messages {
+    headers: Vec<libc::mmsghdr>,
+    vectors: Vec<libc::iovec>,
+    controls: Vec<Control>,
+}
+
+// SAFETY: the pointers in it are set and used within one call each, and dangle harmlessly between calls.
+unsafe impl Send for Messages {}
+
+impl std::fmt::Debug for Messages {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Messages").finish_non_exhaustive()
+    }
+}
+
+/// One received message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Message {
+    /// Bytes, the header in front included.
+    pub(crate) len: usize,
+    /// Whether the slot was too short for it.
+    pub(crate) truncated: bool,
+    /// The VLAN tag that the kernel took out of the frame: its protocol and its content.
+    pub(crate) tag: Option<[u16; 2]>,
+}
+
+impl Messages {
+    pub(crate) fn new() -> Self {
+        // SAFETY: all-zero is a valid value of both: null pointers and zero lengths.
+        let (header, vector) = unsafe { (mem::zeroed::<libc::mmsghdr>(), mem::zeroed::<libc::iovec>()) };
+        Self {
+            headers: vec![header; BATCH],
+            vectors: vec![vector; BATCH],
+            controls: vec![Control([0; 64]); BATCH],
+        }
+    }
+
+    /// Points the arrays at places of the pool: address and length.
+    fn aim(&mut self, places: impl Iterator<Item = (*mut u8, usize)>, controls: bool) -> usize {
+        let mut count = 0;
+        for (index, (address, len)) in places.take(BATCH).enumerate() {
+            let vector = &mut self.vectors[index];
+            *vector = libc::iovec { iov_base: address.cast(), iov_len: len };
+            let header = &mut self.headers[index];
+            header.msg_len = 0;
+            header.msg_hdr.msg_flags = 0;
+            header.msg_hdr.msg_iov = vector;
+            header.msg_hdr.msg_iovlen = 1;
+            let control = &mut self.controls[index];
+            (header.msg_hdr.msg_control, header.msg_hdr.msg_controllen) = if controls {
+                (control.0.as_mut_ptr().cast(), control.0.len() as _)
+            } else {
+                (std::ptr::null_mut(), 0)
+            };
+            count = index + 1;
+        }
+        count
+    }
+
+    /// Receives into these slots, each frame with `front` bytes of header before it (within the slot's
+    /// headroom). How many were filled: the first ones, in order.
+    pub(crate) fn receive(
+        &mut self,
+        socket: BorrowedFd<'_>,
+        pool: &mut Pool,
+        slots: &[Buffer],
+        front: usize,
+    ) -> io::Result<usize> {
+        let places = slots.iter().map(|&slot| pool.place_with_front(slot, front));
+        let count = self.aim(places, true);
+        // SAFETY: the first `count` headers point to vectors, control buffers and slots that live until the
+        // call returns; the slots are distinct and borrowed exclusively with the pool.
+        let got = unsafe {
+            let flags = libc::MSG_DONTWAIT;
+            libc::recvmmsg(socket.as_raw_fd(), self.headers.as_mut_ptr(), count as _, flags, std::ptr::null_mut())
+        };
+        usize::try_from(got).map_err(|_| io::Error::last_os_error())
+    }
+
+    /// What the last `receive` said of one of the frames it counted.
+    pub(crate) fn message(&self, index: usize) -> Message {
+        let header = &self.headers[index];
+        Message {
+            len: header.msg_len as usize,
+            truncated: header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0,
+            tag: self.tag(index),
+        }
+    }
+
+    fn tag(&self, index: usize) -> Option<[u16; 2]> {
+        let header = &self.headers[index].msg_hdr;
+        // SAFETY: the kernel filled the control buffer, whose address and length the header holds; both are
+        // still those of `self.controls`.
+        let aux = unsafe {
+            let message = libc::CMSG_FIRSTHDR(header).as_ref()?;
+            if message.cmsg_level != libc::SOL_PACKET || message.cmsg_type != libc::PACKET_AUXDATA {
+                return None;
+            }
+            libc::CMSG_DATA(message).cast::<libc::tpacket_auxdata>().read_unaligned()
+        };
+        let has = |flag: u32| aux.tp_status & flag != 0;
+        let protocol = if has(libc::TP_STATUS_VLAN_TPID_VALID) { aux.tp_vlan_tpid } else { 0x8100 };
+        has(libc::TP_STATUS_VLAN_VALID).then_some([protocol, aux.tp_vlan_tci])
+    }
+
+    /// Sends these frames, from the first on. How many the kernel took; an error is the first one's.
+    pub(crate) fn send(
+        &mut self,
+        socket: BorrowedFd<'_>,
+        pool: &Pool,
+        frames: impl Iterator<Item = Buffer>,
+    ) -> io::Result<usize> {
+        let count = self.aim(frames.map(|frame| pool.place(frame)), false);
+        // SAFETY: the first `count` headers point to vectors and frames that live until the call returns, and
+        // the kernel only reads them.
+        let sent = unsafe {
+            libc::sendmmsg(socket.as_raw_fd(), self.headers.as_mut_ptr(), count as _, libc::MSG_DONTWAIT)
+        };
+        usize::try_from(sent).map_err(|_| io::Error::last_os_error())
+    }
+}
