@@ -28,9 +28,9 @@ use crate::bpf::syscall::{self, Hook, Link};
 use crate::checksum;
 use crate::fail_open::Capture;
 use crate::interface::Interface;
-use crate::layout::{Layout, TCP, UDP};
 use crate::pool::{Offload, Pool, Unfinished};
 use crate::port::{Capabilities, Counters, ETHERNET, Port, PortError, TAG, Wake};
+use engine::header::{Family, Headers};
 use engine::packet::Buffer;
 use engine::units::Duration;
 use socket::{Shape, Socket, Watch};
@@ -172,32 +172,29 @@ impl AfXdp {
     }
 }
 
+const TCP: u8 = 6;
+const UDP: u8 = 17;
+
 /// The checksum that the frame's sender left to the hardware, if its field says so.
 fn unfinished(frame: &[u8]) -> Option<Unfinished> {
-    let layout = Layout::of(frame)?;
-    let offset = match layout.protocol {
+    let headers = Headers::parse(frame, 0);
+    let offset = match headers.key.protocol {
         TCP => 16,
         UDP => 6,
         _ => return None,
     };
-    let header = &frame[layout.network..];
-    let headers = layout.transport - layout.network;
-    let word = |at: usize| Some(u16::from_be_bytes([*header.get(at)?, *header.get(at + 1)?]));
-    let (addresses, length) = if layout.v6 {
-        (
-            header.get(8..40)?,
-            (usize::from(word(4)?) + 40).checked_sub(headers)?,
-        )
-    } else {
-        (header.get(12..20)?, usize::from(word(2)?).checked_sub(headers)?)
+    let (network, transport) = (usize::from(headers.l3?), headers.l4?);
+    let end = network + headers.l3_len as usize;
+    let length = end.checked_sub(usize::from(transport))?;
+    let addresses = match headers.key.family {
+        Family::V6 => frame.get(network + 8..network + 40)?,
+        _ => frame.get(network + 12..network + 20)?,
     };
-    let sum = checksum::fold(checksum::add(
-        u64::from(layout.protocol) + length as u64,
-        addresses,
-    ));
-    let start = u16::try_from(layout.transport).ok()?;
-    (word(headers + offset)? == sum).then_some(Unfinished {
-        start,
+    let sum = checksum::add(u64::from(headers.key.protocol) + length as u64, addresses);
+    let field = usize::from(transport) + offset;
+    let found = u16::from_be_bytes([*frame.get(field)?, *frame.get(field + 1)?]);
+    (found == checksum::fold(sum)).then_some(Unfinished {
+        start: transport,
         offset: offset as u16,
     })
 }
