@@ -50,7 +50,12 @@ pub struct Settings {
 impl Settings {
     /// For a bump in the wire on this interface.
     pub fn new(interface: &str) -> Self {
-        Self { interface: interface.into(), transmit_ring: 64, promiscuous: true, receive: true }
+        Self {
+            interface: interface.into(),
+            transmit_ring: 64,
+            promiscuous: true,
+            receive: true,
+        }
     }
 }
 
@@ -91,9 +96,15 @@ impl AfPacket {
         };
         let socket = sys::packet_socket().map_err(fail("opening a packet socket"))?;
         let index = sys::interface_index(socket.as_fd(), &settings.interface).map_err(fail("opening"))?;
-        let mtu = sys::interface_mtu(socket.as_fd(), &settings.interface).map_err(fail("asking for its MTU"))?;
+        let mtu =
+            sys::interface_mtu(socket.as_fd(), &settings.interface).map_err(fail("asking for its MTU"))?;
         let speed = sys::interface_speed(socket.as_fd(), &settings.interface);
-        for option in [libc::PACKET_VNET_HDR, libc::PACKET_AUXDATA, libc::PACKET_QDISC_BYPASS, libc::PACKET_IGNORE_OUTGOING] {
+        for option in [
+            libc::PACKET_VNET_HDR,
+            libc::PACKET_AUXDATA,
+            libc::PACKET_QDISC_BYPASS,
+            libc::PACKET_IGNORE_OUTGOING,
+        ] {
             sys::set_packet_option(socket.as_fd(), option).map_err(fail("setting up the packet socket"))?;
         }
         let transmit_ring = settings.transmit_ring.max(1);
@@ -102,10 +113,18 @@ impl AfPacket {
         if settings.promiscuous {
             sys::set_promiscuous(socket.as_fd(), index).map_err(fail("switching to promiscuous mode"))?;
         }
-        sys::bind_packet(socket.as_fd(), index, settings.receive).map_err(fail("binding to the interface"))?;
+        sys::bind_packet(socket.as_fd(), index, settings.receive)
+            .map_err(fail("binding to the interface"))?;
         Ok(Self {
             index,
-            capabilities: Capabilities { mtu, speed, checksum: true, tcp_gso: true, udp_gso: true, transmit_ring },
+            capabilities: Capabilities {
+                mtu,
+                speed,
+                checksum: true,
+                tcp_gso: true,
+                udp_gso: true,
+                transmit_ring,
+            },
             frame_cost: cost(mtu),
             messages: Messages::new(),
             spare: Vec::with_capacity(BATCH),
@@ -150,12 +169,16 @@ impl AfPacket {
     fn ask_outstanding(&self) {
         let bytes = sys::unsent(self.socket.as_fd()).unwrap_or(0);
         // A bare socket is accounted one byte.
-        self.outstanding.set((bytes.saturating_sub(1)).div_ceil(self.frame_cost));
+        self.outstanding
+            .set((bytes.saturating_sub(1)).div_ceil(self.frame_cost));
     }
 
     /// Makes a received slot a frame: reads the header before it, puts the tag back.
     fn finish(&mut self, pool: &mut Pool, slot: Buffer, message: Message) -> Option<Buffer> {
-        let len = message.len.checked_sub(vnet::LEN).filter(|_| !message.truncated)?;
+        let len = message
+            .len
+            .checked_sub(vnet::LEN)
+            .filter(|_| !message.truncated)?;
         pool.set_len(slot, len);
         let mut offload = vnet::decode(pool.front(slot))?;
         if let Some(tag) = message.tag {
@@ -176,7 +199,9 @@ impl AfPacket {
 
     /// Takes the first staged frame out.
     fn unstage(&mut self, pool: &mut Pool) -> usize {
-        let Some(frame) = self.staged.pop_front() else { return 0 };
+        let Some(frame) = self.staged.pop_front() else {
+            return 0;
+        };
         let len = pool.len(frame) - vnet::LEN;
         self.staged_frames -= self.frames(len);
         pool.free(frame);
@@ -185,7 +210,12 @@ impl AfPacket {
 }
 
 /// Puts a VLAN tag back where it was: behind the two addresses.
-fn put_tag(pool: &mut Pool, slot: Buffer, [protocol, content]: [u16; 2], offload: &mut Offload) -> Option<()> {
+fn put_tag(
+    pool: &mut Pool,
+    slot: Buffer,
+    [protocol, content]: [u16; 2],
+    offload: &mut Offload,
+) -> Option<()> {
     if pool.len(slot) < 12 {
         return None;
     }
@@ -222,7 +252,10 @@ impl Port for AfPacket {
             return Ok(());
         }
         for _ in 0..BAD_FRAMES {
-            match self.messages.receive(self.socket.as_fd(), pool, &self.spare, vnet::LEN) {
+            match self
+                .messages
+                .receive(self.socket.as_fd(), pool, &self.spare, vnet::LEN)
+            {
                 Ok(count) => {
                     for index in 0..count {
                         let slot = self.spare[index];
@@ -253,7 +286,11 @@ impl Port for AfPacket {
         if self.outstanding.get() > 0 && ring <= self.outstanding.get() + self.staged_frames {
             self.ask_outstanding();
         }
-        if self.congested { 0 } else { ring.saturating_sub(self.outstanding.get() + self.staged_frames) }
+        if self.congested {
+            0
+        } else {
+            ring.saturating_sub(self.outstanding.get() + self.staged_frames)
+        }
     }
 
     fn transmit(&mut self, pool: &mut Pool, frame: Buffer) {
@@ -271,7 +308,10 @@ impl Port for AfPacket {
         }
         self.congested = false;
         while !self.staged.is_empty() {
-            match self.messages.send(self.socket.as_fd(), pool, self.staged.iter().copied()) {
+            match self
+                .messages
+                .send(self.socket.as_fd(), pool, self.staged.iter().copied())
+            {
                 Ok(count) => {
                     self.counters.sent += count as u64;
                     for _ in 0..count {
@@ -302,9 +342,17 @@ impl Port for AfPacket {
     }
 
     fn wake(&self, room: bool) -> Option<Wake<'_>> {
-        let events = if room && !self.congested { libc::POLLIN | libc::POLLOUT } else { libc::POLLIN };
+        let events = if room && !self.congested {
+            libc::POLLIN | libc::POLLOUT
+        } else {
+            libc::POLLIN
+        };
         let retry = (self.congested || !self.staged.is_empty()).then_some(RETRY);
-        Some(Wake { fd: self.socket.as_fd(), events, retry })
+        Some(Wake {
+            fd: self.socket.as_fd(),
+            events,
+            retry,
+        })
     }
 
     fn revive(&mut self, pool: &mut Pool) -> Result<(), PortError> {
@@ -317,7 +365,8 @@ impl Port for AfPacket {
                 old.spare.into_iter().for_each(|slot| pool.free(slot));
                 self.counters = old.counters;
                 self.missed = old.missed;
-                self.state().map_err(|fault| PortError::fault(&self.settings.interface, "opening again", fault))?;
+                self.state()
+                    .map_err(|fault| PortError::fault(&self.settings.interface, "opening again", fault))?;
             }
             Err(fault) => return Err(PortError::fault(&self.settings.interface, "opening again", fault)),
         }
@@ -328,7 +377,11 @@ impl Port for AfPacket {
     }
 
     fn counters(&self) -> Counters {
-        self.missed.set(self.missed.get() + sys::packet_drops(self.socket.as_fd()));
-        Counters { missed: self.missed.get(), ..self.counters }
+        self.missed
+            .set(self.missed.get() + sys::packet_drops(self.socket.as_fd()));
+        Counters {
+            missed: self.missed.get(),
+            ..self.counters
+        }
     }
 }

@@ -32,13 +32,19 @@ pub struct ByFilters {
 impl ByFilters {
     /// With the flows' hashes from this seed's secret.
     pub fn new(classifier: Classifier, default: ClassId, seed: Seed) -> Self {
-        Self { classifier, default, hasher: FlowHasher::new(seed) }
+        Self {
+            classifier,
+            default,
+            hasher: FlowHasher::new(seed),
+        }
     }
 }
 
 impl fmt::Debug for ByFilters {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ByFilters").field("default", &self.default).finish_non_exhaustive()
+        f.debug_struct("ByFilters")
+            .field("default", &self.default)
+            .finish_non_exhaustive()
     }
 }
 

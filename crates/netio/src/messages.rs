@@ -58,7 +58,10 @@ impl Messages {
         let mut count = 0;
         for (index, (address, len)) in places.take(BATCH).enumerate() {
             let vector = &mut self.vectors[index];
-            *vector = libc::iovec { iov_base: address.cast(), iov_len: len };
+            *vector = libc::iovec {
+                iov_base: address.cast(),
+                iov_len: len,
+            };
             let header = &mut self.headers[index];
             header.msg_len = 0;
             header.msg_hdr.msg_flags = 0;
@@ -90,7 +93,13 @@ impl Messages {
         // call returns; the slots are distinct and borrowed exclusively with the pool.
         let got = unsafe {
             let flags = libc::MSG_DONTWAIT;
-            libc::recvmmsg(socket.as_raw_fd(), self.headers.as_mut_ptr(), count as _, flags, std::ptr::null_mut())
+            libc::recvmmsg(
+                socket.as_raw_fd(),
+                self.headers.as_mut_ptr(),
+                count as _,
+                flags,
+                std::ptr::null_mut(),
+            )
         };
         usize::try_from(got).map_err(|_| io::Error::last_os_error())
     }
@@ -114,10 +123,16 @@ impl Messages {
             if message.cmsg_level != libc::SOL_PACKET || message.cmsg_type != libc::PACKET_AUXDATA {
                 return None;
             }
-            libc::CMSG_DATA(message).cast::<libc::tpacket_auxdata>().read_unaligned()
+            libc::CMSG_DATA(message)
+                .cast::<libc::tpacket_auxdata>()
+                .read_unaligned()
         };
         let has = |flag: u32| aux.tp_status & flag != 0;
-        let protocol = if has(libc::TP_STATUS_VLAN_TPID_VALID) { aux.tp_vlan_tpid } else { 0x8100 };
+        let protocol = if has(libc::TP_STATUS_VLAN_TPID_VALID) {
+            aux.tp_vlan_tpid
+        } else {
+            0x8100
+        };
         has(libc::TP_STATUS_VLAN_VALID).then_some([protocol, aux.tp_vlan_tci])
     }
 
@@ -132,7 +147,12 @@ impl Messages {
         // SAFETY: the first `count` headers point to vectors and frames that live until the call returns, and
         // the kernel only reads them.
         let sent = unsafe {
-            libc::sendmmsg(socket.as_raw_fd(), self.headers.as_mut_ptr(), count as _, libc::MSG_DONTWAIT)
+            libc::sendmmsg(
+                socket.as_raw_fd(),
+                self.headers.as_mut_ptr(),
+                count as _,
+                libc::MSG_DONTWAIT,
+            )
         };
         usize::try_from(sent).map_err(|_| io::Error::last_os_error())
     }

@@ -136,7 +136,9 @@ impl Path {
         let headers = Headers::parse(bytes, self.mark);
         let cut = Cut::of(bytes, &offload, &headers);
         let longest = cut.map_or(bytes.len(), |cut| cut.longest(bytes.len()));
-        let tagged = headers.l3.map_or(0, |l3| usize::from(l3).saturating_sub(ETHERNET));
+        let tagged = headers
+            .l3
+            .map_or(0, |l3| usize::from(l3).saturating_sub(ETHERNET));
         if longest > to.mtu + ETHERNET + tagged.max(TAG) {
             return self.refuse(pool, frame, Reason::TooLong);
         }
@@ -199,7 +201,11 @@ impl Path {
             self.bypass.push_back(packet);
             return;
         }
-        let mut sink = Losses { pool, totals: &mut self.totals, flushed: Reason::Flushed };
+        let mut sink = Losses {
+            pool,
+            totals: &mut self.totals,
+            flushed: Reason::Flushed,
+        };
         // The sink has counted a refusal.
         let _ = self.queue.enqueue(packet.arrived, packet, &mut sink);
     }
@@ -208,7 +214,11 @@ impl Path {
     pub(crate) fn drain(&mut self, now: Instant, pool: &mut Pool, port: &mut dyn Port) -> Waiting {
         for _ in 0..QUANTUM {
             if port.room() == 0 {
-                return if self.is_empty() { Waiting::Empty } else { Waiting::Room };
+                return if self.is_empty() {
+                    Waiting::Empty
+                } else {
+                    Waiting::Room
+                };
             }
             let packet = match self.bypass.pop_front() {
                 Some(packet) => packet,
@@ -219,7 +229,8 @@ impl Path {
                 },
             };
             self.totals.sent += packet.len;
-            self.meters.depart(now, packet.class, packet.len, now.since(packet.arrived));
+            self.meters
+                .depart(now, packet.class, packet.len, now.since(packet.arrived));
             if packet.ecn == Ecn::Ce {
                 header::set_ce(pool.bytes_mut(packet.buffer));
             }

@@ -43,7 +43,11 @@ impl Cut {
             Gso::Udp => protocol == UDP,
         };
         let tcp = protocol == TCP;
-        let own = if tcp { usize::from(frame.get(transport + 12)? >> 4) * 4 } else { 8 };
+        let own = if tcp {
+            usize::from(frame.get(transport + 12)? >> 4) * 4
+        } else {
+            8
+        };
         let (header, segment) = (transport + own, usize::from(offload.segment));
         let possible = fits && segment > 0 && own >= if tcp { 20 } else { 8 } && header <= frame.len();
         possible.then(|| Self {
@@ -89,7 +93,13 @@ pub fn cut(pool: &mut Pool, frame: Buffer, plan: &Cut, finish: bool, into: &mut 
             checksum::finish(pool.bytes_mut(segment), unfinished);
         }
         let checksum = (!finish).then_some(unfinished);
-        pool.set_offload(segment, Offload { checksum, ..Offload::default() });
+        pool.set_offload(
+            segment,
+            Offload {
+                checksum,
+                ..Offload::default()
+            },
+        );
         into.push(segment);
     }
     pool.free(frame);
@@ -99,7 +109,13 @@ pub fn cut(pool: &mut Pool, frame: Buffer, plan: &Cut, finish: bool, into: &mut 
 impl Cut {
     /// Makes a copy of the super-frame's header that of segment `index`. What is left is its checksum.
     fn adjust(&self, segment: &mut [u8], index: usize, last: bool) -> Unfinished {
-        let Self { network, v6, transport, tcp, .. } = *self;
+        let Self {
+            network,
+            v6,
+            transport,
+            tcp,
+            ..
+        } = *self;
         let put =
             |bytes: &mut [u8], at: usize, value: u16| bytes[at..at + 2].copy_from_slice(&value.to_be_bytes());
         // A slot holds at most 64 KiB, so lengths inside it fit sixteen bits.

@@ -186,8 +186,16 @@ pub(crate) fn datagram_socket() -> io::Result<OwnedFd> {
 fn set_option<T: Copy>(socket: BorrowedFd<'_>, level: i32, option: i32, value: &T) -> io::Result<()> {
     let len = size_of::<T>() as libc::socklen_t;
     // SAFETY: the kernel reads `len` bytes of a value of that size.
-    check(unsafe { libc::setsockopt(socket.as_raw_fd(), level, option, std::ptr::from_ref(value).cast(), len) })
-        .map(drop)
+    check(unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            level,
+            option,
+            std::ptr::from_ref(value).cast(),
+            len,
+        )
+    })
+    .map(drop)
 }
 
 /// Switches on an option of packet sockets.
@@ -225,7 +233,11 @@ pub(crate) fn bind_packet(socket: BorrowedFd<'_>, interface: u32, receive: bool)
     // SAFETY: all-zero is a valid `sockaddr_ll`.
     let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
     address.sll_family = libc::AF_PACKET as u16;
-    address.sll_protocol = if receive { (libc::ETH_P_ALL as u16).to_be() } else { 0 };
+    address.sll_protocol = if receive {
+        (libc::ETH_P_ALL as u16).to_be()
+    } else {
+        0
+    };
     address.sll_ifindex = interface.cast_signed();
     let len = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
     // SAFETY: the kernel reads `len` bytes of a value of that size.
@@ -248,7 +260,13 @@ pub(crate) fn packet_drops(socket: BorrowedFd<'_>) -> u64 {
     // SAFETY: the kernel writes at most `len` bytes.
     let result = unsafe {
         let (level, option) = (libc::SOL_PACKET, libc::PACKET_STATISTICS);
-        libc::getsockopt(socket.as_raw_fd(), level, option, counts.as_mut_ptr().cast(), &raw mut len)
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            level,
+            option,
+            counts.as_mut_ptr().cast(),
+            &raw mut len,
+        )
     };
     if result == 0 { u64::from(counts[1]) } else { 0 }
 }
@@ -313,7 +331,10 @@ pub(crate) fn interface_speed(socket: BorrowedFd<'_>, name: &str) -> Option<Band
 
 /// Opens a TAP interface of this name, made if there is none, with the virtio-net header.
 pub(crate) fn open_tap(name: &str) -> io::Result<(OwnedFd, String)> {
-    let file = std::fs::File::options().read(true).write(true).open("/dev/net/tun")?;
+    let file = std::fs::File::options()
+        .read(true)
+        .write(true)
+        .open("/dev/net/tun")?;
     let mut request = request(name)?;
     request.ifr_ifru.ifru_flags = (libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_VNET_HDR) as i16;
     // SAFETY: the kernel reads and writes one `ifreq`.
@@ -322,7 +343,11 @@ pub(crate) fn open_tap(name: &str) -> io::Result<(OwnedFd, String)> {
 }
 
 fn interface_name(request: &libc::ifreq) -> String {
-    let bytes = request.ifr_name.iter().map(|c| c.cast_unsigned()).take_while(|c| *c != 0);
+    let bytes = request
+        .ifr_name
+        .iter()
+        .map(|c| c.cast_unsigned())
+        .take_while(|c| *c != 0);
     String::from_utf8_lossy(&bytes.collect::<Vec<u8>>()).into_owned()
 }
 
@@ -344,8 +369,14 @@ pub(crate) fn set_tap_offload(tap: BorrowedFd<'_>, header: usize, offloads: u32)
     // SAFETY: the kernel reads one integer.
     check(unsafe { libc::ioctl(tap.as_raw_fd(), libc::TUNSETVNETHDRSZ as _, &raw const len) })?;
     // SAFETY: the argument is a plain number.
-    check(unsafe { libc::ioctl(tap.as_raw_fd(), libc::TUNSETOFFLOAD as _, libc::c_ulong::from(offloads)) })
-        .map(drop)
+    check(unsafe {
+        libc::ioctl(
+            tap.as_raw_fd(),
+            libc::TUNSETOFFLOAD as _,
+            libc::c_ulong::from(offloads),
+        )
+    })
+    .map(drop)
 }
 
 /// Makes a descriptor's calls never wait.

@@ -90,7 +90,9 @@ impl Tap {
 
     /// Reads one frame. `None`: there is none now.
     fn read(&mut self, pool: &mut Pool) -> io::Result<Option<Buffer>> {
-        let Some(slot) = self.spare.take().or_else(|| pool.take_big()) else { return Ok(None) };
+        let Some(slot) = self.spare.take().or_else(|| pool.take_big()) else {
+            return Ok(None);
+        };
         pool.set_len(slot, pool.capacity(slot));
         pool.grow_front(slot, vnet::LEN);
         let read = sys::read(self.tap.as_fd(), pool.bytes_mut(slot));
@@ -180,13 +182,23 @@ impl Port for Tap {
     }
 
     fn wake(&self, room: bool) -> Option<Wake<'_>> {
-        let events = if room { libc::POLLIN | libc::POLLOUT } else { libc::POLLIN };
-        Some(Wake { fd: self.tap.as_fd(), events, retry: None })
+        let events = if room {
+            libc::POLLIN | libc::POLLOUT
+        } else {
+            libc::POLLIN
+        };
+        Some(Wake {
+            fd: self.tap.as_fd(),
+            events,
+            retry: None,
+        })
     }
 
     fn revive(&mut self, _pool: &mut Pool) -> Result<(), PortError> {
         // Whether it is up shows at the next call; whether it exists shows here.
-        sys::tap_name(self.tap.as_fd()).map(drop).map_err(|e| self.error("opening again", e))
+        sys::tap_name(self.tap.as_fd())
+            .map(drop)
+            .map_err(|e| self.error("opening again", e))
     }
 
     fn counters(&self) -> Counters {

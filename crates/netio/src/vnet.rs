@@ -45,7 +45,10 @@ pub fn decode(header: [u8; LEN]) -> Option<Offload> {
         UDP_L4 => Some(Gso::Udp),
         _ => return None,
     };
-    let unfinished = Unfinished { start: word(6), offset: word(8) };
+    let unfinished = Unfinished {
+        start: word(6),
+        offset: word(8),
+    };
     Some(Offload {
         gso,
         ecn: header[1] & ECN != 0,
