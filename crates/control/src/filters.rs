@@ -60,7 +60,11 @@ field! {
 field! {
     /// A port or a range of ports.
     PortRange(Ports), "a port such as 53, or a range such as \"5060-5070\"", |raw| match raw {
-        Raw::Text(text) => text.parse().map_err(|e: engine::classify::FilterError| Some(e.0)),
+        Raw::Text(text) => text.parse().map_err(|e: engine::classify::FilterError| {
+            let turned = text.split_once('-').map(|(low, high)| format!("{}-{}", high.trim(), low.trim()));
+            let turned = turned.filter(|turned| turned.parse::<Ports>().is_ok());
+            Some(turned.map_or(e.0, |turned| format!("the range is reversed; did you mean \"{turned}\"?")))
+        }),
         Raw::Integer(n) => u16::try_from(*n).map(Ports::one).map_err(|_| None),
         _ => Err(None),
     }

@@ -66,7 +66,9 @@ impl Findings {
     pub(crate) fn fill(&mut self, severity: Severity, problems: Vec<Problem>) {
         self.list
             .extend(problems.into_iter().map(|problem| Finding { severity, problem }));
-        self.list.sort_by_key(|finding| finding.problem.at.start);
+        // Two checks may find the same fault in the same words.
+        let order = |f: &Finding| (f.problem.at.start, f.problem.message.clone());
+        self.list.sort_by_cached_key(order);
         self.list.dedup();
     }
 

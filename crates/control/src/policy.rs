@@ -365,8 +365,7 @@ impl<'a> Reader<'a> {
             return None;
         };
         let kind = self.registry.find(name);
-        let mut settings = self.known(&section, OF_DISCIPLINE, kind.map(|kind| kind.settings));
-        settings.at = at;
+        let settings = self.known(&section, at, OF_DISCIPLINE, kind.map(|kind| kind.settings));
         let child = match section.get("child") {
             Some(pair) => Some(Box::new(self.discipline(&pair.value)?)),
             None => None,
@@ -386,6 +385,7 @@ impl<'a> Reader<'a> {
     fn known(
         &mut self,
         section: &Section<'_>,
+        at: Span,
         generic: &[&str],
         declared: Option<&[settings::Setting]>,
     ) -> settings::Table {
@@ -399,7 +399,11 @@ impl<'a> Reader<'a> {
                     .push(unknown("setting", pair.key, pair.key_at, known));
             }
         }
-        section.table(|key| !generic.contains(&key) && is_declared(key))
+        let mut table = section.table(|key| !generic.contains(&key) && is_declared(key));
+        table.at = at;
+        // The kind finds the same once the tree is whole; here also where it is not.
+        settings::refuse_wrong(&table, declared.unwrap_or_default(), &mut self.problems);
+        table
     }
 
     fn classes(&mut self, sections: &[Section<'_>], kind: Option<&'static Kind>) -> Vec<ClassSpec> {
@@ -416,8 +420,7 @@ impl<'a> Reader<'a> {
         // A class of a discipline without classes is refused as a whole, so not for its settings too.
         let declared =
             declared.filter(|_| kind.is_some_and(|k| matches!(k.children, Children::Classes { .. })));
-        let mut settings = self.known(section, OF_CLASS, declared);
-        settings.at = at;
+        let settings = self.known(section, at, OF_CLASS, declared);
         let parent = section
             .text("parent", &mut self.problems)
             .map(|(name, at)| (name.to_owned(), at));

@@ -117,7 +117,7 @@ pub enum Fallback {
 }
 
 /// The declaration of one setting.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Setting {
     /// Its key.
     pub name: &'static str,
@@ -131,6 +131,8 @@ pub struct Setting {
     pub effect: &'static str,
     /// Where the default comes from.
     pub source: &'static str,
+    /// Whether a value can be read; the error says what was expected.
+    pub accepts: fn(&Raw) -> Result<(), String>,
 }
 
 /// A type that a setting can have.
@@ -254,6 +256,7 @@ macro_rules! settings {
                 default: $crate::settings!(@default $how $($text)?),
                 effect: $effect,
                 source: $source,
+                accepts: |raw| <$type as $crate::settings::SettingValue>::from_raw(raw).map(drop),
             }),*];
 
             /// Reads them from a table, reporting every problem; `also` names keys that others read.
@@ -341,6 +344,24 @@ fn from_default<T: SettingValue>(text: &'static str) -> T {
     match T::from_raw(&raw) {
         Ok(value) => value,
         Err(e) => panic!("the declared default {text:?} is wrong: {e}"),
+    }
+}
+
+/// What is wrong with a table by the declarations alone, in the words in which reading it would report it: a
+/// value that cannot be read, and a setting that must be given and is not.
+pub fn refuse_wrong(table: &Table, settings: &[Setting], problems: &mut Vec<Problem>) {
+    for setting in settings {
+        match table.get(setting.name) {
+            Some(entry) => problems.extend((setting.accepts)(&entry.value).err().map(|why| {
+                let message = format!("`{}`: {why}", setting.name);
+                Problem::new(entry.at, message)
+            })),
+            None if setting.default == Fallback::Required => {
+                let message = format!("`{}` is missing: {}", setting.name, setting.unit);
+                problems.push(Problem::new(table.at, message));
+            }
+            None => {}
+        }
     }
 }
 
@@ -437,6 +458,15 @@ mod tests {
         assert_eq!((trial.count, trial.wait), (7, None));
         assert_eq!(Trial::SETTINGS.len(), 3);
         assert_eq!(Trial::SETTINGS[0].help, "The rate.");
+    }
+
+    #[test]
+    fn the_declarations_alone_find_what_reading_finds() {
+        let table = Table::default().with("wait", Raw::Integer(5)).text("count", "7");
+        let (mut reading, mut declared) = (Vec::new(), Vec::new());
+        let _ = Trial::read(&table, &[], &mut reading);
+        refuse_wrong(&table, Trial::SETTINGS, &mut declared);
+        assert_eq!((reading.len(), reading), (3, declared));
     }
 
     #[test]
