@@ -5,8 +5,8 @@
 
 use crate::header::{Family, FlowKey};
 use crate::packet::ClassId;
+use core::net::IpAddr;
 use std::fmt;
-use std::net::IpAddr;
 use std::str::FromStr;
 
 /// Addresses with the same first bits.
@@ -69,8 +69,8 @@ impl Prefix {
 impl fmt::Display for Prefix {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.family {
-            Family::V6 => write!(f, "{}", std::net::Ipv6Addr::from_bits(self.bits))?,
-            _ => write!(f, "{}", std::net::Ipv4Addr::from_bits(self.bits as u32))?,
+            Family::V6 => write!(f, "{}", core::net::Ipv6Addr::from_bits(self.bits))?,
+            _ => write!(f, "{}", core::net::Ipv4Addr::from_bits(self.bits as u32))?,
         }
         write!(f, "/{}", self.len)
     }

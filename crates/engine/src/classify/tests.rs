@@ -151,12 +151,12 @@ impl Crowd {
         let address = self.address(rng, v6);
         if v6 {
             Prefix::new(
-                std::net::Ipv6Addr::from_bits(address).into(),
+                core::net::Ipv6Addr::from_bits(address).into(),
                 rng.below(129) as u8,
             )
         } else {
             Prefix::new(
-                std::net::Ipv4Addr::from_bits(address as u32).into(),
+                core::net::Ipv4Addr::from_bits(address as u32).into(),
                 rng.below(33) as u8,
             )
         }
