@@ -4,7 +4,7 @@
 //! killed, also by SIGKILL, the kernel ends every program in it, and with the programs its namespaces.
 
 use crate::error::{Error, Result};
-use crate::sys::isolate::{Failure, isolate, isolate_before_exec, parent};
+use crate::sys::isolate::{Failure, isolate, isolate_before_exec, number_outside, parent};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -24,6 +24,17 @@ pub fn enter() -> Result<()> {
 /// Whether this process is in a box of its own.
 pub fn is_inside() -> bool {
     INSIDE.load(Ordering::Relaxed) || (parent() == 1 && std::env::var_os(MARK).is_some())
+}
+
+/// This process's number outside the box, by which others can find it; 0 if it has not [entered](enter) one.
+pub fn id_outside() -> u32 {
+    number_outside().unsigned_abs()
+}
+
+/// Whether the box has a user namespace, because whoever made it is not root.
+pub fn in_user_namespace() -> bool {
+    // The namespace that a machine starts with maps all numbers.
+    std::fs::read_to_string("/proc/self/uid_map").is_ok_and(|map| !map.contains("4294967295"))
 }
 
 /// One line that says what to do.

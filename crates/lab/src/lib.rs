@@ -4,6 +4,8 @@
 //! - [`isolation`]: the box that everything happens in, and that takes everything with it when it goes;
 //! - [`host`]: a network namespace, its interfaces, and work done inside it;
 //! - [`topology`]: hosts joined by links;
+//! - [`emulator`]: the thread that moves frames over such a link;
+//! - [`addressing`]: addresses and routes that nobody wants to write;
 //! - [`link`]: the discipline that makes a link of a queue: rate, delay, buffer;
 //! - [`program`]: real programs in a host, bounded in time;
 //! - [`traffic`]: senders and receivers of our own, bounded in time and amount;
@@ -12,6 +14,8 @@
 //! Absent on purpose: names in `/run/netns`, files, root. Namespaces are held by descriptors alone, inside a
 //! PID namespace of their own, so nothing can be left behind.
 
+pub mod addressing;
+pub mod emulator;
 pub mod error;
 pub mod host;
 pub mod isolation;
@@ -22,6 +26,7 @@ mod sys;
 pub mod topology;
 pub mod traffic;
 
+pub use emulator::{Direction, Emulator};
 pub use error::{Error, Result};
 pub use host::{Address, Host};
 pub use isolation::{enter, isolated, isolated_as};

@@ -1,19 +1,45 @@
 //! A lab: hosts, and the links between them.
 
+use crate::emulator::{Direction, Emulator, open_pair, open_tap, tap_is_possible};
 use crate::error::Result;
 use crate::host::{Host, check_interface_name};
+use netio::port::Port;
 
 /// Hosts joined by links. It ends when it is dropped, with its links and, when their last holders are gone,
 /// its hosts.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Lab {
     hosts: Vec<Host>,
+    links: Vec<Emulator>,
+    /// Whether ends of emulated links are TAP devices.
+    tap: bool,
+    /// Where the far ends are of those that are not.
+    wires: Option<Host>,
+}
+
+impl Default for Lab {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 impl Lab {
     /// An empty lab.
     pub fn new() -> Self {
-        Self::default()
+        Self {
+            tap: tap_is_possible(),
+            ..Self::without_tap()
+        }
+    }
+
+    /// An empty lab that makes no TAP devices even where it could; see [`crate::emulator`].
+    pub fn without_tap() -> Self {
+        Self {
+            hosts: Vec::new(),
+            links: Vec::new(),
+            tap: false,
+            wires: None,
+        }
     }
 
     /// Adds a host.
@@ -28,6 +54,11 @@ impl Lab {
         &self.hosts
     }
 
+    /// The emulated links, in the order in which they were made.
+    pub fn links(&self) -> &[Emulator] {
+        &self.links
+    }
+
     /// Joins two hosts by a pair of interfaces of the kernel's: no limit, no delay. Both are up afterwards.
     pub fn veth(&mut self, a: (&Host, &str), b: (&Host, &str)) -> Result<()> {
         check_interface_name(a.1)?;
@@ -37,5 +68,35 @@ impl Lab {
             host.netlink(|n| n.up(interface))?;
         }
         Ok(())
+    }
+
+    /// Joins two hosts by an emulated link, which may differ by direction. Both interfaces are up afterwards.
+    /// The link's number among [`links`](Self::links).
+    pub fn link(
+        &mut self,
+        a: (&Host, &str),
+        b: (&Host, &str),
+        forth: impl Into<Direction>,
+        back: impl Into<Direction>,
+    ) -> Result<usize> {
+        let number = self.links.len();
+        let ports = [self.open(a, number, 0)?, self.open(b, number, 1)?];
+        let names = [a.0.name(), b.0.name()];
+        self.links
+            .push(Emulator::start(names, ports, [forth.into(), back.into()])?);
+        Ok(number)
+    }
+
+    /// One end of an emulated link.
+    fn open(&mut self, (host, interface): (&Host, &str), link: usize, side: usize) -> Result<Box<dyn Port>> {
+        check_interface_name(interface)?;
+        if self.tap {
+            return open_tap(host, interface);
+        }
+        let wires = match &self.wires {
+            Some(wires) => wires,
+            None => self.wires.insert(Host::new("wires")?),
+        };
+        open_pair(host, interface, wires, &format!("wire{link}.{side}"))
     }
 }

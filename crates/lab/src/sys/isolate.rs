@@ -15,6 +15,10 @@ use super::check;
 use std::io::{self, Write};
 use std::mem::MaybeUninit;
 use std::ptr::null;
+use std::sync::atomic::{AtomicI32, Ordering};
+
+/// The innermost process's number outside.
+static OUTSIDE: AtomicI32 = AtomicI32::new(0);
 
 /// Which step failed, and how.
 #[derive(Debug)]
@@ -55,6 +59,7 @@ pub(crate) fn isolate(drop_to: Option<u32>) -> Result<(), Failure> {
     if inner != 0 {
         stand_over(inner);
     }
+    OUTSIDE.store(number_in_proc(), Ordering::Relaxed);
     // SAFETY: the strings are constants that end in zero. Without a proc file system of the new PID namespace
     // everything but listing processes works, and some containers refuse one, so failure is no failure.
     unsafe {
@@ -69,6 +74,21 @@ pub(crate) fn isolate(drop_to: Option<u32>) -> Result<(), Failure> {
         libc::pthread_sigmask(libc::SIG_SETMASK, &raw const mask, std::ptr::null_mut());
     }
     Ok(())
+}
+
+/// This process's number as the mounted proc file system has it: of the PID namespace outside, before ours
+/// is mounted.
+fn number_in_proc() -> i32 {
+    let mut text = [0_u8; 16];
+    // SAFETY: the path ends in zero; the pointer and length are those of `text`.
+    let len = unsafe { libc::readlink(c"/proc/self".as_ptr(), text.as_mut_ptr().cast(), text.len()) };
+    let digits = text.iter().take(usize::try_from(len).unwrap_or(0));
+    digits.fold(0, |n, digit| n * 10 + i32::from(digit.wrapping_sub(b'0') % 10))
+}
+
+/// The innermost process's number outside; 0 before [`isolate`], or in a program started by it.
+pub(crate) fn number_outside() -> i32 {
+    OUTSIDE.load(Ordering::Relaxed)
 }
 
 fn become_user(id: u32) -> io::Result<()> {

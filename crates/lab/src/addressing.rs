@@ -1,0 +1,110 @@
+//! Addresses and routes of a lab that nobody wants to write: each link is a network of its own, each host
+//! knows the shortest way to every network, and hosts with several links pass packets on.
+
+use crate::host::Address;
+use std::collections::VecDeque;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// The addresses of one end of a link, in both families.
+pub type Pair = [Address; 2];
+
+/// A route of a host: to what network, by which neighbour.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Route {
+    /// The host, by its place in the list.
+    pub host: usize,
+    /// Where to.
+    pub to: Address,
+    /// The neighbour's address.
+    pub by: IpAddr,
+}
+
+/// The addresses of link `number`: 10.0.n.0/24 and fd00:0:0:n::/64, with 1 and 2 as the hosts' parts.
+pub fn of_link(number: u16) -> [Pair; 2] {
+    [1, 2].map(|side| network(number, side))
+}
+
+fn network(number: u16, side: u8) -> Pair {
+    let [high, low] = number.to_be_bytes();
+    let v6 = Ipv6Addr::new(0xfd00, 0, 0, number, 0, 0, 0, u16::from(side));
+    [
+        Address {
+            ip: Ipv4Addr::new(10, high, low, side).into(),
+            prefix: 24,
+        },
+        Address {
+            ip: v6.into(),
+            prefix: 64,
+        },
+    ]
+}
+
+/// The routes of all hosts to all networks that are not their own, over the fewest links; among equals, over
+/// the link that comes first.
+pub fn routes(hosts: usize, links: &[[usize; 2]]) -> Vec<Route> {
+    (0..hosts)
+        .flat_map(|host| routes_of(host, hosts, links))
+        .collect()
+}
+
+/// One host's routes: a search in breadth from it, noting by which of its links each host was reached first.
+fn routes_of(host: usize, hosts: usize, links: &[[usize; 2]]) -> Vec<Route> {
+    let mut first: Vec<Option<usize>> = vec![None; hosts];
+    let mut reached = vec![false; hosts];
+    let mut order = VecDeque::from([host]);
+    let mut routes = Vec::new();
+    reached[host] = true;
+    let mut routed = vec![false; links.len()];
+    while let Some(at) = order.pop_front() {
+        for (number, ends) in links.iter().enumerate() {
+            let Some(side) = ends.iter().position(|&end| end == at) else {
+                continue;
+            };
+            let far = ends[1 - side];
+            if !reached[far] {
+                reached[far] = true;
+                first[far] = first[at].or(Some(number));
+                order.push_back(far);
+            }
+            if let (false, Some(by)) = (std::mem::replace(&mut routed[number], true), first[at]) {
+                routes.extend(by_link(host, number, by, links));
+            }
+        }
+    }
+    routes
+}
+
+/// The two routes of `host` to the network of link `to`, by its own link `by`.
+fn by_link(host: usize, to: usize, by: usize, links: &[[usize; 2]]) -> [Route; 2] {
+    // A lab has fewer links than a u16 can count; the reader of topologies sees to it.
+    let neighbour = usize::from(links[by][0] == host);
+    let gateways = of_link(by as u16)[neighbour];
+    let networks = network(to as u16, 0);
+    [0, 1].map(|family| Route {
+        host,
+        to: networks[family],
+        by: gateways[family].ip,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_way_is_the_shortest_and_own_networks_need_none() {
+        // A line 0 – 1 – 2 – 3 with a shortcut 0 – 3.
+        let links = [[0, 1], [1, 2], [2, 3], [3, 0]];
+        let routes: Vec<String> = routes(4, &links)
+            .into_iter()
+            .filter(|route| route.host == 0 && route.to.ip.is_ipv4())
+            .map(|route| format!("{} by {}", route.to, route.by))
+            .collect();
+        assert_eq!(routes, ["10.0.1.0/24 by 10.0.0.2", "10.0.2.0/24 by 10.0.3.1"]);
+    }
+
+    #[test]
+    fn what_cannot_be_reached_has_no_route() {
+        assert!(routes(4, &[[0, 1], [2, 3]]).is_empty());
+    }
+}

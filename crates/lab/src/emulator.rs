@@ -1,0 +1,211 @@
+//! The thread that moves frames over an emulated link: two ports, and a [`Link`] for each direction.
+//!
+//! Each end is a TAP device in its host's namespace, with super-frames and unfinished checksums as a real
+//! interface has them. Where the machine does not let us have TAP devices (`/dev/net/tun` is missing, or is
+//! root's alone), it is a pair of kernel interfaces instead, the far one of which we read and write as raw
+//! packets in a namespace of our own.
+
+use crate::error::{Doing, Error, Result};
+use crate::host::Host;
+use crate::link::Link;
+use engine::packet::ClassId;
+use engine::queue::Queue;
+use engine::units::{Bytes, Duration};
+use netio::af_packet::{self, AfPacket};
+use netio::classify::{Classify, Everything};
+use netio::handle::{Handle, Snapshot, Unanswered};
+use netio::pool::Slots;
+use netio::port::{Port, PortError};
+use netio::tap::Tap;
+use netio::worker::{PathId, PathSpec, PortId, Settings, Worker};
+use std::fmt;
+use std::fs::File;
+use std::thread::{Builder, JoinHandle};
+
+/// A super-frame that would occupy the link for longer than this is cut into its segments.
+const GRAIN: Duration = Duration::from_micros(500);
+
+/// What a packet is thought to take at least when slots are reckoned; smaller ones may run out of slots on a
+/// link that is filled with them.
+const SMALL_PACKET: u64 = 128;
+
+/// One direction of an emulated link: what it is like, and what rules the packets that wait for it.
+pub struct Direction {
+    link: Link,
+    queue: Queue,
+    classify: Box<dyn Classify>,
+    overhead: Bytes,
+}
+
+impl Direction {
+    /// With another queue, such as a policy's, in the place of the link's buffer.
+    pub fn ruled(link: Link, queue: Queue, classify: Box<dyn Classify>) -> Self {
+        Self {
+            link,
+            queue: link.queue_over(queue),
+            classify,
+            overhead: Bytes::ZERO,
+        }
+    }
+
+    /// The same with this much added to each frame's length.
+    #[must_use]
+    pub fn overhead(mut self, overhead: Bytes) -> Self {
+        self.overhead = overhead;
+        self
+    }
+}
+
+impl From<Link> for Direction {
+    /// With tail drop.
+    fn from(link: Link) -> Self {
+        Self {
+            link,
+            queue: link.queue(),
+            classify: Box::new(Everything(ClassId(0))),
+            overhead: Bytes::ZERO,
+        }
+    }
+}
+
+impl fmt::Debug for Direction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Direction")
+            .field("link", &self.link)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A running link. It ends when this is dropped.
+#[derive(Debug)]
+pub struct Emulator {
+    handle: Handle,
+    thread: Option<JoinHandle<Snapshot>>,
+}
+
+impl Emulator {
+    /// The path from the first host to the second.
+    pub const FORTH: PathId = PathId(0);
+    /// The path from the second host to the first.
+    pub const BACK: PathId = PathId(1);
+
+    /// Starts the link between two opened ports.
+    pub(crate) fn start(
+        names: [&str; 2],
+        ports: [Box<dyn Port>; 2],
+        directions: [Direction; 2],
+    ) -> Result<Self> {
+        let [a, b] = names;
+        let doing = || format!("start the link between `{a}` and `{b}`");
+        let settings = Settings {
+            slots: slots(&directions),
+            split_above: GRAIN,
+            realtime: true,
+            ..Settings::default()
+        };
+        let (mut worker, handle) = Worker::new(settings).doing(doing)?;
+        for port in ports {
+            worker.add_port(port);
+        }
+        for (side, direction) in directions.into_iter().enumerate() {
+            worker.add_path(PathSpec {
+                name: format!("{} to {}", names[side], names[1 - side]),
+                from: PortId(side),
+                to: PortId(1 - side),
+                classify: direction.classify,
+                queue: direction.queue,
+                plan: None,
+                bandwidth: Some(direction.link.rate),
+                mark: 0,
+                overhead: direction.overhead,
+            });
+        }
+        let thread = Builder::new()
+            .name(format!("{a}-{b}"))
+            .spawn(move || worker.run())
+            .doing(doing)?;
+        Ok(Self {
+            handle,
+            thread: Some(thread),
+        })
+    }
+
+    /// What there is to see of it now.
+    pub fn inspect(&self) -> std::result::Result<Snapshot, Unanswered> {
+        self.handle.inspect()
+    }
+
+    /// By which it can be asked from other threads.
+    pub fn handle(&self) -> Handle {
+        self.handle.clone()
+    }
+}
+
+impl Drop for Emulator {
+    fn drop(&mut self) {
+        self.handle.stop();
+        // If it panicked, the panic has been printed, and its frames are lost like the link's.
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}
+
+/// Frames in flight between the link and a host at most.
+const TRANSMIT_RING: usize = 256;
+
+/// Whether we may have TAP devices.
+pub(crate) fn tap_is_possible() -> bool {
+    File::options()
+        .read(true)
+        .write(true)
+        .open("/dev/net/tun")
+        .is_ok()
+}
+
+/// Makes a TAP interface in the host; the port is its other side.
+pub(crate) fn open_tap(host: &Host, interface: &str) -> Result<Box<dyn Port>> {
+    let tap = host.call(|| Tap::open(interface, TRANSMIT_RING))?;
+    let tap = tap.map_err(|e| cannot_open(host, interface, &e))?;
+    host.netlink(|n| n.up(interface))?;
+    Ok(Box::new(tap))
+}
+
+/// Makes a pair of interfaces, one in the host, the other in `wires`; the port reads and writes the latter.
+pub(crate) fn open_pair(host: &Host, interface: &str, wires: &Host, far: &str) -> Result<Box<dyn Port>> {
+    host.netlink(|n| n.veth(interface, far, wires.namespace()))?;
+    wires.netlink(|n| {
+        n.no_link_local(far)?;
+        n.up(far)
+    })?;
+    host.netlink(|n| n.up(interface))?;
+    let settings = af_packet::Settings {
+        transmit_ring: TRANSMIT_RING,
+        ..af_packet::Settings::new(far)
+    };
+    let port = wires.call(|| AfPacket::open(settings))?;
+    let port = port.map_err(|e| cannot_open(host, interface, &e))?;
+    Ok(Box::new(port))
+}
+
+fn cannot_open(host: &Host, interface: &str, error: &PortError) -> Error {
+    Error::other(
+        format!("make interface `{interface}` of host `{}`", host.name()),
+        error.to_string(),
+    )
+}
+
+/// Slots for what both directions hold at most: a bandwidth-delay product and a buffer each. Slots that are
+/// never used cost no memory.
+fn slots(directions: &[Direction; 2]) -> Slots {
+    let bytes: u64 = directions
+        .iter()
+        .map(|Direction { link, .. }| {
+            let travelling = link.rate.bytes_in(link.delay);
+            travelling.get().saturating_add(link.buffer.get())
+        })
+        .fold(0, u64::saturating_add);
+    let small = (bytes / SMALL_PACKET).clamp(8_192, 262_144) as u32;
+    Slots {
+        small,
+        ..Slots::default()
+    }
+}

@@ -1,0 +1,129 @@
+//! Emulated links under real traffic, over TAP devices and over kernel pairs, as root and as an ordinary user.
+//!
+//! Bounds are shares of what was asked for, and wide: the machine is not ours alone.
+
+use engine::discipline::Reason;
+use engine::units::{Bandwidth, Bytes, Duration as Span};
+use lab::traffic::{probe::Probe, tcp::Bulk, udp::Stream};
+use lab::{Emulator, Host, Lab, Link, Result};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+const NOBODY: u32 = 65534;
+/// Payload in a full frame over IPv4 with time stamps, and the frame.
+const SEGMENT: (f64, f64) = (1448.0, 1514.0);
+
+fn at(address: &str) -> SocketAddr {
+    address.parse().expect("an address in a test")
+}
+
+/// A – B over this link in both directions.
+fn pair(mut lab: Lab, link: Link) -> Result<(Lab, Host, Host)> {
+    let (a, b) = (lab.host("a")?, lab.host("b")?);
+    lab.link((&a, "eth0"), (&b, "eth0"), link, link)?;
+    for (host, v4, v6) in [
+        (&a, "10.0.0.1/24", "fd00::1/64"),
+        (&b, "10.0.0.2/24", "fd00::2/64"),
+    ] {
+        for address in [v4, v6] {
+            host.address("eth0", address.parse().expect("an address in a test"))?;
+        }
+    }
+    Ok((lab, a, b))
+}
+
+fn tcp_gets_its_rate_and_waits_its_delay(lab: Lab) -> Result<()> {
+    let link = Link::new(Bandwidth::mbit(20)).delay(Span::from_millis(5));
+    let (_lab, a, b) = pair(lab, link)?;
+    let probe = Probe::new(at("10.0.0.2:0"), 10).run(&a, &b)?;
+    let least = probe.round_trip(0.0).expect("an answer");
+    assert!(least >= Duration::from_millis(10), "a round trip took {least:?}");
+    for (to, header) in [("10.0.0.2:0", 0.0), ("[fd00::2]:0", 20.0)] {
+        let bulk = Bulk::new(at(to), Duration::from_secs(3));
+        let report = bulk.start(&a, &b)?.finish()?;
+        let steady: u64 = report.intervals[10..30].iter().sum();
+        let share = steady as f64 * 8.0 / 2.0 / 20e6 * SEGMENT.1 / (SEGMENT.0 - header);
+        assert!(
+            (0.95..1.05).contains(&share),
+            "{to}: {share:.3} of the rate, {report:?}"
+        );
+        eprintln!("{to}: {share:.4} of 20 Mbit/s, round trip at least {least:?}");
+    }
+    Ok(())
+}
+
+#[test]
+fn tcp_gets_the_rate_of_the_link_and_waits_its_delay() {
+    lab::isolated(|| tcp_gets_its_rate_and_waits_its_delay(Lab::new()).expect("a link"));
+}
+
+#[test]
+fn so_it_does_for_an_ordinary_user() {
+    lab::isolated_as(NOBODY, || {
+        tcp_gets_its_rate_and_waits_its_delay(Lab::new()).expect("a link")
+    });
+}
+
+#[test]
+fn so_it_does_without_tap_devices() {
+    lab::isolated(|| tcp_gets_its_rate_and_waits_its_delay(Lab::without_tap()).expect("a link"));
+}
+
+#[test]
+fn a_full_buffer_drops_what_arrives_and_accounts_for_it() {
+    lab::isolated(|| {
+        let run = || -> Result<()> {
+            let link = Link::new(Bandwidth::mbit(8)).buffer(Bytes::new(20_000));
+            let (lab, a, b) = pair(Lab::new(), link)?;
+            let stream = Stream {
+                to: at("10.0.0.2:0"),
+                rate: 2000,
+                payload: 958,
+                duration: Duration::from_secs(1),
+            };
+            let report = stream.start(&a, &b)?.finish()?;
+            let seen = lab.links()[0].inspect().expect("a running link");
+            let path = &seen.paths[Emulator::FORTH.0];
+            let dropped = path.totals.dropped_for(Reason::Full);
+            assert_eq!(report.sent, 2000);
+            // 16 Mbit/s into 8: half is lost, less what the buffer holds at the end.
+            assert!((700..1100).contains(&dropped), "{dropped} dropped");
+            // Beside the stream, the hosts send a few frames of their own accord (neighbour discovery).
+            assert!(
+                report.lost() + 10 >= dropped,
+                "{} lost, {dropped} dropped",
+                report.lost()
+            );
+            let totals = path.totals;
+            assert_eq!(totals.offered, {
+                let mut sum = totals.sent;
+                sum.packets += totals.dropped.packets + totals.held().packets;
+                sum.bytes += totals.dropped.bytes + totals.held().bytes;
+                sum
+            });
+            Ok(())
+        };
+        run().expect("a link");
+    });
+}
+
+#[test]
+fn a_fast_link_carries_super_frames() {
+    lab::isolated(|| {
+        let run = || -> Result<()> {
+            let (lab, a, b) = pair(Lab::new(), Link::new(Bandwidth::gbit(2)))?;
+            let bulk = Bulk::new(at("10.0.0.2:0"), Duration::from_secs(1));
+            let report = bulk.start(&a, &b)?.finish()?;
+            let seen = lab.links()[0].inspect().expect("a running link");
+            let sent = seen.paths[Emulator::FORTH.0].totals.sent;
+            let mean = sent.bytes.get() / sent.packets.max(1);
+            eprintln!(
+                "{} Mbit/s in frames of {mean} B on average",
+                report.received * 8 / 1_000_000
+            );
+            assert!(mean > 2_000, "frames of {mean} B on average");
+            Ok(())
+        };
+        run().expect("a link");
+    });
+}
