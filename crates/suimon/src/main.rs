@@ -23,12 +23,14 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Kinds(commands::kinds::Kinds),
+    Lab(commands::lab::LabVerb),
 }
 
 impl Command {
     fn run(self, out: &mut dyn Write) -> Result<Exit, Failure> {
         match self {
             Self::Kinds(verb) => verb.run(out),
+            Self::Lab(verb) => verb.run(out),
         }
     }
 }

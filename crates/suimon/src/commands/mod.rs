@@ -1,3 +1,4 @@
 //! The verbs, one file each: a struct of arguments with a method `run`.
 
 pub mod kinds;
+pub mod lab;

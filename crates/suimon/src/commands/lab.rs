@@ -1,0 +1,268 @@
+//! `suimon lab FILE [-- CMD]`: a made-up network from a topology file, and a program in one of its hosts.
+//!
+//! The file is read and checked before anything is made. Then the process goes into a box of namespaces, so
+//! that nothing of the lab is left behind, however it ends.
+
+use crate::exit::{Exit, Failure};
+use clap::Args;
+use control::policy::Interface;
+use control::topology::{LinkConfig, LinkSettings, Topology};
+use engine::classify::Classifier;
+use engine::packet::ClassId;
+use engine::random::Seed;
+use engine::settings::nearest;
+use engine::tree::Registry;
+use engine::units::Bandwidth;
+use lab::addressing::{self, Pair};
+use lab::{Direction, Host, Lab, Link};
+use netio::classify::ByFilters;
+use serde_json::{Value, json};
+use std::io::{IsTerminal, Write};
+use std::os::fd::AsRawFd;
+
+/// Build a made-up network from a topology file, and run a program in it
+#[derive(Debug, Args)]
+pub struct LabVerb {
+    /// The topology: hosts, and links with rate, delay, buffer and policy
+    file: String,
+    /// The host to run the program in; the first one if not given
+    #[arg(long = "in", value_name = "HOST")]
+    host: Option<String>,
+    /// The seed of everything random in the links' policies
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    /// The program and its arguments; without one the lab stays until Ctrl-C
+    #[arg(last = true, value_name = "CMD")]
+    command: Vec<String>,
+}
+
+/// A lab that stands, and what to tell of it.
+struct Built {
+    lab: Lab,
+    /// For each host its interfaces, with addresses and what they lead to.
+    interfaces: Vec<Vec<InterfaceView>>,
+}
+
+struct InterfaceView {
+    name: String,
+    addresses: Pair,
+    to: String,
+}
+
+impl LabVerb {
+    /// Builds the lab, runs the program or waits.
+    pub fn run(&self, out: &mut dyn Write) -> Result<Exit, Failure> {
+        let topology = self.read()?;
+        let host = self.host(&topology)?;
+        lab::enter().map_err(failed)?;
+        let built = build(&topology, Seed(self.seed)).map_err(failed)?;
+        let hosts = built.lab.hosts();
+        if let Some((name, arguments)) = self.command.split_first() {
+            let program = hosts[host].program(name).args(arguments);
+            let program = built
+                .variables()
+                .into_iter()
+                .fold(program, |p, (name, value)| p.env(name, value));
+            let status = program.interactive().map_err(failed)?;
+            return if status.success() {
+                Ok(Exit::Done)
+            } else {
+                Err(Failure {
+                    exit: Exit::Failed,
+                    message: format!("`{name}` in host `{}` ended with {status}", hosts[host].name()),
+                })
+            };
+        }
+        if self.json {
+            writeln!(out, "{:#}", built.to_json())?;
+        } else {
+            built.describe(out)?;
+        }
+        out.flush()?;
+        // Until a signal ends the process, and with it the lab.
+        loop {
+            std::thread::park();
+        }
+    }
+
+    fn read(&self) -> Result<Topology, Failure> {
+        let usage = |message: String| Failure {
+            exit: Exit::Usage,
+            message,
+        };
+        let text = std::fs::read_to_string(&self.file)
+            .map_err(|e| usage(format!("cannot read the topology `{}`: {e}", self.file)))?;
+        let colour = std::io::stderr().is_terminal();
+        let topology = Topology::read(&self.file, &text, &Registry::builtin()).map_err(|findings| {
+            usage(format!(
+                "the topology cannot be built\n\n{}",
+                findings.render(colour)
+            ))
+        })?;
+        if !topology.warnings.is_empty() {
+            eprintln!("{}", topology.warnings.render(colour));
+        }
+        Ok(topology)
+    }
+
+    /// The host to run the program in.
+    fn host(&self, topology: &Topology) -> Result<usize, Failure> {
+        let Some(name) = &self.host else { return Ok(0) };
+        let found = topology.hosts.iter().position(|host| host == name);
+        found.ok_or_else(|| {
+            let help = match nearest(name, topology.hosts.iter().map(String::as_str)) {
+                Some(near) => format!("did you mean `{near}`?"),
+                None => format!("there are: {}", topology.hosts.join(", ")),
+            };
+            Failure {
+                exit: Exit::Usage,
+                message: format!("no host of `{}` is named `{name}`; {help}", self.file),
+            }
+        })
+    }
+}
+
+fn failed(error: lab::Error) -> Failure {
+    Failure {
+        exit: Exit::Failed,
+        message: error.to_string(),
+    }
+}
+
+/// Makes hosts and links, and gives them addresses and routes.
+fn build(topology: &Topology, seed: Seed) -> lab::Result<Built> {
+    let mut lab = Lab::new();
+    let hosts: Vec<Host> = topology
+        .hosts
+        .iter()
+        .map(|name| lab.host(name))
+        .collect::<lab::Result<_>>()?;
+    let mut interfaces: Vec<Vec<InterfaceView>> = hosts.iter().map(|_| Vec::new()).collect();
+    for (number, link) in topology.links.iter().enumerate() {
+        let names = link.between.map(|host| format!("eth{}", interfaces[host].len()));
+        let [a, b] = link.between;
+        join(
+            &mut lab,
+            [&hosts[a], &hosts[b]],
+            &names,
+            link,
+            seed.fork(&number.to_string()),
+        )?;
+        // The reader of topologies allows 250 links.
+        let addresses = addressing::of_link(number as u16);
+        for (side, name) in names.into_iter().enumerate() {
+            let host = link.between[side];
+            for address in addresses[side] {
+                hosts[host].address(&name, address)?;
+            }
+            interfaces[host].push(InterfaceView {
+                name,
+                addresses: addresses[side],
+                to: topology.hosts[link.between[1 - side]].clone(),
+            });
+        }
+    }
+    for (host, interfaces) in hosts.iter().zip(&interfaces) {
+        if interfaces.len() > 1 {
+            host.forward()?;
+        }
+    }
+    let ends: Vec<[usize; 2]> = topology.links.iter().map(|link| link.between).collect();
+    for route in addressing::routes(hosts.len(), &ends) {
+        hosts[route.host].route(route.to, route.by)?;
+    }
+    Ok(Built { lab, interfaces })
+}
+
+fn join(
+    lab: &mut Lab,
+    hosts: [&Host; 2],
+    names: &[String; 2],
+    link: &LinkConfig,
+    seed: Seed,
+) -> lab::Result<()> {
+    let (a, b) = ((hosts[0], names[0].as_str()), (hosts[1], names[1].as_str()));
+    let Some(rate) = link.settings.rate else {
+        return lab.veth(a, b);
+    };
+    let direction = |side: usize| direction(rate, &link.settings, link.policies[side].as_ref(), seed);
+    lab.link(a, b, direction(0), direction(1)).map(drop)
+}
+
+/// One direction of a link, ruled by a policy where there is one.
+fn direction(rate: Bandwidth, settings: &LinkSettings, policy: Option<&Interface>, seed: Seed) -> Direction {
+    let mut link = Link::new(rate).delay(settings.delay);
+    if let Some(buffer) = settings.buffer {
+        link = link.buffer(buffer);
+    }
+    let Some(policy) = policy else {
+        return link.into();
+    };
+    // The policy's bandwidth is at most the link's rate, so nothing would wait behind it.
+    link.rate = policy.settings.bandwidth;
+    let classifier = Classifier::new(policy.filters.iter().cloned(), seed);
+    let default = policy.plan.default.unwrap_or(ClassId(0));
+    let classify = ByFilters::new(classifier, default, seed);
+    let direction = Direction::ruled(link, policy.plan.build(seed), Box::new(classify));
+    direction.overhead(policy.settings.overhead)
+}
+
+impl Built {
+    /// For the program: the first IPv4 address of each host, as SUIMON_ALICE.
+    fn variables(&self) -> Vec<(String, String)> {
+        let named = self.lab.hosts().iter().zip(&self.interfaces);
+        let addressed = named.filter_map(|(host, interfaces)| {
+            let name = host.name().to_uppercase().replace('-', "_");
+            let first = interfaces.first()?;
+            Some((format!("SUIMON_{name}"), first.addresses[0].ip.to_string()))
+        });
+        addressed.collect()
+    }
+
+    /// The command line that opens a shell in a host, from outside the lab.
+    fn enter(&self, host: &Host) -> Vec<String> {
+        let id = lab::isolation::id_outside();
+        let mut command = vec!["nsenter".to_string()];
+        if lab::isolation::in_user_namespace() {
+            command.extend([
+                "--preserve-credentials".into(),
+                format!("--user=/proc/{id}/ns/user"),
+            ]);
+        }
+        command.push(format!("--net=/proc/{id}/fd/{}", host.namespace().as_raw_fd()));
+        command.push("bash".into());
+        command
+    }
+
+    fn describe(&self, out: &mut dyn Write) -> std::io::Result<()> {
+        for (host, interfaces) in self.lab.hosts().iter().zip(&self.interfaces) {
+            writeln!(out, "{}", host.name())?;
+            for InterfaceView { name, addresses, to } in interfaces {
+                let [v4, v6] = addresses;
+                writeln!(out, "    {name:<6} {v4:<18} {v6:<18} to {to}")?;
+            }
+            writeln!(out, "    enter: {}", self.enter(host).join(" "))?;
+        }
+        writeln!(out, "\nThe lab stands until Ctrl-C.")
+    }
+
+    fn to_json(&self) -> Value {
+        let interface = |view: &InterfaceView| {
+            json!({ "name": view.name, "to": view.to,
+                    "addresses": view.addresses.map(|a| a.to_string()) })
+        };
+        let hosts = self
+            .lab
+            .hosts()
+            .iter()
+            .zip(&self.interfaces)
+            .map(|(host, interfaces)| {
+                let interfaces: Vec<Value> = interfaces.iter().map(interface).collect();
+                json!({ "name": host.name(), "interfaces": interfaces, "enter": self.enter(host) })
+            });
+        json!({ "hosts": hosts.collect::<Vec<_>>() })
+    }
+}
