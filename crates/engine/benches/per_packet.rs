@@ -1,0 +1,326 @@
+//! What a packet costs: ns for one enqueue and one dequeue together, for each discipline in its regimes.
+//!
+//! `cargo bench -p engine --bench per_packet` prints one table, in about a minute; with `-- --check` it fails if a
+//! bar is missed. Under `cargo test --benches` everything runs once, small.
+//!
+//! Packets are recycled: each that is dequeued is enqueued again, to its own class and flow, so what is held
+//! stays the same. The clock is virtual and moves at the speed of the link. A figure is the median of many short
+//! rounds, taken in turns with all rows of its group, with the least and the most; the machine may be shared, so
+//! only ratios are held against a bar. "generator" is the loop without a queue: part of every other row.
+//!
+//! Regimes of `cbq`: rates are unequal and add up to half of the link; packets are of 64 to 1,514 bytes; "all" or
+//! "one" of the classes hold 4 packets; a non-borrowing class waits for its rate, so the link idles, and a step
+//! includes the asks that were answered with a wait.
+
+#![expect(clippy::print_stdout, reason = "a bench talks")]
+
+use engine::discipline::{Next, Reason, Sink};
+use engine::kind::Link;
+use engine::packet::{ClassId, Flow, Packet};
+use engine::queue::Queue;
+use engine::random::Seed;
+use engine::settings::{Raw, Table};
+use engine::tree::{ClassSpec, DisciplineSpec, Registry};
+use engine::units::{Bandwidth, Bytes, Duration, Instant};
+use std::hint::black_box;
+use std::process::ExitCode;
+use std::time::Instant as Clock;
+
+const LINK: Link = Link {
+    bandwidth: Bandwidth::gbit(10),
+    mtu: Bytes::new(1_514),
+};
+
+/// CBQ with 1,000 classes that may not borrow, against itself with 20.
+const BAR: f64 = 3.0;
+
+/// How much to run.
+#[derive(Clone, Copy)]
+struct Effort {
+    rounds: usize,
+    steps: u32,
+    most_classes: u32,
+    flows: [u32; 2],
+}
+
+const FULL: Effort = Effort {
+    rounds: 41,
+    steps: 30_000,
+    most_classes: 100_000,
+    flows: [1_000, 65_536],
+};
+
+const SMOKE: Effort = Effort {
+    rounds: 1,
+    steps: 500,
+    most_classes: 1_000,
+    flows: [100, 1_000],
+};
+
+/// What lost packets come back to.
+#[derive(Default)]
+struct Recycled(Vec<Packet>);
+
+impl Sink for Recycled {
+    fn drop(&mut self, packet: Packet, _why: Reason) {
+        self.0.push(packet);
+    }
+}
+
+/// One row of the table: a queue with its packets, or the generator alone.
+struct Row {
+    what: String,
+    n: u32,
+    queue: Option<Queue>,
+    packet: Option<Packet>,
+    lost: Recycled,
+    now: Instant,
+    figures: Vec<f64>,
+}
+
+impl Row {
+    fn new(what: impl Into<String>, n: u32, queue: Option<Queue>) -> Self {
+        Self {
+            what: what.into(),
+            n,
+            queue,
+            packet: Some(packet(0, 0)),
+            lost: Recycled::default(),
+            now: Instant::START,
+            figures: Vec::new(),
+        }
+    }
+
+    /// Puts a packet in, to stay.
+    fn with(mut self, packet: Packet) -> Self {
+        self.offer(packet);
+        self
+    }
+
+    #[inline]
+    fn offer(&mut self, packet: Packet) {
+        if let Some(queue) = &mut self.queue {
+            let _ = black_box(queue.enqueue(self.now, packet, &mut self.lost));
+        }
+    }
+
+    /// Sends one packet and puts it back.
+    #[inline]
+    fn step(&mut self) {
+        let packet = loop {
+            let next = match &mut self.queue {
+                Some(queue) => queue.dequeue(self.now, &mut self.lost),
+                None => self.packet.take().map_or(Next::Empty, Next::Ready),
+            };
+            match next {
+                Next::Ready(packet) => break packet,
+                Next::Wait(at) => self.now = at,
+                Next::Empty => panic!("{}: its packets are gone", self.what),
+            }
+        };
+        // 10 Gbit/s: 0.8 ns a byte.
+        self.now = self.now + Duration::from_nanos((packet.len.get() * 4).div_ceil(5));
+        match self.queue {
+            Some(_) => self.offer(packet),
+            None => self.packet = Some(black_box(packet)),
+        }
+        if let Some(lost) = self.lost.0.pop() {
+            self.offer(lost);
+        }
+    }
+
+    fn measure(&mut self, steps: u32) {
+        (0..steps / 4).for_each(|_| self.step());
+        let start = Clock::now();
+        (0..steps).for_each(|_| self.step());
+        self.figures
+            .push(start.elapsed().as_nanos() as f64 / f64::from(steps));
+    }
+
+    fn median(&self) -> f64 {
+        self.figures[self.figures.len() / 2]
+    }
+}
+
+/// A packet of some length, of this class and flow.
+fn packet(class: u32, flow: u32) -> Packet {
+    let len = 64 + u64::from((class ^ flow).wrapping_mul(2_654_435_761)) % 1_451;
+    Packet {
+        flow: Flow {
+            source: flow,
+            destination: flow,
+            full: flow,
+        },
+        ..Packet::new(Bytes::new(len), Instant::START, ClassId(class))
+    }
+}
+
+fn queue(spec: &DisciplineSpec) -> Queue {
+    let plan = spec.check(&Registry::builtin(), LINK);
+    let plan = plan.unwrap_or_else(|problems| panic!("{}: {problems:?}", spec.kind));
+    plan.build(Seed(1))
+}
+
+fn spec(kind: &str, settings: Table) -> DisciplineSpec {
+    DisciplineSpec {
+        settings,
+        ..DisciplineSpec::new(kind)
+    }
+}
+
+/// Queues without classes.
+fn plain(effort: Effort) -> Vec<Row> {
+    let integer = |n: u32| Raw::Integer(n.into());
+    let fifo = |n: u32| {
+        let queue = queue(&spec("fifo", Table::default().with("limit", integer(n))));
+        (0..n).fold(Row::new("fifo", n, Some(queue)), |row, _| row.with(packet(0, 0)))
+    };
+    let red = |what: &str, min: u32| {
+        let settings = Table::default()
+            .with("min", integer(min))
+            .with("max", integer(3 * min));
+        let row = Row::new(what, 10, Some(queue(&spec("red", settings))));
+        (0..10).fold(row, |row, _| row.with(packet(0, 0)))
+    };
+    let wfq = |flows: u32| {
+        let settings = Table::default()
+            .with("queues", integer(flows.next_power_of_two().min(65_536)))
+            .text("limit_bytes", "1 GB");
+        let row = Row::new("wfq, flows", flows, Some(queue(&spec("wfq", settings))));
+        (0..4 * flows).fold(row, |row, i| row.with(packet(0, i % flows)))
+    };
+    vec![
+        Row::new("generator", 1, None),
+        fifo(64),
+        fifo(4_096),
+        red("red over fifo, below min", 20),
+        red("red over fifo, losing 5 %", 5),
+        wfq(effort.flows[0]),
+        wfq(effort.flows[1]),
+    ]
+}
+
+/// A regime of `cbq`.
+#[derive(Clone, Copy)]
+struct Regime {
+    all: bool,
+    borrow: bool,
+    priorities: bool,
+}
+
+const REGIMES: [Regime; 8] = {
+    let mut regimes = [Regime {
+        all: true,
+        borrow: true,
+        priorities: true,
+    }; 8];
+    let mut i = 0;
+    while i < 8 {
+        regimes[i] = Regime {
+            all: i & 4 == 0,
+            borrow: i & 2 == 0,
+            priorities: i & 1 == 1,
+        };
+        i += 1;
+    }
+    regimes
+};
+
+impl Regime {
+    fn name(self) -> String {
+        let backlog = if self.all {
+            "all backlogged"
+        } else {
+            "one backlogged"
+        };
+        let borrow = if self.borrow { "borrowing" } else { "not borrowing" };
+        let priorities = if self.priorities {
+            "4 priorities"
+        } else {
+            "1 priority"
+        };
+        format!("cbq, {backlog}, {borrow}, {priorities}")
+    }
+
+    fn row(self, classes: u32) -> Row {
+        // Rates are 1 to 10 parts of half the link.
+        let parts = |i: u32| u64::from(1 + i % 10);
+        let part = LINK.bandwidth.bits() / 2 / (0..classes).map(parts).sum::<u64>();
+        let class = |i: u32| ClassSpec {
+            name: i.to_string(),
+            default: i == 0,
+            settings: Table::default()
+                .text("rate", &format!("{} bit/s", part * parts(i)))
+                .with("borrow", Raw::Boolean(self.borrow))
+                .with(
+                    "priority",
+                    Raw::Integer(if self.priorities { i64::from(i % 4) } else { 1 }),
+                ),
+            ..ClassSpec::default()
+        };
+        let spec = DisciplineSpec {
+            classes: (0..classes).map(class).collect(),
+            ..DisciplineSpec::new("cbq")
+        };
+        let row = Row::new(self.name(), classes, Some(queue(&spec)));
+        let backlogged = if self.all {
+            0..classes
+        } else {
+            classes / 2..classes / 2 + 1
+        };
+        backlogged.fold(row, |row, i| (0..4).fold(row, |row, _| row.with(packet(i, 0))))
+    }
+}
+
+/// Measures the rows in turns and prints them.
+fn run(mut rows: Vec<Row>, effort: Effort) -> Vec<Row> {
+    for _ in 0..effort.rounds {
+        rows.iter_mut().for_each(|row| row.measure(effort.steps));
+    }
+    for row in &mut rows {
+        row.figures.sort_by(f64::total_cmp);
+        let (least, most) = (row.figures[0], row.figures[row.figures.len() - 1]);
+        println!(
+            "| {} | {} | {:.1} ({least:.1}–{most:.1}) |",
+            row.what,
+            row.n,
+            row.median()
+        );
+        // What is held is of no more use, and 100,000 classes are many.
+        row.queue = None;
+    }
+    rows
+}
+
+fn main() -> ExitCode {
+    let asked = |flag: &str| std::env::args().any(|argument| argument == flag);
+    let effort = if asked("--bench") { FULL } else { SMOKE };
+    println!("| what | n | ns median (min–max) |\n|---|---:|---:|");
+    run(plain(effort), effort);
+    // The sizes that are compared, in turns; then the largest by itself.
+    let compared = |n: u32| REGIMES.into_iter().map(move |regime| regime.row(n));
+    let rows = run([3, 20, 1_000].into_iter().flat_map(compared).collect(), effort);
+    if effort.most_classes > 1_000 {
+        for regime in REGIMES {
+            run(vec![regime.row(effort.most_classes)], effort);
+        }
+    }
+    println!();
+    let mut worst: f64 = 0.0;
+    for regime in REGIMES.into_iter().filter(|regime| !regime.borrow) {
+        let name = regime.name();
+        let median = |n| {
+            rows.iter()
+                .find(|row| row.what == name && row.n == n)
+                .map_or(0.0, Row::median)
+        };
+        let ratio = median(1_000) / median(20);
+        worst = worst.max(ratio);
+        println!("{name}: 1,000 classes cost {ratio:.2} times 20 classes (bar: {BAR})");
+    }
+    if asked("--check") && worst > BAR {
+        println!("missed: {worst:.2} is more than {BAR}");
+        return ExitCode::FAILURE;
+    }
+    ExitCode::SUCCESS
+}
