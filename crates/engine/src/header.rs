@@ -328,7 +328,7 @@ fn set_ce_v4(packet: &mut [u8]) -> bool {
     let Some(header) = packet.first_chunk_mut::<20>() else {
         return false;
     };
-    if header[0] >> 4 != 4 || header[1] & 3 == 0 {
+    if header[0] >> 4 != 4 || header[0] & 0xf < 5 || header[1] & 3 == 0 {
         return false;
     }
     let before = u16::from_be_bytes([header[0], header[1]]);
@@ -409,3 +409,6 @@ impl FlowHasher {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -260,6 +260,15 @@ impl Netlink {
         self.change(name, "change the state", libc::IFF_UP as u32, |m| m)
     }
 
+    /// Switches an interface off.
+    pub fn down(&mut self, name: &str) -> Result<()> {
+        let index = self.index(name)?;
+        let head = link_head(index, 0, libc::IFF_UP as u32);
+        self.request(Message::new(libc::RTM_NEWLINK, 0, &head))
+            .doing(|| format!("change the state of interface `{name}`"))
+            .map(drop)
+    }
+
     /// Puts an interface under a bridge.
     pub fn enslave(&mut self, name: &str, bridge: &str) -> Result<()> {
         let master = self.index(bridge)?;

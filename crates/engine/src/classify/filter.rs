@@ -1,24 +1,12 @@
-//! Filters, and the classifier that finds the one that takes a packet.
+//! What a filter can say, what that means, and how specific it is.
 //!
-//! Follows the classifier of ALTQ (Cho 1999, section 4.2.1) in what a filter can say, and departs from it in two
-//! ways. There, a filter with an exact destination beat every other whatever its rule number, since the search looked
-//! there first; here precedence is stated, and the answer does not depend on the search. There, all other filters
-//! stood in one list that was searched from end to end; here the cost does not grow with their number (see
-//! `docs/decisions/classifier.md` for the search, and what was measured).
-//!
-//! **Precedence.** Of the filters that match, the one wins with
-//! 1. the higher rule number ([`Filter::rule`], 0 if not given);
-//! 2. among equals, the more fixed bits ([`Filter::fixed_bits`]);
-//! 3. among equals, the later one to be added.
-//!
-//! **Ports.** A filter with a port range, be it 0–65535, matches only packets whose ports can be seen: not a later
-//! fragment, not a packet cut before its ports, not ICMP.
+//! ALTQ's fields (Cho 1999, section 4.2.1), with ranges of ports, IPv6 prefixes, and the receiving interface's mark added.
+//! [`Filter::matches`] is the definition that the search is held against.
 
 use crate::header::{Family, FlowKey};
 use crate::packet::ClassId;
-use crate::random::Seed;
+use core::net::IpAddr;
 use std::fmt;
-use std::net::IpAddr;
 use std::str::FromStr;
 
 /// Addresses with the same first bits.
@@ -81,8 +69,8 @@ impl Prefix {
 impl fmt::Display for Prefix {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.family {
-            Family::V6 => write!(f, "{}", std::net::Ipv6Addr::from_bits(self.bits))?,
-            _ => write!(f, "{}", std::net::Ipv4Addr::from_bits(self.bits as u32))?,
+            Family::V6 => write!(f, "{}", core::net::Ipv6Addr::from_bits(self.bits))?,
+            _ => write!(f, "{}", core::net::Ipv4Addr::from_bits(self.bits as u32))?,
         }
         write!(f, "/{}", self.len)
     }
@@ -206,6 +194,16 @@ impl Dscp {
     /// This code point alone, such as 46 (EF); `None` beyond 63.
     pub fn one(value: u8) -> Option<Self> {
         Self::masked(value, 63)
+    }
+
+    /// The value, 0 outside the mask.
+    pub fn value(&self) -> u8 {
+        self.value
+    }
+
+    /// 1 for each bit that matters.
+    pub fn mask(&self) -> u8 {
+        self.mask
     }
 
     /// The code points that agree with `value` where `mask` has a 1: (8, 56) is the class AF1 with CS1.
@@ -332,178 +330,5 @@ impl Filter {
             + self.dscp.map_or(0, |dscp| dscp.mask.count_ones())
             + if_some(self.flow_label.is_some(), 20)
             + if_some(self.mark.is_some(), 32)
-    }
-}
-
-/// A filter of a classifier, from when it is added until it is removed. Later ones are greater; none is used twice.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct FilterId(pub u64);
-
-/// Precedence: greater wins.
-type Rank = (u32, u32, FilterId);
-
-/// Filters, ready for the search.
-#[derive(Clone, Debug)]
-pub struct Classifier {
-    filters: Vec<(Rank, Filter)>,
-    next: u64,
-}
-
-impl Classifier {
-    /// A classifier with these filters, added in this order: the n-th has [`FilterId`] n, from 0. The seed
-    /// keeps the search's secrets: who sends packets must not be able to aim at its worst case.
-    pub fn new(filters: impl IntoIterator<Item = Filter>, _seed: Seed) -> Self {
-        let mut classifier = Self {
-            filters: Vec::new(),
-            next: 0,
-        };
-        for filter in filters {
-            classifier.add(filter);
-        }
-        classifier
-    }
-
-    /// Adds a filter.
-    pub fn add(&mut self, filter: Filter) -> FilterId {
-        let id = FilterId(self.next);
-        self.next += 1;
-        let rank = (filter.rule, filter.fixed_bits(), id);
-        let at = self.filters.partition_point(|(other, _)| *other > rank);
-        self.filters.insert(at, (rank, filter));
-        id
-    }
-
-    /// Removes a filter; `None` if it is not there.
-    pub fn remove(&mut self, id: FilterId) -> Option<Filter> {
-        let at = self.filters.iter().position(|(rank, _)| rank.2 == id)?;
-        Some(self.filters.remove(at).1)
-    }
-
-    /// How many filters there are.
-    pub fn len(&self) -> usize {
-        self.filters.len()
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.filters.is_empty()
-    }
-
-    /// The filter of this number.
-    pub fn filter(&self, id: FilterId) -> Option<&Filter> {
-        self.filters
-            .iter()
-            .find(|(rank, _)| rank.2 == id)
-            .map(|(_, filter)| filter)
-    }
-
-    /// The filter that takes this packet, and its class.
-    pub fn find(&self, key: &FlowKey) -> Option<(FilterId, ClassId)> {
-        let (rank, filter) = self.filters.iter().find(|(_, filter)| filter.matches(key))?;
-        Some((rank.2, filter.class))
-    }
-
-    /// The class of this packet; `None` if no filter takes it.
-    pub fn classify(&self, key: &FlowKey) -> Option<ClassId> {
-        self.find(key).map(|(_, class)| class)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn filter(class: u32) -> Filter {
-        Filter::new(ClassId(class))
-    }
-
-    fn packet() -> FlowKey {
-        FlowKey {
-            family: Family::V4,
-            source: 0x0a01_0203,
-            destination: 0x0a02_0304,
-            protocol: 17,
-            source_port: Some(4000),
-            destination_port: Some(5060),
-            ..FlowKey::default()
-        }
-    }
-
-    #[test]
-    fn a_higher_rule_then_more_bits_then_the_newest_wins() {
-        let wide = Filter {
-            source: "10.0.0.0/8".parse().ok(),
-            ..filter(1)
-        };
-        let narrow = Filter {
-            source: "10.1.0.0/16".parse().ok(),
-            ..filter(2)
-        };
-        let again = Filter {
-            class: ClassId(3),
-            ..narrow
-        };
-        let ruled = Filter { rule: 1, ..filter(4) };
-        let mut classifier = Classifier::new([narrow, wide], Seed(1));
-        assert_eq!(classifier.classify(&packet()), Some(ClassId(2)));
-        let newest = classifier.add(again);
-        assert_eq!(classifier.find(&packet()), Some((newest, ClassId(3))));
-        let first = classifier.add(ruled);
-        assert_eq!(classifier.classify(&packet()), Some(ClassId(4)));
-        assert_eq!(classifier.remove(first), Some(ruled));
-        assert_eq!(classifier.remove(first), None);
-        assert_eq!(classifier.classify(&packet()), Some(ClassId(3)));
-    }
-
-    #[test]
-    fn a_filter_with_ports_takes_no_packet_whose_ports_cannot_be_seen() {
-        let all_ports = Filter {
-            destination_port: Ports::new(0, 65535),
-            ..filter(1)
-        };
-        let classifier = Classifier::new([all_ports], Seed(1));
-        assert_eq!(classifier.classify(&packet()), Some(ClassId(1)));
-        let hidden = FlowKey {
-            source_port: None,
-            destination_port: None,
-            ..packet()
-        };
-        assert_eq!(classifier.classify(&hidden), None);
-    }
-
-    #[test]
-    fn text_becomes_a_prefix_or_ports_or_says_what_was_expected() {
-        assert_eq!(
-            "10.0.0.0/8".parse::<Prefix>().map(|p| p.to_string()),
-            Ok("10.0.0.0/8".into())
-        );
-        assert_eq!(
-            "2001:db8::/32".parse::<Prefix>().map(|p| p.to_string()),
-            Ok("2001:db8::/32".into())
-        );
-        assert_eq!("192.0.2.1".parse::<Prefix>().map(|p| p.len()), Ok(32));
-        assert_eq!("0.0.0.0/0".parse::<Prefix>().map(|p| p.mask()), Ok(0));
-        assert_eq!(
-            "5060-5070".parse(),
-            Ok(Ports {
-                low: 5060,
-                high: 5070
-            })
-        );
-        assert_eq!("53".parse(), Ok(Ports::one(53)));
-        for wrong in [
-            "10.1.0.0/8",
-            "10.0.0.0/33",
-            "::/129",
-            "10.0.0",
-            "",
-            "/8",
-            "10.0.0.0/",
-        ] {
-            assert!(wrong.parse::<Prefix>().is_err(), "{wrong} was accepted");
-        }
-        for wrong in ["", "-", "70000", "10-5", "a-b"] {
-            assert!(wrong.parse::<Ports>().is_err(), "{wrong} was accepted");
-        }
     }
 }

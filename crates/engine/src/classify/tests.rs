@@ -1,0 +1,412 @@
+//! What filters mean, and that the search gives the answer of a plain list, whatever the filters, in whatever order
+//! they came and went.
+
+use super::*;
+use crate::header::Fragment;
+use crate::random::Rng;
+use proptest::prelude::*;
+
+fn filter(class: u32) -> Filter {
+    Filter::new(ClassId(class))
+}
+
+fn packet() -> FlowKey {
+    FlowKey {
+        family: Family::V4,
+        source: 0x0a01_0203,
+        destination: 0x0a02_0304,
+        protocol: 17,
+        source_port: Some(4000),
+        destination_port: Some(5060),
+        ..FlowKey::default()
+    }
+}
+
+#[test]
+fn a_higher_rule_then_more_bits_then_the_newest_wins() {
+    let wide = Filter {
+        source: "10.0.0.0/8".parse().ok(),
+        ..filter(1)
+    };
+    let narrow = Filter {
+        source: "10.1.0.0/16".parse().ok(),
+        ..filter(2)
+    };
+    let again = Filter {
+        class: ClassId(3),
+        ..narrow
+    };
+    let ruled = Filter { rule: 1, ..filter(4) };
+    let mut classifier = Classifier::new([narrow, wide], Seed(1));
+    assert_eq!(classifier.classify(&packet()), Some(ClassId(2)));
+    let newest = classifier.add(again);
+    assert_eq!(classifier.find(&packet()), Some((newest, ClassId(3))));
+    let first = classifier.add(ruled);
+    assert_eq!(classifier.classify(&packet()), Some(ClassId(4)));
+    assert_eq!(classifier.remove(first), Some(ruled));
+    assert_eq!(classifier.remove(first), None);
+    assert_eq!(classifier.classify(&packet()), Some(ClassId(3)));
+}
+
+#[test]
+fn a_filter_with_ports_takes_no_packet_whose_ports_cannot_be_seen() {
+    let all_ports = Filter {
+        destination_port: Ports::new(0, 65535),
+        ..filter(1)
+    };
+    let classifier = Classifier::new([all_ports], Seed(1));
+    assert_eq!(classifier.classify(&packet()), Some(ClassId(1)));
+    let hidden = FlowKey {
+        source_port: None,
+        destination_port: None,
+        ..packet()
+    };
+    assert_eq!(classifier.classify(&hidden), None);
+}
+
+#[test]
+fn text_becomes_a_prefix_or_ports_or_says_what_was_expected() {
+    assert_eq!(
+        "10.0.0.0/8".parse::<Prefix>().map(|p| p.to_string()),
+        Ok("10.0.0.0/8".into())
+    );
+    assert_eq!(
+        "2001:db8::/32".parse::<Prefix>().map(|p| p.to_string()),
+        Ok("2001:db8::/32".into())
+    );
+    assert_eq!("192.0.2.1".parse::<Prefix>().map(|p| p.len()), Ok(32));
+    assert_eq!("0.0.0.0/0".parse::<Prefix>().map(|p| p.mask()), Ok(0));
+    assert_eq!(
+        "5060-5070".parse(),
+        Ports::new(5060, 5070).ok_or(FilterError(String::new()))
+    );
+    assert_eq!("53".parse(), Ok(Ports::one(53)));
+    for wrong in [
+        "10.1.0.0/8",
+        "10.0.0.0/33",
+        "::/129",
+        "10.0.0",
+        "",
+        "/8",
+        "10.0.0.0/",
+    ] {
+        assert!(wrong.parse::<Prefix>().is_err(), "{wrong} was accepted");
+    }
+    for wrong in ["", "-", "70000", "10-5", "a-b"] {
+        assert!(wrong.parse::<Ports>().is_err(), "{wrong} was accepted");
+    }
+}
+
+/// The definition: of all filters that match, the one of the highest rank.
+#[derive(Default)]
+struct List(Vec<(u128, Filter)>);
+
+impl List {
+    fn find(&self, key: &FlowKey) -> Option<(FilterId, ClassId)> {
+        let matching = self.0.iter().filter(|(_, filter)| filter.matches(key));
+        // Spelt out, not by the search's own rank: rule, then fixed bits, then the newest.
+        let best = matching.max_by_key(|(id, filter)| (filter.rule, filter.fixed_bits(), *id));
+        best.map(|(id, filter)| (FilterId(*id as u64), filter.class))
+    }
+}
+
+/// How filters crowd: few values each field can take, so that they nest, overlap and repeat.
+#[derive(Clone, Copy, Debug)]
+struct Crowd {
+    octets: u64,
+    rules: u64,
+    ports: u64,
+    v6: u64,
+    wild: u64,
+}
+
+fn crowds() -> impl Strategy<Value = Crowd> {
+    let small_or_all = |all: u64| prop_oneof![Just(2), Just(all / 8), Just(all)];
+    (
+        small_or_all(256),
+        prop_oneof![Just(1), Just(3), Just(1 << 32)],
+        small_or_all(65_536),
+        0..5u64,
+        0..11u64,
+    )
+        .prop_map(|(octets, rules, ports, v6, wild)| Crowd {
+            octets,
+            rules,
+            ports,
+            v6,
+            wild,
+        })
+}
+
+impl Crowd {
+    fn address(self, rng: &mut Rng, v6: bool) -> u128 {
+        let octets = if v6 { 16 } else { 4 };
+        (0..octets).fold(0, |bits, _| bits << 8 | u128::from(rng.below(self.octets)))
+    }
+
+    fn prefix(self, rng: &mut Rng, v6: bool) -> Option<Prefix> {
+        if rng.below(10) < self.wild {
+            return None;
+        }
+        let address = self.address(rng, v6);
+        if v6 {
+            Prefix::new(
+                core::net::Ipv6Addr::from_bits(address).into(),
+                rng.below(129) as u8,
+            )
+        } else {
+            Prefix::new(
+                core::net::Ipv4Addr::from_bits(address as u32).into(),
+                rng.below(33) as u8,
+            )
+        }
+    }
+
+    fn ports(self, rng: &mut Rng) -> Option<Ports> {
+        let (a, b) = (rng.below(self.ports) as u16, rng.below(self.ports) as u16);
+        match rng.below(8) {
+            0..4 => None,
+            4..6 => Some(Ports::one(a)),
+            6 => Ports::new(a, a.saturating_add(b >> rng.below(16))),
+            _ => Ports::new(a.min(b), a.max(b)),
+        }
+    }
+
+    fn filter(self, rng: &mut Rng) -> Filter {
+        let v6 = rng.below(4) < self.v6;
+        let rarely = |rng: &mut Rng| rng.below(12) == 0;
+        let family = [Family::Other, Family::V4, Family::V6][rng.below(3) as usize];
+        Filter {
+            rule: rng.below(self.rules) as u32,
+            family: rarely(rng).then_some(family),
+            source: self.prefix(rng, v6),
+            // Now and then of the other family: such a filter never matches.
+            destination: {
+                let other = rng.below(64) == 0;
+                self.prefix(rng, v6 != other)
+            },
+            protocol: (rng.below(2) == 0).then(|| [6, 17, 1][rng.below(3) as usize]),
+            source_port: if rng.below(3) == 0 { self.ports(rng) } else { None },
+            destination_port: self.ports(rng),
+            dscp: if rarely(rng) {
+                Dscp::masked(rng.below(64) as u8, rng.below(64) as u8)
+            } else {
+                None
+            },
+            flow_label: rarely(rng).then(|| rng.below(3) as u32 * 0x8_0000),
+            mark: rarely(rng).then(|| rng.below(3) as u32),
+            ..Filter::new(ClassId(rng.bits() as u32))
+        }
+    }
+
+    /// A packet at random, or one near the border of a filter.
+    fn packet(self, rng: &mut Rng, filter: Option<&Filter>) -> FlowKey {
+        let v6 = filter
+            .and_then(|filter| filter.source.or(filter.destination))
+            .map(|prefix| prefix.family());
+        let family = v6.unwrap_or([Family::V4, Family::V6, Family::Other][rng.below(3) as usize]);
+        let is_v6 = family == Family::V6;
+        let near = |prefix: Option<Prefix>, rng: &mut Rng| {
+            let any = self.address(rng, is_v6);
+            prefix
+                .filter(|prefix| prefix.family() == family)
+                .map_or(any, |p| p.bits() | any & !p.mask())
+        };
+        let at = |ports: Option<Ports>, rng: &mut Rng| match (ports, rng.below(5)) {
+            (Some(ports), 0) => ports.low(),
+            (Some(ports), 1) => ports.high(),
+            (Some(ports), 2) => ports.low().wrapping_sub(1),
+            (Some(ports), 3) => ports.high().wrapping_add(1),
+            _ => rng.below(self.ports) as u16,
+        };
+        let filter = filter.copied().unwrap_or(Filter::new(ClassId(0)));
+        let ports = family != Family::Other && rng.below(8) > 0;
+        let key = FlowKey {
+            family,
+            source: near(filter.source, rng),
+            destination: near(filter.destination, rng),
+            protocol: filter.protocol.unwrap_or([6, 17, 1][rng.below(3) as usize]),
+            source_port: ports.then(|| at(filter.source_port, rng)),
+            destination_port: ports.then(|| at(filter.destination_port, rng)),
+            dscp: filter.dscp.map_or(rng.below(64) as u8, |dscp| dscp.value()),
+            flow_label: if is_v6 {
+                filter.flow_label.unwrap_or(0) & 0xf_ffff
+            } else {
+                0
+            },
+            mark: filter.mark.unwrap_or(rng.below(3) as u32),
+            fragment: if ports { Fragment::Whole } else { Fragment::Later },
+            ..FlowKey::default()
+        };
+        if family == Family::Other {
+            return FlowKey {
+                mark: key.mark,
+                ethertype: 0x0806,
+                ..FlowKey::default()
+            };
+        }
+        key
+    }
+}
+
+/// Holds the classifier against the list with packets made of the filters, and others. Returns how many were taken.
+fn compare(
+    classifier: &Classifier,
+    list: &List,
+    crowd: Crowd,
+    rng: &mut Rng,
+    packets: usize,
+) -> Result<usize, TestCaseError> {
+    let mut taken = 0;
+    for i in 0..packets {
+        let near = list
+            .0
+            .get(rng.below(list.0.len() as u64) as usize)
+            .map(|(_, filter)| filter);
+        let packet = crowd.packet(rng, near.filter(|_| i % 4 > 0));
+        let expected = list.find(&packet);
+        prop_assert_eq!(classifier.find(&packet), expected, "{:?}", packet);
+        prop_assert_eq!(classifier.classify(&packet), expected.map(|(_, class)| class));
+        taken += usize::from(expected.is_some());
+    }
+    Ok(taken)
+}
+
+fn check(crowd: Crowd, seed: u64, n: usize, packets: usize) -> Result<usize, TestCaseError> {
+    let mut rng = Seed(seed).stream();
+    let mut list = List::default();
+    let filters: Vec<Filter> = (0..n).map(|_| crowd.filter(&mut rng)).collect();
+    list.0 = (0..).zip(filters.iter().copied()).collect();
+    let mut classifier = Classifier::new(filters, Seed(seed));
+    let mut taken = compare(&classifier, &list, crowd, &mut rng, packets)?;
+    // Some go, some come, some come again.
+    let mut gone = Vec::new();
+    for _ in 0..n / 2 {
+        let at = rng.below(list.0.len() as u64) as usize;
+        let (id, filter) = list.0.swap_remove(at);
+        prop_assert_eq!(classifier.remove(FilterId(id as u64)), Some(filter));
+        prop_assert_eq!(classifier.remove(FilterId(id as u64)), None);
+        gone.push(filter);
+    }
+    taken += compare(&classifier, &list, crowd, &mut rng, packets)?;
+    for again in gone {
+        let filter = if rng.below(2) == 0 {
+            again
+        } else {
+            crowd.filter(&mut rng)
+        };
+        let FilterId(id) = classifier.add(filter);
+        list.0.push((u128::from(id), filter));
+    }
+    taken += compare(&classifier, &list, crowd, &mut rng, packets)?;
+    prop_assert_eq!(classifier.len(), list.0.len());
+    Ok(taken)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn the_search_gives_the_answer_of_a_list(crowd in crowds(), seed: u64, n in 1..300usize) {
+        check(crowd, seed, n, 100)?;
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(12))]
+
+    #[test]
+    fn the_search_gives_the_answer_of_a_list_of_thousands(crowd in crowds(), seed: u64, n in 3_000..=10_000usize) {
+        check(crowd, seed, n, 150)?;
+    }
+}
+
+#[test]
+fn the_comparison_sees_packets_that_are_taken_and_others() {
+    let crowd = Crowd {
+        octets: 256,
+        rules: 3,
+        ports: 8192,
+        v6: 1,
+        wild: 0,
+    };
+    let taken = check(crowd, 1, 500, 400).expect("agreement");
+    assert!(
+        (200..1_000).contains(&taken),
+        "{taken} of 1200 packets were taken"
+    );
+}
+
+#[test]
+fn a_classifier_filled_one_by_one_and_emptied_again_answers_like_the_list() {
+    let crowd = Crowd {
+        octets: 32,
+        rules: 1,
+        ports: 65_536,
+        v6: 1,
+        wild: 3,
+    };
+    let mut rng = Seed(5).stream();
+    let (mut classifier, mut list) = (Classifier::new([], Seed(2)), List::default());
+    for _ in 0..2_000 {
+        let filter = crowd.filter(&mut rng);
+        list.0.push((u128::from(classifier.add(filter).0), filter));
+    }
+    compare(&classifier, &list, crowd, &mut rng, 500).expect("agreement when full");
+    while let Some((id, filter)) = list.0.pop() {
+        assert_eq!(classifier.remove(FilterId(id as u64)), Some(filter));
+        if list.0.len() % 400 == 1 {
+            compare(&classifier, &list, crowd, &mut rng, 200).expect("agreement while emptied");
+        }
+    }
+    assert!(classifier.is_empty());
+    assert_eq!(classifier.classify(&FlowKey::default()), None);
+}
+
+#[test]
+fn many_filters_that_differ_in_port_ranges_alone_are_told_apart() {
+    let mut rng = Seed(9).stream();
+    let crowd = Crowd {
+        octets: 2,
+        rules: 1,
+        ports: 65_536,
+        v6: 0,
+        wild: 10,
+    };
+    let filters: Vec<Filter> = (0..3_000)
+        .map(|i| {
+            let (low, width) = (rng.bits() as u16, rng.bits() as u16 >> rng.below(16));
+            Filter {
+                destination_port: Ports::new(low, low.saturating_add(width)),
+                ..filter(i)
+            }
+        })
+        .collect();
+    let mut list = List((0..).zip(filters.iter().copied()).collect());
+    let mut classifier = Classifier::new(filters, Seed(1));
+    compare(&classifier, &list, crowd, &mut rng, 2_000).expect("agreement");
+    for _ in 0..300 {
+        let (id, _) = list.0.swap_remove(rng.below(list.0.len() as u64) as usize);
+        classifier.remove(FilterId(id as u64));
+    }
+    compare(&classifier, &list, crowd, &mut rng, 2_000).expect("agreement after removals");
+}
+
+#[test]
+fn seeds_do_not_change_answers() {
+    let crowd = Crowd {
+        octets: 2,
+        rules: 3,
+        ports: 8192,
+        v6: 2,
+        wild: 5,
+    };
+    let mut rng = Seed(3).stream();
+    let filters: Vec<Filter> = (0..1_000).map(|_| crowd.filter(&mut rng)).collect();
+    let one = Classifier::new(filters.clone(), Seed(1));
+    let two = Classifier::new(filters.clone(), Seed(2));
+    for i in 0..2_000 {
+        let packet = crowd.packet(&mut rng, filters.get(i % filters.len()));
+        assert_eq!(one.find(&packet), two.find(&packet));
+    }
+}

@@ -1,0 +1,280 @@
+//! The ports of `netio` on interfaces of the kernel's, with real TCP through them.
+//!
+//! Each test runs in a box of its own, as an ordinary user may; see [`lab::isolated`].
+
+use engine::kind::Link;
+use engine::packet::{Buffer, ClassId};
+use engine::random::Seed;
+use engine::tree::{DisciplineSpec, Registry};
+use engine::units::{Bandwidth, Bytes};
+use lab::traffic::{probe::Probe, tcp::Bulk};
+use lab::{Host, Lab, Result};
+use netio::af_packet::{AfPacket, Settings as PacketSettings};
+use netio::classify::Everything;
+use netio::handle::{Handle, Snapshot};
+use netio::pool::{Offload, Pool, Slots};
+use netio::port::Port;
+use netio::tap::Tap;
+use netio::worker::{PathSpec, PortId, Settings, Worker};
+use std::net::SocketAddr;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+const MEGABYTE: u64 = 1 << 20;
+
+fn at(address: &str) -> SocketAddr {
+    address.parse().expect("an address in a test")
+}
+
+/// A path from one port to another with a plain queue.
+fn plain(from: PortId, to: PortId, bandwidth: Option<Bandwidth>) -> PathSpec {
+    let link = Link {
+        bandwidth: Bandwidth::gbit(1),
+        mtu: Bytes::new(1514),
+    };
+    let settings = engine::settings::Table::default().with("limit", engine::settings::Raw::Integer(1000));
+    let spec = DisciplineSpec {
+        settings,
+        ..DisciplineSpec::new("fifo")
+    };
+    let plan = spec.check(&Registry::builtin(), link).expect("a plan");
+    PathSpec {
+        name: format!("{} to {}", from.0, to.0),
+        from,
+        to,
+        mark: 0,
+        classify: Box::new(Everything(ClassId(0))),
+        queue: plan.build(Seed(1)),
+        plan: Some(plan),
+        bandwidth,
+        overhead: Bytes::ZERO,
+    }
+}
+
+/// A worker between two ports, in both directions, in a thread of its own.
+struct Bump {
+    handle: Handle,
+    thread: JoinHandle<Snapshot>,
+}
+
+impl Bump {
+    fn between(ports: [Box<dyn Port>; 2], bandwidth: Option<Bandwidth>) -> Self {
+        let (mut worker, handle) = Worker::new(Settings::default()).expect("a worker");
+        let [left, right] = ports.map(|port| worker.add_port(port));
+        worker.add_path(plain(left, right, bandwidth));
+        worker.add_path(plain(right, left, bandwidth));
+        Self {
+            handle,
+            thread: std::thread::spawn(move || worker.run()),
+        }
+    }
+
+    fn stop(self) -> Snapshot {
+        self.handle.stop();
+        self.thread.join().expect("the worker ends in order")
+    }
+}
+
+/// A and B, each with eth0, and R with lan0 and wan0 in between, which nothing joins yet.
+fn line() -> Result<(Lab, [Host; 3])> {
+    let mut lab = Lab::new();
+    let hosts = [lab.host("a")?, lab.host("r")?, lab.host("b")?];
+    let [a, r, b] = &hosts;
+    lab.veth((a, "eth0"), (r, "lan0"))?;
+    lab.veth((r, "wan0"), (b, "eth0"))?;
+    for (host, v4, v6) in [(a, "10.0.0.1/24", "fd01::1/64"), (b, "10.0.0.2/24", "fd01::2/64")] {
+        host.address("eth0", v4.parse().expect("an address"))?;
+        host.address("eth0", v6.parse().expect("an address"))?;
+    }
+    Ok((lab, hosts))
+}
+
+fn packet_port(host: &Host, interface: &str) -> AfPacket {
+    host.call(|| AfPacket::open(PacketSettings::new(interface)))
+        .expect("a thread")
+        .expect("a port")
+}
+
+fn packet_ports(r: &Host) -> [Box<dyn Port>; 2] {
+    ["lan0", "wan0"].map(|name| Box::new(packet_port(r, name)) as Box<dyn Port>)
+}
+
+/// Sends this much by TCP and checks that every byte arrives; the rate in Gbit/s.
+fn transfer(a: &Host, b: &Host, to: &str, most: u64) -> Result<f64> {
+    let began = Instant::now();
+    let report = Bulk {
+        most,
+        ..Bulk::new(at(to), Duration::from_secs(20))
+    }
+    .start(a, b)?
+    .finish()?;
+    assert_eq!((report.sent, report.received), (most, most), "{to}");
+    Ok(most as f64 * 8e-9 / began.elapsed().as_secs_f64())
+}
+
+/// The mean length of the frames that the ports received.
+fn mean_frame(snapshot: &Snapshot) -> u64 {
+    let ports = || snapshot.ports.iter().map(|port| port.counters);
+    ports().map(|c| c.received_bytes).sum::<u64>() / ports().map(|c| c.received).sum::<u64>().max(1)
+}
+
+#[test]
+fn super_frames_and_unfinished_checksums_cross_packet_sockets_unharmed() {
+    lab::isolated(|| {
+        let run = || -> Result<()> {
+            let (_lab, [a, r, b]) = line()?;
+            let bump = Bump::between(packet_ports(&r), None);
+            for to in ["10.0.0.2:0", "[fd01::2]:0"] {
+                println!("{to}: {:.2} Gbit/s", transfer(&a, &b, to, 64 * MEGABYTE)?);
+            }
+            let snapshot = bump.stop();
+            assert!(
+                mean_frame(&snapshot) > 3000,
+                "no super-frames: {:?}",
+                snapshot.ports
+            );
+            assert_eq!(snapshot.pool.map(|slots| slots.exhausted), [0, 0]);
+            Ok(())
+        };
+        run().expect("a lab");
+    });
+}
+
+#[test]
+fn super_frames_and_unfinished_checksums_cross_taps_unharmed() {
+    lab::isolated(|| {
+        let run = || -> Result<()> {
+            let mut lab = Lab::new();
+            let (a, b) = (lab.host("a")?, lab.host("b")?);
+            let mut ports = Vec::new();
+            for (host, address) in [(&a, "10.0.0.1/24"), (&b, "10.0.0.2/24")] {
+                ports.push(Box::new(host.call(|| Tap::open("tap0", 64))?.expect("a TAP")) as Box<dyn Port>);
+                host.netlink(|n| n.up("tap0"))?;
+                host.address("tap0", address.parse().expect("an address"))?;
+            }
+            let bump = Bump::between(ports.try_into().expect("two ports"), None);
+            println!("{:.2} Gbit/s", transfer(&a, &b, "10.0.0.2:0", 64 * MEGABYTE)?);
+            let snapshot = bump.stop();
+            assert!(
+                mean_frame(&snapshot) > 3000,
+                "no super-frames: {:?}",
+                snapshot.ports
+            );
+            Ok(())
+        };
+        run().expect("a lab");
+    });
+}
+
+#[test]
+fn super_frames_are_split_where_the_bandwidth_asks_for_it_and_tcp_does_not_notice() {
+    lab::isolated(|| {
+        let run = || -> Result<()> {
+            let (_lab, [a, r, b]) = line()?;
+            let bump = Bump::between(packet_ports(&r), Some(Bandwidth::mbit(10)));
+            for to in ["10.0.0.2:0", "[fd01::2]:0"] {
+                println!("{to}: {:.2} Gbit/s", transfer(&a, &b, to, 8 * MEGABYTE)?);
+            }
+            let snapshot = bump.stop();
+            let (whole, segments) = snapshot.paths[0].split;
+            assert!(whole > 0 && segments > 2 * whole, "{whole} into {segments}");
+            Ok(())
+        };
+        run().expect("a lab");
+    });
+}
+
+/// Receives until a frame satisfies `wanted`, or two seconds have passed.
+fn await_frame(port: &mut AfPacket, pool: &mut Pool, wanted: impl Fn(&[u8]) -> bool) -> Option<Vec<u8>> {
+    let end = Instant::now() + Duration::from_secs(2);
+    let mut batch: Vec<Buffer> = Vec::new();
+    while Instant::now() < end {
+        port.receive(pool, &mut batch).expect("a working port");
+        for frame in batch.drain(..) {
+            let bytes = pool.bytes(frame).to_vec();
+            pool.free(frame);
+            if wanted(&bytes) {
+                return Some(bytes);
+            }
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    None
+}
+
+fn send_frame(port: &mut AfPacket, pool: &mut Pool, bytes: &[u8]) {
+    let frame = pool.put(bytes, Offload::default()).expect("a slot");
+    assert!(port.room() > 0);
+    port.transmit(pool, frame);
+    port.kick(pool).expect("a working port");
+}
+
+#[test]
+fn a_vlan_tag_is_in_the_frame_again_when_it_leaves() {
+    lab::isolated(|| {
+        let run = || -> Result<()> {
+            let (_lab, [a, r, b]) = line()?;
+            let bump = Bump::between(packet_ports(&r), None);
+            let (mut from, mut to) = (packet_port(&a, "eth0"), packet_port(&b, "eth0"));
+            let mut pool = Pool::new(Slots { small: 512, big: 256 }).expect("memory");
+            let mut tagged = vec![0xff; 6];
+            tagged.extend([2, 0, 0, 0, 0, 1, 0x81, 0x00, 0xa0, 0x2a, 0x88, 0xb5]);
+            tagged.extend([0x5a; 100]);
+            let wanted = tagged.clone();
+            // The pool of a port that starts has its slots at once; the first frame may still come too early.
+            let got = (0..5).find_map(|_| {
+                send_frame(&mut from, &mut pool, &tagged);
+                await_frame(&mut to, &mut pool, |bytes| bytes.ends_with(&[0x5a; 100]))
+            });
+            bump.stop();
+            assert_eq!(got, Some(wanted));
+            Ok(())
+        };
+        run().expect("a lab");
+    });
+}
+
+/// Waits until a port's error is as wanted.
+fn await_error(handle: &Handle, port: usize, wanted: impl Fn(Option<&str>) -> bool) -> Option<String> {
+    let end = Instant::now() + Duration::from_secs(5);
+    loop {
+        let snapshot = handle
+            .inspect()
+            .expect("the worker answers, whatever its ports do");
+        let error = snapshot.ports[port].error.clone();
+        if wanted(error.as_deref()) || Instant::now() > end {
+            return error;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn an_interface_that_goes_down_is_reported_and_works_again_when_it_is_up() {
+    lab::isolated(|| {
+        let run = || -> Result<()> {
+            let (_lab, [a, r, b]) = line()?;
+            let bump = Bump::between(packet_ports(&r), None);
+            assert!(Probe::new(at("10.0.0.2:0"), 3).run(&a, &b)?.unanswered < 3);
+            r.netlink(|n| n.down("wan0"))?;
+            let error = await_error(&bump.handle, 1, |e| e.is_some()).expect("an error");
+            assert!(error.contains("wan0") && error.contains("down"), "{error}");
+            r.netlink(|n| n.up("wan0"))?;
+            assert_eq!(await_error(&bump.handle, 1, |e| e.is_none()), None);
+            assert!(Probe::new(at("10.0.0.2:0"), 5).run(&a, &b)?.unanswered < 5);
+            r.netlink(|n| n.delete("wan0"))?;
+            let error = await_error(&bump.handle, 1, |e| {
+                e.is_some_and(|e| e.contains("no such interface"))
+            });
+            assert!(
+                error
+                    .as_deref()
+                    .is_some_and(|e| e.contains("wan0: ") && e.contains("no such interface")),
+                "{error:?}"
+            );
+            bump.stop();
+            Ok(())
+        };
+        run().expect("a lab");
+    });
+}
