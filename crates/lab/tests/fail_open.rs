@@ -1,0 +1,386 @@
+//! Traffic flows when Suimon does not: the forwarding process is killed, or stopped and continued, while
+//! probes cross it every 200 µs. A – R – B by veth; R has a kernel bridge, or A sends for itself.
+//!
+//! This program starts itself again as the process that forwards, so it has a `main` of its own. Give a part
+//! of a case's name to run only that. Outages are measured and printed; the limit on them is ten times what
+//! is expected, and each case may be tried three times, since other processes may hold the processors.
+
+#![expect(clippy::print_stdout, reason = "a test that measures says what it measured")]
+
+use engine::packet::ClassId;
+use engine::random::Seed;
+use engine::tree::{DisciplineSpec, Registry};
+use engine::units::{Bandwidth, Bytes};
+use lab::traffic::probe::Probe;
+use lab::traffic::tcp::Bulk;
+use lab::traffic::udp::{Stream, StreamReport};
+use lab::{Host, Lab, Running};
+use netio::af_xdp::{self, AfXdp, Mode};
+use netio::fail_open::{self, Capture, LIMIT};
+use netio::worker::{Everything, PathSpec, Settings, Worker};
+use std::error::Error;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+type Outcome<T = ()> = Result<T, Box<dyn Error>>;
+
+/// What must not be exceeded.
+const OUTAGE: Duration = Duration::from_millis(100);
+const TRIES: usize = 3;
+const PROBES: u32 = 5000;
+
+/// How R or A forwards.
+const KINDS: [&str; 2] = ["af_xdp_native", "af_xdp_generic"];
+
+fn main() -> Outcome {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if let [verb, kind, status, interfaces @ ..] = &arguments[..]
+        && verb == "forward"
+    {
+        return forward(kind, Path::new(status), interfaces);
+    }
+    lab::enter()?;
+    let wanted = arguments.iter().find(|a| !a.starts_with('-'));
+    for kind in KINDS {
+        for (what, case) in CASES {
+            let name = format!("{kind}_{what}");
+            if wanted.is_some_and(|part| !name.contains(part.as_str())) {
+                continue;
+            }
+            case(kind, &name).map_err(|e| format!("{name}: {e}"))?;
+        }
+    }
+    Ok(())
+}
+
+type Case = fn(&str, &str) -> Outcome;
+const CASES: [(&str, Case); 4] = [
+    ("lets_the_bridge_keep_its_own_address", reachable),
+    ("killed", killed),
+    ("stopped_and_continued", stopped),
+    ("speed", speed),
+];
+
+/// The process that is to be killed: moves frames between two interfaces until then, and writes what it has
+/// received into a file.
+fn forward(kind: &str, status: &Path, interfaces: &[String]) -> Outcome {
+    let [one, other] = interfaces else {
+        return Err("two interfaces are needed".into());
+    };
+    match kind {
+        "af_xdp_native" | "af_xdp_generic" => {
+            let mode = if kind == "af_xdp_native" {
+                Mode::Native
+            } else {
+                Mode::Generic
+            };
+            let settings = af_xdp::Settings {
+                mode,
+                ..af_xdp::Settings::default()
+            };
+            bump(
+                [AfXdp::open(one, settings)?, AfXdp::open(other, settings)?],
+                status,
+            )
+        }
+        _ => Err(format!("unknown kind {kind}").into()),
+    }
+}
+
+fn bump<P: Capture + 'static>(ports: [P; 2], status: &Path) -> Outcome {
+    let (mut worker, handle) = Worker::new(Settings::default())?;
+    let (guarded, pulse) = fail_open::bump(ports, LIMIT)?;
+    let [one, other] = guarded.map(|port| worker.add_port(Box::new(port)));
+    worker.set_gate(Box::new(pulse));
+    for (name, from, to) in [("up", one, other), ("down", other, one)] {
+        worker.add_path(path(name, from, to)?);
+    }
+    report(worker, &handle, status)
+}
+
+fn path(name: &str, from: netio::worker::PortId, to: netio::worker::PortId) -> Outcome<PathSpec> {
+    let link = engine::kind::Link {
+        bandwidth: Bandwidth::gbit(100),
+        mtu: Bytes::new(1514),
+    };
+    let fifo = DisciplineSpec::new("fifo").check(&Registry::builtin(), link);
+    let plan = fifo.map_err(|problems| format!("{problems:?}"))?;
+    Ok(PathSpec {
+        name: name.into(),
+        from,
+        to,
+        classify: Box::new(Everything(ClassId(0))),
+        queue: plan.build(Seed(1)),
+        plan: None,
+        bandwidth: None,
+        overhead: Bytes::ZERO,
+    })
+}
+
+/// Runs the worker and tells the test how it is doing.
+fn report(worker: Worker, handle: &netio::handle::Handle, status: &Path) -> Outcome {
+    let running = std::thread::spawn(move || worker.run());
+    while !running.is_finished() {
+        let seen = handle.inspect()?;
+        if let Some(error) = seen.ports.iter().find_map(|port| port.error.as_ref()) {
+            return Err(error.clone().into());
+        }
+        let received: u64 = seen.ports.iter().map(|port| port.counters.received).sum();
+        let next = status.with_extension("next");
+        std::fs::write(&next, format!("{received} {}", seen.turns.lapses))?;
+        std::fs::rename(&next, status)?;
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Ok(())
+}
+
+/// A – R – B, and a process in R that forwards between its two sides.
+struct Wire {
+    a: Host,
+    r: Host,
+    b: Host,
+    forwarder: Option<Running>,
+    status: PathBuf,
+    _lab: Lab,
+}
+
+impl Wire {
+    fn new(kind: &str) -> Outcome<Self> {
+        let mut lab = Lab::new();
+        let (a, r, b) = (lab.host("a")?, lab.host("r")?, lab.host("b")?);
+        lab.veth((&a, "eth0"), (&r, "lan0"))?;
+        lab.veth((&r, "wan0"), (&b, "eth0"))?;
+        for (host, interface, address) in [
+            (&a, "eth0", "10.0.0.1/24"),
+            (&b, "eth0", "10.0.0.2/24"),
+            (&r, "br0", "10.0.0.3/24"),
+        ] {
+            if interface == "br0" {
+                r.bridge("br0", &["lan0", "wan0"])?;
+            }
+            host.address(interface, address.parse()?)?;
+        }
+        if kind == "af_xdp_generic" {
+            // What the port's documentation asks for.
+            for host in [&a, &b] {
+                host.offload("eth0", lab::host::Offload::Tso, false)?;
+                host.offload("eth0", lab::host::Offload::Gso, false)?;
+            }
+        }
+        let status = std::env::temp_dir().join(format!("suimon-fail-open-{}", std::process::id()));
+        let mut wire = Self {
+            a,
+            r,
+            b,
+            forwarder: None,
+            status,
+            _lab: lab,
+        };
+        wire.start(kind)?;
+        Ok(wire)
+    }
+
+    /// Starts the process and waits until it works.
+    fn start(&mut self, kind: &str) -> Outcome {
+        let _ = std::fs::remove_file(&self.status);
+        let program = std::env::current_exe()?;
+        let program = program.to_str().ok_or("this program's path is no text")?;
+        let status = self
+            .status
+            .to_str()
+            .ok_or("the path of temporary files is no text")?;
+        let arguments = ["forward", kind, status, "lan0", "wan0"];
+        self.forwarder = Some(self.r.program(program).args(arguments).start()?);
+        let since = Instant::now();
+        while self.status().is_none() {
+            let running = self.forwarder.as_ref().is_some_and(Running::is_running);
+            if !running || since.elapsed() > Duration::from_secs(5) {
+                let said = self.forwarder.take().map(Running::kill).transpose()?;
+                return Err(said.map_or("it did not start".into(), |said| said.err.into()));
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Ok(())
+    }
+
+    /// What the process has received, and how often it has lapsed.
+    fn status(&self) -> Option<(u64, u64)> {
+        let text = std::fs::read_to_string(&self.status).ok()?;
+        let (received, lapses) = text.split_once(' ')?;
+        Some((received.parse().ok()?, lapses.parse().ok()?))
+    }
+
+    fn received(&self) -> u64 {
+        std::thread::sleep(Duration::from_millis(50));
+        self.status().map_or(0, |status| status.0)
+    }
+
+    fn signal(&self, name: &str) -> Outcome {
+        let id = self.forwarder.as_ref().ok_or("it does not run")?.id();
+        let done = std::process::Command::new("sh")
+            .args(["-c", &format!("kill -{name} {id}")])
+            .status()?;
+        if done.success() {
+            Ok(())
+        } else {
+            Err(format!("kill -{name} failed").into())
+        }
+    }
+}
+
+impl Drop for Wire {
+    fn drop(&mut self) {
+        drop(self.forwarder.take());
+        let _ = std::fs::remove_file(&self.status);
+    }
+}
+
+/// A wire, or none where this machine or user cannot have it, which is then said.
+fn wire(kind: &str, name: &str) -> Outcome<Option<Wire>> {
+    match Wire::new(kind) {
+        Ok(wire) => Ok(Some(wire)),
+        Err(e)
+            if ["CAP_BPF", "Operation not permitted", "need Linux"]
+                .iter()
+                .any(|s| e.to_string().contains(s)) =>
+        {
+            println!("{name}: skipped: {}", e.to_string().trim());
+            Ok(None)
+        }
+        Err(e) => Err(e),
+    }
+}
+
+fn stream(rate: u32, payload: usize, duration: Duration) -> Outcome<Stream> {
+    Ok(Stream {
+        to: "10.0.0.2:0".parse()?,
+        rate,
+        payload,
+        duration,
+    })
+}
+
+fn summary(name: &str, report: &StreamReport) {
+    println!(
+        "{name}: outage {:.1} ms, {} of {} lost, {} twice, {} out of order",
+        report.longest_outage().as_secs_f64() * 1e3,
+        report.lost(),
+        report.sent,
+        report.duplicates,
+        report.reordered
+    );
+}
+
+/// Repeats a measurement until it is within bounds, a few times at most.
+fn within_bounds(kind: &str, name: &str, measure: fn(&mut Wire, &str) -> Outcome<bool>) -> Outcome {
+    for _ in 0..TRIES {
+        let Some(mut wire) = wire(kind, name)? else {
+            return Ok(());
+        };
+        if measure(&mut wire, name)? {
+            return Ok(());
+        }
+    }
+    Err(format!("not within bounds in {TRIES} tries").into())
+}
+
+fn killed(kind: &str, name: &str) -> Outcome {
+    within_bounds(kind, name, |wire, name| {
+        let run = stream(PROBES, 64, Duration::from_millis(1500))?.start(&wire.a, &wire.b)?;
+        std::thread::sleep(Duration::from_millis(700));
+        let received = wire.received();
+        if received < 1000 {
+            return Err(format!("only {received} frames went by the process that is to be killed").into());
+        }
+        wire.forwarder.take().map(Running::kill).transpose()?;
+        let report = run.finish()?;
+        summary(name, &report);
+        Ok(report.longest_outage() < OUTAGE && report.arrivals.len() > 5000)
+    })
+}
+
+fn stopped(kind: &str, name: &str) -> Outcome {
+    within_bounds(kind, name, |wire, name| {
+        let run = stream(PROBES, 64, Duration::from_millis(2200))?.start(&wire.a, &wire.b)?;
+        std::thread::sleep(Duration::from_millis(600));
+        let before = wire.received();
+        wire.signal("STOP")?;
+        std::thread::sleep(Duration::from_millis(500));
+        wire.signal("CONT")?;
+        std::thread::sleep(Duration::from_millis(400));
+        let after = wire.received();
+        let report = run.finish()?;
+        summary(name, &report);
+        if before < 1000 || after < before + 500 {
+            return Err(
+                format!("{before} frames by the process before it was stopped, {after} after").into(),
+            );
+        }
+        // A frame that crosses while the cell is renewed may go both ways.
+        Ok(report.longest_outage() < OUTAGE && report.duplicates <= 3)
+    })
+}
+
+/// While the port is alive: hosts on both sides reach the bridge itself, it reaches them, and what is for
+/// everybody arrives once.
+fn reachable(kind: &str, name: &str) -> Outcome {
+    let Some(wire) = wire(kind, name)? else {
+        return Ok(());
+    };
+    for (from, to, address) in [
+        (&wire.a, &wire.r, "10.0.0.3:0"),
+        (&wire.b, &wire.r, "10.0.0.3:0"),
+        (&wire.r, &wire.b, "10.0.0.2:0"),
+    ] {
+        let report = Probe::new(address.parse()?, 10).run(from, to)?;
+        if report.unanswered > 2 {
+            return Err(format!("{} to {address}: {report:?}", from.name()).into());
+        }
+    }
+    let heard = everybody(&wire)?;
+    println!("{name}: of 50 broadcasts {heard} were heard on the other side");
+    if !(45..=50).contains(&heard) {
+        return Err(format!("50 broadcasts were heard {heard} times").into());
+    }
+    Ok(())
+}
+
+/// How often B hears 50 broadcasts of A.
+fn everybody(wire: &Wire) -> Outcome<usize> {
+    let ear = wire.b.call(|| std::net::UdpSocket::bind("0.0.0.0:4000"))??;
+    ear.set_read_timeout(Some(Duration::from_millis(300)))?;
+    let mouth = wire.a.call(|| std::net::UdpSocket::bind("10.0.0.1:0"))??;
+    mouth.set_broadcast(true)?;
+    for n in 0..50u8 {
+        mouth.send_to(&[n; 100], "10.0.0.255:4000")?;
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    let mut heard = 0;
+    while ear.recv(&mut [0; 200]).is_ok() {
+        heard += 1;
+    }
+    Ok(heard)
+}
+
+/// Prints what the port carries, roughly; only that it carries anything is asserted.
+fn speed(kind: &str, name: &str) -> Outcome {
+    let Some(wire) = wire(kind, name)? else {
+        return Ok(());
+    };
+    let bulk = Bulk::new("10.0.0.2:0".parse()?, Duration::from_secs(1))
+        .start(&wire.a, &wire.b)?
+        .finish()?;
+    let run = stream(1_000_000, 22, Duration::from_secs(1))?
+        .start(&wire.a, &wire.b)?
+        .finish()?;
+    println!(
+        "{name}: TCP {:.2} Gbit/s; of {} short datagrams in about a second {} arrived",
+        bulk.received as f64 * 8e-9,
+        run.sent,
+        run.arrivals.len()
+    );
+    if bulk.received < 1 << 20 || run.arrivals.len() < 1000 {
+        return Err("next to nothing came through".into());
+    }
+    Ok(())
+}
