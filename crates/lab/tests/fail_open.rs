@@ -15,9 +15,11 @@ use lab::traffic::probe::Probe;
 use lab::traffic::tcp::Bulk;
 use lab::traffic::udp::{Stream, StreamReport};
 use lab::{Host, Lab, Running};
+use netio::af_packet::{self, AfPacket};
 use netio::af_xdp::{self, AfXdp, Mode};
+use netio::classify::Everything;
 use netio::fail_open::{self, Capture, LIMIT};
-use netio::worker::{Everything, PathSpec, Settings, Worker};
+use netio::worker::{PathSpec, Settings, Worker};
 use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -30,7 +32,7 @@ const TRIES: usize = 3;
 const PROBES: u32 = 5000;
 
 /// How R or A forwards.
-const KINDS: [&str; 2] = ["af_xdp_native", "af_xdp_generic"];
+const KINDS: [&str; 3] = ["af_packet", "af_xdp_native", "af_xdp_generic"];
 
 fn main() -> Outcome {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -68,6 +70,10 @@ fn forward(kind: &str, status: &Path, interfaces: &[String]) -> Outcome {
         return Err("two interfaces are needed".into());
     };
     match kind {
+        "af_packet" => {
+            let open = |name: &str| AfPacket::open(af_packet::Settings::new(name));
+            bump([open(one)?, open(other)?], status)
+        }
         "af_xdp_native" | "af_xdp_generic" => {
             let mode = if kind == "af_xdp_native" {
                 Mode::Native
@@ -114,6 +120,7 @@ fn path(name: &str, from: netio::worker::PortId, to: netio::worker::PortId) -> O
         plan: None,
         bandwidth: None,
         overhead: Bytes::ZERO,
+        mark: 0,
     })
 }
 

@@ -8,6 +8,7 @@
 //! before sockets. When the process is killed, the kernel closes all in an order of its own and not at once;
 //! then the cells' time passes, which is why an outage lasts as long as the limit and no longer.
 
+use crate::af_packet::AfPacket;
 use crate::bpf::Heartbeat;
 use crate::bpf::programs::{ECHO, TAKE};
 use crate::bpf::syscall::{self, Hook, Link};
@@ -38,10 +39,13 @@ pub trait Capture: Port {
     fn attach(&self, own: &Heartbeat, interface: &Interface) -> io::Result<Vec<Link>>;
 }
 
-/// tcx ingress on an interface whose frames a packet socket has a copy of.
-pub fn take(own: &Heartbeat, interface: &Interface) -> io::Result<Vec<Link>> {
-    let program = syscall::load("suimon_take", Hook::Ingress, false, &TAKE, own.map(), None)?;
-    Ok(vec![syscall::attach(&program, interface.index)?])
+impl Capture for AfPacket {
+    const COPIES: bool = true;
+
+    fn attach(&self, own: &Heartbeat, interface: &Interface) -> io::Result<Vec<Link>> {
+        let program = syscall::load("suimon_take", Hook::Ingress, false, &TAKE, own.map(), None)?;
+        Ok(vec![syscall::attach(&program, interface.index)?])
+    }
 }
 
 /// A port with its programs.
@@ -174,15 +178,27 @@ impl Switch {
 #[derive(Debug)]
 pub struct Pulse {
     hearts: Vec<Arc<Heartbeat>>,
+    /// Whether frames that were received while the kernel forwards are copies.
+    copies: bool,
     on: Switch,
+    state: State,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    On,
+    /// Silenced in this turn: what was received before that is still ours to send.
+    Closing,
+    Off,
 }
 
 impl Pulse {
-    /// For these cells, switched on.
-    pub fn new(hearts: Vec<Arc<Heartbeat>>) -> Self {
+    fn new(hearts: Vec<Arc<Heartbeat>>, copies: bool) -> Self {
         Self {
             hearts,
+            copies,
             on: Switch(Arc::new(AtomicBool::new(true))),
+            state: State::On,
         }
     }
 
@@ -194,14 +210,28 @@ impl Pulse {
 
 impl Gate for Pulse {
     fn lapsed(&mut self, now: Instant) -> bool {
-        self.hearts.iter().any(|heart| heart.lapsed(now))
+        match self.state {
+            State::On => self.hearts.iter().any(|heart| heart.lapsed(now)),
+            State::Closing => false,
+            State::Off => self.copies,
+        }
     }
 
     fn beat(&mut self, now: Instant) {
-        let on = self.on.is_on();
-        self.hearts
-            .iter()
-            .for_each(|heart| if on { heart.beat(now) } else { heart.silence() });
+        self.state = match (self.on.is_on(), self.state) {
+            (true, State::On) => State::On,
+            // Beats from the next turn on, when what was forwarded meanwhile has been thrown away.
+            (true, _) => return self.state = State::On,
+            (false, State::On) => State::Closing,
+            (false, _) => State::Off,
+        };
+        for heart in &self.hearts {
+            if self.state == State::On {
+                heart.beat(now)
+            } else {
+                heart.silence()
+            }
+        }
     }
 }
 
@@ -214,14 +244,22 @@ impl Drop for Pulse {
 /// Two open ports as a bump in the wire, and the pulse for the worker that is to move frames between them.
 pub fn bump<P: Capture>(ports: [P; 2], limit: Duration) -> Result<([Guarded<P>; 2], Pulse), PortError> {
     let [one, other] = ports;
-    let heart = |port: &P| {
-        let cell = Heartbeat::new(limit).map(Arc::new);
-        cell.map_err(|e| PortError::new(port.name(), "making the heartbeat cell", e))
-    };
-    let (a, b) = (heart(&one)?, heart(&other)?);
+    let (a, b) = (heart(&one, limit)?, heart(&other, limit)?);
     let guarded = [
         Guarded::new(one, a.clone(), b.clone())?,
         Guarded::new(other, b.clone(), a.clone())?,
     ];
-    Ok((guarded, Pulse::new(vec![a, b])))
+    Ok((guarded, Pulse::new(vec![a, b], P::COPIES)))
+}
+
+/// An open port that is fed by programs alone, and its pulse.
+pub fn single<P: Capture>(port: P, limit: Duration) -> Result<(Guarded<P>, Pulse), PortError> {
+    let own = heart(&port, limit)?;
+    let guarded = Guarded::new(port, own.clone(), own.clone())?;
+    Ok((guarded, Pulse::new(vec![own], P::COPIES)))
+}
+
+fn heart<P: Port>(port: &P, limit: Duration) -> Result<Arc<Heartbeat>, PortError> {
+    let cell = Heartbeat::new(limit).map(Arc::new);
+    cell.map_err(|e| PortError::new(port.name(), "making the heartbeat cell", e))
 }

@@ -55,6 +55,21 @@ impl Interface {
             .transpose()
     }
 
+    /// Brings it up, without ARP.
+    pub fn bring_up(&self) -> io::Result<()> {
+        let mut request = request(&self.name);
+        let flags = libc::IFF_UP | libc::IFF_NOARP;
+        request.ifr_ifru.ifru_flags = flags as i16;
+        let socket = socket(libc::AF_INET, libc::SOCK_DGRAM, 0)?;
+        // SAFETY: the request is valid for what this command reads.
+        let answer = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS as _, &raw mut request) };
+        if answer < 0 {
+            Err(io::Error::last_os_error())
+        } else {
+            Ok(())
+        }
+    }
+
     /// How many receive queues are in use; 1 where the driver does not say.
     pub fn receive_queues(&self) -> io::Result<u32> {
         const GET_CHANNELS: u32 = 0x3c;
@@ -62,20 +77,8 @@ impl Interface {
         // Command, four maxima, then receive, transmit, other, combined.
         let mut channels = [0u32; 9];
         channels[0] = GET_CHANNELS;
-        let mut request = libc::ifreq {
-            ifr_name: [0; libc::IFNAMSIZ],
-            ifr_ifru: libc::__c_anonymous_ifr_ifru {
-                ifru_data: channels.as_mut_ptr().cast(),
-            },
-        };
-        for (to, from) in request
-            .ifr_name
-            .iter_mut()
-            .take(libc::IFNAMSIZ - 1)
-            .zip(self.name.bytes())
-        {
-            *to = from.cast_signed();
-        }
+        let mut request = request(&self.name);
+        request.ifr_ifru.ifru_data = channels.as_mut_ptr().cast();
         let socket = socket(libc::AF_INET, libc::SOCK_DGRAM, 0)?;
         // SAFETY: the request and the channels it points to are valid for what this command reads and writes.
         if unsafe { libc::ioctl(socket.as_raw_fd(), SIOCETHTOOL, &raw mut request) } < 0 {
@@ -87,6 +90,26 @@ impl Interface {
         }
         Ok((channels[5] + channels[8]).max(1))
     }
+}
+
+/// An empty request about an interface.
+fn request(name: &str) -> libc::ifreq {
+    let nothing = libc::__c_anonymous_ifr_ifru {
+        ifru_data: std::ptr::null_mut(),
+    };
+    let mut request = libc::ifreq {
+        ifr_name: [0; libc::IFNAMSIZ],
+        ifr_ifru: nothing,
+    };
+    for (to, from) in request
+        .ifr_name
+        .iter_mut()
+        .take(libc::IFNAMSIZ - 1)
+        .zip(name.bytes())
+    {
+        *to = from.cast_signed();
+    }
+    request
 }
 
 fn socket(family: i32, kind: i32, protocol: i32) -> io::Result<OwnedFd> {

@@ -16,6 +16,7 @@ pub mod bpf;
 pub mod checksum;
 pub mod classify;
 pub mod clock;
+pub mod egress;
 pub mod fail_open;
 pub mod handle;
 pub mod interface;

@@ -73,7 +73,8 @@ impl Default for Settings {
 
 /// Stands between the worker and a kernel program that forwards by itself while the worker is silent.
 pub trait Gate: Send {
-    /// Whether the kernel has taken over since the last beat.
+    /// Whether the kernel has taken over since the last beat (or there has been none): what was received since
+    /// then is not to be sent again.
     fn lapsed(&mut self, now: Instant) -> bool;
     /// The worker is alive.
     fn beat(&mut self, now: Instant);
@@ -214,6 +215,8 @@ impl Worker {
                 Turn::Done => break,
             }
         }
+        // Before the ports: what arrives while they close goes the kernel's way.
+        self.gate = None;
         self.show(clock::now())
     }
 
@@ -295,7 +298,7 @@ impl Worker {
             self.receive_from(index);
             let now = clock::now();
             if self.gate.as_mut().is_some_and(|gate| gate.lapsed(now)) {
-                self.discard_stale(path);
+                self.discard_stale(Some(path));
                 continue;
             }
             any |= self.slots[index].ready;
@@ -315,11 +318,13 @@ impl Worker {
                 }
             }
         }
-        if let Some(gate) = &mut self.gate {
-            let now = clock::now();
-            if !gate.lapsed(now) {
-                gate.beat(now);
-            }
+        let now = clock::now();
+        // Where programs hand frames to us instead of copies, nothing arrives after a lapse until the next
+        // beat: it must not wait for an arrival.
+        if self.gate.as_mut().is_some_and(|gate| gate.lapsed(now)) {
+            self.discard_stale(None);
+        } else if let Some(gate) = &mut self.gate {
+            gate.beat(now);
         }
         any
     }
@@ -335,13 +340,17 @@ impl Worker {
     }
 
     /// The kernel has forwarded by itself what waits in every port: throws it away, then takes over again.
-    fn discard_stale(&mut self, path: usize) {
+    /// The batch that was just received belongs to `path`, if there is one.
+    fn discard_stale(&mut self, path: Option<usize>) {
         self.turns.lapses += 1;
-        let mut batch = std::mem::take(&mut self.batch);
-        batch
-            .drain(..)
-            .for_each(|frame| self.paths[path].refuse(&mut self.pool, frame, Reason::Stale));
-        self.batch = batch;
+        if let Some(path) = path {
+            let Self {
+                paths, pool, batch, ..
+            } = self;
+            batch
+                .drain(..)
+                .for_each(|frame| paths[path].refuse(pool, frame, Reason::Stale));
+        }
         for index in 0..self.slots.len() {
             let Some(path) = self.slots[index].feeds else {
                 continue;

@@ -66,6 +66,11 @@ impl Heartbeat {
         self.set(Word::Interface, u64::from(interface));
     }
 
+    /// Tells the programs where to send frames.
+    pub fn point_to(&self, interface: u32) {
+        self.set(Word::Interface, u64::from(interface));
+    }
+
     /// Whether the kernel has taken over: what was read from the port before this may have been forwarded.
     pub fn lapsed(&self, now: Instant) -> bool {
         now.nanos() >= self.cell.words()[Word::AliveUntil as usize].load(Relaxed)
