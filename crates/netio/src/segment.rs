@@ -167,3 +167,186 @@ impl Cut {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pool::Slots;
+    use proptest::prelude::*;
+
+    /// A super-frame to be made up.
+    #[derive(Clone, Debug)]
+    struct Made {
+        v6: bool,
+        tcp: bool,
+        tags: usize,
+        /// Words of IPv4 options, or the length of a hop-by-hop header.
+        extra: usize,
+        tcp_options: usize,
+        flags: u8,
+        sequence: u32,
+        id: u16,
+        payload: Vec<u8>,
+        segment: u16,
+    }
+
+    impl Made {
+        fn gso(&self) -> Gso {
+            match (self.tcp, self.v6) {
+                (false, _) => Gso::Udp,
+                (true, false) => Gso::Tcp4,
+                (true, true) => Gso::Tcp6,
+            }
+        }
+
+        fn transport_header(&self) -> Vec<u8> {
+            if !self.tcp {
+                return vec![0x12, 0x34, 0x56, 0x78, 0, 0, 0, 0];
+            }
+            let mut header = vec![0x12, 0x34, 0x56, 0x78];
+            header.extend(self.sequence.to_be_bytes());
+            header.extend([1, 2, 3, 4, ((5 + self.tcp_options) << 4) as u8, self.flags, 0xff, 0xff, 0, 0, 0, 0]);
+            header.extend(vec![1; self.tcp_options * 4]);
+            header
+        }
+
+        fn frame(&self) -> Vec<u8> {
+            let protocol = if self.tcp { TCP } else { UDP };
+            let transport = self.transport_header();
+            let mut frame = vec![0xaa; 12];
+            (0..self.tags).for_each(|_| frame.extend([0x81, 0x00, 0x20, 0x05]));
+            let length = transport.len() + self.payload.len();
+            if self.v6 {
+                let extension = if self.extra > 0 { 8 } else { 0 };
+                frame.extend([0x86, 0xdd, 0x60, 0, 0, 0]);
+                frame.extend(((length + extension) as u16).to_be_bytes());
+                frame.extend([if self.extra > 0 { 0 } else { protocol }, 64]);
+                frame.extend((0..32).collect::<Vec<u8>>());
+                if self.extra > 0 {
+                    frame.extend([protocol, 0, 1, 4, 0, 0, 0, 0]);
+                }
+            } else {
+                let header = 20 + 4 * self.extra;
+                frame.extend([0x08, 0x00, 0x40 | (header / 4) as u8, 0]);
+                frame.extend(((length + header) as u16).to_be_bytes());
+                frame.extend(self.id.to_be_bytes());
+                frame.extend([0x40, 0, 64, protocol, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
+                frame.extend(vec![1; 4 * self.extra]);
+            }
+            frame.extend(transport);
+            frame.extend(&self.payload);
+            frame
+        }
+    }
+
+    fn made() -> impl Strategy<Value = Made> {
+        let shape = (any::<bool>(), any::<bool>(), 0..3usize, 0..3usize, 0..4usize);
+        let fields = (any::<u8>(), any::<u32>(), any::<u16>());
+        let size = (prop::collection::vec(any::<u8>(), 1..9000), 100..2500u16);
+        (shape, fields, size).prop_map(|(shape, (flags, sequence, id), (payload, segment))| {
+            let (v6, tcp, tags, extra, tcp_options) = shape;
+            Made { v6, tcp, tags, extra, tcp_options, flags, sequence, id, payload, segment }
+        })
+    }
+
+    /// The segments, each as bytes and what is left to be done with it.
+    fn segments(made: &Made, finish: bool) -> (Cut, Vec<(Vec<u8>, Offload)>) {
+        let mut pool = Pool::new(Slots { small: 128, big: 128 }).expect("memory");
+        let offload = Offload { gso: Some(made.gso()), segment: made.segment, ..Offload::default() };
+        let frame = pool.put(&made.frame(), offload).expect("a slot");
+        let headers = Headers::parse(pool.bytes(frame), 0);
+        let plan = Cut::of(pool.bytes(frame), &offload, &headers).expect("a super-frame");
+        let mut cuts = Vec::new();
+        assert!(cut(&mut pool, frame, &plan, finish, &mut cuts));
+        let all = cuts.iter().map(|b| (pool.bytes(*b).to_vec(), pool.offload(*b))).collect();
+        (plan, all)
+    }
+
+    /// The sum over the transport header, its payload and the pseudo-header, which is minus zero if the checksum is right.
+    fn verify(segment: &[u8], plan: &Cut) -> u16 {
+        let addresses = if plan.v6 { plan.network + 8..plan.network + 40 } else { plan.network + 12..plan.network + 20 };
+        let length = (segment.len() - plan.transport) as u64;
+        let protocol = u64::from(if plan.tcp { TCP } else { UDP });
+        let pseudo = checksum::add(protocol + length, &segment[addresses]);
+        checksum::fold(checksum::add(pseudo, &segment[plan.transport..]))
+    }
+
+    proptest! {
+        #[test]
+        fn segments_put_together_are_the_payload_and_every_checksum_verifies(made in made()) {
+            let (plan, all) = segments(&made, true);
+            let payload: Vec<u8> = all.iter().flat_map(|(s, _)| s[plan.header..].to_vec()).collect();
+            prop_assert!(payload == made.payload, "the payload changed");
+            prop_assert_eq!(all.len(), made.payload.len().div_ceil(usize::from(made.segment)));
+            let on_wire: usize = all.iter().map(|(s, _)| s.len()).sum();
+            prop_assert_eq!(on_wire, plan.on_wire(made.frame().len()));
+            for (segment, offload) in &all {
+                prop_assert_eq!(*offload, Offload::default());
+                prop_assert_eq!(verify(segment, &plan), 0xffff);
+                let headers = Headers::parse(segment, 0);
+                prop_assert_eq!(headers.flaw, None);
+                prop_assert_eq!(headers.l3_len as usize, segment.len() - plan.network);
+                if !made.v6 {
+                    let header = &segment[plan.network..plan.transport];
+                    prop_assert_eq!(checksum::fold(checksum::add(0, header)), 0xffff);
+                }
+            }
+        }
+
+        #[test]
+        fn numbers_advance_and_flags_are_where_they_belong(made in made()) {
+            let (plan, all) = segments(&made, true);
+            for (index, (segment, _)) in all.iter().enumerate() {
+                let word = |at: usize| u16::from_be_bytes([segment[at], segment[at + 1]]);
+                if !made.v6 {
+                    prop_assert_eq!(word(plan.network + 4), made.id.wrapping_add(index as u16));
+                }
+                if !made.tcp {
+                    prop_assert_eq!(usize::from(word(plan.transport + 4)), segment.len() - plan.transport);
+                    continue;
+                }
+                let (first, last) = (index == 0, index + 1 == all.len());
+                let offset = index as u32 * u32::from(made.segment);
+                let high = u32::from(word(plan.transport + 4)) << 16;
+                let sequence = high | u32::from(word(plan.transport + 6));
+                prop_assert_eq!(sequence, made.sequence.wrapping_add(offset));
+                let mut flags = made.flags;
+                if !last {
+                    flags &= !FIN_PSH;
+                }
+                if !first {
+                    flags &= !CWR;
+                }
+                prop_assert_eq!(segment[plan.transport + 13], flags);
+            }
+        }
+
+        #[test]
+        fn a_checksum_left_to_the_destination_comes_out_the_same(made in made()) {
+            let (_, finished) = segments(&made, true);
+            let (_, left) = segments(&made, false);
+            for ((finished, _), (mut segment, offload)) in finished.into_iter().zip(left) {
+                let unfinished = offload.checksum.expect("left to be done");
+                prop_assert!(checksum::finish(&mut segment, unfinished));
+                prop_assert!(segment == finished);
+            }
+        }
+
+        #[test]
+        fn garbage_is_no_super_frame_or_is_cut_without_panic(bytes in prop::collection::vec(any::<u8>(), 0..300), segment: u16) {
+            let mut pool = Pool::new(Slots { small: 512, big: 1 }).expect("memory");
+            for gso in [Gso::Tcp4, Gso::Tcp6, Gso::Udp] {
+                let offload = Offload { gso: Some(gso), segment, ..Offload::default() };
+                let frame = pool.put(&bytes, offload).expect("a slot");
+                if let Some(plan) = Cut::of(&bytes, &offload, &Headers::parse(&bytes, 0)) {
+                    let mut cuts = Vec::new();
+                    prop_assert!(cut(&mut pool, frame, &plan, true, &mut cuts));
+                    cuts.into_iter().for_each(|b| pool.free(b));
+                } else {
+                    pool.free(frame);
+                }
+            }
+            prop_assert_eq!(pool.usage().map(|u| u.used), [0, 0]);
+        }
+    }
+}
