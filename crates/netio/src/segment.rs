@@ -205,7 +205,20 @@ mod tests {
             }
             let mut header = vec![0x12, 0x34, 0x56, 0x78];
             header.extend(self.sequence.to_be_bytes());
-            header.extend([1, 2, 3, 4, ((5 + self.tcp_options) << 4) as u8, self.flags, 0xff, 0xff, 0, 0, 0, 0]);
+            header.extend([
+                1,
+                2,
+                3,
+                4,
+                ((5 + self.tcp_options) << 4) as u8,
+                self.flags,
+                0xff,
+                0xff,
+                0,
+                0,
+                0,
+                0,
+            ]);
             header.extend(vec![1; self.tcp_options * 4]);
             header
         }
@@ -245,26 +258,48 @@ mod tests {
         let size = (prop::collection::vec(any::<u8>(), 1..9000), 100..2500u16);
         (shape, fields, size).prop_map(|(shape, (flags, sequence, id), (payload, segment))| {
             let (v6, tcp, tags, extra, tcp_options) = shape;
-            Made { v6, tcp, tags, extra, tcp_options, flags, sequence, id, payload, segment }
+            Made {
+                v6,
+                tcp,
+                tags,
+                extra,
+                tcp_options,
+                flags,
+                sequence,
+                id,
+                payload,
+                segment,
+            }
         })
     }
 
     /// The segments, each as bytes and what is left to be done with it.
     fn segments(made: &Made, finish: bool) -> (Cut, Vec<(Vec<u8>, Offload)>) {
         let mut pool = Pool::new(Slots { small: 128, big: 128 }).expect("memory");
-        let offload = Offload { gso: Some(made.gso()), segment: made.segment, ..Offload::default() };
+        let offload = Offload {
+            gso: Some(made.gso()),
+            segment: made.segment,
+            ..Offload::default()
+        };
         let frame = pool.put(&made.frame(), offload).expect("a slot");
         let headers = Headers::parse(pool.bytes(frame), 0);
         let plan = Cut::of(pool.bytes(frame), &offload, &headers).expect("a super-frame");
         let mut cuts = Vec::new();
         assert!(cut(&mut pool, frame, &plan, finish, &mut cuts));
-        let all = cuts.iter().map(|b| (pool.bytes(*b).to_vec(), pool.offload(*b))).collect();
+        let all = cuts
+            .iter()
+            .map(|b| (pool.bytes(*b).to_vec(), pool.offload(*b)))
+            .collect();
         (plan, all)
     }
 
     /// The sum over the transport header, its payload and the pseudo-header, which is minus zero if the checksum is right.
     fn verify(segment: &[u8], plan: &Cut) -> u16 {
-        let addresses = if plan.v6 { plan.network + 8..plan.network + 40 } else { plan.network + 12..plan.network + 20 };
+        let addresses = if plan.v6 {
+            plan.network + 8..plan.network + 40
+        } else {
+            plan.network + 12..plan.network + 20
+        };
         let length = (segment.len() - plan.transport) as u64;
         let protocol = u64::from(if plan.tcp { TCP } else { UDP });
         let pseudo = checksum::add(protocol + length, &segment[addresses]);
