@@ -378,3 +378,43 @@ fn names_below(class: &ClassSpec, named: &HashSet<&str>) -> bool {
     }
     inside.keys().any(|name| named.contains(name))
 }
+
+/// A filter in words, its class left out: `udp, destination port 5060-5070`.
+pub fn words(filter: &Filter) -> String {
+    let named = |names: &[(&'static str, u8)], number: u8| {
+        let found = names.iter().find(|(_, n)| *n == number);
+        found.map_or_else(|| number.to_string(), |(name, _)| (*name).to_owned())
+    };
+    let dscp = |dscp: Dscp| (0..64).find(|n| Dscp::one(*n) == Some(dscp));
+    let parts = [
+        filter.family.map(|family| match family {
+            Family::V4 => "ipv4".to_owned(),
+            Family::V6 => "ipv6".to_owned(),
+            Family::Other => "not ip".to_owned(),
+        }),
+        filter.protocol.map(|protocol| match named(PROTOCOLS, protocol) {
+            name if name.starts_with(|c: char| c.is_ascii_digit()) => format!("protocol {name}"),
+            name => name,
+        }),
+        filter.source.map(|prefix| format!("from {prefix}")),
+        filter.destination.map(|prefix| format!("to {prefix}")),
+        filter.source_port.map(|ports| format!("source port {ports}")),
+        filter
+            .destination_port
+            .map(|ports| format!("destination port {ports}")),
+        filter
+            .dscp
+            .and_then(dscp)
+            .map(|n| format!("dscp {}", named(CODE_POINTS, n))),
+        filter.flow_label.map(|label| format!("flow label {label:#x}")),
+        filter.mark.map(|mark| format!("mark {mark}")),
+    ];
+    parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
+}
+
+/// The filters in the order in which they decide, each with its class.
+pub fn in_order(filters: &[Filter]) -> Vec<&Filter> {
+    let mut order: Vec<(usize, &Filter)> = filters.iter().enumerate().collect();
+    order.sort_by_key(|(index, filter)| std::cmp::Reverse((filter.rule, filter.fixed_bits(), *index)));
+    order.into_iter().map(|(_, filter)| filter).collect()
+}

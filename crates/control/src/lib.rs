@@ -4,7 +4,7 @@
 //! - [`policy`]: TOML text → checked plan for every interface;
 //! - [`topology`]: TOML text → hosts and links of a lab, with policies on the links;
 //! - [`port_config`], [`filters`]: a policy's two parts with a syntax of their own;
-//! - [`snapshot`], [`figures`]: what every class got, and how numbers are shown;
+//! - [`snapshot`]: what every class got; [`figures`] and [`picture`]: how that is shown;
 //! - [`protocol`], [`socket`]: how a running program is looked at and told.
 //!
 //! Absent on purpose: ports, packets and clocks. Whoever moves packets takes a [`policy::Policy`] and
@@ -15,6 +15,7 @@
 pub mod figures;
 pub mod filters;
 pub mod findings;
+pub mod picture;
 pub mod policy;
 pub mod port_config;
 pub mod protocol;

@@ -1,0 +1,70 @@
+//! A tree of classes as text: the branches, and columns that line up.
+
+/// The branches before each name of a list in depth-first order, given the depths: `├─ `, `│  └─ `.
+pub fn branches(depths: &[usize]) -> Vec<String> {
+    let last = |index: usize, level: usize| {
+        let after = depths[index + 1..].iter().find(|depth| **depth <= level);
+        after.is_none_or(|depth| *depth < level)
+    };
+    let mut out: Vec<String> = Vec::with_capacity(depths.len());
+    // Whether the branch of each level above goes on below.
+    let mut open: Vec<bool> = Vec::new();
+    for (index, &depth) in depths.iter().enumerate() {
+        open.truncate(depth);
+        let is_last = last(index, depth);
+        let above = open.iter().map(|open| if *open { "│  " } else { "   " });
+        let own = if is_last { "└─ " } else { "├─ " };
+        out.push(above.chain([own]).collect());
+        open.push(!is_last);
+    }
+    out
+}
+
+/// How a column is aligned.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Align {
+    /// Texts.
+    Left,
+    /// Numbers.
+    Right,
+}
+
+/// Rows with columns of equal width, two blanks between them; columns that are empty throughout are left out.
+pub fn table(rows: &[Vec<String>], align: &[Align]) -> Vec<String> {
+    let width = |column: usize| {
+        let cells = rows.iter().filter_map(|row| row.get(column));
+        cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..align.len()).map(width).collect();
+    let line = |row: &Vec<String>| {
+        let mut line = String::new();
+        for ((cell, align), width) in row.iter().zip(align).zip(&widths).filter(|(_, width)| **width > 0) {
+            match align {
+                Align::Left => line.push_str(&format!("{cell:<width$}  ")),
+                Align::Right => line.push_str(&format!("{cell:>width$}  ")),
+            }
+        }
+        line.trim_end().to_owned()
+    };
+    rows.iter().map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn branches_end_where_their_last_child_is() {
+        let shown = branches(&[0, 1, 2, 1, 0, 1]);
+        let expected = ["├─ ", "│  ├─ ", "│  │  └─ ", "│  └─ ", "└─ ", "   └─ "];
+        assert_eq!(shown, expected);
+    }
+
+    #[test]
+    fn columns_line_up_and_empty_ones_are_left_out() {
+        let row = |cells: [&str; 3]| cells.map(str::to_owned).to_vec();
+        let rows = [row(["a", "", "10 Mbit/s"]), row(["µµµ", "", "1 bit/s"])];
+        let shown = table(&rows, &[Align::Left, Align::Left, Align::Right]);
+        assert_eq!(shown, ["a    10 Mbit/s", "µµµ    1 bit/s"]);
+    }
+}

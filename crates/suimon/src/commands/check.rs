@@ -1,0 +1,293 @@
+//! `suimon check`: reads a policy, and reports every mistake in it, or shows what it means.
+
+use crate::exit::{Exit, Failure};
+use clap::Args;
+use control::figures;
+use control::filters;
+use control::findings::Findings;
+use control::picture::{self, Align};
+use control::policy::{Interface, Policy};
+use control::port_config::{Place, PortConfig};
+use control::snapshot;
+use engine::settings::Raw;
+use engine::settings::Table;
+use engine::tree::{ClassSpec, DisciplineSpec, Registry};
+use engine::units::Probability;
+use serde_json::{Value, json};
+use std::collections::HashMap;
+use std::io::{self, IsTerminal, Read, Write};
+
+/// Check a policy: show what it means, or every mistake in it
+#[derive(Debug, Args)]
+pub struct Check {
+    /// The policy, a TOML file; `-` reads standard input
+    policy: String,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Check {
+    /// Checks it.
+    pub fn run(&self, out: &mut dyn Write) -> Result<Exit, Failure> {
+        let text = load(&self.policy)?;
+        let read = Policy::read(&self.policy, &text, &Registry::builtin());
+        match &read {
+            _ if self.json => writeln!(out, "{:#}", to_json(&self.policy, &read))?,
+            Ok(policy) => {
+                write!(out, "{}", policy.warnings.render(colour()))?;
+                show(out, &self.policy, policy)?;
+            }
+            Err(findings) => write!(out, "{}", findings.render(colour()))?,
+        }
+        Ok(if read.is_ok() { Exit::Done } else { Exit::Usage })
+    }
+}
+
+/// The text of a policy.
+pub fn load(path: &str) -> Result<String, Failure> {
+    let read = if path == "-" {
+        let mut text = String::new();
+        io::stdin().read_to_string(&mut text).map(|_| text)
+    } else {
+        std::fs::read_to_string(path)
+    };
+    read.map_err(|error| Failure {
+        exit: Exit::Usage,
+        message: format!("cannot read the policy {path}: {error}"),
+    })
+}
+
+/// Whether standard output takes colours, and they are wanted.
+pub fn colour() -> bool {
+    let unwanted = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    !unwanted && io::stdout().is_terminal()
+}
+
+fn show(out: &mut dyn Write, path: &str, policy: &Policy) -> io::Result<()> {
+    let counted = |n: usize, what: &str, many: &str| format!("{n} {}", if n == 1 { what } else { many });
+    let classes = policy.interfaces.iter().map(|i| i.plan.classes.len()).sum();
+    let filters = policy.interfaces.iter().map(|i| i.filters.len()).sum();
+    writeln!(
+        out,
+        "{path}: good: {}, {}, {}",
+        counted(policy.interfaces.len(), "interface", "interfaces"),
+        counted(classes, "class", "classes"),
+        counted(filters, "filter", "filters"),
+    )?;
+    if let Some(port) = &policy.port {
+        writeln!(out, "\nport {}", port_words(port))?;
+        for name in port.interfaces() {
+            if policy.interface(name).is_none() {
+                writeln!(out, "     {name} is not managed: what leaves by it passes in order")?;
+            }
+        }
+    }
+    policy.interfaces.iter().try_for_each(|interface| show_interface(out, interface))
+}
+
+fn port_words(port: &PortConfig) -> String {
+    let place = match &port.place {
+        Place::Between(a, b) => format!("between {a} and {b}"),
+        Place::Egress(interface) => format!("for what this host sends by {interface}"),
+        Place::Files { read, write } => format!("from {read} to {write}"),
+    };
+    let ring = port.settings.transmit_ring;
+    format!("{} {place}, {ring} packets in the transmit ring", port.kind.name())
+}
+
+fn show_interface(out: &mut dyn Write, interface: &Interface) -> io::Result<()> {
+    let settings = &interface.settings;
+    let overhead = match settings.overhead.get() {
+        0 => String::new(),
+        n => format!(" with {n} B added to each frame"),
+    };
+    let (name, rate) = (&interface.name, figures::rate(settings.bandwidth.bits()));
+    writeln!(out, "\n{name}  {rate}{overhead}  {}", discipline_words(&interface.spec))?;
+    let mut rates = HashMap::new();
+    snapshot::rates(&interface.spec, settings.bandwidth, &mut rates);
+    let mut classes = HashMap::new();
+    gather(&interface.spec, &mut classes);
+    let plan = &interface.plan;
+    let order = snapshot::depth_first(plan);
+    let depths: Vec<usize> = order.iter().map(|(_, depth)| *depth).collect();
+    let rows = order.iter().zip(picture::branches(&depths)).map(|(&(index, _), branch)| {
+        let info = &plan.classes[index];
+        let class = classes.get(info.name.as_str());
+        let rate = rates.get(info.name.as_str());
+        let share = rate.map(|rate| Probability::ratio(rate.bits(), settings.bandwidth.bits()).as_f64());
+        let queue = class.filter(|_| info.leaf).map(|class| match &class.discipline {
+            Some(spec) => discipline_words(spec),
+            None => "fifo".into(),
+        });
+        vec![
+            format!("{branch}{}", info.name),
+            rate.map(|rate| figures::rate(rate.bits())).unwrap_or_default(),
+            share.map(figures::share).unwrap_or_default(),
+            class.map(|class| settings_words(&class.settings, &["rate"])).unwrap_or_default(),
+            queue.unwrap_or_default(),
+            if class.is_some_and(|class| class.default) { "default".into() } else { String::new() },
+        ]
+    });
+    let (left, right) = (Align::Left, Align::Right);
+    for line in picture::table(&rows.collect::<Vec<_>>(), &[left, right, right, left, left, left]) {
+        writeln!(out, "{line}")?;
+    }
+    let filters = filters::in_order(&interface.filters);
+    if !filters.is_empty() {
+        writeln!(out, "filters, the first that matches decides:")?;
+    }
+    let rows = filters.iter().map(|filter| {
+        let class = plan.info(filter.class).map_or("", |info| info.name.as_str());
+        let rule = if filter.rule == 0 { String::new() } else { format!("rule {}", filter.rule) };
+        vec![format!("  {}", filters::words(filter)), format!("→ {class}"), rule]
+    });
+    for line in picture::table(&rows.collect::<Vec<_>>(), &[left, left, left]) {
+        writeln!(out, "{line}")?;
+    }
+    Ok(())
+}
+
+fn gather<'a>(spec: &'a DisciplineSpec, out: &mut HashMap<&'a str, &'a ClassSpec>) {
+    for class in &spec.classes {
+        out.insert(&class.name, class);
+        if let Some(inner) = &class.discipline {
+            gather(inner, out);
+        }
+    }
+    if let Some(child) = &spec.child {
+        gather(child, out);
+    }
+}
+
+/// `red ecn=true over fifo`
+fn discipline_words(spec: &DisciplineSpec) -> String {
+    let mut words = spec.kind.clone();
+    let settings = settings_words(&spec.settings, &[]);
+    if !settings.is_empty() {
+        words = format!("{words} {settings}");
+    }
+    match &spec.child {
+        Some(child) => format!("{words} over {}", discipline_words(child)),
+        None => words,
+    }
+}
+
+fn settings_words(table: &Table, without: &[&str]) -> String {
+    let shown = table.entries.iter().filter(|entry| !without.contains(&entry.key.as_str()));
+    let words = shown.map(|entry| match &entry.value {
+        Raw::Text(text) => format!("{}={}", entry.key, text.replace(' ', "")),
+        Raw::Integer(n) => format!("{}={n}", entry.key),
+        Raw::Boolean(b) => format!("{}={b}", entry.key),
+        Raw::Other(what) => format!("{}=({what})", entry.key),
+    });
+    words.collect::<Vec<_>>().join(" ")
+}
+
+fn to_json(path: &str, read: &Result<Policy, Findings>) -> Value {
+    let findings = match read {
+        Ok(policy) => &policy.warnings,
+        Err(findings) => findings,
+    };
+    let interfaces: Vec<Value> = match read {
+        Ok(policy) => policy.interfaces.iter().map(interface_json).collect(),
+        Err(_) => Vec::new(),
+    };
+    let port = read.as_ref().ok().and_then(|policy| policy.port.as_ref());
+    json!({
+        "policy": path,
+        "accepted": read.is_ok(),
+        "mistakes": findings.mistakes(),
+        "findings": findings.places(),
+        "port": port.map(|port| json!({ "kind": port.kind.name(), "interfaces": port.interfaces(),
+                                        "transmit_ring": port.settings.transmit_ring })),
+        "interfaces": interfaces,
+    })
+}
+
+fn interface_json(interface: &Interface) -> Value {
+    let mut rates = HashMap::new();
+    snapshot::rates(&interface.spec, interface.settings.bandwidth, &mut rates);
+    let plan = &interface.plan;
+    let classes = snapshot::depth_first(plan).into_iter().map(|(index, depth)| {
+        let info = &plan.classes[index];
+        let parent = info.parent.and_then(|parent| plan.info(parent));
+        json!({ "name": info.name, "parent": parent.map(|p| &p.name), "depth": depth, "leaf": info.leaf,
+                "default": plan.default.and_then(|id| plan.info(id)).is_some_and(|d| d.name == info.name),
+                "rate_bps": rates.get(info.name.as_str()).map(|rate| rate.bits()) })
+    });
+    let filters = filters::in_order(&interface.filters).into_iter().map(|filter| {
+        json!({ "class": plan.info(filter.class).map(|info| &info.name), "rule": filter.rule,
+                "takes": filters::words(filter) })
+    });
+    json!({
+        "name": interface.name,
+        "bandwidth_bps": interface.settings.bandwidth.bits(),
+        "overhead_bytes": interface.settings.overhead.get(),
+        "discipline": discipline_words(&interface.spec),
+        "classes": classes.collect::<Vec<_>>(),
+        "filters": filters.collect::<Vec<_>>(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(policy: &str, json: bool) -> (Exit, String) {
+        let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../control/tests/policies/");
+        let policy = format!("{root}{policy}");
+        let mut out = Vec::new();
+        let exit = Check { policy, json }.run(&mut out).expect("a file that is there");
+        (exit, String::from_utf8(out).expect("text").replace(root, ""))
+    }
+
+    #[test]
+    fn a_good_policy_is_shown_as_a_tree() {
+        let (exit, shown) = check("cbq_good.toml", false);
+        let expected = "\
+cbq_good.toml: good: 1 interface, 4 classes, 3 filters
+
+port af_packet between lan0 and wan0, 64 packets in the transmit ring
+     lan0 is not managed: what leaves by it passes in order
+
+wan0  20 Mbit/s  cbq sharing=formal
+├─ office    16 Mbit/s  80 %
+│  ├─ voice   2 Mbit/s  10 %  priority=7  fifo
+│  └─ work   14 Mbit/s  70 %              red ecn=true over fifo
+└─ rest       4 Mbit/s  20 %              fifo                    default
+filters, the first that matches decides:
+  ipv4, from 10.1.0.0/16             → work   rule 10
+  udp, destination port 5060-5070    → voice
+  dscp ef                            → voice
+";
+        assert_eq!((exit, shown.as_str()), (Exit::Done, expected), "\n{shown}");
+    }
+
+    #[test]
+    fn mistakes_are_all_shown_with_the_exit_code_of_configuration() {
+        let (exit, shown) = check("many.toml", false);
+        assert_eq!(exit, Exit::Usage);
+        assert!(shown.ends_with("many.toml: 13 mistakes\n"), "{shown}");
+    }
+
+    #[test]
+    fn json_has_the_places_of_mistakes_and_the_classes_of_a_good_policy() {
+        let (_, shown) = check("cbq_sum.toml", true);
+        let value: Value = serde_json::from_str(&shown).expect("json");
+        let finding = &value["findings"][0];
+        assert_eq!((&finding["line"], &finding["column"]), (&json!(17), &json!(8)));
+        assert_eq!(value["accepted"], false);
+        let (_, shown) = check("cbq_good.toml", true);
+        let value: Value = serde_json::from_str(&shown).expect("json");
+        assert_eq!(value["interfaces"][0]["classes"][1]["name"], "voice");
+        assert_eq!(value["interfaces"][0]["classes"][1]["rate_bps"], 2_000_000);
+    }
+
+    #[test]
+    fn a_policy_that_is_not_there_is_a_usage_error_with_its_path() {
+        let failure = load("/nonexistent/policy.toml").expect_err("it is not there");
+        assert_eq!(failure.exit, Exit::Usage);
+        assert!(failure.message.contains("/nonexistent/policy.toml"));
+    }
+}
