@@ -38,7 +38,12 @@ pub fn table(rows: &[Vec<String>], align: &[Align]) -> Vec<String> {
     let widths: Vec<usize> = (0..align.len()).map(width).collect();
     let line = |row: &Vec<String>| {
         let mut line = String::new();
-        for ((cell, align), width) in row.iter().zip(align).zip(&widths).filter(|(_, width)| **width > 0) {
+        for ((cell, align), width) in row
+            .iter()
+            .zip(align)
+            .zip(&widths)
+            .filter(|(_, width)| **width > 0)
+        {
             match align {
                 Align::Left => line.push_str(&format!("{cell:<width$}  ")),
                 Align::Right => line.push_str(&format!("{cell:>width$}  ")),

@@ -22,6 +22,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Check(commands::check::Check),
     Kinds(commands::kinds::Kinds),
     Lab(commands::lab::LabVerb),
 }
@@ -29,6 +30,7 @@ enum Command {
 impl Command {
     fn run(self, out: &mut dyn Write) -> Result<Exit, Failure> {
         match self {
+            Self::Check(verb) => verb.run(out),
             Self::Kinds(verb) => verb.run(out),
             Self::Lab(verb) => verb.run(out),
         }

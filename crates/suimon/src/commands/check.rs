@@ -79,11 +79,17 @@ fn show(out: &mut dyn Write, path: &str, policy: &Policy) -> io::Result<()> {
         writeln!(out, "\nport {}", port_words(port))?;
         for name in port.interfaces() {
             if policy.interface(name).is_none() {
-                writeln!(out, "     {name} is not managed: what leaves by it passes in order")?;
+                writeln!(
+                    out,
+                    "     {name} is not managed: what leaves by it passes in order"
+                )?;
             }
         }
     }
-    policy.interfaces.iter().try_for_each(|interface| show_interface(out, interface))
+    policy
+        .interfaces
+        .iter()
+        .try_for_each(|interface| show_interface(out, interface))
 }
 
 fn port_words(port: &PortConfig) -> String {
@@ -93,7 +99,10 @@ fn port_words(port: &PortConfig) -> String {
         Place::Files { read, write } => format!("from {read} to {write}"),
     };
     let ring = port.settings.transmit_ring;
-    format!("{} {place}, {ring} packets in the transmit ring", port.kind.name())
+    format!(
+        "{} {place}, {ring} packets in the transmit ring",
+        port.kind.name()
+    )
 }
 
 fn show_interface(out: &mut dyn Write, interface: &Interface) -> io::Result<()> {
@@ -103,7 +112,11 @@ fn show_interface(out: &mut dyn Write, interface: &Interface) -> io::Result<()> 
         n => format!(" with {n} B added to each frame"),
     };
     let (name, rate) = (&interface.name, figures::rate(settings.bandwidth.bits()));
-    writeln!(out, "\n{name}  {rate}{overhead}  {}", discipline_words(&interface.spec))?;
+    writeln!(
+        out,
+        "\n{name}  {rate}{overhead}  {}",
+        discipline_words(&interface.spec)
+    )?;
     let mut rates = HashMap::new();
     snapshot::rates(&interface.spec, settings.bandwidth, &mut rates);
     let mut classes = HashMap::new();
@@ -111,24 +124,33 @@ fn show_interface(out: &mut dyn Write, interface: &Interface) -> io::Result<()> 
     let plan = &interface.plan;
     let order = snapshot::depth_first(plan);
     let depths: Vec<usize> = order.iter().map(|(_, depth)| *depth).collect();
-    let rows = order.iter().zip(picture::branches(&depths)).map(|(&(index, _), branch)| {
-        let info = &plan.classes[index];
-        let class = classes.get(info.name.as_str());
-        let rate = rates.get(info.name.as_str());
-        let share = rate.map(|rate| Probability::ratio(rate.bits(), settings.bandwidth.bits()).as_f64());
-        let queue = class.filter(|_| info.leaf).map(|class| match &class.discipline {
-            Some(spec) => discipline_words(spec),
-            None => "fifo".into(),
+    let rows = order
+        .iter()
+        .zip(picture::branches(&depths))
+        .map(|(&(index, _), branch)| {
+            let info = &plan.classes[index];
+            let class = classes.get(info.name.as_str());
+            let rate = rates.get(info.name.as_str());
+            let share = rate.map(|rate| Probability::ratio(rate.bits(), settings.bandwidth.bits()).as_f64());
+            let queue = class.filter(|_| info.leaf).map(|class| match &class.discipline {
+                Some(spec) => discipline_words(spec),
+                None => "fifo".into(),
+            });
+            vec![
+                format!("{branch}{}", info.name),
+                rate.map(|rate| figures::rate(rate.bits())).unwrap_or_default(),
+                share.map(figures::share).unwrap_or_default(),
+                class
+                    .map(|class| settings_words(&class.settings, &["rate"]))
+                    .unwrap_or_default(),
+                queue.unwrap_or_default(),
+                if class.is_some_and(|class| class.default) {
+                    "default".into()
+                } else {
+                    String::new()
+                },
+            ]
         });
-        vec![
-            format!("{branch}{}", info.name),
-            rate.map(|rate| figures::rate(rate.bits())).unwrap_or_default(),
-            share.map(figures::share).unwrap_or_default(),
-            class.map(|class| settings_words(&class.settings, &["rate"])).unwrap_or_default(),
-            queue.unwrap_or_default(),
-            if class.is_some_and(|class| class.default) { "default".into() } else { String::new() },
-        ]
-    });
     let (left, right) = (Align::Left, Align::Right);
     for line in picture::table(&rows.collect::<Vec<_>>(), &[left, right, right, left, left, left]) {
         writeln!(out, "{line}")?;
@@ -139,8 +161,16 @@ fn show_interface(out: &mut dyn Write, interface: &Interface) -> io::Result<()> 
     }
     let rows = filters.iter().map(|filter| {
         let class = plan.info(filter.class).map_or("", |info| info.name.as_str());
-        let rule = if filter.rule == 0 { String::new() } else { format!("rule {}", filter.rule) };
-        vec![format!("  {}", filters::words(filter)), format!("→ {class}"), rule]
+        let rule = if filter.rule == 0 {
+            String::new()
+        } else {
+            format!("rule {}", filter.rule)
+        };
+        vec![
+            format!("  {}", filters::words(filter)),
+            format!("→ {class}"),
+            rule,
+        ]
     });
     for line in picture::table(&rows.collect::<Vec<_>>(), &[left, left, left]) {
         writeln!(out, "{line}")?;
@@ -174,7 +204,10 @@ fn discipline_words(spec: &DisciplineSpec) -> String {
 }
 
 fn settings_words(table: &Table, without: &[&str]) -> String {
-    let shown = table.entries.iter().filter(|entry| !without.contains(&entry.key.as_str()));
+    let shown = table
+        .entries
+        .iter()
+        .filter(|entry| !without.contains(&entry.key.as_str()));
     let words = shown.map(|entry| match &entry.value {
         Raw::Text(text) => format!("{}={}", entry.key, text.replace(' ', "")),
         Raw::Integer(n) => format!("{}={n}", entry.key),
@@ -238,7 +271,9 @@ mod tests {
         let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../control/tests/policies/");
         let policy = format!("{root}{policy}");
         let mut out = Vec::new();
-        let exit = Check { policy, json }.run(&mut out).expect("a file that is there");
+        let exit = Check { policy, json }
+            .run(&mut out)
+            .expect("a file that is there");
         (exit, String::from_utf8(out).expect("text").replace(root, ""))
     }
 
@@ -257,9 +292,9 @@ wan0  20 Mbit/s  cbq sharing=formal
 │  └─ work   14 Mbit/s  70 %              red ecn=true over fifo
 └─ rest       4 Mbit/s  20 %              fifo                    default
 filters, the first that matches decides:
-  ipv4, from 10.1.0.0/16             → work   rule 10
-  udp, destination port 5060-5070    → voice
-  dscp ef                            → voice
+  ipv4, from 10.1.0.0/16           → work   rule 10
+  udp, destination port 5060-5070  → voice
+  dscp ef                          → voice
 ";
         assert_eq!((exit, shown.as_str()), (Exit::Done, expected), "\n{shown}");
     }

@@ -6,7 +6,7 @@ use clap::Args;
 use engine::kind::{Children, Kind};
 use engine::settings::{Fallback, Setting, nearest};
 use engine::tree::Registry;
-use serde_json::{Value, json};
+use serde::Serialize;
 use std::io::{self, Write};
 
 /// List the disciplines that a policy can name; with a name, show its settings
@@ -28,8 +28,9 @@ impl Kinds {
             None => registry.kinds().collect(),
         };
         if self.json {
-            let list: Vec<Value> = kinds.iter().map(|kind| to_json(kind)).collect();
-            writeln!(out, "{:#}", json!({ "kinds": list }))?;
+            let list: Vec<KindView> = kinds.iter().map(|kind| view(kind)).collect();
+            let text = serde_json::to_string_pretty(&list).map_err(io::Error::from)?;
+            writeln!(out, "{text}")?;
         } else if self.name.is_some() {
             kinds.iter().try_for_each(|kind| describe(out, kind))?;
         } else {
@@ -99,22 +100,53 @@ fn fallback(setting: &Setting) -> String {
     }
 }
 
-fn to_json(kind: &Kind) -> Value {
-    let settings = |list: &[Setting]| -> Vec<Value> {
-        let one = |s: &Setting| {
-            json!({ "name": s.name, "unit": s.unit, "default": fallback(s),
-                    "help": s.help, "effect": s.effect, "source": s.source })
+/// A kind as JSON has it.
+#[derive(Debug, Serialize)]
+struct KindView {
+    name: &'static str,
+    summary: &'static str,
+    reference: &'static str,
+    children: &'static str,
+    settings: Vec<SettingView>,
+    class_settings: Vec<SettingView>,
+}
+
+/// A setting as JSON has it.
+#[derive(Debug, Serialize)]
+struct SettingView {
+    name: &'static str,
+    unit: &'static str,
+    required: bool,
+    default: Option<&'static str>,
+    help: &'static str,
+    effect: &'static str,
+    source: &'static str,
+}
+
+fn view(kind: &Kind) -> KindView {
+    let settings = |list: &[Setting]| -> Vec<SettingView> {
+        let one = |s: &Setting| SettingView {
+            name: s.name,
+            unit: s.unit,
+            required: s.default == Fallback::Required,
+            default: match s.default {
+                Fallback::Required => None,
+                Fallback::Value(text) | Fallback::Derived(text) => Some(text),
+            },
+            help: s.help,
+            effect: s.effect,
+            source: s.source,
         };
         list.iter().map(one).collect()
     };
-    json!({
-        "name": kind.name,
-        "summary": kind.summary,
-        "reference": kind.reference,
-        "children": children(kind.children),
-        "settings": settings(kind.settings),
-        "class_settings": settings(kind.class_settings),
-    })
+    KindView {
+        name: kind.name,
+        summary: kind.summary,
+        reference: kind.reference,
+        children: children(kind.children),
+        settings: settings(kind.settings),
+        class_settings: settings(kind.class_settings),
+    }
 }
 
 #[cfg(test)]
@@ -149,9 +181,17 @@ mod tests {
     }
 
     #[test]
-    fn json_is_json() {
-        let value: Value = serde_json::from_str(&shown(None, true).expect("a list")).expect("json");
-        assert_eq!(value["kinds"][0]["name"], "fifo");
+    fn json_is_an_array_of_kinds_with_the_name_first() {
+        let text = shown(None, true).expect("a list");
+        let value: serde_json::Value = serde_json::from_str(&text).expect("json");
+        let list = value.as_array().expect("an array");
+        assert_eq!(list.len(), Registry::builtin().kinds().count());
+        assert!(list.iter().any(|kind| kind["name"] == "fifo"));
+        assert!(
+            text.trim_start_matches(['[', '{', ' ', '\n'])
+                .starts_with("\"name\""),
+            "{text}"
+        );
     }
 
     #[test]

@@ -1,4 +1,5 @@
 //! The verbs, one file each: a struct of arguments with a method `run`.
 
+pub mod check;
 pub mod kinds;
 pub mod lab;
