@@ -18,6 +18,7 @@ use lab::{Host, Lab, Running};
 use netio::af_packet::{self, AfPacket};
 use netio::af_xdp::{self, AfXdp, Mode};
 use netio::classify::Everything;
+use netio::egress::Egress;
 use netio::fail_open::{self, Capture, LIMIT};
 use netio::worker::{PathSpec, Settings, Worker};
 use std::error::Error;
@@ -32,7 +33,7 @@ const TRIES: usize = 3;
 const PROBES: u32 = 5000;
 
 /// How R or A forwards.
-const KINDS: [&str; 3] = ["af_packet", "af_xdp_native", "af_xdp_generic"];
+const KINDS: [&str; 4] = ["af_packet", "af_xdp_native", "af_xdp_generic", "egress"];
 
 fn main() -> Outcome {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -66,15 +67,20 @@ const CASES: [(&str, Case); 4] = [
 /// The process that is to be killed: moves frames between two interfaces until then, and writes what it has
 /// received into a file.
 fn forward(kind: &str, status: &Path, interfaces: &[String]) -> Outcome {
-    let [one, other] = interfaces else {
-        return Err("two interfaces are needed".into());
-    };
-    match kind {
-        "af_packet" => {
+    match (kind, interfaces) {
+        ("egress", [interface]) => {
+            let (mut worker, handle) = Worker::new(Settings::default())?;
+            let (port, pulse) = fail_open::single(Egress::open(interface, 64)?, LIMIT)?;
+            let port = worker.add_port(Box::new(port));
+            worker.set_gate(Box::new(pulse));
+            worker.add_path(path("out", port, port)?);
+            report(worker, &handle, status)
+        }
+        ("af_packet", [one, other]) => {
             let open = |name: &str| AfPacket::open(af_packet::Settings::new(name));
             bump([open(one)?, open(other)?], status)
         }
-        "af_xdp_native" | "af_xdp_generic" => {
+        ("af_xdp_native" | "af_xdp_generic", [one, other]) => {
             let mode = if kind == "af_xdp_native" {
                 Mode::Native
             } else {
@@ -89,7 +95,7 @@ fn forward(kind: &str, status: &Path, interfaces: &[String]) -> Outcome {
                 status,
             )
         }
-        _ => Err(format!("unknown kind {kind}").into()),
+        _ => Err(format!("unknown kind {kind}, or not its number of interfaces").into()),
     }
 }
 
@@ -196,8 +202,15 @@ impl Wire {
             .status
             .to_str()
             .ok_or("the path of temporary files is no text")?;
-        let arguments = ["forward", kind, status, "lan0", "wan0"];
-        self.forwarder = Some(self.r.program(program).args(arguments).start()?);
+        let (host, interfaces) = match kind {
+            "egress" => (&self.a, &["eth0"][..]),
+            _ => (&self.r, &["lan0", "wan0"][..]),
+        };
+        let program = host
+            .program(program)
+            .args(["forward", kind, status])
+            .args(interfaces);
+        self.forwarder = Some(program.start()?);
         let since = Instant::now();
         while self.status().is_none() {
             let running = self.forwarder.as_ref().is_some_and(Running::is_running);
