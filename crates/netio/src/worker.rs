@@ -209,7 +209,7 @@ impl Worker {
     pub fn run(mut self) -> Snapshot {
         self.pause.prepare(self.settings.realtime);
         loop {
-            match self.turn() {
+            match self.step() {
                 Turn::Busy => {}
                 Turn::Idle(until) => self.sleep(until),
                 Turn::Done => break,
@@ -220,8 +220,14 @@ impl Worker {
         self.show(clock::now())
     }
 
-    /// One turn, without waiting. [`run`](Self::run) is for ordinary use; this is for hosts with a loop of their own.
+    /// One turn, without waiting, over all ports: for hosts that have a loop of their own.
     pub fn turn(&mut self) -> Turn {
+        self.slots.iter_mut().for_each(|slot| slot.ready = true);
+        self.step()
+    }
+
+    /// One turn over the ports that have something, as far as is known.
+    fn step(&mut self) -> Turn {
         self.turns.turns += 1;
         if self.obey() {
             return Turn::Done;

@@ -1,0 +1,365 @@
+//! The worker's loop, between ends of wires in memory.
+
+use engine::discipline::{Discipline, Next, Reason, Sink, Verdict};
+use engine::kind::Link as LinkFacts;
+use engine::packet::{ClassId, Packet};
+use engine::queue::Queue;
+use engine::random::Seed;
+use engine::settings::{Raw, Table};
+use engine::tree::{DisciplineSpec, Registry, TreePlan};
+use engine::units::{Bandwidth, Bytes, Duration, Instant};
+use netio::classify::Everything;
+use netio::clock::now;
+use netio::handle::{Adopted, Handle, Retune, Snapshot};
+use netio::memory::{Link, Memory};
+use netio::pool::{Gso, Offload, Slots};
+use netio::port::Capabilities;
+use netio::worker::{Gate, PathId, PathSpec, PortId, Settings, Turn, Worker};
+use std::collections::VecDeque;
+use std::thread::JoinHandle;
+
+fn checked(spec: &DisciplineSpec) -> TreePlan {
+    let link = LinkFacts { bandwidth: Bandwidth::mbit(10), mtu: Bytes::new(1514) };
+    spec.check(&Registry::builtin(), link).expect("a plan")
+}
+
+fn fifo(limit: i64) -> TreePlan {
+    let settings = Table::default().with("limit", Raw::Integer(limit));
+    checked(&DisciplineSpec { settings, ..DisciplineSpec::new("fifo") })
+}
+
+fn path(from: PortId, to: PortId, queue: Queue) -> PathSpec {
+    PathSpec {
+        name: "test".into(),
+        from,
+        to,
+        mark: 0,
+        classify: Box::new(Everything(ClassId(0))),
+        queue,
+        plan: None,
+        bandwidth: None,
+        overhead: Bytes::ZERO,
+    }
+}
+
+fn planned(from: PortId, to: PortId, plan: TreePlan) -> PathSpec {
+    let queue = plan.build(Seed(1));
+    PathSpec { plan: Some(plan), ..path(from, to, queue) }
+}
+
+fn plain() -> Capabilities {
+    Capabilities::plain(1500, 64)
+}
+
+/// A worker, two of its ports, and the far ends of their wires.
+struct Rig {
+    worker: Worker,
+    handle: Handle,
+    from: PortId,
+    to: PortId,
+    left: Memory,
+    right: Memory,
+}
+
+/// A port of the worker, and the far end of its wire.
+fn port(worker: &mut Worker, name: &str, capabilities: Capabilities) -> (PortId, Memory) {
+    let [near, far] = Memory::pair([name, "far end"], capabilities).expect("a wire");
+    (worker.add_port(Box::new(near)), far)
+}
+
+fn rig(slots: Slots, to: Capabilities) -> Rig {
+    let (mut worker, handle) = Worker::new(Settings { slots, ..Settings::default() }).expect("a worker");
+    let able = Capabilities { checksum: true, tcp_gso: true, ..Capabilities::plain(9000, 64) };
+    let (from, left) = port(&mut worker, "lan0", able);
+    let (to, right) = port(&mut worker, "wan0", to);
+    Rig { worker, handle, from, to, left, right }
+}
+
+fn usual() -> Rig {
+    rig(Slots { small: 256, big: 16 }, plain())
+}
+
+impl Rig {
+    /// Turns until there is nothing to do now.
+    fn settle(&mut self) {
+        let mut turns = (0..10_000).map(|_| self.worker.turn());
+        assert!(turns.any(|turn| matches!(turn, Turn::Idle(_))), "it never rests");
+    }
+
+    fn show(&mut self) -> Snapshot {
+        self.worker.show(now())
+    }
+}
+
+/// An ECN-capable IPv4 packet of this length with a number in it.
+fn numbered(number: u32, len: usize) -> Vec<u8> {
+    let mut frame = vec![0; len];
+    frame[12..16].copy_from_slice(&[0x08, 0x00, 0x45, 0x02]);
+    frame[16..18].copy_from_slice(&((len - 14) as u16).to_be_bytes());
+    frame[22..24].copy_from_slice(&[64, 253]);
+    let sum = !netio::checksum::fold(netio::checksum::add(0, &frame[14..34]));
+    frame[24..26].copy_from_slice(&sum.to_be_bytes());
+    frame[34..38].copy_from_slice(&number.to_be_bytes());
+    frame
+}
+
+fn send(end: &Memory, numbers: std::ops::Range<u32>) {
+    numbers.for_each(|n| end.send(&numbered(n, 60 + n as usize % 1400), Offload::default()));
+}
+
+fn arrived(end: &Memory) -> Vec<u32> {
+    let number = |frame: Vec<u8>| u32::from_be_bytes([frame[34], frame[35], frame[36], frame[37]]);
+    std::iter::from_fn(|| end.take()).map(|frame| number(frame.bytes)).collect()
+}
+
+/// Waits until something holds, at most ten seconds.
+fn eventually(mut holds: impl FnMut() -> bool) -> bool {
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(10);
+    while std::time::Instant::now() < until {
+        if holds() {
+            return true;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    false
+}
+
+/// Waits for this many frames.
+fn await_frames(end: &Memory, count: usize) -> Vec<u32> {
+    let mut got = Vec::new();
+    eventually(|| {
+        got.extend(arrived(end));
+        got.len() >= count
+    });
+    got
+}
+
+fn run(worker: Worker) -> JoinHandle<Snapshot> {
+    std::thread::spawn(move || worker.run())
+}
+
+/// Lets nothing go before a time; marks what can be marked.
+#[derive(Debug)]
+struct Until(Instant, VecDeque<Packet>);
+
+impl Discipline for Until {
+    fn enqueue(&mut self, _now: Instant, mut packet: Packet, sink: &mut dyn Sink) -> Verdict {
+        if packet.mark() {
+            sink.mark(&packet, Reason::Early);
+        }
+        self.1.push_back(packet);
+        Verdict::Queued
+    }
+
+    fn dequeue(&mut self, now: Instant, _sink: &mut dyn Sink) -> Next<Packet> {
+        match self.1.is_empty() {
+            false if now < self.0 => Next::Wait(self.0),
+            _ => self.1.pop_front().map_or(Next::Empty, Next::Ready),
+        }
+    }
+
+    fn flush(&mut self, sink: &mut dyn Sink) {
+        self.1.drain(..).for_each(|packet| sink.drop(packet, Reason::Flushed));
+    }
+}
+
+fn held_until(at: Instant) -> Queue {
+    Queue::new("until", Box::new(Until(at, VecDeque::new())))
+}
+
+fn held_for_an_hour() -> Queue {
+    held_until(now() + Duration::from_secs(3600))
+}
+
+#[test]
+fn what_goes_in_comes_out_in_order_or_is_counted_as_lost() {
+    let mut rig = usual();
+    rig.worker.add_path(planned(rig.from, rig.to, fifo(20)));
+    let mut got = Vec::new();
+    for round in 0..50 {
+        send(&rig.left, round * 30..round * 30 + 30);
+        rig.settle();
+        got.extend(arrived(&rig.right));
+    }
+    let view = rig.show();
+    let totals = view.paths[0].totals;
+    assert!(got.is_sorted() && got.len() >= 50 * 20, "{}", got.len());
+    assert_eq!(totals.offered.packets, 1500);
+    assert_eq!((totals.sent.packets, totals.held().packets), (got.len() as u64, 0));
+    assert_eq!(totals.dropped.packets, totals.dropped_for(Reason::Full));
+    assert_eq!(view.paths[0].classes[0].delays.count(), got.len() as u64);
+    assert_eq!(view.pool.map(|slots| slots.used), [0, 0]);
+}
+
+#[test]
+fn a_port_is_never_given_more_than_its_ring_holds() {
+    let mut rig = rig(Slots { small: 64, big: 1 }, Capabilities::plain(1500, 3));
+    rig.worker.add_path(planned(rig.from, rig.to, fifo(50)));
+    send(&rig.left, 0..10);
+    rig.settle();
+    assert_eq!(arrived(&rig.right), [0, 1, 2]);
+    rig.settle();
+    assert_eq!(arrived(&rig.right), [3, 4, 5]);
+}
+
+#[test]
+fn a_mark_is_in_the_header_when_the_packet_leaves() {
+    let mut rig = usual();
+    rig.worker.add_path(path(rig.from, rig.to, held_until(Instant::START)));
+    send(&rig.left, 0..1);
+    rig.settle();
+    let frame = rig.right.take().expect("it left").bytes;
+    assert_eq!(frame[15] & 3, 3, "not marked");
+    assert_eq!(netio::checksum::fold(netio::checksum::add(0, &frame[14..34])), 0xffff);
+    assert_eq!(rig.show().paths[0].totals.marked, 1);
+}
+
+#[test]
+fn switching_off_sends_what_is_held_and_loses_nothing() {
+    let mut rig = usual();
+    let id = rig.worker.add_path(path(rig.from, rig.to, held_for_an_hour()));
+    send(&rig.left, 0..20);
+    rig.settle();
+    assert_eq!(arrived(&rig.right), []);
+    let thread = run(rig.worker);
+    rig.handle.switch(id, false).expect("an answer");
+    send(&rig.left, 20..40);
+    assert_eq!(await_frames(&rig.right, 40), (0..40).collect::<Vec<u32>>());
+    rig.handle.stop();
+    let totals = thread.join().expect("an orderly end").paths[0].totals;
+    assert_eq!((totals.sent.packets, totals.dropped.packets), (40, 0));
+}
+
+#[test]
+fn a_new_plan_takes_effect_under_traffic_and_packets_stay() {
+    let mut rig = rig(Slots { small: 64, big: 1 }, Capabilities::plain(1500, 1));
+    let id = rig.worker.add_path(planned(rig.from, rig.to, fifo(30)));
+    send(&rig.left, 0..30);
+    rig.settle();
+    let thread = run(rig.worker);
+    let new = |plan| Retune { plan, seed: Seed(2), classify: None, bandwidth: None };
+    assert_eq!(rig.handle.retune(id, new(fifo(40))), Ok(Adopted::InPlace));
+    let red = checked(&DisciplineSpec::new("red"));
+    assert_eq!(rig.handle.retune(id, new(red)), Ok(Adopted::Rebuilt { lost: 0 }));
+    let view = rig.handle.inspect().expect("an answer");
+    assert_eq!((view.paths[0].kind, view.paths[0].totals.dropped.packets), ("red", 0));
+    assert_eq!(await_frames(&rig.right, 30), (0..30).collect::<Vec<u32>>());
+    assert!(rig.handle.retune(PathId(7), new(fifo(1))).is_err());
+    rig.handle.stop();
+    thread.join().expect("an orderly end");
+}
+
+#[test]
+fn a_super_frame_is_cut_for_a_port_that_cannot_take_it() {
+    let mut rig = usual();
+    rig.worker.add_path(planned(rig.from, rig.to, fifo(50)));
+    let mut frame = numbered(0, 54 + 3000);
+    frame[23] = 6;
+    frame[46] = 5 << 4;
+    let offload = Offload { gso: Some(Gso::Tcp4), segment: 1000, ..Offload::default() };
+    rig.left.send(&frame, offload);
+    rig.settle();
+    let got: Vec<_> = std::iter::from_fn(|| rig.right.take()).collect();
+    assert_eq!(got.iter().map(|f| f.bytes.len()).collect::<Vec<_>>(), [1054; 3]);
+    assert!(got.iter().all(|f| f.offload == Offload::default()));
+    let view = rig.show();
+    assert_eq!((view.paths[0].split, view.paths[0].totals.sent.packets), ((1, 3), 3));
+}
+
+#[test]
+fn a_frame_that_the_destination_cannot_carry_is_dropped_by_name() {
+    let mut rig = usual();
+    rig.worker.add_path(planned(rig.from, rig.to, fifo(50)));
+    rig.left.send(&numbered(1, 1600), Offload::default());
+    rig.left.send(&numbered(2, 1514), Offload::default());
+    rig.settle();
+    assert_eq!(arrived(&rig.right), [2]);
+    assert_eq!(rig.show().paths[0].totals.dropped_for(Reason::TooLong), 1);
+}
+
+#[test]
+fn a_port_that_dies_is_reported_and_stops_nobody_else() {
+    let mut rig = usual();
+    let (other_from, other_left) = port(&mut rig.worker, "lan1", plain());
+    let (other_to, other_right) = port(&mut rig.worker, "wan1", plain());
+    rig.worker.add_path(path(rig.from, rig.to, held_for_an_hour()));
+    rig.worker.add_path(path(rig.to, rig.from, held_for_an_hour()));
+    rig.worker.add_path(planned(other_from, other_to, fifo(50)));
+    send(&rig.left, 0..5);
+    rig.settle();
+    let thread = run(rig.worker);
+    rig.right.set_link(Link::Gone);
+    let look = || rig.handle.inspect().expect("an answer");
+    assert!(eventually(|| look().ports[1].error.is_some()));
+    let view = look();
+    let error = view.ports[1].error.as_deref().expect("an error");
+    assert!(error.contains("wan0") && error.contains("no such interface"), "{error}");
+    assert_eq!(view.paths[0].totals.dropped_for(Reason::Port), 5);
+    send(&rig.left, 5..8);
+    send(&other_left, 0..50);
+    assert_eq!(await_frames(&other_right, 50), (0..50).collect::<Vec<u32>>());
+    assert!(eventually(|| look().paths[0].totals.dropped_for(Reason::Port) == 8));
+    rig.right.set_link(Link::Up);
+    assert!(eventually(|| look().ports[1].error.is_none()), "it stays dead");
+    rig.handle.stop();
+    let view = thread.join().expect("an orderly end");
+    assert_eq!(view.pool.map(|slots| slots.used), [0, 0]);
+}
+
+/// Has lapsed until it is beaten.
+struct Lapsed(bool);
+
+impl Gate for Lapsed {
+    fn lapsed(&mut self, _now: Instant) -> bool {
+        self.0
+    }
+
+    fn beat(&mut self, _now: Instant) {
+        self.0 = false;
+    }
+}
+
+#[test]
+fn what_came_during_a_lapse_is_dropped_as_stale_and_what_comes_after_is_not() {
+    let mut rig = usual();
+    rig.worker.add_path(planned(rig.from, rig.to, fifo(500)));
+    rig.worker.set_gate(Box::new(Lapsed(true)));
+    send(&rig.left, 0..150);
+    rig.settle();
+    send(&rig.left, 150..155);
+    // As after a sleep that ended with the arrival of packets.
+    let thread = run(rig.worker);
+    assert_eq!(await_frames(&rig.right, 5), [150, 151, 152, 153, 154]);
+    rig.handle.stop();
+    let view = thread.join().expect("an orderly end");
+    assert_eq!(view.paths[0].totals.dropped_for(Reason::Stale), 150);
+    assert_eq!(view.turns.lapses, 1);
+}
+
+#[test]
+fn a_full_pool_leaves_no_frame_unaccounted_for() {
+    let mut rig = rig(Slots { small: 4, big: 1 }, plain());
+    rig.worker.add_path(path(rig.from, rig.to, held_for_an_hour()));
+    send(&rig.left, 0..9);
+    rig.settle();
+    let view = rig.show();
+    assert_eq!(view.ports[0].counters.refused, 4);
+    assert_eq!(view.paths[0].totals.held().packets, 5);
+    assert!(view.pool[1].exhausted >= 4);
+}
+
+#[test]
+fn packets_leave_at_their_due_time_and_never_before_it() {
+    let mut rig = usual();
+    let due = now() + Duration::from_millis(50);
+    rig.worker.add_path(path(rig.from, rig.to, held_until(due)));
+    send(&rig.left, 0..3);
+    let thread = run(rig.worker);
+    let got = await_frames(&rig.right, 3);
+    assert!(now() >= due);
+    assert_eq!(got, [0, 1, 2]);
+    rig.handle.stop();
+    let view = thread.join().expect("an orderly end");
+    assert_eq!(view.paths[0].lateness.count(), 1);
+    assert!(view.turns.asleep > Duration::ZERO);
+}
