@@ -19,13 +19,19 @@ use std::collections::VecDeque;
 use std::thread::JoinHandle;
 
 fn checked(spec: &DisciplineSpec) -> TreePlan {
-    let link = LinkFacts { bandwidth: Bandwidth::mbit(10), mtu: Bytes::new(1514) };
+    let link = LinkFacts {
+        bandwidth: Bandwidth::mbit(10),
+        mtu: Bytes::new(1514),
+    };
     spec.check(&Registry::builtin(), link).expect("a plan")
 }
 
 fn fifo(limit: i64) -> TreePlan {
     let settings = Table::default().with("limit", Raw::Integer(limit));
-    checked(&DisciplineSpec { settings, ..DisciplineSpec::new("fifo") })
+    checked(&DisciplineSpec {
+        settings,
+        ..DisciplineSpec::new("fifo")
+    })
 }
 
 fn path(from: PortId, to: PortId, queue: Queue) -> PathSpec {
@@ -44,7 +50,10 @@ fn path(from: PortId, to: PortId, queue: Queue) -> PathSpec {
 
 fn planned(from: PortId, to: PortId, plan: TreePlan) -> PathSpec {
     let queue = plan.build(Seed(1));
-    PathSpec { plan: Some(plan), ..path(from, to, queue) }
+    PathSpec {
+        plan: Some(plan),
+        ..path(from, to, queue)
+    }
 }
 
 fn plain() -> Capabilities {
@@ -68,11 +77,26 @@ fn port(worker: &mut Worker, name: &str, capabilities: Capabilities) -> (PortId,
 }
 
 fn rig(slots: Slots, to: Capabilities) -> Rig {
-    let (mut worker, handle) = Worker::new(Settings { slots, ..Settings::default() }).expect("a worker");
-    let able = Capabilities { checksum: true, tcp_gso: true, ..Capabilities::plain(9000, 64) };
+    let (mut worker, handle) = Worker::new(Settings {
+        slots,
+        ..Settings::default()
+    })
+    .expect("a worker");
+    let able = Capabilities {
+        checksum: true,
+        tcp_gso: true,
+        ..Capabilities::plain(9000, 64)
+    };
     let (from, left) = port(&mut worker, "lan0", able);
     let (to, right) = port(&mut worker, "wan0", to);
-    Rig { worker, handle, from, to, left, right }
+    Rig {
+        worker,
+        handle,
+        from,
+        to,
+        left,
+        right,
+    }
 }
 
 fn usual() -> Rig {
@@ -109,7 +133,9 @@ fn send(end: &Memory, numbers: std::ops::Range<u32>) {
 
 fn arrived(end: &Memory) -> Vec<u32> {
     let number = |frame: Vec<u8>| u32::from_be_bytes([frame[34], frame[35], frame[36], frame[37]]);
-    std::iter::from_fn(|| end.take()).map(|frame| number(frame.bytes)).collect()
+    std::iter::from_fn(|| end.take())
+        .map(|frame| number(frame.bytes))
+        .collect()
 }
 
 /// Waits until something holds, at most ten seconds.
@@ -159,7 +185,9 @@ impl Discipline for Until {
     }
 
     fn flush(&mut self, sink: &mut dyn Sink) {
-        self.1.drain(..).for_each(|packet| sink.drop(packet, Reason::Flushed));
+        self.1
+            .drain(..)
+            .for_each(|packet| sink.drop(packet, Reason::Flushed));
     }
 }
 
@@ -185,7 +213,10 @@ fn what_goes_in_comes_out_in_order_or_is_counted_as_lost() {
     let totals = view.paths[0].totals;
     assert!(got.is_sorted() && got.len() >= 50 * 20, "{}", got.len());
     assert_eq!(totals.offered.packets, 1500);
-    assert_eq!((totals.sent.packets, totals.held().packets), (got.len() as u64, 0));
+    assert_eq!(
+        (totals.sent.packets, totals.held().packets),
+        (got.len() as u64, 0)
+    );
     assert_eq!(totals.dropped.packets, totals.dropped_for(Reason::Full));
     assert_eq!(view.paths[0].classes[0].delays.count(), got.len() as u64);
     assert_eq!(view.pool.map(|slots| slots.used), [0, 0]);
@@ -205,12 +236,16 @@ fn a_port_is_never_given_more_than_its_ring_holds() {
 #[test]
 fn a_mark_is_in_the_header_when_the_packet_leaves() {
     let mut rig = usual();
-    rig.worker.add_path(path(rig.from, rig.to, held_until(Instant::START)));
+    rig.worker
+        .add_path(path(rig.from, rig.to, held_until(Instant::START)));
     send(&rig.left, 0..1);
     rig.settle();
     let frame = rig.right.take().expect("it left").bytes;
     assert_eq!(frame[15] & 3, 3, "not marked");
-    assert_eq!(netio::checksum::fold(netio::checksum::add(0, &frame[14..34])), 0xffff);
+    assert_eq!(
+        netio::checksum::fold(netio::checksum::add(0, &frame[14..34])),
+        0xffff
+    );
     assert_eq!(rig.show().paths[0].totals.marked, 1);
 }
 
@@ -237,12 +272,20 @@ fn a_new_plan_takes_effect_under_traffic_and_packets_stay() {
     send(&rig.left, 0..30);
     rig.settle();
     let thread = run(rig.worker);
-    let new = |plan| Retune { plan, seed: Seed(2), classify: None, bandwidth: None };
+    let new = |plan| Retune {
+        plan,
+        seed: Seed(2),
+        classify: None,
+        bandwidth: None,
+    };
     assert_eq!(rig.handle.retune(id, new(fifo(40))), Ok(Adopted::InPlace));
     let red = checked(&DisciplineSpec::new("red"));
     assert_eq!(rig.handle.retune(id, new(red)), Ok(Adopted::Rebuilt { lost: 0 }));
     let view = rig.handle.inspect().expect("an answer");
-    assert_eq!((view.paths[0].kind, view.paths[0].totals.dropped.packets), ("red", 0));
+    assert_eq!(
+        (view.paths[0].kind, view.paths[0].totals.dropped.packets),
+        ("red", 0)
+    );
     assert_eq!(await_frames(&rig.right, 30), (0..30).collect::<Vec<u32>>());
     assert!(rig.handle.retune(PathId(7), new(fifo(1))).is_err());
     rig.handle.stop();
@@ -256,14 +299,21 @@ fn a_super_frame_is_cut_for_a_port_that_cannot_take_it() {
     let mut frame = numbered(0, 54 + 3000);
     frame[23] = 6;
     frame[46] = 5 << 4;
-    let offload = Offload { gso: Some(Gso::Tcp4), segment: 1000, ..Offload::default() };
+    let offload = Offload {
+        gso: Some(Gso::Tcp4),
+        segment: 1000,
+        ..Offload::default()
+    };
     rig.left.send(&frame, offload);
     rig.settle();
     let got: Vec<_> = std::iter::from_fn(|| rig.right.take()).collect();
     assert_eq!(got.iter().map(|f| f.bytes.len()).collect::<Vec<_>>(), [1054; 3]);
     assert!(got.iter().all(|f| f.offload == Offload::default()));
     let view = rig.show();
-    assert_eq!((view.paths[0].split, view.paths[0].totals.sent.packets), ((1, 3), 3));
+    assert_eq!(
+        (view.paths[0].split, view.paths[0].totals.sent.packets),
+        ((1, 3), 3)
+    );
 }
 
 #[test]
@@ -293,12 +343,17 @@ fn a_port_that_dies_is_reported_and_stops_nobody_else() {
     assert!(eventually(|| look().ports[1].error.is_some()));
     let view = look();
     let error = view.ports[1].error.as_deref().expect("an error");
-    assert!(error.contains("wan0") && error.contains("no such interface"), "{error}");
+    assert!(
+        error.contains("wan0") && error.contains("no such interface"),
+        "{error}"
+    );
     assert_eq!(view.paths[0].totals.dropped_for(Reason::Port), 5);
     send(&rig.left, 5..8);
     send(&other_left, 0..50);
     assert_eq!(await_frames(&other_right, 50), (0..50).collect::<Vec<u32>>());
-    assert!(eventually(|| look().paths[0].totals.dropped_for(Reason::Port) == 8));
+    assert!(eventually(
+        || look().paths[0].totals.dropped_for(Reason::Port) == 8
+    ));
     rig.right.set_link(Link::Up);
     assert!(eventually(|| look().ports[1].error.is_none()), "it stays dead");
     rig.handle.stop();
