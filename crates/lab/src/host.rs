@@ -48,7 +48,7 @@ impl FromStr for Address {
 
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.ip, self.prefix)
+        f.pad(&format!("{}/{}", self.ip, self.prefix))
     }
 }
 

@@ -2,10 +2,16 @@
 //!
 //! Bounds are shares of what was asked for, and wide: the machine is not ours alone.
 
+use engine::classify::{Classifier, Filter, Ports};
 use engine::discipline::Reason;
+use engine::kind;
+use engine::random::Seed;
+use engine::settings::Table;
+use engine::tree::{ClassSpec, DisciplineSpec, Registry};
 use engine::units::{Bandwidth, Bytes, Duration as Span};
 use lab::traffic::{probe::Probe, tcp::Bulk, udp::Stream};
-use lab::{Emulator, Host, Lab, Link, Result};
+use lab::{Direction, Emulator, Host, Lab, Link, Result};
+use netio::classify::ByFilters;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -122,6 +128,61 @@ fn a_fast_link_carries_super_frames() {
                 report.received * 8 / 1_000_000
             );
             assert!(mean > 2_000, "frames of {mean} B on average");
+            Ok(())
+        };
+        run().expect("a link");
+    });
+}
+
+/// CBQ on a link of 20 Mbit/s: what goes to port 5001 has 75 %, the rest 25 %.
+fn three_to_one(link: Link) -> Direction {
+    let class = |name: &str, rate: &str, default| ClassSpec {
+        name: name.into(),
+        default,
+        settings: Table::default().text("rate", rate),
+        ..ClassSpec::default()
+    };
+    let spec = DisciplineSpec {
+        classes: vec![class("more", "75 %", false), class("less", "25 %", true)],
+        ..DisciplineSpec::new("cbq")
+    };
+    let facts = kind::Link {
+        bandwidth: link.rate,
+        mtu: Bytes::new(1514),
+    };
+    let plan = spec.check(&Registry::builtin(), facts).expect("a good tree");
+    let more = plan.class("more").expect("a class of the tree");
+    let filter = Filter {
+        destination_port: Some(Ports::one(5001)),
+        ..Filter::new(more)
+    };
+    let classifier = Classifier::new([filter], Seed(1));
+    let default = plan.default.expect("a default class");
+    let classify = ByFilters::new(classifier, default, Seed(1));
+    Direction::ruled(link, plan.build(Seed(1)), Box::new(classify))
+}
+
+#[test]
+fn a_policy_on_a_link_shares_it_among_real_connections() {
+    lab::isolated(|| {
+        let run = || -> Result<()> {
+            let link = Link::new(Bandwidth::mbit(20)).delay(Span::from_millis(2));
+            let mut lab = Lab::new();
+            let (a, b) = (lab.host("a")?, lab.host("b")?);
+            lab.link((&a, "eth0"), (&b, "eth0"), three_to_one(link), link)?;
+            a.address("eth0", "10.0.0.1/24".parse().expect("an address"))?;
+            b.address("eth0", "10.0.0.2/24".parse().expect("an address"))?;
+            let start = |to: &str| Bulk::new(at(to), Duration::from_secs(4)).start(&a, &b);
+            let (more, less) = (start("10.0.0.2:5001")?, start("10.0.0.2:5002")?);
+            let steady =
+                |report: lab::traffic::tcp::BulkReport| -> u64 { report.intervals[10..40].iter().sum() };
+            let (more, less) = (steady(more.finish()?), steady(less.finish()?));
+            let share = more as f64 / (more + less) as f64;
+            eprintln!("{share:.3} of the link for the class of 75 %");
+            assert!(
+                (0.70..0.80).contains(&share),
+                "{share:.3} of the link for the class of 75 %"
+            );
             Ok(())
         };
         run().expect("a link");

@@ -242,7 +242,7 @@ impl Built {
             writeln!(out, "{}", host.name())?;
             for InterfaceView { name, addresses, to } in interfaces {
                 let [v4, v6] = addresses;
-                writeln!(out, "    {name:<6} {v4:<18} {v6:<18} to {to}")?;
+                writeln!(out, "    {name:<6} {v4:<16} {v6:<20} to {to}")?;
             }
             writeln!(out, "    enter: {}", self.enter(host).join(" "))?;
         }

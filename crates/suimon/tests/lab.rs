@@ -1,0 +1,176 @@
+//! `suimon lab` as a person uses it: the example, mistakes, a program's end, and what is left after a kill.
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+const NOBODY: u32 = 65534;
+
+fn example() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/lab-dumbbell.toml")
+}
+
+fn suimon(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_suimon"));
+    command.arg("lab").args(arguments).stdin(Stdio::null());
+    command.output().expect("the program starts")
+}
+
+/// The example with a program in a host.
+fn in_example(host: &str, script: &str) -> Output {
+    let example = example();
+    let example = example.to_str().expect("a path in UTF-8");
+    suimon(&[example, "--in", host, "--", "sh", "-c", script])
+}
+
+#[test]
+fn a_program_in_a_host_sees_that_hosts_interfaces_and_everybodys_address() {
+    let output = in_example("left", "cut -d: -f1 /proc/net/dev; echo $SUIMON_CAROL");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{output:?}");
+    for expected in ["eth0", "eth1", "eth2", "10.0.3.2"] {
+        assert!(text.contains(expected), "{expected} is missing in:\n{text}");
+    }
+    assert!(!text.contains("eth3"), "{text}");
+}
+
+#[test]
+fn a_program_that_fails_is_a_failure_with_its_status() {
+    let output = in_example("bob", "exit 7");
+    assert_eq!(output.status.code(), Some(1));
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        error.contains("`sh` in host `bob` ended with exit status: 7"),
+        "{error}"
+    );
+}
+
+#[test]
+fn mistakes_are_usage_errors_that_name_the_place_and_the_nearest_name() {
+    let output = in_example("alise", "true");
+    assert_eq!(output.status.code(), Some(2));
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(error.contains("did you mean `alice`?"), "{error}");
+
+    let file = std::env::temp_dir().join(format!("suimon-lab-{}.toml", std::process::id()));
+    std::fs::write(
+        &file,
+        "version = 1\nhosts = [\"a\", \"b\"]\n[[link]]\nbetween = [\"a\", \"c\"]\n",
+    )
+    .expect("a file");
+    let output = suimon(&[file.to_str().expect("a path in UTF-8")]);
+    std::fs::remove_file(&file).expect("our file");
+    assert_eq!(output.status.code(), Some(2));
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        error.contains(":4:17") && error.contains("unknown host `c`"),
+        "{error}"
+    );
+}
+
+/// Every process whose command line contains this text.
+fn processes_with(text: &str) -> Vec<u32> {
+    let entries = std::fs::read_dir("/proc").expect("a proc file system");
+    let numbers = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    let mine = std::process::id();
+    numbers
+        .filter(|&pid| pid != mine)
+        .filter(|pid| {
+            let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            String::from_utf8_lossy(&line).contains(text)
+        })
+        .collect()
+}
+
+/// Starts the example with a program that leaves a child and a grandchild running, each with `mark` in its
+/// command line, and waits until they run.
+fn start_with_family(mark: &str, user: Option<u32>) -> Child {
+    let script = format!("sleep {mark} & setsid sh -c 'sleep {mark} & wait' & echo ready; wait");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_suimon"));
+    if let Some(user) = user {
+        // The build may be where this user may not look: the program and the file go as open descriptors.
+        use std::os::fd::AsRawFd;
+        use std::os::unix::process::CommandExt;
+        let file = std::fs::File::open(env!("CARGO_BIN_EXE_suimon")).expect("the program");
+        let topology = std::fs::File::open(example()).expect("the example");
+        command = Command::new(format!("/proc/self/fd/{}", file.as_raw_fd()));
+        command.uid(user).gid(user).stdin(topology);
+        let child = family(command, "/dev/stdin", &script);
+        drop(file);
+        return child;
+    }
+    let example = example();
+    family(command, example.to_str().expect("a path in UTF-8"), &script)
+}
+
+fn family(mut command: Command, file: &str, script: &str) -> Child {
+    command.args(["lab", file, "--in", "alice", "--", "sh", "-c", script]);
+    let mut child = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program starts");
+    let mut line = String::new();
+    let out = child.stdout.take().expect("a pipe");
+    BufReader::new(out).read_line(&mut line).expect("its output");
+    if line != "ready\n" {
+        let mut error = String::new();
+        let _ = child.stderr.take().expect("a pipe").read_to_string(&mut error);
+        panic!("it said {line:?} and {error:?}");
+    }
+    child
+}
+
+fn killed_without_remains(mark: &str, user: Option<u32>, victim: impl Fn(&Child) -> u32) {
+    let mut child = start_with_family(mark, user);
+    // suimon in three processes, the shell, its child, the other shell, and the grandchild.
+    let until = Instant::now() + Duration::from_secs(10);
+    while processes_with(mark).len() < 7 && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert!(processes_with(mark).len() >= 7, "{:?}", processes_with(mark));
+    let victim = victim(&child);
+    let status = Command::new("kill")
+        .args(["-KILL", &victim.to_string()])
+        .status()
+        .expect("kill");
+    assert!(status.success());
+    child.wait().expect("our child");
+    while !processes_with(mark).is_empty() && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert_eq!(processes_with(mark), [0_u32; 0], "they live on");
+}
+
+/// A number of seconds to sleep that no other process sleeps.
+fn mark(which: u32) -> String {
+    format!("86{which}.{}", std::process::id())
+}
+
+#[test]
+fn nothing_is_left_when_the_lab_is_killed() {
+    killed_without_remains(&mark(1), None, Child::id);
+}
+
+#[test]
+fn nothing_is_left_when_its_innermost_process_is_killed() {
+    // The youngest of suimon's own: the one that started the shell.
+    killed_without_remains(&mark(2), None, |child| {
+        let parent_of = |pid: u32| -> Option<u32> {
+            let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+            status
+                .lines()
+                .find_map(|line| line.strip_prefix("PPid:")?.trim().parse().ok())
+        };
+        let all = processes_with(&mark(2));
+        let below = |parent: u32| all.iter().copied().find(|&pid| parent_of(pid) == Some(parent));
+        below(child.id()).and_then(below).expect("three processes")
+    });
+}
+
+#[test]
+fn nothing_is_left_when_an_ordinary_users_lab_is_killed() {
+    let root = std::fs::metadata("/proc/self").is_ok_and(|m| std::os::unix::fs::MetadataExt::uid(&m) == 0);
+    killed_without_remains(&mark(3), root.then_some(NOBODY), Child::id);
+}
