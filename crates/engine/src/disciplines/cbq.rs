@@ -15,12 +15,13 @@
 //!
 //! **Estimator.** A class holds a credit in nanobits: rate [bit/s] × time [ns], exact in integers.
 //!
-//! - credit += rate × time since the last look, at most `maxburst` packets of `packet_size`;
+//! - credit += rate × time since the last look, up to what lets `maxburst` packets of `packet_size` go;
 //! - credit −= length of each packet that the class pays for; overlimit from 0 downwards;
-//! - an overlimit class with a backlog waits for `minburst` packets of credit; one that had none, for any.
+//! - an overlimit class with a backlog waits until `minburst` packets may go; one that had none, for any credit.
 //!
-//! In the paper's terms: credit / rate is the idle time that avgidle averages, `maxburst` packets are its
-//! maxidle, and the time to `minburst` packets is offtime. Departures, argued in `docs/decisions/cbq.md`:
+//! *n* packets may go back to back with a credit above ((*n* − 1) − (*n* − 2) *f*) × `packet_size`, *f* = rate / link:
+//! the last may make a debt, and while one is on the wire the class regains *f* of it. In the paper's terms credit
+//! / rate is the idle time that avgidle averages, the cap is its maxidle, and the time to wait its offtime. Departures, argued in `docs/decisions/cbq.md`:
 //!
 //! 1. No weighted average: it answers in integers with errors of up to 14 % and forgets debts at minidle.
 //!    The sum is exact at any rate, and bounds bursts as `maxidle` was meant to.
@@ -179,6 +180,9 @@ struct ClassPlan {
     settings: ClassSettings,
     rate: u64,
     packet: u64,
+    /// Bytes of credit from which `maxburst` packets, and `minburst` packets, can go at the link's speed.
+    burst: u32,
+    wake: u32,
     parent: u32,
     level: u8,
     own_weight: u32,
@@ -198,6 +202,7 @@ struct CbqPlan {
 }
 
 fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
+    let before = check.problems.len();
     let settings = Settings::read(check.settings, &[], check.problems);
     if let Some(settings) = &settings {
         check_settings(check, settings);
@@ -205,7 +210,6 @@ fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
     let read: Vec<Option<ClassSettings>> =
         check.classes.iter().map(|class| ClassSettings::read(class.settings, &[], check.problems)).collect();
     let (settings, read) = (settings?, read.into_iter().collect::<Option<Vec<_>>>()?);
-    let before = check.problems.len();
     for (index, class) in read.iter().enumerate() {
         check_class(check, index, class);
     }
@@ -334,11 +338,16 @@ fn number(check: &mut Check<'_>, settings: Settings, read: Vec<ClassSettings>, l
     for &index in &order {
         let class = &mut check.classes[index];
         let Some(settings) = read[index].take() else { continue };
+        let rate = settings.rate.on(link.bandwidth);
+        let packet = settings.packet_size.unwrap_or(link.mtu);
+        let credit = |packets: u32| credit_for(packets, packet, rate, link.bandwidth);
         classes.push(ClassPlan {
             id: class.id,
             name: class.name.into(),
-            rate: settings.rate.on(link.bandwidth).bits(),
-            packet: settings.packet_size.unwrap_or(link.mtu).get(),
+            rate: rate.bits(),
+            packet: packet.get(),
+            burst: credit(settings.maxburst),
+            wake: credit(settings.minburst),
             parent: numbers[class.parent.unwrap_or(count)],
             level: levels[index],
             own_weight: 0,
@@ -351,6 +360,14 @@ fn number(check: &mut Check<'_>, settings: Settings, read: Vec<ClassSettings>, l
     set_weights(&mut classes, leaves);
     let levels = usize::from(levels[count]) + 1;
     CbqPlan { settings, link: link.bandwidth, mtu: link.mtu, classes, leaves, levels, routes }
+}
+
+/// Bytes of credit from which so many packets can go at the link's speed, the last of them on debt.
+fn credit_for(packets: u32, packet: Bytes, rate: Bandwidth, link: Bandwidth) -> u32 {
+    let (more, packet) = (u128::from(packets - 1), u128::from(packet.get()));
+    let (rate, link) = (u128::from(rate.bits()), u128::from(link.bits()));
+    // While each but the last is on the wire, the class regains its share. At most 10^9 (`LONGEST_BURST`).
+    (packet * (more * link - more.saturating_sub(1) * rate)).div_ceil(link) as u32
 }
 
 /// The weights with which classes take turns: rates over the average rate of those they take turns with.
@@ -383,18 +400,16 @@ fn set_weights(classes: &mut [ClassPlan], leaves: usize) {
 impl ClassPlan {
     /// The node of an idle class with a full burst.
     fn node(&self) -> Node {
-        let settings = &self.settings;
-        let burst = u64::from(settings.maxburst) * self.packet;
-        let borrow = if settings.borrow { BORROW } else { 0 };
+        let borrow = if self.settings.borrow { BORROW } else { 0 };
         Node {
-            credit: if self.rate == 0 { 0 } else { nanobits(burst) },
+            credit: if self.rate == 0 { 0 } else { enough(self.burst) },
             rate: self.rate,
             updated: 0,
-            burst: burst as u32,
-            wake: (u64::from(settings.minburst) * self.packet) as u32,
+            burst: self.burst,
+            wake: self.wake,
             parent: self.parent,
             level: self.level,
-            priority: settings.priority as u8,
+            priority: self.settings.priority as u8,
             flags: if self.rate == 0 { OVER | borrow } else { borrow },
             demand: 0,
         }
@@ -577,6 +592,11 @@ struct Choice {
 }
 
 const NANOBITS: i64 = 8_000_000_000;
+
+/// The least credit, in nanobits, that is more than these bytes.
+fn enough(bytes: u32) -> i64 {
+    i64::from(bytes) * NANOBITS + 1
+}
 
 /// Bytes as nanobits.
 fn nanobits(bytes: u64) -> i64 {
@@ -902,7 +922,7 @@ impl Cbq {
         node.updated = clock;
         let most = match self.rules.ceiling {
             Some(ceiling) if node.demand != 0 => ceiling,
-            _ => i64::from(node.burst) * NANOBITS,
+            _ => enough(node.burst),
         };
         let gain = (u128::from(node.rate) * u128::from(time)).min(i64::MAX as u128) as i64;
         node.credit = node.credit.saturating_add(gain).min(most);
@@ -911,7 +931,7 @@ impl Cbq {
     /// When a node will have the credit that ends a regulated time; never without a rate.
     fn awake_at(&self, node: usize, now: u64) -> u64 {
         let node = &self.nodes[node];
-        let lacks = (i64::from(node.wake) * NANOBITS).saturating_sub(node.credit).max(1) as u64;
+        let lacks = enough(node.wake).saturating_sub(node.credit).max(1) as u64;
         lacks.div_ceil(node.rate.max(1)).saturating_add(now)
     }
 
@@ -937,11 +957,13 @@ impl Cbq {
     /// Charges a node, and in the older modes and for all above the lender, its ancestors.
     fn charge(&mut self, payer: usize, bits: i64, clock: u64, now: u64) {
         let link = self.link();
+        // A borrower's debt would grow without end where it is charged too: the original's minidle.
+        let floor = if self.rules.formal { i64::MIN } else { -nanobits(self.unit) };
         let mut node = payer;
         while node != link {
             self.accrue(node, clock);
             let state = &mut self.nodes[node];
-            state.credit = state.credit.saturating_sub(bits);
+            state.credit = state.credit.saturating_sub(bits).max(floor);
             if state.credit <= 0 && state.flags & OVER == 0 {
                 state.flags |= OVER;
                 self.tallies[node].over += 1;
@@ -965,7 +987,7 @@ impl Cbq {
             }
             self.accrue(node, clock);
             let state = &mut self.nodes[node];
-            if state.credit >= i64::from(state.wake) * NANOBITS {
+            if state.credit >= enough(state.wake) {
                 state.flags &= !OVER;
             } else if self.rules.formal {
                 // The clock of the credits has stood still meanwhile.
@@ -1159,7 +1181,7 @@ impl Cbq {
     fn lender(&mut self, leaf: usize, clock: u64) -> Permit {
         self.accrue(leaf, clock);
         let state = &mut self.nodes[leaf];
-        if state.credit >= i64::from(state.wake) * NANOBITS && state.rate > 0 {
+        if state.credit >= enough(state.wake) && state.rate > 0 {
             state.flags &= !OVER;
         }
         if state.flags & OVER == 0 {
@@ -1329,7 +1351,7 @@ impl Discipline for Cbq {
         }
         // Nobody waits any more. The time of the flush is not known; credit up to it is given later.
         for node in &mut self.nodes {
-            node.credit = node.credit.min(i64::from(node.burst) * NANOBITS);
+            node.credit = node.credit.min(enough(node.burst));
         }
     }
 
@@ -1429,18 +1451,18 @@ impl Cbq {
         let waiting: Vec<usize> =
             (0..self.leaves()).filter(|&leaf| moved && self.nodes[leaf].demand != 0).collect();
         waiting.iter().for_each(|&leaf| self.leave(leaf, clock));
-        let old = std::mem::replace(&mut self.plan, plan.clone());
+        self.plan = plan.clone();
         self.rules = Rules::new(plan);
         self.wire.rate = plan.link.bits();
         self.wire.burst = plan.settings.link_burst.nanos();
-        for (number, old) in old.classes.iter().enumerate() {
-            self.adopt_class(number, old, clock, now);
+        for number in 0..self.link() {
+            self.adopt_class(number, clock, now);
         }
         let since = self.wire.ready;
         waiting.iter().for_each(|&leaf| self.join(leaf, clock, now, since));
     }
 
-    fn adopt_class(&mut self, number: usize, old: &ClassPlan, clock: u64, now: u64) {
+    fn adopt_class(&mut self, number: usize, clock: u64, now: u64) {
         self.accrue(number, clock);
         let class = &self.plan.classes[number];
         let (own, lent) = (class.own_weight, class.feed_weight);
@@ -1452,7 +1474,7 @@ impl Cbq {
         let (fresh, node) = (class.node(), &mut self.nodes[number]);
         node.priority = fresh.priority;
         node.flags = node.flags & !BORROW | fresh.flags & BORROW;
-        if (old.rate, &old.settings, old.packet) == (class.rate, &class.settings, class.packet) {
+        if (node.rate, node.burst, node.wake) == (fresh.rate, fresh.burst, fresh.wake) {
             return;
         }
         (node.rate, node.burst, node.wake) = (fresh.rate, fresh.burst, fresh.wake);

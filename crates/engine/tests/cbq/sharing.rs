@@ -1,0 +1,183 @@
+//! Who gets what is left over, and in which order.
+
+use crate::rig::{Rig, With, class, near};
+use engine::settings::Table;
+use engine::tree::ClassSpec;
+use engine::units::{Bandwidth, Duration};
+
+const LINK: Bandwidth = Bandwidth::mbit(10);
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Two organisations of 70 % and 30 %, each with data and with interactive traffic (Cho 1999, Fig. 9).
+fn organisations() -> Vec<ClassSpec> {
+    vec![
+        class("x", "", "70 %"),
+        class("y", "", "30 %"),
+        class("x-data", "x", "40 %").number("priority", 3),
+        class("x-live", "x", "30 %").number("priority", 4),
+        class("y-data", "y", "20 %").number("priority", 3),
+        class("y-live", "y", "10 %").number("priority", 4),
+    ]
+}
+
+const LEAVES: [&str; 4] = ["x-data", "x-live", "y-data", "y-live"];
+
+#[test]
+fn an_organisation_keeps_its_share_whichever_of_its_sources_pauses() {
+    for excess in ["share", "priority"] {
+        for paused in LEAVES {
+            let mut rig = Rig::new(Table::default().text("excess", excess), LINK, &organisations());
+            rig.start(&LEAVES, 1_000);
+            rig.run(Duration::from_millis(500));
+            near(
+                &rig.rates(&LEAVES, SECOND),
+                &[4_000.0, 3_000.0, 2_000.0, 1_000.0],
+                3.0,
+            );
+            rig.stop(&[paused]);
+            // What its first bursts have cost the organisation is paid back before it lends.
+            rig.run(SECOND);
+            let got = rig.rates(&LEAVES, SECOND);
+            near(&[got[0] + got[1], got[2] + got[3]], &[7_000.0, 3_000.0], 1.0);
+            rig.start(&[paused], 1_000);
+            rig.run(Duration::from_millis(500));
+            near(
+                &rig.rates(&LEAVES, SECOND),
+                &[4_000.0, 3_000.0, 2_000.0, 1_000.0],
+                3.0,
+            );
+        }
+    }
+}
+
+#[test]
+fn excess_is_shared_by_allotment_whatever_the_priority() {
+    let mut rig = Rig::new(Table::default(), LINK, &organisations());
+    rig.start(&["x-live", "y-data", "y-live"], 1_000);
+    rig.run(SECOND);
+    rig.stop(&["x-live"]);
+    rig.run(SECOND);
+    // X is silent: its 70 % go to Y, there as 2 to 1.
+    near(
+        &rig.rates(&["y-data", "y-live"], SECOND),
+        &[6_667.0, 3_333.0],
+        2.0,
+    );
+}
+
+#[test]
+fn excess_goes_to_the_highest_priority_if_asked_for() {
+    let settings = Table::default().text("excess", "priority");
+    let mut rig = Rig::new(settings, LINK, &organisations());
+    rig.start(&["y-data", "y-live"], 1_000);
+    rig.run(SECOND);
+    // The allotment of the lower priority stays, all else goes to the higher.
+    near(
+        &rig.rates(&["y-data", "y-live"], SECOND),
+        &[2_000.0, 8_000.0],
+        2.0,
+    );
+}
+
+#[test]
+fn turns_by_bytes_or_by_packets() {
+    for (round_robin, expected) in [("weighted", [5_000.0, 5_000.0]), ("packet", [7_500.0, 2_500.0])] {
+        let settings = Table::default().text("round_robin", round_robin);
+        let mut rig = Rig::new(
+            settings,
+            LINK,
+            &[class("long", "", "0 bit/s"), class("short", "", "0 bit/s")],
+        );
+        rig.start(&["long"], 1_500);
+        rig.start(&["short"], 500);
+        near(&rig.rates(&["long", "short"], SECOND), &expected, 1.0);
+    }
+}
+
+#[test]
+fn what_is_borrowed_is_not_missing_later() {
+    let classes = [class("greedy", "", "50 %"), class("other", "", "50 %")];
+    let mut rig = Rig::new(Table::default(), LINK, &classes);
+    rig.start(&["greedy"], 1_000);
+    rig.run(SECOND);
+    rig.start(&["other"], 1_000);
+    let got = rig.rates(&["greedy"], Duration::from_millis(200));
+    assert!(got[0] > 4_500.0, "{got:?}");
+}
+
+#[test]
+fn a_class_without_a_rate_gets_only_what_is_left() {
+    let classes = [
+        class("sure", "", "6 Mbit/s").limited(),
+        class("rest", "", "0 bit/s"),
+    ];
+    let mut rig = Rig::new(Table::default(), LINK, &classes);
+    rig.start(&["sure", "rest"], 1_000);
+    rig.run(SECOND);
+    near(&rig.rates(&["sure", "rest"], SECOND), &[6_000.0, 4_000.0], 1.0);
+}
+
+/// 70 % at the lower and 10 % at the higher priority, both always backlogged and borrowing.
+fn starvation(sharing: &str) -> Vec<f64> {
+    let classes = [
+        class("low", "", "70 %").number("priority", 1),
+        class("high", "", "10 %").number("priority", 5),
+    ];
+    let settings = Table::default().text("sharing", sharing).text("excess", "share");
+    let mut rig = Rig::new(settings, LINK, &classes);
+    rig.start(&["low", "high"], 1_000);
+    rig.run(SECOND);
+    rig.rates(&["low", "high"], SECOND)
+}
+
+#[test]
+fn the_older_modes_starve_a_backlogged_class_and_formal_sharing_does_not() {
+    near(&starvation("formal"), &[8_750.0, 1_250.0], 2.0);
+    near(&starvation("top-level"), &[0.0, 10_000.0], 0.1);
+    near(&starvation("ancestors-only"), &[0.0, 10_000.0], 0.1);
+}
+
+#[test]
+fn the_older_modes_share_by_organisation_while_all_have_one_priority() {
+    for sharing in ["top-level", "ancestors-only"] {
+        let classes: Vec<ClassSpec> = organisations()
+            .into_iter()
+            .map(|c| c.number("priority", 2))
+            .collect();
+        let mut rig = Rig::new(Table::default().text("sharing", sharing), LINK, &classes);
+        rig.start(&LEAVES, 1_000);
+        rig.run(SECOND);
+        near(
+            &rig.rates(&LEAVES, SECOND),
+            &[4_000.0, 3_000.0, 2_000.0, 1_000.0],
+            12.0,
+        );
+    }
+}
+
+#[test]
+fn a_higher_priority_waits_for_one_packet_at_most_while_it_is_within_its_rate() {
+    let classes = [
+        class("bulk", "", "90 %"),
+        class("live", "", "10 %").number("priority", 7),
+    ];
+    let mut rig = Rig::new(Table::default(), LINK, &classes);
+    rig.start(&["bulk"], 1_500);
+    let live = rig.number("live");
+    for _ in 0..100 {
+        rig.run(Duration::from_micros(10_300));
+        rig.offer(live, 500);
+        let (offered, sent) = (rig.now, rig.log.len());
+        rig.run(Duration::from_millis(3));
+        let left = rig.log[sent..]
+            .iter()
+            .find(|(_, class)| *class == live as u32)
+            .expect("it left")
+            .0;
+        assert!(
+            left.since(offered) <= Duration::from_micros(1_200),
+            "it waited {}",
+            left.since(offered)
+        );
+    }
+}
