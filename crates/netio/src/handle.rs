@@ -31,7 +31,7 @@ pub struct Retune {
     /// The classifier that goes with the plan; the present one stays if `None`, which is right if and only
     /// if the classes have the same numbers.
     pub classify: Option<Box<dyn Classify>>,
-    /// The bandwidth by which super-frames are split; `None` leaves it.
+    /// What leaves is held to this, and super-frames are split by it; `None` leaves it as it is.
     pub bandwidth: Option<Bandwidth>,
 }
 

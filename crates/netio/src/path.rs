@@ -7,6 +7,7 @@ use crate::meter::Meters;
 use crate::pool::{Gso, Offload, Pool};
 use crate::port::{Capabilities, ETHERNET, Port, TAG};
 use crate::segment::{self, Cut};
+use crate::wire::Wire;
 use crate::worker::{PathSpec, PortId};
 use engine::delay::Delays;
 use engine::discipline::{Next, Reason, Sink};
@@ -15,7 +16,7 @@ use engine::inspect::Inspection;
 use engine::packet::{Buffer, ClassId, Ecn, Packet};
 use engine::queue::{Count, Queue, Stats};
 use engine::tree::TreePlan;
-use engine::units::{Bandwidth, Bytes, Duration, Instant};
+use engine::units::{Bytes, Duration, Instant};
 use std::collections::VecDeque;
 
 /// Packets sent by one path before others have their turn.
@@ -32,7 +33,7 @@ pub(crate) struct Path {
     classify: Box<dyn Classify>,
     queue: Queue,
     plan: Option<TreePlan>,
-    bandwidth: Option<Bandwidth>,
+    wire: Option<Wire>,
     overhead: Bytes,
     enabled: bool,
     bypass: VecDeque<Packet>,
@@ -97,7 +98,7 @@ impl Path {
             classify: spec.classify,
             queue: spec.queue,
             plan: spec.plan,
-            bandwidth: spec.bandwidth,
+            wire: spec.bandwidth.map(Wire::new),
             overhead: spec.overhead,
             enabled: true,
             bypass: VecDeque::new(),
@@ -169,7 +170,10 @@ impl Path {
             Some(Gso::Udp) => to.udp_gso,
             _ => to.tcp_gso,
         };
-        let slow = self.bandwidth.is_some_and(|rate| rate.time_to_send(len) > above);
+        let slow = self
+            .wire
+            .as_ref()
+            .is_some_and(|wire| wire.rate().time_to_send(len) > above);
         !able || (self.enabled && slow)
     }
 
@@ -220,6 +224,9 @@ impl Path {
                     Waiting::Room
                 };
             }
+            if let Some(until) = self.held_until(now) {
+                return Waiting::Until(until);
+            }
             let packet = match self.bypass.pop_front() {
                 Some(packet) => packet,
                 None => match self.next(now, pool) {
@@ -228,6 +235,9 @@ impl Path {
                     Next::Empty => return Waiting::Empty,
                 },
             };
+            if let Some(wire) = &mut self.wire {
+                wire.send(now, packet.len);
+            }
             self.totals.sent += packet.len;
             self.meters
                 .depart(now, packet.class, packet.len, now.since(packet.arrived));
@@ -237,6 +247,15 @@ impl Path {
             port.transmit(pool, packet.buffer);
         }
         Waiting::More
+    }
+
+    /// Until when the link is busy, if packets wait for it. Switched off, nothing does.
+    fn held_until(&mut self, now: Instant) -> Option<Instant> {
+        if !self.enabled || self.queue.is_empty() {
+            return None;
+        }
+        self.due = Some(self.wire.as_ref()?.busy_until(now)?);
+        self.due
     }
 
     /// The queue's next packet. Notes how late it is, if it had to wait for its due time.
@@ -300,7 +319,9 @@ impl Path {
         if let Some(classify) = classify {
             self.classify = classify;
         }
-        self.bandwidth = bandwidth.or(self.bandwidth);
+        if let Some(bandwidth) = bandwidth {
+            self.wire = Some(Wire::new(bandwidth));
+        }
         let same = self.plan.as_ref().is_some_and(|old| {
             old.root.kind.name == plan.root.kind.name
                 && old.classes == plan.classes

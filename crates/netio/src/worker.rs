@@ -96,7 +96,8 @@ pub struct PathSpec {
     pub queue: Queue,
     /// The plan of the queue, if it was made by one: so that classes keep their packets when it changes.
     pub plan: Option<TreePlan>,
-    /// The bandwidth by which super-frames are split; `None`: only where the destination cannot take them.
+    /// What leaves is held to this, and super-frames are split by it; `None`: no limit, and they are split only where
+    /// the destination cannot take them.
     pub bandwidth: Option<Bandwidth>,
     /// Added to each packet's length.
     pub overhead: Bytes,
