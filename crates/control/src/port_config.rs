@@ -54,6 +54,10 @@ settings! {
         busy_poll: bool = default "false",
             "true: a processor core is busy all the time, for some microseconds less delay",
             "a core is worth more than microseconds on most links";
+        /// Whether the packet loop runs in the real-time class, where that is permitted
+        realtime: bool = default "true",
+            "false: on a busy machine packets wait for ticks of the scheduler; true: under full load other programs wait",
+            "measured under load: 99 of 100 packets within 65 us instead of 3700 us";
         /// When super-frames are cut into segments
         split: Split = default "auto",
             "never: a super-frame of 64 KiB holds the others up for its whole length; always: more work per byte",
