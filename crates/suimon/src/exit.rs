@@ -17,6 +17,8 @@ pub enum Exit {
     Failed = 1,
     /// The command line or the policy is wrong; nothing was changed.
     Usage = 2,
+    /// It ran, and the result is not what was expected.
+    Missed = 4,
 }
 
 impl From<Exit> for ExitCode {
@@ -55,6 +57,15 @@ impl From<io::Error> for Failure {
         Self {
             exit: Exit::Failed,
             message: format!("cannot write: {error}"),
+        }
+    }
+}
+
+impl From<lab::Error> for Failure {
+    fn from(error: lab::Error) -> Self {
+        Self {
+            exit: Exit::Failed,
+            message: error.to_string(),
         }
     }
 }

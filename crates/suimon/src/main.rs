@@ -5,7 +5,10 @@
 #![forbid(unsafe_code)]
 
 mod commands;
+mod daemon;
+mod demo;
 mod exit;
+mod report;
 
 use clap::{Parser, Subcommand};
 use exit::{Exit, Failure};
@@ -23,6 +26,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Check(commands::check::Check),
+    Demo(commands::demo::Demo),
     Kinds(commands::kinds::Kinds),
     Lab(commands::lab::LabVerb),
 }
@@ -31,6 +35,7 @@ impl Command {
     fn run(self, out: &mut dyn Write) -> Result<Exit, Failure> {
         match self {
             Self::Check(verb) => verb.run(out),
+            Self::Demo(verb) => verb.run(out),
             Self::Kinds(verb) => verb.run(out),
             Self::Lab(verb) => verb.run(out),
         }

@@ -1,5 +1,6 @@
 //! The verbs, one file each: a struct of arguments with a method `run`.
 
 pub mod check;
+pub mod demo;
 pub mod kinds;
 pub mod lab;

@@ -1,0 +1,161 @@
+//! `suimon demo`: one command, no root, no set-up, and real TCP shares a real link by policy.
+
+use crate::demo::answer::Answer;
+use crate::demo::course::Course;
+use crate::exit::{Exit, Failure};
+use crate::report::terminal::{Abilities, Live};
+use clap::Args;
+use control::policy::Policy;
+use engine::tree::Registry;
+use engine::units::Duration;
+use serde_json::json;
+use std::fs;
+use std::io::{self, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+
+const POLICY: &str = include_str!("../../../../examples/demo.toml");
+
+/// Show real TCP connections share a real link by policy, then by plain FIFO: no root, no set-up, 45 s
+#[derive(Debug, Args)]
+pub struct Demo {
+    /// The directory for demo.svg and demo.html
+    #[arg(long, value_name = "DIRECTORY", default_value = "report")]
+    out: PathBuf,
+    /// Print the policy that the demo runs, and end
+    #[arg(long)]
+    show_policy: bool,
+    /// Print the result as one JSON object; the graph goes to standard error if that is a terminal
+    #[arg(long)]
+    json: bool,
+}
+
+impl Demo {
+    /// Runs it.
+    pub fn run(&self, out: &mut dyn Write) -> Result<Exit, Failure> {
+        if self.show_policy {
+            write!(out, "{POLICY}")?;
+            return Ok(Exit::Done);
+        }
+        // Before any thread: the lab moves this process into a box of its own, made without root.
+        lab::enter()?;
+        let policy = Policy::read("examples/demo.toml", POLICY, &Registry::builtin());
+        let policy = policy.map_err(|findings| Failure {
+            exit: Exit::Usage,
+            message: findings.render(false),
+        })?;
+        let interface = policy.interfaces.first();
+        let interface = interface.ok_or_else(|| failed("the demo's policy manages no interface".into()))?;
+        let by_policy = Course {
+            title: "by the policy",
+            interface,
+            plain: false,
+            length: Duration::from_secs(25),
+            apart: Duration::from_millis(3500),
+        };
+        let plain = Course {
+            title: "by plain FIFO",
+            plain: true,
+            length: Duration::from_secs(18),
+            apart: Duration::from_millis(2500),
+            ..by_policy
+        };
+        self.introduce(out)?;
+        let answer = Answer::of(self.watched(&by_policy, out)?, self.watched(&plain, out)?);
+        let [svg, html] = self.write(&answer)?;
+        if self.json {
+            let mut value = answer.json();
+            value["report"] = json!([svg, html]);
+            value["version"] = json!(env!("CARGO_PKG_VERSION"));
+            writeln!(out, "{value:#}")?;
+        } else {
+            let colour = Abilities::of(&io::stdout()).colour;
+            writeln!(
+                out,
+                "Rates in Mbit/s, frames with their Ethernet header; payload is what programs received.\n"
+            )?;
+            answer.print(out, colour)?;
+            writeln!(out, "Report: {} and {}", svg.display(), html.display())?;
+        }
+        Ok(if answer.is_as_expected() {
+            Exit::Done
+        } else {
+            Exit::Missed
+        })
+    }
+
+    fn introduce(&self, out: &mut dyn Write) -> io::Result<()> {
+        if self.json {
+            return Ok(());
+        }
+        writeln!(
+            out,
+            "Five TCP connections join in turn on a link of 134 Mbit/s. Four ask for 10, 20, 30 and 40 Mbit/s;\n\
+             the fifth takes what is left. First by policy, then by plain FIFO, in a lab of namespaces.\n"
+        )
+    }
+
+    /// Runs a course while showing it.
+    fn watched(
+        &self,
+        course: &Course<'_>,
+        out: &mut dyn Write,
+    ) -> Result<crate::demo::course::Outcome, Failure> {
+        let mut quiet = io::sink();
+        let mut aside = io::stderr();
+        let (abilities, screen): (Abilities, &mut dyn Write) = match self.json {
+            false => (Abilities::of(&io::stdout()), out),
+            true if io::stderr().is_terminal() => (Abilities::of(&io::stderr()), &mut aside),
+            true => (Abilities::of(&io::stdout()), &mut quiet),
+        };
+        let mut live = Live::new(abilities, course.length);
+        if !abilities.redraw {
+            writeln!(screen, "{}:", course.title)?;
+        }
+        let outcome = course.run(&mut |trace, note| live.show(screen, trace, note))?;
+        writeln!(screen)?;
+        Ok(outcome)
+    }
+
+    /// Writes picture and page.
+    fn write(&self, answer: &Answer) -> Result<[PathBuf; 2], Failure> {
+        let unwritten = |path: &Path, e: io::Error| {
+            failed(format!(
+                "cannot write {}: {e}; choose another place with --out",
+                path.display()
+            ))
+        };
+        fs::create_dir_all(&self.out).map_err(|e| unwritten(&self.out, e))?;
+        let [svg, html] = ["demo.svg", "demo.html"].map(|name| self.out.join(name));
+        fs::write(&svg, answer.svg()).map_err(|e| unwritten(&svg, e))?;
+        fs::write(&html, answer.html(POLICY, &facts())).map_err(|e| unwritten(&html, e))?;
+        Ok([svg, html])
+    }
+}
+
+/// Of the machine and the programs.
+fn facts() -> Vec<(&'static str, String)> {
+    let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    vec![
+        ("suimon", env!("CARGO_PKG_VERSION").into()),
+        ("command", "suimon demo".into()),
+        ("kernel", format!("Linux {}", kernel.trim())),
+        ("processors", processors.to_string()),
+        (
+            "hosts",
+            "three network namespaces, joined by veth pairs with their offloads at the defaults".into(),
+        ),
+        ("senders", "the kernel's TCP, cubic".into()),
+        (
+            "the link",
+            "the worker and the port (af_packet) of `suimon run`".into(),
+        ),
+    ]
+}
+
+fn failed(message: String) -> Failure {
+    Failure {
+        exit: Exit::Failed,
+        message,
+    }
+}

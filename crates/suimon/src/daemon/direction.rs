@@ -1,0 +1,74 @@
+//! From a policy to one direction of a worker: the classifier and the queue of what leaves by an interface.
+
+use control::policy::Interface;
+use engine::classify::Classifier;
+use engine::kind::Link;
+use engine::packet::ClassId;
+use engine::random::Seed;
+use engine::tree::{DisciplineSpec, Registry, TreePlan};
+use engine::units::{Bandwidth, Bytes};
+use netio::classify::{ByFilters, Everything};
+use netio::worker::{PathSpec, PortId};
+use std::hash::{BuildHasher, Hasher, RandomState};
+
+/// What filters on an interface's mark see: packets of one port need not be told apart by it.
+const UNMARKED: u32 = 0;
+
+/// A seed that nobody can guess.
+pub fn secret_seed() -> Seed {
+    Seed(RandomState::new().build_hasher().finish())
+}
+
+/// The direction that the policy manages.
+pub fn managed(interface: &Interface, from: PortId, to: PortId) -> PathSpec {
+    let seed = secret_seed();
+    let classifier = Classifier::new(interface.filters.iter().copied(), seed);
+    let default = interface.plan.default.unwrap_or(ClassId(0));
+    PathSpec {
+        name: interface.name.clone(),
+        from,
+        to,
+        mark: UNMARKED,
+        classify: Box::new(ByFilters::new(classifier, default, seed)),
+        queue: interface.plan.build(seed),
+        plan: Some(interface.plan.clone()),
+        bandwidth: Some(interface.settings.bandwidth),
+        overhead: interface.settings.overhead,
+    }
+}
+
+/// The same direction with one plain queue and nothing else: what was there before. Classes are told apart,
+/// so that they can be counted, and treated alike.
+pub fn plain(interface: &Interface, from: PortId, to: PortId) -> PathSpec {
+    let plan = fifo(interface.link());
+    PathSpec {
+        queue: plan.build(Seed(0)),
+        plan: None,
+        ..managed(interface, from, to)
+    }
+}
+
+/// A direction that the policy leaves alone.
+pub fn unmanaged(name: &str, from: PortId, to: PortId) -> PathSpec {
+    let plan = fifo(Link {
+        bandwidth: Bandwidth::gbit(800),
+        mtu: Bytes::new(u64::from(u16::MAX) + 64),
+    });
+    PathSpec {
+        name: name.into(),
+        from,
+        to,
+        mark: UNMARKED,
+        classify: Box::new(Everything(ClassId(0))),
+        queue: plan.build(Seed(0)),
+        plan: None,
+        bandwidth: None,
+        overhead: Bytes::ZERO,
+    }
+}
+
+/// The plain queue of every interface, with its usual length.
+fn fifo(link: Link) -> TreePlan {
+    let fifo = DisciplineSpec::new("fifo").check(&Registry::builtin(), link);
+    fifo.unwrap_or_else(|problems| panic!("fifo without settings is refused: {problems:?}"))
+}

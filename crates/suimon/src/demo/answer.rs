@@ -1,0 +1,323 @@
+//! What the demo found: for each class what it asked for and got, by the policy and by plain FIFO.
+//!
+//! A class's rate is the bytes of its frames that left in its steady windows, divided by their length:
+//! between the joins of others, each from [`SETTLE`] after the join that begins it. Frames count as
+//! the policy charges them, Ethernet header included; what programs received is shown beside it.
+
+use super::course::Outcome;
+use crate::report::chart::{Panel, Style, picture};
+use crate::report::html::{Cell, Page};
+use crate::report::trace::{Line, Trace};
+use engine::units::{Bandwidth, Duration, Instant};
+use serde_json::{Value, json};
+use std::io::{self, Write};
+
+/// How long a newcomer may take to reach its rate, and the others to make room.
+pub const SETTLE: Duration = Duration::from_secs(1);
+/// How far a rate may be from what was asked for, in per cent.
+pub const TOLERANCE: f64 = 3.0;
+
+/// What a class got in one course.
+#[derive(Clone, Debug)]
+struct Share {
+    name: String,
+    target: Option<Bandwidth>,
+    frames: Bandwidth,
+    payload: Bandwidth,
+}
+
+impl Share {
+    /// How far from what was asked for, in per cent; `None` if nothing was.
+    fn off(&self) -> Option<f64> {
+        let target = self.target?.bits() as f64;
+        Some((self.frames.bits() as f64 / target - 1.0) * 100.0)
+    }
+
+    fn as_asked(&self) -> bool {
+        self.off().is_none_or(|off| off.abs() <= TOLERANCE)
+    }
+}
+
+/// Both courses, and what follows.
+#[derive(Debug)]
+pub struct Answer {
+    policy: Outcome,
+    plain: Outcome,
+    by_policy: Vec<Share>,
+    by_plain: Vec<Share>,
+}
+
+fn shares(outcome: &Outcome) -> Vec<Share> {
+    let last = outcome
+        .frames
+        .lines
+        .iter()
+        .map(|line| line.joined)
+        .max()
+        .unwrap_or(Instant::START);
+    let pairs = outcome.frames.lines.iter().zip(&outcome.payload.lines);
+    let got = |trace: &Trace, line: &Line| {
+        // What is left is meaningful once everybody is there.
+        let from = if line.target.is_some() { line.joined } else { last };
+        trace.got(line, &trace.steady(from, SETTLE))
+    };
+    let share = |(frames, payload): (&Line, &Line)| Share {
+        name: frames.name.clone(),
+        target: frames.target,
+        frames: got(&outcome.frames, frames),
+        payload: got(&outcome.payload, payload),
+    };
+    pairs.map(share).collect()
+}
+
+impl Answer {
+    /// Compares the two courses, which have the same classes.
+    pub fn of(policy: Outcome, plain: Outcome) -> Self {
+        Self {
+            by_policy: shares(&policy),
+            by_plain: shares(&plain),
+            policy,
+            plain,
+        }
+    }
+
+    fn guaranteed(shares: &[Share]) -> impl Iterator<Item = &Share> {
+        shares.iter().filter(|share| share.target.is_some())
+    }
+
+    fn count(shares: &[Share]) -> (usize, usize) {
+        let good = Self::guaranteed(shares).filter(|share| share.as_asked()).count();
+        (good, Self::guaranteed(shares).count())
+    }
+
+    /// Whether every class that asked for a rate got it by the policy, and not all did by plain FIFO.
+    pub fn is_as_expected(&self) -> bool {
+        let ((good, all), (plain, _)) = (Self::count(&self.by_policy), Self::count(&self.by_plain));
+        good == all && plain < all
+    }
+
+    /// The answer in a sentence.
+    fn sentence(&self) -> String {
+        let ((good, all), (plain, _)) = (Self::count(&self.by_policy), Self::count(&self.by_plain));
+        format!(
+            "By the policy {good} of {all} classes got the rate that they asked for, within {TOLERANCE} %; \
+             by plain FIFO {plain} of {all}."
+        )
+    }
+
+    fn table(&self) -> Vec<Vec<Cell>> {
+        let mbit = |rate: Bandwidth| format!("{:.2}", rate.bits() as f64 / 1e6);
+        let off = |share: &Share| {
+            let text = share.off().map_or("".into(), |off| format!("{off:+.1} %"));
+            if share.target.is_some() {
+                Cell::judged(text, share.as_asked())
+            } else {
+                Cell::new(text)
+            }
+        };
+        let row = |(ours, plain): (&Share, &Share)| {
+            vec![
+                Cell::new(&ours.name),
+                Cell::new(ours.target.map_or("the rest".into(), mbit)),
+                Cell::new(mbit(ours.frames)),
+                off(ours),
+                Cell::new(mbit(ours.payload)),
+                Cell::new(mbit(plain.frames)),
+                off(plain),
+            ]
+        };
+        self.by_policy.iter().zip(&self.by_plain).map(row).collect()
+    }
+
+    /// The table and the answer, for a terminal.
+    pub fn print(&self, out: &mut dyn Write, colour: bool) -> io::Result<()> {
+        let head = HEAD.map(Cell::new).to_vec();
+        let rows: Vec<Vec<Cell>> = std::iter::once(head).chain(self.table()).collect();
+        let widths: Vec<usize> = (0..HEAD.len())
+            .map(|column| {
+                rows.iter()
+                    .map(|row| row[column].text.chars().count())
+                    .max()
+                    .unwrap_or(0)
+            })
+            .collect();
+        for row in &rows {
+            let cells = row
+                .iter()
+                .zip(&widths)
+                .enumerate()
+                .map(|(column, (cell, &width))| match column {
+                    0 => format!("{:<width$}", cell.text),
+                    _ => paint(&format!("{:>width$}", cell.text), cell, colour),
+                });
+            writeln!(out, "  {}", cells.collect::<Vec<_>>().join("   "))?;
+        }
+        writeln!(out, "\n{}", self.sentence())
+    }
+
+    /// The answer for programs.
+    pub fn json(&self) -> Value {
+        let share = |share: &Share| {
+            json!({
+                "name": share.name,
+                "target_bps": share.target.map(Bandwidth::bits),
+                "got_bps": share.frames.bits(),
+                "payload_bps": share.payload.bits(),
+            })
+        };
+        let list = |shares: &[Share]| Self::guaranteed(shares).map(share).collect::<Vec<_>>();
+        let rest = |shares: &[Share]| shares.iter().find(|s| s.target.is_none()).map(share);
+        json!({
+            "classes": list(&self.by_policy),
+            "fifo": list(&self.by_plain),
+            "background": rest(&self.by_policy),
+            "fifo_background": rest(&self.by_plain),
+            "link_bps": self.policy.frames.link.bits(),
+            "basis": "frame",
+            "tolerance_percent": TOLERANCE,
+            "settle_seconds": SETTLE.as_secs_f64(),
+            "as_expected": self.is_as_expected(),
+        })
+    }
+
+    fn panels(&self, style: Style) -> [Panel<'_>; 2] {
+        let panel = |letter: &str, outcome| {
+            let Outcome { frames, .. }: &Outcome = outcome;
+            Panel {
+                caption: format!("({letter}) {}", frames.title),
+                trace: frames,
+                style,
+                settle: SETTLE,
+            }
+        };
+        [panel("a", &self.policy), panel("b", &self.plain)]
+    }
+
+    /// The picture: both courses as lines over time.
+    pub fn svg(&self) -> String {
+        picture(TITLE, &self.panels(Style::Lines))
+    }
+
+    /// The page, with the policy that was run and the facts of the machine.
+    pub fn html(&self, policy: &str, facts: &[(&str, String)]) -> String {
+        let mut page = Page::new(TITLE);
+        page.verdict(self.is_as_expected(), &self.sentence());
+        page.table(&HEAD, &self.table());
+        page.paragraph(
+            "Rates in Mbit/s over each class's steady windows: between the joins of others, from 1 s after the join \
+             that begins the window. Frames count as the policy charges them, Ethernet header included; payload is \
+             what the receiving program read. The background has no rate of its own to get: it takes the rest, and is \
+             measured from the last join on.",
+        );
+        page.picture(
+            &self.svg(),
+            "Bandwidth of each class, read every 250 ms. Dashed: what was asked for. Triangles: a connection joins. \
+             Beside each name: what it got in the last window, and what it asked for. The paper's Fig. 8 is (a).",
+        );
+        page.picture(
+            &picture(TITLE, &self.panels(Style::Bands)),
+            "The same, one band on top of the other: together they fill the link.",
+        );
+        page.heading("What was run");
+        let mut rows: Vec<Vec<Cell>> = facts
+            .iter()
+            .map(|(what, is)| vec![Cell::new(*what), Cell::new(is)])
+            .collect();
+        for (outcome, what) in [
+            (&self.policy, "dropped by the policy"),
+            (&self.plain, "dropped by plain FIFO"),
+        ] {
+            rows.push(vec![
+                Cell::new(what),
+                Cell::new(format!("{} packets", outcome.dropped)),
+            ]);
+        }
+        page.table(&["", ""], &rows);
+        page.heading("The policy");
+        page.listing(policy);
+        page.finish()
+    }
+}
+
+const TITLE: &str = "Five TCP connections share a link";
+const HEAD: [&str; 7] = [
+    "class",
+    "asked",
+    "got",
+    "off by",
+    "payload",
+    "plain FIFO",
+    "off by",
+];
+
+fn paint(text: &str, cell: &Cell, colour: bool) -> String {
+    use crate::report::html::Tone;
+    match (cell.tone, colour) {
+        (Tone::Good, true) => format!("\x1b[32m{text}\x1b[0m"),
+        (Tone::Bad, true) => format!("\x1b[31m{text}\x1b[0m"),
+        _ => text.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use engine::units::Bytes;
+
+    /// A course of 10 s in which `a`, which asks for 80 kbit/s, gets this many bytes each 100 ms.
+    fn course(bytes: u64) -> Outcome {
+        let mut frames = Trace::new("a course", Bandwidth::mbit(1));
+        frames.line("rest", None, Instant::START);
+        frames.line(
+            "a",
+            Some(Bandwidth::kbit(80)),
+            Instant::START + Duration::from_secs(2),
+        );
+        for step in 0..=100 {
+            let at = Instant::START + Duration::from_millis(step * 100);
+            frames.read(
+                at,
+                &[
+                    Bytes::new(step * 100),
+                    Bytes::new(step.saturating_sub(20) * bytes),
+                ],
+            );
+        }
+        Outcome {
+            payload: frames.clone(),
+            frames,
+            dropped: 7,
+        }
+    }
+
+    #[test]
+    fn it_is_as_expected_only_if_the_policy_holds_and_plain_fifo_does_not() {
+        assert!(Answer::of(course(1000), course(1500)).is_as_expected());
+        assert!(Answer::of(course(1029), course(900)).is_as_expected());
+        assert!(!Answer::of(course(1031), course(1500)).is_as_expected());
+        assert!(!Answer::of(course(969), course(1500)).is_as_expected());
+        assert!(!Answer::of(course(1000), course(1000)).is_as_expected());
+    }
+
+    #[test]
+    fn json_has_each_guaranteed_class_with_what_it_asked_for_and_got() {
+        let json = Answer::of(course(1000), course(1500)).json();
+        assert_eq!(json["classes"].as_array().map(Vec::len), Some(1));
+        assert_eq!(json["classes"][0]["target_bps"], 80_000);
+        assert_eq!(json["classes"][0]["got_bps"], 80_000);
+        assert_eq!(json["fifo"][0]["got_bps"], 120_000);
+        assert_eq!(json["background"]["got_bps"], 8_000);
+    }
+
+    #[test]
+    fn the_table_lines_up_and_says_how_far_off_each_is() {
+        let mut out = Vec::new();
+        Answer::of(course(1000), course(1500))
+            .print(&mut out, false)
+            .expect("written");
+        let text = String::from_utf8(out).expect("text");
+        assert!(text.contains("+50.0 %") && text.contains("+0.0 %"), "{text}");
+        let widths: Vec<usize> = text.lines().take(3).map(|line| line.chars().count()).collect();
+        assert!(widths.windows(2).all(|w| w[0] == w[1]), "{text}");
+    }
+}

@@ -1,0 +1,183 @@
+//! One self-contained HTML page: the answer, the tables, the pictures, and what was run. No script, no font,
+//! no address is fetched, so the page reads the same in ten years and can be sent by mail.
+
+use super::svg::{INK, PAPER, escape};
+use std::fmt::Write;
+
+/// How a cell is to be read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Tone {
+    /// As it is.
+    Plain,
+    /// As expected.
+    Good,
+    /// Not as it should be.
+    Bad,
+}
+
+/// A cell of a table.
+#[derive(Clone, Debug)]
+pub struct Cell {
+    /// What it says.
+    pub text: String,
+    /// How it is to be read.
+    pub tone: Tone,
+}
+
+impl Cell {
+    /// A cell without judgement.
+    pub fn new(text: impl Into<String>) -> Self {
+        Self {
+            text: text.into(),
+            tone: Tone::Plain,
+        }
+    }
+
+    /// A cell that says whether something is as it should be.
+    pub fn judged(text: impl Into<String>, good: bool) -> Self {
+        Self {
+            text: text.into(),
+            tone: if good { Tone::Good } else { Tone::Bad },
+        }
+    }
+}
+
+/// A page.
+#[derive(Debug, Default)]
+pub struct Page {
+    title: String,
+    body: String,
+}
+
+impl Page {
+    /// A page with this title.
+    pub fn new(title: &str) -> Self {
+        Self {
+            title: title.into(),
+            body: format!("<h1>{}</h1>\n", escape(title)),
+        }
+    }
+
+    /// A section's head.
+    pub fn heading(&mut self, text: &str) {
+        let _ = writeln!(self.body, "<h2>{}</h2>", escape(text));
+    }
+
+    /// A paragraph.
+    pub fn paragraph(&mut self, text: &str) {
+        let _ = writeln!(self.body, "<p>{}</p>", escape(text));
+    }
+
+    /// The answer, in a box.
+    pub fn verdict(&mut self, good: bool, text: &str) {
+        let (class, word) = if good {
+            ("good", "As asked.")
+        } else {
+            ("bad", "Not as asked.")
+        };
+        let _ = writeln!(
+            self.body,
+            "<p class=\"verdict {class}\"><b>{word}</b> {}</p>",
+            escape(text)
+        );
+    }
+
+    /// A table; the first column is text, the others are numbers.
+    pub fn table(&mut self, head: &[&str], rows: &[Vec<Cell>]) {
+        self.body.push_str("<div class=\"wide\"><table><thead><tr>");
+        for text in head {
+            let _ = write!(self.body, "<th>{}</th>", escape(text));
+        }
+        self.body.push_str("</tr></thead><tbody>\n");
+        for row in rows {
+            self.body.push_str("<tr>");
+            for cell in row {
+                let class = match cell.tone {
+                    Tone::Plain => "",
+                    Tone::Good => " class=\"good\"",
+                    Tone::Bad => " class=\"bad\"",
+                };
+                let _ = write!(self.body, "<td{class}>{}</td>", escape(&cell.text));
+            }
+            self.body.push_str("</tr>\n");
+        }
+        self.body.push_str("</tbody></table></div>\n");
+    }
+
+    /// A picture, as SVG, with what is to be seen in it.
+    pub fn picture(&mut self, svg: &str, caption: &str) {
+        let _ = writeln!(
+            self.body,
+            "<figure>{svg}<figcaption>{}</figcaption></figure>",
+            escape(caption)
+        );
+    }
+
+    /// A text to be shown letter by letter.
+    pub fn listing(&mut self, text: &str) {
+        let _ = writeln!(self.body, "<pre>{}</pre>", escape(text.trim_end()));
+    }
+
+    /// The finished page.
+    pub fn finish(self) -> String {
+        format!(
+            "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n\
+             <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+             <meta name=\"color-scheme\" content=\"light dark\">\n\
+             <title>{}</title>\n<style>{}</style></head>\n<body>\n{}</body></html>\n",
+            escape(&self.title),
+            style(),
+            self.body
+        )
+    }
+}
+
+fn style() -> String {
+    format!(
+        ":root{{--paper:{};--ink:{};--line:#d5dae0;--soft:#f3f5f7;--good:#00724f;--bad:#b3350b}}\
+         @media (prefers-color-scheme:dark){{:root{{--paper:{};--ink:{};--line:#3a424c;--soft:#20252b;\
+         --good:#3fcf9f;--bad:#ff8a5c}}}}{}",
+        PAPER.light, INK.light, PAPER.dark, INK.dark, RULES
+    )
+}
+
+const RULES: &str = "\
+body{background:var(--paper);color:var(--ink);font:16px/1.55 system-ui,Helvetica,Arial,sans-serif;\
+max-width:50rem;margin:2.5rem auto;padding:0 1.2rem}\
+h1{font-size:1.7rem;line-height:1.2;margin:0 0 1rem}h2{font-size:1.2rem;margin:2.2rem 0 .6rem}\
+.verdict{border-left:.3rem solid;padding:.5rem .9rem;background:var(--soft)}\
+.verdict b{margin-right:.2rem}.verdict.good{border-color:var(--good)}.verdict.bad{border-color:var(--bad)}\
+.verdict.good b,td.good{color:var(--good)}.verdict.bad b,td.bad{color:var(--bad)}\
+.wide{overflow-x:auto}table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums}\
+th,td{padding:.35rem .7rem;text-align:right;border-bottom:1px solid var(--line)}\
+th{font-weight:600;font-size:.85rem;vertical-align:bottom}th:first-child,td:first-child{text-align:left}\
+figure{margin:1rem 0}figure svg{width:100%;height:auto;display:block}\
+figcaption{font-size:.88rem;opacity:.8;margin-top:.3rem}\
+pre{background:var(--soft);padding:.9rem;overflow-x:auto;font-size:.82rem;line-height:1.4}";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_needs_nothing_from_elsewhere_and_escapes_what_it_shows() {
+        let mut page = Page::new("a <title>");
+        page.heading("h");
+        page.verdict(true, "4 of 4");
+        page.table(
+            &["class", "got"],
+            &[vec![Cell::new("<b>"), Cell::judged("1.0", false)]],
+        );
+        page.picture("<svg></svg>", "caption");
+        page.listing("rate = \"10 Mbit/s\"");
+        let text = page.finish();
+        assert!(
+            text.contains("a &lt;title&gt;") && text.contains("<td>&lt;b&gt;</td>"),
+            "{text}"
+        );
+        assert!(text.contains("<td class=\"bad\">1.0</td>"), "{text}");
+        for fetched in ["src=", "href=", "@import", "url(", "<script"] {
+            assert!(!text.contains(fetched), "{fetched} in {text}");
+        }
+    }
+}

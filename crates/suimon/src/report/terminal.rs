@@ -1,0 +1,348 @@
+//! The live graph in the terminal: bands of class bandwidth that add up to the link, as they happen.
+//!
+//! A cell is eight steps high: the block characters give the lower band in the foreground colour and the
+//! band above in the background colour. Without colours (`NO_COLOR`, <https://no-color.org>) a band is filled
+//! with its class's number. Where output is not a terminal there is one plain line a second.
+
+use super::trace::Trace;
+use engine::units::{Bandwidth, Duration, Instant};
+use std::fmt::Write as _;
+use std::io::{self, IsTerminal, Write};
+
+/// What the output can show.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Abilities {
+    /// It is a terminal: what was drawn can be drawn over.
+    pub redraw: bool,
+    /// It shows colours, and they are wanted.
+    pub colour: bool,
+    /// Its width in characters.
+    pub width: usize,
+}
+
+impl Abilities {
+    /// Of this output, in this environment.
+    pub fn of(output: &impl IsTerminal) -> Self {
+        let redraw = output.is_terminal() && std::env::var_os("TERM").is_none_or(|term| term != "dumb");
+        let unwanted = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        let width = ratatui::crossterm::terminal::size().map_or(80, |(columns, _)| usize::from(columns));
+        Self {
+            redraw,
+            colour: redraw && !unwanted,
+            width: width.clamp(50, 120),
+        }
+    }
+}
+
+/// A graph that grows while a run goes on.
+#[derive(Debug)]
+pub struct Live {
+    abilities: Abilities,
+    length: Duration,
+    drawn: usize,
+    said: u64,
+}
+
+const ROWS: usize = 12;
+const SCALE: usize = 5;
+const LEGEND: usize = 29;
+/// Of 256 colours, those nearest to the pictures' palette that are seen on light and on dark.
+const COLOURS: [u8; 6] = [32, 202, 36, 169, 178, 75];
+const REST: u8 = 245;
+
+impl Live {
+    /// A graph of a run of this length.
+    pub fn new(abilities: Abilities, length: Duration) -> Self {
+        Self {
+            abilities,
+            length,
+            drawn: 0,
+            said: 0,
+        }
+    }
+
+    /// Shows the trace as it is now, over what was shown before; `note` stands below it.
+    pub fn show(&mut self, out: &mut dyn Write, trace: &Trace, note: &str) -> io::Result<()> {
+        if !self.abilities.redraw {
+            return self.say(out, trace);
+        }
+        let mut text = String::new();
+        if self.drawn > 0 {
+            let _ = write!(text, "\x1b[{}A", self.drawn);
+        }
+        let mut lines = graph(trace, self.length, self.abilities);
+        lines.push(note.to_string());
+        for line in &lines {
+            let _ = writeln!(text, "\r{line}\x1b[K");
+        }
+        self.drawn = lines.len();
+        out.write_all(text.as_bytes())?;
+        out.flush()
+    }
+
+    /// One line for each second that has passed.
+    fn say(&mut self, out: &mut dyn Write, trace: &Trace) -> io::Result<()> {
+        let second = trace.end().nanos() / 1_000_000_000;
+        if second <= self.said {
+            return Ok(());
+        }
+        let (from, to) = (at(self.said as f64), at(second as f64));
+        self.said = second;
+        write!(out, "{second:>4} s")?;
+        for line in &trace.lines {
+            if line.joined >= to {
+                write!(out, "  {} -", line.name)?;
+            } else {
+                let rate = (trace.counter(line, to) - trace.counter(line, from)) * 8.0;
+                write!(
+                    out,
+                    "  {} {:.1}",
+                    line.name,
+                    rate / to.since(from).as_secs_f64() / 1e6
+                )?;
+            }
+        }
+        writeln!(out, "  Mbit/s")?;
+        out.flush()
+    }
+}
+
+fn at(seconds: f64) -> Instant {
+    Instant::from_nanos((seconds * 1e9) as u64)
+}
+
+/// The lines of the graph: the bands, the time axis, and the legend beside them.
+fn graph(trace: &Trace, length: Duration, abilities: Abilities) -> Vec<String> {
+    let columns = abilities.width.saturating_sub(SCALE + 2 + LEGEND).max(16);
+    let column = length.as_secs_f64().max(1e-3) / columns as f64;
+    let full = trace.link.bits().max(1) as f64;
+    let stacks: Vec<Vec<usize>> = (0..columns)
+        .map(|c| stack(trace, column * c as f64, column * (c + 1) as f64, full))
+        .collect();
+    let legend = legend(trace, abilities);
+    let mut lines = Vec::with_capacity(ROWS + 3);
+    for row in (0..ROWS).rev() {
+        let from_top = ROWS - 1 - row;
+        let level = full * (row + 1) as f64 / ROWS as f64 / 1e6;
+        let mut text = match from_top % 3 {
+            0 => format!("{level:>SCALE$.0} ┤"),
+            _ => format!("{:SCALE$} │", ""),
+        };
+        for stack in &stacks {
+            cell(&mut text, trace, stack, row, abilities.colour);
+        }
+        if abilities.colour {
+            text.push_str("\x1b[0m");
+        }
+        text.push_str(legend.get(from_top).map_or("", String::as_str));
+        lines.push(text);
+    }
+    lines.extend(axis(trace, length, columns));
+    lines
+}
+
+/// The heights of the bands' upper edges in one column, in eighths of a row. Empty where no reading is yet.
+fn stack(trace: &Trace, from: f64, to: f64, full: f64) -> Vec<usize> {
+    if at(to) > trace.end() {
+        return Vec::new();
+    }
+    let mut sum = 0.0;
+    let edge = |line| {
+        sum += (trace.counter(line, at(to)) - trace.counter(line, at(from))) * 8.0 / (to - from);
+        ((sum / full * (ROWS * 8) as f64).round() as usize).min(ROWS * 8)
+    };
+    trace.lines.iter().map(edge).collect()
+}
+
+/// One character: the two bands that have most of the cell, the lower one in front.
+fn cell(text: &mut String, trace: &Trace, stack: &[usize], row: usize, colour: bool) {
+    let (floor, ceiling) = (row * 8, row * 8 + 8);
+    let mut low = 0;
+    let mut parts: Vec<(usize, Option<usize>)> = Vec::new();
+    for (class, &edge) in stack.iter().enumerate() {
+        let part = edge.min(ceiling).saturating_sub(low.max(floor));
+        low = low.max(edge);
+        parts.push((part, Some(class)));
+    }
+    parts.push((ceiling.saturating_sub(low.max(floor)), None));
+    while parts.iter().filter(|p| p.0 > 0).count() > 2 {
+        if let Some(least) = parts.iter().filter(|p| p.0 > 0).map(|p| p.0).min()
+            && let Some(index) = parts.iter().position(|p| p.0 == least)
+        {
+            parts.remove(index);
+        }
+    }
+    parts.retain(|p| p.0 > 0);
+    let (height, lower) = parts.first().copied().unwrap_or((0, None));
+    let upper = parts.get(1).and_then(|p| p.1);
+    match (lower, colour) {
+        (None, true) => text.push_str("\x1b[0m "),
+        (None, false) => text.push(' '),
+        (Some(class), false) => {
+            let class = if height >= 4 { Some(class) } else { upper };
+            text.push(class.map_or(' ', |class| letter(trace, class)));
+        }
+        (Some(class), true) => {
+            let scaled = if parts.len() == 1 {
+                8
+            } else {
+                (height * 8 / (height + parts[1].0)).clamp(1, 7)
+            };
+            let block = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'][scaled - 1];
+            let behind = upper.map_or("49".into(), |class| format!("48;5;{}", shade(trace, class)));
+            let _ = write!(text, "\x1b[38;5;{};{behind}m{block}", shade(trace, class));
+        }
+    }
+}
+
+fn shade(trace: &Trace, class: usize) -> u8 {
+    match trace.lines[class].target {
+        Some(_) => COLOURS[asking_before(trace, class) % COLOURS.len()],
+        None => REST,
+    }
+}
+
+fn letter(trace: &Trace, class: usize) -> char {
+    match trace.lines[class].target {
+        Some(_) => char::from_digit((asking_before(trace, class) as u32 + 1) % 36, 36).unwrap_or('?'),
+        None => '.',
+    }
+}
+
+/// How many classes before this one have asked for a rate: its place in the palette.
+fn asking_before(trace: &Trace, class: usize) -> usize {
+    trace.lines[..class]
+        .iter()
+        .filter(|line| line.target.is_some())
+        .count()
+}
+
+/// What each band is, topmost first, and what it gets now.
+fn legend(trace: &Trace, abilities: Abilities) -> Vec<String> {
+    let mut lines = vec![format!("  {:14}{:>6} Mbit/s", "", "now")];
+    let mbit = |rate: Bandwidth| rate.bits() as f64 / 1e6;
+    for (class, line) in trace.lines.iter().enumerate().rev() {
+        let key = match abilities.colour {
+            true => format!("\x1b[38;5;{}m█\x1b[0m", shade(trace, class)),
+            false => letter(trace, class).to_string(),
+        };
+        let now = trace.latest(line, Duration::from_secs(1));
+        let asked = line
+            .target
+            .map_or(String::new(), |target| format!("of {}", mbit(target)));
+        let got = if line.joined >= trace.end() {
+            "-".into()
+        } else {
+            format!("{:.1}", mbit(now))
+        };
+        lines.push(format!("  {key} {:<12}{got:>6} {asked}", line.name));
+    }
+    lines
+}
+
+/// The time axis, with a mark where somebody joins.
+fn axis(trace: &Trace, length: Duration, columns: usize) -> [String; 2] {
+    let place = |seconds: f64| (seconds / length.as_secs_f64().max(1e-3) * columns as f64) as usize;
+    let mut ticks = vec!['─'; columns];
+    for line in &trace.lines {
+        let column = place(line.joined.since(Instant::START).as_secs_f64());
+        if let Some(tick) = ticks.get_mut(column) {
+            *tick = '┴';
+        }
+    }
+    let mut labels = String::new();
+    let every = if length.as_secs_f64() > 40.0 { 10 } else { 5 };
+    for second in (0..)
+        .step_by(every)
+        .take_while(|&s| f64::from(s) <= length.as_secs_f64())
+    {
+        let column = place(f64::from(second));
+        let _ = write!(
+            labels,
+            "{:width$}{second}",
+            "",
+            width = column.saturating_sub(labels.len())
+        );
+    }
+    let ticks: String = ticks.into_iter().collect();
+    [
+        format!("{:SCALE$} └{ticks}", ""),
+        format!("{:SCALE$}  {labels} s", ""),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use engine::units::Bytes;
+
+    const PLAIN: Abilities = Abilities {
+        redraw: true,
+        colour: false,
+        width: 80,
+    };
+
+    /// Over 10 s: `a` gets 75 of 100 Mbit/s, the rest 25.
+    fn trace(seconds: u64) -> Trace {
+        let mut trace = Trace::new("trial", Bandwidth::mbit(100));
+        trace.line("a", Some(Bandwidth::mbit(75)), Instant::START);
+        trace.line("rest", None, Instant::START);
+        for step in 0..=seconds * 4 {
+            let at = Instant::START + Duration::from_millis(step * 250);
+            trace.read(at, &[Bytes::new(step * 2_343_750), Bytes::new(step * 781_250)]);
+        }
+        trace
+    }
+
+    #[test]
+    fn bands_are_as_high_as_their_share() {
+        let lines = graph(&trace(10), Duration::from_secs(10), PLAIN);
+        let column: String = lines[..ROWS]
+            .iter()
+            .filter_map(|line| line.chars().nth(SCALE + 10))
+            .collect();
+        assert_eq!(column, "...111111111");
+    }
+
+    #[test]
+    fn what_has_not_happened_yet_is_blank() {
+        let lines = graph(&trace(5), Duration::from_secs(10), PLAIN);
+        let bottom: Vec<char> = lines[ROWS - 1].chars().skip(SCALE + 2).take(44).collect();
+        assert_eq!(bottom.iter().filter(|c| **c == '1').count(), 22, "{bottom:?}");
+    }
+
+    #[test]
+    fn without_colours_no_colour_code_is_written_and_no_line_is_too_wide() {
+        for line in graph(&trace(10), Duration::from_secs(10), PLAIN) {
+            assert!(!line.contains('\x1b'), "{line:?}");
+            assert!(line.chars().count() <= 80, "{line:?}");
+        }
+    }
+
+    #[test]
+    fn where_nothing_can_be_redrawn_there_is_one_line_a_second() {
+        let (mut out, trace) = (Vec::new(), trace(3));
+        let abilities = Abilities {
+            redraw: false,
+            ..PLAIN
+        };
+        let mut live = Live::new(abilities, Duration::from_secs(3));
+        let mut part = Trace {
+            times: Vec::new(),
+            ..trace.clone()
+        };
+        part.lines.iter_mut().for_each(|line| line.bytes.clear());
+        for (index, &time) in trace.times.iter().enumerate() {
+            let counters: Vec<Bytes> = trace.lines.iter().map(|line| line.bytes[index]).collect();
+            part.read(time, &counters);
+            live.show(&mut out, &part, "").expect("written");
+        }
+        let text = String::from_utf8(out).expect("text");
+        assert_eq!(text.lines().count(), 3, "{text}");
+        assert!(
+            text.lines()
+                .all(|line| line.ends_with("a 75.0  rest 25.0  Mbit/s")),
+            "{text}"
+        );
+    }
+}
