@@ -37,6 +37,22 @@ pub struct Failure {
 }
 
 impl Failure {
+    /// Something failed while it ran.
+    pub fn at_run_time(message: impl Into<String>) -> Self {
+        Self {
+            exit: Exit::Failed,
+            message: message.into(),
+        }
+    }
+
+    /// The command line or the policy is wrong.
+    pub fn in_policy(message: impl Into<String>) -> Self {
+        Self {
+            exit: Exit::Usage,
+            message: message.into(),
+        }
+    }
+
     /// Tells the person.
     pub fn report(&self) {
         if !self.message.is_empty() {
@@ -54,18 +70,18 @@ impl From<io::Error> for Failure {
                 message: String::new(),
             };
         }
-        Self {
-            exit: Exit::Failed,
-            message: format!("cannot write: {error}"),
-        }
+        Self::at_run_time(format!("cannot write: {error}"))
     }
 }
 
 impl From<lab::Error> for Failure {
     fn from(error: lab::Error) -> Self {
-        Self {
-            exit: Exit::Failed,
-            message: error.to_string(),
-        }
+        Self::at_run_time(error.to_string())
+    }
+}
+
+impl From<netio::port::PortError> for Failure {
+    fn from(error: netio::port::PortError) -> Self {
+        Self::at_run_time(error.to_string())
     }
 }

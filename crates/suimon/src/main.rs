@@ -29,6 +29,7 @@ enum Command {
     Demo(commands::demo::Demo),
     Kinds(commands::kinds::Kinds),
     Lab(commands::lab::LabVerb),
+    Run(commands::run::Run),
 }
 
 impl Command {
@@ -38,6 +39,7 @@ impl Command {
             Self::Demo(verb) => verb.run(out),
             Self::Kinds(verb) => verb.run(out),
             Self::Lab(verb) => verb.run(out),
+            Self::Run(verb) => verb.run(out),
         }
     }
 }

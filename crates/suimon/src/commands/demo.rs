@@ -1,7 +1,7 @@
 //! `suimon demo`: one command, no root, no set-up, and real TCP shares a real link by policy.
 
 use crate::demo::answer::Answer;
-use crate::demo::course::Course;
+use crate::demo::course::{Course, Outcome};
 use crate::exit::{Exit, Failure};
 use crate::report::terminal::{Abilities, Live};
 use clap::Args;
@@ -39,21 +39,19 @@ impl Demo {
         // Before any thread: the lab moves this process into a box of its own, made without root.
         lab::enter()?;
         let policy = Policy::read("examples/demo.toml", POLICY, &Registry::builtin());
-        let policy = policy.map_err(|findings| Failure {
-            exit: Exit::Usage,
-            message: findings.render(false),
-        })?;
+        let policy = policy.map_err(|findings| Failure::in_policy(findings.render(false)))?;
         let interface = policy.interfaces.first();
-        let interface = interface.ok_or_else(|| failed("the demo's policy manages no interface".into()))?;
+        let interface =
+            interface.ok_or_else(|| Failure::at_run_time("the demo's policy manages no interface"))?;
         let by_policy = Course {
-            title: "by the policy",
+            title: "By the policy (cbq)",
             interface,
             plain: false,
             length: Duration::from_secs(25),
             apart: Duration::from_millis(3500),
         };
         let plain = Course {
-            title: "by plain FIFO",
+            title: "By plain FIFO",
             plain: true,
             length: Duration::from_secs(18),
             apart: Duration::from_millis(2500),
@@ -95,11 +93,7 @@ impl Demo {
     }
 
     /// Runs a course while showing it.
-    fn watched(
-        &self,
-        course: &Course<'_>,
-        out: &mut dyn Write,
-    ) -> Result<crate::demo::course::Outcome, Failure> {
+    fn watched(&self, course: &Course<'_>, out: &mut dyn Write) -> Result<Outcome, Failure> {
         let mut quiet = io::sink();
         let mut aside = io::stderr();
         let (abilities, screen): (Abilities, &mut dyn Write) = match self.json {
@@ -119,7 +113,7 @@ impl Demo {
     /// Writes picture and page.
     fn write(&self, answer: &Answer) -> Result<[PathBuf; 2], Failure> {
         let unwritten = |path: &Path, e: io::Error| {
-            failed(format!(
+            Failure::at_run_time(format!(
                 "cannot write {}: {e}; choose another place with --out",
                 path.display()
             ))
@@ -151,11 +145,4 @@ fn facts() -> Vec<(&'static str, String)> {
             "the worker and the port (af_packet) of `suimon run`".into(),
         ),
     ]
-}
-
-fn failed(message: String) -> Failure {
-    Failure {
-        exit: Exit::Failed,
-        message,
-    }
 }

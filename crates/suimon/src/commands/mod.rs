@@ -4,3 +4,4 @@ pub mod check;
 pub mod demo;
 pub mod kinds;
 pub mod lab;
+pub mod run;

@@ -1,3 +1,14 @@
 //! What `suimon run` is made of, and the demo with it: from a checked policy to packets that move.
+//!
+//! - [`facts`], [`selfcheck`], [`claim`]: what the interfaces are, whether the policy will hold, and that
+//!   nobody else is at work on them; before anything is changed;
+//! - [`direction`], [`assemble`]: ports, paths and the worker;
+//! - [`service`], [`supervise`]: what is answered, and said, while packets flow.
 
+pub mod assemble;
+pub mod claim;
 pub mod direction;
+pub mod facts;
+pub mod selfcheck;
+pub mod service;
+pub mod supervise;

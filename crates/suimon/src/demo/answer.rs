@@ -108,7 +108,11 @@ impl Answer {
     fn table(&self) -> Vec<Vec<Cell>> {
         let mbit = |rate: Bandwidth| format!("{:.2}", rate.bits() as f64 / 1e6);
         let off = |share: &Share| {
-            let text = share.off().map_or("".into(), |off| format!("{off:+.1} %"));
+            // Adding zero turns -0.0 into 0.0.
+            let tenths = |off: f64| (off * 10.0).round() / 10.0 + 0.0;
+            let text = share
+                .off()
+                .map_or("".into(), |off| format!("{:+.1} %", tenths(off)));
             if share.target.is_some() {
                 Cell::judged(text, share.as_asked())
             } else {
@@ -219,20 +223,11 @@ impl Answer {
             "The same, one band on top of the other: together they fill the link.",
         );
         page.heading("What was run");
-        let mut rows: Vec<Vec<Cell>> = facts
-            .iter()
-            .map(|(what, is)| vec![Cell::new(*what), Cell::new(is)])
-            .collect();
-        for (outcome, what) in [
-            (&self.policy, "dropped by the policy"),
-            (&self.plain, "dropped by plain FIFO"),
-        ] {
-            rows.push(vec![
-                Cell::new(what),
-                Cell::new(format!("{} packets", outcome.dropped)),
-            ]);
-        }
-        page.table(&["", ""], &rows);
+        let dropped = |outcome: &Outcome| format!("{} packets", outcome.dropped);
+        let mut facts = facts.to_vec();
+        facts.push(("dropped by the policy", dropped(&self.policy)));
+        facts.push(("dropped by plain FIFO", dropped(&self.plain)));
+        page.facts(&facts);
         page.heading("The policy");
         page.listing(policy);
         page.finish()

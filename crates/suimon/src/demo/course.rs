@@ -8,7 +8,7 @@
 //! passes between them but through the worker. The kernel's TCP sends with its ordinary offloads.
 
 use crate::daemon::direction;
-use crate::exit::{Exit, Failure};
+use crate::exit::Failure;
 use crate::report::trace::Trace;
 use control::policy::Interface;
 use engine::packet::ClassId;
@@ -230,10 +230,10 @@ impl Network {
             realtime: true,
             ..Settings::default()
         })
-        .map_err(|e| failed(format!("cannot make room for packets: {e}")))?;
+        .map_err(|e| Failure::at_run_time(format!("cannot make room for packets: {e}")))?;
         let open = |name: &str| AfPacket::open(af_packet::Settings::new(name));
         let ports = router.call(|| Ok::<_, PortError>((open("left")?, open("right")?)))?;
-        let (left, right) = ports.map_err(|e| failed(e.to_string()))?;
+        let (left, right) = ports.map_err(|e| Failure::at_run_time(e.to_string()))?;
         let (left, right) = (worker.add_port(Box::new(left)), worker.add_port(Box::new(right)));
         worker.add_path(match course.plain {
             false => direction::managed(course.interface, left, right),
@@ -251,7 +251,9 @@ impl Network {
     }
 
     fn inspect(&self) -> Result<Snapshot, Failure> {
-        self.handle.inspect().map_err(|e| failed(e.to_string()))
+        self.handle
+            .inspect()
+            .map_err(|e| Failure::at_run_time(e.to_string()))
     }
 
     fn start(&self, source: &Source, length: Duration) -> Result<BulkRun, Failure> {
@@ -264,7 +266,7 @@ impl Network {
     fn end(mut self) -> Result<Snapshot, Failure> {
         self.handle.stop();
         let Some(worker) = self.worker.take() else {
-            return Err(failed("the worker has ended".into()));
+            return Err(Failure::at_run_time("the worker has ended"));
         };
         Ok(worker
             .join()
@@ -275,12 +277,5 @@ impl Network {
 impl Drop for Network {
     fn drop(&mut self) {
         self.handle.stop();
-    }
-}
-
-fn failed(message: String) -> Failure {
-    Failure {
-        exit: Exit::Failed,
-        message,
     }
 }

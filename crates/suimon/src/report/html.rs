@@ -104,6 +104,21 @@ impl Page {
         self.body.push_str("</tbody></table></div>\n");
     }
 
+    /// A table of facts: what, and what it is.
+    pub fn facts(&mut self, rows: &[(&str, String)]) {
+        self.body
+            .push_str("<div class=\"wide\"><table class=\"facts\"><tbody>\n");
+        for (what, is) in rows {
+            let _ = writeln!(
+                self.body,
+                "<tr><td>{}</td><td>{}</td></tr>",
+                escape(what),
+                escape(is)
+            );
+        }
+        self.body.push_str("</tbody></table></div>\n");
+    }
+
     /// A picture, as SVG, with what is to be seen in it.
     pub fn picture(&mut self, svg: &str, caption: &str) {
         let _ = writeln!(
@@ -151,6 +166,7 @@ h1{font-size:1.7rem;line-height:1.2;margin:0 0 1rem}h2{font-size:1.2rem;margin:2
 .wide{overflow-x:auto}table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums}\
 th,td{padding:.35rem .7rem;text-align:right;border-bottom:1px solid var(--line)}\
 th{font-weight:600;font-size:.85rem;vertical-align:bottom}th:first-child,td:first-child{text-align:left}\
+table.facts td{text-align:left}table.facts td:first-child{white-space:nowrap;opacity:.8}\
 figure{margin:1rem 0}figure svg{width:100%;height:auto;display:block}\
 figcaption{font-size:.88rem;opacity:.8;margin-top:.3rem}\
 pre{background:var(--soft);padding:.9rem;overflow-x:auto;font-size:.82rem;line-height:1.4}";

@@ -1,0 +1,174 @@
+//! `suimon run`: a policy on real interfaces, until it is told to end.
+
+use crate::daemon::assemble::{Assembly, assemble};
+use crate::daemon::claim::Claim;
+use crate::daemon::facts::{self, Facts};
+use crate::daemon::selfcheck::{self, Managed};
+use crate::daemon::service::Service;
+use crate::daemon::supervise::{heed_signals, supervise};
+use crate::exit::{Exit, Failure};
+use clap::Args;
+use control::policy::{Interface, Policy};
+use control::port_config::{Place, PortConfig};
+use control::socket::{Server, path_of};
+use engine::tree::Registry;
+use netio::handle::Snapshot;
+use std::fs;
+use std::io::{self, IsTerminal, Write};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+/// Put a policy into force on real interfaces, until SIGINT, SIGTERM or `suimon detach`
+#[derive(Debug, Args)]
+pub struct Run {
+    /// The policy (TOML); see `suimon check`
+    policy: PathBuf,
+    /// Name or path of the control socket; the policy file's name if not given
+    #[arg(long, value_name = "NAME|PATH")]
+    socket: Option<String>,
+}
+
+impl Run {
+    /// Runs it.
+    pub fn run(&self, out: &mut dyn Write) -> Result<Exit, Failure> {
+        let policy = self.read()?;
+        let missing =
+            || Failure::in_policy("the policy has no [port] section, which says between which interfaces");
+        let config = policy.port.as_ref().ok_or_else(missing)?;
+        let warnings = look(&policy, config)?;
+        let _claim = Claim::on(&config.interfaces()).map_err(Failure::at_run_time)?;
+        let end = Arc::new(AtomicBool::new(false));
+        heed_signals(&end).map_err(|e| Failure::at_run_time(format!("cannot heed signals: {e}")))?;
+        let Assembly {
+            worker,
+            handle,
+            paths,
+            without_us,
+        } = assemble(&policy, config)?;
+        let name = self.name();
+        let managed = paths.into_iter().zip(policy.interfaces.iter().cloned());
+        let service = Service::new(&name, handle.clone(), managed, Arc::clone(&end));
+        let socket = path_of(self.socket.as_deref().unwrap_or(&name));
+        let server = Server::start(&socket, Arc::new(service)).map_err(|e| {
+            Failure::at_run_time(format!(
+                "cannot serve the control socket {}: {e}",
+                socket.display()
+            ))
+        })?;
+        introduce(out, &policy, config, &without_us)?;
+        for warning in warnings {
+            writeln!(out, "warning: {warning}")?;
+        }
+        let worker = std::thread::Builder::new()
+            .name("worker".into())
+            .spawn(move || worker.run())
+            .map_err(|e| Failure::at_run_time(format!("cannot start the packet loop: {e}")))?;
+        writeln!(out, "running; control socket {}", server.path().display())?;
+        out.flush()?;
+        let last = supervise(&handle, worker, &end, out)?;
+        farewell(out, &last)?;
+        Ok(Exit::Done)
+    }
+
+    fn read(&self) -> Result<Policy, Failure> {
+        let path = self.policy.display().to_string();
+        let text = fs::read_to_string(&self.policy)
+            .map_err(|e| Failure::in_policy(format!("cannot read the policy {path}: {e}")))?;
+        let colour = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+        let policy = Policy::read(&path, &text, &Registry::builtin()).map_err(|findings| {
+            Failure::in_policy(format!("{path} is not in force:\n{}", findings.render(colour)))
+        })?;
+        if !policy.warnings.is_empty() {
+            eprint!("{}", policy.warnings.render(colour));
+        }
+        Ok(policy)
+    }
+
+    /// The policy's name: its file's, without the ending.
+    fn name(&self) -> String {
+        self.policy
+            .file_stem()
+            .map_or_else(|| "policy".into(), |stem| stem.to_string_lossy().into_owned())
+    }
+}
+
+/// Looks at the interfaces; what will not hold is warned of, what cannot work is refused.
+fn look(policy: &Policy, config: &PortConfig) -> Result<Vec<String>, Failure> {
+    let between = match &config.place {
+        Place::Between(a, b) => Some((a.as_str(), b.as_str())),
+        Place::Egress(_) | Place::Files { .. } => None,
+    };
+    // A TAP is made when it is opened.
+    if config.kind == control::port_config::PortKind::Tap {
+        return Ok(Vec::new());
+    }
+    let managed = |interface: &'_ Interface| {
+        let settings = &interface.settings;
+        (interface.name.clone(), settings.bandwidth, settings.max_frame)
+    };
+    let managed: Vec<_> = policy.interfaces.iter().map(managed).collect();
+    let managed: Vec<Managed<'_>> = managed
+        .iter()
+        .map(|(interface, bandwidth, max_frame)| Managed {
+            interface,
+            bandwidth: *bandwidth,
+            max_frame: *max_frame,
+        })
+        .collect();
+    let outcome = selfcheck::check(&Facts::of, &facts::names(), between, &managed);
+    match outcome.mistakes.is_empty() {
+        true => Ok(outcome.warnings),
+        false => Err(Failure::in_policy(outcome.mistakes.join("; "))),
+    }
+}
+
+/// Says what is going to be enforced, and where.
+fn introduce(out: &mut dyn Write, policy: &Policy, config: &PortConfig, without_us: &str) -> io::Result<()> {
+    let names = config.interfaces();
+    for interface in &policy.interfaces {
+        let settings = &interface.settings;
+        let from = names.iter().find(|name| **name != interface.name);
+        let from = from.map_or("this host".to_string(), |name| {
+            format!("{name}, by {}", config.kind.name())
+        });
+        let classes = interface.plan.classes.len();
+        writeln!(
+            out,
+            "{}: at most {} (frames and {} each) by {}, {classes} classes, {} filters; from {from}",
+            interface.name,
+            settings.bandwidth,
+            settings.overhead,
+            interface.spec.kind,
+            interface.filters.len(),
+        )?;
+    }
+    for name in names
+        .iter()
+        .filter(|name| policy.interface(name).is_none() && names.len() > 1)
+    {
+        writeln!(out, "{name}: not managed; what leaves by it passes in order")?;
+    }
+    writeln!(out, "without suimon: {without_us}")
+}
+
+/// What was done.
+fn farewell(out: &mut dyn Write, last: &Snapshot) -> io::Result<()> {
+    for path in &last.paths {
+        let totals = &path.totals;
+        let (sent, dropped) = (totals.sent.packets, totals.dropped.packets);
+        writeln!(
+            out,
+            "{}: detached; sent {sent} packets, dropped {dropped}",
+            path.name
+        )?;
+    }
+    if last.turns.lapses > 0 {
+        writeln!(
+            out,
+            "the kernel took over {} times, since the loop was held up for too long",
+            last.turns.lapses
+        )?;
+    }
+    Ok(())
+}

@@ -1,0 +1,211 @@
+//! From a checked policy to a worker with its ports and paths, nothing moving yet.
+//!
+//! Sockets are opened first and kernel programs attached last; until the worker's first turn the kernel goes
+//! on by itself.
+
+use super::direction;
+use crate::exit::Failure;
+use control::policy::Policy;
+use control::port_config::{Place, PortConfig, PortKind, PortSettings, Split};
+use engine::units::Duration;
+use netio::af_packet::{self, AfPacket};
+use netio::af_xdp::{self, AfXdp};
+use netio::egress::Egress;
+use netio::fail_open::{self, Capture};
+use netio::handle::Handle;
+use netio::port::Port;
+use netio::tap::Tap;
+use netio::worker::{Gate, PathId, Settings, Worker};
+
+/// A worker that is ready to run.
+#[derive(Debug)]
+pub struct Assembly {
+    /// Moves the packets.
+    pub worker: Worker,
+    /// By which it is asked.
+    pub handle: Handle,
+    /// The path of each of the policy's interfaces, in their order.
+    pub paths: Vec<PathId>,
+    /// How traffic goes on without us, for people.
+    pub without_us: String,
+}
+
+/// Open ports, and which way packets go.
+struct Opened {
+    ports: Vec<Box<dyn Port>>,
+    ways: Vec<Way>,
+    gate: Option<Box<dyn Gate>>,
+    without_us: String,
+}
+
+/// One direction: from a port, to a port (by their places in the list), and the interface by which packets
+/// leave.
+struct Way {
+    from: usize,
+    to: usize,
+    interface: Option<String>,
+}
+
+/// Opens the ports and builds the paths.
+pub fn assemble(policy: &Policy, config: &PortConfig) -> Result<Assembly, Failure> {
+    let opened = open(config)?;
+    let settings = Settings {
+        realtime: config.settings.realtime,
+        heartbeat: heartbeat(config.settings.fail_open_after),
+        split_above: split_above(config.settings.split),
+        ..Settings::default()
+    };
+    let room = |e| Failure::at_run_time(format!("cannot make room for packets: {e}"));
+    let (mut worker, handle) = Worker::new(settings).map_err(room)?;
+    let ids: Vec<_> = opened
+        .ports
+        .into_iter()
+        .map(|port| worker.add_port(port))
+        .collect();
+    let mut paths = vec![None; policy.interfaces.len()];
+    for way in &opened.ways {
+        let (from, to) = (ids[way.from], ids[way.to]);
+        let rules = |name: &str| way.interface.as_ref().is_none_or(|interface| interface == name);
+        match policy
+            .interfaces
+            .iter()
+            .position(|interface| rules(&interface.name))
+        {
+            Some(place) => {
+                paths[place] = Some(worker.add_path(direction::managed(&policy.interfaces[place], from, to)));
+            }
+            None => {
+                let name = way.interface.as_deref().unwrap_or_default();
+                worker.add_path(direction::unmanaged(name, from, to));
+            }
+        }
+    }
+    if let Some(gate) = opened.gate {
+        worker.set_gate(gate);
+    }
+    let paths: Option<Vec<PathId>> = paths.into_iter().collect();
+    let lost = || Failure::in_policy("the policy manages an interface by which its port does not send");
+    Ok(Assembly {
+        worker,
+        handle,
+        paths: paths.ok_or_else(lost)?,
+        without_us: opened.without_us,
+    })
+}
+
+/// Often enough that a beat that comes late is not yet a hang.
+fn heartbeat(limit: Duration) -> Duration {
+    const BEATS: u64 = 8;
+    Duration::from_nanos(limit.nanos() / BEATS)
+}
+
+fn split_above(split: Split) -> Duration {
+    match split {
+        Split::Auto => Settings::default().split_above,
+        Split::Always => Duration::ZERO,
+        Split::Never => Duration::from_nanos(u64::MAX),
+    }
+}
+
+fn open(config: &PortConfig) -> Result<Opened, Failure> {
+    let PortConfig {
+        kind,
+        place,
+        settings,
+    } = config;
+    let transmit_ring = settings.transmit_ring as usize;
+    match (kind, place) {
+        (PortKind::AfPacket, Place::Between(a, b)) => {
+            let open = |name| {
+                AfPacket::open(af_packet::Settings {
+                    transmit_ring,
+                    ..af_packet::Settings::new(name)
+                })
+            };
+            bump([a, b], [open(a)?, open(b)?], settings)
+        }
+        (PortKind::AfXdp, Place::Between(a, b)) => {
+            const IN_ONE_GO: u32 = 64;
+            let open = |name: &str| {
+                let receive_ring = settings.receive_ring.next_power_of_two();
+                let busy_poll = settings.busy_poll.then_some(IN_ONE_GO);
+                let settings = af_xdp::Settings::default();
+                AfXdp::open(
+                    name,
+                    af_xdp::Settings {
+                        transmit_ring,
+                        receive_ring,
+                        busy_poll,
+                        ..settings
+                    },
+                )
+            };
+            bump([a, b], [open(a)?, open(b)?], settings)
+        }
+        (PortKind::Tap, Place::Between(a, b)) => Ok(Opened {
+            ports: vec![
+                Box::new(Tap::open(a, transmit_ring)?),
+                Box::new(Tap::open(b, transmit_ring)?),
+            ],
+            ways: there_and_back([a, b]),
+            gate: None,
+            without_us: "nothing passes: TAP interfaces are ours alone".into(),
+        }),
+        (PortKind::Egress, Place::Egress(interface)) => {
+            let port = Egress::open(interface, transmit_ring)?;
+            let tap = port.tap().to_owned();
+            let (port, pulse) = fail_open::single(port, settings.fail_open_after)?;
+            Ok(Opened {
+                ports: vec![Box::new(port)],
+                ways: vec![Way {
+                    from: 0,
+                    to: 0,
+                    interface: Some(interface.clone()),
+                }],
+                gate: Some(Box::new(pulse)),
+                without_us: format!("{}; what is sent passes by {tap}", kernel_takes_over(settings)),
+            })
+        }
+        (kind, _) => Err(Failure::in_policy(format!(
+            "`run` has no port of kind `{}`; there are af_packet, af_xdp, tap and egress",
+            kind.name()
+        ))),
+    }
+}
+
+/// A bump in the wire, with programs that let the kernel take over when the worker is silent.
+fn bump<P: Capture + 'static>(
+    names: [&String; 2],
+    ports: [P; 2],
+    settings: &PortSettings,
+) -> Result<Opened, Failure> {
+    let ([a, b], pulse) = fail_open::bump(ports, settings.fail_open_after)?;
+    Ok(Opened {
+        ports: vec![Box::new(a), Box::new(b)],
+        ways: there_and_back(names),
+        gate: Some(Box::new(pulse)),
+        without_us: kernel_takes_over(settings),
+    })
+}
+
+fn there_and_back([a, b]: [&String; 2]) -> Vec<Way> {
+    vec![
+        Way {
+            from: 0,
+            to: 1,
+            interface: Some(b.clone()),
+        },
+        Way {
+            from: 1,
+            to: 0,
+            interface: Some(a.clone()),
+        },
+    ]
+}
+
+fn kernel_takes_over(settings: &PortSettings) -> String {
+    format!(
+        "the kernel's own path, at the end or after {} of silence",
+        settings.fail_open_after
+    )
+}

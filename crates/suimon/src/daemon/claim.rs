@@ -1,0 +1,48 @@
+//! A claim on interfaces, so that two programs do not both move the same frames.
+//!
+//! An abstract Unix socket for each: its name belongs to the network namespace, as the interface does, and it
+//! goes with the process, however that ends.
+
+use std::io;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener};
+
+/// Held as long as this lives.
+#[derive(Debug)]
+pub struct Claim {
+    _held: Vec<UnixListener>,
+}
+
+impl Claim {
+    /// Claims these interfaces; the error names the one that another program has.
+    pub fn on(interfaces: &[&str]) -> Result<Self, String> {
+        let claim = |name: &&str| {
+            let address = SocketAddr::from_abstract_name(format!("suimon:{name}"));
+            address
+                .and_then(|address| UnixListener::bind_addr(&address))
+                .map_err(|e| match e.kind() {
+                    io::ErrorKind::AddrInUse => {
+                        format!("another suimon manages {name}; end it with `suimon detach`, or by SIGTERM")
+                    }
+                    _ => format!("cannot claim {name}: {e}"),
+                })
+        };
+        let held = interfaces.iter().map(claim).collect::<Result<_, _>>()?;
+        Ok(Self { _held: held })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interface_is_claimed_once_at_a_time() {
+        let name = format!("none{}", std::process::id());
+        let claim = Claim::on(&[&name]).expect("free");
+        let second = Claim::on(&[&name]).expect_err("taken");
+        assert!(second.contains("another suimon manages"), "{second}");
+        drop(claim);
+        assert!(Claim::on(&[&name]).is_ok());
+    }
+}

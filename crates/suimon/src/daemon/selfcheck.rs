@@ -1,0 +1,238 @@
+//! What `run` says before it moves a packet: what will be enforced, and what will not hold. A shaper that
+//! says yes and does nothing is what users suffer from most, so everything that would make it so is looked at.
+
+use super::facts::Facts;
+use engine::units::{Bandwidth, Bytes};
+
+/// One direction that the policy manages.
+#[derive(Clone, Copy, Debug)]
+pub struct Managed<'a> {
+    /// The interface by which packets leave.
+    pub interface: &'a str,
+    /// The rate of the link behind it, by the policy.
+    pub bandwidth: Bandwidth,
+    /// The longest frame, by the policy.
+    pub max_frame: Bytes,
+}
+
+/// What was found: a mistake stops `run`, a warning is said.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Outcome {
+    /// Reasons not to start.
+    pub mistakes: Vec<String>,
+    /// What will not be as expected.
+    pub warnings: Vec<String>,
+}
+
+/// How an interface is looked at.
+pub type Look<'a> = &'a dyn Fn(&str) -> Option<Facts>;
+
+/// Looks at the interfaces of a bump in the wire, or at the one whose own traffic is managed. `known` are the
+/// names of all.
+pub fn check(
+    look: Look<'_>,
+    known: &[String],
+    between: Option<(&str, &str)>,
+    managed: &[Managed<'_>],
+) -> Outcome {
+    let mut outcome = Outcome::default();
+    let mut names: Vec<&str> = between.map_or(Vec::new(), |(a, b)| vec![a, b]);
+    names.extend(managed.iter().map(|m| m.interface));
+    names.sort_unstable();
+    names.dedup();
+    for name in names {
+        match look(name) {
+            None => outcome.mistakes.push(missing(known, name)),
+            Some(found) if !found.up => {
+                let remedy = format!("switch it on with `ip link set {name} up`");
+                outcome
+                    .warnings
+                    .push(format!("{name} is down, so nothing passes; {remedy}"));
+            }
+            Some(_) => {}
+        }
+    }
+    for direction in managed {
+        if let Some(found) = look(direction.interface) {
+            link(&mut outcome.warnings, direction, &found);
+        }
+    }
+    if let Some((a, b)) = between
+        && let (Some(of_a), Some(of_b)) = (look(a), look(b))
+    {
+        outcome.warnings.extend(fail_open(look, (a, &of_a), (b, &of_b)));
+        if of_a.mtu != of_b.mtu {
+            outcome.warnings.push(format!(
+                "{a} has an MTU of {} and {b} of {}; longer packets than the smaller are dropped",
+                of_a.mtu, of_b.mtu
+            ));
+        }
+    }
+    outcome
+}
+
+fn missing(known: &[String], name: &str) -> String {
+    let help = match engine::settings::nearest(name, known.iter().map(String::as_str)) {
+        Some(near) => format!("did you mean {near}?"),
+        None => format!("there are: {}", known.join(", ")),
+    };
+    format!("there is no interface {name}; {help}")
+}
+
+fn link(warnings: &mut Vec<String>, direction: &Managed<'_>, found: &Facts) {
+    let Managed {
+        interface,
+        bandwidth,
+        max_frame,
+    } = direction;
+    if let Some(speed) = found.speed.filter(|speed| speed < bandwidth) {
+        warnings.push(format!(
+            "{interface} has a link of {speed}, less than the policy's {bandwidth}: packets will wait where no \
+             policy rules; set `bandwidth` to a few per cent below {speed}"
+        ));
+    }
+    const ETHERNET: u64 = 14;
+    let longest = found.mtu + Bytes::new(ETHERNET);
+    if *max_frame < longest {
+        warnings.push(format!(
+            "{interface} carries frames of {longest}, the policy expects {max_frame} at most; set `max_frame`"
+        ));
+    }
+}
+
+/// Why the kernel would not forward between the two without us, if it would not.
+fn fail_open(look: Look<'_>, a: (&str, &Facts), b: (&str, &Facts)) -> Option<String> {
+    let consequence = "so nothing will pass between them while this program does not run";
+    let (a_name, b_name) = (a.0, b.0);
+    let remedy = |bridge: &str| {
+        format!(
+            "`ip link set {a_name} master {bridge}; ip link set {b_name} master {bridge}; ip link set {bridge} up`"
+        )
+    };
+    let bridge = match (&a.1.master, &b.1.master) {
+        (Some(of_a), Some(of_b)) if of_a == of_b => of_a,
+        (None, None) => {
+            return Some(format!(
+                "{a_name} and {b_name} are in no bridge, {consequence}; make one: `ip link add br0 type bridge`, {}",
+                remedy("br0")
+            ));
+        }
+        (Some(bridge), _) | (_, Some(bridge)) => {
+            let remedy = remedy(bridge);
+            return Some(format!(
+                "{a_name} and {b_name} are not in the same bridge, {consequence}; put both into one: {remedy}"
+            ));
+        }
+    };
+    if look(bridge).is_some_and(|found| !found.up) {
+        return Some(format!(
+            "the bridge {bridge} is down, {consequence}; `ip link set {bridge} up`"
+        ));
+    }
+    let blocked = [a, b]
+        .into_iter()
+        .find(|(_, found)| found.forwarding == Some(false))?
+        .0;
+    Some(format!(
+        "the bridge {bridge} does not forward on {blocked} (yet), {consequence}; wait, or look at its STP"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn facts(master: Option<&str>) -> Facts {
+        Facts {
+            up: true,
+            speed: Some(Bandwidth::mbit(100)),
+            mtu: Bytes::new(1500),
+            master: master.map(Into::into),
+            forwarding: Some(true),
+        }
+    }
+
+    fn said(lan0: &Facts, wan0: &Facts, bandwidth: Bandwidth) -> Outcome {
+        let look = |name: &str| match name {
+            "lan0" => Some(lan0.clone()),
+            "wan0" => Some(wan0.clone()),
+            "br0" => Some(facts(None)),
+            _ => None,
+        };
+        let managed = Managed {
+            interface: "wan0",
+            bandwidth,
+            max_frame: Bytes::new(1514),
+        };
+        check(&look, &[], Some(("lan0", "wan0")), &[managed])
+    }
+
+    #[test]
+    fn two_ports_of_one_bridge_and_a_slower_policy_are_fine() {
+        let both = facts(Some("br0"));
+        assert_eq!(said(&both, &both, Bandwidth::mbit(95)), Outcome::default());
+    }
+
+    #[test]
+    fn whatever_would_make_it_not_hold_is_said() {
+        let good = facts(Some("br0"));
+        let slow = Bandwidth::mbit(95);
+        let cases = [
+            (facts(None), facts(None), slow, "in no bridge"),
+            (facts(Some("br1")), good.clone(), slow, "not in the same bridge"),
+            (
+                good.clone(),
+                good.clone(),
+                Bandwidth::mbit(200),
+                "less than the policy's",
+            ),
+            (
+                good.clone(),
+                Facts {
+                    up: false,
+                    ..good.clone()
+                },
+                slow,
+                "wan0 is down",
+            ),
+            (
+                Facts {
+                    forwarding: Some(false),
+                    ..good.clone()
+                },
+                good.clone(),
+                slow,
+                "does not forward on lan0",
+            ),
+            (
+                good.clone(),
+                Facts {
+                    mtu: Bytes::new(9000),
+                    ..good.clone()
+                },
+                slow,
+                "set `max_frame`",
+            ),
+        ];
+        for (lan0, wan0, bandwidth, expected) in cases {
+            let outcome = said(&lan0, &wan0, bandwidth);
+            let all = outcome.warnings.join("\n");
+            assert!(all.contains(expected), "{expected}: {all}");
+            assert!(outcome.mistakes.is_empty(), "{outcome:?}");
+        }
+    }
+
+    #[test]
+    fn an_interface_that_is_not_there_stops_it_and_the_nearest_is_named() {
+        let managed = Managed {
+            interface: "wan0",
+            bandwidth: Bandwidth::mbit(1),
+            max_frame: Bytes::new(1514),
+        };
+        let outcome = check(&|_| None, &["lo".into(), "wan1".into()], None, &[managed]);
+        assert_eq!(
+            outcome.mistakes,
+            ["there is no interface wan0; did you mean wan1?"]
+        );
+    }
+}

@@ -1,0 +1,203 @@
+//! What a running program does on request: the control socket's questions, carried to the worker.
+//!
+//! The worker is asked and never waits. A change of a class is checked as part of the whole tree first, so
+//! a wrong one is refused and nothing has changed.
+
+use control::policy::Interface;
+use control::protocol::{Change, Refusal};
+use control::snapshot::{ClassReading, InterfaceReading, Reading, State};
+use control::socket::Handler;
+use engine::settings::Raw;
+use engine::tree::Registry;
+use engine::units::Instant;
+use netio::handle::{Adopted, Handle, Retune, Snapshot, Unanswered};
+use netio::worker::PathId;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// One interface that is managed.
+#[derive(Clone, Debug)]
+struct Managed {
+    path: PathId,
+    policy: Arc<Interface>,
+}
+
+/// The running program, as its control socket sees it.
+#[derive(Debug)]
+pub struct Service {
+    name: String,
+    begin: Instant,
+    handle: Handle,
+    managed: Mutex<Vec<Managed>>,
+    detach: Arc<AtomicBool>,
+}
+
+impl Service {
+    /// For these interfaces, with the worker's path of each. `detach` is set when the program is to end.
+    pub fn new(
+        name: &str,
+        handle: Handle,
+        managed: impl IntoIterator<Item = (PathId, Interface)>,
+        detach: Arc<AtomicBool>,
+    ) -> Self {
+        let managed = managed.into_iter().map(|(path, policy)| Managed {
+            path,
+            policy: Arc::new(policy),
+        });
+        Self {
+            name: name.into(),
+            begin: netio::clock::now(),
+            handle,
+            managed: Mutex::new(managed.collect()),
+            detach,
+        }
+    }
+
+    fn managed(&self) -> MutexGuard<'_, Vec<Managed>> {
+        self.managed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Those that are meant: the one named, or all.
+    fn meant(&self, interface: Option<&str>) -> Result<Vec<Managed>, Refusal> {
+        let all = self.managed().clone();
+        let Some(name) = interface else { return Ok(all) };
+        let names: Vec<String> = all.iter().map(|managed| managed.policy.name.clone()).collect();
+        let found: Vec<Managed> = all
+            .into_iter()
+            .filter(|managed| managed.policy.name == name)
+            .collect();
+        if found.is_empty() {
+            let names = names.iter().map(String::as_str);
+            return Err(engine::settings::unknown("interface", name, Default::default(), names).into());
+        }
+        Ok(found)
+    }
+}
+
+impl Handler for Service {
+    fn version(&self) -> String {
+        env!("CARGO_PKG_VERSION").into()
+    }
+
+    fn read(&self) -> Result<Reading, Refusal> {
+        let seen = self.handle.inspect().map_err(refused)?;
+        let interfaces = self
+            .managed()
+            .iter()
+            .filter_map(|managed| reading(managed, &seen))
+            .collect();
+        Ok(Reading {
+            at: Instant::START + seen.at.since(self.begin),
+            policy: self.name.clone(),
+            interfaces,
+        })
+    }
+
+    fn switch(&self, interface: Option<&str>, on: bool) -> Result<String, Refusal> {
+        let meant = self.meant(interface)?;
+        for managed in &meant {
+            self.handle.switch(managed.path, on).map_err(refused)?;
+        }
+        let state = if on {
+            "the policy rules"
+        } else {
+            "packets pass unmanaged, in order"
+        };
+        Ok(format!("{}: {state}", names(&meant)))
+    }
+
+    fn detach(&self, interface: Option<&str>) -> Result<String, Refusal> {
+        let meant = self.meant(interface)?;
+        if meant.len() < self.managed().len() {
+            let message = format!("{} shares its port with the other direction", names(&meant));
+            return Err(Refusal {
+                message,
+                help: Some("disable it, or detach without naming an interface".into()),
+            });
+        }
+        self.detach.store(true, Ordering::Relaxed);
+        Ok(format!("{}: left to the kernel; suimon ends", names(&meant)))
+    }
+
+    fn set_class(
+        &self,
+        interface: &str,
+        class: &str,
+        changes: &BTreeMap<String, Change>,
+    ) -> Result<String, Refusal> {
+        self.meant(Some(interface))?;
+        // Held until the worker has answered, so that two changes cannot forget one another.
+        let mut all = self.managed();
+        let gone = || Refusal::new(format!("{interface} is not managed any more"));
+        let managed = all
+            .iter_mut()
+            .find(|managed| managed.policy.name == interface)
+            .ok_or_else(gone)?;
+        let raw: Vec<(&str, Raw)> = changes
+            .iter()
+            .map(|(key, value)| (key.as_str(), value.raw()))
+            .collect();
+        let changed = managed
+            .policy
+            .with_class_settings(&Registry::builtin(), class, &raw)?;
+        let retune = Retune {
+            plan: changed.plan.clone(),
+            seed: super::direction::secret_seed(),
+            classify: None,
+            bandwidth: None,
+        };
+        let adopted = self.handle.retune(managed.path, retune).map_err(refused)?;
+        managed.policy = Arc::new(changed);
+        let list: Vec<String> = changes
+            .iter()
+            .map(|(key, value)| format!("{key} = {value}"))
+            .collect();
+        let lost = match adopted {
+            Adopted::Rebuilt { lost: lost @ 1.. } => format!("; {lost} packets did not fit and were dropped"),
+            _ => String::new(),
+        };
+        Ok(format!("{interface}: {class}: {}{lost}", list.join(", ")))
+    }
+}
+
+fn refused(why: Unanswered) -> Refusal {
+    Refusal::new(why.to_string())
+}
+
+fn names(managed: &[Managed]) -> String {
+    let names: Vec<&str> = managed
+        .iter()
+        .map(|managed| managed.policy.name.as_str())
+        .collect();
+    names.join(", ")
+}
+
+fn reading(managed: &Managed, seen: &Snapshot) -> Option<InterfaceReading> {
+    let path = seen.paths.get(managed.path.0)?;
+    // Its own trouble before that of the port by which packets come.
+    let troubled = |own: bool| {
+        let mut ports = seen
+            .ports
+            .iter()
+            .filter(|port| (port.name == managed.policy.name) == own);
+        ports.find_map(|port| port.error.clone())
+    };
+    let classes = path.classes.iter().map(|meter| ClassReading {
+        class: meter.class,
+        sent: meter.sent,
+        delays: meter.delays.clone(),
+    });
+    Some(InterfaceReading {
+        policy: Arc::clone(&managed.policy),
+        state: if path.enabled {
+            State::Enabled
+        } else {
+            State::Disabled
+        },
+        error: troubled(true).or_else(|| troubled(false)),
+        totals: path.totals,
+        views: path.views.clone(),
+        classes: classes.collect(),
+    })
+}

@@ -1,0 +1,77 @@
+//! While packets flow: waits for a signal, for word from the control socket, or for the worker's end; and
+//! says when a port fails or works again.
+
+use crate::exit::Failure;
+use netio::handle::{Handle, Snapshot, Unanswered};
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// How often it looks: the time that a signal may wait.
+const GLANCE: Duration = Duration::from_millis(50);
+/// Ports are looked at each so many glances.
+const PORTS: u32 = 10;
+
+/// Makes SIGINT and SIGTERM set `end`; the second one ends the process at once.
+pub fn heed_signals(end: &Arc<AtomicBool>) -> io::Result<()> {
+    use signal_hook::consts::{SIGINT, SIGTERM};
+    use signal_hook::flag;
+    for signal in [SIGINT, SIGTERM] {
+        flag::register_conditional_default(signal, Arc::clone(end))?;
+        flag::register(signal, Arc::clone(end))?;
+    }
+    Ok(())
+}
+
+/// What is known of the ports' troubles.
+#[derive(Debug, Default)]
+struct Troubles(BTreeMap<String, String>);
+
+impl Troubles {
+    /// Says what has changed since the last look.
+    fn note(&mut self, seen: &Snapshot, out: &mut dyn Write) -> io::Result<()> {
+        for port in &seen.ports {
+            match (&port.error, self.0.get(&port.name)) {
+                (Some(error), known) if known != Some(error) => {
+                    writeln!(out, "{error}; it is tried again until it works")?;
+                    self.0.insert(port.name.clone(), error.clone());
+                }
+                (None, Some(_)) => {
+                    writeln!(out, "{}: works again", port.name)?;
+                    self.0.remove(&port.name);
+                }
+                _ => {}
+            }
+        }
+        out.flush()
+    }
+}
+
+/// Waits until it is told to end, or the worker has ended. The worker's last words.
+pub fn supervise(
+    handle: &Handle,
+    worker: JoinHandle<Snapshot>,
+    end: &AtomicBool,
+    out: &mut dyn Write,
+) -> Result<Snapshot, Failure> {
+    let (mut troubles, mut glances) = (Troubles::default(), 0u32);
+    while !end.load(Ordering::Relaxed) && !worker.is_finished() {
+        std::thread::sleep(GLANCE);
+        glances = glances.wrapping_add(1);
+        if !glances.is_multiple_of(PORTS) {
+            continue;
+        }
+        match handle.inspect() {
+            Ok(seen) => troubles.note(&seen, out)?,
+            Err(Unanswered::Ended) => break,
+            Err(why) => writeln!(out, "{why}")?,
+        }
+    }
+    handle.stop();
+    worker
+        .join()
+        .map_err(|_| Failure::at_run_time("the packet loop has failed; traffic takes the kernel's own path"))
+}
