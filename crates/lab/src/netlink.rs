@@ -209,34 +209,54 @@ impl Netlink {
             .ok_or_else(|| Error::other(doing(), "it has none"))
     }
 
-    fn create(&mut self, name: &str, info: impl FnOnce(Message) -> Message) -> io::Result<Vec<u8>> {
+    fn create(
+        &mut self,
+        name: &str,
+        more: impl FnOnce(Message) -> Message,
+        info: impl FnOnce(Message) -> Message,
+    ) -> io::Result<Vec<u8>> {
         let flags = libc::NLM_F_CREATE | libc::NLM_F_EXCL;
-        let message = Message::new(libc::RTM_NEWLINK, flags, &link_head(0, 0, 0))
-            .text(libc::IFLA_IFNAME, name)
-            .nest(libc::IFLA_LINKINFO, &[], info);
-        self.request(message)
+        let message = Message::new(libc::RTM_NEWLINK, flags, &link_head(0, 0, 0));
+        let message = more(message.text(libc::IFLA_IFNAME, name));
+        self.request(message.nest(libc::IFLA_LINKINFO, &[], info))
     }
 
     /// Makes a pair of joined interfaces, one here and one in another namespace.
     pub fn veth(&mut self, name: &str, peer: &str, namespace: BorrowedFd<'_>) -> Result<()> {
+        self.veth_with_queues(name, peer, namespace, 1)
+    }
+
+    /// As [`veth`](Self::veth), each side with so many queues in each direction.
+    pub fn veth_with_queues(
+        &mut self,
+        name: &str,
+        peer: &str,
+        namespace: BorrowedFd<'_>,
+        queues: u32,
+    ) -> Result<()> {
         let fd = namespace.as_raw_fd().cast_unsigned();
-        self.create(name, |info| {
+        let many = |message: Message| {
+            message
+                .number(libc::IFLA_NUM_TX_QUEUES, queues)
+                .number(libc::IFLA_NUM_RX_QUEUES, queues)
+        };
+        let info = |info: Message| {
             let info = info.text(libc::IFLA_INFO_KIND, "veth");
             info.nest(libc::IFLA_INFO_DATA, &[], |data| {
                 data.nest(VETH_INFO_PEER, &link_head(0, 0, 0), |other| {
-                    other
-                        .text(libc::IFLA_IFNAME, peer)
-                        .number(libc::IFLA_NET_NS_FD, fd)
+                    many(other.text(libc::IFLA_IFNAME, peer)).number(libc::IFLA_NET_NS_FD, fd)
                 })
             })
-        })
-        .doing(|| format!("make the pair of interfaces `{name}` and `{peer}`"))
-        .map(drop)
+        };
+        self.create(name, many, info)
+            .doing(|| format!("make the pair of interfaces `{name}` and `{peer}`"))
+            .map(drop)
     }
 
     /// Makes a bridge.
     pub fn bridge(&mut self, name: &str) -> Result<()> {
-        self.create(name, |info| info.text(libc::IFLA_INFO_KIND, "bridge"))
+        let nothing = |message| message;
+        self.create(name, nothing, |info| info.text(libc::IFLA_INFO_KIND, "bridge"))
             .doing(|| format!("make the bridge `{name}`"))
             .map(drop)
     }

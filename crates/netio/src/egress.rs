@@ -17,17 +17,22 @@ use crate::af_packet::{self, AfPacket};
 use crate::bpf::Heartbeat;
 use crate::bpf::programs::TO_TAP;
 use crate::bpf::syscall::{self, Hook, Link};
+use crate::clock;
 use crate::fail_open::Capture;
 use crate::interface::Interface;
 use crate::pool::Pool;
-use crate::port::{Capabilities, Counters, Port, PortError, Wake};
+use crate::port::{Capabilities, Counters, Fault, Port, PortError, Wake};
 use crate::tap::Tap;
 use engine::packet::Buffer;
-use engine::units::Duration;
+use engine::units::{Duration, Instant};
 use std::io;
 
 /// How soon room may appear at the packet socket, whose descriptor is not the one that is waited for.
 const SOON: Duration = Duration::from_micros(50);
+
+/// How often to look whether the interface is still the same one: neither the TAP nor a socket that does not
+/// receive would tell.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// The kernel puts the first free number in.
 const TAP: &str = "suimon%d";
@@ -38,6 +43,9 @@ pub struct Egress {
     tap: Tap,
     tap_index: u32,
     wire: AfPacket,
+    /// The interface's number, and when it was last seen.
+    index: u32,
+    seen: Instant,
 }
 
 impl Egress {
@@ -51,7 +59,22 @@ impl Egress {
         })?;
         let tap = Tap::open(TAP, transmit_ring)?;
         let tap_index = set_up(tap.name()).map_err(|e| PortError::new(tap.name(), "setting it up", e))?;
-        Ok(Self { tap, tap_index, wire })
+        let mut egress = Self {
+            tap,
+            tap_index,
+            wire,
+            index: 0,
+            seen: Instant::START,
+        };
+        egress.look()?;
+        Ok(egress)
+    }
+
+    fn look(&mut self) -> Result<(), PortError> {
+        let interface = Interface::named(self.name());
+        let interface = interface.map_err(|e| PortError::new(self.name(), "looking for it", e))?;
+        (self.index, self.seen) = (interface.index, clock::now());
+        Ok(())
     }
 
     /// The TAP's name, for people who wonder what it is.
@@ -96,7 +119,15 @@ impl Port for Egress {
     }
 
     fn kick(&mut self, pool: &mut Pool) -> Result<(), PortError> {
-        self.wire.kick(pool)
+        self.wire.kick(pool)?;
+        if clock::now().since(self.seen) > LOOK {
+            let before = self.index;
+            self.look()?;
+            if self.index != before {
+                return Err(PortError::fault(self.name(), "sending", Fault::Gone));
+            }
+        }
+        Ok(())
     }
 
     fn wake(&self, room: bool) -> Option<Wake<'_>> {
@@ -110,7 +141,8 @@ impl Port for Egress {
 
     fn revive(&mut self, pool: &mut Pool) -> Result<(), PortError> {
         self.tap.revive(pool)?;
-        self.wire.revive(pool)
+        self.wire.revive(pool)?;
+        self.look()
     }
 
     fn counters(&self) -> Counters {
