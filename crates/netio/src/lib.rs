@@ -2,7 +2,7 @@
 //!
 //! - [`pool`]: where the bytes of frames are while the engine holds their metadata;
 //! - [`port`]: what a port is, what it can do, and how it fails;
-//! - [`af_packet`], [`tap`], [`memory`]: the ports, one file each;
+//! - [`af_packet`], [`tap`], [`pcap`], [`memory`]: the ports, one file each;
 //! - [`segment`], [`checksum`]: what a network card would do, where a port has none that does;
 //! - [`worker`]: the loop that moves packets from port to port through the engine's queues;
 //! - [`fail_open`]: ports fed by programs in the kernel, such that traffic flows when we do not;
@@ -26,6 +26,7 @@ mod messages;
 mod meter;
 mod path;
 mod pause;
+pub mod pcap;
 pub mod pool;
 pub mod port;
 pub mod segment;

@@ -24,6 +24,8 @@ pub(crate) struct Pause {
     slept_in_window: Duration,
     may_spin: bool,
     fds: Vec<libc::pollfd>,
+    /// Those that have to be asked again without an event.
+    retries: Vec<usize>,
 }
 
 /// How a wait was spent.
@@ -41,6 +43,7 @@ impl Pause {
             slept_in_window: Duration::ZERO,
             may_spin: true,
             fds: Vec::new(),
+            retries: Vec::new(),
         }
     }
 
@@ -65,15 +68,17 @@ impl Pause {
         let began = clock::now();
         let mut wake_at = until;
         self.fds.clear();
+        self.retries.clear();
         self.fds
             .push(sys::interest(bell.as_fd().as_raw_fd(), libc::POLLIN));
         for port in ports {
-            let wake = port.and_then(|(port, room)| port.wake(room).map(|wake| (wake, room)));
-            if let Some(retry) = wake.and_then(|(wake, room)| wake.retry.filter(|_| room)) {
+            let wake = port.and_then(|(port, room)| port.wake(room));
+            if let Some(retry) = wake.and_then(|wake| wake.retry) {
                 wake_at = wake_at.min(began + retry);
+                self.retries.push(self.fds.len());
             }
             // A negative descriptor is passed over by poll(2).
-            let (fd, events) = wake.map_or((-1, 0), |(wake, _)| (wake.fd.as_raw_fd(), wake.events));
+            let (fd, events) = wake.map_or((-1, 0), |wake| (wake.fd.as_raw_fd(), wake.events));
             self.fds.push(sys::interest(fd, events));
         }
         let guard = if self.may_spin { self.guard } else { Duration::ZERO };
@@ -99,7 +104,7 @@ impl Pause {
 
     /// Whether the port at this place had something when the last wait ended.
     pub(crate) fn has_news(&self, place: usize) -> bool {
-        self.fds.get(place + 1).is_some_and(|fd| fd.revents != 0)
+        self.retries.contains(&(place + 1)) || self.fds.get(place + 1).is_some_and(|fd| fd.revents != 0)
     }
 
     /// Decides at the end of each window whether the next may spin.

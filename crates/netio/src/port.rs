@@ -74,7 +74,7 @@ pub struct Wake<'a> {
     pub fd: BorrowedFd<'a>,
     /// Events of `poll(2)`.
     pub events: i16,
-    /// Room may appear without an event: ask again after this time.
+    /// Something may come without an event, an arrival or room: ask again after this time.
     pub retry: Option<Duration>,
 }
 

@@ -315,7 +315,7 @@ pub(crate) fn interface_is_up(socket: BorrowedFd<'_>, name: &str) -> io::Result<
 
 /// The speed of an interface, where its driver knows it: `ETHTOOL_GSET`.
 pub(crate) fn interface_speed(socket: BorrowedFd<'_>, name: &str) -> Option<Bandwidth> {
-    const SIOCETHTOOL: u32 = 0x8946;
+    const SIOCETHTOOL: libc::c_ulong = 0x8946;
     // `struct ethtool_cmd`: the command first, the speed in Mbit/s in two halves.
     let mut command = [0u16; 22];
     command[0] = 1;
