@@ -105,12 +105,20 @@ pub struct Reader<R> {
 
 fn number(bytes: &[u8], at: usize, big_endian: bool) -> Option<u32> {
     let bytes = *bytes.get(at..)?.first_chunk()?;
-    Some(if big_endian { u32::from_be_bytes(bytes) } else { u32::from_le_bytes(bytes) })
+    Some(if big_endian {
+        u32::from_be_bytes(bytes)
+    } else {
+        u32::from_le_bytes(bytes)
+    })
 }
 
 fn short(bytes: &[u8], at: usize, big_endian: bool) -> Option<u16> {
     let bytes = *bytes.get(at..)?.first_chunk()?;
-    Some(if big_endian { u16::from_be_bytes(bytes) } else { u16::from_le_bytes(bytes) })
+    Some(if big_endian {
+        u16::from_be_bytes(bytes)
+    } else {
+        u16::from_le_bytes(bytes)
+    })
 }
 
 impl<R: Read> Reader<R> {
@@ -196,7 +204,11 @@ impl<R: Read> Reader<R> {
             return self.wrong("a section's head of impossible length");
         }
         self.sources.clear();
-        if self.fill_block(length - 12)? { Ok(()) } else { self.wrong("the file ends in a section's head") }
+        if self.fill_block(length - 12)? {
+            Ok(())
+        } else {
+            self.wrong("the file ends in a section's head")
+        }
     }
 
     /// The next frame, whose bytes replace those of `into`; `None` at the end of the file.
@@ -222,7 +234,11 @@ impl<R: Read> Reader<R> {
         }
         into.clone_from(&self.block);
         let at = u64::from(seconds) * NANOS + u64::from(part) * (NANOS / resolution);
-        Ok(Some(Captured { at, interface: 0, original }))
+        Ok(Some(Captured {
+            at,
+            interface: 0,
+            original,
+        }))
     }
 
     fn next_ng(&mut self, into: &mut Vec<u8>) -> Result<Option<Captured>, Broken> {
@@ -283,10 +299,14 @@ impl<R: Read> Reader<R> {
             kept,
         };
         let mut at = 8;
-        while let (Some(code), Some(length)) =
-            (short(&self.block, at, self.big_endian), short(&self.block, at + 2, self.big_endian))
-        {
-            let value = self.block.get(at + 4..at + 4 + usize::from(length)).unwrap_or(&[]);
+        while let (Some(code), Some(length)) = (
+            short(&self.block, at, self.big_endian),
+            short(&self.block, at + 2, self.big_endian),
+        ) {
+            let value = self
+                .block
+                .get(at + 4..at + 4 + usize::from(length))
+                .unwrap_or(&[]);
             match (code, value) {
                 (0, _) => break,
                 (OPTION_RESOLUTION, [code, ..]) => {
@@ -298,7 +318,11 @@ impl<R: Read> Reader<R> {
                 }
                 (OPTION_OFFSET, value) if value.len() == 8 => {
                     let halves = [0, 4].map(|i| u64::from(number(value, i, self.big_endian).unwrap_or(0)));
-                    let [high, low] = if self.big_endian { halves } else { [halves[1], halves[0]] };
+                    let [high, low] = if self.big_endian {
+                        halves
+                    } else {
+                        [halves[1], halves[0]]
+                    };
                     source.offset = high << 32 | low;
                 }
                 _ => {}
@@ -330,14 +354,23 @@ impl<R: Read> Reader<R> {
         let nanos = u128::from(ticks) * u128::from(NANOS) / u128::from(source.resolution);
         let nanos = nanos + u128::from(source.offset) * u128::from(NANOS);
         let at = u64::try_from(nanos).unwrap_or(u64::MAX);
-        Ok(Some(Captured { at, interface, original }))
+        Ok(Some(Captured {
+            at,
+            interface,
+            original,
+        }))
     }
 
     fn simple(&self, into: &mut Vec<u8>) -> Result<Option<Captured>, Broken> {
-        let (Some(original), Some(source)) = (number(&self.block, 0, self.big_endian), self.sources.first()) else {
+        let (Some(original), Some(source)) = (number(&self.block, 0, self.big_endian), self.sources.first())
+        else {
             return self.wrong("a packet of an interface that was not described");
         };
-        let kept = if source.kept == 0 { original } else { original.min(source.kept) };
+        let kept = if source.kept == 0 {
+            original
+        } else {
+            original.min(source.kept)
+        };
         let Some(bytes) = self.block.get(4..4 + kept as usize) else {
             return self.wrong("a packet is longer than its block");
         };
@@ -346,7 +379,11 @@ impl<R: Read> Reader<R> {
         }
         into.clear();
         into.extend_from_slice(bytes);
-        Ok(Some(Captured { at: 0, interface: 0, original }))
+        Ok(Some(Captured {
+            at: 0,
+            interface: 0,
+            original,
+        }))
     }
 }
 
@@ -368,7 +405,10 @@ fn push_option(block: &mut Vec<u8>, code: u16, value: &[u8]) {
 impl<W: Write> Writer<W> {
     /// Writes the head of a capture of these interfaces.
     pub fn new(sink: W, interfaces: &[&str]) -> io::Result<Self> {
-        let mut writer = Self { sink, block: Vec::new() };
+        let mut writer = Self {
+            sink,
+            block: Vec::new(),
+        };
         writer.block.extend(BYTE_ORDER.to_le_bytes());
         writer.block.extend([1, 0, 0, 0]);
         writer.block.extend([0xff; 8]);
@@ -450,7 +490,10 @@ pub struct Pcap {
 impl Pcap {
     /// A port that plays `input` and records to `output`; either may be absent.
     pub fn open(input: Option<(&Path, Pace)>, output: Option<&Path>) -> Result<Self, PortError> {
-        let named = input.map(|(path, _)| path).or(output).map_or("pcap".into(), |path| path.display().to_string());
+        let named = input
+            .map(|(path, _)| path)
+            .or(output)
+            .map_or("pcap".into(), |path| path.display().to_string());
         let fail = |doing: &'static str| {
             let name = named.clone();
             move |e: io::Error| PortError::new(&name, doing, e)
@@ -487,7 +530,9 @@ impl Pcap {
     /// The next frame of the capture, if it is due; an error at its end.
     fn next(&mut self, now: Instant) -> Result<Option<Vec<u8>>, PortError> {
         if self.upcoming.is_none() {
-            let Some(reader) = &mut self.reader else { return Ok(None) };
+            let Some(reader) = &mut self.reader else {
+                return Ok(None);
+            };
             let mut bytes = Vec::new();
             let captured = reader.next(&mut bytes).map_err(|e| PortError {
                 source: Some(io::Error::other(e.to_string())),
@@ -567,7 +612,11 @@ impl Port for Pcap {
 
     fn wake(&self, _room: bool) -> Option<Wake<'_>> {
         let due = self.upcoming.as_ref()?.due;
-        Some(Wake { fd: self.bell.as_fd(), events: libc::POLLIN, retry: Some(due.since(clock::now())) })
+        Some(Wake {
+            fd: self.bell.as_fd(),
+            events: libc::POLLIN,
+            retry: Some(due.since(clock::now())),
+        })
     }
 
     fn revive(&mut self, _pool: &mut Pool) -> Result<(), PortError> {
@@ -612,7 +661,13 @@ mod tests {
 
     fn classic(big_endian: bool, magic: u32, record: [u32; 4], frame: &[u8]) -> Vec<u8> {
         let head = [magic, 0x0002_0004, 0, 0, 65_535, 1];
-        let word = |n: &u32| if big_endian { n.to_be_bytes() } else { n.to_le_bytes() };
+        let word = |n: &u32| {
+            if big_endian {
+                n.to_be_bytes()
+            } else {
+                n.to_le_bytes()
+            }
+        };
         let mut file: Vec<u8> = head.iter().chain(&record).flat_map(word).collect();
         file.extend(frame);
         file
@@ -624,7 +679,11 @@ mod tests {
             for (magic, part) in [(0xa1b2_c3d4, 1_000), (0xa1b2_3c4d, 1)] {
                 let file = classic(big_endian, magic, [7, 5, 3, 60], &[1, 2, 3]);
                 let (frames, broken) = read(&file);
-                let captured = Captured { at: 7 * NANOS + 5 * part, interface: 0, original: 60 };
+                let captured = Captured {
+                    at: 7 * NANOS + 5 * part,
+                    interface: 0,
+                    original: 60,
+                };
                 assert!(broken.is_none());
                 assert_eq!(frames, [(captured, vec![1, 2, 3])]);
             }
@@ -662,13 +721,19 @@ mod tests {
             }
         };
         assert_eq!(ended.fault, Fault::Ended);
-        assert!(clock::now().since(began) >= Duration::from_millis(2), "played too fast");
+        assert!(
+            clock::now().since(began) >= Duration::from_millis(2),
+            "played too fast"
+        );
         batch.drain(..).for_each(|frame| port.transmit(&mut pool, frame));
         port.kick(&mut pool).expect("a disk");
         let (frames, broken) = read(&std::fs::read(&output).expect("a file"));
         std::fs::remove_dir_all(&folder).expect("the folder was ours");
         assert!(broken.is_none());
-        assert_eq!(frames.into_iter().map(|f| f.1).collect::<Vec<_>>(), [vec![1; 60], vec![2; 70]]);
+        assert_eq!(
+            frames.into_iter().map(|f| f.1).collect::<Vec<_>>(),
+            [vec![1; 60], vec![2; 70]]
+        );
         assert_eq!(pool.usage().map(|u| u.used), [0, 0]);
     }
 
