@@ -147,3 +147,37 @@ fn the_kernels_own_words_explain_a_refusal() {
         assert!(error.to_string().contains("1 to 15"), "{error}");
     });
 }
+
+#[test]
+fn an_interface_can_be_changed_moved_and_removed() {
+    lab::isolated(|| {
+        let run = || -> Result<()> {
+            let mut lab = Lab::new();
+            let (a, b, c) = (lab.host("a")?, lab.host("b")?, lab.host("c")?);
+            lab.veth((&a, "eth0"), (&b, "eth0"))?;
+            a.netlink(|n| n.mtu("eth0", 1280))?;
+            let mtu = a
+                .program("cat")
+                .arg("/proc/sys/net/ipv6/conf/eth0/mtu")
+                .output()?
+                .out;
+            assert_eq!(mtu.trim(), "1280");
+            let mac = b.netlink(|n| n.mac("eth0"))?;
+            a.address("eth0", "10.0.0.1/24".parse().expect("an address"))?;
+            a.netlink(|n| n.neighbour("eth0", "10.0.0.2".parse().expect("an address"), mac))?;
+            let table = a.program("cat").arg("/proc/net/arp").output()?.out;
+            let shown = mac.map(|byte| format!("{byte:02x}")).join(":");
+            assert!(table.contains(&shown), "{shown} is not in {table}");
+            b.netlink(|n| n.move_to("eth0", c.namespace()))?;
+            assert!(b.netlink(|n| n.index("eth0")).is_err());
+            assert_eq!(c.netlink(|n| n.mac("eth0"))?, mac);
+            a.netlink(|n| n.delete("eth0"))?;
+            assert!(
+                c.netlink(|n| n.index("eth0")).is_err(),
+                "the other end goes with it"
+            );
+            Ok(())
+        };
+        run().expect("a lab");
+    });
+}

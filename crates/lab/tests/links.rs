@@ -9,6 +9,7 @@ use engine::random::Seed;
 use engine::settings::Table;
 use engine::tree::{ClassSpec, DisciplineSpec, Registry};
 use engine::units::{Bandwidth, Bytes, Duration as Span};
+use lab::host::Offload;
 use lab::traffic::{probe::Probe, tcp::Bulk, udp::Stream};
 use lab::{Direction, Emulator, Host, Lab, Link, Result};
 use netio::classify::ByFilters;
@@ -113,24 +114,31 @@ fn a_full_buffer_drops_what_arrives_and_accounts_for_it() {
     });
 }
 
+/// The mean length of the frames of a transfer over a fast link, after the sender was prepared.
+fn mean_frame(prepare: impl FnOnce(&Host) -> Result<()>) -> Result<u64> {
+    let (lab, a, b) = pair(Lab::new(), Link::new(Bandwidth::gbit(2)))?;
+    prepare(&a)?;
+    let bulk = Bulk {
+        most: 20 << 20,
+        ..Bulk::new(at("10.0.0.2:0"), Duration::from_secs(5))
+    };
+    let report = bulk.start(&a, &b)?.finish()?;
+    assert_eq!(report.received, 20 << 20);
+    let seen = lab.links()[0].inspect().expect("a running link");
+    let sent = seen.paths[Emulator::FORTH.0].totals.sent;
+    Ok(sent.bytes.get() / sent.packets.max(1))
+}
+
 #[test]
-fn a_fast_link_carries_super_frames() {
+fn a_fast_link_carries_super_frames_which_can_be_limited_or_switched_off() {
     lab::isolated(|| {
-        let run = || -> Result<()> {
-            let (lab, a, b) = pair(Lab::new(), Link::new(Bandwidth::gbit(2)))?;
-            let bulk = Bulk::new(at("10.0.0.2:0"), Duration::from_secs(1));
-            let report = bulk.start(&a, &b)?.finish()?;
-            let seen = lab.links()[0].inspect().expect("a running link");
-            let sent = seen.paths[Emulator::FORTH.0].totals.sent;
-            let mean = sent.bytes.get() / sent.packets.max(1);
-            eprintln!(
-                "{} Mbit/s in frames of {mean} B on average",
-                report.received * 8 / 1_000_000
-            );
-            assert!(mean > 2_000, "frames of {mean} B on average");
-            Ok(())
-        };
-        run().expect("a link");
+        let all = mean_frame(|_| Ok(())).expect("a link");
+        let limited = mean_frame(|a| a.netlink(|n| n.gso_max_segs("eth0", 2))).expect("a link");
+        let none = mean_frame(|a| a.offload("eth0", Offload::Tso, false)).expect("a link");
+        eprintln!("frames of {all} B on average; limited to two segments {limited} B; switched off {none} B");
+        assert!(all > 5_000, "{all} B");
+        assert!((1_515..=3_028).contains(&limited), "{limited} B");
+        assert!(none <= 1_514, "{none} B");
     });
 }
 

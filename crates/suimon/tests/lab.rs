@@ -69,6 +69,35 @@ fn mistakes_are_usage_errors_that_name_the_place_and_the_nearest_name() {
     );
 }
 
+#[test]
+fn a_machine_that_forbids_user_namespaces_gets_one_line_that_says_what_to_do() {
+    // A root without any capability, where no more user namespaces may be made.
+    let script = "echo 0 > /proc/sys/user/max_user_namespaces && exec setpriv --bounding-set=-all --inh-caps=-all \"$@\"";
+    let example = example();
+    let mut command = Command::new("unshare");
+    command.args([
+        "--map-root-user",
+        "sh",
+        "-c",
+        script,
+        "sh",
+        env!("CARGO_BIN_EXE_suimon"),
+        "lab",
+    ]);
+    let output = command
+        .arg(example)
+        .args(["--", "true"])
+        .output()
+        .expect("unshare(1) starts");
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{error}");
+    assert_eq!(error.lines().count(), 1, "{error}");
+    assert!(
+        error.contains("cannot make a user namespace") && error.contains("run as root"),
+        "{error}"
+    );
+}
+
 /// Every process whose command line contains this text.
 fn processes_with(text: &str) -> Vec<u32> {
     let entries = std::fs::read_dir("/proc").expect("a proc file system");

@@ -183,6 +183,8 @@ fn send(stream: &Stream, to: SocketAddr, begin: Instant, shared: &Shared) -> Res
     };
     let socket = UdpSocket::bind(any).doing(doing)?;
     socket.connect(to).doing(doing)?;
+    // Where nobody takes frames off the interface, the socket's buffer stays full.
+    socket.set_write_timeout(Some(GLANCE)).doing(doing)?;
     let mut payload = vec![0; stream.payload.max(LEAST_PAYLOAD)];
     let gap = 1e9 / f64::from(stream.rate.max(1));
     let total = (stream.duration.as_nanos() as f64 / gap) as u64;
