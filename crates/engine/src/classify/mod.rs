@@ -24,7 +24,7 @@ pub use filter::{Dscp, Filter, FilterError, Ports, Prefix};
 use crate::header::{Family, FlowKey};
 use crate::packet::ClassId;
 use crate::random::Seed;
-use pattern::{Entry, LONG, SHORT, id, rank, words};
+use pattern::{Entry, LONG, Masks, SHORT, Secret, id, rank, words};
 use space::{Found, Space};
 use std::collections::BTreeMap;
 
@@ -53,9 +53,9 @@ impl Classifier {
         let secret = std::array::from_fn(|_| rng.bits());
         Self {
             next: filters.len() as u64,
-            other: Space::new(entries(&filters, Family::Other), secret),
-            v4: Space::new(entries(&filters, Family::V4), secret),
-            v6: Space::new(entries(&filters, Family::V6), secret),
+            other: space(&filters, Family::Other, secret),
+            v4: space(&filters, Family::V4, secret),
+            v6: space(&filters, Family::V6, secret),
             filters,
         }
     }
@@ -69,9 +69,9 @@ impl Classifier {
         for family in filter.families() {
             let rank = rank(&filter, id);
             match family {
-                Family::Other => self.other.add(Entry::new(&filter, family, rank)),
-                Family::V4 => self.v4.add(Entry::new(&filter, family, rank)),
-                Family::V6 => self.v6.add(Entry::new(&filter, family, rank)),
+                Family::Other => self.other.add(&filter, family, rank),
+                Family::V4 => self.v4.add(&filter, family, rank),
+                Family::V6 => self.v6.add(&filter, family, rank),
             }
         }
         FilterId(id)
@@ -83,9 +83,9 @@ impl Classifier {
         for family in filter.families() {
             let rank = rank(&filter, id.0);
             match family {
-                Family::Other => self.other.remove(&Entry::new(&filter, family, rank)),
-                Family::V4 => self.v4.remove(&Entry::new(&filter, family, rank)),
-                Family::V6 => self.v6.remove(&Entry::new(&filter, family, rank)),
+                Family::Other => self.other.remove(&filter, family, rank),
+                Family::V4 => self.v4.remove(&filter, family, rank),
+                Family::V6 => self.v6.remove(&filter, family, rank),
             }
         }
         Some(filter)
@@ -134,12 +134,16 @@ impl Classifier {
     }
 }
 
-fn entries<const N: usize>(filters: &BTreeMap<u64, Filter>, family: Family) -> Vec<Entry<N>> {
+/// The search for packets of this family.
+fn space<const N: usize>(filters: &BTreeMap<u64, Filter>, family: Family, secret: Secret) -> Space<N> {
+    let mut masks = Masks::default();
     let fit = filters
         .iter()
         .filter(|(_, filter)| filter.families().any(|own| own == family));
-    fit.map(|(id, filter)| Entry::new(filter, family, rank(filter, *id)))
-        .collect()
+    let entries = fit
+        .map(|(id, filter)| Entry::new(filter, family, rank(filter, *id), &mut masks))
+        .collect();
+    Space::new(entries, masks, secret)
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 
 use super::filter::{Filter, Ports};
 use crate::header::{Family, FlowKey, fold};
+use std::collections::BTreeMap;
 
 /// Words of a packet that is not IPv6.
 pub(super) const SHORT: usize = 3;
@@ -88,14 +89,46 @@ pub(super) fn id(rank: Rank) -> u64 {
 /// No entry, no node.
 pub(super) const NOTHING: u32 = u32::MAX >> 1;
 
+/// The masks in use. Filters are many and their masks few, so an entry has the number of its mask, and fits a cache
+/// line. A mask stays when its last filter goes: there are only so many.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Masks<const N: usize> {
+    masks: Vec<Words<N>>,
+    numbers: BTreeMap<Words<N>, u32>,
+}
+
+impl<const N: usize> Masks<N> {
+    fn number(&mut self, mask: Words<N>) -> u32 {
+        let next = self.masks.len() as u32;
+        let number = *self.numbers.entry(mask).or_insert(next);
+        if number == next {
+            self.masks.push(mask);
+        }
+        number
+    }
+
+    #[inline]
+    fn of(&self, entry: &Entry<N>) -> &Words<N> {
+        &self.masks[entry.mask as usize]
+    }
+
+    /// Bytes on the heap, without the tree's spare room.
+    pub(super) fn memory(&self) -> usize {
+        self.masks.capacity() * size_of::<Words<N>>() + self.numbers.len() * (size_of::<Words<N>>() + 4)
+    }
+}
+
 /// A filter as the search sees it.
 #[derive(Clone, Debug)]
+#[repr(align(64))]
 pub(super) struct Entry<const N: usize> {
-    pub(super) mask: Words<N>,
+    /// The values of the masked fields, and the lowest ports.
     pub(super) value: Words<N>,
     pub(super) rank: Rank,
     /// The lowest port and how far the highest is from it: source, then destination.
     ports: [(u16, u16); 2],
+    /// The number of its mask, which has no bits of ports.
+    mask: u32,
     pub(super) class: u32,
     /// The next in a list.
     pub(super) next: u32,
@@ -131,35 +164,28 @@ impl Side {
 impl<const N: usize> Entry<N> {
     /// A place without a filter.
     pub(super) const EMPTY: Self = Self {
-        mask: [0; N],
         value: [0; N],
         rank: 0,
         ports: [(0, 0); 2],
+        mask: 0,
         class: 0,
         next: NOTHING,
     };
 
     /// The filter's entry for packets of this family.
-    pub(super) fn new(filter: &Filter, family: Family, rank: Rank) -> Self {
+    pub(super) fn new(filter: &Filter, family: Family, rank: Rank, masks: &mut Masks<N>) -> Self {
         let all = Ports::new(0, u16::MAX);
         let range = |ports: Option<Ports>| ports.or(all).map_or((0, u16::MAX), |p| (p.low(), p.high()));
         let (source, destination) = (range(filter.source_port), range(filter.destination_port));
-        // The first bits that all ports of the range share can be matched, and hashed, like a prefix.
-        let shared =
-            |(low, high): (u16, u16)| !u16::MAX.checked_shr((low ^ high).leading_zeros()).unwrap_or(0);
-        let ip = family != Family::Other;
         let has_ports = filter.source_port.is_some() || filter.destination_port.is_some();
         let prefix = |prefix: Option<super::Prefix>| prefix.map_or((0, 0), |p| (p.bits(), p.mask()));
-        let dscp = filter
-            .dscp
-            .filter(|_| ip)
-            .map_or((0, 0), |dscp| (dscp.value(), dscp.mask()));
+        let dscp = filter.dscp.filter(|_| family != Family::Other);
         let mask = Fields {
             source: prefix(filter.source).1,
             destination: prefix(filter.destination).1,
-            ports: (shared(source), shared(destination)),
+            ports: (0, 0),
             protocol: if filter.protocol.is_some() { u8::MAX } else { 0 },
-            dscp: dscp.1,
+            dscp: dscp.map_or(0, |dscp| dscp.mask()),
             has_ports,
             mark: if filter.mark.is_some() { u32::MAX } else { 0 },
             flow_label: if filter.flow_label.is_some() {
@@ -171,21 +197,21 @@ impl<const N: usize> Entry<N> {
         let value = Fields {
             source: prefix(filter.source).0,
             destination: prefix(filter.destination).0,
-            ports: (source.0 & mask.ports.0, destination.0 & mask.ports.1),
+            ports: (source.0, destination.0),
             protocol: filter.protocol.unwrap_or(0),
-            dscp: dscp.0,
+            dscp: dscp.map_or(0, |dscp| dscp.value()),
             has_ports,
             mark: filter.mark.unwrap_or(0),
             flow_label: filter.flow_label.unwrap_or(0),
         };
         Self {
-            mask: mask.words(),
             value: value.words(),
             rank,
             ports: [
                 (source.0, source.1 - source.0),
                 (destination.0, destination.1 - destination.0),
             ],
+            mask: masks.number(mask.words()),
             class: filter.class.0,
             next: NOTHING,
         }
@@ -193,10 +219,10 @@ impl<const N: usize> Entry<N> {
 
     /// Whether it takes the packet.
     #[inline]
-    pub(super) fn matches(&self, key: &Words<N>) -> bool {
+    pub(super) fn matches(&self, key: &Words<N>, masks: &Masks<N>) -> bool {
         let mut wrong = 0;
-        for ((key, mask), value) in key.iter().zip(&self.mask).zip(&self.value) {
-            wrong |= key & mask ^ value;
+        for ((key, mask), value) in key.iter().zip(masks.of(self)).zip(&self.value) {
+            wrong |= (key ^ value) & mask;
         }
         let within = |side: Side| {
             let (low, width) = self.ports[side as usize];
@@ -212,34 +238,30 @@ impl<const N: usize> Entry<N> {
     }
 
     /// Whether every packet that `other` takes, with its port on this side from `low` to `high`, is taken by this one.
-    pub(super) fn covers(&self, other: &Self, side: Side, (low, high): (u16, u16)) -> bool {
+    pub(super) fn covers(&self, other: &Self, side: Side, (low, high): (u16, u16), masks: &Masks<N>) -> bool {
         let inside = |outer: (u16, u16), inner: (u16, u16)| outer.0 <= inner.0 && inner.1 <= outer.1;
-        let fields = (0..N).all(|i| {
-            // The shared bits of port ranges follow from the ranges.
-            let mask = if i == N - 2 {
-                self.mask[i] & u64::from(u32::MAX)
-            } else {
-                self.mask[i]
-            };
-            mask & !other.mask[i] == 0 && (self.value[i] ^ other.value[i]) & mask == 0
-        });
+        let (own, others) = (masks.of(self), masks.of(other));
+        let fields =
+            (0..N).all(|i| own[i] & !others[i] == 0 && (self.value[i] ^ other.value[i]) & own[i] == 0);
         let across = side.other();
         fields && inside(self.range(side), (low, high)) && inside(self.range(across), other.range(across))
     }
 
     /// How many bits of each field it fixes.
-    pub(super) fn shape(&self) -> Shape {
+    pub(super) fn shape(&self, masks: &Masks<N>) -> Shape {
+        let mask = masks.of(self);
         let ones = |word: u64| word.count_ones() as u8;
         let (source, destination) = if N == SHORT {
-            (ones(self.mask[0] >> 32), ones(self.mask[0] & u64::from(u32::MAX)))
+            (ones(mask[0] >> 32), ones(mask[0] & u64::from(u32::MAX)))
         } else {
-            (
-                ones(self.mask[0]) + ones(self.mask[1]),
-                ones(self.mask[2]) + ones(self.mask[3]),
-            )
+            (ones(mask[0]) + ones(mask[1]), ones(mask[2]) + ones(mask[3]))
         };
-        let (middle, last) = (self.mask[N - 2], self.mask[N - 1]);
-        let port = |side: Side| ones(u64::from(side.port(&self.mask)));
+        let (middle, last) = (mask[N - 2], mask[N - 1]);
+        // The first bits that all ports of the range share can be hashed like a prefix.
+        let port = |side: Side| {
+            let (low, high) = self.range(side);
+            (low ^ high).leading_zeros() as u8
+        };
         Shape([
             source,
             destination,

@@ -13,16 +13,21 @@
 //! Tables stand in the order of the best precedence in them (the pruning of Open vSwitch): once a match is found,
 //! the rest are not asked. Every answer is verified on the whole filter, so hashes decide about speed alone.
 
-use super::pattern::{Entry, NOTHING, Rank, Secret, Shape, Side, Words, hash};
+use super::filter::Filter;
+use super::pattern::{Entry, Masks, NOTHING, Rank, Secret, Shape, Side, Words, hash};
 use super::table::Table;
+use crate::header::Family;
 use crate::random::mix;
 
 /// Filters in a list at most, if there is a way to tell them apart.
 const SHORT_LIST: usize = 6;
 /// Filters looked at to choose a table.
 const SAMPLE: usize = 4096;
-/// Shapes tried as a table.
+/// Shapes tried as a table on the sample, and of these on all filters.
 const CANDIDATES: usize = 96;
+const FINALISTS: usize = 8;
+/// What a bit is worth less where a space below is needed.
+const UNSOLVED: u64 = 2;
 /// Copies and comparisons that cutting the ports may take, for each filter.
 const CUT_BUDGET: usize = 24;
 /// The bit of a bucket that is a node, not the head of a list.
@@ -32,6 +37,7 @@ const NODE: u32 = 1 << 31;
 #[derive(Clone, Debug)]
 pub(super) struct Space<const N: usize> {
     secret: Secret,
+    masks: Masks<N>,
     root: u32,
     entries: Vec<Entry<N>>,
     nodes: Vec<Node<N>>,
@@ -80,9 +86,10 @@ pub(super) struct Found {
 
 impl<const N: usize> Space<N> {
     /// A space with these entries.
-    pub(super) fn new(entries: Vec<Entry<N>>, secret: Secret) -> Self {
+    pub(super) fn new(entries: Vec<Entry<N>>, masks: Masks<N>, secret: Secret) -> Self {
         let mut space = Self {
             secret,
+            masks,
             root: NOTHING,
             entries: Vec::with_capacity(entries.len()),
             nodes: Vec::new(),
@@ -140,7 +147,7 @@ impl<const N: usize> Space<N> {
             if entry.rank <= found.rank {
                 return;
             }
-            if entry.matches(key) {
+            if entry.matches(key, &self.masks) {
                 *found = Found {
                     rank: entry.rank,
                     class: entry.class,
@@ -159,7 +166,10 @@ impl<const N: usize> Space<N> {
             return self.list(entries);
         }
         let built = entries.len();
-        let mut rest: Vec<(Shape, Entry<N>)> = entries.into_iter().map(|e| (shape(&e, coarse), e)).collect();
+        let mut rest: Vec<(Shape, Entry<N>)> = entries
+            .into_iter()
+            .map(|entry| (self.shape(&entry, coarse), entry))
+            .collect();
         let mut tables = Vec::new();
         while let Some(shape) = self.choose(&rest, &fixed) {
             let taken = rest
@@ -194,6 +204,11 @@ impl<const N: usize> Space<N> {
         }))
     }
 
+    fn shape(&self, entry: &Entry<N>, coarse: bool) -> Shape {
+        let shape = entry.shape(&self.masks);
+        if coarse { shape.coarse::<N>() } else { shape }
+    }
+
     /// A table of these entries, all of which fix its shape.
     fn table(&mut self, entries: Vec<Entry<N>>, shape: Shape) -> Table<N> {
         let mask = shape.mask();
@@ -214,8 +229,7 @@ impl<const N: usize> Space<N> {
     }
 
     /// The shape whose table tells most filters apart, of those that fix more than `fixed`; `None` if none tells
-    /// enough. "Most" counts bits: for each filter that the table can hold, how often the number of
-    /// filters it is among would be halved.
+    /// enough. A sample chooses the shapes that are then tried on all.
     fn choose(&self, rest: &[(Shape, Entry<N>)], fixed: &Shape) -> Option<Shape> {
         if rest.len() <= SHORT_LIST {
             return None;
@@ -224,29 +238,68 @@ impl<const N: usize> Space<N> {
         let sample: Vec<&(Shape, Entry<N>)> = (0..rest.len() / stride)
             .map(|i| &rest[i * stride + (mix(self.secret[0] ^ i as u64) % stride as u64) as usize])
             .collect();
-        let mut hashes = Vec::with_capacity(sample.len());
-        let quarters = |n: usize| u64::from((n as u128).pow(4).max(1).ilog2());
-        let whole = quarters(rest.len());
-        let mut best = None;
-        for shape in candidates(&sample, fixed) {
-            let mask = shape.mask();
-            hashes.clear();
-            let fitting = sample.iter().filter(|(own, _)| own.fits(&shape));
-            hashes.extend(fitting.map(|(_, entry)| hash(&self.secret, &entry.value, &mask)));
-            hashes.sort_unstable();
-            let gain: u64 = hashes
-                .chunk_by(|a, b| a == b)
-                .map(|same| {
-                    same.len() as u64 * (whole - quarters(((same.len() - 1) * stride + 1).max(2)).min(whole))
-                })
-                .sum();
-            // At least one bit, on average, for those in the table.
-            let worth = gain >= 4 * hashes.len() as u64 && gain > 0;
-            if worth && best.is_none_or(|(most, of)| (gain, shape) > (most, of)) {
-                best = Some((gain, shape));
-            }
+        let candidates = candidates(&sample, fixed);
+        let mut hashes = Vec::with_capacity(rest.len());
+        let mut tried: Vec<(u64, Shape)> = candidates
+            .into_iter()
+            .filter_map(|shape| {
+                Some((
+                    self.gain(sample.iter().copied(), shape, stride, &mut hashes)?,
+                    shape,
+                ))
+            })
+            .collect();
+        tried.sort_unstable_by(|a, b| b.cmp(a));
+        if stride == 1 {
+            return tried.first().map(|(_, shape)| *shape);
         }
-        best.map(|(_, shape)| shape)
+        let all = tried.into_iter().take(FINALISTS);
+        let exactly =
+            all.filter_map(|(_, shape)| Some((self.gain(rest.iter(), shape, 1, &mut hashes)?, shape)));
+        exactly.max().map(|(_, shape)| shape)
+    }
+
+    /// How well a table of this shape tells filters apart, counted in bits: for each filter that it can hold, how often
+    /// the number of filters it is among would be halved. Half of that where a list would still be too long, since a
+    /// space below costs more than another table beside. `None` for next to nothing.
+    fn gain<'a>(
+        &self,
+        filters: impl ExactSizeIterator<Item = &'a (Shape, Entry<N>)>,
+        shape: Shape,
+        stride: usize,
+        hashes: &mut Vec<u32>,
+    ) -> Option<u64> {
+        let quarters = |n: usize| u64::from((n as u128).pow(4).max(1).ilog2());
+        let whole = quarters(filters.len() * stride);
+        let mask = shape.mask();
+        hashes.clear();
+        let fitting = filters.filter(|(own, _)| own.fits(&shape));
+        hashes.extend(fitting.map(|(_, entry)| hash(&self.secret, &entry.value, &mask)));
+        hashes.sort_unstable();
+        // What a filter alone in a sample is among cannot be seen, but how often two of a sample meet says it.
+        let meetings: usize = hashes
+            .chunk_by(|a, b| a == b)
+            .map(|same| same.len() * (same.len() - 1))
+            .sum();
+        let average = if stride == 1 {
+            1
+        } else {
+            1 + meetings * stride / hashes.len().max(1)
+        };
+        let among = |same: usize| ((same - 1) * stride + 1).max(average).max(2);
+        let gain: u64 = hashes
+            .chunk_by(|a, b| a == b)
+            .map(|same| {
+                let among = among(same.len());
+                let bits = same.len() as u64 * whole.saturating_sub(quarters(among));
+                if among <= SHORT_LIST {
+                    bits
+                } else {
+                    bits / UNSOLVED
+                }
+            })
+            .sum();
+        (gain > 0 && gain * UNSOLVED >= 4 * hashes.len() as u64).then_some(gain)
     }
 
     /// Entries that no table tells apart: a list, or one for each piece of the range of ports.
@@ -259,6 +312,7 @@ impl<const N: usize> Space<N> {
         let mut budget = CUT_BUDGET * entries.len();
         split(
             &entries,
+            &self.masks,
             (0..entries.len()).collect(),
             side,
             (0, u16::MAX),
@@ -326,8 +380,9 @@ impl<const N: usize> Space<N> {
 
     // ------------------------------------------------------------------------------------------ changing
 
-    /// Adds an entry.
-    pub(super) fn add(&mut self, entry: Entry<N>) {
+    /// Adds a filter, for packets of this family.
+    pub(super) fn add(&mut self, filter: &Filter, family: Family, rank: Rank) {
+        let entry = Entry::new(filter, family, rank, &mut self.masks);
         self.root = self.insert(self.root, entry, Shape::default());
     }
 
@@ -365,7 +420,7 @@ impl<const N: usize> Space<N> {
     }
 
     fn insert_in_tables(&mut self, node: &mut Tables<N>, entry: Entry<N>) {
-        let (shape, rank) = (entry.shape(), entry.rank);
+        let (shape, rank) = (entry.shape(&self.masks), entry.rank);
         let fitting = node.tables.iter_mut().filter(|table| shape.fits(&table.shape));
         let Some(table) = fitting.max_by_key(|table| table.shape.bits()) else {
             node.rest_best = node.rest_best.max(rank);
@@ -394,9 +449,10 @@ impl<const N: usize> Space<N> {
         }
     }
 
-    /// Removes the entry of this rank; the argument is any copy of it.
-    pub(super) fn remove(&mut self, entry: &Entry<N>) {
-        self.root = self.take(self.root, entry).unwrap_or(self.root);
+    /// Removes the filter's entry.
+    pub(super) fn remove(&mut self, filter: &Filter, family: Family, rank: Rank) {
+        let entry = Entry::new(filter, family, rank, &mut self.masks);
+        self.root = self.take(self.root, &entry).unwrap_or(self.root);
     }
 
     /// The bucket without the entry; `None` if it was not in it.
@@ -437,7 +493,7 @@ impl<const N: usize> Space<N> {
     }
 
     fn take_from_tables(&mut self, node: &mut Tables<N>, entry: &Entry<N>) -> Option<()> {
-        let shape = entry.shape();
+        let shape = entry.shape(&self.masks);
         // It went into the finest that fitted then, which need not be the finest now.
         let fitting = node.tables.iter_mut().filter(|table| shape.fits(&table.shape));
         for table in fitting {
@@ -522,7 +578,8 @@ impl<const N: usize> Space<N> {
                     + cut.bounds.capacity() * 2
             }
         };
-        self.entries.capacity() * size_of::<Entry<N>>()
+        self.masks.memory()
+            + self.entries.capacity() * size_of::<Entry<N>>()
             + self.nodes.capacity() * size_of::<Node<N>>()
             + self.nodes.iter().map(node).sum::<usize>()
             + (self.free_entries.capacity() + self.free_nodes.capacity()) * 4
@@ -543,11 +600,6 @@ fn index(at: usize) -> u32 {
 
 fn best<const N: usize>(entries: &[Entry<N>]) -> Rank {
     entries.iter().map(|entry| entry.rank).max().unwrap_or(0)
-}
-
-fn shape<const N: usize>(entry: &Entry<N>, coarse: bool) -> Shape {
-    let shape = entry.shape();
-    if coarse { shape.coarse::<N>() } else { shape }
 }
 
 /// Shapes worth trying: the commonest, and what they have in common.
@@ -582,6 +634,7 @@ fn candidates<const N: usize>(sample: &[&(Shape, Entry<N>)], fixed: &Shape) -> V
 /// piece, and collects the pieces: the lowest port, and the members, of which those that an earlier one covers are left out.
 fn split<const N: usize>(
     entries: &[Entry<N>],
+    masks: &Masks<N>,
     members: Vec<usize>,
     side: Side,
     range: (u16, u16),
@@ -596,7 +649,7 @@ fn split<const N: usize>(
             || low > range.1
             || wide
                 .iter()
-                .any(|&w| entries[w].covers(&entries[member], side, range))
+                .any(|&w| entries[w].covers(&entries[member], side, range, masks))
         {
             continue;
         }
@@ -623,6 +676,14 @@ fn split<const N: usize>(
     }
     let middle = bounds.len() / 2;
     let at = *bounds.select_nth_unstable(middle).1;
-    split(entries, kept.clone(), side, (range.0, at - 1), budget, pieces);
-    split(entries, kept, side, (at, range.1), budget, pieces);
+    split(
+        entries,
+        masks,
+        kept.clone(),
+        side,
+        (range.0, at - 1),
+        budget,
+        pieces,
+    );
+    split(entries, masks, kept, side, (at, range.1), budget, pieces);
 }
