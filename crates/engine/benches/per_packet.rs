@@ -1,7 +1,7 @@
 //! What a packet costs: ns for one enqueue and one dequeue together, for each discipline in its regimes.
 //!
 //! `cargo bench -p engine --bench per_packet` prints one table, in about a minute; with `-- --check` it fails if a
-//! bar is missed. Under `cargo test --benches` everything runs once, small.
+//! bar is missed. Under `cargo test` everything runs once, small.
 //!
 //! Packets are recycled: each that is dequeued is enqueued again, to its own class and flow, so what is held
 //! stays the same. The clock is virtual and moves at the speed of the link. A figure is the median of many short

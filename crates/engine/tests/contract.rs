@@ -5,7 +5,7 @@
 //! the sink for a stated reason; packets and bytes are conserved; a peeked packet comes next; a flush empties;
 //! a wait ends after now, no packet leaves before it, and waiting leads to packets; empty means empty; flows
 //! stay in order; a drain loses nothing; the same seed gives the same output, and neither inspecting nor
-//! retuning with the same plan can be noticed. Policies are drawn from the kinds' declarations
+//! retuning with the same plan can be noticed; and all of it while settings change. Policies are drawn from the kinds' declarations
 //! (`contract/policies.rs`), and a broken discipline of each sort proves that the test notices
 //! (`contract/broken.rs`).
 //!
@@ -61,10 +61,12 @@ fn pass(kind: &Kind, child: Option<&Kind>) {
     });
     for round in 0..given("SUIMON_CONTRACT_ROUNDS").unwrap_or(12) {
         let seed = Seed(base).fork(&name).fork(&round.to_string());
-        let (spec, plan) = policies::draw(&registry, kind, child, seed.fork("policy"));
+        let policies::Policy { spec, plan, other } =
+            policies::draw(&registry, kind, child, seed.fork("policy"));
         let subject = Subject {
             classes: u32::try_from(plan.classes.len()).expect("few classes"),
             queue: plan.root,
+            other: other.root,
         };
         if let Err(fault) = examine(&subject, seed, operations()) {
             panic!(
@@ -117,7 +119,12 @@ fn examine_fault(fault: Fault) -> Result<(), String> {
         kind: &broken::KIND,
         plan: Arc::new(fault),
     };
-    let subject = Subject { queue, classes: 0 };
+    let other = queue.clone();
+    let subject = Subject {
+        queue,
+        other,
+        classes: 0,
+    };
     let base = Seed(seed()).fork("broken");
     (0..8).try_for_each(|round| examine(&subject, base.fork(&round.to_string()), 1_500))
 }

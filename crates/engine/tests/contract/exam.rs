@@ -20,21 +20,25 @@ const WAITS: u32 = 1_000;
 pub struct Subject {
     /// Its plan.
     pub queue: QueuePlan,
+    /// A plan of the same shape, to change to and fro.
+    pub other: QueuePlan,
     /// How many classes its tree has.
     pub classes: u32,
 }
 
-/// How a run is disturbed. None of it may be visible from outside.
+/// How a run is disturbed. Only a change may be visible from outside.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Meddling {
     None,
     Inspecting,
     Retuning,
+    Changing,
 }
 
 /// Runs a subject through random operations of this seed: twice alike, then inspected all the time, then
-/// retuned with its own plan and with a foreign one. The error says what was wrong, and what led to it.
+/// retuned with its own plan and with a foreign one; and then with plans that change. The error says what was wrong, and what led to it.
 pub fn examine(subject: &Subject, seed: Seed, operations: u32) -> Result<(), String> {
+    run(subject, seed, operations, Meddling::Changing)?;
     let reference = run(subject, seed, operations, Meddling::None)?;
     let others = [
         (Meddling::None, "the same seed gave another output"),
@@ -70,6 +74,8 @@ fn run(
         waits: 0,
         meddling,
         views: Vec::new(),
+        changes: seed.fork("changes").stream(),
+        changed: false,
     };
     let outcome = catch_unwind(AssertUnwindSafe(|| {
         exam.operate(operations / 2);
@@ -107,6 +113,9 @@ struct Exam<'a> {
     waits: u32,
     meddling: Meddling,
     views: Vec<View>,
+    changes: Rng,
+    /// Whether the other plan holds.
+    changed: bool,
 }
 
 impl Exam<'_> {
@@ -273,7 +282,24 @@ impl Exam<'_> {
                 assert!(!adopted, "adopted the plan of another kind");
                 let _ = self.queue.retune(now, &*self.subject.queue.plan);
             }
+            Meddling::Changing if self.changes.below(16) == 0 => self.change(),
+            Meddling::Changing => {}
         }
+    }
+
+    /// Changes to the other plan; if the queue cannot, back to the one that holds, as hosts do.
+    fn change(&mut self) {
+        let plans = [&self.subject.queue.plan, &self.subject.other.plan];
+        let now = self.ledger.now;
+        let adopted = self.queue.retune(now, &**plans[usize::from(!self.changed)]);
+        if adopted {
+            self.changed = !self.changed;
+        } else {
+            let _ = self.queue.retune(now, &**plans[usize::from(self.changed)]);
+        }
+        // A larger rate may release packets sooner than was said.
+        (self.deadline, self.waits) = (None, 0);
+        self.ledger.check_account(&self.queue);
     }
 
     /// The view of the tree has the queue's own counts, and each class is there once.

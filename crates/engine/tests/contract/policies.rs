@@ -8,6 +8,7 @@ use engine::random::{Rng, Seed};
 use engine::settings::{Fallback, Raw, Setting, SettingValue, Table};
 use engine::tree::{ClassSpec, DisciplineSpec, Registry, TreePlan};
 use engine::units::{Bandwidth, Bytes, Duration, Probability, Rate};
+use std::collections::HashMap;
 
 /// Where a setting stands: how deep in a tree of classes.
 #[derive(Clone, Copy, Debug)]
@@ -212,13 +213,46 @@ impl Drawing<'_> {
     }
 }
 
+/// The spec with some settings drawn anew: a change that may be asked for while packets flow.
+fn changed(registry: &Registry, spec: &DisciplineSpec, rng: &mut Rng, depth: usize) -> DisciplineSpec {
+    let kind = registry.find(&spec.kind).expect("a kind that was drawn");
+    let mut spec = spec.clone();
+    let change = |table: &mut Table, settings: &[Setting], rng: &mut Rng, depth: usize| {
+        for entry in self::table(kind, settings, rng, Place { depth }).entries {
+            if rng.below(3) == 0 {
+                *table = std::mem::take(table).with(&entry.key, entry.value);
+            }
+        }
+    };
+    change(&mut spec.settings, kind.settings, rng, depth);
+    if let Some(child) = &mut spec.child {
+        **child = changed(registry, child, rng, depth + 1);
+    }
+    let mut depths = HashMap::new();
+    for class in &mut spec.classes {
+        let parent = class.parent.as_ref().map(|(parent, _)| depths[parent] + 1);
+        let depth = parent.unwrap_or(depth);
+        depths.insert(class.name.clone(), depth);
+        change(&mut class.settings, kind.class_settings, rng, depth);
+        if let Some(inner) = &mut class.discipline {
+            *inner = changed(registry, inner, rng, depth + 1);
+        }
+    }
+    spec
+}
+
+/// A random valid policy, and its plan.
+pub struct Policy {
+    /// As it was drawn.
+    pub spec: DisciplineSpec,
+    /// Checked.
+    pub plan: TreePlan,
+    /// A plan of the same shape with other settings.
+    pub other: TreePlan,
+}
+
 /// A random valid policy of this kind, with `child` below it; without one, with plain queues.
-pub fn draw(
-    registry: &Registry,
-    kind: &Kind,
-    child: Option<&Kind>,
-    seed: Seed,
-) -> (DisciplineSpec, TreePlan) {
+pub fn draw(registry: &Registry, kind: &Kind, child: Option<&Kind>, seed: Seed) -> Policy {
     let mut rng = seed.stream();
     let mut refused = Vec::new();
     for _ in 0..300 {
@@ -229,7 +263,11 @@ pub fn draw(
         };
         let spec = drawing.discipline(kind, child, 0);
         match spec.check(drawing.registry, LINK) {
-            Ok(plan) => return (spec, plan),
+            Ok(plan) => {
+                let change = |_| changed(registry, &spec, &mut rng, 0).check(registry, LINK).ok();
+                let other = (0..100).find_map(change).unwrap_or_else(|| plan.clone());
+                return Policy { spec, plan, other };
+            }
             Err(problems) => refused = problems,
         }
     }
