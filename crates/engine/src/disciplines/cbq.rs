@@ -1457,6 +1457,11 @@ impl Cbq {
         self.rules = Rules::new(plan);
         self.wire.rate = plan.link.bits();
         self.wire.burst = plan.settings.link_burst.nanos();
+        // What a smaller burst would call lost has been given already: the clock must not turn back.
+        let caught_up = now.saturating_sub(self.wire.burst);
+        if self.wire.free < caught_up {
+            (self.wire.free, self.wire.rest) = (caught_up, 0);
+        }
         for number in 0..self.link() {
             self.adopt_class(number, clock, now);
         }
