@@ -216,4 +216,6 @@ pub struct Turns {
     pub spun: Duration,
     /// Lapses: times when the process had been stopped so long that the kernel took over.
     pub lapses: u64,
+    /// Whether it runs under `SCHED_FIFO`: asked for, and permitted.
+    pub realtime: bool,
 }

@@ -47,13 +47,11 @@ impl Pause {
         }
     }
 
-    /// Prepares the thread: the finest timers, and the real-time class if it is wanted and permitted.
-    pub(crate) fn prepare(&self, realtime: bool) {
+    /// Prepares the thread: the finest timers, and the real-time class if it is wanted. Whether it got that;
+    /// without the permission the thread stays an ordinary one, and is less punctual.
+    pub(crate) fn prepare(&self, realtime: bool) -> bool {
         sys::set_timer_slack(1);
-        if realtime {
-            // Without the permission the thread stays an ordinary one, and is less punctual.
-            let _ = sys::set_realtime(1);
-        }
+        realtime && sys::set_realtime(1).is_ok()
     }
 
     /// Waits for any of the ports (each with whether room is wanted), the bell, or `until`, at most for

@@ -208,7 +208,7 @@ impl Worker {
 
     /// Runs until it is told to stop, or every input has ended and everything is sent. The last snapshot.
     pub fn run(mut self) -> Snapshot {
-        self.pause.prepare(self.settings.realtime);
+        self.turns.realtime = self.pause.prepare(self.settings.realtime);
         loop {
             match self.step() {
                 Turn::Busy => {}

@@ -392,6 +392,18 @@ fn what_came_during_a_lapse_is_dropped_as_stale_and_what_comes_after_is_not() {
 }
 
 #[test]
+fn a_lapse_in_which_nothing_came_costs_nothing() {
+    let mut rig = usual();
+    rig.worker.add_path(planned(rig.from, rig.to, fifo(500)));
+    rig.worker.set_gate(Box::new(Lapsed(true)));
+    rig.settle();
+    send(&rig.left, 0..5);
+    rig.settle();
+    assert_eq!(arrived(&rig.right), [0, 1, 2, 3, 4]);
+    assert_eq!(rig.show().turns.lapses, 1);
+}
+
+#[test]
 fn a_full_pool_leaves_no_frame_unaccounted_for() {
     let mut rig = rig(Slots { small: 4, big: 1 }, plain());
     rig.worker.add_path(path(rig.from, rig.to, held_for_an_hour()));
