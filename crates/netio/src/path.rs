@@ -235,7 +235,7 @@ impl Path {
                     Next::Empty => return Waiting::Empty,
                 },
             };
-            if let Some(wire) = &mut self.wire {
+            if let Some(wire) = self.wire.as_mut().filter(|_| self.enabled) {
                 wire.send(now, packet.len);
             }
             self.totals.sent += packet.len;
