@@ -1,0 +1,486 @@
+//! `suimon run` as a person uses it, with real TCP (offloads at their defaults) and UDP through it: on each
+//! kind of port that the machine offers, looked at and changed while packets flow, and ended in every way.
+//!
+//! ```text
+//!  a ─── lan0 │ r: suimon over the kernel's bridge │ wan0 ─── b
+//! ```
+//!
+//! Where the machine forbids BPF (an ordinary user's namespaces), the ports that need it are skipped, which
+//! is said. Rates are asserted with room for a busy machine; outages are measured and printed.
+
+use control::protocol::{Change, Reply, Request};
+use control::snapshot::{ClassView, State};
+use control::socket::Client;
+use lab::traffic::tcp::{Bulk, BulkRun};
+use lab::traffic::udp::{Stream, StreamReport};
+use lab::{Host, Lab, Output, Running};
+use std::fs;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// One at a time: they measure rates.
+static TURN: Mutex<()> = Mutex::new(());
+
+fn in_turn(body: impl FnOnce()) {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    body();
+}
+
+/// What of a full frame is payload of TCP.
+const PAYLOAD: f64 = 1448.0 / 1514.0;
+const OUTAGE: Duration = Duration::from_millis(100);
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Kind {
+    AfPacket,
+    AfXdp,
+    Egress,
+    Tap,
+}
+
+impl Kind {
+    /// The `[port]` section, and the interface by which packets leave.
+    fn port(self) -> (&'static str, &'static str) {
+        match self {
+            Self::AfPacket => ("between = [\"lan0\", \"wan0\"]", "wan0"),
+            Self::AfXdp => ("kind = \"af_xdp\"\nbetween = [\"lan0\", \"wan0\"]", "wan0"),
+            Self::Egress => ("egress = \"eth0\"", "eth0"),
+            Self::Tap => ("kind = \"tap\"\nbetween = [\"tap0\", \"tap1\"]", "tap1"),
+        }
+    }
+
+    fn policy(self) -> String {
+        let (port, out) = self.port();
+        let class = |name: &str, rate: u32, more: &str| {
+            format!("[[interface.{out}.class]]\nname = \"{name}\"\nrate = \"{rate} Mbit/s\"\n{more}\n")
+        };
+        let filter = |class: &str, port: u16| {
+            format!(
+                "[[interface.{out}.filter]]\nclass = \"{class}\"\nprotocol = \"tcp\"\ndestination_port = \"{port}\"\n"
+            )
+        };
+        [
+            format!("version = 1\n[port]\n{port}\n[interface.{out}]\nbandwidth = \"40 Mbit/s\"\ndiscipline = \"cbq\"\n"),
+            class("small", 8, "borrow = false"),
+            class("large", 16, "borrow = false"),
+            class("rest", 10, "default = true"),
+            filter("small", SMALL),
+            filter("large", LARGE),
+        ]
+        .concat()
+    }
+}
+
+const SMALL: u16 = 6001;
+const LARGE: u16 = 6002;
+const REST: u16 = 6003;
+
+/// The hosts, and `suimon run` on one of them.
+struct Rig {
+    _lab: Lab,
+    a: Host,
+    r: Host,
+    b: Host,
+    kind: Kind,
+    files: PathBuf,
+    suimon: Option<Running>,
+}
+
+fn to_b(port: u16) -> SocketAddr {
+    SocketAddr::from(([10, 0, 0, 2], port))
+}
+
+impl Rig {
+    /// With the program running; none if the machine forbids this kind of port.
+    fn start(kind: Kind) -> Option<Self> {
+        let mut lab = Lab::new();
+        let [a, r, b] = ["a", "r", "b"].map(|name| lab.host(name).expect("a host"));
+        lab.veth((&a, "eth0"), (&r, "lan0")).expect("a pair");
+        lab.veth((&r, "wan0"), (&b, "eth0")).expect("a pair");
+        for (host, address) in [(&a, "10.0.0.1/24"), (&b, "10.0.0.2/24")] {
+            host.address("eth0", address.parse().expect("an address"))
+                .expect("set");
+        }
+        if kind != Kind::Tap {
+            r.bridge("br0", &["lan0", "wan0"]).expect("a bridge");
+        }
+        let files =
+            std::env::temp_dir().join(format!("suimon-run-{kind:?}-{}-{}", std::process::id(), unique()));
+        fs::create_dir_all(&files).expect("a directory");
+        let mut rig = Self {
+            _lab: lab,
+            a,
+            r,
+            b,
+            kind,
+            files,
+            suimon: None,
+        };
+        fs::write(rig.files.join("policy.toml"), kind.policy()).expect("a file");
+        rig.launch().then_some(rig)
+    }
+
+    fn socket(&self) -> String {
+        self.files.join("control.sock").display().to_string()
+    }
+
+    /// Starts the program and waits until it runs; `false` if the machine forbids it.
+    fn launch(&mut self) -> bool {
+        let policy = self.files.join("policy.toml").display().to_string();
+        let host = if self.kind == Kind::Egress {
+            &self.a
+        } else {
+            &self.r
+        };
+        let program =
+            host.program(env!("CARGO_BIN_EXE_suimon"))
+                .args(["run", &policy, "--socket", &self.socket()]);
+        let suimon = program
+            .limit(Duration::from_secs(60))
+            .start()
+            .expect("the program starts");
+        let until = Instant::now() + Duration::from_secs(10);
+        while Client::connect(Some(&self.socket())).is_err() {
+            if !suimon.is_running() {
+                let output = suimon.wait().expect("its end");
+                assert!(output.err.contains("not permitted"), "{output:?}");
+                eprintln!("skipped: {}", output.err.trim());
+                return false;
+            }
+            assert!(Instant::now() < until, "the control socket does not answer");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        self.suimon = Some(suimon);
+        if self.kind == Kind::Tap {
+            for (bridge, members) in [("br0", ["lan0", "tap0"]), ("br1", ["tap1", "wan0"])] {
+                self.r
+                    .netlink(|n| members.iter().try_for_each(|name| n.up(name)))
+                    .expect("up");
+                self.r.bridge(bridge, &members).expect("a bridge");
+            }
+        }
+        true
+    }
+
+    fn client(&self) -> Client {
+        Client::connect(Some(&self.socket())).expect("the program answers")
+    }
+
+    fn ask(&self, request: &Request) -> Reply {
+        self.client().ask(request).expect("an answer")
+    }
+
+    fn set_small(&self, rate: &str) -> Reply {
+        let (_, interface) = self.kind.port();
+        let changes = [("rate".to_string(), Change::Text(rate.into()))].into();
+        self.ask(&Request::Set {
+            interface: interface.into(),
+            class: "small".into(),
+            changes,
+        })
+    }
+
+    fn tcp(&self, port: u16) -> BulkRun {
+        Bulk::new(to_b(port), Duration::from_secs(30))
+            .start(&self.a, &self.b)
+            .expect("a transfer")
+    }
+
+    fn udp(&self, rate: u32, payload: usize, duration: Duration) -> lab::traffic::udp::StreamRun {
+        Stream {
+            to: to_b(REST),
+            rate,
+            payload,
+            duration,
+        }
+        .start(&self.a, &self.b)
+        .expect("a stream")
+    }
+
+    fn signal(&self, name: &str) {
+        let id = self.suimon.as_ref().expect("it runs").id();
+        let sent = Command::new("sh")
+            .args(["-c", &format!("kill -{name} {id}")])
+            .status();
+        assert!(sent.is_ok_and(|status| status.success()), "cannot send {name}");
+    }
+
+    fn end(&mut self) -> Output {
+        self.suimon.take().expect("it runs").wait().expect("its end")
+    }
+
+    /// A class as the program shows it, over the last half second.
+    fn class(&self, name: &str) -> ClassView {
+        let snapshot = self
+            .client()
+            .status(Duration::from_millis(500), false)
+            .expect("a status");
+        let class = snapshot.interfaces[0]
+            .classes
+            .iter()
+            .find(|class| class.name == name);
+        class.expect("the class is shown").clone()
+    }
+}
+
+impl Drop for Rig {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.files);
+    }
+}
+
+fn unique() -> u128 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(0, |span| span.as_nanos())
+}
+
+/// The rate in Mbit/s at which a transfer's payload arrives over this time.
+fn rate(transfer: &BulkRun, over: Duration) -> f64 {
+    let (before, began) = (transfer.received(), Instant::now());
+    std::thread::sleep(over);
+    (transfer.received() - before) as f64 * 8e-6 / began.elapsed().as_secs_f64()
+}
+
+/// Waits until this rate in Mbit/s (of frames) is what a transfer gets, within 10 %; a busy machine may take
+/// a while.
+fn settles_at(transfer: &BulkRun, mbit: f64, what: &str) {
+    let mut last = 0.0;
+    for _ in 0..8 {
+        last = rate(transfer, Duration::from_secs(1));
+        if (last / (mbit * PAYLOAD) - 1.0).abs() < 0.1 {
+            eprintln!("{what}: {last:.2} of {:.2} Mbit/s of payload", mbit * PAYLOAD);
+            return;
+        }
+    }
+    panic!("{what}: {last:.2} Mbit/s of payload, not {:.2}", mbit * PAYLOAD);
+}
+
+/// All that can be asked of a policy in force, with traffic.
+fn rules(kind: Kind) {
+    let Some(mut rig) = Rig::start(kind) else { return };
+    let name = |what: &str| format!("{kind:?}: {what}");
+    let (small, large) = (rig.tcp(SMALL), rig.tcp(LARGE));
+    let udp = rig.udp(200, 1000, Duration::from_secs(4));
+    settles_at(&small, 8.0, &name("a class of 8"));
+    settles_at(&large, 16.0, &name("a class of 16"));
+    let shown = rig.class("small");
+    assert_eq!(shown.asked_bps, Some(8_000_000));
+    let got = shown.traffic.got_bps.expect("a rate") as f64;
+    assert!((got / 8e6 - 1.0).abs() < 0.1, "the socket tells of {got} bit/s");
+    let udp = udp.finish().expect("a report");
+    assert!(
+        udp.lost() * 20 <= udp.sent && udp.duplicates == 0,
+        "UDP: {} of {} lost",
+        udp.lost(),
+        udp.sent
+    );
+
+    assert!(
+        matches!(rig.set_small("30 Mbit/s"), Reply::Refused(_)),
+        "more than the link was accepted"
+    );
+    assert!(matches!(rig.set_small("14 Mbit/s"), Reply::Done { .. }));
+    settles_at(&small, 14.0, &name("the class after its rate was set to 14"));
+    settles_at(&large, 16.0, &name("its neighbour"));
+    let lost = rig.class("small").traffic.drops;
+    assert!(!lost.contains_key("flushed"), "the change lost packets: {lost:?}");
+
+    assert!(matches!(
+        rig.ask(&Request::Disable { interface: None }),
+        Reply::Done { .. }
+    ));
+    std::thread::sleep(Duration::from_millis(300));
+    let free = rate(&small, Duration::from_secs(1)) + rate(&large, Duration::from_secs(1));
+    assert!(free > 80.0, "disabled, and still only {free:.1} Mbit/s");
+    let state = rig
+        .client()
+        .status(Duration::ZERO, false)
+        .expect("a status")
+        .interfaces[0]
+        .state;
+    assert_eq!(state, State::Disabled);
+    assert!(matches!(
+        rig.ask(&Request::Enable { interface: None }),
+        Reply::Done { .. }
+    ));
+    settles_at(&small, 14.0, &name("enabled again"));
+
+    assert!(matches!(
+        rig.ask(&Request::Detach { interface: None }),
+        Reply::Done { .. }
+    ));
+    let output = rig.end();
+    assert!(
+        output.status.success() && output.out.contains("detached"),
+        "{output:?}"
+    );
+    if kind != Kind::Tap {
+        std::thread::sleep(Duration::from_millis(500));
+        let left = rate(&small, Duration::from_secs(1)) + rate(&large, Duration::from_secs(1));
+        assert!(left > 80.0, "detached, and only {left:.1} Mbit/s by the kernel");
+    }
+    assert!(
+        !std::path::Path::new(&rig.socket()).exists(),
+        "the socket is left behind"
+    );
+}
+
+/// Ends or stops the program in the middle of a stream; what came through.
+fn interrupted(kind: Kind, how: fn(&mut Rig)) -> Option<StreamReport> {
+    let mut rig = Rig::start(kind)?;
+    // Neighbours must know each other first.
+    rig.udp(100, 100, Duration::from_millis(200))
+        .finish()
+        .expect("a report");
+    let stream = rig.udp(2000, 100, Duration::from_millis(2500));
+    std::thread::sleep(Duration::from_millis(700));
+    how(&mut rig);
+    let report = stream.finish().expect("a report");
+    drop(rig);
+    Some(report)
+}
+
+/// The outage is within the limit in one of three tries: other processes may hold the processors.
+fn flows_on(kind: Kind, what: &str, how: fn(&mut Rig)) {
+    for attempt in 1..=3 {
+        let Some(report) = interrupted(kind, how) else {
+            return;
+        };
+        let outage = report.longest_outage();
+        eprintln!(
+            "{kind:?} {what}: {outage:?} without traffic, {} of {} lost, {} twice",
+            report.lost(),
+            report.sent,
+            report.duplicates
+        );
+        let last = report
+            .arrivals
+            .last()
+            .map_or(Duration::ZERO, |arrival| arrival.sent);
+        assert!(
+            last > Duration::from_millis(2400) || attempt < 3,
+            "traffic did not flow on: last at {last:?}"
+        );
+        if outage < OUTAGE && last > Duration::from_millis(2400) {
+            return;
+        }
+    }
+    panic!("{kind:?} {what}: traffic stood still for more than {OUTAGE:?} in each of three tries");
+}
+
+fn kill(rig: &mut Rig) {
+    rig.suimon.take().expect("it runs").kill().expect("its end");
+}
+
+fn stop_and_continue(rig: &mut Rig) {
+    rig.signal("STOP");
+    std::thread::sleep(Duration::from_millis(800));
+    rig.signal("CONT");
+    let version = rig.ask(&Request::Version {});
+    assert!(matches!(version, Reply::Version { .. }), "{version:?}");
+}
+
+#[test]
+fn a_policy_rules_on_af_packet_over_a_bridge() {
+    in_turn(|| lab::isolated(|| rules(Kind::AfPacket)));
+}
+
+#[test]
+fn a_policy_rules_on_af_xdp_over_a_bridge() {
+    in_turn(|| lab::isolated(|| rules(Kind::AfXdp)));
+}
+
+#[test]
+fn a_policy_rules_what_this_host_sends() {
+    in_turn(|| lab::isolated(|| rules(Kind::Egress)));
+}
+
+#[test]
+fn a_policy_rules_between_taps() {
+    in_turn(|| lab::isolated(|| rules(Kind::Tap)));
+}
+
+#[test]
+fn traffic_flows_on_when_the_program_is_killed() {
+    in_turn(|| {
+        lab::isolated(|| {
+            for kind in [Kind::AfPacket, Kind::AfXdp, Kind::Egress] {
+                flows_on(kind, "killed", kill);
+            }
+        });
+    });
+}
+
+#[test]
+fn traffic_flows_on_while_the_program_hangs() {
+    in_turn(|| {
+        lab::isolated(|| {
+            for kind in [Kind::AfPacket, Kind::AfXdp, Kind::Egress] {
+                flows_on(kind, "stopped for 0.8 s", stop_and_continue);
+            }
+        });
+    });
+}
+
+#[test]
+fn sigterm_detaches_and_a_second_program_on_the_same_interface_is_refused() {
+    in_turn(|| {
+        lab::isolated(|| {
+            let Some(mut rig) = Rig::start(Kind::AfPacket) else {
+                return;
+            };
+            let policy = rig.files.join("policy.toml").display().to_string();
+            let other = rig.files.join("other.sock").display().to_string();
+            let second = rig
+                .r
+                .program(env!("CARGO_BIN_EXE_suimon"))
+                .args(["run", &policy, "--socket", &other]);
+            let second = second.output().expect("it ends");
+            assert_eq!(second.status.code(), Some(1), "{second:?}");
+            assert!(second.err.contains("another suimon manages lan0"), "{second:?}");
+            rig.signal("TERM");
+            let output = rig.end();
+            assert!(output.status.success(), "{output:?}");
+            assert!(output.out.contains("wan0: at most 40 Mbit/s"), "{output:?}");
+            assert!(output.out.contains("wan0: detached"), "{output:?}");
+        });
+    });
+}
+
+#[test]
+fn mistakes_end_with_2_and_say_what_to_do() {
+    in_turn(|| {
+        lab::isolated(|| {
+            let mut lab = Lab::new();
+            let r = lab.host("r").expect("a host");
+            let file = std::env::temp_dir().join(format!("suimon-run-mistakes-{}.toml", unique()));
+            let run = |policy: &str| {
+                fs::write(&file, policy).expect("a file");
+                let path = file.display().to_string();
+                r.program(env!("CARGO_BIN_EXE_suimon"))
+                    .args(["run", &path])
+                    .output()
+                    .expect("it ends")
+            };
+            for (policy, expected) in [
+                (Kind::AfPacket.policy(), "there is no interface lan0"),
+                (
+                    Kind::AfPacket.policy().replace("cbq", "cbd"),
+                    "did you mean `cbq`?",
+                ),
+                (
+                    "version = 1\n[interface.x]\nbandwidth = \"1 Mbit/s\"\n".into(),
+                    "no [port] section",
+                ),
+            ] {
+                let output = run(&policy);
+                assert_eq!(output.status.code(), Some(2), "{output:?}");
+                assert!(output.err.contains(expected), "{expected}: {output:?}");
+            }
+            let _ = fs::remove_file(&file);
+        });
+    });
+}
