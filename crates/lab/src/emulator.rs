@@ -10,7 +10,7 @@ use crate::host::Host;
 use crate::link::Link;
 use engine::packet::ClassId;
 use engine::queue::Queue;
-use engine::units::{Bytes, Duration};
+use engine::units::{Bandwidth, Bytes, Duration};
 use netio::af_packet::{self, AfPacket};
 use netio::classify::{Classify, Everything};
 use netio::handle::{Handle, Snapshot, Unanswered};
@@ -21,6 +21,10 @@ use netio::worker::{PathId, PathSpec, PortId, Settings, Worker};
 use std::fmt;
 use std::fs::File;
 use std::thread::{Builder, JoinHandle};
+
+/// How much faster than the link a path may be after its thread was late. The link itself holds to its rate
+/// to the nanosecond; were the path held to the same, time that the thread slept through would be lost.
+const CATCH_UP: u64 = 16;
 
 /// A super-frame that would occupy the link for longer than this is cut into its segments.
 const GRAIN: Duration = Duration::from_micros(500);
@@ -99,7 +103,7 @@ impl Emulator {
         let doing = || format!("start the link between `{a}` and `{b}`");
         let settings = Settings {
             slots: slots(&directions),
-            split_above: GRAIN,
+            split_above: Duration::from_nanos(GRAIN.nanos() / CATCH_UP),
             realtime: true,
             ..Settings::default()
         };
@@ -108,6 +112,7 @@ impl Emulator {
             worker.add_port(port);
         }
         for (side, direction) in directions.into_iter().enumerate() {
+            let rate = direction.link.rate;
             worker.add_path(PathSpec {
                 name: format!("{} to {}", names[side], names[1 - side]),
                 from: PortId(side),
@@ -115,7 +120,7 @@ impl Emulator {
                 classify: direction.classify,
                 queue: direction.queue,
                 plan: None,
-                bandwidth: Some(direction.link.rate),
+                bandwidth: Some(Bandwidth::bits_per_sec(rate.bits().saturating_mul(CATCH_UP))),
                 mark: 0,
                 overhead: direction.overhead,
             });
