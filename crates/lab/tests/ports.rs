@@ -171,9 +171,9 @@ fn super_frames_are_split_where_the_bandwidth_asks_for_it_and_tcp_does_not_notic
     lab::isolated(|| {
         let run = || -> Result<()> {
             let (_lab, [a, r, b]) = line()?;
-            let bump = Bump::between(packet_ports(&r), Some(Bandwidth::mbit(10)));
+            let bump = Bump::between(packet_ports(&r), Some(Bandwidth::mbit(200)));
             for to in ["10.0.0.2:0", "[fd01::2]:0"] {
-                println!("{to}: {:.2} Gbit/s", transfer(&a, &b, to, 8 * MEGABYTE)?);
+                println!("{to}: {:.2} Gbit/s", transfer(&a, &b, to, 4 * MEGABYTE)?);
             }
             let snapshot = bump.stop();
             let (whole, segments) = snapshot.paths[0].split;
