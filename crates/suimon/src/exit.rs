@@ -19,6 +19,8 @@ pub enum Exit {
     Usage = 2,
     /// It ran, and the result is not what was expected.
     Missed = 4,
+    /// It runs, and traffic takes the kernel's own path.
+    Bypass = 5,
 }
 
 impl From<Exit> for ExitCode {

@@ -8,6 +8,7 @@ mod commands;
 mod daemon;
 mod demo;
 mod exit;
+mod monitor;
 mod report;
 
 use clap::{Parser, Subcommand};
@@ -27,9 +28,18 @@ struct Cli {
 enum Command {
     Check(commands::check::Check),
     Demo(commands::demo::Demo),
+    /// Leave an interface of a running suimon, or all, to the kernel; it ends if none is left
+    Detach(commands::set::Switch),
+    /// Let packets pass unmanaged; nothing that waits is lost
+    Disable(commands::set::Switch),
+    /// Let the policy rule again
+    Enable(commands::set::Switch),
     Kinds(commands::kinds::Kinds),
     Lab(commands::lab::LabVerb),
     Run(commands::run::Run),
+    Set(commands::set::Set),
+    Status(commands::status::Status),
+    Top(commands::top::Top),
 }
 
 impl Command {
@@ -37,9 +47,15 @@ impl Command {
         match self {
             Self::Check(verb) => verb.run(out),
             Self::Demo(verb) => verb.run(out),
+            Self::Detach(verb) => verb.detach(out),
+            Self::Disable(verb) => verb.disable(out),
+            Self::Enable(verb) => verb.enable(out),
             Self::Kinds(verb) => verb.run(out),
             Self::Lab(verb) => verb.run(out),
             Self::Run(verb) => verb.run(out),
+            Self::Set(verb) => verb.run(out),
+            Self::Status(verb) => verb.run(out),
+            Self::Top(verb) => verb.run(out),
         }
     }
 }

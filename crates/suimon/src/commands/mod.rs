@@ -5,3 +5,6 @@ pub mod demo;
 pub mod kinds;
 pub mod lab;
 pub mod run;
+pub mod set;
+pub mod status;
+pub mod top;

@@ -1,0 +1,221 @@
+//! `suimon status`: what every class asked for and got, once or again and again (ALTQ's cbqprobe).
+
+use crate::commands::set::Target;
+use crate::exit::{Exit, Failure};
+use clap::Args;
+use control::figures;
+use control::picture::{self, Align};
+use control::snapshot::{ClassView, Gauge, InterfaceView, Snapshot, State, Traffic};
+use control::socket::{Client, snapshot};
+use engine::units::Duration;
+use std::io::{self, Write};
+
+/// Show what every class of a running suimon asked for and got
+#[derive(Debug, Args)]
+pub struct Status {
+    #[command(flatten)]
+    target: Target,
+    /// The time over which rates and delays are taken; 0s shows counters alone, at once
+    #[arg(long, default_value = "1 s", value_name = "TIME")]
+    interval: Duration,
+    /// Go on, with a table for every interval
+    #[arg(long, short)]
+    follow: bool,
+    /// Show the disciplines' own state too
+    #[arg(long, short)]
+    verbose: bool,
+}
+
+impl Status {
+    /// Asks and shows.
+    pub fn run(&self, out: &mut dyn Write) -> Result<Exit, Failure> {
+        let mut client = Client::connect(self.target.socket.as_deref())?;
+        let interval = std::time::Duration::from_nanos(self.interval.nanos());
+        let mut now = client.status(interval, self.follow)?;
+        loop {
+            if self.target.json && self.follow {
+                writeln!(out, "{}", serde_json::to_string(&now).map_err(io::Error::from)?)?;
+            } else if self.target.json {
+                writeln!(
+                    out,
+                    "{}",
+                    serde_json::to_string_pretty(&now).map_err(io::Error::from)?
+                )?;
+            } else {
+                show(out, &now, self.verbose)?;
+            }
+            out.flush()?;
+            if !self.follow {
+                let bypass = now.interfaces.iter().any(|i| i.state == State::Bypass);
+                return Ok(if bypass { Exit::Bypass } else { Exit::Done });
+            }
+            now = snapshot(client.next_reply()?)?;
+        }
+    }
+}
+
+const COLUMNS: [(&str, Align); 11] = [
+    ("class", Align::Left),
+    ("asked", Align::Right),
+    ("share", Align::Right),
+    ("got", Align::Right),
+    ("used", Align::Right),
+    ("backlog", Align::Right),
+    ("delay p50", Align::Right),
+    ("p99", Align::Right),
+    ("dropped", Align::Left),
+    ("marked", Align::Right),
+    ("borrowed", Align::Right),
+];
+
+/// The tables of all interfaces.
+pub fn show(out: &mut dyn Write, now: &Snapshot, verbose: bool) -> io::Result<()> {
+    let over = match now.interval_ns {
+        Some(ns) => format!("rates and delays over {}", figures::time(ns)),
+        None => "counters and delays since the start".into(),
+    };
+    writeln!(out, "{}: {over}, lengths per {}", now.policy, now.basis)?;
+    now.interfaces
+        .iter()
+        .try_for_each(|interface| show_interface(out, interface, verbose))
+}
+
+fn show_interface(out: &mut dyn Write, interface: &InterfaceView, verbose: bool) -> io::Result<()> {
+    writeln!(
+        out,
+        "\n{}  {}  {}  {}{}",
+        interface.name,
+        figures::rate(interface.bandwidth_bps),
+        interface.discipline,
+        interface.state.name(),
+        interface
+            .error
+            .as_ref()
+            .map(|e| format!(": {e}"))
+            .unwrap_or_default(),
+    )?;
+    let titles = COLUMNS.map(|(title, _)| title.to_owned()).to_vec();
+    let depths: Vec<usize> = interface.classes.iter().map(|class| class.depth).collect();
+    let mut rows = vec![titles];
+    for (class, branch) in interface.classes.iter().zip(picture::branches(&depths)) {
+        rows.push(class_row(class, &branch, interface.bandwidth_bps));
+    }
+    let whole = [String::from("all"), String::new(), String::new()];
+    rows.push(
+        [
+            &whole[..],
+            &traffic_cells(&interface.traffic, interface.bandwidth_bps),
+        ]
+        .concat(),
+    );
+    blank_where_nothing_is_shown(&mut rows);
+    for line in picture::table(&rows, &COLUMNS.map(|(_, align)| align)) {
+        writeln!(out, "{line}")?;
+    }
+    if verbose {
+        show_gauges(out, &interface.discipline, &interface.gauges)?;
+        for class in &interface.classes {
+            show_gauges(out, &class.name, &class.gauges)?;
+        }
+    }
+    Ok(())
+}
+
+/// Takes the title off a column in which nothing stands.
+fn blank_where_nothing_is_shown(rows: &mut [Vec<String>]) {
+    for column in 0..COLUMNS.len() {
+        let empty = |row: &Vec<String>| row.get(column).is_none_or(|cell| cell.is_empty());
+        if rows[1..].iter().all(empty) {
+            rows[0][column].clear();
+        }
+    }
+}
+
+fn class_row(class: &ClassView, branch: &str, link: u64) -> Vec<String> {
+    let own = [
+        format!("{branch}{}", class.name),
+        class.asked_bps.map(figures::rate).unwrap_or_default(),
+        class.share.map(figures::share).unwrap_or_default(),
+    ];
+    let borrowed = class.gauges.iter().find(|gauge| gauge.name == "borrowed");
+    let borrowed = borrowed.filter(|gauge| gauge.value.as_u64() != Some(0));
+    let borrowed = [borrowed.map(figures::gauge).unwrap_or_default()];
+    [&own[..], &traffic_cells(&class.traffic, link), &borrowed].concat()
+}
+
+fn traffic_cells(traffic: &Traffic, link: u64) -> Vec<String> {
+    let used = traffic.got_bps.map(|got| got as f64 / link.max(1) as f64);
+    let backlog = match traffic.backlog_packets {
+        0 => "0".into(),
+        n => format!(
+            "{} ({})",
+            figures::count(n),
+            figures::bytes(traffic.backlog_bytes)
+        ),
+    };
+    vec![
+        traffic.got_bps.map(figures::rate).unwrap_or_default(),
+        used.map(figures::share).unwrap_or_default(),
+        backlog,
+        traffic
+            .delay
+            .map(|delay| figures::time(delay.p50_ns))
+            .unwrap_or_default(),
+        traffic
+            .delay
+            .map(|delay| figures::time(delay.p99_ns))
+            .unwrap_or_default(),
+        drops(traffic),
+        if traffic.marked_packets == 0 {
+            String::new()
+        } else {
+            figures::count(traffic.marked_packets)
+        },
+    ]
+}
+
+/// `12 full, 3 early`
+pub fn drops(traffic: &Traffic) -> String {
+    let each = traffic
+        .drops
+        .iter()
+        .map(|(why, n)| format!("{} {why}", figures::count(*n)));
+    each.collect::<Vec<_>>().join(", ")
+}
+
+fn show_gauges(out: &mut dyn Write, name: &str, gauges: &[Gauge]) -> io::Result<()> {
+    if gauges.is_empty() {
+        return Ok(());
+    }
+    let all: Vec<String> = gauges
+        .iter()
+        .map(|gauge| format!("{} {}", gauge.name, figures::gauge(gauge)))
+        .collect();
+    writeln!(out, "  {name}: {}", all.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::monitor::example;
+
+    #[test]
+    fn every_class_is_shown_with_what_it_asked_for_and_got() {
+        let mut out = Vec::new();
+        show(&mut out, &example::snapshot(), true).expect("memory");
+        let shown = String::from_utf8(out).expect("text");
+        for word in [
+            "office: rates and delays over 1 s, lengths per frame",
+            "wan0  20 Mbit/s  cbq  enabled",
+            "├─ office",
+            "│  └─ work",
+            "3 early, 12 full",
+            "42 (63 kB)",
+            "75 %",
+            "9.5 ms",
+            "work: average 12.5, borrowed 4.5 MB",
+        ] {
+            assert!(shown.contains(word), "{word} is missing in\n{shown}");
+        }
+    }
+}

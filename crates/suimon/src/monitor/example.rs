@@ -1,0 +1,78 @@
+//! A snapshot made up for tests: a link of 20 Mbit/s, `office` with `voice` and `work`, and the rest.
+
+use control::snapshot::{BASIS, ClassView, Delay, Gauge, InterfaceView, Snapshot, State, Traffic, VERSION};
+
+/// The snapshot.
+pub fn snapshot() -> Snapshot {
+    Snapshot {
+        version: VERSION,
+        policy: "office".into(),
+        at_ns: 60_000_000_000,
+        interval_ns: Some(1_000_000_000),
+        basis: BASIS.into(),
+        interfaces: vec![InterfaceView {
+            name: "wan0".into(),
+            state: State::Enabled,
+            error: None,
+            discipline: "cbq".into(),
+            bandwidth_bps: 20_000_000,
+            overhead_bytes: 0,
+            traffic: traffic(19_000_000),
+            gauges: Vec::new(),
+            classes: vec![
+                class("office", None, 16_000_000, 15_000_000),
+                class("voice", Some("office"), 2_000_000, 1_000_000),
+                class("work", Some("office"), 14_000_000, 14_000_000),
+                class("rest", None, 4_000_000, 4_000_000),
+            ],
+        }],
+    }
+}
+
+fn class(name: &str, parent: Option<&str>, asked: u64, got: u64) -> ClassView {
+    let leaf = name != "office";
+    let gauge = |name: &str, value: serde_json::Value, unit: &str| Gauge {
+        name: name.into(),
+        value,
+        unit: unit.into(),
+    };
+    let gauges = if name == "work" {
+        vec![
+            gauge("average", 12.5.into(), ""),
+            gauge("borrowed", 4_500_000.into(), "B"),
+        ]
+    } else {
+        Vec::new()
+    };
+    ClassView {
+        name: name.into(),
+        parent: parent.map(Into::into),
+        depth: usize::from(parent.is_some()),
+        leaf,
+        discipline: if leaf { "fifo".into() } else { String::new() },
+        asked_bps: Some(asked),
+        share: Some(asked as f64 / 20_000_000.0),
+        traffic: traffic(got),
+        gauges,
+    }
+}
+
+fn traffic(got: u64) -> Traffic {
+    Traffic {
+        got_bps: Some(got),
+        sent_packets: 1_000,
+        sent_bytes: 1_500_000,
+        backlog_packets: 42,
+        backlog_bytes: 63_000,
+        delay: Some(Delay {
+            mean_ns: 4_200_000,
+            p50_ns: 4_000_000,
+            p99_ns: 9_500_000,
+            max_ns: 11_000_000,
+        }),
+        dropped_packets: 15,
+        dropped_bytes: 22_500,
+        drops: [("full".to_owned(), 12), ("early".to_owned(), 3)].into(),
+        marked_packets: 7,
+    }
+}

@@ -1,0 +1,53 @@
+//! What was seen so far: the last snapshot, and the rates of the leaves over time.
+
+use control::snapshot::{InterfaceView, Snapshot};
+use std::collections::{BTreeMap, VecDeque};
+
+/// Samples kept: more than the widest screen has columns.
+const SAMPLES: usize = 1024;
+
+/// The rates of the leaves of one interface at one time, by name.
+pub type Sample = BTreeMap<String, u64>;
+
+/// What was seen.
+#[derive(Debug, Default)]
+pub struct History {
+    /// The last snapshot.
+    pub last: Option<Snapshot>,
+    samples: BTreeMap<String, VecDeque<Sample>>,
+}
+
+impl History {
+    /// Takes a snapshot in.
+    pub fn add(&mut self, snapshot: Snapshot) {
+        for interface in &snapshot.interfaces {
+            let samples = self.samples.entry(interface.name.clone()).or_default();
+            if samples.len() == SAMPLES {
+                samples.pop_front();
+            }
+            samples.push_back(sample(interface));
+        }
+        self.last = Some(snapshot);
+    }
+
+    /// The samples of an interface, oldest first.
+    pub fn samples(&self, interface: &str) -> impl DoubleEndedIterator<Item = &Sample> {
+        self.samples.get(interface).into_iter().flatten()
+    }
+
+    /// The interface at this place of the list, which wraps around.
+    pub fn interface(&self, index: usize) -> Option<&InterfaceView> {
+        let interfaces = &self.last.as_ref()?.interfaces;
+        interfaces.get(index % interfaces.len().max(1))
+    }
+}
+
+fn sample(interface: &InterfaceView) -> Sample {
+    if interface.classes.is_empty() {
+        return [(interface.name.clone(), interface.traffic.got_bps.unwrap_or(0))].into();
+    }
+    let leaves = interface.classes.iter().filter(|class| class.leaf);
+    leaves
+        .map(|class| (class.name.clone(), class.traffic.got_bps.unwrap_or(0)))
+        .collect()
+}

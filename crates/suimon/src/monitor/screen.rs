@@ -1,0 +1,385 @@
+//! The screen: a line that says what is seen, the graph, the classes, the chosen class's own state, the keys.
+//! What does not fit is left out, in this order: the state, the graph, columns from the right.
+
+use super::bands::{Bands, COLOURS, letter};
+use super::history::History;
+use control::figures;
+use control::picture;
+use control::snapshot::{ClassView, InterfaceView, State};
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::{Color, Modifier, Style};
+use ratatui::text::{Line, Span};
+use ratatui::widgets::{Block, Borders, Paragraph, Row, Table, TableState};
+
+/// What the person has chosen.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct View {
+    /// The interface, by its place in the list.
+    pub interface: usize,
+    /// The class, by its place in the list.
+    pub class: usize,
+    /// Whether the picture stands still.
+    pub paused: bool,
+    /// A question that waits for y or n: whether to enable or to disable.
+    pub asked: Option<bool>,
+    /// Something to be said: an answer, or that the program has gone.
+    pub message: Option<String>,
+    /// Whether the message is bad news.
+    pub alarm: bool,
+    /// Whether to use colours.
+    pub colour: bool,
+}
+
+/// Draws everything.
+pub fn draw(frame: &mut Frame<'_>, history: &History, view: &View) {
+    let area = frame.area();
+    let Some(interface) = history.interface(view.interface) else {
+        let text = view
+            .message
+            .as_deref()
+            .unwrap_or("waiting for the first interval…");
+        frame.render_widget(Paragraph::new(text), area);
+        return;
+    };
+    let classes = u16::try_from(interface.classes.len()).unwrap_or(u16::MAX).max(1);
+    let state = if area.height >= 24 { 5 } else { 0 };
+    let table = classes
+        .saturating_add(1)
+        .min(area.height.saturating_sub(2 + state));
+    // A graph of less than four lines shows nothing; better to list more classes then.
+    let rest = area.height.saturating_sub(2 + state + table);
+    let (graph, table) = if rest >= 5 {
+        (rest, table)
+    } else if area.height >= 16 {
+        (area.height * 2 / 5, area.height - area.height * 2 / 5 - 2 - state)
+    } else {
+        (0, area.height.saturating_sub(2 + state))
+    };
+    let parts = [1, graph, table, state, 1].map(Constraint::Length);
+    let [head, graph, table, state, foot] = Layout::vertical(parts).areas(area);
+    draw_head(frame, head, history, interface, view);
+    if graph.height > 0 {
+        draw_graph(frame, graph, history, interface, view);
+    }
+    draw_classes(frame, table, interface, view);
+    if state.height > 0 {
+        draw_state(frame, state, interface, view);
+    }
+    draw_foot(frame, foot, view);
+}
+
+fn plain_or(style: Style, colour: bool) -> Style {
+    if colour { style } else { Style::new() }
+}
+
+fn draw_head(frame: &mut Frame<'_>, area: Rect, history: &History, interface: &InterfaceView, view: &View) {
+    let snapshot = history.last.as_ref();
+    let count = snapshot.map_or(1, |s| s.interfaces.len());
+    let which = if count > 1 {
+        format!(" ({}/{count})", view.interface % count + 1)
+    } else {
+        String::new()
+    };
+    let used = interface.traffic.got_bps.unwrap_or(0);
+    let share = used as f64 / interface.bandwidth_bps.max(1) as f64;
+    let state = match interface.state {
+        State::Enabled => plain_or(Style::new().fg(Color::Green), view.colour),
+        _ => plain_or(Style::new().fg(Color::Red), view.colour).add_modifier(Modifier::BOLD),
+    };
+    let mut spans = vec![
+        Span::raw(format!("{}  ", snapshot.map_or("", |s| s.policy.as_str()))),
+        Span::styled(format!("{}{which}", interface.name), Modifier::BOLD),
+        Span::raw(format!(
+            "  {} of {} ({})  {}  ",
+            figures::rate(used),
+            figures::rate(interface.bandwidth_bps),
+            figures::share(share),
+            interface.discipline,
+        )),
+        Span::styled(interface.state.name(), state),
+    ];
+    if let Some(error) = &interface.error {
+        spans.push(Span::styled(format!("  {error}"), state));
+    }
+    if view.paused {
+        spans.push(Span::styled("  paused", Modifier::REVERSED));
+    }
+    frame.render_widget(Line::from(spans), area);
+}
+
+fn leaves(interface: &InterfaceView) -> Vec<&str> {
+    if interface.classes.is_empty() {
+        return vec![&interface.name];
+    }
+    let leaves = interface.classes.iter().filter(|class| class.leaf);
+    leaves.map(|class| class.name.as_str()).collect()
+}
+
+fn draw_graph(frame: &mut Frame<'_>, area: Rect, history: &History, interface: &InterfaceView, view: &View) {
+    let interval = history.last.as_ref().and_then(|s| s.interval_ns).unwrap_or(0);
+    let title = format!(" bandwidth by class, {} a column ", figures::time(interval));
+    let block = Block::new().borders(Borders::TOP).title(title);
+    let inner = block.inner(area);
+    frame.render_widget(block, area);
+    let top = interface.bandwidth_bps;
+    let [scale, graph] = Layout::horizontal([Constraint::Length(11), Constraint::Min(1)]).areas(inner);
+    let mut labels = vec![Line::default(); usize::from(scale.height)];
+    let lines = labels.len();
+    for (place, rate) in [(0, top), (lines / 2, top / 2), (lines.saturating_sub(1), 0)] {
+        if let Some(label) = labels.get_mut(place) {
+            *label = Line::from(figures::rate(rate)).right_aligned();
+        }
+    }
+    let [labels_area, _] = Layout::horizontal([Constraint::Length(10), Constraint::Length(1)]).areas(scale);
+    frame.render_widget(Paragraph::new(labels), labels_area);
+    let names = leaves(interface);
+    let columns: Vec<Vec<u64>> = history
+        .samples(&interface.name)
+        .rev()
+        .take(usize::from(graph.width))
+        .map(|sample| {
+            names
+                .iter()
+                .map(|name| sample.get(*name).copied().unwrap_or(0))
+                .collect()
+        })
+        .collect();
+    let bands = Bands {
+        columns: &columns,
+        top,
+        colour: view.colour,
+    };
+    frame.render_widget(bands, graph);
+}
+
+/// The columns after the name: title, width, and the width of screen from which it is shown.
+const COLUMNS: [(&str, u16, u16); 9] = [
+    ("got", 12, 0),
+    ("asked", 12, 44),
+    ("of asked", 22, 76),
+    ("backlog", 8, 52),
+    ("p50", 9, 100),
+    ("p99", 9, 60),
+    ("dropped", 9, 84),
+    ("marked", 8, 108),
+    ("borrowed", 10, 118),
+];
+
+fn draw_classes(frame: &mut Frame<'_>, area: Rect, interface: &InterfaceView, view: &View) {
+    let shown: Vec<usize> = (0..COLUMNS.len())
+        .filter(|&i| area.width >= COLUMNS[i].2)
+        .collect();
+    let depths: Vec<usize> = interface.classes.iter().map(|class| class.depth).collect();
+    let names = leaves(interface);
+    let rows = interface
+        .classes
+        .iter()
+        .zip(picture::branches(&depths))
+        .map(|(class, branch)| {
+            let index = names.iter().position(|name| class.leaf && *name == class.name);
+            let mark = match index {
+                Some(index) if view.colour => Span::styled("█ ", COLOURS[index % COLOURS.len()]),
+                Some(index) => Span::raw(format!("{} ", letter(index))),
+                None => Span::raw("  "),
+            };
+            let name = Line::from(vec![mark, Span::raw(branch), Span::raw(class.name.as_str())]);
+            let cells = shown.iter().map(|&column| cell(class, column));
+            Row::new(std::iter::once(name).chain(cells))
+        });
+    let title = |i: &usize| match COLUMNS[*i].0 {
+        "of asked" => Line::from("of asked"),
+        other => Line::from(other).right_aligned(),
+    };
+    let header = Row::new(std::iter::once(Line::from("class")).chain(shown.iter().map(title)));
+    let header = header.style(Style::new().add_modifier(Modifier::UNDERLINED));
+    let widths =
+        std::iter::once(Constraint::Min(12)).chain(shown.iter().map(|&i| Constraint::Length(COLUMNS[i].1)));
+    let chosen = Style::new().add_modifier(Modifier::REVERSED);
+    let table = Table::new(rows, widths)
+        .header(header)
+        .row_highlight_style(chosen);
+    let mut state = TableState::new();
+    if !interface.classes.is_empty() {
+        state.select(Some(view.class.min(interface.classes.len() - 1)));
+    }
+    frame.render_stateful_widget(table, area, &mut state);
+}
+
+fn cell(class: &ClassView, column: usize) -> Line<'static> {
+    let traffic = &class.traffic;
+    let or_nothing = |n: u64, shown: String| if n == 0 { String::new() } else { shown };
+    let delay = |choose: fn(&control::snapshot::Delay) -> u64| {
+        let delay = traffic.delay.as_ref().map(choose);
+        delay.map(figures::time).unwrap_or_default()
+    };
+    let text = match COLUMNS[column].0 {
+        "got" => traffic.got_bps.map(figures::rate).unwrap_or_default(),
+        "asked" => class.asked_bps.map(figures::rate).unwrap_or_default(),
+        "of asked" => return Line::from(bar(traffic.got_bps, class.asked_bps)),
+        "backlog" => figures::count(traffic.backlog_packets),
+        "p50" => delay(|delay| delay.p50_ns),
+        "p99" => delay(|delay| delay.p99_ns),
+        "dropped" => or_nothing(traffic.dropped_packets, figures::count(traffic.dropped_packets)),
+        "marked" => or_nothing(traffic.marked_packets, figures::count(traffic.marked_packets)),
+        _ => {
+            let gauge = class.gauges.iter().find(|gauge| gauge.name == "borrowed");
+            let gauge = gauge.filter(|gauge| gauge.value.as_u64() != Some(0));
+            gauge.map(figures::gauge).unwrap_or_default()
+        }
+    };
+    Line::from(text).right_aligned()
+}
+
+/// How much of what was asked was got: full is all of it, an arrow more.
+fn bar(got: Option<u64>, asked: Option<u64>) -> String {
+    const WIDTH: usize = 14;
+    let (Some(got), Some(asked)) = (got, asked.filter(|asked| *asked > 0)) else {
+        return String::new();
+    };
+    let share = got as f64 / asked as f64;
+    let full = ((share * WIDTH as f64).round() as usize).min(WIDTH);
+    let end = if share > 1.05 { "▶" } else { " " };
+    format!(
+        "{}{}{end} {:>3.0} %",
+        "━".repeat(full),
+        "·".repeat(WIDTH - full),
+        share.min(9.99) * 100.0
+    )
+}
+
+fn draw_state(frame: &mut Frame<'_>, area: Rect, interface: &InterfaceView, view: &View) {
+    let class = interface
+        .classes
+        .get(view.class.min(interface.classes.len().saturating_sub(1)));
+    let (name, kind, gauges) = match class {
+        Some(class) => (&class.name, &class.discipline, &class.gauges),
+        None => (&interface.name, &interface.discipline, &interface.gauges),
+    };
+    let block = Block::new()
+        .borders(Borders::TOP)
+        .title(format!(" {name} {kind} "));
+    let drops = crate::commands::status::drops(class.map_or(&interface.traffic, |class| &class.traffic));
+    let mut words: Vec<String> = if drops.is_empty() {
+        Vec::new()
+    } else {
+        vec![format!("dropped: {drops}")]
+    };
+    words.extend(
+        gauges
+            .iter()
+            .map(|gauge| format!("{} {}", gauge.name, figures::gauge(gauge))),
+    );
+    let text = Paragraph::new(words.join("   ")).wrap(ratatui::widgets::Wrap { trim: true });
+    frame.render_widget(text.block(block), area);
+}
+
+fn draw_foot(frame: &mut Frame<'_>, area: Rect, view: &View) {
+    let keys = " q quit  p pause  ↑↓ class  tab interface  e enable  d disable ";
+    let (text, style) = match (&view.asked, &view.message) {
+        (Some(on), _) => {
+            let what = if *on {
+                "let the policy rule again"
+            } else {
+                "let packets pass unmanaged"
+            };
+            (
+                format!(" {what}?  y yes  n no "),
+                Style::new().add_modifier(Modifier::BOLD | Modifier::REVERSED),
+            )
+        }
+        (None, Some(message)) if view.alarm => {
+            let style = plain_or(Style::new().bg(Color::Red).fg(Color::White), view.colour);
+            (
+                format!(" {message} · q quit "),
+                style.add_modifier(Modifier::BOLD),
+            )
+        }
+        (None, Some(message)) => (format!(" {message} · q quit "), Style::new()),
+        (None, None) => (keys.into(), Style::new().add_modifier(Modifier::DIM)),
+    };
+    frame.render_widget(Line::styled(text, style), area);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::monitor::example;
+    use ratatui::Terminal;
+    use ratatui::backend::TestBackend;
+
+    fn shown(width: u16, height: u16, samples: usize, view: &View) -> String {
+        let mut history = History::default();
+        (0..samples).for_each(|_| history.add(example::snapshot()));
+        let mut terminal = Terminal::new(TestBackend::new(width, height)).expect("a terminal in memory");
+        terminal.draw(|frame| draw(frame, &history, view)).expect("drawn");
+        terminal.backend().to_string()
+    }
+
+    #[test]
+    fn a_usual_screen_has_the_graph_every_class_and_the_keys() {
+        let screen = shown(100, 30, 50, &View::default());
+        for word in [
+            "wan0  19 Mbit/s of 20 Mbit/s (95 %)  cbq  enabled",
+            "bandwidth by class, 1 s a column",
+            "│  └─ work",
+            "14 Mbit/s",
+            "━━━━━━━━━━━━━━  100 %",
+            "9.5 ms",
+            "dropped: 3 early, 12 full",
+            "q quit",
+        ] {
+            assert!(screen.contains(word), "{word} is missing in\n{screen}");
+        }
+        // voice, work and rest, from the bottom up, fill 19 of 20 parts of the graph's right half.
+        let graph: Vec<&str> = screen.lines().filter(|line| line.contains("bbbbbbbb")).collect();
+        assert!(graph.len() >= 8, "\n{screen}");
+    }
+
+    #[test]
+    fn the_chosen_class_shows_its_state() {
+        let view = View {
+            class: 2,
+            ..View::default()
+        };
+        assert!(shown(100, 30, 1, &view).contains("average 12.5"));
+    }
+
+    #[test]
+    fn a_small_screen_keeps_classes_and_keys_and_no_size_panics() {
+        let screen = shown(40, 8, 5, &View::default());
+        assert!(
+            screen.contains("voice") && screen.contains("1 Mbit/s") && screen.contains("q quit"),
+            "\n{screen}"
+        );
+        for width in [1, 2, 11, 12, 30, 60, 200] {
+            for height in [1, 2, 3, 6, 12, 16, 17, 24, 80] {
+                let _ = shown(width, height, 300, &View::default());
+            }
+        }
+    }
+
+    #[test]
+    fn that_the_program_has_gone_is_said_and_the_last_picture_stays() {
+        let view = View {
+            message: Some("the suimon at /run/x has ended".into()),
+            alarm: true,
+            ..View::default()
+        };
+        let screen = shown(100, 30, 5, &view);
+        assert!(
+            screen.contains("has ended · q quit") && screen.contains("voice"),
+            "\n{screen}"
+        );
+        assert!(shown(100, 30, 0, &view).contains("has ended"));
+    }
+
+    #[test]
+    fn before_something_is_switched_the_person_is_asked() {
+        let view = View {
+            asked: Some(false),
+            ..View::default()
+        };
+        assert!(shown(100, 30, 1, &view).contains("let packets pass unmanaged?  y yes  n no"));
+    }
+}
