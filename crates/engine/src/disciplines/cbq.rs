@@ -140,7 +140,7 @@ settings! {
         /// What the class is sure of: its allotment
         rate: Rate = required,
             "the sum over the classes of one parent is at most the parent's; 0 bit/s: only what is lent",
-            "";
+            "Floyd and Jacobson 1995, section 2";
         /// Its priority, 0 to 7; the larger is served first
         priority: u32 = default "1",
             "larger: less delay, not more bandwidth (but see `excess`)",

@@ -5,8 +5,9 @@ use engine::discipline::{Discipline, Next, Reason, Sink, Verdict};
 use engine::inspect::Value;
 use engine::kind::{Build, Check, Children, Kind, Plan};
 use engine::packet::Packet;
+use engine::random::{Rng, Seed};
 use engine::settings::{Raw, Table};
-use engine::tree::{ClassSpec, DisciplineSpec, Registry};
+use engine::tree::{ClassSpec, DisciplineSpec, Registry, TreePlan};
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -284,4 +285,86 @@ fn a_look_inside_shows_what_each_class_sent_borrowed_and_lent() {
     assert_eq!(view.stats, *rig.queue.stats());
     assert_eq!(rig.gauge("a", "state"), Value::State("borrowing"));
     assert_eq!(rig.gauge("b", "state"), Value::State("idle"));
+}
+
+/// The same tree with other settings at each call.
+fn other_settings(rng: &mut Rng) -> Option<TreePlan> {
+    let mut percent = |from: u64, to: u64| format!("{} %", from + rng.below(to - from + 1));
+    let mut classes = vec![
+        class("x", "", &percent(10, 30)),
+        class("y", "", &percent(10, 30)),
+        class("f", "", &percent(0, 30)),
+        class("a", "x", &percent(0, 5)),
+        class("b", "x", &percent(0, 5)),
+        class("z", "y", &percent(4, 5)),
+        class("c", "y", &percent(0, 5)),
+        class("d", "z", &percent(0, 2)),
+        class("e", "z", &percent(0, 2)),
+    ];
+    for class in &mut classes {
+        let limited = rng.below(3) == 0;
+        *class = class
+            .clone()
+            .number("priority", rng.below(8) as i64)
+            .number("maxburst", 2 + rng.below(30) as i64);
+        if limited {
+            *class = class.clone().limited();
+        }
+    }
+    let pick = |rng: &mut Rng, all: &[&'static str]| all[rng.below(all.len() as u64) as usize];
+    let mut settings = Table::default()
+        .text(
+            "sharing",
+            pick(rng, &["formal", "formal", "top-level", "ancestors-only"]),
+        )
+        .text("excess", pick(rng, &["share", "priority"]));
+    if rng.below(4) == 0 {
+        settings = settings.text("tick", "3 ms");
+    }
+    check(settings, LINK, &classes).ok()
+}
+
+#[test]
+fn no_change_of_settings_loses_or_strands_a_packet() {
+    for seed in 0..60 {
+        let mut rng = Seed(seed).stream();
+        let mut rig = Rig::of(
+            std::iter::repeat_with(|| other_settings(&mut rng))
+                .flatten()
+                .next()
+                .expect("a tree"),
+        );
+        let leaves: Vec<String> = rig
+            .plan
+            .classes
+            .iter()
+            .filter(|c| c.leaf)
+            .map(|c| c.name.clone())
+            .collect();
+        for _ in 0..40 {
+            for leaf in &leaves {
+                match rng.below(3) {
+                    0 => rig.stop(&[leaf]),
+                    1 => rig.start(&[leaf], 40 + rng.below(MTU - 39)),
+                    _ => {}
+                }
+            }
+            rig.run(Duration::from_micros(rng.below(60_000)));
+            if let Some(plan) = other_settings(&mut rng) {
+                assert!(rig.queue.retune(rig.now, plan.root.plan.as_ref()));
+            }
+        }
+        let names: Vec<&str> = leaves.iter().map(String::as_str).collect();
+        rig.stop(&names);
+        rig.run(Duration::from_secs(100));
+        assert!(
+            rig.queue.is_empty(),
+            "seed {seed}: {:?} is held",
+            rig.queue.backlog()
+        );
+        assert!(
+            rig.lost.0.iter().all(|(_, why)| *why == Reason::Full),
+            "seed {seed}"
+        );
+    }
 }
