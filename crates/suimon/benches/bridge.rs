@@ -1,0 +1,277 @@
+//! What a bump in the wire costs, beside the kernel's own bridge on the very same interfaces:
+//! A – R – B by veth, R a plain kernel bridge, R's other ways of forwarding tried in turn, round by round.
+//!
+//! - TCP: one connection (cubic), offloads at their defaults, bytes per second at the receiver;
+//! - packets: 60-byte frames (64 on a wire with its check sum), as fast as one socket sends them, to an address that
+//!   B throws away, counted at B's interface.
+//!
+//! Suimon forwards by its default port with a CBQ of 20 classes and 20 filters; the kernel's HTB with 20 classes and no
+//! filter. `cargo bench --package suimon --bench bridge [-- ROUNDS]`, as root or not. The machine is shared and
+//! noisy, so what counts is the ratio of medians in one run.
+
+#![expect(clippy::print_stdout, reason = "a bench prints its table")]
+
+use lab::traffic::tcp::Bulk;
+use lab::{Host, Lab, Running};
+use std::error::Error;
+use std::fmt::Write;
+use std::net::UdpSocket;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+type Outcome<T = ()> = Result<T, Box<dyn Error>>;
+
+/// How R forwards.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Way {
+    Bridge,
+    Htb,
+    Suimon(&'static str),
+}
+
+const WAYS: [(Way, &str); 5] = [
+    (Way::Bridge, "kernel bridge"),
+    (Way::Htb, "kernel bridge, HTB of 20 classes"),
+    (
+        Way::Suimon("af_packet"),
+        "suimon run, af_packet, CBQ of 20 classes",
+    ),
+    (Way::Suimon("af_xdp"), "suimon run, af_xdp, CBQ of 20 classes"),
+    (Way::Bridge, "kernel bridge once more (the noise)"),
+];
+
+/// How long each measurement sends.
+const SPAN: Duration = Duration::from_millis(1500);
+const CLASSES: usize = 20;
+
+fn main() -> Outcome {
+    lab::enter()?;
+    let rounds = std::env::args()
+        .filter_map(|a| a.parse().ok())
+        .next()
+        .unwrap_or(5usize);
+    let wire = Wire::new()?;
+    let mut tcp = vec![Vec::new(); WAYS.len()];
+    let mut packets = vec![Vec::new(); WAYS.len()];
+    for round in 1..=rounds {
+        for (index, (way, name)) in WAYS.iter().enumerate() {
+            eprintln!("round {round} of {rounds}: {name}");
+            match wire.with(*way) {
+                Ok(running) => {
+                    tcp[index].push(wire.tcp()?);
+                    packets[index].push(wire.packets()?);
+                    drop(running);
+                    wire.without(*way)?;
+                }
+                Err(e) if round == 1 => eprintln!("not measured: {name}: {e}"),
+                Err(_) => {}
+            }
+        }
+    }
+    print!("{}", table(&tcp, &packets));
+    Ok(())
+}
+
+/// The table: medians with their range, and the ratios to the peers.
+fn table(tcp: &[Vec<f64>], packets: &[Vec<f64>]) -> String {
+    let mut out = String::new();
+    let _ = writeln!(
+        out,
+        "{:<44} {:>24} {:>28}",
+        "R forwards by", "TCP Gbit/s", "60-byte frames, k/s"
+    );
+    for (index, (_, name)) in WAYS.iter().enumerate() {
+        let (tcp, packets) = (show(&tcp[index], 1e-9), show(&packets[index], 1e-3));
+        let _ = writeln!(out, "{name:<44} {tcp:>24} {packets:>28}");
+    }
+    let ratio = |of: f64, to: f64| {
+        if to > 0.0 {
+            format!("{:.2}", of / to)
+        } else {
+            "-".into()
+        }
+    };
+    let suimon = WAYS
+        .iter()
+        .position(|(way, _)| *way == Way::Suimon("af_packet"))
+        .unwrap_or(0);
+    let _ = writeln!(
+        out,
+        "af_packet to the bridge, TCP: {} (goal 0.80); to HTB, frames: {} (goal 1.00)",
+        ratio(median(&tcp[suimon]), median(&tcp[0])),
+        ratio(median(&packets[suimon]), median(&packets[1])),
+    );
+    out
+}
+
+fn show(values: &[f64], scale: f64) -> String {
+    if values.is_empty() {
+        return "-".into();
+    }
+    let low = values.iter().copied().fold(f64::INFINITY, f64::min);
+    let high = values.iter().copied().fold(0.0, f64::max);
+    format!(
+        "{:.1} ({:.1}–{:.1})",
+        median(values) * scale,
+        low * scale,
+        high * scale
+    )
+}
+
+fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted.get(sorted.len() / 2).copied().unwrap_or(0.0)
+}
+
+/// A – R – B.
+struct Wire {
+    _lab: Lab,
+    a: Host,
+    r: Host,
+    b: Host,
+    folder: PathBuf,
+}
+
+impl Drop for Wire {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+impl Wire {
+    fn new() -> Outcome<Self> {
+        let mut lab = Lab::new();
+        let (a, r, b) = (lab.host("a")?, lab.host("r")?, lab.host("b")?);
+        lab.veth((&a, "eth0"), (&r, "left"))?;
+        lab.veth((&r, "right"), (&b, "eth0"))?;
+        r.bridge("br0", &["left", "right"])?;
+        a.address("eth0", "10.0.0.1/24".parse()?)?;
+        b.address("eth0", "10.0.0.2/24".parse()?)?;
+        // Frames for this address reach B, which has no use for them: only forwarding is measured.
+        let mac = b.netlink(|n| n.mac("eth0"))?;
+        a.netlink(|n| n.neighbour("eth0", "10.0.0.99".parse().unwrap_or([10, 0, 0, 99].into()), mac))?;
+        let folder = std::env::temp_dir().join(format!("suimon-bench-{}", std::process::id()));
+        std::fs::create_dir_all(&folder)?;
+        Ok(Self {
+            _lab: lab,
+            a,
+            r,
+            b,
+            folder,
+        })
+    }
+
+    /// Lets R forward this way; the process lives as long as what is returned.
+    fn with(&self, way: Way) -> Outcome<Option<Running>> {
+        match way {
+            Way::Bridge => Ok(None),
+            Way::Htb => {
+                self.tc("qdisc add dev right root handle 1: htb default 20")?;
+                for class in 1..=CLASSES {
+                    self.tc(&format!(
+                        "class add dev right parent 1: classid 1:{class} htb rate 5gbit ceil 100gbit"
+                    ))?;
+                }
+                Ok(None)
+            }
+            Way::Suimon(kind) => self.run(kind).map(Some),
+        }
+    }
+
+    fn without(&self, way: Way) -> Outcome {
+        match way {
+            Way::Htb => self.tc("qdisc del dev right root"),
+            // The bridge learns again where everybody is.
+            _ => Ok(std::thread::sleep(Duration::from_millis(200))),
+        }
+    }
+
+    fn tc(&self, arguments: &str) -> Outcome {
+        let output = self.r.program("tc").args(arguments.split(' ')).output()?;
+        if output.status.success() {
+            Ok(())
+        } else {
+            Err(format!("tc {arguments}: failed").into())
+        }
+    }
+
+    fn run(&self, kind: &str) -> Outcome<Running> {
+        let policy = self.folder.join("policy.toml");
+        std::fs::write(&policy, policy_text(kind))?;
+        let socket = self.folder.join(format!("{kind}.sock"));
+        let _ = std::fs::remove_file(&socket);
+        let running = self
+            .r
+            .program(env!("CARGO_BIN_EXE_suimon"))
+            .args([Path::new("run"), &policy, Path::new("--socket"), &socket])
+            .start()?;
+        let until = Instant::now() + Duration::from_secs(5);
+        while !socket.exists() {
+            if !running.is_running() || Instant::now() > until {
+                let output = running.kill()?;
+                return Err(String::from_utf8_lossy(&output.err).into_owned().into());
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        std::thread::sleep(Duration::from_millis(200));
+        Ok(running)
+    }
+
+    /// Bits per second of one TCP connection from A to B.
+    fn tcp(&self) -> Outcome<f64> {
+        let report = Bulk::new("10.0.0.2:0".parse()?, SPAN)
+            .start(&self.a, &self.b)?
+            .finish()?;
+        Ok(report.received as f64 * 8.0 / SPAN.as_secs_f64())
+    }
+
+    /// Frames per second that reach B while A sends as fast as one socket can.
+    fn packets(&self) -> Outcome<f64> {
+        let before = self.arrived()?;
+        let start = Instant::now();
+        self.a.call(|| -> std::io::Result<()> {
+            let socket = UdpSocket::bind("10.0.0.1:0")?;
+            socket.connect("10.0.0.99:9")?;
+            while start.elapsed() < SPAN {
+                for _ in 0..64 {
+                    // A full queue on the way is what is looked for, not an error.
+                    let _ = socket.send(&[0; 18]);
+                }
+            }
+            Ok(())
+        })??;
+        let span = start.elapsed();
+        std::thread::sleep(Duration::from_millis(50));
+        Ok((self.arrived()? - before) as f64 / span.as_secs_f64())
+    }
+
+    /// Frames that have arrived at B's interface.
+    fn arrived(&self) -> Outcome<u64> {
+        let text = self
+            .b
+            .call(|| std::fs::read_to_string("/proc/thread-self/net/dev"))??;
+        let line = text.lines().find_map(|line| line.trim().strip_prefix("eth0:"));
+        let frames = line
+            .and_then(|line| line.split_whitespace().nth(1))
+            .ok_or("B has lost its interface")?;
+        Ok(frames.parse()?)
+    }
+}
+
+/// 20 classes and a filter for each, on what leaves to the right; the traffic here falls into the last.
+fn policy_text(kind: &str) -> String {
+    let mut text = format!(
+        "version = 1\n[port]\nkind = \"{kind}\"\nbetween = [\"left\", \"right\"]\n\
+         [interface.right]\nbandwidth = \"100 Gbit/s\"\ndiscipline = \"cbq\"\n"
+    );
+    for class in 1..=CLASSES {
+        let default = if class == CLASSES { "default = true\n" } else { "" };
+        let _ = write!(
+            text,
+            "[[interface.right.class]]\nname = \"class-{class}\"\nrate = \"5 %\"\n{default}\
+             [[interface.right.filter]]\nclass = \"class-{class}\"\nprotocol = \"tcp\"\ndestination_port = \"{class}\"\n"
+        );
+    }
+    text
+}
