@@ -210,7 +210,7 @@ impl Wire {
         while !socket.exists() {
             if !running.is_running() || Instant::now() > until {
                 let output = running.kill()?;
-                return Err(String::from_utf8_lossy(&output.err).into_owned().into());
+                return Err(output.err.into());
             }
             std::thread::sleep(Duration::from_millis(20));
         }
