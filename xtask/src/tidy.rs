@@ -23,7 +23,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         "suimon",
         &["engine", "netio", "sim", "control", "rsvp", "lab", "host"],
     ),
-    ("xtask", &["engine"]),
+    ("xtask", &["control", "engine"]),
 ];
 
 /// Crates that must be functions of their arguments.

@@ -183,7 +183,10 @@ impl Wire {
         match way {
             Way::Htb => self.tc("qdisc del dev right root"),
             // The bridge learns again where everybody is.
-            _ => Ok(std::thread::sleep(Duration::from_millis(200))),
+            _ => {
+                std::thread::sleep(Duration::from_millis(200));
+                Ok(())
+            }
         }
     }
 
