@@ -153,23 +153,39 @@ fn draw_graph(frame: &mut Frame<'_>, area: Rect, history: &History, interface: &
     frame.render_widget(bands, graph);
 }
 
-/// The columns after the name: title, width, and the width of screen from which it is shown.
-const COLUMNS: [(&str, u16, u16); 9] = [
+/// The columns after the name: title, width, and rank: what does not fit is left out from the highest rank on.
+const COLUMNS: [(&str, u16, u8); 9] = [
     ("got", 12, 0),
-    ("asked", 12, 44),
-    ("of asked", 22, 76),
-    ("backlog", 8, 52),
-    ("p50", 9, 100),
-    ("p99", 9, 60),
-    ("dropped", 9, 84),
-    ("marked", 8, 108),
-    ("borrowed", 10, 118),
+    ("asked", 12, 1),
+    ("of asked", 22, 4),
+    ("backlog", 8, 2),
+    ("p50", 9, 6),
+    ("p99", 9, 3),
+    ("dropped", 9, 5),
+    ("marked", 8, 7),
+    ("borrowed", 10, 8),
 ];
 
+/// The columns that fit beside names of this width.
+fn columns(width: u16, name: u16) -> Vec<usize> {
+    let mut by_rank: Vec<usize> = (0..COLUMNS.len()).collect();
+    by_rank.sort_by_key(|&i| COLUMNS[i].2);
+    let mut left = width.saturating_sub(name);
+    let fits = by_rank.into_iter().take_while(|&i| {
+        let fits = COLUMNS[i].1 < left;
+        left = left.saturating_sub(COLUMNS[i].1 + 1);
+        fits
+    });
+    let mut shown: Vec<usize> = fits.collect();
+    shown.sort_unstable();
+    shown
+}
+
 fn draw_classes(frame: &mut Frame<'_>, area: Rect, interface: &InterfaceView, view: &View) {
-    let shown: Vec<usize> = (0..COLUMNS.len())
-        .filter(|&i| area.width >= COLUMNS[i].2)
-        .collect();
+    let name_width = |class: &ClassView| class.name.chars().count() + 3 * class.depth + 5;
+    let name_width = interface.classes.iter().map(name_width).max().unwrap_or(0);
+    let name_width = u16::try_from(name_width).unwrap_or(u16::MAX).clamp(12, 40);
+    let shown = columns(area.width, name_width);
     let depths: Vec<usize> = interface.classes.iter().map(|class| class.depth).collect();
     let names = leaves(interface);
     let rows = interface
@@ -193,8 +209,8 @@ fn draw_classes(frame: &mut Frame<'_>, area: Rect, interface: &InterfaceView, vi
     };
     let header = Row::new(std::iter::once(Line::from("class")).chain(shown.iter().map(title)));
     let header = header.style(Style::new().add_modifier(Modifier::UNDERLINED));
-    let widths =
-        std::iter::once(Constraint::Min(12)).chain(shown.iter().map(|&i| Constraint::Length(COLUMNS[i].1)));
+    let widths = std::iter::once(Constraint::Min(name_width))
+        .chain(shown.iter().map(|&i| Constraint::Length(COLUMNS[i].1)));
     let chosen = Style::new().add_modifier(Modifier::REVERSED);
     let table = Table::new(rows, widths)
         .header(header)
