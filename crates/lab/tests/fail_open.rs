@@ -34,7 +34,13 @@ const TRIES: usize = 3;
 const PROBES: u32 = 5000;
 
 /// How R or A forwards.
-const KINDS: [&str; 4] = ["af_packet", "af_xdp_native", "af_xdp_generic", "egress"];
+const KINDS: [&str; 5] = [
+    "af_packet",
+    "af_xdp_native",
+    "af_xdp_generic",
+    "egress",
+    "af_xdp_busy_poll",
+];
 
 fn main() -> Outcome {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -48,6 +54,10 @@ fn main() -> Outcome {
     for kind in KINDS {
         for (what, case) in CASES {
             let name = format!("{kind}_{what}");
+            // Busy polling changes how frames are waited for and nothing else.
+            if kind == "af_xdp_busy_poll" && !["killed", "speed"].contains(&what) {
+                continue;
+            }
             if wanted.is_some_and(|part| !name.contains(part.as_str())) {
                 continue;
             }
@@ -97,14 +107,11 @@ fn forward(kind: &str, status: &Path, interfaces: &[String]) -> Outcome {
             let open = |name: &str| AfPacket::open(af_packet::Settings::new(name));
             bump([open(one)?, open(other)?], status)
         }
-        ("af_xdp_native" | "af_xdp_generic", [one, other]) => {
-            let mode = if kind == "af_xdp_native" {
-                Mode::Native
-            } else {
-                Mode::Generic
-            };
+        ("af_xdp_native" | "af_xdp_generic" | "af_xdp_busy_poll", [one, other]) => {
+            let generic = kind == "af_xdp_generic";
             let settings = af_xdp::Settings {
-                mode,
+                mode: if generic { Mode::Generic } else { Mode::Native },
+                busy_poll: (kind == "af_xdp_busy_poll").then_some(64),
                 ..af_xdp::Settings::default()
             };
             bump(

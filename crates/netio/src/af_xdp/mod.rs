@@ -342,3 +342,84 @@ impl Capture for AfXdp {
         Ok(vec![link])
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An Ethernet frame with `payload` of this protocol from 10.0.0.1 to 10.0.0.2, perhaps tagged.
+    fn v4(tag: &[u8], protocol: u8, payload: &[u8]) -> Vec<u8> {
+        let len = (20 + payload.len()) as u16;
+        let mut frame = [&[2; 12], tag, &[0x08, 0x00, 0x45, 0]].concat();
+        frame.extend(len.to_be_bytes());
+        frame.extend([0, 0, 0x40, 0, 64, protocol, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
+        frame.extend(payload);
+        frame
+    }
+
+    fn v6(protocol: u8, payload: &[u8]) -> Vec<u8> {
+        let mut frame = [&[2; 12][..], &[0x86, 0xdd, 0x60, 0, 0, 0]].concat();
+        frame.extend((payload.len() as u16).to_be_bytes());
+        frame.extend([protocol, 64]);
+        frame.extend([0xfd; 32]);
+        frame.extend(payload);
+        frame
+    }
+
+    /// The sum of the pseudo-header, as a sender leaves it in the field.
+    fn pseudo(addresses: &[u8], protocol: u8, len: usize) -> [u8; 2] {
+        let sum = checksum::add(u64::from(protocol) + len as u64, addresses);
+        checksum::fold(sum).to_be_bytes()
+    }
+
+    const V4: [u8; 8] = [10, 0, 0, 1, 10, 0, 0, 2];
+
+    #[test]
+    fn a_checksum_that_was_left_to_the_hardware_is_found_and_finished() {
+        let mut tcp = vec![7; 33];
+        tcp[12] = 0x50;
+        let mut udp = vec![9; 108];
+        udp[4..6].copy_from_slice(&108u16.to_be_bytes());
+        for (protocol, at, segment) in [(TCP, 16, tcp), (UDP, 6, udp)] {
+            for (addresses, tag) in [
+                (&V4[..], &[][..]),
+                (&V4[..], &[0x81, 0, 0, 5]),
+                (&[0xfd; 32][..], &[]),
+            ] {
+                let mut segment = segment.clone();
+                let sum = pseudo(addresses, protocol, segment.len());
+                segment[at..at + 2].copy_from_slice(&sum);
+                let four = addresses.len() == 8;
+                let mut frame = if four {
+                    v4(tag, protocol, &segment)
+                } else {
+                    v6(protocol, &segment)
+                };
+                let found = unfinished(&frame).expect("an unfinished checksum");
+                assert_eq!(usize::from(found.start), frame.len() - segment.len());
+                assert!(checksum::finish(&mut frame, found));
+                let start = checksum::add(u64::from(protocol) + segment.len() as u64, addresses);
+                let whole = checksum::add(start, &frame[frame.len() - segment.len()..]);
+                assert_eq!(checksum::fold(whole), 0xffff);
+                assert_eq!(unfinished(&frame), None, "finished once is enough");
+            }
+        }
+    }
+
+    #[test]
+    fn a_wrong_or_absent_checksum_is_left_as_it_is() {
+        let mut udp = vec![9; 28];
+        udp[4..6].copy_from_slice(&28u16.to_be_bytes());
+        assert_eq!(unfinished(&v4(&[], UDP, &udp)), None);
+        udp[6..8].fill(0);
+        assert_eq!(unfinished(&v4(&[], UDP, &udp)), None);
+    }
+
+    #[test]
+    fn garbage_has_no_checksum_and_does_no_harm() {
+        let frame = v4(&[], TCP, &[0x50; 40]);
+        for len in 0..frame.len() {
+            assert_eq!(unfinished(&frame[..len]), None);
+        }
+    }
+}
