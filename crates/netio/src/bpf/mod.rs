@@ -1,4 +1,4 @@
-//! The kernel's side of a port: a handful of BPF programs of 7 to 26 instructions, as constant arrays.
+//! The kernel's side of a port: a handful of BPF programs of 12 to 28 instructions, as constant arrays.
 //!
 //! No compiler, no object file, no library: [`instruction`] assembles at build time, [`programs`] are the
 //! programs, [`syscall`] loads and attaches them by bpf(2). A program is held by the descriptor of its link
