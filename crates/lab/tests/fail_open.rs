@@ -47,7 +47,7 @@ fn main() -> Outcome {
     if let [verb, kind, status, interfaces @ ..] = &arguments[..]
         && verb == "forward"
     {
-        return forward(kind, Path::new(status), interfaces);
+        return forward(kind, Path::new(status), interfaces).map_err(|e| e.to_string().into());
     }
     lab::enter()?;
     let wanted = arguments.iter().find(|a| !a.starts_with('-'));
@@ -310,20 +310,20 @@ impl Drop for Wire {
     }
 }
 
+/// What a process says that may not, or cannot, have the port here.
+const CANNOT: [&str; 4] = ["CAP_BPF", "not permitted", "opening a TAP interface", "Linux"];
+
 /// A wire, or none where this machine or user cannot have it, which is then said.
 fn wire(kind: &str, name: &str, shape: Shape) -> Outcome<Option<Wire>> {
-    match Wire::new(kind, shape) {
-        Ok(wire) => Ok(Some(wire)),
-        Err(e)
-            if ["CAP_BPF", "Operation not permitted", "need Linux"]
-                .iter()
-                .any(|s| e.to_string().contains(s)) =>
-        {
-            println!("{name}: skipped: {}", e.to_string().trim());
-            Ok(None)
-        }
-        Err(e) => Err(e),
+    let error = match Wire::new(kind, shape) {
+        Ok(wire) => return Ok(Some(wire)),
+        Err(error) => error.to_string(),
+    };
+    if !CANNOT.iter().any(|cannot| error.contains(cannot)) {
+        return Err(error.into());
     }
+    println!("{name}: skipped: {}", error.trim());
+    Ok(None)
 }
 
 fn stream(rate: u32, payload: usize, duration: Duration) -> Outcome<Stream> {
