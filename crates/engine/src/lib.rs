@@ -14,6 +14,7 @@
 
 #![forbid(unsafe_code)]
 
+mod class_rates;
 pub mod classify;
 pub mod delay;
 pub mod discipline;
@@ -24,7 +25,9 @@ pub mod kind;
 pub mod packet;
 pub mod queue;
 pub mod random;
+mod rings;
 pub mod settings;
 pub mod timer_wheel;
 pub mod tree;
 pub mod units;
+mod wire;

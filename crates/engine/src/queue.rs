@@ -70,6 +70,22 @@ impl Stats {
     }
 }
 
+impl AddAssign for Stats {
+    /// What passed through two queues.
+    fn add_assign(&mut self, other: Self) {
+        let sums = [&mut self.offered, &mut self.sent, &mut self.dropped];
+        for (sum, one) in sums.into_iter().zip([other.offered, other.sent, other.dropped]) {
+            sum.packets += one.packets;
+            sum.bytes += one.bytes;
+        }
+        self.marked += other.marked;
+        self.reasons
+            .iter_mut()
+            .zip(other.reasons)
+            .for_each(|(sum, one)| *sum += one);
+    }
+}
+
 /// A queue with a discipline.
 #[derive(Debug)]
 pub struct Queue {

@@ -44,10 +44,12 @@ use crate::inspect::{Inspection, Value};
 use crate::kind::{Build, Check, Children, Kind, Plan, QueuePlan, Routes};
 use crate::packet::{ClassId, Packet};
 use crate::queue::{Queue, Stats};
+use crate::rings::{self, Average, Link, NONE, Turn};
 use crate::settings::Problem;
 use crate::timer_wheel::TimerWheel;
 use crate::units::{Bandwidth, Bytes, Duration, Instant, Rate};
-use crate::{choices, settings};
+use crate::wire::Wire;
+use crate::{choices, class_rates, settings};
 use std::any::Any;
 use std::sync::Arc;
 
@@ -166,12 +168,7 @@ settings! {
 
 /// Bursts are kept in nanobits in 63 bits.
 const LONGEST_BURST: u64 = 1_000_000_000;
-/// Levels are kept in a word of bits.
-const DEEPEST: u8 = 60;
 const PRIORITIES: usize = 8;
-/// 1.0 as a weight; the average weight of classes that take turns.
-const ONE: u64 = 1 << 16;
-
 /// A checked class, numbered: leaves first, then the others, then the link itself.
 #[derive(Clone, Debug)]
 struct ClassPlan {
@@ -213,9 +210,11 @@ fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
     for (index, class) in read.iter().enumerate() {
         check_class(check, index, class);
     }
-    check_sums(check, &read);
-    check_reach(check, &read);
-    let levels = levels(check)?;
+    let rates: Vec<Bandwidth> = read.iter().map(|class| class.rate.on(check.link.bandwidth)).collect();
+    let borrows: Vec<bool> = read.iter().map(|class| class.borrow).collect();
+    class_rates::check_sums(check, &rates);
+    class_rates::check_reach(check, &rates, &borrows);
+    let levels = class_rates::levels(check)?;
     (check.problems.len() == before).then(|| Arc::new(number(check, settings, read, &levels)) as Arc<dyn Plan>)
 }
 
@@ -252,70 +251,6 @@ fn check_class(check: &mut Check<'_>, index: usize, class: &ClassSettings) {
     if u64::from(class.maxburst).saturating_mul(packet) > LONGEST_BURST {
         wrong("maxburst", format!("`maxburst` × `packet_size` is more than {}", Bytes::new(LONGEST_BURST)));
     }
-}
-
-/// The classes of one parent are promised no more than it has.
-fn check_sums(check: &mut Check<'_>, read: &[ClassSettings]) {
-    let link = check.link.bandwidth;
-    let rate = |index: usize| read[index].rate.on(link);
-    let mut sums = vec![0u128; read.len() + 1];
-    let place = |parent: Option<usize>| parent.unwrap_or(read.len());
-    for (index, class) in check.classes.iter().enumerate() {
-        sums[place(class.parent)] += u128::from(rate(index).bits());
-    }
-    let mut used = vec![0u128; read.len() + 1];
-    for (index, class) in check.classes.iter().enumerate() {
-        let parent = place(class.parent);
-        let has = class.parent.map_or(link, rate);
-        let before = used[parent];
-        used[parent] += u128::from(rate(index).bits());
-        let has_bits = u128::from(has.bits());
-        if before > has_bits || used[parent] <= has_bits {
-            continue;
-        }
-        let owner = class.parent.map_or("the link".into(), |p| format!("`{}`", check.classes[p].name));
-        let sum = Bandwidth::bits_per_sec(u64::try_from(sums[parent]).unwrap_or(u64::MAX));
-        let left = Bandwidth::bits_per_sec((has_bits - before) as u64);
-        let at = class.settings.get("rate").map_or(class.at, |entry| entry.at);
-        let message = format!("the classes of {owner} are promised {sum}, more than its {has}");
-        let help = format!("`{}` asks for {}, and {left} is left for it", class.name, rate(index));
-        check.problems.push(Problem::new(at, message).help(help));
-    }
-}
-
-/// Every class can get bandwidth from somewhere.
-fn check_reach(check: &mut Check<'_>, read: &[ClassSettings]) {
-    for (index, class) in check.classes.iter().enumerate() {
-        let mut at = Some(index);
-        while let Some(here) = at {
-            if read[here].rate.on(check.link.bandwidth) != Bandwidth::ZERO {
-                break;
-            }
-            if !read[here].borrow {
-                let message = format!("class `{}` could never send: it has no rate and nobody to borrow from", class.name);
-                let place = class.settings.get("rate").map_or(class.at, |entry| entry.at);
-                check.problems.push(Problem::new(place, message).help("give it a rate, or write `borrow = true`"));
-                break;
-            }
-            at = check.classes[here].parent;
-        }
-    }
-}
-
-/// The level of each class, and last of the link.
-fn levels(check: &mut Check<'_>) -> Option<Vec<u8>> {
-    let link = check.classes.len();
-    let mut levels = vec![0u8; link + 1];
-    for index in (0..link).rev() {
-        let parent = check.classes[index].parent.unwrap_or(link);
-        levels[parent] = levels[parent].max(levels[index] + 1);
-        if levels[parent] > DEEPEST {
-            let message = format!("more than {DEEPEST} classes inside each other");
-            check.problems.push(Problem::new(check.classes[index].at, message));
-            return None;
-        }
-    }
-    Some(levels)
 }
 
 /// Numbers the classes, leaves first.
@@ -370,30 +305,19 @@ fn credit_for(packets: u32, packet: Bytes, rate: Bandwidth, link: Bandwidth) -> 
     (packet * (more * link - more.saturating_sub(1) * rate)).div_ceil(link) as u32
 }
 
-/// The weights with which classes take turns: rates over the average rate of those they take turns with.
+/// The weights with which classes take turns: by rate, among those they take turns with.
 fn set_weights(classes: &mut [ClassPlan], leaves: usize) {
-    // The floor bounds how often a class is passed over before its turn is long enough for a packet.
-    let weight = |rate: u64, sum: u128, count: u128| match sum {
-        0 => ONE as u32,
-        _ => (u128::from(rate) * count * u128::from(ONE) / sum).clamp(u128::from(ONE / 16), u128::from(ONE * 256)) as u32,
-    };
-    let mut siblings = vec![(0u128, 0u128); classes.len() + 1];
-    let mut alike = [(0u128, 0u128); PRIORITIES];
+    let mut siblings = vec![Average::default(); classes.len() + 1];
+    let mut alike = [Average::default(); PRIORITIES];
     for (number, class) in classes.iter().enumerate() {
-        let add = |(sum, count): &mut (u128, u128)| {
-            *sum += u128::from(class.rate);
-            *count += 1;
-        };
-        add(&mut siblings[class.parent as usize]);
+        siblings[class.parent as usize].add(class.rate);
         if number < leaves {
-            add(&mut alike[class.settings.priority as usize]);
+            alike[class.settings.priority as usize].add(class.rate);
         }
     }
     for class in classes {
-        let (sum, count) = siblings[class.parent as usize];
-        class.feed_weight = weight(class.rate, sum, count);
-        let (sum, count) = alike[class.settings.priority as usize];
-        class.own_weight = weight(class.rate, sum, count);
+        class.feed_weight = siblings[class.parent as usize].weight(class.rate);
+        class.own_weight = alike[class.settings.priority as usize].weight(class.rate);
     }
 }
 
@@ -441,8 +365,6 @@ impl Plan for CbqPlan {
     }
 }
 
-/// No place in a ring.
-const NONE: u32 = u32::MAX;
 /// The longest packet for which turns are sized; longer ones take several turns.
 const LONGEST_UNIT: u64 = 1 << 20;
 const NO_CUTOFF: u8 = u8::MAX;
@@ -493,51 +415,12 @@ struct Place {
     lent: Turn,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Link {
-    next: u32,
-    previous: u32,
-}
-
-/// What is left of a turn, in bytes, and how long turns are.
-#[derive(Clone, Copy, Debug, Default)]
-struct Turn {
-    left: i32,
-    weight: u32,
-}
-
-impl Turn {
-    fn grow(&mut self, unit: u64) {
-        self.left = self.left.saturating_add(((unit * u64::from(self.weight)) / ONE) as i32);
-    }
-
-    /// Takes `len` off; whether the turn is over.
-    fn spend(&mut self, len: u64) -> bool {
-        self.left = self.left.saturating_sub(i32::try_from(len).unwrap_or(i32::MAX));
-        self.left <= 0
-    }
-}
-
 /// The nodes of one level that may send or lend, in a ring for each priority.
 #[derive(Clone, Debug)]
 struct Row {
     /// Priorities with a ring.
     occupied: u8,
     turn: [u32; PRIORITIES],
-}
-
-/// The link: a wire that is busy until the last bit is out.
-#[derive(Clone, Debug, Default)]
-struct Wire {
-    rate: u64,
-    burst: u64,
-    /// When it becomes free, and the part of a nanosecond by which that is too early, × `rate`.
-    free: u64,
-    rest: u64,
-    /// Since when somebody may send, if anybody may.
-    ready: u64,
-    /// Time that callers lost beyond `burst`: credits are given on a clock that is so much behind.
-    lost: u64,
 }
 
 /// The settings that are looked at for every packet.
@@ -624,85 +507,15 @@ impl Rules {
     }
 }
 
-impl Wire {
-    /// The clock of the credits at `now`. `since`: when somebody could first have sent.
-    fn clock(&mut self, now: u64, since: u64) -> u64 {
-        let could = since.max(self.free).saturating_add(self.burst);
-        if now > could {
-            self.lost += now - could;
-            self.free = now - self.burst;
-            self.rest = 0;
-        }
-        now - self.lost
-    }
-
-    /// Puts a packet on it.
-    fn send(&mut self, now: u64, bits: i64, shaped: bool) {
-        if self.ready > self.free {
-            self.free = self.ready;
-            self.rest = 0;
-        }
-        let work = u128::from(bits as u64) + u128::from(self.rest);
-        let (time, rest) = match u64::try_from(work) {
-            Ok(work) => (work / self.rate, work % self.rate),
-            Err(_) => ((work / u128::from(self.rate)) as u64, (work % u128::from(self.rate)) as u64),
-        };
-        self.free = self.free.saturating_add(time);
-        self.rest = rest;
-        if !shaped {
-            self.free = self.free.min(now + self.burst);
-        }
-    }
-
-    /// The first nanosecond in which it is free.
-    fn free(&self) -> u64 {
-        self.free + u64::from(self.rest > 0)
-    }
-}
-
-/// Rings through the places. In a row and in a feed the same, so written once.
-macro_rules! rings {
-    ($link:ident, $insert:ident, $remove:ident) => {
-        /// Puts a place at the end of the ring whose turn it is `head`'s, and returns the head.
-        #[inline]
-        fn $insert(places: &mut [Place], head: u32, place: u32) -> u32 {
-            if head == NONE {
-                places[place as usize].$link = Link { next: place, previous: place };
-                return place;
-            }
-            let last = places[head as usize].$link.previous;
-            places[place as usize].$link = Link { next: head, previous: last };
-            places[last as usize].$link.next = place;
-            places[head as usize].$link.previous = place;
-            head
-        }
-
-        /// Takes a place out of a ring, and returns the head.
-        #[inline]
-        fn $remove(places: &mut [Place], head: u32, place: u32) -> u32 {
-            let Link { next, previous } = places[place as usize].$link;
-            if next == place {
-                return NONE;
-            }
-            places[previous as usize].$link.next = next;
-            places[next as usize].$link.previous = previous;
-            if head == place { next } else { head }
-        }
-    };
-}
-rings!(row, row_insert, row_remove);
-rings!(feed, feed_insert, feed_remove);
-
 // The structure: who is in which ring.
 impl Cbq {
     /// Makes the nodes of the plan, nobody with a packet, everybody with a full burst.
     fn lay_out(&mut self) {
         let plan = &self.plan;
         let link = plan.classes.len();
-        let empty = Link { next: NONE, previous: NONE };
         let place = |own, lent| Place {
-            row: empty,
-            feed: empty,
+            row: Link::FREE,
+            feed: Link::FREE,
             borrower: NONE,
             own: Turn { left: 0, weight: own },
             lent: Turn { left: 0, weight: lent },
@@ -769,7 +582,7 @@ impl Cbq {
             self.wire.ready = since;
         }
         let row = &mut self.rows[level];
-        row.turn[priority] = row_insert(&mut self.places, row.turn[priority], place);
+        row.turn[priority] = rings::insert(&mut self.places, |p| &mut p.row, row.turn[priority], place);
         row.occupied |= 1 << priority;
         self.busy |= 1 << level;
     }
@@ -778,7 +591,7 @@ impl Cbq {
     fn unlist(&mut self, node: usize, priority: usize, place: u32) {
         let level = usize::from(self.nodes[node].level);
         let row = &mut self.rows[level];
-        row.turn[priority] = row_remove(&mut self.places, row.turn[priority], place);
+        row.turn[priority] = rings::remove(&mut self.places, |p| &mut p.row, row.turn[priority], place);
         if row.turn[priority] == NONE {
             row.occupied &= !(1 << priority);
             if row.occupied == 0 {
@@ -844,7 +657,7 @@ impl Cbq {
             let parent = self.nodes[child].parent as usize;
             let (owner, place) = (self.place_of(parent, priority), self.place_of(child, priority));
             let head = self.places[owner as usize].borrower;
-            self.places[owner as usize].borrower = feed_insert(&mut self.places, head, place);
+            self.places[owner as usize].borrower = rings::insert(&mut self.places, |p| &mut p.feed, head, place);
             if head != NONE {
                 return;
             }
@@ -880,7 +693,7 @@ impl Cbq {
             let parent = self.nodes[child].parent as usize;
             let (owner, place) = (self.place_of(parent, priority), self.place_of(child, priority));
             let head = self.places[owner as usize].borrower;
-            let head = feed_remove(&mut self.places, head, place);
+            let head = rings::remove(&mut self.places, |p| &mut p.feed, head, place);
             self.places[owner as usize].borrower = head;
             if head != NONE {
                 return;
@@ -1314,8 +1127,8 @@ impl Discipline for Cbq {
             return Next::Empty;
         }
         let at = now.nanos();
-        if self.rules.shaped && self.wire.free() > at {
-            return Next::Wait(Instant::from_nanos(self.wire.free()));
+        if self.rules.shaped && self.wire.free_at() > at {
+            return Next::Wait(Instant::from_nanos(self.wire.free_at()));
         }
         let since = self.since();
         let clock = self.wire.clock(at, since);
@@ -1369,7 +1182,7 @@ impl Discipline for Cbq {
                 below[number] = *queue.stats();
             }
             let stats = below[number];
-            add(&mut below[self.nodes[number].parent as usize], &stats);
+            below[self.nodes[number].parent as usize] += stats;
         }
         for (number, class) in self.plan.classes.iter().enumerate() {
             out.class(class.id, |out| {
@@ -1494,17 +1307,4 @@ impl Cbq {
             }
         }
     }
-}
-
-/// Adds what passed through one queue to the sum of several.
-fn add(sum: &mut Stats, one: &Stats) {
-    let add = |sum: &mut crate::queue::Count, one: &crate::queue::Count| {
-        sum.packets += one.packets;
-        sum.bytes += one.bytes;
-    };
-    add(&mut sum.offered, &one.offered);
-    add(&mut sum.sent, &one.sent);
-    add(&mut sum.dropped, &one.dropped);
-    sum.marked += one.marked;
-    sum.reasons.iter_mut().zip(one.reasons).for_each(|(sum, one)| *sum += one);
 }
