@@ -5,7 +5,7 @@
 //! - [`discipline`]: the contract, and its answers;
 //! - [`queue`]: the wrapper that pins, counts and checks;
 //! - [`settings`], [`kind`], [`tree`]: from a policy's text to a checked plan to a running queue;
-//! - [`disciplines`]: one file each;
+//! - [`disciplines`]: one file each; what several can share stands beside them ([`timer_wheel`], `credit`, `rings`, `wire`);
 //! - [`header`], [`classify`]: from a frame's bytes to its fields, and to a class;
 //! - [`inspect`]: looking into a running tree; [`delay`]: how long packets waited.
 //!
@@ -16,6 +16,7 @@
 
 mod class_rates;
 pub mod classify;
+mod credit;
 pub mod delay;
 pub mod discipline;
 pub mod disciplines;

@@ -57,6 +57,58 @@ pub(crate) fn remove<T>(all: &mut [T], link: impl Fn(&mut T) -> &mut Link, head:
     if head == member { next } else { head }
 }
 
+/// The priorities of a level.
+pub(crate) const PRIORITIES: usize = 8;
+
+/// The heads of rings by level and priority, with bitmaps that find the first.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Rows {
+    /// Levels with a ring.
+    busy: u64,
+    /// Of each level: the priorities with a ring, and the heads.
+    levels: Vec<(u8, [u32; PRIORITIES])>,
+}
+
+impl Rows {
+    /// So many levels, at most 64, without rings.
+    pub(crate) fn new(levels: usize) -> Self {
+        Self {
+            busy: 0,
+            levels: vec![(0, [NONE; PRIORITIES]); levels],
+        }
+    }
+
+    /// Whether there is no ring.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.busy == 0
+    }
+
+    /// The lowest level with a ring, and there the highest priority.
+    #[inline]
+    pub(crate) fn first(&self) -> Option<(usize, usize)> {
+        if self.busy == 0 {
+            return None;
+        }
+        let level = self.busy.trailing_zeros() as usize;
+        Some((level, self.levels[level].0.ilog2() as usize))
+    }
+
+    /// The head of a ring.
+    #[inline]
+    pub(crate) fn head(&self, level: usize, priority: usize) -> u32 {
+        self.levels[level].1[priority]
+    }
+
+    /// Sets the head of a ring; [`NONE`] when nobody is left in it.
+    #[inline]
+    pub(crate) fn set(&mut self, level: usize, priority: usize, head: u32) {
+        let (occupied, heads) = &mut self.levels[level];
+        heads[priority] = head;
+        *occupied = *occupied & !(1 << priority) | u8::from(head != NONE) << priority;
+        self.busy = self.busy & !(1 << level) | u64::from(*occupied != 0) << level;
+    }
+}
+
 /// What is left of a turn, in bytes, and how long turns are.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Turn {
@@ -76,6 +128,29 @@ impl Turn {
     pub(crate) fn spend(&mut self, len: u64) -> bool {
         self.left = self.left.saturating_sub(i32::try_from(len).unwrap_or(i32::MAX));
         self.left <= 0
+    }
+}
+
+/// The member whose turn is long enough to send, from the head on; those passed over have a longer one next time.
+/// Alone, there is nobody to take turns with.
+#[inline]
+pub(crate) fn whose_turn<T>(
+    all: &mut [T],
+    look: impl Fn(&mut T) -> (Link, &mut Turn),
+    head: u32,
+    unit: u64,
+) -> u32 {
+    let mut at = head;
+    loop {
+        let (link, turn) = look(&mut all[at as usize]);
+        if turn.left > 0 || link.next == at {
+            return at;
+        }
+        turn.grow(unit);
+        if turn.left > 0 {
+            return at;
+        }
+        at = link.next;
     }
 }
 

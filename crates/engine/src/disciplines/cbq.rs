@@ -39,12 +39,13 @@
 //! priority among all unregulated classes, every ancestor charged, credit lost at `maxburst`. They can starve a
 //! backlogged class, and top-level looks through the classes that its cutoff holds back.
 
+use crate::credit::{Credit, NANOBITS, nanobits};
 use crate::discipline::{Discipline, Next, Reason, Sink, Verdict};
 use crate::inspect::{Inspection, Value};
 use crate::kind::{Build, Check, Children, Kind, Plan, QueuePlan, Routes};
 use crate::packet::{ClassId, Packet};
 use crate::queue::{Queue, Stats};
-use crate::rings::{self, Average, Link, NONE, Turn};
+use crate::rings::{self, Average, Link, NONE, PRIORITIES, Rows, Turn};
 use crate::settings::Problem;
 use crate::timer_wheel::TimerWheel;
 use crate::units::{Bandwidth, Bytes, Duration, Instant, Rate};
@@ -168,18 +169,14 @@ settings! {
 
 /// Bursts are kept in nanobits in 63 bits.
 const LONGEST_BURST: u64 = 1_000_000_000;
-const PRIORITIES: usize = 8;
 /// A checked class, numbered: leaves first, then the others, then the link itself.
 #[derive(Clone, Debug)]
 struct ClassPlan {
     id: ClassId,
     name: String,
     settings: ClassSettings,
-    rate: u64,
+    credit: Credit,
     packet: u64,
-    /// Bytes of credit from which `maxburst` packets, and `minburst` packets, can go at the link's speed.
-    burst: u32,
-    wake: u32,
     parent: u32,
     level: u8,
     own_weight: u32,
@@ -275,14 +272,12 @@ fn number(check: &mut Check<'_>, settings: Settings, read: Vec<ClassSettings>, l
         let Some(settings) = read[index].take() else { continue };
         let rate = settings.rate.on(link.bandwidth);
         let packet = settings.packet_size.unwrap_or(link.mtu);
-        let credit = |packets: u32| credit_for(packets, packet, rate, link.bandwidth);
+        let bursts = (settings.maxburst, settings.minburst);
         classes.push(ClassPlan {
             id: class.id,
             name: class.name.into(),
-            rate: rate.bits(),
+            credit: Credit::full(rate, link.bandwidth, packet, bursts),
             packet: packet.get(),
-            burst: credit(settings.maxburst),
-            wake: credit(settings.minburst),
             parent: numbers[class.parent.unwrap_or(count)],
             level: levels[index],
             own_weight: 0,
@@ -297,27 +292,19 @@ fn number(check: &mut Check<'_>, settings: Settings, read: Vec<ClassSettings>, l
     CbqPlan { settings, link: link.bandwidth, mtu: link.mtu, classes, leaves, levels, routes }
 }
 
-/// Bytes of credit from which so many packets can go at the link's speed, the last of them on debt.
-fn credit_for(packets: u32, packet: Bytes, rate: Bandwidth, link: Bandwidth) -> u32 {
-    let (more, packet) = (u128::from(packets - 1), u128::from(packet.get()));
-    let (rate, link) = (u128::from(rate.bits()), u128::from(link.bits()));
-    // While each but the last is on the wire, the class regains its share. At most 10^9 (`LONGEST_BURST`).
-    (packet * (more * link - more.saturating_sub(1) * rate)).div_ceil(link) as u32
-}
-
 /// The weights with which classes take turns: by rate, among those they take turns with.
 fn set_weights(classes: &mut [ClassPlan], leaves: usize) {
     let mut siblings = vec![Average::default(); classes.len() + 1];
     let mut alike = [Average::default(); PRIORITIES];
     for (number, class) in classes.iter().enumerate() {
-        siblings[class.parent as usize].add(class.rate);
+        siblings[class.parent as usize].add(class.credit.rate);
         if number < leaves {
-            alike[class.settings.priority as usize].add(class.rate);
+            alike[class.settings.priority as usize].add(class.credit.rate);
         }
     }
     for class in classes {
-        class.feed_weight = siblings[class.parent as usize].weight(class.rate);
-        class.own_weight = alike[class.settings.priority as usize].weight(class.rate);
+        class.feed_weight = siblings[class.parent as usize].weight(class.credit.rate);
+        class.own_weight = alike[class.settings.priority as usize].weight(class.credit.rate);
     }
 }
 
@@ -326,15 +313,11 @@ impl ClassPlan {
     fn node(&self) -> Node {
         let borrow = if self.settings.borrow { BORROW } else { 0 };
         Node {
-            credit: if self.rate == 0 { 0 } else { enough(self.burst) },
-            rate: self.rate,
-            updated: 0,
-            burst: self.burst,
-            wake: self.wake,
+            credit: self.credit,
             parent: self.parent,
             level: self.level,
             priority: self.settings.priority as u8,
-            flags: if self.rate == 0 { OVER | borrow } else { borrow },
+            flags: if self.credit.rate == 0 { OVER | borrow } else { borrow },
             demand: 0,
         }
     }
@@ -348,8 +331,7 @@ impl Plan for CbqPlan {
         let mut cbq = Cbq {
             nodes: Vec::new(),
             places: Vec::new(),
-            rows: Vec::new(),
-            busy: 0,
+            rows: Rows::default(),
             queues: queues.collect(),
             held: 0,
             wheel: TimerWheel::new(self.classes.len()),
@@ -381,19 +363,10 @@ const HELD: u8 = 8;
 const ASLEEP: u8 = 16;
 
 /// A class, or, last, the link. One cache line: with many classes, cost is lines touched.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 #[repr(align(64))]
 struct Node {
-    /// Nanobits that it may still send.
-    credit: i64,
-    /// Bits per second.
-    rate: u64,
-    /// Up to when credit was given, on the wire's clock.
-    updated: u64,
-    /// Bytes of credit at most, when idle.
-    burst: u32,
-    /// Bytes of credit that end a regulated time.
-    wake: u32,
+    credit: Credit,
     parent: u32,
     level: u8,
     /// The priority of a leaf in row 0.
@@ -413,14 +386,6 @@ struct Place {
     borrower: u32,
     own: Turn,
     lent: Turn,
-}
-
-/// The nodes of one level that may send or lend, in a ring for each priority.
-#[derive(Clone, Debug)]
-struct Row {
-    /// Priorities with a ring.
-    occupied: u8,
-    turn: [u32; PRIORITIES],
 }
 
 /// The settings that are looked at for every packet.
@@ -449,9 +414,8 @@ struct Tally {
 struct Cbq {
     nodes: Vec<Node>,
     places: Vec<Place>,
-    rows: Vec<Row>,
-    /// Levels with an occupied row.
-    busy: u64,
+    /// Who may send or lend.
+    rows: Rows,
     /// Of the leaves, by number.
     queues: Vec<Queue>,
     /// Leaves that hold packets.
@@ -474,18 +438,6 @@ struct Choice {
     lender: usize,
     /// The priority of the rings on the way.
     priority: usize,
-}
-
-const NANOBITS: i64 = 8_000_000_000;
-
-/// The least credit, in nanobits, that is more than these bytes.
-fn enough(bytes: u32) -> i64 {
-    i64::from(bytes) * NANOBITS + 1
-}
-
-/// Bytes as nanobits.
-fn nanobits(bytes: u64) -> i64 {
-    i64::try_from(bytes).unwrap_or(i64::MAX).saturating_mul(NANOBITS)
 }
 
 impl Rules {
@@ -528,20 +480,12 @@ impl Cbq {
             self.places.extend((0..places).map(|_| place(class.own_weight, class.feed_weight)));
         }
         self.nodes.push(Node {
-            credit: 0,
-            rate: plan.link.bits(),
-            updated: 0,
-            burst: 0,
-            wake: 0,
             parent: link as u32,
             level: (plan.levels - 1) as u8,
-            priority: 0,
-            flags: 0,
-            demand: 0,
+            ..Node::default()
         });
         self.places.extend((0..PRIORITIES).map(|_| place(0, 0)));
-        self.rows = vec![Row { occupied: 0, turn: [NONE; PRIORITIES] }; plan.levels];
-        self.busy = 0;
+        self.rows = Rows::new(plan.levels);
         self.wire.rate = plan.link.bits();
         self.wire.burst = plan.settings.link_burst.nanos();
     }
@@ -577,27 +521,21 @@ impl Cbq {
 
     #[inline]
     fn list(&mut self, node: usize, priority: usize, place: u32, since: u64) {
-        let level = usize::from(self.nodes[node].level);
-        if self.busy == 0 {
+        if self.rows.is_empty() {
             self.wire.ready = since;
         }
-        let row = &mut self.rows[level];
-        row.turn[priority] = rings::insert(&mut self.places, |p| &mut p.row, row.turn[priority], place);
-        row.occupied |= 1 << priority;
-        self.busy |= 1 << level;
+        let level = usize::from(self.nodes[node].level);
+        let head = self.rows.head(level, priority);
+        let head = rings::insert(&mut self.places, |p| &mut p.row, head, place);
+        self.rows.set(level, priority, head);
     }
 
     #[inline]
     fn unlist(&mut self, node: usize, priority: usize, place: u32) {
         let level = usize::from(self.nodes[node].level);
-        let row = &mut self.rows[level];
-        row.turn[priority] = rings::remove(&mut self.places, |p| &mut p.row, row.turn[priority], place);
-        if row.turn[priority] == NONE {
-            row.occupied &= !(1 << priority);
-            if row.occupied == 0 {
-                self.busy &= !(1 << level);
-            }
-        }
+        let head = self.rows.head(level, priority);
+        let head = rings::remove(&mut self.places, |p| &mut p.row, head, place);
+        self.rows.set(level, priority, head);
     }
 
     /// Puts a node that may send or lend into its row, in all its priorities.
@@ -639,7 +577,7 @@ impl Cbq {
 
     /// Lists a node that begins to have demand, or sets its timer if it is overlimit.
     fn admit(&mut self, node: usize, now: u64, since: u64) {
-        if self.nodes[node].credit > 0 {
+        if self.nodes[node].credit.left > 0 {
             self.nodes[node].flags &= !OVER;
         }
         if self.nodes[node].flags & OVER == 0 || !self.rules.formal {
@@ -730,30 +668,13 @@ impl Cbq {
     #[inline]
     fn accrue(&mut self, node: usize, clock: u64) {
         let node = &mut self.nodes[node];
-        let time = clock.saturating_sub(node.updated);
-        if time == 0 {
-            return;
-        }
-        node.updated = clock;
-        let most = match self.rules.ceiling {
-            Some(ceiling) if node.demand != 0 => ceiling,
-            _ => enough(node.burst),
-        };
-        let gain = (u128::from(node.rate) * u128::from(time)).min(i64::MAX as u128) as i64;
-        node.credit = node.credit.saturating_add(gain).min(most);
-    }
-
-    /// When a node will have the credit that ends a regulated time; never without a rate.
-    fn awake_at(&self, node: usize, now: u64) -> u64 {
-        let node = &self.nodes[node];
-        let lacks = enough(node.wake).saturating_sub(node.credit).max(1) as u64;
-        lacks.div_ceil(node.rate.max(1)).saturating_add(now)
+        node.credit.accrue(clock, self.rules.ceiling.filter(|_| node.demand != 0));
     }
 
     /// Sets the timer of a node that has to wait.
     fn regulate(&mut self, node: usize, now: u64) {
-        if self.nodes[node].rate > 0 {
-            let at = self.awake_at(node, now);
+        if self.nodes[node].credit.rate > 0 {
+            let at = now.saturating_add(self.nodes[node].credit.time_to_enough());
             self.set_timer(node, at, now);
         }
         if self.nodes[node].flags & BORROW == 0 {
@@ -778,8 +699,8 @@ impl Cbq {
         while node != link {
             self.accrue(node, clock);
             let state = &mut self.nodes[node];
-            state.credit = state.credit.saturating_sub(bits).max(floor);
-            if state.credit <= 0 && state.flags & OVER == 0 {
+            state.credit.left = state.credit.left.saturating_sub(bits).max(floor);
+            if state.credit.left <= 0 && state.flags & OVER == 0 {
                 state.flags |= OVER;
                 self.tallies[node].over += 1;
                 if self.rules.formal && self.nodes[node].demand != 0 {
@@ -802,11 +723,11 @@ impl Cbq {
             }
             self.accrue(node, clock);
             let state = &mut self.nodes[node];
-            if state.credit >= enough(state.wake) {
+            if state.credit.is_enough() {
                 state.flags &= !OVER;
             } else if self.rules.formal {
                 // The clock of the credits has stood still meanwhile.
-                let at = self.awake_at(node, now);
+                let at = now.saturating_add(self.nodes[node].credit.time_to_enough());
                 self.set_timer(node, at, now);
                 continue;
             }
@@ -819,37 +740,23 @@ impl Cbq {
 impl Cbq {
     /// The place in a row whose turn it is.
     fn turn_of(&mut self, level: usize, priority: usize) -> u32 {
-        let mut at = self.rows[level].turn[priority];
+        let head = self.rows.head(level, priority);
         // Higher levels lend by credit; the order among lenders does not matter for bandwidth.
-        if !self.rules.weighted || level > 0 || self.places[at as usize].row.next == at {
-            return at;
+        if !self.rules.weighted || level > 0 {
+            return head;
         }
-        while self.places[at as usize].own.left <= 0 {
-            let place = &mut self.places[at as usize];
-            place.own.grow(self.unit);
-            if place.own.left > 0 {
-                break;
-            }
-            at = place.row.next;
-        }
-        self.rows[level].turn[priority] = at;
+        let at = rings::whose_turn(&mut self.places, |p| (p.row, &mut p.own), head, self.unit);
+        self.rows.set(level, priority, at);
         at
     }
 
     /// The borrower whose turn it is with this lender.
     fn borrower_of(&mut self, owner: u32) -> u32 {
-        let mut at = self.places[owner as usize].borrower;
-        if !self.rules.weighted || self.places[at as usize].feed.next == at {
-            return at;
+        let head = self.places[owner as usize].borrower;
+        if !self.rules.weighted {
+            return head;
         }
-        while self.places[at as usize].lent.left <= 0 {
-            let place = &mut self.places[at as usize];
-            place.lent.grow(self.unit);
-            if place.lent.left > 0 {
-                break;
-            }
-            at = place.feed.next;
-        }
+        let at = rings::whose_turn(&mut self.places, |p| (p.feed, &mut p.lent), head, self.unit);
         self.places[owner as usize].borrower = at;
         at
     }
@@ -857,11 +764,7 @@ impl Cbq {
     /// Formal sharing: the lowest level with anyone who may send or lend, there the highest priority.
     #[inline]
     fn choose(&mut self) -> Option<Choice> {
-        if self.busy == 0 {
-            return None;
-        }
-        let level = self.busy.trailing_zeros() as usize;
-        let priority = self.rows[level].occupied.ilog2() as usize;
+        let (level, priority) = self.rows.first()?;
         let mut place = self.turn_of(level, priority);
         let lender = self.node_at(place);
         while self.node_at(place) >= self.leaves() {
@@ -878,7 +781,7 @@ impl Cbq {
             let place = &mut self.places[leaf];
             let next = place.row.next;
             if next != leaf as u32 && (!weighted || place.own.spend(len)) {
-                self.rows[0].turn[priority] = next;
+                self.rows.set(0, priority, next);
             }
             return;
         }
@@ -895,7 +798,7 @@ impl Cbq {
         }
         let place = self.place_of(lender, priority);
         let level = usize::from(self.nodes[lender].level);
-        self.rows[level].turn[priority] = self.places[place as usize].row.next;
+        self.rows.set(level, priority, self.places[place as usize].row.next);
     }
 
     /// A packet leaves: turns, charges, the wire.
@@ -940,7 +843,7 @@ impl Cbq {
 
     /// When somebody could first have sent; the past if somebody still may.
     fn since(&self) -> u64 {
-        if self.busy != 0 { self.wire.ready } else { self.wheel.next().map_or(u64::MAX, Instant::nanos) }
+        if !self.rows.is_empty() { self.wire.ready } else { self.wheel.next().map_or(u64::MAX, Instant::nanos) }
     }
 }
 
@@ -953,7 +856,7 @@ impl Cbq {
             for priority in (0..PRIORITIES).rev() {
                 let mut first = NONE;
                 loop {
-                    let at = self.rows[0].turn[priority];
+                    let at = self.rows.head(0, priority);
                     if at == NONE || at == first {
                         break;
                     }
@@ -964,12 +867,12 @@ impl Cbq {
                         Permit::Above => {
                             held_back = true;
                             first = if first == NONE { at } else { first };
-                            self.rows[0].turn[priority] = next;
+                            self.rows.set(0, priority, next);
                         }
                         Permit::From(lender) if self.has_turn(leaf) => return Some(Choice { leaf, lender, priority }),
                         Permit::From(_) => {
                             first = NONE;
-                            self.rows[0].turn[priority] = next;
+                            self.rows.set(0, priority, next);
                         }
                     }
                 }
@@ -996,7 +899,7 @@ impl Cbq {
     fn lender(&mut self, leaf: usize, clock: u64) -> Permit {
         self.accrue(leaf, clock);
         let state = &mut self.nodes[leaf];
-        if state.credit >= enough(state.wake) && state.rate > 0 {
+        if state.credit.is_enough() && state.credit.rate > 0 {
             state.flags &= !OVER;
         }
         if state.flags & OVER == 0 {
@@ -1012,7 +915,7 @@ impl Cbq {
                 return Permit::From(link);
             }
             self.accrue(node, clock);
-            if self.nodes[node].credit > 0 {
+            if self.nodes[node].credit.left > 0 {
                 return Permit::From(node);
             }
         }
@@ -1025,8 +928,8 @@ impl Cbq {
         self.tallies[leaf].delays += 1;
         let (mut node, mut at) = (leaf, u64::MAX);
         loop {
-            if self.nodes[node].rate > 0 {
-                at = at.min(self.awake_at(node, now));
+            if self.nodes[node].credit.rate > 0 {
+                at = at.min(now.saturating_add(self.nodes[node].credit.time_to_enough()));
             }
             let parent = self.nodes[node].parent as usize;
             if self.nodes[node].flags & BORROW == 0 || parent == self.link() {
@@ -1043,7 +946,7 @@ impl Cbq {
         if self.cutoff < level {
             return;
         }
-        let over = lender != self.link() && self.nodes[lender].credit <= 0;
+        let over = lender != self.link() && self.nodes[lender].credit.left <= 0;
         if !empty && !over {
             self.cutoff = level;
             return;
@@ -1063,7 +966,7 @@ impl Cbq {
             if node != link {
                 self.accrue(node, clock);
             }
-            let within = if node == leaf { self.nodes[node].flags & OVER == 0 } else { self.nodes[node].credit > 0 };
+            let within = if node == leaf { self.nodes[node].flags & OVER == 0 } else { self.nodes[node].credit.left > 0 };
             if node == link || within {
                 self.cutoff = self.nodes[node].level;
                 return;
@@ -1160,13 +1063,13 @@ impl Discipline for Cbq {
         for leaf in 0..self.leaves() {
             self.queues[leaf].flush(sink);
             if self.nodes[leaf].flags & HELD != 0 {
-                let clock = self.nodes[leaf].updated;
+                let clock = self.nodes[leaf].credit.updated;
                 self.empty(leaf, clock);
             }
         }
         // Nobody waits any more. The time of the flush is not known; credit up to it is given later.
         for node in &mut self.nodes {
-            node.credit = node.credit.min(enough(node.burst));
+            node.credit.cap();
         }
     }
 
@@ -1210,7 +1113,7 @@ impl Discipline for Cbq {
             .filter_map(|(queue, class)| Some(queue.retune(now, class.queue.as_ref()?.plan.as_ref())))
             .fold(true, |all, one| all & one);
         let values = |plan: &CbqPlan| -> Vec<_> {
-            plan.classes.iter().map(|class| (class.rate, class.packet, class.settings.clone())).collect()
+            plan.classes.iter().map(|class| (class.credit.rate, class.packet, class.settings.clone())).collect()
         };
         let same = (plan.link, plan.mtu, &plan.settings) == (self.plan.link, self.plan.mtu, &self.plan.settings);
         if !same || values(plan) != values(&self.plan) {
@@ -1242,9 +1145,9 @@ impl Cbq {
             () => "suspended",
         };
         out.gauge("state", Value::State(state));
-        out.gauge("rate", Value::Bandwidth(Bandwidth::bits_per_sec(node.rate)));
+        out.gauge("rate", Value::Bandwidth(Bandwidth::bits_per_sec(node.credit.rate)));
         out.gauge("priority", Value::Count(u64::from(node.priority)));
-        out.gauge("credit", Value::Credit(node.credit / NANOBITS));
+        out.gauge("credit", Value::Credit(node.credit.left / NANOBITS));
         out.gauge("maxburst", Value::Count(u64::from(settings.maxburst)));
         out.gauge("minburst", Value::Count(u64::from(settings.minburst)));
         out.gauge("over", Value::Count(tally.over));
@@ -1294,10 +1197,9 @@ impl Cbq {
         let (fresh, node) = (class.node(), &mut self.nodes[number]);
         node.priority = fresh.priority;
         node.flags = node.flags & !BORROW | fresh.flags & BORROW;
-        if (node.rate, node.burst, node.wake) == (fresh.rate, fresh.burst, fresh.wake) {
+        if !node.credit.adopt(fresh.credit) {
             return;
         }
-        (node.rate, node.burst, node.wake) = (fresh.rate, fresh.burst, fresh.wake);
         if node.demand != 0 && node.flags & LISTED == 0 {
             // It is regulated: its time is another now.
             self.wheel.cancel(number as u32);
