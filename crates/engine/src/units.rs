@@ -6,6 +6,7 @@
 //! | [`Bytes`] | bytes | `1500 B`, `64 KiB` | 1 B |
 //! | [`Bandwidth`] | bits per second | `20 Mbit/s`, `62.5 MB/s` | 1 bit/s |
 //! | [`Probability`] | parts of 2³² | `40 %`, `0.1` | 2⁻³² |
+//! | [`Share`] | parts of 10¹² | `40 %` | 10⁻¹⁰ % |
 //! | [`Rate`] | a bandwidth, or a share of the link | `20 Mbit/s`, `40 %` | as above |
 //!
 //! Text is read exactly or refused: `0.5 ns` is an error and not 0 or 1. Only [`Probability`] rounds
@@ -37,13 +38,17 @@ pub struct Bandwidth(u64);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Hash)]
 pub struct Probability(u64);
 
+/// A share of a link, from 0 to 1, in parts of 10¹²: decimal, so that twenty times 5 % is all of it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Hash)]
+pub struct Share(u64);
+
 /// A rate as people give it: absolute, or a share of the link's bandwidth.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Rate {
     /// `20 Mbit/s`
     Absolute(Bandwidth),
     /// `40 %`
-    Share(Probability),
+    Share(Share),
 }
 
 const NANOS: u64 = 1_000_000_000;
@@ -198,8 +203,8 @@ impl Bandwidth {
     }
 
     /// A share of this rate, rounded down to a whole bit per second.
-    pub const fn share(self, share: Probability) -> Self {
-        Self(((self.0 as u128 * share.0 as u128) >> 32) as u64)
+    pub const fn share(self, share: Share) -> Self {
+        Self((self.0 as u128 * share.0 as u128 / Share::ALL.0 as u128) as u64)
     }
 }
 
@@ -231,6 +236,20 @@ impl Probability {
     /// As a number from 0 to 1, for display and statistics.
     pub fn as_f64(self) -> f64 {
         self.0 as f64 / 4_294_967_296.0
+    }
+}
+
+impl Share {
+    /// The whole link.
+    pub const ALL: Self = Self(1_000_000_000_000);
+
+    /// This many per cent, at most 100.
+    pub const fn percent(n: u64) -> Self {
+        Self(if n > 100 {
+            Self::ALL.0
+        } else {
+            n * (Self::ALL.0 / 100)
+        })
     }
 }
 
@@ -340,6 +359,8 @@ const BITRATE: &Units = &[
     ("kB/s", 8_000),
     ("B/s", 8),
 ];
+
+const PERCENT: &Units = &[("%", Share::ALL.0 / 100)];
 
 /// Splits `20 Mbit/s` into its number (digits before and after the point) and its unit.
 fn split(text: &str) -> Option<(&str, &str, &str)> {
@@ -484,6 +505,20 @@ impl FromStr for Probability {
     }
 }
 
+impl FromStr for Share {
+    type Err = UnitError;
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        let share = read(text, PERCENT, "a share of the link", "40 %")?;
+        let all = Self::ALL.0;
+        let too_much = || UnitError(format!("\"{}\" is more than the whole link", text.trim()));
+        if share > all {
+            Err(too_much())
+        } else {
+            Ok(Self(share))
+        }
+    }
+}
+
 impl FromStr for Rate {
     type Err = UnitError;
     fn from_str(text: &str) -> Result<Self, UnitError> {
@@ -532,6 +567,16 @@ impl fmt::Display for Probability {
     }
 }
 
+impl fmt::Display for Share {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let one = Self::ALL.0 / 100;
+        let decimals = format!("{:010}", self.0 % one);
+        let decimals = decimals.trim_end_matches('0');
+        let point = if decimals.is_empty() { "" } else { "." };
+        f.pad(&format!("{}{point}{decimals} %", self.0 / one))
+    }
+}
+
 impl fmt::Display for Rate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -554,7 +599,7 @@ mod tests {
         assert_eq!("0.8Tbit/s".parse(), Ok(Bandwidth::gbit(800)));
         assert_eq!("1.5 ms".parse(), Ok(Duration::from_micros(1500)));
         assert_eq!("64 KiB".parse(), Ok(Bytes::new(65536)));
-        assert_eq!("40 %".parse(), Ok(Rate::Share(Probability::ratio(2, 5))));
+        assert_eq!("40 %".parse(), Ok(Rate::Share(Share::percent(40))));
         for wrong in [
             "20",
             "0.5 bit/s",
@@ -585,12 +630,27 @@ mod tests {
         assert_eq!(Bandwidth::ZERO.time_to_send(Bytes::new(1)).nanos(), u64::MAX);
     }
 
+    #[test]
+    fn shares_add_up() {
+        let link = Bandwidth::gbit(100);
+        let twentieth: Rate = "5 %".parse().expect("a share");
+        assert_eq!(twentieth.on(link), Bandwidth::gbit(5));
+        assert_eq!(
+            "33.3 %".parse::<Share>().map(|s| Bandwidth::mbit(10).share(s)),
+            Ok(Bandwidth::kbit(3330))
+        );
+        for wrong in ["100.1 %", "0.00000000001 %", "5", "5 per cent"] {
+            assert!(wrong.parse::<Share>().is_err(), "{wrong} was accepted");
+        }
+    }
+
     proptest! {
         #[test]
-        fn what_is_printed_reads_back(n: u64, parts in 0..=1u64 << 32) {
+        fn what_is_printed_reads_back(n: u64, parts in 0..=1u64 << 32, share in 0..=Share::ALL.0) {
             prop_assert_eq!(Duration(n).to_string().parse(), Ok(Duration(n)));
             prop_assert_eq!(Bytes(n).to_string().parse(), Ok(Bytes(n)));
             prop_assert_eq!(Bandwidth(n).to_string().parse(), Ok(Bandwidth(n)));
+            prop_assert_eq!(Share(share).to_string().parse(), Ok(Share(share)));
             prop_assert_eq!(Probability(parts).to_string().parse(), Ok(Probability(parts)));
         }
 
