@@ -24,6 +24,18 @@ choices! {
 }
 
 choices! {
+    /// Where the program of an AF_XDP port runs.
+    pub enum XdpMode {
+        /// In the driver if it can, else behind it.
+        Auto = "auto",
+        /// In the driver.
+        Native = "native",
+        /// Behind the driver.
+        Generic = "generic",
+    }
+}
+
+choices! {
     /// When super-frames (GSO) are cut into segments before they are queued.
     pub enum Split {
         /// When one would occupy the link for longer than 1 ms at the rate of the interface.
@@ -54,6 +66,10 @@ settings! {
         busy_poll: bool = default "false",
             "true: a processor core is busy all the time, for some microseconds less delay",
             "a core is worth more than microseconds on most links";
+        /// Where the program of an af_xdp port runs
+        xdp_mode: XdpMode = default "auto",
+            "native: refused where the driver cannot; generic: works everywhere, and loses super-frames",
+            "the driver's own mode needs no copy before the program";
         /// Whether the packet loop runs in the real-time class, where that is permitted
         realtime: bool = default "true",
             "false: on a busy machine packets wait for ticks of the scheduler; true: under full load other programs wait",

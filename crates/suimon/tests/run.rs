@@ -11,13 +11,14 @@
 use control::protocol::{Change, Reply, Request};
 use control::snapshot::{ClassView, State};
 use control::socket::Client;
+use lab::host::Offload;
 use lab::traffic::tcp::{Bulk, BulkRun};
 use lab::traffic::udp::{Stream, StreamReport};
 use lab::{Host, Lab, Output, Running};
 use std::fs;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -37,6 +38,7 @@ const OUTAGE: Duration = Duration::from_millis(100);
 enum Kind {
     AfPacket,
     AfXdp,
+    AfXdpGeneric,
     Egress,
     Tap,
 }
@@ -47,6 +49,10 @@ impl Kind {
         match self {
             Self::AfPacket => ("between = [\"lan0\", \"wan0\"]", "wan0"),
             Self::AfXdp => ("kind = \"af_xdp\"\nbetween = [\"lan0\", \"wan0\"]", "wan0"),
+            Self::AfXdpGeneric => (
+                "kind = \"af_xdp\"\nxdp_mode = \"generic\"\nbetween = [\"lan0\", \"wan0\"]",
+                "wan0",
+            ),
             Self::Egress => ("egress = \"eth0\"", "eth0"),
             Self::Tap => ("kind = \"tap\"\nbetween = [\"tap0\", \"tap1\"]", "tap1"),
         }
@@ -73,6 +79,9 @@ impl Kind {
         .concat()
     }
 }
+
+/// The kinds of port that let traffic flow without the program.
+const FAIL_OPEN: [Kind; 4] = [Kind::AfPacket, Kind::AfXdp, Kind::AfXdpGeneric, Kind::Egress];
 
 const SMALL: u16 = 6001;
 const LARGE: u16 = 6002;
@@ -103,6 +112,14 @@ impl Rig {
         for (host, address) in [(&a, "10.0.0.1/24"), (&b, "10.0.0.2/24")] {
             host.address("eth0", address.parse().expect("an address"))
                 .expect("set");
+        }
+        if kind == Kind::AfXdpGeneric {
+            // As its warning says. In native mode the kernel switches them off by itself.
+            for host in [&a, &b] {
+                for offload in [Offload::Tso, Offload::Gso] {
+                    host.offload("eth0", offload, false).expect("an offload");
+                }
+            }
         }
         if kind != Kind::Tap {
             r.bridge("br0", &["lan0", "wan0"]).expect("a bridge");
@@ -394,6 +411,11 @@ fn a_policy_rules_on_af_xdp_over_a_bridge() {
 }
 
 #[test]
+fn a_policy_rules_on_af_xdp_in_generic_mode() {
+    in_turn(|| lab::isolated(|| rules(Kind::AfXdpGeneric)));
+}
+
+#[test]
 fn a_policy_rules_what_this_host_sends() {
     in_turn(|| lab::isolated(|| rules(Kind::Egress)));
 }
@@ -407,7 +429,7 @@ fn a_policy_rules_between_taps() {
 fn traffic_flows_on_when_the_program_is_killed() {
     in_turn(|| {
         lab::isolated(|| {
-            for kind in [Kind::AfPacket, Kind::AfXdp, Kind::Egress] {
+            for kind in FAIL_OPEN {
                 flows_on(kind, "killed", kill);
             }
         });
@@ -418,7 +440,7 @@ fn traffic_flows_on_when_the_program_is_killed() {
 fn traffic_flows_on_while_the_program_hangs() {
     in_turn(|| {
         lab::isolated(|| {
-            for kind in [Kind::AfPacket, Kind::AfXdp, Kind::Egress] {
+            for kind in FAIL_OPEN {
                 flows_on(kind, "stopped for 0.8 s", stop_and_continue);
             }
         });
@@ -448,6 +470,61 @@ fn sigterm_detaches_and_a_second_program_on_the_same_interface_is_refused() {
             assert!(output.out.contains("wan0: detached"), "{output:?}");
         });
     });
+}
+
+#[test]
+fn a_capture_is_shaped_into_another_one() {
+    use netio::pcap::{Reader, Writer};
+    let files = std::env::temp_dir().join(format!("suimon-run-pcap-{}", unique()));
+    fs::create_dir_all(&files).expect("a directory");
+    let [input, output, policy] = ["in.pcapng", "out.pcapng", "policy.toml"].map(|name| files.join(name));
+    let mut writer = Writer::new(fs::File::create(&input).expect("a file"), &["made"]).expect("a capture");
+    // 100 frames at once, of 1000 B: 80 ms at 10 Mbit/s, of which the first 5 ms may be a burst.
+    let frames: Vec<Vec<u8>> = (0..100u8)
+        .map(|n| [vec![n; 12], vec![0x88, 0xb5], vec![n; 986]].concat())
+        .collect();
+    for frame in &frames {
+        writer.frame(1_000_000_000, 0, frame, None).expect("a frame");
+    }
+    writer.flush().expect("written");
+    let place = format!("read = \"{}\"\nwrite = \"{}\"", input.display(), output.display());
+    let link = "[interface.out]\nbandwidth = \"10 Mbit/s\"\ndiscipline = \"fifo\"\n";
+    fs::write(&policy, format!("version = 1\n[port]\n{place}\n{link}")).expect("a file");
+    let socket = files.join("control.sock");
+    let run = || {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_suimon"));
+        command.arg("run").arg(&policy).arg("--socket").arg(&socket);
+        let mut child = command
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the program starts");
+        let until = Instant::now() + Duration::from_secs(20);
+        while child.try_wait().expect("a child").is_none() {
+            if Instant::now() > until {
+                child.kill().expect("killed");
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        child.wait_with_output().expect("it has ended")
+    };
+    let ended = run();
+    assert!(ended.status.success(), "{ended:?}");
+    let mut reader = Reader::new(fs::File::open(&output).expect("a file")).expect("a capture");
+    let (mut times, mut bytes) = (Vec::new(), Vec::new());
+    while let Some(captured) = reader.next(&mut bytes).expect("a frame") {
+        assert_eq!(bytes, frames[times.len()], "frame {}", times.len());
+        times.push(captured.at);
+    }
+    assert_eq!(times.len(), frames.len());
+    let took = times[99] - times[0];
+    assert!(took >= 70_000_000, "shaped to {took} ns");
+    let overwriting = fs::read_to_string(&policy)
+        .expect("a file")
+        .replace("out.pcapng", "in.pcapng");
+    fs::write(&policy, overwriting).expect("a file");
+    let refused = run();
+    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+    let _ = fs::remove_dir_all(&files);
 }
 
 #[test]

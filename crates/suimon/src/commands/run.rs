@@ -9,9 +9,10 @@ use crate::daemon::supervise::{heed_signals, supervise};
 use crate::exit::{Exit, Failure};
 use clap::Args;
 use control::policy::{Interface, Policy};
-use control::port_config::{Place, PortConfig};
+use control::port_config::{Place, PortConfig, PortKind, XdpMode};
 use control::socket::{Server, path_of};
 use engine::tree::Registry;
+use engine::units::Bytes;
 use netio::handle::Snapshot;
 use std::fs;
 use std::io::{self, IsTerminal, Write};
@@ -99,8 +100,8 @@ fn look(policy: &Policy, config: &PortConfig) -> Result<Vec<String>, Failure> {
         Place::Between(a, b) => Some((a.as_str(), b.as_str())),
         Place::Egress(_) | Place::Files { .. } => None,
     };
-    // A TAP is made when it is opened.
-    if config.kind == control::port_config::PortKind::Tap {
+    // A TAP is made when it is opened, and files are no interfaces.
+    if matches!(config.kind, PortKind::Tap | PortKind::Pcap) {
         return Ok(Vec::new());
     }
     let managed = |interface: &'_ Interface| {
@@ -116,7 +117,14 @@ fn look(policy: &Policy, config: &PortConfig) -> Result<Vec<String>, Failure> {
             max_frame: *max_frame,
         })
         .collect();
-    let outcome = selfcheck::check(&Facts::of, &facts::names(), between, &managed);
+    let mut outcome = selfcheck::check(&Facts::of, &facts::names(), between, &managed);
+    if config.settings.xdp_mode == XdpMode::Generic && config.kind == PortKind::AfXdp {
+        outcome.warnings.push(
+            "in generic mode super-frames are lost: switch them off at the senders, `ethtool -K IF tso off gso off`, \
+             or use af_packet"
+                .into(),
+        );
+    }
     match outcome.mistakes.is_empty() {
         true => Ok(outcome.warnings),
         false => Err(Failure::in_policy(outcome.mistakes.join("; "))),
@@ -126,20 +134,23 @@ fn look(policy: &Policy, config: &PortConfig) -> Result<Vec<String>, Failure> {
 /// Says what is going to be enforced, and where.
 fn introduce(out: &mut dyn Write, policy: &Policy, config: &PortConfig, without_us: &str) -> io::Result<()> {
     let names = config.interfaces();
+    let kind = config.kind.name();
     for interface in &policy.interfaces {
         let settings = &interface.settings;
-        let from = names.iter().find(|name| **name != interface.name);
-        let from = from.map_or("this host".to_string(), |name| {
-            format!("{name}, by {}", config.kind.name())
-        });
-        let classes = interface.plan.classes.len();
+        let from = match &config.place {
+            Place::Between(a, b) if *b == interface.name => format!("from {a}, by {kind}"),
+            Place::Between(_, b) => format!("from {b}, by {kind}"),
+            Place::Egress(_) => "what this host sends".into(),
+            Place::Files { read, write } => format!("from {read} to {write}"),
+        };
         writeln!(
             out,
-            "{}: at most {} (frames and {} each) by {}, {classes} classes, {} filters; from {from}",
+            "{}: at most {} ({}) by {}: {} classes, {} filters; {from}",
             interface.name,
             settings.bandwidth,
-            settings.overhead,
+            basis(settings.overhead),
             interface.spec.kind,
+            interface.plan.classes.len(),
             interface.filters.len(),
         )?;
     }
@@ -150,6 +161,15 @@ fn introduce(out: &mut dyn Write, policy: &Policy, config: &PortConfig, without_
         writeln!(out, "{name}: not managed; what leaves by it passes in order")?;
     }
     writeln!(out, "without suimon: {without_us}")
+}
+
+/// What lengths and rates count.
+fn basis(overhead: Bytes) -> String {
+    if overhead == Bytes::ZERO {
+        "frames".into()
+    } else {
+        format!("frames and {overhead} each")
+    }
 }
 
 /// What was done.

@@ -6,16 +6,18 @@
 use super::direction;
 use crate::exit::Failure;
 use control::policy::Policy;
-use control::port_config::{Place, PortConfig, PortKind, PortSettings, Split};
+use control::port_config::{Place, PortConfig, PortKind, PortSettings, Split, XdpMode};
 use engine::units::Duration;
 use netio::af_packet::{self, AfPacket};
-use netio::af_xdp::{self, AfXdp};
+use netio::af_xdp::{self, AfXdp, Mode};
 use netio::egress::Egress;
 use netio::fail_open::{self, Capture};
 use netio::handle::Handle;
+use netio::pcap::{Pace, Pcap};
 use netio::port::Port;
 use netio::tap::Tap;
 use netio::worker::{Gate, PathId, Settings, Worker};
+use std::path::Path;
 
 /// A worker that is ready to run.
 #[derive(Debug)]
@@ -125,21 +127,7 @@ fn open(config: &PortConfig) -> Result<Opened, Failure> {
             bump([a, b], [open(a)?, open(b)?], settings)
         }
         (PortKind::AfXdp, Place::Between(a, b)) => {
-            const IN_ONE_GO: u32 = 64;
-            let open = |name: &str| {
-                let receive_ring = settings.receive_ring.next_power_of_two();
-                let busy_poll = settings.busy_poll.then_some(IN_ONE_GO);
-                let settings = af_xdp::Settings::default();
-                AfXdp::open(
-                    name,
-                    af_xdp::Settings {
-                        transmit_ring,
-                        receive_ring,
-                        busy_poll,
-                        ..settings
-                    },
-                )
-            };
+            let open = |name| AfXdp::open(name, af_xdp_settings(settings));
             bump([a, b], [open(a)?, open(b)?], settings)
         }
         (PortKind::Tap, Place::Between(a, b)) => Ok(Opened {
@@ -166,10 +154,49 @@ fn open(config: &PortConfig) -> Result<Opened, Failure> {
                 without_us: format!("{}; what is sent passes by {tap}", kernel_takes_over(settings)),
             })
         }
+        (PortKind::Pcap, Place::Files { read, write }) if is_same_file(read, write) => {
+            Err(Failure::in_policy(format!(
+                "{write} is where packets come from, and would be overwritten; write to another file"
+            )))
+        }
+        (PortKind::Pcap, Place::Files { read, write }) => {
+            // Two ports, since one that has come to the end of its input does not work any more.
+            let input = Pcap::open(Some((Path::new(read), Pace::Recorded)), None)?;
+            let output = Pcap::open(None, Some(Path::new(write)))?;
+            Ok(Opened {
+                ports: vec![Box::new(input), Box::new(output)],
+                ways: vec![Way {
+                    from: 0,
+                    to: 1,
+                    interface: None,
+                }],
+                gate: None,
+                without_us: "there are only files".into(),
+            })
+        }
         (kind, _) => Err(Failure::in_policy(format!(
-            "`run` has no port of kind `{}`; there are af_packet, af_xdp, tap and egress",
+            "`run` has no port of kind `{}`; there are af_packet, af_xdp, tap, egress and pcap",
             kind.name()
         ))),
+    }
+}
+
+fn is_same_file(a: &str, b: &str) -> bool {
+    let real = |path: &str| std::fs::canonicalize(path).ok();
+    real(a).is_some_and(|a| real(b) == Some(a))
+}
+
+fn af_xdp_settings(settings: &PortSettings) -> af_xdp::Settings {
+    const IN_ONE_GO: u32 = 64;
+    af_xdp::Settings {
+        mode: match settings.xdp_mode {
+            XdpMode::Auto => Mode::Auto,
+            XdpMode::Native => Mode::Native,
+            XdpMode::Generic => Mode::Generic,
+        },
+        transmit_ring: settings.transmit_ring as usize,
+        receive_ring: settings.receive_ring.next_power_of_two(),
+        busy_poll: settings.busy_poll.then_some(IN_ONE_GO),
     }
 }
 

@@ -33,7 +33,8 @@ struct Troubles(BTreeMap<String, String>);
 impl Troubles {
     /// Says what has changed since the last look.
     fn note(&mut self, seen: &Snapshot, out: &mut dyn Write) -> io::Result<()> {
-        for port in &seen.ports {
+        // An input that has ended is no failure.
+        for port in seen.ports.iter().filter(|port| port.failures > 0) {
             match (&port.error, self.0.get(&port.name)) {
                 (Some(error), known) if known != Some(error) => {
                     writeln!(out, "{error}; it is tried again until it works")?;
