@@ -119,6 +119,20 @@ struct Slot {
     wants_room: bool,
 }
 
+impl Slot {
+    /// Whether its input has ended. It can still be sent to.
+    fn ended(&self) -> bool {
+        self.error
+            .as_ref()
+            .is_some_and(|error| error.fault == Fault::Ended)
+    }
+
+    /// Whether it cannot be used until it is revived.
+    fn broken(&self) -> bool {
+        self.error.is_some() && !self.ended()
+    }
+}
+
 /// Moves packets.
 pub struct Worker {
     settings: Settings,
@@ -273,16 +287,12 @@ impl Worker {
 
     /// Tries the ports that failed, when their time has come.
     fn revive(&mut self) {
-        if self.slots.iter().all(|slot| slot.error.is_none()) {
+        if !self.slots.iter().any(Slot::broken) {
             return;
         }
         let now = clock::now();
         for slot in &mut self.slots {
-            let failed = slot
-                .error
-                .as_ref()
-                .is_some_and(|error| error.fault != Fault::Ended);
-            if !failed || slot.retry_at > now {
+            if !slot.broken() || slot.retry_at > now {
                 continue;
             }
             slot.error = slot.port.revive(&mut self.pool).err();
@@ -319,9 +329,10 @@ impl Worker {
             } = self;
             let to = &slots[paths[path].to.0];
             for frame in batch.drain(..) {
-                match &to.error {
-                    Some(_) => paths[path].refuse(pool, frame, Reason::Port),
-                    None => paths[path].accept(now, pool, frame, &to.capabilities, settings.split_above),
+                if to.broken() {
+                    paths[path].refuse(pool, frame, Reason::Port);
+                } else {
+                    paths[path].accept(now, pool, frame, &to.capabilities, settings.split_above);
                 }
             }
         }
@@ -393,7 +404,7 @@ impl Worker {
         for offset in 0..count {
             let path = &mut self.paths[(self.first_path + offset) % count];
             let slot = &mut self.slots[path.to.0];
-            if slot.error.is_some() {
+            if slot.broken() {
                 until = until.min(slot.retry_at);
                 continue;
             }
@@ -405,7 +416,7 @@ impl Worker {
             }
         }
         for index in 0..self.slots.len() {
-            if self.slots[index].error.is_some() {
+            if self.slots[index].broken() {
                 until = until.min(self.slots[index].retry_at);
             } else if let Err(error) = self.slots[index].port.kick(&mut self.pool) {
                 self.fail(index, error);
@@ -419,10 +430,10 @@ impl Worker {
         let ended = error.fault == Fault::Ended;
         let slot = &mut self.slots[index];
         slot.error = Some(error);
-        slot.retry_at = clock::now() + RETRY;
         if ended {
             return;
         }
+        slot.retry_at = clock::now() + RETRY;
         slot.failures += 1;
         for path in self.paths.iter_mut().filter(|path| path.to.0 == index) {
             path.abandon(&mut self.pool);
@@ -433,8 +444,7 @@ impl Worker {
     fn has_ended(&self) -> bool {
         let mut inputs = self.slots.iter().filter(|slot| slot.feeds.is_some()).peekable();
         let any = inputs.peek().is_some();
-        any && inputs.all(|slot| slot.error.as_ref().is_some_and(|e| e.fault == Fault::Ended))
-            && self.paths.iter().all(Path::is_empty)
+        any && inputs.all(Slot::ended) && self.paths.iter().all(Path::is_empty)
     }
 
     /// Waits for arrivals, room, a command, or this time.
@@ -445,9 +455,8 @@ impl Worker {
             NAP
         };
         let ports = self.slots.iter().map(|slot| {
-            slot.error
-                .is_none()
-                .then_some((slot.port.as_ref(), slot.wants_room))
+            let of_use = !slot.broken() && (slot.wants_room || !slot.ended());
+            of_use.then_some((slot.port.as_ref(), slot.wants_room))
         });
         let Waited { asleep, spun } = self.pause.wait(until, longest, &self.bell, ports);
         for (place, slot) in self.slots.iter_mut().enumerate() {

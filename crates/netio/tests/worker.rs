@@ -12,6 +12,7 @@ use netio::classify::Everything;
 use netio::clock::now;
 use netio::handle::{Adopted, Handle, Retune, Snapshot};
 use netio::memory::{Link, Memory};
+use netio::pcap::{Pace, Pcap, Writer};
 use netio::pool::{Gso, Offload, Slots};
 use netio::port::Capabilities;
 use netio::worker::{Gate, PathId, PathSpec, PortId, Settings, Turn, Worker};
@@ -429,4 +430,30 @@ fn packets_leave_at_their_due_time_and_never_before_it() {
     let view = thread.join().expect("an orderly end");
     assert_eq!(view.paths[0].lateness.count(), 1);
     assert!(view.turns.asleep > Duration::ZERO);
+}
+
+#[test]
+fn what_is_held_is_still_sent_when_the_input_has_ended_without_spinning_until_then() {
+    let folder = std::env::temp_dir().join(format!("suimon-ended-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let (input, output) = (folder.join("in.pcapng"), folder.join("out.pcapng"));
+    let mut capture = Vec::new();
+    let mut writer = Writer::new(&mut capture, &["in"]).expect("a capture");
+    (0..20).for_each(|n| writer.frame(n, 0, &numbered(0, 1250), None).expect("a capture"));
+    std::fs::write(&input, &capture).expect("a file");
+    let (mut worker, _handle) = Worker::new(Settings::default()).expect("a worker");
+    // One port plays and records; 20 packets of 10,000 bits take 200 ms at 1 Mbit/s.
+    let port = Pcap::open(Some((&input, Pace::Fast)), Some(&output)).expect("a port");
+    let port = worker.add_port(Box::new(port));
+    worker.add_path(PathSpec {
+        bandwidth: Some(Bandwidth::mbit(1)),
+        ..planned(port, port, fifo(100))
+    });
+    let seen = worker.run();
+    assert_eq!(
+        (seen.ports[0].counters.received, seen.ports[0].counters.sent),
+        (20, 20)
+    );
+    assert!(seen.turns.turns < 2_000, "{:?}", seen.turns);
+    std::fs::remove_dir_all(folder).expect("a folder");
 }
