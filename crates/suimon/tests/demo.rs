@@ -1,0 +1,88 @@
+//! `suimon demo` as a newcomer meets it: without root, from start to exit code, with its report.
+
+use serde_json::Value;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+const NOBODY: u32 = 65534;
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// A directory in which anybody can write, with a copy of the program that anybody can start: the build's
+/// own place may be closed to others.
+fn place() -> (PathBuf, PathBuf) {
+    let place = std::env::temp_dir().join(format!("suimon-demo-{}", std::process::id()));
+    fs::create_dir_all(&place).expect("a directory");
+    fs::set_permissions(&place, fs::Permissions::from_mode(0o777)).expect("set");
+    let program = place.join("suimon");
+    fs::copy(env!("CARGO_BIN_EXE_suimon"), &program).expect("a copy");
+    (place, program)
+}
+
+fn is_root() -> bool {
+    fs::metadata("/proc/self").is_ok_and(|m| std::os::unix::fs::MetadataExt::uid(&m) == 0)
+}
+
+#[test]
+fn an_ordinary_user_sees_each_class_get_its_rate_and_not_under_plain_fifo() {
+    let (place, program) = place();
+    let mut command = Command::new(&program);
+    command
+        .args(["demo", "--json", "--out"])
+        .arg(place.join("report"))
+        .stdin(Stdio::null());
+    if is_root() {
+        command.uid(NOBODY).gid(NOBODY);
+    }
+    let began = Instant::now();
+    let output = command.output().expect("the program starts");
+    let (took, text) = (began.elapsed(), String::from_utf8_lossy(&output.stdout));
+    assert!(output.status.success(), "{output:?}");
+    assert!(took < MINUTE, "it took {took:?}");
+    let json: Value = serde_json::from_str(&text).expect("one JSON object");
+    let list = |key: &str| json[key].as_array().expect("a list").clone();
+    let off = |class: &Value| {
+        let rate = |key: &str| class[key].as_f64().expect("a rate");
+        rate("got_bps") / rate("target_bps") - 1.0
+    };
+    let asked: Vec<u64> = list("classes")
+        .iter()
+        .filter_map(|class| class["target_bps"].as_u64())
+        .collect();
+    assert_eq!(asked, [10_000_000, 20_000_000, 30_000_000, 40_000_000]);
+    assert!(
+        list("classes").iter().all(|class| off(class).abs() <= 0.03),
+        "{json:#}"
+    );
+    assert!(
+        list("fifo").iter().any(|class| off(class).abs() > 0.03),
+        "{json:#}"
+    );
+    for file in ["demo.svg", "demo.html"] {
+        let text = fs::read_to_string(place.join("report").join(file)).expect("a report");
+        assert!(text.contains("class-40"), "{file}");
+    }
+    clean(&place);
+}
+
+#[test]
+fn the_policy_that_it_shows_is_one_that_check_accepts() {
+    let run = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_suimon"));
+        command.args(arguments).output().expect("the program starts")
+    };
+    let shown = run(&["demo", "--show-policy"]);
+    assert!(shown.status.success());
+    let file = std::env::temp_dir().join(format!("suimon-demo-{}.toml", std::process::id()));
+    fs::write(&file, &shown.stdout).expect("a file");
+    let checked = run(&["check", file.to_str().expect("a path in UTF-8")]);
+    assert!(checked.status.success(), "{checked:?}");
+    let _ = fs::remove_file(&file);
+}
+
+fn clean(place: &Path) {
+    let _ = fs::remove_dir_all(place);
+}
