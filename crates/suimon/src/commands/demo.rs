@@ -69,7 +69,7 @@ impl Demo {
             let colour = Abilities::of(&io::stdout()).colour;
             writeln!(
                 out,
-                "Rates in Mbit/s, frames with their Ethernet header; payload is what programs received.\n"
+                "Mbit/s of frames with their Ethernet header; payload: what programs received.\n"
             )?;
             answer.print(out, colour)?;
             writeln!(out, "Report: {} and {}", svg.display(), html.display())?;
@@ -87,8 +87,9 @@ impl Demo {
         }
         writeln!(
             out,
-            "Five TCP connections join in turn on a link of 134 Mbit/s. Four ask for 10, 20, 30 and 40 Mbit/s;\n\
-             the fifth takes what is left. First by policy, then by plain FIFO, in a lab of namespaces.\n"
+            "Five TCP connections join in turn on a link of 134 Mbit/s. Four ask for 10, 20,\n\
+             30 and 40 Mbit/s; the fifth takes what is left. First by policy, then by plain\n\
+             FIFO, in a lab of network namespaces.\n"
         )
     }
 

@@ -156,7 +156,7 @@ impl Answer {
                 });
             writeln!(out, "  {}", cells.collect::<Vec<_>>().join("   "))?;
         }
-        writeln!(out, "\n{}", self.sentence())
+        writeln!(out, "\n{}", self.sentence().replace("; ", ";\n"))
     }
 
     /// The answer for programs.
