@@ -457,3 +457,29 @@ fn what_is_held_is_still_sent_when_the_input_has_ended_without_spinning_until_th
     assert!(seen.turns.turns < 2_000, "{:?}", seen.turns);
     std::fs::remove_dir_all(folder).expect("a folder");
 }
+
+#[test]
+fn a_path_is_held_to_its_bandwidth_while_on_and_owes_nothing_for_what_passed_while_off() {
+    let mut rig = usual();
+    let slow = PathSpec {
+        bandwidth: Some(Bandwidth::bits_per_sec(80)),
+        ..planned(rig.from, rig.to, fifo(50))
+    };
+    let id = rig.worker.add_path(slow);
+    let switch = |rig: &mut Rig, on| {
+        let handle = rig.handle.clone();
+        let asked = std::thread::spawn(move || handle.switch(id, on));
+        while !asked.is_finished() {
+            let _ = rig.worker.turn();
+        }
+        asked.join().expect("no panic").expect("an answer");
+    };
+    switch(&mut rig, false);
+    send(&rig.left, 0..20);
+    rig.settle();
+    assert_eq!(arrived(&rig.right), (0..20).collect::<Vec<u32>>());
+    switch(&mut rig, true);
+    send(&rig.left, 20..22);
+    rig.settle();
+    assert_eq!(arrived(&rig.right), [20], "the second has to wait for its link");
+}
