@@ -137,7 +137,17 @@ impl Rig {
             suimon: None,
         };
         fs::write(rig.files.join("policy.toml"), kind.policy()).expect("a file");
-        rig.launch().then_some(rig)
+        rig.launch().then(|| rig.connected())
+    }
+
+    /// Once packets pass: the kernel learns of a new link's carrier, and hosts of their neighbours, in time.
+    fn connected(self) -> Self {
+        let passes = || {
+            let stream = self.udp(50, 100, Duration::from_millis(200));
+            stream.finish().expect("a report").lost() == 0
+        };
+        assert!((0..10).any(|_| passes()), "the hosts cannot reach one another");
+        self
     }
 
     fn socket(&self) -> String {
@@ -348,10 +358,6 @@ fn rules(kind: Kind) {
 /// Ends or stops the program in the middle of a stream; what came through.
 fn interrupted(kind: Kind, how: fn(&mut Rig)) -> Option<StreamReport> {
     let mut rig = Rig::start(kind)?;
-    // Neighbours must know each other first.
-    rig.udp(100, 100, Duration::from_millis(200))
-        .finish()
-        .expect("a report");
     let stream = rig.udp(2000, 100, Duration::from_millis(2500));
     std::thread::sleep(Duration::from_millis(700));
     how(&mut rig);
