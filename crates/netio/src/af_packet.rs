@@ -31,6 +31,9 @@ const RETRY: Duration = Duration::from_micros(50);
 /// Bytes of received frames that may wait in the kernel while this thread does not run.
 const RECEIVE_BUFFER: usize = 16 << 20;
 
+/// Bytes to receive at once, as far as the last batch tells: they are copied out again while they are in the cache.
+const BATCH_BYTES: usize = 256 << 10;
+
 /// Calls of `recvmmsg` that failed on a single frame, in one batch at most.
 const BAD_FRAMES: usize = 16;
 
@@ -71,6 +74,8 @@ pub struct AfPacket {
     messages: Messages,
     /// Big slots to receive into.
     spare: Vec<Buffer>,
+    /// How many frames to receive at once.
+    batch: usize,
     /// Frames to send, their headers in front, and their sum in frames of the MTU.
     staged: VecDeque<Buffer>,
     staged_frames: usize,
@@ -128,6 +133,7 @@ impl AfPacket {
             frame_cost: cost(mtu),
             messages: Messages::new(),
             spare: Vec::with_capacity(BATCH),
+            batch: BATCH,
             staged: VecDeque::with_capacity(2 * BATCH),
             staged_frames: 0,
             outstanding: Cell::new(0),
@@ -243,20 +249,23 @@ impl Port for AfPacket {
     }
 
     fn receive(&mut self, pool: &mut Pool, into: &mut Vec<Buffer>) -> Result<(), PortError> {
-        while self.spare.len() < BATCH {
-            let Some(slot) = pool.take_big() else { break };
-            self.spare.push(slot);
-        }
+        // The slots that were given back last come first: their memory is still in the cache.
+        let missing = self.batch.saturating_sub(self.spare.len());
+        let fresh = std::iter::from_fn(|| pool.take_big()).take(missing);
+        self.spare.splice(0..0, fresh);
         if self.spare.is_empty() {
             // Frames wait in the kernel until slots come back, and are missed if that takes too long.
             return Ok(());
         }
         for _ in 0..BAD_FRAMES {
-            match self
-                .messages
-                .receive(self.socket.as_fd(), pool, &self.spare, vnet::LEN)
-            {
+            match self.messages.receive(
+                self.socket.as_fd(),
+                pool,
+                &self.spare[..self.batch.min(self.spare.len())],
+                vnet::LEN,
+            ) {
                 Ok(count) => {
+                    let before = self.counters.received_bytes;
                     for index in 0..count {
                         let slot = self.spare[index];
                         match self.finish(pool, slot, self.messages.message(index)) {
@@ -268,6 +277,8 @@ impl Port for AfPacket {
                         }
                     }
                     self.spare.drain(..count);
+                    let mean = (self.counters.received_bytes - before) as usize / count.max(1);
+                    self.batch = (BATCH_BYTES / mean.max(1)).clamp(1, BATCH);
                     return Ok(());
                 }
                 Err(e) => match e.raw_os_error() {

@@ -5,6 +5,9 @@
 //! - packets: 60-byte frames (64 on a wire with its check sum), as fast as one socket sends them, to an address that
 //!   B throws away, counted at B's interface.
 //!
+//! A and B stand for other machines, so whatever they do is held to processor 0, and Suimon to processor 1; the bridge works
+//! where packets come from, on processor 0. Without that the end hosts' work and Suimon's would be weighed together.
+//!
 //! Suimon forwards by its default port with a CBQ of 20 classes and 20 filters; the kernel's HTB with 20 classes and no
 //! filter. `cargo bench --package suimon --bench bridge [-- ROUNDS]`, as root or not. The machine is shared and
 //! noisy, so what counts is the ratio of medians in one run.
@@ -13,6 +16,7 @@
 
 use lab::traffic::tcp::Bulk;
 use lab::{Host, Lab, Running};
+use rustix::thread::{CpuSet, sched_setaffinity};
 use std::error::Error;
 use std::fmt::Write;
 use std::net::UdpSocket;
@@ -44,8 +48,16 @@ const WAYS: [(Way, &str); 5] = [
 const SPAN: Duration = Duration::from_millis(1500);
 const CLASSES: usize = 20;
 
+/// Holds this process, and what it starts, to one processor.
+fn pin(processor: usize) -> Outcome {
+    let mut set = CpuSet::new();
+    set.set(processor);
+    Ok(sched_setaffinity(None, &set)?)
+}
+
 fn main() -> Outcome {
     lab::enter()?;
+    pin(0)?;
     let rounds = std::env::args()
         .filter_map(|a| a.parse().ok())
         .next()
@@ -206,7 +218,8 @@ impl Wire {
         let _ = std::fs::remove_file(&socket);
         let running = self
             .r
-            .program(env!("CARGO_BIN_EXE_suimon"))
+            .program("taskset")
+            .args(["--cpu-list", "1", env!("CARGO_BIN_EXE_suimon")])
             .args([Path::new("run"), &policy, Path::new("--socket"), &socket])
             .start()?;
         let until = Instant::now() + Duration::from_secs(5);
