@@ -16,6 +16,9 @@ const DUTY: u64 = 90;
 
 const WINDOW: Duration = Duration::from_millis(100);
 
+/// How long it asks before it sleeps, under heavy traffic.
+const LINGER: Duration = Duration::from_micros(30);
+
 /// Waits, and remembers how busy the thread was.
 #[derive(Debug)]
 pub(crate) struct Pause {
@@ -23,6 +26,7 @@ pub(crate) struct Pause {
     window_began: Instant,
     slept_in_window: Duration,
     may_spin: bool,
+    last_sleep: Duration,
     fds: Vec<libc::pollfd>,
     /// Those that have to be asked again without an event.
     retries: Vec<usize>,
@@ -42,6 +46,7 @@ impl Pause {
             window_began: clock::now(),
             slept_in_window: Duration::ZERO,
             may_spin: true,
+            last_sleep: Duration::from_secs(1),
             fds: Vec::new(),
             retries: Vec::new(),
         }
@@ -79,6 +84,9 @@ impl Pause {
             let (fd, events) = wake.map_or((-1, 0), |wake| (wake.fd.as_raw_fd(), wake.events));
             self.fds.push(sys::interest(fd, events));
         }
+        if let Some(lingered) = self.linger(began, wake_at, bell) {
+            return lingered;
+        }
         let guard = if self.may_spin { self.guard } else { Duration::ZERO };
         let sleep = (wake_at.since(began) - guard).min(longest);
         let woken = sys::wait(&mut self.fds, sleep.nanos()).unwrap_or(0);
@@ -96,8 +104,34 @@ impl Pause {
             asleep: slept_until.since(began),
             spun: now.since(slept_until),
         };
+        self.last_sleep = waited.asleep;
         self.account(now, waited.asleep);
         waited
+    }
+
+    /// Asks again and again for a moment, where the last sleep was short: under heavy traffic the next packet is
+    /// near, and waking a thread costs its sender more than the wait.
+    fn linger(&mut self, began: Instant, wake_at: Instant, bell: &Bell) -> Option<Waited> {
+        if !self.may_spin || self.last_sleep > LINGER {
+            return None;
+        }
+        let end = wake_at.min(began + LINGER);
+        let mut now = began;
+        while now < end {
+            if sys::wait(&mut self.fds, 0).unwrap_or(0) > 0 {
+                if self.fds[0].revents != 0 {
+                    bell.clear();
+                }
+                let spun = clock::now().since(began);
+                self.account(began + spun, Duration::ZERO);
+                return Some(Waited {
+                    asleep: Duration::ZERO,
+                    spun,
+                });
+            }
+            now = clock::now();
+        }
+        None
     }
 
     /// Whether the port at this place had something when the last wait ended.
