@@ -4,7 +4,7 @@
 //! - [`packet`]: what the engine knows of a packet;
 //! - [`discipline`]: the contract, and its answers;
 //! - [`queue`]: the wrapper that pins, counts and checks;
-//! - [`settings`], [`kind`], [`tree`]: from a policy's text to a checked plan to a running queue;
+//! - [`mod@settings`], [`kind`], [`tree`]: from a policy's text to a checked plan to a running queue;
 //! - [`disciplines`]: one file each; what several can share stands beside them ([`timer_wheel`], `credit`, `rings`, `wire`);
 //! - [`header`], [`classify`]: from a frame's bytes to its fields, and to a class;
 //! - [`inspect`]: looking into a running tree; [`delay`]: how long packets waited.

@@ -2,6 +2,8 @@
 //!
 //! Each test runs in a box of its own, as an ordinary user may; see [`lab::isolated`].
 
+#![expect(clippy::print_stdout, reason = "a test that measures says what it measured")]
+
 use engine::kind::Link;
 use engine::packet::{Buffer, ClassId};
 use engine::random::Seed;

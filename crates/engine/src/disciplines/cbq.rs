@@ -13,7 +13,7 @@
 //! classes take turns. Each lender keeps a ring of children that want to borrow, so excess is shared inside an
 //! organisation before it leaves it.
 //!
-//! **Estimator.** A class holds a credit in nanobits: rate [bit/s] × time [ns], exact in integers.
+//! **Estimator.** A class holds a credit in nanobits: rate (bit/s) × time (ns), exact in integers.
 //!
 //! - credit += rate × time since the last look, up to what lets `maxburst` packets of `packet_size` go;
 //! - credit −= length of each packet that the class pays for; overlimit from 0 downwards;
