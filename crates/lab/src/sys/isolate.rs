@@ -118,14 +118,20 @@ fn unshare_all() -> Result<(), Failure> {
         write_file(c"/proc/self/uid_map", format_args!("0 {uid} 1")).step("map the user id")?;
         write_file(c"/proc/self/gid_map", format_args!("0 {gid} 1")).step("map the group id")?;
     }
-    // SAFETY: the path is a constant that ends in zero, and the other pointers may be null.
-    // Mounts made below must not spread to the machine.
-    let private = unsafe {
-        let flags = libc::MS_REC | libc::MS_PRIVATE;
-        libc::mount(null(), c"/".as_ptr(), null(), flags, null())
-    };
-    check(private).step("separate the mounts")?;
-    Ok(())
+    separate(c"/")
+        .or_else(|e| match e.raw_os_error() {
+            // Under chroot the root need not be a mount. What is mounted below is /proc.
+            Some(libc::EINVAL) => separate(c"/proc"),
+            _ => Err(e),
+        })
+        .step("separate the mounts")
+}
+
+/// Keeps what is mounted at this place, and below it, from spreading to the machine.
+fn separate(place: &std::ffi::CStr) -> io::Result<()> {
+    let flags = libc::MS_REC | libc::MS_PRIVATE;
+    // SAFETY: the path ends in zero, and the other pointers may be null.
+    check(unsafe { libc::mount(null(), place.as_ptr(), null(), flags, null()) }).map(drop)
 }
 
 fn write_file(path: &std::ffi::CStr, text: std::fmt::Arguments<'_>) -> io::Result<()> {
