@@ -1,5 +1,7 @@
 //! How a verb ends: the exit codes, the same for all verbs, and the errors that people read.
 
+use control::protocol::Refusal;
+use engine::settings::Problem;
 use std::io;
 use std::process::ExitCode;
 
@@ -48,7 +50,7 @@ impl Failure {
     }
 
     /// The command line or the policy is wrong.
-    pub fn in_policy(message: impl Into<String>) -> Self {
+    pub fn usage(message: impl Into<String>) -> Self {
         Self {
             exit: Exit::Usage,
             message: message.into(),
@@ -73,6 +75,20 @@ impl From<io::Error> for Failure {
             };
         }
         Self::at_run_time(format!("cannot write: {error}"))
+    }
+}
+
+impl From<Problem> for Failure {
+    /// A word on the command line that is wrong.
+    fn from(problem: Problem) -> Self {
+        Self::usage(Refusal::from(problem).to_string())
+    }
+}
+
+impl From<Refusal> for Failure {
+    /// What the running program, or the way to it, refused.
+    fn from(why: Refusal) -> Self {
+        Self::at_run_time(why.to_string())
     }
 }
 

@@ -4,12 +4,14 @@
 
 #![forbid(unsafe_code)]
 
+mod colour;
 mod commands;
 mod daemon;
 mod demo;
 mod exit;
 mod monitor;
 mod report;
+mod source;
 
 use clap::{Parser, Subcommand};
 use exit::{Exit, Failure};

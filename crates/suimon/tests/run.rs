@@ -549,7 +549,7 @@ fn mistakes_end_with_2_and_say_what_to_do() {
                     .expect("it ends")
             };
             for (policy, expected) in [
-                (Kind::AfPacket.policy(), "there is no interface lan0"),
+                (Kind::AfPacket.policy(), "unknown interface `lan0`"),
                 (
                     Kind::AfPacket.policy().replace("cbq", "cbd"),
                     "did you mean `cbq`?",

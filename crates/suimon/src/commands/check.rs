@@ -1,6 +1,8 @@
 //! `suimon check`: reads a policy, and reports every mistake in it, or shows what it means.
 
+use crate::colour;
 use crate::exit::{Exit, Failure};
+use crate::source;
 use clap::Args;
 use control::figures;
 use control::filters;
@@ -9,13 +11,12 @@ use control::picture::{self, Align};
 use control::policy::{Interface, Policy};
 use control::port_config::{Place, PortConfig};
 use control::snapshot;
-use engine::settings::Raw;
-use engine::settings::Table;
+use engine::settings::{Raw, Table};
 use engine::tree::{ClassSpec, DisciplineSpec, Registry};
 use engine::units::Probability;
 use serde_json::{Value, json};
 use std::collections::HashMap;
-use std::io::{self, IsTerminal, Read, Write};
+use std::io::{self, Write};
 
 /// Check a policy: show what it means, or every mistake in it
 #[derive(Debug, Args)]
@@ -30,38 +31,19 @@ pub struct Check {
 impl Check {
     /// Checks it.
     pub fn run(&self, out: &mut dyn Write) -> Result<Exit, Failure> {
-        let text = load(&self.policy)?;
+        let text = source::load("policy", &self.policy)?;
+        let colour = colour::wanted(&io::stdout());
         let read = Policy::read(&self.policy, &text, &Registry::builtin());
         match &read {
             _ if self.json => writeln!(out, "{:#}", to_json(&self.policy, &read))?,
             Ok(policy) => {
-                write!(out, "{}", policy.warnings.render(colour()))?;
+                write!(out, "{}", policy.warnings.render(colour))?;
                 show(out, &self.policy, policy)?;
             }
-            Err(findings) => write!(out, "{}", findings.render(colour()))?,
+            Err(findings) => write!(out, "{}", findings.render(colour))?,
         }
         Ok(if read.is_ok() { Exit::Done } else { Exit::Usage })
     }
-}
-
-/// The text of a policy.
-pub fn load(path: &str) -> Result<String, Failure> {
-    let read = if path == "-" {
-        let mut text = String::new();
-        io::stdin().read_to_string(&mut text).map(|_| text)
-    } else {
-        std::fs::read_to_string(path)
-    };
-    read.map_err(|error| Failure {
-        exit: Exit::Usage,
-        message: format!("cannot read the policy {path}: {error}"),
-    })
-}
-
-/// Whether standard output takes colours, and they are wanted.
-pub fn colour() -> bool {
-    let unwanted = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    !unwanted && io::stdout().is_terminal()
 }
 
 fn show(out: &mut dyn Write, path: &str, policy: &Policy) -> io::Result<()> {
@@ -317,12 +299,5 @@ filters, the first that matches decides:
         let value: Value = serde_json::from_str(&shown).expect("json");
         assert_eq!(value["interfaces"][0]["classes"][1]["name"], "voice");
         assert_eq!(value["interfaces"][0]["classes"][1]["rate_bps"], 2_000_000);
-    }
-
-    #[test]
-    fn a_policy_that_is_not_there_is_a_usage_error_with_its_path() {
-        let failure = load("/nonexistent/policy.toml").expect_err("it is not there");
-        assert_eq!(failure.exit, Exit::Usage);
-        assert!(failure.message.contains("/nonexistent/policy.toml"));
     }
 }

@@ -39,7 +39,7 @@ impl Demo {
         // Before any thread: the lab moves this process into a box of its own, made without root.
         lab::enter()?;
         let policy = Policy::read("examples/demo.toml", POLICY, &Registry::builtin());
-        let policy = policy.map_err(|findings| Failure::in_policy(findings.render(false)))?;
+        let policy = policy.map_err(|findings| Failure::usage(findings.render(false)))?;
         let interface = policy.interfaces.first();
         let interface =
             interface.ok_or_else(|| Failure::at_run_time("the demo's policy manages no interface"))?;

@@ -4,7 +4,7 @@
 use crate::exit::{Exit, Failure};
 use clap::Args;
 use engine::kind::{Children, Kind};
-use engine::settings::{Fallback, Setting, nearest};
+use engine::settings::{Fallback, Setting, Span, unknown};
 use engine::tree::Registry;
 use serde::Serialize;
 use std::io::{self, Write};
@@ -24,7 +24,7 @@ impl Kinds {
     pub fn run(&self, out: &mut dyn Write) -> Result<Exit, Failure> {
         let registry = Registry::builtin();
         let kinds: Vec<&Kind> = match &self.name {
-            Some(name) => vec![registry.find(name).ok_or_else(|| unknown(&registry, name))?],
+            Some(name) => vec![registry.find(name).ok_or_else(|| unregistered(&registry, name))?],
             None => registry.kinds().collect(),
         };
         if self.json {
@@ -42,16 +42,9 @@ impl Kinds {
     }
 }
 
-fn unknown(registry: &Registry, name: &str) -> Failure {
-    let names: Vec<&str> = registry.kinds().map(|kind| kind.name).collect();
-    let help = match nearest(name, names.iter().copied()) {
-        Some(near) => format!("did you mean `{near}`?"),
-        None => format!("there are: {}", names.join(", ")),
-    };
-    Failure {
-        exit: Exit::Usage,
-        message: format!("no discipline is named `{name}`; {help}"),
-    }
+fn unregistered(registry: &Registry, name: &str) -> Failure {
+    let names = registry.kinds().map(|kind| kind.name);
+    unknown("discipline", name, Span::default(), names).into()
 }
 
 fn describe(out: &mut dyn Write, kind: &Kind) -> io::Result<()> {

@@ -3,27 +3,29 @@
 //! The file is read and checked before anything is made. Then the process goes into a box of namespaces, so
 //! that nothing of the lab is left behind, however it ends.
 
+use crate::colour;
 use crate::exit::{Exit, Failure};
+use crate::source;
 use clap::Args;
 use control::policy::Interface;
 use control::topology::{LinkConfig, LinkSettings, Topology};
 use engine::classify::Classifier;
 use engine::packet::ClassId;
 use engine::random::Seed;
-use engine::settings::nearest;
+use engine::settings::{Span, unknown};
 use engine::tree::Registry;
 use engine::units::Bandwidth;
 use lab::addressing::{self, Pair};
 use lab::{Direction, Host, Lab, Link};
 use netio::classify::ByFilters;
 use serde_json::{Value, json};
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::os::fd::AsRawFd;
 
 /// Build a made-up network from a topology file, and run a program in it
 #[derive(Debug, Args)]
 pub struct LabVerb {
-    /// The topology: hosts, and links with rate, delay, buffer and policy
+    /// The topology, a TOML file: hosts, and links with rate, delay, buffer and policy; `-` reads standard input
     file: String,
     /// The host to run the program in; the first one if not given
     #[arg(long = "in", value_name = "HOST")]
@@ -57,8 +59,8 @@ impl LabVerb {
     pub fn run(&self, out: &mut dyn Write) -> Result<Exit, Failure> {
         let topology = self.read()?;
         let host = self.host(&topology)?;
-        lab::enter().map_err(failed)?;
-        let built = build(&topology, Seed(self.seed)).map_err(failed)?;
+        lab::enter()?;
+        let built = build(&topology, Seed(self.seed))?;
         let hosts = built.lab.hosts();
         if let Some((name, arguments)) = self.command.split_first() {
             let program = hosts[host].program(name).args(arguments);
@@ -66,14 +68,14 @@ impl LabVerb {
                 .variables()
                 .into_iter()
                 .fold(program, |p, (name, value)| p.env(name, value));
-            let status = program.interactive().map_err(failed)?;
+            let status = program.interactive()?;
             return if status.success() {
                 Ok(Exit::Done)
             } else {
-                Err(Failure {
-                    exit: Exit::Failed,
-                    message: format!("`{name}` in host `{}` ended with {status}", hosts[host].name()),
-                })
+                Err(Failure::at_run_time(format!(
+                    "`{name}` in host `{}` ended with {status}",
+                    hosts[host].name()
+                )))
             };
         }
         if self.json {
@@ -89,21 +91,17 @@ impl LabVerb {
     }
 
     fn read(&self) -> Result<Topology, Failure> {
-        let usage = |message: String| Failure {
-            exit: Exit::Usage,
-            message,
-        };
-        let text = std::fs::read_to_string(&self.file)
-            .map_err(|e| usage(format!("cannot read the topology `{}`: {e}", self.file)))?;
-        let colour = std::io::stderr().is_terminal();
+        let text = source::load("topology", &self.file)?;
+        let colour = colour::wanted(&std::io::stderr());
         let topology = Topology::read(&self.file, &text, &Registry::builtin()).map_err(|findings| {
-            usage(format!(
-                "the topology cannot be built\n\n{}",
+            Failure::usage(format!(
+                "{} cannot be built:\n{}",
+                self.file,
                 findings.render(colour)
             ))
         })?;
         if !topology.warnings.is_empty() {
-            eprintln!("{}", topology.warnings.render(colour));
+            eprint!("{}", topology.warnings.render(colour));
         }
         Ok(topology)
     }
@@ -113,22 +111,9 @@ impl LabVerb {
         let Some(name) = &self.host else { return Ok(0) };
         let found = topology.hosts.iter().position(|host| host == name);
         found.ok_or_else(|| {
-            let help = match nearest(name, topology.hosts.iter().map(String::as_str)) {
-                Some(near) => format!("did you mean `{near}`?"),
-                None => format!("there are: {}", topology.hosts.join(", ")),
-            };
-            Failure {
-                exit: Exit::Usage,
-                message: format!("no host of `{}` is named `{name}`; {help}", self.file),
-            }
+            let hosts = topology.hosts.iter().map(String::as_str);
+            unknown("host", name, Span::default(), hosts).into()
         })
-    }
-}
-
-fn failed(error: lab::Error) -> Failure {
-    Failure {
-        exit: Exit::Failed,
-        message: error.to_string(),
     }
 }
 

@@ -1,5 +1,6 @@
 //! `suimon run`: a policy on real interfaces, until it is told to end.
 
+use crate::colour;
 use crate::daemon::assemble::{Assembly, assemble};
 use crate::daemon::claim::Claim;
 use crate::daemon::facts::{self, Facts};
@@ -7,6 +8,7 @@ use crate::daemon::selfcheck::{self, Managed};
 use crate::daemon::service::Service;
 use crate::daemon::supervise::{heed_signals, supervise};
 use crate::exit::{Exit, Failure};
+use crate::source;
 use clap::Args;
 use control::policy::{Interface, Policy};
 use control::port_config::{Place, PortConfig, PortKind, XdpMode};
@@ -14,17 +16,16 @@ use control::socket::{Server, path_of};
 use engine::tree::Registry;
 use engine::units::Bytes;
 use netio::handle::Snapshot;
-use std::fs;
-use std::io::{self, IsTerminal, Write};
-use std::path::PathBuf;
+use std::io::{self, Write};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 /// Put a policy into force on real interfaces, until SIGINT, SIGTERM or `suimon detach`
 #[derive(Debug, Args)]
 pub struct Run {
-    /// The policy (TOML); see `suimon check`
-    policy: PathBuf,
+    /// The policy, a TOML file (see `suimon check`); `-` reads standard input
+    policy: String,
     /// Name or path of the control socket; the policy file's name if not given
     #[arg(long, value_name = "NAME|PATH")]
     socket: Option<String>,
@@ -35,7 +36,7 @@ impl Run {
     pub fn run(&self, out: &mut dyn Write) -> Result<Exit, Failure> {
         let policy = self.read()?;
         let missing =
-            || Failure::in_policy("the policy has no [port] section, which says between which interfaces");
+            || Failure::usage("the policy has no [port] section, which says between which interfaces");
         let config = policy.port.as_ref().ok_or_else(missing)?;
         let warnings = look(&policy, config)?;
         let _claim = Claim::on(&config.interfaces()).map_err(Failure::at_run_time)?;
@@ -73,12 +74,11 @@ impl Run {
     }
 
     fn read(&self) -> Result<Policy, Failure> {
-        let path = self.policy.display().to_string();
-        let text = fs::read_to_string(&self.policy)
-            .map_err(|e| Failure::in_policy(format!("cannot read the policy {path}: {e}")))?;
-        let colour = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-        let policy = Policy::read(&path, &text, &Registry::builtin()).map_err(|findings| {
-            Failure::in_policy(format!("{path} is not in force:\n{}", findings.render(colour)))
+        let path = self.policy.as_str();
+        let text = source::load("policy", path)?;
+        let colour = colour::wanted(&io::stderr());
+        let policy = Policy::read(path, &text, &Registry::builtin()).map_err(|findings| {
+            Failure::usage(format!("{path} is not in force:\n{}", findings.render(colour)))
         })?;
         if !policy.warnings.is_empty() {
             eprint!("{}", policy.warnings.render(colour));
@@ -88,9 +88,10 @@ impl Run {
 
     /// The policy's name: its file's, without the ending.
     fn name(&self) -> String {
-        self.policy
-            .file_stem()
-            .map_or_else(|| "policy".into(), |stem| stem.to_string_lossy().into_owned())
+        match Path::new(&self.policy).file_stem() {
+            Some(stem) if self.policy != "-" => stem.to_string_lossy().into_owned(),
+            _ => "policy".into(),
+        }
     }
 }
 
@@ -127,7 +128,7 @@ fn look(policy: &Policy, config: &PortConfig) -> Result<Vec<String>, Failure> {
     }
     match outcome.mistakes.is_empty() {
         true => Ok(outcome.warnings),
-        false => Err(Failure::in_policy(outcome.mistakes.join("; "))),
+        false => Err(Failure::usage(outcome.mistakes.join("; "))),
     }
 }
 

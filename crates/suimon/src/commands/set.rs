@@ -2,7 +2,7 @@
 
 use crate::exit::{Exit, Failure};
 use clap::Args;
-use control::protocol::{Change, Refusal, Reply, Request};
+use control::protocol::{Change, Reply, Request};
 use control::socket::Client;
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -24,10 +24,7 @@ impl Target {
         let reply = Client::connect(self.socket.as_deref())?.ask(request)?;
         match &reply {
             Reply::Refused(why) if !self.json => {
-                return Err(Failure {
-                    exit: Exit::Usage,
-                    message: why.to_string(),
-                });
+                return Err(Failure::usage(why.to_string()));
             }
             _ if self.json => writeln!(out, "{}", json!(reply))?,
             Reply::Done { message } => writeln!(out, "{message}")?,
@@ -38,16 +35,6 @@ impl Target {
         } else {
             Exit::Done
         })
-    }
-}
-
-impl From<Refusal> for Failure {
-    /// What the running program, or the way to it, refused.
-    fn from(why: Refusal) -> Self {
-        Self {
-            exit: Exit::Failed,
-            message: why.to_string(),
-        }
     }
 }
 

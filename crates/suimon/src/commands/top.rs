@@ -3,7 +3,7 @@
 //! A thread follows the control socket, and comes back when the program does; this one draws and takes keys.
 //! Where output is not a terminal there is one line for every interval.
 
-use crate::commands::check::colour;
+use crate::colour;
 use crate::exit::{Exit, Failure};
 use crate::monitor::history::History;
 use crate::monitor::screen::{View, draw};
@@ -58,7 +58,7 @@ impl Top {
         let mut screen = Screen {
             history: History::default(),
             view: View {
-                colour: colour(),
+                colour: colour::wanted(&io::stdout()),
                 ..View::default()
             },
             path,

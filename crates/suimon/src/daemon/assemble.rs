@@ -86,7 +86,7 @@ pub fn assemble(policy: &Policy, config: &PortConfig) -> Result<Assembly, Failur
         worker.set_gate(gate);
     }
     let paths: Option<Vec<PathId>> = paths.into_iter().collect();
-    let lost = || Failure::in_policy("the policy manages an interface by which its port does not send");
+    let lost = || Failure::usage("the policy manages an interface by which its port does not send");
     Ok(Assembly {
         worker,
         handle,
@@ -154,11 +154,9 @@ fn open(config: &PortConfig) -> Result<Opened, Failure> {
                 without_us: format!("{}; what is sent passes by {tap}", kernel_takes_over(settings)),
             })
         }
-        (PortKind::Pcap, Place::Files { read, write }) if is_same_file(read, write) => {
-            Err(Failure::in_policy(format!(
-                "{write} is where packets come from, and would be overwritten; write to another file"
-            )))
-        }
+        (PortKind::Pcap, Place::Files { read, write }) if is_same_file(read, write) => Err(Failure::usage(
+            format!("{write} is where packets come from, and would be overwritten; write to another file"),
+        )),
         (PortKind::Pcap, Place::Files { read, write }) => {
             // Two ports, since one that has come to the end of its input does not work any more.
             let input = Pcap::open(Some((Path::new(read), Pace::Recorded)), None)?;
@@ -174,7 +172,7 @@ fn open(config: &PortConfig) -> Result<Opened, Failure> {
                 without_us: "there are only files".into(),
             })
         }
-        (kind, _) => Err(Failure::in_policy(format!(
+        (kind, _) => Err(Failure::usage(format!(
             "`run` has no port of kind `{}`; there are af_packet, af_xdp, tap, egress and pcap",
             kind.name()
         ))),

@@ -2,6 +2,8 @@
 //! says yes and does nothing is what users suffer from most, so everything that would make it so is looked at.
 
 use super::facts::Facts;
+use control::protocol::Refusal;
+use engine::settings::{Span, unknown};
 use engine::units::{Bandwidth, Bytes};
 
 /// One direction that the policy manages.
@@ -72,11 +74,8 @@ pub fn check(
 }
 
 fn missing(known: &[String], name: &str) -> String {
-    let help = match engine::settings::nearest(name, known.iter().map(String::as_str)) {
-        Some(near) => format!("did you mean {near}?"),
-        None => format!("there are: {}", known.join(", ")),
-    };
-    format!("there is no interface {name}; {help}")
+    let known = known.iter().map(String::as_str);
+    Refusal::from(unknown("interface", name, Span::default(), known)).to_string()
 }
 
 fn link(warnings: &mut Vec<String>, direction: &Managed<'_>, found: &Facts) {
@@ -232,7 +231,7 @@ mod tests {
         let outcome = check(&|_| None, &["lo".into(), "wan1".into()], None, &[managed]);
         assert_eq!(
             outcome.mistakes,
-            ["there is no interface wan0; did you mean wan1?"]
+            ["unknown interface `wan0`; did you mean `wan1`?"]
         );
     }
 }

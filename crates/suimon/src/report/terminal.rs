@@ -1,10 +1,11 @@
 //! The live graph in the terminal: bands of class bandwidth that add up to the link, as they happen.
 //!
 //! A cell is eight steps high: the block characters give the lower band in the foreground colour and the
-//! band above in the background colour. Without colours (`NO_COLOR`, <https://no-color.org>) a band is filled
+//! band above in the background colour. Without colours a band is filled
 //! with its class's number. Where output is not a terminal there is one plain line a second.
 
 use super::trace::Trace;
+use crate::colour;
 use engine::units::{Bandwidth, Duration, Instant};
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write};
@@ -23,12 +24,10 @@ pub struct Abilities {
 impl Abilities {
     /// Of this output, in this environment.
     pub fn of(output: &impl IsTerminal) -> Self {
-        let redraw = output.is_terminal() && std::env::var_os("TERM").is_none_or(|term| term != "dumb");
-        let unwanted = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         let width = ratatui::crossterm::terminal::size().map_or(80, |(columns, _)| usize::from(columns));
         Self {
-            redraw,
-            colour: redraw && !unwanted,
+            redraw: colour::is_capable(output),
+            colour: colour::wanted(output),
             width: width.clamp(50, 120),
         }
     }

@@ -1,0 +1,48 @@
+//! The texts that people write, policies and topologies, as they are read from a file or a pipe.
+
+use crate::exit::Failure;
+use std::io::{self, Read};
+
+/// The text at this path; `-` is standard input. `what` it is, is said where it cannot be read.
+pub fn load(what: &str, path: &str) -> Result<String, Failure> {
+    let read = if path == "-" {
+        let mut text = String::new();
+        io::stdin().read_to_string(&mut text).map(|_| text)
+    } else {
+        std::fs::read_to_string(path)
+    };
+    read.map_err(|error| {
+        let why = match error.kind() {
+            io::ErrorKind::NotFound => "there is no such file".into(),
+            io::ErrorKind::IsADirectory => "it is a directory; name a TOML file in it".into(),
+            io::ErrorKind::InvalidData => "it is not a text in UTF-8".into(),
+            _ => error.to_string(),
+        };
+        Failure::usage(format!("cannot read the {what} `{path}`: {why}"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::exit::Exit;
+
+    #[test]
+    fn what_cannot_be_read_is_a_usage_error_with_its_path_and_the_reason() {
+        let here = env!("CARGO_MANIFEST_DIR");
+        let cases = [
+            ("/nonexistent/policy.toml", "no such file"),
+            (here, "a directory"),
+            ("/proc/self/exe", "not a text"),
+        ];
+        for (path, why) in cases {
+            let failure = load("policy", path).expect_err(path);
+            assert_eq!(failure.exit, Exit::Usage);
+            assert!(
+                failure.message.contains(path) && failure.message.contains(why),
+                "{}",
+                failure.message
+            );
+        }
+    }
+}
