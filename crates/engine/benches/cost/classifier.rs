@@ -1,14 +1,12 @@
 //! What a classification costs: filters × kind of filters, header parsing, building, changing, memory.
 //!
-//! `cargo bench -p engine --bench classify` prints one table. A figure is the median of many short rounds after a
-//! warm-up, with the least and the most; the machine may be shared, so only the ratio at the end, whose two sides are
-//! measured in turns, is held against a bar. `--test` (as `cargo test --benches` gives) runs everything small.
+//! A figure is the median of many short rounds after a warm-up, with the least and the most; the machine may be shared,
+//! so only the ratio, whose two sides are measured in turns, is held against a bar.
 //!
 //! Nine packets in ten are drawn from a filter, the others at random, in random order, from 65,536 different
 //! ones: no flow repeats soon, and nothing caches flows.
 
-#![expect(clippy::print_stdout, reason = "a bench talks")]
-
+use crate::Verdict;
 use engine::classify::{Classifier, Filter, FilterId, Ports, Prefix};
 use engine::header::{Family, FlowHasher, FlowKey, Headers};
 use engine::packet::ClassId;
@@ -27,26 +25,22 @@ struct Effort {
     largest: usize,
 }
 
-fn main() {
-    let test = std::env::args().any(|argument| argument == "--test") || cfg!(debug_assertions);
-    let effort = if test {
-        Effort {
-            rounds: 3,
-            batch: 256,
-            largest: 1_000,
-        }
+/// Prints the rows, and judges.
+pub(crate) fn rows(full: bool) -> Vec<Verdict> {
+    let (rounds, batch, largest) = if full {
+        (101, 4_096, 100_000)
     } else {
-        Effort {
-            rounds: 101,
-            batch: 4_096,
-            largest: 100_000,
-        }
+        (3, 256, 1_000)
     };
-    println!("| what | n | ns/op median (min–max) |\n|---|---:|---:|");
+    let effort = Effort {
+        rounds,
+        batch,
+        largest,
+    };
     lookups(effort);
     headers(effort);
     changes(effort);
-    ratio(effort);
+    vec![ratio(effort)]
 }
 
 /// Makes the n-th filter.
@@ -391,8 +385,7 @@ fn changes(effort: Effort) {
 
 /// The bar: many filters against few, in turns. A turn begins with a pass over all packets that is not timed, since the
 /// other side had the caches; its rounds are so short that few are interrupted, and the lower quartile counts.
-fn ratio(effort: Effort) {
-    const BAR: f64 = 6.0;
+fn ratio(effort: Effort) -> Verdict {
     let sizes = [1_000, effort.largest.max(1_000)];
     let mut sides = sizes.map(|n| {
         let filters = filters(mixed, n);
@@ -416,11 +409,12 @@ fn ratio(effort: Effort) {
         side.3.median();
         side.3.each[side.3.each.len() / 4]
     });
-    let verdict = if many <= few * BAR { "met" } else { "MISSED" };
-    println!(
-        "\nmixed, {} filters against {}: {:.2} times ({many:.1} and {few:.1} ns); bar {BAR} times: {verdict}",
-        sizes[1],
-        sizes[0],
-        many / few
-    );
+    Verdict {
+        what: format!(
+            "mixed filters: {} against {} ({many:.1} and {few:.1} ns)",
+            sizes[1], sizes[0]
+        ),
+        ratio: many / few,
+        bar: 6.0,
+    }
 }

@@ -1,0 +1,36 @@
+//! What a packet costs in the engine, as one table: every discipline in its regimes, every kind of filters.
+//!
+//! `cargo bench --package engine` prints it in about a minute and a half; with `-- --check` it fails if a bar is missed. Under
+//! `cargo test` everything runs once, small.
+
+#![expect(clippy::print_stdout, reason = "a bench talks")]
+
+mod classifier;
+mod disciplines;
+
+use std::process::ExitCode;
+
+/// A ratio of two rows of one run, and what it may be at most.
+pub(crate) struct Verdict {
+    what: String,
+    ratio: f64,
+    bar: f64,
+}
+
+fn main() -> ExitCode {
+    let asked = |flag: &str| std::env::args().any(|argument| argument == flag);
+    let full = asked("--bench");
+    println!("| what | n | ns median (min–max) |\n|---|---:|---:|");
+    let mut verdicts = disciplines::rows(full);
+    verdicts.extend(classifier::rows(full));
+    println!();
+    for Verdict { what, ratio, bar } in &verdicts {
+        println!("{what}: {ratio:.2} times (bar: {bar})");
+    }
+    let missed = verdicts.iter().any(|verdict| verdict.ratio > verdict.bar);
+    if missed && asked("--check") {
+        println!("a bar is missed");
+        return ExitCode::FAILURE;
+    }
+    ExitCode::SUCCESS
+}
