@@ -35,8 +35,6 @@ pub enum State {
     Enabled,
     /// Packets pass in order through this program, unmanaged, because somebody asked for it.
     Disabled,
-    /// Packets take the kernel's own path.
-    Bypass,
 }
 
 impl State {
@@ -45,7 +43,6 @@ impl State {
         match self {
             Self::Enabled => "enabled",
             Self::Disabled => "disabled",
-            Self::Bypass => "bypass",
         }
     }
 }

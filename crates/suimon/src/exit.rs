@@ -21,7 +21,7 @@ pub enum Exit {
     Usage = 2,
     /// It ran, and the result is not what was expected.
     Missed = 4,
-    /// It runs, and traffic takes the kernel's own path.
+    /// It runs, and traffic passes by the policy: somebody has disabled it.
     Bypass = 5,
 }
 

@@ -15,7 +15,7 @@ use std::io::{self, Write};
 pub struct Status {
     #[command(flatten)]
     target: Target,
-    /// The time over which rates and delays are taken; 0s shows counters alone, at once
+    /// The time over which rates and delays are taken; 0 s shows counters alone, at once
     #[arg(long, default_value = "1 s", value_name = "TIME")]
     interval: Duration,
     /// Go on, with a table for every interval
@@ -46,12 +46,17 @@ impl Status {
             }
             out.flush()?;
             if !self.follow {
-                let bypass = now.interfaces.iter().any(|i| i.state == State::Bypass);
-                return Ok(if bypass { Exit::Bypass } else { Exit::Done });
+                return Ok(ending(&now));
             }
             now = snapshot(client.next_reply()?)?;
         }
     }
+}
+
+/// The exit code tells a script whether the policy rules everywhere.
+fn ending(now: &Snapshot) -> Exit {
+    let rules = now.interfaces.iter().all(|i| i.state == State::Enabled);
+    if rules { Exit::Done } else { Exit::Bypass }
 }
 
 const COLUMNS: [(&str, Align); 11] = [
@@ -198,6 +203,14 @@ fn show_gauges(out: &mut dyn Write, name: &str, gauges: &[Gauge]) -> io::Result<
 mod tests {
     use super::*;
     use crate::monitor::example;
+
+    #[test]
+    fn the_exit_code_says_whether_the_policy_rules_everywhere() {
+        let mut now = example::snapshot();
+        assert_eq!(ending(&now), Exit::Done);
+        now.interfaces[0].state = State::Disabled;
+        assert_eq!(ending(&now), Exit::Bypass);
+    }
 
     #[test]
     fn every_class_is_shown_with_what_it_asked_for_and_got() {
