@@ -56,11 +56,14 @@ pub trait Handler: Send + Sync + 'static {
 
 // Where sockets are.
 
+/// The directory of the sockets of root's programs.
+const OF_ROOT: &str = "/run/suimon";
+
 /// The directory of the sockets of this user's programs.
 pub fn directory() -> PathBuf {
     let user = rustix::process::geteuid();
     if user.is_root() {
-        return PathBuf::from("/run/suimon");
+        return PathBuf::from(OF_ROOT);
     }
     match std::env::var_os("XDG_RUNTIME_DIR").filter(|path| !path.is_empty()) {
         Some(path) => PathBuf::from(path).join("suimon"),
@@ -91,7 +94,13 @@ pub fn find(named: Option<&str>) -> Result<PathBuf, Refusal> {
     match found.as_slice() {
         [] => Err(Refusal {
             message: format!("no suimon is running that can be seen in {}", directory.display()),
-            help: Some("start one with `suimon run POLICY`, or name its socket with --socket".into()),
+            help: Some(
+                if Path::new(OF_ROOT).exists() && directory != Path::new(OF_ROOT) {
+                    format!("root's are in {OF_ROOT}: ask again as root")
+                } else {
+                    "start one with `suimon run POLICY`, or name its socket with --socket".into()
+                },
+            ),
         }),
         [only] => Ok(only.clone()),
         several => {
@@ -385,10 +394,7 @@ impl Client {
     /// Connects; `named` is a name or a path, and may be left out if only one program is running.
     pub fn connect(named: Option<&str>) -> Result<Self, Refusal> {
         let path = find(named)?;
-        let stream = UnixStream::connect(&path).map_err(|error| Refusal {
-            message: format!("no suimon answers at {}: {error}", path.display()),
-            help: Some("see whether `suimon run` is still running".into()),
-        })?;
+        let stream = UnixStream::connect(&path).map_err(|error| unanswered(&path, &error))?;
         Ok(Self {
             lines: BufReader::new(stream),
             path,
@@ -451,6 +457,29 @@ impl Client {
             _ => format!("the suimon at {}: {error}", self.path.display()),
         };
         Refusal::new(message)
+    }
+}
+
+/// Why there is no connection, shortest for what happens most: the program has gone.
+fn unanswered(path: &Path, error: &io::Error) -> Refusal {
+    let path = path.display();
+    let (message, help) = match error.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => (
+            format!("no suimon answers at {path}"),
+            "see whether `suimon run` is still running",
+        ),
+        io::ErrorKind::PermissionDenied => (
+            format!("the suimon at {path} belongs to another user"),
+            "ask again as that user, or as root",
+        ),
+        _ => (
+            format!("no suimon answers at {path}: {error}"),
+            "name the socket of a running one with --socket",
+        ),
+    };
+    Refusal {
+        message,
+        help: Some(help.into()),
     }
 }
 

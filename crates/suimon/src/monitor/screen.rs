@@ -10,7 +10,9 @@ use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
-use ratatui::widgets::{Block, Borders, Paragraph, Row, Table, TableState};
+use ratatui::widgets::{Block, Borders, Paragraph, Row, Table, TableState, Wrap};
+
+const WRAPPED: Wrap = Wrap { trim: true };
 
 /// What the person has chosen.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -39,7 +41,7 @@ pub fn draw(frame: &mut Frame<'_>, history: &History, view: &View) {
             .message
             .as_deref()
             .unwrap_or("waiting for the first interval…");
-        frame.render_widget(Paragraph::new(text), area);
+        frame.render_widget(Paragraph::new(text).wrap(WRAPPED), area);
         return;
     };
     let classes = u16::try_from(interface.classes.len()).unwrap_or(u16::MAX).max(1);
@@ -286,12 +288,12 @@ fn draw_state(frame: &mut Frame<'_>, area: Rect, interface: &InterfaceView, view
             .iter()
             .map(|gauge| format!("{} {}", gauge.name, figures::gauge(gauge))),
     );
-    let text = Paragraph::new(words.join("   ")).wrap(ratatui::widgets::Wrap { trim: true });
+    let text = Paragraph::new(words.join("   ")).wrap(WRAPPED);
     frame.render_widget(text.block(block), area);
 }
 
 fn draw_foot(frame: &mut Frame<'_>, area: Rect, view: &View) {
-    let keys = " q quit  p pause  ↑↓ class  tab interface  e enable  d disable ";
+    const KEYS: &str = " q quit  p pause  ↑↓ class  tab interface  e enable  d disable ";
     let (text, style) = match (&view.asked, &view.message) {
         (Some(on), _) => {
             let what = if *on {
@@ -306,15 +308,23 @@ fn draw_foot(frame: &mut Frame<'_>, area: Rect, view: &View) {
         }
         (None, Some(message)) if view.alarm => {
             let style = plain_or(Style::new().bg(Color::Red).fg(Color::White), view.colour);
-            (
-                format!(" {message} · q quit "),
-                style.add_modifier(Modifier::BOLD),
-            )
+            (said(message, area.width), style.add_modifier(Modifier::BOLD))
         }
-        (None, Some(message)) => (format!(" {message} · q quit "), Style::new()),
-        (None, None) => (keys.into(), Style::new().add_modifier(Modifier::DIM)),
+        (None, Some(message)) => (said(message, area.width), Style::new()),
+        (None, None) => (KEYS.into(), Style::new().add_modifier(Modifier::DIM)),
     };
     frame.render_widget(Line::styled(text, style), area);
+}
+
+/// A message and how to leave. Where there is no room for both the message is cut short: the way out is not.
+fn said(message: &str, width: u16) -> String {
+    const WAY_OUT: &str = " · q quit ";
+    let room = usize::from(width).saturating_sub(WAY_OUT.chars().count() + 1);
+    if message.chars().count() <= room {
+        return format!(" {message}{WAY_OUT}");
+    }
+    let start: String = message.chars().take(room.saturating_sub(1)).collect();
+    format!(" {start}…{WAY_OUT}")
 }
 
 #[cfg(test)]
@@ -388,6 +398,8 @@ mod tests {
             "\n{screen}"
         );
         assert!(shown(100, 30, 0, &view).contains("has ended"));
+        let narrow = shown(30, 12, 5, &view);
+        assert!(narrow.contains("the suimon at /run… · q quit"), "\n{narrow}");
     }
 
     #[test]
