@@ -17,10 +17,12 @@ use lab::traffic::udp::{Stream, StreamReport};
 use lab::{Host, Running};
 use netio::af_packet::{self, AfPacket};
 use netio::af_xdp::{self, AfXdp, Mode};
+use netio::bpf::{Means, clsact};
 use netio::classify::Everything;
 use netio::egress::Egress;
 use netio::fail_open::{self, Capture, LIMIT, Switch};
 use netio::handle::Handle;
+use netio::interface::Interface;
 use netio::worker::{PathSpec, Settings, Worker};
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -33,12 +35,14 @@ const OUTAGE: Duration = Duration::from_millis(100);
 const TRIES: usize = 3;
 const PROBES: u32 = 5000;
 
-/// How R or A forwards.
-const KINDS: [&str; 5] = [
+/// How R or A forwards; with "_clsact", its programs are attached as before Linux 6.6.
+const KINDS: [&str; 7] = [
     "af_packet",
+    "af_packet_clsact",
     "af_xdp_native",
     "af_xdp_generic",
     "egress",
+    "egress_clsact",
     "af_xdp_busy_poll",
 ];
 
@@ -78,10 +82,18 @@ fn repeat(case: Case, kind: &str, name: &str) -> Outcome {
     case(kind, name).map_err(|e| format!("{name}: {e}").into())
 }
 
+const CLSACT: &str = "_clsact";
+
+fn is_egress(kind: &str) -> bool {
+    kind.starts_with("egress")
+}
+
 type Case = fn(&str, &str) -> Outcome;
-const CASES: [(&str, Case); 9] = [
+const CASES: [(&str, Case); 11] = [
     ("lets_the_bridge_keep_its_own_address", reachable),
     ("killed", killed),
+    ("started_again_after_a_kill", started_again),
+    ("leaves_nothing_behind", leaves_nothing),
     ("stopped_and_continued", stopped),
     ("stopped_while_nothing_arrives", stopped_idle),
     ("switched_off_and_on", switched),
@@ -94,10 +106,15 @@ const CASES: [(&str, Case); 9] = [
 /// The process that is to be killed: moves frames between two interfaces until then, and writes what it has
 /// received into a file.
 fn forward(kind: &str, status: &Path, interfaces: &[String]) -> Outcome {
-    match (kind, interfaces) {
+    let means = if kind.ends_with(CLSACT) {
+        Means::Filters
+    } else {
+        Means::Best
+    };
+    match (kind.trim_end_matches(CLSACT), interfaces) {
         ("egress", [interface]) => {
             let (mut worker, handle) = Worker::new(Settings::default())?;
-            let (port, pulse) = fail_open::single(Egress::open(interface, 64)?, LIMIT)?;
+            let (port, pulse) = fail_open::single(Egress::open(interface, 64)?, LIMIT, means)?;
             let (port, switch) = (worker.add_port(Box::new(port)), pulse.switch());
             worker.set_gate(Box::new(pulse));
             worker.add_path(path("out", port, port)?);
@@ -105,7 +122,7 @@ fn forward(kind: &str, status: &Path, interfaces: &[String]) -> Outcome {
         }
         ("af_packet", [one, other]) => {
             let open = |name: &str| AfPacket::open(af_packet::Settings::new(name));
-            bump([open(one)?, open(other)?], status)
+            bump([open(one)?, open(other)?], means, status)
         }
         ("af_xdp_native" | "af_xdp_generic" | "af_xdp_busy_poll", [one, other]) => {
             let generic = kind == "af_xdp_generic";
@@ -116,6 +133,7 @@ fn forward(kind: &str, status: &Path, interfaces: &[String]) -> Outcome {
             };
             bump(
                 [AfXdp::open(one, settings)?, AfXdp::open(other, settings)?],
+                means,
                 status,
             )
         }
@@ -123,9 +141,9 @@ fn forward(kind: &str, status: &Path, interfaces: &[String]) -> Outcome {
     }
 }
 
-fn bump<P: Capture + 'static>(ports: [P; 2], status: &Path) -> Outcome {
+fn bump<P: Capture + 'static>(ports: [P; 2], means: Means, status: &Path) -> Outcome {
     let (mut worker, handle) = Worker::new(Settings::default())?;
-    let (guarded, pulse) = fail_open::bump(ports, LIMIT)?;
+    let (guarded, pulse) = fail_open::bump(ports, LIMIT, means)?;
     let [one, other] = guarded.map(|port| worker.add_port(Box::new(port)));
     let switch = pulse.switch();
     worker.set_gate(Box::new(pulse));
@@ -157,7 +175,8 @@ fn path(name: &str, from: netio::worker::PortId, to: netio::worker::PortId) -> O
 
 /// Runs the worker and tells the test how it is doing.
 ///
-/// While there is a file beside the status file that ends in "off", the ports are switched off.
+/// While there is a file beside the status file that ends in "off", the ports are switched off; one that ends
+/// in "quit" is the end.
 fn report(worker: Worker, handle: &Handle, switch: &Switch, status: &Path) -> Outcome {
     let running = std::thread::spawn(move || worker.run());
     while !running.is_finished() {
@@ -167,6 +186,9 @@ fn report(worker: Worker, handle: &Handle, switch: &Switch, status: &Path) -> Ou
         let next = status.with_extension("next");
         std::fs::write(&next, format!("{received}"))?;
         std::fs::rename(&next, status)?;
+        if status.with_extension("quit").exists() {
+            handle.stop();
+        }
         std::thread::sleep(Duration::from_millis(20));
     }
     Ok(())
@@ -249,10 +271,7 @@ impl Wire {
             .status
             .to_str()
             .ok_or("the path of temporary files is no text")?;
-        let (host, interfaces) = match kind {
-            "egress" => (&self.a, &["eth0"][..]),
-            _ => (&self.r, &["lan0", "wan0"][..]),
-        };
+        let (host, interfaces) = self.place(kind);
         let program = host
             .program(program)
             .args(["forward", kind, status])
@@ -268,6 +287,25 @@ impl Wire {
             std::thread::sleep(Duration::from_millis(10));
         }
         Ok(())
+    }
+
+    /// Where the process is, and its interfaces.
+    fn place(&self, kind: &str) -> (&Host, &'static [&'static str]) {
+        if is_egress(kind) {
+            (&self.a, &["eth0"])
+        } else {
+            (&self.r, &["lan0", "wan0"])
+        }
+    }
+
+    /// What is attached there by filters: none where there is no clsact qdisc.
+    fn filters(&self, kind: &str) -> Outcome<Vec<Option<Vec<String>>>> {
+        let (host, interfaces) = self.place(kind);
+        let all = host.call(move || {
+            let names = |name: &&str| clsact::names(Interface::named(name)?.index);
+            interfaces.iter().map(names).collect::<std::io::Result<Vec<_>>>()
+        });
+        Ok(all??)
     }
 
     /// What the process has received.
@@ -307,11 +345,18 @@ impl Drop for Wire {
     fn drop(&mut self) {
         drop(self.forwarder.take());
         let _ = std::fs::remove_file(&self.status);
+        let _ = std::fs::remove_file(self.status.with_extension("quit"));
     }
 }
 
 /// What a process says that may not, or cannot, have the port here.
-const CANNOT: [&str; 4] = ["CAP_BPF", "not permitted", "opening a TAP interface", "Linux"];
+const CANNOT: [&str; 5] = [
+    "has no AF_XDP",
+    "CAP_BPF",
+    "not permitted",
+    "opening a TAP interface",
+    "Linux",
+];
 
 /// A wire, or none where this machine or user cannot have it, which is then said.
 fn wire(kind: &str, name: &str, shape: Shape) -> Outcome<Option<Wire>> {
@@ -367,6 +412,53 @@ fn killed(kind: &str, name: &str) -> Outcome {
     let report = run.finish()?;
     summary(name, &report);
     bounded(&report, u64::MAX)
+}
+
+/// After a kill, frames go the kernel's way at first and by the next process then, none of them twice; and
+/// there are no more filters than before.
+fn started_again(kind: &str, name: &str) -> Outcome {
+    let mut wire = wire_or_return!(kind, name, PLAIN);
+    let before = wire.filters(kind)?;
+    wire.forwarder.take().map(Running::kill).transpose()?;
+    std::thread::sleep(Duration::from_millis(100));
+    let report = stream(1000, 64, Duration::from_millis(300))?
+        .start(&wire.a, &wire.b)?
+        .finish()?;
+    summary(name, &report);
+    expect(report.lost() < 30, "after the kill", &report, 0)?;
+    wire.start(kind)?;
+    let (report, taken) = wire.send(1000, 64, Duration::from_millis(300))?;
+    let all = taken >= 150 && report.arrivals.len() >= 250 && report.duplicates == 0;
+    expect(all, "started again", &report, taken)?;
+    let after = wire.filters(kind)?;
+    println!("{name}: filters {after:?}");
+    if before == after
+        && before
+            .iter()
+            .all(|filters| filters.is_some() == kind.ends_with(CLSACT))
+    {
+        return Ok(());
+    }
+    Err(format!("filters: {before:?}, after the next start {after:?}").into())
+}
+
+/// After a clean end nothing is left of programs.
+fn leaves_nothing(kind: &str, name: &str) -> Outcome {
+    let mut wire = wire_or_return!(kind, name, PLAIN);
+    std::fs::write(wire.status.with_extension("quit"), "")?;
+    let end = wire.forwarder.take().map(Running::wait).transpose()?;
+    if wire.filters(kind)?.iter().any(Option::is_some) {
+        return Err(format!("filters are left: {:?} {end:?}", wire.filters(kind)?).into());
+    }
+    let report = stream(1000, 64, Duration::from_millis(200))?
+        .start(&wire.a, &wire.b)?
+        .finish()?;
+    expect(
+        report.lost() < 20 && report.duplicates == 0,
+        "afterwards",
+        &report,
+        0,
+    )
 }
 
 fn stopped(kind: &str, name: &str) -> Outcome {
@@ -425,7 +517,7 @@ fn switched(kind: &str, name: &str) -> Outcome {
     taken.push(wire.received());
     summary(name, &report);
     // A packet socket goes on hearing copies while it is off; they are thrown away.
-    let quiet = kind == "af_packet" || taken[1] < taken[0] + 100;
+    let quiet = kind.starts_with("af_packet") || taken[1] < taken[0] + 100;
     expect(
         quiet && taken[2] > taken[1] + 200,
         "off and on",
@@ -443,7 +535,7 @@ fn switched(kind: &str, name: &str) -> Outcome {
 /// The interface goes, and another one of the same name comes.
 fn comes_back(kind: &str, name: &str) -> Outcome {
     let wire = wire_or_return!(kind, name, PLAIN);
-    if kind == "egress" {
+    if is_egress(kind) {
         wire.a.netlink(|n| n.delete("eth0"))?;
         std::thread::sleep(Duration::from_millis(250));
         wire.a.netlink(|n| n.veth("eth0", "lan0", wire.r.namespace()))?;

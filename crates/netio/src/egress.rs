@@ -1,12 +1,12 @@
 //! `egress`: what this host itself sends by an interface.
 //!
-//! A program at the interface's tcx egress hook redirects every frame, ARP too, into a TAP of ours; we read the
+//! A program at the interface's egress hook (tcx, or clsact before Linux 6.6) redirects every frame, ARP too, into a TAP of ours; we read the
 //! TAP and put frames on the wire by a packet socket. Both carry the virtio-net header, so super-frames and
 //! unfinished checksums pass as they are. There is no loop: what the packet socket sends leaves past the
 //! queueing discipline and the hook before it. What arrives is not touched at all.
 //!
 //! The program looks at the heartbeat first; without it frames take their usual way. When the process dies
-//! the link goes with its descriptor, and so does the TAP.
+//! the link goes with its descriptor (a filter of clsact stays, and lets frames pass), and so does the TAP.
 //!
 //! Costs of catching frames outside their socket: about 10 µs more of a round trip, and the kernel believes that
 //! a frame is sent when it is in our queue, so a TCP sender fills the queue up to its window instead of
@@ -14,9 +14,9 @@
 //! hosts of their own can be kept small at the source: `ip link set IF gso_max_segs N`.
 
 use crate::af_packet::{self, AfPacket};
-use crate::bpf::Heartbeat;
 use crate::bpf::programs::TO_TAP;
-use crate::bpf::syscall::{self, Hook, Link};
+use crate::bpf::syscall::{self, Hook};
+use crate::bpf::{Attached, Heartbeat};
 use crate::clock;
 use crate::fail_open::Capture;
 use crate::interface::Interface;
@@ -159,9 +159,9 @@ impl Port for Egress {
 impl Capture for Egress {
     const COPIES: bool = false;
 
-    fn attach(&self, own: &Heartbeat, interface: &Interface) -> io::Result<Vec<Link>> {
+    fn attach(&self, own: &Heartbeat, to: &mut Attached) -> io::Result<()> {
         own.point_to(self.tap_index);
         let program = syscall::load("suimon_to_tap", Hook::Egress, false, &TO_TAP, own.map(), None)?;
-        Ok(vec![syscall::attach(&program, interface.index)?])
+        to.add(&program)
     }
 }

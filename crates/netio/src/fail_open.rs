@@ -5,13 +5,14 @@
 //!
 //! The order of things: sockets are opened first and programs attached last, with the cells still lapsed, so
 //! that nothing is taken before the worker's first turn. At the end the cells are silenced and links closed
-//! before sockets. When the process is killed, the kernel closes all in an order of its own and not at once;
-//! then the cells' time passes, which is why an outage lasts as long as the limit and no longer.
+//! before sockets. When the process is killed, the kernel closes all in an order of its own and not at once,
+//! and filters (before Linux 6.6) stay; then the cells' time passes, which is why an outage lasts as long as the
+//! limit and no longer.
 
 use crate::af_packet::AfPacket;
-use crate::bpf::Heartbeat;
 use crate::bpf::programs::{ECHO, TAKE};
-use crate::bpf::syscall::{self, Hook, Link};
+use crate::bpf::syscall::{self, Hook};
+use crate::bpf::{Attached, Heartbeat, Means};
 use crate::interface::Interface;
 use crate::pool::Pool;
 use crate::port::{Capabilities, Counters, Port, PortError, Wake};
@@ -36,15 +37,15 @@ pub trait Capture: Port {
     const COPIES: bool;
 
     /// Attaches the programs by which it gets its frames.
-    fn attach(&self, own: &Heartbeat, interface: &Interface) -> io::Result<Vec<Link>>;
+    fn attach(&self, own: &Heartbeat, to: &mut Attached) -> io::Result<()>;
 }
 
 impl Capture for AfPacket {
     const COPIES: bool = true;
 
-    fn attach(&self, own: &Heartbeat, interface: &Interface) -> io::Result<Vec<Link>> {
+    fn attach(&self, own: &Heartbeat, to: &mut Attached) -> io::Result<()> {
         let program = syscall::load("suimon_take", Hook::Ingress, false, &TAKE, own.map(), None)?;
-        Ok(vec![syscall::attach(&program, interface.index)?])
+        to.add(&program)
     }
 }
 
@@ -52,7 +53,8 @@ impl Capture for AfPacket {
 #[derive(Debug)]
 pub struct Guarded<P> {
     /// First, so that it goes first.
-    links: Vec<Link>,
+    attached: Option<Attached>,
+    means: Means,
     port: P,
     own: Arc<Heartbeat>,
     other: Arc<Heartbeat>,
@@ -61,9 +63,10 @@ pub struct Guarded<P> {
 }
 
 impl<P: Capture> Guarded<P> {
-    fn new(port: P, own: Arc<Heartbeat>, other: Arc<Heartbeat>) -> Result<Self, PortError> {
+    fn new(port: P, own: Arc<Heartbeat>, other: Arc<Heartbeat>, means: Means) -> Result<Self, PortError> {
         let mut guarded = Self {
-            links: Vec::new(),
+            attached: None,
+            means,
             port,
             own,
             other,
@@ -78,22 +81,29 @@ impl<P: Capture> Guarded<P> {
     }
 
     fn attach(&mut self) -> io::Result<()> {
-        self.links.clear();
+        self.attached = None;
         let interface = Interface::named(self.port.name())?;
         let bridge = interface.master_address()?;
         self.own.describe(interface.address, bridge, interface.index);
         self.kept = [interface.address, bridge.unwrap_or(interface.address)];
+        let mut attached = Attached::to(interface.index, self.means);
         if P::COPIES {
             let echo = syscall::load("suimon_echo", Hook::Egress, false, &ECHO, self.other.map(), None)?;
-            self.links.push(syscall::attach(&echo, interface.index)?);
+            attached.add(&echo)?;
         }
-        self.links.extend(self.port.attach(&self.own, &interface)?);
+        self.port.attach(&self.own, &mut attached)?;
+        self.attached = Some(attached);
         Ok(())
     }
 
     /// The port.
     pub fn port(&self) -> &P {
         &self.port
+    }
+
+    /// Its programs; none while the interface is gone.
+    pub fn attached(&self) -> Option<&Attached> {
+        self.attached.as_ref()
     }
 }
 
@@ -148,7 +158,7 @@ impl<P: Capture> Port for Guarded<P> {
 
     /// The interface may be another one of the same name: programs are attached anew as well.
     fn revive(&mut self, pool: &mut Pool) -> Result<(), PortError> {
-        self.links.clear();
+        self.attached = None;
         self.port.revive(pool)?;
         self.attach().map_err(|e| self.error(e))
     }
@@ -242,20 +252,24 @@ impl Drop for Pulse {
 }
 
 /// Two open ports as a bump in the wire, and the pulse for the worker that is to move frames between them.
-pub fn bump<P: Capture>(ports: [P; 2], limit: Duration) -> Result<([Guarded<P>; 2], Pulse), PortError> {
+pub fn bump<P: Capture>(
+    ports: [P; 2],
+    limit: Duration,
+    means: Means,
+) -> Result<([Guarded<P>; 2], Pulse), PortError> {
     let [one, other] = ports;
     let (a, b) = (heart(&one, limit)?, heart(&other, limit)?);
     let guarded = [
-        Guarded::new(one, a.clone(), b.clone())?,
-        Guarded::new(other, b.clone(), a.clone())?,
+        Guarded::new(one, a.clone(), b.clone(), means)?,
+        Guarded::new(other, b.clone(), a.clone(), means)?,
     ];
     Ok((guarded, Pulse::new(vec![a, b], P::COPIES)))
 }
 
 /// An open port that is fed by programs alone, and its pulse.
-pub fn single<P: Capture>(port: P, limit: Duration) -> Result<(Guarded<P>, Pulse), PortError> {
+pub fn single<P: Capture>(port: P, limit: Duration, means: Means) -> Result<(Guarded<P>, Pulse), PortError> {
     let own = heart(&port, limit)?;
-    let guarded = Guarded::new(port, own.clone(), own.clone())?;
+    let guarded = Guarded::new(port, own.clone(), own.clone(), means)?;
     Ok((guarded, Pulse::new(vec![own], P::COPIES)))
 }
 

@@ -5,8 +5,10 @@
 
 #![expect(unsafe_code, reason = "socket calls and an ioctl take structures by address")]
 
+use crate::netlink::{Netlink, Request, attribute, text, word};
+use crate::sys::datagram_socket;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::AsRawFd;
 
 /// An interface as it was when asked.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -25,27 +27,20 @@ pub struct Interface {
     pub master: Option<u32>,
 }
 
-const HEADER: usize = 16;
 const IFINFO: usize = 16;
 
 impl Interface {
     /// Looks an interface up by its name.
     pub fn named(name: &str) -> io::Result<Self> {
-        let padded = name.len().min(libc::IFNAMSIZ - 1).next_multiple_of(4).max(4);
         if name.is_empty() || name.len() >= libc::IFNAMSIZ {
             return Err(io::Error::from_raw_os_error(libc::ENODEV));
         }
-        // One attribute: its length, its kind, the name with at least one zero behind it.
-        let mut attribute = vec![0u8; 4 + padded + 4];
-        attribute[..2].copy_from_slice(&(4 + name.len() as u16 + 1).to_ne_bytes());
-        attribute[2..4].copy_from_slice(&libc::IFLA_IFNAME.to_ne_bytes());
-        attribute[4..4 + name.len()].copy_from_slice(name.as_bytes());
-        ask(0, &attribute)
+        ask(0, Some(name))
     }
 
     /// Looks an interface up by its number.
     pub fn numbered(index: u32) -> io::Result<Self> {
-        ask(index, &[])
+        ask(index, None)
     }
 
     /// The Ethernet address of the bridge over it.
@@ -60,7 +55,7 @@ impl Interface {
         let mut request = request(&self.name);
         let flags = libc::IFF_UP | libc::IFF_NOARP;
         request.ifr_ifru.ifru_flags = flags as i16;
-        let socket = socket(libc::AF_INET, libc::SOCK_DGRAM, 0)?;
+        let socket = datagram_socket()?;
         // SAFETY: the request is valid for what this command reads.
         let answer = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS as _, &raw mut request) };
         if answer < 0 {
@@ -79,7 +74,7 @@ impl Interface {
         channels[0] = GET_CHANNELS;
         let mut request = request(&self.name);
         request.ifr_ifru.ifru_data = channels.as_mut_ptr().cast();
-        let socket = socket(libc::AF_INET, libc::SOCK_DGRAM, 0)?;
+        let socket = datagram_socket()?;
         // SAFETY: the request and the channels it points to are valid for what this command reads and writes.
         if unsafe { libc::ioctl(socket.as_raw_fd(), SIOCETHTOOL, &raw mut request) } < 0 {
             let error = io::Error::last_os_error();
@@ -112,86 +107,34 @@ fn request(name: &str) -> libc::ifreq {
     request
 }
 
-fn socket(family: i32, kind: i32, protocol: i32) -> io::Result<OwnedFd> {
-    // SAFETY: no addresses in it.
-    let fd = unsafe { libc::socket(family, kind | libc::SOCK_CLOEXEC, protocol) };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: a new descriptor that nobody else knows.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
-}
-
-/// Sends RTM_GETLINK and reads the answer.
-fn ask(index: u32, attribute: &[u8]) -> io::Result<Interface> {
-    let socket = socket(libc::AF_NETLINK, libc::SOCK_RAW, libc::NETLINK_ROUTE)?;
-    let mut request = vec![0u8; HEADER + IFINFO];
-    request[..4].copy_from_slice(&((HEADER + IFINFO + attribute.len()) as u32).to_ne_bytes());
-    request[4..6].copy_from_slice(&libc::RTM_GETLINK.to_ne_bytes());
-    request[6..8].copy_from_slice(&(libc::NLM_F_REQUEST as u16).to_ne_bytes());
-    request[HEADER + 4..HEADER + 8].copy_from_slice(&index.to_ne_bytes());
-    request.extend_from_slice(attribute);
-    let mut answer = vec![0u8; 32 * 1024];
-    // SAFETY: both buffers are valid for their lengths. The kernel answers before `send` returns.
-    let got = unsafe {
-        if libc::send(socket.as_raw_fd(), request.as_ptr().cast(), request.len(), 0) < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        libc::recv(socket.as_raw_fd(), answer.as_mut_ptr().cast(), answer.len(), 0)
+/// Asks by number, or by name if there is one.
+fn ask(index: u32, name: Option<&str>) -> io::Result<Interface> {
+    let mut head = [0; IFINFO];
+    head[4..8].copy_from_slice(&index.to_ne_bytes());
+    let request = Request::new(libc::RTM_GETLINK, 0, &head);
+    let request = match name {
+        Some(name) => request.text(libc::IFLA_IFNAME, name),
+        None => request,
     };
-    let got = usize::try_from(got).map_err(|_| io::Error::last_os_error())?;
-    read(&answer[..got])
+    read(&Netlink::open()?.ask(request)?)
 }
 
-fn number<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
-    bytes.get(at..at + N)?.try_into().ok()
-}
-
-/// Reads one netlink message: an error, or a link with its attributes.
-fn read(message: &[u8]) -> io::Result<Interface> {
+/// Reads a link with its attributes.
+fn read(answer: &[u8]) -> io::Result<Interface> {
     let short = || io::Error::new(io::ErrorKind::InvalidData, "a netlink answer that is cut off");
-    let kind = number(message, 4).map(u16::from_ne_bytes).ok_or_else(short)?;
-    if i32::from(kind) == libc::NLMSG_ERROR {
-        let code = number(message, HEADER)
-            .map(i32::from_ne_bytes)
-            .ok_or_else(short)?;
-        return Err(io::Error::from_raw_os_error(code.wrapping_neg()));
-    }
-    let index = number(message, HEADER + 4)
-        .map(u32::from_ne_bytes)
-        .ok_or_else(short)?;
-    let flags = number(message, HEADER + 8)
-        .map(u32::from_ne_bytes)
-        .ok_or_else(short)?;
-    let up = flags & libc::IFF_UP as u32 != 0;
-    let mut link = Interface {
-        name: String::new(),
-        index,
-        address: [0; 6],
-        mtu: 0,
-        up,
-        master: None,
-    };
-    let mut at = HEADER + IFINFO;
-    while let (Some(len), Some(kind)) = (number(message, at), number(message, at + 2)) {
-        let (len, kind) = (usize::from(u16::from_ne_bytes(len)), u16::from_ne_bytes(kind));
-        let Some(value) = message.get(at + 4..at + len).filter(|_| len >= 4) else {
-            break;
-        };
-        let word = number(value, 0).map(u32::from_ne_bytes);
-        match kind {
-            libc::IFLA_IFNAME => {
-                let name = value.split(|b| *b == 0).next().unwrap_or_default();
-                link.name = String::from_utf8_lossy(name).into_owned();
-            }
-            libc::IFLA_ADDRESS => link.address = number(value, 0).unwrap_or_default(),
-            libc::IFLA_MTU => link.mtu = word.unwrap_or(0) as usize,
-            libc::IFLA_MASTER => link.master = word,
-            _ => {}
-        }
-        at += len.next_multiple_of(4);
-    }
-    Ok(link)
+    let flags = word(answer, 8).ok_or_else(short)?;
+    let rest = answer.get(IFINFO..).ok_or_else(short)?;
+    let number = |kind| attribute(rest, kind).and_then(|value| word(value, 0));
+    Ok(Interface {
+        name: attribute(rest, libc::IFLA_IFNAME).map(text).unwrap_or_default(),
+        index: word(answer, 4).ok_or_else(short)?,
+        address: attribute(rest, libc::IFLA_ADDRESS)
+            .and_then(|address| address.get(..6)?.try_into().ok())
+            .unwrap_or_default(),
+        mtu: number(libc::IFLA_MTU).unwrap_or(0) as usize,
+        up: flags & libc::IFF_UP as u32 != 0,
+        master: number(libc::IFLA_MASTER),
+    })
 }
 
 #[cfg(test)]
@@ -221,6 +164,6 @@ mod tests {
         for len in 0..whole.len() {
             let _ = read(&whole[..len]);
         }
-        assert!(read(&[0; 5]).is_err());
+        assert!(read(&whole[..IFINFO - 1]).is_err());
     }
 }

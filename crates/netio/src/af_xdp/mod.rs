@@ -22,9 +22,9 @@ pub mod ring;
 pub mod socket;
 pub mod umem;
 
-use crate::bpf::Heartbeat;
 use crate::bpf::programs::TO_SOCKET;
-use crate::bpf::syscall::{self, Hook, Link};
+use crate::bpf::syscall::{self, Hook};
+use crate::bpf::{Attached, Heartbeat};
 use crate::checksum;
 use crate::fail_open::Capture;
 use crate::interface::Interface;
@@ -322,14 +322,14 @@ impl Port for AfXdp {
 impl Capture for AfXdp {
     const COPIES: bool = false;
 
-    fn attach(&self, own: &Heartbeat, interface: &Interface) -> io::Result<Vec<Link>> {
+    fn attach(&self, own: &Heartbeat, to: &mut Attached) -> io::Result<()> {
         let fragments = self.open.pieces > 1;
-        let attach = |hook| -> io::Result<Link> {
+        let mut attach = |hook| -> io::Result<()> {
             let map = Some(self.open.map.as_fd());
             let program = syscall::load("suimon_socket", hook, fragments, &TO_SOCKET, own.map(), map)?;
-            syscall::attach(&program, interface.index)
+            to.add(&program)
         };
-        let link = match self.settings.mode {
+        match self.settings.mode {
             Mode::Native => attach(Hook::XdpNative),
             Mode::Generic => attach(Hook::XdpGeneric),
             Mode::Auto => attach(Hook::XdpNative).or_else(|native| match native.kind() {
@@ -338,8 +338,7 @@ impl Capture for AfXdp {
                 }
                 _ => attach(Hook::XdpGeneric),
             }),
-        }?;
-        Ok(vec![link])
+        }
     }
 }
 

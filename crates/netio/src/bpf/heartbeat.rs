@@ -16,9 +16,7 @@ use std::sync::atomic::Ordering::Relaxed;
 pub enum Word {
     /// Alive until then, in ns; zero: disabled.
     AliveUntil,
-    /// Six bytes of ones, two of zeroes: what of the first eight bytes of a frame is the address.
-    AddressMask,
-    /// The port's own address, in the first six bytes.
+    /// The port's own address, as [`super::programs`] puts one together.
     PortAddress,
     /// The address of the bridge over it, likewise, or zero.
     BridgeAddress,
@@ -33,7 +31,7 @@ impl Word {
     }
 }
 
-const WORDS: usize = 5;
+const WORDS: usize = 4;
 
 /// The cell of one port.
 #[derive(Debug)]
@@ -59,8 +57,9 @@ impl Heartbeat {
 
     /// Tells the programs who the port is, and the bridge over it.
     pub fn describe(&self, port: [u8; 6], bridge: Option<[u8; 6]>, interface: u32) {
-        let word = |[a, b, c, d, e, f]: [u8; 6]| u64::from_ne_bytes([a, b, c, d, e, f, 0, 0]);
-        self.set(Word::AddressMask, word([255; 6]));
+        let word = |[a, b, c, d, e, f]: [u8; 6]| {
+            u64::from(u16::from_ne_bytes([a, b])) << 32 | u64::from(u32::from_ne_bytes([c, d, e, f]))
+        };
         self.set(Word::PortAddress, word(port));
         self.set(Word::BridgeAddress, word(bridge.unwrap_or_default()));
         self.set(Word::Interface, u64::from(interface));

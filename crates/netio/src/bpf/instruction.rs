@@ -29,6 +29,8 @@ pub enum Register {
 pub enum Width {
     /// One byte.
     Byte = 0x10,
+    /// Two bytes.
+    Half = 0x08,
     /// Four bytes.
     Word = 0x00,
     /// Eight bytes.
@@ -78,9 +80,14 @@ pub const fn add(to: Register, number: i32) -> Instruction {
     make(0x07, to, 0, 0, number)
 }
 
-/// `to &= from`
-pub const fn and(to: Register, from: Register) -> Instruction {
-    make(0x5f, to, from as u8, 0, 0)
+/// `to |= from`
+pub const fn or(to: Register, from: Register) -> Instruction {
+    make(0x4f, to, from as u8, 0, 0)
+}
+
+/// `to <<= bits`
+pub const fn shift_left(to: Register, bits: i32) -> Instruction {
+    make(0x67, to, 0, 0, bits)
 }
 
 /// `to = *(from + offset)`

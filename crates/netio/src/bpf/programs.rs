@@ -14,21 +14,22 @@
 //! (that is the egress port's work), and the bridge must have no third port: frames that it would have
 //! forwarded there go to the other side instead.
 //!
-//! What we send leaves past the queueing discipline and so past tcx (`PACKET_QDISC_BYPASS`, AF_XDP): no
+//! What we send leaves past the queueing discipline and so past tcx and clsact (`PACKET_QDISC_BYPASS`, AF_XDP): no
 //! program sees it again.
 
 use super::heartbeat::Word;
 use super::instruction::Register::{R0, R1, R2, R3, R4, R5, R6, R7};
-use super::instruction::Width::{Byte, Double, Word as Long};
+use super::instruction::Width::{Byte, Double, Half, Word as Long};
 use super::instruction::{
-    Instruction, Reference, add, and, call, copy, exit, load, pass, pass_if_above, pass_if_any,
-    pass_if_at_least, pass_if_equal, pass_if_not_equal, program, refer, set, skip_if_any,
+    Instruction, Reference, add, call, copy, exit, load, or, pass, pass_if_above, pass_if_any,
+    pass_if_at_least, pass_if_equal, pass_if_not_equal, program, refer, set, shift_left, skip_if_any,
 };
 
 const KTIME_GET_NS: i32 = 5;
 const REDIRECT: i32 = 23;
 const REDIRECT_MAP: i32 = 51;
 
+/// Verdicts, the same numbers for tcx and for a filter's direct action.
 const TCX_NEXT: i32 = -1;
 const TCX_DROP: i32 = 2;
 const XDP_PASS: i32 = 2;
@@ -65,27 +66,29 @@ const fn ethernet((data, end): (i16, i16)) -> [Instruction; 6] {
     ]
 }
 
-/// Passes frames to groups and to ourselves.
-const FOR_OTHERS: [Instruction; 8] = [
+/// Passes frames to groups and to ourselves. Addresses are read in two pieces, as not every processor reads
+/// eight bytes from where frames begin (the verifier goes by the processor).
+const FOR_OTHERS: [Instruction; 9] = [
     pass_if_any(R4, 1),
-    load(Double, R4, R2, 0),
-    load(Double, R5, R7, Word::AddressMask.offset()),
-    and(R4, R5),
+    load(Half, R4, R2, 0),
+    shift_left(R4, 32),
+    load(Long, R5, R2, 2),
+    or(R4, R5),
     load(Double, R5, R7, Word::PortAddress.offset()),
     pass_if_equal(R4, R5),
     load(Double, R5, R7, Word::BridgeAddress.offset()),
     pass_if_equal(R4, R5),
 ];
 
-/// tcx ingress: drops frames for others, of which a packet socket has had its copy by then.
-pub const TAKE: [Instruction; 24] = program(&[
+/// Arriving frames: drops frames for others, of which a packet socket has had its copy by then.
+pub const TAKE: [Instruction; 25] = program(&[
     &ALIVE,
     &ethernet(SKB),
     &FOR_OTHERS,
     &[set(R0, TCX_DROP), exit(), set(R0, TCX_NEXT), exit()],
 ]);
 
-/// tcx egress of one side: drops the bridge's copies of group frames that arrived at the other side.
+/// Frames that leave by one side: drops the bridge's copies of group frames that arrived at the other side.
 pub const ECHO: [Instruction; 21] = program(&[
     &ALIVE,
     &[
@@ -105,7 +108,7 @@ pub const ECHO: [Instruction; 21] = program(&[
 ]);
 
 /// XDP: frames for others to the AF_XDP socket of their receive queue, if there is one.
-pub const TO_SOCKET: [Instruction; 28] = {
+pub const TO_SOCKET: [Instruction; 29] = {
     let [low, high] = refer(R1, Reference::Sockets);
     program(&[
         &ALIVE,
@@ -123,7 +126,7 @@ pub const TO_SOCKET: [Instruction; 28] = {
     ])
 };
 
-/// tcx egress: what this host sends, to the interface named in the cell (our TAP).
+/// Frames that leave: what this host sends, to the interface named in the cell (our TAP).
 pub const TO_TAP: [Instruction; 12] = program(&[
     &ALIVE,
     &[

@@ -21,9 +21,9 @@ const LOG: usize = 16 * 1024;
 /// Where a program is meant to run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Hook {
-    /// tcx, frames that came in.
+    /// tcx or clsact, frames that came in.
     Ingress,
-    /// tcx, frames that go out.
+    /// tcx or clsact, frames that go out.
     Egress,
     /// XDP in the driver.
     XdpNative,
@@ -40,6 +40,10 @@ impl Hook {
             Self::XdpNative => (6, 37, 1 << 2),
             Self::XdpGeneric => (6, 37, 1 << 1),
         }
+    }
+
+    pub(super) fn is_xdp(self) -> bool {
+        matches!(self, Self::XdpNative | Self::XdpGeneric)
     }
 }
 
@@ -95,13 +99,38 @@ struct LinkCreate {
 #[derive(Debug)]
 pub struct Program {
     fd: OwnedFd,
+    name: &'static str,
     hook: Hook,
+}
+
+impl Program {
+    pub(super) fn hook(&self) -> Hook {
+        self.hook
+    }
+
+    pub(super) fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// Its descriptor, as the kernel wants to be told.
+    pub(super) fn number(&self) -> u32 {
+        self.fd.as_raw_fd().unsigned_abs()
+    }
 }
 
 /// An attached program. Dropped, it is detached; so it is when the process ends in whatever way.
 #[derive(Debug)]
 #[must_use = "the program is detached when its link is dropped"]
-pub struct Link(#[expect(dead_code, reason = "held, not used")] OwnedFd);
+pub(super) struct Link {
+    _held: OwnedFd,
+    hook: Hook,
+}
+
+impl Link {
+    pub(super) fn is_xdp(&self) -> bool {
+        self.hook.is_xdp()
+    }
+}
 
 /// # Safety
 /// The addresses within `attr` are valid for what `command` does with them.
@@ -162,8 +191,15 @@ pub fn new_socket_map(queues: u32) -> io::Result<OwnedFd> {
         entries: queues,
         flags: 0,
     };
+    let what = "making the map of AF_XDP sockets";
     // SAFETY: no addresses in it.
-    unsafe { descriptor(MAP_CREATE, &mut attr) }.map_err(|e| explain("making the map of AF_XDP sockets", &e))
+    unsafe { descriptor(MAP_CREATE, &mut attr) }.map_err(|e| match e.raw_os_error() {
+        Some(libc::EINVAL) => io::Error::new(
+            e.kind(),
+            format!("{what}: {e}: this kernel has no AF_XDP (CONFIG_XDP_SOCKETS)"),
+        ),
+        _ => explain(what, &e),
+    })
 }
 
 /// Puts the socket of a receive queue into the map.
@@ -183,7 +219,7 @@ pub fn set_socket(map: BorrowedFd<'_>, queue: u32, socket: BorrowedFd<'_>) -> io
 
 /// Loads a program with its references to the cell and to the socket map filled in.
 pub fn load(
-    name: &str,
+    name: &'static str,
     hook: Hook,
     fragments: bool,
     program: &[Instruction],
@@ -226,39 +262,36 @@ pub fn load(
             .find(|line| !line.starts_with("processed"))
             .unwrap_or("");
         let what = format!("loading the BPF program {name}");
-        explain(
-            &if last.is_empty() {
-                what
-            } else {
-                format!("{what} (verifier: {last})")
-            },
-            &e,
-        )
+        if last.is_empty() {
+            return explain(&what, &e);
+        }
+        // The verifier too says "permission denied", and means the program.
+        io::Error::new(e.kind(), format!("{what}: {e} (verifier: {last})"))
     })?;
-    Ok(Program { fd, hook })
+    Ok(Program { fd, name, hook })
 }
 
-/// Attaches a program to an interface, behind those that are there already.
-pub fn attach(program: &Program, interface: u32) -> io::Result<Link> {
+/// Attaches a program to an interface by a link, behind those that are there already.
+pub(super) fn link(program: &Program, interface: u32) -> io::Result<Link> {
     let (_, attach, flags) = program.hook.numbers();
     let mut attr = LinkCreate {
-        program: program.fd.as_raw_fd().unsigned_abs(),
+        program: program.number(),
         interface,
         attach,
         flags,
         ..LinkCreate::default()
     };
     // SAFETY: no addresses in it.
-    let link = unsafe { descriptor(LINK_CREATE, &mut attr) };
-    link.map(Link).map_err(|e| refused(program.hook, &e))
+    let held = unsafe { descriptor(LINK_CREATE, &mut attr) }?;
+    Ok(Link {
+        _held: held,
+        hook: program.hook,
+    })
 }
 
 /// Why a link could not be made, in terms of what to do.
-fn refused(hook: Hook, error: &io::Error) -> io::Error {
+pub(super) fn refused(hook: Hook, error: &io::Error) -> io::Error {
     let hint = match (hook, error.raw_os_error()) {
-        (Hook::Ingress | Hook::Egress, Some(libc::EINVAL | libc::E2BIG)) => {
-            "tcx links are missing: they need Linux 6.6 or later (port kind af_xdp with a bridge needs 5.9)"
-        }
         (Hook::XdpNative, Some(libc::EOPNOTSUPP)) => {
             "the driver has no XDP, or not for this MTU: use the generic mode"
         }

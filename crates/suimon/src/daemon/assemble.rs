@@ -10,6 +10,7 @@ use control::port_config::{Place, PortConfig, PortKind, PortSettings, Split, Xdp
 use engine::units::Duration;
 use netio::af_packet::{self, AfPacket};
 use netio::af_xdp::{self, AfXdp, Mode};
+use netio::bpf::{Attached, Means};
 use netio::egress::Egress;
 use netio::fail_open::{self, Capture};
 use netio::handle::Handle;
@@ -142,7 +143,8 @@ fn open(config: &PortConfig) -> Result<Opened, Failure> {
         (PortKind::Egress, Place::Egress(interface)) => {
             let port = Egress::open(interface, transmit_ring)?;
             let tap = port.tap().to_owned();
-            let (port, pulse) = fail_open::single(port, settings.fail_open_after)?;
+            let (port, pulse) = fail_open::single(port, settings.fail_open_after, Means::Best)?;
+            let without_us = kernel_takes_over(settings, port.attached());
             Ok(Opened {
                 ports: vec![Box::new(port)],
                 ways: vec![Way {
@@ -151,7 +153,7 @@ fn open(config: &PortConfig) -> Result<Opened, Failure> {
                     interface: Some(interface.clone()),
                 }],
                 gate: Some(Box::new(pulse)),
-                without_us: format!("{}; what is sent passes by {tap}", kernel_takes_over(settings)),
+                without_us: format!("{without_us}; what is sent passes by {tap}"),
             })
         }
         (PortKind::Pcap, Place::Files { read, write }) if is_same_file(read, write) => Err(Failure::usage(
@@ -204,12 +206,13 @@ fn bump<P: Capture + 'static>(
     ports: [P; 2],
     settings: &PortSettings,
 ) -> Result<Opened, Failure> {
-    let ([a, b], pulse) = fail_open::bump(ports, settings.fail_open_after)?;
+    let ([a, b], pulse) = fail_open::bump(ports, settings.fail_open_after, Means::Best)?;
+    let without_us = kernel_takes_over(settings, a.attached());
     Ok(Opened {
         ports: vec![Box::new(a), Box::new(b)],
         ways: there_and_back(names),
         gate: Some(Box::new(pulse)),
-        without_us: kernel_takes_over(settings),
+        without_us,
     })
 }
 
@@ -228,9 +231,10 @@ fn there_and_back([a, b]: [&String; 2]) -> Vec<Way> {
     ]
 }
 
-fn kernel_takes_over(settings: &PortSettings) -> String {
+fn kernel_takes_over(settings: &PortSettings, attached: Option<&Attached>) -> String {
+    let by = attached.map_or_else(String::new, |attached| format!(" (by {attached})"));
     format!(
-        "the kernel's own path, at the end or after {} of silence",
+        "the kernel's own path, at the end or after {} of silence{by}",
         settings.fail_open_after
     )
 }

@@ -1,0 +1,195 @@
+//! Routing netlink (RFC 3549): a request, and all of its answer. Two users: [`crate::interface`] and the
+//! filters by which programs are attached before Linux 6.6.
+
+#![expect(unsafe_code, reason = "socket calls take buffers by address")]
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+/// The length of a message's header.
+pub(crate) const HEADER: usize = 16;
+
+/// A request being written.
+#[derive(Debug)]
+pub(crate) struct Request(Vec<u8>);
+
+impl Request {
+    /// Of this kind; `fixed` is the structure that follows the header.
+    pub(crate) fn new(kind: u16, flags: i32, fixed: &[u8]) -> Self {
+        let flags = (libc::NLM_F_REQUEST | flags) as u16;
+        let mut bytes = vec![0; 4];
+        bytes.extend(kind.to_ne_bytes());
+        bytes.extend(flags.to_ne_bytes());
+        bytes.extend([0; 8]);
+        bytes.extend(fixed);
+        Self(bytes)
+    }
+
+    /// Adds an attribute.
+    pub(crate) fn with(mut self, kind: u16, payload: &[u8]) -> Self {
+        self.0.extend(((4 + payload.len()) as u16).to_ne_bytes());
+        self.0.extend(kind.to_ne_bytes());
+        self.0.extend(payload);
+        self.0.resize(self.0.len().next_multiple_of(4), 0);
+        self
+    }
+
+    /// Adds an attribute that is a text ending in zero.
+    pub(crate) fn text(self, kind: u16, text: &str) -> Self {
+        let mut bytes = text.as_bytes().to_vec();
+        bytes.push(0);
+        self.with(kind, &bytes)
+    }
+
+    /// Adds an attribute that holds attributes.
+    pub(crate) fn nest(mut self, kind: u16, inside: impl FnOnce(Self) -> Self) -> Self {
+        let start = self.0.len();
+        self.0.extend([0; 2]);
+        self.0.extend(kind.to_ne_bytes());
+        let mut whole = inside(self);
+        let len = (whole.0.len() - start) as u16;
+        whole.0[start..start + 2].copy_from_slice(&len.to_ne_bytes());
+        whole
+    }
+
+    fn finish(mut self) -> Vec<u8> {
+        let len = self.0.len() as u32;
+        self.0[..4].copy_from_slice(&len.to_ne_bytes());
+        self.0
+    }
+}
+
+/// A connection to the kernel about the network namespace in which it was opened.
+#[derive(Debug)]
+pub(crate) struct Netlink(OwnedFd);
+
+impl Netlink {
+    pub(crate) fn open() -> io::Result<Self> {
+        // SAFETY: no addresses in it.
+        let fd = unsafe {
+            libc::socket(
+                libc::AF_NETLINK,
+                libc::SOCK_RAW | libc::SOCK_CLOEXEC,
+                libc::NETLINK_ROUTE,
+            )
+        };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: a new descriptor that nobody else knows.
+        Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
+    }
+
+    /// Sends a request for one thing, or for a change; the answer without its header, empty if there is none.
+    pub(crate) fn ask(&self, request: Request) -> io::Result<Vec<u8>> {
+        let answers = self.exchange(request, libc::NLM_F_ACK)?;
+        Ok(answers.into_iter().next().unwrap_or_default())
+    }
+
+    /// Sends a request for a list; each answer without its header.
+    pub(crate) fn list(&self, request: Request) -> io::Result<Vec<Vec<u8>>> {
+        self.exchange(request, libc::NLM_F_DUMP)
+    }
+
+    fn exchange(&self, request: Request, flags: i32) -> io::Result<Vec<Vec<u8>>> {
+        let mut bytes = request.finish();
+        let all = half(&bytes, 6).unwrap_or(0) | flags as u16;
+        bytes[6..8].copy_from_slice(&all.to_ne_bytes());
+        // SAFETY: the buffer is valid for its length.
+        if unsafe { libc::send(self.0.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), 0) } < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let mut buffer = vec![0u8; 32 * 1024];
+        let mut answers = Vec::new();
+        loop {
+            // SAFETY: the buffer is valid for its length.
+            let got = unsafe { libc::recv(self.0.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len(), 0) };
+            let got = usize::try_from(got).map_err(|_| io::Error::last_os_error())?;
+            if read(&buffer[..got], &mut answers)? {
+                return Ok(answers);
+            }
+        }
+    }
+}
+
+/// Reads the messages of one datagram; `true` when the answer is complete.
+fn read(mut datagram: &[u8], answers: &mut Vec<Vec<u8>>) -> io::Result<bool> {
+    let short = || io::Error::new(io::ErrorKind::InvalidData, "a netlink answer that is cut off");
+    while !datagram.is_empty() {
+        let len = word(datagram, 0).ok_or_else(short)? as usize;
+        let kind = i32::from(half(datagram, 4).ok_or_else(short)?);
+        let body = datagram.get(HEADER..len).ok_or_else(short)?;
+        match kind {
+            libc::NLMSG_DONE => return Ok(true),
+            libc::NLMSG_ERROR => {
+                return match word(body, 0).ok_or_else(short)?.cast_signed() {
+                    0 => Ok(true),
+                    code => Err(io::Error::from_raw_os_error(code.wrapping_neg())),
+                };
+            }
+            _ => answers.push(body.to_vec()),
+        }
+        datagram = datagram.get(len.next_multiple_of(4)..).unwrap_or_default();
+    }
+    Ok(false)
+}
+
+/// The attributes in a row of bytes: kind and payload. Ends where they are cut off.
+pub(crate) fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+    std::iter::from_fn(move || {
+        let len = usize::from(half(bytes, 0)?);
+        let kind = half(bytes, 2)?;
+        let value = bytes.get(4..len)?;
+        bytes = bytes.get(len.next_multiple_of(4)..).unwrap_or_default();
+        Some((kind, value))
+    })
+}
+
+/// The payload of the first attribute of this kind.
+pub(crate) fn attribute(bytes: &[u8], kind: u16) -> Option<&[u8]> {
+    attributes(bytes)
+        .find(|(this, _)| *this == kind)
+        .map(|(_, value)| value)
+}
+
+/// A text that ends at the first zero.
+pub(crate) fn text(bytes: &[u8]) -> String {
+    let text = bytes.split(|b| *b == 0).next().unwrap_or_default();
+    String::from_utf8_lossy(text).into_owned()
+}
+
+pub(crate) fn word(bytes: &[u8], at: usize) -> Option<u32> {
+    bytes.get(at..at + 4)?.try_into().ok().map(u32::from_ne_bytes)
+}
+
+fn half(bytes: &[u8], at: usize) -> Option<u16> {
+    bytes.get(at..at + 2)?.try_into().ok().map(u16::from_ne_bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nested_attributes_carry_their_length_and_are_padded() {
+        let bytes = Request::new(libc::RTM_NEWQDISC, 0, &[])
+            .nest(2, |r| r.text(7, "four").with(8, &[1, 0, 0, 0]))
+            .finish();
+        assert_eq!(word(&bytes, 0), Some(16 + 4 + 12 + 8));
+        let inside = attribute(&bytes[HEADER..], 2).unwrap();
+        assert_eq!(attribute(inside, 7).map(text).as_deref(), Some("four"));
+        assert_eq!(attribute(inside, 8), Some(&[1, 0, 0, 0][..]));
+        assert_eq!(attribute(inside, 9), None);
+    }
+
+    #[test]
+    fn a_cut_off_answer_is_refused_without_panic() {
+        let whole = Request::new(libc::NLMSG_ERROR as u16, 0, &(-libc::ENODEV).to_ne_bytes()).finish();
+        for len in 1..whole.len() {
+            let error = read(&whole[..len], &mut Vec::new()).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::InvalidData, "{len}");
+        }
+        let error = read(&whole, &mut Vec::new()).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::ENODEV));
+    }
+}
