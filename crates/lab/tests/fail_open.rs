@@ -432,11 +432,7 @@ fn started_again(kind: &str, name: &str) -> Outcome {
     expect(all, "started again", &report, taken)?;
     let after = wire.filters(kind)?;
     println!("{name}: filters {after:?}");
-    if before == after
-        && before
-            .iter()
-            .all(|filters| filters.is_some() == kind.ends_with(CLSACT))
-    {
+    if before == after && (!kind.ends_with(CLSACT) || before.iter().all(Option::is_some)) {
         return Ok(());
     }
     Err(format!("filters: {before:?}, after the next start {after:?}").into())
