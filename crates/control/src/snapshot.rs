@@ -251,17 +251,6 @@ impl Sum {
         self.delays.merge(&other.delays);
     }
 
-    fn add_stats(&mut self, theirs: &Stats) {
-        let mine = &mut self.stats;
-        add(&mut mine.offered, theirs.offered);
-        add(&mut mine.sent, theirs.sent);
-        add(&mut mine.dropped, theirs.dropped);
-        mine.marked += theirs.marked;
-        for (mine, theirs) in mine.reasons.iter_mut().zip(theirs.reasons) {
-            *mine += theirs;
-        }
-    }
-
     fn traffic(&self, interval: Option<Duration>) -> Traffic {
         let held = self.stats.held();
         let drops = Reason::ALL
@@ -310,13 +299,7 @@ impl InterfaceReading {
         for &(index, _) in order.iter().rev() {
             let sum = std::mem::take(&mut sums[index]);
             match plan.classes[index].parent.map(|parent| parent.0 as usize) {
-                Some(parent) => {
-                    sums[parent].add_sent(&sum);
-                    // A leaf's own queue has counted for the classes of the discipline in it.
-                    if !plan.classes[parent].leaf {
-                        sums[parent].add_stats(&sum.stats);
-                    }
-                }
+                Some(parent) => sums[parent].add_sent(&sum),
                 None => whole.add_sent(&sum),
             }
             sums[index] = sum;

@@ -2,14 +2,16 @@
 
 use control::policy::{Interface, Policy};
 use control::protocol::{Change, Refusal, Reply, Request};
-use control::snapshot::{ClassReading, InterfaceReading, Reading, State};
+use control::snapshot::{ClassReading, ClassView, InterfaceReading, Reading, State};
 use control::socket::{self, Client, Handler, Server};
 use engine::delay::Delays;
-use engine::inspect::{Value, View};
-use engine::packet::ClassId;
+use engine::discipline::{Reason, Sink};
+use engine::inspect::{Inspection, Value, View};
+use engine::packet::{ClassId, Packet};
 use engine::queue::{Count, Stats};
-use engine::settings::{Raw, Table};
-use engine::tree::{ClassInfo, ClassSpec, Registry};
+use engine::random::Seed;
+use engine::settings::Raw;
+use engine::tree::Registry;
 use engine::units::{Bytes, Duration, Instant};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -19,28 +21,19 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// A link of 10 Mbit/s with `all` over `voice` (2 Mbit/s) and `bulk` (8 Mbit/s).
+/// A link of 10 Mbit/s with `all` over `bulk` (8 Mbit/s) and `voice` (2 Mbit/s).
 fn interface() -> Interface {
-    let text = "version = 1\n[interface.wan0]\nbandwidth = \"10 Mbit/s\"\n";
-    let mut policy = Policy::read("t.toml", text, &Registry::builtin()).expect("a good policy");
-    let mut interface = policy.interfaces.remove(0);
-    for (name, parent, rate) in [
-        ("all", None, "10 Mbit/s"),
-        ("bulk", Some(0), "80 %"),
-        ("voice", Some(0), "2 Mbit/s"),
+    let mut text =
+        "version = 1\n[interface.wan0]\nbandwidth = \"10 Mbit/s\"\ndiscipline = \"cbq\"\n".to_owned();
+    for class in [
+        "name = \"all\"\nrate = \"10 Mbit/s\"",
+        "name = \"bulk\"\nparent = \"all\"\nrate = \"80 %\"\ndefault = true",
+        "name = \"voice\"\nparent = \"all\"\nrate = \"2 Mbit/s\"\ndiscipline = { kind = \"fifo\", limit = 3 }",
     ] {
-        interface.plan.classes.push(ClassInfo {
-            name: name.into(),
-            parent: parent.map(ClassId),
-            leaf: parent.is_some(),
-        });
-        interface.spec.classes.push(ClassSpec {
-            name: name.into(),
-            settings: Table::default().text("rate", rate),
-            ..ClassSpec::default()
-        });
+        text += &format!("[[interface.wan0.class]]\n{class}\n");
     }
-    interface
+    let mut policy = Policy::read("t.toml", &text, &Registry::builtin()).expect("a good policy");
+    policy.interfaces.remove(0)
 }
 
 /// After so many seconds, of which voice has sent 1 Mbit/s and bulk 4 Mbit/s.
@@ -76,6 +69,13 @@ fn reading(policy: &Arc<Interface>, seconds: u64, state: State) -> Reading {
     };
     let (bulk, bulk_view) = class(1, 500_000 * seconds, 10);
     let (voice, voice_view) = class(2, 125_000 * seconds, 1);
+    // A discipline shows for an interior class what has passed under it.
+    let mut all_view = View {
+        class: Some(ClassId(0)),
+        stats: bulk_view.stats,
+        ..View::default()
+    };
+    all_view.stats += voice_view.stats;
     let interface = InterfaceReading {
         policy: Arc::clone(policy),
         state,
@@ -85,7 +85,7 @@ fn reading(policy: &Arc<Interface>, seconds: u64, state: State) -> Reading {
             sent: count(625_000 * seconds),
             ..Stats::default()
         },
-        views: vec![View::default(), bulk_view, voice_view],
+        views: vec![View::default(), all_view, bulk_view, voice_view],
         classes: vec![bulk, voice],
     };
     Reading {
@@ -128,6 +128,26 @@ fn rates_and_delays_are_those_of_the_interval_and_parents_are_sums() {
         (alone.interval_ns, alone.interfaces[0].traffic.got_bps),
         (None, None)
     );
+}
+
+#[test]
+fn a_packet_counts_once_in_each_class_above_it() {
+    struct Lost;
+    impl Sink for Lost {
+        fn drop(&mut self, _packet: Packet, _why: Reason) {}
+    }
+    let policy = Arc::new(interface());
+    let mut queue = policy.plan.build(Seed(1));
+    for class in [1, 1, 2, 2, 2, 2] {
+        let packet = Packet::new(Bytes::new(1000), Instant::START, ClassId(class));
+        let _ = queue.enqueue(Instant::START, packet, &mut Lost);
+    }
+    let mut reading = reading(&policy, 0, State::Enabled);
+    queue.inspect(&mut Inspection::new(&mut reading.interfaces[0].views));
+    let snapshot = reading.snapshot(None);
+    let held = |c: &ClassView| (c.traffic.backlog_packets, c.traffic.dropped_packets);
+    let held: Vec<_> = snapshot.interfaces[0].classes.iter().map(held).collect();
+    assert_eq!(held, [(5, 1), (2, 0), (3, 1)]);
 }
 
 #[test]

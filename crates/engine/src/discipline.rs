@@ -125,7 +125,8 @@ pub trait Discipline: fmt::Debug + Send {
     /// work-conserving cannot be emptied by a loop of dequeues.
     fn flush(&mut self, sink: &mut dyn Sink);
 
-    /// Shows the state worth seeing: gauges, and each class with its queue.
+    /// Shows the state worth seeing: gauges, and each class with its queue; a class that has classes, with the
+    /// counts of all below it.
     fn inspect(&self, _out: &mut Inspection<'_>) {}
 
     /// Adopts the settings of a plan of the same shape while packets flow, and its children's. `false` if
