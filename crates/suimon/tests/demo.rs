@@ -83,6 +83,17 @@ fn the_policy_that_it_shows_is_one_that_check_accepts() {
     let _ = fs::remove_file(&file);
 }
 
+#[test]
+fn a_report_that_cannot_be_written_is_said_before_anything_runs() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_suimon"));
+    let output = command.args(["demo", "--out", "/dev/null"]).output();
+    let output = output.expect("the program starts");
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{error}");
+    assert!(error.contains("/dev/null") && error.contains("--out"), "{error}");
+    assert!(output.stdout.is_empty(), "{output:?}");
+}
+
 fn clean(place: &Path) {
     let _ = fs::remove_dir_all(place);
 }

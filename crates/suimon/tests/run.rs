@@ -32,6 +32,8 @@ fn in_turn(body: impl FnOnce()) {
 
 /// What of a full frame is payload of TCP.
 const PAYLOAD: f64 = 1448.0 / 1514.0;
+/// The bandwidth of every policy here, in Mbit/s.
+const LINK: f64 = 40.0;
 const OUTAGE: Duration = Duration::from_millis(100);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -69,7 +71,7 @@ impl Kind {
             )
         };
         [
-            format!("version = 1\n[port]\n{port}\n[interface.{out}]\nbandwidth = \"40 Mbit/s\"\ndiscipline = \"cbq\"\n"),
+            format!("version = 1\n[port]\n{port}\n[interface.{out}]\nbandwidth = \"{LINK} Mbit/s\"\ndiscipline = \"cbq\"\n"),
             class("small", 8, "borrow = false"),
             class("large", 16, "borrow = false"),
             class("rest", 10, "default = true"),
@@ -322,7 +324,7 @@ fn rules(kind: Kind) {
     ));
     std::thread::sleep(Duration::from_millis(300));
     let free = rate(&small, Duration::from_secs(1)) + rate(&large, Duration::from_secs(1));
-    assert!(free > 80.0, "disabled, and still only {free:.1} Mbit/s");
+    assert!(free > 1.2 * LINK, "disabled, and still held to {free:.1} Mbit/s");
     let state = rig
         .client()
         .status(Duration::ZERO, false)
@@ -348,7 +350,7 @@ fn rules(kind: Kind) {
     if kind != Kind::Tap {
         std::thread::sleep(Duration::from_millis(500));
         let left = rate(&small, Duration::from_secs(1)) + rate(&large, Duration::from_secs(1));
-        assert!(left > 80.0, "detached, and only {left:.1} Mbit/s by the kernel");
+        assert!(left > 1.2 * LINK, "detached, and still held to {left:.1} Mbit/s");
     }
     assert!(
         !std::path::Path::new(&rig.socket()).exists(),

@@ -36,6 +36,7 @@ impl Demo {
             write!(out, "{POLICY}")?;
             return Ok(Exit::Done);
         }
+        let report = self.report()?;
         // Before any thread: the lab moves this process into a box of its own, made without root.
         lab::enter()?;
         let policy = Policy::read("examples/demo.toml", POLICY, &Registry::builtin());
@@ -59,7 +60,9 @@ impl Demo {
         };
         self.introduce(out)?;
         let answer = Answer::of(self.watched(&by_policy, out)?, self.watched(&plain, out)?);
-        let [svg, html] = self.write(&answer)?;
+        write_to(&report[0], &answer.svg())?;
+        write_to(&report[1], &answer.html(POLICY, &facts()))?;
+        let [svg, html] = report;
         if self.json {
             let mut value = answer.json();
             value["report"] = json!([svg, html]);
@@ -111,20 +114,27 @@ impl Demo {
         Ok(outcome)
     }
 
-    /// Writes picture and page.
-    fn write(&self, answer: &Answer) -> Result<[PathBuf; 2], Failure> {
-        let unwritten = |path: &Path, e: io::Error| {
-            Failure::at_run_time(format!(
-                "cannot write {}: {e}; choose another place with --out",
-                path.display()
-            ))
-        };
-        fs::create_dir_all(&self.out).map_err(|e| unwritten(&self.out, e))?;
-        let [svg, html] = ["demo.svg", "demo.html"].map(|name| self.out.join(name));
-        fs::write(&svg, answer.svg()).map_err(|e| unwritten(&svg, e))?;
-        fs::write(&html, answer.html(POLICY, &facts())).map_err(|e| unwritten(&html, e))?;
-        Ok([svg, html])
+    /// Where picture and page will be. Tried at once: nobody should wait for a report that cannot be written.
+    fn report(&self) -> Result<[PathBuf; 2], Failure> {
+        fs::create_dir_all(&self.out).map_err(|e| unwritten(&self.out, &e))?;
+        let report = ["demo.svg", "demo.html"].map(|name| self.out.join(name));
+        for path in &report {
+            let tried = fs::OpenOptions::new().create(true).append(true).open(path);
+            tried.map_err(|e| unwritten(path, &e))?;
+        }
+        Ok(report)
     }
+}
+
+fn write_to(path: &Path, text: &str) -> Result<(), Failure> {
+    fs::write(path, text).map_err(|e| unwritten(path, &e))
+}
+
+fn unwritten(path: &Path, error: &io::Error) -> Failure {
+    Failure::at_run_time(format!(
+        "cannot write {}: {error}; choose another place with --out",
+        path.display()
+    ))
 }
 
 /// Of the machine and the programs.
