@@ -360,7 +360,8 @@ impl Worker {
     /// The kernel has forwarded by itself what waits in every port: throws it away, then takes over again.
     /// The batch that was just received belongs to `path`, if there is one.
     fn discard_stale(&mut self, path: Option<usize>) {
-        self.turns.lapses += 1;
+        // In the first turn it takes over from the kernel: nothing was held up.
+        self.turns.lapses += u64::from(self.turns.turns > 1);
         if let Some(path) = path {
             let Self {
                 paths, pool, batch, ..

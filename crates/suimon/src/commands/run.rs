@@ -185,10 +185,13 @@ fn farewell(out: &mut dyn Write, last: &Snapshot) -> io::Result<()> {
         )?;
     }
     if last.turns.lapses > 0 {
+        let times = match last.turns.lapses {
+            1 => "once".into(),
+            n => format!("{n} times"),
+        };
         writeln!(
             out,
-            "the kernel took over {} times, since the loop was held up for too long",
-            last.turns.lapses
+            "the kernel took over {times}, since the loop was held up for too long"
         )?;
     }
     Ok(())
