@@ -91,15 +91,15 @@ fn draw_head(frame: &mut Frame<'_>, area: Rect, history: &History, interface: &I
     };
     let mut spans = vec![
         Span::raw(format!("{}  ", snapshot.map_or("", |s| s.policy.as_str()))),
-        Span::styled(format!("{}{which}", interface.name), Modifier::BOLD),
+        Span::styled(format!("{}{which}  ", interface.name), Modifier::BOLD),
+        Span::styled(interface.state.name(), state),
         Span::raw(format!(
-            "  {} of {} ({})  {}  ",
+            "  {} of {} ({})  {}",
             figures::rate(used),
             figures::rate(interface.bandwidth_bps),
             figures::share(share),
             interface.discipline,
         )),
-        Span::styled(interface.state.name(), state),
     ];
     if let Some(error) = &interface.error {
         spans.push(Span::styled(format!("  {error}"), state));
@@ -346,7 +346,7 @@ mod tests {
     fn a_usual_screen_has_the_graph_every_class_and_the_keys() {
         let screen = shown(100, 30, 50, &View::default());
         for word in [
-            "wan0  19 Mbit/s of 20 Mbit/s (95 %)  cbq  enabled",
+            "wan0  enabled  19 Mbit/s of 20 Mbit/s (95 %)  cbq",
             "bandwidth by class, 1 s a column",
             "│  └─ work",
             "14 Mbit/s",
@@ -378,6 +378,7 @@ mod tests {
             screen.contains("voice") && screen.contains("1 Mbit/s") && screen.contains("q quit"),
             "\n{screen}"
         );
+        assert!(screen.contains("wan0  enabled"), "\n{screen}");
         for width in [1, 2, 11, 12, 30, 60, 200] {
             for height in [1, 2, 3, 6, 12, 16, 17, 24, 80] {
                 let _ = shown(width, height, 300, &View::default());
