@@ -30,7 +30,9 @@ pub(crate) fn check_sums(check: &mut Check<'_>, rates: &[Bandwidth]) {
             .parent
             .map_or("the link".into(), |p| format!("`{}`", check.classes[p].name));
         let sum = Bandwidth::bits_per_sec(u64::try_from(sums[parent]).unwrap_or(u64::MAX));
-        let left = Bandwidth::bits_per_sec((has_bits - before) as u64);
+        // Without what all others are promised, also those after it: so much it can be given.
+        let others = sums[parent] - u128::from(rate(index).bits());
+        let left = Bandwidth::bits_per_sec(has_bits.saturating_sub(others) as u64);
         let at = class.settings.get("rate").map_or(class.at, |entry| entry.at);
         let message = format!("the classes of {owner} are promised {sum}, more than its {has}");
         let help = format!(

@@ -65,6 +65,18 @@ fn promises_beyond_the_parent_are_refused_with_the_numbers() {
 }
 
 #[test]
+fn what_is_left_for_a_class_is_what_no_other_is_promised() {
+    let classes = [
+        class("x", "", "5 Mbit/s"),
+        class("a", "x", "6 Mbit/s"),
+        class("b", "x", "4 Mbit/s"),
+    ];
+    let found = problems(Table::default(), &classes);
+    let help = found[0].1.as_deref();
+    assert_eq!(help, Some("`a` asks for 6 Mbit/s, and 1 Mbit/s is left for it"));
+}
+
+#[test]
 fn every_bad_setting_of_a_class_is_named_where_it_stands() {
     for (key, value, message) in [
         (
