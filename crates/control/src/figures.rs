@@ -1,5 +1,7 @@
 //! Numbers for people: four significant digits with a unit, where the engine's own texts are exact.
 
+use crate::snapshot::{ClassView, Gauge, Traffic};
+
 /// A rate such as `19.98 Mbit/s`.
 pub fn rate(bps: u64) -> String {
     scaled(bps as f64, &["bit/s", "kbit/s", "Mbit/s", "Gbit/s", "Tbit/s"])
@@ -56,8 +58,22 @@ fn digits(value: f64, significant: i32) -> String {
     text
 }
 
+/// Why packets were dropped, such as `12 full, 3 early`; empty if none were.
+pub fn drops(traffic: &Traffic) -> String {
+    let each = traffic.drops.iter();
+    let each = each.map(|(why, n)| format!("{} {why}", count(*n)));
+    each.collect::<Vec<_>>().join(", ")
+}
+
+/// What a class has borrowed; empty if nothing, or if its discipline does not lend.
+pub fn borrowed(class: &ClassView) -> String {
+    let found = class.gauges.iter().find(|gauge| gauge.name == "borrowed");
+    let found = found.filter(|gauge| gauge.value.as_u64() != Some(0));
+    found.map(gauge).unwrap_or_default()
+}
+
 /// A gauge's value as its unit asks for.
-pub fn gauge(gauge: &crate::snapshot::Gauge) -> String {
+pub fn gauge(gauge: &Gauge) -> String {
     let value = &gauge.value;
     match (
         gauge.unit.as_str(),

@@ -142,9 +142,7 @@ fn class_row(class: &ClassView, branch: &str, link: u64) -> Vec<String> {
         class.asked_bps.map(figures::rate).unwrap_or_default(),
         class.share.map(figures::share).unwrap_or_default(),
     ];
-    let borrowed = class.gauges.iter().find(|gauge| gauge.name == "borrowed");
-    let borrowed = borrowed.filter(|gauge| gauge.value.as_u64() != Some(0));
-    let borrowed = [borrowed.map(figures::gauge).unwrap_or_default()];
+    let borrowed = [figures::borrowed(class)];
     [&own[..], &traffic_cells(&class.traffic, link), &borrowed].concat()
 }
 
@@ -170,22 +168,13 @@ fn traffic_cells(traffic: &Traffic, link: u64) -> Vec<String> {
             .delay
             .map(|delay| figures::time(delay.p99_ns))
             .unwrap_or_default(),
-        drops(traffic),
+        figures::drops(traffic),
         if traffic.marked_packets == 0 {
             String::new()
         } else {
             figures::count(traffic.marked_packets)
         },
     ]
-}
-
-/// `12 full, 3 early`
-pub fn drops(traffic: &Traffic) -> String {
-    let each = traffic
-        .drops
-        .iter()
-        .map(|(why, n)| format!("{} {why}", figures::count(*n)));
-    each.collect::<Vec<_>>().join(", ")
 }
 
 fn show_gauges(out: &mut dyn Write, name: &str, gauges: &[Gauge]) -> io::Result<()> {

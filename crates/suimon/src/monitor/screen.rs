@@ -240,11 +240,7 @@ fn cell(class: &ClassView, column: usize) -> Line<'static> {
         "p99" => delay(|delay| delay.p99_ns),
         "dropped" => or_nothing(traffic.dropped_packets, figures::count(traffic.dropped_packets)),
         "marked" => or_nothing(traffic.marked_packets, figures::count(traffic.marked_packets)),
-        _ => {
-            let gauge = class.gauges.iter().find(|gauge| gauge.name == "borrowed");
-            let gauge = gauge.filter(|gauge| gauge.value.as_u64() != Some(0));
-            gauge.map(figures::gauge).unwrap_or_default()
-        }
+        _ => figures::borrowed(class),
     };
     Line::from(text).right_aligned()
 }
@@ -277,7 +273,7 @@ fn draw_state(frame: &mut Frame<'_>, area: Rect, interface: &InterfaceView, view
     let block = Block::new()
         .borders(Borders::TOP)
         .title(format!(" {name} {kind} "));
-    let drops = crate::commands::status::drops(class.map_or(&interface.traffic, |class| &class.traffic));
+    let drops = figures::drops(class.map_or(&interface.traffic, |class| &class.traffic));
     let mut words: Vec<String> = if drops.is_empty() {
         Vec::new()
     } else {
