@@ -167,6 +167,11 @@ impl<'a> Reader<'a> {
     }
 
     fn policy(&mut self, root: &Section<'_>) -> Option<(Option<PortConfig>, Vec<Interface>)> {
+        if let (Some(hosts), None) = (root.get("hosts"), root.get("interface")) {
+            let other = Problem::new(hosts.key_at, "this is a topology, not a policy");
+            self.problems.push(other.help("`suimon lab FILE` builds it"));
+            return None;
+        }
         for pair in root.iter().filter(|pair| !ROOT.contains(&pair.key)) {
             let what = if pair.value.section().is_some() {
                 "section"

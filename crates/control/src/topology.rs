@@ -93,6 +93,12 @@ impl Topology {
 }
 
 fn topology(reader: &mut Reader<'_>, root: &Section<'_>) -> (Vec<String>, Vec<LinkConfig>) {
+    if let (Some(interface), None) = (root.get("interface"), root.get("hosts")) {
+        let other = Problem::new(interface.key_at, "this is a policy, not a topology");
+        let help = "`suimon check FILE` shows what it means, `suimon run FILE` puts it into force";
+        reader.problems.push(other.help(help));
+        return (Vec::new(), Vec::new());
+    }
     for pair in root.iter().filter(|pair| !ROOT.contains(&pair.key)) {
         let problem = unknown("setting", pair.key, pair.key_at, ROOT.iter().copied());
         reader.problems.push(problem);
@@ -308,6 +314,15 @@ mod tests {
         assert_eq!(topology.links[0].settings.rate, None);
         let ruled = topology.links[1].policies.each_ref().map(Option::is_some);
         assert_eq!(ruled, [true, false]);
+    }
+
+    #[test]
+    fn a_policy_is_known_as_one_and_nothing_else_is_said_of_it() {
+        let report =
+            read("version = 1\n[port]\nbetween = [\"a\", \"b\"]\n[interface.b]\n").expect_err("a policy");
+        assert!(report.contains("t.toml:4:2"), "{report}");
+        assert!(report.contains("this is a policy, not a topology"), "{report}");
+        assert!(report.contains("t.toml: 1 mistake\n"), "{report}");
     }
 
     #[test]
