@@ -12,8 +12,12 @@ use engine::units::{Bandwidth, Bytes};
 use lab::traffic::{probe::Probe, tcp::Bulk};
 use lab::{Host, Lab, Result};
 use netio::af_packet::{AfPacket, Settings as PacketSettings};
+use netio::bpf::programs::TAKE;
+use netio::bpf::syscall::{self, Hook};
+use netio::bpf::{Attached, Heartbeat, Means, clsact};
 use netio::classify::Everything;
 use netio::handle::{Handle, Snapshot};
+use netio::interface::Interface;
 use netio::pool::{Offload, Pool, Slots};
 use netio::port::Port;
 use netio::tap::Tap;
@@ -278,5 +282,58 @@ fn an_interface_that_goes_down_is_reported_and_works_again_when_it_is_up() {
             Ok(())
         };
         run().expect("a lab");
+    });
+}
+
+/// A program under this name, attached as before Linux 6.6 to an interface of the calling thread's namespace.
+fn filter(index: u32, name: &'static str, heart: &Heartbeat) -> std::io::Result<Attached> {
+    let program = syscall::load(name, Hook::Ingress, false, &TAKE, heart.map(), None)?;
+    let mut attached = Attached::to(index, Means::Filters);
+    attached.add(&program)?;
+    Ok(attached)
+}
+
+/// The filters of an interface after each of: ours; another's beside it; ours again, as after a kill; the
+/// killed one's late end; the end of ours; the end of the other.
+fn come_and_go(heart: &Heartbeat) -> std::io::Result<Vec<Option<Vec<String>>>> {
+    let index = Interface::named("eth0")?.index;
+    let mut seen = Vec::new();
+    let mut look = || clsact::names(index).map(|names| seen.push(names));
+    let first = filter(index, "ours", heart)?;
+    look()?;
+    let other = filter(index, "other", heart)?;
+    look()?;
+    let second = filter(index, "ours", heart)?;
+    look()?;
+    drop(first);
+    look()?;
+    drop(second);
+    look()?;
+    drop(other);
+    look()?;
+    let alone = filter(index, "ours", heart)?;
+    drop(alone);
+    look()?;
+    Ok(seen)
+}
+
+#[test]
+fn filters_replace_their_like_and_leave_others_alone() {
+    lab::isolated(|| {
+        let heart = match Heartbeat::new(engine::units::Duration::from_millis(20)) {
+            Ok(heart) => heart,
+            Err(e) => return println!("skipped: {e}"),
+        };
+        let (_lab, [a, ..]) = line().expect("a line");
+        let seen = match a.call(|| come_and_go(&heart)).expect("a thread") {
+            Err(e) if e.to_string().contains("not permitted") => return println!("skipped: {e}"),
+            seen => seen.expect("filters"),
+        };
+        let names = |names: &[&str]| Some(names.iter().map(|name| name.to_string()).collect::<Vec<_>>());
+        let both = names(&["other", "ours"]);
+        assert_eq!(seen[..3], [names(&["ours"]), both.clone(), both.clone()]);
+        assert_eq!(seen[3], both, "the end of one that was replaced removes nothing");
+        assert_eq!(seen[4..6], [names(&["other"]), names(&[])]);
+        assert_eq!(seen[6], names(&[]), "a qdisc that someone else has made stays");
     });
 }
