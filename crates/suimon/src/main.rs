@@ -30,7 +30,7 @@ struct Cli {
 enum Command {
     Check(commands::check::Check),
     Demo(commands::demo::Demo),
-    /// Leave an interface of a running suimon, or all, to the kernel; it ends if none is left
+    /// Leave the interfaces of a running suimon to the kernel, and end it
     Detach(commands::set::Switch),
     /// Let packets pass unmanaged; nothing that waits is lost
     Disable(commands::set::Switch),
