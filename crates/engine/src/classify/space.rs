@@ -53,6 +53,16 @@ enum Node<const N: usize> {
     Cut(Cut<N>),
 }
 
+impl<const N: usize> Node<N> {
+    /// By which addresses what is in it is to be cut anew.
+    fn side(&self) -> Side {
+        match self {
+            Self::Cut(cut) => cut.side,
+            Self::Free | Self::Tables(_) => Side::Destination,
+        }
+    }
+}
+
 #[derive(Clone, Debug)]
 struct Tables<const N: usize> {
     /// The highest `best` first.
@@ -406,11 +416,7 @@ impl<const N: usize> Space<N> {
                 bucket
             }
             node => {
-                let side = if let Node::Cut(cut) = &node {
-                    cut.side
-                } else {
-                    Side::Destination
-                };
+                let side = node.side();
                 let mut entries = self.dismantle(node);
                 entries.push(entry);
                 self.free_nodes.push(index(at));
@@ -479,11 +485,7 @@ impl<const N: usize> Space<N> {
                 None
             }
             node => {
-                let side = if let Node::Cut(cut) = &node {
-                    cut.side
-                } else {
-                    Side::Destination
-                };
+                let side = node.side();
                 let mut entries = self.dismantle(node);
                 entries.retain(|member| member.rank != entry.rank);
                 self.free_nodes.push(index(at));
