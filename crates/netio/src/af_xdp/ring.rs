@@ -199,7 +199,7 @@ mod tests {
 
     /// Both sides of one ring need the same memory: a memory file mapped twice stands for the kernel.
     fn both<const W: usize>(size: u32) -> (Producer<W>, Consumer<W>) {
-        let [one, other] = crate::mapping::tests::twice(4096);
+        let [one, other] = crate::mapping::tests::twice(1 << 17);
         (
             Producer::new(one, LAYOUT, size).unwrap(),
             Consumer::new(other, LAYOUT, size).unwrap(),
@@ -279,7 +279,8 @@ mod tests {
 
     #[test]
     fn two_threads_pass_a_million_entries_in_order() {
-        let (mut to, mut from) = both::<2>(64);
+        // Large, since on one processor each change of threads may cost a tick.
+        let (mut to, mut from) = both::<2>(4096);
         let writer = std::thread::spawn(move || {
             let mut n = 0u64;
             while n < 1_000_000 {

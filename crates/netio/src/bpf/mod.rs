@@ -33,19 +33,31 @@ mod tests {
     }
 
     #[test]
-    fn the_verifier_accepts_every_program() {
+    fn the_verifier_accepts_every_program_for_the_stack() {
         let Some(heart) = cell(Duration::from_millis(20)) else {
             return;
         };
-        let sockets = new_socket_map(4).unwrap();
-        for (name, hook, fragments, program) in [
-            ("take", Hook::Ingress, false, &TAKE[..]),
-            ("echo", Hook::Egress, false, &ECHO[..]),
-            ("to_tap", Hook::Egress, false, &TO_TAP[..]),
-            ("to_socket", Hook::XdpNative, false, &TO_SOCKET[..]),
-            ("to_socket", Hook::XdpGeneric, true, &TO_SOCKET[..]),
+        for (name, hook, program) in [
+            ("take", Hook::Ingress, &TAKE[..]),
+            ("echo", Hook::Egress, &ECHO[..]),
+            ("to_tap", Hook::Egress, &TO_TAP[..]),
         ] {
-            load(name, hook, fragments, program, heart.map(), Some(sockets.as_fd())).unwrap();
+            load(name, hook, false, program, heart.map(), None).unwrap();
+        }
+    }
+
+    #[test]
+    fn the_verifier_accepts_the_program_for_sockets() {
+        let Some(heart) = cell(Duration::from_millis(20)) else {
+            return;
+        };
+        let sockets = match new_socket_map(4) {
+            Err(e) if e.to_string().contains("has no AF_XDP") => return eprintln!("skipped: {e}"),
+            sockets => sockets.unwrap(),
+        };
+        let map = Some(sockets.as_fd());
+        for (hook, fragments) in [(Hook::XdpNative, false), (Hook::XdpGeneric, true)] {
+            load("to_socket", hook, fragments, &TO_SOCKET, heart.map(), map).unwrap();
         }
     }
 
