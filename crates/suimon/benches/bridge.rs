@@ -10,7 +10,7 @@
 //!
 //! Suimon forwards by its default port with a CBQ of 20 classes and 20 filters; the kernel's HTB with 20 classes and no
 //! filter. `cargo bench --package suimon --bench bridge [-- ROUNDS]`, as root or not. The machine is shared and
-//! noisy, so what counts is the ratio of medians in one run.
+//! noisy, for seconds on end: what counts is the median of the rounds' ratios, each to what was measured beside it.
 
 #![expect(clippy::print_stdout, reason = "a bench prints its table")]
 
@@ -93,37 +93,40 @@ fn table(tcp: &[Vec<f64>], packets: &[Vec<f64>]) -> String {
         "R forwards by", "TCP Gbit/s", "60-byte frames, k/s"
     );
     for (index, (_, name)) in WAYS.iter().enumerate() {
-        let (tcp, packets) = (show(&tcp[index], 1e-9), show(&packets[index], 1e-3));
+        let (tcp, packets) = (show(&tcp[index], 1e-9, 1), show(&packets[index], 1e-3, 1));
         let _ = writeln!(out, "{name:<44} {tcp:>24} {packets:>28}");
     }
-    let ratio = |of: f64, to: f64| {
-        if to > 0.0 {
-            format!("{:.2}", of / to)
-        } else {
-            "-".into()
-        }
-    };
     let suimon = WAYS
         .iter()
         .position(|(way, _)| *way == Way::Suimon("af_packet"))
         .unwrap_or(0);
+    // The bridge comes first and last in a round.
+    let (first, last) = (&tcp[0], &tcp[WAYS.len() - 1]);
+    let bridge: Vec<f64> = first.iter().zip(last).map(|(a, b)| (a + b) / 2.0).collect();
     let _ = writeln!(
         out,
         "af_packet to the bridge, TCP: {} (goal 0.80); to HTB, frames: {} (goal 1.00)",
-        ratio(median(&tcp[suimon]), median(&tcp[0])),
-        ratio(median(&packets[suimon]), median(&packets[1])),
+        ratio(&tcp[suimon], &bridge),
+        ratio(&packets[suimon], &packets[1]),
     );
     out
 }
 
-fn show(values: &[f64], scale: f64) -> String {
+/// The median of the rounds' ratios with their range.
+fn ratio(of: &[f64], to: &[f64]) -> String {
+    let ratios = of.iter().zip(to).filter(|(_, to)| **to > 0.0);
+    let ratios: Vec<f64> = ratios.map(|(of, to)| of / to).collect();
+    show(&ratios, 1.0, 2)
+}
+
+fn show(values: &[f64], scale: f64, digits: usize) -> String {
     if values.is_empty() {
         return "-".into();
     }
     let low = values.iter().copied().fold(f64::INFINITY, f64::min);
     let high = values.iter().copied().fold(0.0, f64::max);
     format!(
-        "{:.1} ({:.1}–{:.1})",
+        "{:.digits$} ({:.digits$}–{:.digits$})",
         median(values) * scale,
         low * scale,
         high * scale
