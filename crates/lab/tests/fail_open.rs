@@ -313,10 +313,18 @@ impl Wire {
         std::fs::read_to_string(&self.status).ok()?.parse().ok()
     }
 
-    /// The same, by a status that is fresh.
+    /// The same, by a status that is fresh. The file is empty for a moment each time it is written.
     fn received(&self) -> u64 {
         std::thread::sleep(Duration::from_millis(60));
-        self.status().unwrap_or(0)
+        let again = || std::thread::sleep(Duration::from_millis(1));
+        (0..1000)
+            .find_map(|_| {
+                self.status().or_else(|| {
+                    again();
+                    None
+                })
+            })
+            .unwrap_or(0)
     }
 
     /// Sends a stream while nothing else happens: what the receiver saw, and how many frames the process did.
