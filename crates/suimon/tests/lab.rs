@@ -160,8 +160,9 @@ fn killed_without_remains(mark: &str, user: Option<u32>, victim: impl Fn(&Child)
     }
     assert!(processes_with(mark).len() >= 7, "{:?}", processes_with(mark));
     let victim = victim(&child);
-    let status = Command::new("kill")
-        .args(["-KILL", &victim.to_string()])
+    // The shell has a `kill` of its own; a small Debian has no other.
+    let status = Command::new("sh")
+        .args(["-c", &format!("kill -KILL {victim}")])
         .status()
         .expect("kill");
     assert!(status.success());
