@@ -90,8 +90,6 @@ pub struct Emulator {
 impl Emulator {
     /// The path from the first host to the second.
     pub const FORTH: PathId = PathId(0);
-    /// The path from the second host to the first.
-    pub const BACK: PathId = PathId(1);
 
     /// Starts the link between two opened ports.
     pub(crate) fn start(
