@@ -7,6 +7,7 @@
 //! - [`mod@settings`], [`kind`], [`tree`]: from a policy's text to a checked plan to a running queue;
 //! - [`disciplines`]: one file each; what several can share stands beside them ([`timer_wheel`], `credit`, `rings`, `wire`);
 //! - [`header`], [`classify`]: from a frame's bytes to its fields, and to a class;
+//! - [`link_clock`]: a link's bandwidth as a clock, for ports and for the simulator's wires;
 //! - [`inspect`]: looking into a running tree; [`delay`]: how long packets waited.
 //!
 //! Absent on purpose: clocks, sockets, threads, files, logging, global state, unsafe code, and randomness
@@ -23,6 +24,7 @@ pub mod disciplines;
 pub mod header;
 pub mod inspect;
 pub mod kind;
+pub mod link_clock;
 pub mod packet;
 pub mod queue;
 pub mod random;

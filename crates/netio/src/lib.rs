@@ -34,7 +34,6 @@ pub mod segment;
 mod sys;
 pub mod tap;
 pub mod vnet;
-mod wire;
 pub mod worker;
 
 pub use meter::ClassMeter;

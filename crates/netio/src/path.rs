@@ -7,16 +7,16 @@ use crate::meter::Meters;
 use crate::pool::{Gso, Offload, Pool};
 use crate::port::{Capabilities, ETHERNET, Port, TAG};
 use crate::segment::{self, Cut};
-use crate::wire::Wire;
 use crate::worker::{PathSpec, PortId};
 use engine::delay::Delays;
 use engine::discipline::{Next, Reason, Sink};
 use engine::header::{self, Headers};
 use engine::inspect::Inspection;
+use engine::link_clock::LinkClock;
 use engine::packet::{Buffer, ClassId, Ecn, Packet};
 use engine::queue::{Count, Queue, Stats};
 use engine::tree::TreePlan;
-use engine::units::{Bytes, Duration, Instant};
+use engine::units::{Bandwidth, Bytes, Duration, Instant};
 use std::collections::VecDeque;
 
 /// Packets sent by one path before others have their turn.
@@ -24,6 +24,13 @@ const QUANTUM: usize = 64;
 
 /// Packets held at most while the discipline is off; the kernel's own default queue length.
 const BYPASS_LIMIT: usize = 1000;
+
+/// How far a late worker may catch up: a tick of a 250 Hz kernel and some, as cbq's `link_burst`.
+const CATCH_UP: Duration = Duration::from_millis(5);
+
+fn clock(bandwidth: Bandwidth) -> LinkClock {
+    LinkClock::new(bandwidth, CATCH_UP)
+}
 
 /// A path in a worker.
 pub(crate) struct Path {
@@ -33,7 +40,7 @@ pub(crate) struct Path {
     classify: Box<dyn Classify>,
     queue: Queue,
     plan: Option<TreePlan>,
-    wire: Option<Wire>,
+    link: Option<LinkClock>,
     overhead: Bytes,
     enabled: bool,
     bypass: VecDeque<Packet>,
@@ -98,7 +105,7 @@ impl Path {
             classify: spec.classify,
             queue: spec.queue,
             plan: spec.plan,
-            wire: spec.bandwidth.map(Wire::new),
+            link: spec.bandwidth.map(clock),
             overhead: spec.overhead,
             enabled: true,
             bypass: VecDeque::new(),
@@ -171,9 +178,9 @@ impl Path {
             _ => to.tcp_gso,
         };
         let slow = self
-            .wire
+            .link
             .as_ref()
-            .is_some_and(|wire| wire.rate().time_to_send(len) > above);
+            .is_some_and(|link| link.rate().time_to_send(len) > above);
         !able || (self.enabled && slow)
     }
 
@@ -235,8 +242,8 @@ impl Path {
                     Next::Empty => return Waiting::Empty,
                 },
             };
-            if let Some(wire) = self.wire.as_mut().filter(|_| self.enabled) {
-                wire.send(now, packet.len);
+            if let Some(link) = self.link.as_mut().filter(|_| self.enabled) {
+                link.send(now, packet.len);
             }
             self.totals.sent += packet.len;
             self.meters
@@ -254,7 +261,7 @@ impl Path {
         if !self.enabled || self.queue.is_empty() {
             return None;
         }
-        self.due = Some(self.wire.as_ref()?.busy_until(now)?);
+        self.due = Some(self.link.as_ref()?.busy_until(now)?);
         self.due
     }
 
@@ -320,7 +327,7 @@ impl Path {
             self.classify = classify;
         }
         if let Some(bandwidth) = bandwidth {
-            self.wire = Some(Wire::new(bandwidth));
+            self.link = Some(clock(bandwidth));
         }
         let same = self.plan.as_ref().is_some_and(|old| {
             old.root.kind.name == plan.root.kind.name
