@@ -1,0 +1,557 @@
+//! A link in one direction: what waits for it, the driver that feeds it, its wire, and what is in flight.
+//!
+//! ```text
+//!   offer ─► queue (engine::Queue) ─► driver: transmit ring ─► wire (rate) ─► flight (delay) ─► arrive
+//!   offer ─► tail-drop buffer in bytes ──────────────────────► wire
+//! ```
+//!
+//! A plain buffer is reckoned, not simulated: with no choice to make, a packet's start is known when it arrives, so
+//! it costs one event a link. Packets in flight keep their order; only the foremost has an event.
+//!
+//! The driver follows the ALTQ paper (Cho 1999): its transmit ring has a depth (section 4.2.8), its timer a
+//! granularity (4.2.7: BSD's callout is at least two ticks, so the first may end early), and whether the wire is free
+//! is known exactly from the ring, or estimated from the policy's bandwidth (4.2.5).
+
+use crate::agenda::{Agenda, Event, Place};
+use crate::meter::{Departure, LinkMeter};
+use crate::packet::{Store, Travelling};
+use crate::stream::Stream;
+use engine::classify::{Classifier, Filter};
+use engine::discipline::{Next, Reason, Sink};
+use engine::header::FlowHasher;
+use engine::link_clock::LinkClock;
+use engine::packet::{Buffer, ClassId, Flow, Packet};
+use engine::queue::Queue;
+use engine::random::{Rng, Seed};
+use engine::tree::TreePlan;
+use engine::units::{Bandwidth, Bytes, Duration, Instant, Probability};
+use std::collections::VecDeque;
+
+/// What a link is like, in one direction.
+#[derive(Clone, Debug)]
+pub struct LinkSpec {
+    /// Bits per second on the wire, framing included.
+    pub rate: Bandwidth,
+    /// The time of travel.
+    pub delay: Duration,
+    /// What the wire adds to a frame.
+    pub framing: Framing,
+    /// What it loses by itself.
+    pub loss: Loss,
+    /// What packets wait in.
+    pub hold: Hold,
+}
+
+impl LinkSpec {
+    /// A link without framing or loss and with an unlimited buffer.
+    pub fn new(rate: Bandwidth, delay: Duration) -> Self {
+        Self {
+            rate,
+            delay,
+            framing: Framing::PLAIN,
+            loss: Loss::None,
+            hold: Hold::Buffer(Bytes::new(u64::MAX)),
+        }
+    }
+
+    /// The same with another place to wait in.
+    #[must_use]
+    pub fn hold(mut self, hold: Hold) -> Self {
+        self.hold = hold;
+        self
+    }
+
+    /// The same with losses.
+    #[must_use]
+    pub fn loss(mut self, loss: Loss) -> Self {
+        self.loss = loss;
+        self
+    }
+
+    /// The same with framing.
+    #[must_use]
+    pub fn framing(mut self, framing: Framing) -> Self {
+        self.framing = framing;
+        self
+    }
+}
+
+/// From a frame (Ethernet header included, no FCS) to what the wire carries for it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Framing {
+    /// So many bytes more, or fewer. Ethernet's preamble, FCS and gap are 24.
+    Add(i32),
+    /// ATM with AAL5 and LLC/SNAP (RFC 2684): 16 bytes on the IP packet, in cells of 53 bytes that carry 48.
+    Atm,
+}
+
+impl Framing {
+    /// Frames count as they are.
+    pub const PLAIN: Self = Self::Add(0);
+    /// Preamble, FCS and inter-frame gap. The minimum frame is not padded up to.
+    pub const ETHERNET: Self = Self::Add(24);
+
+    /// The bytes on the wire.
+    pub fn on_wire(self, frame: Bytes) -> Bytes {
+        const ETHERNET_HEADER: u64 = 14;
+        Bytes::new(match self {
+            Self::Add(more) => frame.get().saturating_add_signed(more.into()),
+            Self::Atm => (frame.get().saturating_sub(ETHERNET_HEADER) + 16).div_ceil(48) * 53,
+        })
+    }
+}
+
+/// What a link loses by itself, after it has carried it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Loss {
+    /// Nothing.
+    None,
+    /// Every n-th packet.
+    Every(u64),
+    /// Each packet with this probability.
+    Random(Probability),
+}
+
+/// What packets wait in.
+#[derive(Clone, Debug)]
+pub enum Hold {
+    /// A tail-drop buffer of this many bytes of frames, beside the frame that is being sent.
+    Buffer(Bytes),
+    /// The engine's queue.
+    Ruled(Box<Ruled>),
+}
+
+/// A queue of the engine in front of a link.
+#[derive(Clone, Debug)]
+pub struct Ruled {
+    /// The checked tree.
+    pub plan: TreePlan,
+    /// Which packets go into which class.
+    pub filters: Vec<Filter>,
+    /// What counts with each frame by the policy, whatever the wire's framing.
+    pub overhead: Bytes,
+    /// The driver.
+    pub driver: Driver,
+}
+
+/// What lies between a queue and its wire.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Driver {
+    /// Packets that the device holds at most, the one on the wire included.
+    pub ring: usize,
+    /// The granularity of its timers; none: exact.
+    pub tick: Option<Duration>,
+    /// How it knows that the wire is free.
+    pub completion: Completion,
+}
+
+impl Default for Driver {
+    fn default() -> Self {
+        Self {
+            ring: 1,
+            tick: None,
+            completion: Completion::Exact,
+        }
+    }
+}
+
+/// How a driver knows that the wire is free.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Completion {
+    /// The device says when a packet has left its ring.
+    Exact,
+    /// Beside that, the time that the packet takes is reckoned from its length and the policy's bandwidth. This is
+    /// what `suimon run` does.
+    Estimated,
+}
+
+/// What a link works with.
+#[derive(Debug)]
+pub(crate) struct Surroundings<'a> {
+    pub(crate) now: Instant,
+    pub(crate) agenda: &'a mut Agenda,
+    pub(crate) store: &'a mut Store,
+    pub(crate) streams: &'a [Stream],
+}
+
+#[derive(Debug)]
+struct Flying {
+    place: Place,
+    packet: Buffer,
+}
+
+/// A link in one direction.
+#[derive(Debug)]
+pub(crate) struct Link {
+    id: u32,
+    wire: LinkClock,
+    delay: Duration,
+    framing: Framing,
+    loss: Loss,
+    rng: Rng,
+    entered: u64,
+    flight: VecDeque<Flying>,
+    hold: Holding,
+    pub(crate) meter: Option<Box<LinkMeter>>,
+}
+
+#[derive(Debug)]
+enum Holding {
+    Plain(TailDrop),
+    Ruled(Box<Managed>),
+}
+
+impl Link {
+    pub(crate) fn new(id: u32, spec: LinkSpec, seed: Seed) -> Self {
+        Self {
+            id,
+            wire: LinkClock::new(spec.rate, Duration::ZERO),
+            delay: spec.delay,
+            framing: spec.framing,
+            loss: spec.loss,
+            rng: seed.fork("loss").stream(),
+            entered: 0,
+            flight: VecDeque::new(),
+            hold: match spec.hold {
+                Hold::Buffer(limit) => Holding::Plain(TailDrop::new(limit)),
+                Hold::Ruled(ruled) => Holding::Ruled(Box::new(Managed::new(*ruled, seed))),
+            },
+            meter: None,
+        }
+    }
+
+    pub(crate) fn rate(&self) -> Bandwidth {
+        self.wire.rate()
+    }
+
+    /// The queue and its plan, if a policy rules here.
+    pub(crate) fn ruled(&self) -> Option<(&Queue, &TreePlan)> {
+        match &self.hold {
+            Holding::Ruled(managed) => Some((&managed.queue, &managed.plan)),
+            Holding::Plain(_) => None,
+        }
+    }
+
+    /// Adopts a plan of the same shape; `false` if it cannot, or no policy rules here.
+    pub(crate) fn retune(&mut self, around: &mut Surroundings<'_>, plan: TreePlan) -> bool {
+        let Holding::Ruled(managed) = &mut self.hold else {
+            return false;
+        };
+        let adopted = managed.queue.retune(around.now, plan.root.plan.as_ref());
+        if adopted {
+            managed.plan = plan;
+            managed.timer = None;
+            self.drive(around);
+        }
+        adopted
+    }
+
+    /// A packet wants to enter.
+    pub(crate) fn offer(&mut self, around: &mut Surroundings<'_>, packet: Buffer) {
+        // A packet that leaves at this very time leaves first.
+        self.ask(around);
+        let Travelling {
+            packet: body, stream, ..
+        } = *around.store.get(packet);
+        match &mut self.hold {
+            Holding::Plain(buffer) => match buffer.start(around.now, body.frame, self.wire.free_at()) {
+                Some(start) => self.carry(around, packet, ClassId(0), around.now, start),
+                None => {
+                    around.store.take(packet);
+                    if let Some(meter) = &mut self.meter {
+                        meter.dropped(ClassId(0), body.frame, Reason::Full);
+                    }
+                }
+            },
+            Holding::Ruled(managed) => {
+                let (class, flow) = managed.class(stream, around.streams);
+                let mut offered = Packet::new(body.frame + managed.overhead, around.now, class);
+                (offered.flow, offered.ecn, offered.buffer) = (flow, body.ecn, packet);
+                let mut sink = Losses {
+                    store: around.store,
+                    meter: &mut self.meter,
+                };
+                // The sink has seen a refusal.
+                let _ = managed.queue.enqueue(around.now, offered, &mut sink);
+                if let Some(meter) = &mut self.meter {
+                    meter.backlog(around.now, managed.queue.backlog());
+                }
+                self.drive(around);
+            }
+        }
+    }
+
+    /// The driver's timer ran out, or a place in its ring became free.
+    pub(crate) fn ask(&mut self, around: &mut Surroundings<'_>) {
+        if let Holding::Ruled(managed) = &mut self.hold
+            && managed.armed <= around.now
+        {
+            managed.armed = Instant::NEVER;
+            self.drive(around);
+        }
+    }
+
+    /// Moves packets from the queue to the device as far as it may.
+    fn drive(&mut self, around: &mut Surroundings<'_>) {
+        let now = around.now;
+        while let Holding::Ruled(managed) = &mut self.hold {
+            let mut sink = Losses {
+                store: around.store,
+                meter: &mut self.meter,
+            };
+            match managed.next(now, &mut sink) {
+                Step::Send(packet) => {
+                    if let Some(meter) = &mut self.meter {
+                        meter.backlog(now, managed.queue.backlog());
+                    }
+                    around.store.get_mut(packet.buffer).packet.ecn = packet.ecn;
+                    let start = self.wire.free_at().max(now);
+                    self.carry(around, packet.buffer, packet.class, packet.arrived, start);
+                }
+                Step::Rest(until) => {
+                    if until < managed.armed {
+                        managed.armed = until;
+                        around.agenda.schedule(until, Event::Drive(self.id));
+                    }
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Puts a packet on the wire, from `start` on.
+    fn carry(
+        &mut self,
+        around: &mut Surroundings<'_>,
+        packet: Buffer,
+        class: ClassId,
+        arrived: Instant,
+        start: Instant,
+    ) {
+        let Travelling {
+            packet: body, stream, ..
+        } = *around.store.get(packet);
+        self.wire.send(start, self.framing.on_wire(body.frame));
+        let finish = self.wire.free_at();
+        if let Holding::Ruled(managed) = &mut self.hold {
+            managed.ring.push_back(finish);
+        }
+        if let Some(meter) = &mut self.meter {
+            meter.departed(&Departure {
+                class,
+                stream,
+                packet: &body,
+                arrived,
+                start,
+                finish,
+            });
+        }
+        self.entered += 1;
+        let lost = match self.loss {
+            Loss::None => false,
+            Loss::Every(n) => n > 0 && self.entered.is_multiple_of(n),
+            Loss::Random(p) => self.rng.chance(p),
+        };
+        if lost {
+            around.store.take(packet);
+            return;
+        }
+        let place = around.agenda.place(finish + self.delay);
+        if self.flight.is_empty() {
+            around.agenda.put(place, Event::Arrive(self.id));
+        }
+        self.flight.push_back(Flying { place, packet });
+    }
+
+    /// The foremost packet has arrived.
+    pub(crate) fn arrive(&mut self, agenda: &mut Agenda) -> Option<Buffer> {
+        let arrived = self.flight.pop_front()?;
+        if let Some(next) = self.flight.front() {
+            agenda.put(next.place, Event::Arrive(self.id));
+        }
+        Some(arrived.packet)
+    }
+}
+
+/// A buffer of bytes with tail drop, reckoned.
+#[derive(Debug)]
+struct TailDrop {
+    limit: u64,
+    held: u64,
+    /// When each packet that waits starts, and its length.
+    waiting: VecDeque<(Instant, u64)>,
+}
+
+impl TailDrop {
+    fn new(limit: Bytes) -> Self {
+        Self {
+            limit: limit.get(),
+            held: 0,
+            waiting: VecDeque::new(),
+        }
+    }
+
+    /// When a packet that arrives now starts on a wire that is free at `free`; `None` if it finds no room.
+    fn start(&mut self, now: Instant, len: Bytes, free: Instant) -> Option<Instant> {
+        if free <= now {
+            self.held = 0;
+            self.waiting.clear();
+            return Some(now);
+        }
+        if self.limit == u64::MAX {
+            return Some(free);
+        }
+        while let Some(&(start, len)) = self.waiting.front()
+            && start <= now
+        {
+            self.held -= len;
+            self.waiting.pop_front();
+        }
+        if self.held + len.get() > self.limit {
+            return None;
+        }
+        self.held += len.get();
+        self.waiting.push_back((free, len.get()));
+        Some(free)
+    }
+}
+
+/// The engine's queue, and the driver behind it.
+#[derive(Debug)]
+struct Managed {
+    queue: Queue,
+    plan: TreePlan,
+    classifier: Classifier,
+    hasher: FlowHasher,
+    overhead: Bytes,
+    driver: Driver,
+    /// The wire as it is estimated.
+    estimate: Option<LinkClock>,
+    /// When each packet in the device will have left.
+    ring: VecDeque<Instant>,
+    /// When a coarse timer will go off.
+    timer: Option<Instant>,
+    /// The earliest time for which the agenda has us down.
+    armed: Instant,
+    /// The class and the flow of each stream, once known.
+    streams: Vec<Option<(ClassId, Flow)>>,
+}
+
+/// What the driver does next.
+enum Step {
+    /// Give this packet to the device.
+    Send(Packet),
+    /// Nothing before this time.
+    Rest(Instant),
+}
+
+impl Managed {
+    fn new(ruled: Ruled, seed: Seed) -> Self {
+        let Ruled {
+            plan,
+            filters,
+            overhead,
+            driver,
+        } = ruled;
+        let estimated = driver.completion == Completion::Estimated;
+        Self {
+            queue: plan.build(seed),
+            classifier: Classifier::new(filters, seed),
+            hasher: FlowHasher::new(seed),
+            overhead,
+            driver: Driver {
+                ring: driver.ring.max(1),
+                ..driver
+            },
+            estimate: estimated
+                .then(|| LinkClock::new(plan.link.bandwidth, driver.tick.unwrap_or(Duration::ZERO))),
+            plan,
+            ring: VecDeque::new(),
+            timer: None,
+            armed: Instant::NEVER,
+            streams: Vec::new(),
+        }
+    }
+
+    /// The class and flow of a stream's packets: the same for all, so they are looked up once.
+    fn class(&mut self, stream: u32, streams: &[Stream]) -> (ClassId, Flow) {
+        let index = stream as usize;
+        if self.streams.len() <= index {
+            self.streams.resize(streams.len(), None);
+        }
+        *self.streams[index].get_or_insert_with(|| {
+            let key = &streams[index].key;
+            let default = self.plan.default.unwrap_or(ClassId(0));
+            let class = self.classifier.classify(key).unwrap_or(default);
+            (class, self.hasher.flow(key))
+        })
+    }
+
+    fn next(&mut self, now: Instant, sink: &mut dyn Sink) -> Step {
+        while self.ring.front().is_some_and(|&left| left <= now) {
+            self.ring.pop_front();
+        }
+        if self.queue.is_empty() {
+            return Step::Rest(Instant::NEVER);
+        }
+        if self.ring.len() >= self.driver.ring {
+            return Step::Rest(self.completion());
+        }
+        if let Some(until) = self.estimate.as_ref().and_then(|clock| clock.busy_until(now)) {
+            return Step::Rest(self.alarm(now, until));
+        }
+        match self.queue.dequeue(now, sink) {
+            Next::Ready(packet) => {
+                if let Some(clock) = &mut self.estimate {
+                    clock.send(now, packet.len);
+                }
+                Step::Send(packet)
+            }
+            Next::Wait(until) => Step::Rest(self.alarm(now, until)),
+            Next::Empty => Step::Rest(Instant::NEVER),
+        }
+    }
+
+    /// When the device next reports a packet as sent.
+    fn completion(&self) -> Instant {
+        self.ring.front().copied().unwrap_or(Instant::NEVER)
+    }
+
+    /// When the queue is asked again if it wants to be at `until`: then, or if timers are coarse, at their tick or at
+    /// the next completion, whichever comes first.
+    fn alarm(&mut self, now: Instant, until: Instant) -> Instant {
+        let Some(tick) = self.driver.tick.map(Duration::nanos).filter(|&tick| tick > 0) else {
+            return until;
+        };
+        let timer = match self.timer.filter(|&at| at > now) {
+            Some(set) => set,
+            None => {
+                let two = now.nanos() / tick + 2;
+                Instant::from_nanos(two.max(until.nanos().div_ceil(tick)).saturating_mul(tick))
+            }
+        };
+        self.timer = Some(timer);
+        timer.min(self.completion())
+    }
+}
+
+/// Takes lost packets out of the store, and tells the meter.
+struct Losses<'a> {
+    store: &'a mut Store,
+    meter: &'a mut Option<Box<LinkMeter>>,
+}
+
+impl Sink for Losses<'_> {
+    fn drop(&mut self, packet: Packet, why: Reason) {
+        let lost = self.store.take(packet.buffer);
+        if let Some(meter) = self.meter {
+            meter.dropped(packet.class, lost.packet.frame, why);
+        }
+    }
+
+    fn mark(&mut self, packet: &Packet, _why: Reason) {
+        if let Some(meter) = self.meter {
+            meter.marked(packet.class);
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! The network by itself: times, losses, drivers, and what must not depend on what.
+
+use engine::discipline::Reason;
+use engine::header::{Family, FlowKey};
+use engine::kind::Link;
+use engine::random::Seed;
+use engine::settings::{Raw, Table};
+use engine::tree::{DisciplineSpec, Registry};
+use engine::units::{Bandwidth, Bytes, Duration, Instant};
+use sim::link::{Driver, Hold, LinkSpec, Ruled};
+use sim::meter::LinkMeter;
+use sim::simulation::{End, FlowId, LinkId, Simulation};
+use sim::sources::{Constant, Listener};
+
+const FRAME: Bytes = Bytes::new(1250);
+
+fn key(port: u16) -> FlowKey {
+    FlowKey {
+        family: Family::V4,
+        protocol: 17,
+        source: 1,
+        destination: 2,
+        source_port: Some(port),
+        destination_port: Some(port),
+        ..FlowKey::default()
+    }
+}
+
+fn ms(n: u64) -> Instant {
+    Instant::START + Duration::from_millis(n)
+}
+
+/// A FIFO of the engine with room for so many packets.
+fn fifo(limit: i64, driver: Driver) -> Hold {
+    let link = Link {
+        bandwidth: Bandwidth::mbit(10),
+        mtu: Bytes::new(1514),
+    };
+    let mut spec = DisciplineSpec::new("fifo");
+    spec.settings = Table::default().with("limit", Raw::Integer(limit));
+    let plan = spec.check(&Registry::builtin(), link).expect("a FIFO");
+    Hold::Ruled(Box::new(Ruled {
+        plan,
+        filters: Vec::new(),
+        overhead: Bytes::ZERO,
+        driver,
+    }))
+}
+
+/// Two constant sources of 6 Mbit/s each over 10 Mbit/s and 5 ms, after a fast link.
+fn crowd(hold: Hold) -> (Simulation, LinkId, [FlowId; 2]) {
+    let mut sim = Simulation::new(Seed(1));
+    let [a, r, b] = ["a", "r", "b"].map(|name| sim.node(name));
+    let fast = LinkSpec::new(Bandwidth::gbit(1), Duration::from_millis(1));
+    sim.duplex(a, r, &fast);
+    let slow = LinkSpec::new(Bandwidth::mbit(10), Duration::from_millis(5));
+    let narrow = sim.link(r, b, slow.clone().hold(hold));
+    sim.link(b, r, slow);
+    sim.watch(narrow, Duration::from_millis(1));
+    let flows = [1, 2].map(|port| {
+        let mut source = Constant::new(FRAME, Duration::from_nanos(1_666_667));
+        source.until = ms(2_900);
+        let ends: [Box<dyn sim::agent::Agent>; 2] = [Box::new(source), Box::new(Listener::default())];
+        sim.flow([a, b], key(port), ms(u64::from(port)), ends)
+            .expect("a route")
+    });
+    (sim, narrow, flows)
+}
+
+fn facts(meter: &LinkMeter) -> (u64, u64, Vec<u64>, Duration) {
+    let class = &meter.classes()[0];
+    let lost = class.dropped[Reason::Full as usize];
+    (
+        class.sent.packets,
+        lost,
+        class.series.bytes().to_vec(),
+        class.waited.longest(),
+    )
+}
+
+#[test]
+fn a_lone_packet_takes_the_time_of_its_bits_on_each_link_and_of_travel() {
+    let mut sim = Simulation::new(Seed(1));
+    let [a, r, b] = ["a", "r", "b"].map(|name| sim.node(name));
+    sim.duplex(
+        a,
+        r,
+        &LinkSpec::new(Bandwidth::mbit(100), Duration::from_millis(3)),
+    );
+    sim.duplex(
+        r,
+        b,
+        &LinkSpec::new(Bandwidth::mbit(10), Duration::from_millis(20)),
+    );
+    let mut source = Constant::new(FRAME, Duration::from_secs(1));
+    source.until = ms(500);
+    let flow = sim.flow(
+        [a, b],
+        key(1),
+        ms(7),
+        [Box::new(source), Box::new(Listener::default())],
+    );
+    let flow = flow.expect("a route");
+    sim.run_until(ms(600));
+    let listener: &Listener = sim.agent(flow, End::Answerer).expect("a listener");
+    assert_eq!(listener.packets, 1);
+    assert_eq!(
+        listener.delays.longest(),
+        Duration::from_micros(100 + 3_000 + 1_000 + 20_000)
+    );
+    assert_eq!(sim.travelling(), 0);
+}
+
+#[test]
+fn a_reckoned_buffer_and_the_engines_fifo_treat_every_packet_alike() {
+    let limit = FRAME.times(16);
+    let run = |hold: Hold| {
+        let (mut sim, narrow, _) = crowd(hold);
+        sim.run_until(ms(3_000));
+        facts(sim.meter(narrow).expect("a meter"))
+    };
+    let reckoned = run(Hold::Buffer(limit));
+    assert!(reckoned.1 > 100, "the link is overloaded: {reckoned:?}");
+    let simulated = run(fifo(16, Driver::default()));
+    assert!(
+        reckoned == simulated,
+        "{:?} {:?}",
+        (reckoned.0, reckoned.1, reckoned.3),
+        (simulated.0, simulated.1, simulated.3)
+    );
+}
+
+#[test]
+fn an_overloaded_link_is_full_in_every_bin_and_a_queue_waits_no_longer_than_its_limit() {
+    let (mut sim, narrow, _) = crowd(Hold::Buffer(Bytes::new(20_000)));
+    sim.run_until(ms(2_000));
+    let (.., bytes, longest) = facts(sim.meter(narrow).expect("a meter"));
+    let full = bytes[200..1_900].iter().all(|&bytes| bytes == 1_250);
+    assert!(full, "{:?}", &bytes[200..300]);
+    assert!(longest <= Duration::from_millis(17), "{longest}");
+}
+
+#[test]
+fn a_deep_transmit_ring_takes_packets_from_the_queue_before_their_time() {
+    let driver = Driver {
+        ring: 8,
+        ..Driver::default()
+    };
+    let (mut sim, narrow, _) = crowd(fifo(16, driver));
+    sim.run_until(ms(3_000));
+    let (queue, _) = sim.queue(narrow).expect("a queue");
+    let (sent, ..) = facts(sim.meter(narrow).expect("a meter"));
+    assert_eq!(queue.stats().sent.packets, sent);
+    // The buffer is longer by the seven that the device holds beside the one on the wire.
+    let (.., longest) = facts(sim.meter(narrow).expect("a meter"));
+    assert!(longest > Duration::from_millis(20), "{longest}");
+}
+
+#[test]
+fn a_node_that_shares_nothing_with_others_changes_nothing_for_them() {
+    let run = |crowded: bool| {
+        let mut sim = Simulation::new(Seed(9));
+        let names: &[&str] = if crowded {
+            &["x", "a", "y", "b"]
+        } else {
+            &["a", "b"]
+        };
+        let nodes: Vec<_> = names.iter().map(|name| sim.node(name)).collect();
+        let node = |name: &str| nodes[names.iter().position(|n| *n == name).expect("a name")];
+        let lossy = LinkSpec::new(Bandwidth::mbit(10), Duration::from_millis(5))
+            .loss(sim::link::Loss::Random(engine::units::Probability::ratio(1, 10)));
+        let talk = |sim: &mut Simulation, from, to, port| {
+            sim.duplex(from, to, &lossy);
+            let ends: [Box<dyn sim::agent::Agent>; 2] = [
+                Box::new(Constant::new(FRAME, Duration::from_millis(2))),
+                Box::new(Listener::default()),
+            ];
+            sim.flow([from, to], key(port), ms(0), ends).expect("a route")
+        };
+        if crowded {
+            talk(&mut sim, node("x"), node("y"), 1);
+        }
+        let flow = talk(&mut sim, node("a"), node("b"), 2);
+        sim.run_until(ms(5_000));
+        let listener: &Listener = sim.agent(flow, End::Answerer).expect("a listener");
+        (listener.packets, listener.delays.longest())
+    };
+    let alone = run(false);
+    assert_eq!(alone, run(true));
+    assert!(
+        alone.0 < 2_400 && alone.0 > 2_000,
+        "one in ten is lost: {alone:?}"
+    );
+}
