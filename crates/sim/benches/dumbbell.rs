@@ -1,0 +1,180 @@
+//! How fast the simulator is: packets of the bottleneck per second of wall time, on a dumbbell.
+//!
+//! ```text
+//!  sender 1 ─┐ 10 Gbit/s, 1 ms                        ┌─ receiver 1
+//!    …       a ─── bottleneck, 10 ms, 1000 packets ─── b    …
+//!  sender n ─┘                                        └─ receiver n
+//! ```
+//!
+//! `cargo bench -p sim --bench dumbbell -- [ROUNDS] [--peer "NAME=COMMAND"]…`: a peer is a program that simulates the
+//! same and prints `… N packets/s …`; it runs in turn with ours, so that both see the same machine.
+
+use engine::header::{Family, FlowKey};
+use engine::random::Seed;
+use engine::units::{Bandwidth, Bytes, Duration, Instant};
+use sim::agent::{Agent, Context};
+use sim::link::{Hold, LinkSpec};
+use sim::packet::{Packet, Payload, Segment};
+use sim::simulation::{LinkId, NodeId, Simulation};
+use std::process::Command;
+use std::time;
+
+const FRAME: Bytes = Bytes::new(1514);
+
+/// A sender that keeps a window of packets on the way: no TCP, so that the network's own cost shows.
+#[derive(Debug)]
+struct Window(u32);
+
+impl Agent for Window {
+    fn wake(&mut self, cx: &mut Context<'_>) {
+        for _ in 0..self.0 {
+            cx.send(Packet::new(FRAME, Payload::Tcp(Segment::default())));
+        }
+    }
+
+    fn receive(&mut self, cx: &mut Context<'_>, _packet: &Packet) {
+        cx.send(Packet::new(FRAME, Payload::Tcp(Segment::default())));
+    }
+}
+
+/// Its other end: answers each packet with a short one.
+#[derive(Debug)]
+struct Answer;
+
+impl Agent for Answer {
+    fn wake(&mut self, _cx: &mut Context<'_>) {}
+
+    fn receive(&mut self, cx: &mut Context<'_>, _packet: &Packet) {
+        cx.send(Packet::new(Bytes::new(66), Payload::Tcp(Segment::default())));
+    }
+}
+
+/// The two routers and the links between them.
+struct Dumbbell {
+    sim: Simulation,
+    routers: [NodeId; 2],
+    bottleneck: LinkId,
+}
+
+impl Dumbbell {
+    fn new(rate: Bandwidth, hold: Hold) -> Self {
+        let mut sim = Simulation::new(Seed(1));
+        let routers = ["a", "b"].map(|name| sim.node(name));
+        let spec = LinkSpec::new(rate, Duration::from_millis(10));
+        let bottleneck = sim.link(routers[0], routers[1], spec.clone().hold(hold));
+        sim.link(routers[1], routers[0], spec);
+        sim.watch(bottleneck, Duration::from_secs(1));
+        Self {
+            sim,
+            routers,
+            bottleneck,
+        }
+    }
+
+    fn flow(&mut self, number: u16, ends: [Box<dyn Agent>; 2]) {
+        let sim = &mut self.sim;
+        let hosts = ["sender", "receiver"].map(|side| sim.node(&format!("{side} {number}")));
+        let access = LinkSpec::new(Bandwidth::gbit(10), Duration::from_millis(1));
+        sim.duplex(hosts[0], self.routers[0], &access);
+        sim.duplex(self.routers[1], hosts[1], &access);
+        let key = FlowKey {
+            family: Family::V4,
+            protocol: 6,
+            source: u128::from(number),
+            destination: u128::from(number) | 1 << 16,
+            source_port: Some(number),
+            destination_port: Some(5000),
+            ..FlowKey::default()
+        };
+        let start = Instant::START + Duration::from_millis(10 * u64::from(number));
+        sim.flow(hosts, key, start, ends).expect("a route");
+    }
+
+    /// Packets that went onto the bottleneck, and the seconds that it took.
+    fn run(mut self, length: Duration) -> (u64, f64) {
+        let begin = time::Instant::now();
+        self.sim.run_until(Instant::START + length);
+        let wall = begin.elapsed().as_secs_f64();
+        let meter = self.sim.meter(self.bottleneck).expect("a meter");
+        (meter.classes().iter().map(|class| class.sent.packets).sum(), wall)
+    }
+}
+
+/// One row: what is simulated.
+struct Row {
+    name: String,
+    run: Box<dyn Fn() -> f64>,
+    seen: Vec<f64>,
+}
+
+fn row(name: &str, run: impl Fn() -> (u64, f64) + 'static) -> Row {
+    Row {
+        name: name.into(),
+        run: Box::new(move || {
+            let (packets, wall) = run();
+            packets as f64 / wall
+        }),
+        seen: Vec::new(),
+    }
+}
+
+/// A program that simulates the same.
+fn peer(text: &str) -> Row {
+    let (name, command) = text.split_once('=').expect("--peer NAME=COMMAND");
+    let command = command.to_string();
+    Row {
+        name: name.into(),
+        run: Box::new(move || {
+            let out = Command::new("sh").args(["-c", &command]).output().expect("sh");
+            let text = String::from_utf8_lossy(&out.stdout).into_owned();
+            let words: Vec<&str> = text.split_whitespace().collect();
+            let at = words.iter().position(|word| *word == "packets/s");
+            let rate = at.and_then(|at| words[at.checked_sub(1)?].parse().ok());
+            rate.unwrap_or_else(|| panic!("`{command}` printed no `N packets/s`: {text}"))
+        }),
+        seen: Vec::new(),
+    }
+}
+
+fn windows(flows: u16, rate: Bandwidth, length: Duration) -> (u64, f64) {
+    let mut net = Dumbbell::new(rate, Hold::Buffer(FRAME.times(1000)));
+    for number in 1..=flows {
+        net.flow(number, [Box::new(Window(100)), Box::new(Answer)]);
+    }
+    net.run(length)
+}
+
+fn main() {
+    let mut rounds = 5;
+    let mut rows = vec![
+        row("fixed windows, 10 flows, 100 Mbit/s", || {
+            windows(10, Bandwidth::mbit(100), Duration::from_secs(60))
+        }),
+        row("fixed windows, 1000 flows, 10 Gbit/s", || {
+            windows(1000, Bandwidth::gbit(10), Duration::from_millis(600))
+        }),
+    ];
+    let mut args = std::env::args().skip(1).filter(|arg| arg != "--bench");
+    while let Some(arg) = args.next() {
+        match (arg.as_str(), arg.parse()) {
+            ("--peer", _) => rows.push(peer(&args.next().expect("--peer NAME=COMMAND"))),
+            (_, Ok(n)) => rounds = n,
+            _ => panic!("{arg}? usage: dumbbell [ROUNDS] [--peer \"NAME=COMMAND\"]…"),
+        }
+    }
+    for round in 1..=rounds {
+        for row in &mut rows {
+            eprint!("\rround {round} of {rounds}: {:<60}", row.name);
+            let rate = (row.run)();
+            row.seen.push(rate);
+        }
+    }
+    eprint!("\r{:<90}\r", "");
+    println!("{:<48} {:>32}", "simulated", "bottleneck packets/s of wall time");
+    for row in &mut rows {
+        row.seen.sort_by(f64::total_cmp);
+        let (least, most) = (row.seen[0], row.seen[row.seen.len() - 1]);
+        let median = row.seen[row.seen.len() / 2];
+        println!("{:<48} {median:>12.0} ({least:.0}–{most:.0})", row.name);
+    }
+}
