@@ -5,11 +5,9 @@
 //! adding a node changes nothing for the others.
 
 use engine::units::Instant;
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 
 /// What is to happen.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Event {
     /// The foremost packet on this link reaches its end.
     Arrive(u32),
@@ -26,15 +24,29 @@ pub(crate) struct Place {
     order: u64,
 }
 
-/// Things to happen.
+/// One thing in the heap.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    place: Place,
+    event: Event,
+}
+
+/// Children of a place in the heap. Four lie in about a cache line and a half, and halve the depth of two.
+const ARITY: usize = 4;
+
+/// Things to happen: a heap. Most events schedule one other, so the place of the one that was taken is kept open and
+/// filled by the next that is put: one way down the heap in place of one up and one down.
 #[derive(Debug, Default)]
 pub(crate) struct Agenda {
-    heap: BinaryHeap<Reverse<(Place, Event)>>,
+    heap: Vec<Entry>,
+    /// Whether the root has been taken and not yet filled.
+    open: bool,
     order: u64,
 }
 
 impl Agenda {
     /// A place at this time, behind all that were drawn before.
+    #[inline]
     pub(crate) fn place(&mut self, at: Instant) -> Place {
         self.order += 1;
         Place {
@@ -45,7 +57,22 @@ impl Agenda {
 
     /// Puts an event down at a place that was drawn for it.
     pub(crate) fn put(&mut self, place: Place, event: Event) {
-        self.heap.push(Reverse((place, event)));
+        let entry = Entry { place, event };
+        if self.open {
+            self.open = false;
+            return self.down(entry);
+        }
+        let mut at = self.heap.len();
+        self.heap.push(entry);
+        while at > 0 {
+            let parent = (at - 1) / ARITY;
+            if self.heap[parent].place <= place {
+                break;
+            }
+            self.heap[at] = self.heap[parent];
+            at = parent;
+        }
+        self.heap[at] = entry;
     }
 
     /// Schedules an event.
@@ -56,11 +83,37 @@ impl Agenda {
 
     /// The next event, if it is not after `end`.
     pub(crate) fn next(&mut self, end: Instant) -> Option<(Instant, Event)> {
-        let at = self.heap.peek()?.0.0.at;
-        if at > end {
-            return None;
+        if self.open {
+            self.open = false;
+            let last = self.heap.pop()?;
+            if !self.heap.is_empty() {
+                self.down(last);
+            }
         }
-        self.heap.pop().map(|Reverse((place, event))| (place.at, event))
+        let Entry { place, event } = *self.heap.first()?;
+        (place.at <= end).then(|| {
+            self.open = true;
+            (place.at, event)
+        })
+    }
+
+    /// Puts an entry in at the root, and moves it to where it belongs.
+    fn down(&mut self, entry: Entry) {
+        let heap = &mut self.heap[..];
+        let mut at = 0;
+        loop {
+            let first = at * ARITY + 1;
+            let children = first..(first + ARITY).min(heap.len());
+            let Some(least) = children.min_by_key(|&child| heap[child].place) else {
+                break;
+            };
+            if heap[least].place >= entry.place {
+                break;
+            }
+            heap[at] = heap[least];
+            at = least;
+        }
+        heap[at] = entry;
     }
 }
 
@@ -89,5 +142,27 @@ mod tests {
         agenda.schedule(Instant::from_nanos(8), Event::Drive(0));
         assert_eq!(agenda.next(Instant::from_nanos(7)), None);
         assert!(agenda.next(Instant::from_nanos(8)).is_some());
+    }
+
+    #[test]
+    fn random_events_come_by_time_and_at_one_time_in_the_order_in_which_they_were_scheduled() {
+        let mut rng = engine::random::Seed(4).stream();
+        let mut agenda = Agenda::default();
+        let mut scheduled = 0;
+        let mut more = |agenda: &mut Agenda, from: u64, count: u64| {
+            for _ in 0..count {
+                scheduled += 1;
+                agenda.schedule(Instant::from_nanos(from + rng.below(90)), Event::Wake(scheduled));
+            }
+            rng.below(3)
+        };
+        let mut next = more(&mut agenda, 0, 500);
+        let (mut last, mut seen) = ((Instant::START, 0), 0);
+        while let Some((at, Event::Wake(number))) = agenda.next(Instant::from_nanos(20_000)) {
+            assert!((at, number) > last, "{:?} after {last:?}", (at, number));
+            (last, seen) = ((at, number), seen + 1);
+            next = more(&mut agenda, at.nanos(), next);
+        }
+        assert!(seen > 10_000, "{seen}");
     }
 }
