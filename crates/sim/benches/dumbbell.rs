@@ -9,13 +9,21 @@
 //! `cargo bench -p sim --bench dumbbell -- [ROUNDS] [--peer "NAME=COMMAND"]…`: a peer is a program that simulates the
 //! same and prints `… N packets/s …`; it runs in turn with ours, so that both see the same machine.
 
+#![expect(clippy::print_stdout, reason = "a bench talks")]
+
+use engine::classify::{Filter, Ports};
 use engine::header::{Family, FlowKey};
+use engine::kind::Link;
+use engine::packet::ClassId;
 use engine::random::Seed;
+use engine::settings::Table;
+use engine::tree::{ClassSpec, DisciplineSpec, Registry};
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
 use sim::agent::{Agent, Context};
-use sim::link::{Hold, LinkSpec};
+use sim::link::{Driver, Hold, LinkSpec, Ruled};
 use sim::packet::{Packet, Payload, Segment};
 use sim::simulation::{LinkId, NodeId, Simulation};
+use std::io::IsTerminal;
 use std::process::Command;
 use std::time;
 
@@ -86,7 +94,7 @@ impl Dumbbell {
             destination_port: Some(5000),
             ..FlowKey::default()
         };
-        let start = Instant::START + Duration::from_millis(10 * u64::from(number));
+        let start = Instant::START + Duration::from_micros(100 * u64::from(number));
         sim.flow(hosts, key, start, ends).expect("a route");
     }
 
@@ -144,6 +152,40 @@ fn windows(flows: u16, rate: Bandwidth, length: Duration) -> (u64, f64) {
     net.run(length)
 }
 
+/// A flow in each of so many classes of equal rates, all of which may borrow.
+fn classes(number: u16, rate: Bandwidth, length: Duration) -> (u64, f64) {
+    let class = |i: u16| ClassSpec {
+        name: i.to_string(),
+        default: i == 0,
+        settings: Table::default().text("rate", &format!("{} bit/s", rate.bits() / u64::from(number))),
+        ..ClassSpec::default()
+    };
+    let link = Link {
+        bandwidth: rate,
+        mtu: FRAME,
+    };
+    let mut spec = DisciplineSpec::new("cbq");
+    spec.classes = (0..number).map(class).collect();
+    let plan = spec.check(&Registry::builtin(), link).expect("a tree");
+    let filter = |i: u16| Filter {
+        source_port: Some(Ports::one(i + 1)),
+        ..Filter::new(ClassId(i.into()))
+    };
+    let mut net = Dumbbell::new(
+        rate,
+        Hold::Ruled(Box::new(Ruled {
+            plan,
+            filters: (0..number).map(filter).collect(),
+            overhead: Bytes::ZERO,
+            driver: Driver::default(),
+        })),
+    );
+    for number in 1..=number {
+        net.flow(number, [Box::new(Window(10)), Box::new(Answer)]);
+    }
+    net.run(length)
+}
+
 fn main() {
     let mut rounds = 5;
     let mut rows = vec![
@@ -152,6 +194,12 @@ fn main() {
         }),
         row("fixed windows, 1000 flows, 10 Gbit/s", || {
             windows(1000, Bandwidth::gbit(10), Duration::from_millis(600))
+        }),
+        row("fixed windows, 20 classes of cbq, 1 Gbit/s", || {
+            classes(20, Bandwidth::gbit(1), Duration::from_secs(6))
+        }),
+        row("fixed windows, 10,000 classes of cbq, 10 Gbit/s", || {
+            classes(10_000, Bandwidth::gbit(10), Duration::from_millis(600))
         }),
     ];
     let mut args = std::env::args().skip(1).filter(|arg| arg != "--bench");
@@ -162,14 +210,19 @@ fn main() {
             _ => panic!("{arg}? usage: dumbbell [ROUNDS] [--peer \"NAME=COMMAND\"]…"),
         }
     }
+    let progress = std::io::stderr().is_terminal();
     for round in 1..=rounds {
         for row in &mut rows {
-            eprint!("\rround {round} of {rounds}: {:<60}", row.name);
+            if progress {
+                eprint!("\rround {round} of {rounds}: {:<60}", row.name);
+            }
             let rate = (row.run)();
             row.seen.push(rate);
         }
     }
-    eprint!("\r{:<90}\r", "");
+    if progress {
+        eprint!("\r{:<90}\r", "");
+    }
     println!("{:<48} {:>32}", "simulated", "bottleneck packets/s of wall time");
     for row in &mut rows {
         row.seen.sort_by(f64::total_cmp);

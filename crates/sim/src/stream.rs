@@ -40,7 +40,10 @@ impl Map {
                 break;
             }
             for &(link, end) in &self.out[node as usize] {
-                if end != from && came[end as usize].is_none() {
+                // Nothing lies behind a host with one link, and that back: thousands of them cost next to nothing.
+                let last = matches!(self.out[end as usize][..], [(_, back)] if back == node);
+                let on_the_way = end == to || !last;
+                if on_the_way && end != from && came[end as usize].is_none() {
                     came[end as usize] = Some((link, node));
                     next.push_back(end);
                 }
