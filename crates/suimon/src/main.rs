@@ -11,6 +11,7 @@ mod demo;
 mod exit;
 mod monitor;
 mod report;
+mod reproduce;
 mod source;
 
 use clap::{Parser, Subcommand};
@@ -38,6 +39,7 @@ enum Command {
     Enable(commands::set::Switch),
     Kinds(commands::kinds::Kinds),
     Lab(commands::lab::LabVerb),
+    Reproduce(commands::reproduce::Reproduce),
     Run(commands::run::Run),
     Set(commands::set::Set),
     Status(commands::status::Status),
@@ -54,6 +56,7 @@ impl Command {
             Self::Enable(verb) => verb.enable(out),
             Self::Kinds(verb) => verb.run(out),
             Self::Lab(verb) => verb.run(out),
+            Self::Reproduce(verb) => verb.run(out),
             Self::Run(verb) => verb.run(out),
             Self::Set(verb) => verb.run(out),
             Self::Status(verb) => verb.run(out),

@@ -1,0 +1,262 @@
+//! `suimon reproduce`: the papers' experiments, each by its id, on the same code that manages traffic.
+
+use crate::exit::{Exit, Failure};
+use crate::reproduce::{EXPERIMENTS, Experiment, Options, Progress, page};
+use clap::Args;
+use engine::settings::{Span, unknown};
+use std::io::{self, IsTerminal, Write};
+use std::path::PathBuf;
+
+/// Run the papers' experiments; show the paper's figures, ours, and why they differ
+///
+/// Without an id: list the experiments. With --json one object for each, on a line: id, title, holds, and rows of
+/// what, paper, ours (each a number, a text or null), unit, holds, note.
+#[derive(Debug, Args)]
+pub struct Reproduce {
+    /// Ids, such as A1
+    #[arg(value_name = "ID")]
+    ids: Vec<String>,
+    /// All of them
+    #[arg(long, conflicts_with = "ids")]
+    all: bool,
+    /// Less of everything: rougher figures, the same claims
+    #[arg(long)]
+    quick: bool,
+    /// Print one JSON object for each
+    #[arg(long)]
+    json: bool,
+    /// Write ID.md, ID.json and the pictures into this directory
+    #[arg(long, value_name = "DIRECTORY")]
+    write: Option<PathBuf>,
+}
+
+impl Reproduce {
+    /// Runs it.
+    pub fn run(&self, out: &mut dyn Write) -> Result<Exit, Failure> {
+        self.run_from(EXPERIMENTS, out, || lab::enter().map_err(|e| e.to_string()))
+    }
+
+    /// Runs those of `list` that are asked for. `enter` is called before any thread is started: what has to be measured
+    /// between sockets needs a box in which a lab can be made.
+    fn run_from(
+        &self,
+        list: &[Experiment],
+        out: &mut dyn Write,
+        enter: impl FnOnce() -> Result<(), String>,
+    ) -> Result<Exit, Failure> {
+        let chosen = self.chosen(list)?;
+        if chosen.is_empty() {
+            for experiment in list {
+                writeln!(out, "{:<4} {}", experiment.id, experiment.title)?;
+            }
+            return Ok(Exit::Done);
+        }
+        let options = Options {
+            quick: self.quick,
+            lab: enter(),
+        };
+        let (mut holds, mut failed) = (true, false);
+        for (index, experiment) in chosen.iter().enumerate() {
+            let mut bar = Bar::new(experiment.id, index, chosen.len());
+            let outcome = (experiment.run)(&options, &mut bar);
+            bar.clear();
+            let outcome = match outcome {
+                Ok(outcome) => outcome,
+                // The others can be run all the same.
+                Err(failure) => {
+                    eprintln!("suimon: {}: {}", experiment.id, failure.message);
+                    failed = true;
+                    continue;
+                }
+            };
+            holds &= outcome.holds();
+            if self.json {
+                writeln!(out, "{}", page::json(experiment, &outcome)?)?;
+            } else {
+                page::print(out, experiment, &outcome)?;
+            }
+            out.flush()?;
+            if let Some(directory) = &self.write {
+                page::write(directory, experiment, &outcome, self.quick).map_err(|e| {
+                    let place = directory.display();
+                    Failure::at_run_time(format!(
+                        "cannot write into {place}: {e}; choose another place with --write"
+                    ))
+                })?;
+            }
+        }
+        Ok(match (failed, holds) {
+            (true, _) => Exit::Failed,
+            (false, false) => Exit::Missed,
+            (false, true) => Exit::Done,
+        })
+    }
+
+    /// What is asked for, each once.
+    fn chosen(&self, list: &[Experiment]) -> Result<Vec<Experiment>, Failure> {
+        if self.all {
+            return Ok(list.to_vec());
+        }
+        let mut chosen: Vec<Experiment> = Vec::new();
+        for id in &self.ids {
+            let found = list.iter().find(|e| e.id.eq_ignore_ascii_case(id));
+            let names = list.iter().map(|e| e.id);
+            let found = found.ok_or_else(|| unknown("experiment", id, Span::default(), names))?;
+            if chosen.iter().all(|e| e.id != found.id) {
+                chosen.push(*found);
+            }
+        }
+        Ok(chosen)
+    }
+}
+
+/// A line on a terminal's standard error that is drawn over itself; nothing elsewhere.
+#[derive(Debug)]
+struct Bar<'a> {
+    id: &'a str,
+    index: usize,
+    of: usize,
+    terminal: bool,
+}
+
+impl<'a> Bar<'a> {
+    fn new(id: &'a str, index: usize, of: usize) -> Self {
+        Self {
+            id,
+            index,
+            of,
+            terminal: crate::colour::is_capable(&io::stderr()) && io::stderr().is_terminal(),
+        }
+    }
+
+    fn clear(&self) {
+        if self.terminal {
+            eprint!("\r\x1b[K");
+        }
+    }
+}
+
+impl Progress for Bar<'_> {
+    fn show(&mut self, done: f64, what: &str) {
+        if !self.terminal {
+            return;
+        }
+        let width = 24;
+        let full = (done.clamp(0.0, 1.0) * width as f64).round() as usize;
+        let bar = "█".repeat(full) + &"░".repeat(width - full);
+        let what: String = what.chars().take(40).collect();
+        eprint!("\r\x1b[K{} {}/{} {bar} {what}", self.id, self.index + 1, self.of);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reproduce::{Figure, Outcome, Row};
+
+    fn row(holds: bool, note: &str) -> Row {
+        Row {
+            what: "flow".into(),
+            paper: 1.0.into(),
+            ours: Figure::Number(2.0),
+            unit: "l/s".into(),
+            holds,
+            note: note.into(),
+        }
+    }
+
+    fn outcome(holds: bool, note: &str) -> Outcome {
+        Outcome {
+            rows: vec![row(holds, note)],
+            ..Outcome::default()
+        }
+    }
+
+    const LIST: [Experiment; 3] = [
+        Experiment {
+            id: "Z1",
+            title: "it holds",
+            reference: "Anybody 1998",
+            run: |options, progress| {
+                progress.show(0.5, "half");
+                let note = format!("{} {:?}", options.quick, options.lab);
+                Ok(outcome(true, &note))
+            },
+        },
+        Experiment {
+            id: "Z2",
+            title: "it does not",
+            reference: "Anybody 1998",
+            run: |_, _| Ok(outcome(false, "")),
+        },
+        Experiment {
+            id: "Z3",
+            title: "it breaks",
+            reference: "Anybody 1998",
+            run: |_, _| Err(Failure::at_run_time("broken")),
+        },
+    ];
+
+    fn verb(ids: &[&str]) -> Reproduce {
+        Reproduce {
+            ids: ids.iter().map(|id| (*id).into()).collect(),
+            all: false,
+            quick: true,
+            json: true,
+            write: None,
+        }
+    }
+
+    fn run(verb: &Reproduce) -> (Result<Exit, Failure>, String) {
+        let mut out = Vec::new();
+        let exit = verb.run_from(&LIST, &mut out, || Err("no box".into()));
+        (exit, String::from_utf8(out).expect("text"))
+    }
+
+    #[test]
+    fn exit_codes_tell_what_holds_from_what_does_not_and_what_failed() {
+        let code = |ids: &[&str]| run(&verb(ids)).0.expect("it ran");
+        assert_eq!(code(&["Z1"]), Exit::Done);
+        assert_eq!(code(&["Z1", "Z2"]), Exit::Missed);
+        assert_eq!(code(&["Z3", "Z2"]), Exit::Failed);
+    }
+
+    #[test]
+    fn one_that_breaks_does_not_keep_the_others_from_being_run() {
+        let all = Reproduce {
+            all: true,
+            ..verb(&[])
+        };
+        let (_, text) = run(&all);
+        let ids: Vec<String> = text
+            .lines()
+            .map(|line| serde_json::from_str::<serde_json::Value>(line).expect("json")["id"].to_string())
+            .collect();
+        assert_eq!(ids, ["\"Z1\"", "\"Z2\""]);
+    }
+
+    #[test]
+    fn an_id_is_found_in_either_case_and_run_once_and_told_its_options() {
+        let (exit, text) = run(&verb(&["z1", "Z1"]));
+        assert_eq!((exit.expect("it ran"), text.lines().count()), (Exit::Done, 1));
+        assert!(text.contains("true Err("), "{text}");
+    }
+
+    #[test]
+    fn an_unknown_id_is_a_usage_error_that_names_the_nearest() {
+        let failure = run(&verb(&["Z1", "Z22"])).0.expect_err("no such experiment");
+        assert_eq!(failure.exit, Exit::Usage);
+        assert!(
+            failure.message.contains("did you mean `Z2`"),
+            "{}",
+            failure.message
+        );
+    }
+
+    #[test]
+    fn without_an_id_the_experiments_are_listed() {
+        let (exit, text) = run(&verb(&[]));
+        assert_eq!(exit.expect("a list"), Exit::Done);
+        assert!(text.contains("Z1   it holds"), "{text}");
+    }
+}
