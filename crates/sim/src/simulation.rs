@@ -3,7 +3,7 @@
 //! Who drives it lets time pass up to an instant, looks at meters or changes a policy, and goes on; so scripts, progress
 //! bars and repeated readings need nothing here.
 
-use crate::agenda::{Agenda, Event};
+use crate::agenda::{Agenda, Event, MOST};
 use crate::agent::{Agent, Context, Timer};
 use crate::link::{Link, LinkSpec, Surroundings};
 use crate::meter::{LinkMeter, Received};
@@ -114,6 +114,7 @@ impl Simulation {
 
     /// Adds a link from one node to another; the way back is another link.
     pub fn link(&mut self, from: NodeId, to: NodeId, spec: LinkSpec) -> LinkId {
+        assert!(self.links.len() < MOST, "a simulation has at most {MOST} links");
         let id = self.links.len() as u32;
         let ends = [from, to].map(|node| self.names[node.0 as usize].as_str());
         let seed = self.seed.fork("link").fork(ends[0]).fork(ends[1]);
@@ -157,6 +158,11 @@ impl Simulation {
             })
         };
         let (there, back_path) = (path(from, to)?, path(to, from)?);
+        assert!(
+            self.agents.len() + 1 < MOST,
+            "a simulation has at most {} flows",
+            MOST / 2
+        );
         let endpoint = self.agents.len() as u32;
         self.streams.push(Stream { key, path: there });
         self.streams.push(Stream {

@@ -20,32 +20,57 @@ pub(crate) struct Stream {
 pub(crate) struct Map {
     /// For each node: (link, the node at its end).
     out: Vec<Vec<(u32, u32)>>,
+    /// For each node: (link, the node that it comes from).
+    into: Vec<Vec<(u32, u32)>>,
 }
 
 impl Map {
     pub(crate) fn node(&mut self) {
         self.out.push(Vec::new());
+        self.into.push(Vec::new());
     }
 
     pub(crate) fn link(&mut self, from: u32, to: u32, link: u32) {
         self.out[from as usize].push((link, to));
+        self.into[to as usize].push((link, from));
     }
 
-    /// The links from one node to another; `None` if there is no way.
+    /// The links from one node to another; `None` if there is no way. Where there is but one link to take, it is
+    /// taken from either end before anything is searched, so that a thousand hosts behind a router cost nothing.
     pub(crate) fn route(&self, from: u32, to: u32) -> Option<Box<[u32]>> {
+        let (mut path, mut end) = (Vec::new(), Vec::new());
+        let (mut start, mut goal) = (from, to);
+        while start != goal
+            && path.len() <= self.out.len()
+            && let [(link, next)] = self.out[start as usize][..]
+        {
+            path.push(link);
+            start = next;
+        }
+        while start != goal
+            && end.len() <= self.out.len()
+            && let [(link, before)] = self.into[goal as usize][..]
+        {
+            end.push(link);
+            goal = before;
+        }
+        path.extend(self.search(start, goal)?);
+        path.extend(end.into_iter().rev());
+        Some(path.into())
+    }
+
+    /// Breadth first.
+    fn search(&self, from: u32, to: u32) -> Option<Vec<u32>> {
         let mut came: Vec<Option<(u32, u32)>> = vec![None; self.out.len()];
         let mut next = VecDeque::from([from]);
-        while let Some(node) = next.pop_front() {
-            if node == to {
-                break;
-            }
+        'all: while let Some(node) = next.pop_front() {
             for &(link, end) in &self.out[node as usize] {
-                // Nothing lies behind a host with one link, and that back: thousands of them cost next to nothing.
-                let last = matches!(self.out[end as usize][..], [(_, back)] if back == node);
-                let on_the_way = end == to || !last;
-                if on_the_way && end != from && came[end as usize].is_none() {
+                if end != from && came[end as usize].is_none() {
                     came[end as usize] = Some((link, node));
                     next.push_back(end);
+                }
+                if end == to {
+                    break 'all;
                 }
             }
         }
@@ -56,7 +81,7 @@ impl Map {
             node = before;
         }
         path.reverse();
-        Some(path.into())
+        Some(path)
     }
 }
 
@@ -77,5 +102,16 @@ mod tests {
         assert_eq!(map.route(0, 3).as_deref(), Some(&[0, 1][..]));
         assert_eq!(map.route(0, 0).as_deref(), Some(&[][..]));
         assert_eq!(map.route(4, 0), None);
+    }
+
+    #[test]
+    fn a_ring_of_one_way_links_that_does_not_pass_the_goal_is_no_way() {
+        let mut map = Map::default();
+        (0..4).for_each(|_| map.node());
+        for (link, (from, to)) in [(0, 1), (1, 2), (2, 0)].into_iter().enumerate() {
+            map.link(from, to, link as u32);
+        }
+        assert_eq!(map.route(0, 2).as_deref(), Some(&[0, 1][..]));
+        assert_eq!(map.route(0, 3), None);
     }
 }
