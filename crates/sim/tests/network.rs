@@ -10,7 +10,7 @@ use engine::units::{Bandwidth, Bytes, Duration, Instant};
 use sim::link::{Driver, Hold, LinkSpec, Ruled};
 use sim::meter::LinkMeter;
 use sim::simulation::{End, FlowId, LinkId, Simulation};
-use sim::sources::{Constant, Listener};
+use sim::sources::{Constant, Datagrams, Listener, Source};
 
 const FRAME: Bytes = Bytes::new(1250);
 
@@ -58,8 +58,8 @@ fn crowd(hold: Hold) -> (Simulation, LinkId, [FlowId; 2]) {
     sim.link(b, r, slow);
     sim.watch(narrow, Duration::from_millis(1));
     let flows = [1, 2].map(|port| {
-        let mut source = Constant::new(FRAME, Duration::from_nanos(1_666_667));
-        source.until = ms(2_900);
+        let frames = Datagrams::from(FRAME).until(ms(2_900));
+        let source = Source::new(frames, Constant::every(Duration::from_nanos(1_666_667)));
         let ends: [Box<dyn sim::agent::Agent>; 2] = [Box::new(source), Box::new(Listener::default())];
         sim.flow([a, b], key(port), ms(u64::from(port)), ends)
             .expect("a route")
@@ -92,8 +92,7 @@ fn a_lone_packet_takes_the_time_of_its_bits_on_each_link_and_of_travel() {
         b,
         &LinkSpec::new(Bandwidth::mbit(10), Duration::from_millis(20)),
     );
-    let mut source = Constant::new(FRAME, Duration::from_secs(1));
-    source.until = ms(500);
+    let source = Source::new(FRAME, Constant::every(Duration::from_secs(1)));
     let flow = sim.flow(
         [a, b],
         key(1),
@@ -172,7 +171,7 @@ fn a_node_that_shares_nothing_with_others_changes_nothing_for_them() {
         let talk = |sim: &mut Simulation, from, to, port| {
             sim.duplex(from, to, &lossy);
             let ends: [Box<dyn sim::agent::Agent>; 2] = [
-                Box::new(Constant::new(FRAME, Duration::from_millis(2))),
+                Box::new(Source::new(FRAME, Constant::every(Duration::from_millis(2)))),
                 Box::new(Listener::default()),
             ];
             sim.flow([from, to], key(port), ms(0), ends).expect("a route")

@@ -1,48 +1,64 @@
-//! A constant bit rate: packets of one length, one interval apart.
+//! A constant rate: packets one interval apart, or at a bit rate.
 
-use crate::agent::{Agent, Context};
-use crate::packet::{Packet, Payload};
-use engine::packet::Ecn;
-use engine::units::{Bytes, Duration, Instant};
+use super::Timing;
+use engine::units::{Bandwidth, Bytes, Duration};
 
-/// A source of packets at a constant rate.
+/// What is constant.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Pace {
+    /// The time from the first bit of a packet to the first of the next.
+    Every(Duration),
+    /// The bits of frames per second, whatever the lengths: exactly, fractions of a nanosecond are carried over.
+    Rate(Bandwidth),
+}
+
+/// Packets at a constant pace.
 #[derive(Clone, Debug)]
 pub struct Constant {
-    /// The length of each frame: Ethernet header and all above.
-    pub frame: Bytes,
-    /// From the first bit of a packet to the first of the next.
-    pub interval: Duration,
-    /// When it stops; a packet at that time is not sent.
-    pub until: Instant,
-    /// The ECN field of its packets.
-    pub ecn: Ecn,
-    sent: u64,
+    pace: Pace,
+    /// What is owed of a nanosecond, in parts of the rate.
+    rest: u64,
 }
 
 impl Constant {
-    /// A source that does not stop, and is not ECN-capable.
-    pub fn new(frame: Bytes, interval: Duration) -> Self {
-        Self {
-            frame,
-            interval: interval.max(Duration::from_nanos(1)),
-            until: Instant::NEVER,
-            ecn: Ecn::NotEct,
-            sent: 0,
+    /// One packet every `interval`, of at least a nanosecond.
+    pub fn every(interval: Duration) -> Self {
+        Self::new(Pace::Every(interval))
+    }
+
+    /// At this bit rate, counted in frames.
+    pub fn rate(rate: Bandwidth) -> Self {
+        Self::new(Pace::Rate(rate))
+    }
+
+    /// At this pace.
+    pub fn new(pace: Pace) -> Self {
+        Self { pace, rest: 0 }
+    }
+
+    /// From a packet of this length to the next; `None` at rate zero.
+    pub(super) fn gap(&mut self, sent: Bytes) -> Option<Duration> {
+        const NANOS: u128 = 1_000_000_000;
+        match self.pace {
+            Pace::Every(interval) => Some(interval.max(Duration::from_nanos(1))),
+            Pace::Rate(Bandwidth::ZERO) => None,
+            Pace::Rate(rate) => {
+                let owed = u128::from(sent.get().max(1)) * 8 * NANOS + u128::from(self.rest);
+                let rate = u128::from(rate.bits());
+                self.rest = (owed % rate) as u64;
+                u64::try_from(owed / rate).ok().map(Duration::from_nanos)
+            }
         }
     }
 }
 
-impl Agent for Constant {
-    fn wake(&mut self, cx: &mut Context<'_>) {
-        if cx.now() >= self.until {
-            return;
-        }
-        let mut packet = Packet::new(self.frame, Payload::Datagram(self.sent));
-        packet.ecn = self.ecn;
-        self.sent += 1;
-        cx.send(packet);
-        cx.wake_at(cx.now() + self.interval);
+impl Timing for Constant {
+    fn first(&mut self) -> Option<Duration> {
+        self.rest = 0;
+        (self.pace != Pace::Rate(Bandwidth::ZERO)).then_some(Duration::ZERO)
     }
 
-    fn receive(&mut self, _cx: &mut Context<'_>, _packet: &Packet) {}
+    fn next(&mut self, sent: Bytes) -> Option<Duration> {
+        self.gap(sent)
+    }
 }

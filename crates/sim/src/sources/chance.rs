@@ -1,0 +1,191 @@
+//! What sources draw: exponential times, lengths of spells, lengths of packets. Integers throughout.
+//!
+//! An exponential variate is drawn by von Neumann's comparisons ("Various techniques used in connection with random
+//! digits", 1951): it needs no logarithm, whose last bits belong to the library of each machine. In uniform numbers
+//! u₁ > u₂ > … the place of the first ascent is even with probability e^−u₁; then u₁ is the fraction, and the number
+//! of odd attempts before it the whole part.
+
+use engine::random::{Rng, Seed};
+use engine::units::{Bytes, Duration};
+use std::sync::Arc;
+
+/// The fractions of a nanosecond that sources reckon in, as a power of two.
+const FRACTION: u32 = 32;
+
+/// A unit exponential variate in parts of 2⁶⁴.
+fn exponential(rng: &mut Rng) -> u128 {
+    let mut whole = 0u128;
+    loop {
+        let first = rng.bits();
+        let (mut last, mut even) = (first, true);
+        loop {
+            let next = rng.bits();
+            if next >= last {
+                break;
+            }
+            (last, even) = (next, !even);
+        }
+        if even {
+            return whole << 64 | u128::from(first);
+        }
+        whole += 1;
+    }
+}
+
+/// Exponential times whose mean is exact: fractions of a nanosecond are carried over.
+#[derive(Clone, Debug)]
+pub(super) struct Exponential {
+    rng: Rng,
+    /// In parts of 2⁻³² ns.
+    mean: u128,
+    rest: u128,
+}
+
+impl Exponential {
+    /// With a mean of `numerator / denominator` nanoseconds.
+    pub(super) fn new(numerator: u128, denominator: u128, seed: Seed) -> Self {
+        Self {
+            rng: seed.stream(),
+            mean: (numerator << FRACTION) / denominator.max(1),
+            rest: 0,
+        }
+    }
+
+    pub(super) fn draw(&mut self) -> Duration {
+        // Variates are below 2⁷ in 2⁶⁴ (one above is a matter of e⁻¹²⁸): half of their fraction is enough.
+        let parts = (exponential(&mut self.rng) >> 32).saturating_mul(self.mean) >> 32;
+        let sum = parts.saturating_add(self.rest);
+        self.rest = sum & ((1 << FRACTION) - 1);
+        Duration::from_nanos(u64::try_from(sum >> FRACTION).unwrap_or(u64::MAX))
+    }
+}
+
+/// How long something lasts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Spell {
+    /// Always as long.
+    Fixed(Duration),
+    /// Exponentially distributed, with this mean.
+    Exponential(Duration),
+}
+
+/// Draws spells.
+#[derive(Clone, Debug)]
+pub(super) enum Spells {
+    Fixed(Duration),
+    Drawn(Exponential),
+}
+
+impl Spells {
+    pub(super) fn new(spell: Spell, seed: Seed) -> Self {
+        match spell {
+            Spell::Fixed(time) => Self::Fixed(time),
+            Spell::Exponential(mean) => Self::Drawn(Exponential::new(mean.nanos().into(), 1, seed)),
+        }
+    }
+
+    pub(super) fn draw(&mut self) -> Duration {
+        match self {
+            Self::Fixed(time) => *time,
+            Self::Drawn(exponential) => exponential.draw(),
+        }
+    }
+}
+
+/// The lengths of a source's frames: Ethernet header and all above, no FCS.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Lengths {
+    /// All alike.
+    Fixed(Bytes),
+    /// Drawn: each length with its weight.
+    Mixed(Arc<[(Bytes, u32)]>),
+}
+
+impl From<Bytes> for Lengths {
+    fn from(frame: Bytes) -> Self {
+        Self::Fixed(frame)
+    }
+}
+
+impl Lengths {
+    /// The simple Internet mix: IP packets of 40, 576 and 1500 bytes, 7 : 4 : 1 (the first padded to Ethernet's least).
+    pub fn imix() -> Self {
+        Self::Mixed(
+            [(60, 7), (590, 4), (1514, 1)]
+                .map(|(frame, weight)| (Bytes::new(frame), weight))
+                .into(),
+        )
+    }
+
+    /// The sum of lengths by weight, and the sum of weights.
+    pub(super) fn sums(&self) -> (u128, u128) {
+        match self {
+            Self::Fixed(frame) => (frame.get().into(), 1),
+            Self::Mixed(parts) => parts.iter().fold((0, 0), |(bytes, weights), &(frame, weight)| {
+                let weight = u128::from(weight);
+                (bytes + u128::from(frame.get()) * weight, weights + weight)
+            }),
+        }
+    }
+
+    /// The mean length, rounded down.
+    pub fn mean(&self) -> Bytes {
+        let (bytes, weights) = self.sums();
+        Bytes::new(u64::try_from(bytes / weights.max(1)).unwrap_or(u64::MAX))
+    }
+
+    pub(super) fn draw(&self, rng: &mut Rng) -> Bytes {
+        match self {
+            Self::Fixed(frame) => *frame,
+            Self::Mixed(parts) => {
+                let all = parts.iter().map(|&(_, weight)| u64::from(weight)).sum();
+                let mut at = rng.below(all);
+                for &(frame, weight) in parts.iter() {
+                    match at.checked_sub(weight.into()) {
+                        Some(rest) => at = rest,
+                        None => return frame,
+                    }
+                }
+                Bytes::ZERO
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exponential_times_have_their_mean_their_variance_and_their_tail() {
+        const N: u64 = 200_000;
+        let mut source = Exponential::new(10_001, 10, Seed(1));
+        let draws: Vec<u64> = (0..N).map(|_| source.draw().nanos()).collect();
+        let mean = draws.iter().sum::<u64>() as f64 / N as f64;
+        let square = draws.iter().map(|&ns| (ns * ns) as f64).sum::<f64>() / N as f64;
+        let tail = draws.iter().filter(|&&ns| ns > 3_000).count() as f64 / N as f64;
+        // Four standard errors: 1/√N of the mean, √8/√N of the variance, √(p(1−p)/N) of a share p = e^−3.
+        assert!((mean / 1_000.1 - 1.0).abs() < 0.009, "{mean}");
+        let variance = square - mean * mean;
+        assert!((variance / 1e6 - 1.0).abs() < 0.026, "{variance}");
+        assert!((tail - 0.0498).abs() < 0.002, "{tail}");
+    }
+
+    #[test]
+    fn a_mix_has_its_shares_and_its_mean() {
+        let (mix, mut rng) = (Lengths::imix(), Seed(2).stream());
+        let draws: Vec<u64> = (0..120_000).map(|_| mix.draw(&mut rng).get()).collect();
+        let share = |len| draws.iter().filter(|&&d| d == len).count() as f64 / 10_000.0;
+        for (len, expected) in [(60, 7.0), (590, 4.0), (1514, 1.0)] {
+            assert!((share(len) - expected).abs() < 0.07, "{len}: {}", share(len));
+        }
+        assert_eq!(mix.mean(), Bytes::new((7 * 60 + 4 * 590 + 1514) / 12));
+    }
+
+    #[test]
+    fn a_mix_of_nothing_is_empty_and_no_accident() {
+        let nothing = Lengths::Mixed(Arc::new([]));
+        assert_eq!(nothing.draw(&mut Seed(1).stream()), Bytes::ZERO);
+        assert_eq!(nothing.mean(), Bytes::ZERO);
+    }
+}

@@ -1,0 +1,73 @@
+//! What a source sends: numbered datagrams of some lengths, with an ECN field, at the times at which it is active.
+
+use super::{Active, Lengths};
+use crate::agent::Context;
+use crate::packet::{Packet, Payload};
+use engine::packet::Ecn;
+use engine::random::{Rng, Seed};
+use engine::units::{Bytes, Instant};
+
+/// The datagrams of one source.
+#[derive(Clone, Debug)]
+pub struct Datagrams {
+    pub(super) lengths: Lengths,
+    pub(super) active: Active,
+    ecn: Ecn,
+    rng: Rng,
+    sent: u64,
+}
+
+impl From<Bytes> for Datagrams {
+    /// Frames of one length.
+    fn from(frame: Bytes) -> Self {
+        Self::new(frame, Seed(0))
+    }
+}
+
+impl Datagrams {
+    /// Frames of these lengths, always, not ECN-capable. The seed is for lengths that are drawn.
+    pub fn new(lengths: impl Into<Lengths>, seed: Seed) -> Self {
+        Self {
+            lengths: lengths.into(),
+            active: Active::default(),
+            ecn: Ecn::NotEct,
+            rng: seed.fork("lengths").stream(),
+            sent: 0,
+        }
+    }
+
+    /// The same with this ECN field.
+    #[must_use]
+    pub fn ecn(mut self, ecn: Ecn) -> Self {
+        self.ecn = ecn;
+        self
+    }
+
+    /// The same at these times only.
+    #[must_use]
+    pub fn active(mut self, active: Active) -> Self {
+        self.active = active;
+        self
+    }
+
+    /// The same until this time; a packet that is due then is not sent.
+    #[must_use]
+    pub fn until(self, end: Instant) -> Self {
+        self.active(Active::until(end))
+    }
+
+    /// How many were sent.
+    pub fn sent(&self) -> u64 {
+        self.sent
+    }
+
+    /// Sends the next; of this length, if one is given. The length that it has.
+    pub(super) fn send(&mut self, cx: &mut Context<'_>, frame: Option<Bytes>) -> Bytes {
+        let frame = frame.unwrap_or_else(|| self.lengths.draw(&mut self.rng));
+        let mut packet = Packet::new(frame, Payload::Datagram(self.sent));
+        packet.ecn = self.ecn;
+        self.sent += 1;
+        cx.send(packet);
+        frame
+    }
+}

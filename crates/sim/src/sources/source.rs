@@ -1,0 +1,79 @@
+//! A source: datagrams, at the times that a [`Timing`] says. It does not listen to what it is answered.
+
+use super::Datagrams;
+use crate::agent::{Agent, Context};
+use crate::packet::Packet;
+use engine::units::{Bytes, Duration, Instant};
+use std::fmt::Debug;
+
+/// When a source sends. Times are relative, so a timing knows neither clocks nor flows.
+pub trait Timing: Debug + Send + 'static {
+    /// From the beginning, of the flow or of an active span, to the first packet; `None`: nothing is left to send.
+    fn first(&mut self) -> Option<Duration>;
+
+    /// From the packet that was sent, of this length, to the next; `None`: it was the last.
+    fn next(&mut self, sent: Bytes) -> Option<Duration>;
+
+    /// The length of the packet that is due, if the timing knows it.
+    fn length(&self) -> Option<Bytes> {
+        None
+    }
+}
+
+/// Sends datagrams at times.
+#[derive(Clone, Debug)]
+pub struct Source<T> {
+    datagrams: Datagrams,
+    timing: T,
+    /// When the next packet is due; `None` while a span is waited for.
+    due: Option<Instant>,
+}
+
+impl<T: Timing> Source<T> {
+    /// A source of these datagrams, or of frames of this length.
+    pub fn new(datagrams: impl Into<Datagrams>, timing: T) -> Self {
+        Self {
+            datagrams: datagrams.into(),
+            timing,
+            due: None,
+        }
+    }
+
+    /// How many packets it has sent.
+    pub fn sent(&self) -> u64 {
+        self.datagrams.sent()
+    }
+
+    /// When it sends next, `None` for never; a pause between spans forgets what was due.
+    fn due(&mut self, now: Instant) -> Option<Instant> {
+        let begin = self.datagrams.active.resumes(now)?;
+        match self.due {
+            Some(due) if begin == now => Some(due),
+            _ if begin == now => self.timing.first().map(|wait| now + wait),
+            _ => None,
+        }
+    }
+}
+
+impl<T: Timing> Agent for Source<T> {
+    fn wake(&mut self, cx: &mut Context<'_>) {
+        let now = cx.now();
+        self.due = self.due(now);
+        while self.due.is_some_and(|due| due <= now) {
+            let length = self.timing.length();
+            let sent = self.datagrams.send(cx, length);
+            self.due = self.timing.next(sent).map(|gap| now + gap);
+        }
+        match self.due {
+            Some(due) => cx.wake_at(due),
+            // Between spans. Within one, the timing has nothing left.
+            None => {
+                if let Some(begin) = self.datagrams.active.resumes(now).filter(|begin| *begin > now) {
+                    cx.wake_at(begin);
+                }
+            }
+        }
+    }
+
+    fn receive(&mut self, _cx: &mut Context<'_>, _packet: &Packet) {}
+}

@@ -1,0 +1,194 @@
+//! Sources: what they send is what they say, exactly or within the statistics' confidence.
+
+use engine::header::{Family, FlowKey};
+use engine::random::Seed;
+use engine::units::{Bandwidth, Bytes, Duration, Instant};
+use sim::agent::Agent;
+use sim::link::LinkSpec;
+use sim::simulation::{End, FlowId, Simulation};
+use sim::sources::{
+    Active, Burst, Constant, Datagrams, Lengths, Listener, OnOff, Pace, Poisson, Source, Spell, Timing, Trace,
+};
+use std::sync::Arc;
+
+const FRAME: Bytes = Bytes::new(1250);
+
+fn ms(n: u64) -> Instant {
+    Instant::START + Duration::from_millis(n)
+}
+
+fn us(n: u64) -> Duration {
+    Duration::from_micros(n)
+}
+
+/// What arrives in bins of `bin` within a second, over a link that is never in the way.
+fn run(source: Box<dyn Agent>, bin: Duration) -> (Simulation, FlowId) {
+    let mut sim = Simulation::new(Seed(1));
+    let [a, b] = ["a", "b"].map(|name| sim.node(name));
+    let wire = LinkSpec::new(Bandwidth::gbit(1_000), Duration::ZERO);
+    sim.duplex(a, b, &wire);
+    let key = FlowKey {
+        family: Family::V4,
+        protocol: 17,
+        ..FlowKey::default()
+    };
+    let flow = sim
+        .flow(
+            [a, b],
+            key,
+            Instant::START,
+            [source, Box::new(Listener::default())],
+        )
+        .expect("a route");
+    sim.watch_flow(flow, End::Answerer, bin);
+    sim.run_until(ms(1_000) - Duration::from_nanos(1));
+    (sim, flow)
+}
+
+fn bytes_of<T: Timing>(datagrams: impl Into<Datagrams>, timing: T) -> u64 {
+    let (sim, flow) = run(Box::new(Source::new(datagrams, timing)), us(1_000));
+    sim.received(flow, End::Answerer).bytes.get()
+}
+
+/// When packets arrive, in microseconds, of a source whose packets are at least one apart.
+fn times_of<T: Timing>(datagrams: impl Into<Datagrams>, timing: T) -> Vec<u64> {
+    let (sim, flow) = run(Box::new(Source::new(datagrams, timing)), us(1));
+    let received = sim.received(flow, End::Answerer);
+    let bins = received.series.as_ref().expect("a series").bytes().iter();
+    bins.enumerate()
+        .filter(|(_, bytes)| **bytes > 0)
+        .map(|(at, _)| at as u64)
+        .collect()
+}
+
+#[test]
+fn a_constant_rate_is_exact_also_where_gaps_are_no_whole_nanoseconds_and_lengths_differ() {
+    // 7 Mbit/s in a second are 875,000 bytes: the last packet begins before the end.
+    for lengths in [Lengths::Fixed(Bytes::new(999)), Lengths::imix()] {
+        let rate = Constant::rate(Bandwidth::mbit(7));
+        let bytes = bytes_of(Datagrams::new(lengths, Seed(3)), rate);
+        assert!((875_000..875_000 + 1_514).contains(&bytes), "{bytes}");
+    }
+    assert_eq!(bytes_of(FRAME, Constant::every(us(3_000))), 334 * 1_250);
+}
+
+#[test]
+fn a_poisson_source_has_its_mean_rate_and_its_counts_their_variance() {
+    let rate = Bandwidth::mbit(200);
+    let source = Poisson::rate(rate, &FRAME.into(), Seed(5));
+    let (sim, flow) = run(Box::new(Source::new(FRAME, source)), us(1_000));
+    let received = sim.received(flow, End::Answerer);
+    let mut counts: Vec<f64> = received
+        .series
+        .as_ref()
+        .expect("a series")
+        .bytes()
+        .iter()
+        .map(|bytes| (bytes / 1_250) as f64)
+        .collect();
+    counts.resize(1_000, 0.0);
+    let mean = counts.iter().sum::<f64>() / 1_000.0;
+    let variance = counts.iter().map(|n| (n - mean).powi(2)).sum::<f64>() / 999.0;
+    // 20,000 packets, 20 in each bin: three standard errors are 0.42 of the mean, 2.7 of the variance.
+    assert!((mean - 20.0).abs() < 0.42, "{mean}");
+    assert!((variance - 20.0).abs() < 2.8, "{variance}");
+}
+
+#[test]
+fn an_on_off_source_sends_its_pace_for_the_share_of_time_that_is_on() {
+    let spells = |on, off| (Spell::Fixed(us(on)), Spell::Fixed(us(off)));
+    let (on, off) = spells(10_000, 10_000);
+    let fixed = OnOff::new(Pace::Every(us(3_000)), on, off, Seed(1));
+    let times = times_of(FRAME, fixed);
+    assert_eq!(
+        times[..8],
+        [0, 3_000, 6_000, 9_000, 22_000, 25_000, 28_000, 41_000]
+    );
+    // Half of a second is on: 167 gaps of 3 ms.
+    assert_eq!(times.len(), 167);
+
+    let drawn = OnOff::new(
+        Pace::Rate(Bandwidth::mbit(400)),
+        Spell::Exponential(us(100)),
+        Spell::Exponential(us(300)),
+        Seed(2),
+    );
+    let bytes = bytes_of(FRAME, drawn) as f64;
+    // About 2,500 cycles: the share that is on has a standard error of √(2/2500) × 3/4 ≈ 2.1 %.
+    assert!((bytes / 12_500_000.0 - 1.0).abs() < 0.065, "{bytes}");
+}
+
+#[test]
+fn spells_of_no_length_are_silence_and_not_an_endless_search() {
+    let never = Spell::Fixed(Duration::ZERO);
+    let source = OnOff::new(Pace::Every(us(3)), never, never, Seed(1));
+    assert_eq!(bytes_of(FRAME, source), 1_250);
+}
+
+#[test]
+fn bursts_have_their_frames_their_gaps_and_their_period() {
+    let times = times_of(FRAME, Burst::every(us(48_000), 3, us(180)));
+    assert_eq!(times[..5], [0, 180, 360, 48_000, 48_180]);
+    let apart = times_of(FRAME, Burst::apart(us(48_000), 3, us(180)));
+    assert_eq!(apart[..5], [0, 180, 360, 48_360, 48_540]);
+    let long = times_of(FRAME, Burst::every(us(100), 4, us(50)));
+    assert_eq!(long[..6], [0, 50, 100, 150, 200, 250]);
+}
+
+#[test]
+fn a_trace_is_replayed_with_its_times_and_lengths_and_ends() {
+    let packets: Arc<[_]> = [(5, 100), (5, 200), (900, 300)]
+        .map(|(at, len)| (us(at), Bytes::new(len)))
+        .into();
+    let (sim, flow) = run(Box::new(Source::new(FRAME, Trace::new(packets))), us(1));
+    let bytes = sim.received(flow, End::Answerer).series.as_ref();
+    let bytes = bytes.expect("a series").bytes();
+    assert_eq!((bytes[5], bytes[900], bytes.len()), (300, 300, 901));
+    let gaps = Trace::from_gaps([(us(7), FRAME), (us(3), FRAME)]);
+    assert_eq!(times_of(FRAME, gaps), [7, 10]);
+}
+
+#[test]
+fn sources_are_silent_outside_their_spans_and_begin_anew_in_each() {
+    let active = Active::spans(&[(ms(1), ms(3)), (ms(10), ms(11))]);
+    let frames = Datagrams::from(FRAME).active(active);
+    let times = times_of(frames.clone(), Constant::every(us(900)));
+    assert_eq!(times, [1_000, 1_900, 2_800, 10_000, 10_900]);
+    let bursts = times_of(frames.clone(), Burst::every(us(5_000), 2, us(10)));
+    assert_eq!(bursts, [1_000, 1_010, 10_000, 10_010]);
+    let gaps = Trace::from_gaps([0, 1_500, 1_000].map(|gap| (us(gap), FRAME)));
+    // The third was due in the pause, one millisecond after the second: that much into the next span, which is its end.
+    assert_eq!(times_of(frames, gaps), [1_000, 2_500]);
+}
+
+#[test]
+fn a_listener_tells_loss_reordering_and_jitter() {
+    let mut sim = Simulation::new(Seed(1));
+    let [a, b] = ["a", "b"].map(|name| sim.node(name));
+    let wire = LinkSpec::new(Bandwidth::mbit(10), Duration::ZERO);
+    sim.link(a, b, wire.clone().loss(sim::link::Loss::Every(10)));
+    sim.link(b, a, wire);
+    // Two at a time over a wire that takes 1 ms for each: delays alternate between 1 and 2 ms.
+    let source = Source::new(
+        Datagrams::from(FRAME).until(ms(500)),
+        Burst::every(us(10_000), 2, Duration::ZERO),
+    );
+    let ends: [Box<dyn Agent>; 2] = [Box::new(source), Box::new(Listener::default())];
+    let flow = sim
+        .flow([a, b], FlowKey::default(), Instant::START, ends)
+        .expect("a route");
+    sim.run_until(ms(600));
+    let listener: &Listener = sim.agent(flow, End::Answerer).expect("a listener");
+    // Every tenth of a hundred is lost, and nothing comes after the last.
+    assert_eq!(
+        (
+            listener.packets,
+            listener.expected,
+            listener.lost(),
+            listener.reordered
+        ),
+        (90, 99, 9, 0)
+    );
+    let jitter = listener.jitter();
+    assert!(jitter > us(700) && jitter < us(1_000), "{jitter}");
+}
