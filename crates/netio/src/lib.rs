@@ -24,7 +24,7 @@ pub mod mapping;
 pub mod memory;
 mod messages;
 mod meter;
-mod netlink;
+pub mod netlink;
 mod path;
 mod pause;
 pub mod pcap;

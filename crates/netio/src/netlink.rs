@@ -1,5 +1,6 @@
-//! Routing netlink (RFC 3549): a request, and all of its answer. Two users: [`crate::interface`] and the
-//! filters by which programs are attached before Linux 6.6.
+//! Routing netlink (RFC 3549; the kernel's `rtnetlink(7)`): a request, and all of its answer; a refusal in the kernel's own
+//! words where it has any (extended acknowledgements). Used for [`crate::interface`], for the filters by which programs
+//! are attached before Linux 6.6, and by the lab, which makes interfaces.
 
 #![expect(unsafe_code, reason = "socket calls take buffers by address")]
 
@@ -7,15 +8,15 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 /// The length of a message's header.
-pub(crate) const HEADER: usize = 16;
+const HEADER: usize = 16;
 
 /// A request being written.
 #[derive(Debug)]
-pub(crate) struct Request(Vec<u8>);
+pub struct Request(Vec<u8>);
 
 impl Request {
     /// Of this kind; `fixed` is the structure that follows the header.
-    pub(crate) fn new(kind: u16, flags: i32, fixed: &[u8]) -> Self {
+    pub fn new(kind: u16, flags: i32, fixed: &[u8]) -> Self {
         let flags = (libc::NLM_F_REQUEST | flags) as u16;
         let mut bytes = vec![0; 4];
         bytes.extend(kind.to_ne_bytes());
@@ -25,8 +26,16 @@ impl Request {
         Self(bytes)
     }
 
+    /// Adds bytes as they are: the structure with which some attributes that hold attributes begin.
+    #[must_use]
+    pub fn raw(mut self, bytes: &[u8]) -> Self {
+        self.0.extend(bytes);
+        self
+    }
+
     /// Adds an attribute.
-    pub(crate) fn with(mut self, kind: u16, payload: &[u8]) -> Self {
+    #[must_use]
+    pub fn with(mut self, kind: u16, payload: &[u8]) -> Self {
         self.0.extend(((4 + payload.len()) as u16).to_ne_bytes());
         self.0.extend(kind.to_ne_bytes());
         self.0.extend(payload);
@@ -34,15 +43,23 @@ impl Request {
         self
     }
 
+    /// Adds an attribute that is a number.
+    #[must_use]
+    pub fn number(self, kind: u16, n: u32) -> Self {
+        self.with(kind, &n.to_ne_bytes())
+    }
+
     /// Adds an attribute that is a text ending in zero.
-    pub(crate) fn text(self, kind: u16, text: &str) -> Self {
+    #[must_use]
+    pub fn text(self, kind: u16, text: &str) -> Self {
         let mut bytes = text.as_bytes().to_vec();
         bytes.push(0);
         self.with(kind, &bytes)
     }
 
     /// Adds an attribute that holds attributes.
-    pub(crate) fn nest(mut self, kind: u16, inside: impl FnOnce(Self) -> Self) -> Self {
+    #[must_use]
+    pub fn nest(mut self, kind: u16, inside: impl FnOnce(Self) -> Self) -> Self {
         let start = self.0.len();
         self.0.extend([0; 2]);
         self.0.extend(kind.to_ne_bytes());
@@ -61,10 +78,11 @@ impl Request {
 
 /// A connection to the kernel about the network namespace in which it was opened.
 #[derive(Debug)]
-pub(crate) struct Netlink(OwnedFd);
+pub struct Netlink(OwnedFd);
 
 impl Netlink {
-    pub(crate) fn open() -> io::Result<Self> {
+    /// About the namespace that the calling thread is in now; afterwards usable from anywhere.
+    pub fn open() -> io::Result<Self> {
         // SAFETY: no addresses in it.
         let fd = unsafe {
             libc::socket(
@@ -77,17 +95,27 @@ impl Netlink {
             return Err(io::Error::last_os_error());
         }
         // SAFETY: a new descriptor that nobody else knows.
-        Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
+        let socket = unsafe { OwnedFd::from_raw_fd(fd) };
+        // Without them there are numbers in place of words, as before Linux 4.12.
+        for option in [libc::NETLINK_EXT_ACK, libc::NETLINK_CAP_ACK] {
+            let on = 1_i32;
+            // SAFETY: the option's value is four bytes, which are there during the call.
+            unsafe {
+                let value = (&raw const on).cast();
+                libc::setsockopt(socket.as_raw_fd(), libc::SOL_NETLINK, option, value, 4);
+            }
+        }
+        Ok(Self(socket))
     }
 
     /// Sends a request for one thing, or for a change; the answer without its header, empty if there is none.
-    pub(crate) fn ask(&self, request: Request) -> io::Result<Vec<u8>> {
+    pub fn ask(&self, request: Request) -> io::Result<Vec<u8>> {
         let answers = self.exchange(request, libc::NLM_F_ACK)?;
         Ok(answers.into_iter().next().unwrap_or_default())
     }
 
     /// Sends a request for a list; each answer without its header.
-    pub(crate) fn list(&self, request: Request) -> io::Result<Vec<Vec<u8>>> {
+    pub fn list(&self, request: Request) -> io::Result<Vec<Vec<u8>>> {
         self.exchange(request, libc::NLM_F_DUMP)
     }
 
@@ -124,7 +152,7 @@ fn read(mut datagram: &[u8], answers: &mut Vec<Vec<u8>>) -> io::Result<bool> {
             libc::NLMSG_ERROR => {
                 return match word(body, 0).ok_or_else(short)?.cast_signed() {
                     0 => Ok(true),
-                    code => Err(io::Error::from_raw_os_error(code.wrapping_neg())),
+                    code => Err(refusal(code.wrapping_neg(), half(datagram, 6), body)),
                 };
             }
             _ => answers.push(body.to_vec()),
@@ -134,8 +162,21 @@ fn read(mut datagram: &[u8], answers: &mut Vec<Vec<u8>>) -> io::Result<bool> {
     Ok(false)
 }
 
+/// What a refusal says: the error's code, and the kernel's own words.
+fn refusal(code: i32, flags: Option<u16>, body: &[u8]) -> io::Error {
+    const MESSAGE: u16 = 1;
+    let error = io::Error::from_raw_os_error(code);
+    let told = flags.is_some_and(|flags| i32::from(flags) & libc::NLM_F_ACK_TLVS != 0);
+    // The code and the request's header come first.
+    let words = body.get(4 + HEADER..).filter(|_| told);
+    match words.and_then(|rest| attribute(rest, MESSAGE)).map(text) {
+        Some(words) if !words.is_empty() => io::Error::new(error.kind(), format!("{error}: {words}")),
+        _ => error,
+    }
+}
+
 /// The attributes in a row of bytes: kind and payload. Ends where they are cut off.
-pub(crate) fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+pub fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     std::iter::from_fn(move || {
         let len = usize::from(half(bytes, 0)?);
         let kind = half(bytes, 2)?;
@@ -146,19 +187,20 @@ pub(crate) fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])>
 }
 
 /// The payload of the first attribute of this kind.
-pub(crate) fn attribute(bytes: &[u8], kind: u16) -> Option<&[u8]> {
+pub fn attribute(bytes: &[u8], kind: u16) -> Option<&[u8]> {
     attributes(bytes)
         .find(|(this, _)| *this == kind)
         .map(|(_, value)| value)
 }
 
 /// A text that ends at the first zero.
-pub(crate) fn text(bytes: &[u8]) -> String {
+pub fn text(bytes: &[u8]) -> String {
     let text = bytes.split(|b| *b == 0).next().unwrap_or_default();
     String::from_utf8_lossy(text).into_owned()
 }
 
-pub(crate) fn word(bytes: &[u8], at: usize) -> Option<u32> {
+/// Four bytes as a number.
+pub fn word(bytes: &[u8], at: usize) -> Option<u32> {
     bytes.get(at..at + 4)?.try_into().ok().map(u32::from_ne_bytes)
 }
 
@@ -191,5 +233,20 @@ mod tests {
         }
         let error = read(&whole, &mut Vec::new()).unwrap_err();
         assert_eq!(error.raw_os_error(), Some(libc::ENODEV));
+    }
+
+    #[test]
+    fn a_refusal_has_the_kernels_words_if_there_are_any() {
+        let mut fixed = (-libc::EPERM).to_ne_bytes().to_vec();
+        fixed.extend([0; HEADER]);
+        let whole = Request::new(libc::NLMSG_ERROR as u16, libc::NLM_F_ACK_TLVS, &fixed)
+            .text(1, "not you")
+            .finish();
+        let error = read(&whole, &mut Vec::new()).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
+        assert!(error.to_string().ends_with(": not you"), "{error}");
+        for len in 1..whole.len() {
+            read(&whole[..len], &mut Vec::new()).unwrap_err();
+        }
     }
 }

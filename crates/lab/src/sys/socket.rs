@@ -1,37 +1,10 @@
 //! Sockets that the standard library does not make, and options that it does not set.
-#![expect(unsafe_code, reason = "netlink, socket options and ioctl are system calls")]
+#![expect(unsafe_code, reason = "socket options and ioctl are system calls")]
 
 use super::check;
 use std::io;
 use std::mem::size_of;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
-
-/// A routing netlink socket of the calling thread's network namespace, with error texts switched on.
-pub(crate) fn open_netlink() -> io::Result<OwnedFd> {
-    // SAFETY: a plain call; the descriptor it returns is new and ours.
-    let socket = unsafe {
-        let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC;
-        OwnedFd::from_raw_fd(check(libc::socket(libc::AF_NETLINK, kind, libc::NETLINK_ROUTE))?)
-    };
-    for option in [libc::NETLINK_EXT_ACK, libc::NETLINK_CAP_ACK] {
-        set_option(&socket, libc::SOL_NETLINK, option, &1_i32.to_ne_bytes())?;
-    }
-    Ok(socket)
-}
-
-/// Sends one message.
-pub(crate) fn send(socket: &OwnedFd, message: &[u8]) -> io::Result<()> {
-    // SAFETY: the pointer and length are those of `message`.
-    let sent = unsafe { libc::send(socket.as_raw_fd(), message.as_ptr().cast(), message.len(), 0) };
-    check(sent as i32).map(drop)
-}
-
-/// Receives one message; its length.
-pub(crate) fn receive(socket: &OwnedFd, into: &mut [u8]) -> io::Result<usize> {
-    // SAFETY: the pointer and length are those of `into`.
-    let got = unsafe { libc::recv(socket.as_raw_fd(), into.as_mut_ptr().cast(), into.len(), 0) };
-    usize::try_from(got).map_err(|_| io::Error::last_os_error())
-}
+use std::os::fd::{AsFd, AsRawFd};
 
 /// Sets a socket option to these bytes.
 fn set_option(socket: &impl AsFd, level: i32, option: i32, value: &[u8]) -> io::Result<()> {

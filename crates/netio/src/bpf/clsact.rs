@@ -226,12 +226,12 @@ fn taken(by: &str) -> io::Error {
 
 /// What was attempted, and what is missing.
 fn refused(what: &str, module: &str, error: &io::Error) -> io::Error {
-    let hint = match error.raw_os_error() {
-        Some(libc::ENOENT | libc::EOPNOTSUPP) => format!(
+    let hint = match error.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::Unsupported => format!(
             ": there are no tcx links before Linux 6.6, and this kernel lacks the module {module}, which would \
              do instead (port kind af_xdp with a bridge needs neither)"
         ),
-        Some(libc::EPERM) => ": needs the capability CAP_NET_ADMIN".into(),
+        io::ErrorKind::PermissionDenied => ": needs the capability CAP_NET_ADMIN".into(),
         _ => String::new(),
     };
     io::Error::new(error.kind(), format!("{what}: {error}{hint}"))
