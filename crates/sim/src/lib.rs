@@ -3,7 +3,7 @@
 //! - [`simulation`]: nodes, links and flows are added, then time passes;
 //! - [`link`]: the engine's queue, a driver, a wire;
 //! - [`agent`], [`packet`]: what sends and receives, and what it sends;
-//! - [`sources`]: sources that do not listen;
+//! - [`sources`]: sources that do not listen; [`tcp`]: those that do;
 //! - [`meter`]: what passed.
 //!
 //! The same description and seed give the same results, bit for bit, in debug and release builds; a node that shares
@@ -20,3 +20,4 @@ pub mod packet;
 pub mod simulation;
 pub mod sources;
 mod stream;
+pub mod tcp;
