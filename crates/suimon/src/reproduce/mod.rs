@@ -4,14 +4,19 @@
 //! found is a list of rows, each with the paper's figure and ours, and pictures. How that is shown and
 //! written is [`page`]'s affair.
 
+mod cost_disciplines;
+mod cost_engine;
+mod cost_ways;
+mod cost_wire;
 pub mod page;
+mod rounds;
 
 use crate::exit::Failure;
 use serde::Serialize;
 use std::fmt;
 
 /// Every experiment, in the order of `--all`.
-pub const EXPERIMENTS: &[Experiment] = &[];
+pub const EXPERIMENTS: &[Experiment] = &[cost_disciplines::A4];
 
 /// An experiment of a paper.
 #[derive(Clone, Copy, Debug)]
@@ -148,13 +153,13 @@ impl fmt::Display for Figure {
     }
 }
 
-/// A number with three significant digits at least, and no more than two behind the point that say nothing.
+/// A number with four significant digits, without zeros at the end.
 pub fn number(value: f64) -> String {
     if !value.is_finite() {
         return "–".into();
     }
     let before = value.abs().max(1e-9).log10().floor() as i32 + 1;
-    let behind = usize::try_from((3 - before).clamp(0, 6)).unwrap_or(0);
+    let behind = usize::try_from((4 - before).clamp(0, 6)).unwrap_or(0);
     let text = format!("{value:.behind$}");
     let text = match text.contains('.') {
         true => text.trim_end_matches('0').trim_end_matches('.'),
@@ -185,7 +190,7 @@ mod tests {
         let shown = [8.584, 0.1649, 1234.5, 100.0, -0.25, 0.0, -1e-12, 0.001234].map(number);
         assert_eq!(
             shown,
-            ["8.58", "0.165", "1234", "100", "−0.25", "0", "0", "0.00123"]
+            ["8.584", "0.1649", "1234", "100", "−0.25", "0", "0", "0.001234"]
         );
         assert_eq!(number(f64::NAN), "–");
     }

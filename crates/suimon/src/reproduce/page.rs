@@ -30,9 +30,10 @@ pub fn json(experiment: &Experiment, outcome: &Outcome) -> io::Result<String> {
     Ok(serde_json::to_string(&view(experiment, outcome))?)
 }
 
-const HEAD: [&str; 6] = ["what", "paper", "ours", "difference", "unit", "holds"];
+const HEAD: [&str; 7] = ["what", "paper", "ours", "difference", "unit", "holds", "note"];
 
-fn cells(row: &Row) -> [String; 6] {
+fn cells(row: &Row, notes: &[&str]) -> [String; 7] {
+    let note = notes.iter().position(|note| *note == row.note);
     let difference = row.difference().map_or(String::new(), |difference| {
         let sign = if difference > 0.0 { "+" } else { "" };
         format!("{sign}{}", number(difference))
@@ -44,6 +45,7 @@ fn cells(row: &Row) -> [String; 6] {
         difference,
         row.unit.clone(),
         if row.holds { "yes" } else { "NO" }.into(),
+        note.map_or(String::new(), |note| format!("{}", note + 1)),
     ]
 }
 
@@ -54,9 +56,9 @@ pub fn print(out: &mut dyn Write, experiment: &Experiment, outcome: &Outcome) ->
         "{}  {}\n    {}\n",
         experiment.id, experiment.title, experiment.reference
     )?;
-    let head = HEAD.map(String::from);
-    let rows: Vec<[String; 6]> = std::iter::once(head)
-        .chain(outcome.rows.iter().map(cells))
+    let (head, notes) = (HEAD.map(String::from), notes(outcome));
+    let rows: Vec<[String; 7]> = std::iter::once(head)
+        .chain(outcome.rows.iter().map(|row| cells(row, &notes)))
         .collect();
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
     let widths: Vec<usize> = (0..HEAD.len()).map(|column| width(column).unwrap_or(0)).collect();
@@ -71,31 +73,30 @@ pub fn print(out: &mut dyn Write, experiment: &Experiment, outcome: &Outcome) ->
         writeln!(out, "  {}", line.join("  ").trim_end())?;
     }
     writeln!(out)?;
-    for (note, rows) in notes(outcome) {
-        writeln!(out, "{}", wrapped(&format!("{}: {note}", rows.join("; "))))?;
+    for (index, note) in notes.iter().enumerate() {
+        writeln!(out, "{}", wrapped(&format!("{}", index + 1), note))?;
     }
     for remark in &outcome.remarks {
-        writeln!(out, "{}", wrapped(remark))?;
+        writeln!(out, "{}", wrapped("-", remark))?;
     }
     let verdict = if outcome.holds() { "holds" } else { "does NOT hold" };
     writeln!(out, "{} {verdict}\n", experiment.id)
 }
 
-/// Each note with the rows that have it, so that nothing is said twice.
-fn notes(outcome: &Outcome) -> Vec<(&str, Vec<&str>)> {
-    let mut notes: Vec<(&str, Vec<&str>)> = Vec::new();
-    for row in outcome.rows.iter().filter(|row| !row.note.is_empty()) {
-        match notes.iter_mut().find(|(note, _)| *note == row.note) {
-            Some((_, rows)) => rows.push(&row.what),
-            None => notes.push((&row.note, vec![&row.what])),
+/// The notes of the rows, each once.
+fn notes(outcome: &Outcome) -> Vec<&str> {
+    let mut notes: Vec<&str> = Vec::new();
+    for row in &outcome.rows {
+        if !row.note.is_empty() && !notes.contains(&row.note.as_str()) {
+            notes.push(&row.note);
         }
     }
     notes
 }
 
-/// In lines of 100 characters, the first with a bullet.
-fn wrapped(text: &str) -> String {
-    let (mut lines, mut line) = (Vec::new(), String::from("  -"));
+/// In lines of 100 characters, the first with this mark.
+fn wrapped(mark: &str, text: &str) -> String {
+    let (mut lines, mut line) = (Vec::new(), format!("{mark:>3}"));
     for word in text.split_whitespace() {
         if line.chars().count() + 1 + word.chars().count() > 100 {
             lines.push(std::mem::replace(&mut line, "   ".into()));
@@ -146,9 +147,10 @@ fn markdown(experiment: &Experiment, outcome: &Outcome, quick: bool) -> String {
     );
     let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
     page += &line(&HEAD.map(String::from));
-    page += "|---|---:|---:|---:|---|---|\n";
+    page += "|---|---:|---:|---:|---|---|---|\n";
+    let notes = notes(outcome);
     for row in &outcome.rows {
-        page += &line(&cells(row).map(|cell| cell.replace('|', "\\|")));
+        page += &line(&cells(row, &notes).map(|cell| cell.replace('|', "\\|")));
     }
     for (index, picture) in outcome.pictures.iter().enumerate() {
         let _ = write!(
@@ -158,12 +160,11 @@ fn markdown(experiment: &Experiment, outcome: &Outcome, quick: bool) -> String {
             picture_file(id, index, picture)
         );
     }
-    let notes = notes(outcome);
     if !notes.is_empty() {
-        page += "\n## What is asked, and why it differs\n\n";
+        page += "\n## Notes\n\n";
     }
-    for (note, rows) in notes {
-        let _ = writeln!(page, "- **{}**: {note}", rows.join("; "));
+    for (index, note) in notes.iter().enumerate() {
+        let _ = writeln!(page, "{}. {note}", index + 1);
     }
     if !outcome.remarks.is_empty() {
         page += "\n## How it was measured\n";

@@ -1,0 +1,200 @@
+//! What a packet costs in the engine, measured in this process: one packet in, one packet out, as when a queue is
+//! nearly empty.
+//!
+//! A step is what the worker does for a packet with its bytes at hand: read the headers, choose the class, enqueue, dequeue.
+//! Time is given and moves on by [`APART`], so CBQ finds its classes within their rates, as the paper's did.
+
+use super::cost_ways::{SEED, Way};
+use super::rounds::Rounds;
+use engine::discipline::{Next, Reason, Sink};
+use engine::header::Headers;
+use engine::packet::{ClassId, Packet};
+use engine::queue::Queue;
+use engine::units::{Bytes, Duration, Instant};
+use netio::classify::Classify;
+use std::collections::VecDeque;
+use std::hint::black_box;
+
+/// The time from packet to packet.
+const APART: Duration = Duration::from_micros(100);
+
+/// How much is measured.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Effort {
+    /// Rounds; in each, every course has its turn.
+    pub rounds: usize,
+    /// Packets of a turn: fewer than a time slice holds.
+    pub steps: u32,
+}
+
+impl Effort {
+    /// By whether less is asked for.
+    pub fn of(quick: bool) -> Self {
+        Self {
+            rounds: if quick { 101 } else { 401 },
+            steps: 4_000,
+        }
+    }
+}
+
+/// What packets go through.
+enum Through {
+    /// Two moves and no call: ALTQ's macros.
+    Plain(VecDeque<Packet>),
+    Engine {
+        /// None: nothing is looked at.
+        classify: Option<Box<dyn Classify>>,
+        queue: Queue,
+    },
+}
+
+/// One of the things that are compared.
+pub struct Course {
+    through: Through,
+    now: Instant,
+}
+
+/// Nothing may be lost.
+struct Nothing;
+
+impl Sink for Nothing {
+    fn drop(&mut self, _packet: Packet, why: Reason) {
+        panic!("a packet was lost from a nearly empty queue: {why:?}");
+    }
+}
+
+impl Course {
+    /// Into a plain ring, and out.
+    pub fn plain() -> Self {
+        Self::through(Through::Plain(VecDeque::with_capacity(64)))
+    }
+
+    /// By this way.
+    pub fn by(way: &Way) -> Self {
+        Self::classified(way, way.filters.is_some().then(|| way.classify()))
+    }
+
+    /// By this way, but with another classifier.
+    pub fn classified(way: &Way, classify: Option<Box<dyn Classify>>) -> Self {
+        Self::through(Through::Engine {
+            classify,
+            queue: way.plan.build(SEED),
+        })
+    }
+
+    fn through(through: Through) -> Self {
+        Self {
+            through,
+            now: Instant::START,
+        }
+    }
+
+    #[inline]
+    fn step(&mut self, frame: &[u8]) -> Packet {
+        self.now = self.now + APART;
+        let mut packet = Packet::new(Bytes::new(frame.len() as u64), self.now, ClassId(0));
+        match &mut self.through {
+            Through::Plain(ring) => {
+                ring.push_back(packet);
+                match black_box(ring).pop_front() {
+                    Some(packet) => packet,
+                    None => panic!("a packet is gone"),
+                }
+            }
+            Through::Engine { classify, queue } => {
+                if let Some(classify) = classify {
+                    classify.classify(&Headers::parse(black_box(frame), 0), &mut packet);
+                }
+                let _ = queue.enqueue(self.now, packet, &mut Nothing);
+                loop {
+                    match queue.dequeue(self.now, &mut Nothing) {
+                        Next::Ready(packet) => break packet,
+                        Next::Wait(at) => self.now = at,
+                        Next::Empty => panic!("a packet is gone"),
+                    }
+                }
+            }
+        }
+    }
+
+    /// Nanoseconds a step.
+    fn turn(&mut self, frame: &[u8], steps: u32) -> f64 {
+        // What the course before it has pushed out of the caches comes back.
+        (0..steps / 8).for_each(|_| drop(black_box(self.step(frame))));
+        let begin = std::time::Instant::now();
+        (0..steps).for_each(|_| drop(black_box(self.step(frame))));
+        begin.elapsed().as_nanos() as f64 / f64::from(steps)
+    }
+}
+
+/// Measures the courses in turns.
+pub fn measure(courses: &mut [Course], frame: &[u8], effort: Effort) -> Rounds {
+    let mut rounds = Rounds::default();
+    for _ in 0..effort.rounds {
+        rounds.push(
+            courses
+                .iter_mut()
+                .map(|course| course.turn(frame, effort.steps))
+                .collect(),
+        );
+    }
+    rounds
+}
+
+/// A UDP packet with this much payload, from 10.8.0.1 to 10.8.0.2, as an Ethernet frame.
+pub fn frame(payload: usize) -> Vec<u8> {
+    let ip = u16::try_from(20 + 8 + payload).unwrap_or(u16::MAX).to_be_bytes();
+    let udp = u16::try_from(8 + payload).unwrap_or(u16::MAX).to_be_bytes();
+    let mut frame = vec![0x02; 12];
+    frame.extend([0x08, 0x00]);
+    frame.extend([0x45, 0, ip[0], ip[1], 0, 0, 0x40, 0, 64, 17, 0, 0]);
+    frame.extend([10, 8, 0, 1, 10, 8, 0, 2]);
+    frame.extend([0x9c, 0x40, 0x13, 0x88, udp[0], udp[1], 0, 0]);
+    frame.resize(frame.len() + payload, 0);
+    frame
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use engine::kind::Link;
+    use engine::units::Bandwidth;
+
+    const LINK: Link = Link {
+        bandwidth: Bandwidth::mbit(135),
+        mtu: Bytes::new(9_194),
+    };
+
+    #[test]
+    fn every_way_passes_every_packet_and_cbq_knows_its_class_and_flow() {
+        let ways = [Way::fifo, Way::red, Way::wfq, Way::cbq, Way::cbq_red].map(|way| way(LINK));
+        let frame = frame(64);
+        for way in &ways {
+            let mut course = Course::by(way);
+            for _ in 0..1_000 {
+                let packet = course.step(&frame);
+                assert_eq!(
+                    (packet.len.get(), packet.class),
+                    (106, ClassId(0)),
+                    "{}",
+                    way.name
+                );
+                assert_eq!(packet.flow.full == 0, way.filters.is_none(), "{}", way.name);
+            }
+            assert_eq!(
+                course.now,
+                Instant::START + APART.times(1_000),
+                "{}: it waited",
+                way.name
+            );
+        }
+    }
+
+    #[test]
+    fn each_round_has_a_figure_of_each_course() {
+        let mut courses = [Course::plain(), Course::by(&Way::cbq(LINK))];
+        let effort = Effort { rounds: 3, steps: 50 };
+        let rounds = measure(&mut courses, &frame(1), effort);
+        assert!(rounds.of(0) > 0.0 && rounds.of(1) > 0.0 && rounds.of(2).is_nan());
+    }
+}

@@ -1,0 +1,128 @@
+//! Ways to treat packets whose costs are compared: a discipline, and the filters that it needs.
+//!
+//! As in the paper, what a discipline needs to know about a packet belongs to its cost: FIFO looks at nothing, WFQ
+//! at the flow, CBQ at headers and filters.
+
+use engine::classify::{Classifier, Filter};
+use engine::kind::Link;
+use engine::packet::ClassId;
+use engine::random::Seed;
+use engine::settings::Table;
+use engine::tree::{ClassSpec, DisciplineSpec, Registry, TreePlan};
+use netio::classify::{ByFilters, Classify, Everything};
+
+/// The secrets of hashes and RED. Nobody here attacks.
+pub const SEED: Seed = Seed(1);
+
+/// The protocol number of UDP.
+const UDP: u8 = 17;
+/// The protocol number of TCP.
+const TCP: u8 = 6;
+
+/// A discipline and its filters.
+#[derive(Clone, Debug)]
+pub struct Way {
+    /// For tables and pictures.
+    pub name: String,
+    /// The discipline.
+    pub plan: TreePlan,
+    /// The filters; without any, not even the flow is looked at.
+    pub filters: Option<Vec<Filter>>,
+}
+
+impl Way {
+    fn new(name: &str, spec: &DisciplineSpec, link: Link, filters: Option<Vec<Filter>>) -> Self {
+        let plan = spec.check(&Registry::builtin(), link);
+        Self {
+            name: name.into(),
+            // All of them are written in this file.
+            plan: plan.unwrap_or_else(|problems| panic!("{name}: {problems:?}")),
+            filters,
+        }
+    }
+
+    /// The engine's FIFO, which looks at nothing: the paper's FIFOQ.
+    pub fn fifo(link: Link) -> Self {
+        Self::new("FIFO", &DisciplineSpec::new("fifo"), link, None)
+    }
+
+    /// RED over a FIFO.
+    pub fn red(link: Link) -> Self {
+        Self::new("RED", &DisciplineSpec::new("red"), link, None)
+    }
+
+    /// WFQ, by flows.
+    pub fn wfq(link: Link) -> Self {
+        Self::new("WFQ", &DisciplineSpec::new("wfq"), link, Some(Vec::new()))
+    }
+
+    /// CBQ with the paper's three classes. What is measured goes into the first.
+    pub fn cbq(link: Link) -> Self {
+        let [first, second, third] = [60, 30, 10].map(|rate| class(&format!("class-{rate}"), rate * 10));
+        Self::cbq_of("CBQ", link, vec![first, second, third])
+    }
+
+    /// The same with RED in each class.
+    pub fn cbq_red(link: Link) -> Self {
+        let classes = [60, 30, 10].map(|rate| ClassSpec {
+            discipline: Some(DisciplineSpec::new("red")),
+            ..class(&format!("class-{rate}"), rate * 10)
+        });
+        Self::cbq_of("CBQ+RED", link, classes.to_vec())
+    }
+
+    /// CBQ with this many classes and no more filters than for its first.
+    pub fn cbq_classes(link: Link, classes: u32) -> Self {
+        let rest = (1..classes).map(|n| class(&format!("class-{n}"), 1));
+        let classes = std::iter::once(class("measured", 600)).chain(rest);
+        Self::cbq_of("CBQ", link, classes.collect())
+    }
+
+    fn cbq_of(name: &str, link: Link, mut classes: Vec<ClassSpec>) -> Self {
+        if let Some(last) = classes.last_mut() {
+            last.default = true;
+        }
+        let spec = DisciplineSpec {
+            classes,
+            ..DisciplineSpec::new("cbq")
+        };
+        Self::new(name, &spec, link, Some(measured()))
+    }
+
+    /// The same with more filters; the later are looked at first among equals.
+    #[must_use]
+    pub fn with_filters(mut self, more: impl IntoIterator<Item = Filter>) -> Self {
+        self.filters.get_or_insert_default().extend(more);
+        self
+    }
+
+    /// What chooses a packet's class.
+    pub fn classify(&self) -> Box<dyn Classify> {
+        match &self.filters {
+            None => Box::new(Everything(ClassId(0))),
+            Some(filters) => {
+                let default = self.plan.default.unwrap_or(ClassId(0));
+                let classifier = Classifier::new(filters.iter().copied(), SEED);
+                Box::new(ByFilters::new(classifier, default, SEED))
+            }
+        }
+    }
+}
+
+/// The filters that put what is measured into the first class.
+fn measured() -> Vec<Filter> {
+    let by = |protocol| Filter {
+        protocol: Some(protocol),
+        ..Filter::new(ClassId(0))
+    };
+    vec![by(UDP), by(TCP)]
+}
+
+/// A class with this many thousandths of the link, and whatever else is free.
+fn class(name: &str, thousandths: u32) -> ClassSpec {
+    ClassSpec {
+        name: name.into(),
+        settings: Table::default().text("rate", &format!("{}.{} %", thousandths / 10, thousandths % 10)),
+        ..ClassSpec::default()
+    }
+}

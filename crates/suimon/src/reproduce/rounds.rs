@@ -1,0 +1,98 @@
+//! Fair comparison on a machine that others use too: what is compared takes turns in short rounds, each round
+//! is compared with what was measured beside it, and the median of the comparisons counts.
+
+/// The median; not a number if there is none.
+pub fn median(values: impl IntoIterator<Item = f64>) -> f64 {
+    let mut sorted: Vec<f64> = values.into_iter().filter(|value| value.is_finite()).collect();
+    sorted.sort_by(f64::total_cmp);
+    match sorted.len() {
+        0 => f64::NAN,
+        n if n % 2 == 1 => sorted[n / 2],
+        n => f64::midpoint(sorted[n / 2 - 1], sorted[n / 2]),
+    }
+}
+
+/// Readings of several things: in each round, one of each.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Rounds(Vec<Vec<f64>>);
+
+impl Rounds {
+    /// Adds a round.
+    pub fn push(&mut self, round: Vec<f64>) {
+        self.0.push(round);
+    }
+
+    /// The median reading of this thing.
+    pub fn of(&self, index: usize) -> f64 {
+        median(self.0.iter().filter_map(|round| round.get(index).copied()))
+    }
+
+    /// The median of by how much this thing's reading was more than the other's in the same round.
+    pub fn more(&self, index: usize, than: usize) -> f64 {
+        self.compared(index, than, |a, b| a - b)
+    }
+
+    /// The median of how many times this thing's reading was the other's in the same round.
+    pub fn times(&self, index: usize, of: usize) -> f64 {
+        self.compared(index, of, |a, b| a / b)
+    }
+
+    /// How far [`more`](Self::more) may be off, going by how the rounds scatter: half of the usual notch of a box plot
+    /// (McGill, Tukey and Larsen 1978), 1.57 times the interquartile range over the root of the rounds.
+    pub fn doubt(&self, index: usize, than: usize) -> f64 {
+        let mut sorted = self.pairs(index, than, |a, b| a - b);
+        sorted.sort_by(f64::total_cmp);
+        match sorted.len() {
+            0 => f64::NAN,
+            n => 1.57 * (sorted[(n - 1) * 3 / 4] - sorted[(n - 1) / 4]) / (n as f64).sqrt(),
+        }
+    }
+
+    fn compared(&self, index: usize, with: usize, how: impl Fn(f64, f64) -> f64) -> f64 {
+        median(self.pairs(index, with, how))
+    }
+
+    fn pairs(&self, index: usize, with: usize, how: impl Fn(f64, f64) -> f64) -> Vec<f64> {
+        let pairs = self
+            .0
+            .iter()
+            .filter_map(|round| Some((*round.get(index)?, *round.get(with)?)));
+        pairs
+            .map(|(a, b)| how(a, b))
+            .filter(|value| value.is_finite())
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_disturbance_that_hits_a_whole_round_or_one_reading_changes_no_comparison() {
+        let mut rounds = Rounds::default();
+        for disturbance in [1.0, 1.0, 7.0, 1.0, 30.0] {
+            rounds.push(vec![10.0 * disturbance, 11.0 * disturbance]);
+        }
+        rounds.push(vec![10.0, 500.0]);
+        rounds.push(vec![10.0, 11.0]);
+        assert_eq!((rounds.of(0), rounds.more(1, 0)), (10.0, 1.0));
+        assert!((rounds.times(1, 0) - 1.1).abs() < 1e-9);
+    }
+
+    #[test]
+    fn rounds_that_agree_leave_no_doubt_and_more_of_them_leave_less() {
+        let rounds = |n: u32, scatter: f64| {
+            let round = |i| vec![1.0, 2.0 + scatter * f64::from(i % 5)];
+            Rounds((0..n).map(round).collect())
+        };
+        assert!(rounds(20, 0.0).doubt(1, 0) == 0.0 && Rounds::default().doubt(1, 0).is_nan());
+        assert!(rounds(20, 1.0).doubt(1, 0) > rounds(80, 1.0).doubt(1, 0));
+    }
+
+    #[test]
+    fn the_median_of_nothing_is_not_a_number() {
+        assert!(median([]).is_nan() && median([f64::NAN]).is_nan());
+        assert_eq!(median([3.0, 1.0]), 2.0);
+    }
+}
