@@ -5,8 +5,9 @@
 //! the policy charges them, Ethernet header included; what programs received is shown beside it.
 
 use super::course::Outcome;
-use crate::report::chart::{Panel, Style, picture};
+use crate::report::chart::{Panel, picture};
 use crate::report::html::{Cell, Page};
+use crate::report::plot::Style;
 use crate::report::trace::{Line, Trace};
 use engine::units::{Bandwidth, Duration, Instant};
 use serde_json::{Value, json};

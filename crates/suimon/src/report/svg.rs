@@ -158,20 +158,71 @@ impl Svg {
         self.element("line", &attributes);
     }
 
-    /// A line through these points.
-    pub fn polyline(&mut self, points: &[(f64, f64)], paint: Paint, width: f64) {
-        let (class, points) = (format!("{}-stroke", paint.class), join(points));
-        self.element(
-            "polyline",
+    /// A title within the picture.
+    pub fn heading(&mut self, (x, y): (f64, f64), text: &str) {
+        let (x, y, class) = (number(x), number(y), format!("{}-fill", INK.class));
+        self.start(
+            "text",
             &[
-                ("points", &points),
-                ("fill", &"none"),
+                ("x", &x),
+                ("y", &y),
                 ("class", &class),
-                ("stroke", &paint.light),
-                ("stroke-width", &width),
-                ("stroke-linejoin", &"round"),
+                ("fill", &INK.light),
+                ("font-size", &"13"),
+                ("font-weight", &"600"),
             ],
         );
+        let _ = writeln!(self.text, ">{}</text>", escape(text));
+    }
+
+    /// A line through these points, with these dashes if there are any.
+    pub fn polyline(&mut self, points: &[(f64, f64)], paint: Paint, width: f64, dash: &str) {
+        let (class, points) = (format!("{}-stroke", paint.class), join(points));
+        let mut attributes: Vec<(&str, &dyn Display)> = vec![
+            ("points", &points),
+            ("fill", &"none"),
+            ("class", &class),
+            ("stroke", &paint.light),
+            ("stroke-width", &width),
+            ("stroke-linejoin", &"round"),
+        ];
+        if !dash.is_empty() {
+            attributes.push(("stroke-dasharray", &dash));
+        }
+        self.element("polyline", &attributes);
+    }
+
+    /// A mark at a point; the first four series have different ones, then they come again.
+    pub fn mark(&mut self, (x, y): (f64, f64), shape: usize, paint: Paint) {
+        let r = 3.6;
+        let corners: &[(f64, f64)] = match shape % 4 {
+            0 => {
+                let (x, y, class) = (number(x), number(y), format!("{}-fill", paint.class));
+                let (r, fill) = (number(r), paint.light);
+                return self.element(
+                    "circle",
+                    &[
+                        ("cx", &x),
+                        ("cy", &y),
+                        ("r", &r),
+                        ("class", &class),
+                        ("fill", &fill),
+                    ],
+                );
+            }
+            1 => &[(-0.9, -0.9), (0.9, -0.9), (0.9, 0.9), (-0.9, 0.9)],
+            2 => &[(0.0, -1.2), (1.15, 0.9), (-1.15, 0.9)],
+            _ => &[(0.0, -1.3), (1.3, 0.0), (0.0, 1.3), (-1.3, 0.0)],
+        };
+        let corners: Vec<_> = corners.iter().map(|c| (x + c.0 * r, y + c.1 * r)).collect();
+        self.polygon(&corners, paint, 1.0);
+    }
+
+    /// What is drawn within has this name, which readers see when they point at it.
+    pub fn named(&mut self, name: &str, draw: impl FnOnce(&mut Self)) {
+        let _ = write!(self.text, "<g><title>{}</title>", escape(name));
+        draw(self);
+        self.text.push_str("</g>\n");
     }
 
     /// A filled area with these corners.
