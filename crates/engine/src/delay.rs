@@ -1,137 +1,61 @@
-//! A histogram of delays: log-linear, so that a nanosecond and an hour are kept with the same relative error.
-//!
-//! Each power of two is divided into sixteen equal parts: a quantile is at most 1/16 above the true value
-//! and never below it. Recording is O(1) and allocates nothing after the first time. Two histograms can be
-//! merged, which is how threads are summed up.
+//! How long packets waited: a [`Histogram`] of times. Two of them can be merged, which is how threads are summed up.
 
+use crate::histogram::Histogram;
 use crate::units::Duration;
-
-/// Parts of each power of two, as a power of two.
-const PARTS: u32 = 4;
-
-/// The longest delay that is told apart: 2⁴⁰ ns, about 18 minutes. Longer ones count as this.
-const LONGEST: u64 = (1 << 40) - 1;
-
-const BUCKETS: usize = bucket(LONGEST) + 1;
-
-/// The bucket of a value.
-const fn bucket(ns: u64) -> usize {
-    let value = if ns > LONGEST { LONGEST } else { ns };
-    if value < 1 << PARTS {
-        return value as usize;
-    }
-    let exponent = value.ilog2();
-    let part = (value >> (exponent - PARTS)) as usize - (1 << PARTS);
-    (((exponent - PARTS + 1) as usize) << PARTS) + part
-}
-
-/// The greatest value of a bucket.
-const fn upper(bucket: usize) -> u64 {
-    let (row, part) = ((bucket >> PARTS) as u32, (bucket & ((1 << PARTS) - 1)) as u64);
-    if row == 0 {
-        return part;
-    }
-    let step = 1u64 << (row - 1);
-    ((1u64 << PARTS) + part) * step + step - 1
-}
 
 /// How often each delay occurred.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Delays {
-    /// Empty until the first delay is recorded.
-    counts: Vec<u64>,
-    total: u64,
-    sum: u128,
-    longest: Duration,
-}
+pub struct Delays(Histogram);
 
 impl Delays {
     /// Counts one delay.
     pub fn record(&mut self, delay: Duration) {
-        if self.counts.is_empty() {
-            self.counts = vec![0; BUCKETS];
-        }
-        self.counts[bucket(delay.nanos())] += 1;
-        self.total += 1;
-        self.sum += u128::from(delay.nanos());
-        self.longest = self.longest.max(delay);
+        self.0.record(delay.nanos(), 1);
     }
 
     /// How many were counted.
     pub fn count(&self) -> u64 {
-        self.total
+        self.0.total()
     }
 
     /// The longest, exactly.
     pub fn longest(&self) -> Duration {
-        self.longest
+        Duration::from_nanos(self.0.greatest())
     }
 
     /// The mean, rounded down; zero if nothing was counted.
     pub fn mean(&self) -> Duration {
-        let mean = self.sum / u128::from(self.total.max(1));
-        Duration::from_nanos(u64::try_from(mean).unwrap_or(u64::MAX))
+        Duration::from_nanos(self.0.mean())
     }
 
     /// The delay that `per_mille` of a thousand did not exceed, at most 1/16 too long: 500 is the median, 990 the
     /// 99th percentile. Zero if nothing was counted.
     pub fn quantile(&self, per_mille: u32) -> Duration {
-        let rank = (u128::from(self.total) * u128::from(per_mille.min(1000)))
-            .div_ceil(1000)
-            .max(1);
-        let mut seen = 0u128;
-        for (index, &count) in self.counts.iter().enumerate() {
-            seen += u128::from(count);
-            if seen >= rank {
-                return Duration::from_nanos(upper(index)).min(self.longest);
-            }
-        }
-        Duration::ZERO
+        Duration::from_nanos(self.0.quantile(per_mille))
+    }
+
+    /// For drawing: delays, and how many did not exceed each (at most 1/16 too long).
+    pub fn steps(&self) -> impl Iterator<Item = (Duration, u64)> + '_ {
+        self.0
+            .steps()
+            .map(|(ns, count)| (Duration::from_nanos(ns), count))
     }
 
     /// Adds what another counted.
     pub fn merge(&mut self, other: &Self) {
-        if self.counts.is_empty() {
-            self.counts.clone_from(&other.counts);
-        } else {
-            self.counts
-                .iter_mut()
-                .zip(&other.counts)
-                .for_each(|(mine, theirs)| *mine += theirs);
-        }
-        self.total += other.total;
-        self.sum += other.sum;
-        self.longest = self.longest.max(other.longest);
+        self.0.merge(&other.0);
     }
 
     /// What was counted since an earlier state of the same histogram; all of it, if it was cleared in
     /// between. The longest is exact if it is new, and otherwise at most 1/16 too long.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
-        if earlier.total > self.total || earlier.counts.is_empty() {
-            return self.clone();
-        }
-        let pairs = self.counts.iter().zip(&earlier.counts);
-        let counts: Vec<u64> = pairs.map(|(now, before)| now.saturating_sub(*before)).collect();
-        let last = counts.iter().rposition(|count| *count > 0);
-        let bound = last.map_or(Duration::ZERO, |last| Duration::from_nanos(upper(last)));
-        let is_new = self.longest > earlier.longest;
-        Self {
-            longest: if is_new {
-                self.longest
-            } else {
-                bound.min(self.longest)
-            },
-            counts,
-            total: self.total - earlier.total,
-            sum: self.sum.saturating_sub(earlier.sum),
-        }
+        Self(self.0.since(&earlier.0))
     }
 
     /// Forgets everything, and keeps the memory.
     pub fn clear(&mut self) {
-        self.counts.fill(0);
-        (self.total, self.sum, self.longest) = (0, 0, Duration::ZERO);
+        self.0.clear();
     }
 }
 
@@ -139,6 +63,9 @@ impl Delays {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    /// The longest that is told apart.
+    const LONGEST: u64 = (1 << 40) - 1;
 
     fn delays(values: &[u64]) -> Delays {
         let mut delays = Delays::default();

@@ -8,7 +8,7 @@
 //! - [`disciplines`]: one file each; what several can share stands beside them ([`timer_wheel`], `credit`, `rings`, `wire`);
 //! - [`header`], [`classify`]: from a frame's bytes to its fields, and to a class;
 //! - [`link_clock`]: a link's bandwidth as a clock, for ports and for the simulator's wires;
-//! - [`inspect`]: looking into a running tree; [`delay`]: how long packets waited.
+//! - [`inspect`]: looking into a running tree; [`delay`]: how long packets waited, in a [`histogram`].
 //!
 //! Absent on purpose: clocks, sockets, threads, files, logging, global state, unsafe code, and randomness
 //! that was not given. The same code therefore runs in the simulator, in the lab and on a real link.
@@ -22,6 +22,7 @@ pub mod delay;
 pub mod discipline;
 pub mod disciplines;
 pub mod header;
+pub mod histogram;
 pub mod inspect;
 pub mod kind;
 pub mod link_clock;

@@ -13,7 +13,7 @@
 //! is known exactly from the ring, or estimated from the policy's bandwidth (4.2.5).
 
 use crate::agenda::{Agenda, Event, Place};
-use crate::meter::{Departure, LinkMeter};
+use crate::meter::{Departure, LinkMeter, Loss as Lost};
 use crate::packet::{Store, Travelling};
 use crate::stream::Stream;
 use engine::classify::{Classifier, Filter};
@@ -255,11 +255,16 @@ impl Link {
         } = *around.store.get(packet);
         match &mut self.hold {
             Holding::Plain(buffer) => match buffer.start(around.now, body.frame, self.wire.free_at()) {
-                Some(start) => self.carry(around, packet, ClassId(0), around.now, start),
+                Some(start) => {
+                    if let Some(meter) = &mut self.meter {
+                        meter.offered(around.now, ClassId(0), body.frame);
+                    }
+                    self.carry(around, packet, ClassId(0), around.now, start, start);
+                }
                 None => {
                     around.store.take(packet);
                     if let Some(meter) = &mut self.meter {
-                        meter.dropped(ClassId(0), body.frame, Reason::Full);
+                        meter.refused(around.now, stream, body.frame);
                     }
                 }
             },
@@ -267,15 +272,16 @@ impl Link {
                 let (class, flow) = managed.class(stream, around.streams);
                 let mut offered = Packet::new(body.frame + managed.overhead, around.now, class);
                 (offered.flow, offered.ecn, offered.buffer) = (flow, body.ecn, packet);
+                if let Some(meter) = &mut self.meter {
+                    meter.offered(around.now, class, body.frame);
+                }
                 let mut sink = Losses {
+                    now: around.now,
                     store: around.store,
                     meter: &mut self.meter,
                 };
                 // The sink has seen a refusal.
                 let _ = managed.queue.enqueue(around.now, offered, &mut sink);
-                if let Some(meter) = &mut self.meter {
-                    meter.backlog(around.now, managed.queue.backlog());
-                }
                 self.drive(around);
             }
         }
@@ -296,17 +302,15 @@ impl Link {
         let now = around.now;
         while let Holding::Ruled(managed) = &mut self.hold {
             let mut sink = Losses {
+                now,
                 store: around.store,
                 meter: &mut self.meter,
             };
             match managed.next(now, &mut sink) {
                 Step::Send(packet) => {
-                    if let Some(meter) = &mut self.meter {
-                        meter.backlog(now, managed.queue.backlog());
-                    }
                     around.store.get_mut(packet.buffer).packet.ecn = packet.ecn;
                     let start = self.wire.free_at().max(now);
-                    self.carry(around, packet.buffer, packet.class, packet.arrived, start);
+                    self.carry(around, packet.buffer, packet.class, packet.arrived, now, start);
                 }
                 Step::Rest(until) => {
                     if until < managed.armed {
@@ -319,13 +323,14 @@ impl Link {
         }
     }
 
-    /// Puts a packet on the wire, from `start` on.
+    /// Puts a packet on the wire, from `start` on; it stops waiting when it is `taken`.
     fn carry(
         &mut self,
         around: &mut Surroundings<'_>,
         packet: Buffer,
         class: ClassId,
         arrived: Instant,
+        taken: Instant,
         start: Instant,
     ) {
         let Travelling {
@@ -337,14 +342,16 @@ impl Link {
             managed.ring.push_back(finish);
         }
         if let Some(meter) = &mut self.meter {
-            meter.departed(&Departure {
+            let departure = Departure {
                 class,
                 stream,
-                packet: &body,
+                frame: body.frame,
                 arrived,
+                taken,
                 start,
                 finish,
-            });
+            };
+            meter.departed(around.now, &departure);
         }
         self.entered += 1;
         let lost = match self.loss {
@@ -537,21 +544,32 @@ impl Managed {
 
 /// Takes lost packets out of the store, and tells the meter.
 struct Losses<'a> {
+    now: Instant,
     store: &'a mut Store,
     meter: &'a mut Option<Box<LinkMeter>>,
 }
 
 impl Sink for Losses<'_> {
     fn drop(&mut self, packet: Packet, why: Reason) {
-        let lost = self.store.take(packet.buffer);
+        let Travelling {
+            packet: body, stream, ..
+        } = self.store.take(packet.buffer);
         if let Some(meter) = self.meter {
-            meter.dropped(packet.class, lost.packet.frame, why);
+            let loss = Lost {
+                class: packet.class,
+                stream,
+                frame: body.frame,
+                arrived: packet.arrived,
+                why,
+            };
+            meter.dropped(self.now, &loss);
         }
     }
 
     fn mark(&mut self, packet: &Packet, _why: Reason) {
         if let Some(meter) = self.meter {
-            meter.marked(packet.class);
+            let stream = self.store.get(packet.buffer).stream;
+            meter.marked(self.now, packet.class, stream);
         }
     }
 }

@@ -1,170 +1,283 @@
-//! Meters: what passed a link, class by class, and what a flow's end delivered.
+//! Meters: what passed a link, class by class and flow by flow, and what a flow's end delivered.
 //!
-//! A packet's bytes are apportioned to bins by the time that its bits are on the wire (GNET-1's way), not counted whole
-//! in one of them: at bins of a few packets, whole packets alone would make steps of their own.
+//! - [`Series`]: bytes over time, by the time of their bits, at any bin;
+//! - [`Levels`]: what waited, weighted by time;
+//! - [`Tally`], [`Window`]: what passed of one class or stream, in all or within a window asked for beforehand;
+//! - [`LinkMeter`]: what looks at a link; [`Received`]: at a flow's end;
+//! - [`jain`], [`borrowed`]: fairness, and what a class of CBQ got beyond its allotment.
+//!
+//! A link reckons ahead: it says at once when a packet that waits will start. The meter keeps that until time has come
+//! there, so what it shows is always what has happened.
 
-use crate::packet::Packet;
-use engine::delay::Delays;
+mod levels;
+mod series;
+mod window;
+
+pub use levels::Levels;
+pub use series::Series;
+pub use window::{Tally, Window};
+
 use engine::discipline::Reason;
+use engine::inspect::{Inspection, Value};
 use engine::packet::ClassId;
-use engine::queue::Count;
-use engine::units::{Bandwidth, Bytes, Duration, Instant};
+use engine::queue::Queue;
+use engine::units::{Bytes, Duration, Instant};
+use levels::Held;
+use std::collections::VecDeque;
+
+/// What a meter is to look at.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Watch {
+    /// The bins of series.
+    pub bin: Duration,
+    /// Times from, and before, which all is tallied on its own.
+    pub windows: Vec<(Instant, Instant)>,
+    /// Whether each flow is tallied, beside each class.
+    pub flows: bool,
+}
+
+impl From<Duration> for Watch {
+    /// Classes, without windows.
+    fn from(bin: Duration) -> Self {
+        Self {
+            bin,
+            windows: Vec::new(),
+            flows: false,
+        }
+    }
+}
 
 /// A packet that goes onto a wire.
 #[derive(Clone, Copy, Debug)]
-pub struct Departure<'a> {
-    /// Its class.
-    pub class: ClassId,
-    /// Its stream: twice its flow's number, one more for what the answerer sends.
-    pub stream: u32,
-    /// The packet.
-    pub packet: &'a Packet,
+pub(crate) struct Departure {
+    pub(crate) class: ClassId,
+    pub(crate) stream: u32,
+    pub(crate) frame: Bytes,
     /// When it was offered to the link.
-    pub arrived: Instant,
+    pub(crate) arrived: Instant,
+    /// When it stops waiting: a driver with a ring takes packets before their time.
+    pub(crate) taken: Instant,
     /// When its first bit goes onto the wire.
-    pub start: Instant,
+    pub(crate) start: Instant,
     /// When its last bit has.
-    pub finish: Instant,
+    pub(crate) finish: Instant,
 }
 
-/// Bytes over time, in bins of equal length.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Series {
-    origin: Instant,
-    bin: Duration,
-    bytes: Vec<u64>,
-}
-
-impl Series {
-    /// Empty, from `origin` on.
-    pub fn new(origin: Instant, bin: Duration) -> Self {
-        Self {
-            origin,
-            bin: bin.max(Duration::from_nanos(1)),
-            bytes: Vec::new(),
-        }
-    }
-
-    /// The length of a bin.
-    pub fn bin(&self) -> Duration {
-        self.bin
-    }
-
-    /// Bytes in each bin.
-    pub fn bytes(&self) -> &[u64] {
-        &self.bytes
-    }
-
-    /// The rate in each bin, and when the bin begins.
-    pub fn rates(&self) -> impl Iterator<Item = (Instant, Bandwidth)> + '_ {
-        let begin = |index| self.origin + self.bin.times(index as u64);
-        let rate = |bytes| Bandwidth::of(Bytes::new(bytes), self.bin);
-        self.bytes
-            .iter()
-            .enumerate()
-            .map(move |(index, &bytes)| (begin(index), rate(bytes)))
-    }
-
-    /// Adds bytes at one instant.
-    pub fn add(&mut self, at: Instant, bytes: u64) {
-        *self.bin_at(at.since(self.origin).nanos() / self.bin.nanos()) += bytes;
-    }
-
-    /// Adds bytes evenly over a span; the parts are whole bytes, and their sum is exact.
-    pub fn spread(&mut self, from: Instant, to: Instant, bytes: u64) {
-        let (from, to) = (from.since(self.origin).nanos(), to.since(self.origin).nanos());
-        let bin = self.bin.nanos();
-        let (first, last) = (from / bin, to.saturating_sub(1).max(from) / bin);
-        if first == last {
-            *self.bin_at(first) += bytes;
-            return;
-        }
-        let span = u128::from(to - from);
-        let mut before = 0;
-        for index in first..=last {
-            let end = ((index + 1) * bin).min(to) - from;
-            let until = (u128::from(bytes) * u128::from(end) / span) as u64;
-            *self.bin_at(index) += until - before;
-            before = until;
-        }
-    }
-
-    fn bin_at(&mut self, index: u64) -> &mut u64 {
-        let index = index as usize;
-        if index >= self.bytes.len() {
-            self.bytes.resize(index + 1, 0);
-        }
-        &mut self.bytes[index]
-    }
-}
-
-/// What passed of one class.
-#[derive(Clone, Debug)]
-pub struct ClassMeter {
-    /// Frames that went onto the wire.
-    pub sent: Count,
-    /// Bytes of frames over time.
-    pub series: Series,
-    /// From being offered until the first bit went onto the wire.
-    pub waited: Delays,
-    /// Packets lost, by [`Reason`]'s number.
-    pub dropped: [u64; Reason::ALL.len()],
-    /// Packets marked.
-    pub marked: u64,
+/// A packet that a queue gave up.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Loss {
+    pub(crate) class: ClassId,
+    pub(crate) stream: u32,
+    pub(crate) frame: Bytes,
+    pub(crate) arrived: Instant,
+    pub(crate) why: Reason,
 }
 
 /// What passed a link.
 #[derive(Clone, Debug)]
 pub struct LinkMeter {
-    since: Instant,
-    classes: Vec<ClassMeter>,
+    /// All of it, then the windows, the earlier first.
+    windows: Vec<Window>,
+    /// The first window that has not passed.
+    open: usize,
+    flows: bool,
+    all: Held,
+    classes: Vec<Held>,
+    /// Packets whose time has not come.
+    ahead: VecDeque<Departure>,
 }
 
 impl LinkMeter {
-    pub(crate) fn new(since: Instant, bin: Duration, classes: usize) -> Self {
-        let class = ClassMeter {
-            sent: Count::default(),
-            series: Series::new(since, bin),
-            waited: Delays::default(),
-            dropped: [0; Reason::ALL.len()],
-            marked: 0,
-        };
+    pub(crate) fn new(since: Instant, watch: Watch, classes: usize) -> Self {
+        let mut asked: Vec<_> = watch.windows.into_iter().filter(|(from, to)| from < to).collect();
+        asked.sort_unstable();
+        let whole = Window::new([since, Instant::NEVER], Some(watch.bin), classes);
+        let windows = asked
+            .into_iter()
+            .map(|(from, to)| Window::new([from, to], None, classes));
         Self {
-            since,
-            classes: vec![class; classes],
+            windows: std::iter::once(whole).chain(windows).collect(),
+            open: 1,
+            flows: watch.flows,
+            all: Held::nothing(since),
+            classes: vec![Held::nothing(since); classes],
+            ahead: VecDeque::new(),
         }
     }
 
     /// Since when it looks.
     pub fn since(&self) -> Instant {
-        self.since
+        self.windows[0].from
     }
 
-    /// Each class, by its number; the only one, where no policy rules.
-    pub fn classes(&self) -> &[ClassMeter] {
-        &self.classes
+    /// All since it looks.
+    pub fn whole(&self) -> &Window {
+        &self.windows[0]
     }
 
-    pub(crate) fn departed(&mut self, departure: &Departure<'_>) {
-        let class = &mut self.classes[departure.class.0 as usize];
-        let frame = departure.packet.frame;
-        class.sent.packets += 1;
-        class.sent.bytes += frame;
-        class
-            .series
-            .spread(departure.start, departure.finish, frame.get());
-        class.waited.record(departure.start.since(departure.arrived));
+    /// The windows that were asked for, by their beginnings.
+    pub fn windows(&self) -> &[Window] {
+        &self.windows[1..]
     }
 
-    pub(crate) fn dropped(&mut self, class: ClassId, _frame: Bytes, why: Reason) {
-        self.classes[class.0 as usize].dropped[why as usize] += 1;
+    /// The window that was asked for with these bounds.
+    pub fn window(&self, from: Instant, to: Instant) -> Option<&Window> {
+        self.windows()
+            .iter()
+            .find(|window| window.from == from && window.to == to)
     }
 
-    pub(crate) fn marked(&mut self, class: ClassId) {
-        self.classes[class.0 as usize].marked += 1;
+    /// Each class since it looks, by its number; the only one, where no policy rules.
+    pub fn classes(&self) -> &[Tally] {
+        self.windows[0].classes()
     }
 
-    pub(crate) fn backlog(&mut self, _now: Instant, _held: Count) {}
+    /// Each stream that has been seen since it looks, by its number, if flows are watched.
+    pub fn streams(&self) -> &[Tally] {
+        self.windows[0].streams()
+    }
+
+    /// What waited in all classes together since it looks.
+    pub fn queue(&self) -> &Levels {
+        &self.windows[0].queue
+    }
+
+    /// The whole, and the windows that something between these times concerns.
+    fn concerned(&mut self, to: Instant) -> impl Iterator<Item = &mut Window> {
+        let (whole, windows) = self.windows.split_at_mut(1);
+        let open = windows[self.open - 1..]
+            .iter_mut()
+            .take_while(move |window| window.from <= to);
+        whole.iter_mut().chain(open)
+    }
+
+    fn stream(&self, stream: u32) -> Option<usize> {
+        self.flows.then_some(stream as usize)
+    }
+
+    /// Brings it up to this time.
+    pub(crate) fn advance(&mut self, now: Instant) {
+        while let Some(&packet) = self.ahead.front()
+            && packet.start <= now
+        {
+            self.ahead.pop_front();
+            self.started(&packet);
+        }
+        while self.windows.get(self.open).is_some_and(|window| window.to <= now) {
+            self.settle(self.windows[self.open].to);
+            self.open += 1;
+        }
+    }
+
+    /// Accounts for what waited until this time.
+    fn settle(&mut self, now: Instant) {
+        self.level(now, None);
+        (0..self.classes.len()).for_each(|class| self.class_level(class, now));
+    }
+
+    /// Brings it up to this time, so that it can be read.
+    pub(crate) fn settle_until(&mut self, now: Instant) {
+        self.advance(now);
+        self.settle(now);
+    }
+
+    /// Accounts for what waited until now, in all and of a class; then that changes.
+    fn level(&mut self, now: Instant, class: Option<usize>) {
+        let held = self.all;
+        if held.since < now {
+            self.concerned(now).for_each(|window| window.held(held, now));
+            self.all.since = now;
+        }
+        if let Some(class) = class {
+            self.class_level(class, now);
+        }
+    }
+
+    fn class_level(&mut self, class: usize, now: Instant) {
+        let held = self.classes[class];
+        if held.since < now {
+            self.concerned(now)
+                .for_each(|window| window.class_held(class, held, now));
+            self.classes[class].since = now;
+        }
+    }
+
+    /// A packet is offered; if it is refused, it is also [`dropped`](Self::dropped).
+    pub(crate) fn offered(&mut self, now: Instant, class: ClassId, frame: Bytes) {
+        self.advance(now);
+        let class = class.0 as usize;
+        self.level(now, Some(class));
+        self.all.add(frame);
+        self.classes[class].add(frame);
+    }
+
+    fn removed(&mut self, now: Instant, class: ClassId, frame: Bytes, arrived: Instant) {
+        if arrived < self.since() {
+            return;
+        }
+        let class = class.0 as usize;
+        self.level(now, Some(class));
+        self.all.remove(frame);
+        self.classes[class].remove(frame);
+    }
+
+    /// A packet goes onto the wire, perhaps later.
+    pub(crate) fn departed(&mut self, now: Instant, packet: &Departure) {
+        self.advance(now);
+        if packet.taken <= now {
+            self.removed(now, packet.class, packet.frame, packet.arrived);
+        }
+        if packet.start <= now {
+            self.counted(packet);
+        } else {
+            self.ahead.push_back(*packet);
+        }
+    }
+
+    /// The time has come for a packet that was to go onto the wire later.
+    fn started(&mut self, packet: &Departure) {
+        if packet.taken == packet.start {
+            self.removed(packet.start, packet.class, packet.frame, packet.arrived);
+        }
+        self.counted(packet);
+    }
+
+    fn counted(&mut self, packet: &Departure) {
+        let stream = self.stream(packet.stream);
+        self.concerned(packet.finish)
+            .for_each(|window| window.departed(packet, stream));
+    }
+
+    /// A packet finds a plain buffer full.
+    pub(crate) fn refused(&mut self, now: Instant, stream: u32, frame: Bytes) {
+        let class = ClassId(0);
+        self.offered(now, class, frame);
+        let loss = Loss {
+            class,
+            stream,
+            frame,
+            arrived: now,
+            why: Reason::Full,
+        };
+        self.dropped(now, &loss);
+    }
+
+    /// A packet that was offered is lost.
+    pub(crate) fn dropped(&mut self, now: Instant, loss: &Loss) {
+        self.advance(now);
+        self.removed(now, loss.class, loss.frame, loss.arrived);
+        let stream = self.stream(loss.stream);
+        self.concerned(now)
+            .for_each(|window| window.dropped(now, loss, stream));
+    }
+
+    /// A packet is marked.
+    pub(crate) fn marked(&mut self, now: Instant, class: ClassId, stream: u32) {
+        self.advance(now);
+        let stream = self.stream(stream);
+        self.concerned(now)
+            .for_each(|window| window.marked(now, class.0 as usize, stream));
+    }
 }
 
 /// What a flow's end has delivered to its program.
@@ -192,29 +305,33 @@ impl Received {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn at(ns: u64) -> Instant {
-        Instant::from_nanos(ns)
+/// Jain's index of fairness: (Σx)² / (n Σx²), 1 if all have the same, 1/n if one has all. `None` if there is nothing
+/// to share, or nobody. (Jain, Chiu and Hawe 1984, DEC TR-301.)
+pub fn jain(shares: impl IntoIterator<Item = u64>) -> Option<f64> {
+    let (mut n, mut sum, mut squares) = (0u32, 0.0, 0.0);
+    for share in shares {
+        let share = share as f64;
+        (n, sum, squares) = (n + 1, sum + share, squares + share * share);
     }
+    (squares > 0.0).then(|| sum * sum / (f64::from(n) * squares))
+}
 
-    #[test]
-    fn bytes_are_apportioned_to_bins_by_the_time_of_their_bits_and_none_is_lost() {
-        let mut series = Series::new(at(100), Duration::from_nanos(10));
-        series.spread(at(105), at(125), 1001);
-        assert_eq!(series.bytes(), [250, 500, 251]);
-        series.spread(at(120), at(130), 7);
-        assert_eq!(series.bytes(), [250, 500, 258]);
-        series.add(at(141), 3);
-        assert_eq!(series.bytes(), [250, 500, 258, 0, 3]);
-    }
+/// A number from the gauges of a class, such as `borrowed` or `lent` of CBQ, as it stands; `None` if its discipline has no
+/// such gauge. For a window, look at its beginning and at its end.
+pub fn gauge(queue: &Queue, class: ClassId, name: &str) -> Option<Value> {
+    let mut views = Vec::new();
+    queue.inspect(&mut Inspection::new(&mut views));
+    let view = views.iter().find(|view| view.class == Some(class))?;
+    view.gauges
+        .iter()
+        .find(|(gauge, _)| *gauge == name)
+        .map(|(_, value)| *value)
+}
 
-    #[test]
-    fn a_packet_that_takes_no_time_is_counted_in_its_bin() {
-        let mut series = Series::new(at(0), Duration::from_nanos(10));
-        series.spread(at(20), at(20), 5);
-        assert_eq!(series.bytes(), [0, 0, 5]);
+/// The bytes that a class of CBQ has sent beyond its allotment, so far.
+pub fn borrowed(queue: &Queue, class: ClassId) -> Option<Bytes> {
+    match gauge(queue, class, "borrowed")? {
+        Value::Bytes(bytes) => Some(bytes),
+        _ => None,
     }
 }

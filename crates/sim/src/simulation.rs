@@ -6,7 +6,7 @@
 use crate::agenda::{Agenda, Event, MOST};
 use crate::agent::{Agent, Context, Timer};
 use crate::link::{Link, LinkSpec, Surroundings};
-use crate::meter::{LinkMeter, Received};
+use crate::meter::{LinkMeter, Received, Watch};
 use crate::packet::{Packet, Store, Travelling};
 use crate::stream::{Map, Stream};
 use engine::header::FlowKey;
@@ -176,12 +176,12 @@ impl Simulation {
         Ok(FlowId(endpoint / 2))
     }
 
-    /// Lets a meter look at a link from now on, with rates in bins of this length. Where no policy rules, what waits
-    /// in the buffer is counted as sent at once, in the bins of its time to come.
-    pub fn watch(&mut self, link: LinkId, bin: Duration) {
+    /// Lets a meter look at a link from now on: with rates in bins of this length, or as it says. What waits already is
+    /// not seen waiting.
+    pub fn watch(&mut self, link: LinkId, watch: impl Into<Watch>) {
         let link = &mut self.links[link.0 as usize];
         let classes = link.ruled().map_or(1, |(_, plan)| plan.classes.len().max(1));
-        link.meter = Some(Box::new(LinkMeter::new(self.now, bin, classes)));
+        link.meter = Some(Box::new(LinkMeter::new(self.now, watch.into(), classes)));
     }
 
     /// What a link's meter has seen.
@@ -251,6 +251,9 @@ impl Simulation {
             }
         }
         self.now = self.now.max(end);
+        for meter in self.links.iter_mut().filter_map(|link| link.meter.as_mut()) {
+            meter.settle_until(self.now);
+        }
     }
 
     fn at(&mut self, link: u32) -> (&mut Link, Surroundings<'_>) {

@@ -1,0 +1,166 @@
+//! A histogram of whole numbers: log-linear, so that one and a million million are kept with the same relative error.
+//!
+//! Each power of two is divided into sixteen equal parts: a quantile is at most 1/16 above the true value
+//! and never below it, and exact below 32. Recording is O(1) and allocates nothing after the first time. A value may
+//! carry a weight: a queue's length, the time for which it held.
+
+/// Parts of each power of two, as a power of two.
+const PARTS: u32 = 4;
+
+/// The greatest value that is told apart: 2⁴⁰, of nanoseconds about 18 minutes. Greater ones count as this.
+const GREATEST: u64 = (1 << 40) - 1;
+
+const BUCKETS: usize = bucket(GREATEST) + 1;
+
+/// The bucket of a value.
+const fn bucket(value: u64) -> usize {
+    let value = if value > GREATEST { GREATEST } else { value };
+    if value < 1 << PARTS {
+        return value as usize;
+    }
+    let exponent = value.ilog2();
+    let part = (value >> (exponent - PARTS)) as usize - (1 << PARTS);
+    (((exponent - PARTS + 1) as usize) << PARTS) + part
+}
+
+/// The greatest value of a bucket.
+const fn upper(bucket: usize) -> u64 {
+    let (row, part) = ((bucket >> PARTS) as u32, (bucket & ((1 << PARTS) - 1)) as u64);
+    if row == 0 {
+        return part;
+    }
+    let step = 1u64 << (row - 1);
+    ((1u64 << PARTS) + part) * step + step - 1
+}
+
+/// How much weight each value has.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Histogram {
+    /// Empty until the first value is recorded.
+    weights: Vec<u64>,
+    total: u64,
+    sum: u128,
+    greatest: u64,
+}
+
+impl Histogram {
+    /// Adds weight to a value.
+    pub fn record(&mut self, value: u64, weight: u64) {
+        if weight == 0 {
+            return;
+        }
+        if self.weights.is_empty() {
+            self.weights = vec![0; BUCKETS];
+        }
+        self.weights[bucket(value)] += weight;
+        self.total += weight;
+        self.sum += u128::from(value) * u128::from(weight);
+        self.greatest = self.greatest.max(value);
+    }
+
+    /// The weight of all values.
+    pub fn total(&self) -> u64 {
+        self.total
+    }
+
+    /// The greatest value, exactly.
+    pub fn greatest(&self) -> u64 {
+        self.greatest
+    }
+
+    /// The mean, rounded down; zero if nothing was recorded.
+    pub fn mean(&self) -> u64 {
+        let mean = self.sum / u128::from(self.total.max(1));
+        u64::try_from(mean).unwrap_or(u64::MAX)
+    }
+
+    /// The value that `per_mille` of a thousand parts of the weight do not exceed, at most 1/16 too great. Zero if
+    /// nothing was recorded.
+    pub fn quantile(&self, per_mille: u32) -> u64 {
+        let rank = (u128::from(self.total) * u128::from(per_mille.min(1000)))
+            .div_ceil(1000)
+            .max(1);
+        let mut seen = 0u128;
+        for (index, &weight) in self.weights.iter().enumerate() {
+            seen += u128::from(weight);
+            if seen >= rank {
+                return upper(index).min(self.greatest);
+            }
+        }
+        0
+    }
+
+    /// The share of the weight whose values do not exceed this one, as a step function of bucket ends: (value, weight
+    /// up to it). For drawing; buckets without weight are left out.
+    pub fn steps(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        let mut seen = 0;
+        let held = self.weights.iter().enumerate().filter(|(_, weight)| **weight > 0);
+        held.map(move |(index, &weight)| {
+            seen += weight;
+            (upper(index).min(self.greatest), seen)
+        })
+    }
+
+    /// Adds what another recorded.
+    pub fn merge(&mut self, other: &Self) {
+        if self.weights.is_empty() {
+            self.weights.clone_from(&other.weights);
+        } else {
+            self.weights
+                .iter_mut()
+                .zip(&other.weights)
+                .for_each(|(mine, theirs)| *mine += theirs);
+        }
+        self.total += other.total;
+        self.sum += other.sum;
+        self.greatest = self.greatest.max(other.greatest);
+    }
+
+    /// What was recorded since an earlier state of the same histogram; all of it, if it was cleared in
+    /// between. The greatest is exact if it is new, and otherwise at most 1/16 too great.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        if earlier.total > self.total || earlier.weights.is_empty() {
+            return self.clone();
+        }
+        let pairs = self.weights.iter().zip(&earlier.weights);
+        let weights: Vec<u64> = pairs.map(|(now, before)| now.saturating_sub(*before)).collect();
+        let last = weights.iter().rposition(|weight| *weight > 0);
+        let bound = last.map_or(0, upper);
+        let is_new = self.greatest > earlier.greatest;
+        Self {
+            greatest: if is_new {
+                self.greatest
+            } else {
+                bound.min(self.greatest)
+            },
+            weights,
+            total: self.total - earlier.total,
+            sum: self.sum.saturating_sub(earlier.sum),
+        }
+    }
+
+    /// Forgets everything, and keeps the memory.
+    pub fn clear(&mut self) {
+        self.weights.fill(0);
+        (self.total, self.sum, self.greatest) = (0, 0, 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_count_by_their_weight_and_small_ones_are_exact() {
+        let mut held = Histogram::default();
+        for (value, weight) in [(0, 50), (3, 30), (31, 19), (40, 1), (99, 0)] {
+            held.record(value, weight);
+        }
+        let quantiles = [500, 501, 800, 801, 990, 991].map(|per_mille| held.quantile(per_mille));
+        assert_eq!(quantiles, [0, 3, 3, 31, 31, 40]);
+        assert_eq!((held.mean(), held.greatest(), held.total()), (7, 40, 100));
+        let steps: Vec<_> = held.steps().collect();
+        assert_eq!(steps, [(0, 50), (3, 80), (31, 99), (40, 100)]);
+    }
+}

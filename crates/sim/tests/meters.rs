@@ -1,0 +1,215 @@
+//! Meters: bytes in the bins of their bits, what waits by its time, windows, flows.
+
+use engine::discipline::Reason;
+use engine::header::{Family, FlowKey};
+use engine::kind::Link;
+use engine::random::Seed;
+use engine::settings::{Raw, Table};
+use engine::tree::{DisciplineSpec, Registry};
+use engine::units::{Bandwidth, Bytes, Duration, Instant};
+use sim::agent::Agent;
+use sim::link::{Driver, Hold, LinkSpec, Ruled};
+use sim::meter::{LinkMeter, Watch, jain};
+use sim::simulation::{LinkId, Simulation};
+use sim::sources::{Burst, Constant, Datagrams, Listener, Poisson, Source, Timing};
+
+const FRAME: Bytes = Bytes::new(1250);
+
+fn ms(n: u64) -> Instant {
+    Instant::START + Duration::from_millis(n)
+}
+
+fn us(n: u64) -> Duration {
+    Duration::from_micros(n)
+}
+
+/// One link of 10 Mbit/s, where a frame takes a millisecond, behind this hold.
+struct Bench {
+    sim: Simulation,
+    ends: [sim::simulation::NodeId; 2],
+    link: LinkId,
+}
+
+impl Bench {
+    fn new(hold: Hold, watch: impl Into<Watch>) -> Self {
+        let mut sim = Simulation::new(Seed(1));
+        let ends = ["a", "b"].map(|name| sim.node(name));
+        let wire = LinkSpec::new(Bandwidth::mbit(10), Duration::from_millis(5));
+        let link = sim.link(ends[0], ends[1], wire.clone().hold(hold));
+        sim.link(ends[1], ends[0], wire);
+        sim.watch(link, watch);
+        Self { sim, ends, link }
+    }
+
+    fn source<T: Timing>(mut self, timing: T) -> Self {
+        let datagrams = Datagrams::from(FRAME).until(ms(900));
+        let agents: [Box<dyn Agent>; 2] = [
+            Box::new(Source::new(datagrams, timing)),
+            Box::new(Listener::default()),
+        ];
+        let key = FlowKey {
+            family: Family::V4,
+            ..FlowKey::default()
+        };
+        self.sim
+            .flow(self.ends, key, Instant::START, agents)
+            .expect("a route");
+        self
+    }
+
+    fn run(mut self, end: Instant) -> LinkMeter {
+        self.sim.run_until(end);
+        self.sim.meter(self.link).expect("a meter").clone()
+    }
+}
+
+fn buffer(bytes: u64) -> Hold {
+    Hold::Buffer(Bytes::new(bytes))
+}
+
+fn fifo(limit: i64, ring: usize) -> Hold {
+    let link = Link {
+        bandwidth: Bandwidth::mbit(10),
+        mtu: Bytes::new(1514),
+    };
+    let mut spec = DisciplineSpec::new("fifo");
+    spec.settings = Table::default().with("limit", Raw::Integer(limit));
+    Hold::Ruled(Box::new(Ruled {
+        plan: spec.check(&Registry::builtin(), link).expect("a FIFO"),
+        filters: Vec::new(),
+        overhead: Bytes::ZERO,
+        driver: Driver {
+            ring,
+            ..Driver::default()
+        },
+    }))
+}
+
+fn watch(windows: &[(u64, u64)]) -> Watch {
+    Watch {
+        bin: us(1_000),
+        windows: windows.iter().map(|&(from, to)| (ms(from), ms(to))).collect(),
+        flows: true,
+    }
+}
+
+#[test]
+fn a_saturated_link_shows_exactly_its_rate_in_every_microsecond_or_the_byte_beside_it() {
+    let source = Constant::every(us(500));
+    let meter = Bench::new(buffer(20_000), us(1)).source(source).run(ms(500));
+    let bytes = meter.classes()[0].series.bytes();
+    // 1.25 bytes a microsecond, in whole bytes.
+    let pattern = bytes[..500_000].chunks_exact(4).all(|four| four == [1, 1, 1, 2]);
+    assert!(pattern, "{:?}", &bytes[..24]);
+    let four = Bench::new(buffer(20_000), us(4)).source(Constant::every(us(500)));
+    let meter = four.run(ms(500));
+    assert!(
+        meter.classes()[0].series.bytes()[..125_000]
+            .iter()
+            .all(|&bytes| bytes == 5)
+    );
+}
+
+#[test]
+fn what_waits_is_weighted_by_its_time() {
+    // Four at once, every 10 ms: 3, 2 and 1 wait for a millisecond each, and none for seven.
+    for hold in [buffer(100_000), fifo(100, 1)] {
+        let bursts = Burst::every(us(10_000), 4, Duration::ZERO);
+        let meter = Bench::new(hold, watch(&[(10, 20), (11, 13)]))
+            .source(bursts)
+            .run(ms(800));
+        let packets = [700, 701, 800, 801, 900, 901, 1_000].map(|per_mille| meter.queue().packets(per_mille));
+        assert_eq!(packets, [0, 1, 1, 2, 2, 3, 3]);
+        assert_eq!(meter.queue().span(), us(800_000));
+        assert_eq!(&meter.classes()[0].queue, meter.queue());
+        let window = meter.window(ms(10), ms(20)).expect("it was asked for");
+        assert_eq!(
+            [700, 800, 900, 1_000].map(|per_mille| window.total().queue.packets(per_mille)),
+            [0, 1, 2, 3]
+        );
+        let short = meter.window(ms(11), ms(13)).expect("it was asked for");
+        assert_eq!(
+            [500, 501].map(|per_mille| short.total().queue.packets(per_mille)),
+            [1, 2]
+        );
+        // 0, 1, 2, 3 ms until the first bit, and one more until the last.
+        let tally = &window.classes()[0];
+        assert_eq!(
+            (tally.waited.mean(), tally.waited.longest()),
+            (us(1_500), us(3_000))
+        );
+        assert_eq!(
+            (tally.passed.mean(), tally.passed.longest()),
+            (us(2_500), us(4_000))
+        );
+    }
+}
+
+#[test]
+fn a_reckoned_buffer_shows_the_same_as_the_engines_fifo_in_everything_and_every_window() {
+    let windows = watch(&[(100, 200), (150, 600), (200, 201), (200, 300)]);
+    let run = |hold| {
+        let bench = Bench::new(hold, windows.clone());
+        let poisson = Poisson::rate(Bandwidth::mbit(12), &FRAME.into(), Seed(4));
+        bench
+            .source(poisson)
+            .source(Constant::every(us(4_100)))
+            .run(ms(850))
+    };
+    let (reckoned, simulated) = (run(buffer(1_250 * 16)), run(fifo(16, 1)));
+    assert_eq!(reckoned.windows().len(), 4);
+    assert!(reckoned.whole().total().dropped_for(Reason::Full) > 50);
+    for (mine, theirs) in reckoned.windows().iter().zip(simulated.windows()) {
+        assert!(mine == theirs, "{:?}-{:?}", mine.from(), mine.to());
+    }
+    assert!(reckoned.whole() == simulated.whole());
+}
+
+#[test]
+fn windows_that_meet_add_up_and_what_lies_ahead_is_not_counted_before_its_time() {
+    let all = [(0, 333), (333, 334), (334, 800)];
+    let bench = Bench::new(buffer(u64::MAX), watch(&all));
+    let poisson = Poisson::rate(Bandwidth::mbit(15), &FRAME.into(), Seed(4));
+    let meter = bench.source(poisson).run(ms(800));
+    let totals: Vec<_> = meter.windows().iter().map(|window| window.total()).collect();
+    let packets: u64 = totals.iter().map(|total| total.sent.packets).sum();
+    // Behind an unlimited buffer the link is busy but for the first moments: one frame each millisecond.
+    assert!((780..=800).contains(&packets), "{packets}");
+    assert!(packets <= meter.classes()[0].sent.packets);
+    let bytes: u64 = totals.iter().map(|total| total.series.total()).sum();
+    assert_eq!(bytes, meter.classes()[0].series.between(ms(0), ms(800)));
+    let last = &meter.windows()[2];
+    assert_eq!(last.rate(&last.classes()[0]), Bandwidth::mbit(10));
+}
+
+#[test]
+fn flows_add_up_to_their_class_and_series_to_their_counts() {
+    for hold in [buffer(20_000), fifo(16, 4)] {
+        let bench = Bench::new(hold, watch(&[]));
+        let meter = bench
+            .source(Poisson::rate(Bandwidth::mbit(8), &FRAME.into(), Seed(4)))
+            .source(Constant::every(us(1_730)))
+            .run(ms(2_000));
+        let class = &meter.classes()[0];
+        assert_eq!(class.series.total(), class.sent.bytes.get());
+        assert_eq!(class.dropped.iter().sum::<u64>(), class.lost.packets);
+        let flows: Vec<_> = meter.streams().iter().step_by(2).collect();
+        assert_eq!(flows.len(), 2);
+        let sum = |of: fn(&sim::meter::Tally) -> u64| flows.iter().map(|flow| of(flow)).sum::<u64>();
+        assert_eq!(sum(|flow| flow.sent.packets), class.sent.packets);
+        assert_eq!(sum(|flow| flow.series.total()), class.series.total());
+        assert_eq!(sum(|flow| flow.lost.packets), class.lost.packets);
+        assert_eq!(sum(|flow| flow.waited.count()), class.waited.count());
+        assert!(flows.iter().all(|flow| flow.lost.packets > 0));
+    }
+}
+
+#[test]
+fn jains_index_is_one_for_equals_and_one_of_n_for_a_single_winner() {
+    assert_eq!(jain([7, 7, 7]), Some(1.0));
+    assert_eq!(jain([0, 9, 0, 0]), Some(0.25));
+    // (1 + 2 + 3)² / (3 × 14)
+    assert_eq!(jain([1, 2, 3]), Some(36.0 / 42.0));
+    assert_eq!(jain([0, 0]), None);
+    assert_eq!(jain([]), None);
+}
