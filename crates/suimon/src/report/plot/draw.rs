@@ -3,7 +3,7 @@
 //! How wide a text is depends on the reader's fonts, so it is estimated, on the wide side.
 
 use super::axis::{Scale, Tick};
-use super::thin::thin;
+use super::thin::{averaged, thin};
 use super::{Plot, Series, Stroke, Style};
 use crate::report::svg::{Anchor, FAINT, GREY, INK, PALETTE, PAPER, Paint, Svg};
 
@@ -163,6 +163,13 @@ impl<'a> Panel<'a> {
         }
         self.bottom(svg, frame);
         self.name(svg, frame);
+        if self.drawn.iter().all(Vec::is_empty) {
+            let middle = (
+                f64::midpoint(frame.left, frame.right),
+                f64::midpoint(frame.ceiling, frame.floor),
+            );
+            svg.text(middle, Anchor::Middle, GREY, "nothing was measured");
+        }
     }
 
     fn place(&self, frame: &Frame, (x, y): (f64, f64)) -> (f64, f64) {
@@ -174,7 +181,12 @@ impl<'a> Panel<'a> {
         let mut above = f64::INFINITY;
         for tick in self.y.ticks(5) {
             let (_, y) = self.place(frame, (0.0, tick.at));
-            svg.line((frame.left, y), (frame.right, y), FAINT, opacity, "");
+            let to = if tick.text.is_empty() {
+                frame.left + 4.0
+            } else {
+                frame.right
+            };
+            svg.line((frame.left, y), (to, y), FAINT, opacity, "");
             if !tick.text.is_empty() && above - y >= LINE_HEIGHT {
                 svg.text((frame.left - 7.0, y + 4.0), Anchor::End, GREY, &tick.text);
                 above = y;
@@ -236,7 +248,8 @@ impl<'a> Panel<'a> {
         for (index, edge) in self.drawn.iter().enumerate().rev() {
             let inside = edge.iter().filter(|point| self.x.has(point.0));
             let points: Vec<_> = inside.map(|&point| self.place(frame, point)).collect();
-            let mut outline = thin(&points, frame.most);
+            let columns = (frame.right - frame.left) as usize;
+            let mut outline = averaged(&points, frame.most.min(columns));
             if let (Some(first), Some(last)) = (outline.first().copied(), outline.last().copied()) {
                 outline.extend([(last.0, frame.floor), (first.0, frame.floor)]);
                 svg.polygon(&outline, self.paints[index], 1.0);
@@ -319,8 +332,7 @@ impl<'a> Panel<'a> {
             (Style::Bands, None) => 0.0,
             (Style::Lines, _) => high,
         };
-        let middle = |a: f64, b: f64| (a + b) / 2.0;
-        middle(self.place(frame, (0.0, high)).1, self.place(frame, (0.0, low)).1)
+        f64::midpoint(self.place(frame, (0.0, high)).1, self.place(frame, (0.0, low)).1)
     }
 }
 
@@ -407,4 +419,74 @@ fn apart(ys: &[f64], ceiling: f64, floor: f64) -> Vec<f64> {
         most = *y - LINE_HEIGHT;
     }
     placed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::plot::Axis;
+    use crate::report::plot::Unit;
+
+    #[test]
+    fn names_never_overlap_and_stay_inside() {
+        let placed = apart(&[10.0, 11.0, 98.0, 99.0, 99.5], 0.0, 100.0);
+        let far = |w: &[f64]| w[1] - w[0] >= LINE_HEIGHT - 1e-9;
+        assert!(placed.windows(2).all(far), "{placed:?}");
+        assert!(placed.iter().all(|&y| (0.0..=100.0).contains(&y)), "{placed:?}");
+    }
+
+    #[test]
+    fn ticks_have_room_however_long_their_texts_are() {
+        let axes = [
+            Axis::new("", Unit::Number("")).between(1_000_000.0, 1_000_010.0),
+            Axis::new("", Unit::Time).logarithmic().between(1e-9, 1e3),
+            Axis::new("", Unit::Rate).logarithmic().between(8e3, 8e11),
+            Axis::new("", Unit::Percent).between(0.0, 100.0),
+        ];
+        for axis in axes {
+            let scale = Scale::of(&axis, std::iter::empty());
+            let ticks = fitting(&scale, 400.0);
+            let named: Vec<&Tick> = ticks.iter().filter(|t| !t.text.is_empty()).collect();
+            assert!(named.len() >= 2, "{axis:?}: {ticks:?}");
+            for pair in named.windows(2) {
+                let distance = (scale.place(pair[1].at) - scale.place(pair[0].at)) * 400.0;
+                let texts = (width(&pair[0].text) + width(&pair[1].text)) / 2.0;
+                assert!(distance > texts, "{axis:?}: {pair:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_long_name_is_shortened_and_a_wrong_one_is_escaped() {
+        let name = "<&".repeat(60);
+        let plot = Plot {
+            title: "a <title>".into(),
+            series: vec![Series::new(&name, vec![(0.0, 1.0), (1.0, 2.0)])],
+            ..Plot::default()
+        };
+        let svg = picture("t", &[plot]);
+        assert!(
+            svg.contains("…</text>") && svg.contains("a &lt;title&gt;"),
+            "{svg}"
+        );
+        assert!(!svg.contains("<&"), "{svg}");
+        assert!(width(&shortened(&name, NAME)) <= NAME);
+    }
+
+    #[test]
+    fn bands_lie_on_each_other_and_a_gap_is_nothing() {
+        let points = |a: f64, b: f64| Series::new("", vec![(0.0, a), (1.0, b)]);
+        let edges = edges(&[points(1.0, 2.0), points(f64::NAN, 3.0)]);
+        assert_eq!(
+            edges,
+            [vec![(0.0, 1.0), (1.0, 2.0)], vec![(0.0, 1.0), (1.0, 5.0)]]
+        );
+    }
+
+    #[test]
+    fn a_line_has_a_gap_where_it_is_not_a_number_or_outside() {
+        let points = [(0.0, 1.0), (1.0, f64::NAN), (2.0, 1.0), (9.0, 1.0), (3.0, 1.0)];
+        let runs = runs(&points, |p| p.0 < 5.0);
+        assert_eq!(runs, [&points[..1], &points[2..3], &points[4..]]);
+    }
 }

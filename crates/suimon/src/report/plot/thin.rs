@@ -1,6 +1,7 @@
 //! Thinning: fewer points that make the same picture. A line may have a million points and a picture has some hundred
 //! columns; of each column the first, least, greatest and last point are kept, so that no extreme is lost and a line
-//! goes on where it left off.
+//! goes on where it left off. The upper edge of a band is averaged instead: a band is read by its area, and extremes of
+//! stacked bands, each at another moment, add up to what never was.
 
 /// These points (in pixels, from left to right), thinned out if they are more than `most`.
 pub fn thin(points: &[(f64, f64)], most: usize) -> Vec<(f64, f64)> {
@@ -36,6 +37,28 @@ pub fn thin(points: &[(f64, f64)], most: usize) -> Vec<(f64, f64)> {
     thinned
 }
 
+/// These points, averaged if they are more than `most`; the first and the last stay where they are from left to right.
+pub fn averaged(points: &[(f64, f64)], most: usize) -> Vec<(f64, f64)> {
+    let straight = without_middles(points);
+    if straight.len() <= most {
+        return straight;
+    }
+    let group = points.len().div_ceil(most.max(2) - 1);
+    let mean = |group: &[(f64, f64)]| {
+        let count = group.len() as f64;
+        let sum = group.iter().fold((0.0, 0.0), |sum, p| (sum.0 + p.0, sum.1 + p.1));
+        (sum.0 / count, sum.1 / count)
+    };
+    let mut means: Vec<(f64, f64)> = points.chunks(group).map(mean).collect();
+    if let (Some(first), Some(begin)) = (means.first_mut(), points.first()) {
+        first.0 = begin.0;
+    }
+    if let (Some(last), Some(end)) = (means.last_mut(), points.last()) {
+        last.0 = end.0;
+    }
+    means
+}
+
 /// Leaves out points between two others of the same height.
 fn without_middles(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     let mut kept: Vec<(f64, f64)> = Vec::with_capacity(points.len());
@@ -68,6 +91,18 @@ mod tests {
         assert!(thinned.contains(&points[123_456]) && thinned.contains(&points[765_432]));
         assert_eq!((thinned.first(), thinned.last()), (points.first(), points.last()));
         assert!(thinned.windows(2).all(|w| w[0].0 <= w[1].0));
+    }
+
+    #[test]
+    fn averages_keep_the_area_and_the_ends() {
+        let points: Vec<(f64, f64)> = (0..10_000)
+            .map(|n| (f64::from(n) / 10.0, f64::from(n % 2)))
+            .collect();
+        let few = averaged(&points, 500);
+        assert!(few.len() <= 500, "{}", few.len());
+        assert!(few.iter().all(|p| (p.1 - 0.5).abs() < 0.03), "{few:?}");
+        assert_eq!((few[0].0, few[few.len() - 1].0), (0.0, 999.9));
+        assert_eq!(averaged(&points[..3], 500), points[..3]);
     }
 
     #[test]
