@@ -436,17 +436,32 @@ impl<W: Write> Writer<W> {
 
     /// Writes a frame, perhaps with a remark. `at` is in nanoseconds since 1970.
     pub fn frame(&mut self, at: u64, interface: u32, bytes: &[u8], remark: Option<&str>) -> io::Result<()> {
-        let len = bytes.len() as u32;
-        for field in [interface, (at >> 32) as u32, at as u32, len, len] {
-            self.block.extend(field.to_le_bytes());
-        }
-        self.block.extend(bytes);
-        self.block.resize(self.block.len().next_multiple_of(4), 0);
+        self.packet(at, interface, bytes, bytes.len() as u32);
         if let Some(remark) = remark {
             push_option(&mut self.block, OPTION_COMMENT, remark.as_bytes());
             push_option(&mut self.block, 0, &[]);
         }
         self.end(ENHANCED)
+    }
+
+    /// Writes the first bytes of a frame that is `original` bytes long: a simulated one has nothing behind its headers.
+    pub fn beginning(&mut self, at: u64, interface: u32, bytes: &[u8], original: u32) -> io::Result<()> {
+        self.packet(at, interface, bytes, original.max(bytes.len() as u32));
+        self.end(ENHANCED)
+    }
+
+    fn packet(&mut self, at: u64, interface: u32, bytes: &[u8], original: u32) {
+        for field in [
+            interface,
+            (at >> 32) as u32,
+            at as u32,
+            bytes.len() as u32,
+            original,
+        ] {
+            self.block.extend(field.to_le_bytes());
+        }
+        self.block.extend(bytes);
+        self.block.resize(self.block.len().next_multiple_of(4), 0);
     }
 
     /// Hands everything to the system.
@@ -671,6 +686,21 @@ mod tests {
         let mut file: Vec<u8> = head.iter().chain(&record).flat_map(word).collect();
         file.extend(frame);
         file
+    }
+
+    #[test]
+    fn the_beginning_of_a_frame_reads_back_with_the_frames_length() {
+        let mut file = Vec::new();
+        let mut writer = Writer::new(&mut file, &["a-b"]).expect("memory");
+        writer.beginning(5, 0, &[1, 2, 3, 4, 5], 1_514).expect("memory");
+        let (frames, broken) = read(&file);
+        let captured = Captured {
+            at: 5,
+            interface: 0,
+            original: 1_514,
+        };
+        assert!(broken.is_none());
+        assert_eq!(frames, [(captured, vec![1, 2, 3, 4, 5])]);
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! - [`link`]: the engine's queue, a driver, a wire;
 //! - [`agent`], [`packet`]: what sends and receives, and what it sends;
 //! - [`sources`]: sources that do not listen; [`tcp`]: those that do;
-//! - [`meter`]: what passed.
+//! - [`meter`]: what passed; [`capture`]: the same packet by packet, for files.
 //!
 //! The same description and seed give the same results, bit for bit, in debug and release builds; a node that shares
 //! nothing with others changes nothing for them. Absent on purpose: clocks, threads, files. The order of things is that
@@ -14,6 +14,7 @@
 
 mod agenda;
 pub mod agent;
+pub mod capture;
 pub mod link;
 pub mod meter;
 pub mod packet;

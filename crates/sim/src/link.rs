@@ -13,6 +13,7 @@
 //! is known exactly from the ring, or estimated from the policy's bandwidth (4.2.5).
 
 use crate::agenda::{Agenda, Event, Place};
+use crate::capture::Capture;
 use crate::meter::{Departure, LinkMeter, Loss as Lost};
 use crate::packet::{Store, Travelling};
 use crate::stream::Stream;
@@ -193,6 +194,7 @@ pub(crate) struct Link {
     flight: VecDeque<Flying>,
     hold: Holding,
     pub(crate) meter: Option<Box<LinkMeter>>,
+    pub(crate) capture: Option<Box<Capture>>,
 }
 
 #[derive(Debug)]
@@ -217,6 +219,7 @@ impl Link {
                 Hold::Ruled(ruled) => Holding::Ruled(Box::new(Managed::new(*ruled, seed))),
             },
             meter: None,
+            capture: None,
         }
     }
 
@@ -352,6 +355,9 @@ impl Link {
                 finish,
             };
             meter.departed(around.now, &departure);
+        }
+        if let Some(capture) = &mut self.capture {
+            capture.add(start, &around.streams[stream as usize].key, &body);
         }
         self.entered += 1;
         let lost = match self.loss {

@@ -5,6 +5,7 @@
 
 use crate::agenda::{Agenda, Event, MOST};
 use crate::agent::{Agent, Context, Timer};
+use crate::capture::Capture;
 use crate::link::{Link, LinkSpec, Surroundings};
 use crate::meter::{LinkMeter, Received, Watch};
 use crate::packet::{Packet, Store, Travelling};
@@ -187,6 +188,23 @@ impl Simulation {
     /// What a link's meter has seen.
     pub fn meter(&self, link: LinkId) -> Option<&LinkMeter> {
         self.links[link.0 as usize].meter.as_deref()
+    }
+
+    /// Captures what goes onto a link's wire from now on, up to so many packets.
+    pub fn capture(&mut self, link: LinkId, limit: usize) {
+        self.links[link.0 as usize].capture = Some(Box::new(Capture::new(limit)));
+    }
+
+    /// What was captured on a link.
+    pub fn captured(&self, link: LinkId) -> Option<&Capture> {
+        self.links[link.0 as usize].capture.as_deref()
+    }
+
+    /// Forgets what was captured on a link, once it is written down, and goes on: so a long capture takes little room.
+    pub fn forget_captured(&mut self, link: LinkId) {
+        if let Some(capture) = &mut self.links[link.0 as usize].capture {
+            capture.clear();
+        }
     }
 
     /// A link's rate.
