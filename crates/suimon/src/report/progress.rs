@@ -1,0 +1,144 @@
+//! How far a long run is: one line on standard error that is drawn over itself, and gone at the end.
+//!
+//! Only where standard error is a terminal; not for runs that are over in a second; and at most ten times a second,
+//! since nobody reads faster and terminals are slow.
+
+use crate::colour;
+use std::io::{self, Write};
+use std::time::{Duration, Instant};
+
+/// Runs that are over before this need no line.
+const SHORT: Duration = Duration::from_secs(1);
+/// The least time between two drawings.
+const PAUSE: Duration = Duration::from_millis(100);
+const CELLS: usize = 24;
+
+/// What is drawn when: everything but the clock and the terminal.
+#[derive(Debug, Default)]
+struct Pace {
+    drawn: Option<Duration>,
+}
+
+impl Pace {
+    /// What to write when so much time has passed, if anything.
+    fn draw(&mut self, since: Duration, line: impl FnOnce() -> String) -> Option<String> {
+        let due = self.drawn.map_or(SHORT, |drawn| drawn + PAUSE);
+        if since < due {
+            return None;
+        }
+        self.drawn = Some(since);
+        Some(format!("\r{}\x1b[K", line()))
+    }
+
+    /// What to write so that the line is gone, if it is there.
+    fn erase(&mut self) -> Option<&'static str> {
+        self.drawn.take().map(|_| "\r\x1b[K")
+    }
+}
+
+/// A bar with this part (of one) filled, and what stands beside it, no wider than this.
+fn line(part: f64, text: &str, width: usize) -> String {
+    let full = (part.clamp(0.0, 1.0) * CELLS as f64 * 8.0).round() as usize;
+    let cell = |index: usize| match full.saturating_sub(index * 8) {
+        0 => '░',
+        eighths @ 1..8 => ['▏', '▎', '▍', '▌', '▋', '▊', '▉'][eighths - 1],
+        _ => '█',
+    };
+    let bar: String = (0..CELLS).map(cell).collect();
+    let percent = (part.clamp(0.0, 1.0) * 100.0).floor();
+    format!("{bar} {percent:>3} %  {text}")
+        .chars()
+        .take(width.saturating_sub(1))
+        .collect()
+}
+
+/// The line on standard error. It goes when this is dropped.
+#[derive(Debug)]
+pub struct Progress {
+    begun: Instant,
+    /// The terminal's width, if there is one.
+    width: Option<usize>,
+    pace: Pace,
+}
+
+impl Progress {
+    /// For a run that begins now.
+    pub fn begin() -> Self {
+        let width = || ratatui::crossterm::terminal::size().map_or(80, |(columns, _)| usize::from(columns));
+        Self {
+            begun: Instant::now(),
+            width: colour::is_capable(&io::stderr()).then(width),
+            pace: Pace::default(),
+        }
+    }
+
+    /// How long the run takes so far.
+    pub fn since(&self) -> Duration {
+        self.begun.elapsed()
+    }
+
+    /// Shows how far it is, if it is time to: the part that is done, of one, and what is going on.
+    pub fn show(&mut self, part: f64, text: impl FnOnce() -> String) {
+        if let Some(width) = self.width {
+            let drawn = self
+                .pace
+                .draw(self.begun.elapsed(), || line(part, &text(), width));
+            write(drawn.as_deref());
+        }
+    }
+
+    /// Takes the line away, so that what follows stands alone.
+    pub fn clear(&mut self) {
+        write(self.pace.erase());
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}
+
+/// A terminal that has gone away needs no progress.
+fn write(text: Option<&str>) {
+    if let Some(text) = text {
+        let mut out = io::stderr().lock();
+        let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ms(n: u64) -> Duration {
+        Duration::from_millis(n)
+    }
+
+    #[test]
+    fn a_short_run_shows_nothing_and_leaves_nothing_to_erase() {
+        let mut pace = Pace::default();
+        assert_eq!(pace.draw(ms(999), String::new), None);
+        assert_eq!(pace.erase(), None);
+    }
+
+    #[test]
+    fn a_long_run_is_drawn_ten_times_a_second_and_erased_once() {
+        let mut pace = Pace::default();
+        let drawn = (0..3000u64).filter(|&n| pace.draw(ms(n), || "x".into()).is_some());
+        assert_eq!(drawn.count(), 20);
+        assert_eq!(pace.erase(), Some("\r\x1b[K"));
+        assert_eq!(pace.erase(), None);
+    }
+
+    #[test]
+    fn the_bar_is_as_full_as_the_run_is_far_and_the_line_fits() {
+        assert_eq!(line(0.0, "A5", 80), format!("{}   0 %  A5", "░".repeat(24)));
+        assert_eq!(line(1.0, "A5", 80), format!("{} 100 %  A5", "█".repeat(24)));
+        assert!(line(0.5, "", 80).starts_with(&("█".repeat(12) + "░")));
+        assert!(line(1.0 / 48.0, "", 80).starts_with("▌░"));
+        for odd in [f64::NAN, -1.0, 7.0] {
+            assert_eq!(line(odd, &"long ".repeat(40), 60).chars().count(), 59, "{odd}");
+        }
+    }
+}
