@@ -1,10 +1,11 @@
 //! `suimon reproduce`: the papers' experiments, each by its id, on the same code that manages traffic.
 
 use crate::exit::{Exit, Failure};
+use crate::report::progress;
 use crate::reproduce::{EXPERIMENTS, Experiment, Options, Progress, page};
 use clap::Args;
 use engine::settings::{Span, unknown};
-use std::io::{self, IsTerminal, Write};
+use std::io::Write;
 use std::path::PathBuf;
 
 /// Run the papers' experiments; show the paper's figures, ours, and why they differ
@@ -59,7 +60,7 @@ impl Reproduce {
         for (index, experiment) in chosen.iter().enumerate() {
             let mut bar = Bar::new(experiment.id, index, chosen.len());
             let outcome = (experiment.run)(&options, &mut bar);
-            bar.clear();
+            drop(bar);
             let outcome = match outcome {
                 Ok(outcome) => outcome,
                 // The others can be run all the same.
@@ -110,13 +111,13 @@ impl Reproduce {
     }
 }
 
-/// A line on a terminal's standard error that is drawn over itself; nothing elsewhere.
+/// How far an experiment is, and which of them it is.
 #[derive(Debug)]
 struct Bar<'a> {
     id: &'a str,
     index: usize,
     of: usize,
-    terminal: bool,
+    line: progress::Progress,
 }
 
 impl<'a> Bar<'a> {
@@ -125,27 +126,15 @@ impl<'a> Bar<'a> {
             id,
             index,
             of,
-            terminal: crate::colour::is_capable(&io::stderr()) && io::stderr().is_terminal(),
-        }
-    }
-
-    fn clear(&self) {
-        if self.terminal {
-            eprint!("\r\x1b[K");
+            line: progress::Progress::begin(),
         }
     }
 }
 
 impl Progress for Bar<'_> {
     fn show(&mut self, done: f64, what: &str) {
-        if !self.terminal {
-            return;
-        }
-        let width = 24;
-        let full = (done.clamp(0.0, 1.0) * width as f64).round() as usize;
-        let bar = "█".repeat(full) + &"░".repeat(width - full);
-        let what: String = what.chars().take(40).collect();
-        eprint!("\r\x1b[K{} {}/{} {bar} {what}", self.id, self.index + 1, self.of);
+        let (id, number, of) = (self.id, self.index + 1, self.of);
+        self.line.show(done, || format!("{id} {number}/{of}  {what}"));
     }
 }
 
