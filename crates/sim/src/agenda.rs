@@ -15,6 +15,8 @@ pub(crate) enum Event {
     Drive(u32),
     /// This endpoint's timer may have run out.
     Wake(u32),
+    /// A packet of this endpoint has left the first queue.
+    Left(u32),
 }
 
 /// Links at most, and endpoints at most.
@@ -30,6 +32,7 @@ impl Event {
             Self::Arrive(link) => (0, link),
             Self::Drive(link) => (1, link),
             Self::Wake(endpoint) => (2, endpoint),
+            Self::Left(endpoint) => (3, endpoint),
         };
         kind << NUMBER | u128::from(number)
     }
@@ -39,7 +42,8 @@ impl Event {
         match entry >> NUMBER & 3 {
             0 => Self::Arrive(number),
             1 => Self::Drive(number),
-            _ => Self::Wake(number),
+            2 => Self::Wake(number),
+            _ => Self::Left(number),
         }
     }
 }

@@ -16,6 +16,10 @@ pub trait Agent: Any + Debug + Send {
 
     /// A packet has arrived.
     fn receive(&mut self, cx: &mut Context<'_>, packet: &Packet);
+
+    /// A packet that was to [tell](Packet::tell) goes onto the first link's wire; or it was lost in front of it, which is
+    /// noticed a millisecond later, so that who sends another at once does not do so for ever at one instant.
+    fn left(&mut self, _cx: &mut Context<'_>) {}
 }
 
 /// An endpoint's timer: its due time, and the event that stands for it. Setting it later costs nothing until then.

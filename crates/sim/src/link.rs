@@ -265,7 +265,8 @@ impl Link {
                     self.carry(around, packet, ClassId(0), around.now, start, start);
                 }
                 None => {
-                    around.store.take(packet);
+                    let lost = around.store.take(packet);
+                    tell(around.agenda, &lost, around.now + NOTICE);
                     if let Some(meter) = &mut self.meter {
                         meter.refused(around.now, stream, body.frame);
                     }
@@ -280,6 +281,7 @@ impl Link {
                 }
                 let mut sink = Losses {
                     now: around.now,
+                    agenda: around.agenda,
                     store: around.store,
                     meter: &mut self.meter,
                 };
@@ -306,6 +308,7 @@ impl Link {
         while let Holding::Ruled(managed) = &mut self.hold {
             let mut sink = Losses {
                 now,
+                agenda: around.agenda,
                 store: around.store,
                 meter: &mut self.meter,
             };
@@ -336,9 +339,11 @@ impl Link {
         taken: Instant,
         start: Instant,
     ) {
+        let travelling = *around.store.get(packet);
+        tell(around.agenda, &travelling, start);
         let Travelling {
             packet: body, stream, ..
-        } = *around.store.get(packet);
+        } = travelling;
         self.wire.send(start, self.framing.on_wire(body.frame));
         let finish = self.wire.free_at();
         if let Holding::Ruled(managed) = &mut self.hold {
@@ -548,23 +553,33 @@ impl Managed {
     }
 }
 
-/// Takes lost packets out of the store, and tells the meter.
+/// After so long, who sent a packet notices that it was lost in front of the first link.
+const NOTICE: Duration = Duration::from_millis(1);
+
+/// Lets the sender of a packet know at this time that it has left the first queue, if it wants to.
+fn tell(agenda: &mut Agenda, travelling: &Travelling, at: Instant) {
+    if travelling.packet.tell && travelling.hop == 1 {
+        agenda.schedule(at, Event::Left(travelling.stream));
+    }
+}
+
+/// Takes lost packets out of the store, and tells the meter and perhaps the sender.
 struct Losses<'a> {
     now: Instant,
+    agenda: &'a mut Agenda,
     store: &'a mut Store,
     meter: &'a mut Option<Box<LinkMeter>>,
 }
 
 impl Sink for Losses<'_> {
     fn drop(&mut self, packet: Packet, why: Reason) {
-        let Travelling {
-            packet: body, stream, ..
-        } = self.store.take(packet.buffer);
+        let lost = self.store.take(packet.buffer);
+        tell(self.agenda, &lost, self.now + NOTICE);
         if let Some(meter) = self.meter {
             let loss = Lost {
                 class: packet.class,
-                stream,
-                frame: body.frame,
+                stream: lost.stream,
+                frame: lost.packet.frame,
                 arrived: packet.arrived,
                 why,
             };

@@ -57,6 +57,8 @@ pub struct Packet {
     pub frame: Bytes,
     /// Its ECN field.
     pub ecn: Ecn,
+    /// Its sender is told when it has left the first link's queue.
+    pub tell: bool,
     /// When it was sent; filled in by the simulation.
     pub sent: Instant,
     /// What it carries.
@@ -69,6 +71,7 @@ impl Packet {
         Self {
             frame,
             ecn: Ecn::NotEct,
+            tell: false,
             sent: Instant::START,
             payload,
         }

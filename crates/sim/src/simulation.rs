@@ -266,6 +266,7 @@ impl Simulation {
                     link.ask(&mut around);
                 }
                 Event::Wake(endpoint) => self.wake(endpoint),
+                Event::Left(endpoint) => self.call(endpoint, |agent, cx| agent.left(cx)),
             }
         }
         self.now = self.now.max(end);

@@ -7,7 +7,8 @@ use sim::agent::Agent;
 use sim::link::LinkSpec;
 use sim::simulation::{End, FlowId, Simulation};
 use sim::sources::{
-    Active, Burst, Constant, Datagrams, Lengths, Listener, OnOff, Pace, Poisson, Source, Spell, Timing, Trace,
+    Active, Burst, Client, Constant, Datagrams, Exchange, Greedy, Lengths, Listener, OnOff, Pace, Poisson,
+    Source, Spell, Timing, Trace,
 };
 use std::sync::Arc;
 
@@ -191,4 +192,99 @@ fn a_listener_tells_loss_reordering_and_jitter() {
     );
     let jitter = listener.jitter();
     assert!(jitter > us(700) && jitter < us(1_000), "{jitter}");
+}
+
+/// A link of 10 Mbit/s, where a frame takes a millisecond, with room for so many frames, and one back.
+fn narrow(room: u64, ends: [Box<dyn Agent>; 2]) -> (Simulation, sim::simulation::LinkId, FlowId) {
+    let mut sim = Simulation::new(Seed(1));
+    let [a, b] = ["a", "b"].map(|name| sim.node(name));
+    let wire = LinkSpec::new(Bandwidth::mbit(10), us(5_000)).hold(sim::link::Hold::Buffer(FRAME.times(room)));
+    let [there, _] = sim.duplex(a, b, &wire);
+    sim.watch(there, us(1_000));
+    let flow = sim
+        .flow([a, b], FlowKey::default(), Instant::START, ends)
+        .expect("a route");
+    (sim, there, flow)
+}
+
+#[test]
+fn a_greedy_source_keeps_the_link_busy_and_its_window_before_it() {
+    let active = Active::spans(&[(ms(10), ms(50)), (ms(100), ms(140))]);
+    let greedy = Greedy::new(Datagrams::from(FRAME).active(active), 3);
+    let (mut sim, link, _) = narrow(100, [Box::new(greedy), Box::new(Listener::default())]);
+    sim.run_until(ms(200));
+    let meter = sim.meter(link).expect("a meter");
+    let busy: Vec<u64> = (0u64..)
+        .zip(meter.classes()[0].series.bytes())
+        .filter(|(_, bytes)| **bytes == 1_250)
+        .map(|(bin, _)| bin)
+        .collect();
+    // What waits when a span ends is still sent.
+    let expected: Vec<u64> = (10..53).chain(100..143).collect();
+    assert_eq!(busy, expected);
+    assert_eq!(meter.queue().most().packets, 3);
+    assert_eq!(meter.classes()[0].lost.packets, 0);
+}
+
+#[test]
+fn a_greedy_source_whose_packets_find_no_room_goes_on_without_hurry() {
+    let greedy = Greedy::new(FRAME, 10);
+    let (mut sim, link, flow) = narrow(4, [Box::new(greedy), Box::new(Listener::default())]);
+    sim.run_until(ms(100));
+    let tally = &sim.meter(link).expect("a meter").classes()[0];
+    assert_eq!(tally.sent.packets, 101);
+    assert!(
+        (100..1_000).contains(&tally.lost.packets),
+        "{}",
+        tally.lost.packets
+    );
+    let greedy: &Greedy = sim.agent(flow, End::Caller).expect("a greedy source");
+    assert_eq!(
+        greedy.sent(),
+        tally.sent.packets + tally.lost.packets + tally.queue.most().packets
+    );
+}
+
+#[test]
+fn a_response_time_is_the_way_there_the_servers_time_and_the_way_back() {
+    let exchange = Exchange {
+        request: Bytes::new(1_250 - 42),
+        // Three datagrams: two of 1,472 bytes, and 56 in a frame of 98.
+        answer: Bytes::new(3_000),
+        after: us(700),
+        think: Spell::Fixed(us(2_000)),
+        active: Active::until(ms(100)),
+        ..Exchange::default()
+    };
+    let (mut sim, _, flow) = narrow(100, exchange.pair(Seed(1)));
+    sim.run_until(ms(1_000));
+    let client: &Client = sim.agent(flow, End::Caller).expect("a client");
+    // Frames of 1,514 + 1,514 + 98 bytes take 2,500.8 µs.
+    let time = Duration::from_nanos(1_000_000 + 5_000_000 + 700_000 + 2_500_800 + 5_000_000);
+    assert_eq!((client.times.mean(), client.times.longest()), (time, time));
+    // One every 16.2 ms, the last at 97.2.
+    assert_eq!((client.requests, client.answered(), client.unanswered), (7, 7, 0));
+}
+
+#[test]
+fn a_request_that_is_lost_is_counted_and_the_next_is_sent() {
+    let mut sim = Simulation::new(Seed(1));
+    let [a, b] = ["a", "b"].map(|name| sim.node(name));
+    let wire = LinkSpec::new(Bandwidth::mbit(10), us(100));
+    sim.link(a, b, wire.clone().loss(sim::link::Loss::Every(5)));
+    sim.link(b, a, wire);
+    let exchange = Exchange {
+        patience: us(20_000),
+        think: Spell::Exponential(us(3_000)),
+        ..Exchange::default()
+    };
+    let flow = sim
+        .flow([a, b], FlowKey::default(), Instant::START, exchange.pair(Seed(1)))
+        .expect("a route");
+    sim.run_until(ms(1_000));
+    let client: &Client = sim.agent(flow, End::Caller).expect("a client");
+    // The last is still waited for.
+    assert_eq!(client.unanswered, (client.requests - 1) / 5);
+    assert!(client.answered() >= client.requests - client.unanswered - 1);
+    assert!(client.requests > 100, "{}", client.requests);
 }

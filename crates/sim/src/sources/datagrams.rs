@@ -64,10 +64,22 @@ impl Datagrams {
     /// Sends the next; of this length, if one is given. The length that it has.
     pub(super) fn send(&mut self, cx: &mut Context<'_>, frame: Option<Bytes>) -> Bytes {
         let frame = frame.unwrap_or_else(|| self.lengths.draw(&mut self.rng));
+        cx.send(self.packet(frame));
+        frame
+    }
+
+    /// Sends the next, and wants to be told when it has left.
+    pub(super) fn send_telling(&mut self, cx: &mut Context<'_>) {
+        let frame = self.lengths.draw(&mut self.rng);
+        let mut packet = self.packet(frame);
+        packet.tell = true;
+        cx.send(packet);
+    }
+
+    fn packet(&mut self, frame: Bytes) -> Packet {
         let mut packet = Packet::new(frame, Payload::Datagram(self.sent));
         packet.ecn = self.ecn;
         self.sent += 1;
-        cx.send(packet);
-        frame
+        packet
     }
 }
