@@ -113,7 +113,7 @@ const PROTOCOLS: &[(&str, u8)] = &[
 ];
 
 /// Those of them that have ports.
-const WITH_PORTS: &[u8] = &[6, 17, 33, 132, 136];
+pub(crate) const WITH_PORTS: &[u8] = &[6, 17, 33, 132, 136];
 
 /// Code points by name (RFC 2474, 2597, 3246, 5865, 8622).
 const CODE_POINTS: &[(&str, u8)] = &[

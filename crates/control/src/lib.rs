@@ -3,6 +3,7 @@
 //! - [`findings`]: mistakes and warnings that point into a policy's text;
 //! - [`policy`]: TOML text → checked plan for every interface;
 //! - [`topology`]: TOML text → hosts and links of a lab, with policies on the links;
+//! - [`scenario`]: TOML text → hosts, links, flows and expectations of a simulation;
 //! - [`port_config`], [`filters`]: a policy's two parts with a syntax of their own;
 //! - [`snapshot`]: what every class got; [`figures`] and [`picture`]: how that is shown;
 //! - [`protocol`], [`socket`]: how a running program is looked at and told.
@@ -19,6 +20,7 @@ pub mod picture;
 pub mod policy;
 pub mod port_config;
 pub mod protocol;
+pub mod scenario;
 mod sections;
 pub mod snapshot;
 pub mod socket;

@@ -30,7 +30,7 @@ pub(crate) struct Section<'a> {
     pairs: Vec<Pair<'a>>,
 }
 
-fn span(range: Range<usize>) -> Span {
+pub(crate) fn span(range: Range<usize>) -> Span {
     Span {
         start: range.start,
         end: range.end,
@@ -43,7 +43,17 @@ pub(crate) fn parse<T>(
     problems: &mut Vec<Problem>,
     read: impl FnOnce(Section<'_>, &mut Vec<Problem>) -> Option<T>,
 ) -> Option<T> {
-    let (document, faults) = DeTable::parse_recoverable(text);
+    parse_amended(text, problems, |_, _| {}, read)
+}
+
+/// The same after `amend` has changed values; each keeps the place of what it replaces.
+pub(crate) fn parse_amended<T>(
+    text: &str,
+    problems: &mut Vec<Problem>,
+    amend: impl FnOnce(&mut DeTable<'_>, &mut Vec<Problem>),
+    read: impl FnOnce(Section<'_>, &mut Vec<Problem>) -> Option<T>,
+) -> Option<T> {
+    let (mut document, faults) = DeTable::parse_recoverable(text);
     let mut readable = true;
     for fault in faults {
         let at = fault.span().map_or_else(Span::default, span);
@@ -66,9 +76,11 @@ pub(crate) fn parse<T>(
         };
         problems.push(problem);
     }
-    let at = Span::default();
-    let section = Section::new(document.get_ref(), at);
-    if readable { read(section, problems) } else { None }
+    if !readable {
+        return None;
+    }
+    amend(document.get_mut(), problems);
+    read(Section::new(document.get_ref(), Span::default()), problems)
 }
 
 impl<'a> Section<'a> {

@@ -174,6 +174,16 @@ quantity! {
     Probability: "a share such as \"10 %\" or \"0.1\""
 }
 
+impl SettingValue for String {
+    const UNIT: &'static str = "a text in quotes";
+    fn from_raw(raw: &Raw) -> Result<Self, String> {
+        match raw {
+            Raw::Text(text) => Ok(text.clone()),
+            other => Err(format!("expected a text in quotes; found {}", describe(other))),
+        }
+    }
+}
+
 impl SettingValue for u32 {
     const UNIT: &'static str = "a whole number";
     fn from_raw(raw: &Raw) -> Result<Self, String> {
