@@ -12,6 +12,7 @@ mod exit;
 mod monitor;
 mod report;
 mod reproduce;
+mod simulation;
 mod source;
 
 use clap::{Parser, Subcommand};
@@ -42,6 +43,7 @@ enum Command {
     Reproduce(commands::reproduce::Reproduce),
     Run(commands::run::Run),
     Set(commands::set::Set),
+    Sim(commands::sim::Sim),
     Status(commands::status::Status),
     Top(commands::top::Top),
 }
@@ -59,6 +61,7 @@ impl Command {
             Self::Reproduce(verb) => verb.run(out),
             Self::Run(verb) => verb.run(out),
             Self::Set(verb) => verb.run(out),
+            Self::Sim(verb) => verb.run(out),
             Self::Status(verb) => verb.run(out),
             Self::Top(verb) => verb.run(out),
         }

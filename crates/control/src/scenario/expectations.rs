@@ -30,10 +30,6 @@ choices! {
         Drops = "drops",
         /// Packets marked.
         Marks = "marks",
-        /// The most bytes that waited.
-        BacklogMax = "backlog-max",
-        /// What 99 per cent of the time did not exceed.
-        BacklogP99 = "backlog-p99",
         /// Bytes that a class borrowed.
         Borrowed = "borrowed",
         /// Jain's index over the copies of a flow, or over all flows: 100 % if all got the same.
@@ -110,7 +106,7 @@ impl Metric {
             Self::Share | Self::Load | Self::Jain => Unit::Share,
             Self::DelayMean | Self::DelayP50 | Self::DelayP99 | Self::DelayMax => Unit::Time,
             Self::Packets | Self::Drops | Self::Marks => Unit::Count,
-            Self::BacklogMax | Self::BacklogP99 | Self::Borrowed => Unit::Bytes,
+            Self::Borrowed => Unit::Bytes,
         }
     }
 
@@ -126,13 +122,7 @@ impl Metric {
                         M::Rate | M::Share | M::Packets | M::Drops | M::Marks | M::Borrowed
                     )
             }
-            Subject::Link(_) => {
-                delay
-                    || matches!(
-                        self,
-                        M::Rate | M::Load | M::Packets | M::Drops | M::Marks | M::BacklogMax | M::BacklogP99
-                    )
-            }
+            Subject::Link(_) => delay || matches!(self, M::Rate | M::Load | M::Packets | M::Drops | M::Marks),
             Subject::Flow(_) => delay || matches!(self, M::Rate | M::Share | M::Packets | M::Jain),
             Subject::All => matches!(self, M::Rate | M::Jain),
         }

@@ -7,5 +7,6 @@ pub mod lab;
 pub mod reproduce;
 pub mod run;
 pub mod set;
+pub mod sim;
 pub mod status;
 pub mod top;

@@ -51,8 +51,6 @@ pub struct LinkOutcome {
     pub total: Passed,
     /// The classes of its policy, as numbered there.
     pub classes: Vec<ClassOutcome>,
-    /// What waited, sampled at every arrival and departure.
-    pub backlog: Backlog,
 }
 
 /// What passed of one class.
@@ -96,17 +94,6 @@ impl Passed {
     pub fn drops(&self) -> u64 {
         self.dropped.iter().map(|(_, n)| n).sum()
     }
-}
-
-/// What waited in front of a link.
-#[derive(Clone, Debug, Default)]
-pub struct Backlog {
-    /// The most, in packets.
-    pub packets: u64,
-    /// The most, in bytes.
-    pub bytes: Bytes,
-    /// Of the time, 99 per cent had at most so many bytes.
-    pub p99: Bytes,
 }
 
 /// What a flow's receivers got.

@@ -1,0 +1,259 @@
+//! `suimon sim FILE…`: runs scenarios in the simulator, shows what came of them, and holds it against what they expect.
+//!
+//! A sweep can be split: `--shard i/n` runs every n-th point, wherever; `--merge` puts the outputs together again, byte
+//! for byte as one run would have printed them.
+
+use crate::colour;
+use crate::exit::{Exit, Failure};
+use crate::simulation::outcome::Outcome;
+use crate::simulation::points::{Job, Shard};
+use crate::simulation::progress::Progress;
+use crate::simulation::{json, series, table};
+use crate::source;
+use clap::Args;
+use control::scenario::Scenarios;
+use engine::tree::Registry;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+/// Run scenarios in the simulator: the same engine and policies, and expectations that decide the exit code
+#[derive(Debug, Args)]
+pub struct Sim {
+    /// Scenarios, TOML files; `-` reads standard input. With --merge: outputs of --json
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<String>,
+    /// Print one JSON object on one line for each point
+    #[arg(long)]
+    json: bool,
+    /// Write what passed over time into this file, a line for each bin
+    #[arg(long, value_name = "FILE")]
+    csv: Option<PathBuf>,
+    /// Threads for the points of a sweep; as many as there are processors, if not given
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    jobs: Option<u16>,
+    /// Run one of n parts of the points only, such as 2/8
+    #[arg(long, value_name = "I/N")]
+    shard: Option<Shard>,
+    /// Put the outputs of --json of all shards together in the order of the points
+    #[arg(long, conflicts_with_all = ["csv", "jobs", "shard"])]
+    merge: bool,
+}
+
+impl Sim {
+    /// Runs them.
+    pub fn run(&self, out: &mut dyn Write) -> Result<Exit, Failure> {
+        if self.merge {
+            return merge(&self.files, out);
+        }
+        let read: Vec<Read> = self
+            .files
+            .iter()
+            .map(|path| Read::new(path))
+            .collect::<Result<_, _>>()?;
+        let mut csv = self.csv()?;
+        let mut met = true;
+        for (index, read) in read.iter().enumerate() {
+            if index > 0 && !self.json {
+                writeln!(out)?;
+            }
+            met &= self.scenario(read, out, csv.as_mut())?;
+        }
+        if let Some(csv) = &mut csv {
+            csv.flush()?;
+        }
+        Ok(if met { Exit::Done } else { Exit::Missed })
+    }
+
+    fn csv(&self) -> Result<Option<BufWriter<File>>, Failure> {
+        let Some(path) = &self.csv else {
+            return Ok(None);
+        };
+        let file = File::create(path);
+        let file = file
+            .map_err(|error| Failure::at_run_time(format!("cannot write `{}`: {error}", path.display())))?;
+        let mut file = BufWriter::new(file);
+        file.write_all(series::HEADER.as_bytes())?;
+        Ok(Some(file))
+    }
+
+    /// Runs a scenario with all its points; whether what it expects was met.
+    fn scenario(
+        &self,
+        read: &Read,
+        out: &mut dyn Write,
+        mut csv: Option<&mut BufWriter<File>>,
+    ) -> Result<bool, Failure> {
+        let all = read.scenarios.sweep.points();
+        let points = self.shard.unwrap_or(Shard::WHOLE).points(all);
+        let processors = || std::thread::available_parallelism().map_or(1, usize::from);
+        let files = |path: &str| read.load(path);
+        let job = Job {
+            name: &read.name,
+            scenarios: &read.scenarios,
+            files: &files,
+            points: &points,
+            jobs: self.jobs.map_or_else(processors, usize::from),
+        };
+        let length = points.first().map_or(Ok(0), |&first| read.length(first))?;
+        let mut progress = Progress::new(points.len(), length.saturating_mul(points.len() as u64));
+        let mut met = true;
+        let mut kept: Vec<Outcome> = Vec::new();
+        let mut tell = |outcome: Outcome| {
+            met &= outcome.expectations.iter().all(|judgement| judgement.met);
+            if let Some(csv) = &mut csv {
+                series::write(csv, &outcome)?;
+            }
+            if self.json {
+                writeln!(out, "{}", json::point(&outcome))?;
+            } else {
+                kept.push(outcome);
+            }
+            Ok(())
+        };
+        let ran = job.run(&mut |done| progress.show(done), &mut tell);
+        progress.clear();
+        ran?;
+        match kept.as_slice() {
+            [] => {}
+            [only] if all == 1 => table::point(out, only)?,
+            several => table::sweep(out, several)?,
+        }
+        Ok(met)
+    }
+}
+
+/// A scenario that has been read.
+struct Read {
+    /// The file's name without its ending.
+    name: String,
+    /// Where its policies are looked for.
+    place: PathBuf,
+    scenarios: Scenarios,
+}
+
+impl Read {
+    fn new(path: &str) -> Result<Self, Failure> {
+        let text = source::load("scenario", path)?;
+        let file = Path::new(path);
+        let name = match path {
+            "-" => "scenario".to_owned(),
+            _ => file
+                .file_stem()
+                .map_or_else(String::new, |stem| stem.to_string_lossy().into_owned()),
+        };
+        let place = file.parent().map(Path::to_path_buf).unwrap_or_default();
+        let scenarios = Scenarios::read(path, &text, &Registry::builtin(), &|policy| {
+            beside(&place, policy)
+        });
+        let scenarios = scenarios.map_err(|findings| {
+            let colour = colour::wanted(&io::stderr());
+            Failure::usage(format!("{path} cannot be run:\n{}", findings.render(colour)))
+        })?;
+        if !scenarios.warnings.is_empty() {
+            eprint!("{}", scenarios.warnings.render(colour::wanted(&io::stderr())));
+        }
+        Ok(Self {
+            name,
+            place,
+            scenarios,
+        })
+    }
+
+    fn load(&self, path: &str) -> Result<String, String> {
+        beside(&self.place, path)
+    }
+
+    /// How long a point lasts, in simulated nanoseconds.
+    fn length(&self, point: usize) -> Result<u64, Failure> {
+        let scenario = self.scenarios.point(point, &|path| self.load(path));
+        let scenario = scenario.map_err(|findings| Failure::usage(findings.to_string()))?;
+        Ok(scenario.settings.duration.nanos())
+    }
+}
+
+/// The text of a file whose path is relative to the place of a scenario.
+pub fn beside(place: &Path, path: &str) -> Result<String, String> {
+    std::fs::read_to_string(place.join(path)).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => format!("there is no file `{}`", place.join(path).display()),
+        _ => error.to_string(),
+    })
+}
+
+/// Puts lines of points together: all of them, each once, in their order.
+fn merge(files: &[String], out: &mut dyn Write) -> Result<Exit, Failure> {
+    let mut scenarios: Vec<Gathered> = Vec::new();
+    for path in files {
+        let text = source::load("output", path)?;
+        for (index, line) in text
+            .lines()
+            .enumerate()
+            .filter(|(_, line)| !line.trim().is_empty())
+        {
+            let wrong = |why: &str| Failure::usage(format!("{path}:{}: {why}", index + 1));
+            let expected = "expected a line of `suimon sim --json`";
+            let value: Value = serde_json::from_str(line).map_err(|_| wrong(expected))?;
+            let number = |key: &str| value[key].as_u64().and_then(|n| usize::try_from(n).ok());
+            let (Some(name), Some(point), Some(of)) =
+                (value["scenario"].as_str(), number("point"), number("points"))
+            else {
+                return Err(wrong(expected));
+            };
+            let place = scenarios.iter().position(|gathered| gathered.name == name);
+            let place = place.unwrap_or_else(|| {
+                scenarios.push(Gathered {
+                    name: name.into(),
+                    of,
+                    lines: BTreeMap::new(),
+                    met: true,
+                });
+                scenarios.len() - 1
+            });
+            let gathered = &mut scenarios[place];
+            if gathered.of != of {
+                let why = format!(
+                    "`{name}` has {of} points here, and {} elsewhere: these are different sweeps",
+                    gathered.of
+                );
+                return Err(wrong(&why));
+            }
+            gathered.met &= value["met"] != Value::Bool(false);
+            if let Some(other) = gathered.lines.insert(point, line.to_owned())
+                && other != line
+            {
+                return Err(wrong(&format!(
+                    "point {point} of `{name}` is there a second time, and is different"
+                )));
+            }
+        }
+    }
+    for gathered in &scenarios {
+        let missing: Vec<usize> = (1..=gathered.of)
+            .filter(|point| !gathered.lines.contains_key(point))
+            .collect();
+        if let Some(first) = missing.first() {
+            let message = format!(
+                "`{}` lacks {} of {} points; the first is point {first}",
+                gathered.name,
+                missing.len(),
+                gathered.of
+            );
+            return Err(Failure::usage(message));
+        }
+    }
+    for line in scenarios.iter().flat_map(|gathered| gathered.lines.values()) {
+        writeln!(out, "{line}")?;
+    }
+    let met = scenarios.iter().all(|gathered| gathered.met);
+    Ok(if met { Exit::Done } else { Exit::Missed })
+}
+
+/// The points of one scenario, gathered from files.
+struct Gathered {
+    name: String,
+    of: usize,
+    lines: BTreeMap<usize, String>,
+    met: bool,
+}

@@ -1,0 +1,16 @@
+//! From a checked scenario to what came of it.
+//!
+//! [`network`] makes the simulator's hosts, links and flows; [`course`] lets time pass and takes readings;
+//! [`judge`] holds them against what was expected; [`outcome`] is the result, plain data; [`points`] runs the
+//! points of a sweep side by side. [`table`], [`json`] and [`series`] show results, [`progress`] what is under way.
+
+pub mod course;
+pub mod json;
+mod judge;
+mod network;
+pub mod outcome;
+pub mod points;
+pub mod progress;
+mod readings;
+pub mod series;
+pub mod table;
