@@ -5,12 +5,13 @@
 
 use crate::colour;
 use crate::exit::{Exit, Failure};
+use crate::report::progress::Progress;
 use crate::simulation::outcome::Outcome;
-use crate::simulation::points::{Job, Shard};
-use crate::simulation::progress::Progress;
+use crate::simulation::points::{Done, Job, Shard};
 use crate::simulation::{json, series, table};
 use crate::source;
 use clap::Args;
+use control::figures;
 use control::scenario::Scenarios;
 use engine::tree::Registry;
 use serde_json::Value;
@@ -18,6 +19,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
 
 /// Run scenarios in the simulator: the same engine and policies, and expectations that decide the exit code
 #[derive(Debug, Args)]
@@ -98,7 +100,8 @@ impl Sim {
             jobs: self.jobs.map_or_else(processors, usize::from),
         };
         let length = points.first().map_or(Ok(0), |&first| read.length(first))?;
-        let mut progress = Progress::new(points.len(), length.saturating_mul(points.len() as u64));
+        let mut progress = Progress::begin();
+        let total = length.saturating_mul(points.len() as u64);
         let mut met = true;
         let mut kept: Vec<Outcome> = Vec::new();
         let mut tell = |outcome: Outcome| {
@@ -113,7 +116,10 @@ impl Sim {
             }
             Ok(())
         };
-        let ran = job.run(&mut |done| progress.show(done), &mut tell);
+        let ran = job.run(
+            &mut |done| show(&mut progress, done, total, points.len()),
+            &mut tell,
+        );
         progress.clear();
         ran?;
         match kept.as_slice() {
@@ -123,6 +129,24 @@ impl Sim {
         }
         Ok(met)
     }
+}
+
+/// Says how far all points are.
+fn show(progress: &mut Progress, done: &Done, total: u64, points: usize) {
+    let simulated = done.simulated.load(Ordering::Relaxed);
+    let per_second = done.events.load(Ordering::Relaxed) as f64 / progress.since().as_secs_f64().max(0.001);
+    let finished = done.points.load(Ordering::Relaxed);
+    progress.show(simulated as f64 / total.max(1) as f64, || {
+        let points = match points {
+            1 => String::new(),
+            all => format!(", {finished} of {all} points"),
+        };
+        let [now, all] = [simulated, total].map(figures::time);
+        format!(
+            "{now} of {all}{points}, {} events/s",
+            figures::count(per_second as u64)
+        )
+    });
 }
 
 /// A scenario that has been read.

@@ -2,7 +2,7 @@
 //!
 //! [`network`] makes the simulator's hosts, links and flows; [`course`] lets time pass and takes readings;
 //! [`judge`] holds them against what was expected; [`outcome`] is the result, plain data; [`points`] runs the
-//! points of a sweep side by side. [`table`], [`json`] and [`series`] show results, [`progress`] what is under way.
+//! points of a sweep side by side. [`table`], [`json`] and [`series`] show results.
 
 pub mod course;
 pub mod json;
@@ -10,7 +10,6 @@ mod judge;
 mod network;
 pub mod outcome;
 pub mod points;
-pub mod progress;
 mod readings;
 pub mod series;
 pub mod table;

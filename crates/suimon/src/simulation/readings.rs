@@ -8,7 +8,7 @@ use engine::inspect::{Inspection, Value, View};
 use engine::packet::ClassId;
 use engine::tree::TreePlan;
 use engine::units::{Bandwidth, Bytes, Instant};
-use sim::meter::ClassMeter;
+use sim::meter::Tally;
 use sim::simulation::{End, FlowId, LinkId, Simulation};
 use sim::sources::Listener;
 
@@ -28,7 +28,7 @@ pub struct Reading {
 }
 
 impl Reading {
-    fn add(&mut self, meter: &ClassMeter) {
+    fn add(&mut self, meter: &Tally) {
         self.packets += meter.sent.packets;
         self.delays.merge(&meter.waited);
         self.marked += meter.marked;
@@ -58,7 +58,7 @@ impl Meters<'_> {
     }
 
     /// The meters of the leaves that belong to a class, or of all, if none is named.
-    fn leaves(&self, direction: usize, class: Option<ClassId>) -> impl Iterator<Item = &ClassMeter> {
+    fn leaves(&self, direction: usize, class: Option<ClassId>) -> impl Iterator<Item = &Tally> {
         let link = self.network.links[direction];
         let plan = self.sim().queue(link).map(|(_, plan)| plan);
         let meters = self.sim().meter(link).map_or(&[][..], |meter| meter.classes());
