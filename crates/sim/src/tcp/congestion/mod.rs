@@ -7,7 +7,11 @@
 //! Windows are in segments, with fractions; the sender gets bytes. Only +, −, ×, ÷ and roots that are made of them are
 //! used where a run's result depends on it, or functions evaluated once a segment of window; so runs repeat.
 
+pub mod cubic;
+pub mod highspeed;
 mod reno;
+mod scalable;
+mod vegas;
 mod window;
 
 pub use window::Window;
@@ -21,17 +25,35 @@ engine::choices! {
     pub enum Control {
         /// Reno (RFC 5681): one segment a round trip more, half of it less.
         Reno = "reno",
+        /// CUBIC (RFC 9438): the window follows a cubic of the time since the last loss.
+        Cubic = "cubic",
+        /// `HighSpeed` TCP (RFC 3649): large windows grow faster and fall less.
+        HighSpeed = "highspeed",
+        /// Scalable TCP (Kelly, 2003): recovers in the same number of round trips at any window.
+        Scalable = "scalable",
+        /// Vegas (Brakmo and Peterson, 1995): keeps two to four segments waiting.
+        Vegas = "vegas",
     }
 }
 
 impl Control {
     /// All of them.
-    pub const ALL: [Self; 1] = [Self::Reno];
+    pub const ALL: [Self; 5] = [
+        Self::Reno,
+        Self::Cubic,
+        Self::HighSpeed,
+        Self::Scalable,
+        Self::Vegas,
+    ];
 
     /// A control of this kind at the start of a connection.
     pub fn build(self, start: &Start) -> Box<dyn Congestion> {
         match self {
             Self::Reno => Box::new(reno::Reno::new(start)),
+            Self::Cubic => Box::new(cubic::Cubic::new(start)),
+            Self::HighSpeed => Box::new(highspeed::HighSpeed::new(start)),
+            Self::Scalable => Box::new(scalable::Scalable::new(start)),
+            Self::Vegas => Box::new(vegas::Vegas::new(start)),
         }
     }
 }

@@ -1,0 +1,43 @@
+//! TCP against what is published about it: laws, and what must hold whatever happens.
+
+use super::*;
+
+mod laws;
+mod mechanisms;
+
+use crate::link::{LinkSpec, Loss};
+use crate::simulation::{End, FlowId, Simulation};
+use engine::header::FlowKey;
+use engine::random::Seed;
+use engine::units::Bandwidth;
+
+const MSS: u64 = 1448;
+
+fn ms(n: u64) -> Duration {
+    Duration::from_millis(n)
+}
+
+fn at(span: Duration) -> Instant {
+    Instant::START + span
+}
+
+/// A sender and a receiver with one link between; the way back is fast and has no losses.
+fn connection(settings: &Settings, there: LinkSpec) -> (Simulation, FlowId) {
+    let mut simulation = Simulation::new(Seed(1));
+    let [a, b] = ["a", "b"].map(|name| simulation.node(name));
+    let back = LinkSpec::new(Bandwidth::gbit(100), there.delay);
+    simulation.link(a, b, there);
+    simulation.link(b, a, back);
+    let flow = simulation
+        .flow([a, b], FlowKey::default(), Instant::START, pair(settings))
+        .expect("links");
+    (simulation, flow)
+}
+
+fn sender(simulation: &Simulation, flow: FlowId) -> &Sender {
+    simulation.agent(flow, End::Caller).expect("a sender")
+}
+
+fn receiver(simulation: &Simulation, flow: FlowId) -> &Receiver {
+    simulation.agent(flow, End::Answerer).expect("a receiver")
+}
