@@ -152,6 +152,14 @@ fn windows(flows: u16, rate: Bandwidth, length: Duration) -> (u64, f64) {
     net.run(length)
 }
 
+fn tcp(flows: u16, rate: Bandwidth, length: Duration) -> (u64, f64) {
+    let mut net = Dumbbell::new(rate, Hold::Buffer(FRAME.times(1000)));
+    for number in 1..=flows {
+        net.flow(number, sim::tcp::pair(&sim::tcp::Settings::default()));
+    }
+    net.run(length)
+}
+
 /// A flow in each of so many classes of equal rates, all of which may borrow.
 fn classes(number: u16, rate: Bandwidth, length: Duration) -> (u64, f64) {
     let class = |i: u16| ClassSpec {
@@ -189,6 +197,12 @@ fn classes(number: u16, rate: Bandwidth, length: Duration) -> (u64, f64) {
 fn main() {
     let mut rounds = 5;
     let mut rows = vec![
+        row("TCP, 10 flows, 100 Mbit/s", || {
+            tcp(10, Bandwidth::mbit(100), Duration::from_secs(60))
+        }),
+        row("TCP, 1000 flows, 10 Gbit/s", || {
+            tcp(1000, Bandwidth::gbit(10), Duration::from_secs(2))
+        }),
         row("fixed windows, 10 flows, 100 Mbit/s", || {
             windows(10, Bandwidth::mbit(100), Duration::from_secs(60))
         }),

@@ -27,14 +27,14 @@ const NUMBER: u32 = 22;
 const EVENT: u32 = NUMBER + 2;
 
 impl Event {
-    fn pack(self) -> u128 {
+    fn pack(self) -> u64 {
         let (kind, number) = match self {
             Self::Arrive(link) => (0, link),
             Self::Drive(link) => (1, link),
             Self::Wake(endpoint) => (2, endpoint),
             Self::Left(endpoint) => (3, endpoint),
         };
-        kind << NUMBER | u128::from(number)
+        kind << NUMBER | u64::from(number)
     }
 
     fn unpack(entry: u128) -> Self {
@@ -51,7 +51,10 @@ impl Event {
 /// A place in the order: 64 bits of time, 40 of the order of scheduling, and room for an event. One comparison of two
 /// words, and four entries of the heap in a cache line: it is what the simulator does most.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place(u128);
+pub(crate) struct Place {
+    at: u64,
+    order: u64,
+}
 
 /// Children of a place in the heap: half the depth of two.
 const ARITY: usize = 4;
@@ -76,12 +79,15 @@ impl Agenda {
             self.order < 1 << (64 - EVENT),
             "a simulation has at most 2^40 events"
         );
-        Place(u128::from(at.nanos()) << 64 | u128::from(self.order) << EVENT)
+        Place {
+            at: at.nanos(),
+            order: self.order << EVENT,
+        }
     }
 
     /// Puts an event down at a place that was drawn for it.
     pub(crate) fn put(&mut self, place: Place, event: Event) {
-        let entry = place.0 | event.pack();
+        let entry = u128::from(place.at) << 64 | u128::from(place.order | event.pack());
         if self.open {
             self.open = false;
             return self.down(entry);

@@ -253,31 +253,30 @@ impl Link {
     pub(crate) fn offer(&mut self, around: &mut Surroundings<'_>, packet: Buffer) {
         // A packet that leaves at this very time leaves first.
         self.ask(around);
-        let Travelling {
-            packet: body, stream, ..
-        } = *around.store.get(packet);
+        let Travelling { stream, ecn, .. } = *around.store.get(packet);
+        let frame = around.store.get(packet).frame();
         match &mut self.hold {
-            Holding::Plain(buffer) => match buffer.start(around.now, body.frame, self.wire.free_at()) {
+            Holding::Plain(buffer) => match buffer.start(around.now, frame, self.wire.free_at()) {
                 Some(start) => {
                     if let Some(meter) = &mut self.meter {
-                        meter.offered(around.now, ClassId(0), body.frame);
+                        meter.offered(around.now, ClassId(0), frame);
                     }
                     self.carry(around, packet, ClassId(0), around.now, start, start);
                 }
                 None => {
-                    let lost = around.store.take(packet);
-                    tell(around.agenda, &lost, around.now + NOTICE);
+                    tell(around.agenda, around.store.get(packet), around.now + NOTICE);
+                    around.store.free(packet);
                     if let Some(meter) = &mut self.meter {
-                        meter.refused(around.now, stream, body.frame);
+                        meter.refused(around.now, stream, frame);
                     }
                 }
             },
             Holding::Ruled(managed) => {
                 let (class, flow) = managed.class(stream, around.streams);
-                let mut offered = Packet::new(body.frame + managed.overhead, around.now, class);
-                (offered.flow, offered.ecn, offered.buffer) = (flow, body.ecn, packet);
+                let mut offered = Packet::new(frame + managed.overhead, around.now, class);
+                (offered.flow, offered.ecn, offered.buffer) = (flow, ecn, packet);
                 if let Some(meter) = &mut self.meter {
-                    meter.offered(around.now, class, body.frame);
+                    meter.offered(around.now, class, frame);
                 }
                 let mut sink = Losses {
                     now: around.now,
@@ -314,7 +313,7 @@ impl Link {
             };
             match managed.next(now, &mut sink) {
                 Step::Send(packet) => {
-                    around.store.get_mut(packet.buffer).packet.ecn = packet.ecn;
+                    around.store.get_mut(packet.buffer).ecn = packet.ecn;
                     let start = self.wire.free_at().max(now);
                     self.carry(around, packet.buffer, packet.class, packet.arrived, now, start);
                 }
@@ -339,12 +338,10 @@ impl Link {
         taken: Instant,
         start: Instant,
     ) {
-        let travelling = *around.store.get(packet);
-        tell(around.agenda, &travelling, start);
-        let Travelling {
-            packet: body, stream, ..
-        } = travelling;
-        self.wire.send(start, self.framing.on_wire(body.frame));
+        let travelling = around.store.get(packet);
+        tell(around.agenda, travelling, start);
+        let (stream, frame) = (travelling.stream, travelling.frame());
+        self.wire.send(start, self.framing.on_wire(frame));
         let finish = self.wire.free_at();
         if let Holding::Ruled(managed) = &mut self.hold {
             managed.ring.push_back(finish);
@@ -353,7 +350,7 @@ impl Link {
             let departure = Departure {
                 class,
                 stream,
-                frame: body.frame,
+                frame,
                 arrived,
                 taken,
                 start,
@@ -362,7 +359,11 @@ impl Link {
             meter.departed(around.now, &departure);
         }
         if let Some(capture) = &mut self.capture {
-            capture.add(start, &around.streams[stream as usize].key, &body);
+            capture.add(
+                start,
+                &around.streams[stream as usize].key,
+                &around.store.packet(packet),
+            );
         }
         self.entered += 1;
         let lost = match self.loss {
@@ -371,7 +372,7 @@ impl Link {
             Loss::Random(p) => self.rng.chance(p),
         };
         if lost {
-            around.store.take(packet);
+            around.store.free(packet);
             return;
         }
         let place = around.agenda.place(finish + self.delay);
@@ -558,7 +559,7 @@ const NOTICE: Duration = Duration::from_millis(1);
 
 /// Lets the sender of a packet know at this time that it has left the first queue, if it wants to.
 fn tell(agenda: &mut Agenda, travelling: &Travelling, at: Instant) {
-    if travelling.packet.tell && travelling.hop == 1 {
+    if travelling.tell {
         agenda.schedule(at, Event::Left(travelling.stream));
     }
 }
@@ -573,13 +574,15 @@ struct Losses<'a> {
 
 impl Sink for Losses<'_> {
     fn drop(&mut self, packet: Packet, why: Reason) {
-        let lost = self.store.take(packet.buffer);
-        tell(self.agenda, &lost, self.now + NOTICE);
+        let travelling = self.store.get(packet.buffer);
+        tell(self.agenda, travelling, self.now + NOTICE);
+        let (stream, frame) = (travelling.stream, travelling.frame());
+        self.store.free(packet.buffer);
         if let Some(meter) = self.meter {
             let loss = Lost {
                 class: packet.class,
-                stream: lost.stream,
-                frame: lost.packet.frame,
+                stream,
+                frame,
                 arrived: packet.arrived,
                 why,
             };

@@ -78,53 +78,86 @@ impl Packet {
     }
 }
 
-/// A packet on its way.
+/// A packet on its way: what each hop looks at.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Travelling {
-    pub(crate) packet: Packet,
+    pub(crate) sent: Instant,
     /// The stream that it belongs to.
     pub(crate) stream: u32,
-    /// How many links it has entered.
-    pub(crate) hop: u32,
+    /// Which entry of all routes' links comes next.
+    pub(crate) next: u32,
+    frame: u32,
+    pub(crate) ecn: Ecn,
+    /// Whether its sender wants to know when it leaves the first queue, and it has not yet.
+    pub(crate) tell: bool,
 }
 
-/// Packets on their way, by slot.
+impl Travelling {
+    pub(crate) fn frame(&self) -> Bytes {
+        Bytes::new(self.frame.into())
+    }
+}
+
+/// Packets on their way, by slot. What they carry stands apart: only the two ends look at it, and what each hop looks
+/// at of many packets then fits in a cache.
 #[derive(Debug, Default)]
 pub(crate) struct Store {
-    slots: Vec<Travelling>,
+    travelling: Vec<Travelling>,
+    payloads: Vec<Payload>,
     free: Vec<u32>,
 }
 
 impl Store {
-    pub(crate) fn put(&mut self, packet: Travelling) -> Buffer {
+    pub(crate) fn put(&mut self, packet: &Packet, stream: u32, next: u32) -> Buffer {
+        let travelling = Travelling {
+            sent: packet.sent,
+            stream,
+            next,
+            frame: u32::try_from(packet.frame.get()).unwrap_or(u32::MAX),
+            ecn: packet.ecn,
+            tell: packet.tell,
+        };
         match self.free.pop() {
             Some(slot) => {
-                self.slots[slot as usize] = packet;
+                self.travelling[slot as usize] = travelling;
+                self.payloads[slot as usize] = packet.payload;
                 Buffer(slot)
             }
             None => {
-                self.slots.push(packet);
-                Buffer(self.slots.len() as u32 - 1)
+                self.travelling.push(travelling);
+                self.payloads.push(packet.payload);
+                Buffer(self.travelling.len() as u32 - 1)
             }
         }
     }
 
     pub(crate) fn get(&self, slot: Buffer) -> &Travelling {
-        &self.slots[slot.0 as usize]
+        &self.travelling[slot.0 as usize]
     }
 
     pub(crate) fn get_mut(&mut self, slot: Buffer) -> &mut Travelling {
-        &mut self.slots[slot.0 as usize]
+        &mut self.travelling[slot.0 as usize]
+    }
+
+    /// The packet as its endpoint made it, with its ECN field as it is now.
+    pub(crate) fn packet(&self, slot: Buffer) -> Packet {
+        let travelling = self.get(slot);
+        Packet {
+            frame: travelling.frame(),
+            ecn: travelling.ecn,
+            sent: travelling.sent,
+            tell: travelling.tell,
+            payload: self.payloads[slot.0 as usize],
+        }
     }
 
     /// Gives the slot back.
-    pub(crate) fn take(&mut self, slot: Buffer) -> Travelling {
+    pub(crate) fn free(&mut self, slot: Buffer) {
         self.free.push(slot.0);
-        self.slots[slot.0 as usize]
     }
 
     /// How many packets are on their way.
     pub(crate) fn len(&self) -> usize {
-        self.slots.len() - self.free.len()
+        self.travelling.len() - self.free.len()
     }
 }

@@ -8,7 +8,7 @@ use crate::agent::{Agent, Context, Timer};
 use crate::capture::Capture;
 use crate::link::{Link, LinkSpec, Surroundings};
 use crate::meter::{LinkMeter, Received, Watch};
-use crate::packet::{Packet, Store, Travelling};
+use crate::packet::{Packet, Store};
 use crate::stream::{Map, Stream};
 use engine::header::FlowKey;
 use engine::queue::Queue;
@@ -68,6 +68,9 @@ impl fmt::Display for NoRoute {
 
 impl std::error::Error for NoRoute {}
 
+/// In place of a link: the packet is there.
+const HOME: u32 = u32::MAX;
+
 /// A simulated network and its time.
 #[derive(Debug)]
 pub struct Simulation {
@@ -79,6 +82,8 @@ pub struct Simulation {
     names: Vec<String>,
     links: Vec<Link>,
     streams: Vec<Stream>,
+    /// The links of all streams' routes, one route after the other, each with [`HOME`] at its end.
+    hops: Vec<u32>,
     agents: Vec<Box<dyn Agent>>,
     timers: Vec<Timer>,
     received: Vec<Received>,
@@ -98,6 +103,7 @@ impl Simulation {
             names: Vec::new(),
             links: Vec::new(),
             streams: Vec::new(),
+            hops: Vec::new(),
             agents: Vec::new(),
             timers: Vec::new(),
             received: Vec::new(),
@@ -165,11 +171,11 @@ impl Simulation {
             MOST / 2
         );
         let endpoint = self.agents.len() as u32;
-        self.streams.push(Stream { key, path: there });
-        self.streams.push(Stream {
-            key: back,
-            path: back_path,
-        });
+        for (key, path) in [(key, there), (back, back_path)] {
+            let first = self.hops.len() as u32;
+            self.streams.push(Stream { key, first });
+            self.hops.extend(path.iter().chain(&[HOME]));
+        }
         self.agents.extend([caller, answerer]);
         self.received.extend([Received::default(), Received::default()]);
         self.timers.extend([Timer::OFF; 2]);
@@ -291,21 +297,17 @@ impl Simulation {
             return;
         };
         let travelling = self.store.get_mut(slot);
-        let next = self.streams[travelling.stream as usize]
-            .path
-            .get(travelling.hop as usize)
-            .copied();
-        match next {
-            Some(link) => {
-                travelling.hop += 1;
-                let (link, mut around) = self.at(link);
-                link.offer(&mut around, slot);
-            }
-            None => {
-                let Travelling { packet, stream, .. } = self.store.take(slot);
-                self.call(stream ^ 1, |agent, cx| agent.receive(cx, &packet));
-            }
+        let next = self.hops[travelling.next as usize];
+        if next != HOME {
+            travelling.next += 1;
+            travelling.tell = false;
+            let (link, mut around) = self.at(next);
+            return link.offer(&mut around, slot);
         }
+        let stream = travelling.stream;
+        let packet = self.store.packet(slot);
+        self.store.free(slot);
+        self.call(stream ^ 1, |agent, cx| agent.receive(cx, &packet));
     }
 
     fn wake(&mut self, endpoint: u32) {
@@ -339,20 +341,13 @@ impl Simulation {
         let mut outbox = std::mem::take(&mut self.outbox);
         for mut packet in outbox.drain(..) {
             packet.sent = self.now;
-            let slot = self.store.put(Travelling {
-                packet,
-                stream: endpoint,
-                hop: 1,
-            });
-            match self.streams[index].path.first() {
-                Some(&first) => {
-                    let (link, mut around) = self.at(first);
-                    link.offer(&mut around, slot);
-                }
-                // Both ends on one node: there is nothing to pass, and nothing to model.
-                None => {
-                    self.store.take(slot);
-                }
+            let first = self.streams[index].first;
+            let link = self.hops[first as usize];
+            // Both ends on one node: there is nothing to pass, and nothing to model.
+            if link != HOME {
+                let slot = self.store.put(&packet, endpoint, first + 1);
+                let (link, mut around) = self.at(link);
+                link.offer(&mut around, slot);
             }
         }
         self.outbox = outbox;

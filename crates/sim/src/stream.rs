@@ -11,8 +11,8 @@ use std::collections::VecDeque;
 pub(crate) struct Stream {
     /// The header fields of its packets, for classifiers.
     pub(crate) key: FlowKey,
-    /// The links that it passes, in order.
-    pub(crate) path: Box<[u32]>,
+    /// Where its route begins among all routes' links.
+    pub(crate) first: u32,
 }
 
 /// Which links leave each node, and whither.
@@ -37,7 +37,7 @@ impl Map {
 
     /// The links from one node to another; `None` if there is no way. Where there is but one link to take, it is
     /// taken from either end before anything is searched, so that a thousand hosts behind a router cost nothing.
-    pub(crate) fn route(&self, from: u32, to: u32) -> Option<Box<[u32]>> {
+    pub(crate) fn route(&self, from: u32, to: u32) -> Option<Vec<u32>> {
         let (mut path, mut end) = (Vec::new(), Vec::new());
         let (mut start, mut goal) = (from, to);
         while start != goal
@@ -56,7 +56,7 @@ impl Map {
         }
         path.extend(self.search(start, goal)?);
         path.extend(end.into_iter().rev());
-        Some(path.into())
+        Some(path)
     }
 
     /// Breadth first.
