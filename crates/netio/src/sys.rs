@@ -16,12 +16,21 @@ fn check(result: libc::c_int) -> io::Result<libc::c_int> {
 
 /// `CLOCK_MONOTONIC` in nanoseconds.
 pub(crate) fn monotonic() -> u64 {
+    nanoseconds(libc::CLOCK_MONOTONIC)
+}
+
+/// `CLOCK_PROCESS_CPUTIME_ID` in nanoseconds.
+pub(crate) fn processor_time() -> u64 {
+    nanoseconds(libc::CLOCK_PROCESS_CPUTIME_ID)
+}
+
+fn nanoseconds(clock: libc::clockid_t) -> u64 {
     let mut time = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: `time` is a valid place to write to. The call cannot fail for this clock.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
+    // SAFETY: `time` is a valid place to write to. The call cannot fail for the clocks above.
+    unsafe { libc::clock_gettime(clock, &raw mut time) };
     time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_nsec.unsigned_abs()
 }
 

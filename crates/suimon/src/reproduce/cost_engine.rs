@@ -16,7 +16,7 @@ use std::collections::VecDeque;
 use std::hint::black_box;
 
 /// The time from packet to packet.
-const APART: Duration = Duration::from_micros(100);
+const APART: Duration = Duration::from_millis(1);
 
 /// How much is measured.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -177,15 +177,20 @@ mod tests {
                     (packet.len.get(), packet.class),
                     (106, ClassId(0)),
                     "{}",
-                    way.name
+                    way.plan.root.kind.name
                 );
-                assert_eq!(packet.flow.full == 0, way.filters.is_none(), "{}", way.name);
+                assert_eq!(
+                    packet.flow.full == 0,
+                    way.filters.is_none(),
+                    "{}",
+                    way.plan.root.kind.name
+                );
             }
             assert_eq!(
                 course.now,
                 Instant::START + APART.times(1_000),
                 "{}: it waited",
-                way.name
+                way.plan.root.kind.name
             );
         }
     }

@@ -22,8 +22,6 @@ const TCP: u8 = 6;
 /// A discipline and its filters.
 #[derive(Clone, Debug)]
 pub struct Way {
-    /// For tables and pictures.
-    pub name: String,
     /// The discipline.
     pub plan: TreePlan,
     /// The filters; without any, not even the flow is looked at.
@@ -31,35 +29,34 @@ pub struct Way {
 }
 
 impl Way {
-    fn new(name: &str, spec: &DisciplineSpec, link: Link, filters: Option<Vec<Filter>>) -> Self {
+    fn new(spec: &DisciplineSpec, link: Link, filters: Option<Vec<Filter>>) -> Self {
         let plan = spec.check(&Registry::builtin(), link);
         Self {
-            name: name.into(),
             // All of them are written in this file.
-            plan: plan.unwrap_or_else(|problems| panic!("{name}: {problems:?}")),
+            plan: plan.unwrap_or_else(|problems| panic!("{}: {problems:?}", spec.kind)),
             filters,
         }
     }
 
     /// The engine's FIFO, which looks at nothing: the paper's FIFOQ.
     pub fn fifo(link: Link) -> Self {
-        Self::new("FIFO", &DisciplineSpec::new("fifo"), link, None)
+        Self::new(&DisciplineSpec::new("fifo"), link, None)
     }
 
     /// RED over a FIFO.
     pub fn red(link: Link) -> Self {
-        Self::new("RED", &DisciplineSpec::new("red"), link, None)
+        Self::new(&DisciplineSpec::new("red"), link, None)
     }
 
     /// WFQ, by flows.
     pub fn wfq(link: Link) -> Self {
-        Self::new("WFQ", &DisciplineSpec::new("wfq"), link, Some(Vec::new()))
+        Self::new(&DisciplineSpec::new("wfq"), link, Some(Vec::new()))
     }
 
     /// CBQ with the paper's three classes. What is measured goes into the first.
     pub fn cbq(link: Link) -> Self {
         let [first, second, third] = [60, 30, 10].map(|rate| class(&format!("class-{rate}"), rate * 10));
-        Self::cbq_of("CBQ", link, vec![first, second, third])
+        Self::cbq_of(link, vec![first, second, third])
     }
 
     /// The same with RED in each class.
@@ -68,25 +65,26 @@ impl Way {
             discipline: Some(DisciplineSpec::new("red")),
             ..class(&format!("class-{rate}"), rate * 10)
         });
-        Self::cbq_of("CBQ+RED", link, classes.to_vec())
+        Self::cbq_of(link, classes.to_vec())
     }
 
     /// CBQ with this many classes and no more filters than for its first.
     pub fn cbq_classes(link: Link, classes: u32) -> Self {
         let rest = (1..classes).map(|n| class(&format!("class-{n}"), 1));
         let classes = std::iter::once(class("measured", 600)).chain(rest);
-        Self::cbq_of("CBQ", link, classes.collect())
+        Self::cbq_of(link, classes.collect())
     }
 
-    fn cbq_of(name: &str, link: Link, mut classes: Vec<ClassSpec>) -> Self {
-        if let Some(last) = classes.last_mut() {
-            last.default = true;
+    fn cbq_of(link: Link, mut classes: Vec<ClassSpec>) -> Self {
+        // What is held when this takes another way's place goes to the default class; so nothing is overtaken.
+        if let Some(first) = classes.first_mut() {
+            first.default = true;
         }
         let spec = DisciplineSpec {
             classes,
             ..DisciplineSpec::new("cbq")
         };
-        Self::new(name, &spec, link, Some(measured()))
+        Self::new(&spec, link, Some(measured()))
     }
 
     /// The same with more filters; the later are looked at first among equals.

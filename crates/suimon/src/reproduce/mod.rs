@@ -6,6 +6,9 @@
 
 mod cost_disciplines;
 mod cost_engine;
+mod cost_latency;
+mod cost_scaling;
+mod cost_throughput;
 mod cost_ways;
 mod cost_wire;
 pub mod page;
@@ -16,7 +19,12 @@ use serde::Serialize;
 use std::fmt;
 
 /// Every experiment, in the order of `--all`.
-pub const EXPERIMENTS: &[Experiment] = &[cost_disciplines::A4];
+pub const EXPERIMENTS: &[Experiment] = &[
+    cost_throughput::A1,
+    cost_latency::A2,
+    cost_scaling::A3,
+    cost_disciplines::A4,
+];
 
 /// An experiment of a paper.
 #[derive(Clone, Copy, Debug)]

@@ -1,6 +1,6 @@
 //! An outcome for programs (one JSON object), for a terminal, and as a page with its pictures.
 
-use super::{Experiment, Figure, Outcome, Picture, Row, number};
+use super::{Experiment, Outcome, Picture, Row, number};
 use serde::Serialize;
 use std::fmt::Write as _;
 use std::fs;
@@ -178,7 +178,7 @@ fn markdown(experiment: &Experiment, outcome: &Outcome, quick: bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reproduce::Options;
+    use crate::reproduce::{Figure, Options};
 
     const EXPERIMENT: Experiment = Experiment {
         id: "Z1",
