@@ -1,7 +1,7 @@
 //! A histogram of whole numbers: log-linear, so that one and a million million are kept with the same relative error.
 //!
 //! Each power of two is divided into sixteen equal parts: a quantile is at most 1/16 above the true value
-//! and never below it, and exact below 32. Recording is O(1) and allocates nothing after the first time. A value may
+//! and never below it, and exact below 32. Recording is O(1) and allocates only for values beyond all before. A value may
 //! carry a weight: a queue's length, the time for which it held.
 
 /// Parts of each power of two, as a power of two.
@@ -9,8 +9,6 @@ const PARTS: u32 = 4;
 
 /// The greatest value that is told apart: 2⁴⁰, of nanoseconds about 18 minutes. Greater ones count as this.
 const GREATEST: u64 = (1 << 40) - 1;
-
-const BUCKETS: usize = bucket(GREATEST) + 1;
 
 /// The bucket of a value.
 const fn bucket(value: u64) -> usize {
@@ -36,7 +34,7 @@ const fn upper(bucket: usize) -> u64 {
 /// How much weight each value has.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Histogram {
-    /// Empty until the first value is recorded.
+    /// Up to the greatest value so far: most histograms are short, and a link with many classes has many of them.
     weights: Vec<u64>,
     total: u64,
     sum: u128,
@@ -49,10 +47,11 @@ impl Histogram {
         if weight == 0 {
             return;
         }
-        if self.weights.is_empty() {
-            self.weights = vec![0; BUCKETS];
+        let bucket = bucket(value);
+        if bucket >= self.weights.len() {
+            self.weights.resize(bucket + 1, 0);
         }
-        self.weights[bucket(value)] += weight;
+        self.weights[bucket] += weight;
         self.total += weight;
         self.sum += u128::from(value) * u128::from(weight);
         self.greatest = self.greatest.max(value);
@@ -103,14 +102,11 @@ impl Histogram {
 
     /// Adds what another recorded.
     pub fn merge(&mut self, other: &Self) {
-        if self.weights.is_empty() {
-            self.weights.clone_from(&other.weights);
-        } else {
-            self.weights
-                .iter_mut()
-                .zip(&other.weights)
-                .for_each(|(mine, theirs)| *mine += theirs);
+        if self.weights.len() < other.weights.len() {
+            self.weights.resize(other.weights.len(), 0);
         }
+        let both = self.weights.iter_mut().zip(&other.weights);
+        both.for_each(|(mine, theirs)| *mine += theirs);
         self.total += other.total;
         self.sum += other.sum;
         self.greatest = self.greatest.max(other.greatest);
@@ -123,8 +119,9 @@ impl Histogram {
         if earlier.total > self.total || earlier.weights.is_empty() {
             return self.clone();
         }
-        let pairs = self.weights.iter().zip(&earlier.weights);
-        let weights: Vec<u64> = pairs.map(|(now, before)| now.saturating_sub(*before)).collect();
+        let mut weights = self.weights.clone();
+        let both = weights.iter_mut().zip(&earlier.weights);
+        both.for_each(|(now, before)| *now = now.saturating_sub(*before));
         let last = weights.iter().rposition(|weight| *weight > 0);
         let bound = last.map_or(0, upper);
         let is_new = self.greatest > earlier.greatest;

@@ -83,12 +83,16 @@ pub struct LinkMeter {
     flows: bool,
     all: Held,
     classes: Vec<Held>,
+    /// The class above each, if there is one: what waits in a class waits in that, too.
+    parents: Vec<Option<ClassId>>,
     /// Packets whose time has not come.
     ahead: VecDeque<Departure>,
 }
 
 impl LinkMeter {
-    pub(crate) fn new(since: Instant, watch: Watch, classes: usize) -> Self {
+    /// Of as many classes as there are parents.
+    pub(crate) fn new(since: Instant, watch: Watch, parents: Vec<Option<ClassId>>) -> Self {
+        let classes = parents.len();
         let mut asked: Vec<_> = watch.windows.into_iter().filter(|(from, to)| from < to).collect();
         asked.sort_unstable();
         let whole = Window::new([since, Instant::NEVER], Some(watch.bin), classes);
@@ -101,6 +105,7 @@ impl LinkMeter {
             flows: watch.flows,
             all: Held::nothing(since),
             classes: vec![Held::nothing(since); classes],
+            parents,
             ahead: VecDeque::new(),
         }
     }
@@ -171,7 +176,7 @@ impl LinkMeter {
 
     /// Accounts for what waited until this time.
     fn settle(&mut self, now: Instant) {
-        self.level(now, None);
+        self.level(now);
         (0..self.classes.len()).for_each(|class| self.class_level(class, now));
     }
 
@@ -181,15 +186,24 @@ impl LinkMeter {
         self.settle(now);
     }
 
-    /// Accounts for what waited until now, in all and of a class; then that changes.
-    fn level(&mut self, now: Instant, class: Option<usize>) {
+    /// Accounts for what waited until now.
+    fn level(&mut self, now: Instant) {
         let held = self.all;
         if held.since < now {
             self.concerned(now).for_each(|window| window.held(held, now));
             self.all.since = now;
         }
-        if let Some(class) = class {
-            self.class_level(class, now);
+    }
+
+    /// Accounts for what waited until now, and changes it, in all and in a class and those above.
+    fn change(&mut self, now: Instant, class: ClassId, change: impl Fn(&mut Held)) {
+        self.level(now);
+        change(&mut self.all);
+        let mut at = Some(class);
+        while let Some(ClassId(class)) = at {
+            self.class_level(class as usize, now);
+            change(&mut self.classes[class as usize]);
+            at = self.parents[class as usize];
         }
     }
 
@@ -205,20 +219,13 @@ impl LinkMeter {
     /// A packet is offered; if it is refused, it is also [`dropped`](Self::dropped).
     pub(crate) fn offered(&mut self, now: Instant, class: ClassId, frame: Bytes) {
         self.advance(now);
-        let class = class.0 as usize;
-        self.level(now, Some(class));
-        self.all.add(frame);
-        self.classes[class].add(frame);
+        self.change(now, class, |held| held.add(frame));
     }
 
     fn removed(&mut self, now: Instant, class: ClassId, frame: Bytes, arrived: Instant) {
-        if arrived < self.since() {
-            return;
+        if arrived >= self.since() {
+            self.change(now, class, |held| held.remove(frame));
         }
-        let class = class.0 as usize;
-        self.level(now, Some(class));
-        self.all.remove(frame);
-        self.classes[class].remove(frame);
     }
 
     /// A packet goes onto the wire, perhaps later.

@@ -187,8 +187,15 @@ impl Simulation {
     /// not seen waiting.
     pub fn watch(&mut self, link: LinkId, watch: impl Into<Watch>) {
         let link = &mut self.links[link.0 as usize];
-        let classes = link.ruled().map_or(1, |(_, plan)| plan.classes.len().max(1));
-        link.meter = Some(Box::new(LinkMeter::new(self.now, watch.into(), classes)));
+        let mut parents = match link.ruled() {
+            Some((_, plan)) => plan.classes.iter().map(|class| class.parent).collect(),
+            None => Vec::new(),
+        };
+        // A queue without classes is one.
+        if parents.is_empty() {
+            parents.push(None);
+        }
+        link.meter = Some(Box::new(LinkMeter::new(self.now, watch.into(), parents)));
     }
 
     /// What a link's meter has seen.

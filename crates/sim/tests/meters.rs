@@ -3,13 +3,14 @@
 use engine::discipline::Reason;
 use engine::header::{Family, FlowKey};
 use engine::kind::Link;
+use engine::packet::ClassId;
 use engine::random::Seed;
-use engine::settings::{Raw, Table};
-use engine::tree::{DisciplineSpec, Registry};
+use engine::settings::{Raw, Span, Table};
+use engine::tree::{ClassSpec, DisciplineSpec, Registry};
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
 use sim::agent::Agent;
 use sim::link::{Driver, Hold, LinkSpec, Ruled};
-use sim::meter::{LinkMeter, Watch, jain};
+use sim::meter::{LinkMeter, Watch, borrowed, gauge, jain};
 use sim::simulation::{LinkId, Simulation};
 use sim::sources::{Burst, Constant, Datagrams, Listener, Poisson, Source, Timing};
 
@@ -212,4 +213,51 @@ fn jains_index_is_one_for_equals_and_one_of_n_for_a_single_winner() {
     assert_eq!(jain([1, 2, 3]), Some(36.0 / 42.0));
     assert_eq!(jain([0, 0]), None);
     assert_eq!(jain([]), None);
+}
+
+#[test]
+fn what_waits_in_a_class_waits_in_those_above_it() {
+    let rate = |text: &str| Table::default().text("rate", text);
+    let class = |name: &str, parent: Option<&str>, text: &str| ClassSpec {
+        name: name.into(),
+        parent: parent.map(|name| (name.into(), Span::default())),
+        default: name == "a",
+        settings: rate(text),
+        ..ClassSpec::default()
+    };
+    let mut spec = DisciplineSpec::new("cbq");
+    spec.classes = vec![
+        class("site", None, "60 %"),
+        class("a", Some("site"), "30 %"),
+        class("b", Some("site"), "30 %"),
+        class("other", None, "40 %"),
+    ];
+    let link = Link {
+        bandwidth: Bandwidth::mbit(10),
+        mtu: Bytes::new(1514),
+    };
+    let plan = spec.check(&Registry::builtin(), link).expect("a tree");
+    let hold = Hold::Ruled(Box::new(Ruled {
+        filters: Vec::new(),
+        plan,
+        overhead: Bytes::ZERO,
+        driver: Driver::default(),
+    }));
+    let bench = Bench::new(hold, watch(&[(100, 200)]));
+    let bursts = Burst::every(us(10_000), 4, Duration::ZERO);
+    let mut bench = bench.source(bursts);
+    bench.sim.run_until(ms(800));
+    let meter = bench.sim.meter(bench.link).expect("a meter");
+    let [site, a, b, other] = meter.classes() else {
+        panic!("four classes");
+    };
+    assert_eq!(a.queue, site.queue);
+    assert_eq!(&a.queue, meter.queue());
+    assert_eq!((b.queue.most().packets, other.queue.most().packets), (0, 0));
+    assert_eq!((a.queue.most().packets, site.sent.packets), (3, 0));
+    // A class of 3 Mbit/s that is sent 4 Mbit/s borrows about one.
+    let (queue, _) = bench.sim.queue(bench.link).expect("a queue");
+    let borrowed = borrowed(queue, ClassId(1)).expect("CBQ").get() * 8 * 10 / 8;
+    assert!((700_000..1_300_000).contains(&borrowed), "{borrowed}");
+    assert_eq!(gauge(queue, ClassId(1), "no such"), None);
 }

@@ -10,7 +10,7 @@ use engine::discipline::Reason;
 use engine::queue::Count;
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
 
-/// What passed of one class, or of one stream.
+/// What passed of one class, or of one stream. A class that has classes has nothing of its own but its queue.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Tally {
     /// Frames whose first bit went onto the wire.
@@ -27,7 +27,7 @@ pub struct Tally {
     pub dropped: [u64; Reason::ALL.len()],
     /// Packets marked.
     pub marked: u64,
-    /// What waited, over time; of classes only.
+    /// What waited, over time. Of classes only, but of those that have classes, too.
     pub queue: Levels,
 }
 
