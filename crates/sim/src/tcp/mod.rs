@@ -2,7 +2,7 @@
 //!
 //! - [`Settings`] and [`pair`]: a connection as others see it;
 //! - [`program`]: what writes into it;
-//! - [`sender`]: connection, timers, recovery; with `scoreboard` (what is lost), `ranges` and [`rtt`];
+//! - [`sender`]: connection, timers, recovery; with `scoreboard` (what is lost), `ranges`, [`rtt`] and [`delivery`];
 //! - [`receiver`]: order, answers, the window;
 //! - [`congestion`]: how much may be in the network, one file a control.
 //!
@@ -13,6 +13,7 @@
 //! and data.
 
 pub mod congestion;
+pub mod delivery;
 pub mod program;
 mod ranges;
 pub mod receiver;

@@ -21,8 +21,9 @@ pub(crate) struct News {
     pub(crate) acked: u64,
     /// Bytes of which it was not known before that they arrived.
     pub(crate) delivered: u64,
-    /// The end of the last of those.
-    pub(crate) newest: u64,
+    /// Ends of segments among those: of the first that the acknowledgment passed or, without holes, the last; and of
+    /// the last block.
+    pub(crate) ends: [u64; 2],
 }
 
 #[derive(Clone, Debug, Default)]
@@ -91,11 +92,11 @@ impl Scoreboard {
         if ack > self.first {
             let known = self.arrived.bytes();
             news.acked = ack - self.first;
+            news.ends[0] = if known == 0 { ack } else { self.first + 1 };
             self.first = ack;
             self.arrived.trim(ack);
             self.again.trim(ack);
             news.delivered = news.acked - (known - self.arrived.bytes());
-            news.newest = ack;
         }
         let mut changed = false;
         for &(start, end) in blocks {
@@ -107,7 +108,7 @@ impl Scoreboard {
             self.arrived.insert(block);
             self.again.remove(block);
             news.delivered += self.arrived.bytes() - known;
-            news.newest = news.newest.max(block.1);
+            news.ends[1] = news.ends[1].max(block.1);
             changed = true;
         }
         if changed {

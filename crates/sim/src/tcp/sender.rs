@@ -11,10 +11,11 @@
 //! - **After idleness** the window is halved for each time-out's time, to the initial one at least (RFC 2861).
 //! - **Marks** count once a window, and as nothing within a window that already lost (RFC 3168, section 6.1.2).
 //! - **A closed window** is probed with the byte before the first, at time-outs' times (RFC 9293, section 3.8.6.1).
-//! - **Pacing**: a segment follows when the former's time at the control's rate is over; without such a rate and if asked
+//! - **Pacing**: a segment follows when the time of the former's data at the control's rate is over; without such a rate and if asked
 //!   for, at 2 windows a round trip in slow start, 1.2 later, as in Linux.
 
 use super::congestion::{Ack, Congestion, Signal, Start};
+use super::delivery::Delivery;
 use super::program::{Offer, Program, Progress};
 use super::rtt::RoundTrip;
 use super::scoreboard::{News, Scoreboard};
@@ -111,6 +112,7 @@ pub struct Sender {
     offer: Offer,
     control: Box<dyn Congestion>,
     board: Scoreboard,
+    delivery: Option<Delivery>,
     rtt: RoundTrip,
     phase: Phase,
     /// The phase ends when this byte is the first unacknowledged one.
@@ -139,6 +141,7 @@ impl Sender {
             now: Instant::START,
             segment,
             window: initial,
+            rtt: None,
         };
         Self {
             statistics: Statistics::default(),
@@ -159,6 +162,7 @@ impl Sender {
             },
             control: settings.control.build(&start),
             board: Scoreboard::new(segment),
+            delivery: None,
             rtt: RoundTrip::new(settings.min_rto),
             phase: Phase::Opening,
             until: 0,
@@ -179,9 +183,10 @@ impl Sender {
         self.control.window()
     }
 
-    /// The congestion control.
-    pub fn control(&self) -> &dyn Congestion {
-        self.control.as_ref()
+    /// The congestion control, if it is of this type.
+    pub fn control<C: Congestion>(&self) -> Option<&C> {
+        let control: &dyn std::any::Any = self.control.as_ref();
+        control.downcast_ref()
     }
 
     /// The round trip.
@@ -235,7 +240,9 @@ impl Sender {
             now: cx.now(),
             segment: self.segment,
             window,
+            rtt: self.rtt.smoothed(),
         });
+        self.delivery = self.control.measures_rate().then(Delivery::default);
         self.phase = Phase::Normal;
         self.timeout_at = Instant::NEVER;
         self.last_sent = cx.now();
@@ -286,10 +293,14 @@ impl Sender {
         self.waits_for_pace = false;
         loop {
             let lost = self.board.next_lost();
-            let Some(range) = lost.or_else(|| self.fresh(now)) else {
+            let fresh = lost.or_else(|| self.fresh(now));
+            let pipe = self.board.pipe();
+            let Some(range) = fresh else {
+                if let (Some(delivery), true) = (&mut self.delivery, pipe < self.control.window()) {
+                    delivery.program_waits(pipe);
+                }
                 break;
             };
-            let pipe = self.board.pipe();
             if pipe > 0 && pipe + (range.1 - range.0) > self.allowance() {
                 self.stopped_at = self.board.next();
                 break;
@@ -331,6 +342,9 @@ impl Sender {
     fn send(&mut self, cx: &mut Context<'_>, range: Range, again: bool, rate: Option<Bandwidth>) {
         let now = cx.now();
         let next = self.board.next();
+        if let Some(delivery) = &mut self.delivery {
+            delivery.sent(now, range, self.board.pipe());
+        }
         let mut segment = Segment {
             seq: range.0,
             len: (range.1 - range.0) as u32,
@@ -358,7 +372,7 @@ impl Sender {
             self.reduction.sent += range.1 - range.0;
         }
         if let Some(rate) = rate {
-            self.pace_at = self.pace_at.max(now) + rate.time_to_send(packet.frame);
+            self.pace_at = self.pace_at.max(now) + rate.time_to_send(Bytes::new(range.1 - range.0));
         }
         if self.timeout_at == Instant::NEVER {
             self.timeout_at = now + self.rtt.timeout();
@@ -470,7 +484,11 @@ impl Sender {
         let now = cx.now();
         let (flight, before, first) = (self.board.outstanding(), self.board.pipe(), self.board.first());
         self.edge = self.edge.max(segment.ack + segment.window);
-        let News { acked, delivered, .. } = self.board.acknowledge(segment.ack, &segment.sack);
+        let News {
+            acked,
+            delivered,
+            ends,
+        } = self.board.acknowledge(segment.ack, &segment.sack);
         let rtt = segment.echo.map(|echo| now.since(echo));
         if let (Some(rtt), true) = (rtt, delivered > 0) {
             self.rtt.sample(now, rtt, flight / self.segment / 2);
@@ -489,7 +507,11 @@ impl Sender {
         }
         let limited =
             first < self.stopped_at || (self.control.starting() && 2 * flight > self.control.window());
-        let grow = self.turn(now, segment, flight) && limited;
+        // Duplicates let nothing grow (RFC 5681, section 3.2).
+        let grow = self.turn(now, segment, flight) && limited && acked > 0;
+        let first = self.board.first();
+        let delivery = self.delivery.as_mut();
+        let rate = delivery.and_then(|delivery| delivery.acknowledged(now, delivered, ends, first));
         self.control.on_ack(&Ack {
             now,
             delivered,
@@ -500,9 +522,10 @@ impl Sender {
             },
             before,
             pipe: self.board.pipe(),
-            first: self.board.first(),
+            first,
             next: self.board.next(),
             rtt,
+            rate,
             smoothed: self.rtt.smoothed().unwrap_or(Duration::ZERO),
             grow,
         });

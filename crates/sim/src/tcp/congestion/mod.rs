@@ -7,8 +7,10 @@
 //! Windows are in segments, with fractions; the sender gets bytes. Only +, −, ×, ÷ and roots that are made of them are
 //! used where a run's result depends on it, or functions evaluated once a segment of window; so runs repeat.
 
+pub mod bbr;
 pub mod cubic;
 pub mod highspeed;
+mod ledbat;
 mod reno;
 mod scalable;
 mod vegas;
@@ -16,7 +18,9 @@ mod window;
 
 pub use window::Window;
 
+use super::delivery::Rate;
 use engine::units::{Bandwidth, Duration, Instant};
+use std::any::Any;
 use std::fmt;
 use std::str::FromStr;
 
@@ -33,17 +37,23 @@ engine::choices! {
         Scalable = "scalable",
         /// Vegas (Brakmo and Peterson, 1995): keeps two to four segments waiting.
         Vegas = "vegas",
+        /// BBR, version 1 (2016): paced by a model of the path's rate and round-trip time.
+        Bbr = "bbr",
+        /// LEDBAT++: yields to others by keeping the queueing delay at 60 ms.
+        Ledbat = "ledbat++",
     }
 }
 
 impl Control {
     /// All of them.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 7] = [
         Self::Reno,
         Self::Cubic,
         Self::HighSpeed,
         Self::Scalable,
         Self::Vegas,
+        Self::Bbr,
+        Self::Ledbat,
     ];
 
     /// A control of this kind at the start of a connection.
@@ -54,6 +64,8 @@ impl Control {
             Self::HighSpeed => Box::new(highspeed::HighSpeed::new(start)),
             Self::Scalable => Box::new(scalable::Scalable::new(start)),
             Self::Vegas => Box::new(vegas::Vegas::new(start)),
+            Self::Bbr => Box::new(bbr::Bbr::new(start)),
+            Self::Ledbat => Box::new(ledbat::Ledbat::new(start)),
         }
     }
 }
@@ -81,6 +93,8 @@ pub struct Start {
     pub segment: u64,
     /// The initial window, in segments.
     pub window: u32,
+    /// The opening's round-trip time, once it is known.
+    pub rtt: Option<Duration>,
 }
 
 /// What an acknowledgment told.
@@ -104,6 +118,8 @@ pub struct Ack {
     pub rtt: Option<Duration>,
     /// The smoothed round-trip time.
     pub smoothed: Duration,
+    /// How fast data was delivered, for controls that ask for it.
+    pub rate: Option<Rate>,
     /// The window may grow: it limited what was sent, and no reduction is under way.
     pub grow: bool,
 }
@@ -122,7 +138,7 @@ pub struct Signal {
 }
 
 /// A congestion control.
-pub trait Congestion: fmt::Debug + Send {
+pub trait Congestion: Any + fmt::Debug + Send {
     /// An acknowledgment came.
     fn on_ack(&mut self, ack: &Ack);
 
@@ -156,6 +172,11 @@ pub trait Congestion: fmt::Debug + Send {
 
     /// Whether it governs the window during recovery itself.
     fn governs_recovery(&self) -> bool {
+        false
+    }
+
+    /// Whether it wants to know the delivery rate.
+    fn measures_rate(&self) -> bool {
         false
     }
 }

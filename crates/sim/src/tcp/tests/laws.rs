@@ -48,7 +48,7 @@ fn reno_that_counts_delayed_answers_has_mathis_window_for_them() {
         byte_counting: false,
         ..settings(Control::Reno)
     };
-    for n in [1_000u64, 10_000] {
+    for n in [3_000u64, 10_000] {
         let window = mean_window(&settings, Loss::Every(n), 1_000, 4_000);
         near(window, (0.75 * n as f64).sqrt(), 5.0);
     }

@@ -2,6 +2,8 @@
 
 use super::*;
 
+mod conservation;
+mod controls;
 mod laws;
 mod mechanisms;
 
