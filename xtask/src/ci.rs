@@ -18,8 +18,8 @@ const STEPS: &[(&str, &[&str])] = &[
     ("the one binary", &["build", "--release", "--package", "suimon"]),
     ("tests", &["test", "--workspace"]),
     (
-        "the engine's tests in release",
-        &["test", "--release", "--package", "engine"],
+        "the tests of the engine and the simulator in release",
+        &["test", "--release", "--package", "engine", "--package", "sim"],
     ),
     ("documentation", &["doc", "--workspace", "--no-deps"]),
 ];

@@ -1,0 +1,216 @@
+//! The same description and seed give the same results in debug and release builds, today and tomorrow: CI runs this test
+//! in both, and the results of a network of everything that draws luck or divides are compared with a constant.
+//!
+//! Whoever changes what a source, a discipline or the network does on purpose changes the constant with it.
+
+use engine::classify::{Filter, Ports};
+use engine::header::{Family, FlowKey};
+use engine::kind::Link;
+use engine::packet::{ClassId, Ecn};
+use engine::random::Seed;
+use engine::settings::{Raw, Span, Table};
+use engine::tree::{ClassSpec, DisciplineSpec, Registry};
+use engine::units::{Bandwidth, Bytes, Duration, Instant, Probability};
+use sim::agent::Agent;
+use sim::link::{Completion, Driver, Framing, Hold, LinkSpec, Loss, Ruled};
+use sim::meter::{Watch, Window};
+use sim::simulation::{End, FlowId, LinkId, NodeId, Simulation};
+use sim::sources::{
+    Active, Burst, Client, Constant, Datagrams, Exchange, Greedy, Lengths, Listener, OnOff, Pace, Poisson,
+    Source, Spell,
+};
+
+/// FNV-1a, of numbers.
+struct Digest(u64);
+
+impl Digest {
+    fn add(&mut self, numbers: impl IntoIterator<Item = u64>) {
+        for byte in numbers.into_iter().flat_map(u64::to_le_bytes) {
+            self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+        }
+    }
+
+    fn window(&mut self, window: &Window) {
+        let classes = window.classes().iter().chain(window.streams());
+        for tally in classes {
+            let (sent, lost, most) = (tally.sent, tally.lost, tally.queue.most());
+            self.add([sent.packets, sent.bytes.get(), lost.packets, lost.bytes.get()]);
+            self.add([tally.marked, most.packets, most.bytes.get()]);
+            self.add(tally.dropped);
+            self.add(tally.series.bytes().iter().copied());
+            self.add([500, 990].map(|per_mille| tally.queue.bytes(per_mille).get()));
+            for delays in [&tally.waited, &tally.passed] {
+                self.add(delays.steps().flat_map(|(delay, count)| [delay.nanos(), count]));
+            }
+        }
+    }
+}
+
+fn ms(n: u64) -> Instant {
+    Instant::START + Duration::from_millis(n)
+}
+
+/// 10 Mbit/s of CBQ: a class with RED and ECN, one that may not borrow, one for the rest; ticks, a ring, an estimate.
+fn ruled() -> Hold {
+    let leaf = |name: &str, parent: Option<&str>, rate: &str| ClassSpec {
+        name: name.into(),
+        parent: parent.map(|name| (name.into(), Span::default())),
+        default: name == "rest",
+        settings: Table::default().text("rate", rate),
+        ..ClassSpec::default()
+    };
+    let mut spec = DisciplineSpec::new("cbq");
+    spec.classes = vec![
+        leaf("site", None, "70 %"),
+        leaf("early", Some("site"), "33.3 %"),
+        leaf("fair", Some("site"), "1.7 Mbit/s"),
+        leaf("rest", None, "30 %"),
+    ];
+    let mut red = DisciplineSpec::new("red");
+    red.settings = Table::default().with("ecn", Raw::Boolean(true));
+    spec.classes[1].discipline = Some(red);
+    spec.classes[2].discipline = Some(DisciplineSpec::new("wfq"));
+    let link = Link {
+        bandwidth: Bandwidth::mbit(10),
+        mtu: Bytes::new(1514),
+    };
+    let filter = |port, class| Filter {
+        source_port: Some(Ports::one(port)),
+        ..Filter::new(ClassId(class))
+    };
+    Hold::Ruled(Box::new(Ruled {
+        plan: spec.check(&Registry::builtin(), link).expect("a tree"),
+        filters: vec![filter(1, 1), filter(2, 1), filter(3, 2), filter(4, 2)],
+        overhead: Bytes::new(4),
+        driver: Driver {
+            ring: 3,
+            tick: Some(Duration::from_micros(100)),
+            completion: Completion::Estimated,
+        },
+    }))
+}
+
+/// Three routers in a row, the middle of them ruled, the last lossy; a flow of each kind.
+fn network() -> (Simulation, Vec<LinkId>, Vec<FlowId>) {
+    let mut sim = Simulation::new(Seed(2026));
+    let nodes = ["a", "b", "c", "d"].map(|name| sim.node(name));
+    let fast = LinkSpec::new(Bandwidth::mbit(100), Duration::from_micros(333)).framing(Framing::ETHERNET);
+    let slow = LinkSpec::new(Bandwidth::mbit(10), Duration::from_millis(7)).hold(ruled());
+    let lossy = LinkSpec::new(Bandwidth::bits_per_sec(8_765_432), Duration::from_millis(1))
+        .framing(Framing::Atm)
+        .loss(Loss::Random(Probability::ratio(1, 50)))
+        .hold(Hold::Buffer(Bytes::new(40_000)));
+    let pairs = [(0, 1, fast.clone()), (1, 2, slow), (2, 3, lossy)];
+    let links = pairs.map(|(from, to, spec)| {
+        sim.link(nodes[to], nodes[from], fast.clone());
+        sim.link(nodes[from], nodes[to], spec)
+    });
+    for link in links {
+        sim.watch(
+            link,
+            Watch {
+                bin: Duration::from_micros(500),
+                windows: vec![(ms(100), ms(433)), (ms(200), ms(900))],
+                flows: true,
+            },
+        );
+    }
+    let flows = flows(&mut sim, [nodes[0], nodes[3]]);
+    (sim, links.to_vec(), flows)
+}
+
+fn flows(sim: &mut Simulation, ends: [NodeId; 2]) -> Vec<FlowId> {
+    let mixed = Datagrams::new(Lengths::imix(), sim.seed("mixed")).ecn(Ecn::Ect0);
+    let plain = |len| Datagrams::from(Bytes::new(len));
+    let poisson = Poisson::rate(Bandwidth::mbit(5), &Lengths::imix(), sim.seed("poisson"));
+    let spells = [3_000, 4_000].map(|us| Spell::Exponential(Duration::from_micros(us)));
+    let on_off = OnOff::new(
+        Pace::Rate(Bandwidth::mbit(7)),
+        spells[0],
+        spells[1],
+        sim.seed("spells"),
+    );
+    let burst = Burst::apart(Duration::from_micros(9_700), 8, Duration::from_micros(180));
+    let active = Active::spans(&[(ms(50), ms(300)), (ms(500), ms(700))]);
+    let sources: [Box<dyn Agent>; 5] = [
+        Box::new(Source::new(mixed, poisson)),
+        Box::new(Source::new(plain(777).ecn(Ecn::Ect0), on_off)),
+        Box::new(Source::new(plain(1_514), burst)),
+        Box::new(Greedy::new(plain(1_000).active(active), 5)),
+        Box::new(Source::new(plain(333), Constant::rate(Bandwidth::kbit(999)))),
+    ];
+    let exchange = Exchange {
+        answer: Bytes::new(10_000),
+        think: Spell::Exponential(Duration::from_millis(5)),
+        patience: Duration::from_millis(200),
+        ..Exchange::default()
+    };
+    let asking = exchange.pair(sim.seed("asking"));
+    let listening = sources.map(|source| -> [Box<dyn Agent>; 2] { [source, Box::new(Listener::default())] });
+    let all = listening.into_iter().chain([asking]);
+    (1u16..)
+        .zip(all)
+        .map(|(port, agents)| {
+            let key = FlowKey {
+                family: Family::V4,
+                protocol: 17,
+                source: 1,
+                destination: 2,
+                source_port: Some(port),
+                destination_port: Some(9),
+                ..FlowKey::default()
+            };
+            sim.flow(ends, key, Instant::from_nanos(u64::from(port) * 12_345), agents)
+                .expect("a route")
+        })
+        .collect()
+}
+
+/// A digest of all results after a second, and sums of what matters; how it was cut into pieces must not matter.
+fn digest(pieces: u64) -> (u64, [u64; 4]) {
+    let (mut sim, links, flows) = network();
+    for piece in 1..=pieces {
+        sim.run_until(ms(1_000 * piece / pieces));
+    }
+    let (mut digest, mut sums) = (Digest(0xcbf2_9ce4_8422_2325), [0; 4]);
+    for &link in &links {
+        let meter = sim.meter(link).expect("a meter");
+        digest.window(meter.whole());
+        meter.windows().iter().for_each(|window| digest.window(window));
+        let total = meter.whole().total();
+        for (sum, one) in sums
+            .iter_mut()
+            .zip([total.sent.packets, total.lost.packets, total.marked])
+        {
+            *sum += one;
+        }
+    }
+    for &flow in &flows {
+        if let Some(listener) = sim.agent::<Listener>(flow, End::Answerer) {
+            sums[3] += listener.lost();
+            let counts = [listener.packets, listener.expected, listener.reordered];
+            digest.add(counts);
+            digest.add([listener.jitter().nanos(), listener.delays.mean().nanos()]);
+        }
+        if let Some(client) = sim.agent::<Client>(flow, End::Caller) {
+            digest.add([client.requests, client.unanswered, client.times.mean().nanos()]);
+        }
+    }
+    (digest.0, sums)
+}
+
+#[test]
+fn a_network_of_everything_gives_the_same_results_in_every_build() {
+    let (found, [sent, dropped, marked, missing]) = digest(1);
+    assert!(sent > 5_000 && dropped > 100, "{sent} {dropped}");
+    assert!(marked > 10 && missing > 100, "{marked} {missing}");
+    assert_eq!(
+        found, 0x878a_eb42_f4ad_c1ef,
+        "the results are others than they were: {found:#018x}"
+    );
+}
+
+#[test]
+fn where_a_run_is_interrupted_to_look_at_it_does_not_matter() {
+    assert_eq!(digest(1), digest(97));
+}
