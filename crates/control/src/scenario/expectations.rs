@@ -30,6 +30,14 @@ choices! {
         Drops = "drops",
         /// Packets marked.
         Marks = "marks",
+        /// The most bytes that waited.
+        BacklogMax = "backlog-max",
+        /// What 99 per cent of the time did not exceed.
+        BacklogP99 = "backlog-p99",
+        /// Segments of TCP that were sent again.
+        Retransmissions = "retransmissions",
+        /// Time-outs of TCP.
+        Timeouts = "timeouts",
         /// Bytes that a class borrowed.
         Borrowed = "borrowed",
         /// Jain's index over the copies of a flow, or over all flows: 100 % if all got the same.
@@ -105,8 +113,8 @@ impl Metric {
             Self::Rate => Unit::Rate,
             Self::Share | Self::Load | Self::Jain => Unit::Share,
             Self::DelayMean | Self::DelayP50 | Self::DelayP99 | Self::DelayMax => Unit::Time,
-            Self::Packets | Self::Drops | Self::Marks => Unit::Count,
-            Self::Borrowed => Unit::Bytes,
+            Self::Packets | Self::Drops | Self::Marks | Self::Retransmissions | Self::Timeouts => Unit::Count,
+            Self::BacklogMax | Self::BacklogP99 | Self::Borrowed => Unit::Bytes,
         }
     }
 
@@ -114,16 +122,17 @@ impl Metric {
     fn of(self, subject: &Subject) -> bool {
         use Metric as M;
         let delay = matches!(self, M::DelayMean | M::DelayP50 | M::DelayP99 | M::DelayMax);
+        let counted = matches!(
+            self,
+            M::Rate | M::Packets | M::Drops | M::Marks | M::BacklogMax | M::BacklogP99
+        );
         match subject {
-            Subject::Class { .. } => {
-                delay
-                    || matches!(
-                        self,
-                        M::Rate | M::Share | M::Packets | M::Drops | M::Marks | M::Borrowed
-                    )
+            Subject::Class { .. } => delay || counted || matches!(self, M::Share | M::Borrowed),
+            Subject::Link(_) => delay || counted || self == M::Load,
+            Subject::Flow(_) => {
+                let of_tcp = matches!(self, M::Retransmissions | M::Timeouts);
+                delay || of_tcp || matches!(self, M::Rate | M::Share | M::Packets | M::Jain)
             }
-            Subject::Link(_) => delay || matches!(self, M::Rate | M::Load | M::Packets | M::Drops | M::Marks),
-            Subject::Flow(_) => delay || matches!(self, M::Rate | M::Share | M::Packets | M::Jain),
             Subject::All => matches!(self, M::Rate | M::Jain),
         }
     }
@@ -349,26 +358,37 @@ fn measurable(
         problems.push(Problem::new(at, message).help(format!("it is measured of: {}", others.join(", "))));
         return;
     }
-    match (metric, subject) {
+    let why = match (metric, subject) {
         (Metric::Borrowed, Subject::Class { direction, class }) if !named.lends(*direction, *class) => {
-            let message = format!("`{name}` can never be measured of {words}: its discipline does not lend");
-            problems.push(Problem::new(at, message));
+            ("its discipline does not lend", "leave it out")
         }
-        (Metric::Jain, Subject::Flow(flow)) if named.flows[*flow].settings.count < 2 => {
-            let message = format!("`{name}` can never be measured of {words}: it is one flow");
-            problems.push(
-                Problem::new(at, message)
-                    .help("give the flow a `count`, or leave `flow` out: then all flows are meant"),
-            );
+        (Metric::BacklogMax | Metric::BacklogP99, Subject::Class { direction, class })
+            if !named.is_leaf(*direction, *class) =>
+        {
+            ("packets wait in the classes below it", "name one of those")
         }
+        (Metric::Retransmissions | Metric::Timeouts, Subject::Flow(flow))
+            if !named.flows[*flow].source.is_tcp() =>
+        {
+            ("it is not TCP", "leave it out")
+        }
+        (_, Subject::Flow(flow)) if metric.unit() == Unit::Time && named.flows[*flow].source.is_tcp() => (
+            "of TCP the receiver does not measure it",
+            "name a class or a link, where packets wait",
+        ),
+        (Metric::Jain, Subject::Flow(flow)) if named.flows[*flow].settings.count < 2 => (
+            "it is one flow",
+            "give the flow a `count`, or leave `flow` out: then all flows are meant",
+        ),
         (Metric::Jain, Subject::All)
             if named.flows.iter().map(|flow| flow.settings.count).sum::<u32>() < 2 =>
         {
-            let message = format!("`{name}` can never be measured here: there is one flow only");
-            problems.push(Problem::new(at, message));
+            ("there is one flow only", "leave it out")
         }
-        _ => {}
-    }
+        _ => return,
+    };
+    let message = format!("`{name}` can never be measured of {words}: {}", why.0);
+    problems.push(Problem::new(at, message).help(why.1));
 }
 
 impl Named<'_> {

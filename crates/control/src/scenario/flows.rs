@@ -1,21 +1,14 @@
 //! The flows of a scenario: from where, to where, when, and what kind of source.
 
-use super::HostConfig;
+use super::sources::{self, Kind, Source};
+use super::{Files, HostConfig};
 use crate::filters::{CodePoint, Protocol, WITH_PORTS};
 use crate::sections::Section;
 use engine::header::{Family, FlowKey};
+use engine::settings;
 use engine::settings::{Problem, Raw, SettingValue, describe};
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
-use engine::{choices, settings};
 use std::net::IpAddr;
-
-choices! {
-    /// What a flow sends.
-    pub enum Kind {
-        /// Packets of one length at a constant rate.
-        Constant = "constant",
-    }
-}
 
 /// An address of a host.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -102,42 +95,6 @@ settings! {
     }
 }
 
-settings! {
-    /// Settings of `constant`.
-    pub struct ConstantSettings {
-        /// How fast, counted in frames
-        rate: Bandwidth = required, "", "";
-        /// The length of each frame: Ethernet header and all above
-        frame: Bytes = default "1514 B", "smaller: more packets for the same rate", "a full frame";
-        /// Whether its packets say that they are ECN-capable
-        ecn: bool = default "false", "true: marked where others are dropped", "most do not";
-    }
-}
-
-/// What a flow sends, with the settings of its kind.
-#[derive(Clone, PartialEq, Debug)]
-pub enum Source {
-    /// A constant rate.
-    Constant(ConstantSettings),
-}
-
-impl Source {
-    /// The transport protocol.
-    fn protocol(&self) -> u8 {
-        const UDP: u8 = 17;
-        match self {
-            Self::Constant(_) => UDP,
-        }
-    }
-
-    /// In a word or two.
-    pub fn words(&self) -> String {
-        match self {
-            Self::Constant(_) => "constant".into(),
-        }
-    }
-}
-
 /// A flow, or several alike.
 #[derive(Clone, PartialEq, Debug)]
 pub struct FlowConfig {
@@ -155,6 +112,8 @@ pub struct FlowConfig {
     pub key: FlowKey,
     /// The longest IP packet on its way.
     pub mtu: Bytes,
+    /// The rate of its first link.
+    pub first: Bandwidth,
 }
 
 impl FlowConfig {
@@ -176,11 +135,12 @@ impl FlowConfig {
 
 /// What a flow is read with.
 pub(super) struct Around<'a> {
+    pub(super) files: Files<'a>,
     pub(super) hosts: &'a [HostConfig],
     pub(super) names: &'a [String],
     pub(super) duration: Duration,
-    /// The longest IP packet between two hosts; none: no links lead there.
-    pub(super) mtu: &'a dyn Fn(usize, usize) -> Option<Bytes>,
+    /// The first rate and the longest IP packet between two hosts; none: no links lead there.
+    pub(super) way: &'a dyn Fn(usize, usize) -> Option<(Bandwidth, Bytes)>,
     /// How many flows were before it.
     pub(super) before: u32,
 }
@@ -204,11 +164,11 @@ pub(super) fn read(
         .entries
         .first()
         .and_then(|entry| Kind::from_raw(&entry.value).ok());
-    let source = kind.and_then(|kind| source(kind, section, problems));
+    let source = kind.and_then(|kind| sources::read(kind, section, around.files, problems));
     let (settings, [from, to]) = (settings?, between?);
     let active = active(&settings, section, around.duration, problems);
-    let mtu = (around.mtu)(from, to);
-    if mtu.is_none() {
+    let way = (around.way)(from, to);
+    if way.is_none() {
         let at = section.get("between").map_or(section.at, |pair| pair.value.at);
         let message = format!(
             "no links lead from `{}` to `{}`",
@@ -221,7 +181,7 @@ pub(super) fn read(
         problems.push(Problem::new(at, format!("`count` must be from 1 to {MOST}")));
     }
     let source = source?;
-    let mtu = mtu?;
+    let (first, mtu) = way?;
     fits(&source, mtu, section, problems);
     let key = key(&settings, &source, section, [from, to], around, problems);
     let name = settings.name.clone().unwrap_or_else(|| format!("flow {number}"));
@@ -233,30 +193,32 @@ pub(super) fn read(
         active,
         key: key?,
         mtu,
+        first,
     })
-}
-
-fn source(kind: Kind, section: &Section<'_>, problems: &mut Vec<Problem>) -> Option<Source> {
-    let table = section.table(|_| true);
-    let generic = FlowSettings::SETTINGS.iter().map(|setting| setting.name);
-    let also: Vec<&str> = generic.chain(["between"]).collect();
-    match kind {
-        Kind::Constant => ConstantSettings::read(&table, &also, problems).map(Source::Constant),
-    }
 }
 
 /// Refuses frames that do not fit the way.
 fn fits(source: &Source, mtu: Bytes, section: &Section<'_>, problems: &mut Vec<Problem>) {
-    let frame = match source {
-        Source::Constant(settings) => Some(settings.frame),
+    let Some([least, most]) = source.frames() else {
+        return;
     };
     let longest = mtu + Bytes::new(14);
-    if frame.is_some_and(|frame| frame > longest || frame < Bytes::new(42)) {
-        let at = section.get("frame").map_or(section.at, |pair| pair.value.at);
-        let message =
-            format!("`frame` must be from 42 B to {longest}, the longest that the links on its way carry");
-        problems.push(Problem::new(at, message));
-    }
+    let Some(wrong) = (most > longest)
+        .then_some(most)
+        .or((least < Bytes::new(42)).then_some(least))
+    else {
+        return;
+    };
+    let key = if section.get("file").is_some() {
+        "file"
+    } else {
+        "frame"
+    };
+    let at = section.get(key).map_or(section.at, |pair| pair.value.at);
+    let message = format!(
+        "frames must have from 42 B to {longest}, the longest that the links on the way carry; here is one of {wrong}"
+    );
+    problems.push(Problem::new(at, message));
 }
 
 /// When a flow sends: from its start to its stop, within what `active` or `pauses` leave.

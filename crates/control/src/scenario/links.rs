@@ -319,7 +319,7 @@ fn from_file(
         Some((path, name)) => (path.trim(), Some(name.trim())),
         None => (word, None),
     };
-    let text = match files(path) {
+    let text = match files.text(path) {
         Ok(text) => text,
         Err(why) => {
             let message = format!("cannot read the policy `{path}`: {why}");

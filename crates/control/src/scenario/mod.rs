@@ -19,12 +19,14 @@ mod changes;
 mod expectations;
 mod flows;
 mod links;
+mod sources;
 mod sweep;
 
 pub use changes::{Change, ChangeSettings};
 pub use expectations::{ExpectSettings, Expectation, Metric, Subject, Unit};
-pub use flows::{Address, ConstantSettings, FlowConfig, FlowSettings, Kind, Source, Spans};
+pub use flows::{Address, FlowConfig, FlowSettings, Spans};
 pub use links::{Completion, DirectionConfig, Framing, LinkSettings, Loss};
+pub use sources::{Control, KINDS, Kind, Packets, Source, TcpSettings};
 pub use sweep::Sweep;
 
 use crate::findings::{Findings, Severity};
@@ -36,12 +38,21 @@ use engine::random::Seed;
 use engine::settings;
 use engine::settings::{Problem, Raw, Span, unknown};
 use engine::tree::Registry;
-use engine::units::{Bytes, Duration};
+use engine::units::{Bandwidth, Bytes, Duration};
 use std::collections::{HashSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr};
 
-/// Gives the text of a file that a scenario names.
-pub type Files<'a> = &'a (dyn Fn(&str) -> Result<String, String> + Sync);
+/// Gives what stands in the files that a scenario names, or says why not.
+pub trait Store: Sync {
+    /// A text.
+    fn text(&self, path: &str) -> Result<String, String>;
+
+    /// The packets of a capture.
+    fn capture(&self, path: &str) -> Result<Packets, String>;
+}
+
+/// Where a scenario's files are.
+pub type Files<'a> = &'a dyn Store;
 
 settings! {
     /// The settings of a scenario as a whole.
@@ -255,6 +266,7 @@ fn scenario(
     let flows = read_flows(
         reader,
         root,
+        files,
         &hosts,
         &names,
         duration,
@@ -463,6 +475,7 @@ fn refuse_twins(
 fn read_flows(
     reader: &mut Reader<'_>,
     root: &Section<'_>,
+    files: Files<'_>,
     hosts: &[HostConfig],
     names: &[String],
     duration: Duration,
@@ -475,18 +488,19 @@ fn read_flows(
             .problems
             .push(problem.help("write a section [[flow]] with `between` and `kind`"));
     }
-    let mtu = |from, to| match directions {
-        Some(directions) => narrowest(hosts.len(), directions, from, to),
-        None => Some(Bytes::new(65_535)),
+    let way = |from, to| match directions {
+        Some(directions) => way(hosts.len(), directions, from, to),
+        None => Some((Bandwidth::gbit(800), Bytes::new(65_535))),
     };
     let mut flows: Vec<FlowConfig> = Vec::new();
     let mut before = 0;
     for (index, section) in sections.iter().enumerate() {
         let around = flows::Around {
+            files,
             hosts,
             names,
             duration,
-            mtu: &mtu,
+            way: &way,
             before,
         };
         let Some(flow) = flows::read(section, index + 1, &around, &mut reader.problems) else {
@@ -505,16 +519,19 @@ fn read_flows(
     (flows.len() == sections.len()).then_some(flows)
 }
 
-/// The longest IP packet on the way that the simulator takes: over the fewest links, the first among equals.
-fn narrowest(hosts: usize, directions: &[DirectionConfig], from: usize, to: usize) -> Option<Bytes> {
-    let mut reached: Vec<Option<Bytes>> = vec![None; hosts];
-    reached[from] = Some(Bytes::new(u64::MAX));
+/// The first rate and the longest IP packet on the way that the simulator takes: over the fewest links, the first
+/// among equals.
+fn way(hosts: usize, directions: &[DirectionConfig], from: usize, to: usize) -> Option<(Bandwidth, Bytes)> {
+    let mut reached: Vec<Option<(Bandwidth, Bytes)>> = vec![None; hosts];
+    reached[from] = Some((Bandwidth::ZERO, Bytes::new(u64::MAX)));
     let mut next = VecDeque::from([from]);
     while let Some(host) = next.pop_front() {
-        let here = reached[host]?;
+        let (first, narrowest) = reached[host]?;
         for direction in directions.iter().filter(|direction| direction.from == host) {
             if reached[direction.to].is_none() {
-                reached[direction.to] = Some(here.min(direction.settings.mtu));
+                let LinkSettings { rate, mtu, .. } = direction.settings;
+                let first = if host == from { rate } else { first };
+                reached[direction.to] = Some((first, narrowest.min(mtu)));
                 next.push_back(direction.to);
             }
         }
@@ -617,6 +634,14 @@ impl Named<'_> {
         }
         problems.push(problem);
         None
+    }
+
+    /// Whether packets can be put into a class.
+    fn is_leaf(&self, direction: usize, class: ClassId) -> bool {
+        let policy = self.directions[direction].policy.as_ref();
+        policy
+            .and_then(|policy| policy.plan.info(class))
+            .is_some_and(|info| info.leaf)
     }
 
     /// Whether the discipline of a class lends.

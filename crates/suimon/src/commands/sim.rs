@@ -7,6 +7,7 @@ use crate::colour;
 use crate::exit::{Exit, Failure};
 use crate::report::progress::Progress;
 use crate::simulation::outcome::Outcome;
+use crate::simulation::place::Place;
 use crate::simulation::points::{Done, Job, Shard};
 use crate::simulation::{json, series, table};
 use crate::source;
@@ -91,11 +92,10 @@ impl Sim {
         let all = read.scenarios.sweep.points();
         let points = self.shard.unwrap_or(Shard::WHOLE).points(all);
         let processors = || std::thread::available_parallelism().map_or(1, usize::from);
-        let files = |path: &str| read.load(path);
         let job = Job {
             name: &read.name,
             scenarios: &read.scenarios,
-            files: &files,
+            files: &read.place,
             points: &points,
             jobs: self.jobs.map_or_else(processors, usize::from),
         };
@@ -153,8 +153,8 @@ fn show(progress: &mut Progress, done: &Done, total: u64, points: usize) {
 struct Read {
     /// The file's name without its ending.
     name: String,
-    /// Where its policies are looked for.
-    place: PathBuf,
+    /// Where its files are looked for.
+    place: Place,
     scenarios: Scenarios,
 }
 
@@ -168,10 +168,8 @@ impl Read {
                 .file_stem()
                 .map_or_else(String::new, |stem| stem.to_string_lossy().into_owned()),
         };
-        let place = file.parent().map(Path::to_path_buf).unwrap_or_default();
-        let scenarios = Scenarios::read(path, &text, &Registry::builtin(), &|policy| {
-            beside(&place, policy)
-        });
+        let place = Place::of(path);
+        let scenarios = Scenarios::read(path, &text, &Registry::builtin(), &place);
         let scenarios = scenarios.map_err(|findings| {
             let colour = colour::wanted(&io::stderr());
             Failure::usage(format!("{path} cannot be run:\n{}", findings.render(colour)))
@@ -186,24 +184,12 @@ impl Read {
         })
     }
 
-    fn load(&self, path: &str) -> Result<String, String> {
-        beside(&self.place, path)
-    }
-
     /// How long a point lasts, in simulated nanoseconds.
     fn length(&self, point: usize) -> Result<u64, Failure> {
-        let scenario = self.scenarios.point(point, &|path| self.load(path));
+        let scenario = self.scenarios.point(point, &self.place);
         let scenario = scenario.map_err(|findings| Failure::usage(findings.to_string()))?;
         Ok(scenario.settings.duration.nanos())
     }
-}
-
-/// The text of a file whose path is relative to the place of a scenario.
-pub fn beside(place: &Path, path: &str) -> Result<String, String> {
-    std::fs::read_to_string(place.join(path)).map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => format!("there is no file `{}`", place.join(path).display()),
-        _ => error.to_string(),
-    })
 }
 
 /// Puts lines of points together: all of them, each once, in their order.

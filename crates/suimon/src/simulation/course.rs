@@ -3,7 +3,7 @@
 use super::judge::{self, Window};
 use super::network::Network;
 use super::outcome::{ClassOutcome, FlowOutcome, LinkOutcome, Outcome, Passed, Point};
-use super::readings::{Meters, Reading, between};
+use super::readings::Meters;
 use crate::exit::Failure;
 use control::scenario::{Scenario, Subject};
 use engine::discipline::Reason;
@@ -96,32 +96,20 @@ fn read(network: &Network, scenario: &Scenario, now: Instant, windows: &mut [Win
     }
 }
 
-fn passed(meters: &Meters<'_>, subject: Subject) -> Passed {
-    let Reading {
-        packets,
-        delays,
-        dropped,
-        marked,
-        ..
-    } = meters.reading(subject);
-    let duration = meters.scenario.settings.duration;
-    let end = Instant::START + duration;
-    let mut series = meters.series(subject);
-    let bin = meters.scenario.bin();
-    let bytes = between(&series, bin.nanos(), Instant::START, end);
-    // A plain buffer counts what will be sent after the end.
-    series.truncate(duration.nanos().div_ceil(bin.nanos()) as usize);
+fn passed(meters: &Meters<'_>, direction: usize, class: Option<ClassId>) -> Passed {
+    let counted = meters.counted(direction, class, None);
     let dropped = Reason::ALL
         .into_iter()
-        .map(|why| (why.name(), dropped[why as usize]));
+        .map(|why| (why.name(), counted.dropped[why as usize]));
     Passed {
-        packets,
-        bytes,
-        rate: Bandwidth::of(Bytes::new(bytes), duration),
-        series,
-        waited: delays,
+        packets: counted.packets,
+        bytes: counted.bytes,
+        rate: Bandwidth::of(Bytes::new(counted.bytes), meters.scenario.settings.duration),
         dropped: dropped.filter(|(_, n)| *n > 0).collect(),
-        marked,
+        series: counted.series,
+        waited: counted.waited,
+        marked: counted.marked,
+        backlog: counted.queue,
     }
 }
 
@@ -139,13 +127,7 @@ fn link(meters: &Meters<'_>, index: usize) -> LinkOutcome {
                     parent: info.parent.map(|parent| parent.0 as usize),
                     leaf: info.leaf,
                     target: meters.target(index, class),
-                    passed: passed(
-                        meters,
-                        Subject::Class {
-                            direction: index,
-                            class,
-                        },
-                    ),
+                    passed: passed(meters, index, Some(class)),
                     borrowed: meters.borrowed(index, class),
                 }
             };
@@ -155,7 +137,7 @@ fn link(meters: &Meters<'_>, index: usize) -> LinkOutcome {
         name: direction.name.clone(),
         rate: direction.settings.rate,
         discipline: direction.policy.as_ref().map(|policy| policy.plan.root.kind.name),
-        total: passed(meters, Subject::Link(index)),
+        total: passed(meters, index, None),
         classes,
     }
 }
@@ -168,9 +150,13 @@ fn flow(meters: &Meters<'_>, index: usize) -> FlowOutcome {
     let bytes = copied.iter().sum();
     let listeners: Vec<_> = copies.iter().filter_map(|&copy| meters.listener(copy)).collect();
     let reading = meters.reading(Subject::Flow(index));
-    let mut counts = Vec::new();
-    if !listeners.is_empty() {
-        counts.push(("packets", reading.packets));
+    let mut counts = vec![("packets", reading.packets)];
+    if listeners.is_empty() {
+        counts.extend([
+            ("sent again", reading.retransmissions),
+            ("timeouts", reading.timeouts),
+        ]);
+    } else {
         counts.push(("lost", listeners.iter().map(|listener| listener.lost()).sum()));
     }
     FlowOutcome {
@@ -182,7 +168,7 @@ fn flow(meters: &Meters<'_>, index: usize) -> FlowOutcome {
         copies: copied,
         bytes,
         rate: Bandwidth::of(Bytes::new(bytes), meters.scenario.settings.duration),
-        series: meters.series(Subject::Flow(index)),
+        series: meters.received(Some(index)),
         delays: (!listeners.is_empty()).then_some(reading.delays),
         counts,
     }

@@ -52,6 +52,8 @@ fn passed(passed: &Passed) -> Value {
         "dropped_packets": passed.drops(),
         "drops": drops,
         "marked_packets": passed.marked,
+        "backlog_max_bytes": passed.backlog.most().bytes.get(),
+        "backlog_p99_bytes": passed.backlog.bytes(990).get(),
     })
 }
 

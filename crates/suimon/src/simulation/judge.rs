@@ -1,10 +1,12 @@
 //! Expectations held against what was measured.
 
 use super::outcome::Judgement;
-use super::readings::{Meters, Reading, between};
+use super::readings::{Counted, Meters, Reading, between};
 use control::figures;
 use control::scenario::{Expectation, Metric, Subject, Unit};
-use engine::units::{Bandwidth, Bytes, Probability};
+use engine::delay::Delays;
+use engine::units::{Bandwidth, Bytes, Instant, Probability};
+use sim::meter::jain;
 
 /// What was read at the beginning and at the end of a window.
 #[derive(Debug, Default)]
@@ -55,79 +57,89 @@ fn words(unit: Unit, value: u64) -> String {
 
 fn measure(expectation: &Expectation, window: &Window, meters: &Meters<'_>) -> u64 {
     let Expectation {
-        subject,
-        metric,
-        from,
-        to,
-        ..
+        subject, from, to, ..
     } = *expectation;
     let span = to.since(from);
     let bin = meters.scenario.bin().nanos();
-    let bytes = |subject| between(&meters.series(subject), bin, from, to);
-    let delays = || window.to.delays.since(&window.from.delays);
-    let ratio = |part, whole| Probability::ratio(part, whole).parts();
-    match metric {
-        Metric::Rate => Bandwidth::of(Bytes::new(bytes(subject)), span).bits(),
-        Metric::Share => match subject {
-            Subject::Class { direction, .. } => ratio(bytes(subject), bytes(Subject::Link(direction))),
-            _ => ratio(bytes(subject), bytes(Subject::All)),
-        },
-        Metric::Load => match subject {
-            Subject::Link(direction) => {
-                let rate = meters.scenario.directions[direction].settings.rate;
-                ratio(bytes(subject), rate.bytes_in(span).get())
-            }
-            _ => 0,
-        },
-        Metric::DelayMean => delays().mean().nanos(),
-        Metric::DelayP50 => delays().quantile(500).nanos(),
-        Metric::DelayP99 => delays().quantile(990).nanos(),
-        Metric::DelayMax => delays().longest().nanos(),
-        Metric::Packets => window.to.packets - window.from.packets,
-        Metric::Drops => window.to.drops() - window.from.drops(),
-        Metric::Marks => window.to.marked - window.from.marked,
-        Metric::Borrowed => (window.to.borrowed - window.from.borrowed).get(),
-        Metric::Jain => {
-            let flows = &meters.network.flows;
-            let copies: Vec<_> = match subject {
-                Subject::Flow(flow) => flows[flow].iter().collect(),
-                _ => flows.iter().flatten().collect(),
-            };
-            let got = copies
-                .into_iter()
-                .map(|&copy| between(meters.copy_series(copy), bin, from, to));
-            jain(&got.collect::<Vec<_>>())
+    let got = |flow: Option<usize>| between(&meters.received(flow), bin, from, to);
+    match subject {
+        Subject::Class { direction, class } => {
+            let counted = meters.counted(direction, Some(class), Some((from, to)));
+            of_link(expectation, &counted, direction, window, meters)
         }
+        Subject::Link(direction) => {
+            let counted = meters.counted(direction, None, Some((from, to)));
+            of_link(expectation, &counted, direction, window, meters)
+        }
+        Subject::Flow(flow) => match expectation.metric {
+            Metric::Rate => Bandwidth::of(Bytes::new(got(Some(flow))), span).bits(),
+            Metric::Share => ratio(got(Some(flow)), got(None)),
+            Metric::Packets => window.to.packets - window.from.packets,
+            Metric::Retransmissions => window.to.retransmissions - window.from.retransmissions,
+            Metric::Timeouts => window.to.timeouts - window.from.timeouts,
+            Metric::Jain => fairness(meters, Some(flow), from, to),
+            metric => delay(metric, &window.to.delays.since(&window.from.delays)),
+        },
+        Subject::All => match expectation.metric {
+            Metric::Jain => fairness(meters, None, from, to),
+            _ => Bandwidth::of(Bytes::new(got(None)), span).bits(),
+        },
     }
 }
 
-/// Jain's index (Jain, Chiu and Hawe, 1984): (Σx)² / (n Σx²); all, if nobody got anything.
-fn jain(got: &[u64]) -> u64 {
-    // In units of 16 B, so that squares of sums fit.
-    let all: u128 = got.iter().map(|&x| u128::from(x >> 4)).sum();
-    let squares: u128 = got.iter().map(|&x| u128::from(x >> 4) * u128::from(x >> 4)).sum();
-    let whole = squares * got.len() as u128;
-    if whole == 0 {
-        return Probability::ONE.parts();
+/// Of a link, or of a class there.
+fn of_link(
+    expectation: &Expectation,
+    counted: &Counted,
+    direction: usize,
+    window: &Window,
+    meters: &Meters<'_>,
+) -> u64 {
+    let Expectation { from, to, .. } = *expectation;
+    let span = to.since(from);
+    match expectation.metric {
+        Metric::Rate => Bandwidth::of(Bytes::new(counted.bytes), span).bits(),
+        Metric::Share => ratio(
+            counted.bytes,
+            meters.counted(direction, None, Some((from, to))).bytes,
+        ),
+        Metric::Load => {
+            let rate = meters.scenario.directions[direction].settings.rate;
+            ratio(counted.bytes, rate.bytes_in(span).get())
+        }
+        Metric::Packets => counted.packets,
+        Metric::Drops => counted.drops(),
+        Metric::Marks => counted.marked,
+        Metric::BacklogMax => counted.queue.most().bytes.get(),
+        Metric::BacklogP99 => counted.queue.bytes(990).get(),
+        Metric::Borrowed => (window.to.borrowed - window.from.borrowed).get(),
+        metric => delay(metric, &counted.waited),
     }
-    let shift = (u128::BITS - whole.leading_zeros()).saturating_sub(64);
-    Probability::ratio(((all * all) >> shift) as u64, (whole >> shift) as u64).parts()
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+fn delay(metric: Metric, delays: &Delays) -> u64 {
+    let delay = match metric {
+        Metric::DelayMean => delays.mean(),
+        Metric::DelayP50 => delays.quantile(500),
+        Metric::DelayP99 => delays.quantile(990),
+        _ => delays.longest(),
+    };
+    delay.nanos()
+}
 
-    #[test]
-    fn jains_index_is_all_for_equals_and_one_in_n_for_one_alone() {
-        let one = Probability::ONE.parts();
-        assert_eq!(jain(&[1_000_000; 7]), one);
-        assert_eq!(jain(&[0, 0, 0, 1 << 40]), one / 4);
-        assert_eq!(jain(&[0, 0]), one);
-        let two_to_one = jain(&[2 << 50, 1 << 50]);
-        assert!(
-            two_to_one.abs_diff(Probability::ratio(9, 10).parts()) <= 1,
-            "{two_to_one}"
-        );
-    }
+fn ratio(part: u64, whole: u64) -> u64 {
+    Probability::ratio(part, whole).parts()
+}
+
+/// Jain's index over the copies of a flow, or of all flows; all, if nobody got anything.
+fn fairness(meters: &Meters<'_>, flow: Option<usize>, from: Instant, to: Instant) -> u64 {
+    let bin = meters.scenario.bin().nanos();
+    let flows = &meters.network.flows;
+    let flows = flow.map_or(flows.as_slice(), |flow| &flows[flow..=flow]);
+    let got = flows
+        .iter()
+        .flatten()
+        .map(|&copy| between(meters.copy_series(copy), bin, from, to));
+    let index = jain(got).unwrap_or(1.0);
+    Probability::from_parts((index * Probability::ONE.parts() as f64).round() as u64).parts()
 }

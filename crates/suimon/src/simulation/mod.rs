@@ -1,6 +1,6 @@
 //! From a checked scenario to what came of it.
 //!
-//! [`network`] makes the simulator's hosts, links and flows; [`course`] lets time pass and takes readings;
+//! [`place`] gives the files that it names; [`network`] makes the simulator's hosts, links and flows; [`course`] lets time pass and takes readings;
 //! [`judge`] holds them against what was expected; [`outcome`] is the result, plain data; [`points`] runs the
 //! points of a sweep side by side. [`table`], [`json`] and [`series`] show results.
 
@@ -9,6 +9,7 @@ pub mod json;
 mod judge;
 mod network;
 pub mod outcome;
+pub mod place;
 pub mod points;
 mod readings;
 pub mod series;

@@ -1,13 +1,18 @@
 //! A checked scenario as the simulator's hosts, links and flows.
 
-use control::scenario::{Completion, DirectionConfig, FlowConfig, Framing, Loss, Scenario, Source};
+use control::scenario::{
+    self, Completion, DirectionConfig, Expectation, FlowConfig, Framing, Loss, Scenario, Source, Subject,
+    TcpSettings,
+};
 use engine::packet::Ecn;
 use engine::random::Seed;
-use engine::units::{Bandwidth, Bytes, Probability};
+use engine::units::{Bytes, Probability};
 use sim::agent::Agent;
 use sim::link::{self, Driver, Hold, LinkSpec, Ruled};
+use sim::meter::Watch;
 use sim::simulation::{End, FlowId, LinkId, NoRoute, NodeId, Simulation};
-use sim::sources::{self, Active, Datagrams, Listener};
+use sim::sources::{self, Active, Datagrams, Listener, Pace, Spell};
+use sim::tcp;
 
 /// The simulation of a scenario, and where its parts are in it.
 #[derive(Debug)]
@@ -26,9 +31,9 @@ impl Network {
         let mut sim = Simulation::new(Seed(scenario.settings.seed.into()));
         let nodes: Vec<NodeId> = scenario.hosts.iter().map(|host| sim.node(&host.name)).collect();
         let mut links = Vec::with_capacity(scenario.directions.len());
-        for direction in &scenario.directions {
+        for (index, direction) in scenario.directions.iter().enumerate() {
             let link = sim.link(nodes[direction.from], nodes[direction.to], spec(direction));
-            sim.watch(link, scenario.bin());
+            sim.watch(link, watch(scenario, index));
             links.push(link);
         }
         let mut flows = Vec::with_capacity(scenario.flows.len());
@@ -84,6 +89,27 @@ fn spec(direction: &DirectionConfig) -> LinkSpec {
         .framing(framing)
 }
 
+/// What each link's meter looks at on its own: the windows of expectations.
+fn watch(scenario: &Scenario, direction: usize) -> Watch {
+    let here = |expectation: &&Expectation| match expectation.subject {
+        Subject::Class { direction: of, .. } | Subject::Link(of) => of == direction,
+        Subject::Flow(_) | Subject::All => false,
+    };
+    let mut windows: Vec<_> = scenario
+        .expectations
+        .iter()
+        .filter(here)
+        .map(|e| (e.from, e.to))
+        .collect();
+    windows.sort_unstable();
+    windows.dedup();
+    Watch {
+        bin: scenario.bin(),
+        windows,
+        flows: false,
+    }
+}
+
 /// The two ends of a flow.
 fn agents(flow: &FlowConfig, seed: Seed) -> [Box<dyn Agent>; 2] {
     let datagrams = |frame: Bytes, ecn: bool| {
@@ -92,14 +118,87 @@ fn agents(flow: &FlowConfig, seed: Seed) -> [Box<dyn Agent>; 2] {
             .active(Active::spans(&flow.active))
             .ecn(ecn)
     };
-    let constant = |rate: Bandwidth| sources::Constant::rate(rate);
-    match &flow.source {
-        Source::Constant(settings) => [
+    let caller: Box<dyn Agent> = match &flow.source {
+        Source::Tcp(settings, transfer) => {
+            let settings = tcp::Settings {
+                total: transfer.total,
+                active: flow.active.clone(),
+                ..connection(flow, settings)
+            };
+            return tcp::pair(&settings);
+        }
+        Source::Request(settings, request) => {
+            let count = request.requests.map_or(u64::MAX, u64::from);
+            let answers = tcp::program::Answers::new(count, request.size, request.pause);
+            return tcp::pair_with(&connection(flow, settings), Box::new(answers));
+        }
+        Source::Constant(settings) => {
+            let timing = sources::Constant::rate(settings.rate);
             Box::new(sources::Source::new(
                 datagrams(settings.frame, settings.ecn),
-                constant(settings.rate),
-            )),
-            Box::new(Listener::default()),
-        ],
+                timing,
+            ))
+        }
+        Source::Greedy(settings) => {
+            let timing = sources::Constant::rate(flow.first);
+            Box::new(sources::Source::new(
+                datagrams(settings.frame, settings.ecn),
+                timing,
+            ))
+        }
+        Source::Poisson(settings) => {
+            let timing = sources::Poisson::rate(settings.rate, &settings.frame.into(), seed);
+            Box::new(sources::Source::new(
+                datagrams(settings.frame, settings.ecn),
+                timing,
+            ))
+        }
+        Source::OnOff(settings) => {
+            let spell = if settings.random {
+                Spell::Exponential
+            } else {
+                Spell::Fixed
+            };
+            let pace = Pace::Rate(settings.rate);
+            let timing = sources::OnOff::new(pace, spell(settings.on), spell(settings.off), seed);
+            Box::new(sources::Source::new(
+                datagrams(settings.frame, settings.ecn),
+                timing,
+            ))
+        }
+        Source::Burst(settings) => {
+            let timing = sources::Burst::every(settings.period, settings.frames.into(), settings.gap);
+            Box::new(sources::Source::new(
+                datagrams(settings.frame, settings.ecn),
+                timing,
+            ))
+        }
+        Source::Replay(settings, packets) => {
+            let timing = sources::Trace::new(packets.clone());
+            // The trace knows its own lengths.
+            Box::new(sources::Source::new(datagrams(Bytes::ZERO, settings.ecn), timing))
+        }
+    };
+    [caller, Box::new(Listener::default())]
+}
+
+fn connection(flow: &FlowConfig, settings: &TcpSettings) -> tcp::Settings {
+    tcp::Settings {
+        control: control(settings.control),
+        mtu: flow.mtu,
+        initial_window: settings.initial_window,
+        receive_window: settings.receive_window,
+        ecn: settings.ecn,
+        delayed_ack: settings.delayed_ack,
+        min_rto: settings.min_rto,
+        pacing: settings.pacing,
+        ..tcp::Settings::default()
+    }
+}
+
+/// The simulator's congestion control of the scenario's name.
+fn control(control: scenario::Control) -> tcp::Control {
+    match control {
+        scenario::Control::Reno => tcp::Control::Reno,
     }
 }

@@ -5,6 +5,7 @@
 
 use engine::delay::Delays;
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
+use sim::meter::Levels;
 
 /// What one point of a scenario gave; a scenario without a sweep has one point.
 #[derive(Clone, Debug)]
@@ -87,6 +88,8 @@ pub struct Passed {
     pub dropped: Vec<(&'static str, u64)>,
     /// Packets marked.
     pub marked: u64,
+    /// What waited over time; of a class with classes below it nothing, since queues do not add up by percentiles.
+    pub backlog: Levels,
 }
 
 impl Passed {

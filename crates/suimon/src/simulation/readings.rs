@@ -4,37 +4,59 @@ use super::network::Network;
 use control::scenario::{Scenario, Subject};
 use engine::delay::Delays;
 use engine::discipline::Reason;
-use engine::inspect::{Inspection, Value, View};
+use engine::inspect::Value;
 use engine::packet::ClassId;
 use engine::tree::TreePlan;
 use engine::units::{Bandwidth, Bytes, Instant};
-use sim::meter::Tally;
-use sim::simulation::{End, FlowId, LinkId, Simulation};
+use sim::meter::{self, Levels, Tally};
+use sim::simulation::{End, FlowId, Simulation};
 use sim::sources::Listener;
+use sim::tcp;
 
-/// Counts that only grow.
+/// Counts that only grow, of what no meter keeps by windows.
 #[derive(Clone, Debug, Default)]
 pub struct Reading {
+    /// Packets that a flow's receivers got.
+    pub packets: u64,
+    /// How long they took.
+    pub delays: Delays,
+    /// Segments that were sent again.
+    pub retransmissions: u64,
+    /// Time-outs.
+    pub timeouts: u64,
+    /// Bytes that a class borrowed.
+    pub borrowed: Bytes,
+}
+
+/// What passed a link, or a class there, within some time.
+#[derive(Clone, Debug, Default)]
+pub struct Counted {
     /// Packets.
     pub packets: u64,
-    /// Delays of packets.
-    pub delays: Delays,
+    /// Their bytes, by the time of their bits.
+    pub bytes: u64,
+    /// How long packets waited.
+    pub waited: Delays,
     /// Packets dropped.
     pub dropped: [u64; Reason::ALL.len()],
     /// Packets marked.
     pub marked: u64,
-    /// Bytes borrowed.
-    pub borrowed: Bytes,
+    /// What waited: of links and leaves.
+    pub queue: Levels,
+    /// Bytes in each bin; of a window, one.
+    pub series: Vec<u64>,
 }
 
-impl Reading {
-    fn add(&mut self, meter: &Tally) {
-        self.packets += meter.sent.packets;
-        self.delays.merge(&meter.waited);
-        self.marked += meter.marked;
-        for (sum, one) in self.dropped.iter_mut().zip(meter.dropped) {
-            *sum += one;
-        }
+impl Counted {
+    fn add(&mut self, tally: &Tally) {
+        self.packets += tally.sent.packets;
+        self.bytes += tally.series.total();
+        self.waited.merge(&tally.waited);
+        self.marked += tally.marked;
+        self.queue.clone_from(&tally.queue);
+        let reasons = self.dropped.iter_mut().zip(tally.dropped);
+        reasons.for_each(|(sum, one)| *sum += one);
+        add(&mut self.series, tally.series.bytes());
     }
 
     /// All that was dropped.
@@ -57,70 +79,74 @@ impl Meters<'_> {
         &self.network.sim
     }
 
-    /// The meters of the leaves that belong to a class, or of all, if none is named.
-    fn leaves(&self, direction: usize, class: Option<ClassId>) -> impl Iterator<Item = &Tally> {
+    /// What passed a link, or a class there: within a window, which the meter was told of, or at all.
+    pub fn counted(
+        &self,
+        direction: usize,
+        class: Option<ClassId>,
+        window: Option<(Instant, Instant)>,
+    ) -> Counted {
         let link = self.network.links[direction];
-        let plan = self.sim().queue(link).map(|(_, plan)| plan);
-        let meters = self.sim().meter(link).map_or(&[][..], |meter| meter.classes());
-        let belongs = move |index: usize| match (class, plan) {
-            (Some(class), Some(plan)) => is_below(plan, ClassId(index as u32), class),
-            _ => true,
+        let mut counted = Counted::default();
+        let Some(meter) = self.sim().meter(link) else {
+            return counted;
         };
-        meters
-            .iter()
-            .enumerate()
-            .filter(move |(index, _)| belongs(*index))
-            .map(|(_, meter)| meter)
+        let found = match window {
+            Some((from, to)) => meter.window(from, to),
+            None => Some(meter.whole()),
+        };
+        let Some(found) = found else {
+            return counted;
+        };
+        match (class, self.sim().queue(link)) {
+            (Some(class), Some((_, plan))) => {
+                for (index, tally) in found.classes().iter().enumerate() {
+                    if is_below(plan, ClassId(index as u32), class) {
+                        counted.add(tally);
+                    }
+                }
+            }
+            _ => counted.add(&found.total()),
+        }
+        counted
     }
 
-    /// What a subject has counted by now.
+    /// What no meter keeps by windows, of a subject by now.
     pub fn reading(&self, subject: Subject) -> Reading {
         let mut reading = Reading::default();
         match subject {
             Subject::Class { direction, class } => {
-                self.leaves(direction, Some(class))
-                    .for_each(|meter| reading.add(meter));
                 reading.borrowed = self.borrowed(direction, class).unwrap_or_default();
             }
-            Subject::Link(direction) => self.leaves(direction, None).for_each(|meter| reading.add(meter)),
             Subject::Flow(flow) => {
                 for &copy in &self.network.flows[flow] {
                     if let Some(listener) = self.listener(copy) {
                         reading.packets += listener.packets;
                         reading.delays.merge(&listener.delays);
                     }
+                    if let Some(sender) = self.sim().agent::<tcp::Sender>(copy, End::Caller) {
+                        reading.retransmissions += sender.statistics.retransmissions;
+                        reading.timeouts += sender.statistics.timeouts;
+                    }
+                    if let Some(receiver) = self.sim().agent::<tcp::Receiver>(copy, End::Answerer) {
+                        reading.packets += receiver.segments;
+                    }
                 }
             }
-            Subject::All => {}
+            Subject::Link(_) | Subject::All => {}
         }
         reading
     }
 
-    /// The bytes of a subject in each bin.
-    pub fn series(&self, subject: Subject) -> Vec<u64> {
+    /// What a flow, or all flows, got in each bin.
+    pub fn received(&self, flow: Option<usize>) -> Vec<u64> {
         let mut sum = Vec::new();
-        match subject {
-            Subject::Class { direction, class } => {
-                self.leaves(direction, Some(class))
-                    .for_each(|meter| add(&mut sum, meter.series.bytes()));
-            }
-            Subject::Link(direction) => {
-                self.leaves(direction, None)
-                    .for_each(|meter| add(&mut sum, meter.series.bytes()));
-            }
-            Subject::Flow(flow) => {
-                self.network.flows[flow]
-                    .iter()
-                    .for_each(|&copy| add(&mut sum, self.copy_series(copy)));
-            }
-            Subject::All => {
-                self.network
-                    .flows
-                    .iter()
-                    .flatten()
-                    .for_each(|&copy| add(&mut sum, self.copy_series(copy)));
-            }
-        }
+        let flows = &self.network.flows;
+        let flows = flow.map_or(flows.as_slice(), |flow| &flows[flow..=flow]);
+        flows
+            .iter()
+            .flatten()
+            .for_each(|&copy| add(&mut sum, self.copy_series(copy)));
         sum
     }
 
@@ -135,21 +161,9 @@ impl Meters<'_> {
         self.sim().agent(copy, End::Answerer)
     }
 
-    fn views(&self, link: LinkId) -> Vec<View> {
-        let mut views = Vec::new();
-        if let Some((queue, _)) = self.sim().queue(link) {
-            queue.inspect(&mut Inspection::new(&mut views));
-        }
-        views
-    }
-
     fn gauge(&self, direction: usize, class: ClassId, name: &str) -> Option<Value> {
-        let views = self.views(self.network.links[direction]);
-        let view = views.into_iter().find(|view| view.class == Some(class))?;
-        view.gauges
-            .into_iter()
-            .find(|(known, _)| *known == name)
-            .map(|(_, value)| value)
+        let (queue, _) = self.sim().queue(self.network.links[direction])?;
+        meter::gauge(queue, class, name)
     }
 
     /// What a class has borrowed, if its discipline lends.

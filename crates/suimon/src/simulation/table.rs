@@ -31,7 +31,7 @@ pub fn point(out: &mut dyn Write, outcome: &Outcome) -> io::Result<()> {
     Ok(())
 }
 
-const COLUMNS: [(&str, Align); 10] = [
+const COLUMNS: [(&str, Align); 11] = [
     ("class", Align::Left),
     ("asked", Align::Right),
     ("got", Align::Right),
@@ -39,6 +39,7 @@ const COLUMNS: [(&str, Align); 10] = [
     ("p50", Align::Right),
     ("p99", Align::Right),
     ("max", Align::Right),
+    ("backlog", Align::Right),
     ("drops", Align::Right),
     ("marks", Align::Right),
     ("borrowed", Align::Right),
@@ -104,6 +105,8 @@ fn row(name: String, asked: String, passed: &Passed, link: &LinkOutcome, borrowe
     let share = passed.bytes as f64 / link.total.bytes.max(1) as f64;
     let [p50, p99, max] = delay_cells(&passed.waited);
     let rate = figures::rate(passed.rate.bits());
+    let most = passed.backlog.most().bytes.get();
+    let backlog = if most > 0 { figures::bytes(most) } else { String::new() };
     vec![
         name,
         asked,
@@ -112,6 +115,7 @@ fn row(name: String, asked: String, passed: &Passed, link: &LinkOutcome, borrowe
         p50,
         p99,
         max,
+        backlog,
         some(passed.drops()),
         some(passed.marked),
         borrowed,
