@@ -362,11 +362,6 @@ fn measurable(
         (Metric::Borrowed, Subject::Class { direction, class }) if !named.lends(*direction, *class) => {
             ("its discipline does not lend", "leave it out")
         }
-        (Metric::BacklogMax | Metric::BacklogP99, Subject::Class { direction, class })
-            if !named.is_leaf(*direction, *class) =>
-        {
-            ("packets wait in the classes below it", "name one of those")
-        }
         (Metric::Retransmissions | Metric::Timeouts, Subject::Flow(flow))
             if !named.flows[*flow].source.is_tcp() =>
         {

@@ -636,14 +636,6 @@ impl Named<'_> {
         None
     }
 
-    /// Whether packets can be put into a class.
-    fn is_leaf(&self, direction: usize, class: ClassId) -> bool {
-        let policy = self.directions[direction].policy.as_ref();
-        policy
-            .and_then(|policy| policy.plan.info(class))
-            .is_some_and(|info| info.leaf)
-    }
-
     /// Whether the discipline of a class lends.
     fn lends(&self, direction: usize, class: ClassId) -> bool {
         let Some(policy) = &self.directions[direction].policy else {

@@ -35,8 +35,16 @@ choices! {
 choices! {
     /// The congestion control of TCP.
     pub enum Control {
+        /// CUBIC (RFC 9438).
+        Cubic = "cubic",
         /// Reno (RFC 5681).
         Reno = "reno",
+        /// `HighSpeed` TCP (RFC 3649).
+        HighSpeed = "highspeed",
+        /// Scalable TCP (Kelly 2003).
+        Scalable = "scalable",
+        /// Vegas (Brakmo and Peterson 1995).
+        Vegas = "vegas",
     }
 }
 
@@ -44,7 +52,7 @@ settings! {
     /// Settings of `tcp`; `request` has them too.
     pub struct TcpSettings {
         /// The congestion control
-        control: Control = default "reno", "", "RFC 5681";
+        control: Control = default "cubic", "", "what most hosts have: RFC 9438";
         /// Whether marks are asked for and obeyed
         ecn: bool = default "false", "true: marked where others are dropped", "most servers answer, few clients ask";
         /// The initial window, in full segments

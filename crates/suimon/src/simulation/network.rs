@@ -200,5 +200,23 @@ fn connection(flow: &FlowConfig, settings: &TcpSettings) -> tcp::Settings {
 fn control(control: scenario::Control) -> tcp::Control {
     match control {
         scenario::Control::Reno => tcp::Control::Reno,
+        scenario::Control::Cubic => tcp::Control::Cubic,
+        scenario::Control::HighSpeed => tcp::Control::HighSpeed,
+        scenario::Control::Scalable => tcp::Control::Scalable,
+        scenario::Control::Vegas => tcp::Control::Vegas,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use engine::settings::{Raw, SettingValue};
+
+    #[test]
+    fn a_scenario_can_name_every_congestion_control_and_gets_the_one_of_that_name() {
+        for known in tcp::Control::ALL {
+            let named = scenario::Control::from_raw(&Raw::Text(known.name().into()));
+            assert_eq!(named.map(control), Ok(known));
+        }
     }
 }

@@ -88,7 +88,7 @@ pub struct Passed {
     pub dropped: Vec<(&'static str, u64)>,
     /// Packets marked.
     pub marked: u64,
-    /// What waited over time; of a class with classes below it nothing, since queues do not add up by percentiles.
+    /// What waited over time.
     pub backlog: Levels,
 }
 

@@ -41,7 +41,7 @@ pub struct Counted {
     pub dropped: [u64; Reason::ALL.len()],
     /// Packets marked.
     pub marked: u64,
-    /// What waited: of links and leaves.
+    /// What waited.
     pub queue: Levels,
     /// Bytes in each bin; of a window, one.
     pub series: Vec<u64>,
@@ -53,7 +53,6 @@ impl Counted {
         self.bytes += tally.series.total();
         self.waited.merge(&tally.waited);
         self.marked += tally.marked;
-        self.queue.clone_from(&tally.queue);
         let reasons = self.dropped.iter_mut().zip(tally.dropped);
         reasons.for_each(|(sum, one)| *sum += one);
         add(&mut self.series, tally.series.bytes());
@@ -104,9 +103,16 @@ impl Meters<'_> {
                     if is_below(plan, ClassId(index as u32), class) {
                         counted.add(tally);
                     }
+                    if index == class.0 as usize {
+                        counted.queue.clone_from(&tally.queue);
+                    }
                 }
             }
-            _ => counted.add(&found.total()),
+            _ => {
+                let total = found.total();
+                counted.add(&total);
+                counted.queue = total.queue;
+            }
         }
         counted
     }

@@ -106,7 +106,11 @@ fn row(name: String, asked: String, passed: &Passed, link: &LinkOutcome, borrowe
     let [p50, p99, max] = delay_cells(&passed.waited);
     let rate = figures::rate(passed.rate.bits());
     let most = passed.backlog.most().bytes.get();
-    let backlog = if most > 0 { figures::bytes(most) } else { String::new() };
+    let backlog = if most > 0 {
+        figures::bytes(most)
+    } else {
+        String::new()
+    };
     vec![
         name,
         asked,
