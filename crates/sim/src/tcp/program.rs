@@ -4,6 +4,7 @@
 //! been sent, at each acknowledgment. So it may write on, fall silent, or wait for an answer.
 
 use engine::units::{Bytes, Duration, Instant};
+use std::any::Any;
 use std::fmt::Debug;
 
 /// How far its stream has come.
@@ -29,7 +30,7 @@ pub struct Offer {
 }
 
 /// What writes into a connection.
-pub trait Program: Debug + Send {
+pub trait Program: Any + Debug + Send {
     /// What is written by now. What was written stays written: `written` never falls, unless not yet sent.
     fn offer(&mut self, progress: &Progress) -> Offer;
 }

@@ -96,6 +96,11 @@ impl RoundTrip {
         self.doublings += 1;
     }
 
+    /// Whether the last time-out is still unanswered.
+    pub fn waits(&self) -> bool {
+        self.doublings > 0
+    }
+
     /// Something was answered.
     pub fn answered(&mut self) {
         self.doublings = 0;

@@ -189,6 +189,12 @@ impl Sender {
         control.downcast_ref()
     }
 
+    /// The program, if it is of this type.
+    pub fn program<P: Program>(&self) -> Option<&P> {
+        let program: &dyn std::any::Any = self.program.as_ref();
+        program.downcast_ref()
+    }
+
     /// The round trip.
     pub fn round_trip(&self) -> &RoundTrip {
         &self.rtt
@@ -407,6 +413,7 @@ impl Sender {
 
     /// The timer ran out.
     fn time_out(&mut self, cx: &mut Context<'_>) {
+        let repeated = self.rtt.waits();
         self.rtt.back_off();
         self.timeout_at = Instant::NEVER;
         if self.phase == Phase::Opening {
@@ -426,7 +433,10 @@ impl Sender {
             return;
         }
         self.statistics.timeouts += 1;
-        let signal = self.signal(cx.now());
+        let signal = Signal {
+            repeated,
+            ..self.signal(cx.now())
+        };
         self.control.on_timeout(&signal);
         self.board.timed_out();
         self.phase = Phase::Restart;
@@ -440,7 +450,7 @@ impl Sender {
             now,
             flight: self.board.outstanding(),
             pipe: self.board.pipe(),
-            next: self.board.next(),
+            repeated: false,
         }
     }
 

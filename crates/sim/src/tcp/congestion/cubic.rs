@@ -134,8 +134,8 @@ impl Congestion for Cubic {
     }
 
     fn on_timeout(&mut self, signal: &Signal) {
-        let to = self.learn(signal);
-        self.window.restart(to);
+        let to = if signal.repeated { 0.0 } else { self.learn(signal) };
+        self.window.restart(signal, to);
         self.restarted = true;
     }
 

@@ -71,7 +71,7 @@ impl Congestion for HighSpeed {
 
     fn on_timeout(&mut self, signal: &Signal) {
         let used = self.window.used(signal);
-        self.window.restart(used * (1.0 - decrease(used)));
+        self.window.restart(signal, used * (1.0 - decrease(used)));
     }
 
     fn on_idle(&mut self, timeouts: u32) {

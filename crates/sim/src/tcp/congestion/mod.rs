@@ -133,8 +133,8 @@ pub struct Signal {
     pub flight: u64,
     /// Bytes thought to be in the network.
     pub pipe: u64,
-    /// The next byte to be sent for the first time.
-    pub next: u64,
+    /// Of a time-out: nothing has arrived since the one before, and that was one window's congestion (RFC 5681).
+    pub repeated: bool,
 }
 
 /// A congestion control.

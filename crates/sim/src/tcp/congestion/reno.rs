@@ -35,7 +35,7 @@ impl Congestion for Reno {
 
     fn on_timeout(&mut self, signal: &Signal) {
         let used = self.window.used(signal);
-        self.window.restart(used / 2.0);
+        self.window.restart(signal, used / 2.0);
     }
 
     fn on_idle(&mut self, timeouts: u32) {

@@ -49,7 +49,7 @@ impl Congestion for Scalable {
 
     fn on_timeout(&mut self, signal: &Signal) {
         let used = self.window.used(signal);
-        self.window.restart(Self::after_loss(used));
+        self.window.restart(signal, Self::after_loss(used));
     }
 
     fn on_idle(&mut self, timeouts: u32) {

@@ -74,9 +74,12 @@ impl Window {
         self.segments = self.threshold;
     }
 
-    /// Starts anew after a time-out, with this threshold (RFC 5681, section 3.1).
-    pub fn restart(&mut self, threshold: f64) {
-        self.threshold = threshold.max(2.0);
+    /// Starts anew after a time-out, with this threshold, unless it is the same segment's as before (RFC 5681, section
+    /// 3.1).
+    pub fn restart(&mut self, signal: &Signal, threshold: f64) {
+        if !signal.repeated {
+            self.threshold = threshold.max(2.0);
+        }
         self.segments = 1.0;
     }
 

@@ -161,3 +161,26 @@ fn scalables_window_is_inverse_to_the_loss_and_recovers_in_some_13_round_trips()
         }
     }
 }
+
+#[test]
+fn highspeed_at_83_000_segments_loses_a_tenth_and_gains_some_66_a_round_trip() {
+    let settings = Settings {
+        initial_window: 83_000,
+        receive_window: Bytes::new(83_000 * MSS),
+        ..settings(Control::HighSpeed)
+    };
+    let windows = windows(&settings, Loss::Every(400_000), 10);
+    let loss = windows.windows(2).position(|two| two[1].1 < two[0].1);
+    let after = &windows[loss.expect("a loss") + 1..];
+    near(after[0].1, 0.9 * 83_000.0, 0.1);
+    // RFC 3649, appendix B: a(w) is 66 at 74,000 segments or so.
+    let first = after
+        .iter()
+        .find(|(_, window)| *window > after[0].1)
+        .expect("growth");
+    let round_later = after
+        .iter()
+        .find(|(now, _)| *now >= first.0 + 0.1)
+        .expect("a round trip");
+    near(round_later.1 - first.1, 66.0, 5.0);
+}
