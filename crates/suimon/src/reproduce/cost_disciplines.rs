@@ -1,5 +1,6 @@
 //! A4: by how much each discipline delays a packet, against FIFO (Cho 1999, section 5.1.4, Table 3).
 
+use super::beside;
 use super::cost_engine::{self, Course, Effort};
 use super::cost_ways::Way;
 use super::cost_wire::Wire;
@@ -51,6 +52,8 @@ fn run(options: &Options, progress: &mut dyn Progress) -> Result<Outcome, Failur
             Row::unmeasured(format!("{name}, through the port"), paper.into(), "µs", why)
         })),
     }
+    let title = "What each discipline adds to a packet's delay";
+    outcome.pictures = vec![beside::picture("beside", title, "time", &outcome.rows)];
     outcome.remarks = REMARKS.map(String::from).to_vec();
     Ok(outcome)
 }

@@ -1,5 +1,6 @@
 //! A2: the round trip of requests and responses by CBQ, against FIFO (Cho 1999, section 5.1.2, Table 2).
 
+use super::beside;
 use super::cost_engine::{self, Course, Effort};
 use super::cost_ways::Way;
 use super::cost_wire::Wire;
@@ -67,8 +68,8 @@ fn run(options: &Options, progress: &mut dyn Progress) -> Result<Outcome, Failur
                 Err(why) => Row::unmeasured(what, paper.into(), "µs", why),
                 Ok(()) => {
                     progress.show(outcome.rows.len() as f64 / 12.0, &what);
-                    let turns = if options.quick { 30 } else { 200 };
-                    let rounds = through_port(case, (request, answer), turns, 50)?;
+                    let turns = if options.quick { 30 } else { 120 };
+                    let rounds = through_port(case, (request, answer), turns, 20)?;
                     noise.push(rounds.more(2, 0).abs());
                     port_row(what, paper, &rounds)
                 }
@@ -76,6 +77,8 @@ fn run(options: &Options, progress: &mut dyn Progress) -> Result<Outcome, Failur
             outcome.rows.push(row);
         }
     }
+    let title = "By how much CBQ's round trip is longer than FIFO's";
+    outcome.pictures = vec![beside::picture("beside", title, "time", &outcome.rows)];
     outcome.remarks = REMARKS.map(String::from).to_vec();
     if let Some(most) = noise.into_iter().reduce(f64::max) {
         outcome.remarks.push(format!(
@@ -89,9 +92,9 @@ fn run(options: &Options, progress: &mut dyn Progress) -> Result<Outcome, Failur
 
 const REMARKS: [&str; 2] = [
     "Through the port: one request at a time from one host of a lab, through the worker and the ports of `suimon run`, to \
-     another that answers; the median round trip of 50, by FIFO and by CBQ with three classes in turns; the \
-     median of the differences of neighbouring turns. One direction is managed, as in the paper. 10baseT is its rate and \
-     MTU, held by the worker's clock of the link.",
+     another that answers; the median round trip of 20, by FIFO and by CBQ with three classes in turns; the \
+     median of the differences of neighbouring turns. One direction is managed, as in the paper. The links are their rates and \
+     MTUs, held by the worker's clock of the link, and no request finds it busy.",
     "In the engine: headers read, class chosen, one packet in and out, by CBQ, less one packet in and out by FIFO. That is \
      what a packet's round trip can be longer by; it is far less than what sockets scatter by.",
 ];

@@ -7,8 +7,9 @@ use super::cost_engine::{self, Course, Effort};
 use super::cost_ways::{SEED, Way};
 use super::cost_wire::Wire;
 use super::rounds::Rounds;
-use super::{Experiment, Figure, Options, Outcome, Progress, Row};
+use super::{Experiment, Figure, Options, Outcome, Picture, Progress, Row};
 use crate::exit::Failure;
+use crate::report::plot::{self, Axis, Plot, Series, Unit};
 use engine::classify::{Filter, Ports, Prefix};
 use engine::header::{FlowHasher, Headers};
 use engine::kind::Link;
@@ -161,6 +162,7 @@ fn run(options: &Options, progress: &mut dyn Progress) -> Result<Outcome, Failur
         };
         outcome.rows.push(row);
     }
+    outcome.pictures = vec![picture(&curves)];
     outcome.remarks = REMARKS.map(String::from).to_vec();
     Ok(outcome)
 }
@@ -190,6 +192,25 @@ fn in_engine(step: u32, effort: Effort) -> Vec<Points> {
         numbers.iter().enumerate().map(point).collect()
     };
     (0..CURVES.len()).map(points).collect()
+}
+
+/// The curves over their numbers.
+fn picture(curves: &[Points]) -> Picture {
+    let series = CURVES.iter().zip(curves).map(|(curve, points)| {
+        let points = points.iter().map(|&(n, ns)| (f64::from(n), ns * 1e-9));
+        Series::marked(curve.name(), points.collect())
+    });
+    let plot = Plot {
+        title: "What CBQ adds to FIFO, per packet".into(),
+        x: Axis::new("how many", Unit::Number("")),
+        y: Axis::new("time", Unit::Time),
+        series: series.collect(),
+        ..Plot::default()
+    };
+    Picture {
+        name: "curves".into(),
+        svg: plot::picture("Cost by numbers of filters and classes", &[plot]),
+    }
 }
 
 /// The cost at the first and the last point.

@@ -1,5 +1,6 @@
 //! A1: TCP throughput by CBQ with three classes, against FIFO (Cho 1999, section 5.1.1, Table 1).
 
+use super::beside;
 use super::cost_ways::Way;
 use super::cost_wire::Wire;
 use super::rounds::Rounds;
@@ -68,7 +69,7 @@ const START: Duration = Duration::from_millis(400);
 impl Case {
     fn link(&self) -> Link {
         Link {
-            bandwidth: self.rate.unwrap_or(Bandwidth::gbit(100)),
+            bandwidth: self.rate.unwrap_or(Bandwidth::gbit(800)),
             mtu: Bytes::new(self.mtu + netio::port::ETHERNET as u64),
         }
     }
@@ -78,8 +79,8 @@ impl Case {
         match (self.rate.is_some(), quick) {
             (true, true) => (4, Duration::from_millis(400)),
             (true, false) => (15, Duration::from_millis(700)),
-            (false, true) => (16, Duration::from_millis(100)),
-            (false, false) => (80, Duration::from_millis(120)),
+            (false, true) => (32, Duration::from_millis(50)),
+            (false, false) => (150, Duration::from_millis(80)),
         }
     }
 
@@ -110,6 +111,13 @@ fn run(options: &Options, progress: &mut dyn Progress) -> Result<Outcome, Failur
         };
         outcome.rows.extend(rows);
     }
+    let title = "What CBQ costs TCP's throughput, against FIFO";
+    outcome.pictures = vec![beside::picture(
+        "beside",
+        title,
+        "overhead",
+        outcome.rows.iter().filter(|row| row.unit == "%"),
+    )];
     outcome.remarks = REMARKS.map(String::from).to_vec();
     Ok(outcome)
 }
@@ -184,6 +192,7 @@ fn measure(case: &Case, effort: (usize, Duration), watch: &mut dyn FnMut(f64)) -
 fn rows(case: &Case, rounds: &Rounds) -> [Row; 3] {
     let [fifo, cbq, overhead] = case.paper;
     let ours = (1.0 - rounds.times(1, 0)) * 100.0;
+    let doubt = rounds.doubt_of_times(1, 0) * 100.0;
     let throughput = |what: &str, paper: f64, ours: f64| {
         Row {
         what: format!("{}, {what}", case.name),
@@ -211,11 +220,11 @@ fn rows(case: &Case, rounds: &Rounds) -> [Row; 3] {
             paper: overhead.into(),
             ours: ours.into(),
             unit: "%".into(),
-            holds: ours <= limit,
+            holds: ours - doubt <= limit,
             note: match case.rate {
                 Some(_) => "Asked: at most 1 %: a queue's work overlaps with the transmission of the packet before. Below \
-                            zero is the noise.",
-                None => "Asked: at most the paper's.",
+                            zero is the noise; what the rounds scatter by is allowed for.",
+                None => "Asked: at most the paper's, beyond what the rounds scatter by.",
             }
             .into(),
         },

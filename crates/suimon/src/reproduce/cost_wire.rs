@@ -12,7 +12,7 @@ use super::rounds::median;
 use crate::daemon::direction;
 use crate::exit::Failure;
 use engine::kind::Link;
-use engine::units::Bandwidth;
+use engine::units::{Bandwidth, Bytes};
 use lab::host::Offload;
 use lab::traffic::tcp::{Bulk, BulkRun};
 use lab::{Address, Host, Lab};
@@ -34,6 +34,9 @@ const MANAGED: PathId = PathId(0);
 /// The send buffer of TCP, in packets of the MTU. With what the kernel adds to each it holds about 40.
 const WINDOW: u32 = 64;
 
+/// Of Ethernet, IPv4 and UDP.
+const HEADERS: u64 = 14 + 20 + 8;
+
 /// How long an answer is waited for. None is lost on purpose.
 const PATIENCE: Duration = Duration::from_millis(300);
 
@@ -43,6 +46,7 @@ pub struct Wire {
     receiver: Host,
     handle: Handle,
     worker: Option<JoinHandle<lab::Result<Snapshot>>>,
+    limit: Option<Bandwidth>,
     _lab: Lab,
 }
 
@@ -114,6 +118,7 @@ impl Wire {
             receiver,
             handle,
             worker: Some(worker),
+            limit,
             _lab: lab,
         })
     }
@@ -146,7 +151,7 @@ impl Wire {
             socket.map_err(|e| Failure::at_run_time(format!("cannot open a socket in the lab: {e}")))
         };
         let (asks, answers) = (bind(&self.sender, SENDER)?, bind(&self.receiver, RECEIVER)?);
-        Pair::new(asks, answers)
+        Pair::new(asks, answers, self.limit)
             .map_err(|e| Failure::at_run_time(format!("cannot set up sockets in the lab: {e}")))
     }
 }
@@ -156,6 +161,8 @@ impl Wire {
 pub struct Pair {
     asks: UdpSocket,
     to: SocketAddr,
+    /// Of the link; none if there is no limit.
+    rate: Option<Bandwidth>,
     /// Bytes of an answer.
     answer: Arc<AtomicUsize>,
     over: Arc<AtomicBool>,
@@ -170,7 +177,7 @@ impl Drop for Pair {
 }
 
 impl Pair {
-    fn new(asks: UdpSocket, answers: UdpSocket) -> io::Result<Self> {
+    fn new(asks: UdpSocket, answers: UdpSocket, rate: Option<Bandwidth>) -> io::Result<Self> {
         asks.set_read_timeout(Some(PATIENCE))?;
         answers.set_read_timeout(Some(Duration::from_millis(20)))?;
         let to = answers.local_addr()?;
@@ -192,21 +199,33 @@ impl Pair {
         Ok(Self {
             asks,
             to,
+            rate,
             answer,
             over,
             thread: Some(thread),
         })
     }
 
-    /// The median round trip in microseconds of this many requests, one after the other.
+    /// Twice the time that a request of this length is on the link, its headers included.
+    fn apart(&self, request: usize) -> Duration {
+        let on_link = |rate: Bandwidth| rate.time_to_send(Bytes::new(request as u64 + HEADERS));
+        Duration::from_nanos(self.rate.map_or(0, |rate| on_link(rate).times(2).nanos()))
+    }
+
+    /// The median round trip in microseconds of this many requests, one after the other and so far apart that none finds the
+    /// link busy with the one before.
     pub fn round_trip(&self, count: usize, request: usize, answer: usize) -> Result<f64, Failure> {
         self.answer.store(answer, Ordering::Relaxed);
         let failed = |e: io::Error| Failure::at_run_time(format!("cannot ask in the lab: {e}"));
         let (request, mut buffer) = (vec![0; request], vec![0; 64 << 10]);
         let mut times = Vec::with_capacity(count);
-        let mut unanswered = 0;
+        let (mut unanswered, mut before) = (0, Instant::now());
         while times.len() < count {
+            while before.elapsed() < self.apart(request.len()) {
+                std::hint::spin_loop();
+            }
             let begin = Instant::now();
+            before = begin;
             self.asks.send_to(&request, self.to).map_err(failed)?;
             match self.asks.recv(&mut buffer) {
                 Ok(_) => times.push(begin.elapsed().as_nanos() as f64 / 1e3),

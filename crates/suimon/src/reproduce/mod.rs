@@ -4,6 +4,7 @@
 //! found is a list of rows, each with the paper's figure and ours, and pictures. How that is shown and
 //! written is [`page`]'s affair.
 
+mod beside;
 mod cost_disciplines;
 mod cost_engine;
 mod cost_latency;
@@ -161,13 +162,17 @@ impl fmt::Display for Figure {
     }
 }
 
-/// A number with four significant digits, without zeros at the end.
+/// A number with four significant digits, and below a thousand two behind the point as the papers have; no zeros at the end.
 pub fn number(value: f64) -> String {
     if !value.is_finite() {
         return "–".into();
     }
     let before = value.abs().max(1e-9).log10().floor() as i32 + 1;
-    let behind = usize::try_from((4 - before).clamp(0, 6)).unwrap_or(0);
+    let behind = match before {
+        ..=2 => usize::try_from((4 - before).min(6)).unwrap_or(0),
+        3 => 2,
+        _ => 0,
+    };
     let text = format!("{value:.behind$}");
     let text = match text.contains('.') {
         true => text.trim_end_matches('0').trim_end_matches('.'),
@@ -195,10 +200,12 @@ mod tests {
 
     #[test]
     fn numbers_are_as_exact_as_they_are_of_use() {
-        let shown = [8.584, 0.1649, 1234.5, 100.0, -0.25, 0.0, -1e-12, 0.001234].map(number);
+        let shown = [8.584, 132.98, 0.1649, 1234.5, 100.0, -0.25, 0.0, -1e-12, 0.001234].map(number);
         assert_eq!(
             shown,
-            ["8.584", "0.1649", "1234", "100", "−0.25", "0", "0", "0.001234"]
+            [
+                "8.584", "132.98", "0.1649", "1234", "100", "−0.25", "0", "0", "0.001234"
+            ]
         );
         assert_eq!(number(f64::NAN), "–");
     }

@@ -40,12 +40,12 @@ impl Rounds {
     /// How far [`more`](Self::more) may be off, going by how the rounds scatter: half of the usual notch of a box plot
     /// (McGill, Tukey and Larsen 1978), 1.57 times the interquartile range over the root of the rounds.
     pub fn doubt(&self, index: usize, than: usize) -> f64 {
-        let mut sorted = self.pairs(index, than, |a, b| a - b);
-        sorted.sort_by(f64::total_cmp);
-        match sorted.len() {
-            0 => f64::NAN,
-            n => 1.57 * (sorted[(n - 1) * 3 / 4] - sorted[(n - 1) / 4]) / (n as f64).sqrt(),
-        }
+        notch(self.pairs(index, than, |a, b| a - b))
+    }
+
+    /// How far [`times`](Self::times) may be off, in the same way.
+    pub fn doubt_of_times(&self, index: usize, of: usize) -> f64 {
+        notch(self.pairs(index, of, |a, b| a / b))
     }
 
     fn compared(&self, index: usize, with: usize, how: impl Fn(f64, f64) -> f64) -> f64 {
@@ -61,6 +61,14 @@ impl Rounds {
             .map(|(a, b)| how(a, b))
             .filter(|value| value.is_finite())
             .collect()
+    }
+}
+
+fn notch(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    match values.len() {
+        0 => f64::NAN,
+        n => 1.57 * (values[(n - 1) * 3 / 4] - values[(n - 1) / 4]) / (n as f64).sqrt(),
     }
 }
 
@@ -88,6 +96,7 @@ mod tests {
         };
         assert!(rounds(20, 0.0).doubt(1, 0) == 0.0 && Rounds::default().doubt(1, 0).is_nan());
         assert!(rounds(20, 1.0).doubt(1, 0) > rounds(80, 1.0).doubt(1, 0));
+        assert!(rounds(20, 1.0).doubt_of_times(1, 0) > rounds(20, 0.5).doubt_of_times(1, 0));
     }
 
     #[test]

@@ -1,0 +1,75 @@
+//! The picture of a table: of each row the paper's figure, and ours below it.
+
+use super::{Figure, Picture, Row};
+use crate::report::plot::bars::{Bar, Bars, Group};
+use crate::report::plot::{Axis, Unit};
+use crate::report::svg::PALETTE;
+
+/// One in the unit of a row, in the base unit of a picture's axis.
+fn base(unit: &str) -> (Unit, f64) {
+    match unit {
+        "ns" => (Unit::Time, 1e-9),
+        "µs" => (Unit::Time, 1e-6),
+        "ms" => (Unit::Time, 1e-3),
+        "Mbit/s" => (Unit::Rate, 1e6),
+        _ => (Unit::Percent, 1.0),
+    }
+}
+
+/// Bars for the rows that have two numbers; times on a logarithmic axis, since ours are far apart from the paper's. All rows
+/// are of one kind: times, rates, or per cent. What is below zero, which is noise, has no length.
+pub fn picture<'a>(name: &str, title: &str, label: &str, rows: impl IntoIterator<Item = &'a Row>) -> Picture {
+    let mut axis = Axis::new(label, Unit::Percent);
+    let mut groups = Vec::new();
+    for row in rows {
+        let (Figure::Number(paper), Figure::Number(ours)) = (&row.paper, &row.ours) else {
+            continue;
+        };
+        let (unit, factor) = base(&row.unit);
+        axis.unit = unit;
+        axis.logarithmic = unit == Unit::Time;
+        let bar = |name: &str, value: f64, paint| Bar {
+            name: name.into(),
+            value: (value * factor).max(0.0),
+            paint: Some(PALETTE[paint]),
+            ..Bar::default()
+        };
+        groups.push(Group {
+            name: row.what.clone(),
+            bars: vec![bar("paper", *paper, PALETTE.len() - 1), bar("ours", *ours, 0)],
+        });
+    }
+    let bars = Bars {
+        title: title.into(),
+        axis,
+        groups,
+    };
+    Picture {
+        name: name.into(),
+        svg: bars.picture(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_with_two_numbers_is_drawn_and_others_are_not() {
+        let row = |what: &str, paper: Figure| Row {
+            what: what.into(),
+            paper,
+            ours: 0.1.into(),
+            unit: "µs".into(),
+            holds: true,
+            note: String::new(),
+        };
+        let rows = [row("with-both", 10.0.into()), row("with-a-text", "linear".into())];
+        let svg = picture("a", "Times", "time", &rows).svg;
+        assert!(
+            svg.contains("with-both") && svg.contains("10 µs") && svg.contains("100 ns"),
+            "{svg}"
+        );
+        assert!(!svg.contains("with-a-text"), "{svg}");
+    }
+}
