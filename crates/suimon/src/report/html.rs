@@ -82,26 +82,46 @@ impl Page {
         );
     }
 
-    /// A table; the first column is text, the others are numbers.
+    /// A table. Columns in which no cell begins with a number are texts; those in which nothing stands are left out.
     pub fn table(&mut self, head: &[&str], rows: &[Vec<Cell>]) {
+        let columns: Vec<(usize, &str)> = (0..head.len())
+            .filter(|&column| rows.is_empty() || cells(rows, column).next().is_some())
+            .map(|column| (column, if is_text(rows, column) { "text " } else { "" }))
+            .collect();
         self.body.push_str("<div class=\"wide\"><table><thead><tr>");
-        for text in head {
-            let _ = write!(self.body, "<th>{}</th>", escape(text));
+        for (column, class) in &columns {
+            let _ = write!(self.body, "<th class=\"{class}\">{}</th>", escape(head[*column]));
         }
         self.body.push_str("</tr></thead><tbody>\n");
         for row in rows {
             self.body.push_str("<tr>");
-            for cell in row {
-                let class = match cell.tone {
+            for (cell, class) in columns
+                .iter()
+                .filter_map(|(column, class)| Some((row.get(*column)?, class)))
+            {
+                let tone = match cell.tone {
                     Tone::Plain => "",
-                    Tone::Good => " class=\"good\"",
-                    Tone::Bad => " class=\"bad\"",
+                    Tone::Good => "good",
+                    Tone::Bad => "bad",
                 };
-                let _ = write!(self.body, "<td{class}>{}</td>", escape(&cell.text));
+                let _ = write!(
+                    self.body,
+                    "<td class=\"{class}{tone}\">{}</td>",
+                    escape(&cell.text)
+                );
             }
             self.body.push_str("</tr>\n");
         }
         self.body.push_str("</tbody></table></div>\n");
+    }
+
+    /// What `draw` adds, folded away behind a line, unless it is open from the beginning.
+    pub fn folded(&mut self, summary: &str, open: bool, draw: impl FnOnce(&mut Self)) {
+        let open = if open { " open" } else { "" };
+        let summary = escape(summary);
+        let _ = writeln!(self.body, "<details{open}><summary>{summary}</summary>");
+        draw(self);
+        self.body.push_str("</details>\n");
     }
 
     /// A table of facts: what, and what it is.
@@ -123,8 +143,11 @@ impl Page {
     pub fn picture(&mut self, svg: &str, caption: &str) {
         let _ = writeln!(
             self.body,
-            "<figure>{svg}<figcaption>{}</figcaption></figure>",
-            escape(caption)
+            "<figure><div class=\"wide\">{svg}</div>{}</figure>",
+            match caption {
+                "" => String::new(),
+                caption => format!("<figcaption>{}</figcaption>", escape(caption)),
+            }
         );
     }
 
@@ -147,6 +170,19 @@ impl Page {
     }
 }
 
+/// What stands in a column.
+fn cells(rows: &[Vec<Cell>], column: usize) -> impl Iterator<Item = &str> {
+    let texts = rows
+        .iter()
+        .filter_map(move |row| Some(row.get(column)?.text.as_str()));
+    texts.filter(|text| !text.is_empty())
+}
+
+fn is_text(rows: &[Vec<Cell>], column: usize) -> bool {
+    let begins_a_number = |c: char| c.is_ascii_digit() || matches!(c, '+' | '-' | '–' | '<');
+    column == 0 || !cells(rows, column).any(|text| text.starts_with(begins_a_number))
+}
+
 fn style() -> String {
     format!(
         ":root{{--paper:{};--ink:{};--line:#d5dae0;--soft:#f3f5f7;--good:#00724f;--bad:#b3350b}}\
@@ -158,16 +194,20 @@ fn style() -> String {
 
 const RULES: &str = "\
 body{background:var(--paper);color:var(--ink);font:16px/1.55 system-ui,Helvetica,Arial,sans-serif;\
-max-width:50rem;margin:2.5rem auto;padding:0 1.2rem}\
+max-width:56rem;margin:2.5rem auto;padding:0 1.2rem}\
 h1{font-size:1.7rem;line-height:1.2;margin:0 0 1rem}h2{font-size:1.2rem;margin:2.2rem 0 .6rem}\
 .verdict{border-left:.3rem solid;padding:.5rem .9rem;background:var(--soft)}\
 .verdict b{margin-right:.2rem}.verdict.good{border-color:var(--good)}.verdict.bad{border-color:var(--bad)}\
 .verdict.good b,td.good{color:var(--good)}.verdict.bad b,td.bad{color:var(--bad)}\
 .wide{overflow-x:auto}table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums}\
-th,td{padding:.35rem .7rem;text-align:right;border-bottom:1px solid var(--line)}\
-th{font-weight:600;font-size:.85rem;vertical-align:bottom}th:first-child,td:first-child{text-align:left}\
-table.facts td{text-align:left}table.facts td:first-child{white-space:nowrap;opacity:.8}\
-figure{margin:1rem 0}figure svg{width:100%;height:auto;display:block}\
+table{font-size:.92rem}\
+th,td{padding:.35rem .6rem;text-align:right;white-space:nowrap;border-bottom:1px solid var(--line)}\
+th{font-weight:600;font-size:.85rem;vertical-align:bottom}th.text,td.text,table.facts td{text-align:left}\
+td.text,table.facts td{white-space:normal}\
+table.facts td:first-child{white-space:nowrap;opacity:.8}\
+th:first-child,td:first-child{padding-left:0}\
+figure{margin:1rem 0}figure svg{width:100%;min-width:40rem;height:auto;display:block}\
+details{margin:.6rem 0}summary{cursor:pointer;font-size:.92rem;padding:.25rem 0}\
 figcaption{font-size:.88rem;opacity:.8;margin-top:.3rem}\
 pre{background:var(--soft);padding:.9rem;overflow-x:auto;font-size:.82rem;line-height:1.4}";
 
@@ -181,17 +221,18 @@ mod tests {
         page.heading("h");
         page.verdict(true, "4 of 4");
         page.table(
-            &["class", "got"],
-            &[vec![Cell::new("<b>"), Cell::judged("1.0", false)]],
+            &["class", "got", "nobody fills this"],
+            &[vec![Cell::new("<b>"), Cell::judged("1.0", false), Cell::new("")]],
         );
         page.picture("<svg></svg>", "caption");
         page.listing("rate = \"10 Mbit/s\"");
         let text = page.finish();
         assert!(
-            text.contains("a &lt;title&gt;") && text.contains("<td>&lt;b&gt;</td>"),
+            text.contains("a &lt;title&gt;") && text.contains("<td class=\"text \">&lt;b&gt;</td>"),
             "{text}"
         );
         assert!(text.contains("<td class=\"bad\">1.0</td>"), "{text}");
+        assert!(!text.contains("nobody fills this"), "{text}");
         for fetched in ["src=", "href=", "@import", "url(", "<script"] {
             assert!(!text.contains(fetched), "{fetched} in {text}");
         }

@@ -7,6 +7,7 @@ pub mod chart;
 pub mod html;
 pub mod plot;
 pub mod progress;
+pub mod simulation;
 pub mod svg;
 pub mod terminal;
 pub mod trace;

@@ -8,7 +8,7 @@ pub mod axis;
 pub mod bars;
 mod draw;
 #[cfg(test)]
-mod examples;
+pub mod examples;
 mod thin;
 
 use super::svg::Paint;
