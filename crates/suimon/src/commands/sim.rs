@@ -6,6 +6,8 @@
 use crate::colour;
 use crate::exit::{Exit, Failure};
 use crate::report::progress::Progress;
+use crate::report::simulation as report;
+use crate::report::terminal::{Abilities, still};
 use crate::simulation::outcome::Outcome;
 use crate::simulation::place::Place;
 use crate::simulation::points::{Done, Job, Shard};
@@ -17,7 +19,7 @@ use control::scenario::Scenarios;
 use engine::tree::Registry;
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
@@ -34,6 +36,9 @@ pub struct Sim {
     /// Write what passed over time into this file, a line for each bin
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
+    /// Write pages with tables and pictures into this directory, and of a sweep a CSV file with a line for each point
+    #[arg(long, value_name = "DIRECTORY")]
+    report: Option<PathBuf>,
     /// Threads for the points of a sweep; as many as there are processors, if not given
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     jobs: Option<u16>,
@@ -41,7 +46,7 @@ pub struct Sim {
     #[arg(long, value_name = "I/N")]
     shard: Option<Shard>,
     /// Put the outputs of --json of all shards together in the order of the points
-    #[arg(long, conflicts_with_all = ["csv", "jobs", "shard"])]
+    #[arg(long, conflicts_with_all = ["csv", "report", "jobs", "shard"])]
     merge: bool,
 }
 
@@ -111,7 +116,8 @@ impl Sim {
             }
             if self.json {
                 writeln!(out, "{}", json::point(&outcome))?;
-            } else {
+            }
+            if !self.json || self.report.is_some() {
                 kept.push(outcome);
             }
             Ok(())
@@ -123,12 +129,52 @@ impl Sim {
         progress.clear();
         ran?;
         match kept.as_slice() {
+            _ if self.json => {}
             [] => {}
-            [only] if all == 1 => table::point(out, only)?,
+            [only] if all == 1 => {
+                graphs(out, only)?;
+                table::point(out, only)?;
+            }
             several => table::sweep(out, several)?,
         }
+        self.report(read, &kept)?;
         Ok(met)
     }
+
+    /// Writes the page of a scenario, and the table of a sweep.
+    fn report(&self, read: &Read, outcomes: &[Outcome]) -> Result<(), Failure> {
+        let (Some(directory), false) = (&self.report, outcomes.is_empty()) else {
+            return Ok(());
+        };
+        let write = |ending: &str, text: &str| {
+            let path = directory.join(format!("{}.{ending}", read.name));
+            let written = fs::create_dir_all(directory).and_then(|()| fs::write(&path, text));
+            written.map_err(|error| {
+                let path = path.display();
+                Failure::at_run_time(format!(
+                    "cannot write `{path}`: {error}; choose another place with --report"
+                ))
+            })
+        };
+        let texts = [("The scenario".to_owned(), read.text.clone())];
+        write("html", &report::page(outcomes, &texts))?;
+        if read.scenarios.sweep.is_empty() {
+            return Ok(());
+        }
+        write("csv", &report::csv::points(outcomes))
+    }
+}
+
+/// What passed the links over time, as far as the terminal has room.
+fn graphs(out: &mut dyn Write, outcome: &Outcome) -> io::Result<()> {
+    let abilities = Abilities::of(&io::stdout());
+    for link in report::pictures::busy(outcome) {
+        let lines = still(&report::pictures::trace(outcome, link), abilities);
+        if !lines.is_empty() {
+            writeln!(out, "{}\n{}\n", link.name, lines.join("\n"))?;
+        }
+    }
+    Ok(())
 }
 
 /// Says how far all points are.
@@ -155,6 +201,8 @@ struct Read {
     name: String,
     /// Where its files are looked for.
     place: Place,
+    /// What stands in the file.
+    text: String,
     scenarios: Scenarios,
 }
 
@@ -180,6 +228,7 @@ impl Read {
         Ok(Self {
             name,
             place,
+            text,
             scenarios,
         })
     }

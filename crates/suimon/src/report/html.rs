@@ -194,19 +194,19 @@ fn style() -> String {
 
 const RULES: &str = "\
 body{background:var(--paper);color:var(--ink);font:16px/1.55 system-ui,Helvetica,Arial,sans-serif;\
-max-width:56rem;margin:2.5rem auto;padding:0 1.2rem}\
+max-width:62rem;margin:2.5rem auto;padding:0 1.2rem}\
 h1{font-size:1.7rem;line-height:1.2;margin:0 0 1rem}h2{font-size:1.2rem;margin:2.2rem 0 .6rem}\
 .verdict{border-left:.3rem solid;padding:.5rem .9rem;background:var(--soft)}\
 .verdict b{margin-right:.2rem}.verdict.good{border-color:var(--good)}.verdict.bad{border-color:var(--bad)}\
 .verdict.good b,td.good{color:var(--good)}.verdict.bad b,td.bad{color:var(--bad)}\
 .wide{overflow-x:auto}table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums}\
 table{font-size:.92rem}\
-th,td{padding:.35rem .6rem;text-align:right;white-space:nowrap;border-bottom:1px solid var(--line)}\
+th,td{padding:.35rem .5rem;text-align:right;white-space:nowrap;border-bottom:1px solid var(--line)}\
 th{font-weight:600;font-size:.85rem;vertical-align:bottom}th.text,td.text,table.facts td{text-align:left}\
-td.text,table.facts td{white-space:normal}\
+td.text+td.text,table.facts td{white-space:normal}\
 table.facts td:first-child{white-space:nowrap;opacity:.8}\
 th:first-child,td:first-child{padding-left:0}\
-figure{margin:1rem 0}figure svg{width:100%;min-width:40rem;height:auto;display:block}\
+figure{margin:1rem 0}figure svg{width:100%;min-width:36rem;height:auto;display:block}\
 details{margin:.6rem 0}summary{cursor:pointer;font-size:.92rem;padding:.25rem 0}\
 figcaption{font-size:.88rem;opacity:.8;margin-top:.3rem}\
 pre{background:var(--soft);padding:.9rem;overflow-x:auto;font-size:.82rem;line-height:1.4}";

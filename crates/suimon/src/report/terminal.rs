@@ -1,12 +1,13 @@
-//! The live graph in the terminal: bands of class bandwidth that add up to the link, as they happen.
+//! The graph in the terminal: bands of class bandwidth that add up to the link, as they happen or afterwards.
 //!
 //! A cell is eight steps high: the block characters give the lower band in the foreground colour and the
 //! band above in the background colour. Without colours a band is filled
 //! with its class's number. Where output is not a terminal there is one plain line a second.
 
+use super::plot::axis::{Axis, Scale, Unit, digits};
 use super::trace::Trace;
 use crate::colour;
-use engine::units::{Bandwidth, Duration, Instant};
+use engine::units::{Duration, Instant};
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write};
 
@@ -45,6 +46,8 @@ pub struct Live {
 const ROWS: usize = 12;
 const SCALE: usize = 5;
 const LEGEND: usize = 29;
+/// A graph in less than this shows nothing that the table does not.
+const WIDE: usize = 72;
 /// Of 256 colours, those nearest to the pictures' palette that are seen on light and on dark.
 const COLOURS: [u8; 6] = [32, 202, 36, 169, 178, 75];
 const REST: u8 = 245;
@@ -69,7 +72,7 @@ impl Live {
         if self.drawn > 0 {
             let _ = write!(text, "\x1b[{}A", self.drawn);
         }
-        let mut lines = graph(trace, self.length, self.abilities);
+        let mut lines = graph(trace, self.length, self.abilities, Figures::Now);
         lines.push(note.to_string());
         for line in &lines {
             let _ = writeln!(text, "\r{line}\x1b[K");
@@ -106,25 +109,44 @@ impl Live {
     }
 }
 
+/// A whole run, where the terminal is wide enough for it to be of use.
+pub fn still(trace: &Trace, abilities: Abilities) -> Vec<String> {
+    if !abilities.redraw || abilities.width < WIDE {
+        return Vec::new();
+    }
+    let length = trace.end().since(Instant::START);
+    graph(trace, length, abilities, Figures::Mean)
+}
+
+/// What stands beside the names.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Figures {
+    /// The rates of the last second.
+    Now,
+    /// The rates of the whole run.
+    Mean,
+}
+
 fn at(seconds: f64) -> Instant {
     Instant::from_nanos((seconds * 1e9) as u64)
 }
 
 /// The lines of the graph: the bands, the time axis, and the legend beside them.
-fn graph(trace: &Trace, length: Duration, abilities: Abilities) -> Vec<String> {
+fn graph(trace: &Trace, length: Duration, abilities: Abilities, figures: Figures) -> Vec<String> {
     let columns = abilities.width.saturating_sub(SCALE + 2 + LEGEND).max(16);
     let column = length.as_secs_f64().max(1e-3) / columns as f64;
     let full = trace.link.bits().max(1) as f64;
     let stacks: Vec<Vec<usize>> = (0..columns)
         .map(|c| stack(trace, column * c as f64, column * (c + 1) as f64, full))
         .collect();
-    let legend = legend(trace, abilities);
+    let legend = legend(trace, abilities, figures);
+    let (_, unit) = unit(trace);
     let mut lines = Vec::with_capacity(ROWS + 3);
     for row in (0..ROWS).rev() {
         let from_top = ROWS - 1 - row;
-        let level = full * (row + 1) as f64 / ROWS as f64 / 1e6;
+        let level = full * (row + 1) as f64 / ROWS as f64 / unit;
         let mut text = match from_top % 3 {
-            0 => format!("{level:>SCALE$.0} ┤"),
+            0 => format!("{:>SCALE$} ┤", digits(level)),
             _ => format!("{:SCALE$} │", ""),
         };
         for stack in &stacks {
@@ -195,46 +217,66 @@ fn cell(text: &mut String, trace: &Trace, stack: &[usize], row: usize, colour: b
 }
 
 fn shade(trace: &Trace, class: usize) -> u8 {
-    match trace.lines[class].target {
-        Some(_) => COLOURS[asking_before(trace, class) % COLOURS.len()],
+    match colour_of(trace, class) {
+        Some(place) => COLOURS[place % COLOURS.len()],
         None => REST,
     }
 }
 
 fn letter(trace: &Trace, class: usize) -> char {
-    match trace.lines[class].target {
-        Some(_) => char::from_digit((asking_before(trace, class) as u32 + 1) % 36, 36).unwrap_or('?'),
+    match colour_of(trace, class) {
+        Some(place) => char::from_digit((place as u32 + 1) % 36, 36).unwrap_or('?'),
         None => '.',
     }
 }
 
-/// How many classes before this one have asked for a rate: its place in the palette.
-fn asking_before(trace: &Trace, class: usize) -> usize {
-    trace.lines[..class]
-        .iter()
-        .filter(|line| line.target.is_some())
-        .count()
+/// A class's place in the palette; none for the only one that asks for nothing and takes what is left.
+fn colour_of(trace: &Trace, class: usize) -> Option<usize> {
+    let takes_the_rest = |line: &&super::trace::Line| line.target.is_none();
+    let rest = trace.lines.iter().filter(takes_the_rest).count() == 1;
+    if rest && trace.lines[class].target.is_none() {
+        return None;
+    }
+    let before = trace.lines[..class].iter();
+    Some(before.filter(|line| !rest || line.target.is_some()).count())
 }
 
-/// What each band is, topmost first, and what it gets now.
-fn legend(trace: &Trace, abilities: Abilities) -> Vec<String> {
-    let mut lines = vec![format!("  {:14}{:>6} Mbit/s", "", "now")];
-    let mbit = |rate: Bandwidth| rate.bits() as f64 / 1e6;
+/// The unit that suits the link, and how much of a bit per second it is.
+fn unit(trace: &Trace) -> (&'static str, f64) {
+    match trace.link.bits() {
+        0..2_000_000 => ("kbit/s", 1e3),
+        2_000_000..2_000_000_000 => ("Mbit/s", 1e6),
+        _ => ("Gbit/s", 1e9),
+    }
+}
+
+/// What each band is, topmost first, and what it gets now, or got on average.
+fn legend(trace: &Trace, abilities: Abilities, figures: Figures) -> Vec<String> {
+    let (name, unit) = unit(trace);
+    let (title, span) = match figures {
+        Figures::Now => ("now", Duration::from_secs(1)),
+        Figures::Mean => ("mean", trace.end().since(Instant::START)),
+    };
+    let mut lines = vec![format!("  {:14}{title:>6} {name}", "")];
     for (class, line) in trace.lines.iter().enumerate().rev() {
         let key = match abilities.colour {
             true => format!("\x1b[38;5;{}m█\x1b[0m", shade(trace, class)),
             false => letter(trace, class).to_string(),
         };
-        let now = trace.latest(line, Duration::from_secs(1));
-        let asked = line
-            .target
-            .map_or(String::new(), |target| format!("of {}", mbit(target)));
+        let now = trace.latest(line, span);
+        let asked = line.target.map_or(String::new(), |target| {
+            format!("of {}", digits(target.bits() as f64 / unit))
+        });
         let got = if line.joined >= trace.end() {
             "-".into()
         } else {
-            format!("{:.1}", mbit(now))
+            format!("{:.1}", now.bits() as f64 / unit)
         };
-        lines.push(format!("  {key} {:<12}{got:>6} {asked}", line.name));
+        let mut name: String = line.name.chars().take(12).collect();
+        if name.len() < line.name.len() {
+            name = name.chars().take(11).collect::<String>() + "…";
+        }
+        lines.push(format!("  {key} {name:<12}{got:>6} {asked}"));
     }
     lines
 }
@@ -250,30 +292,32 @@ fn axis(trace: &Trace, length: Duration, columns: usize) -> [String; 2] {
         }
     }
     let mut labels = String::new();
-    let every = if length.as_secs_f64() > 40.0 { 10 } else { 5 };
-    for second in (0..)
-        .step_by(every)
-        .take_while(|&s| f64::from(s) <= length.as_secs_f64())
-    {
-        let column = place(f64::from(second));
+    let scale = Scale::of(
+        &Axis::new("", Unit::Time).between(0.0, length.as_secs_f64().max(1e-9)),
+        std::iter::empty(),
+    );
+    for tick in scale.ticks(6) {
+        let width = (scale.place(tick.at) * columns as f64) as usize;
         let _ = write!(
             labels,
-            "{:width$}{second}",
+            "{:width$}{}",
             "",
-            width = column.saturating_sub(labels.len())
+            tick.text,
+            width = width.saturating_sub(labels.len())
         );
     }
+    let name = scale.name();
     let ticks: String = ticks.into_iter().collect();
     [
         format!("{:SCALE$} └{ticks}", ""),
-        format!("{:SCALE$}  {labels} s", ""),
+        format!("{:SCALE$}  {labels} {name}", ""),
     ]
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use engine::units::Bytes;
+    use engine::units::{Bandwidth, Bytes};
 
     const PLAIN: Abilities = Abilities {
         redraw: true,
@@ -295,7 +339,7 @@ mod tests {
 
     #[test]
     fn bands_are_as_high_as_their_share() {
-        let lines = graph(&trace(10), Duration::from_secs(10), PLAIN);
+        let lines = graph(&trace(10), Duration::from_secs(10), PLAIN, Figures::Now);
         let column: String = lines[..ROWS]
             .iter()
             .filter_map(|line| line.chars().nth(SCALE + 10))
@@ -305,17 +349,29 @@ mod tests {
 
     #[test]
     fn what_has_not_happened_yet_is_blank() {
-        let lines = graph(&trace(5), Duration::from_secs(10), PLAIN);
+        let lines = graph(&trace(5), Duration::from_secs(10), PLAIN, Figures::Now);
         let bottom: Vec<char> = lines[ROWS - 1].chars().skip(SCALE + 2).take(44).collect();
         assert_eq!(bottom.iter().filter(|c| **c == '1').count(), 22, "{bottom:?}");
     }
 
     #[test]
     fn without_colours_no_colour_code_is_written_and_no_line_is_too_wide() {
-        for line in graph(&trace(10), Duration::from_secs(10), PLAIN) {
+        for line in graph(&trace(10), Duration::from_secs(10), PLAIN, Figures::Now) {
             assert!(!line.contains('\x1b'), "{line:?}");
             assert!(line.chars().count() <= 80, "{line:?}");
         }
+    }
+
+    #[test]
+    fn a_still_graph_has_the_means_and_only_where_there_is_room() {
+        let lines = still(&trace(600), PLAIN);
+        assert!(lines[0].ends_with("mean Mbit/s"), "{lines:#?}");
+        assert!(lines[2].ends_with("1 a             75.0 of 75"), "{lines:#?}");
+        let labels: Vec<&str> = lines[ROWS + 1].split_whitespace().collect();
+        assert_eq!(labels, ["0", "100", "200", "300", "400", "500", "600", "s"]);
+        assert!(lines.iter().all(|line| line.chars().count() <= 80), "{lines:#?}");
+        let narrow = Abilities { width: 60, ..PLAIN };
+        assert!(still(&trace(600), narrow).is_empty());
     }
 
     #[test]

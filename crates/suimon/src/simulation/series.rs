@@ -1,6 +1,7 @@
 //! Series over time as CSV: a line for each bin of each class, link and flow.
 
 use super::outcome::Outcome;
+use crate::report::simulation::csv::field;
 use engine::units::{Bandwidth, Bytes};
 use std::io::{self, Write};
 
@@ -13,7 +14,7 @@ pub fn write(out: &mut dyn Write, outcome: &Outcome) -> io::Result<()> {
         for (bin, &bytes) in series.iter().enumerate() {
             let from = outcome.bin.times(bin as u64).nanos();
             let rate = Bandwidth::of(Bytes::new(bytes), outcome.bin).bits();
-            let (link, name) = (quoted(link), quoted(name));
+            let (link, name) = (field(link), field(name));
             writeln!(out, "{},{what},{link},{name},{from},{rate}", outcome.point.number)?;
         }
         Ok::<(), io::Error>(())
@@ -28,13 +29,4 @@ pub fn write(out: &mut dyn Write, outcome: &Outcome) -> io::Result<()> {
         .flows
         .iter()
         .try_for_each(|flow| lines("flow", "", &flow.name, &flow.series))
-}
-
-/// A field as RFC 4180 has it.
-fn quoted(field: &str) -> String {
-    if field.contains([',', '"', '\n', '\r']) {
-        format!("\"{}\"", field.replace('"', "\"\""))
-    } else {
-        field.to_owned()
-    }
 }

@@ -18,8 +18,6 @@ pub enum Unit {
     Time,
     /// Bytes.
     Bytes,
-    /// Packets.
-    Packets,
 }
 
 type Prefix = (&'static str, f64);
@@ -33,11 +31,6 @@ impl Unit {
             Self::Rate => &[("bit/s", 1.0), ("kbit/s", 1e3), ("Mbit/s", 1e6), ("Gbit/s", 1e9)],
             Self::Time => &[("ns", 1e-9), ("µs", 1e-6), ("ms", 1e-3), ("s", 1.0)],
             Self::Bytes => &[("B", 1.0), ("kB", 1e3), ("MB", 1e6), ("GB", 1e9)],
-            Self::Packets => &[
-                ("packets", 1.0),
-                ("thousand packets", 1e3),
-                ("million packets", 1e6),
-            ],
         }
     }
 
@@ -196,16 +189,6 @@ impl Scale {
         value.is_finite() && value <= self.high && (self.logarithmic || value >= self.low)
     }
 
-    /// The end's value.
-    pub fn high(&self) -> f64 {
-        self.high
-    }
-
-    /// The beginning's value.
-    pub fn low(&self) -> f64 {
-        self.low
-    }
-
     /// What stands beside the axis.
     pub fn name(&self) -> String {
         let unit = if self.logarithmic && self.prefix.0 != "%" {
@@ -277,7 +260,8 @@ pub fn round_above(at_least: f64) -> f64 {
     above.unwrap_or(rounds[3])
 }
 
-fn round_below(at_most: f64) -> f64 {
+/// The round number nearest below.
+pub fn round_below(at_most: f64) -> f64 {
     let power = 10f64.powf(at_most.max(1e-12).log10().floor());
     let rounds = [5.0, 2.0, 1.0].map(|n| n * power);
     let below = rounds.into_iter().find(|&round| round <= at_most * (1.0 + 1e-9));
@@ -367,7 +351,7 @@ mod tests {
                 vec![-1.0],
             ] {
                 let scale = Scale::of(&axis, values.iter().copied());
-                assert!(scale.high() > scale.low(), "{values:?}");
+                assert!(scale.high > scale.low, "{values:?}");
                 assert!(!scale.ticks(5).is_empty(), "{values:?}");
                 assert!((0.0..=1.0).contains(&scale.place(3.0)), "{values:?}");
             }

@@ -173,15 +173,27 @@ pub fn target_against_measured(title: &str, cases: &[(&str, Vec<(f64, f64)>)]) -
     }
 }
 
+/// A class begins to rise at so many per cent of its packets.
+const RISEN: f64 = 0.5;
+
 /// Which part of all delays was at most this long, a line for each of several classes; delays in seconds on a
-/// logarithmic axis, parts in per cent. Make the points by [`cumulated`].
+/// logarithmic axis, parts in per cent. Make the points by [`cumulated`]. The axis begins where the first class begins
+/// to rise: the few that waited less stand at its beginning.
 pub fn delays(title: &str, classes: &[(&str, Vec<(f64, f64)>)]) -> Plot {
     let series = classes
         .iter()
         .map(|(name, points)| Series::new(name, points.clone()));
+    let risen = |(_, points): &(&str, Vec<(f64, f64)>)| {
+        let above = points.iter().find(|p| p.0 > 0.0 && p.1 >= RISEN);
+        above.map(|p| p.0)
+    };
+    let least = classes.iter().filter_map(risen).reduce(f64::min);
     Plot {
         title: title.into(),
-        x: Axis::new("delay", Unit::Time).logarithmic(),
+        x: Axis {
+            from: least.map(axis::round_below),
+            ..Axis::new("delay", Unit::Time).logarithmic()
+        },
         y: Axis::new("packets that waited at most this long", Unit::Percent).between(0.0, 100.0),
         series: series.collect(),
         ..Plot::default()

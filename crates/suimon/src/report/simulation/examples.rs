@@ -6,6 +6,7 @@ use crate::report::plot::examples::Noise;
 use crate::simulation::outcome::{ClassOutcome, FlowOutcome, Judgement, LinkOutcome, Outcome, Passed, Point};
 use engine::delay::Delays;
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
+use sim::meter::Levels;
 
 const BINS: u64 = 300;
 
@@ -29,6 +30,7 @@ fn passed(noise: &mut Noise, mbit: f64, wait: f64) -> Passed {
         waited,
         dropped: vec![("full", (mbit * 100.0) as u64), ("early", 3)],
         marked: 12_345,
+        backlog: Levels::default(),
     }
 }
 

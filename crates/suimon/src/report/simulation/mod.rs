@@ -15,9 +15,6 @@ use engine::delay::Delays;
 
 /// How many points of a sweep are shown in full.
 const SHOWN: usize = 4;
-/// A link that carries a smaller part of its rate than this, in per cent, has its pictures folded away.
-const BUSY: u64 = 5;
-
 /// The page of these points of a scenario. `texts` are what was run: names, and what stands in the files.
 pub fn page(outcomes: &[Outcome], texts: &[(String, String)]) -> String {
     let Some(first) = outcomes.first() else {
@@ -36,9 +33,8 @@ pub fn page(outcomes: &[Outcome], texts: &[(String, String)]) -> String {
     }
     page.heading("What was run");
     let events: u64 = outcomes.iter().map(|outcome| outcome.events).sum();
-    page.facts(&[
-        ("simulated", format!("{} of each point", first.duration)),
-        ("points", format!("{} of {}", outcomes.len(), first.point.of)),
+    let mut facts = vec![
+        ("simulated", first.duration.to_string()),
         ("events", figures::count(events)),
         ("a bin of the pictures", figures::time(first.bin.nanos())),
         (
@@ -46,7 +42,12 @@ pub fn page(outcomes: &[Outcome], texts: &[(String, String)]) -> String {
             "links and classes count frames, Ethernet header included; flows what the receiving program got"
                 .into(),
         ),
-    ]);
+    ];
+    if first.point.of > 1 {
+        facts[0].1 = format!("{} of each point", first.duration);
+        facts.insert(1, ("points", format!("{} of {}", outcomes.len(), first.point.of)));
+    }
+    page.facts(&facts);
     for (name, text) in texts {
         page.heading(name);
         page.listing(text);
@@ -100,8 +101,7 @@ fn point(page: &mut Page, outcome: &Outcome) {
         let rate = figures::rate(link.rate.bits());
         page.heading(&format!("{} · {rate} · {discipline}", link.name));
         page.table(&COLUMNS, &classes(link));
-        let is_busy = link.total.rate.bits() >= link.rate.bits() / 100 * BUSY;
-        page.folded("Pictures", is_busy, |page| {
+        page.folded("Pictures", pictures::is_busy(link), |page| {
             page.picture(
                 &pictures::link(outcome, link),
                 "What left by the link, one class on top of the other, and how long packets waited before their \
@@ -134,7 +134,7 @@ fn expectations(page: &mut Page, outcome: &Outcome) {
     );
 }
 
-const COLUMNS: [&str; 10] = [
+const COLUMNS: [&str; 11] = [
     "class",
     "asked",
     "got",
@@ -142,6 +142,7 @@ const COLUMNS: [&str; 10] = [
     "delay p50",
     "p99",
     "longest",
+    "most waiting",
     "dropped",
     "marked",
     "borrowed",
@@ -185,6 +186,7 @@ fn row(name: String, class: Option<&ClassOutcome>, passed: &Passed, link: &LinkO
         p50,
         p99,
         longest,
+        some(passed.backlog.most().bytes.get(), figures::bytes),
         reasons.join(", "),
         some(passed.marked, figures::count),
         some(borrowed, figures::bytes),

@@ -6,7 +6,7 @@ use crate::report::trace::Trace;
 use crate::simulation::outcome::{LinkOutcome, Outcome, Passed};
 use control::figures;
 use engine::delay::Delays;
-use engine::units::{Bytes, Instant};
+use engine::units::{Bytes, Duration, Instant};
 
 /// More than these are told apart by nobody; the smallest are put together.
 const MOST: usize = 10;
@@ -14,6 +14,19 @@ const MOST: usize = 10;
 const STEPS: usize = 150;
 /// The terminal has some hundred columns.
 const READINGS: usize = 240;
+
+/// A link that carries a smaller part of its rate than this, in per cent, is not worth a picture in passing.
+const BUSY: u64 = 5;
+
+/// Whether enough passed a link for its pictures to be looked at first.
+pub fn is_busy(link: &LinkOutcome) -> bool {
+    link.total.packets > 0 && link.total.rate.bits() >= link.rate.bits() / 100 * BUSY
+}
+
+/// The links by which most passed, not more than fit on a screen.
+pub fn busy(outcome: &Outcome) -> impl Iterator<Item = &LinkOutcome> {
+    outcome.links.iter().filter(|link| is_busy(link)).take(2)
+}
 
 /// A link: its classes on top of each other, and how long packets waited.
 pub fn link(outcome: &Outcome, link: &LinkOutcome) -> String {
@@ -29,19 +42,22 @@ pub fn link(outcome: &Outcome, link: &LinkOutcome) -> String {
         }
     });
     let mut bands = rates_over_time(&title, Style::Bands, series.collect());
+    bands.x = bands.x.between(0.0, outcome.duration.as_secs_f64());
     bands.levels.push(Level {
         at: link.rate.bits() as f64,
         name: format!("link {}", figures::rate(link.rate.bits())),
     });
     let waited: Vec<(&str, Vec<(f64, f64)>)> = parts
         .iter()
-        .filter(|part| part.waited.count() > 0)
+        .filter(|part| part.waited.longest() > Duration::ZERO)
         .map(|part| (part.name.as_str(), distribution(&part.waited)))
         .collect();
     let mut panels = vec![bands];
     if !waited.is_empty() {
         let mut plot = delays(&format!("{}: how long packets waited", link.name), &waited);
-        let has_rest = parts.iter().any(|part| part.rest && part.waited.count() > 0);
+        let has_rest = parts
+            .iter()
+            .any(|part| part.rest && part.waited.longest() > Duration::ZERO);
         if let (true, Some(rest)) = (has_rest, plot.series.last_mut()) {
             rest.paint = Some(PALETTE[PALETTE.len() - 1]);
         }
@@ -63,7 +79,8 @@ pub fn flows(outcome: &Outcome) -> String {
         all if all > MOST => format!("What the {MOST} largest of {all} flows got"),
         _ => "What each flow got".into(),
     };
-    let plot: Plot = rates_over_time(&title, Style::Lines, series.collect());
+    let mut plot: Plot = rates_over_time(&title, Style::Lines, series.collect());
+    plot.x = plot.x.between(0.0, outcome.duration.as_secs_f64());
     picture("Flows", &[plot])
 }
 
@@ -74,10 +91,7 @@ pub fn trace(outcome: &Outcome, link: &LinkOutcome) -> Trace {
     let mut sums: Vec<Vec<u64>> = Vec::new();
     for part in parts(link) {
         let target = link.classes.iter().find(|class| class.name == part.name);
-        let target = target.and_then(|class| class.target);
-        // Only what is put together is grey.
-        let target = target.or((!part.rest).then_some(engine::units::Bandwidth::ZERO));
-        trace.line(&part.name, target, Instant::START);
+        trace.line(&part.name, target.and_then(|class| class.target), Instant::START);
         let mut sum = 0;
         let counted = padded(&part.series, bins).into_iter().map(|bytes| {
             sum += bytes;
