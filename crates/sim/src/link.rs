@@ -191,6 +191,7 @@ pub(crate) struct Link {
     loss: Loss,
     rng: Rng,
     entered: u64,
+    pub(crate) lost: u64,
     flight: VecDeque<Flying>,
     hold: Holding,
     pub(crate) meter: Option<Box<LinkMeter>>,
@@ -213,6 +214,7 @@ impl Link {
             loss: spec.loss,
             rng: seed.fork("loss").stream(),
             entered: 0,
+            lost: 0,
             flight: VecDeque::new(),
             hold: match spec.hold {
                 Hold::Buffer(limit) => Holding::Plain(TailDrop::new(limit)),
@@ -372,6 +374,7 @@ impl Link {
             Loss::Random(p) => self.rng.chance(p),
         };
         if lost {
+            self.lost += 1;
             around.store.free(packet);
             return;
         }

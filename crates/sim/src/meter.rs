@@ -144,7 +144,7 @@ impl LinkMeter {
 
     /// What waited in all classes together since it looks.
     pub fn queue(&self) -> &Levels {
-        &self.windows[0].queue
+        self.windows[0].queue()
     }
 
     /// The whole, and the windows that something between these times concerns.
@@ -186,10 +186,10 @@ impl LinkMeter {
         self.settle(now);
     }
 
-    /// Accounts for what waited until now.
+    /// Accounts for what waited until now in all classes together, unless there is but one.
     fn level(&mut self, now: Instant) {
         let held = self.all;
-        if held.since < now {
+        if held.since < now && self.classes.len() > 1 {
             self.concerned(now).for_each(|window| window.held(held, now));
             self.all.since = now;
         }

@@ -220,6 +220,11 @@ impl Simulation {
         }
     }
 
+    /// How many packets a link itself has lost, behind its queue: they count as sent there.
+    pub fn lost_on_the_way(&self, link: LinkId) -> u64 {
+        self.links[link.0 as usize].lost
+    }
+
     /// A link's rate.
     pub fn rate(&self, link: LinkId) -> Bandwidth {
         self.links[link.0 as usize].rate()

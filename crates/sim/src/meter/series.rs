@@ -98,6 +98,9 @@ impl Series {
         if begin >= end {
             return;
         }
+        if begin == from && end == to && self.spread_in_last(from, to, bytes) {
+            return;
+        }
         let bin = self.bin.nanos();
         let first = begin.since(self.origin).nanos() / bin;
         let last = (end.since(self.origin).nanos() - 1) / bin;
@@ -112,6 +115,20 @@ impl Series {
             let until = part((self.origin + Duration::from_nanos((index + 1).saturating_mul(bin))).min(end));
             *self.bin_at(index) += until - before;
             before = until;
+        }
+    }
+
+    /// The usual case, without a division: all of the span is in the last bin.
+    #[inline]
+    fn spread_in_last(&mut self, from: Instant, to: Instant, bytes: u64) -> bool {
+        let before = (self.bytes.len() as u64).saturating_sub(1);
+        let begin = self.origin + self.bin.times(before);
+        match self.bytes.last_mut() {
+            Some(last) if begin <= from && to <= begin + self.bin => {
+                *last += bytes;
+                true
+            }
+            _ => false,
         }
     }
 

@@ -72,7 +72,8 @@ pub struct Window {
     pub(super) from: Instant,
     pub(super) to: Instant,
     empty: Series,
-    pub(super) queue: Levels,
+    /// Of all classes together, if there are several.
+    queue: Levels,
     classes: Vec<Tally>,
     /// Empty if nobody asked for streams.
     streams: Vec<Tally>,
@@ -119,8 +120,16 @@ impl Window {
     pub fn total(&self) -> Tally {
         let mut total = Tally::new(self.empty.clone());
         self.classes.iter().for_each(|class| total.merge(class));
-        total.queue = self.queue.clone();
+        total.queue = self.queue().clone();
         total
+    }
+
+    /// What waited in all classes together.
+    pub fn queue(&self) -> &Levels {
+        match self.classes.as_slice() {
+            [only] => &only.queue,
+            _ => &self.queue,
+        }
     }
 
     /// The mean rate of one of its tallies. It takes a window that ends.
