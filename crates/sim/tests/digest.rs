@@ -19,6 +19,7 @@ use sim::sources::{
     Active, Burst, Client, Constant, Datagrams, Exchange, Greedy, Lengths, Listener, OnOff, Pace, Poisson,
     Source, Spell,
 };
+use sim::tcp::{self, Control};
 
 /// FNV-1a, of numbers.
 struct Digest(u64);
@@ -208,6 +209,67 @@ fn a_network_of_everything_gives_the_same_results_in_every_build() {
     assert!(marked > 10 && astray > 10, "{marked} {astray}");
     assert_eq!(
         found, 0x4573_3e82_7dbc_f2a7,
+        "the results are others than they were: {found:#018x}"
+    );
+}
+
+/// A connection of each congestion control over a link that marks, drops and loses; samples of windows and all counts.
+fn connections() -> (u64, u64) {
+    let mut sim = Simulation::new(Seed(793));
+    let [a, b] = ["a", "b"].map(|name| sim.node(name));
+    let loss = Loss::Random(Probability::ratio(1, 1_000));
+    let slow = LinkSpec::new(Bandwidth::mbit(50), Duration::from_millis(9));
+    sim.link(
+        a,
+        b,
+        slow.clone().loss(loss).hold(Hold::Buffer(Bytes::new(100_000))),
+    );
+    sim.link(b, a, slow.loss(loss));
+    let flows: Vec<FlowId> = (1u16..)
+        .zip(Control::ALL.into_iter().cycle())
+        .take(2 * Control::ALL.len())
+        .map(|(number, control)| {
+            let settings = tcp::Settings {
+                control,
+                ecn: number % 2 == 0,
+                pacing: number % 3 == 0,
+                samples: Some(Duration::from_millis(5)),
+                active: vec![(ms(0), ms(4_000)), (ms(7_000), ms(9_000))],
+                ..tcp::Settings::default()
+            };
+            let start = Instant::from_nanos(u64::from(number) * 100_003);
+            sim.flow([a, b], FlowKey::default(), start, tcp::pair(&settings))
+                .expect("a route")
+        })
+        .collect();
+    sim.run_until(ms(10_000));
+    let (mut digest, mut again) = (Digest(0xcbf2_9ce4_8422_2325), 0);
+    for flow in flows {
+        let sender: &tcp::Sender = sim.agent(flow, End::Caller).expect("a sender");
+        let counts = sender.statistics;
+        digest.add([
+            counts.segments,
+            counts.retransmissions,
+            counts.timeouts,
+            counts.recoveries,
+        ]);
+        digest.add([
+            sender.acknowledged(),
+            sim.received(flow, End::Answerer).bytes.get(),
+        ]);
+        let samples = sender.samples.iter();
+        digest.add(samples.flat_map(|sample| [sample.at.nanos(), sample.window, sample.rtt.nanos()]));
+        again += counts.retransmissions;
+    }
+    (digest.0, again)
+}
+
+#[test]
+fn every_congestion_control_gives_the_same_results_in_every_build() {
+    let (found, again) = connections();
+    assert!(again > 500, "{again}");
+    assert_eq!(
+        found, 0x6e26_bf44_e1e1_5488,
         "the results are others than they were: {found:#018x}"
     );
 }

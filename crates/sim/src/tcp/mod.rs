@@ -52,6 +52,8 @@ pub struct Settings {
     pub delayed_ack: bool,
     /// Windows grow by the bytes that are acknowledged (RFC 3465, and Linux), not by acknowledgments.
     pub byte_counting: bool,
+    /// Slow start ends when the round-trip time rises (`HyStart++`, RFC 9406), in controls whose slow start is Reno's.
+    pub hystart: bool,
     /// The least time-out: 200 ms, as Linux has it (RFC 6298 would have 1 s).
     pub min_rto: Duration,
     /// How many bytes the program writes before it closes; without end, if not given.
@@ -75,6 +77,7 @@ impl Default for Settings {
             ecn: false,
             delayed_ack: true,
             byte_counting: true,
+            hystart: false,
             min_rto: Duration::from_millis(200),
             total: None,
             active: Vec::new(),

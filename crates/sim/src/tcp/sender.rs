@@ -106,6 +106,7 @@ pub struct Sender {
     initial: u32,
     ecn: bool,
     byte_counting: bool,
+    hystart: bool,
     paced: bool,
     sampled: Option<Duration>,
     program: Box<dyn Program>,
@@ -141,6 +142,7 @@ impl Sender {
             now: Instant::START,
             segment,
             window: initial,
+            hystart: settings.hystart,
             rtt: None,
         };
         Self {
@@ -152,6 +154,7 @@ impl Sender {
             initial,
             ecn: settings.ecn,
             byte_counting: settings.byte_counting,
+            hystart: settings.hystart,
             paced: settings.pacing,
             sampled: settings.samples,
             program,
@@ -246,6 +249,7 @@ impl Sender {
             now: cx.now(),
             segment: self.segment,
             window,
+            hystart: self.hystart,
             rtt: self.rtt.smoothed(),
         });
         self.delivery = self.control.measures_rate().then(Delivery::default);

@@ -2,7 +2,7 @@
 //!
 //! With the Reno-friendly region (section 4.3; α is 1 once the window at the last loss is reached) and fast convergence
 //! (4.7). Time in which the window was not what limited the sender does not count (5.8). Left out: the response to
-//! spurious losses (4.9), since nothing here reorders, and `HyStart++`.
+//! spurious losses (4.9), since nothing here reorders. `HyStart++` (4.10) is a setting of the connection.
 
 use super::{Ack, Congestion, Signal, Start, Window};
 use engine::units::{Duration, Instant};

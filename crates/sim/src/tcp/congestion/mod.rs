@@ -10,6 +10,7 @@
 pub mod bbr;
 pub mod cubic;
 pub mod highspeed;
+mod hystart;
 mod ledbat;
 mod reno;
 mod scalable;
@@ -93,6 +94,8 @@ pub struct Start {
     pub segment: u64,
     /// The initial window, in segments.
     pub window: u32,
+    /// Slow start is to end by `HyStart++`.
+    pub hystart: bool,
     /// The opening's round-trip time, once it is known.
     pub rtt: Option<Duration>,
 }

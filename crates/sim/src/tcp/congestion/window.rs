@@ -1,5 +1,6 @@
 //! A window with a slow-start threshold: what most controls have in common.
 
+use super::hystart::{Growth, HyStart};
 use super::{Ack, Signal, Start};
 
 /// The window and its threshold, in segments.
@@ -11,6 +12,7 @@ pub struct Window {
     pub threshold: f64,
     segment: f64,
     initial: f64,
+    hystart: Option<HyStart>,
 }
 
 impl Window {
@@ -22,6 +24,7 @@ impl Window {
             threshold: f64::INFINITY,
             segment: start.segment as f64,
             initial,
+            hystart: start.hystart.then(HyStart::new),
         }
     }
 
@@ -47,7 +50,19 @@ impl Window {
         if !self.starting() {
             return delivered;
         }
-        let grown = self.segments + delivered.min(2.0);
+        let growth = match &mut self.hystart {
+            // Only the first slow start: later ones know their threshold.
+            Some(hystart) if self.threshold.is_infinite() => hystart.on_ack(ack),
+            _ => Growth::Full,
+        };
+        let grown = match growth {
+            Growth::Full => self.segments + delivered.min(2.0),
+            Growth::Quarter => self.segments + delivered.min(2.0) / 4.0,
+            Growth::Over => {
+                self.threshold = self.segments;
+                return delivered;
+            }
+        };
         if grown <= self.threshold {
             self.segments = grown;
             return 0.0;

@@ -15,6 +15,7 @@ fn any_settings() -> impl Strategy<Value = Settings> {
         delayed_ack: flags.1,
         byte_counting: flags.2,
         pacing: flags.3,
+        hystart: flags.0 != flags.1,
         total: Some(Bytes::new(sizes.0)),
         initial_window: sizes.1,
         receive_window: Bytes::new(sizes.2),

@@ -182,3 +182,18 @@ fn paced_segments_do_not_fill_the_buffer_at_once() {
     });
     assert!(losses[0] > 20 && losses[1] < losses[0] / 2, "{losses:?}");
 }
+
+#[test]
+fn hystart_spares_most_of_slow_starts_losses() {
+    let losses = [false, true].map(|hystart| {
+        let settings = Settings {
+            hystart,
+            ..settings(Control::Cubic)
+        };
+        let (mut simulation, flow) = connection(&settings, path(200_000));
+        let part = used(&mut simulation, flow, 1_000, 2_000);
+        assert!(part > 0.95, "{part}");
+        sender(&simulation, flow).statistics.retransmissions
+    });
+    assert!(losses[0] > 100 && losses[1] * 4 < losses[0], "{losses:?}");
+}
