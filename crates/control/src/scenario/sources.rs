@@ -45,6 +45,10 @@ choices! {
         Scalable = "scalable",
         /// Vegas (Brakmo and Peterson 1995).
         Vegas = "vegas",
+        /// BBR, version 1 (2016).
+        Bbr = "bbr",
+        /// LEDBAT++ (draft-irtf-iccrg-ledbat-plus-plus).
+        Ledbat = "ledbat++",
     }
 }
 

@@ -204,6 +204,8 @@ fn control(control: scenario::Control) -> tcp::Control {
         scenario::Control::HighSpeed => tcp::Control::HighSpeed,
         scenario::Control::Scalable => tcp::Control::Scalable,
         scenario::Control::Vegas => tcp::Control::Vegas,
+        scenario::Control::Bbr => tcp::Control::Bbr,
+        scenario::Control::Ledbat => tcp::Control::Ledbat,
     }
 }
 
