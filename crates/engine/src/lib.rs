@@ -5,7 +5,7 @@
 //! - [`discipline`]: the contract, and its answers;
 //! - [`queue`]: the wrapper that pins, counts and checks;
 //! - [`mod@settings`], [`kind`], [`tree`]: from a policy's text to a checked plan to a running queue;
-//! - [`disciplines`]: one file each; what several can share stands beside them ([`timer_wheel`], `credit`, `rings`, `wire`);
+//! - [`disciplines`]: one file each; what several can share stands beside them ([`timer_wheel`], `credit`, `leaves`, `rings`, `wire`);
 //! - [`header`], [`classify`]: from a frame's bytes to its fields, and to a class;
 //! - [`link_clock`]: a link's bandwidth as a clock, for ports and for the simulator's wires;
 //! - [`inspect`]: looking into a running tree; [`delay`]: how long packets waited, in a [`histogram`].
@@ -25,6 +25,7 @@ pub mod header;
 pub mod histogram;
 pub mod inspect;
 pub mod kind;
+mod leaves;
 pub mod link_clock;
 pub mod packet;
 pub mod queue;

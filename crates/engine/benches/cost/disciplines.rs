@@ -8,6 +8,8 @@
 //! Regimes of `cbq`: rates are unequal and add up to half of the link; packets are of 64 to 1,514 bytes; "all" or
 //! "one" of the classes hold 4 packets; a non-borrowing class waits for its rate, so the link idles, and a step
 //! includes the asks that were answered with a wait.
+//!
+//! In `priq` a packet goes to another class each time, at random; the others' packets go back to their own class.
 
 use crate::Verdict;
 use engine::discipline::{Next, Reason, Sink};
@@ -29,6 +31,9 @@ const LINK: Link = Link {
 /// CBQ with 1,000 classes that may not borrow, against itself with 20.
 const BAR: f64 = 3.0;
 
+/// `drr` and `wfq` with 64,000 classes or flows against themselves with 1,000, and `hfsc` with 10,000 leaves against 20.
+const MANY_BAR: f64 = 4.0;
+
 /// How much to run.
 #[derive(Clone, Copy)]
 struct Effort {
@@ -36,6 +41,8 @@ struct Effort {
     steps: u32,
     most_classes: u32,
     flows: [u32; 2],
+    /// Classes that are compared.
+    many: [u32; 2],
 }
 
 const FULL: Effort = Effort {
@@ -44,6 +51,7 @@ const FULL: Effort = Effort {
     steps: 5_000,
     most_classes: 100_000,
     flows: [1_000, 65_536],
+    many: [1_000, 64_000],
 };
 
 const SMOKE: Effort = Effort {
@@ -51,6 +59,7 @@ const SMOKE: Effort = Effort {
     steps: 500,
     most_classes: 1_000,
     flows: [100, 1_000],
+    many: [100, 1_000],
 };
 
 /// What lost packets come back to.
@@ -70,6 +79,8 @@ struct Row {
     queue: Option<Queue>,
     packet: Option<Packet>,
     lost: Recycled,
+    /// Among how many classes packets wander; none if they stay in theirs.
+    wander: u32,
     now: Instant,
     figures: Vec<f64>,
 }
@@ -82,6 +93,7 @@ impl Row {
             queue,
             packet: Some(packet(0, 0)),
             lost: Recycled::default(),
+            wander: 0,
             now: Instant::START,
             figures: Vec::new(),
         }
@@ -103,7 +115,7 @@ impl Row {
     /// Sends one packet and puts it back.
     #[inline]
     fn step(&mut self) {
-        let packet = loop {
+        let mut packet = loop {
             let next = match &mut self.queue {
                 Some(queue) => queue.dequeue(self.now, &mut self.lost),
                 None => self.packet.take().map_or(Next::Empty, Next::Ready),
@@ -116,6 +128,10 @@ impl Row {
         };
         // 10 Gbit/s: 0.8 ns a byte.
         self.now = self.now + Duration::from_nanos((packet.len.get() * 4).div_ceil(5));
+        if self.wander > 0 {
+            let luck = (packet.class.0 ^ self.now.nanos() as u32).wrapping_mul(2_654_435_761);
+            packet.class = ClassId(((u64::from(luck) * u64::from(self.wander)) >> 32) as u32);
+        }
         match self.queue {
             Some(_) => self.offer(packet),
             None => self.packet = Some(black_box(packet)),
@@ -194,6 +210,54 @@ fn plain(effort: Effort) -> Vec<Row> {
         wfq(effort.flows[0]),
         wfq(effort.flows[1]),
     ]
+}
+
+/// A queue of this kind with classes, `packets` in each.
+fn classful(what: &str, kind: &str, (classes, packets): (u32, u32), settings: impl Fn(u32) -> Table) -> Row {
+    let class = |i: u32| ClassSpec {
+        name: i.to_string(),
+        default: i == 0,
+        settings: settings(i),
+        ..ClassSpec::default()
+    };
+    let spec = DisciplineSpec {
+        classes: (0..classes).map(class).collect(),
+        ..DisciplineSpec::new(kind)
+    };
+    let row = Row::new(what, classes, Some(queue(&spec)));
+    (0..classes * packets).fold(row, |row, i| row.with(packet(i % classes, 0)))
+}
+
+/// Queues with classes and one rule: strict priority, turns by bytes.
+fn turns(effort: Effort) -> Vec<Row> {
+    let integer = |n: u32| Raw::Integer(n.into());
+    let priq = |classes: u32| Row {
+        wander: classes,
+        ..classful("priq, wandering packets", "priq", (classes, 4), |i| {
+            Table::default().with("priority", integer(i))
+        })
+    };
+    let drr = |classes: u32| {
+        classful(DRR, "drr", (classes, 4), |i| {
+            Table::default().with("weight", integer(1 + i % 4))
+        })
+    };
+    let [some, many] = effort.many;
+    vec![priq(8), priq(64), priq(256), drr(20), drr(some), drr(many)]
+}
+
+const DRR: &str = "drr, all backlogged";
+
+/// How the cost of the last row of this name compares to that of the row of `n`.
+fn growth(rows: &[Row], name: &str, n: u32) -> Verdict {
+    let all = || rows.iter().filter(|row| row.what == name);
+    let few = all().find(|row| row.n == n);
+    let many = all().next_back();
+    Verdict {
+        what: format!("{name}: {} against {n}", many.map_or(0, |row| row.n)),
+        ratio: many.map_or(0.0, Row::median) / few.map_or(1.0, Row::median),
+        bar: MANY_BAR,
+    }
 }
 
 /// A regime of `cbq`.
@@ -294,7 +358,12 @@ fn run(mut rows: Vec<Row>, effort: Effort) -> Vec<Row> {
 /// Prints the rows, and judges.
 pub(crate) fn rows(full: bool) -> Vec<Verdict> {
     let effort = if full { FULL } else { SMOKE };
-    run(plain(effort), effort);
+    let plain = run(plain(effort), effort);
+    let turns = run(turns(effort), effort);
+    let mut verdicts = vec![
+        growth(&plain, "wfq, flows", effort.flows[0]),
+        growth(&turns, DRR, effort.many[0]),
+    ];
     // The sizes that are compared, in turns; then the largest by itself.
     let compared = |n: u32| REGIMES.into_iter().map(move |regime| regime.row(n));
     let rows = run([3, 20, 1_000].into_iter().flat_map(compared).collect(), effort);
@@ -313,9 +382,7 @@ pub(crate) fn rows(full: bool) -> Vec<Verdict> {
             bar: BAR,
         }
     };
-    REGIMES
-        .into_iter()
-        .filter(|regime| !regime.borrow)
-        .map(verdict)
-        .collect()
+    let held = REGIMES.into_iter().filter(|regime| !regime.borrow);
+    verdicts.extend(held.map(verdict));
+    verdicts
 }

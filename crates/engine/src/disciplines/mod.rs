@@ -19,4 +19,6 @@ disciplines! {
     red
     cbq
     wfq
+    priq
+    drr
 }

@@ -49,6 +49,17 @@ pub const VALUES: &[(&str, &[(&str, Draw)])] = &[
     ),
     ("shortest", &[]),
     (
+        "priq",
+        &[("priority", |rng, _| Raw::Integer(rng.below(256) as i64))],
+    ),
+    (
+        "drr",
+        &[
+            ("quantum", |rng, _| bytes(rng, 1_514, 6_000)),
+            ("weight", |rng, _| Raw::Integer(between(rng, 1, 9) as i64)),
+        ],
+    ),
+    (
         "wfq",
         &[
             ("queues", |rng, _| Raw::Integer(between(rng, 1, 16) as i64)),

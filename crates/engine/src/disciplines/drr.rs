@@ -1,0 +1,401 @@
+//! `drr`: deficit round robin. Classes take turns by bytes, in proportion to their weights.
+//!
+//! Follows Shreedhar and Varghese, "Efficient fair queueing using deficit round robin", SIGCOMM 1995, section 3. With
+//! *Qᵢ* the quantum of class *i* and *Dᵢ* its deficit counter: the classes with packets stand in a list (ActiveList). The
+//! first one's *Dᵢ* grows by *Qᵢ*; it sends while its next packet is not longer than *Dᵢ*, which shrinks by that
+//! packet's length; then it goes to the end of the list. One that has nothing left leaves the list and *Dᵢ* = 0; one
+//! that becomes active joins at the end with *Dᵢ* = 0.
+//!
+//! Here *Qᵢ* = *wᵢ* *Q*: a weight times the discipline's quantum, or a quantum of the class's own. In any time in which
+//! two classes stay backlogged the numbers of their turns differ by one at most, and a deficit is at least 0 and less
+//! than the longest packet *Max*. So for the bytes *S* that they send
+//!
+//! |S₁/Q₁ − S₂/Q₂| ≤ 1 + Max/Q₁ + Max/Q₂
+//!
+//! which is the paper's bound (Theorem 2, FM ≤ 2 Max + Q, there for equal quanta), whatever the packets' lengths.
+//!
+//! Quanta shorter than the link's longest packet are refused: a turn would often send nothing, and the work for a packet
+//! would grow with the number of classes (the paper's condition for O(1), Qᵢ ≥ Max). A super-packet longer than the
+//! quantum waits for as many turns as it needs.
+//!
+//! Departures: a class whose queue holds its packets back for a time leaves the list like an empty one. A head whose
+//! length has been looked at is pinned, so its queue's decision about that packet is final.
+
+use crate::discipline::{Discipline, Next, Sink, Verdict};
+use crate::inspect::{Inspection, Value};
+use crate::kind::{Build, Check, Children, Kind, Plan};
+use crate::leaves::{Leaves, LeavesPlan};
+use crate::packet::Packet;
+use crate::settings::Problem;
+use crate::units::{Bytes, Instant};
+use crate::settings;
+use std::any::Any;
+use std::sync::Arc;
+
+/// The registration.
+pub static KIND: Kind = Kind {
+    name: "drr",
+    summary: "Deficit round robin: classes take turns by bytes, in proportion to their weights",
+    reference: "Shreedhar and Varghese, \"Efficient fair queueing using deficit round robin\", 1995",
+    children: Children::Classes { nested: false },
+    settings: Settings::SETTINGS,
+    class_settings: ClassSettings::SETTINGS,
+    check,
+};
+
+settings! {
+    /// Settings of `drr`.
+    pub struct Settings {
+        /// What a class of weight 1 may send in its turn
+        quantum: Bytes = derived "the link's longest packet",
+            "too small is refused: turns that send nothing; too large: classes are served in long bursts",
+            "Shreedhar and Varghese 1995, section 3";
+    }
+}
+
+settings! {
+    /// Settings of a class of `drr`.
+    pub struct ClassSettings {
+        /// Its share against the other classes, 1 to 10000
+        weight: u32 = derived "1",
+            "only the ratio to other weights counts; large weights make long turns",
+            "equal shares";
+        /// What it may send in its turn, instead of a weight
+        quantum: Bytes = derived "`weight` times the discipline's `quantum`",
+            "as the discipline's",
+            "Shreedhar and Varghese 1995, section 3";
+    }
+}
+
+const HEAVIEST: u32 = 10_000;
+const LONGEST_QUANTUM: u64 = 1 << 40;
+
+#[derive(Clone, Debug)]
+struct DrrPlan {
+    leaves: LeavesPlan,
+    /// By leaf, in bytes.
+    quanta: Vec<u64>,
+}
+
+fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
+    let before = check.problems.len();
+    let settings = Settings::read(check.settings, &[], check.problems);
+    let mtu = check.link.mtu;
+    let quantum = |quantum: Bytes| match quantum.get() {
+        n if n < mtu.get() => Err(format!("`quantum` is less than the link's longest packet ({mtu}): turns would send nothing")),
+        n if n > LONGEST_QUANTUM => Err(format!("`quantum` is more than {}", Bytes::new(LONGEST_QUANTUM))),
+        n => Ok(n),
+    };
+    let mut report = |at, message: String| check.problems.push(Problem::new(at, message));
+    let unit = quantum(settings.as_ref().and_then(|settings| settings.quantum).unwrap_or(mtu));
+    if let Err(message) = &unit {
+        let at = check.settings.get("quantum").map_or(check.settings.at, |entry| entry.at);
+        report(at, message.clone());
+    }
+    let unit = unit.unwrap_or(mtu.get());
+    let mut quanta = Vec::new();
+    for class in &check.classes {
+        let Some(settings) = ClassSettings::read(class.settings, &[], check.problems) else { continue };
+        let own = match (settings.weight, settings.quantum) {
+            (Some(_), Some(_)) => Err(("quantum", "`quantum` and `weight` exclude each other: both say how long a turn is".into())),
+            (None, Some(own)) => quantum(own).map_err(|message| ("quantum", message)),
+            (weight, None) => match weight.unwrap_or(1) {
+                weight @ 1..=HEAVIEST => Ok(unit * u64::from(weight)),
+                weight => Err(("weight", format!("`weight` is a number from 1 to {HEAVIEST}; found {weight}"))),
+            },
+        };
+        match own {
+            Ok(own) => quanta.push(own),
+            Err((key, message)) => {
+                let at = class.settings.get(key).map_or(class.at, |entry| entry.at);
+                check.problems.push(Problem::new(at, message));
+            }
+        }
+    }
+    (check.problems.len() == before)
+        .then(|| Arc::new(DrrPlan { leaves: LeavesPlan::new(check), quanta }) as Arc<dyn Plan>)
+}
+
+impl Plan for DrrPlan {
+    fn build(&self, cx: &Build) -> Box<dyn Discipline> {
+        let member = |&quantum: &u64| Member { quantum, deficit: 0, next: NONE };
+        Box::new(Drr {
+            leaves: self.leaves.build(cx),
+            members: self.quanta.iter().map(member).collect(),
+            first: NONE,
+            last: NONE,
+            has_turn: false,
+            active: 0,
+        })
+    }
+}
+
+/// No class.
+const NONE: u32 = u32::MAX;
+
+/// A class, and the one behind it in the list.
+#[derive(Clone, Copy, Debug)]
+struct Member {
+    quantum: u64,
+    deficit: u64,
+    next: u32,
+}
+
+#[derive(Debug)]
+struct Drr {
+    leaves: Leaves,
+    members: Vec<Member>,
+    /// The list of the active classes.
+    first: u32,
+    last: u32,
+    /// Whether the first has had its quantum.
+    has_turn: bool,
+    active: u64,
+}
+
+impl Drr {
+    /// Puts a class at the end of the list.
+    fn join(&mut self, leaf: u32) {
+        self.members[leaf as usize].next = NONE;
+        match self.last {
+            NONE => self.first = leaf,
+            last => self.members[last as usize].next = leaf,
+        }
+        self.last = leaf;
+    }
+
+    fn activate(&mut self, leaf: usize) {
+        self.members[leaf].deficit = 0;
+        self.active += 1;
+        self.join(leaf as u32);
+    }
+
+    /// Takes the first class out of the list.
+    fn end_turn(&mut self) -> u32 {
+        let first = self.first;
+        self.first = self.members[first as usize].next;
+        if self.first == NONE {
+            self.last = NONE;
+        }
+        self.has_turn = false;
+        first
+    }
+
+    fn deactivate_first(&mut self) {
+        let leaf = self.end_turn();
+        self.members[leaf as usize].deficit = 0;
+        self.active -= 1;
+    }
+}
+
+impl Discipline for Drr {
+    fn enqueue(&mut self, now: Instant, packet: Packet, sink: &mut dyn Sink) -> Verdict {
+        let (verdict, ready) = self.leaves.enqueue(now, packet, sink);
+        if let Some(leaf) = ready {
+            self.activate(leaf);
+        }
+        verdict
+    }
+
+    fn dequeue(&mut self, now: Instant, sink: &mut dyn Sink) -> Next<Packet> {
+        while let Some(leaf) = self.leaves.wake(now) {
+            self.activate(leaf);
+        }
+        while self.first != NONE {
+            let leaf = self.first as usize;
+            let Some(len) = self.leaves.peek(leaf, now, sink) else {
+                self.deactivate_first();
+                continue;
+            };
+            let member = &mut self.members[leaf];
+            if !std::mem::replace(&mut self.has_turn, true) {
+                member.deficit += member.quantum;
+            }
+            if len.get() > member.deficit {
+                let leaf = self.end_turn();
+                self.join(leaf);
+                continue;
+            }
+            member.deficit -= len.get();
+            let next = self.leaves.dequeue(leaf, now, sink);
+            if !matches!(next, Some((_, true))) {
+                self.deactivate_first();
+            }
+            if let Some((packet, _)) = next {
+                return Next::Ready(packet);
+            }
+        }
+        self.leaves.rest()
+    }
+
+    fn flush(&mut self, sink: &mut dyn Sink) {
+        self.leaves.flush(sink);
+        while self.first != NONE {
+            self.deactivate_first();
+        }
+    }
+
+    fn inspect(&self, out: &mut Inspection<'_>) {
+        out.gauge("active", Value::Count(self.active));
+        self.leaves.inspect(out, |leaf, out| {
+            let Member { quantum, deficit, .. } = self.members[leaf];
+            out.gauge("quantum", Value::Bytes(Bytes::new(quantum)));
+            out.gauge("deficit", Value::Bytes(Bytes::new(deficit)));
+        });
+    }
+
+    fn retune(&mut self, now: Instant, plan: &dyn Plan) -> bool {
+        let plan: &dyn Any = plan;
+        let Some(plan) = plan.downcast_ref::<DrrPlan>() else { return false };
+        if !self.leaves.is_alike(&plan.leaves) {
+            return false;
+        }
+        self.members.iter_mut().zip(&plan.quanta).for_each(|(member, &quantum)| member.quantum = quantum);
+        self.leaves.retune(now, &plan.leaves)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::discipline::Reason;
+    use crate::kind::Link;
+    use crate::packet::ClassId;
+    use crate::queue::Queue;
+    use crate::random::{Rng, Seed};
+    use crate::settings::{Raw, Table};
+    use crate::tree::{ClassSpec, DisciplineSpec, Registry};
+    use crate::units::Bandwidth;
+    use proptest::prelude::*;
+
+    struct Nowhere;
+
+    impl Sink for Nowhere {
+        fn drop(&mut self, _packet: Packet, _why: Reason) {}
+    }
+
+    fn check(tables: Vec<Table>) -> Result<Queue, Vec<Problem>> {
+        let class = |(i, settings): (usize, Table)| ClassSpec {
+            name: i.to_string(),
+            default: i == 0,
+            settings,
+            ..ClassSpec::default()
+        };
+        let spec = DisciplineSpec { classes: tables.into_iter().enumerate().map(class).collect(), ..DisciplineSpec::new("drr") };
+        let link = Link { bandwidth: Bandwidth::mbit(100), mtu: Bytes::new(1_514) };
+        spec.check(&Registry::builtin(), link).map(|plan| plan.build(Seed(1)))
+    }
+
+    fn weighing(weights: &[u32]) -> Queue {
+        let table = |&weight: &u32| Table::default().with("weight", Raw::Integer(weight.into()));
+        check(weights.iter().map(table).collect()).expect("a good plan")
+    }
+
+    fn offer(queue: &mut Queue, class: usize, len: u64) {
+        let packet = Packet::new(Bytes::new(len), Instant::START, ClassId(class as u32));
+        assert_eq!(queue.enqueue(Instant::START, packet, &mut Nowhere), Verdict::Queued);
+    }
+
+    fn next(queue: &mut Queue) -> Option<(usize, u64)> {
+        match queue.dequeue(Instant::START, &mut Nowhere) {
+            Next::Ready(packet) => Some((packet.class.0 as usize, packet.len.get())),
+            _ => None,
+        }
+    }
+
+    /// A length up to `longest`, of a class that sends small, large, equal or any packets.
+    fn len(rng: &mut Rng, style: u64, longest: u64) -> u64 {
+        1 + match style % 4 {
+            0 => rng.below(longest.min(100)),
+            1 => longest - 1 - rng.below(longest.min(100)),
+            2 => style % longest,
+            _ => rng.below(longest),
+        }
+    }
+
+    proptest! {
+        /// The most that the difference of normalised service of two classes varies, over all intervals in which
+        /// both are backlogged, is the bound on any one interval. `mask` says who is never without packets.
+        #[test]
+        fn two_backlogged_classes_are_never_further_apart_than_the_bound(
+            weights in prop::collection::vec(1u32..12, 2..7),
+            mask in any::<u8>(),
+            longest in prop_oneof![Just(64u64), Just(1_514), 65..65_000u64],
+            seed in any::<u64>(),
+        ) {
+            let mut rng = Seed(seed).stream();
+            let mut queue = weighing(&weights);
+            let styles: Vec<u64> = weights.iter().map(|_| rng.bits()).collect();
+            let always = |class: usize| class < 2 || mask >> class & 1 == 1;
+            for class in (0..weights.len()).filter(|&class| always(class)) {
+                (0..2).for_each(|_| offer(&mut queue, class, len(&mut rng, styles[class], longest)));
+            }
+            let mut sent = vec![0u64; weights.len()];
+            let mut range = vec![(0f64, 0f64); weights.len()];
+            let quantum = |class: usize| f64::from(weights[class]) * 1_514.0;
+            for _ in 0..3_000 {
+                let (class, bytes) = next(&mut queue).expect("a backlog");
+                sent[class] += bytes;
+                if always(class) {
+                    offer(&mut queue, class, len(&mut rng, styles[class], longest));
+                }
+                let comer = rng.below(weights.len() as u64) as usize;
+                if !always(comer) && rng.below(3) == 0 {
+                    let packet = Packet::new(Bytes::new(len(&mut rng, styles[comer], longest)), Instant::START, ClassId(comer as u32));
+                    let _ = queue.enqueue(Instant::START, packet, &mut Nowhere);
+                }
+                for other in (1..weights.len()).filter(|&class| always(class)) {
+                    let apart = sent[0] as f64 / quantum(0) - sent[other] as f64 / quantum(other);
+                    let (least, most) = &mut range[other];
+                    (*least, *most) = (least.min(apart), most.max(apart));
+                    let bound = 1.0 + longest as f64 / quantum(0) + longest as f64 / quantum(other);
+                    prop_assert!(*most - *least <= bound + 1e-6, "{} turns apart, bound {bound}", *most - *least);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn shares_are_by_bytes_whatever_the_lengths() {
+        let mut queue = weighing(&[4, 6]);
+        let lens = [200, 1_500];
+        for class in [0, 1] {
+            (0..80).for_each(|_| offer(&mut queue, class, lens[class]));
+        }
+        let mut sent = [0u64; 2];
+        for _ in 0..50_000 {
+            let (class, bytes) = next(&mut queue).expect("a backlog");
+            sent[class] += bytes;
+            offer(&mut queue, class, lens[class]);
+        }
+        let share = sent[0] * 1_000 / (sent[0] + sent[1]);
+        assert!((399..=401).contains(&share), "{share} thousandths of the bytes");
+    }
+
+    #[test]
+    fn a_class_that_comes_back_has_no_deficit_and_stands_at_the_end() {
+        let mut queue = weighing(&[1, 1, 1]);
+        // Class 0 sends 14 bytes of its quantum and could keep 1,500.
+        offer(&mut queue, 0, 14);
+        assert_eq!(next(&mut queue), Some((0, 14)));
+        (0..2).for_each(|_| offer(&mut queue, 1, 1_514));
+        (0..2).for_each(|_| offer(&mut queue, 2, 1_514));
+        assert_eq!(next(&mut queue), Some((1, 1_514)));
+        (0..3).for_each(|_| offer(&mut queue, 0, 1_000));
+        let order: Vec<usize> = std::iter::from_fn(|| next(&mut queue)).map(|(class, _)| class).collect();
+        assert_eq!(order, [2, 0, 1, 2, 0, 0], "one of 1,514 bytes, then two of 2,028");
+    }
+
+    #[test]
+    fn settings_that_cannot_work_are_refused_with_a_reason() {
+        let cases = [
+            (Table::default().text("quantum", "1000 B"), "less than the link's longest packet"),
+            (Table::default().with("weight", Raw::Integer(0)), "from 1 to 10000"),
+            (Table::default().with("weight", Raw::Integer(2)).text("quantum", "3 kB"), "exclude each other"),
+        ];
+        for (table, message) in cases {
+            let problems = check(vec![Table::default(), table]).expect_err("cannot work");
+            assert!(problems[0].message.contains(message), "{problems:?}");
+        }
+    }
+}

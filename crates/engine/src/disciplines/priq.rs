@@ -1,0 +1,278 @@
+//! `priq`: strict priority. Of the classes with a packet to send, the one with the largest priority sends.
+//!
+//! Follows the PRIQ of ALTQ (altq.conf(5)): each class has a priority of its own and a queue of its own, and a packet
+//! of a lower class leaves only when no higher class has one. Departures: 256 priorities (ALTQ: 16); the first is found
+//! in a bitmap, whatever their number (ALTQ: a loop over all); a queue of any kind, whose limit is its own setting;
+//! and a class whose queue holds its packets back for a while does not hold up those below it.
+//!
+//! What is promised: a packet of a class waits for the packets of its own and of higher classes, and for one packet
+//! that is being sent. What is not: anything to a lower class while higher classes have enough to send.
+
+use crate::discipline::{Discipline, Next, Sink, Verdict};
+use crate::inspect::{Inspection, Value};
+use crate::kind::{Build, Check, Children, Kind, Plan};
+use crate::leaves::{Leaves, LeavesPlan};
+use crate::packet::Packet;
+use crate::settings::{Problem, refuse_unknown};
+use crate::units::Instant;
+use crate::settings;
+use std::any::Any;
+use std::sync::Arc;
+
+/// The registration.
+pub static KIND: Kind = Kind {
+    name: "priq",
+    summary: "Strict priority: the class with the largest priority sends first",
+    reference: "ALTQ, altq.conf(5), \"PRIQ commands\"",
+    children: Children::Classes { nested: false },
+    settings: &[],
+    class_settings: ClassSettings::SETTINGS,
+    check,
+};
+
+settings! {
+    /// Settings of a class of `priq`.
+    pub struct ClassSettings {
+        /// Its priority, 0 to 255, one class each; the larger is served first
+        priority: u32 = required,
+            "larger: less delay for it, and more power to starve the others",
+            "ALTQ, which had 0 to 15";
+    }
+}
+
+const PRIORITIES: usize = 256;
+
+#[derive(Clone, Debug)]
+struct PriqPlan {
+    leaves: LeavesPlan,
+    /// By leaf.
+    priorities: Vec<u8>,
+}
+
+fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
+    let before = check.problems.len();
+    refuse_unknown(check.settings, &[], &[], check.problems);
+    let mut owners: [Option<&str>; PRIORITIES] = [None; PRIORITIES];
+    let mut priorities = Vec::new();
+    for class in &check.classes {
+        let Some(settings) = ClassSettings::read(class.settings, &[], check.problems) else { continue };
+        let at = class.settings.get("priority").map_or(class.at, |entry| entry.at);
+        let Ok(priority) = u8::try_from(settings.priority) else {
+            let message = format!("`priority` is a number from 0 to 255, the larger served first; found {}", settings.priority);
+            check.problems.push(Problem::new(at, message));
+            continue;
+        };
+        if let Some(owner) = owners[usize::from(priority)].replace(class.name) {
+            let message = format!("classes `{owner}` and `{}` both have priority {priority}", class.name);
+            let help = "give each a priority of its own, or put one class here and let its discipline share (`drr`, `wfq`)";
+            check.problems.push(Problem::new(at, message).help(help));
+        }
+        priorities.push(priority);
+    }
+    (check.problems.len() == before)
+        .then(|| Arc::new(PriqPlan { leaves: LeavesPlan::new(check), priorities }) as Arc<dyn Plan>)
+}
+
+impl Plan for PriqPlan {
+    fn build(&self, cx: &Build) -> Box<dyn Discipline> {
+        let mut priq = Priq {
+            leaves: self.leaves.build(cx),
+            priorities: self.priorities.clone(),
+            owners: vec![0; PRIORITIES],
+            ready: Bits::default(),
+        };
+        priq.assign(&self.priorities);
+        Box::new(priq)
+    }
+}
+
+/// A set of priorities, and the largest in it.
+#[derive(Clone, Copy, Default, Debug)]
+struct Bits([u64; PRIORITIES / 64]);
+
+impl Bits {
+    #[inline]
+    fn set(&mut self, priority: u8) {
+        self.0[usize::from(priority / 64)] |= 1 << (priority % 64);
+    }
+
+    #[inline]
+    fn clear(&mut self, priority: u8) {
+        self.0[usize::from(priority / 64)] &= !(1 << (priority % 64));
+    }
+
+    fn has(self, priority: u8) -> bool {
+        self.0[usize::from(priority / 64)] >> (priority % 64) & 1 == 1
+    }
+
+    /// Four words are looked at, at most, however many priorities there are.
+    #[inline]
+    fn largest(self) -> Option<u8> {
+        let [a, b, c, d] = self.0;
+        let upper = u128::from(d) << 64 | u128::from(c);
+        let lower = u128::from(b) << 64 | u128::from(a);
+        match (upper, lower) {
+            (0, 0) => None,
+            (0, lower) => Some(lower.ilog2() as u8),
+            (upper, _) => Some(128 + upper.ilog2() as u8),
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Priq {
+    leaves: Leaves,
+    /// By leaf.
+    priorities: Vec<u8>,
+    /// The leaf of each priority.
+    owners: Vec<u32>,
+    /// The priorities whose leaf is ready.
+    ready: Bits,
+}
+
+impl Priq {
+    /// Gives the leaves these priorities; ready ones stay ready.
+    fn assign(&mut self, priorities: &[u8]) {
+        let ready = std::mem::take(&mut self.ready);
+        for (leaf, (&new, old)) in priorities.iter().zip(&mut self.priorities).enumerate() {
+            self.owners[usize::from(new)] = leaf as u32;
+            if ready.has(*old) {
+                self.ready.set(new);
+            }
+            *old = new;
+        }
+    }
+}
+
+impl Discipline for Priq {
+    fn enqueue(&mut self, now: Instant, packet: Packet, sink: &mut dyn Sink) -> Verdict {
+        let (verdict, ready) = self.leaves.enqueue(now, packet, sink);
+        if let Some(leaf) = ready {
+            self.ready.set(self.priorities[leaf]);
+        }
+        verdict
+    }
+
+    fn dequeue(&mut self, now: Instant, sink: &mut dyn Sink) -> Next<Packet> {
+        while let Some(leaf) = self.leaves.wake(now) {
+            self.ready.set(self.priorities[leaf]);
+        }
+        while let Some(priority) = self.ready.largest() {
+            let leaf = self.owners[usize::from(priority)] as usize;
+            let next = self.leaves.dequeue(leaf, now, sink);
+            if !matches!(next, Some((_, true))) {
+                self.ready.clear(priority);
+            }
+            if let Some((packet, _)) = next {
+                return Next::Ready(packet);
+            }
+        }
+        self.leaves.rest()
+    }
+
+    fn flush(&mut self, sink: &mut dyn Sink) {
+        self.leaves.flush(sink);
+        self.ready = Bits::default();
+    }
+
+    fn inspect(&self, out: &mut Inspection<'_>) {
+        self.leaves.inspect(out, |leaf, out| {
+            out.gauge("priority", Value::Count(u64::from(self.priorities[leaf])));
+        });
+    }
+
+    fn retune(&mut self, now: Instant, plan: &dyn Plan) -> bool {
+        let plan: &dyn Any = plan;
+        let Some(plan) = plan.downcast_ref::<PriqPlan>() else { return false };
+        if !self.leaves.is_alike(&plan.leaves) {
+            return false;
+        }
+        self.assign(&plan.priorities);
+        self.leaves.retune(now, &plan.leaves)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::discipline::Reason;
+    use crate::kind::Link;
+    use crate::packet::ClassId;
+    use crate::queue::Queue;
+    use crate::random::Seed;
+    use crate::settings::{Raw, Table};
+    use crate::tree::{ClassSpec, DisciplineSpec, Registry};
+    use crate::units::{Bandwidth, Bytes};
+
+    struct Nowhere;
+
+    impl Sink for Nowhere {
+        fn drop(&mut self, _packet: Packet, _why: Reason) {}
+    }
+
+    fn spec(priorities: &[i64]) -> DisciplineSpec {
+        let class = |(i, &priority): (usize, &i64)| ClassSpec {
+            name: i.to_string(),
+            default: i == 0,
+            settings: Table::default().with("priority", Raw::Integer(priority)),
+            ..ClassSpec::default()
+        };
+        DisciplineSpec { classes: priorities.iter().enumerate().map(class).collect(), ..DisciplineSpec::new("priq") }
+    }
+
+    fn check(spec: &DisciplineSpec) -> Result<Queue, Vec<Problem>> {
+        let link = Link { bandwidth: Bandwidth::mbit(100), mtu: Bytes::new(1_514) };
+        spec.check(&Registry::builtin(), link).map(|plan| plan.build(Seed(1)))
+    }
+
+    fn offer(queue: &mut Queue, class: u32) {
+        let packet = Packet::new(Bytes::new(1_000), Instant::START, ClassId(class));
+        assert_eq!(queue.enqueue(Instant::START, packet, &mut Nowhere), Verdict::Queued);
+    }
+
+    fn next(queue: &mut Queue) -> Option<u32> {
+        match queue.dequeue(Instant::START, &mut Nowhere) {
+            Next::Ready(packet) => Some(packet.class.0),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn the_largest_priority_goes_first_whatever_came_first() {
+        let priorities: Vec<i64> = (0..256).map(|i| (i * 37 + 11) % 256).collect();
+        let mut queue = check(&spec(&priorities)).expect("a good plan");
+        (0..256).for_each(|class| offer(&mut queue, class));
+        let order: Vec<i64> = std::iter::from_fn(|| next(&mut queue)).map(|class| priorities[class as usize]).collect();
+        assert_eq!(order, (0..256).rev().collect::<Vec<i64>>());
+    }
+
+    #[test]
+    fn a_higher_class_overtakes_at_every_packet() {
+        let mut queue = check(&spec(&[0, 255, 128])).expect("a good plan");
+        (0..3).for_each(|_| offer(&mut queue, 0));
+        assert_eq!(next(&mut queue), Some(0));
+        offer(&mut queue, 2);
+        offer(&mut queue, 1);
+        let order: Vec<u32> = std::iter::from_fn(|| next(&mut queue)).collect();
+        assert_eq!(order, [1, 2, 0, 0]);
+    }
+
+    #[test]
+    fn a_class_that_was_given_another_priority_keeps_its_packets() {
+        let mut queue = check(&spec(&[1, 2])).expect("a good plan");
+        offer(&mut queue, 0);
+        offer(&mut queue, 1);
+        let link = Link { bandwidth: Bandwidth::mbit(100), mtu: Bytes::new(1_514) };
+        let other = spec(&[2, 1]).check(&Registry::builtin(), link).expect("a good plan");
+        assert!(queue.retune(Instant::START, other.root.plan.as_ref()));
+        assert_eq!([next(&mut queue), next(&mut queue), next(&mut queue)], [Some(0), Some(1), None]);
+    }
+
+    #[test]
+    fn priorities_that_cannot_work_are_refused_with_a_reason() {
+        let problems = check(&spec(&[3, 256])).expect_err("too large");
+        assert!(problems[0].message.contains("from 0 to 255"), "{problems:?}");
+        let problems = check(&spec(&[3, 4, 3])).expect_err("twice the same");
+        assert!(problems[0].message.contains("`0` and `2` both have priority 3"), "{problems:?}");
+    }
+}

@@ -1,0 +1,228 @@
+//! The queues of a discipline's leaf classes: which of them takes a packet, and which has one to give.
+//!
+//! A queue can hold packets and give none before some time, so a leaf is idle, ready or asleep. The discipline keeps its
+//! ready leaves in the order of its own rule; it hears when one becomes ready, and learns that one no longer is when it
+//! asks it. A ready leaf can turn out to be empty, as a queue may drop what it holds.
+
+use crate::discipline::{Next, Reason, Sink, Verdict};
+use crate::inspect::Inspection;
+use crate::kind::{Build, Check, QueuePlan, Routes};
+use crate::packet::{ClassId, Packet};
+use crate::queue::Queue;
+use crate::timer_wheel::TimerWheel;
+use crate::units::{Bytes, Instant};
+
+/// A leaf as checked.
+#[derive(Clone, Debug)]
+struct Leaf {
+    id: ClassId,
+    name: String,
+    queue: QueuePlan,
+}
+
+/// The leaves of a checked discipline, numbered in the order of its classes.
+#[derive(Clone, Debug)]
+pub(crate) struct LeavesPlan {
+    leaves: Vec<Leaf>,
+    routes: Routes,
+}
+
+impl LeavesPlan {
+    /// Takes the queues of the classes that have one.
+    pub(crate) fn new(check: &mut Check<'_>) -> Self {
+        let (mut leaves, mut routes) = (Vec::new(), Routes::default());
+        for class in &mut check.classes {
+            let Some(queue) = class.queue.take() else { continue };
+            let number = leaves.len() as u32;
+            class.routes.iter().for_each(|&route| routes.add(route, number));
+            if class.default {
+                routes.set_default(number);
+            }
+            leaves.push(Leaf {
+                id: class.id,
+                name: class.name.into(),
+                queue,
+            });
+        }
+        Self { leaves, routes }
+    }
+
+    /// Makes the queues.
+    pub(crate) fn build(&self, cx: &Build) -> Leaves {
+        let queue = |leaf: &Leaf| leaf.queue.build(&cx.part(&leaf.name));
+        Leaves {
+            queues: self.leaves.iter().map(queue).collect(),
+            states: vec![State::Idle; self.leaves.len()],
+            wheel: TimerWheel::new(self.leaves.len()),
+            asleep: 0,
+            plan: self.clone(),
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    /// Holds nothing.
+    Idle,
+    /// Holds packets, as far as is known; the discipline has it in its order.
+    Ready,
+    /// Holds packets and gives none before its timer.
+    Asleep,
+}
+
+/// The leaves' queues.
+#[derive(Debug)]
+pub(crate) struct Leaves {
+    queues: Vec<Queue>,
+    states: Vec<State>,
+    wheel: TimerWheel,
+    asleep: usize,
+    plan: LeavesPlan,
+}
+
+impl Leaves {
+    /// Offers a packet to its leaf; and the leaf, if that became ready by it.
+    #[inline]
+    pub(crate) fn enqueue(
+        &mut self,
+        now: Instant,
+        packet: Packet,
+        sink: &mut dyn Sink,
+    ) -> (Verdict, Option<usize>) {
+        let Some(leaf) = self.route(packet.class) else {
+            sink.drop(packet, Reason::NoClass);
+            return (Verdict::Dropped(Reason::NoClass), None);
+        };
+        let verdict = self.queues[leaf].enqueue(now, packet, sink);
+        if self.states[leaf] == State::Ready {
+            return (verdict, None);
+        }
+        // One that sleeps may have a packet earlier now: it is asked again.
+        self.put_to_rest(leaf);
+        let ready = !self.queues[leaf].is_empty();
+        if ready {
+            self.states[leaf] = State::Ready;
+        }
+        (verdict, ready.then_some(leaf))
+    }
+
+    /// The leaf for packets of this class.
+    pub(crate) fn route(&self, class: ClassId) -> Option<usize> {
+        self.plan.routes.child(class)
+    }
+
+    /// A leaf whose time to sleep is over: it is ready. To be asked until none is left.
+    #[inline]
+    pub(crate) fn wake(&mut self, now: Instant) -> Option<usize> {
+        if self.asleep == 0 {
+            return None;
+        }
+        let leaf = self.wheel.expire(now)? as usize;
+        self.asleep -= 1;
+        self.states[leaf] = State::Ready;
+        Some(leaf)
+    }
+
+    /// The length of a ready leaf's next packet, which is pinned by this; none if it is ready no more.
+    #[inline]
+    pub(crate) fn peek(&mut self, leaf: usize, now: Instant, sink: &mut dyn Sink) -> Option<Bytes> {
+        match self.queues[leaf].peek(now, sink) {
+            Next::Ready(packet) => return Some(packet.len),
+            Next::Wait(until) => self.sleep(leaf, until),
+            Next::Empty => self.states[leaf] = State::Idle,
+        }
+        None
+    }
+
+    /// A ready leaf's next packet, and whether the leaf is ready still; none if it is ready no more.
+    #[inline]
+    pub(crate) fn dequeue(
+        &mut self,
+        leaf: usize,
+        now: Instant,
+        sink: &mut dyn Sink,
+    ) -> Option<(Packet, bool)> {
+        match self.queues[leaf].dequeue(now, sink) {
+            Next::Ready(packet) => {
+                let more = !self.queues[leaf].is_empty();
+                if !more {
+                    self.states[leaf] = State::Idle;
+                }
+                return Some((packet, more));
+            }
+            Next::Wait(until) => self.sleep(leaf, until),
+            Next::Empty => self.states[leaf] = State::Idle,
+        }
+        None
+    }
+
+    /// When the first that sleeps wakes up, if any sleeps.
+    pub(crate) fn next(&self) -> Option<Instant> {
+        self.wheel.next()
+    }
+
+    /// The answer when nobody is ready.
+    pub(crate) fn rest(&self) -> Next<Packet> {
+        self.next().map_or(Next::Empty, Next::Wait)
+    }
+
+    /// Empties all; all are idle then.
+    pub(crate) fn flush(&mut self, sink: &mut dyn Sink) {
+        for leaf in 0..self.queues.len() {
+            self.queues[leaf].flush(sink);
+            self.put_to_rest(leaf);
+        }
+    }
+
+    /// Shows the leaves, `gauges` before the queue's own.
+    pub(crate) fn inspect(&self, out: &mut Inspection<'_>, gauges: impl Fn(usize, &mut Inspection<'_>)) {
+        for number in 0..self.queues.len() {
+            self.inspect_one(number, out, &gauges);
+        }
+    }
+
+    /// Shows one leaf.
+    pub(crate) fn inspect_one(
+        &self,
+        leaf: usize,
+        out: &mut Inspection<'_>,
+        gauges: impl FnOnce(usize, &mut Inspection<'_>),
+    ) {
+        out.class(self.plan.leaves[leaf].id, |out| {
+            gauges(leaf, out);
+            self.queues[leaf].inspect(out);
+        });
+    }
+
+    /// Whether a plan is for the same classes with the same kinds of queues, so that it can be adopted.
+    pub(crate) fn is_alike(&self, plan: &LeavesPlan) -> bool {
+        let shape = |plan: &LeavesPlan| -> Vec<_> {
+            let leaf = |leaf: &Leaf| (leaf.id, leaf.queue.kind.name);
+            plan.leaves.iter().map(leaf).collect()
+        };
+        shape(plan) == shape(&self.plan)
+    }
+
+    /// Adopts an alike plan.
+    pub(crate) fn retune(&mut self, now: Instant, plan: &LeavesPlan) -> bool {
+        self.plan = plan.clone();
+        let queues = self.queues.iter_mut().zip(&self.plan.leaves);
+        queues
+            .map(|(queue, leaf)| queue.retune(now, leaf.queue.plan.as_ref()))
+            .fold(true, |all, one| all & one)
+    }
+
+    fn sleep(&mut self, leaf: usize, until: Instant) {
+        self.states[leaf] = State::Asleep;
+        self.asleep += 1;
+        self.wheel.set(leaf as u32, until);
+    }
+
+    fn put_to_rest(&mut self, leaf: usize) {
+        if self.states[leaf] == State::Asleep {
+            self.asleep -= 1;
+            self.wheel.cancel(leaf as u32);
+        }
+        self.states[leaf] = State::Idle;
+    }
+}
