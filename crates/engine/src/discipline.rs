@@ -50,7 +50,7 @@ pub enum Reason {
     Head,
     /// The shared limit was reached; the longest queue gave its oldest packet.
     Longest,
-    /// Early notification: the average queue is between its thresholds (RED).
+    /// Early notification by chance: the queue is longer than wanted (RED, PIE, BLUE, DualPI2).
     Early,
     /// The average queue is above its upper threshold (RED).
     Forced,
@@ -64,11 +64,15 @@ pub enum Reason {
     TooLong,
     /// It had been forwarded by other means while the process was stopped.
     Stale,
+    /// Packets had been waiting longer than wanted for too long (CoDel).
+    Delay,
+    /// It was more than its sender may send (a meter).
+    Policed,
 }
 
 impl Reason {
     /// Every reason, in the order of its number.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 12] = [
         Self::Full,
         Self::Head,
         Self::Longest,
@@ -79,6 +83,8 @@ impl Reason {
         Self::Port,
         Self::TooLong,
         Self::Stale,
+        Self::Delay,
+        Self::Policed,
     ];
 
     /// The name under which it is counted and shown.
@@ -94,6 +100,8 @@ impl Reason {
             Self::Port => "port",
             Self::TooLong => "too-long",
             Self::Stale => "stale",
+            Self::Delay => "delay",
+            Self::Policed => "policed",
         }
     }
 }
