@@ -194,6 +194,12 @@ fn plain(effort: Effort) -> Vec<Row> {
         let row = Row::new(what, 10, Some(queue(&spec("red", settings))));
         (0..10).fold(row, |row, _| row.with(packet(0, 0)))
     };
+    // No wait is as long as 1 s, or as short as 1 ns.
+    let codel = |what: &str, target: &str, interval: &str| {
+        let settings = Table::default().text("target", target).text("interval", interval);
+        let row = Row::new(what, 100, Some(queue(&spec("codel", settings))));
+        (0..100).fold(row, |row, _| row.with(packet(0, 0)))
+    };
     let wfq = |flows: u32| {
         let settings = Table::default()
             .with("queues", integer(flows.next_power_of_two().min(65_536)))
@@ -207,6 +213,8 @@ fn plain(effort: Effort) -> Vec<Row> {
         fifo(4_096),
         red("red over fifo, below min", 20),
         red("red over fifo, losing 5 %", 5),
+        codel("codel, below target", "1 s", "2 s"),
+        codel("codel, losing", "1 ns", "1 us"),
         wfq(effort.flows[0]),
         wfq(effort.flows[1]),
     ]

@@ -17,6 +17,7 @@ macro_rules! disciplines {
 disciplines! {
     fifo
     red
+    codel
     cbq
     wfq
     priq

@@ -30,6 +30,13 @@ pub const VALUES: &[(&str, &[(&str, Draw)])] = &[
         ],
     ),
     (
+        "codel",
+        &[
+            ("target", |rng, _| micros(rng, 1, 5_000)),
+            ("interval", |rng, _| micros(rng, 5_001, 100_000)),
+        ],
+    ),
+    (
         "cbq",
         &[
             ("rate", |rng, place| {
@@ -83,6 +90,10 @@ pub const LINK: Link = Link {
 
 fn bytes(rng: &mut Rng, from: u64, to: u64) -> Raw {
     Raw::Text(format!("{} B", between(rng, from, to)))
+}
+
+fn micros(rng: &mut Rng, from: u64, to: u64) -> Raw {
+    Raw::Text(format!("{} us", between(rng, from, to)))
 }
 
 fn percent(rng: &mut Rng, from: u64, to: u64) -> Raw {
