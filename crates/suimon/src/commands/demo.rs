@@ -49,17 +49,20 @@ impl Demo {
             interface,
             plain: false,
             length: Duration::from_secs(25),
-            apart: Duration::from_millis(3500),
+            step: Duration::from_millis(250),
         };
         let plain = Course {
             title: "By plain FIFO",
             plain: true,
             length: Duration::from_secs(18),
-            apart: Duration::from_millis(2500),
             ..by_policy
         };
+        let apart = [3500, 2500].map(Duration::from_millis);
         self.introduce(out)?;
-        let answer = Answer::of(self.watched(&by_policy, out)?, self.watched(&plain, out)?);
+        let answer = Answer::of(
+            self.watched(&by_policy, apart[0], out)?,
+            self.watched(&plain, apart[1], out)?,
+        );
         write_to(&report[0], &answer.svg())?;
         write_to(&report[1], &answer.html(POLICY, &facts()))?;
         let [svg, html] = report;
@@ -97,7 +100,7 @@ impl Demo {
     }
 
     /// Runs a course while showing it.
-    fn watched(&self, course: &Course<'_>, out: &mut dyn Write) -> Result<Outcome, Failure> {
+    fn watched(&self, course: &Course<'_>, apart: Duration, out: &mut dyn Write) -> Result<Outcome, Failure> {
         let mut quiet = io::sink();
         let mut aside = io::stderr();
         let (abilities, screen): (Abilities, &mut dyn Write) = match self.json {
@@ -109,7 +112,9 @@ impl Demo {
         if !abilities.redraw {
             writeln!(screen, "{}:", course.title)?;
         }
-        let outcome = course.run(&mut |trace, note| live.show(screen, trace, note))?;
+        let outcome = course.run(&course.joining(apart), &mut |trace, note| {
+            live.show(screen, trace, note)
+        })?;
         writeln!(screen)?;
         Ok(outcome)
     }

@@ -25,8 +25,6 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::thread::JoinHandle;
 
-/// How often counters are read.
-const STEP: Duration = Duration::from_millis(250);
 const SENDER: Ipv4Addr = Ipv4Addr::new(10, 8, 0, 1);
 const RECEIVER: Ipv4Addr = Ipv4Addr::new(10, 8, 0, 2);
 /// Where the background goes: a port that no filter names.
@@ -43,8 +41,19 @@ pub struct Course<'a> {
     pub plain: bool,
     /// How long it lasts.
     pub length: Duration,
-    /// The time between two joins.
-    pub apart: Duration,
+    /// How often counters are read.
+    pub step: Duration,
+}
+
+/// What one class's program does.
+#[derive(Clone, Debug)]
+pub struct Program {
+    /// The class.
+    pub class: String,
+    /// The rate that it asks for; none: what is left.
+    pub target: Option<Bandwidth>,
+    /// When it sends as much as it can, from and to: a connection each.
+    pub spans: Vec<(Instant, Instant)>,
 }
 
 /// What came of it.
@@ -58,54 +67,83 @@ pub struct Outcome {
     pub dropped: u64,
 }
 
-/// One connection: to its class, by its port.
-#[derive(Clone, Debug)]
-struct Source {
+/// A class's connections, one after the other, by its port.
+#[derive(Debug)]
+struct Source<'a> {
     class: ClassId,
-    name: String,
-    target: Option<Bandwidth>,
     port: u16,
-    joins: Instant,
+    program: &'a Program,
+    /// How many of the program's spans have begun.
+    begun: usize,
+    running: Option<BulkRun>,
+    /// Bytes of payload that arrived by connections that are over.
+    received: u64,
+}
+
+impl Source<'_> {
+    /// When it begins next.
+    fn next(&self) -> Option<Instant> {
+        self.program.spans.get(self.begun).map(|span| span.0)
+    }
+
+    /// Begins what is due.
+    fn begin(&mut self, network: &Network, now: Instant) -> Result<(), Failure> {
+        while let Some(&(from, to)) = self.program.spans.get(self.begun).filter(|span| span.0 <= now) {
+            self.begun += 1;
+            self.received = self.payload();
+            // The former one's receiver gives up its port.
+            self.running = None;
+            self.running = Some(network.start(self.port, to.since(now.max(from)))?);
+        }
+        Ok(())
+    }
+
+    fn payload(&self) -> u64 {
+        self.received + self.running.as_ref().map_or(0, BulkRun::received)
+    }
 }
 
 impl Course<'_> {
     /// Runs it. `watch` is shown the readings so far, and what is going on.
-    pub fn run(&self, watch: &mut dyn FnMut(&Trace, &str) -> io::Result<()>) -> Result<Outcome, Failure> {
-        let sources = self.sources();
+    pub fn run(
+        &self,
+        programs: &[Program],
+        watch: &mut dyn FnMut(&Trace, &str) -> io::Result<()>,
+    ) -> Result<Outcome, Failure> {
+        let mut sources = self.sources(programs)?;
         let network = Network::new(self)?;
         let link = self.interface.settings.bandwidth;
         let mut frames = Trace::new(self.title, link);
         let mut payload = Trace::new(self.title, link);
-        for source in &sources {
-            frames.line(&source.name, source.target, source.joins);
-            payload.line(&source.name, source.target, source.joins);
+        for program in programs {
+            let joins = program.spans.first().map_or(Instant::START, |span| span.0);
+            frames.line(&program.class, program.target, joins);
+            payload.line(&program.class, program.target, joins);
         }
         let begin = clock::now();
         let end = Instant::START + self.length;
-        let mut running: Vec<Option<BulkRun>> = sources.iter().map(|_| None).collect();
         loop {
             let seen = network.inspect()?;
             let now = Instant::START + seen.at.since(begin);
             frames.read(now, &departed(&seen, &sources));
-            payload.read(now, &received(&running));
+            let received: Vec<Bytes> = sources.iter().map(|s| Bytes::new(s.payload())).collect();
+            payload.read(now, &received);
             watch(&frames, &self.note(&sources, now))?;
             if now >= end {
                 break;
             }
-            for (source, place) in sources.iter().zip(&mut running) {
-                if place.is_none() && source.joins <= now {
-                    *place = Some(network.start(source, end.since(now))?);
-                }
+            for source in &mut sources {
+                source.begin(&network, now)?;
             }
             let joins = sources
                 .iter()
-                .map(|source| source.joins)
+                .filter_map(Source::next)
                 .filter(|&joins| joins > now);
-            let next = joins.chain([next_step(now), end]).min().unwrap_or(end);
+            let next = joins.chain([self.next_step(now), end]).min().unwrap_or(end);
             let passed = Instant::START + clock::now().since(begin);
             std::thread::sleep(std::time::Duration::from_nanos(next.since(passed).nanos()));
         }
-        drop(running);
+        drop(sources);
         let dropped = network
             .end()?
             .paths
@@ -118,54 +156,72 @@ impl Course<'_> {
         })
     }
 
-    /// A connection for each leaf of the policy: first the default class's, then the others' in order.
-    fn sources(&self) -> Vec<Source> {
+    /// A program for each leaf of the policy, that stays once it has joined: first the default class's, then the
+    /// others' in order, `apart` from each other.
+    pub fn joining(&self, apart: Duration) -> Vec<Program> {
         let plan = &self.interface.plan;
-        let source = |(index, info): (usize, &engine::tree::ClassInfo)| {
-            let class = ClassId(index as u32);
+        let mut turn = 0;
+        let leaves = plan.classes.iter().enumerate().filter(|(_, class)| class.leaf);
+        let program = |(index, info): (usize, &engine::tree::ClassInfo)| {
+            let background = plan.default == Some(ClassId(index as u32));
+            turn += u64::from(!background);
+            let joins = Instant::START
+                + if background {
+                    Duration::ZERO
+                } else {
+                    apart.times(turn)
+                };
+            Program {
+                class: info.name.clone(),
+                target: self.rate(&info.name).filter(|_| !background),
+                spans: vec![(joins, Instant::START + self.length)],
+            }
+        };
+        leaves.map(program).collect()
+    }
+
+    /// The rate that the policy gives to a class.
+    fn rate(&self, class: &str) -> Option<Bandwidth> {
+        let spec = self
+            .interface
+            .spec
+            .classes
+            .iter()
+            .find(|spec| spec.name == class)?;
+        let rate = Rate::from_raw(&spec.settings.get("rate")?.value).ok()?;
+        Some(rate.on(self.interface.plan.link.bandwidth))
+    }
+
+    fn sources<'a>(&self, programs: &'a [Program]) -> Result<Vec<Source<'a>>, Failure> {
+        let source = |program: &'a Program| {
+            let class = self.interface.plan.class(&program.class);
+            let class = class.ok_or_else(|| {
+                Failure::at_run_time(format!("the policy has no class `{}`", program.class))
+            })?;
             let filter = self.interface.filters.iter().find(|filter| filter.class == class);
-            let background = plan.default == Some(class);
-            let spec = self
-                .interface
-                .spec
-                .classes
-                .iter()
-                .find(|spec| spec.name == info.name);
-            let rate = spec.and_then(|spec| Rate::from_raw(&spec.settings.get("rate")?.value).ok());
-            Source {
+            Ok(Source {
                 class,
-                name: info.name.clone(),
-                target: rate
-                    .filter(|_| !background)
-                    .map(|rate| rate.on(plan.link.bandwidth)),
                 port: filter
                     .and_then(|filter| filter.destination_port)
                     .map_or(BACKGROUND, |ports| ports.low()),
-                joins: Instant::START,
-            }
+                program,
+                begun: 0,
+                running: None,
+                received: 0,
+            })
         };
-        let mut sources: Vec<Source> = plan
-            .classes
-            .iter()
-            .enumerate()
-            .filter(|(_, c)| c.leaf)
-            .map(source)
-            .collect();
-        let mut turn = 0;
-        for source in sources.iter_mut().filter(|source| source.target.is_some()) {
-            turn += 1;
-            source.joins = Instant::START + self.apart.times(turn);
-        }
-        sources
+        programs.iter().map(source).collect()
     }
 
-    fn note(&self, sources: &[Source], now: Instant) -> String {
-        let next = sources.iter().find(|source| source.joins > now);
-        let next = next.map_or(String::new(), |source| {
+    fn note(&self, sources: &[Source<'_>], now: Instant) -> String {
+        let coming = sources
+            .iter()
+            .filter_map(|source| Some((source.next()?, &source.program.class)));
+        let next = coming.filter(|(joins, _)| *joins > now).min();
+        let next = next.map_or(String::new(), |(joins, name)| {
             format!(
-                "; {} joins at {:.1} s",
-                source.name,
-                source.joins.since(Instant::START).as_secs_f64()
+                "; {name} joins at {:.1} s",
+                joins.since(Instant::START).as_secs_f64()
             )
         });
         let passed = now.since(Instant::START).min(self.length).as_secs_f64();
@@ -175,15 +231,15 @@ impl Course<'_> {
             self.length.as_secs_f64()
         )
     }
-}
 
-/// The next multiple of [`STEP`].
-fn next_step(now: Instant) -> Instant {
-    Instant::START + STEP.times(now.nanos() / STEP.nanos() + 1)
+    /// The next multiple of the step.
+    fn next_step(&self, now: Instant) -> Instant {
+        Instant::START + self.step.times(now.nanos() / self.step.nanos().max(1) + 1)
+    }
 }
 
 /// What left of each source's class.
-fn departed(seen: &Snapshot, sources: &[Source]) -> Vec<Bytes> {
+fn departed(seen: &Snapshot, sources: &[Source<'_>]) -> Vec<Bytes> {
     let classes = seen.paths.first().map_or(&[][..], |path| &path.classes);
     let of = |class| {
         classes
@@ -192,13 +248,6 @@ fn departed(seen: &Snapshot, sources: &[Source]) -> Vec<Bytes> {
             .map_or(Bytes::ZERO, |meter| meter.sent.bytes)
     };
     sources.iter().map(|source| of(source.class)).collect()
-}
-
-fn received(running: &[Option<BulkRun>]) -> Vec<Bytes> {
-    running
-        .iter()
-        .map(|run| Bytes::new(run.as_ref().map_or(0, BulkRun::received)))
-        .collect()
 }
 
 /// Hosts, and the worker between them.
@@ -256,8 +305,8 @@ impl Network {
             .map_err(|e| Failure::at_run_time(e.to_string()))
     }
 
-    fn start(&self, source: &Source, length: Duration) -> Result<BulkRun, Failure> {
-        let to = SocketAddr::from((RECEIVER, source.port));
+    fn start(&self, port: u16, length: Duration) -> Result<BulkRun, Failure> {
+        let to = SocketAddr::from((RECEIVER, port));
         let length = std::time::Duration::from_nanos(length.nanos());
         Ok(Bulk::new(to, length).start(&self.sender, &self.receiver)?)
     }
