@@ -4,6 +4,8 @@
 //! found is a list of rows, each with the paper's figure and ours, and pictures. How that is shown and
 //! written is [`page`]'s affair.
 
+#[cfg(test)]
+mod accepted;
 mod beside;
 mod cost_disciplines;
 mod cost_engine;
@@ -12,8 +14,14 @@ mod cost_scaling;
 mod cost_throughput;
 mod cost_ways;
 mod cost_wire;
+mod guarantees;
+mod limited_class;
+mod link_sharing;
 pub mod page;
+mod points;
 mod rounds;
+mod testbed;
+mod timeline;
 
 use crate::exit::Failure;
 use serde::Serialize;
@@ -25,6 +33,10 @@ pub const EXPERIMENTS: &[Experiment] = &[
     cost_latency::A2,
     cost_scaling::A3,
     cost_disciplines::A4,
+    limited_class::A5,
+    guarantees::A6,
+    link_sharing::A7,
+    link_sharing::A8,
 ];
 
 /// An experiment of a paper.
