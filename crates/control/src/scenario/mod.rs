@@ -102,6 +102,11 @@ pub struct Scenario {
 }
 
 impl Scenario {
+    /// The directions that packets pass from the one host to the other, by their places in the list.
+    pub fn way(&self, between: [usize; 2]) -> Vec<usize> {
+        way(self.hosts.len(), &self.directions, between).unwrap_or_default()
+    }
+
     /// The length of a bin.
     pub fn bin(&self) -> Duration {
         self.settings
@@ -488,8 +493,8 @@ fn read_flows(
             .problems
             .push(problem.help("write a section [[flow]] with `between` and `kind`"));
     }
-    let way = |from, to| match directions {
-        Some(directions) => way(hosts.len(), directions, from, to),
+    let of_way = |from, to| match directions {
+        Some(directions) => narrowest(directions, &way(hosts.len(), directions, [from, to])?),
         None => Some((Bandwidth::gbit(800), Bytes::new(65_535))),
     };
     let mut flows: Vec<FlowConfig> = Vec::new();
@@ -500,7 +505,7 @@ fn read_flows(
             hosts,
             names,
             duration,
-            way: &way,
+            way: &of_way,
             before,
         };
         let Some(flow) = flows::read(section, index + 1, &around, &mut reader.problems) else {
@@ -519,24 +524,38 @@ fn read_flows(
     (flows.len() == sections.len()).then_some(flows)
 }
 
-/// The first rate and the longest IP packet on the way that the simulator takes: over the fewest links, the first
-/// among equals.
-fn way(hosts: usize, directions: &[DirectionConfig], from: usize, to: usize) -> Option<(Bandwidth, Bytes)> {
-    let mut reached: Vec<Option<(Bandwidth, Bytes)>> = vec![None; hosts];
-    reached[from] = Some((Bandwidth::ZERO, Bytes::new(u64::MAX)));
+/// The directions from one host to another that the simulator takes: the fewest, the first declared among equals.
+fn way(hosts: usize, directions: &[DirectionConfig], [from, to]: [usize; 2]) -> Option<Vec<usize>> {
+    let mut came: Vec<Option<usize>> = vec![None; hosts];
     let mut next = VecDeque::from([from]);
     while let Some(host) = next.pop_front() {
-        let (first, narrowest) = reached[host]?;
-        for direction in directions.iter().filter(|direction| direction.from == host) {
-            if reached[direction.to].is_none() {
-                let LinkSettings { rate, mtu, .. } = direction.settings;
-                let first = if host == from { rate } else { first };
-                reached[direction.to] = Some((first, narrowest.min(mtu)));
+        let leave = directions
+            .iter()
+            .enumerate()
+            .filter(|(_, direction)| direction.from == host);
+        for (index, direction) in leave {
+            if direction.to != from && came[direction.to].is_none() {
+                came[direction.to] = Some(index);
                 next.push_back(direction.to);
             }
         }
     }
-    reached[to]
+    let (mut path, mut host) = (Vec::new(), to);
+    while host != from {
+        let index = came[host]?;
+        path.push(index);
+        host = directions[index].from;
+    }
+    path.reverse();
+    Some(path)
+}
+
+/// The first rate and the longest IP packet on a way.
+fn narrowest(directions: &[DirectionConfig], way: &[usize]) -> Option<(Bandwidth, Bytes)> {
+    let settings = |index: &usize| &directions[*index].settings;
+    let first = way.first().map(settings)?.rate;
+    let mtu = way.iter().map(|index| settings(index).mtu).min()?;
+    Some((first, mtu))
 }
 
 /// What changes and expectations can name.

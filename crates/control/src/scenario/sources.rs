@@ -319,9 +319,7 @@ fn with_tcp<T>(
     read: fn(&Table, &[&str], &mut Vec<Problem>) -> Option<T>,
     problems: &mut Vec<Problem>,
 ) -> (Option<TcpSettings>, Option<T>) {
-    let names =
-        |settings: &[Setting]| -> Vec<&'static str> { settings.iter().map(|setting| setting.name).collect() };
-    let (of_tcp, of_own) = (names(TcpSettings::SETTINGS), names(own));
+    let of_own: Vec<&str> = own.iter().map(|setting| setting.name).collect();
     let tcp = TcpSettings::read(table, &[also, &of_own].concat(), problems);
     // What neither knows has been refused.
     let known = Table {

@@ -1,7 +1,8 @@
-//! `suimon check`: reads a policy, and reports every mistake in it, or shows what it means.
+//! `suimon check`: reads a policy or a scenario, and reports every mistake in it, or shows what it means.
 
 use crate::colour;
 use crate::exit::{Exit, Failure};
+use crate::simulation::preview;
 use crate::source;
 use clap::Args;
 use control::figures;
@@ -10,6 +11,7 @@ use control::findings::Findings;
 use control::picture::{self, Align};
 use control::policy::{Interface, Policy};
 use control::port_config::{Place, PortConfig};
+use control::scenario;
 use control::snapshot;
 use engine::settings::{Raw, Table};
 use engine::tree::{ClassSpec, DisciplineSpec, Registry};
@@ -18,10 +20,10 @@ use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::io::{self, Write};
 
-/// Check a policy: show what it means, or every mistake in it
+/// Check a policy or a scenario: show what it means, or every mistake in it
 #[derive(Debug, Args)]
 pub struct Check {
-    /// The policy, a TOML file; `-` reads standard input
+    /// The policy or the scenario, a TOML file; `-` reads standard input
     policy: String,
     /// Print JSON
     #[arg(long)]
@@ -32,6 +34,9 @@ impl Check {
     /// Checks it.
     pub fn run(&self, out: &mut dyn Write) -> Result<Exit, Failure> {
         let text = source::load("policy", &self.policy)?;
+        if scenario::is_one(&text) {
+            return preview::check(&self.policy, &text, self.json, out);
+        }
         let colour = colour::wanted(&io::stdout());
         let read = Policy::read(&self.policy, &text, &Registry::builtin());
         match &read {

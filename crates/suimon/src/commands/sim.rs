@@ -8,17 +8,16 @@ use crate::exit::{Exit, Failure};
 use crate::report::progress::Progress;
 use crate::report::simulation as report;
 use crate::report::terminal::{Abilities, still};
+use crate::simulation::captures::Wanted;
 use crate::simulation::outcome::Outcome;
 use crate::simulation::place::Place;
 use crate::simulation::points::{Done, Job, Shard};
-use crate::simulation::{json, series, table};
+use crate::simulation::{json, merge, series, table};
 use crate::source;
 use clap::Args;
 use control::figures;
 use control::scenario::Scenarios;
 use engine::tree::Registry;
-use serde_json::Value;
-use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -39,6 +38,9 @@ pub struct Sim {
     /// Write pages with tables and pictures into this directory, and of a sweep a CSV file with a line for each point
     #[arg(long, value_name = "DIRECTORY")]
     report: Option<PathBuf>,
+    /// Write what goes onto a link's wire into a file of pcapng, such as "server > home=down.pcapng"; of one point
+    #[arg(long, value_name = "LINK=FILE")]
+    pcap: Vec<Wanted>,
     /// Threads for the points of a sweep; as many as there are processors, if not given
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     jobs: Option<u16>,
@@ -46,7 +48,7 @@ pub struct Sim {
     #[arg(long, value_name = "I/N")]
     shard: Option<Shard>,
     /// Put the outputs of --json of all shards together in the order of the points
-    #[arg(long, conflicts_with_all = ["csv", "report", "jobs", "shard"])]
+    #[arg(long, conflicts_with_all = ["csv", "report", "pcap", "jobs", "shard"])]
     merge: bool,
 }
 
@@ -54,13 +56,14 @@ impl Sim {
     /// Runs them.
     pub fn run(&self, out: &mut dyn Write) -> Result<Exit, Failure> {
         if self.merge {
-            return merge(&self.files, out);
+            return merge::merge(&self.files, out);
         }
         let read: Vec<Read> = self
             .files
             .iter()
             .map(|path| Read::new(path))
             .collect::<Result<_, _>>()?;
+        self.one_capture(&read)?;
         let mut csv = self.csv()?;
         let mut met = true;
         for (index, read) in read.iter().enumerate() {
@@ -73,6 +76,22 @@ impl Sim {
             csv.flush()?;
         }
         Ok(if met { Exit::Done } else { Exit::Missed })
+    }
+
+    /// Refuses captures of several points, which would overwrite each other.
+    fn one_capture(&self, read: &[Read]) -> Result<(), Failure> {
+        let points = |read: &Read| {
+            self.shard
+                .unwrap_or(Shard::WHOLE)
+                .points(read.scenarios.sweep.points())
+                .len()
+        };
+        let all: usize = read.iter().map(points).sum();
+        if self.pcap.is_empty() || all <= 1 {
+            return Ok(());
+        }
+        let why = format!("--pcap captures one point, and these are {all}; choose one with --shard I/{all}");
+        Err(Failure::usage(why))
     }
 
     fn csv(&self) -> Result<Option<BufWriter<File>>, Failure> {
@@ -103,6 +122,7 @@ impl Sim {
             files: &read.place,
             points: &points,
             jobs: self.jobs.map_or_else(processors, usize::from),
+            captures: &self.pcap,
         };
         let length = points.first().map_or(Ok(0), |&first| read.length(first))?;
         let mut progress = Progress::begin();
@@ -239,80 +259,4 @@ impl Read {
         let scenario = scenario.map_err(|findings| Failure::usage(findings.to_string()))?;
         Ok(scenario.settings.duration.nanos())
     }
-}
-
-/// Puts lines of points together: all of them, each once, in their order.
-fn merge(files: &[String], out: &mut dyn Write) -> Result<Exit, Failure> {
-    let mut scenarios: Vec<Gathered> = Vec::new();
-    for path in files {
-        let text = source::load("output", path)?;
-        for (index, line) in text
-            .lines()
-            .enumerate()
-            .filter(|(_, line)| !line.trim().is_empty())
-        {
-            let wrong = |why: &str| Failure::usage(format!("{path}:{}: {why}", index + 1));
-            let expected = "expected a line of `suimon sim --json`";
-            let value: Value = serde_json::from_str(line).map_err(|_| wrong(expected))?;
-            let number = |key: &str| value[key].as_u64().and_then(|n| usize::try_from(n).ok());
-            let (Some(name), Some(point), Some(of)) =
-                (value["scenario"].as_str(), number("point"), number("points"))
-            else {
-                return Err(wrong(expected));
-            };
-            let place = scenarios.iter().position(|gathered| gathered.name == name);
-            let place = place.unwrap_or_else(|| {
-                scenarios.push(Gathered {
-                    name: name.into(),
-                    of,
-                    lines: BTreeMap::new(),
-                    met: true,
-                });
-                scenarios.len() - 1
-            });
-            let gathered = &mut scenarios[place];
-            if gathered.of != of {
-                let why = format!(
-                    "`{name}` has {of} points here, and {} elsewhere: these are different sweeps",
-                    gathered.of
-                );
-                return Err(wrong(&why));
-            }
-            gathered.met &= value["met"] != Value::Bool(false);
-            if let Some(other) = gathered.lines.insert(point, line.to_owned())
-                && other != line
-            {
-                return Err(wrong(&format!(
-                    "point {point} of `{name}` is there a second time, and is different"
-                )));
-            }
-        }
-    }
-    for gathered in &scenarios {
-        let missing: Vec<usize> = (1..=gathered.of)
-            .filter(|point| !gathered.lines.contains_key(point))
-            .collect();
-        if let Some(first) = missing.first() {
-            let message = format!(
-                "`{}` lacks {} of {} points; the first is point {first}",
-                gathered.name,
-                missing.len(),
-                gathered.of
-            );
-            return Err(Failure::usage(message));
-        }
-    }
-    for line in scenarios.iter().flat_map(|gathered| gathered.lines.values()) {
-        writeln!(out, "{line}")?;
-    }
-    let met = scenarios.iter().all(|gathered| gathered.met);
-    Ok(if met { Exit::Done } else { Exit::Missed })
-}
-
-/// The points of one scenario, gathered from files.
-struct Gathered {
-    name: String,
-    of: usize,
-    lines: BTreeMap<usize, String>,
-    met: bool,
 }

@@ -1,5 +1,6 @@
 //! The course of one point: time passes, changes are made, windows are read, and all is summed up.
 
+use super::captures::{self, Wanted};
 use super::judge::{self, Window};
 use super::network::Network;
 use super::outcome::{ClassOutcome, FlowOutcome, LinkOutcome, Outcome, Passed, Point};
@@ -19,14 +20,19 @@ pub fn run(
     name: &str,
     scenario: &Scenario,
     point: Point,
+    wanted: &[Wanted],
     said: &mut dyn FnMut(Duration, u64),
 ) -> Result<Outcome, Failure> {
     let mut network = Network::new(scenario).map_err(|why| Failure::at_run_time(why.to_string()))?;
+    let mut captures = captures::begin(&mut network, scenario, wanted)?;
     let end = Instant::START + scenario.settings.duration;
     let mut windows: Vec<Window> = scenario.expectations.iter().map(|_| Window::default()).collect();
     for at in stops(scenario, end) {
         network.sim.run_until(at);
         read(&network, scenario, at, &mut windows);
+        captures
+            .iter_mut()
+            .try_for_each(|capture| capture.write(&mut network))?;
         for change in scenario.changes.iter().filter(|change| change.at == at) {
             let link = network.links[change.direction];
             if !network.sim.retune(link, change.plan.clone()) {

@@ -3,6 +3,7 @@
 //! A point's result depends on its number alone, and results are told in the order of their numbers. So a sweep that
 //! is split over machines and put together again has the same bytes as one that is not.
 
+use super::captures::Wanted;
 use super::course;
 use super::outcome::{Outcome, Point};
 use crate::exit::Failure;
@@ -69,6 +70,8 @@ pub struct Job<'a> {
     pub points: &'a [usize],
     /// Threads.
     pub jobs: usize,
+    /// Links to be captured.
+    pub captures: &'a [Wanted],
 }
 
 impl Job<'_> {
@@ -148,7 +151,7 @@ impl Job<'_> {
             done.events.fetch_add(events - before.1, Ordering::Relaxed);
             before = (simulated.nanos(), events);
         };
-        course::run(self.name, &scenario, point, &mut said)
+        course::run(self.name, &scenario, point, self.captures, &mut said)
     }
 }
 
