@@ -6,6 +6,7 @@
 use control::filters::FilterSettings;
 use control::policy::InterfaceSettings;
 use control::port_config::PortSettings;
+use control::scenario;
 use engine::kind::{Children, Kind};
 use engine::settings::{Fallback, Setting};
 use engine::tree::Registry;
@@ -55,6 +56,26 @@ fn parts() -> Vec<Part> {
         policy("interface", InterfaceSettings::SETTINGS),
         policy("filter", FilterSettings::SETTINGS),
     ];
+    let part = |name, settings: &[Setting]| Part {
+        page: "docs/scenarios.md".into(),
+        name,
+        begin: "# What a scenario can say\n".into(),
+        text: table(settings),
+    };
+    let whole = [
+        ("scenario", scenario::ScenarioSettings::SETTINGS),
+        ("host", scenario::HostSettings::SETTINGS),
+        ("link", scenario::LinkSettings::SETTINGS),
+        ("flow", scenario::FlowSettings::SETTINGS),
+        ("change", scenario::ChangeSettings::SETTINGS),
+        ("expect", scenario::ExpectSettings::SETTINGS),
+    ];
+    parts.extend(
+        whole
+            .iter()
+            .chain(scenario::KINDS)
+            .map(|(name, settings)| part(name, settings)),
+    );
     parts.extend(Registry::builtin().kinds().map(of_kind));
     parts
 }

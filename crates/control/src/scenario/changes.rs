@@ -98,12 +98,13 @@ pub(super) fn read_all(
             }
             // Their places are those of the policy; here the change itself is at fault.
             Err(wrong) => problems.extend(wrong.into_iter().map(|problem| {
+                let only = table.entries.first().filter(|_| table.entries.len() == 1);
                 let named = table
                     .entries
                     .iter()
                     .find(|entry| problem.message.contains(&format!("`{}`", entry.key)));
                 Problem {
-                    at: named.map_or(section.at, |entry| entry.at),
+                    at: named.or(only).map_or(section.at, |entry| entry.at),
                     ..problem
                 }
             })),

@@ -216,7 +216,9 @@ fn fits(source: &Source, mtu: Bytes, section: &Section<'_>, problems: &mut Vec<P
     };
     let at = section.get(key).map_or(section.at, |pair| pair.value.at);
     let message = format!(
-        "frames must have from 42 B to {longest}, the longest that the links on the way carry; here is one of {wrong}"
+        "frames must have from 42 B to {} B, the longest that the links on the way carry; here is one of {} B",
+        longest.get(),
+        wrong.get()
     );
     problems.push(Problem::new(at, message));
 }

@@ -294,13 +294,13 @@ fn fits(reader: &mut Reader<'_>, value: &Value<'_>, interface: &Interface, link:
             .push(Problem::new(at("bandwidth"), message).help(help));
     }
     let longest = link.mtu + Bytes::new(14);
-    if interface.settings.max_frame < longest {
-        let message = format!(
-            "the policy's `max_frame` is {}, and the link carries frames of {longest}",
-            interface.settings.max_frame
-        );
+    let policys = interface.settings.max_frame;
+    if policys < longest {
+        let [longest, policys] = [longest, policys].map(Bytes::get);
+        let message =
+            format!("the policy's `max_frame` is {policys} B, and the link carries frames of {longest} B");
         let help =
-            format!("write `max_frame = \"{longest}\"` in the policy, or give the link a smaller `mtu`");
+            format!("write `max_frame = \"{longest} B\"` in the policy, or give the link a smaller `mtu`");
         reader
             .problems
             .push(Problem::new(at("max_frame"), message).help(help));
@@ -355,11 +355,14 @@ fn from_file(
 }
 
 fn not_good(path: &str, findings: &Findings, at: Span) -> Problem {
-    let first = findings.places().into_iter().next();
-    let first = first.map(|place| format!("{path}:{}:{}: {}", place.line, place.column, place.message));
+    let places = findings.places();
+    let words = places
+        .iter()
+        .take(3)
+        .map(|place| format!("{path}:{}:{}: {}", place.line, place.column, place.message));
     let message = format!(
         "the policy cannot be used: {}",
-        first.unwrap_or_else(|| path.into())
+        words.collect::<Vec<_>>().join("; ")
     );
     Problem::new(at, message).help(format!("`suimon check` on {path} shows every mistake in it"))
 }

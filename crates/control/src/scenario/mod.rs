@@ -669,3 +669,6 @@ impl Named<'_> {
         view.is_some_and(|view| view.gauges.iter().any(|(name, _)| *name == "borrowed"))
     }
 }
+
+#[cfg(test)]
+mod tests;

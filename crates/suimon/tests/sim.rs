@@ -1,0 +1,327 @@
+//! `suimon sim` as a person uses it: the scenarios of this repository hold what they say, mistakes are told with their
+//! place, and a sweep is the same bytes however it is split.
+
+use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+fn suimon(arguments: &[&str]) -> Output {
+    let program = env!("CARGO_BIN_EXE_suimon");
+    Command::new(program)
+        .args(arguments)
+        .output()
+        .expect("suimon starts")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn scenarios() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios")
+}
+
+/// A directory of this test alone, gone at its end.
+struct Place(PathBuf);
+
+impl Place {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("suimon-sim-{name}-{}", std::process::id()));
+        fs::create_dir_all(&path).expect("a directory");
+        Self(path)
+    }
+
+    fn write(&self, name: &str, text: &str) -> String {
+        let path = self.0.join(name);
+        fs::write(&path, text).expect("a file");
+        path.to_string_lossy().into_owned()
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+const SWEEP: &str = r#"
+version = 1
+duration = "500 ms"
+link = [{ between = ["a", "b"], rate = "{rate}", delay = "2 ms", loss = "{loss}" }]
+flow = [
+    { name = "tcp", between = ["a", "b"], kind = "tcp", count = "{flows}" },
+    { name = "noise", between = ["a", "b"], kind = "poisson", rate = "1 Mbit/s", frame = "500 B" },
+]
+expect = [{ flow = "tcp", metric = "rate", at_least = "3 Mbit/s" }]
+[sweep]
+rate = ["5 Mbit/s", "10 Mbit/s", "20 Mbit/s"]
+flows = [1, 3]
+loss = ["0 %", "1 %"]
+"#;
+
+#[test]
+fn every_scenario_of_this_repository_meets_its_expectations_and_has_some() {
+    let mut files: Vec<PathBuf> = fs::read_dir(scenarios())
+        .expect("scenarios/")
+        .map(|entry| entry.expect("an entry").path())
+        .collect();
+    files.retain(|path| path.extension().is_some_and(|ending| ending == "toml"));
+    assert!(files.len() >= 8, "{files:?}");
+    for file in files {
+        let path = file.to_string_lossy();
+        let run = suimon(&["sim", "--json", &path]);
+        let (out, err) = (text(&run.stdout), text(&run.stderr));
+        assert_eq!(run.status.code(), Some(0), "{path}:\n{out}\n{err}");
+        assert_eq!(err, "", "{path} gives warnings");
+        let point: Value = serde_json::from_str(&out).expect("one object");
+        assert!(
+            point["expectations"]
+                .as_array()
+                .is_some_and(|all| !all.is_empty()),
+            "{path} expects nothing"
+        );
+        let shown = suimon(&["check", &path]);
+        assert_eq!(shown.status.code(), Some(0), "{path}: {}", text(&shown.stdout));
+        assert!(text(&shown.stdout).contains("a scenario of"), "{path}");
+    }
+}
+
+#[test]
+fn a_missed_expectation_is_exit_code_4_and_says_what_was_expected_what_was_got_and_by_how_much() {
+    let place = Place::new("missed");
+    let scenario = place.write(
+        "s.toml",
+        r#"
+        version = 1
+        duration = "1 s"
+        link = [{ between = ["a", "b"], rate = "10 Mbit/s" }]
+        flow = [{ name = "x", between = ["a", "b"], kind = "constant", rate = "4 Mbit/s", frame = "1000 B" }]
+        expect = [
+            { flow = "x", metric = "rate", at_least = "5 Mbit/s" },
+            { link = "a > b", metric = "load", at_most = "50 %" },
+        ]
+        "#,
+    );
+    let run = suimon(&["sim", &scenario]);
+    assert_eq!(run.status.code(), Some(4), "{}", text(&run.stderr));
+    let out = text(&run.stdout);
+    assert!(
+        out.contains(
+            "MISSED  flow x: rate: expected at least 5 Mbit/s, got 4 Mbit/s: 1 Mbit/s too little (20 %)"
+        ),
+        "{out}"
+    );
+    assert!(
+        out.contains("met     link a > b: load: expected at most 50 %, got 40 %"),
+        "{out}"
+    );
+}
+
+#[test]
+fn a_sweep_is_the_same_bytes_for_any_split_and_any_number_of_threads() {
+    let place = Place::new("sweep");
+    let scenario = place.write("s.toml", SWEEP);
+    let whole = suimon(&["sim", "--json", "--jobs", "1", &scenario]);
+    assert_eq!(whole.status.code(), Some(4), "{}", text(&whole.stderr));
+    let lines = text(&whole.stdout);
+    assert_eq!(lines.lines().count(), 12);
+    let points: Vec<u64> = lines
+        .lines()
+        .map(|line| {
+            serde_json::from_str::<Value>(line).expect("JSON")["point"]
+                .as_u64()
+                .expect("a number")
+        })
+        .collect();
+    assert_eq!(points, (1..=12).collect::<Vec<_>>());
+    assert_eq!(
+        suimon(&["sim", "--json", "--jobs", "7", &scenario]).stdout,
+        whole.stdout,
+        "threads"
+    );
+    for of in [1, 2, 5, 12, 13] {
+        let mut outputs: Vec<String> = (1..=of)
+            .map(|number| {
+                let run = suimon(&[
+                    "sim",
+                    "--json",
+                    "--jobs",
+                    "2",
+                    "--shard",
+                    &format!("{number}/{of}"),
+                    &scenario,
+                ]);
+                place.write(&format!("{number}-{of}.json"), &text(&run.stdout))
+            })
+            .collect();
+        // In whichever order they come back.
+        outputs.reverse();
+        let files: Vec<&str> = ["sim", "--merge"]
+            .into_iter()
+            .chain(outputs.iter().map(String::as_str))
+            .collect();
+        let merged = suimon(&files);
+        assert_eq!(
+            text(&merged.stdout),
+            lines,
+            "{of} shards: {}",
+            text(&merged.stderr)
+        );
+        assert_eq!(merged.status.code(), Some(4), "a missed expectation stays one");
+    }
+}
+
+#[test]
+fn a_merge_of_too_little_or_of_different_sweeps_is_refused() {
+    let place = Place::new("merge");
+    let scenario = place.write("s.toml", SWEEP);
+    let part = place.write(
+        "1.json",
+        &text(&suimon(&["sim", "--json", "--shard", "1/3", &scenario]).stdout),
+    );
+    let lacks = suimon(&["sim", "--merge", &part]);
+    assert_eq!(lacks.status.code(), Some(2));
+    assert!(
+        text(&lacks.stderr).contains("`s` lacks 8 of 12 points; the first is point 2"),
+        "{}",
+        text(&lacks.stderr)
+    );
+    let other = place.write("s.toml", &SWEEP.replace("[1, 3]", "[1]"));
+    let other = place.write("2.json", &text(&suimon(&["sim", "--json", &other]).stdout));
+    let different = suimon(&["sim", "--merge", &part, &other]);
+    assert_eq!(different.status.code(), Some(2));
+    assert!(
+        text(&different.stderr).contains("2.json:1: `s` has 12 points here, and")
+            || text(&different.stderr).contains("these are different sweeps"),
+        "{}",
+        text(&different.stderr)
+    );
+    let odd = place.write("odd.json", "{}\n");
+    assert!(text(&suimon(&["sim", "--merge", &odd]).stderr).contains("odd.json:1: expected a line of"));
+}
+
+#[test]
+fn another_seed_is_another_result_and_the_same_seed_the_same() {
+    let place = Place::new("seed");
+    let run = |seed: u32| {
+        let scenario = format!(
+            "version = 1\nduration = \"1 s\"\nseed = {seed}\nlink = [{{ between = [\"a\", \"b\"], rate = \"10 Mbit/s\" }}]\n\
+             flow = [{{ between = [\"a\", \"b\"], kind = \"on-off\", rate = \"8 Mbit/s\", on = \"20 ms\", off = \"20 ms\" }}]\n"
+        );
+        suimon(&["sim", "--json", &place.write("s.toml", &scenario)]).stdout
+    };
+    assert_eq!(run(1), run(1));
+    assert_ne!(run(1), run(2));
+}
+
+#[test]
+fn series_and_captures_are_written_and_tell_the_same_bytes() {
+    let place = Place::new("files");
+    let scenario = place.write(
+        "s.toml",
+        "version = 1\nduration = \"1 s\"\nbin = \"100 ms\"\nlink = [{ between = [\"a\", \"b\"], rate = \"10 Mbit/s\", delay = \"1 ms\" }]\n\
+         flow = [{ name = \"x\", between = [\"a\", \"b\"], kind = \"constant\", rate = \"8 Mbit/s\", frame = \"1000 B\" }]\n",
+    );
+    let (csv, pcap) = (place.write("x.csv", ""), place.write("x.pcapng", ""));
+    let run = suimon(&[
+        "sim",
+        "--json",
+        "--csv",
+        &csv,
+        "--pcap",
+        &format!("a>b={pcap}"),
+        &scenario,
+    ]);
+    assert_eq!(run.status.code(), Some(0), "{}", text(&run.stderr));
+    let point: Value = serde_json::from_str(&text(&run.stdout)).expect("JSON");
+    let csv = fs::read_to_string(csv).expect("a file");
+    let rates: u64 = csv
+        .lines()
+        .filter(|line| line.starts_with("1,link,a > b,,"))
+        .map(|line| {
+            line.rsplit(',')
+                .next()
+                .expect("a field")
+                .parse::<u64>()
+                .expect("a number")
+        })
+        .sum();
+    let bytes = point["links"][0]["sent_bytes"].as_u64().expect("a number");
+    assert_eq!(rates / 80, bytes, "bit/s in bins of 100 ms");
+    // The same capture, replayed, is the same traffic.
+    let replay = place.write(
+        "replay.toml",
+        "version = 1\nduration = \"1 s\"\nlink = [{ between = [\"a\", \"b\"], rate = \"10 Mbit/s\", delay = \"1 ms\" }]\n\
+         flow = [{ name = \"x\", between = [\"a\", \"b\"], kind = \"pcap\", file = \"x.pcapng\" }]\n",
+    );
+    let again = suimon(&["sim", "--json", &replay]);
+    let again: Value =
+        serde_json::from_str(&text(&again.stdout)).unwrap_or_else(|_| panic!("{}", text(&again.stderr)));
+    assert_eq!(
+        again["links"][0]["sent_packets"],
+        point["links"][0]["sent_packets"]
+    );
+    let sweep = place.write("sweep.toml", SWEEP);
+    let several = suimon(&["sim", "--pcap", &format!("a > b={pcap}"), &sweep]);
+    assert_eq!(several.status.code(), Some(2));
+    assert!(text(&several.stderr).contains("--pcap captures one point, and these are 12"));
+}
+
+#[test]
+fn a_policy_or_a_topology_is_known_as_one_and_says_what_to_do() {
+    let examples = scenarios().join("../examples");
+    for (file, expected, advice) in [
+        (
+            "home-router.toml",
+            "this is a policy, not a scenario",
+            "policy.server = \"FILE\"",
+        ),
+        (
+            "lab-dumbbell.toml",
+            "this is a topology, not a scenario",
+            "`suimon lab FILE` builds it",
+        ),
+    ] {
+        let run = suimon(&["sim", &examples.join(file).to_string_lossy()]);
+        let err = text(&run.stderr);
+        assert_eq!(run.status.code(), Some(2), "{err}");
+        assert!(err.contains(expected) && err.contains(advice), "{err}");
+    }
+}
+
+#[test]
+fn a_policy_of_several_interfaces_rules_by_the_one_that_is_named() {
+    let place = Place::new("policy");
+    let policy = fs::read_to_string(scenarios().join("../examples/home-router.toml")).expect("an example");
+    place.write("router.toml", &policy);
+    let scenario = |word: &str| {
+        format!(
+            "version = 1\nduration = \"1 s\"\nlink = [{{ between = [\"home\", \"net\"], rate = \"40 Mbit/s\", policy.home = \"{word}\" }}]\n\
+             flow = [{{ name = \"call\", between = [\"home\", \"net\"], kind = \"constant\", rate = \"1 Mbit/s\", dscp = \"ef\" }}]\n"
+        )
+    };
+    let good = suimon(&[
+        "check",
+        "--json",
+        &place.write("s.toml", &scenario("router.toml: wan0")),
+    ]);
+    let good: Value = serde_json::from_str(&text(&good.stdout)).expect("JSON");
+    assert_eq!(
+        good["means"]["flows"][0]["classes"][0]["class"], "calls",
+        "{good}"
+    );
+    for (word, expected) in [
+        ("router.toml", "has several interfaces: wan0, lan0"),
+        ("router.toml: wan1", "unknown interface of the policy `wan1`"),
+        ("routr.toml", "cannot read the policy `routr.toml`"),
+    ] {
+        let run = suimon(&["sim", &place.write("s.toml", &scenario(word))]);
+        assert_eq!(run.status.code(), Some(2));
+        assert!(
+            text(&run.stderr).contains(expected),
+            "{word}: {}",
+            text(&run.stderr)
+        );
+    }
+}
