@@ -114,7 +114,8 @@ fn point(page: &mut Page, outcome: &Outcome) {
         page.table(&FLOW_COLUMNS, &flows(outcome));
         page.picture(
             &pictures::flows(outcome),
-            "What the receiving program of each flow got.",
+            "What the receiving program of each flow got. Of TCP a retransmission fills a hole, and the program gets all \
+             that waited behind it at once: the spikes.",
         );
     }
 }
