@@ -5,8 +5,8 @@ use crate::report::progress;
 use crate::reproduce::{EXPERIMENTS, Experiment, Options, Progress, page};
 use clap::Args;
 use engine::settings::{Span, unknown};
-use std::io::Write;
-use std::path::PathBuf;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
 
 /// Run the papers' experiments; show the paper's figures, ours, and why they differ
 ///
@@ -52,6 +52,10 @@ impl Reproduce {
             }
             return Ok(Exit::Done);
         }
+        // Nobody should wait for pages that cannot be written.
+        if let Some(directory) = &self.write {
+            std::fs::create_dir_all(directory).map_err(|e| unwritten(directory, &e))?;
+        }
         let options = Options {
             quick: self.quick,
             lab: enter(),
@@ -78,12 +82,8 @@ impl Reproduce {
             }
             out.flush()?;
             if let Some(directory) = &self.write {
-                page::write(directory, experiment, &outcome, self.quick).map_err(|e| {
-                    let place = directory.display();
-                    Failure::at_run_time(format!(
-                        "cannot write into {place}: {e}; choose another place with --write"
-                    ))
-                })?;
+                page::write(directory, experiment, &outcome, self.quick)
+                    .map_err(|e| unwritten(directory, &e))?;
             }
         }
         Ok(match (failed, holds) {
@@ -109,6 +109,13 @@ impl Reproduce {
         }
         Ok(chosen)
     }
+}
+
+fn unwritten(directory: &Path, error: &io::Error) -> Failure {
+    let place = directory.display();
+    Failure::at_run_time(format!(
+        "cannot write into {place}: {error}; choose another place with --write"
+    ))
 }
 
 /// How far an experiment is, and which of them it is.
@@ -240,6 +247,18 @@ mod tests {
             "{}",
             failure.message
         );
+    }
+
+    #[test]
+    fn a_place_that_cannot_be_written_is_said_before_anything_runs() {
+        let verb = Reproduce {
+            write: Some("/dev/null/pages".into()),
+            ..verb(&["Z1"])
+        };
+        let (exit, text) = run(&verb);
+        let failure = exit.expect_err("no such place");
+        assert_eq!((failure.exit, text.as_str()), (Exit::Failed, ""));
+        assert!(failure.message.contains("--write"), "{}", failure.message);
     }
 
     #[test]

@@ -78,9 +78,9 @@ impl Case {
     fn effort(&self, quick: bool) -> (usize, Duration) {
         match (self.rate.is_some(), quick) {
             (true, true) => (4, Duration::from_millis(400)),
-            (true, false) => (15, Duration::from_millis(700)),
+            (true, false) => (10, Duration::from_millis(700)),
             (false, true) => (32, Duration::from_millis(50)),
-            (false, false) => (150, Duration::from_millis(80)),
+            (false, false) => (90, Duration::from_millis(80)),
         }
     }
 

@@ -1,0 +1,60 @@
+//! `suimon reproduce` as a person and a program meet it: by its exit codes, its JSON and the files that it writes. What
+//! is measured depends on the machine, so no figure decides.
+
+use serde_json::Value;
+use std::fs;
+use std::process::{Command, Output};
+
+fn run(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_suimon"));
+    command
+        .arg("reproduce")
+        .args(arguments)
+        .output()
+        .expect("the program starts")
+}
+
+#[test]
+fn an_unknown_id_ends_with_2_before_anything_runs_and_names_the_nearest() {
+    let output = run(&["A4", "A11", "--json"]);
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{error}");
+    assert!(error.contains("did you mean `A1`"), "{error}");
+    assert!(output.stdout.is_empty(), "{output:?}");
+}
+
+#[test]
+fn without_an_id_the_costs_are_among_what_is_listed() {
+    let output = run(&[]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{output:?}");
+    for id in ["A1", "A2", "A3", "A4"] {
+        assert!(text.lines().any(|line| line.starts_with(id)), "{id}: {text}");
+    }
+}
+
+#[test]
+fn an_experiment_gives_one_object_and_writes_its_page_and_its_exit_code_says_whether_it_holds() {
+    let place = std::env::temp_dir().join(format!("suimon-reproduce-{}", std::process::id()));
+    let directory = place.to_str().expect("a path in UTF-8");
+    let output = run(&["A4", "--quick", "--json", "--write", directory]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(text.lines().count(), 1, "{output:?}");
+    let value: Value = serde_json::from_str(&text).expect("JSON");
+    assert_eq!(value["id"], "A4");
+    let holds = value["holds"].as_bool().expect("holds");
+    assert_eq!(output.status.code(), Some(if holds { 0 } else { 4 }), "{text}");
+    let rows = value["rows"].as_array().expect("rows");
+    assert!(!rows.is_empty());
+    for row in rows {
+        for key in ["what", "paper", "ours", "unit", "holds", "note"] {
+            assert!(row.get(key).is_some(), "{key} is missing: {row}");
+        }
+    }
+    let written = fs::read_to_string(place.join("A4.json")).expect("a file");
+    assert_eq!(serde_json::from_str::<Value>(&written).expect("JSON"), value);
+    for name in ["A4.md", "A4.svg"] {
+        assert!(place.join(name).exists(), "{name}");
+    }
+    fs::remove_dir_all(&place).expect("gone");
+}
