@@ -352,7 +352,7 @@ impl Sender {
     fn send(&mut self, cx: &mut Context<'_>, range: Range, again: bool, rate: Option<Bandwidth>) {
         let now = cx.now();
         let next = self.board.next();
-        if let Some(delivery) = &mut self.delivery {
+        if let Some(delivery) = self.delivery.as_mut().filter(|_| range.0 < range.1) {
             delivery.sent(now, range, self.board.pipe());
         }
         let mut segment = Segment {
@@ -375,7 +375,7 @@ impl Sender {
         }
         self.statistics.segments += u64::from(segment.len > 0);
         let mut packet = Packet::new(data_frame(segment.len), Payload::Tcp(segment));
-        if self.ecn && !again {
+        if self.ecn && !again && segment.len > 0 {
             packet.ecn = Ecn::Ect0;
         }
         if self.phase == Phase::Recovery {
