@@ -398,3 +398,18 @@ fn a_lost_opening_is_repeated_and_begins_with_one_segment() {
     };
     assert_eq!(bench.receive(ms(100), Ecn::NotEct, answer).len(), 1);
 }
+
+#[test]
+fn ten_thousand_holes_are_repaired_in_one_recovery_and_nothing_is_sent_twice_in_vain() {
+    let settings = Settings {
+        receive_window: Bytes::new(1 << 30),
+        ..Settings::default()
+    };
+    let link = LinkSpec::new(Bandwidth::mbit(2_500), ms(50)).hold(Hold::Buffer(Bytes::new(15_000_000)));
+    let (mut simulation, flow) = connection(&settings, link);
+    simulation.run_until(at(ms(2_500)));
+    let counts = sender(&simulation, flow).statistics;
+    assert!(counts.retransmissions > 8_000, "{counts:?}");
+    assert_eq!((counts.recoveries, counts.timeouts), (1, 0));
+    assert_eq!(receiver(&simulation, flow).duplicate_bytes, 0);
+}
