@@ -64,13 +64,18 @@ impl Bars {
         let left = MARGIN + widest(&mut bars().map(|bar| width(&bar.name).min(NAME))) + 10.0;
         let right = WIDTH - MARGIN - widest(&mut bars().map(|b| width(&self.value(b)))) - 8.0;
         let place = |value: f64| left + (right - left) * scale.place(value);
-        self.grid(&mut svg, &scale, (left, right), height - BOTTOM);
+        self.names(&mut svg, &scale, (left, right), height - BOTTOM);
         let mut y = TOP;
         for group in &self.groups {
             if !group.name.is_empty() {
                 svg.heading((MARGIN, y + 16.0), &group.name);
                 y += HEAD;
             }
+            let rows = (y, y + ROW * group.bars.len() as f64);
+            for tick in scale.ticks(5).iter().filter(|tick| !tick.text.is_empty()) {
+                svg.line((place(tick.at), rows.0), (place(tick.at), rows.1), FAINT, 1.0, "");
+            }
+            svg.line((left, rows.0), (left, rows.1), INK, 1.0, "");
             for (index, bar) in group.bars.iter().enumerate() {
                 let paint = bar.paint.unwrap_or(PALETTE[index % (PALETTE.len() - 1)]);
                 let middle = y + ROW / 2.0;
@@ -87,7 +92,10 @@ impl Bars {
                     }
                     after = after.max(high);
                 }
-                svg.text((after + 6.0, middle + 4.0), Anchor::Start, INK, &self.value(bar));
+                let value = self.value(bar);
+                // No line of the grid goes through a number.
+                svg.rect((after + 3.0, middle - 8.0), (width(&value) + 4.0, 16.0), PAPER);
+                svg.text((after + 6.0, middle + 4.0), Anchor::Start, INK, &value);
                 y += ROW;
             }
             y += GAP;
@@ -99,19 +107,18 @@ impl Bars {
         self.axis.unit.show(bar.value)
     }
 
-    fn grid(&self, svg: &mut Svg, scale: &Scale, (left, right): (f64, f64), floor: f64) {
+    /// The numbers along the bottom, as many as fit.
+    fn names(&self, svg: &mut Svg, scale: &Scale, (left, right): (f64, f64), floor: f64) {
         let mut last = f64::NEG_INFINITY;
         for tick in scale.ticks(5) {
             let x = left + (right - left) * scale.place(tick.at);
-            svg.line((x, TOP), (x, floor), FAINT, 1.0, "");
             let half = width(&tick.text) / 2.0;
             if x - half > last + 10.0 {
-                svg.text((x, floor + 18.0), Anchor::Middle, GREY, &tick.text);
+                svg.text((x, floor + 14.0), Anchor::Middle, GREY, &tick.text);
                 last = x + half;
             }
         }
-        svg.line((left, TOP), (left, floor), INK, 1.0, "");
-        svg.text((right, floor + 36.0), Anchor::End, GREY, &scale.name());
+        svg.text((right, floor + 32.0), Anchor::End, GREY, &scale.name());
     }
 }
 

@@ -14,6 +14,8 @@ const TOP: f64 = 52.0;
 const BOTTOM: f64 = 48.0;
 const MARGIN: f64 = 10.0;
 const LINE_HEIGHT: f64 = 15.0;
+/// About so many ticks fit on the y axis.
+const LEVELS: usize = 7;
 /// The widest that a name may be.
 const NAME: f64 = 220.0;
 /// How many series are named; a list of more is read by nobody.
@@ -130,7 +132,7 @@ impl<'a> Panel<'a> {
     }
 
     fn left(&self) -> f64 {
-        let ticks = self.y.ticks(5);
+        let ticks = self.y.ticks(LEVELS);
         let widest = ticks.iter().map(|tick| width(&tick.text)).fold(0.0, f64::max);
         (MARGIN + widest + 8.0).max(36.0)
     }
@@ -179,7 +181,7 @@ impl<'a> Panel<'a> {
 
     fn grid(&self, svg: &mut Svg, frame: &Frame, opacity: f64) {
         let mut above = f64::INFINITY;
-        for tick in self.y.ticks(5) {
+        for tick in self.y.ticks(LEVELS) {
             let (_, y) = self.place(frame, (0.0, tick.at));
             let to = if tick.text.is_empty() {
                 frame.left + 4.0
