@@ -191,3 +191,56 @@ fn drawn(traces: &[Trace]) -> String {
         .collect();
     picture("Four classes with a sure rate, and a background", &panels)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use engine::units::Bytes;
+
+    /// The sources' joins, and rates that are as asked but for the first class, which is off by this, in per cent.
+    fn trace(off: u64) -> Trace {
+        let (joining, end) = sources(5.0);
+        let mut trace = Trace::new("trial", Bandwidth::mbit(134));
+        for source in &joining {
+            let joins = source.spans.first().map_or(Instant::START, |span| span.0);
+            trace.line(source.class, source.target, joins);
+        }
+        let seconds = end.since(Instant::START).as_secs_f64() as u64;
+        for second in 0..=seconds {
+            let sent = |index: u64| second.saturating_sub(5 * (index + 1)) * (index + 1) * 1_250_000;
+            let mut counters: Vec<Bytes> = (0..4).map(|index| Bytes::new(sent(index))).collect();
+            let others: u64 = (0..4).map(sent).sum();
+            counters[0] = Bytes::new(sent(0) * (100 + off) / 100);
+            counters.push(Bytes::new(second * 16_750_000 - others));
+            trace.read(at(second as f64), &counters);
+        }
+        trace
+    }
+
+    #[test]
+    fn rates_as_asked_hold_and_one_that_is_off_does_not() {
+        assert!(
+            judged(&trace(0), "simulated", 1.0, "")
+                .iter()
+                .all(|row| row.holds)
+        );
+        let rows = judged(&trace(2), "simulated", 1.0, "");
+        let missed: Vec<&str> = rows
+            .iter()
+            .filter(|row| !row.holds)
+            .map(|row| row.what.as_str())
+            .collect();
+        assert_eq!(missed, ["simulated: class-0"]);
+    }
+
+    #[test]
+    fn without_a_lab_every_class_of_it_is_said_to_be_missing() {
+        let rows = missing("no namespaces");
+        assert!(
+            rows.len() == 4
+                && rows
+                    .iter()
+                    .all(|row| !row.holds && row.note.contains("no namespaces"))
+        );
+    }
+}

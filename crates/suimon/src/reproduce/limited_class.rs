@@ -415,3 +415,47 @@ fn drawn(exact: &[Curve], ticks: &[Curve]) -> String {
         ],
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn curve(got: impl Fn(u64) -> f64) -> Curve {
+        let point = |percent| {
+            let class = got(percent);
+            (
+                percent,
+                Point {
+                    class,
+                    goodput: class,
+                },
+            )
+        };
+        Curve {
+            setting: Setting::new(HUNDRED, HZ_100),
+            points: PERCENTS.map(point).to_vec(),
+        }
+    }
+
+    #[test]
+    fn a_dip_ends_where_all_higher_rates_are_reached() {
+        let paper = curve(|percent| {
+            if (15..60).contains(&percent) {
+                9.6
+            } else {
+                percent as f64
+            }
+        });
+        assert_eq!(paper.dip_ends(), Some(60));
+        assert_eq!(paper.span(15, 55), (9.6, 9.6));
+        let notched = curve(|percent| if percent == 80 { 50.0 } else { percent as f64 });
+        assert_eq!(notched.dip_ends(), Some(85));
+        assert_eq!(curve(|_| 5.0).dip_ends(), None);
+    }
+
+    #[test]
+    fn one_point_that_is_off_by_more_than_half_a_per_cent_does_not_hold() {
+        let off = |most: f64| accuracy(&curve(move |p| if p == 35 { 35.0 + most } else { p as f64 })).holds;
+        assert!(off(0.17) && !off(0.18) && !off(-0.18));
+    }
+}

@@ -493,4 +493,45 @@ mod tests {
         }
         assert_eq!(due(Some(2)), [40.0, 30.0, 0.0, 30.0]);
     }
+
+    /// A run in which each class has what formal sharing gives it, but for class-4, which takes so many points of X's.
+    fn run_with(taken: f64) -> Run {
+        let (sources, end) = sources(5.0);
+        let mut trace = Trace::new("trial", engine::units::Bandwidth::mbit(100));
+        for source in &sources {
+            trace.line(source.class, None, Instant::START);
+        }
+        let mut bytes = [0.0; 4];
+        let mut now = Instant::START;
+        while now < end {
+            trace.read(now, &bytes.map(|bytes| Bytes::new(bytes as u64)));
+            let phase = (now.since(Instant::START).as_secs_f64() / 5.0) as usize;
+            let due = due(PAUSES[phase]);
+            let step = super::super::timeline::STEP;
+            let heir = if due[0] > 0.0 { 0 } else { 1 };
+            for class in 0..4 {
+                let more =
+                    if class == heir { -taken } else { 0.0 } + if class == CLASS_4 { taken } else { 0.0 };
+                bytes[class] += (due[class] + more) * 125_000.0 * step.as_secs_f64();
+            }
+            now = now + step;
+        }
+        Run {
+            place: Place::Simulated,
+            sharing: FORMAL,
+            phase: 5.0,
+            trace,
+        }
+    }
+
+    #[test]
+    fn a_class_that_takes_two_points_more_than_its_due_is_seen() {
+        let missed = |taken| formal(&run_with(taken)).iter().filter(|row| !row.holds).count();
+        assert_eq!(missed(0.0), 0);
+        assert!(missed(2.0) >= 4, "{}", missed(2.0));
+        assert!(!top_level(&run_with(0.5), PRIORITIES).holds && top_level(&run_with(3.0), PRIORITIES).holds);
+        assert!(
+            top_level(&run_with(0.5), ONE_PRIORITY).holds && !top_level(&run_with(9.0), ONE_PRIORITY).holds
+        );
+    }
 }
