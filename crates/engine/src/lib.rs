@@ -5,7 +5,7 @@
 //! - [`discipline`]: the contract, and its answers;
 //! - [`queue`]: the wrapper that pins, counts and checks;
 //! - [`mod@settings`], [`kind`], [`tree`]: from a policy's text to a checked plan to a running queue;
-//! - [`disciplines`]: one file each; what several can share stands beside them ([`timer_wheel`], `credit`, `leaves`, `rings`, `wire`);
+//! - [`disciplines`]: one file each; what several can share stands beside them ([`timer_wheel`], `credit`, `lengths`, `lists`, `leaves`, `rings`, `wire`);
 //! - [`header`], [`classify`]: from a frame's bytes to its fields, and to a class;
 //! - [`link_clock`]: a link's bandwidth as a clock, for ports and for the simulator's wires;
 //! - [`inspect`]: looking into a running tree; [`delay`]: how long packets waited, in a [`histogram`].
@@ -26,7 +26,9 @@ pub mod histogram;
 pub mod inspect;
 pub mod kind;
 mod leaves;
+mod lengths;
 pub mod link_clock;
+mod lists;
 pub mod packet;
 pub mod queue;
 pub mod random;

@@ -207,6 +207,16 @@ fn plain(effort: Effort) -> Vec<Row> {
         let row = Row::new("wfq, flows", flows, Some(queue(&spec("wfq", settings))));
         (0..4 * flows).fold(row, |row, i| row.with(packet(0, i % flows)))
     };
+    let fq_codel = |flows: u32| {
+        let settings = Table::default()
+            .with("flows", integer(flows.next_power_of_two().min(65_536)))
+            .with("limit", integer(1_000_000))
+            .text("target", "1 s")
+            .text("interval", "2 s")
+            .text("limit_bytes", "1 GB");
+        let row = Row::new("fq_codel, flows", flows, Some(queue(&spec("fq_codel", settings))));
+        (0..4 * flows).fold(row, |row, i| row.with(packet(0, i % flows)))
+    };
     vec![
         Row::new("generator", 1, None),
         fifo(64),
@@ -217,6 +227,8 @@ fn plain(effort: Effort) -> Vec<Row> {
         codel("codel, losing", "1 ns", "1 us"),
         wfq(effort.flows[0]),
         wfq(effort.flows[1]),
+        fq_codel(effort.flows[0]),
+        fq_codel(effort.flows[1]),
     ]
 }
 

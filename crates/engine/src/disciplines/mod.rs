@@ -18,6 +18,7 @@ disciplines! {
     fifo
     red
     codel
+    fq_codel
     cbq
     wfq
     priq

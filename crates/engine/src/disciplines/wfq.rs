@@ -18,12 +18,12 @@
 //!   once the first set is empty; a perturbation that is due before that waits. McKenney accepts reordering.
 //! - The quantum is a full packet unless set (ALTQ: 512 B), so a visit always sends something.
 //! - A queue that becomes active has no credit, also when it is the only one.
-//! - The longest queue is found in constant time, from lists of queues by length. A list holds lengths that
-//!   differ by less than 1/32, so "longest" is exact to that.
+//! - The longest queue is found in constant time, so "longest" is exact to 1/32 (`lengths.rs`).
 
 use crate::discipline::{Discipline, Next, Reason, Sink, Verdict};
 use crate::inspect::{Inspection, Value};
 use crate::kind::{Build, Check, Children, Kind, Plan};
+use crate::lengths::Lengths;
 use crate::packet::{Flow, Packet};
 use crate::random::{Rng, mix};
 use crate::settings::{Problem, Raw, SettingValue, describe};
@@ -192,10 +192,6 @@ struct Bucket {
     weight: u32,
     active: bool,
     next_active: u32,
-    /// The list of its length, and its neighbours there.
-    length: u32,
-    before: u32,
-    after: u32,
 }
 
 /// A packet and the slot of the one behind it; or a free slot and the next free one.
@@ -246,9 +242,6 @@ impl Wfq {
             weight: plan.weights.of(i % plan.queues),
             active: false,
             next_active: NONE,
-            length: NONE,
-            before: NONE,
-            after: NONE,
         };
         Self {
             // With weights by number, a flow's number must not depend on luck.
@@ -258,7 +251,7 @@ impl Wfq {
             current: 0,
             slots: Vec::new(),
             free: NONE,
-            lengths: Lengths::default(),
+            lengths: Lengths::new(2 * plan.queues as usize),
             bytes: Bytes::ZERO,
             busy: 0,
             next_perturbation: Instant::START + plan.perturb.unwrap_or(Duration::ZERO),
@@ -331,7 +324,7 @@ impl Wfq {
         if !bucket.active {
             self.join(set, queue);
         }
-        self.lengths.update(&mut self.buckets, queue);
+        self.note_length(queue);
     }
 
     /// Takes the oldest packet of a queue.
@@ -351,8 +344,19 @@ impl Wfq {
         }
         self.bytes -= packet.len;
         self.rounds[set].packets -= 1;
-        self.lengths.update(&mut self.buckets, queue);
+        self.note_length(queue);
         Some(packet)
+    }
+
+    /// A queue's length has changed.
+    fn note_length(&mut self, queue: u32) {
+        let bucket = &self.buckets[queue as usize];
+        let length = match (bucket.first, bucket.weight) {
+            (NONE, _) => None,
+            (_, 1) => Some(bucket.bytes),
+            (_, weight) => Some(bucket.bytes / u64::from(weight)),
+        };
+        self.lengths.set(queue, length);
     }
 
     /// Puts a queue at the end of its round.
@@ -419,7 +423,7 @@ impl Discipline for Wfq {
         let arrived = self.buckets[queue as usize].last;
         let mut verdict = Verdict::Queued;
         while self.bytes > self.plan.limit {
-            let longest = self.lengths.longest();
+            let Some(longest) = self.lengths.longest() else { break };
             if longest == queue && self.buckets[queue as usize].first == arrived {
                 verdict = Verdict::Dropped(Reason::Longest);
             }
@@ -453,7 +457,7 @@ impl Discipline for Wfq {
 
     fn inspect(&self, out: &mut Inspection<'_>) {
         out.gauge("active", Value::Count(u64::from(self.busy)));
-        let longest = self.buckets.get(self.lengths.longest() as usize).map_or(0, |bucket| bucket.bytes);
+        let longest = self.lengths.longest().map_or(0, |queue| self.buckets[queue as usize].bytes);
         out.gauge("longest", Value::Bytes(Bytes::new(longest)));
         out.gauge("perturbations", Value::Count(self.perturbations));
         out.gauge("limit", Value::Bytes(self.plan.limit));
@@ -478,88 +482,6 @@ impl Discipline for Wfq {
         }
         self.plan = plan.clone();
         true
-    }
-}
-
-/// Lists of queues by length divided by weight: a list for each 32nd part of each power of two.
-#[derive(Debug)]
-struct Lengths {
-    lists: Vec<u32>,
-    /// A bit for each list that is not empty, and one for each word that is not zero.
-    words: [u64; 32],
-    summary: u32,
-}
-
-impl Default for Lengths {
-    fn default() -> Self {
-        Self { lists: vec![NONE; 32 * 64], words: [0; 32], summary: 0 }
-    }
-}
-
-impl Lengths {
-    /// The list of a length.
-    fn list_of(length: u64) -> u32 {
-        match length.max(1).ilog2() {
-            0..=4 => length as u32,
-            power => ((power - 4) << 5) + ((length >> (power - 5)) & 31) as u32,
-        }
-    }
-
-    /// One of the longest queues; [`NONE`] if all are empty.
-    fn longest(&self) -> u32 {
-        let Some(word) = self.summary.checked_ilog2() else { return NONE };
-        let bit = self.words[word as usize].checked_ilog2().unwrap_or(0);
-        self.lists[(word * 64 + bit) as usize]
-    }
-
-    /// Brings a queue whose length changed into its list.
-    fn update(&mut self, buckets: &mut [Bucket], queue: u32) {
-        let bucket = &buckets[queue as usize];
-        let former = bucket.length;
-        let length = match (bucket.first, bucket.weight) {
-            (NONE, _) => NONE,
-            (_, 1) => Self::list_of(bucket.bytes),
-            (_, weight) => Self::list_of(bucket.bytes / u64::from(weight)),
-        };
-        if former == length {
-            return;
-        }
-        if former != NONE {
-            self.unlink(buckets, queue, former);
-        }
-        if length != NONE {
-            self.link(buckets, queue, length);
-        }
-        buckets[queue as usize].length = length;
-    }
-
-    fn unlink(&mut self, buckets: &mut [Bucket], queue: u32, list: u32) {
-        let Bucket { before, after, .. } = buckets[queue as usize];
-        match before {
-            NONE => self.lists[list as usize] = after,
-            before => buckets[before as usize].after = after,
-        }
-        if after != NONE {
-            buckets[after as usize].before = before;
-        }
-        if self.lists[list as usize] == NONE {
-            let word = &mut self.words[list as usize / 64];
-            *word &= !(1 << (list % 64));
-            if *word == 0 {
-                self.summary &= !(1 << (list / 64));
-            }
-        }
-    }
-
-    fn link(&mut self, buckets: &mut [Bucket], queue: u32, list: u32) {
-        let first = std::mem::replace(&mut self.lists[list as usize], queue);
-        if first != NONE {
-            buckets[first as usize].before = queue;
-        }
-        let bucket = &mut buckets[queue as usize];
-        (bucket.before, bucket.after) = (NONE, first);
-        self.words[list as usize / 64] |= 1 << (list % 64);
-        self.summary |= 1 << (list / 64);
     }
 }
 
@@ -720,8 +642,7 @@ mod tests {
                 let _ = next(&mut queue);
             }
             let longest = queue.buckets.iter().map(|bucket| bucket.bytes).max().expect("queues");
-            let found = queue.lengths.longest();
-            let found = queue.buckets.get(found as usize).map_or(0, |bucket| bucket.bytes);
+            let found = queue.lengths.longest().map_or(0, |found| queue.buckets[found as usize].bytes);
             assert!(found + found / 32 >= longest, "{found} of {longest}");
         }
     }

@@ -37,6 +37,16 @@ pub const VALUES: &[(&str, &[(&str, Draw)])] = &[
         ],
     ),
     (
+        "fq_codel",
+        &[
+            ("target", |rng, _| micros(rng, 1, 5_000)),
+            ("interval", |rng, _| micros(rng, 5_001, 100_000)),
+            ("flows", |rng, _| Raw::Integer(between(rng, 1, 16) as i64)),
+            ("quantum", |rng, _| bytes(rng, 256, 3_000)),
+            ("limit_bytes", |rng, _| bytes(rng, 1_514, 100_000)),
+        ],
+    ),
+    (
         "cbq",
         &[
             ("rate", |rng, place| {

@@ -1,0 +1,513 @@
+//! `fq_codel`: a queue for each flow, served in turn, sparse flows first, and each kept short by CoDel.
+//!
+//! Høiland-Jørgensen and others, RFC 8290 (2018), sections 4.1 and 4.2. A flow's hash chooses one of *flows* queues.
+//! Queues with packets stand in the list of *new* or of *old* queues; each has a credit in bytes:
+//!
+//! ```text
+//! a packet comes to a queue in neither list:   end of the new list;  credit ← quantum
+//! next packet: the head of the new list; if there is none, of the old list
+//!     credit ≤ 0:             credit ← credit + quantum;  to the end of the old list;  look again
+//!     CoDel gives a packet:   credit ← credit − length;   it leaves
+//!     the queue is empty:     from the new list to the end of the old list, from the old list into neither; look again
+//! ```
+//!
+//! So a flow that sends less than a quantum in a round is served before all others, and one that empties its queue
+//! in the new list must pass through the old one before it is new again: it cannot starve the others. In any time
+//! in which two flows stay backlogged, |S₁ − S₂| ≤ 2 (quantum + longest packet) for bytes sent *S*.
+//!
+//! When more than `limit` packets or `limit_bytes` are held, the fattest queue (by bytes) loses packets from its head:
+//! half of its bytes, but at most 64 packets. The fattest is found in constant time, from lists of queues by length
+//! (`lengths.rs`), where the RFC's implementation looks through all of them; it is exact to 1/32.
+//!
+//! CoDel and its law are those of `codel`, one state for each queue.
+//!
+//! Departures: CoDel's "no more than a full packet" counts the flow's own queue; packets lost for the limit do not
+//! change CoDel's count; the seed of the hash is drawn when the queue is made and stays.
+
+use super::codel::{Controller, Law};
+use crate::discipline::{Discipline, Next, Reason, Sink, Verdict};
+use crate::inspect::{Inspection, Value};
+use crate::kind::{Build, Check, Children, Kind, Plan};
+use crate::lengths::Lengths;
+use crate::lists::{List, Store};
+use crate::packet::Packet;
+use crate::random::mix;
+use crate::settings;
+use crate::settings::Problem;
+use crate::units::{Bytes, Duration, Instant};
+use std::any::Any;
+use std::sync::Arc;
+
+/// The registration.
+pub static KIND: Kind = Kind {
+    name: "fq_codel",
+    summary: "Fair shares among flows, sparse flows first, and every flow's queue kept short by CoDel",
+    reference: "Høiland-Jørgensen and others, RFC 8290, \"The flow queue CoDel packet scheduler\", 2018",
+    children: Children::None,
+    settings: Settings::SETTINGS,
+    class_settings: &[],
+    check,
+};
+
+settings! {
+    /// Settings of `fq_codel`.
+    pub struct Settings {
+        /// How many queues flows are hashed onto
+        flows: u32 = default "1024",
+            "too small: flows share a queue; too large: memory, 80 B for each",
+            "RFC 8290, section 4.1.3";
+        /// What a queue may send on a visit
+        quantum: Bytes = derived "the link's longest packet",
+            "too small: many visits for a packet; too large: flows are served in bursts, and more count as sparse",
+            "RFC 8290, section 4.1.2; 300 B on slow links favours short packets";
+        /// Packets held at most, by all queues together
+        limit: u32 = default "10240",
+            "too small: bursts are lost; too large: memory",
+            "RFC 8290, section 4.1.3";
+        /// Bytes held at most, by all queues together
+        limit_bytes: Bytes = default "32 MB",
+            "too small: bursts are lost; too large: memory",
+            "the usual implementation's memory limit";
+        /// The wait that is put up with
+        target: Duration = derived "5 ms, or the time to send 1.5 full packets if that is longer",
+            "too small: flows do not reach their share; too large: packets of greedy flows wait for nothing",
+            "RFC 8290, section 5.2.2";
+        /// How long the wait must last before anything is hit; about the longest round trip of most flows
+        interval: Duration = derived "100 ms, and what target has above 5 ms",
+            "too small: hits before senders can answer; too large: long waits before the first hit",
+            "RFC 8290, section 5.2.1";
+        /// Whether packets of ECN-capable senders are marked instead of lost
+        ecn: bool = default "true",
+            "false: senders that understand marks lose packets for nothing",
+            "RFC 8290, section 5.2.6";
+    }
+}
+
+const MAX_FLOWS: u32 = 1 << 16;
+/// Packets that the fattest queue loses at most at a time.
+const BATCH: u32 = 64;
+
+/// A checked plan.
+#[derive(Clone, PartialEq, Debug)]
+struct FqPlan {
+    flows: u32,
+    quantum: i64,
+    limit: u64,
+    limit_bytes: u64,
+    law: Law,
+}
+
+fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
+    let settings = Settings::read(check.settings, &[], check.problems)?;
+    let mut wrong = Vec::new();
+    if !(1..=MAX_FLOWS).contains(&settings.flows) {
+        wrong.push(("flows", format!("`flows` must be from 1 to {MAX_FLOWS}")));
+    }
+    let quantum = settings.quantum.unwrap_or(check.link.mtu.max(Bytes::new(256))).get();
+    if !(256..=1 << 30).contains(&quantum) {
+        wrong.push(("quantum", "`quantum` must be from 256 B to 1 GiB".into()));
+    }
+    if settings.limit == 0 {
+        wrong.push(("limit", "`limit` must be at least 1: a queue of 0 loses every packet".into()));
+    }
+    if settings.limit_bytes < check.link.mtu {
+        let message = format!("`limit_bytes` is less than one full packet ({})", check.link.mtu);
+        wrong.push(("limit_bytes", message));
+    }
+    let law = Law::new(settings.target, settings.interval, settings.ecn, check.link);
+    let law = law.map_err(|fault| wrong.push(fault)).ok();
+    let at = |key: &str| check.settings.get(key).map_or(check.settings.at, |entry| entry.at);
+    let problems: Vec<_> = wrong.into_iter().map(|(key, message)| Problem::new(at(key), message)).collect();
+    if !problems.is_empty() {
+        check.problems.extend(problems);
+        return None;
+    }
+    Some(Arc::new(FqPlan {
+        flows: settings.flows,
+        quantum: quantum as i64,
+        limit: u64::from(settings.limit),
+        limit_bytes: settings.limit_bytes.get(),
+        law: law?,
+    }))
+}
+
+impl Plan for FqPlan {
+    fn build(&self, cx: &Build) -> Box<dyn Discipline> {
+        Box::new(FqCodel::new(self.clone(), cx.rng().bits()))
+    }
+}
+
+/// No flow.
+const NONE: u32 = u32::MAX;
+
+/// Where a queue stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stand {
+    Neither,
+    New,
+    Old,
+}
+
+/// The queue of the flows of one hash.
+#[derive(Clone, Debug)]
+struct FlowQueue {
+    list: List,
+    credit: i64,
+    controller: Controller,
+    stand: Stand,
+    next: u32,
+}
+
+/// A list of queues.
+#[derive(Clone, Copy, Debug)]
+struct Line {
+    first: u32,
+    last: u32,
+    count: u32,
+}
+
+impl Line {
+    const EMPTY: Self = Self { first: NONE, last: NONE, count: 0 };
+
+    fn push(&mut self, flows: &mut [FlowQueue], flow: u32) {
+        flows[flow as usize].next = NONE;
+        match self.last {
+            NONE => self.first = flow,
+            last => flows[last as usize].next = flow,
+        }
+        self.last = flow;
+        self.count += 1;
+    }
+
+    fn pop(&mut self, flows: &[FlowQueue]) {
+        self.first = flows[self.first as usize].next;
+        if self.first == NONE {
+            self.last = NONE;
+        }
+        self.count -= 1;
+    }
+}
+
+#[derive(Debug)]
+struct FqCodel {
+    plan: FqPlan,
+    seed: u64,
+    flows: Vec<FlowQueue>,
+    new: Line,
+    old: Line,
+    store: Store,
+    lengths: Lengths,
+    /// How often a queue became new.
+    became_new: u64,
+}
+
+impl FqCodel {
+    fn new(plan: FqPlan, seed: u64) -> Self {
+        let flow = FlowQueue {
+            list: List::EMPTY,
+            credit: 0,
+            controller: Controller::default(),
+            stand: Stand::Neither,
+            next: NONE,
+        };
+        Self {
+            seed,
+            flows: vec![flow; plan.flows as usize],
+            new: Line::EMPTY,
+            old: Line::EMPTY,
+            store: Store::default(),
+            lengths: Lengths::new(plan.flows as usize),
+            became_new: 0,
+            plan,
+        }
+    }
+
+    fn flow_of(&self, packet: &Packet) -> u32 {
+        let mixed = mix(self.seed ^ u64::from(packet.flow.full)) >> 32;
+        ((mixed * u64::from(self.plan.flows)) >> 32) as u32
+    }
+
+    fn note_length(&mut self, flow: u32) {
+        let list = &self.flows[flow as usize].list;
+        self.lengths.set(flow, (!list.is_empty()).then_some(list.bytes()));
+    }
+
+    /// The fattest queue loses half of its bytes, or a batch of packets; which queue it was.
+    fn shorten(&mut self, sink: &mut dyn Sink) -> Option<u32> {
+        let fattest = self.lengths.longest()?;
+        let list = &mut self.flows[fattest as usize].list;
+        let half = list.bytes() / 2;
+        for _ in 0..BATCH {
+            let Some(packet) = self.store.pop(list) else { break };
+            sink.drop(packet, Reason::Longest);
+            if list.bytes() <= half {
+                break;
+            }
+        }
+        self.note_length(fattest);
+        Some(fattest)
+    }
+
+    /// Puts the first queue of its line at the end of the old ones.
+    fn make_old(&mut self, flow: u32) {
+        let line = if self.flows[flow as usize].stand == Stand::New { &mut self.new } else { &mut self.old };
+        line.pop(&self.flows);
+        self.flows[flow as usize].stand = Stand::Old;
+        self.old.push(&mut self.flows, flow);
+    }
+}
+
+impl Discipline for FqCodel {
+    fn enqueue(&mut self, _now: Instant, packet: Packet, sink: &mut dyn Sink) -> Verdict {
+        let flow = self.flow_of(&packet);
+        let queue = &mut self.flows[flow as usize];
+        self.store.push(&mut queue.list, packet);
+        if queue.stand == Stand::Neither {
+            (queue.stand, queue.credit) = (Stand::New, self.plan.quantum);
+            self.new.push(&mut self.flows, flow);
+            self.became_new += 1;
+        }
+        self.note_length(flow);
+        while self.store.packets() > self.plan.limit || self.store.bytes() > self.plan.limit_bytes {
+            let Some(shortened) = self.shorten(sink) else { break };
+            // The arriving packet is the last of its queue, so it is lost if and only if none is left there.
+            if shortened == flow && self.flows[flow as usize].list.is_empty() {
+                return Verdict::Dropped(Reason::Longest);
+            }
+        }
+        Verdict::Queued
+    }
+
+    fn dequeue(&mut self, now: Instant, sink: &mut dyn Sink) -> Next<Packet> {
+        loop {
+            let at = if self.new.first != NONE { self.new.first } else { self.old.first };
+            let Some(flow) = self.flows.get_mut(at as usize) else { return Next::Empty };
+            if flow.credit <= 0 {
+                flow.credit += self.plan.quantum;
+                self.make_old(at);
+                continue;
+            }
+            let (list, store) = (&mut flow.list, &mut self.store);
+            let take = || {
+                let packet = store.pop(list)?;
+                Some((packet, Bytes::new(list.bytes())))
+            };
+            let packet = flow.controller.dequeue(&self.plan.law, now, sink, take);
+            if let Some(packet) = packet {
+                flow.credit -= packet.len.get() as i64;
+                self.note_length(at);
+                return Next::Ready(packet);
+            }
+            if flow.stand == Stand::New {
+                self.make_old(at);
+            } else {
+                flow.stand = Stand::Neither;
+                self.old.pop(&self.flows);
+            }
+        }
+    }
+
+    fn flush(&mut self, sink: &mut dyn Sink) {
+        // Queues stay where they stand: an empty one is a common sight there.
+        for line in [self.new, self.old] {
+            let mut at = line.first;
+            while let Some(flow) = self.flows.get_mut(at as usize) {
+                while let Some(packet) = self.store.pop(&mut flow.list) {
+                    sink.drop(packet, Reason::Flushed);
+                }
+                let next = flow.next;
+                self.note_length(at);
+                at = next;
+            }
+        }
+    }
+
+    fn inspect(&self, out: &mut Inspection<'_>) {
+        out.gauge("new", Value::Count(u64::from(self.new.count)));
+        out.gauge("old", Value::Count(u64::from(self.old.count)));
+        let fattest = self.lengths.longest().map_or(0, |flow| self.flows[flow as usize].list.bytes());
+        out.gauge("fattest", Value::Bytes(Bytes::new(fattest)));
+        out.gauge("became_new", Value::Count(self.became_new));
+        out.gauge("target", Value::Duration(self.plan.law.target));
+        out.gauge("interval", Value::Duration(self.plan.law.interval));
+        out.gauge("limit", Value::Count(self.plan.limit));
+    }
+
+    fn retune(&mut self, _now: Instant, plan: &dyn Plan) -> bool {
+        let plan: &dyn Any = plan;
+        let Some(plan) = plan.downcast_ref::<FqPlan>() else { return false };
+        // Another number of queues would move flows whose packets are held.
+        if plan.flows != self.plan.flows {
+            return false;
+        }
+        self.plan = plan.clone();
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kind::Link;
+    use crate::packet::{ClassId, Flow};
+    use crate::random::Seed;
+    use crate::units::Bandwidth;
+
+    const LINK: Link = Link { bandwidth: Bandwidth::mbit(8), mtu: Bytes::new(1000) };
+
+    #[derive(Default)]
+    struct Lost(Vec<(u32, Reason)>);
+
+    impl Sink for Lost {
+        fn drop(&mut self, packet: Packet, why: Reason) {
+            self.0.push((packet.flow.full, why));
+        }
+    }
+
+    /// With a law that hits nothing, unless `aqm`.
+    fn queue(limit: u64, aqm: bool) -> FqCodel {
+        let slow = Some(Duration::from_secs(3));
+        let law = if aqm { Law::new(None, None, true, LINK) } else { Law::new(slow, Some(Duration::from_secs(4)), true, LINK) };
+        let law = law.expect("a good law");
+        FqCodel::new(FqPlan { flows: 1024, quantum: 1000, limit, limit_bytes: 1 << 30, law }, 7)
+    }
+
+    fn put(queue: &mut FqCodel, now: Instant, flow: u32, len: u64) -> Vec<(u32, Reason)> {
+        let mut lost = Lost::default();
+        let flow = Flow { source: flow, destination: flow, full: flow };
+        let packet = Packet { flow, ..Packet::new(Bytes::new(len), now, ClassId(0)) };
+        let verdict = queue.enqueue(now, packet, &mut lost);
+        assert!(verdict == Verdict::Queued || !lost.0.is_empty());
+        lost.0
+    }
+
+    fn get(queue: &mut FqCodel, now: Instant) -> Packet {
+        match queue.dequeue(now, &mut Lost::default()) {
+            Next::Ready(packet) => packet,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn millis(n: u64) -> Instant {
+        Instant::from_nanos(n * 1_000_000)
+    }
+
+    #[test]
+    fn a_new_flow_goes_before_old_ones_for_one_quantum() {
+        let mut queue = queue(1000, false);
+        for flow in [1, 2] {
+            (0..20).for_each(|_| assert!(put(&mut queue, millis(0), flow, 1000).is_empty()));
+        }
+        (0..6).for_each(|_| drop(get(&mut queue, millis(0))));
+        (0..20).for_each(|_| assert!(put(&mut queue, millis(0), 3, 500).is_empty()));
+        let order: Vec<u32> = (0..14).map(|_| get(&mut queue, millis(0)).flow.full).collect();
+        assert_eq!(order[..2], [3, 3], "a quantum of 1,000 bytes, at once");
+        let count = |flow| order[2..].iter().filter(|&&other| other == flow).count();
+        assert_eq!([1, 2, 3].map(count), [3, 3, 6], "then its share: {order:?}");
+    }
+
+    #[test]
+    fn a_queue_that_empties_in_the_new_list_goes_to_the_old_one_and_starves_nobody() {
+        let mut queue = queue(1000, false);
+        (0..200).for_each(|_| assert!(put(&mut queue, millis(0), 1, 1000).is_empty()));
+        drop(get(&mut queue, millis(0)));
+        drop(get(&mut queue, millis(0)));
+        // A flow that always comes back as soon as its queue is empty.
+        let (mut greedy, mut returning) = (0, 0);
+        for _ in 0..100 {
+            if returning == 0 || queue.flows.iter().all(|flow| flow.list.is_empty() || flow.list.bytes() > 50_000) {
+                assert!(put(&mut queue, millis(0), 2, 500).is_empty());
+            }
+            match get(&mut queue, millis(0)).flow.full {
+                1 => greedy += 1,
+                _ => returning += 1,
+            }
+        }
+        assert!(greedy >= 30, "{greedy} packets of 1,000 bytes against {returning} of 500");
+        assert_eq!(queue.became_new, 2, "it never came to be in neither list");
+    }
+
+    #[test]
+    fn sparse_flows_wait_for_no_more_than_the_packet_on_the_wire_and_each_other() {
+        let mut queue = queue(10_000, false);
+        let mut worst = 0;
+        // Flows of which no two share a queue.
+        let mut taken = std::collections::HashSet::new();
+        let probe = |flow: u32| Packet { flow: Flow { full: flow, ..Flow::default() }, ..Packet::new(Bytes::new(1), millis(0), ClassId(0)) };
+        let apart: Vec<u32> = (0..).filter(|&flow| taken.insert(queue.flow_of(&probe(flow)))).take(22).collect();
+        let (sparse, greedy) = apart.split_at(2);
+        for &flow in greedy {
+            (0..20).for_each(|_| assert!(put(&mut queue, millis(0), flow, 1000).is_empty()));
+        }
+        for at in 0..5_000 {
+            // After the first round, in which all are new.
+            if at > 50 && at % 50 == 7 {
+                sparse.iter().for_each(|&flow| assert!(put(&mut queue, millis(at), flow, 100).is_empty()));
+            }
+            let packet = get(&mut queue, millis(at));
+            if sparse.contains(&packet.flow.full) {
+                worst = worst.max(millis(at).since(packet.arrived).nanos() / 1_000_000);
+            } else {
+                assert!(put(&mut queue, millis(at), packet.flow.full, 1000).is_empty());
+            }
+        }
+        assert!(worst <= 1, "{worst} packet times, while a round takes 20");
+    }
+
+    #[test]
+    fn backlogged_flows_get_equal_bytes_whatever_their_packets() {
+        let mut rng = Seed(11).stream();
+        let mut queue = queue(100_000, false);
+        let mut sent = [0u64; 4];
+        let mut len = |flow: usize| match flow {
+            0 => 1000,
+            1 => 40,
+            2 => 999,
+            _ => 1 + rng.below(1000),
+        };
+        for _ in 0..30 {
+            (0..4).for_each(|flow| assert!(put(&mut queue, millis(0), flow as u32, len(flow)).is_empty()));
+        }
+        for _ in 0..20_000 {
+            let packet = get(&mut queue, millis(0));
+            let flow = packet.flow.full as usize;
+            sent[flow] += packet.len.get();
+            assert!(put(&mut queue, millis(0), flow as u32, len(flow)).is_empty());
+            let (least, most) = (sent.iter().min(), sent.iter().max());
+            assert!(most.zip(least).is_some_and(|(most, least)| most - least <= 4_000), "{sent:?}");
+        }
+    }
+
+    #[test]
+    fn the_limit_takes_half_of_the_fattest_queue_from_its_head_and_spares_the_others() {
+        let mut queue = queue(100, false);
+        assert!((0..10).all(|_| put(&mut queue, millis(0), 1, 1000).is_empty()));
+        let mut lost = Vec::new();
+        (0..91).for_each(|_| lost.extend(put(&mut queue, millis(0), 2, 1000)));
+        assert_eq!(lost, vec![(2, Reason::Longest); 46]);
+        let left: Vec<u64> = queue.flows.iter().map(|flow| flow.list.bytes()).filter(|&n| n > 0).collect();
+        assert!(left == [10_000, 45_000] || left == [45_000, 10_000], "{left:?}");
+    }
+
+    #[test]
+    fn a_packet_that_is_itself_the_fattest_queue_is_refused() {
+        let mut queue = queue(1, false);
+        assert!(put(&mut queue, millis(0), 1, 100).is_empty());
+        assert_eq!(put(&mut queue, millis(0), 2, 1000), [(2, Reason::Longest)]);
+    }
+
+    #[test]
+    fn codel_keeps_each_flow_by_itself() {
+        let mut queue = queue(10_000, true);
+        let mut lost = Lost::default();
+        // Flow 1 overloads the link; flow 2 sends a tenth of it.
+        for at in 0..3_000 {
+            (0..2).for_each(|_| drop(put(&mut queue, millis(at), 1, 1000)));
+            if at % 10 == 0 {
+                drop(put(&mut queue, millis(at), 2, 1000));
+            }
+            assert!(matches!(queue.dequeue(millis(at), &mut lost), Next::Ready(_)));
+        }
+        assert!(lost.0.len() > 100 && lost.0.iter().all(|&(flow, why)| (flow, why) == (1, Reason::Delay)));
+    }
+}

@@ -1,0 +1,129 @@
+//! Which of many members has the longest queue, in constant time.
+//!
+//! Lists of members by length: one for each 32nd part of each power of two, with bitmaps that find the last list
+//! that is not empty. Lengths in one list differ by less than 1/32, so "longest" is exact to that. Links stand in an
+//! array by the member's number: no memory is taken after construction.
+
+/// No member, no list.
+const NONE: u32 = u32::MAX;
+
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    list: u32,
+    before: u32,
+    after: u32,
+}
+
+/// The lengths of the members 0 to n − 1, who have none at first.
+#[derive(Debug)]
+pub(crate) struct Lengths {
+    places: Vec<Place>,
+    lists: Vec<u32>,
+    /// A bit for each list that is not empty, and one for each word that is not zero.
+    words: [u64; 32],
+    summary: u32,
+}
+
+impl Lengths {
+    /// For so many members.
+    pub(crate) fn new(members: usize) -> Self {
+        let nowhere = Place {
+            list: NONE,
+            before: NONE,
+            after: NONE,
+        };
+        Self {
+            places: vec![nowhere; members],
+            lists: vec![NONE; 32 * 64],
+            words: [0; 32],
+            summary: 0,
+        }
+    }
+
+    /// The list of a length.
+    fn list_of(length: u64) -> u32 {
+        match length.max(1).ilog2() {
+            0..=4 => length as u32,
+            power => ((power - 4) << 5) + ((length >> (power - 5)) & 31) as u32,
+        }
+    }
+
+    /// One of the longest.
+    #[inline]
+    pub(crate) fn longest(&self) -> Option<u32> {
+        let word = self.summary.checked_ilog2()?;
+        let bit = self.words[word as usize].checked_ilog2()?;
+        Some(self.lists[(word * 64 + bit) as usize])
+    }
+
+    /// A member's length has changed; none if it is not to be found.
+    #[inline]
+    pub(crate) fn set(&mut self, member: u32, length: Option<u64>) {
+        let list = length.map_or(NONE, Self::list_of);
+        let former = self.places[member as usize].list;
+        if former == list {
+            return;
+        }
+        if former != NONE {
+            self.unlink(member, former);
+        }
+        if list != NONE {
+            self.link(member, list);
+        }
+        self.places[member as usize].list = list;
+    }
+
+    fn unlink(&mut self, member: u32, list: u32) {
+        let Place { before, after, .. } = self.places[member as usize];
+        match before {
+            NONE => self.lists[list as usize] = after,
+            before => self.places[before as usize].after = after,
+        }
+        if after != NONE {
+            self.places[after as usize].before = before;
+        }
+        if self.lists[list as usize] == NONE {
+            let word = &mut self.words[list as usize / 64];
+            *word &= !(1 << (list % 64));
+            if *word == 0 {
+                self.summary &= !(1 << (list / 64));
+            }
+        }
+    }
+
+    fn link(&mut self, member: u32, list: u32) {
+        let first = std::mem::replace(&mut self.lists[list as usize], member);
+        if first != NONE {
+            self.places[first as usize].before = member;
+        }
+        let place = &mut self.places[member as usize];
+        (place.before, place.after) = (NONE, first);
+        self.words[list as usize / 64] |= 1 << (list % 64);
+        self.summary |= 1 << (list / 64);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::Seed;
+
+    #[test]
+    fn the_longest_is_found_to_a_32nd_part_after_any_changes() {
+        let (mut rng, mut lengths) = (Seed(5).stream(), Lengths::new(50));
+        let mut known = [None; 50];
+        for _ in 0..20_000 {
+            let member = rng.below(50) as usize;
+            known[member] = (rng.below(4) > 0).then(|| rng.bits() >> rng.below(64));
+            lengths.set(member as u32, known[member]);
+            let longest = known.iter().flatten().max();
+            let found = lengths
+                .longest()
+                .map(|found| known[found as usize].expect("it has a length"));
+            assert_eq!(longest.is_some(), found.is_some());
+            if let (Some(&longest), Some(found)) = (longest, found) {
+                assert!(longest - found <= found / 32, "{found}, but {longest} is longer");
+            }
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! Packets in many lists that share one array: for disciplines with a queue for each of many flows.
+//!
+//! A list is two numbers and its counts, so thousands of empty ones cost little; the array grows to the most packets
+//! that were ever held and is used again.
+
+use crate::packet::Packet;
+
+/// No slot.
+const NONE: u32 = u32::MAX;
+
+/// One list.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct List {
+    first: u32,
+    last: u32,
+    bytes: u64,
+}
+
+impl List {
+    pub(crate) const EMPTY: Self = Self {
+        first: NONE,
+        last: NONE,
+        bytes: 0,
+    };
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.first == NONE
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+}
+
+/// A packet and the slot of the one behind it; or a free slot and the next free one.
+#[derive(Debug)]
+struct Slot {
+    packet: Option<Packet>,
+    next: u32,
+}
+
+/// The packets of all lists.
+#[derive(Debug)]
+pub(crate) struct Store {
+    slots: Vec<Slot>,
+    free: u32,
+    packets: u64,
+    bytes: u64,
+}
+
+impl Default for Store {
+    fn default() -> Self {
+        Self {
+            slots: Vec::new(),
+            free: NONE,
+            packets: 0,
+            bytes: 0,
+        }
+    }
+}
+
+impl Store {
+    /// Packets in all lists.
+    pub(crate) fn packets(&self) -> u64 {
+        self.packets
+    }
+
+    /// Bytes in all lists.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Puts a packet at the end of a list.
+    #[inline]
+    pub(crate) fn push(&mut self, list: &mut List, packet: Packet) {
+        let len = packet.len.get();
+        let filled = Slot {
+            packet: Some(packet),
+            next: NONE,
+        };
+        let slot = match self.slots.get_mut(self.free as usize) {
+            Some(slot) => {
+                let index = self.free;
+                self.free = slot.next;
+                *slot = filled;
+                index
+            }
+            None => {
+                self.slots.push(filled);
+                self.slots.len() as u32 - 1
+            }
+        };
+        match self.slots.get_mut(list.last as usize) {
+            Some(last) => last.next = slot,
+            None => list.first = slot,
+        }
+        list.last = slot;
+        list.bytes += len;
+        self.packets += 1;
+        self.bytes += len;
+    }
+
+    /// Takes the oldest packet of a list.
+    #[inline]
+    pub(crate) fn pop(&mut self, list: &mut List) -> Option<Packet> {
+        let index = list.first;
+        let slot = self.slots.get_mut(index as usize)?;
+        let packet = slot.packet.take()?;
+        list.first = std::mem::replace(&mut slot.next, self.free);
+        self.free = index;
+        if list.first == NONE {
+            list.last = NONE;
+        }
+        let len = packet.len.get();
+        list.bytes -= len;
+        self.packets -= 1;
+        self.bytes -= len;
+        Some(packet)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::packet::ClassId;
+    use crate::random::Seed;
+    use crate::units::{Bytes, Instant};
+    use std::collections::VecDeque;
+
+    #[test]
+    fn lists_that_share_an_array_keep_their_own_packets_in_order() {
+        let (mut rng, mut store) = (Seed(9).stream(), Store::default());
+        let mut lists = [List::EMPTY; 5];
+        let mut known: [VecDeque<u64>; 5] = Default::default();
+        for len in 1..5_000 {
+            let at = rng.below(5) as usize;
+            if rng.below(2) == 0 {
+                store.push(
+                    &mut lists[at],
+                    Packet::new(Bytes::new(len), Instant::START, ClassId(0)),
+                );
+                known[at].push_back(len);
+            } else {
+                assert_eq!(
+                    store.pop(&mut lists[at]).map(|p| p.len.get()),
+                    known[at].pop_front()
+                );
+            }
+            assert_eq!(lists[at].is_empty(), known[at].is_empty());
+            assert_eq!(lists[at].bytes(), known[at].iter().sum::<u64>());
+        }
+        assert_eq!(
+            store.packets(),
+            known.iter().map(|list| list.len() as u64).sum::<u64>()
+        );
+        assert_eq!(store.bytes(), known.iter().flatten().sum::<u64>());
+        assert!(store.slots.len() < 500, "slots are used again");
+    }
+}
