@@ -55,6 +55,7 @@ impl LeavesPlan {
             states: vec![State::Idle; self.leaves.len()],
             wheel: TimerWheel::new(self.leaves.len()),
             asleep: 0,
+            ready: 0,
             plan: self.clone(),
         }
     }
@@ -64,8 +65,10 @@ impl LeavesPlan {
 enum State {
     /// Holds nothing.
     Idle,
-    /// Holds packets, as far as is known; the discipline has it in its order.
+    /// Holds packets; the discipline has it in its order.
     Ready,
+    /// Was ready, and its queue has dropped what it held; the discipline has it in its order still.
+    Hollow,
     /// Holds packets and gives none before its timer.
     Asleep,
 }
@@ -77,6 +80,7 @@ pub(crate) struct Leaves {
     states: Vec<State>,
     wheel: TimerWheel,
     asleep: usize,
+    ready: usize,
     plan: LeavesPlan,
 }
 
@@ -94,16 +98,19 @@ impl Leaves {
             return (Verdict::Dropped(Reason::NoClass), None);
         };
         let verdict = self.queues[leaf].enqueue(now, packet, sink);
-        if self.states[leaf] == State::Ready {
-            return (verdict, None);
+        let holds = !self.queues[leaf].is_empty();
+        match (self.states[leaf], holds) {
+            (State::Ready, true) | (State::Hollow | State::Idle, false) => return (verdict, None),
+            (State::Ready, false) => self.enter(leaf, State::Hollow),
+            (State::Hollow, true) => self.enter(leaf, State::Ready),
+            (State::Asleep, false) => self.enter(leaf, State::Idle),
+            // One that sleeps may have a packet earlier now: it is asked again.
+            (State::Idle | State::Asleep, true) => {
+                self.enter(leaf, State::Ready);
+                return (verdict, Some(leaf));
+            }
         }
-        // One that sleeps may have a packet earlier now: it is asked again.
-        self.put_to_rest(leaf);
-        let ready = !self.queues[leaf].is_empty();
-        if ready {
-            self.states[leaf] = State::Ready;
-        }
-        (verdict, ready.then_some(leaf))
+        (verdict, None)
     }
 
     /// The leaf for packets of this class.
@@ -118,8 +125,7 @@ impl Leaves {
             return None;
         }
         let leaf = self.wheel.expire(now)? as usize;
-        self.asleep -= 1;
-        self.states[leaf] = State::Ready;
+        self.enter(leaf, State::Ready);
         Some(leaf)
     }
 
@@ -129,7 +135,7 @@ impl Leaves {
         match self.queues[leaf].peek(now, sink) {
             Next::Ready(packet) => return Some(packet.len),
             Next::Wait(until) => self.sleep(leaf, until),
-            Next::Empty => self.states[leaf] = State::Idle,
+            Next::Empty => self.enter(leaf, State::Idle),
         }
         None
     }
@@ -146,12 +152,12 @@ impl Leaves {
             Next::Ready(packet) => {
                 let more = !self.queues[leaf].is_empty();
                 if !more {
-                    self.states[leaf] = State::Idle;
+                    self.enter(leaf, State::Idle);
                 }
                 return Some((packet, more));
             }
             Next::Wait(until) => self.sleep(leaf, until),
-            Next::Empty => self.states[leaf] = State::Idle,
+            Next::Empty => self.enter(leaf, State::Idle),
         }
         None
     }
@@ -166,11 +172,21 @@ impl Leaves {
         self.next().map_or(Next::Empty, Next::Wait)
     }
 
+    /// Whether any leaf is ready.
+    pub(crate) fn any_ready(&self) -> bool {
+        self.ready > 0
+    }
+
+    /// How many packets a leaf holds.
+    pub(crate) fn packets(&self, leaf: usize) -> u64 {
+        self.queues[leaf].backlog().packets
+    }
+
     /// Empties all; all are idle then.
     pub(crate) fn flush(&mut self, sink: &mut dyn Sink) {
         for leaf in 0..self.queues.len() {
             self.queues[leaf].flush(sink);
-            self.put_to_rest(leaf);
+            self.enter(leaf, State::Idle);
         }
     }
 
@@ -213,16 +229,17 @@ impl Leaves {
     }
 
     fn sleep(&mut self, leaf: usize, until: Instant) {
-        self.states[leaf] = State::Asleep;
-        self.asleep += 1;
+        self.enter(leaf, State::Asleep);
         self.wheel.set(leaf as u32, until);
     }
 
-    fn put_to_rest(&mut self, leaf: usize) {
-        if self.states[leaf] == State::Asleep {
-            self.asleep -= 1;
+    #[inline]
+    fn enter(&mut self, leaf: usize, state: State) {
+        let old = std::mem::replace(&mut self.states[leaf], state);
+        self.ready = self.ready + usize::from(state == State::Ready) - usize::from(old == State::Ready);
+        self.asleep = self.asleep + usize::from(state == State::Asleep) - usize::from(old == State::Asleep);
+        if old == State::Asleep {
             self.wheel.cancel(leaf as u32);
         }
-        self.states[leaf] = State::Idle;
     }
 }

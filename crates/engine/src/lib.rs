@@ -5,7 +5,8 @@
 //! - [`discipline`]: the contract, and its answers;
 //! - [`queue`]: the wrapper that pins, counts and checks;
 //! - [`mod@settings`], [`kind`], [`tree`]: from a policy's text to a checked plan to a running queue;
-//! - [`disciplines`]: one file each; what several can share stands beside them ([`timer_wheel`], `credit`, `lengths`, `lists`, `leaves`, `rings`, `wire`);
+//! - [`disciplines`]: one file each; what several can share stands beside them ([`timer_wheel`], `credit`, `heaps`,
+//!   `leaves`, `lengths`, `lists`, `rings`, `wire`);
 //! - [`header`], [`classify`]: from a frame's bytes to its fields, and to a class;
 //! - [`link_clock`]: a link's bandwidth as a clock, for ports and for the simulator's wires;
 //! - [`inspect`]: looking into a running tree; [`delay`]: how long packets waited, in a [`histogram`].
@@ -22,6 +23,7 @@ pub mod delay;
 pub mod discipline;
 pub mod disciplines;
 pub mod header;
+mod heaps;
 pub mod histogram;
 pub mod inspect;
 pub mod kind;

@@ -217,6 +217,14 @@ fn plain(effort: Effort) -> Vec<Row> {
         let row = Row::new("fq_codel, flows", flows, Some(queue(&spec("fq_codel", settings))));
         (0..4 * flows).fold(row, |row, i| row.with(packet(0, i % flows)))
     };
+    let tbf = |what: &str, rate: &str| {
+        let row = Row::new(
+            what,
+            10,
+            Some(queue(&spec("tbf", Table::default().text("rate", rate)))),
+        );
+        (0..10).fold(row, |row, _| row.with(packet(0, 0)))
+    };
     vec![
         Row::new("generator", 1, None),
         fifo(64),
@@ -225,6 +233,8 @@ fn plain(effort: Effort) -> Vec<Row> {
         red("red over fifo, losing 5 %", 5),
         codel("codel, below target", "1 s", "2 s"),
         codel("codel, losing", "1 ns", "1 us"),
+        tbf("tbf over fifo, tokens left", "100 Gbit/s"),
+        tbf("tbf over fifo, a wait for each", "5 Gbit/s"),
         wfq(effort.flows[0]),
         wfq(effort.flows[1]),
         fq_codel(effort.flows[0]),
@@ -233,7 +243,12 @@ fn plain(effort: Effort) -> Vec<Row> {
 }
 
 /// A queue of this kind with classes, `packets` in each.
-fn classful(what: &str, kind: &str, (classes, packets): (u32, u32), settings: impl Fn(u32) -> Table) -> Row {
+fn classful(
+    what: &str,
+    spec: DisciplineSpec,
+    (classes, packets): (u32, u32),
+    settings: impl Fn(u32) -> Table,
+) -> Row {
     let class = |i: u32| ClassSpec {
         name: i.to_string(),
         default: i == 0,
@@ -242,7 +257,7 @@ fn classful(what: &str, kind: &str, (classes, packets): (u32, u32), settings: im
     };
     let spec = DisciplineSpec {
         classes: (0..classes).map(class).collect(),
-        ..DisciplineSpec::new(kind)
+        ..spec
     };
     let row = Row::new(what, classes, Some(queue(&spec)));
     (0..classes * packets).fold(row, |row, i| row.with(packet(i % classes, 0)))
@@ -253,17 +268,30 @@ fn turns(effort: Effort) -> Vec<Row> {
     let integer = |n: u32| Raw::Integer(n.into());
     let priq = |classes: u32| Row {
         wander: classes,
-        ..classful("priq, wandering packets", "priq", (classes, 4), |i| {
-            Table::default().with("priority", integer(i))
-        })
+        ..classful(
+            "priq, wandering packets",
+            spec("priq", Table::default()),
+            (classes, 4),
+            |i| Table::default().with("priority", integer(i)),
+        )
     };
     let drr = |classes: u32| {
-        classful(DRR, "drr", (classes, 4), |i| {
+        classful(DRR, spec("drr", Table::default()), (classes, 4), |i| {
             Table::default().with("weight", integer(1 + i % 4))
         })
     };
+    let wrr = |order: &str, classes: u32| {
+        let row = |i: u32| Table::default().with("weight", integer(1 + i % 4));
+        let what = format!("wrr, {order}");
+        let settings = Table::default().text("order", order);
+        classful(&what, spec("wrr", settings), (classes, 4), row)
+    };
     let [some, many] = effort.many;
-    vec![priq(8), priq(64), priq(256), drr(20), drr(some), drr(many)]
+    let mut rows = vec![priq(8), priq(64), priq(256), drr(20), drr(some), drr(many)];
+    for order in ["burst", "interleaved"] {
+        rows.extend([20, some].map(|classes| wrr(order, classes)));
+    }
+    rows
 }
 
 const DRR: &str = "drr, all backlogged";

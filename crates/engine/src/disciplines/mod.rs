@@ -23,4 +23,6 @@ disciplines! {
     wfq
     priq
     drr
+    wrr
+    tbf
 }

@@ -70,6 +70,30 @@ pub const VALUES: &[(&str, &[(&str, Draw)])] = &[
         &[("priority", |rng, _| Raw::Integer(rng.below(256) as i64))],
     ),
     (
+        "tbf",
+        &[
+            ("rate", |rng, place| {
+                percent(rng, 1, 100 / (1 + place.depth as u64))
+            }),
+            ("burst", |rng, _| bytes(rng, 1_514, 60_000)),
+            ("peak", |rng, _| percent(rng, 50, 100)),
+            ("peak_burst", |rng, _| bytes(rng, 1_514, 6_000)),
+        ],
+    ),
+    (
+        "wrr",
+        &[
+            ("cycle", |rng, _| Raw::Integer(between(rng, 1, 20) as i64)),
+            ("weight", |rng, _| Raw::Integer(between(rng, 1, 5) as i64)),
+            ("rate", |rng, place| {
+                percent(rng, 1, 25 / (1 + place.depth as u64))
+            }),
+            ("interval", |rng, _| {
+                Raw::Text(format!("{} us", between(rng, 1, 9_000)))
+            }),
+        ],
+    ),
+    (
         "drr",
         &[
             ("quantum", |rng, _| bytes(rng, 1_514, 6_000)),

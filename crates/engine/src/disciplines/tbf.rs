@@ -1,0 +1,358 @@
+//! `tbf`: a token bucket in front of one queue. It holds packets to a rate, with bursts up to a bound.
+//!
+//! The token bucket of RFC 2215, section 3 (TOKEN_BUCKET_TSPEC) as a shaper: with *r* the rate and *b* the burst, what
+//! leaves in any time *T* is at most *b* + *r T*; with a peak rate *p* also at most *M* + *p T*. Tokens are nanobits: rate
+//! (bit/s) × time (ns) is a whole number of them, so nothing is rounded, and a backlogged queue gets its rate exactly
+//! (if the burst is longer than its packets by what the rate brings in 1 ns, so that a full bucket loses no part of one).
+//!
+//! A packet leaves when there are tokens for all of it. The time to wait is the first nanosecond in which there are.
+//!
+//! Departures from what other systems call by this name (ALTQ's regulator, Linux's tbf): the first lets a packet go
+//! when there is any token, so a burst is longer by a packet; the second loses packets longer than the burst. Here
+//! such a packet (a super-packet; the burst is at least the link's longest packet) goes when the bucket is full, and makes
+//! a debt: for it, read *b* as its length. What has no tokens yet is looked at and pinned; what comes after it waits
+//! behind it.
+
+use crate::credit::{Credit, nanobits};
+use crate::discipline::{Discipline, Next, Sink, Verdict};
+use crate::inspect::{Inspection, Value};
+use crate::kind::{Build, Check, Children, Kind, Plan, QueuePlan};
+use crate::packet::Packet;
+use crate::queue::Queue;
+use crate::settings::Problem;
+use crate::units::{Bandwidth, Bytes, Duration, Instant, Rate};
+use crate::{credit, settings};
+use std::any::Any;
+use std::sync::Arc;
+
+/// The registration.
+pub static KIND: Kind = Kind {
+    name: "tbf",
+    summary: "A token bucket in front of one queue: a rate, and bursts up to a bound",
+    reference: "RFC 2215, section 3; ALTQ, \"token bucket regulator\"",
+    children: Children::One,
+    settings: Settings::SETTINGS,
+    class_settings: &[],
+    check,
+};
+
+settings! {
+    /// Settings of `tbf`.
+    pub struct Settings {
+        /// The rate to which packets are held
+        rate: Rate = required,
+            "above the rate of the narrowest link: the queue builds up there, where no policy rules",
+            "-";
+        /// Bytes that may leave at once after a pause
+        burst: Bytes = derived "what 5 ms at the rate bring, at least the link's longest packet",
+            "too small: a host that is woken late loses rate; too large: the next device has to hold the burst",
+            "as the catch-up of a link";
+        /// The rate within a burst
+        peak: Rate = derived "no bound: a burst leaves at the port's speed",
+            "just above `rate`: no bursts at all",
+            "RFC 2215, the peak rate of a Tspec";
+        /// Bytes that may leave at once at the peak rate
+        peak_burst: Bytes = derived "the link's longest packet",
+            "larger: fewer wake-ups",
+            "RFC 2215, the maximum packet size of a Tspec";
+    }
+}
+
+/// Bursts are kept in nanobits in 63 bits.
+const LONGEST_BURST: Bytes = Bytes::new(1_000_000_000);
+const CATCH_UP: Duration = Duration::from_millis(5);
+
+#[derive(Clone, Debug)]
+struct TbfPlan {
+    /// The bucket of the rate, and that of the peak rate.
+    buckets: [Option<(Bandwidth, Bytes)>; 2],
+    child: QueuePlan,
+}
+
+fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
+    let settings = Settings::read(check.settings, &[], check.problems)?;
+    let (link, mtu) = (check.link.bandwidth, check.link.mtu);
+    let rate = settings.rate.on(link);
+    let peak = settings.peak.map(|peak| peak.on(link));
+    let mut wrong = Vec::new();
+    if rate == Bandwidth::ZERO {
+        wrong.push(("rate", "`rate` must be more than 0: nothing could leave".to_string()));
+    }
+    if peak.is_some_and(|peak| peak < rate) {
+        wrong.push(("peak", format!("`peak` is less than `rate` ({rate})")));
+    }
+    if settings.peak_burst.is_some() && peak.is_none() {
+        wrong.push(("peak_burst", "`peak_burst` needs a `peak`".into()));
+    }
+    for (key, burst) in [("burst", settings.burst), ("peak_burst", settings.peak_burst)] {
+        if burst.is_some_and(|burst| burst < mtu) {
+            wrong.push((key, format!("`{key}` is less than one full packet ({mtu})")));
+        }
+        if burst.is_some_and(|burst| burst > LONGEST_BURST) {
+            wrong.push((key, format!("`{key}` is more than {LONGEST_BURST}")));
+        }
+    }
+    if !wrong.is_empty() {
+        let at = |key: &str| check.settings.get(key).map_or(check.settings.at, |entry| entry.at);
+        check.problems.extend(wrong.into_iter().map(|(key, message)| Problem::new(at(key), message)));
+        return None;
+    }
+    let burst = settings.burst.unwrap_or(rate.bytes_in(CATCH_UP).max(mtu).min(LONGEST_BURST));
+    let peak = peak.map(|peak| (peak, settings.peak_burst.unwrap_or(mtu)));
+    Some(Arc::new(TbfPlan { buckets: [Some((rate, burst)), peak], child: check.child.take()? }))
+}
+
+impl Plan for TbfPlan {
+    fn build(&self, cx: &Build) -> Box<dyn Discipline> {
+        Box::new(Tbf {
+            buckets: self.buckets.map(|bucket| bucket.map(Bucket::new)),
+            child: self.child.build(&cx.part("child")),
+            kind: self.child.kind.name,
+            waits: 0,
+        })
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Bucket {
+    credit: Credit,
+    /// Its depth, in nanobits.
+    full: i64,
+}
+
+impl Bucket {
+    fn new((rate, burst): (Bandwidth, Bytes)) -> Self {
+        let full = nanobits(burst.get());
+        let mut credit = Credit::default();
+        (credit.rate, credit.left) = (rate.bits(), full);
+        Self { credit, full }
+    }
+
+    /// The nanoseconds from `now` until there are tokens for `len`.
+    #[inline]
+    fn wait(&mut self, now: u64, len: Bytes) -> u64 {
+        self.credit.accrue(now, Some(self.full));
+        let lacks = nanobits(len.get()).min(self.full) - self.credit.left;
+        if lacks <= 0 { 0 } else { (lacks as u64).div_ceil(self.credit.rate.max(1)) }
+    }
+
+    /// Adopts another rate and depth; what it holds stays, up to the new depth.
+    fn adopt(&mut self, now: u64, new: Self) {
+        self.credit.accrue(now, Some(self.full));
+        (self.credit.rate, self.full) = (new.credit.rate, new.full);
+        self.credit.left = self.credit.left.min(self.full);
+    }
+}
+
+#[derive(Debug)]
+struct Tbf {
+    buckets: [Option<Bucket>; 2],
+    child: Queue,
+    kind: &'static str,
+    /// Asks that were answered with a time to wait for tokens.
+    waits: u64,
+}
+
+impl Discipline for Tbf {
+    fn enqueue(&mut self, now: Instant, packet: Packet, sink: &mut dyn Sink) -> Verdict {
+        self.child.enqueue(now, packet, sink)
+    }
+
+    fn dequeue(&mut self, now: Instant, sink: &mut dyn Sink) -> Next<Packet> {
+        let len = match self.child.peek(now, sink) {
+            Next::Ready(packet) => packet.len,
+            Next::Wait(at) => return Next::Wait(at),
+            Next::Empty => return Next::Empty,
+        };
+        let mut buckets = self.buckets.iter_mut().flatten();
+        let wait = buckets.by_ref().map(|bucket| bucket.wait(now.nanos(), len)).max().unwrap_or(0);
+        if wait > 0 {
+            self.waits += 1;
+            return Next::Wait(now + Duration::from_nanos(wait));
+        }
+        self.buckets.iter_mut().flatten().for_each(|bucket| bucket.credit.left -= nanobits(len.get()));
+        self.child.dequeue(now, sink)
+    }
+
+    fn flush(&mut self, sink: &mut dyn Sink) {
+        self.child.flush(sink);
+    }
+
+    fn inspect(&self, out: &mut Inspection<'_>) {
+        let names = [("rate", "burst", "tokens"), ("peak", "peak_burst", "peak_tokens")];
+        for (bucket, (rate, burst, tokens)) in self.buckets.iter().zip(names) {
+            let Some(bucket) = bucket else { continue };
+            out.gauge(rate, Value::Bandwidth(Bandwidth::bits_per_sec(bucket.credit.rate)));
+            out.gauge(burst, Value::Bytes(Bytes::new((bucket.full / credit::NANOBITS) as u64)));
+            out.gauge(tokens, Value::Credit(bucket.credit.left / credit::NANOBITS));
+        }
+        out.gauge("waits", Value::Count(self.waits));
+        self.child.inspect(out);
+    }
+
+    fn retune(&mut self, now: Instant, plan: &dyn Plan) -> bool {
+        let plan: &dyn Any = plan;
+        let Some(plan) = plan.downcast_ref::<TbfPlan>() else { return false };
+        if plan.child.kind.name != self.kind || !self.child.retune(now, plan.child.plan.as_ref()) {
+            return false;
+        }
+        for (old, new) in self.buckets.iter_mut().zip(plan.buckets) {
+            match (old.as_mut(), new.map(Bucket::new)) {
+                (Some(old), Some(new)) => old.adopt(now.nanos(), new),
+                (_, new) => {
+                    *old = new.map(|mut bucket| {
+                        bucket.credit.updated = now.nanos();
+                        bucket
+                    });
+                }
+            }
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::discipline::Reason;
+    use crate::kind::Link;
+    use crate::packet::ClassId;
+    use crate::random::Seed;
+    use crate::settings::{Raw, Table};
+    use crate::tree::{DisciplineSpec, Registry};
+    use proptest::prelude::*;
+
+    struct Nowhere;
+
+    impl Sink for Nowhere {
+        fn drop(&mut self, _packet: Packet, _why: Reason) {}
+    }
+
+    fn check(settings: Table) -> Result<Queue, Vec<Problem>> {
+        let fifo = DisciplineSpec {
+            settings: Table::default().with("limit", Raw::Integer(1_000_000)),
+            ..DisciplineSpec::new("fifo")
+        };
+        let spec = DisciplineSpec { settings, child: Some(Box::new(fifo)), ..DisciplineSpec::new("tbf") };
+        let link = Link { bandwidth: Bandwidth::gbit(800), mtu: Bytes::new(1_514) };
+        spec.check(&Registry::builtin(), link).map(|plan| plan.build(Seed(1)))
+    }
+
+    fn offer(queue: &mut Queue, now: Instant, len: u64) {
+        let packet = Packet::new(Bytes::new(len), now, ClassId(0));
+        assert_eq!(queue.enqueue(now, packet, &mut Nowhere), Verdict::Queued);
+    }
+
+    /// Serves a queue from `start` on, waking up as told; the departures as (time, bytes).
+    fn serve(queue: &mut Queue, mut now: u64) -> Vec<(u64, u64)> {
+        let mut sent = Vec::new();
+        loop {
+            match queue.dequeue(Instant::from_nanos(now), &mut Nowhere) {
+                Next::Ready(packet) => sent.push((now, packet.len.get())),
+                Next::Wait(at) => now = at.nanos(),
+                Next::Empty => return sent,
+            }
+        }
+    }
+
+    /// The largest excess of what left in any window over rate × window, in nanobits.
+    fn excess(sent: &[(u64, u64)], rate: u64) -> i128 {
+        // Over the windows that end with this packet: the running maximum of a walk.
+        let (mut level, mut most, mut last) = (0i128, 0i128, sent[0].0);
+        for &(at, len) in sent {
+            level = (level - i128::from(rate) * i128::from(at - last)).max(0) + i128::from(len) * 8_000_000_000;
+            (most, last) = (most.max(level), at);
+        }
+        most
+    }
+
+    fn rates() -> impl Strategy<Value = u64> {
+        (0u32..27, 1u64..2_000).prop_map(|(bits, odd)| (8_000u64 << bits).saturating_add(odd * 7).min(800_000_000_000))
+    }
+
+    proptest! {
+        #[test]
+        fn what_leaves_in_any_window_is_at_most_burst_and_rate_times_window(
+            rate in rates(),
+            burst in 1_514u64..60_000,
+            peak in prop_oneof![Just(None), (101u64..900).prop_map(Some)],
+            arrivals in prop::collection::vec((0u32..30, any::<u64>(), 1u64..1_515), 1..300),
+        ) {
+            let mut table = Table::default().text("rate", &format!("{rate} bit/s")).text("burst", &format!("{burst} B"));
+            let peak = peak.map(|percent| rate * percent / 100);
+            if let Some(peak) = peak {
+                table = table.text("peak", &format!("{peak} bit/s"));
+            }
+            let mut queue = check(table).expect("a good plan");
+            let (mut now, mut sent) = (1_000_000u64, Vec::new());
+            for (bits, gap, len) in arrivals {
+                // Up to the arrival, as told; then the packet.
+                let arrival = now + (gap & ((1 << bits) - 1));
+                while let Next::Wait(at) = match queue.dequeue(Instant::from_nanos(now), &mut Nowhere) {
+                    Next::Ready(packet) => { sent.push((now, packet.len.get())); Next::Wait(Instant::from_nanos(now)) }
+                    other => other,
+                } {
+                    if at.nanos() > arrival { break }
+                    now = at.nanos();
+                }
+                now = arrival;
+                offer(&mut queue, Instant::from_nanos(now), len);
+            }
+            sent.extend(serve(&mut queue, now));
+            prop_assert!(excess(&sent, rate) <= i128::from(burst) * 8_000_000_000);
+            if let Some(peak) = peak {
+                prop_assert!(excess(&sent, peak) <= 1_514 * 8_000_000_000);
+            }
+        }
+
+        #[test]
+        fn a_backlogged_queue_gets_its_rate_exactly(rate in rates(), lens in prop::collection::vec(1u64..1_515, 200)) {
+            let table = Table::default().text("rate", &format!("{rate} bit/s")).text("burst", "1700 B");
+            let mut queue = check(table).expect("a good plan");
+            lens.iter().for_each(|&len| offer(&mut queue, Instant::START, len));
+            let mut bytes = 0u64;
+            for (at, len) in serve(&mut queue, 0) {
+                bytes += len;
+                // Each packet leaves in the first nanosecond in which burst + rate × time covers all up to it.
+                let due = (u128::from(bytes.saturating_sub(1_700)) * 8_000_000_000).div_ceil(u128::from(rate));
+                prop_assert_eq!(u128::from(at), due);
+            }
+        }
+    }
+
+    #[test]
+    fn a_packet_longer_than_the_burst_goes_when_the_bucket_is_full_and_is_paid_for() {
+        let table = Table::default().text("rate", "8 Mbit/s").text("burst", "2 kB");
+        let mut queue = check(table).expect("a good plan");
+        [1_000, 60_000, 1_000].into_iter().for_each(|len| offer(&mut queue, Instant::START, len));
+        // 1 MB/s: full again after 1 ms; then a debt of 58,000 bytes, and 1,000 more.
+        assert_eq!(serve(&mut queue, 0), [(0, 1_000), (1_000_000, 60_000), (60_000_000, 1_000)]);
+    }
+
+    #[test]
+    fn a_peak_rate_spreads_the_burst() {
+        let table = Table::default().text("rate", "8 Mbit/s").text("burst", "10 kB");
+        let table = table.text("peak", "80 Mbit/s").text("peak_burst", "2 kB");
+        let mut queue = check(table).expect("a good plan");
+        (0..6).for_each(|_| offer(&mut queue, Instant::START, 1_000));
+        let times: Vec<u64> = serve(&mut queue, 0).into_iter().map(|(at, _)| at).collect();
+        assert_eq!(times, [0, 0, 100_000, 200_000, 300_000, 400_000]);
+    }
+
+    #[test]
+    fn settings_that_cannot_work_are_refused_with_a_reason() {
+        let rate = || Table::default().text("rate", "1 Mbit/s");
+        let cases = [
+            (Table::default(), "`rate` is missing"),
+            (Table::default().text("rate", "0 bit/s"), "must be more than 0"),
+            (rate().text("burst", "1 kB"), "less than one full packet"),
+            (rate().text("burst", "2 GB"), "more than 1 GB"),
+            (rate().text("peak", "1 kbit/s"), "less than `rate`"),
+            (rate().text("peak_burst", "2 kB"), "needs a `peak`"),
+        ];
+        for (table, message) in cases {
+            let problems = check(table).expect_err("cannot work");
+            assert!(problems[0].message.contains(message), "{problems:?}");
+        }
+    }
+}

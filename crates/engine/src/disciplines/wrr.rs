@@ -1,0 +1,625 @@
+//! `wrr`: weighted round robin by packets: in each cycle so many packets of each class, whatever their length.
+//!
+//! Follows Maeshima, Ito, Ishikura and Asami, "RSVP bandwidth guarantee by WRR on high-speed networks" (KDD, in
+//! Japanese), section 2: a queue for each reservation and one for all else; at each poll it takes packets from the queues in
+//! proportion to the reserved ratio; empty queues are skipped, so that what they leave goes to the others; the link's
+//! speed is a parameter. With *N* the packets of a cycle, *r* a class's rate and *C* the link's: *w* = *N r / C*, rounded.
+//! The paper does not state the interval, the cycle, or the order within a cycle, so they are settings here.
+//!
+//! `mode = "event"`: a packet whenever the host asks. `"poll"`: packets leave only at polls, at multiples of `interval`: up
+//! to a cycle of them, and only those that had arrived before; so the link can idle while packets wait. A caller that is
+//! late polls late; polls that nobody asked at are lost.
+//!
+//! Each class has *w* places in a cycle: side by side (`order = "burst"`), or spread evenly, the *k*-th of them at
+//! (2*k* + 1) / 2*w* of it (`"interleaved"`). A heap holds each class's next place, so that skipping the places of
+//! empty queues costs nothing. A class that comes back takes up its places from where the cycle is; it gets none back.
+//!
+//! **Lengths are ignored on purpose.** A class's share of the bytes is *w L* / Σ *w L*, so shares are right only where
+//! packets are alike; a test shows how wrong they are otherwise, beside `drr`, which counts bytes.
+
+use crate::discipline::{Discipline, Next, Sink, Verdict};
+use crate::heaps::Heaps;
+use crate::inspect::{Inspection, Value};
+use crate::kind::{Build, Check, Children, Kind, Plan};
+use crate::leaves::{Leaves, LeavesPlan};
+use crate::packet::Packet;
+use crate::settings::Problem;
+use crate::units::{Bytes, Duration, Instant, Rate};
+use crate::{choices, settings};
+use std::any::Any;
+use std::sync::Arc;
+
+/// The registration.
+pub static KIND: Kind = Kind {
+    name: "wrr",
+    summary: "Weighted round robin by packets, event driven or polled, as in packet-counting RSVP routers",
+    reference: "Maeshima, Ito, Ishikura and Asami, \"RSVP bandwidth guarantee by WRR on high-speed networks\"",
+    children: Children::Classes { nested: false },
+    settings: Settings::SETTINGS,
+    class_settings: ClassSettings::SETTINGS,
+    check,
+};
+
+choices! {
+    /// When packets leave.
+    pub enum Mode {
+        /// Whenever the host asks.
+        Event = "event",
+        /// At polls.
+        Poll = "poll",
+    }
+}
+
+choices! {
+    /// Where a class's packets stand in a cycle.
+    pub enum Order {
+        /// Side by side.
+        Burst = "burst",
+        /// Spread evenly.
+        Interleaved = "interleaved",
+    }
+}
+
+settings! {
+    /// Settings of `wrr`.
+    pub struct Settings {
+        /// When packets leave
+        mode: Mode = default "event",
+            "poll: the link idles between polls, as in the paper",
+            "no reason to wait";
+        /// Where a class's packets stand in a cycle
+        order: Order = default "burst",
+            "burst: more jitter; interleaved: a little more work for each packet",
+            "the paper, as far as it says";
+        /// Packets in a cycle
+        cycle: u32 = default "10",
+            "too small: rates are rounded coarsely; too large: a class waits long for its turn",
+            "steps of 10 % of the link";
+        /// The time between two polls; at each up to one cycle leaves
+        interval: Duration = derived "the time in which the link sends a cycle of its longest packets",
+            "too small: the port's queue grows; too large: the link idles",
+            "the paper: the link's speed is a parameter";
+    }
+}
+
+settings! {
+    /// Settings of a class of `wrr`.
+    pub struct ClassSettings {
+        /// Its packets in a cycle
+        weight: u32 = derived "what `rate` is of the cycle; without either an equal part of what others leave, at least 1",
+            "only the ratio to the other weights counts",
+            "-";
+        /// The part of the link that its packets are to be, if all are equally long
+        rate: Rate = derived "none: `weight` says it",
+            "it is rounded to whole packets of a cycle, at least 1",
+            "the paper: the reserved ratio";
+    }
+}
+
+const LONGEST_CYCLE: u64 = 1 << 24;
+
+/// What a queue is made of, its leaves aside.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Rules {
+    /// None if event driven.
+    interval: Option<u64>,
+    order: Order,
+    /// By leaf.
+    weights: Vec<u32>,
+}
+
+#[derive(Clone, Debug)]
+struct WrrPlan {
+    rules: Rules,
+    leaves: LeavesPlan,
+}
+
+fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
+    let before = check.problems.len();
+    let settings = Settings::read(check.settings, &[], check.problems);
+    let classes: Option<Vec<ClassSettings>> =
+        check.classes.iter().map(|class| ClassSettings::read(class.settings, &[], check.problems)).collect();
+    let (settings, classes) = (settings?, classes?);
+    let at = |key: &str| check.settings.get(key).map_or(check.settings.at, |entry| entry.at);
+    if settings.cycle == 0 || u64::from(settings.cycle) > LONGEST_CYCLE {
+        check.problems.push(Problem::new(at("cycle"), format!("`cycle` is a number from 1 to {LONGEST_CYCLE}")));
+        return None;
+    }
+    match settings.interval {
+        Some(_) if settings.mode == Mode::Event => {
+            let problem = Problem::new(at("interval"), "`interval` needs `mode = \"poll\"`");
+            check.problems.push(problem);
+        }
+        Some(Duration::ZERO) => check.problems.push(Problem::new(at("interval"), "`interval` must be longer than 0")),
+        _ => {}
+    }
+    let weights = weights(check, &settings, &classes)?;
+    let cycle: u64 = weights.iter().map(|&weight| u64::from(weight)).sum();
+    let (link, mtu) = (check.link.bandwidth, check.link.mtu);
+    let sent = || link.time_to_send(Bytes::new(mtu.get() * cycle)).nanos().max(1);
+    let interval = (settings.mode == Mode::Poll).then(|| settings.interval.map_or_else(sent, Duration::nanos));
+    let rules = Rules { interval, order: settings.order, weights };
+    (check.problems.len() == before)
+        .then(|| Arc::new(WrrPlan { rules, leaves: LeavesPlan::new(check) }) as Arc<dyn Plan>)
+}
+
+/// The packets of a cycle, by class.
+fn weights(check: &mut Check<'_>, settings: &Settings, classes: &[ClassSettings]) -> Option<Vec<u32>> {
+    let (link, cycle) = (u128::from(check.link.bandwidth.bits()), u128::from(settings.cycle));
+    let (mut given, mut rates, mut wrong) = (0u64, 0u128, false);
+    let mut problem = |index: usize, key: &str, message: String, help: &str| {
+        let class = &check.classes[index];
+        let at = class.settings.get(key).map_or(class.at, |entry| entry.at);
+        check.problems.push(Problem::new(at, message).help(help));
+        wrong = true;
+    };
+    let mut own: Vec<Option<u32>> = Vec::new();
+    for (index, class) in classes.iter().enumerate() {
+        let weight = match (class.weight, class.rate) {
+            (Some(_), Some(_)) => {
+                problem(index, "weight", "`weight` and `rate` exclude each other".into(), "leave one of them out");
+                None
+            }
+            (Some(0), _) => {
+                problem(index, "weight", "`weight` must be at least 1: the class could never send".into(), "leave the class out");
+                None
+            }
+            (Some(weight), None) => Some(weight),
+            (None, Some(rate)) => {
+                let bits = u128::from(rate.on(check.link.bandwidth).bits());
+                rates += bits;
+                if rates > link {
+                    let message = format!("the classes' rates add up to more than the link's {}", check.link.bandwidth);
+                    problem(index, "rate", message, "lower a rate, or use weights");
+                }
+                Some(((cycle * bits * 2 + link) / (link * 2).max(1)).clamp(1, cycle) as u32)
+            }
+            (None, None) => None,
+        };
+        given += u64::from(weight.unwrap_or(0));
+        own.push(weight);
+    }
+    let without = own.iter().filter(|weight| weight.is_none()).count() as u64;
+    let left = u64::from(settings.cycle).saturating_sub(given);
+    if given + without > LONGEST_CYCLE {
+        problem(0, "weight", format!("the weights add up to more than {LONGEST_CYCLE}"), "only their ratio counts");
+    }
+    let part = (left / without.max(1)).max(1) as u32;
+    (!wrong).then(|| own.into_iter().map(|weight| weight.unwrap_or(part)).collect())
+}
+
+impl Plan for WrrPlan {
+    fn build(&self, cx: &Build) -> Box<dyn Discipline> {
+        let count = self.rules.weights.len();
+        let mut wrr = Wrr {
+            leaves: self.leaves.build(cx),
+            members: vec![Member::default(); count],
+            places: Heaps::new([count], count),
+            at: (0, 0),
+            apart: Vec::with_capacity(count),
+            poll: Poll::default(),
+            cycle: 0,
+            rules: self.rules.clone(),
+        };
+        wrr.lay_out();
+        Box::new(wrr)
+    }
+}
+
+/// A place: the cycle, and where in it.
+type Place = (u64, u32);
+
+/// A class and its next place.
+#[derive(Clone, Copy, Default, Debug)]
+struct Member {
+    weight: u32,
+    /// Its first place in a cycle, in order `burst`.
+    first: u32,
+    /// Its next place: the cycle, and the how many-th of the cycle.
+    cycle: u64,
+    k: u32,
+    /// Packets that came after this poll.
+    late: u64,
+    poll: u64,
+}
+
+impl Member {
+    /// Where the `k`-th of a cycle stands.
+    #[inline]
+    fn rank(&self, order: Order) -> u32 {
+        match order {
+            Order::Burst => self.first + self.k,
+            Order::Interleaved => ((2 * u64::from(self.k) + 1) * HALF / u64::from(self.weight)) as u32,
+        }
+    }
+
+    /// Moves on to the next place.
+    #[inline]
+    fn advance(&mut self) {
+        self.k += 1;
+        if self.k == self.weight {
+            (self.cycle, self.k) = (self.cycle + 1, 0);
+        }
+    }
+
+    /// Skips the places that lie before this one.
+    #[inline]
+    fn catch_up(&mut self, order: Order, (cycle, rank): Place) {
+        if (self.cycle, self.rank(order)) >= (cycle, rank) {
+            return;
+        }
+        let k = match order {
+            Order::Burst => u64::from(rank.saturating_sub(self.first)),
+            // The least k with (2k + 1) / 2w at least the rank's part of the cycle.
+            Order::Interleaved => (u64::from(rank) * u64::from(self.weight)).div_ceil(HALF) / 2,
+        };
+        (self.cycle, self.k) = if k < u64::from(self.weight) { (cycle, k as u32) } else { (cycle + 1, 0) };
+    }
+}
+
+/// Half a cycle, in the ranks of order `interleaved`.
+const HALF: u64 = 1 << 31;
+
+/// The polls.
+#[derive(Clone, Copy, Default, Debug)]
+struct Poll {
+    /// How many there were.
+    count: u64,
+    /// Packets that may still leave at this one.
+    left: u64,
+    /// When the next is due.
+    next: u64,
+}
+
+#[derive(Debug)]
+struct Wrr {
+    leaves: Leaves,
+    members: Vec<Member>,
+    /// The next places of those who may send.
+    places: Heaps<Place>,
+    /// The place of the last packet.
+    at: Place,
+    /// Ready, and waiting for the next poll.
+    apart: Vec<u32>,
+    poll: Poll,
+    /// The packets of one cycle.
+    cycle: u64,
+    rules: Rules,
+}
+
+impl Wrr {
+    /// Gives the members their weights, all with their places before them.
+    fn lay_out(&mut self) {
+        let (cycle, mut first) = (self.at.0 + 1, 0);
+        for (member, &weight) in self.members.iter_mut().zip(&self.rules.weights) {
+            (member.weight, member.first, member.cycle, member.k) = (weight, first, cycle, 0);
+            first += weight;
+        }
+        (self.at, self.cycle) = ((cycle, 0), u64::from(first));
+    }
+
+    /// A leaf may send.
+    fn list(&mut self, leaf: usize) {
+        let member = &mut self.members[leaf];
+        member.catch_up(self.rules.order, self.at);
+        self.places.set(0, leaf as u32, (member.cycle, member.rank(self.rules.order)));
+    }
+
+    /// A leaf is ready.
+    fn ready(&mut self, leaf: usize) {
+        match self.rules.interval {
+            None => self.list(leaf),
+            Some(_) => self.apart.push(leaf as u32),
+        }
+    }
+
+    /// Polls, if it is time. When nobody was ready no poll was missed.
+    fn poll(&mut self, now: u64) {
+        let Some(interval) = self.rules.interval else { return };
+        if now < self.poll.next || !self.leaves.any_ready() {
+            return;
+        }
+        let (count, left) = (self.poll.count + 1, self.cycle);
+        self.poll = Poll { count, left, next: (now / interval + 1).saturating_mul(interval) };
+        while let Some(leaf) = self.apart.pop() {
+            self.list(leaf as usize);
+        }
+    }
+
+    /// Whether all that a leaf holds has come after this poll.
+    fn is_late(&self, leaf: usize) -> bool {
+        let member = &self.members[leaf];
+        self.rules.interval.is_some() && member.poll == self.poll.count && self.leaves.packets(leaf) <= member.late
+    }
+}
+
+impl Discipline for Wrr {
+    fn enqueue(&mut self, now: Instant, packet: Packet, sink: &mut dyn Sink) -> Verdict {
+        if let (Some(interval), false) = (self.rules.interval, self.leaves.any_ready()) {
+            let due = now.nanos().div_ceil(interval).saturating_mul(interval);
+            self.poll.next = self.poll.next.max(due);
+        }
+        let to = self.leaves.route(packet.class);
+        let (verdict, ready) = self.leaves.enqueue(now, packet, sink);
+        if let (Verdict::Queued, Some(leaf)) = (verdict, to) {
+            let (member, count) = (&mut self.members[leaf], self.poll.count);
+            member.late = if member.poll == count { member.late + 1 } else { 1 };
+            member.poll = count;
+        }
+        if let Some(leaf) = ready {
+            self.ready(leaf);
+        }
+        verdict
+    }
+
+    fn dequeue(&mut self, now: Instant, sink: &mut dyn Sink) -> Next<Packet> {
+        while let Some(leaf) = self.leaves.wake(now) {
+            self.ready(leaf);
+        }
+        self.poll(now.nanos());
+        while self.rules.interval.is_none() || self.poll.left > 0 {
+            let Some((place, leaf)) = self.places.first(0) else { break };
+            if self.is_late(leaf as usize) {
+                self.places.remove(0, leaf);
+                self.apart.push(leaf);
+                continue;
+            }
+            let next = self.leaves.dequeue(leaf as usize, now, sink);
+            let Some((packet, more)) = next else {
+                self.places.remove(0, leaf);
+                continue;
+            };
+            let member = &mut self.members[leaf as usize];
+            member.advance();
+            self.at = place;
+            self.poll.left = self.poll.left.saturating_sub(1);
+            if more {
+                self.places.set(0, leaf, (member.cycle, member.rank(self.rules.order)));
+            } else {
+                self.places.remove(0, leaf);
+            }
+            return Next::Ready(packet);
+        }
+        match self.leaves.any_ready() {
+            true => Next::Wait(Instant::from_nanos(self.poll.next)),
+            false => self.leaves.rest(),
+        }
+    }
+
+    fn flush(&mut self, sink: &mut dyn Sink) {
+        self.leaves.flush(sink);
+        self.apart.clear();
+        while let Some((_, leaf)) = self.places.first(0) {
+            self.places.remove(0, leaf);
+        }
+    }
+
+    fn inspect(&self, out: &mut Inspection<'_>) {
+        out.gauge("mode", Value::State(if self.rules.interval.is_some() { Mode::Poll } else { Mode::Event }.name()));
+        out.gauge("cycle", Value::Count(self.cycle));
+        if let Some(interval) = self.rules.interval {
+            out.gauge("interval", Value::Duration(Duration::from_nanos(interval)));
+            out.gauge("polls", Value::Count(self.poll.count));
+        }
+        self.leaves.inspect(out, |leaf, out| out.gauge("weight", Value::Count(u64::from(self.members[leaf].weight))));
+    }
+
+    fn retune(&mut self, now: Instant, plan: &dyn Plan) -> bool {
+        let plan: &dyn Any = plan;
+        let Some(plan) = plan.downcast_ref::<WrrPlan>() else { return false };
+        if !self.leaves.is_alike(&plan.leaves) {
+            return false;
+        }
+        if plan.rules != self.rules {
+            self.rules = plan.rules.clone();
+            while let Some((_, leaf)) = self.places.first(0) {
+                self.places.remove(0, leaf);
+                self.apart.push(leaf);
+            }
+            self.lay_out();
+            match self.rules.interval {
+                None => {
+                    while let Some(leaf) = self.apart.pop() {
+                        self.list(leaf as usize);
+                    }
+                }
+                Some(interval) => self.poll.next = now.nanos().div_ceil(interval).saturating_mul(interval),
+            }
+        }
+        self.leaves.retune(now, &plan.leaves)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::discipline::Reason;
+    use crate::kind::Link;
+    use crate::packet::ClassId;
+    use crate::queue::Queue;
+    use crate::random::Seed;
+    use crate::settings::{Raw, Table};
+    use crate::tree::{ClassSpec, DisciplineSpec, Registry};
+    use crate::units::Bandwidth;
+    use proptest::prelude::*;
+
+    struct Nowhere;
+
+    impl Sink for Nowhere {
+        fn drop(&mut self, _packet: Packet, _why: Reason) {}
+    }
+
+    fn check(kind: &str, settings: Table, tables: Vec<Table>) -> Result<Queue, Vec<Problem>> {
+        let class = |(i, settings): (usize, Table)| ClassSpec {
+            name: i.to_string(),
+            default: i == 0,
+            settings,
+            ..ClassSpec::default()
+        };
+        let classes = tables.into_iter().enumerate().map(class).collect();
+        let spec = DisciplineSpec { settings, classes, ..DisciplineSpec::new(kind) };
+        let link = Link { bandwidth: Bandwidth::mbit(100), mtu: Bytes::new(1_250) };
+        spec.check(&Registry::builtin(), link).map(|plan| plan.build(Seed(1)))
+    }
+
+    fn weight(weight: u32) -> Table {
+        Table::default().with("weight", Raw::Integer(weight.into()))
+    }
+
+    fn wrr(settings: Table, weights: &[u32]) -> Queue {
+        check("wrr", settings, weights.iter().map(|&w| weight(w)).collect()).expect("a good plan")
+    }
+
+    fn offer(queue: &mut Queue, now: u64, class: usize, len: u64) {
+        let now = Instant::from_nanos(now);
+        let packet = Packet::new(Bytes::new(len), now, ClassId(class as u32));
+        assert_eq!(queue.enqueue(now, packet, &mut Nowhere), Verdict::Queued);
+    }
+
+    fn ask(queue: &mut Queue, now: u64) -> Result<usize, Option<u64>> {
+        match queue.dequeue(Instant::from_nanos(now), &mut Nowhere) {
+            Next::Ready(packet) => Ok(packet.class.0 as usize),
+            Next::Wait(at) => Err(Some(at.nanos())),
+            Next::Empty => Err(None),
+        }
+    }
+
+    /// The classes of so many packets, all classes backlogged all the time.
+    fn order(queue: &mut Queue, classes: usize, packets: usize) -> Vec<usize> {
+        for class in 0..classes {
+            (0..2).for_each(|_| offer(queue, 0, class, 1_000));
+        }
+        let step = |_| {
+            let class = ask(queue, 0).expect("a backlog");
+            offer(queue, 0, class, 1_000);
+            class
+        };
+        (0..packets).map(step).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn in_each_cycle_each_backlogged_class_sends_its_weight(
+            weights in prop::collection::vec(1u32..20, 1..8),
+            interleaved in any::<bool>(),
+        ) {
+            let name = if interleaved { "interleaved" } else { "burst" };
+            let mut queue = wrr(Table::default().text("order", name), &weights);
+            let cycle = weights.iter().sum::<u32>() as usize;
+            for cycle in order(&mut queue, weights.len(), cycle * 50).chunks(cycle) {
+                for (class, &weight) in weights.iter().enumerate() {
+                    prop_assert_eq!(cycle.iter().filter(|&&c| c == class).count(), weight as usize);
+                }
+            }
+        }
+
+        #[test]
+        fn interleaved_packets_are_never_far_from_their_even_places(weights in prop::collection::vec(1u32..20, 2..8)) {
+            let mut queue = wrr(Table::default().text("order", "interleaved"), &weights);
+            let cycle: u32 = weights.iter().sum();
+            let order = order(&mut queue, weights.len(), cycle as usize * 3);
+            let mut sent = vec![0f64; weights.len()];
+            for (i, class) in order.into_iter().enumerate() {
+                sent[class] += 1.0;
+                for (&sent, &weight) in sent.iter().zip(&weights) {
+                    let due = (i + 1) as f64 * f64::from(weight) / f64::from(cycle);
+                    // Half a packet by its own rounding, and half a place for each other class's.
+                    let bound = 0.5 + 0.5 * weights.len() as f64 * f64::from(weight) / f64::from(cycle) + 1e-9;
+                    prop_assert!((sent - due).abs() <= bound, "{sent} of {due}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_burst_is_side_by_side_and_interleaved_is_spread() {
+        let mut queue = wrr(Table::default(), &[4, 6]);
+        assert_eq!(order(&mut queue, 2, 10), [0, 0, 0, 0, 1, 1, 1, 1, 1, 1]);
+        let mut queue = wrr(Table::default().text("order", "interleaved"), &[4, 6]);
+        assert_eq!(order(&mut queue, 2, 10), [1, 0, 1, 0, 1, 1, 0, 1, 0, 1]);
+    }
+
+    #[test]
+    fn an_empty_queue_is_skipped_and_gets_nothing_back() {
+        let mut queue = wrr(Table::default(), &[2, 3, 1]);
+        (0..12).for_each(|_| offer(&mut queue, 0, 1, 100));
+        let first: Vec<_> = (0..7).map(|_| ask(&mut queue, 0)).collect();
+        assert_eq!(first, [Ok(1); 7]);
+        (0..6).for_each(|_| offer(&mut queue, 0, 0, 100));
+        // Class 1 is in the middle of its burst; then class 0 has its two, and no more for having been away.
+        let then: Vec<_> = (0..9).map_while(|_| ask(&mut queue, 0).ok()).collect();
+        assert_eq!(then, [1, 1, 0, 0, 1, 1, 1, 0, 0]);
+    }
+
+    /// The share of the first class by packets and by bytes, in thousandths.
+    fn shares(kind: &str, lens: [u64; 2]) -> [u64; 2] {
+        let mut queue = check(kind, Table::default(), vec![weight(4), weight(6)]).expect("a good plan");
+        for class in [0, 1] {
+            (0..50).for_each(|_| offer(&mut queue, 0, class, lens[class]));
+        }
+        let (mut packets, mut bytes) = ([0u64; 2], [0u64; 2]);
+        for _ in 0..100_000 {
+            let class = ask(&mut queue, 0).expect("a backlog");
+            packets[class] += 1;
+            bytes[class] += lens[class];
+            offer(&mut queue, 0, class, lens[class]);
+        }
+        [packets, bytes].map(|sent| sent[0] * 1_000 / (sent[0] + sent[1]))
+    }
+
+    #[test]
+    fn unequal_lengths_give_right_shares_by_packets_and_wrong_ones_by_bytes_and_drr_the_reverse() {
+        // 40 % reserved, with packets of 200 bytes against 1,250: 800 of 8,300 bytes a cycle.
+        assert_eq!(shares("wrr", [200, 1_250]), [400, 96]);
+        let [packets, bytes] = shares("drr", [200, 1_250]);
+        assert!((399..=400).contains(&bytes) && packets > 800, "{packets} {bytes}");
+        assert_eq!(shares("wrr", [1_250, 1_250]), [400, 400]);
+    }
+
+    #[test]
+    fn packets_leave_only_at_polls_and_at_most_a_cycle_of_those_that_had_come() {
+        let settings = Table::default().text("mode", "poll").text("interval", "1 ms");
+        let mut queue = wrr(settings, &[1, 2]);
+        let ms = 1_000_000;
+        (0..4).for_each(|_| offer(&mut queue, ms / 2, 0, 100));
+        assert_eq!(ask(&mut queue, ms / 2), Err(Some(ms)));
+        offer(&mut queue, ms - 1, 1, 100);
+        assert_eq!([ask(&mut queue, ms), ask(&mut queue, ms)], [Ok(0), Ok(1)]);
+        offer(&mut queue, ms, 1, 100);
+        // The second of class 1 came after the poll; class 0 takes what is left of the cycle.
+        assert_eq!([ask(&mut queue, ms + 1), ask(&mut queue, ms + 1)], [Ok(0), Err(Some(2 * ms))]);
+        // A late caller polls late, once.
+        assert_eq!([0; 4].map(|_| ask(&mut queue, 4 * ms + 7)), [Ok(1), Ok(0), Ok(0), Err(None)]);
+        // Nobody was there at 5 ms; what comes at 5.5 ms waits for 6 ms.
+        offer(&mut queue, 5 * ms + ms / 2, 0, 100);
+        assert_eq!(ask(&mut queue, 5 * ms + ms / 2), Err(Some(6 * ms)));
+    }
+
+    #[test]
+    fn rates_become_packets_of_a_cycle_and_the_rest_is_for_the_others() {
+        let rate = |rate: &str| Table::default().text("rate", rate);
+        let tables = vec![Table::default(), rate("40 Mbit/s"), rate("1 Mbit/s")];
+        let mut queue = check("wrr", Table::default(), tables).expect("a good plan");
+        assert_eq!(order(&mut queue, 3, 10), [0, 0, 0, 0, 0, 1, 1, 1, 1, 2]);
+    }
+
+    #[test]
+    fn settings_that_cannot_work_are_refused_with_a_reason() {
+        let both = weight(1).text("rate", "1 Mbit/s");
+        let class = [
+            (weight(0), "must be at least 1"),
+            (both, "exclude each other"),
+            (Table::default().text("rate", "101 Mbit/s"), "more than the link's"),
+        ];
+        let cases = class.into_iter().map(|(table, message)| (Table::default(), table, message));
+        let own = [
+            (Table::default().with("cycle", Raw::Integer(0)), Table::default(), "`cycle` is a number"),
+            (Table::default().text("interval", "1 ms"), Table::default(), "needs `mode"),
+            (Table::default().text("mode", "poll").text("interval", "0 s"), Table::default(), "longer than 0"),
+        ];
+        for (settings, table, message) in cases.chain(own) {
+            let problems = check("wrr", settings, vec![table]).expect_err("cannot work");
+            assert!(problems[0].message.contains(message), "{problems:?}");
+        }
+    }
+}

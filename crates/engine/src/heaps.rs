@@ -1,0 +1,120 @@
+//! Heaps over one set of numbered things, each of which is in at most one of them: the least key first.
+//!
+//! Four children a node, since a heap of many is memory to be fetched and not comparisons. A thing's place is kept, so
+//! that its key can change and it can leave in logarithmic time. No allocation after construction.
+
+/// In no heap.
+const NOWHERE: u32 = u32::MAX;
+const ARITY: usize = 4;
+
+/// The heaps.
+#[derive(Clone, Debug)]
+pub(crate) struct Heaps<K> {
+    heaps: Vec<Vec<(K, u32)>>,
+    /// Of each thing.
+    places: Vec<u32>,
+}
+
+impl<K: Ord + Copy> Heaps<K> {
+    /// Heaps for so many things each; `things` is the number of all.
+    pub(crate) fn new(sizes: impl IntoIterator<Item = usize>, things: usize) -> Self {
+        Self {
+            heaps: sizes.into_iter().map(Vec::with_capacity).collect(),
+            places: vec![NOWHERE; things],
+        }
+    }
+
+    /// The thing with the least key, and its key.
+    #[inline]
+    pub(crate) fn first(&self, heap: usize) -> Option<(K, u32)> {
+        self.heaps[heap].first().copied()
+    }
+
+    /// Gives a thing this key, in its heap.
+    #[inline]
+    pub(crate) fn set(&mut self, heap: usize, thing: u32, key: K) {
+        let items = &mut self.heaps[heap];
+        let at = match self.places[thing as usize] {
+            NOWHERE => {
+                items.push((key, thing));
+                items.len() - 1
+            }
+            place => {
+                items[place as usize].0 = key;
+                place as usize
+            }
+        };
+        self.settle(heap, at);
+    }
+
+    /// Takes a thing out of its heap; nothing happens if it is in none.
+    #[inline]
+    pub(crate) fn remove(&mut self, heap: usize, thing: u32) {
+        let at = std::mem::replace(&mut self.places[thing as usize], NOWHERE);
+        if at == NOWHERE {
+            return;
+        }
+        let at = at as usize;
+        self.heaps[heap].swap_remove(at);
+        if at < self.heaps[heap].len() {
+            self.settle(heap, at);
+        }
+    }
+
+    /// Moves an item up or down to where it belongs.
+    fn settle(&mut self, heap: usize, mut at: usize) {
+        let items = &mut self.heaps[heap];
+        let item = items[at];
+        while at > 0 {
+            let parent = (at - 1) / ARITY;
+            if items[parent] <= item {
+                break;
+            }
+            items[at] = items[parent];
+            self.places[items[at].1 as usize] = at as u32;
+            at = parent;
+        }
+        loop {
+            let children = ARITY * at + 1..(ARITY * at + 1 + ARITY).min(items.len());
+            let Some(least) = children.min_by_key(|&child| items[child]) else {
+                break;
+            };
+            if items[least] >= item {
+                break;
+            }
+            items[at] = items[least];
+            self.places[items[at].1 as usize] = at as u32;
+            at = least;
+        }
+        items[at] = item;
+        self.places[item.1 as usize] = at as u32;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    proptest! {
+        #[test]
+        fn agree_with_sorted_sets(steps in prop::collection::vec((0u32..40, 0u64..50, 0u32..4), 1..300)) {
+            let mut heaps = Heaps::new([20, 20], 40);
+            let mut models = [BTreeSet::new(), BTreeSet::new()];
+            for (thing, key, what) in steps {
+                let heap = (thing % 2) as usize;
+                models[heap].retain(|(_, t)| *t != thing);
+                if what == 0 {
+                    heaps.remove(heap, thing);
+                } else {
+                    heaps.set(heap, thing, key);
+                    models[heap].insert((key, thing));
+                }
+                for (heap, model) in models.iter().enumerate() {
+                    prop_assert_eq!(heaps.first(heap), model.first().copied());
+                }
+            }
+        }
+    }
+}
