@@ -15,6 +15,7 @@
 use crate::filters;
 use crate::findings::{Findings, Severity};
 use crate::port_config::{self, PortConfig};
+use crate::scenario;
 use crate::sections::{self, Section, Value};
 use engine::kind::{Children, Kind, Link};
 use engine::settings;
@@ -170,6 +171,10 @@ impl<'a> Reader<'a> {
         if let (Some(hosts), None) = (root.get("hosts"), root.get("interface")) {
             let other = Problem::new(hosts.key_at, "this is a topology, not a policy");
             self.problems.push(other.help("`suimon lab FILE` builds it"));
+            return None;
+        }
+        if let (Some(other), None) = (scenario::given_for("a policy", root), root.get("interface")) {
+            self.problems.push(other);
             return None;
         }
         for pair in root.iter().filter(|pair| !ROOT.contains(&pair.key)) {

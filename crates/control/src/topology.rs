@@ -19,6 +19,7 @@
 
 use crate::findings::{Findings, Severity};
 use crate::policy::{Interface, Reader};
+use crate::scenario;
 use crate::sections::{self, Section};
 use engine::settings;
 use engine::settings::{Problem, Raw, Span, unknown};
@@ -97,6 +98,10 @@ fn topology(reader: &mut Reader<'_>, root: &Section<'_>) -> (Vec<String>, Vec<Li
         let other = Problem::new(interface.key_at, "this is a policy, not a topology");
         let help = "`suimon check FILE` shows what it means, `suimon run FILE` puts it into force";
         reader.problems.push(other.help(help));
+        return (Vec::new(), Vec::new());
+    }
+    if let Some(other) = scenario::given_for("a topology", root) {
+        reader.problems.push(other);
         return (Vec::new(), Vec::new());
     }
     for pair in root.iter().filter(|pair| !ROOT.contains(&pair.key)) {

@@ -367,10 +367,14 @@ fn measurable(
         {
             ("it is not TCP", "leave it out")
         }
-        (_, Subject::Flow(flow)) if metric.unit() == Unit::Time && named.flows[*flow].source.is_tcp() => (
-            "of TCP the receiver does not measure it",
-            "name a class or a link, where packets wait",
-        ),
+        (_, Subject::Flow(flow))
+            if metric.unit() == Unit::Time && named.flows[*flow].source.is_transfer() =>
+        {
+            (
+                "of TCP the receiver does not measure it",
+                "name a class or a link, where packets wait",
+            )
+        }
         (Metric::Jain, Subject::Flow(flow)) if named.flows[*flow].settings.count < 2 => (
             "it is one flow",
             "give the flow a `count`, or leave `flow` out: then all flows are meant",

@@ -7,7 +7,7 @@ use crate::sections::Section;
 use engine::header::{Family, FlowKey};
 use engine::settings;
 use engine::settings::{Problem, Raw, SettingValue, describe};
-use engine::units::{Bandwidth, Bytes, Duration, Instant};
+use engine::units::{Bytes, Duration, Instant};
 use std::net::IpAddr;
 
 /// An address of a host.
@@ -112,8 +112,6 @@ pub struct FlowConfig {
     pub key: FlowKey,
     /// The longest IP packet on its way.
     pub mtu: Bytes,
-    /// The rate of its first link.
-    pub first: Bandwidth,
 }
 
 impl FlowConfig {
@@ -139,8 +137,8 @@ pub(super) struct Around<'a> {
     pub(super) hosts: &'a [HostConfig],
     pub(super) names: &'a [String],
     pub(super) duration: Duration,
-    /// The first rate and the longest IP packet between two hosts; none: no links lead there.
-    pub(super) way: &'a dyn Fn(usize, usize) -> Option<(Bandwidth, Bytes)>,
+    /// The longest IP packet between two hosts; none: no links lead there.
+    pub(super) mtu: &'a dyn Fn(usize, usize) -> Option<Bytes>,
     /// How many flows were before it.
     pub(super) before: u32,
 }
@@ -167,8 +165,8 @@ pub(super) fn read(
     let source = kind.and_then(|kind| sources::read(kind, section, around.files, problems));
     let (settings, [from, to]) = (settings?, between?);
     let active = active(&settings, section, around.duration, problems);
-    let way = (around.way)(from, to);
-    if way.is_none() {
+    let mtu = (around.mtu)(from, to);
+    if mtu.is_none() {
         let at = section.get("between").map_or(section.at, |pair| pair.value.at);
         let message = format!(
             "no links lead from `{}` to `{}`",
@@ -181,7 +179,7 @@ pub(super) fn read(
         problems.push(Problem::new(at, format!("`count` must be from 1 to {MOST}")));
     }
     let source = source?;
-    let (first, mtu) = way?;
+    let mtu = mtu?;
     fits(&source, mtu, section, problems);
     let key = key(&settings, &source, section, [from, to], around, problems);
     let name = settings.name.clone().unwrap_or_else(|| format!("flow {number}"));
@@ -193,7 +191,6 @@ pub(super) fn read(
         active,
         key: key?,
         mtu,
-        first,
     })
 }
 

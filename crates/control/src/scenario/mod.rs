@@ -38,7 +38,7 @@ use engine::random::Seed;
 use engine::settings;
 use engine::settings::{Problem, Raw, Span, unknown};
 use engine::tree::Registry;
-use engine::units::{Bandwidth, Bytes, Duration};
+use engine::units::{Bytes, Duration};
 use std::collections::{HashSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -134,11 +134,21 @@ const ROOT: &[&str] = &[
 
 /// Whether a text looks like a scenario: it says how long it lasts, or what flows.
 pub fn is_one(text: &str) -> bool {
-    let keys = |root: Section<'_>, _: &mut Vec<Problem>| {
-        let has = |key| root.get(key).is_some();
-        Some(has("duration") || has("flow") || has("expect") || has("sweep"))
-    };
+    let keys = |root: Section<'_>, _: &mut Vec<Problem>| Some(own_key(&root).is_some());
     sections::parse(text, &mut Vec::new(), keys).unwrap_or(false)
+}
+
+/// Where a key stands that only scenarios have.
+fn own_key(root: &Section<'_>) -> Option<Span> {
+    let keys = ["duration", "flow", "expect", "sweep"];
+    keys.iter().find_map(|key| root.get(key)).map(|pair| pair.key_at)
+}
+
+/// The problem of a scenario that is given for something else.
+pub(crate) fn given_for(what: &str, root: &Section<'_>) -> Option<Problem> {
+    let at = own_key(root)?;
+    let problem = Problem::new(at, format!("this is a scenario, not {what}"));
+    Some(problem.help("`suimon sim FILE` runs it"))
 }
 
 /// A text of one scenario or, with a sweep, of many.
@@ -307,9 +317,7 @@ fn scenario(
 
 /// Whether this is something else, which is then said.
 fn refuse_others(root: &Section<'_>, problems: &mut Vec<Problem>) -> bool {
-    let scenario = ["duration", "flow", "expect", "sweep"]
-        .iter()
-        .any(|key| root.get(key).is_some());
+    let scenario = own_key(root).is_some();
     let (key, what, help) = if root.get("interface").is_some() {
         (
             "interface",
@@ -493,9 +501,12 @@ fn read_flows(
             .problems
             .push(problem.help("write a section [[flow]] with `between` and `kind`"));
     }
-    let of_way = |from, to| match directions {
-        Some(directions) => narrowest(directions, &way(hosts.len(), directions, [from, to])?),
-        None => Some((Bandwidth::gbit(800), Bytes::new(65_535))),
+    let mtu = |from, to| match directions {
+        Some(all) => {
+            let way = way(hosts.len(), all, [from, to])?;
+            way.into_iter().map(|index| all[index].settings.mtu).min()
+        }
+        None => Some(Bytes::new(65_535)),
     };
     let mut flows: Vec<FlowConfig> = Vec::new();
     let mut before = 0;
@@ -505,7 +516,7 @@ fn read_flows(
             hosts,
             names,
             duration,
-            way: &of_way,
+            mtu: &mtu,
             before,
         };
         let Some(flow) = flows::read(section, index + 1, &around, &mut reader.problems) else {
@@ -548,14 +559,6 @@ fn way(hosts: usize, directions: &[DirectionConfig], [from, to]: [usize; 2]) -> 
     }
     path.reverse();
     Some(path)
-}
-
-/// The first rate and the longest IP packet on a way.
-fn narrowest(directions: &[DirectionConfig], way: &[usize]) -> Option<(Bandwidth, Bytes)> {
-    let settings = |index: &usize| &directions[*index].settings;
-    let first = way.first().map(settings)?.rate;
-    let mtu = way.iter().map(|index| settings(index).mtu).min()?;
-    Some((first, mtu))
 }
 
 /// What changes and expectations can name.

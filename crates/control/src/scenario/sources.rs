@@ -23,7 +23,7 @@ choices! {
         OnOff = "on-off",
         /// Many packets at once, now and then.
         Burst = "burst",
-        /// As much as its first link can carry.
+        /// As much as its first link takes.
         Greedy = "greedy",
         /// Packets as a file of times and lengths says.
         Trace = "trace",
@@ -154,6 +154,8 @@ settings! {
 settings! {
     /// Settings of `greedy`.
     pub struct GreedySettings {
+        /// How many of its packets wait before its first link
+        window: u32 = default "8", "1: a class can run empty between two packets; more than its queue holds: drops", "a few";
         /// The length of each frame: Ethernet header and all above
         frame: Bytes = default "1514 B", "smaller: more packets for the same rate", "a full frame";
         /// Whether its packets say that they are ECN-capable
@@ -202,7 +204,7 @@ pub enum Source {
     OnOff(OnOffSettings),
     /// Bursts.
     Burst(BurstSettings),
-    /// As much as the first link can carry.
+    /// As much as the first link takes.
     Greedy(GreedySettings),
     /// What a file says.
     Replay(ReplaySettings, Packets),
@@ -221,6 +223,11 @@ impl Source {
     /// Whether it is TCP.
     pub(super) fn is_tcp(&self) -> bool {
         matches!(self, Self::Tcp(..) | Self::Request(..))
+    }
+
+    /// Whether it is TCP of which nobody waits for an answer.
+    pub(super) fn is_transfer(&self) -> bool {
+        matches!(self, Self::Tcp(..))
     }
 
     /// In a word or two.
@@ -375,6 +382,7 @@ fn sensible(source: &Source, section: &Section<'_>, problems: &mut Vec<Problem>)
                 "`period` must be more than 0 s",
             );
         }
+        Source::Greedy(greedy) => refuse("window", greedy.window == 0, "`window` must be at least 1"),
         Source::OnOff(on_off) => refuse("on", on_off.on == Duration::ZERO, "`on` must be more than 0 s"),
         Source::Replay(_, packets) => refuse("file", packets.is_empty(), "the file has no packets"),
         _ => {}

@@ -1,6 +1,7 @@
 //! Scenarios that are good, and a table of mistakes.
 
 use super::*;
+use engine::units::Bandwidth;
 
 struct Beside;
 
@@ -136,10 +137,6 @@ fn the_way_back_may_differ_and_a_flow_keeps_to_its_spans() {
     };
     assert_eq!(seconds(0), [[5, 10], [20, 25]]);
     assert_eq!(seconds(1), [[3, 4]]);
-    assert_eq!(
-        scenario.flows.iter().map(|flow| flow.first).collect::<Vec<_>>(),
-        [of(0).rate, of(1).rate]
-    );
 }
 
 #[test]
@@ -429,6 +426,24 @@ fn a_policy_file_with_a_mistake_is_pointed_into() {
         report.contains("broken.toml:3:1: unknown setting `bandwith`"),
         "{report}"
     );
+}
+
+#[test]
+fn a_scenario_given_for_a_policy_or_a_topology_is_known_as_one() {
+    let registry = Registry::builtin();
+    let policy = crate::policy::Policy::read("s.toml", GOOD, &registry).expect_err("a scenario");
+    let topology = crate::topology::Topology::read("s.toml", GOOD, &registry).expect_err("a scenario");
+    for (findings, what) in [(policy, "policy"), (topology, "topology")] {
+        let report = findings.to_string();
+        assert!(
+            report.contains(&format!("this is a scenario, not a {what}")),
+            "{report}"
+        );
+        assert!(
+            report.contains("`suimon sim FILE` runs it") && report.contains("s.toml: 1 mistake\n"),
+            "{report}"
+        );
+    }
 }
 
 #[test]

@@ -159,6 +159,7 @@ fn flow(meters: &Meters<'_>, index: usize) -> FlowOutcome {
     let mut counts = vec![("packets", reading.packets)];
     if listeners.is_empty() {
         counts.extend([
+            ("answers", reading.answers),
             ("sent again", reading.retransmissions),
             ("timeouts", reading.timeouts),
         ]);
@@ -175,7 +176,7 @@ fn flow(meters: &Meters<'_>, index: usize) -> FlowOutcome {
         bytes,
         rate: Bandwidth::of(Bytes::new(bytes), meters.scenario.settings.duration),
         series: meters.received(Some(index)),
-        delays: (!listeners.is_empty()).then_some(reading.delays),
+        delays: (reading.delays.count() > 0).then_some(reading.delays),
         counts,
     }
 }

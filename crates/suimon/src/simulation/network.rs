@@ -139,13 +139,10 @@ fn agents(flow: &FlowConfig, seed: Seed) -> [Box<dyn Agent>; 2] {
                 timing,
             ))
         }
-        Source::Greedy(settings) => {
-            let timing = sources::Constant::rate(flow.first);
-            Box::new(sources::Source::new(
-                datagrams(settings.frame, settings.ecn),
-                timing,
-            ))
-        }
+        Source::Greedy(settings) => Box::new(sources::Greedy::new(
+            datagrams(settings.frame, settings.ecn),
+            settings.window.into(),
+        )),
         Source::Poisson(settings) => {
             let timing = sources::Poisson::rate(settings.rate, &settings.frame.into(), seed);
             Box::new(sources::Source::new(

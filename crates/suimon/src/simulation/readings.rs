@@ -18,8 +18,10 @@ use sim::tcp;
 pub struct Reading {
     /// Packets that a flow's receivers got.
     pub packets: u64,
-    /// How long they took.
+    /// How long they took; of requests, how long answers took.
     pub delays: Delays,
+    /// Requests that were answered.
+    pub answers: u64,
     /// Segments that were sent again.
     pub retransmissions: u64,
     /// Time-outs.
@@ -133,6 +135,11 @@ impl Meters<'_> {
                     if let Some(sender) = self.sim().agent::<tcp::Sender>(copy, End::Caller) {
                         reading.retransmissions += sender.statistics.retransmissions;
                         reading.timeouts += sender.statistics.timeouts;
+                        let answers = sender.program::<tcp::program::Answers>();
+                        for took in answers.map_or(&[][..], |answers| &answers.took) {
+                            reading.answers += 1;
+                            reading.delays.record(*took);
+                        }
                     }
                     if let Some(receiver) = self.sim().agent::<tcp::Receiver>(copy, End::Answerer) {
                         reading.packets += receiver.segments;
