@@ -45,6 +45,7 @@ fn show(out: &mut dyn Write, path: &str, scenario: &Scenario, all: &Scenarios) -
         counted(scenario.changes.len(), "change"),
         counted(scenario.expectations.len(), "expectation"),
     ];
+    let parts: Vec<String> = parts.into_iter().filter(|part| !part.starts_with("0 ")).collect();
     let duration = scenario.settings.duration;
     writeln!(
         out,
