@@ -346,7 +346,8 @@ impl Path {
         adopted
     }
 
-    /// Replaces the tree; what was held moves, each packet into the class of the same name, or the default.
+    /// Replaces the tree; what was held moves, each packet into the class that it would go to if it came now. The
+    /// former tree's class says nothing: it may have had none, and later packets of the same flow must not overtake.
     fn replace(&mut self, now: Instant, pool: &mut Pool, queue: Queue, plan: &TreePlan) -> Adopted {
         let mut moving = Moving(VecDeque::new());
         self.queue.flush(&mut moving);
@@ -357,13 +358,14 @@ impl Path {
             None => Some(class),
         };
         let before = self.totals.dropped.packets;
-        let mut sink = Losses {
-            pool,
-            totals: &mut self.totals,
-            flushed: Reason::Flushed,
-        };
         for mut packet in moving.0 {
-            packet.class = renumber(packet.class).or(plan.default).unwrap_or(ClassId(0));
+            let headers = Headers::parse(pool.bytes(packet.buffer), self.mark);
+            self.classify.classify(&headers, &mut packet);
+            let mut sink = Losses {
+                pool: &mut *pool,
+                totals: &mut self.totals,
+                flushed: Reason::Flushed,
+            };
             // The sink has counted a refusal.
             let _ = self.queue.enqueue(now, packet, &mut sink);
         }

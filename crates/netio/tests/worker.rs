@@ -6,7 +6,7 @@ use engine::packet::{ClassId, Packet};
 use engine::queue::Queue;
 use engine::random::Seed;
 use engine::settings::{Raw, Table};
-use engine::tree::{DisciplineSpec, Registry, TreePlan};
+use engine::tree::{ClassSpec, DisciplineSpec, Registry, TreePlan};
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
 use netio::classify::Everything;
 use netio::clock::now;
@@ -291,6 +291,42 @@ fn a_new_plan_takes_effect_under_traffic_and_packets_stay() {
     );
     assert_eq!(await_frames(&rig.right, 30), (0..30).collect::<Vec<u32>>());
     assert!(rig.handle.retune(PathId(7), new(fifo(1))).is_err());
+    rig.handle.stop();
+    thread.join().expect("an orderly end");
+}
+
+#[test]
+fn what_is_held_goes_into_the_classes_of_a_new_tree_by_its_filters() {
+    let mut rig = rig(Slots { small: 64, big: 1 }, Capabilities::plain(1500, 1));
+    let id = rig.worker.add_path(planned(rig.from, rig.to, fifo(30)));
+    send(&rig.left, 0..30);
+    rig.settle();
+    let thread = run(rig.worker);
+    let class = |name: &str, default| ClassSpec {
+        name: name.into(),
+        default,
+        ..ClassSpec::default()
+    };
+    let plan = checked(&DisciplineSpec {
+        classes: vec![class("default", true), class("chosen", false)],
+        ..DisciplineSpec::new("priq")
+    });
+    let new = Retune {
+        plan,
+        seed: Seed(2),
+        classify: Some(Box::new(Everything(ClassId(1)))),
+        bandwidth: None,
+    };
+    assert_eq!(rig.handle.retune(id, new), Ok(Adopted::Rebuilt { lost: 0 }));
+    let view = rig.handle.inspect().expect("an answer");
+    let offered = |class| {
+        let mut views = view.paths[0].views.iter();
+        let found = views.find(|view| view.class == Some(class));
+        found.map(|view| view.stats.offered.packets)
+    };
+    assert_eq!(offered(ClassId(0)), Some(0));
+    assert!(offered(ClassId(1)).is_some_and(|packets| packets > 20));
+    assert_eq!(await_frames(&rig.right, 30), (0..30).collect::<Vec<u32>>());
     rig.handle.stop();
     thread.join().expect("an orderly end");
 }
