@@ -305,7 +305,7 @@ fn what_is_held_goes_into_the_classes_of_a_new_tree_by_its_filters() {
     let class = |name: &str, default| ClassSpec {
         name: name.into(),
         default,
-        settings: Table::default().with("priority", Raw::Integer(1)),
+        settings: Table::default().with("priority", Raw::Integer(i64::from(default))),
         ..ClassSpec::default()
     };
     let plan = checked(&DisciplineSpec {
