@@ -106,7 +106,8 @@ impl Row {
     }
 
     #[inline]
-    fn offer(&mut self, packet: Packet) {
+    fn offer(&mut self, mut packet: Packet) {
+        packet.arrived = self.now;
         if let Some(queue) = &mut self.queue {
             let _ = black_box(queue.enqueue(self.now, packet, &mut self.lost));
         }
@@ -200,6 +201,10 @@ fn plain(effort: Effort) -> Vec<Row> {
         let row = Row::new(what, 100, Some(queue(&spec("codel", settings))));
         (0..100).fold(row, |row, _| row.with(packet(0, 0)))
     };
+    let pie = || {
+        let row = Row::new("pie", 100, Some(queue(&spec("pie", Table::default()))));
+        (0..100).fold(row, |row, _| row.with(packet(0, 0)))
+    };
     let wfq = |flows: u32| {
         let settings = Table::default()
             .with("queues", integer(flows.next_power_of_two().min(65_536)))
@@ -235,6 +240,7 @@ fn plain(effort: Effort) -> Vec<Row> {
         codel("codel, losing", "1 ns", "1 us"),
         tbf("tbf over fifo, tokens left", "100 Gbit/s"),
         tbf("tbf over fifo, a wait for each", "5 Gbit/s"),
+        pie(),
         wfq(effort.flows[0]),
         wfq(effort.flows[1]),
         fq_codel(effort.flows[0]),

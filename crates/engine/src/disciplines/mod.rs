@@ -19,6 +19,7 @@ disciplines! {
     red
     codel
     fq_codel
+    pie
     cbq
     wfq
     priq

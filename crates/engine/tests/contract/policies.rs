@@ -47,6 +47,13 @@ pub const VALUES: &[(&str, &[(&str, Draw)])] = &[
         ],
     ),
     (
+        "pie",
+        &[
+            ("target", |rng, _| micros(rng, 1, 20_000)),
+            ("update", |rng, _| micros(rng, 10, 30_000)),
+        ],
+    ),
+    (
         "cbq",
         &[
             ("rate", |rng, place| {

@@ -1,0 +1,490 @@
+//! `pie`: Proportional Integral controller Enhanced, which keeps a queue's delay at a reference by losing arrivals
+//! by chance.
+//!
+//! Pan, Natarajan, Baker and White, RFC 8033 (2017), sections 4 and 5. Every *T* (`update`), with *τ* the delay now and
+//! *τ'* that of the last update:
+//!
+//! ```text
+//! Δ = α (τ − target) + β (τ − τ')                 α = 1/8 Hz · T / 15 ms,  β = 5/4 Hz
+//! Δ ← Δ / 2048, 512, 128, 32, 8, 2                while p < 10⁻⁶, 10⁻⁵, 10⁻⁴, 10⁻³, 10⁻², 10⁻¹
+//! Δ ← min(Δ, 2 %)                                 if p ≥ 10 %
+//! p ← p + Δ;  p ← 0.98 p if τ = τ' = 0;           0 ≤ p ≤ 1
+//! burst ← burst − T, at least 0;  `burst` again if p = 0 and τ, τ' < target / 2
+//! ```
+//!
+//! An arrival is hit with probability *p*, but not while *burst* > 0, nor while τ' < target / 2 and p < 20 %, nor while two
+//! full packets or fewer are held. With `derandomize`, *accu*, the sum of *p* since the last hit, stretches that: below
+//! 0.85 nothing is hit, at 8.5 the packet is. A hit packet is marked if it is ECN-capable and p < `mark_below`, else lost.
+//!
+//! The delay is the age of the oldest packet held (the RFC's time-stamp variant; the departure rate is not estimated), so it
+//! holds its packets itself, as `codel` does. There is no timer: as nothing happens between two calls, updates that are
+//! due are made at the next one, each with the delay that the queue had at its time, which is exactly what a timer
+//! would have seen. An update that changes nothing ends that, and so do 1,024 (15 s) at once: by then p is 0 or 1.
+//!
+//! Arithmetic: p has 60 fractional bits, and each step is rounded toward zero.
+//!
+//! Departures: α grows with *T*, so that the integral does not depend on it; a burst is allowed anew at an update, not
+//! between two; all packets are alike, whatever their length.
+
+use crate::discipline::{Discipline, Next, Reason, Sink, Verdict};
+use crate::inspect::{Inspection, Value};
+use crate::kind::{Build, Check, Children, Kind, Link, Plan};
+use crate::packet::Packet;
+use crate::random::Rng;
+use crate::settings;
+use crate::settings::Problem;
+use crate::units::{Bytes, Duration, Instant, Probability};
+use std::any::Any;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// The registration.
+pub static KIND: Kind = Kind {
+    name: "pie",
+    summary: "Keeps the delay at a reference: loses or marks arrivals by a chance that a controller sets",
+    reference: "Pan, Natarajan, Baker and White, RFC 8033, \"Proportional integral controller enhanced\", 2017",
+    children: Children::None,
+    settings: Settings::SETTINGS,
+    class_settings: &[],
+    check,
+};
+
+settings! {
+    /// Settings of `pie`.
+    pub struct Settings {
+        /// The delay that is aimed at
+        target: Duration = derived "15 ms, or the time to send 1.5 full packets if that is longer",
+            "too small: the link idles; too large: packets wait for nothing",
+            "RFC 8033, section 4.2 (QDELAY_REF)";
+        /// How often the chance is set anew
+        update: Duration = default "15 ms",
+            "too small: work, and noise; too large: reacts late",
+            "RFC 8033, section 4.2 (T_UPDATE)";
+        /// How long a burst passes untouched after a calm
+        burst: Duration = default "150 ms",
+            "too small: slow starts are hit early; too large: long queues after each calm",
+            "RFC 8033, section 4.4 (MAX_BURST)";
+        /// Whether packets of ECN-capable senders are marked instead of lost
+        ecn: bool = default "true",
+            "false: senders that understand marks lose packets for nothing",
+            "RFC 8033, section 5.1";
+        /// The chance from which on ECN-capable packets are lost too
+        mark_below: Probability = default "10 %",
+            "too small: losses instead of marks; too large: senders that ignore marks rule the queue",
+            "RFC 8033, section 5.1 (mark_ecnth)";
+        /// Whether hits are kept apart
+        derandomize: bool = default "true",
+            "false: hits come close together at times, and one sender is hit twice",
+            "RFC 8033, section 5.4";
+        /// Packets held at most
+        limit: u32 = default "1000",
+            "too small: bursts are lost before the law is asked; too large: only memory",
+            "the usual length of a kernel's queue";
+    }
+}
+
+/// 1.0 as a chance.
+const ONE: u64 = 1 << 60;
+/// Updates that are made at once at most.
+const MAX_UPDATES: u32 = 1_024;
+/// By how much a change is divided while the chance is below a bound.
+const SCALES: [(u64, i128); 6] = [
+    (ONE / 1_000_000, 2_048),
+    (ONE / 100_000, 512),
+    (ONE / 10_000, 128),
+    (ONE / 1_000, 32),
+    (ONE / 100, 8),
+    (ONE / 10, 2),
+];
+/// The update interval for which α is 1/8 Hz.
+const REFERENCE: i128 = 15_000_000;
+const NANOS: i128 = 1_000_000_000;
+
+/// A checked plan.
+#[derive(Clone, PartialEq, Debug)]
+struct PiePlan {
+    target: Duration,
+    update: Duration,
+    burst: Duration,
+    /// ECN-capable packets are marked below this chance.
+    mark_below: u64,
+    derandomize: bool,
+    limit: usize,
+    mtu: Bytes,
+}
+
+impl PiePlan {
+    /// The error names the setting and its fault.
+    fn new(settings: &Settings, link: Link) -> Result<Self, (&'static str, String)> {
+        let packets = link.bandwidth.time_to_send(Bytes::new(link.mtu.get() * 3 / 2));
+        let second = Duration::from_secs(1);
+        let target = settings.target.unwrap_or(packets.clamp(Duration::from_millis(15), second));
+        if target == Duration::ZERO || target > second.times(60) {
+            return Err(("target", "`target` must be more than 0 and at most 60 s".into()));
+        }
+        if settings.update < Duration::from_micros(10) || settings.update > second {
+            return Err(("update", "`update` must be from 10 us to 1 s".into()));
+        }
+        if settings.limit == 0 {
+            return Err(("limit", "`limit` must be at least 1: a queue of 0 loses every packet".into()));
+        }
+        let parts = |p: Probability| p.parts() << 28;
+        Ok(Self {
+            target,
+            update: settings.update,
+            burst: settings.burst,
+            mark_below: if settings.ecn { parts(settings.mark_below) } else { 0 },
+            derandomize: settings.derandomize,
+            limit: settings.limit as usize,
+            mtu: link.mtu,
+        })
+    }
+
+    /// The chance after an update.
+    fn next(&self, chance: u64, delay: Duration, former: Duration) -> u64 {
+        // A packet that is an hour old says no more than one that is a minute old.
+        let signed = |span: Duration| i128::from(span.nanos().min(60_000_000_000));
+        let one = i128::from(ONE);
+        let integral = (signed(delay) - signed(self.target)) * signed(self.update) * one / (8 * REFERENCE);
+        let proportional = (signed(delay) - signed(former)) * one * 5 / 4;
+        let mut change = (integral + proportional) / NANOS;
+        if let Some((_, scale)) = SCALES.iter().find(|(bound, _)| chance < *bound) {
+            change /= scale;
+        } else {
+            change = change.min(one / 50);
+        }
+        let next = (i128::from(chance) + change).clamp(0, one) as u64;
+        match (delay, former) {
+            (Duration::ZERO, Duration::ZERO) => next - next / 50,
+            _ => next,
+        }
+    }
+}
+
+fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
+    let settings = Settings::read(check.settings, &[], check.problems)?;
+    match PiePlan::new(&settings, check.link) {
+        Ok(plan) => Some(Arc::new(plan)),
+        Err((key, message)) => {
+            let at = check.settings.get(key).map_or(check.settings.at, |entry| entry.at);
+            check.problems.push(Problem::new(at, message));
+            None
+        }
+    }
+}
+
+impl Plan for PiePlan {
+    fn build(&self, cx: &Build) -> Box<dyn Discipline> {
+        Box::new(Pie::new(self.clone(), cx.rng()))
+    }
+}
+
+#[derive(Debug)]
+struct Pie {
+    plan: PiePlan,
+    rng: Rng,
+    queue: VecDeque<Packet>,
+    bytes: Bytes,
+    /// In parts of [`ONE`].
+    chance: u64,
+    /// The sum of chances since the last hit.
+    accu: u64,
+    /// What is left of the burst that passes.
+    burst: Duration,
+    /// At the last update.
+    delay: Duration,
+    next_update: Instant,
+    hits: u64,
+}
+
+impl Pie {
+    fn new(plan: PiePlan, rng: Rng) -> Self {
+        Self {
+            rng,
+            queue: VecDeque::new(),
+            bytes: Bytes::ZERO,
+            chance: 0,
+            accu: 0,
+            burst: plan.burst,
+            delay: Duration::ZERO,
+            next_update: Instant::START + plan.update,
+            hits: 0,
+            plan,
+        }
+    }
+
+    /// Makes the updates that have come due.
+    fn catch_up(&mut self, now: Instant) {
+        if now < self.next_update {
+            return;
+        }
+        for _ in 0..MAX_UPDATES {
+            let calm = (self.chance, self.delay, self.burst) == (0, Duration::ZERO, self.plan.burst);
+            if now < self.next_update || calm && self.queue.is_empty() {
+                break;
+            }
+            let oldest = self.queue.front().map_or(self.next_update, |packet| packet.arrived);
+            self.update(self.next_update.since(oldest));
+            self.next_update = self.next_update + self.plan.update;
+        }
+        if now >= self.next_update {
+            let missed = now.since(self.next_update).nanos() / self.plan.update.nanos() + 1;
+            self.next_update = self.next_update + self.plan.update.times(missed);
+        }
+    }
+
+    fn update(&mut self, delay: Duration) {
+        self.chance = self.plan.next(self.chance, delay, self.delay);
+        let half = Duration::from_nanos(self.plan.target.nanos() / 2);
+        self.burst = Duration::from_nanos(self.burst.nanos().saturating_sub(self.plan.update.nanos()));
+        if self.chance == 0 && delay < half && self.delay < half {
+            self.burst = self.plan.burst;
+        }
+        self.delay = delay;
+    }
+
+    /// Whether this arrival is to be told of congestion.
+    fn hit(&mut self) -> bool {
+        let calm = self.delay.nanos() < self.plan.target.nanos() / 2 && self.chance < ONE / 5;
+        if self.burst > Duration::ZERO || calm || self.bytes <= self.plan.mtu.times(2) {
+            return false;
+        }
+        if self.chance == 0 {
+            self.accu = 0;
+            return false;
+        }
+        // At most 8.5, and one more: within 64 bits.
+        self.accu += self.chance;
+        let dice = self.rng.bits() >> 4 < self.chance;
+        let hit = match self.plan.derandomize {
+            true => self.accu >= ONE / 100 * 85 && (dice || self.accu >= ONE / 2 * 17),
+            false => dice,
+        };
+        if hit || !self.plan.derandomize {
+            self.accu = 0;
+        }
+        hit
+    }
+}
+
+impl Discipline for Pie {
+    fn enqueue(&mut self, now: Instant, mut packet: Packet, sink: &mut dyn Sink) -> Verdict {
+        self.catch_up(now);
+        let lost = if self.queue.len() >= self.plan.limit {
+            Some(Reason::Full)
+        } else if self.hit() {
+            self.hits += 1;
+            let marked = self.chance < self.plan.mark_below && packet.mark();
+            if marked {
+                sink.mark(&packet, Reason::Early);
+            }
+            (!marked).then_some(Reason::Early)
+        } else {
+            None
+        };
+        if let Some(why) = lost {
+            self.accu = 0;
+            sink.drop(packet, why);
+            return Verdict::Dropped(why);
+        }
+        self.bytes += packet.len;
+        self.queue.push_back(packet);
+        Verdict::Queued
+    }
+
+    fn dequeue(&mut self, now: Instant, _sink: &mut dyn Sink) -> Next<Packet> {
+        self.catch_up(now);
+        let Some(packet) = self.queue.pop_front() else { return Next::Empty };
+        self.bytes -= packet.len;
+        Next::Ready(packet)
+    }
+
+    fn flush(&mut self, sink: &mut dyn Sink) {
+        self.queue.drain(..).for_each(|packet| sink.drop(packet, Reason::Flushed));
+        self.bytes = Bytes::ZERO;
+    }
+
+    fn inspect(&self, out: &mut Inspection<'_>) {
+        out.gauge("delay", Value::Duration(self.delay));
+        out.gauge("target", Value::Duration(self.plan.target));
+        out.gauge("probability", Value::Share(Probability::from_parts(self.chance >> 28)));
+        out.gauge("burst", Value::Duration(self.burst));
+        out.gauge("hits", Value::Count(self.hits));
+        out.gauge("limit", Value::Count(self.plan.limit as u64));
+    }
+
+    fn retune(&mut self, now: Instant, plan: &dyn Plan) -> bool {
+        let plan: &dyn Any = plan;
+        let Some(plan) = plan.downcast_ref::<PiePlan>() else { return false };
+        if plan.update != self.plan.update {
+            self.catch_up(now);
+            self.next_update = now + plan.update;
+        }
+        self.burst = if self.burst == self.plan.burst { plan.burst } else { self.burst.min(plan.burst) };
+        self.plan = plan.clone();
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::packet::{ClassId, Ecn};
+    use crate::random::Seed;
+    use crate::settings::{Raw, Table};
+    use crate::units::Bandwidth;
+
+    const LINK: Link = Link { bandwidth: Bandwidth::mbit(8), mtu: Bytes::new(1000) };
+
+    #[derive(Default)]
+    struct Seen {
+        lost: u32,
+        marked: u32,
+    }
+
+    impl Sink for Seen {
+        fn drop(&mut self, _packet: Packet, _why: Reason) {
+            self.lost += 1;
+        }
+        fn mark(&mut self, packet: &Packet, why: Reason) {
+            assert_eq!((packet.ecn, why), (Ecn::Ce, Reason::Early));
+            self.marked += 1;
+        }
+    }
+
+    fn pie(table: Table) -> Pie {
+        let settings = Settings::read(&table, &[], &mut Vec::new()).expect("good settings");
+        Pie::new(PiePlan::new(&settings, LINK).expect("good settings"), Seed(4).stream())
+    }
+
+    fn packet(at: Instant, ecn: Ecn) -> Packet {
+        Packet { ecn, ..Packet::new(Bytes::new(1000), at, ClassId(0)) }
+    }
+
+    fn millis(n: u64) -> Instant {
+        Instant::from_nanos(n * 1_000_000)
+    }
+
+    /// The law of the RFC in floating point.
+    fn law(p: f64, delay: f64, former: f64) -> f64 {
+        let mut change = 0.125 * (delay - 0.015) + 1.25 * (delay - former);
+        let scales = [(1e-6, 2048.0), (1e-5, 512.0), (1e-4, 128.0), (1e-3, 32.0), (1e-2, 8.0), (1e-1, 2.0)];
+        match scales.iter().find(|(bound, _)| p < *bound) {
+            Some((_, scale)) => change /= scale,
+            None => change = change.min(0.02),
+        }
+        let p = p + change;
+        (if delay == 0.0 && former == 0.0 { p * 0.98 } else { p }).clamp(0.0, 1.0)
+    }
+
+    #[test]
+    fn the_chance_follows_the_law_at_every_scale() {
+        let plan = pie(Table::default()).plan;
+        let as_real = |chance: u64| chance as f64 / ONE as f64;
+        for p in [0.0, 5e-7, 5e-6, 5e-5, 5e-4, 5e-3, 5e-2, 0.5, 1.0] {
+            for (delay, former) in [(0, 0), (15, 15), (20, 15), (15, 20), (30, 10), (100, 0), (0, 100), (900, 0)] {
+                let found = plan.next((p * ONE as f64) as u64, Duration::from_millis(delay), Duration::from_millis(former));
+                let expected = law(p, delay as f64 / 1e3, former as f64 / 1e3);
+                assert!((as_real(found) - expected).abs() < 1e-12, "{p}, {delay}, {former}: {} {expected}", as_real(found));
+            }
+        }
+    }
+
+    #[test]
+    fn a_burst_after_a_calm_passes_and_a_longer_one_is_hit() {
+        let (mut pie, mut seen) = (pie(Table::default()), Seen::default());
+        let start = 1_000;
+        // Twice what the link sends: the delay is above target after 30 ms.
+        let mut first = None;
+        for at in start..start + 2_000 {
+            for _ in 0..2 {
+                let _ = pie.enqueue(millis(at), packet(millis(at), Ecn::NotEct), &mut seen);
+            }
+            if seen.lost > 0 {
+                first.get_or_insert(at - start);
+            }
+            let _ = pie.dequeue(millis(at), &mut seen);
+        }
+        let first = first.expect("an overload is hit");
+        assert!((150..400).contains(&first), "first hit after {first} ms");
+    }
+
+    #[test]
+    fn the_chance_decays_to_nothing_when_idle_in_bounded_work() {
+        let mut pie = pie(Table::default());
+        (pie.chance, pie.delay, pie.next_update, pie.burst) = (ONE / 2, Duration::from_millis(20), millis(15), Duration::ZERO);
+        let (mut expected, mut former) = (0.5, 0.020);
+        for update in 1..=100 {
+            pie.catch_up(millis(15 * update));
+            expected = law(expected, 0.0, former);
+            former = 0.0;
+            assert!((pie.chance as f64 / ONE as f64 - expected).abs() < 1e-12);
+        }
+        assert!(expected < 0.05);
+        // A year later, at once.
+        pie.catch_up(millis(31_536_000_000));
+        assert_eq!((pie.chance, pie.burst), (0, pie.plan.burst));
+        assert!(pie.next_update > millis(31_536_000_000) && pie.next_update.nanos().is_multiple_of(15_000_000));
+    }
+
+    #[test]
+    fn updates_made_late_are_those_a_timer_would_have_made() {
+        let run = |step: u64| {
+            let (mut pie, mut seen) = (pie(Table::default()), Seen::default());
+            for _ in 0..50 {
+                let _ = pie.enqueue(millis(0), packet(millis(0), Ecn::NotEct), &mut seen);
+            }
+            (0..=600).step_by(step as usize).for_each(|at| pie.catch_up(millis(at)));
+            (pie.chance, pie.delay, pie.burst, pie.next_update)
+        };
+        assert_eq!(run(1), run(600));
+        assert!(run(600).0 > 0);
+    }
+
+    #[test]
+    fn a_head_that_never_leaves_brings_the_chance_to_one_in_bounded_work() {
+        let (mut pie, mut seen) = (pie(Table::default()), Seen::default());
+        let _ = pie.enqueue(millis(0), packet(millis(0), Ecn::NotEct), &mut seen);
+        pie.catch_up(Instant::from_nanos(u64::MAX / 2));
+        assert_eq!(pie.chance, ONE);
+    }
+
+    /// Hits among `n` arrivals at a standing chance, and the shortest gap between two.
+    fn standing(pie: &mut Pie, chance: u64, ecn: Ecn, n: u32) -> (Seen, u32) {
+        let (mut seen, mut shortest, mut last) = (Seen::default(), u32::MAX, None);
+        for _ in 0..10 {
+            pie.bytes += Bytes::new(1000);
+            pie.queue.push_back(packet(millis(0), ecn));
+        }
+        for i in 0..n {
+            (pie.chance, pie.burst, pie.delay) = (chance, Duration::ZERO, Duration::from_millis(20));
+            let before = seen.lost + seen.marked;
+            if pie.enqueue(millis(0), packet(millis(0), ecn), &mut seen) == Verdict::Queued {
+                let _ = pie.dequeue(millis(0), &mut seen);
+            }
+            if seen.lost + seen.marked > before {
+                shortest = shortest.min(last.map_or(u32::MAX, |last| i - last));
+                last = Some(i);
+            }
+        }
+        (seen, shortest)
+    }
+
+    #[test]
+    fn hits_are_kept_apart_unless_they_are_left_to_chance() {
+        let (_, shortest) = standing(&mut pie(Table::default()), ONE / 20, Ecn::NotEct, 20_000);
+        assert_eq!(shortest, 17, "0.85 / 5 %");
+        let random = Table::default().with("derandomize", Raw::Boolean(false));
+        let (seen, shortest) = standing(&mut pie(random), ONE / 20, Ecn::NotEct, 20_000);
+        assert_eq!(shortest, 1);
+        assert!((850..1_150).contains(&seen.lost), "{}", seen.lost);
+    }
+
+    #[test]
+    fn ecn_capable_packets_are_marked_below_the_threshold_and_lost_above() {
+        let (seen, _) = standing(&mut pie(Table::default()), ONE / 11, Ecn::Ect0, 2_000);
+        assert!(seen.marked > 50 && seen.lost == 0);
+        let (seen, _) = standing(&mut pie(Table::default()), ONE / 9, Ecn::Ect0, 2_000);
+        assert!(seen.lost > 50 && seen.marked == 0);
+    }
+}
