@@ -439,7 +439,8 @@ fn row(
     Row {
         what: format!("{}: {what}", run.name()),
         paper: paper.into(),
-        ours: ((ours * 100.0).round() / 100.0).into(),
+        // Adding zero turns -0.0 into 0.0.
+        ours: ((ours * 100.0).round() / 100.0 + 0.0).into(),
         unit: unit.into(),
         holds,
         note: note.into(),
