@@ -14,7 +14,7 @@
 use crate::Verdict;
 use engine::discipline::{Next, Reason, Sink};
 use engine::kind::Link;
-use engine::packet::{ClassId, Flow, Packet};
+use engine::packet::{ClassId, Ecn, Flow, Packet};
 use engine::queue::Queue;
 use engine::random::Seed;
 use engine::settings::{Raw, Table};
@@ -205,6 +205,20 @@ fn plain(effort: Effort) -> Vec<Row> {
         let row = Row::new("pie", 100, Some(queue(&spec("pie", Table::default()))));
         (0..100).fold(row, |row, _| row.with(packet(0, 0)))
     };
+    let dualpi2 = || {
+        let capable = |i: u32| Packet {
+            ecn: if i.is_multiple_of(2) {
+                Ecn::Ect1
+            } else {
+                Ecn::NotEct
+            },
+            ..packet(0, 0)
+        };
+        let queue = queue(&spec("dualpi2", Table::default()));
+        (0..100).fold(Row::new("dualpi2, both queues", 100, Some(queue)), |row, i| {
+            row.with(capable(i))
+        })
+    };
     let wfq = |flows: u32| {
         let settings = Table::default()
             .with("queues", integer(flows.next_power_of_two().min(65_536)))
@@ -241,6 +255,7 @@ fn plain(effort: Effort) -> Vec<Row> {
         tbf("tbf over fifo, tokens left", "100 Gbit/s"),
         tbf("tbf over fifo, a wait for each", "5 Gbit/s"),
         pie(),
+        dualpi2(),
         wfq(effort.flows[0]),
         wfq(effort.flows[1]),
         fq_codel(effort.flows[0]),

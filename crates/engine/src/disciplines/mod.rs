@@ -20,6 +20,7 @@ disciplines! {
     codel
     fq_codel
     pie
+    dualpi2
     cbq
     wfq
     priq

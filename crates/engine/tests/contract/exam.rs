@@ -178,7 +178,9 @@ impl Exam<'_> {
             destination: flow % 4,
             full: flow,
         };
-        let ecn = [Ecn::NotEct, Ecn::Ect0, Ecn::Ect1, Ecn::Ce][self.rng.below(4) as usize];
+        // A sender is of the L4S kind or it is not: a discipline may tell flows apart by that.
+        let kinds = [[Ecn::NotEct, Ecn::Ect0], [Ecn::Ect1, Ecn::Ce]];
+        let ecn = kinds[flow.full as usize % 2][self.rng.below(2) as usize];
         (self.deadline, self.waits) = (None, 0);
         let (id, packet) = self.ledger.offer(Bytes::new(len), class, flow, ecn);
         let verdict = self.queue.enqueue(self.ledger.now, packet, &mut self.ledger);

@@ -56,7 +56,7 @@ pub struct Ledger {
     sent: Count,
     dropped: Count,
     marks: u64,
-    /// The last packet sent of each class and flow.
+    /// The last unmarked packet sent of each class and flow.
     last: HashMap<(ClassId, u32), u32>,
     /// Whether the queue is being flushed.
     pub flushing: bool,
@@ -129,12 +129,15 @@ impl Ledger {
         if let Some(pinned) = self.pinned.take() {
             assert!(id == pinned, "packet {pinned} was peeked at, then {id} came out");
         }
-        let last = self.last.insert((packet.class, packet.flow.full), id);
-        assert!(
-            last.is_none_or(|last| last < id),
-            "packet {} overtook {id}, of the same class and flow",
-            last.unwrap_or_default()
-        );
+        // A mark makes a packet look like one of an L4S sender, which a queue further in may put apart (RFC 9332).
+        if !self.entries[id as usize].marked {
+            let last = self.last.insert((packet.class, packet.flow.full), id);
+            assert!(
+                last.is_none_or(|last| last < id),
+                "packet {} overtook {id}, of the same class and flow",
+                last.unwrap_or_default()
+            );
+        }
         self.entries[id as usize].whereabouts = Whereabouts::Sent;
         self.sent += packet.len;
         self.note(Event::Sent(id));

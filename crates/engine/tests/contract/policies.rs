@@ -54,6 +54,16 @@ pub const VALUES: &[(&str, &[(&str, Draw)])] = &[
         ],
     ),
     (
+        "dualpi2",
+        &[
+            ("target", |rng, _| micros(rng, 1, 20_000)),
+            ("rtt_max", |rng, _| micros(rng, 1_000, 200_000)),
+            ("update", |rng, _| micros(rng, 10, 30_000)),
+            ("coupling", |rng, _| Raw::Integer(between(rng, 1, 4) as i64)),
+            ("classic_share", |rng, _| percent(rng, 1, 50)),
+        ],
+    ),
+    (
         "cbq",
         &[
             ("rate", |rng, place| {

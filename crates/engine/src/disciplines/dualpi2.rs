@@ -1,0 +1,448 @@
+//! `dualpi2`: two queues for one link, a very short one for scalable (L4S) senders and one for classic senders,
+//! coupled so that both kinds get like rates.
+//!
+//! De Schepper, Briscoe and White, RFC 9332 (2023), sections 2 and 2.5 and appendix A. A packet with ECT(1) or CE goes to the
+//! queue L, any other to C. Every *T* (`update`), with *τ* the age of the oldest packet, *τ'* that of the last update,
+//! and *R* = `rtt_max`:
+//!
+//! ```text
+//! p'   ← p' + α (τ − target) + β (τ − τ')      α = 0.1 T / R²,  β = 0.3 / R,  0 ≤ p' ≤ 1
+//! p_C  = p'²                                   of C: marks if ECN-capable, losses otherwise, when they leave
+//! p_CL = k p', at most 1                       coupled to L, so p_C = (p_CL / k)²
+//! p_L  = max(p_CL, native)                     of L: marks;  native rises from 0 to 1 as the packet's own wait does
+//!                                              from `step` to `step` + `ramp`; 0 if no more than a full packet is in L
+//! ```
+//!
+//! Overload, when p_CL reaches 1 (p_C = 1/k²): L loses packets too, with chance p_C, and C loses its hit packets, ECN-capable
+//! or not. L's hits are spread evenly (a sum of chances that passes 1), C's are left to chance.
+//!
+//! L goes first, but not always. `wrr`: while both wait C gets `classic_share` of the bytes. `time-shift`: L goes first
+//! unless C's oldest packet is older than L's by more than `shift`.
+//!
+//! There is no timer: updates that are due are made at the next call, each with the delay that the queue had at its time
+//! (as in `pie`). While the queues are empty *p'* falls by the same amount each time, so any number of these are made
+//! at once; at most 1,024 others are.
+//!
+//! Arithmetic: chances have 60 fractional bits; changes of *p'* are rounded toward zero.
+//!
+//! Departures: *τ* is the greater age of both queues' oldest packets, so that L alone can overload the controller too;
+//! nothing is hit in C while no more than two full packets are held, for slow links; the limit is in packets.
+
+use crate::discipline::{Discipline, Next, Reason, Sink, Verdict};
+use crate::inspect::{Inspection, Value};
+use crate::kind::{Build, Check, Children, Kind, Link, Plan};
+use crate::packet::{Ecn, Packet};
+use crate::random::Rng;
+use crate::settings::Problem;
+use crate::units::{Bytes, Duration, Instant, Probability};
+use crate::{choices, settings};
+use std::any::Any;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// The registration.
+pub static KIND: Kind = Kind {
+    name: "dualpi2",
+    summary: "Two coupled queues: very low delay for L4S senders, a controlled one for classic senders, like rates",
+    reference: "De Schepper, Briscoe and White, RFC 9332, \"Dual-queue coupled active queue management\", 2023",
+    children: Children::None,
+    settings: Settings::SETTINGS,
+    class_settings: &[],
+    check,
+};
+
+choices! {
+    /// How the link is shared between the queues.
+    pub enum Schedule {
+        /// By weight.
+        Wrr = "wrr",
+        /// By age.
+        TimeShift = "time-shift",
+    }
+}
+
+settings! {
+    /// Settings of `dualpi2`.
+    pub struct Settings {
+        /// The delay that is aimed at for classic traffic
+        target: Duration = derived "15 ms, or the time to send 1.5 full packets if that is longer",
+            "too small: classic senders do not fill the link; too large: their packets wait for nothing",
+            "RFC 9332, appendix A.1";
+        /// The longest round trip of most flows, which sets how fast the controller acts
+        rtt_max: Duration = default "100 ms",
+            "too small: the controller swings; too large: it reacts late",
+            "RFC 9332, appendix A.1";
+        /// How often the controller acts
+        update: Duration = default "16 ms",
+            "too small: work, and noise; too large: reacts late",
+            "RFC 9332, appendix A.1";
+        /// The coupling factor k
+        coupling: u32 = default "2",
+            "too small: L4S senders get more than classic ones; too large: less",
+            "RFC 9332, section 2.1 and appendix C";
+        /// The wait in the L4S queue from which its own marks begin
+        step: Duration = derived "800 us, or the time to send 1.5 full packets if that is longer",
+            "too small: the link idles; too large: L4S packets wait for nothing",
+            "RFC 9332, appendix A.1 (minTh)";
+        /// By how much more wait its marks rise from none to all; 0 for a step
+        ramp: Duration = default "400 us",
+            "too small: marks come in runs; too large: the L4S queue grows",
+            "RFC 9332, appendix A.1 (range)";
+        /// How the queues take turns
+        schedule: Schedule = default "wrr",
+            "time-shift: bounds the difference of the waits instead of a share",
+            "RFC 9332, section 2.3 and appendix A.1";
+        /// With wrr: the classic queue's share while both wait
+        classic_share: Probability = default "10 %",
+            "too small: L4S senders that do not yield starve classic ones; too large: L4S packets wait for classic ones",
+            "RFC 9332, section 4.2.1 asks for a small one";
+        /// With time-shift: how much longer classic packets wait than L4S ones
+        shift: Duration = derived "twice target",
+            "too small: L4S packets wait for classic ones; too large: classic ones wait",
+            "RFC 9332, appendix A.1 (tshift)";
+        /// Packets held at most, in both queues
+        limit: u32 = default "10000",
+            "too small: bursts are lost; too large: only memory",
+            "RFC 9332, appendix A.1: 250 ms at the link's rate";
+    }
+}
+
+/// 1.0 as a chance.
+const ONE: u64 = 1 << 60;
+/// Updates of queues that hold packets, made at once at most.
+const MAX_UPDATES: u32 = 1_024;
+
+/// A checked plan.
+#[derive(Clone, PartialEq, Debug)]
+struct DualPlan {
+    target: Duration,
+    rtt: Duration,
+    update: Duration,
+    coupling: u64,
+    step: Duration,
+    ramp: Duration,
+    schedule: Schedule,
+    /// Of 2³².
+    share: u64,
+    shift: Duration,
+    limit: usize,
+    mtu: u64,
+}
+
+impl DualPlan {
+    /// The error names the setting and its fault.
+    fn new(settings: &Settings, link: Link) -> Result<Self, (&'static str, String)> {
+        let (milli, second) = (Duration::from_millis(1), Duration::from_secs(1));
+        let packets = link.bandwidth.time_to_send(Bytes::new(link.mtu.get() * 3 / 2)).min(second);
+        let target = settings.target.unwrap_or(packets.max(milli.times(15)));
+        let within = |key, value: Duration, from: Duration, to: Duration| match value < from || value > to {
+            true => Err((key, format!("`{key}` must be from {from} to {to}"))),
+            false => Ok(value),
+        };
+        let micro = Duration::from_micros(1);
+        let share = settings.classic_share.parts();
+        if !(1..=Probability::ONE.parts() / 2).contains(&share) {
+            return Err(("classic_share", "`classic_share` must be more than 0 % and at most 50 %".into()));
+        }
+        if !(1..=16).contains(&settings.coupling) {
+            return Err(("coupling", "`coupling` must be from 1 to 16; 2 is usual".into()));
+        }
+        if settings.limit == 0 {
+            return Err(("limit", "`limit` must be at least 1: a queue of 0 loses every packet".into()));
+        }
+        Ok(Self {
+            target: within("target", target, micro, second.times(60))?,
+            rtt: within("rtt_max", settings.rtt_max, milli, second.times(10))?,
+            update: within("update", settings.update, micro.times(10), second)?,
+            coupling: u64::from(settings.coupling),
+            step: settings.step.unwrap_or(packets.max(micro.times(800))),
+            ramp: settings.ramp,
+            schedule: settings.schedule,
+            share,
+            shift: settings.shift.unwrap_or(target.times(2)),
+            limit: settings.limit as usize,
+            mtu: link.mtu.get(),
+        })
+    }
+
+    /// By how much p' changes.
+    fn change(&self, delay: Duration, former: Duration) -> i128 {
+        let signed = |span: Duration| i128::from(span.nanos().min(60_000_000_000));
+        let (one, rtt) = (i128::from(ONE), signed(self.rtt));
+        let integral = (signed(delay) - signed(self.target)) * signed(self.update) * one / (10 * rtt * rtt);
+        let proportional = (signed(delay) - signed(former)) * one * 3 / (10 * rtt);
+        integral + proportional
+    }
+
+    /// The chance of L that is its own.
+    fn native(&self, wait: Duration) -> u64 {
+        let over = wait.nanos().saturating_sub(self.step.nanos());
+        match (wait > self.step, over >= self.ramp.nanos()) {
+            (false, _) => 0,
+            (true, true) => ONE,
+            (true, false) => (u128::from(over) * u128::from(ONE) / u128::from(self.ramp.nanos())) as u64,
+        }
+    }
+}
+
+/// p'².
+fn square(chance: u64) -> u64 {
+    ((u128::from(chance) * u128::from(chance)) >> 60) as u64
+}
+
+fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
+    let settings = Settings::read(check.settings, &[], check.problems)?;
+    match DualPlan::new(&settings, check.link) {
+        Ok(plan) => Some(Arc::new(plan)),
+        Err((key, message)) => {
+            let at = check.settings.get(key).map_or(check.settings.at, |entry| entry.at);
+            check.problems.push(Problem::new(at, message));
+            None
+        }
+    }
+}
+
+impl Plan for DualPlan {
+    fn build(&self, cx: &Build) -> Box<dyn Discipline> {
+        Box::new(Dual::new(self.clone(), cx.rng()))
+    }
+}
+
+#[derive(Debug, Default)]
+struct Fifo {
+    packets: VecDeque<Packet>,
+    bytes: u64,
+}
+
+impl Fifo {
+    fn push(&mut self, packet: Packet) {
+        self.bytes += packet.len.get();
+        self.packets.push_back(packet);
+    }
+
+    fn pop(&mut self) -> Option<Packet> {
+        let packet = self.packets.pop_front()?;
+        self.bytes -= packet.len.get();
+        Some(packet)
+    }
+
+    /// The age of the oldest packet.
+    fn age(&self, now: Instant) -> Duration {
+        self.packets.front().map_or(Duration::ZERO, |packet| now.since(packet.arrived))
+    }
+}
+
+#[derive(Debug)]
+struct Dual {
+    plan: DualPlan,
+    rng: Rng,
+    low: Fifo,
+    classic: Fifo,
+    /// p'.
+    chance: u64,
+    /// The sum of L's chances since its last mark.
+    sum: u64,
+    /// At the last update.
+    delay: Duration,
+    next_update: Instant,
+    /// What C is behind its share, in bytes · 2³².
+    owed: u64,
+    marks: [u64; 2],
+    lost: [u64; 2],
+}
+
+/// What is to happen to a packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Fate {
+    Pass,
+    Mark,
+    Lose,
+}
+
+impl Dual {
+    fn new(plan: DualPlan, rng: Rng) -> Self {
+        Self {
+            rng,
+            low: Fifo::default(),
+            classic: Fifo::default(),
+            chance: 0,
+            sum: 0,
+            delay: Duration::ZERO,
+            next_update: Instant::START + plan.update,
+            owed: 0,
+            marks: [0; 2],
+            lost: [0; 2],
+            plan,
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.low.packets.is_empty() && self.classic.packets.is_empty()
+    }
+
+    /// p_CL, which is 1 in an overload.
+    fn coupled(&self) -> u64 {
+        self.chance.saturating_mul(self.plan.coupling).min(ONE)
+    }
+
+    /// Makes the updates that have come due.
+    fn catch_up(&mut self, now: Instant) {
+        if now < self.next_update {
+            return;
+        }
+        for _ in 0..MAX_UPDATES {
+            let at = self.next_update;
+            if now < at || self.is_empty() && self.delay == Duration::ZERO {
+                break;
+            }
+            let delay = self.low.age(at).max(self.classic.age(at));
+            self.adjust(self.plan.change(delay, self.delay));
+            self.delay = delay;
+            self.next_update = at + self.plan.update;
+        }
+        if now >= self.next_update {
+            let missed = now.since(self.next_update).nanos() / self.plan.update.nanos() + 1;
+            if self.is_empty() {
+                self.adjust(i128::from(missed) * self.plan.change(Duration::ZERO, Duration::ZERO));
+            }
+            self.next_update = self.next_update + self.plan.update.times(missed);
+        }
+    }
+
+    fn adjust(&mut self, change: i128) {
+        self.chance = (i128::from(self.chance) + change).clamp(0, i128::from(ONE)) as u64;
+    }
+
+    /// Whether L is next. Both queues wait.
+    fn low_first(&self, now: Instant) -> bool {
+        match self.plan.schedule {
+            Schedule::TimeShift => self.low.age(now) + self.plan.shift >= self.classic.age(now),
+            Schedule::Wrr => {
+                let len = self.classic.packets.front().map_or(0, |packet| packet.len.get());
+                self.owed < len * (Probability::ONE.parts() - self.plan.share)
+            }
+        }
+    }
+
+    /// Takes the next packet; whether it comes from L.
+    fn take(&mut self, now: Instant) -> Option<(bool, Packet)> {
+        if self.low.packets.is_empty() || self.classic.packets.is_empty() {
+            self.owed = 0;
+            let low = self.low.pop().map(|packet| (true, packet));
+            return low.or_else(|| self.classic.pop().map(|packet| (false, packet)));
+        }
+        if self.low_first(now) {
+            let packet = self.low.pop()?;
+            self.owed = self.owed.saturating_add(packet.len.get() * self.plan.share);
+            return Some((true, packet));
+        }
+        let packet = self.classic.pop()?;
+        self.owed = self.owed.saturating_sub(packet.len.get() * (Probability::ONE.parts() - self.plan.share));
+        Some((false, packet))
+    }
+
+    fn dice(&mut self, chance: u64) -> bool {
+        self.rng.bits() >> 4 < chance
+    }
+
+    fn fate_of_low(&mut self, packet: &Packet, now: Instant) -> Fate {
+        let coupled = self.coupled();
+        let overload = coupled == ONE;
+        if overload && self.dice(square(self.chance)) {
+            return Fate::Lose;
+        }
+        let several = self.low.bytes + packet.len.get() > self.plan.mtu;
+        let native = if several { self.plan.native(now.since(packet.arrived)) } else { 0 };
+        // Both are at most 1, so the sum is below 2.
+        self.sum += coupled.max(native);
+        if self.sum < ONE {
+            return Fate::Pass;
+        }
+        self.sum -= ONE;
+        Fate::Mark
+    }
+
+    fn fate_of_classic(&mut self, packet: &Packet) -> Fate {
+        let held = self.low.bytes + self.classic.bytes + packet.len.get();
+        if held <= 2 * self.plan.mtu || !self.dice(square(self.chance)) {
+            return Fate::Pass;
+        }
+        let overload = self.coupled() == ONE;
+        if packet.ecn == Ecn::NotEct || overload { Fate::Lose } else { Fate::Mark }
+    }
+}
+
+impl Discipline for Dual {
+    fn enqueue(&mut self, now: Instant, packet: Packet, sink: &mut dyn Sink) -> Verdict {
+        self.catch_up(now);
+        if self.low.packets.len() + self.classic.packets.len() >= self.plan.limit {
+            sink.drop(packet, Reason::Full);
+            return Verdict::Dropped(Reason::Full);
+        }
+        match packet.ecn {
+            Ecn::Ect1 | Ecn::Ce => self.low.push(packet),
+            Ecn::NotEct | Ecn::Ect0 => self.classic.push(packet),
+        }
+        Verdict::Queued
+    }
+
+    fn dequeue(&mut self, now: Instant, sink: &mut dyn Sink) -> Next<Packet> {
+        self.catch_up(now);
+        while let Some((low, mut packet)) = self.take(now) {
+            let fate = if low { self.fate_of_low(&packet, now) } else { self.fate_of_classic(&packet) };
+            let queue = usize::from(!low);
+            match fate {
+                Fate::Lose => {
+                    self.lost[queue] += 1;
+                    sink.drop(packet, Reason::Early);
+                    continue;
+                }
+                Fate::Mark if packet.mark() => {
+                    self.marks[queue] += 1;
+                    sink.mark(&packet, Reason::Early);
+                }
+                Fate::Mark | Fate::Pass => {}
+            }
+            return Next::Ready(packet);
+        }
+        Next::Empty
+    }
+
+    fn flush(&mut self, sink: &mut dyn Sink) {
+        for queue in [&mut self.low, &mut self.classic] {
+            while let Some(packet) = queue.pop() {
+                sink.drop(packet, Reason::Flushed);
+            }
+        }
+        self.owed = 0;
+    }
+
+    fn inspect(&self, out: &mut Inspection<'_>) {
+        let share = |chance: u64| Value::Share(Probability::from_parts(chance >> 28));
+        out.gauge("delay", Value::Duration(self.delay));
+        out.gauge("p_classic", share(square(self.chance)));
+        out.gauge("p_coupled", share(self.coupled()));
+        let state = if self.coupled() == ONE { "overload" } else { "normal" };
+        out.gauge("state", Value::State(state));
+        out.gauge("l4s_bytes", Value::Bytes(Bytes::new(self.low.bytes)));
+        out.gauge("classic_bytes", Value::Bytes(Bytes::new(self.classic.bytes)));
+        out.gauge("l4s_marks", Value::Count(self.marks[0]));
+        out.gauge("classic_marks", Value::Count(self.marks[1]));
+        out.gauge("l4s_lost", Value::Count(self.lost[0]));
+        out.gauge("classic_lost", Value::Count(self.lost[1]));
+    }
+
+    fn retune(&mut self, now: Instant, plan: &dyn Plan) -> bool {
+        let plan: &dyn Any = plan;
+        let Some(plan) = plan.downcast_ref::<DualPlan>() else { return false };
+        if plan.update != self.plan.update {
+            self.catch_up(now);
+            self.next_update = now + plan.update;
+        }
+        self.plan = plan.clone();
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests;
