@@ -30,6 +30,18 @@ impl<K: Ord + Copy> Heaps<K> {
         self.heaps[heap].first().copied()
     }
 
+    /// Whether a heap has nothing in it.
+    #[inline]
+    pub(crate) fn is_empty(&self, heap: usize) -> bool {
+        self.heaps[heap].is_empty()
+    }
+
+    /// Whether a thing is in a heap.
+    #[inline]
+    pub(crate) fn holds(&self, thing: u32) -> bool {
+        self.places[thing as usize] != NOWHERE
+    }
+
     /// Gives a thing this key, in its heap.
     #[inline]
     pub(crate) fn set(&mut self, heap: usize, thing: u32, key: K) {
@@ -111,8 +123,10 @@ mod tests {
                     heaps.set(heap, thing, key);
                     models[heap].insert((key, thing));
                 }
+                prop_assert_eq!(heaps.holds(thing), what > 0);
                 for (heap, model) in models.iter().enumerate() {
                     prop_assert_eq!(heaps.first(heap), model.first().copied());
+                    prop_assert_eq!(heaps.is_empty(heap), model.is_empty());
                 }
             }
         }

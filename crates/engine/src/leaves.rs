@@ -8,7 +8,7 @@ use crate::discipline::{Next, Reason, Sink, Verdict};
 use crate::inspect::Inspection;
 use crate::kind::{Build, Check, QueuePlan, Routes};
 use crate::packet::{ClassId, Packet};
-use crate::queue::Queue;
+use crate::queue::{Queue, Stats};
 use crate::timer_wheel::TimerWheel;
 use crate::units::{Bytes, Instant};
 
@@ -45,6 +45,11 @@ impl LeavesPlan {
             });
         }
         Self { leaves, routes }
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.leaves.len()
     }
 
     /// Makes the queues.
@@ -208,6 +213,11 @@ impl Leaves {
             gauges(leaf, out);
             self.queues[leaf].inspect(out);
         });
+    }
+
+    /// What has passed through a leaf.
+    pub(crate) fn stats(&self, leaf: usize) -> &Stats {
+        self.queues[leaf].stats()
     }
 
     /// Whether a plan is for the same classes with the same kinds of queues, so that it can be adopted.

@@ -6,7 +6,7 @@
 //! - [`queue`]: the wrapper that pins, counts and checks;
 //! - [`mod@settings`], [`kind`], [`tree`]: from a policy's text to a checked plan to a running queue;
 //! - [`disciplines`]: one file each; what several can share stands beside them ([`timer_wheel`], `credit`, `heaps`,
-//!   `leaves`, `lengths`, `lists`, `rings`, `wire`);
+//!   `leaves`, `lengths`, `lists`, `rings`, `service_curve`, `wire`);
 //! - [`header`], [`classify`]: from a frame's bytes to its fields, and to a class;
 //! - [`link_clock`]: a link's bandwidth as a clock, for ports and for the simulator's wires;
 //! - [`inspect`]: looking into a running tree; [`delay`]: how long packets waited, in a [`histogram`].
@@ -35,6 +35,7 @@ pub mod packet;
 pub mod queue;
 pub mod random;
 mod rings;
+mod service_curve;
 pub mod settings;
 pub mod timer_wheel;
 pub mod tree;

@@ -43,6 +43,7 @@ struct Effort {
     flows: [u32; 2],
     /// Classes that are compared.
     many: [u32; 2],
+    leaves: [u32; 3],
 }
 
 const FULL: Effort = Effort {
@@ -52,6 +53,7 @@ const FULL: Effort = Effort {
     most_classes: 100_000,
     flows: [1_000, 65_536],
     many: [1_000, 64_000],
+    leaves: [20, 1_000, 10_000],
 };
 
 const SMOKE: Effort = Effort {
@@ -60,6 +62,7 @@ const SMOKE: Effort = Effort {
     most_classes: 1_000,
     flows: [100, 1_000],
     many: [100, 1_000],
+    leaves: [20, 100, 1_000],
 };
 
 /// What lost packets come back to.
@@ -317,6 +320,66 @@ fn turns(effort: Effort) -> Vec<Row> {
 
 const DRR: &str = "drr, all backlogged";
 
+/// What leaves of `hfsc` are served by.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Served {
+    LinkShare,
+    RealTime,
+    Tree,
+    Limits,
+}
+
+impl Served {
+    const ALL: [Self; 4] = [Self::LinkShare, Self::RealTime, Self::Tree, Self::Limits];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::LinkShare => "hfsc, link-sharing",
+            Self::RealTime => "hfsc, real-time for 95 % of the link",
+            Self::Tree => "hfsc, link-sharing in 10 organisations",
+            Self::Limits => "hfsc, upper limits for 50 % of the link",
+        }
+    }
+
+    /// Rates are 1 to 10 parts of the link.
+    fn row(self, leaves: u32) -> Row {
+        let parts = |i: u32| u64::from(1 + i % 10);
+        let percent = if self == Self::Limits { 50 } else { 95 };
+        let part = LINK.bandwidth.bits() / 100 * percent / (0..leaves).map(parts).sum::<u64>();
+        let leaf = |i: u32| {
+            let rate = format!("{} bit/s", part * parts(i));
+            let table = Table::default().text("linkshare", &rate);
+            ClassSpec {
+                name: i.to_string(),
+                default: i == 0,
+                parent: (self == Self::Tree)
+                    .then(|| (format!("organisation {}", i % 10), Default::default())),
+                settings: match self {
+                    Self::RealTime => table.text("realtime", &rate),
+                    Self::Limits => table.text("upperlimit", &rate),
+                    _ => table,
+                },
+                ..ClassSpec::default()
+            }
+        };
+        let organisation = |i: u32| ClassSpec {
+            name: format!("organisation {i}"),
+            settings: Table::default().text("linkshare", "10 %"),
+            ..ClassSpec::default()
+        };
+        let organisations = if self == Self::Tree { 10 } else { 0 };
+        let spec = DisciplineSpec {
+            classes: (0..leaves)
+                .map(leaf)
+                .chain((0..organisations).map(organisation))
+                .collect(),
+            ..DisciplineSpec::new("hfsc")
+        };
+        let row = Row::new(self.name(), leaves, Some(queue(&spec)));
+        (0..4 * leaves).fold(row, |row, i| row.with(packet(i % leaves, 0)))
+    }
+}
+
 /// How the cost of the last row of this name compares to that of the row of `n`.
 fn growth(rows: &[Row], name: &str, n: u32) -> Verdict {
     let all = || rows.iter().filter(|row| row.what == name);
@@ -429,6 +492,8 @@ pub(crate) fn rows(full: bool) -> Vec<Verdict> {
     let effort = if full { FULL } else { SMOKE };
     let plain = run(plain(effort), effort);
     let turns = run(turns(effort), effort);
+    let leaves = |n: u32| Served::ALL.into_iter().map(move |served| served.row(n));
+    let hfsc = run(effort.leaves.into_iter().flat_map(leaves).collect(), effort);
     let mut verdicts = vec![
         growth(&plain, "wfq, flows", effort.flows[0]),
         growth(&turns, DRR, effort.many[0]),
@@ -451,6 +516,7 @@ pub(crate) fn rows(full: bool) -> Vec<Verdict> {
             bar: BAR,
         }
     };
+    verdicts.extend(Served::ALL.map(|served| growth(&hfsc, served.name(), 20)));
     let held = REGIMES.into_iter().filter(|regime| !regime.borrow);
     verdicts.extend(held.map(verdict));
     verdicts

@@ -26,5 +26,6 @@ disciplines! {
     priq
     drr
     wrr
+    hfsc
     tbf
 }

@@ -111,6 +111,18 @@ pub const VALUES: &[(&str, &[(&str, Draw)])] = &[
         ],
     ),
     (
+        "hfsc",
+        &[
+            ("realtime", |rng, place| {
+                curve(rng, [15, 5, 2][place.depth.min(2)])
+            }),
+            ("linkshare", |rng, _| curve(rng, 50)),
+            ("upperlimit", |rng, place| {
+                curve(rng, [90, 60, 30][place.depth.min(2)])
+            }),
+        ],
+    ),
+    (
         "drr",
         &[
             ("quantum", |rng, _| bytes(rng, 1_514, 6_000)),
@@ -149,6 +161,18 @@ fn micros(rng: &mut Rng, from: u64, to: u64) -> Raw {
 
 fn percent(rng: &mut Rng, from: u64, to: u64) -> Raw {
     Raw::Text(format!("{} %", between(rng, from, to)))
+}
+
+/// A service curve of up to so many per cent.
+fn curve(rng: &mut Rng, most: u64) -> Raw {
+    let mut rate = || between(rng, 1, most);
+    let (m1, m2) = (rate(), rate());
+    let us = between(rng, 1, 20_000);
+    Raw::Text(match rng.below(3) {
+        0 => format!("{m2} %"),
+        1 => format!("{m1} % for {us} us, then {m2} %"),
+        _ => format!("{us} B in {} us, then {m2} %", 10 * us),
+    })
 }
 
 fn between(rng: &mut Rng, from: u64, to: u64) -> u64 {

@@ -1,0 +1,671 @@
+//! `hfsc`: hierarchical fair service curves: delay and rate promised apart, and the rest of a link shared by a tree.
+//!
+//! Follows Stoica, Zhang and Ng, "A hierarchical fair service curve algorithm for link-sharing, real-time and priority
+//! services", SIGCOMM 1997 and IEEE/ACM Transactions on Networking 8(2), 2000; the upper limit is ALTQ's addition. Curves
+//! have two pieces, see `service_curve.rs`. Two rules choose a packet:
+//!
+//! - **Real time**, for leaves with a real-time curve. With *c* what a leaf was served by this rule, *D* its deadline
+//!   curve and *E* its eligible curve: its next packet, of length *l*, is eligible from *e* = E⁻¹(*c*) on and has the
+//!   deadline *d* = D⁻¹(*c* + *l*). Of the eligible packets the one with the earliest deadline leaves. When a leaf gets a
+//!   backlog at *t*, *D* becomes the lesser of itself and of the real-time curve from (*t*, *c*) on.
+//! - **Link sharing**, when none is eligible: from the root down the child with the least virtual time *v* = V⁻¹(*w*),
+//!   with *w* all that it was served and *V* its virtual curve, which starts again with each backlog like *D*.
+//!
+//! If the real-time curves add up to no more than the link can do at any time, which is checked, no deadline is missed
+//! by more than the time of one longest packet. So a leaf gets its curve, less one packet, and a class with a small
+//! rate can have a short delay.
+//!
+//! An **upper limit** holds link sharing back: a class waits until *f* = U⁻¹(*w*). Real-time packets go all the same and count;
+//! the curves of leaves may not exceed the limit of a class above them, which is checked too.
+//!
+//! Nothing is scanned (ALTQ: sorted lists; Linux: trees, with a walk over children that do not fit): eligible times and
+//! fit times are timers on a wheel; eligible leaves are in a heap by deadline; the children of a class that fit are
+//! in a heap by virtual time, and a class that has none is out of its own parent's heap.
+//!
+//! Departures:
+//! 1. A child that begins starts at the virtual time of the child served last, not between the least and the largest.
+//!    The difference of two children is then bounded by a packet of each for lines, as in start-time fair queueing.
+//! 2. A class that its limit held back is put to its parent's virtual time when it may go on (ALTQ: "vt adjust"): what the limit
+//!    took is not caught up with.
+//! 3. A class below its limit for other reasons may catch up by `limit_burst`, not by all it did not use while backlogged.
+//! 4. Times are rounded up to whole nanoseconds from exact sums, not at each packet.
+
+use crate::credit::nanobits;
+use crate::discipline::{Discipline, Next, Sink, Verdict};
+use crate::heaps::Heaps;
+use crate::inspect::{Inspection, Value};
+use crate::kind::{Build, Check, Children, Kind, Plan};
+use crate::leaves::{Leaves, LeavesPlan};
+use crate::packet::{ClassId, Packet};
+use crate::queue::Stats;
+use crate::service_curve::{Curve, ServiceCurve, Slopes};
+use crate::settings;
+use crate::settings::Problem;
+use crate::timer_wheel::TimerWheel;
+use crate::units::{Bytes, Duration, Instant};
+use std::any::Any;
+use std::sync::Arc;
+
+/// The registration.
+pub static KIND: Kind = Kind {
+    name: "hfsc",
+    summary: "Hierarchical fair service curves: promised delay and rate apart, the rest shared by a tree",
+    reference: "Stoica, Zhang and Ng, \"A hierarchical fair service curve algorithm\", SIGCOMM 1997; ToN 8(2), 2000",
+    children: Children::Classes { nested: true },
+    settings: Settings::SETTINGS,
+    class_settings: ClassSettings::SETTINGS,
+    check,
+};
+
+settings! {
+    /// Settings of `hfsc`.
+    pub struct Settings {
+        /// How far a class that is below its upper limit may catch up with it
+        limit_burst: Duration = default "5 ms",
+            "too small: a class whose turn comes late stays below its limit; too large: bursts above it",
+            "as the catch-up of a link";
+    }
+}
+
+settings! {
+    /// Settings of a class of `hfsc`.
+    pub struct ClassSettings {
+        /// What a leaf is sure of, whatever the others do
+        realtime: ServiceCurve = derived "nothing is sure",
+            "all of them together must fit the link at any time; a steep first piece gives a short delay",
+            "Stoica, Zhang and Ng, the real-time criterion";
+        /// Its share of what is left, against the other classes of its parent
+        linkshare: ServiceCurve = derived "as `realtime`",
+            "only the ratio to the others counts",
+            "Stoica, Zhang and Ng, the link-sharing criterion";
+        /// What it gets at most
+        upperlimit: ServiceCurve = derived "no limit",
+            "too small: the link idles while packets wait",
+            "ALTQ";
+    }
+}
+
+/// A class's curves.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Curves {
+    real: Option<Slopes>,
+    share: Slopes,
+    limit: Option<Slopes>,
+}
+
+/// A class as checked. Parents come before their children.
+#[derive(Clone, Debug)]
+struct ClassPlan {
+    id: ClassId,
+    /// The link is the last of all.
+    parent: u32,
+    /// Its number among the leaves; none if it has classes.
+    leaf: Option<u32>,
+    curves: Curves,
+}
+
+#[derive(Clone, Debug)]
+struct HfscPlan {
+    catch_up: u64,
+    classes: Vec<ClassPlan>,
+    leaves: LeavesPlan,
+}
+
+fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
+    let before = check.problems.len();
+    let settings = Settings::read(check.settings, &[], check.problems);
+    let read: Vec<Option<ClassSettings>> =
+        check.classes.iter().map(|class| ClassSettings::read(class.settings, &[], check.problems)).collect();
+    let (settings, read) = (settings?, read.into_iter().collect::<Option<Vec<_>>>()?);
+    let curves: Vec<Option<Curves>> = (0..read.len()).map(|index| check_class(check, index, &read[index])).collect();
+    let curves: Vec<Curves> = curves.into_iter().collect::<Option<_>>()?;
+    check_sums(check, &curves);
+    if check.problems.len() > before {
+        return None;
+    }
+    let (link, mut leaves) = (curves.len() as u32, 0);
+    let class = |(index, curves): (usize, Curves)| {
+        let class = &check.classes[index];
+        let leaf = class.queue.is_some().then_some(leaves);
+        leaves += u32::from(leaf.is_some());
+        let parent = class.parent.map_or(link, |parent| parent as u32);
+        ClassPlan { id: class.id, parent, leaf, curves }
+    };
+    let classes = curves.into_iter().enumerate().map(class).collect();
+    Some(Arc::new(HfscPlan { catch_up: settings.limit_burst.nanos(), classes, leaves: LeavesPlan::new(check) }))
+}
+
+/// The slopes of a class; none if a problem was reported.
+fn check_class(check: &mut Check<'_>, index: usize, settings: &ClassSettings) -> Option<Curves> {
+    let (link, class) = (check.link.bandwidth, &check.classes[index]);
+    let at = |key: &str| class.settings.get(key).map_or(class.at, |entry| entry.at);
+    let on = |curve: Option<ServiceCurve>| curve.map(|curve| curve.on(link));
+    let (real, share, limit) = (on(settings.realtime), on(settings.linkshare), on(settings.upperlimit));
+    let mut wrong = Vec::new();
+    for (key, curve) in [("realtime", real), ("linkshare", share), ("upperlimit", limit)] {
+        if curve.is_some_and(|curve| curve.m2 == 0) {
+            wrong.push(Problem::new(at(key), format!("`{key}` must end with a rate of more than 0")));
+        }
+    }
+    if class.queue.is_none() && real.is_some() {
+        let message = format!("class `{}` has classes below it, so it has no packets to promise time to", class.name);
+        wrong.push(Problem::new(at("realtime"), message).help("give `realtime` to its leaves, and `linkshare` to it"));
+    }
+    let share = share.or(real);
+    if share.is_none() {
+        let message = format!("class `{}` has no curve", class.name);
+        wrong.push(Problem::new(class.at, message).help("give it a `linkshare`, or if it is a leaf a `realtime`"));
+    }
+    let good = wrong.is_empty();
+    check.problems.extend(wrong);
+    share.filter(|_| good).map(|share| Curves { real, share, limit })
+}
+
+/// The real-time curves fit the link, and the upper limit of each class above them.
+fn check_sums(check: &mut Check<'_>, curves: &[Curves]) {
+    let bits = check.link.bandwidth.bits();
+    let link = Slopes { m1: bits, d: 0, m2: bits };
+    let mut below: Vec<Vec<Slopes>> = vec![Vec::new(); curves.len() + 1];
+    let mut last = None;
+    for (index, real) in curves.iter().enumerate().filter_map(|(index, curves)| Some((index, curves.real?))) {
+        last = Some(index);
+        let mut at = Some(index);
+        while let Some(here) = at {
+            if curves[here].limit.is_some() {
+                below[here].push(real);
+            }
+            at = check.classes[here].parent;
+        }
+        below[curves.len()].push(real);
+    }
+    let when = |time: Option<u64>| match time {
+        Some(time) => format!("by {} they promise more", Duration::from_nanos(time)),
+        None => "in the long run they promise more".into(),
+    };
+    if let (Some(time), Some(last)) = (Slopes::exceed(&below[curves.len()], &link), last) {
+        let class = &check.classes[last];
+        let at = class.settings.get("realtime").map_or(class.at, |entry| entry.at);
+        let sum: u128 = below[curves.len()].iter().map(|curve| u128::from(curve.m2)).sum();
+        let sum = crate::units::Bandwidth::bits_per_sec(u64::try_from(sum).unwrap_or(u64::MAX));
+        let message = format!("the real-time curves do not fit the link ({}): {}", check.link.bandwidth, when(time));
+        let help = format!("their rates add up to {sum}; lower a rate, or a first piece");
+        check.problems.push(Problem::new(at, message).help(help));
+    }
+    for (index, limit) in curves.iter().enumerate().filter_map(|(index, curves)| Some((index, curves.limit?))) {
+        if let Some(time) = Slopes::exceed(&below[index], &limit) {
+            let class = &check.classes[index];
+            let at = class.settings.get("upperlimit").map_or(class.at, |entry| entry.at);
+            let message = format!("the real-time curves of `{}` do not fit its upper limit: {}", class.name, when(time));
+            check.problems.push(Problem::new(at, message).help("raise the limit, or lower a real-time curve"));
+        }
+    }
+}
+
+impl Plan for HfscPlan {
+    fn build(&self, cx: &Build) -> Box<dyn Discipline> {
+        let link = self.classes.len();
+        let mut children = vec![0usize; link + 1];
+        self.classes.iter().for_each(|class| children[class.parent as usize] += 1);
+        let leaves = self.classes.iter().enumerate().filter_map(|(node, class)| Some((node, class.leaf?)));
+        let mut owners = vec![0; self.leaves.len()];
+        leaves.for_each(|(node, leaf)| owners[leaf as usize] = node as u32);
+        let real = |&node: &u32| self.classes[node as usize].curves.real.map(|shape| Real::new(shape, 0));
+        let root = ClassPlan {
+            id: ClassId(u32::MAX),
+            parent: link as u32,
+            leaf: None,
+            curves: Curves { real: None, share: Slopes { m1: 1, d: 0, m2: 1 }, limit: None },
+        };
+        Box::new(Hfsc {
+            leaves: self.leaves.build(cx),
+            nodes: self.classes.iter().chain([&root]).map(Node::new).collect(),
+            limits: self.classes.iter().map(|class| class.curves.limit.map(|shape| Curve::new(shape, 0))).collect(),
+            reals: owners.iter().map(real).collect(),
+            tallies: vec![Tally::default(); owners.len()],
+            owners,
+            shares: Heaps::new(children, link),
+            deadlines: Heaps::new([self.leaves.len()], self.leaves.len()),
+            wheel: TimerWheel::new(self.leaves.len() + link),
+            catch_up: self.catch_up,
+            classes: self.classes.clone(),
+        })
+    }
+}
+
+/// No leaf: a node with classes.
+const INNER: u32 = u32::MAX;
+
+/// It has a backlog, so it takes part in its parent's sharing.
+const BUSY: u8 = 1;
+/// Its upper limit holds it back: its timer is set.
+const HELD: u8 = 2;
+/// It has an upper limit.
+const LIMITED: u8 = 4;
+
+/// A class, or, last, the link.
+#[derive(Clone, Debug)]
+struct Node {
+    parent: u32,
+    leaf: u32,
+    flags: u8,
+    /// Children with a backlog.
+    busy: u32,
+    share: Curve,
+    /// Its virtual time among its siblings.
+    time: u128,
+    /// The virtual time of the child served last, and the largest that a child had.
+    clock: u128,
+    latest: u128,
+}
+
+impl Node {
+    fn new(class: &ClassPlan) -> Self {
+        Self {
+            parent: class.parent,
+            leaf: class.leaf.unwrap_or(INNER),
+            flags: if class.curves.limit.is_some() { LIMITED } else { 0 },
+            busy: 0,
+            share: Curve::new(class.curves.share, 0),
+            time: 0,
+            clock: 0,
+            latest: 0,
+        }
+    }
+}
+
+/// A leaf's real-time curve, and its next packet's deadline.
+#[derive(Clone, Debug)]
+struct Real {
+    curve: Curve,
+    deadline: u64,
+}
+
+impl Real {
+    fn new(shape: Slopes, now: u64) -> Self {
+        Self { curve: Curve::new(shape, now.into()), deadline: 0 }
+    }
+}
+
+/// Counts of a leaf, for people.
+#[derive(Clone, Copy, Default, Debug)]
+struct Tally {
+    real: u64,
+    shared: u64,
+    late: u64,
+}
+
+#[derive(Debug)]
+struct Hfsc {
+    leaves: Leaves,
+    nodes: Vec<Node>,
+    /// By node.
+    limits: Vec<Option<Curve>>,
+    /// By leaf.
+    reals: Vec<Option<Real>>,
+    tallies: Vec<Tally>,
+    /// The node of each leaf.
+    owners: Vec<u32>,
+    /// Of each node: its children that may share now, by virtual time.
+    shares: Heaps<u128>,
+    /// The leaves whose packet is eligible.
+    deadlines: Heaps<u64>,
+    /// Eligible times by leaf; after them fit times by node.
+    wheel: TimerWheel,
+    catch_up: u64,
+    classes: Vec<ClassPlan>,
+}
+
+fn nanos(time: u128) -> u64 {
+    u64::try_from(time).unwrap_or(u64::MAX)
+}
+
+// Real time.
+impl Hfsc {
+    /// Looks at a leaf's next packet, and gives it its eligible time and its deadline. `false` if there is none.
+    fn schedule(&mut self, leaf: usize, now: Instant, sink: &mut dyn Sink) -> bool {
+        let Some(real) = &mut self.reals[leaf] else { return true };
+        let Some(len) = self.leaves.peek(leaf, now, sink) else { return false };
+        real.deadline = nanos(real.curve.time_of(nanobits(len.get()) as u128));
+        let (eligible, deadline) = (nanos(real.curve.eligible()), real.deadline);
+        if eligible <= now.nanos() {
+            self.wheel.cancel(leaf as u32);
+            self.deadlines.set(0, leaf as u32, deadline);
+        } else {
+            self.deadlines.remove(0, leaf as u32);
+            self.wheel.set(leaf as u32, Instant::from_nanos(eligible));
+        }
+        true
+    }
+
+    /// A leaf is ready: a backlogged period begins.
+    fn activate(&mut self, leaf: usize, now: Instant, sink: &mut dyn Sink) {
+        if let Some(real) = &mut self.reals[leaf] {
+            real.curve.restart(now.nanos().into(), false);
+        }
+        if self.schedule(leaf, now, sink) {
+            self.join(self.owners[leaf] as usize, now.nanos());
+        }
+    }
+
+    /// A leaf is ready no more.
+    fn retire(&mut self, leaf: usize) {
+        self.deadlines.remove(0, leaf as u32);
+        self.wheel.cancel(leaf as u32);
+        self.leave(self.owners[leaf] as usize);
+    }
+}
+
+// Link sharing.
+impl Hfsc {
+    fn link(&self) -> usize {
+        self.nodes.len() - 1
+    }
+
+    fn fit_timer(&self, node: usize) -> u32 {
+        (self.owners.len() + node) as u32
+    }
+
+    /// A node gets a backlog, and those above it that had none.
+    fn join(&mut self, mut node: usize, now: u64) {
+        let link = self.link();
+        while node != link {
+            let parent = self.nodes[node].parent as usize;
+            let above = &mut self.nodes[parent];
+            let first = above.busy == 0;
+            above.busy += 1;
+            if first {
+                // All are alike again: what one got alone is not held against it.
+                above.clock = above.clock.max(above.latest);
+            }
+            let clock = above.clock;
+            let this = &mut self.nodes[node];
+            this.flags |= BUSY;
+            if this.share.time_of(0) < clock {
+                this.share.restart(clock, false);
+            }
+            this.time = this.share.time_of(0);
+            if let Some(limit) = &mut self.limits[node] {
+                limit.restart(now.into(), true);
+            }
+            self.check_limit(node, now);
+            self.list(node);
+            if !first {
+                return;
+            }
+            node = parent;
+        }
+    }
+
+    /// A node has no backlog any more, and those above it that have no other.
+    fn leave(&mut self, mut node: usize) {
+        let link = self.link();
+        while node != link && self.nodes[node].flags & BUSY != 0 {
+            self.unlist(node);
+            if self.nodes[node].flags & HELD != 0 {
+                self.wheel.cancel(self.fit_timer(node));
+            }
+            self.nodes[node].flags &= !(BUSY | HELD);
+            let parent = self.nodes[node].parent as usize;
+            self.nodes[parent].busy -= 1;
+            if self.nodes[parent].busy > 0 {
+                return;
+            }
+            node = parent;
+        }
+    }
+
+    /// Holds a node back until its upper limit lets it go on.
+    #[inline]
+    fn check_limit(&mut self, node: usize, now: u64) {
+        if self.nodes[node].flags & LIMITED == 0 {
+            return;
+        }
+        let fit = self.limits[node].as_ref().map_or(0, |limit| nanos(limit.time_of(0)));
+        if fit > now {
+            self.nodes[node].flags |= HELD;
+            self.wheel.set(self.fit_timer(node), Instant::from_nanos(fit));
+        }
+    }
+
+    /// Puts a node into its parent's heap if it may share, and those above it that had nobody to give to.
+    fn list(&mut self, mut node: usize) {
+        let link = self.link();
+        while node != link {
+            let Node { flags, leaf, parent, time, .. } = self.nodes[node];
+            let may = flags & (BUSY | HELD) == BUSY && (leaf != INNER || !self.shares.is_empty(node));
+            if !may || self.shares.holds(node as u32) {
+                return;
+            }
+            let parent = parent as usize;
+            let behind = self.nodes[parent].clock.saturating_sub(time);
+            if behind > 0 {
+                self.nodes[node].share.put_off(behind);
+                self.nodes[node].time += behind;
+            }
+            let first = self.shares.is_empty(parent);
+            self.shares.set(parent, node as u32, self.nodes[node].time);
+            if !first {
+                return;
+            }
+            node = parent;
+        }
+    }
+
+    /// Takes a node out of its parent's heap, and those above it that have nobody to give to then.
+    fn unlist(&mut self, mut node: usize) {
+        let link = self.link();
+        while node != link && self.shares.holds(node as u32) {
+            let parent = self.nodes[node].parent as usize;
+            self.shares.remove(parent, node as u32);
+            if !self.shares.is_empty(parent) {
+                return;
+            }
+            node = parent;
+        }
+    }
+
+    /// The leaf whose turn it is.
+    #[inline]
+    fn choose(&mut self) -> Option<usize> {
+        let mut node = self.link();
+        loop {
+            let (time, child) = self.shares.first(node)?;
+            self.nodes[node].clock = self.nodes[node].clock.max(time);
+            node = child as usize;
+            if self.nodes[node].leaf != INNER {
+                return Some(self.nodes[node].leaf as usize);
+            }
+        }
+    }
+
+    /// A packet of this leaf leaves: all above it pay for it.
+    fn charge(&mut self, leaf: usize, bits: u128, now: u64) {
+        let (link, mut node) = (self.link(), self.owners[leaf] as usize);
+        while node != link {
+            let this = &mut self.nodes[node];
+            this.share.advance(bits);
+            this.time = this.share.time_of(0);
+            let (parent, time) = (this.parent as usize, this.time);
+            if this.flags & LIMITED != 0 {
+                self.charge_limit(node, bits, now);
+            }
+            let above = &mut self.nodes[parent];
+            above.latest = above.latest.max(time);
+            if self.shares.holds(node as u32) {
+                self.shares.set(parent, node as u32, time);
+            }
+            node = parent;
+        }
+    }
+
+    fn charge_limit(&mut self, node: usize, bits: u128, now: u64) {
+        let Some(limit) = &mut self.limits[node] else { return };
+        let earliest = u128::from(now.saturating_sub(self.catch_up));
+        limit.put_off(earliest.saturating_sub(limit.time_of(0)));
+        limit.advance(bits);
+        self.check_limit(node, now);
+        if self.nodes[node].flags & HELD != 0 {
+            self.unlist(node);
+        }
+    }
+}
+
+impl Hfsc {
+    /// Timers that are due: packets become eligible, and classes may go on.
+    fn wake(&mut self, now: Instant, sink: &mut dyn Sink) {
+        while let Some(leaf) = self.leaves.wake(now) {
+            self.activate(leaf, now, sink);
+        }
+        while let Some(thing) = self.wheel.expire(now) {
+            let leaves = self.owners.len();
+            if (thing as usize) < leaves {
+                if !self.schedule(thing as usize, now, sink) {
+                    self.retire(thing as usize);
+                }
+            } else {
+                let node = thing as usize - leaves;
+                self.nodes[node].flags &= !HELD;
+                self.list(node);
+            }
+        }
+    }
+
+    fn sent(&mut self, (leaf, real): (usize, bool), packet: &Packet, more: bool, now: Instant, sink: &mut dyn Sink) {
+        let (len, bits) = (packet.len.get(), nanobits(packet.len.get()) as u128);
+        let tally = &mut self.tallies[leaf];
+        match &mut self.reals[leaf] {
+            Some(this) if real => {
+                this.curve.advance(bits);
+                tally.real += len;
+                tally.late = tally.late.max(now.nanos().saturating_sub(this.deadline));
+            }
+            _ => tally.shared += len,
+        }
+        self.charge(leaf, bits, now.nanos());
+        if !more || !self.schedule(leaf, now, sink) {
+            self.retire(leaf);
+        }
+    }
+
+    /// Gives a class other curves: from now on, what was done being done.
+    fn adopt(&mut self, node: usize, new: Curves, now: u64) {
+        let old = std::mem::replace(&mut self.classes[node].curves, new);
+        let this = &mut self.nodes[node];
+        if old.share != new.share {
+            this.share = Curve::new(new.share, this.time);
+            this.time = this.share.time_of(0);
+            let (parent, time) = (this.parent as usize, this.time);
+            if self.shares.holds(node as u32) {
+                self.shares.set(parent, node as u32, time);
+            }
+        }
+        let this = &mut self.nodes[node];
+        if old.limit != new.limit {
+            let held = this.flags & HELD != 0;
+            this.flags &= !(HELD | LIMITED);
+            this.flags |= if new.limit.is_some() { LIMITED } else { 0 };
+            self.limits[node] = new.limit.map(|shape| Curve::new(shape, now.into()));
+            if held {
+                self.wheel.cancel(self.fit_timer(node));
+                self.list(node);
+            }
+        }
+        let leaf = self.nodes[node].leaf;
+        if old.real != new.real && leaf != INNER {
+            self.reals[leaf as usize] = new.real.map(|shape| Real::new(shape, now));
+            self.deadlines.remove(0, leaf);
+            self.wheel.cancel(leaf);
+            if new.real.is_some() && self.nodes[node].flags & BUSY != 0 {
+                // Its next packet is looked at when there is a sink to take what is lost by that.
+                self.wheel.set(leaf, Instant::from_nanos(now));
+            }
+        }
+    }
+}
+
+impl Discipline for Hfsc {
+    fn enqueue(&mut self, now: Instant, packet: Packet, sink: &mut dyn Sink) -> Verdict {
+        let (verdict, ready) = self.leaves.enqueue(now, packet, sink);
+        if let Some(leaf) = ready {
+            self.activate(leaf, now, sink);
+        }
+        verdict
+    }
+
+    fn dequeue(&mut self, now: Instant, sink: &mut dyn Sink) -> Next<Packet> {
+        self.wake(now, sink);
+        loop {
+            let choice = match self.deadlines.first(0) {
+                Some((_, leaf)) => (leaf as usize, true),
+                None => match self.choose() {
+                    Some(leaf) => (leaf, false),
+                    None => break,
+                },
+            };
+            match self.leaves.dequeue(choice.0, now, sink) {
+                Some((packet, more)) => {
+                    self.sent(choice, &packet, more, now, sink);
+                    return Next::Ready(packet);
+                }
+                None => self.retire(choice.0),
+            }
+        }
+        match (self.leaves.any_ready(), self.wheel.next(), self.leaves.next()) {
+            (true, Some(own), Some(below)) => Next::Wait(own.min(below)),
+            (true, Some(own), None) => Next::Wait(own),
+            _ => self.leaves.rest(),
+        }
+    }
+
+    fn flush(&mut self, sink: &mut dyn Sink) {
+        self.leaves.flush(sink);
+        (0..self.owners.len()).for_each(|leaf| self.retire(leaf));
+    }
+
+    fn inspect(&self, out: &mut Inspection<'_>) {
+        let mut below = vec![Stats::default(); self.nodes.len()];
+        for (node, class) in self.classes.iter().enumerate().rev() {
+            if let Some(leaf) = class.leaf {
+                below[node] = *self.leaves.stats(leaf as usize);
+            }
+            let stats = below[node];
+            below[class.parent as usize] += stats;
+        }
+        for (node, class) in self.classes.iter().enumerate() {
+            let flags = self.nodes[node].flags;
+            let state = match flags & (BUSY | HELD) {
+                BUSY => "ready",
+                0 => "idle",
+                _ => "limited",
+            };
+            let Some(leaf) = class.leaf else {
+                out.class(class.id, |out| {
+                    out.gauge("state", Value::State(state));
+                    out.counts("", &below[node]);
+                });
+                continue;
+            };
+            self.leaves.inspect_one(leaf as usize, out, |leaf, out| {
+                let tally = self.tallies[leaf];
+                out.gauge("state", Value::State(state));
+                out.gauge("realtime", Value::Bytes(Bytes::new(tally.real)));
+                out.gauge("linkshare", Value::Bytes(Bytes::new(tally.shared)));
+                out.gauge("late", Value::Duration(Duration::from_nanos(tally.late)));
+            });
+        }
+    }
+
+    fn retune(&mut self, now: Instant, plan: &dyn Plan) -> bool {
+        let plan: &dyn Any = plan;
+        let Some(plan) = plan.downcast_ref::<HfscPlan>() else { return false };
+        let shape = |classes: &[ClassPlan]| -> Vec<_> { classes.iter().map(|c| (c.id, c.parent, c.leaf)).collect() };
+        if !self.leaves.is_alike(&plan.leaves) || shape(&plan.classes) != shape(&self.classes) {
+            return false;
+        }
+        self.catch_up = plan.catch_up;
+        for (node, class) in plan.classes.iter().enumerate() {
+            self.adopt(node, class.curves, now.nanos());
+        }
+        self.leaves.retune(now, &plan.leaves)
+    }
+}
