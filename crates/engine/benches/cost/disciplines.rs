@@ -208,6 +208,10 @@ fn plain(effort: Effort) -> Vec<Row> {
         let row = Row::new("pie", 100, Some(queue(&spec("pie", Table::default()))));
         (0..100).fold(row, |row, _| row.with(packet(0, 0)))
     };
+    let blue = || {
+        let row = Row::new("blue", 100, Some(queue(&spec("blue", Table::default()))));
+        (0..100).fold(row, |row, _| row.with(packet(0, 0)))
+    };
     let dualpi2 = || {
         let capable = |i: u32| Packet {
             ecn: if i.is_multiple_of(2) {
@@ -259,6 +263,7 @@ fn plain(effort: Effort) -> Vec<Row> {
         tbf("tbf over fifo, a wait for each", "5 Gbit/s"),
         pie(),
         dualpi2(),
+        blue(),
         wfq(effort.flows[0]),
         wfq(effort.flows[1]),
         fq_codel(effort.flows[0]),

@@ -21,6 +21,7 @@ disciplines! {
     fq_codel
     pie
     dualpi2
+    blue
     cbq
     wfq
     priq

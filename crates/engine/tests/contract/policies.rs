@@ -54,6 +54,13 @@ pub const VALUES: &[(&str, &[(&str, Draw)])] = &[
         ],
     ),
     (
+        "blue",
+        &[
+            ("limit", |rng, _| Raw::Integer(between(rng, 10, 40) as i64)),
+            ("threshold", |rng, _| Raw::Integer(between(rng, 1, 10) as i64)),
+        ],
+    ),
+    (
         "dualpi2",
         &[
             ("target", |rng, _| micros(rng, 1, 20_000)),
