@@ -6,7 +6,8 @@
 //!  sender n ─┘                                        └─ receiver n
 //! ```
 //!
-//! `cargo bench -p sim --bench dumbbell -- [ROUNDS] [--peer "NAME=COMMAND"]…`: a peer is a program that simulates the
+//! `cargo bench -p sim --bench dumbbell -- [ROUNDS] [--only TEXT] [--peer "NAME=COMMAND"]…`: only rows whose names have the
+//! text in them; a peer is a program that simulates the
 //! same and prints `… N packets/s …`; it runs in turn with ours, so that both see the same machine.
 
 #![expect(clippy::print_stdout, reason = "a bench talks")]
@@ -219,9 +220,13 @@ fn main() {
     let mut args = std::env::args().skip(1).filter(|arg| arg != "--bench");
     while let Some(arg) = args.next() {
         match (arg.as_str(), arg.parse()) {
+            ("--only", _) => {
+                let text = args.next().expect("--only TEXT");
+                rows.retain(|row| row.name.contains(&text));
+            }
             ("--peer", _) => rows.push(peer(&args.next().expect("--peer NAME=COMMAND"))),
             (_, Ok(n)) => rounds = n,
-            _ => panic!("{arg}? usage: dumbbell [ROUNDS] [--peer \"NAME=COMMAND\"]…"),
+            _ => panic!("{arg}? usage: dumbbell [ROUNDS] [--only TEXT] [--peer \"NAME=COMMAND\"]…"),
         }
     }
     let progress = std::io::stderr().is_terminal();
