@@ -4,7 +4,8 @@
 //! arrives. It has one timer; one that needs several keeps their times itself and sets the earliest.
 
 use crate::agenda::{Agenda, Event};
-use crate::packet::Packet;
+use crate::packet::{Packet, Store};
+use engine::packet::Buffer;
 use engine::units::{Bytes, Instant};
 use std::any::Any;
 use std::fmt::Debug;
@@ -52,7 +53,8 @@ pub struct Context<'a> {
     pub(crate) endpoint: u32,
     pub(crate) agenda: &'a mut Agenda,
     pub(crate) timer: &'a mut Timer,
-    pub(crate) outbox: &'a mut Vec<Packet>,
+    pub(crate) store: &'a mut Store,
+    pub(crate) outbox: &'a mut Vec<Buffer>,
     pub(crate) received: &'a mut crate::meter::Received,
 }
 
@@ -63,8 +65,9 @@ impl Context<'_> {
     }
 
     /// Sends a packet to the other end. It enters the first link at once, after this call.
-    pub fn send(&mut self, packet: Packet) {
-        self.outbox.push(packet);
+    pub fn send(&mut self, mut packet: Packet) {
+        packet.sent = self.now;
+        self.outbox.push(self.store.put(&packet, self.endpoint));
     }
 
     /// Sets the timer; a time that has come means at once, after what else is due now. The former time is forgotten.

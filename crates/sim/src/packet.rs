@@ -108,11 +108,12 @@ pub(crate) struct Store {
 }
 
 impl Store {
-    pub(crate) fn put(&mut self, packet: &Packet, stream: u32, next: u32) -> Buffer {
+    /// Takes a packet in; where it goes is not said yet.
+    pub(crate) fn put(&mut self, packet: &Packet, stream: u32) -> Buffer {
         let travelling = Travelling {
             sent: packet.sent,
             stream,
-            next,
+            next: 0,
             frame: u32::try_from(packet.frame.get()).unwrap_or(u32::MAX),
             ecn: packet.ecn,
             tell: packet.tell,

@@ -8,9 +8,10 @@ use crate::agent::{Agent, Context, Timer};
 use crate::capture::Capture;
 use crate::link::{Link, LinkSpec, Surroundings};
 use crate::meter::{LinkMeter, Received, Watch};
-use crate::packet::{Packet, Store};
+use crate::packet::Store;
 use crate::stream::{Map, Stream};
 use engine::header::FlowKey;
+use engine::packet::Buffer;
 use engine::queue::Queue;
 use engine::random::Seed;
 use engine::tree::TreePlan;
@@ -87,7 +88,7 @@ pub struct Simulation {
     agents: Vec<Box<dyn Agent>>,
     timers: Vec<Timer>,
     received: Vec<Received>,
-    outbox: Vec<Packet>,
+    outbox: Vec<Buffer>,
     events: u64,
 }
 
@@ -346,21 +347,26 @@ impl Simulation {
             endpoint,
             agenda: &mut self.agenda,
             timer: &mut self.timers[index],
+            store: &mut self.store,
             outbox: &mut self.outbox,
             received: &mut self.received[index],
         };
         act(self.agents[index].as_mut(), &mut cx);
+        if self.outbox.is_empty() {
+            return;
+        }
+        let first = self.streams[index].first;
+        let link = self.hops[first as usize];
         let mut outbox = std::mem::take(&mut self.outbox);
-        for mut packet in outbox.drain(..) {
-            packet.sent = self.now;
-            let first = self.streams[index].first;
-            let link = self.hops[first as usize];
+        for slot in outbox.drain(..) {
             // Both ends on one node: there is nothing to pass, and nothing to model.
-            if link != HOME {
-                let slot = self.store.put(&packet, endpoint, first + 1);
-                let (link, mut around) = self.at(link);
-                link.offer(&mut around, slot);
+            if link == HOME {
+                self.store.free(slot);
+                continue;
             }
+            self.store.get_mut(slot).next = first + 1;
+            let (link, mut around) = self.at(link);
+            link.offer(&mut around, slot);
         }
         self.outbox = outbox;
     }

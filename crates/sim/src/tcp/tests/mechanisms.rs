@@ -5,7 +5,7 @@ use crate::agenda::Agenda;
 use crate::agent::{Context, Timer};
 use crate::link::Hold;
 use crate::meter::Received;
-use crate::packet::{Flags, Packet, Payload, Range, Segment};
+use crate::packet::{Flags, Packet, Payload, Range, Segment, Store};
 use engine::packet::Ecn;
 
 /// One endpoint by itself, with the time and what arrives given by hand.
@@ -30,19 +30,23 @@ impl<A: Agent> Bench<A> {
 
     /// Lets it act, and returns the segments that it sends.
     fn act(&mut self, act: impl FnOnce(&mut A, &mut Context<'_>)) -> Vec<(Segment, Ecn)> {
-        let mut outbox = Vec::new();
+        let (mut store, mut outbox) = (Store::default(), Vec::new());
         let mut cx = Context {
             now: self.now,
             endpoint: 0,
             agenda: &mut self.agenda,
             timer: &mut self.timer,
+            store: &mut store,
             outbox: &mut outbox,
             received: &mut self.received,
         };
         act(&mut self.agent, &mut cx);
-        let segments = outbox.iter().map(|packet| match packet.payload {
-            Payload::Tcp(segment) => (segment, packet.ecn),
-            Payload::Datagram(_) => panic!("not TCP"),
+        let segments = outbox.iter().map(|&slot| {
+            let packet = store.packet(slot);
+            match packet.payload {
+                Payload::Tcp(segment) => (segment, packet.ecn),
+                Payload::Datagram(_) => panic!("not TCP"),
+            }
         });
         segments.collect()
     }
