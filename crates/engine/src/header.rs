@@ -324,6 +324,47 @@ pub fn set_ce(frame: &mut [u8]) -> bool {
     }
 }
 
+/// Sets the DSCP of a frame's outer IP header, as a port does for a packet that was remarked. `false`, and no change, if
+/// it is not IP. The checksum as in [`set_ce`].
+pub fn set_dscp(frame: &mut [u8], dscp: u8) -> bool {
+    let Ok((ethertype, at)) = ethernet(frame) else {
+        return false;
+    };
+    let packet = &mut frame[at..];
+    match (ethertype, packet.first().map_or(0, |first| first >> 4)) {
+        (IPV4, 4) => {
+            let Some(header) = packet
+                .first_chunk_mut::<20>()
+                .filter(|header| header[0] & 0xf >= 5)
+            else {
+                return false;
+            };
+            change_v4(header, dscp << 2 | header[1] & 3);
+        }
+        (IPV6, 6) => {
+            let Some(header) = packet.first_chunk_mut::<40>() else {
+                return false;
+            };
+            header[0] = 6 << 4 | dscp >> 2 & 0xf;
+            header[1] = dscp << 6 | header[1] & 0x3f;
+        }
+        _ => return false,
+    }
+    true
+}
+
+/// Changes the second byte of an IPv4 header, and the checksum with it.
+fn change_v4(header: &mut [u8; 20], second: u8) {
+    let before = u16::from_be_bytes([header[0], header[1]]);
+    header[1] = second;
+    let after = u16::from_be_bytes([header[0], header[1]]);
+    let checksum = u16::from_be_bytes([header[10], header[11]]);
+    let sum = u32::from(!checksum) + u32::from(!before) + u32::from(after);
+    let folded = (sum & 0xffff) + (sum >> 16);
+    let folded = (folded & 0xffff) + (folded >> 16);
+    [header[10], header[11]] = (!(folded as u16)).to_be_bytes();
+}
+
 fn set_ce_v4(packet: &mut [u8]) -> bool {
     let Some(header) = packet.first_chunk_mut::<20>() else {
         return false;
@@ -331,14 +372,7 @@ fn set_ce_v4(packet: &mut [u8]) -> bool {
     if header[0] >> 4 != 4 || header[0] & 0xf < 5 || header[1] & 3 == 0 {
         return false;
     }
-    let before = u16::from_be_bytes([header[0], header[1]]);
-    let after = before | 3;
-    header[1] |= 3;
-    let checksum = u16::from_be_bytes([header[10], header[11]]);
-    let sum = u32::from(!checksum) + u32::from(!before) + u32::from(after);
-    let folded = (sum & 0xffff) + (sum >> 16);
-    let folded = (folded & 0xffff) + (folded >> 16);
-    [header[10], header[11]] = (!(folded as u16)).to_be_bytes();
+    change_v4(header, header[1] | 3);
     true
 }
 

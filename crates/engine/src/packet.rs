@@ -1,6 +1,7 @@
 //! A packet as the engine sees it: metadata and an owned handle, never bytes.
 //!
-//! A port fills the metadata in on arrival and applies [`Packet::ecn`] to the header on departure. So the
+//! A port fills the metadata in on arrival and applies [`Packet::ecn`] and [`Packet::dscp`] to the
+//! header on departure. So the
 //! simulator needs no bytes, and no discipline can hold a stale pointer into a header (ALTQ's did).
 
 use crate::units::{Bytes, Instant};
@@ -35,6 +36,39 @@ pub enum Ecn {
     Ce,
 }
 
+/// The DSCP of the IP header (RFC 2474, section 3): six bits, and whether they were changed on the way.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Dscp {
+    value: u8,
+    changed: bool,
+}
+
+impl Dscp {
+    /// As it came.
+    pub const fn arrived(value: u8) -> Self {
+        Self {
+            value: value & 63,
+            changed: false,
+        }
+    }
+
+    /// As it is now.
+    pub const fn value(self) -> u8 {
+        self.value
+    }
+
+    /// Changes it.
+    pub const fn remark(&mut self, value: u8) {
+        self.changed |= self.value != value & 63;
+        self.value = value & 63;
+    }
+
+    /// What the port has to write into the header; none if it never changed.
+    pub const fn to_write(self) -> Option<u8> {
+        if self.changed { Some(self.value) } else { None }
+    }
+}
+
 /// Where the packet's bytes are: a slot of the port's frame pool, or nothing. Opaque to the engine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Buffer(pub u32);
@@ -58,6 +92,8 @@ pub struct Packet {
     pub flow: Flow,
     /// Its ECN field, as it is to leave.
     pub ecn: Ecn,
+    /// Its DSCP, as it is to leave.
+    pub dscp: Dscp,
     /// Where its bytes are.
     pub buffer: Buffer,
 }
@@ -71,6 +107,7 @@ impl Packet {
             class,
             flow: Flow::default(),
             ecn: Ecn::NotEct,
+            dscp: Dscp::default(),
             buffer: Buffer::NONE,
         }
     }

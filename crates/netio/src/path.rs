@@ -13,7 +13,7 @@ use engine::discipline::{Next, Reason, Sink};
 use engine::header::{self, Headers};
 use engine::inspect::Inspection;
 use engine::link_clock::LinkClock;
-use engine::packet::{Buffer, ClassId, Ecn, Packet};
+use engine::packet::{Buffer, ClassId, Dscp, Ecn, Packet};
 use engine::queue::{Count, Queue, Stats};
 use engine::tree::TreePlan;
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
@@ -154,7 +154,7 @@ impl Path {
         // Of a super-frame: of all its segments, and the interface's overhead on each.
         let len = Bytes::new(on_wire as u64) + self.overhead.times(count as u64);
         let mut packet = Packet::new(len, now, ClassId(0));
-        packet.ecn = headers.key.ecn;
+        (packet.ecn, packet.dscp) = (headers.key.ecn, Dscp::arrived(headers.key.dscp));
         packet.buffer = frame;
         self.classify.classify(&headers, &mut packet);
         if offload.gso.is_some() && self.must_split(&offload, len, to, split_above) {
@@ -193,7 +193,8 @@ impl Path {
             for segment in segments.drain(..) {
                 let len = Bytes::new(pool.len(segment) as u64) + self.overhead;
                 let mut packet = Packet::new(len, whole.arrived, whole.class);
-                (packet.flow, packet.ecn, packet.buffer) = (whole.flow, whole.ecn, segment);
+                (packet.flow, packet.ecn, packet.dscp) = (whole.flow, whole.ecn, whole.dscp);
+                packet.buffer = segment;
                 self.offer(pool, packet);
             }
         } else {
@@ -250,6 +251,9 @@ impl Path {
                 .depart(now, packet.class, packet.len, now.since(packet.arrived));
             if packet.ecn == Ecn::Ce {
                 header::set_ce(pool.bytes_mut(packet.buffer));
+            }
+            if let Some(dscp) = packet.dscp.to_write() {
+                header::set_dscp(pool.bytes_mut(packet.buffer), dscp);
             }
             port.transmit(pool, packet.buffer);
         }

@@ -167,7 +167,7 @@ fn run(worker: Worker) -> JoinHandle<Snapshot> {
     std::thread::spawn(move || worker.run())
 }
 
-/// Lets nothing go before a time; marks what can be marked.
+/// Lets nothing go before a time; marks what can be marked, and sets DSCP 46.
 #[derive(Debug)]
 struct Until(Instant, VecDeque<Packet>);
 
@@ -176,6 +176,7 @@ impl Discipline for Until {
         if packet.mark() {
             sink.mark(&packet, Reason::Early);
         }
+        packet.dscp.remark(46);
         self.1.push_back(packet);
         Verdict::Queued
     }
@@ -237,14 +238,14 @@ fn a_port_is_never_given_more_than_its_ring_holds() {
 }
 
 #[test]
-fn a_mark_is_in_the_header_when_the_packet_leaves() {
+fn a_mark_and_a_new_dscp_are_in_the_header_when_the_packet_leaves() {
     let mut rig = usual();
     rig.worker
         .add_path(path(rig.from, rig.to, held_until(Instant::START)));
     send(&rig.left, 0..1);
     rig.settle();
     let frame = rig.right.take().expect("it left").bytes;
-    assert_eq!(frame[15] & 3, 3, "not marked");
+    assert_eq!(frame[15], 46 << 2 | 3, "not marked, or not remarked");
     assert_eq!(
         netio::checksum::fold(netio::checksum::add(0, &frame[14..34])),
         0xffff

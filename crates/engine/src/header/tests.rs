@@ -329,6 +329,38 @@ fn marking_keeps_the_checksum_right_and_leaves_the_incapable_alone() {
 }
 
 #[test]
+fn a_dscp_is_written_and_nothing_else_changes() {
+    for id in 0..=255 {
+        for dscp in [0, 10, 46, 63] {
+            let mut packet = v4(0, 28, 0, UDP);
+            packet[4] = id;
+            packet[10..12].fill(0);
+            let sum = checksum(&packet);
+            packet[10..12].copy_from_slice(&sum.to_be_bytes());
+            let mut frame = ethernet_v4(&join(&[&packet, &PORTS]));
+            let at = frame.len() - packet.len() - PORTS.len();
+            let before = Headers::parse(&frame, 0).key;
+            assert!(set_dscp(&mut frame, dscp));
+            assert_eq!(Headers::parse(&frame, 0).key, FlowKey { dscp, ..before });
+            assert_eq!(
+                checksum(&frame[at..at + 20]),
+                0,
+                "DSCP {dscp}, identification {id}"
+            );
+        }
+    }
+    let mut frame = ethernet_v6(&[&v6(8, TCP), &PORTS]);
+    let before = Headers::parse(&frame, 0).key;
+    assert!(set_dscp(&mut frame, 46));
+    let after = Headers::parse(&frame, 0).key;
+    assert_eq!(
+        (after.dscp, after.ecn, after.flow_label),
+        (46, before.ecn, before.flow_label)
+    );
+    assert!(!set_dscp(&mut join(&[&MAC, &[8, 6], &[0xff; 28]]), 46));
+}
+
+#[test]
 fn hashes_tell_flows_apart_and_keep_hosts_together() {
     let hasher = FlowHasher::new(Seed(1));
     let key = FlowKey {
