@@ -114,18 +114,23 @@ impl Slopes {
     }
 }
 
-/// A curve from where it was put last: *x*, and the service *done* since.
+/// A curve from where it was put last: *x*, and the service *done* since, which is less than 2⁶⁴.
 #[derive(Clone, Copy, Debug)]
+#[repr(C)]
 pub(crate) struct Curve {
-    x: u128,
-    done: u128,
+    /// The upper and the lower half of a time; in halves, so that a curve takes 56 bytes.
+    x: [u64; 2],
+    done: u64,
     /// How long the first piece is, from `x`; at most `shape.d`.
     dx: u64,
     pub(crate) shape: Slopes,
 }
 
-/// Much more makes divisions slow.
-const FAR: u128 = 1 << 62;
+/// Beyond it a curve is moved along, so that what is done since fits 64 bits, and divisions are fast.
+const FAR: u64 = 1 << 62;
+
+/// No first piece may bring more, in nanobits: some 500 MB.
+pub(crate) const LONGEST_PIECE: u128 = FAR as u128;
 
 fn div_up(service: u128, rate: u64) -> u128 {
     match u64::try_from(service) {
@@ -138,11 +143,16 @@ impl Curve {
     /// From `x` on, nothing done.
     pub(crate) fn new(shape: Slopes, x: u128) -> Self {
         Self {
-            x,
+            x: [(x >> 64) as u64, x as u64],
             done: 0,
             dx: shape.d,
             shape,
         }
+    }
+
+    #[inline]
+    fn x(&self) -> u128 {
+        u128::from(self.x[0]) << 64 | u128::from(self.x[1])
     }
 
     fn knee(&self) -> u128 {
@@ -152,11 +162,11 @@ impl Curve {
     /// When the curve reaches what was done and `more`.
     #[inline]
     pub(crate) fn time_of(&self, more: u128) -> u128 {
-        let (target, knee, dx) = (self.done + more, self.knee(), u128::from(self.dx));
+        let (target, knee, dx) = (u128::from(self.done) + more, self.knee(), u128::from(self.dx));
         match target <= knee {
-            true if self.shape.m1 == 0 => self.x + dx,
-            true => self.x + div_up(target, self.shape.m1),
-            false => self.x + dx + div_up(target - knee, self.shape.m2),
+            true if self.shape.m1 == 0 => self.x() + dx,
+            true => self.x() + div_up(target, self.shape.m1),
+            false => self.x() + dx + div_up(target - knee, self.shape.m2),
         }
     }
 
@@ -165,29 +175,31 @@ impl Curve {
     pub(crate) fn eligible(&self) -> u128 {
         match self.shape.m1 > self.shape.m2 {
             true => self.time_of(0),
-            false => self.x + div_up(self.done, self.shape.m2),
+            false => self.x() + div_up(self.done.into(), self.shape.m2),
         }
     }
 
-    /// Service was done.
+    /// Service was done; less than 2⁶³ nanobits of it.
     #[inline]
-    pub(crate) fn advance(&mut self, service: u128) {
+    pub(crate) fn advance(&mut self, service: u64) {
         self.done += service;
-        if self.done > FAR && self.done > self.knee() {
+        let knee = self.knee();
+        if self.done > FAR && u128::from(self.done) > knee {
             // Along the second piece, by whole nanoseconds: exact.
-            let by = (self.done - self.knee()) / 2 / u128::from(self.shape.m2.max(1));
-            self.x += by;
-            self.done -= by * u128::from(self.shape.m2);
+            let by = (self.done - knee as u64) / self.shape.m2.max(1);
+            self.put_off(by.into());
+            self.done -= by * self.shape.m2;
         }
     }
 
     /// Puts the curve off.
     pub(crate) fn put_off(&mut self, by: u128) {
-        self.x += by;
+        let x = self.x() + by;
+        self.x = [(x >> 64) as u64, x as u64];
     }
 
     fn value(&self, time: u128) -> u128 {
-        let time = time.saturating_sub(self.x);
+        let time = time.saturating_sub(self.x());
         Slopes {
             d: self.dx,
             ..self.shape
@@ -199,22 +211,22 @@ impl Curve {
     /// A bend that falls between two nanoseconds is rounded to the later one, or with `down` to the earlier one.
     pub(crate) fn restart(&mut self, time: u128, down: bool) {
         let Slopes { m1, d, m2 } = self.shape;
-        let here = self.value(time);
+        let (here, done) = (self.value(time), u128::from(self.done));
         if m1 <= m2 {
-            if here >= self.done {
+            if here >= done {
                 *self = Self::new(self.shape, time);
             }
             return;
         }
-        if here <= self.done {
+        if here <= done {
             return;
         }
-        let whole = self.done + u128::from(m1) * u128::from(d);
+        let whole = done + u128::from(m1) * u128::from(d);
         let mut dx = u128::from(d);
         if self.value(time + dx) < whole {
-            let (ahead, gain) = (here - self.done, u128::from(m1 - m2));
+            let (ahead, gain) = (here - done, u128::from(m1 - m2));
             let meets = if down { ahead / gain } else { ahead.div_ceil(gain) };
-            let rest = (self.x + u128::from(self.dx)).saturating_sub(time);
+            let rest = (self.x() + u128::from(self.dx)).saturating_sub(time);
             dx = dx.min(meets.saturating_add(rest));
         }
         *self = Self {
@@ -270,13 +282,16 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_time_of_some_service_is_the_first_with_as_much(shape in shapes(), done in 0u128..1 << 70, x in 0u128..1 << 80) {
+        fn the_time_of_some_service_is_the_first_with_as_much(shape in shapes(), done in 0u64..1 << 61, x in 0u128..1 << 80) {
+            prop_assume!(u128::from(shape.m1) * u128::from(shape.d) < LONGEST_PIECE);
             let mut curve = Curve::new(shape, x);
+            let (rounds, work) = (1 + u128::from(done % 5), done);
+            let done = u128::from(done) * rounds;
             let time = curve.time_of(done) - x;
             prop_assert!(shape.at(time) >= done);
             prop_assert!(time == 0 || done == 0 || shape.at(time - 1) < done);
             // Where the curve was put and what was done since may move along, and nothing else changes.
-            curve.advance(done);
+            (0..rounds).for_each(|_| curve.advance(work));
             prop_assert_eq!(curve.time_of(12_000 * 8_000_000_000), Curve::new(shape, x).time_of(done + 12_000 * 8_000_000_000));
         }
 
@@ -285,7 +300,7 @@ mod tests {
             shape in shapes(),
             periods in prop::collection::vec((0u64..400_000_000, 0u128..100), 1..6),
         ) {
-            prop_assume!(shape.m1 > shape.m2);
+            prop_assume!(shape.m1 > shape.m2 && u128::from(shape.m1) * 3_000_000_000 < LONGEST_PIECE);
             let (mut curve, mut starts) = (Curve::new(shape, 0), vec![(0u128, 0u128)]);
             let (mut now, mut total) = (0u128, 0u128);
             let least = |starts: &[(u128, u128)], at: u128| starts.iter().map(|(x, y)| y + shape.at(at - x)).min();
@@ -293,13 +308,13 @@ mod tests {
                 now += u128::from(gap);
                 // Some of what the curve allows by then.
                 let may = least(&starts, now).expect("a start").saturating_sub(total);
-                curve.advance(may * percent / 100);
+                curve.advance((may * percent / 100) as u64);
                 total += may * percent / 100;
                 curve.restart(now, false);
                 starts.push((now, total));
                 for after in [0u64, 1_000, 1_000_000, 50_000_000, 1_000_000_000] {
                     let at = now + u128::from(after);
-                    let (own, model) = (curve.value(at) - curve.done + total, least(&starts, at).expect("a start"));
+                    let (own, model) = (curve.value(at) - u128::from(curve.done) + total, least(&starts, at).expect("a start"));
                     // The bend is rounded up to a whole nanosecond, at each start anew.
                     prop_assert!(own >= model && own - model <= u128::from(shape.m1) * starts.len() as u128, "{own} {model}");
                 }

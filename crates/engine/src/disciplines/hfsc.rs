@@ -38,7 +38,7 @@ use crate::kind::{Build, Check, Children, Kind, Plan};
 use crate::leaves::{Leaves, LeavesPlan};
 use crate::packet::{ClassId, Packet};
 use crate::queue::Stats;
-use crate::service_curve::{Curve, ServiceCurve, Slopes};
+use crate::service_curve::{Curve, LONGEST_PIECE, ServiceCurve, Slopes};
 use crate::settings;
 use crate::settings::Problem;
 use crate::timer_wheel::TimerWheel;
@@ -93,20 +93,18 @@ struct Curves {
     limit: Option<Slopes>,
 }
 
-/// A class as checked. Parents come before their children.
+/// A class as checked.
 #[derive(Clone, Debug)]
 struct ClassPlan {
     id: ClassId,
-    /// The link is the last of all.
     parent: u32,
-    /// Its number among the leaves; none if it has classes.
-    leaf: Option<u32>,
     curves: Curves,
 }
 
 #[derive(Clone, Debug)]
 struct HfscPlan {
     catch_up: u64,
+    /// Leaves first; then the others, parents before their children. The link has the number after the last.
     classes: Vec<ClassPlan>,
     leaves: LeavesPlan,
 }
@@ -123,15 +121,16 @@ fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
     if check.problems.len() > before {
         return None;
     }
-    let (link, mut leaves) = (curves.len() as u32, 0);
-    let class = |(index, curves): (usize, Curves)| {
+    let is_leaf = |index: &usize| check.classes[*index].queue.is_some();
+    let count = curves.len();
+    let order: Vec<usize> = (0..count).filter(is_leaf).chain((0..count).filter(|index| !is_leaf(index))).collect();
+    let mut numbers = vec![count as u32; count + 1];
+    order.iter().enumerate().for_each(|(number, &index)| numbers[index] = number as u32);
+    let class = |&index: &usize| {
         let class = &check.classes[index];
-        let leaf = class.queue.is_some().then_some(leaves);
-        leaves += u32::from(leaf.is_some());
-        let parent = class.parent.map_or(link, |parent| parent as u32);
-        ClassPlan { id: class.id, parent, leaf, curves }
+        ClassPlan { id: class.id, parent: numbers[class.parent.unwrap_or(count)], curves: curves[index] }
     };
-    let classes = curves.into_iter().enumerate().map(class).collect();
+    let classes = order.iter().map(class).collect();
     Some(Arc::new(HfscPlan { catch_up: settings.limit_burst.nanos(), classes, leaves: LeavesPlan::new(check) }))
 }
 
@@ -145,6 +144,9 @@ fn check_class(check: &mut Check<'_>, index: usize, settings: &ClassSettings) ->
     for (key, curve) in [("realtime", real), ("linkshare", share), ("upperlimit", limit)] {
         if curve.is_some_and(|curve| curve.m2 == 0) {
             wrong.push(Problem::new(at(key), format!("`{key}` must end with a rate of more than 0")));
+        }
+        if curve.is_some_and(|curve| u128::from(curve.m1) * u128::from(curve.d) > LONGEST_PIECE) {
+            wrong.push(Problem::new(at(key), format!("the first piece of `{key}` brings more than 500 MB")));
         }
     }
     if class.queue.is_none() && real.is_some() {
@@ -203,37 +205,24 @@ fn check_sums(check: &mut Check<'_>, curves: &[Curves]) {
 
 impl Plan for HfscPlan {
     fn build(&self, cx: &Build) -> Box<dyn Discipline> {
-        let link = self.classes.len();
+        let (link, leaves) = (self.classes.len(), self.leaves.len());
         let mut children = vec![0usize; link + 1];
         self.classes.iter().for_each(|class| children[class.parent as usize] += 1);
-        let leaves = self.classes.iter().enumerate().filter_map(|(node, class)| Some((node, class.leaf?)));
-        let mut owners = vec![0; self.leaves.len()];
-        leaves.for_each(|(node, leaf)| owners[leaf as usize] = node as u32);
-        let real = |&node: &u32| self.classes[node as usize].curves.real.map(|shape| Real::new(shape, 0));
-        let root = ClassPlan {
-            id: ClassId(u32::MAX),
-            parent: link as u32,
-            leaf: None,
-            curves: Curves { real: None, share: Slopes { m1: 1, d: 0, m2: 1 }, limit: None },
-        };
+        let curve = |shape: Option<Slopes>| shape.map(|shape| Curve::new(shape, 0));
         Box::new(Hfsc {
             leaves: self.leaves.build(cx),
-            nodes: self.classes.iter().chain([&root]).map(Node::new).collect(),
-            limits: self.classes.iter().map(|class| class.curves.limit.map(|shape| Curve::new(shape, 0))).collect(),
-            reals: owners.iter().map(real).collect(),
-            tallies: vec![Tally::default(); owners.len()],
-            owners,
-            shares: Heaps::new(children, link),
-            deadlines: Heaps::new([self.leaves.len()], self.leaves.len()),
-            wheel: TimerWheel::new(self.leaves.len() + link),
+            nodes: self.classes.iter().map(Node::new).collect(),
+            clocks: vec![Clock::default(); link + 1 - leaves],
+            limits: self.classes.iter().map(|class| curve(class.curves.limit)).collect(),
+            reals: self.classes[..leaves].iter().map(|class| curve(class.curves.real).map(Real::new)).collect(),
+            shares: Heaps::new(children.split_off(leaves), link),
+            deadlines: Heaps::new([leaves], leaves),
+            wheel: TimerWheel::new(leaves + link),
             catch_up: self.catch_up,
             classes: self.classes.clone(),
         })
     }
 }
-
-/// No leaf: a node with classes.
-const INNER: u32 = u32::MAX;
 
 /// It has a backlog, so it takes part in its parent's sharing.
 const BUSY: u8 = 1;
@@ -241,36 +230,45 @@ const BUSY: u8 = 1;
 const HELD: u8 = 2;
 /// It has an upper limit.
 const LIMITED: u8 = 4;
+/// It has a real-time curve.
+const REAL: u8 = 8;
 
-/// A class, or, last, the link.
+/// A class, in one cache line: with many classes, cost is lines touched.
 #[derive(Clone, Debug)]
+#[repr(align(64))]
 struct Node {
-    parent: u32,
-    leaf: u32,
-    flags: u8,
-    /// Children with a backlog.
-    busy: u32,
     share: Curve,
-    /// Its virtual time among its siblings.
-    time: u128,
-    /// The virtual time of the child served last, and the largest that a child had.
-    clock: u128,
-    latest: u128,
+    parent: u32,
+    flags: u8,
 }
 
 impl Node {
     fn new(class: &ClassPlan) -> Self {
-        Self {
-            parent: class.parent,
-            leaf: class.leaf.unwrap_or(INNER),
-            flags: if class.curves.limit.is_some() { LIMITED } else { 0 },
-            busy: 0,
-            share: Curve::new(class.curves.share, 0),
-            time: 0,
-            clock: 0,
-            latest: 0,
-        }
+        let mut node = Self { share: Curve::new(class.curves.share, 0), parent: class.parent, flags: 0 };
+        node.mark(LIMITED, class.curves.limit.is_some());
+        node.mark(REAL, class.curves.real.is_some());
+        node
     }
+
+    #[inline]
+    fn has(&self, flag: u8) -> bool {
+        self.flags & flag != 0
+    }
+
+    #[inline]
+    fn mark(&mut self, flag: u8, on: bool) {
+        self.flags = if on { self.flags | flag } else { self.flags & !flag };
+    }
+}
+
+/// What a class with classes, or the link, knows of its children's virtual times.
+#[derive(Clone, Copy, Default, Debug)]
+struct Clock {
+    /// That of the child served last, and the largest that a child had.
+    now: u128,
+    latest: u128,
+    /// Children with a backlog.
+    busy: u32,
 }
 
 /// A leaf's real-time curve, and its next packet's deadline.
@@ -278,38 +276,36 @@ impl Node {
 struct Real {
     curve: Curve,
     deadline: u64,
+    tally: Tally,
 }
 
 impl Real {
-    fn new(shape: Slopes, now: u64) -> Self {
-        Self { curve: Curve::new(shape, now.into()), deadline: 0 }
+    fn new(curve: Curve) -> Self {
+        Self { curve, deadline: 0, tally: Tally::default() }
     }
 }
 
 /// Counts of a leaf, for people.
 #[derive(Clone, Copy, Default, Debug)]
 struct Tally {
-    real: u64,
-    shared: u64,
+    bytes: u64,
     late: u64,
 }
 
 #[derive(Debug)]
 struct Hfsc {
     leaves: Leaves,
+    /// By number: a leaf's is that of its queue.
     nodes: Vec<Node>,
-    /// By node.
+    /// By number, less the number of leaves.
+    clocks: Vec<Clock>,
     limits: Vec<Option<Curve>>,
-    /// By leaf.
     reals: Vec<Option<Real>>,
-    tallies: Vec<Tally>,
-    /// The node of each leaf.
-    owners: Vec<u32>,
-    /// Of each node: its children that may share now, by virtual time.
-    shares: Heaps<u128>,
+    /// Of each class with classes: its children that may share now, by virtual time.
+    shares: Heaps,
     /// The leaves whose packet is eligible.
-    deadlines: Heaps<u64>,
-    /// Eligible times by leaf; after them fit times by node.
+    deadlines: Heaps,
+    /// Eligible times by leaf; after them fit times by number.
     wheel: TimerWheel,
     catch_up: u64,
     classes: Vec<ClassPlan>,
@@ -323,13 +319,16 @@ fn nanos(time: u128) -> u64 {
 impl Hfsc {
     /// Looks at a leaf's next packet, and gives it its eligible time and its deadline. `false` if there is none.
     fn schedule(&mut self, leaf: usize, now: Instant, sink: &mut dyn Sink) -> bool {
+        if !self.nodes[leaf].has(REAL) {
+            return true;
+        }
         let Some(real) = &mut self.reals[leaf] else { return true };
         let Some(len) = self.leaves.peek(leaf, now, sink) else { return false };
         real.deadline = nanos(real.curve.time_of(nanobits(len.get()) as u128));
         let (eligible, deadline) = (nanos(real.curve.eligible()), real.deadline);
         if eligible <= now.nanos() {
             self.wheel.cancel(leaf as u32);
-            self.deadlines.set(0, leaf as u32, deadline);
+            self.deadlines.set(0, leaf as u32, deadline.into());
         } else {
             self.deadlines.remove(0, leaf as u32);
             self.wheel.set(leaf as u32, Instant::from_nanos(eligible));
@@ -337,32 +336,43 @@ impl Hfsc {
         true
     }
 
-    /// A leaf is ready: a backlogged period begins.
-    fn activate(&mut self, leaf: usize, now: Instant, sink: &mut dyn Sink) {
-        if let Some(real) = &mut self.reals[leaf] {
+    /// A leaf is ready: a backlogged period begins. Its packet is looked at later: that may lose it, and who offers one
+    /// is told that it is held.
+    fn activate(&mut self, leaf: usize, now: Instant) {
+        if let (Some(real), true) = (&mut self.reals[leaf], self.nodes[leaf].has(REAL)) {
             real.curve.restart(now.nanos().into(), false);
+            self.wheel.set(leaf as u32, now);
         }
-        if self.schedule(leaf, now, sink) {
-            self.join(self.owners[leaf] as usize, now.nanos());
-        }
+        self.join(leaf, now.nanos());
     }
 
     /// A leaf is ready no more.
     fn retire(&mut self, leaf: usize) {
         self.deadlines.remove(0, leaf as u32);
         self.wheel.cancel(leaf as u32);
-        self.leave(self.owners[leaf] as usize);
+        self.leave(leaf);
     }
 }
 
 // Link sharing.
 impl Hfsc {
     fn link(&self) -> usize {
-        self.nodes.len() - 1
+        self.nodes.len()
+    }
+
+    /// Where the clock and the heap of a class with classes, or of the link, are.
+    #[inline]
+    fn inner(&self, node: usize) -> usize {
+        node - self.reals.len()
+    }
+
+    #[inline]
+    fn is_leaf(&self, node: usize) -> bool {
+        node < self.reals.len()
     }
 
     fn fit_timer(&self, node: usize) -> u32 {
-        (self.owners.len() + node) as u32
+        (self.reals.len() + node) as u32
     }
 
     /// A node gets a backlog, and those above it that had none.
@@ -370,20 +380,19 @@ impl Hfsc {
         let link = self.link();
         while node != link {
             let parent = self.nodes[node].parent as usize;
-            let above = &mut self.nodes[parent];
-            let first = above.busy == 0;
-            above.busy += 1;
+            let row = self.inner(parent);
+            let clock = &mut self.clocks[row];
+            let first = clock.busy == 0;
+            clock.busy += 1;
             if first {
                 // All are alike again: what one got alone is not held against it.
-                above.clock = above.clock.max(above.latest);
+                clock.now = clock.now.max(clock.latest);
             }
-            let clock = above.clock;
             let this = &mut self.nodes[node];
-            this.flags |= BUSY;
-            if this.share.time_of(0) < clock {
-                this.share.restart(clock, false);
+            this.mark(BUSY, true);
+            if this.share.time_of(0) < clock.now {
+                this.share.restart(clock.now, false);
             }
-            this.time = this.share.time_of(0);
             if let Some(limit) = &mut self.limits[node] {
                 limit.restart(now.into(), true);
             }
@@ -399,15 +408,16 @@ impl Hfsc {
     /// A node has no backlog any more, and those above it that have no other.
     fn leave(&mut self, mut node: usize) {
         let link = self.link();
-        while node != link && self.nodes[node].flags & BUSY != 0 {
+        while node != link && self.nodes[node].has(BUSY) {
             self.unlist(node);
-            if self.nodes[node].flags & HELD != 0 {
+            if self.nodes[node].has(HELD) {
                 self.wheel.cancel(self.fit_timer(node));
             }
-            self.nodes[node].flags &= !(BUSY | HELD);
+            self.nodes[node].mark(BUSY | HELD, false);
             let parent = self.nodes[node].parent as usize;
-            self.nodes[parent].busy -= 1;
-            if self.nodes[parent].busy > 0 {
+            let row = self.inner(parent);
+            self.clocks[row].busy -= 1;
+            if self.clocks[row].busy > 0 {
                 return;
             }
             node = parent;
@@ -417,12 +427,12 @@ impl Hfsc {
     /// Holds a node back until its upper limit lets it go on.
     #[inline]
     fn check_limit(&mut self, node: usize, now: u64) {
-        if self.nodes[node].flags & LIMITED == 0 {
+        if !self.nodes[node].has(LIMITED) {
             return;
         }
         let fit = self.limits[node].as_ref().map_or(0, |limit| nanos(limit.time_of(0)));
         if fit > now {
-            self.nodes[node].flags |= HELD;
+            self.nodes[node].mark(HELD, true);
             self.wheel.set(self.fit_timer(node), Instant::from_nanos(fit));
         }
     }
@@ -431,19 +441,16 @@ impl Hfsc {
     fn list(&mut self, mut node: usize) {
         let link = self.link();
         while node != link {
-            let Node { flags, leaf, parent, time, .. } = self.nodes[node];
-            let may = flags & (BUSY | HELD) == BUSY && (leaf != INNER || !self.shares.is_empty(node));
-            if !may || self.shares.holds(node as u32) {
+            let (flags, parent) = (self.nodes[node].flags, self.nodes[node].parent as usize);
+            let gives = self.is_leaf(node) || !self.shares.is_empty(self.inner(node));
+            if flags & (BUSY | HELD) != BUSY || !gives || self.shares.holds(node as u32) {
                 return;
             }
-            let parent = parent as usize;
-            let behind = self.nodes[parent].clock.saturating_sub(time);
-            if behind > 0 {
-                self.nodes[node].share.put_off(behind);
-                self.nodes[node].time += behind;
-            }
-            let first = self.shares.is_empty(parent);
-            self.shares.set(parent, node as u32, self.nodes[node].time);
+            let row = self.inner(parent);
+            let share = &mut self.nodes[node].share;
+            share.put_off(self.clocks[row].now.saturating_sub(share.time_of(0)));
+            let first = self.shares.is_empty(row);
+            self.shares.set(row, node as u32, self.nodes[node].share.time_of(0));
             if !first {
                 return;
             }
@@ -456,8 +463,9 @@ impl Hfsc {
         let link = self.link();
         while node != link && self.shares.holds(node as u32) {
             let parent = self.nodes[node].parent as usize;
-            self.shares.remove(parent, node as u32);
-            if !self.shares.is_empty(parent) {
+            let row = self.inner(parent);
+            self.shares.remove(row, node as u32);
+            if !self.shares.is_empty(row) {
                 return;
             }
             node = parent;
@@ -469,42 +477,42 @@ impl Hfsc {
     fn choose(&mut self) -> Option<usize> {
         let mut node = self.link();
         loop {
-            let (time, child) = self.shares.first(node)?;
-            self.nodes[node].clock = self.nodes[node].clock.max(time);
+            let row = self.inner(node);
+            let (time, child) = self.shares.first(row)?;
+            self.clocks[row].now = self.clocks[row].now.max(time);
             node = child as usize;
-            if self.nodes[node].leaf != INNER {
-                return Some(self.nodes[node].leaf as usize);
+            if self.is_leaf(node) {
+                return Some(node);
             }
         }
     }
 
     /// A packet of this leaf leaves: all above it pay for it.
-    fn charge(&mut self, leaf: usize, bits: u128, now: u64) {
-        let (link, mut node) = (self.link(), self.owners[leaf] as usize);
+    fn charge(&mut self, leaf: usize, bits: u64, now: u64) {
+        let (link, mut node) = (self.link(), leaf);
         while node != link {
             let this = &mut self.nodes[node];
             this.share.advance(bits);
-            this.time = this.share.time_of(0);
-            let (parent, time) = (this.parent as usize, this.time);
-            if this.flags & LIMITED != 0 {
+            let (parent, time) = (this.parent as usize, this.share.time_of(0));
+            if this.has(LIMITED) {
                 self.charge_limit(node, bits, now);
             }
-            let above = &mut self.nodes[parent];
-            above.latest = above.latest.max(time);
+            let row = self.inner(parent);
+            self.clocks[row].latest = self.clocks[row].latest.max(time);
             if self.shares.holds(node as u32) {
-                self.shares.set(parent, node as u32, time);
+                self.shares.set(row, node as u32, time);
             }
             node = parent;
         }
     }
 
-    fn charge_limit(&mut self, node: usize, bits: u128, now: u64) {
+    fn charge_limit(&mut self, node: usize, bits: u64, now: u64) {
         let Some(limit) = &mut self.limits[node] else { return };
         let earliest = u128::from(now.saturating_sub(self.catch_up));
         limit.put_off(earliest.saturating_sub(limit.time_of(0)));
         limit.advance(bits);
         self.check_limit(node, now);
-        if self.nodes[node].flags & HELD != 0 {
+        if self.nodes[node].has(HELD) {
             self.unlist(node);
         }
     }
@@ -514,32 +522,28 @@ impl Hfsc {
     /// Timers that are due: packets become eligible, and classes may go on.
     fn wake(&mut self, now: Instant, sink: &mut dyn Sink) {
         while let Some(leaf) = self.leaves.wake(now) {
-            self.activate(leaf, now, sink);
+            self.activate(leaf, now);
         }
         while let Some(thing) = self.wheel.expire(now) {
-            let leaves = self.owners.len();
+            let leaves = self.reals.len();
             if (thing as usize) < leaves {
                 if !self.schedule(thing as usize, now, sink) {
                     self.retire(thing as usize);
                 }
             } else {
                 let node = thing as usize - leaves;
-                self.nodes[node].flags &= !HELD;
+                self.nodes[node].mark(HELD, false);
                 self.list(node);
             }
         }
     }
 
     fn sent(&mut self, (leaf, real): (usize, bool), packet: &Packet, more: bool, now: Instant, sink: &mut dyn Sink) {
-        let (len, bits) = (packet.len.get(), nanobits(packet.len.get()) as u128);
-        let tally = &mut self.tallies[leaf];
-        match &mut self.reals[leaf] {
-            Some(this) if real => {
-                this.curve.advance(bits);
-                tally.real += len;
-                tally.late = tally.late.max(now.nanos().saturating_sub(this.deadline));
-            }
-            _ => tally.shared += len,
+        let bits = nanobits(packet.len.get()) as u64;
+        if let (Some(this), true) = (&mut self.reals[leaf], real) {
+            this.curve.advance(bits);
+            this.tally.bytes += packet.len.get();
+            this.tally.late = this.tally.late.max(now.nanos().saturating_sub(this.deadline));
         }
         self.charge(leaf, bits, now.nanos());
         if !more || !self.schedule(leaf, now, sink) {
@@ -550,34 +554,32 @@ impl Hfsc {
     /// Gives a class other curves: from now on, what was done being done.
     fn adopt(&mut self, node: usize, new: Curves, now: u64) {
         let old = std::mem::replace(&mut self.classes[node].curves, new);
-        let this = &mut self.nodes[node];
         if old.share != new.share {
-            this.share = Curve::new(new.share, this.time);
-            this.time = this.share.time_of(0);
-            let (parent, time) = (this.parent as usize, this.time);
+            let this = &mut self.nodes[node];
+            this.share = Curve::new(new.share, this.share.time_of(0));
+            let (parent, time) = (this.parent as usize, this.share.time_of(0));
             if self.shares.holds(node as u32) {
-                self.shares.set(parent, node as u32, time);
+                self.shares.set(self.inner(parent), node as u32, time);
             }
         }
-        let this = &mut self.nodes[node];
         if old.limit != new.limit {
-            let held = this.flags & HELD != 0;
-            this.flags &= !(HELD | LIMITED);
-            this.flags |= if new.limit.is_some() { LIMITED } else { 0 };
+            let held = self.nodes[node].has(HELD);
+            self.nodes[node].mark(HELD, false);
+            self.nodes[node].mark(LIMITED, new.limit.is_some());
             self.limits[node] = new.limit.map(|shape| Curve::new(shape, now.into()));
             if held {
                 self.wheel.cancel(self.fit_timer(node));
                 self.list(node);
             }
         }
-        let leaf = self.nodes[node].leaf;
-        if old.real != new.real && leaf != INNER {
-            self.reals[leaf as usize] = new.real.map(|shape| Real::new(shape, now));
-            self.deadlines.remove(0, leaf);
-            self.wheel.cancel(leaf);
-            if new.real.is_some() && self.nodes[node].flags & BUSY != 0 {
-                // Its next packet is looked at when there is a sink to take what is lost by that.
-                self.wheel.set(leaf, Instant::from_nanos(now));
+        if old.real != new.real && self.is_leaf(node) {
+            self.nodes[node].mark(REAL, new.real.is_some());
+            self.reals[node] = new.real.map(|shape| Real::new(Curve::new(shape, now.into())));
+            self.deadlines.remove(0, node as u32);
+            self.wheel.cancel(node as u32);
+            if new.real.is_some() && self.nodes[node].has(BUSY) {
+                // Its packet is looked at later: that may lose it, and there is no sink to take it.
+                self.wheel.set(node as u32, Instant::from_nanos(now));
             }
         }
     }
@@ -587,7 +589,7 @@ impl Discipline for Hfsc {
     fn enqueue(&mut self, now: Instant, packet: Packet, sink: &mut dyn Sink) -> Verdict {
         let (verdict, ready) = self.leaves.enqueue(now, packet, sink);
         if let Some(leaf) = ready {
-            self.activate(leaf, now, sink);
+            self.activate(leaf, now);
         }
         verdict
     }
@@ -619,38 +621,40 @@ impl Discipline for Hfsc {
 
     fn flush(&mut self, sink: &mut dyn Sink) {
         self.leaves.flush(sink);
-        (0..self.owners.len()).for_each(|leaf| self.retire(leaf));
+        (0..self.reals.len()).for_each(|leaf| self.retire(leaf));
     }
 
     fn inspect(&self, out: &mut Inspection<'_>) {
-        let mut below = vec![Stats::default(); self.nodes.len()];
-        for (node, class) in self.classes.iter().enumerate().rev() {
-            if let Some(leaf) = class.leaf {
-                below[node] = *self.leaves.stats(leaf as usize);
+        let leaves = self.reals.len();
+        let mut below = vec![Stats::default(); self.nodes.len() + 1];
+        // Leaves, and then the others from the bottom up.
+        for node in (0..leaves).chain((leaves..self.nodes.len()).rev()) {
+            if self.is_leaf(node) {
+                below[node] = *self.leaves.stats(node);
             }
             let stats = below[node];
-            below[class.parent as usize] += stats;
+            below[self.classes[node].parent as usize] += stats;
         }
         for (node, class) in self.classes.iter().enumerate() {
-            let flags = self.nodes[node].flags;
-            let state = match flags & (BUSY | HELD) {
-                BUSY => "ready",
-                0 => "idle",
-                _ => "limited",
+            let this = &self.nodes[node];
+            let state = match (this.has(BUSY), this.has(HELD)) {
+                (false, _) => "idle",
+                (true, false) => "ready",
+                (true, true) => "limited",
             };
-            let Some(leaf) = class.leaf else {
+            if !self.is_leaf(node) {
                 out.class(class.id, |out| {
                     out.gauge("state", Value::State(state));
                     out.counts("", &below[node]);
                 });
                 continue;
-            };
-            self.leaves.inspect_one(leaf as usize, out, |leaf, out| {
-                let tally = self.tallies[leaf];
+            }
+            self.leaves.inspect_one(node, out, |leaf, out| {
                 out.gauge("state", Value::State(state));
-                out.gauge("realtime", Value::Bytes(Bytes::new(tally.real)));
-                out.gauge("linkshare", Value::Bytes(Bytes::new(tally.shared)));
-                out.gauge("late", Value::Duration(Duration::from_nanos(tally.late)));
+                if let Some(Real { tally, .. }) = &self.reals[leaf] {
+                    out.gauge("realtime", Value::Bytes(Bytes::new(tally.bytes)));
+                    out.gauge("late", Value::Duration(Duration::from_nanos(tally.late)));
+                }
             });
         }
     }
@@ -658,7 +662,7 @@ impl Discipline for Hfsc {
     fn retune(&mut self, now: Instant, plan: &dyn Plan) -> bool {
         let plan: &dyn Any = plan;
         let Some(plan) = plan.downcast_ref::<HfscPlan>() else { return false };
-        let shape = |classes: &[ClassPlan]| -> Vec<_> { classes.iter().map(|c| (c.id, c.parent, c.leaf)).collect() };
+        let shape = |classes: &[ClassPlan]| -> Vec<_> { classes.iter().map(|class| (class.id, class.parent)).collect() };
         if !self.leaves.is_alike(&plan.leaves) || shape(&plan.classes) != shape(&self.classes) {
             return false;
         }

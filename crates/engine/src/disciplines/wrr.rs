@@ -233,6 +233,12 @@ impl Member {
         }
     }
 
+    /// Its next place, as a number.
+    #[inline]
+    fn key(&self, order: Order) -> u128 {
+        u128::from(self.cycle) << 32 | u128::from(self.rank(order))
+    }
+
     /// Moves on to the next place.
     #[inline]
     fn advance(&mut self) {
@@ -276,7 +282,7 @@ struct Wrr {
     leaves: Leaves,
     members: Vec<Member>,
     /// The next places of those who may send.
-    places: Heaps<Place>,
+    places: Heaps,
     /// The place of the last packet.
     at: Place,
     /// Ready, and waiting for the next poll.
@@ -302,7 +308,7 @@ impl Wrr {
     fn list(&mut self, leaf: usize) {
         let member = &mut self.members[leaf];
         member.catch_up(self.rules.order, self.at);
-        self.places.set(0, leaf as u32, (member.cycle, member.rank(self.rules.order)));
+        self.places.set(0, leaf as u32, member.key(self.rules.order));
     }
 
     /// A leaf is ready.
@@ -358,7 +364,7 @@ impl Discipline for Wrr {
         }
         self.poll(now.nanos());
         while self.rules.interval.is_none() || self.poll.left > 0 {
-            let Some((place, leaf)) = self.places.first(0) else { break };
+            let Some((key, leaf)) = self.places.first(0) else { break };
             if self.is_late(leaf as usize) {
                 self.places.remove(0, leaf);
                 self.apart.push(leaf);
@@ -371,10 +377,10 @@ impl Discipline for Wrr {
             };
             let member = &mut self.members[leaf as usize];
             member.advance();
-            self.at = place;
+            self.at = ((key >> 32) as u64, key as u32);
             self.poll.left = self.poll.left.saturating_sub(1);
             if more {
-                self.places.set(0, leaf, (member.cycle, member.rank(self.rules.order)));
+                self.places.set(0, leaf, member.key(self.rules.order));
             } else {
                 self.places.remove(0, leaf);
             }
