@@ -88,6 +88,26 @@ fn every_scenario_of_this_repository_meets_its_expectations_and_has_some() {
 }
 
 #[test]
+fn the_readmes_scenario_runs_with_the_readmes_policy() {
+    let place = Place::new("readme");
+    let readme = fs::read_to_string(scenarios().join("../README.md")).expect("README.md");
+    let blocks = readme.split("```toml\n").skip(1);
+    let mut blocks = blocks
+        .filter_map(|rest| rest.split_once("```"))
+        .map(|(block, _)| block);
+    place.write("policy.toml", blocks.next().expect("a policy"));
+    let scenario = blocks.next().expect("a scenario");
+    assert!(
+        scenario.lines().count() <= 12,
+        "it is meant to be short:\n{scenario}"
+    );
+    let run = suimon(&["sim", &place.write("mine.toml", scenario)]);
+    let out = text(&run.stdout);
+    assert_eq!(run.status.code(), Some(0), "{out}\n{}", text(&run.stderr));
+    assert!(out.contains("calls") && out.contains("server > home"), "{out}");
+}
+
+#[test]
 fn a_missed_expectation_is_exit_code_4_and_says_what_was_expected_what_was_got_and_by_how_much() {
     let place = Place::new("missed");
     let scenario = place.write(
