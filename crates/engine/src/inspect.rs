@@ -71,6 +71,21 @@ impl<'a> Inspection<'a> {
         }
     }
 
+    /// Adds to classes that have been reported: for a discipline over another that has the classes.
+    pub fn amend(&mut self, mut show: impl FnMut(ClassId, &mut Inspection<'_>)) {
+        for current in 0..self.views.len() {
+            if let Some(class) = self.views[current].class {
+                show(
+                    class,
+                    &mut Inspection {
+                        views: self.views,
+                        current,
+                    },
+                );
+            }
+        }
+    }
+
     /// Reports a class: what `show` reports belongs to it.
     pub fn class(&mut self, class: ClassId, show: impl FnOnce(&mut Inspection<'_>)) {
         self.views.push(View {

@@ -4,6 +4,7 @@
 //! [`Plan`] or reports every problem; `build` turns a plan into a discipline and cannot fail. A new kind is
 //! one file under `disciplines/` with a `static KIND`, and one word in `disciplines/mod.rs`.
 
+use crate::bounds::{Terms, WorstCase};
 use crate::discipline::Discipline;
 use crate::packet::ClassId;
 use crate::queue::Queue;
@@ -60,6 +61,16 @@ pub struct Kind {
 pub trait Plan: Any + fmt::Debug + Send + Sync {
     /// Makes the discipline. Cannot fail.
     fn build(&self, cx: &Build) -> Box<dyn Discipline>;
+
+    /// The worst case of each of its classes, or of itself if it has none. The default: none is known.
+    fn bounds(&self, _terms: &Terms<'_>) -> Vec<WorstCase> {
+        Vec::new()
+    }
+
+    /// The depth of the device's ring that it counts on, if it does.
+    fn ring(&self) -> Option<u32> {
+        None
+    }
 }
 
 /// A plan with its kind: what becomes a [`Queue`].

@@ -8,6 +8,7 @@
 //! - [`disciplines`]: one file each; what several can share stands beside them ([`timer_wheel`], `credit`, `heaps`,
 //!   `leaves`, `lengths`, `lists`, `rings`, `service_curve`, `wire`);
 //! - [`header`], [`classify`]: from a frame's bytes to its fields, and to a class;
+//! - [`bounds`], [`admission`]: how long packets can wait at most, and whom a link can promise a delay;
 //! - [`link_clock`]: a link's bandwidth as a clock, for ports and for the simulator's wires;
 //! - [`inspect`]: looking into a running tree; [`delay`]: how long packets waited, in a [`histogram`].
 //!
@@ -16,6 +17,8 @@
 
 #![forbid(unsafe_code)]
 
+pub mod admission;
+pub mod bounds;
 mod class_rates;
 pub mod classify;
 mod credit;

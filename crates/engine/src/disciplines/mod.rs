@@ -29,4 +29,5 @@ disciplines! {
     wrr
     hfsc
     tbf
+    ips
 }

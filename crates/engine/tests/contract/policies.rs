@@ -137,6 +137,18 @@ pub const VALUES: &[(&str, &[(&str, Draw)])] = &[
         ],
     ),
     (
+        "ips",
+        &[
+            ("rate", |rng, _| percent(rng, 1, 10)),
+            ("burst", |rng, _| bytes(rng, 1_514, 20_000)),
+            ("delay", |rng, _| micros(rng, 8_000, 60_000)),
+            ("longest", |rng, _| bytes(rng, 1_514, 70_000)),
+            ("transmit_ring", |rng, _| Raw::Integer(between(rng, 1, 8) as i64)),
+            // What is sent last is out of order, as the docs say; the exam allows that to nobody.
+            ("excess", |_, _| Raw::Text("drop".into())),
+        ],
+    ),
+    (
         "wfq",
         &[
             ("queues", |rng, _| Raw::Integer(between(rng, 1, 16) as i64)),

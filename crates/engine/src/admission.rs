@@ -1,0 +1,611 @@
+//! Whom a link can promise a delay: IPS ("interrupt packet scheduling", Kusaka and Sugano), with two rules.
+//!
+//! A flow states a rate ρ, a burst σ and the delay *D* that it needs. IPS turns the flows into priorities, by increasing
+//! *D*, and tests every one:
+//!
+//! - [`Rule::Paper`]: σᵢ and the bursts of all flows above it are at most *C* *Dᵢ*;
+//! - [`Rule::Sound`]: the bound of [strict priority](crate::bounds) is at most *Dᵢ*. It counts, beyond the paper's rule, the
+//!   packet that is being sent, the device's ring, and the new bursts of higher flows.
+//!
+//! A flow comes in if it and every flow that is in keep their *D*; otherwise nothing changes, and the [`Refusal`] says
+//! what was asked, what is possible, who is in the way and what would fit. So a promise made is never weakened: later
+//! flows can make what a flow *gets* worse, never worse than what it *asked for*.
+//!
+//! For the paper's rule the order by *D* finds a place for all whenever any order does. For the sound rule another order
+//! is better now and then (a flow of a high rate and a long *D* below one of a low rate and a slightly longer *D*); then
+//! a flow is refused that could have been placed, and never the other way round.
+//!
+//! Where there are fewer priorities than flows, neighbours in the order share one, and count in full for each other.
+
+use crate::bounds::{Bound, Promise, Service, strict_priority};
+use crate::choices;
+use crate::units::{Bandwidth, Bytes, Duration};
+use std::fmt;
+
+choices! {
+    /// By which rule delays are promised.
+    pub enum Rule {
+        /// A bound that holds.
+        Sound = "sound",
+        /// As the paper computes it.
+        Paper = "paper",
+    }
+}
+
+/// A flow that asks for a delay.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Flow {
+    /// Its name, for people, and for leaving.
+    pub name: String,
+    /// What its senders promise.
+    pub promise: Promise,
+    /// The delay that it needs, from its arrival to its last bit on the link.
+    pub delay: Duration,
+}
+
+/// Where a flow has come in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Place {
+    /// Its priority now, from 0; the larger is served first.
+    pub priority: u32,
+    /// Its longest delay by the rule, at most what it asked for.
+    pub delay: Duration,
+    /// The bytes that its queue must hold so that nothing is lost.
+    pub queue: Bytes,
+}
+
+/// What stands against a flow.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Why {
+    /// A flow of this name is in.
+    Known,
+    /// The rates together would be more than the link.
+    Rate {
+        /// What is left.
+        left: Bandwidth,
+    },
+    /// Its own delay: flows with shorter delays go first.
+    Own {
+        /// The delay that is possible with its place; none if there is no bound.
+        possible: Option<Duration>,
+        /// The flow above it with the largest burst.
+        above: Option<String>,
+    },
+    /// Another flow would lose what it was promised.
+    Other {
+        /// Which.
+        name: String,
+        /// What it was promised.
+        promised: Duration,
+        /// What it would get; none if there were no bound.
+        would: Option<Duration>,
+    },
+}
+
+/// Why a flow cannot come in, with the numbers.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Refusal {
+    /// What was asked.
+    pub asked: Flow,
+    /// What stands against it.
+    pub why: Why,
+    /// The shortest delay with which it could come in as it is.
+    pub fits_delay: Option<Duration>,
+    /// The largest burst with which it could come in, its rate and delay as they are.
+    pub fits_burst: Option<Bytes>,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Flow { name, promise, delay } = &self.asked;
+        let worst = |time: &Option<Duration>| time.map_or("no bound".into(), |time| shown(time).to_string());
+        match &self.why {
+            Why::Known => write!(f, "`{name}` has been promised a delay already"),
+            Why::Rate { left } => write!(
+                f,
+                "`{name}` asks for {}, and {left} of the link is left",
+                promise.rate
+            ),
+            Why::Own { possible, above } => {
+                write!(
+                    f,
+                    "`{name}` asks for {delay}, and {} is possible",
+                    worst(possible)
+                )?;
+                let above = above.as_ref().map(|above| format!("; `{above}` goes before it"));
+                f.write_str(&above.unwrap_or_default())
+            }
+            Why::Other {
+                name: other,
+                promised,
+                would,
+            } => write!(
+                f,
+                "`{name}` in {delay} is in the way of `{other}`, which is promised {promised} and would have {}",
+                worst(would)
+            ),
+        }
+    }
+}
+
+impl Refusal {
+    /// What would fit, in words.
+    pub fn advice(&self) -> String {
+        let delay = self
+            .fits_delay
+            .map(|delay| format!("a delay of {}", shown(delay)));
+        let burst = self
+            .fits_burst
+            .filter(|burst| *burst > Bytes::ZERO)
+            .map(|burst| format!("a burst of {burst}"));
+        match (delay, burst) {
+            (None, None) => {
+                "nothing like it fits: its rate is too large, or the others ask for too much".into()
+            }
+            (Some(one), None) | (None, Some(one)) => format!("it would fit with {one}"),
+            (Some(one), Some(other)) => format!("it would fit with {one}, or with {other}"),
+        }
+    }
+}
+
+/// A delay for people: rounded up to a whole microsecond.
+pub(crate) fn shown(delay: Duration) -> Duration {
+    Duration::from_nanos(delay.nanos().div_ceil(1_000).saturating_mul(1_000))
+}
+
+/// The flows of one link, and the promises made to them.
+#[derive(Clone, Debug)]
+pub struct Admission {
+    rule: Rule,
+    link: Bandwidth,
+    ahead: Bytes,
+    priorities: u32,
+    /// By increasing delay; of equal ones, who came first.
+    flows: Vec<Flow>,
+    /// Their priorities. They stay when another flow leaves: neighbours put together anew could do worse than before.
+    levels: Vec<u32>,
+}
+
+impl Admission {
+    /// A link without flows. `ahead` is what may have been handed to the device before, see [`bounds::ahead`](crate::bounds::ahead).
+    pub fn new(rule: Rule, link: Bandwidth, ahead: Bytes, priorities: u32) -> Self {
+        Self {
+            rule,
+            link,
+            ahead,
+            priorities: priorities.max(1),
+            flows: Vec::new(),
+            levels: Vec::new(),
+        }
+    }
+
+    /// The flows that are in, by increasing delay.
+    pub fn flows(&self) -> &[Flow] {
+        &self.flows
+    }
+
+    /// Lets a flow in, if every promise can be kept; otherwise nothing changes.
+    pub fn admit(&mut self, flow: Flow) -> Result<Place, Box<Refusal>> {
+        if self.flows.iter().any(|other| other.name == flow.name) {
+            return Err(Box::new(Refusal {
+                asked: flow,
+                why: Why::Known,
+                fits_delay: None,
+                fits_burst: None,
+            }));
+        }
+        match self.with(&flow) {
+            Ok((flows, index)) => {
+                self.levels = self.prioritised(flows.len());
+                self.flows = flows;
+                self.places()[index].ok_or_else(|| {
+                    self.refusal(
+                        flow,
+                        Why::Own {
+                            possible: None,
+                            above: None,
+                        },
+                    )
+                })
+            }
+            Err(why) => Err(self.refusal(flow, why)),
+        }
+    }
+
+    /// Lets a flow go. Nobody gets less by it. `false` if there is none of this name.
+    pub fn leave(&mut self, name: &str) -> bool {
+        let index = self.flows.iter().position(|flow| flow.name == name);
+        index
+            .map(|index| (self.flows.remove(index), self.levels.remove(index)))
+            .is_some()
+    }
+
+    /// Changes a flow that is in, as a whole: its new promise and delay hold, or its old ones still do.
+    pub fn change(&mut self, flow: Flow) -> Result<Place, Box<Refusal>> {
+        let mut other = self.clone();
+        other.leave(&flow.name);
+        let place = other.admit(flow)?;
+        *self = other;
+        Ok(place)
+    }
+
+    /// The place of a flow that is in.
+    pub fn place(&self, name: &str) -> Option<Place> {
+        let index = self.flows.iter().position(|flow| flow.name == name)?;
+        self.places()[index]
+    }
+
+    /// The places of all flows that are in, in their order.
+    pub fn places(&self) -> Vec<Option<Place>> {
+        self.placed(&self.flows, &self.levels)
+    }
+
+    /// The flows with this one among them, and where; or what stands against it.
+    fn with(&self, flow: &Flow) -> Result<(Vec<Flow>, usize), Why> {
+        let used: Bandwidth = self.flows.iter().map(|flow| flow.promise.rate).sum();
+        let left = self.link - used;
+        if flow.promise.rate > left {
+            return Err(Why::Rate { left });
+        }
+        let index = self.flows.partition_point(|other| other.delay <= flow.delay);
+        let mut flows = self.flows.clone();
+        flows.insert(index, flow.clone());
+        let places = self.placed(&flows, &self.prioritised(flows.len()));
+        let kept = |at: usize| places[at].is_some_and(|place| place.delay <= flows[at].delay);
+        let delay = |at: usize| places[at].map(|place| place.delay);
+        if !kept(index) {
+            let above = flows[..index].iter().max_by_key(|other| other.promise.burst);
+            return Err(Why::Own {
+                possible: delay(index),
+                above: above.map(|above| above.name.clone()),
+            });
+        }
+        match (0..flows.len()).find(|&at| !kept(at)) {
+            None => Ok((flows, index)),
+            Some(at) => Err(Why::Other {
+                name: flows[at].name.clone(),
+                promised: flows[at].delay,
+                would: delay(at),
+            }),
+        }
+    }
+
+    /// The bounds that hold for flows as they would be placed, by name, whatever rule let them in.
+    pub fn sound(
+        link: Bandwidth,
+        ahead: Bytes,
+        priorities: u32,
+        flows: &[Flow],
+    ) -> Vec<(String, Option<Bound>)> {
+        let mut flows = flows.to_vec();
+        flows.sort_by_key(|flow| flow.delay);
+        let all = Self::new(Rule::Sound, link, ahead, priorities);
+        let places = all.placed(&flows, &all.prioritised(flows.len()));
+        let bound = |place: Place| Bound {
+            delay: place.delay,
+            backlog: place.queue,
+        };
+        flows
+            .into_iter()
+            .map(|flow| flow.name)
+            .zip(places.into_iter().map(|place| place.map(bound)))
+            .collect()
+    }
+
+    /// The places of these flows with these priorities; none where there is no bound.
+    fn placed(&self, flows: &[Flow], levels: &[u32]) -> Vec<Option<Place>> {
+        let promises = flows.iter().map(|flow| flow.promise);
+        let classes: Vec<(u32, Promise)> = levels.iter().copied().zip(promises).collect();
+        let services = strict_priority(self.link, self.ahead, &classes);
+        let place = |(service, (priority, promise)): (&Service, &(u32, Promise))| {
+            let sound = service.bound(*promise);
+            let (delay, queue) = match self.rule {
+                Rule::Sound => sound.map(|bound| (bound.delay, bound.backlog))?,
+                // The bursts of its own and of higher flows, at the speed of the link; the burst is the queue.
+                Rule::Paper => {
+                    let before = service.before - u128::from(self.ahead.get());
+                    let alone = Promise {
+                        rate: Bandwidth::ZERO,
+                        burst: promise.burst,
+                    };
+                    let bound = Service::after(before, self.link).bound(alone)?;
+                    (bound.delay, promise.burst)
+                }
+            };
+            Some(Place {
+                priority: *priority,
+                delay,
+                queue,
+            })
+        };
+        services.iter().zip(&classes).map(place).collect()
+    }
+
+    /// The priorities of so many flows in order: one each, as far as there are enough.
+    fn prioritised(&self, flows: usize) -> Vec<u32> {
+        let count = flows as u64;
+        let levels = u64::from(self.priorities).min(count);
+        (0..count)
+            .rev()
+            .map(|behind| (behind * levels / count) as u32)
+            .collect()
+    }
+
+    fn refusal(&self, asked: Flow, why: Why) -> Box<Refusal> {
+        let fits_delay = self.fitting_delay(&asked);
+        let fits_burst = match why {
+            Why::Rate { .. } | Why::Known => None,
+            _ => self.fitting_burst(&asked),
+        };
+        Box::new(Refusal {
+            asked,
+            why,
+            fits_delay,
+            fits_burst,
+        })
+    }
+
+    /// The shortest delay, not shorter than asked for, with which a flow fits: tried behind every other.
+    fn fitting_delay(&self, asked: &Flow) -> Option<Duration> {
+        let later = self
+            .flows
+            .iter()
+            .map(|flow| flow.delay)
+            .filter(|delay| *delay > asked.delay);
+        std::iter::once(asked.delay).chain(later).find_map(|delay| {
+            match self.with(&Flow {
+                delay,
+                ..asked.clone()
+            }) {
+                Ok(_) => Some(delay),
+                // With its place it could have that, if it keeps the place by it.
+                Err(Why::Own {
+                    possible: Some(possible),
+                    ..
+                }) => {
+                    let possible = shown(possible);
+                    self.with(&Flow {
+                        delay: possible,
+                        ..asked.clone()
+                    })
+                    .is_ok()
+                    .then_some(possible)
+                }
+                Err(_) => None,
+            }
+        })
+    }
+
+    /// The largest burst with which a flow fits; none if not even without one.
+    fn fitting_burst(&self, asked: &Flow) -> Option<Bytes> {
+        let fits = |burst: u64| {
+            let promise = Promise {
+                burst: Bytes::new(burst),
+                ..asked.promise
+            };
+            self.with(&Flow {
+                promise,
+                ..asked.clone()
+            })
+            .is_ok()
+        };
+        if !fits(0) {
+            return None;
+        }
+        let (mut fitting, mut too_large) = (0, asked.promise.burst.get());
+        while too_large - fitting > 1 {
+            let middle = fitting + (too_large - fitting) / 2;
+            *(if fits(middle) {
+                &mut fitting
+            } else {
+                &mut too_large
+            }) = middle;
+        }
+        Some(Bytes::new(fitting))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::{Rng, Seed};
+
+    const LINK: Bandwidth = Bandwidth::mbit(10);
+    const FRAME: Bytes = Bytes::new(1_518);
+
+    fn flow(name: &str, packets: u64, kbit: u64, millis: u64) -> Flow {
+        let promise = Promise {
+            rate: Bandwidth::kbit(kbit),
+            burst: FRAME.times(packets),
+        };
+        Flow {
+            name: name.into(),
+            promise,
+            delay: Duration::from_millis(millis),
+        }
+    }
+
+    fn link(rule: Rule) -> Admission {
+        Admission::new(rule, LINK, FRAME, u32::MAX)
+    }
+
+    #[test]
+    fn the_papers_figures_are_its_rule() {
+        let mut ips = link(Rule::Paper);
+        let mut delay = |flow: Flow| {
+            ips.admit(flow)
+                .map(|place| (place.delay.nanos(), place.queue.get()))
+        };
+        assert_eq!(delay(flow("1", 8, 1_910, 10)), Ok((9_715_200, 8 * 1_518)));
+        ips.leave("1");
+        let delays = |flows: &[Flow]| -> u64 {
+            let mut ips = link(Rule::Paper);
+            let places = flows.iter().map(|flow| ips.admit(flow.clone()).expect("it fits"));
+            places.last().expect("a flow").delay.nanos()
+        };
+        let (two, three) = (flow("2", 8, 3_100, 10), flow("3", 16, 1_960, 30));
+        assert_eq!(delays(&[two.clone(), flow("1", 8, 1_910, 20)]), 19_430_400);
+        assert_eq!(delays(&[two, three, flow("1", 8, 1_910, 40)]), 38_860_800);
+    }
+
+    #[test]
+    fn the_papers_rule_promises_less_than_what_can_happen() {
+        let mut ips = link(Rule::Sound);
+        let refusal = ips
+            .admit(flow("1", 8, 1_910, 10))
+            .expect_err("a packet may be on the wire");
+        assert_eq!(
+            refusal.why,
+            Why::Own {
+                possible: Some(Duration::from_nanos(10_929_600)),
+                above: None
+            }
+        );
+        assert_eq!(refusal.fits_delay, Some(Duration::from_micros(10_930)));
+        assert_eq!(refusal.fits_burst, Some(Bytes::new(12_500 - 1_518)));
+        let text = format!("{refusal}: {}", refusal.advice());
+        assert_eq!(
+            text,
+            "`1` asks for 10 ms, and 10.93 ms is possible: it would fit with a delay of 10.93 ms, or with a burst of 10.982 kB"
+        );
+    }
+
+    #[test]
+    fn who_is_in_the_way_is_named_with_the_numbers() {
+        let mut ips = link(Rule::Sound);
+        ips.admit(flow("voice", 2, 1_000, 5)).expect("it fits");
+        let refusal = ips
+            .admit(flow("game", 2, 1_000, 4))
+            .expect_err("voice comes after it");
+        let would = Some(Duration::from_nanos(6_746_667));
+        assert_eq!(
+            refusal.why,
+            Why::Other {
+                name: "voice".into(),
+                promised: Duration::from_millis(5),
+                would
+            }
+        );
+        let fits = refusal.fits_delay.expect("behind voice");
+        assert!(
+            ips.admit(Flow {
+                delay: fits,
+                ..flow("game", 2, 1_000, 0)
+            })
+            .is_ok(),
+            "{fits}"
+        );
+        let refusal = ips.admit(flow("more", 1, 9_000, 1_000)).expect_err("10 Mbit/s");
+        assert_eq!(
+            refusal.why,
+            Why::Rate {
+                left: Bandwidth::mbit(8)
+            }
+        );
+    }
+
+    #[test]
+    fn a_change_that_breaks_a_promise_changes_nothing() {
+        let mut ips = link(Rule::Sound);
+        ips.admit(flow("a", 2, 1_000, 5)).expect("it fits");
+        ips.admit(flow("b", 2, 1_000, 9)).expect("it fits");
+        let before = ips.flows().to_vec();
+        assert!(ips.change(flow("a", 6, 1_000, 9)).is_err());
+        assert_eq!(ips.flows(), before);
+        assert!(ips.change(flow("a", 1, 2_000, 4)).is_ok());
+    }
+
+    fn any(rng: &mut Rng, number: u64) -> Flow {
+        let delay = Duration::from_micros(1_000 + rng.below(200_000));
+        let promise = Promise {
+            rate: Bandwidth::kbit(1 + rng.below(1_500)),
+            burst: Bytes::new(64 + rng.below(20_000)),
+        };
+        Flow {
+            name: number.to_string(),
+            promise,
+            delay,
+        }
+    }
+
+    #[test]
+    fn admission_never_weakens_a_promise_however_flows_come_and_go() {
+        for (rule, priorities) in [
+            (Rule::Sound, u32::MAX),
+            (Rule::Sound, 7),
+            (Rule::Paper, u32::MAX),
+            (Rule::Paper, 7),
+        ] {
+            let mut rng = Seed(u64::from(priorities)).stream();
+            let (mut admitted, mut refused) = (0, 0);
+            let mut ips = Admission::new(rule, LINK, FRAME, priorities);
+            for number in 0..2_000 {
+                match rng.below(3) {
+                    0 if !ips.flows().is_empty() => {
+                        let name = ips.flows()[rng.below(ips.flows().len() as u64) as usize]
+                            .name
+                            .clone();
+                        assert!(ips.leave(&name));
+                    }
+                    _ => match ips.admit(any(&mut rng, number)) {
+                        Ok(_) => admitted += 1,
+                        Err(_) => refused += 1,
+                    },
+                }
+                for (flow, place) in ips.flows().iter().zip(ips.places()) {
+                    assert!(
+                        place.is_some_and(|place| place.delay <= flow.delay),
+                        "{flow:?} {place:?}"
+                    );
+                }
+                let rates: Bandwidth = ips.flows().iter().map(|flow| flow.promise.rate).sum();
+                assert!(rates <= LINK);
+            }
+            assert!(
+                admitted > 200 && refused > 100,
+                "{admitted} and {refused}: nothing was tried"
+            );
+        }
+    }
+
+    #[test]
+    fn what_would_fit_fits() {
+        let mut rng = Seed(5).stream();
+        let mut ips = link(Rule::Sound);
+        let (mut delays, mut bursts) = (0, 0);
+        for number in 0..300 {
+            let asked = any(&mut rng, number);
+            let Err(refusal) = ips.admit(asked.clone()) else {
+                continue;
+            };
+            if let Some(delay) = refusal.fits_delay {
+                assert!(
+                    ips.clone()
+                        .admit(Flow {
+                            delay,
+                            ..asked.clone()
+                        })
+                        .is_ok(),
+                    "{refusal:?}"
+                );
+                delays += 1;
+            }
+            if let Some(burst) = refusal.fits_burst {
+                let promise = Promise {
+                    burst,
+                    ..asked.promise
+                };
+                assert!(
+                    ips.clone().admit(Flow { promise, ..asked }).is_ok(),
+                    "{refusal:?}"
+                );
+                bursts += 1;
+            }
+            if rng.below(3) == 0 {
+                let name = ips.flows()[0].name.clone();
+                ips.leave(&name);
+            }
+        }
+        assert!(delays > 20 && bursts > 20, "{delays}, {bursts}");
+    }
+}

@@ -1,0 +1,246 @@
+//! How long a packet can wait at most, and how much can be held: network calculus, in integers.
+//!
+//! Follows Le Boudec and Thiran, "Network calculus", 2001, chapter 1. A sender that keeps its [`Promise`] (σ, ρ) offers at
+//! most σ + ρ *t* bytes in any time *t*. A class is served by a rate–latency curve: whenever it has a backlog, it gets
+//! *R* (*t* − *T*) bytes within *t*. Then no packet waits longer than *T* + σ / *R*, and at most σ + ρ *T* are held, if
+//! ρ ≤ *R*. What *R* and *T* are, each kind derives from its own rule, in its own file.
+//!
+//! **The link and what is ahead.** A packet is late when its *last bit* is: its own time on the link counts. What has been
+//! handed to the device cannot be overtaken: the packet on the wire (the blocking packet of the literature), and the
+//! others in the device's ring. So of the bytes *B* that may be there, all are counted, whatever class they are of.
+//!
+//! **Strict priority.** Let *s* be the last time before the packet's arrival at which no packet of its own or a higher
+//! class was held. From *s* to its last bit, a time *d*, the link sends what was ahead, what its own class had offered
+//! when it came, and of the higher classes what arrives until then, new bursts included:
+//!
+//! *C d* ≤ *B* + σᵢ + ρᵢ *x* + σ_H + ρ_H *d*, where it came *x* after *s*; so with ρᵢ + ρ_H ≤ *C* it waits
+//! *d* − *x* ≤ (*B* + σᵢ + σ_H) / (*C* − ρ_H). Classes of the same priority count as higher ones.
+//!
+//! Everything is rounded so that a bound is never too small.
+
+use crate::kind::Link;
+use crate::packet::ClassId;
+use crate::units::{Bandwidth, Bytes, Duration};
+
+const NANOBITS: u128 = 8_000_000_000;
+
+/// What a sender promises: at most `burst` + `rate` × time, in any time. A token bucket.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Promise {
+    /// ρ
+    pub rate: Bandwidth,
+    /// σ
+    pub burst: Bytes,
+}
+
+impl std::iter::Sum for Promise {
+    /// What several senders together promise.
+    fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
+        let nothing = Self {
+            rate: Bandwidth::ZERO,
+            burst: Bytes::ZERO,
+        };
+        all.fold(nothing, |sum, one| Self {
+            rate: sum.rate + one.rate,
+            burst: sum.burst + one.burst,
+        })
+    }
+}
+
+/// The worst that can happen to a class whose senders keep their promise.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Bound {
+    /// From a packet's arrival to its last bit on the link.
+    pub delay: Duration,
+    /// Bytes in its queue.
+    pub backlog: Bytes,
+}
+
+/// What a class is sure to get, as a rate–latency curve. The latency is given by the work that goes before: `before`
+/// bytes, sent at the speed `link`. Of its own bytes each takes the time of `whole` / `part` bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Service {
+    /// Bytes that go before, at most.
+    pub before: u128,
+    /// The speed at which they go, and its own.
+    pub link: Bandwidth,
+    /// Its part of that speed, as `part` of `whole`.
+    pub part: u64,
+    /// See `part`.
+    pub whole: u64,
+    /// How much its service comes in pieces: a packet, for a class that may begin one just before its turn ends.
+    pub grain: Bytes,
+}
+
+impl Service {
+    /// All of a speed, after so many bytes.
+    pub fn after(before: u128, link: Bandwidth) -> Self {
+        Self {
+            before,
+            link,
+            part: 1,
+            whole: 1,
+            grain: Bytes::ZERO,
+        }
+    }
+
+    /// The bounds of a class with this service; none if it is promised more than it gets, or a bound does not fit.
+    pub fn bound(&self, promise: Promise) -> Option<Bound> {
+        let (part, whole, link) = (
+            u128::from(self.part),
+            u128::from(self.whole),
+            u128::from(self.link.bits()),
+        );
+        let rate = u128::from(promise.rate.bits());
+        if link == 0 || part == 0 || rate.checked_mul(whole)? > link.checked_mul(part)? {
+            return None;
+        }
+        let own = u128::from(promise.burst.get()).checked_mul(whole)?.div_ceil(part);
+        let nanos = self
+            .before
+            .checked_add(own)?
+            .checked_mul(NANOBITS)?
+            .div_ceil(link);
+        let meanwhile = rate.checked_mul(self.before)?.div_ceil(link);
+        let held = u128::from(promise.burst.get())
+            .checked_add(meanwhile)?
+            .checked_add(self.grain.get().into())?;
+        Some(Bound {
+            delay: Duration::from_nanos(u64::try_from(nanos).ok()?),
+            backlog: Bytes::new(u64::try_from(held).ok()?),
+        })
+    }
+}
+
+/// The service of each of these classes under strict priority: `(priority, promise)`, the larger priority first.
+/// `ahead` is what may have been handed to the device before.
+pub fn strict_priority(link: Bandwidth, ahead: Bytes, classes: &[(u32, Promise)]) -> Vec<Service> {
+    let mut order: Vec<usize> = (0..classes.len()).collect();
+    order.sort_by_key(|&index| std::cmp::Reverse(classes[index].0));
+    let mut services = vec![Service::after(0, Bandwidth::ZERO); classes.len()];
+    let (mut burst, mut rate) = (0u128, 0u128);
+    for alike in order.chunk_by(|&a, &b| classes[a].0 == classes[b].0) {
+        for &index in alike {
+            burst += u128::from(classes[index].1.burst.get());
+            rate += u128::from(classes[index].1.rate.bits());
+        }
+        for &index in alike {
+            let own = classes[index].1;
+            let others = rate - u128::from(own.rate.bits());
+            let left = u128::from(link.bits()).saturating_sub(others) as u64;
+            let before = burst - u128::from(own.burst.get()) + u128::from(ahead.get());
+            services[index] = Service::after(before, Bandwidth::bits_per_sec(left));
+        }
+    }
+    services
+}
+
+/// What may be in the device when a packet arrives: a ring of so many packets, of which the last may be a long one.
+pub fn ahead(link: Link, ring: u32, longest: Bytes) -> Bytes {
+    link.mtu.times(u64::from(ring.saturating_sub(1))) + link.mtu.max(longest)
+}
+
+/// What bounds are asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct Terms<'a> {
+    /// The link.
+    pub link: Link,
+    /// Packets that the device holds, the one on the wire included.
+    pub ring: u32,
+    /// What the senders of each class promise, by its number.
+    pub promises: &'a [Option<Promise>],
+}
+
+impl Terms<'_> {
+    /// What may have been handed to the device before.
+    pub fn ahead(&self) -> Bytes {
+        ahead(self.link, self.ring, self.link.mtu)
+    }
+
+    /// What the senders of a class promise, or why nothing can be said.
+    pub fn promise(&self, class: ClassId) -> Result<Promise, String> {
+        let promise = self.promises.get(class.0 as usize).copied().flatten();
+        promise.ok_or_else(|| "none promised: its senders state no rate and burst".into())
+    }
+}
+
+/// The worst case of a class, or why there is none.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct WorstCase {
+    /// The class; none for a discipline without classes.
+    pub class: Option<ClassId>,
+    /// The bounds, or why there is none.
+    pub bound: Result<Bound, String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn flow(packets: u64, kbit: u64) -> Promise {
+        Promise {
+            rate: Bandwidth::kbit(kbit),
+            burst: Bytes::new(1_518).times(packets),
+        }
+    }
+
+    #[test]
+    fn the_papers_cases_by_the_sound_rule() {
+        // Flows 1, 2 and 3 of the IPS paper; their rates as frames of 1,518 bytes.
+        let all = [(1, flow(8, 1_934)), (2, flow(8, 3_136)), (3, flow(16, 1_984))];
+        let delay = |ring: u64, flows: &[(u32, Promise)]| {
+            let services = strict_priority(Bandwidth::mbit(10), Bytes::new(1_518).times(ring), flows);
+            services[0]
+                .bound(flows[0].1)
+                .map(|bound| bound.delay.nanos() / 10_000)
+        };
+        assert_eq!(delay(1, &all[..1]), Some(1_092));
+        assert_eq!(delay(1, &all[..2]), Some(3_007));
+        assert_eq!(delay(1, &all), Some(8_212));
+        assert_eq!(delay(3, &all[..1]), Some(1_335));
+    }
+
+    #[test]
+    fn a_class_that_gets_less_than_it_is_promised_has_no_bound() {
+        let link = Bandwidth::mbit(10);
+        let all = [(1, flow(1, 6_000)), (2, flow(1, 4_000)), (0, flow(1, 1))];
+        let bounds: Vec<bool> = strict_priority(link, Bytes::ZERO, &all)
+            .iter()
+            .zip(&all)
+            .map(|(service, (_, promise))| service.bound(*promise).is_some())
+            .collect();
+        assert_eq!(bounds, [true, true, false]);
+    }
+
+    #[test]
+    fn bounds_are_rounded_up_and_never_overflow() {
+        let one = Promise {
+            rate: Bandwidth::ZERO,
+            burst: Bytes::new(1),
+        };
+        let third = Service::after(0, Bandwidth::bits_per_sec(3));
+        assert_eq!(
+            third.bound(one).map(|bound| bound.delay.nanos()),
+            Some(2_666_666_667)
+        );
+        let most = Promise {
+            rate: Bandwidth::bits_per_sec(1),
+            burst: Bytes::new(u64::MAX),
+        };
+        assert_eq!(Service::after(u128::MAX, Bandwidth::gbit(800)).bound(most), None);
+        assert!(
+            Service::after(u64::MAX.into(), Bandwidth::gbit(800))
+                .bound(most)
+                .is_none(),
+            "4,700 years do not fit"
+        );
+    }
+
+    #[test]
+    fn classes_of_one_priority_count_for_each_other() {
+        let pair = [(1, flow(2, 1_000)), (1, flow(3, 2_000))];
+        let services = strict_priority(Bandwidth::mbit(10), Bytes::new(1_518), &pair);
+        assert_eq!(services[0], Service::after(1_518 * 4, Bandwidth::kbit(8_000)));
+        assert_eq!(services[1], Service::after(1_518 * 3, Bandwidth::kbit(9_000)));
+    }
+}

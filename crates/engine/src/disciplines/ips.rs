@@ -1,0 +1,734 @@
+//! `ips`: classes that are promised a delay, policed on input, by priority and queue size.
+//!
+//! Follows Kusaka and Sugano, "An evaluation of delay controlled communication service" (NTT Data; "interrupt packet
+//! scheduling"), section 2.2. A class states a rate ρ, a burst σ and the delay *D* that it needs. A token bucket on input makes
+//! the burst a fact; the required delays become priorities, the bursts become the limits of the queues; scheduling
+//! itself is strict priority (`priq`), or `cbq` as in the paper. Who is let in, and with which bound, is
+//! [`admission`]'s affair; the bounds are derived in [`bounds`].
+//!
+//! Departures:
+//!
+//! - `rule = "sound"`, the default, counts the packet that is being sent, the device's ring, and the new bursts of higher
+//!   classes. The paper's rule counts none of them, and its delays are exceeded (`docs/decisions/ips-rules.md`).
+//! - A queue is as long as its backlog can become by the same calculus, σ + ρ *T*, by the sound rule; σ by the paper's.
+//! - Every departure of a promised class is held against the promise: when its last bit is out, on a clock of the
+//!   link's bandwidth. `late` counts those that were not in time, which is our fault (or the port's: `ahead` shows what
+//!   was handed over too early, `idle` how long the link was kept waiting); `policed` those that their sender sent too early.
+//!
+//! **Over CBQ** each promised class gets its rate and a credit of its whole burst. Its packets left the policer within σ + ρ *t*,
+//! so it has credit of its own whenever it holds a packet (credit before a packet of length *l* is at least *l*), never
+//! borrows, and never waits to be unregulated; so the formal rule serves it at the lowest level, by priority,
+//! before all that is lent. The best-effort classes have what is left as their rates, at the lowest priority. There are 8
+//! priorities, so more than 7 deadlines share some, and count for each other.
+
+use crate::admission::{Admission, Flow, Place, Rule, shown};
+use crate::bounds::{self, Promise, Terms, WorstCase};
+use crate::credit::{Credit, nanobits};
+use crate::discipline::{Discipline, Next, Reason, Sink, Verdict};
+use crate::disciplines::{cbq, fifo, priq};
+use crate::inspect::{Inspection, Value};
+use crate::kind::{Build, Check, CheckedClass, Children, Kind, Plan, QueuePlan, Routes};
+use crate::link_clock::LinkClock;
+use crate::packet::{ClassId, Packet};
+use crate::settings::{Problem, Raw, Table};
+use crate::units::{Bandwidth, Bytes, Duration, Instant, Rate};
+use crate::{choices, settings};
+use std::any::Any;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// The registration.
+pub static KIND: Kind = Kind {
+    name: "ips",
+    summary: "Promised delays: classes with a rate, a burst and a delay, admitted by calculation and policed",
+    reference: "Kusaka and Sugano, \"An evaluation of delay controlled communication service\", NTT Data",
+    children: Children::Classes { nested: false },
+    settings: Settings::SETTINGS,
+    class_settings: ClassSettings::SETTINGS,
+    check,
+};
+
+choices! {
+    /// The scheduling inside.
+    pub enum Over {
+        /// Strict priority.
+        Priq = "priq",
+        /// Class-based queueing: rates beside priorities.
+        Cbq = "cbq",
+    }
+}
+
+choices! {
+    /// What becomes of packets that are more than promised.
+    pub enum Excess {
+        /// They are lost.
+        Drop = "drop",
+        /// They are sent when nothing else waits, so out of order.
+        Last = "last",
+    }
+}
+
+settings! {
+    /// Settings of `ips`.
+    pub struct Settings {
+        /// By which rule delays are promised
+        rule: Rule = default "sound",
+            "paper: more is admitted, and delays are exceeded now and then",
+            "docs/decisions/ips-rules.md";
+        /// The scheduling inside
+        over: Over = default "priq",
+            "cbq: as in the paper; best-effort classes share by rate; 7 priorities for promised classes",
+            "the simplest that has the bound";
+        /// What becomes of packets that are more than promised
+        excess: Excess = default "drop",
+            "last: nothing is lost while the link has room, but packets of a flow overtake each other",
+            "Kusaka and Sugano, section 2.2: policing";
+        /// Packets that the device holds, the one on the wire included
+        transmit_ring: u32 = default "1",
+            "less than the device's: promises are broken; more: fewer flows are admitted",
+            "the least; that of the policy's port should stand here";
+        /// The longest packet of any class, also of best effort
+        longest: Bytes = derived "what the link carries in 1 ms (super-packets are cut to that), at least its longest packet",
+            "longer packets are lost as \"policed\": they would break promises. Larger: fewer flows are admitted",
+            "the port's `split`";
+    }
+}
+
+settings! {
+    /// Settings of a class of `ips`.
+    pub struct ClassSettings {
+        /// What its senders send at most, in the long run; needs `delay`
+        rate: Rate = derived "best effort",
+            "too small: their packets are policed; too large: fewer other flows are admitted",
+            "what the senders state";
+        /// What they send at most at once
+        burst: Bytes = derived "the link's longest packet",
+            "as `rate`",
+            "what the senders state";
+        /// The delay that it needs: from a packet's arrival to its last bit on the link; needs `rate`
+        delay: Duration = derived "best effort: served when no promised class has packets",
+            "too small: it is refused, with what is possible",
+            "what the receivers need";
+    }
+}
+
+/// Bursts are kept in nanobits in 63 bits.
+const LONGEST_BURST: Bytes = Bytes::new(1_000_000_000);
+/// The longest super-packet: 64 KiB of IP and its header.
+const LONGEST_SUPER: Bytes = Bytes::new(65_549);
+/// Super-packets are cut if they would take longer.
+const SPLIT: Duration = Duration::from_millis(1);
+/// Packets beyond the promise that wait to be sent last.
+const EXCESS_LIMIT: usize = 100;
+/// What `cbq` and `priq` have.
+const CBQ_PRIORITIES: u32 = 8;
+const PRIQ_PRIORITIES: usize = 256;
+
+/// What a class is promised.
+#[derive(Clone, Copy, PartialEq, Debug)]
+struct Promised {
+    promise: Promise,
+    /// What it asked for, and what it gets by the rule.
+    delay: Duration,
+    bound: Duration,
+    queue: Bytes,
+}
+
+#[derive(Clone, PartialEq, Debug)]
+struct ClassPlan {
+    id: ClassId,
+    promised: Option<Promised>,
+}
+
+#[derive(Clone, Debug)]
+struct IpsPlan {
+    settings: Settings,
+    link: Bandwidth,
+    longest: Bytes,
+    classes: Vec<ClassPlan>,
+    routes: Routes,
+    inner: QueuePlan,
+}
+
+fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
+    let before = check.problems.len();
+    let settings = Settings::read(check.settings, &[], check.problems);
+    let flows: Vec<Option<Option<Flow>>> = (0..check.classes.len()).map(|index| flow(check, index)).collect();
+    let (settings, flows) = (settings?, flows.into_iter().collect::<Option<Vec<_>>>()?);
+    if check.link.bandwidth == Bandwidth::ZERO {
+        let message = "`ips` needs a link with a bandwidth: delays follow from it";
+        check.problems.push(Problem::new(check.settings.at, message));
+        return None;
+    }
+    let longest = longest(check, &settings)?;
+    let ahead = bounds::ahead(check.link, settings.transmit_ring, longest);
+    let places = admit(check, &settings, ahead, &flows);
+    (check.problems.len() == before).then_some(())?;
+    let promised = |(index, flow): (usize, &Option<Flow>)| {
+        let (Some(flow), Some(place)) = (flow, places[index]) else { return None };
+        Some(Promised { promise: flow.promise, delay: flow.delay, bound: place.delay, queue: place.queue })
+    };
+    let promised: Vec<Option<Promised>> = flows.iter().enumerate().map(promised).collect();
+    let mut routes = Routes::default();
+    let mut classes = Vec::new();
+    for (number, class) in check.classes.iter().enumerate() {
+        class.routes.iter().for_each(|&route| routes.add(route, number as u32));
+        if class.default {
+            routes.set_default(number as u32);
+        }
+        classes.push(ClassPlan { id: class.id, promised: promised[number] });
+    }
+    let inner = inside(check, settings.over, &places, &promised)?;
+    Some(Arc::new(IpsPlan { link: check.link.bandwidth, settings, longest, classes, routes, inner }))
+}
+
+/// The flow of a class; `Some(None)` for best effort, `None` if a problem was reported.
+fn flow(check: &mut Check<'_>, index: usize) -> Option<Option<Flow>> {
+    let (link, class) = (check.link, &check.classes[index]);
+    let settings = ClassSettings::read(class.settings, &[], check.problems)?;
+    let mut wrong = |key: &str, message: String, help: &str| {
+        let at = class.settings.get(key).map_or(class.at, |entry| entry.at);
+        check.problems.push(Problem::new(at, message).help(help));
+    };
+    let before_burst = settings.burst.unwrap_or(link.mtu);
+    let (rate, delay) = match (settings.rate, settings.delay) {
+        (Some(rate), Some(delay)) => (rate.on(link.bandwidth), delay),
+        (None, None) if settings.burst.is_none() => return Some(None),
+        (_, None) => {
+            let key = if settings.rate.is_some() { "rate" } else { "burst" };
+            let message = format!("class `{}` states a {key}, but no delay that it needs", class.name);
+            wrong(key, message, "add `delay`, such as \"10 ms\"; without it and without a rate the class is best effort");
+            return None;
+        }
+        (None, Some(_)) => {
+            let message = format!("class `{}` asks for a delay, but states no rate", class.name);
+            wrong("delay", message, "add `rate` and `burst`: what its senders send at most");
+            return None;
+        }
+    };
+    let fits = before_burst >= link.mtu && before_burst <= LONGEST_BURST && rate > Bandwidth::ZERO;
+    if before_burst < link.mtu || before_burst > LONGEST_BURST {
+        let message = format!("`burst` must be from one full packet ({}) to {LONGEST_BURST}; found {before_burst}", link.mtu);
+        wrong("burst", message, "it is what the senders send at once");
+    } else if rate == Bandwidth::ZERO {
+        wrong("rate", "`rate` must be more than 0: nothing would be let in".into(), "state what the senders send");
+    }
+    let plain = fifo::Settings::read(&Table::default(), &[], &mut Vec::new());
+    let queue: Option<&dyn Any> = class.queue.as_ref().map(|queue| &*queue.plan as &dyn Any);
+    let in_order = queue.is_none_or(|queue| queue.downcast_ref::<fifo::Settings>() == plain.as_ref());
+    if !in_order {
+        let kind = class.queue.as_ref().map_or("", |queue| queue.kind.name);
+        let message = format!("class `{}` is promised a delay, so its queue cannot be a `{kind}` of its own", class.name);
+        wrong("", message, "leave `discipline` out: it is a `fifo` as long as the promise needs");
+    }
+    let promise = Promise { rate, burst: before_burst };
+    (fits && in_order).then(|| Some(Flow { name: class.name.into(), promise, delay }))
+}
+
+fn longest(check: &mut Check<'_>, settings: &Settings) -> Option<Bytes> {
+    let (link, own) = (check.link, settings.longest);
+    if own.is_some_and(|own| own < link.mtu) {
+        let at = check.settings.get("longest").map_or(check.settings.at, |entry| entry.at);
+        check.problems.push(Problem::new(at, format!("`longest` is less than the link's longest packet ({})", link.mtu)));
+        return None;
+    }
+    Some(own.unwrap_or(link.bandwidth.bytes_in(SPLIT).min(LONGEST_SUPER).max(link.mtu)))
+}
+
+/// Lets the flows in, one by one as they are declared; each that cannot come in is a problem, with the numbers.
+fn admit(check: &mut Check<'_>, settings: &Settings, ahead: Bytes, flows: &[Option<Flow>]) -> Vec<Option<Place>> {
+    let priorities = match settings.over {
+        Over::Priq => u32::MAX,
+        Over::Cbq => CBQ_PRIORITIES - 1,
+    };
+    let mut admission = Admission::new(settings.rule, check.link.bandwidth, ahead, priorities);
+    for (class, flow) in check.classes.iter().zip(flows) {
+        let Some(Err(refusal)) = flow.clone().map(|flow| admission.admit(flow)) else { continue };
+        let at = class.settings.get("delay").map_or(class.at, |entry| entry.at);
+        check.problems.push(Problem::new(at, refusal.to_string()).help(refusal.advice()));
+    }
+    if settings.over == Over::Priq && flows.len() > PRIQ_PRIORITIES {
+        let message = format!("more than {PRIQ_PRIORITIES} classes: strict priority has a priority for each");
+        let help = "put flows of the same delay into one class: their rates and bursts add up";
+        check.problems.push(Problem::new(check.settings.at, message).help(help));
+    }
+    flows.iter().map(|flow| admission.place(&flow.as_ref()?.name)).collect()
+}
+
+/// The scheduling inside: the classes with the priorities and queues that follow.
+fn inside(
+    check: &mut Check<'_>,
+    over: Over,
+    places: &[Option<Place>],
+    promised: &[Option<Promised>],
+) -> Option<QueuePlan> {
+    let rest = places.iter().filter(|place| place.is_none()).count() as u32;
+    let used: Bandwidth = promised.iter().flatten().map(|promised| promised.promise.rate).sum();
+    let left = (check.link.bandwidth - used).bits() / u64::from(rest.max(1));
+    let mut behind = rest;
+    let tables: Vec<Table> = places
+        .iter()
+        .zip(promised)
+        .map(|(place, promised)| match (over, place.zip(*promised)) {
+            (Over::Priq, Some((place, _))) => priority(rest + place.priority),
+            (Over::Priq, None) => {
+                behind -= 1;
+                priority(behind)
+            }
+            // A credit of exactly the burst: two packets of that length, back to back.
+            (Over::Cbq, Some((place, promised))) => priority(place.priority + 1)
+                .text("rate", &format!("{} bit/s", promised.promise.rate.bits()))
+                .text("packet_size", &format!("{} B", promised.promise.burst.get()))
+                .with("maxburst", Raw::Integer(2))
+                .with("minburst", Raw::Integer(1)),
+            (Over::Cbq, None) => priority(0).text("rate", &format!("{left} bit/s")),
+        })
+        .collect();
+    let classes = check.classes.iter_mut().zip(&tables).zip(promised).map(|((class, table), promised)| {
+        let own = class.queue.take();
+        CheckedClass {
+            id: class.id,
+            name: class.name,
+            at: class.at,
+            parent: None,
+            default: class.default,
+            settings: table,
+            queue: promised.map(|promised| fifo_of(promised.queue)).or(own),
+            routes: class.routes.clone(),
+        }
+    });
+    let (kind, settings) = match over {
+        Over::Priq => (&priq::KIND, Table::default()),
+        Over::Cbq => (&cbq::KIND, Table::default().text("link", "port")),
+    };
+    let mut inner =
+        Check { link: check.link, settings: &settings, child: None, classes: classes.collect(), problems: check.problems };
+    Some(QueuePlan { kind, plan: (kind.check)(&mut inner)? })
+}
+
+fn priority(priority: u32) -> Table {
+    Table::default().with("priority", Raw::Integer(priority.into()))
+}
+
+/// A queue of so many bytes, in packets of any length.
+fn fifo_of(bytes: Bytes) -> QueuePlan {
+    let settings = fifo::Settings { limit: u32::MAX, limit_bytes: Some(bytes), drop: fifo::DropFrom::Tail };
+    QueuePlan { kind: &fifo::KIND, plan: Arc::new(settings) }
+}
+
+impl Plan for IpsPlan {
+    fn build(&self, cx: &Build) -> Box<dyn Discipline> {
+        Box::new(Ips {
+            inner: self.inner.plan.build(cx),
+            members: self.classes.iter().map(|class| Member::new(class.promised)).collect(),
+            wire: LinkClock::new(self.link, Duration::ZERO),
+            excess: VecDeque::new(),
+            held: 0,
+            since: Instant::START,
+            ahead: Duration::ZERO,
+            idle: Duration::ZERO,
+            plan: self.clone(),
+        })
+    }
+
+    fn bounds(&self, terms: &Terms<'_>) -> Vec<WorstCase> {
+        let ahead = bounds::ahead(terms.link, terms.ring, self.longest);
+        let over = match self.settings.over {
+            Over::Priq => u32::MAX,
+            Over::Cbq => CBQ_PRIORITIES - 1,
+        };
+        let flow = |class: &ClassPlan| {
+            let Promised { promise, delay, .. } = class.promised?;
+            Some(Flow { name: class.id.0.to_string(), promise, delay })
+        };
+        let flows: Vec<Flow> = self.classes.iter().filter_map(flow).collect();
+        let found = Admission::sound(terms.link.bandwidth, ahead, over, &flows);
+        let case = |class: &ClassPlan| {
+            let name = class.id.0.to_string();
+            let bound = match class.promised {
+                None => Err("best effort: nothing is promised".into()),
+                Some(_) => found.iter().find(|(other, _)| *other == name).and_then(|(_, bound)| *bound).ok_or_else(|| {
+                    "none: the classes above it are promised all of the link".to_string()
+                }),
+            };
+            WorstCase { class: Some(class.id), bound }
+        };
+        self.classes.iter().map(case).collect()
+    }
+
+    fn ring(&self) -> Option<u32> {
+        Some(self.settings.transmit_ring)
+    }
+}
+
+/// A class at work.
+#[derive(Debug)]
+struct Member {
+    promised: Option<Promised>,
+    /// The policer's bucket: full at the burst, in nanobits.
+    tokens: Credit,
+    /// The longest that a packet took.
+    worst: Duration,
+    /// Packets that took longer than promised.
+    late: u64,
+    /// Packets that were more than their senders promised.
+    policed: u64,
+}
+
+impl Member {
+    fn new(promised: Option<Promised>) -> Self {
+        let mut member =
+            Self { promised: None, tokens: Credit::default(), worst: Duration::ZERO, late: 0, policed: 0 };
+        member.adopt(promised, 0);
+        member.tokens.left = member.full();
+        member
+    }
+
+    fn full(&self) -> i64 {
+        self.promised.map_or(0, |promised| nanobits(promised.promise.burst.get()))
+    }
+
+    /// Whether the packet is within what its senders promise; then it is charged.
+    #[inline]
+    fn conforms(&mut self, now: Instant, len: Bytes) -> bool {
+        let Some(promised) = self.promised else { return true };
+        self.tokens.accrue(now.nanos(), Some(nanobits(promised.promise.burst.get())));
+        let enough = self.tokens.left >= nanobits(len.get());
+        if enough {
+            self.tokens.left -= nanobits(len.get());
+        }
+        enough
+    }
+
+    /// Takes another promise over. What was gathered stays, up to the new burst.
+    fn adopt(&mut self, promised: Option<Promised>, now: u64) {
+        let full = self.full();
+        self.tokens.accrue(now, Some(full));
+        let was_free = self.promised.is_none();
+        self.promised = promised;
+        self.tokens.rate = promised.map_or(0, |promised| promised.promise.rate.bits());
+        self.tokens.left = if was_free { self.full() } else { self.tokens.left.min(self.full()) };
+    }
+}
+
+#[derive(Debug)]
+struct Ips {
+    inner: Box<dyn Discipline>,
+    /// By class.
+    members: Vec<Member>,
+    /// When what was handed out will be out.
+    wire: LinkClock,
+    /// Packets beyond their class's promise, which go last.
+    excess: VecDeque<Packet>,
+    /// Packets held by promised classes, and since when there were any.
+    held: u64,
+    since: Instant,
+    /// The most that stood in the device before a packet that was handed over.
+    ahead: Duration,
+    /// The longest that the link was kept waiting for a promised packet.
+    idle: Duration,
+    plan: IpsPlan,
+}
+
+impl Ips {
+    /// What is more than promised: lost, or kept for the end.
+    fn police(&mut self, packet: Packet, sink: &mut dyn Sink) -> Verdict {
+        let kept = self.plan.settings.excess == Excess::Last && packet.len <= self.plan.longest;
+        let why = match kept {
+            true if self.excess.len() < EXCESS_LIMIT => {
+                self.excess.push_back(packet);
+                return Verdict::Queued;
+            }
+            true => Reason::Full,
+            false => Reason::Policed,
+        };
+        sink.drop(packet, why);
+        Verdict::Dropped(why)
+    }
+
+    /// A packet leaves; if it is of a promised class, it is held against the promise.
+    fn leaves(&mut self, now: Instant, packet: &Packet, conforming: bool) {
+        let before = self.wire.free_at();
+        self.wire.send(now, packet.len);
+        self.ahead = self.ahead.max(before.since(now));
+        if self.held > 0 {
+            self.idle = self.idle.max(now.since(before.max(self.since)));
+        }
+        let member = self.plan.routes.child(packet.class).and_then(|member| self.members.get_mut(member));
+        let Some((member, promised)) = member.and_then(|member| member.promised.map(|promised| (member, promised))) else {
+            return;
+        };
+        if !conforming {
+            return;
+        }
+        self.held = self.held.saturating_sub(1);
+        self.since = now;
+        let took = self.wire.free_at().since(packet.arrived);
+        member.worst = member.worst.max(took);
+        member.late += u64::from(took > promised.delay);
+    }
+}
+
+/// Counts what the discipline inside loses.
+struct Losing<'a> {
+    outer: &'a mut dyn Sink,
+    members: &'a [Member],
+    routes: &'a Routes,
+    lost: u64,
+}
+
+impl Sink for Losing<'_> {
+    fn drop(&mut self, packet: Packet, why: Reason) {
+        let member = self.routes.child(packet.class).and_then(|member| self.members.get(member));
+        self.lost += u64::from(member.is_some_and(|member| member.promised.is_some()));
+        self.outer.drop(packet, why);
+    }
+
+    fn mark(&mut self, packet: &Packet, why: Reason) {
+        self.outer.mark(packet, why);
+    }
+}
+
+impl Discipline for Ips {
+    fn enqueue(&mut self, now: Instant, packet: Packet, sink: &mut dyn Sink) -> Verdict {
+        let member = self.plan.routes.child(packet.class);
+        let Some(member) = member.and_then(|member| self.members.get_mut(member)) else {
+            sink.drop(packet, Reason::NoClass);
+            return Verdict::Dropped(Reason::NoClass);
+        };
+        if packet.len > self.plan.longest || !member.conforms(now, packet.len) {
+            member.policed += 1;
+            return self.police(packet, sink);
+        }
+        let counts = member.promised.is_some();
+        let verdict = self.inner.enqueue(now, packet, sink);
+        if counts && verdict == Verdict::Queued {
+            if self.held == 0 {
+                self.since = now;
+            }
+            self.held += 1;
+        }
+        verdict
+    }
+
+    fn dequeue(&mut self, now: Instant, sink: &mut dyn Sink) -> Next<Packet> {
+        let mut losing = Losing { outer: sink, members: &self.members, routes: &self.plan.routes, lost: 0 };
+        let next = self.inner.dequeue(now, &mut losing);
+        self.held = self.held.saturating_sub(losing.lost);
+        if let Next::Ready(packet) = next {
+            self.leaves(now, &packet, true);
+            return Next::Ready(packet);
+        }
+        match self.excess.pop_front() {
+            Some(packet) => {
+                self.leaves(now, &packet, false);
+                Next::Ready(packet)
+            }
+            None => next,
+        }
+    }
+
+    fn flush(&mut self, sink: &mut dyn Sink) {
+        self.inner.flush(sink);
+        self.excess.drain(..).for_each(|packet| sink.drop(packet, Reason::Flushed));
+        self.held = 0;
+    }
+
+    fn inspect(&self, out: &mut Inspection<'_>) {
+        out.gauge("ahead", Value::Duration(self.ahead));
+        out.gauge("idle", Value::Duration(self.idle));
+        out.gauge("excess", Value::Count(self.excess.len() as u64));
+        self.inner.inspect(out);
+        out.amend(|id, out| {
+            let number = self.plan.classes.iter().position(|class| class.id == id);
+            let Some(member) = number.and_then(|number| self.members.get(number)) else { return };
+            let Some(promised) = member.promised else { return };
+            out.gauge("promised", Value::Duration(promised.delay));
+            out.gauge("bound", Value::Duration(shown(promised.bound)));
+            out.gauge("worst", Value::Duration(member.worst));
+            out.gauge("late", Value::Count(member.late));
+            out.gauge("policed", Value::Count(member.policed));
+        });
+    }
+
+    fn retune(&mut self, now: Instant, plan: &dyn Plan) -> bool {
+        let plan: &dyn Any = plan;
+        let Some(plan) = plan.downcast_ref::<IpsPlan>() else { return false };
+        let shape = |plan: &IpsPlan| -> Vec<_> {
+            plan.classes.iter().map(|class| (class.id, class.promised.is_some())).collect()
+        };
+        if plan.settings.over != self.plan.settings.over || shape(plan) != shape(&self.plan) {
+            return false;
+        }
+        let adopted = self.inner.retune(now, plan.inner.plan.as_ref());
+        if self.wire.rate() != plan.link {
+            self.wire = LinkClock::new(plan.link, Duration::ZERO);
+        }
+        for (member, class) in self.members.iter_mut().zip(&plan.classes) {
+            if member.promised != class.promised {
+                member.adopt(class.promised, now.nanos());
+            }
+        }
+        self.plan = plan.clone();
+        adopted
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::inspect::View;
+    use crate::kind::Link;
+    use crate::queue::Queue;
+    use crate::random::Seed;
+    use crate::tree::{ClassSpec, DisciplineSpec, Registry, TreePlan};
+
+    const FRAME: u64 = 1_518;
+    const LINK: Link = Link { bandwidth: Bandwidth::mbit(10), mtu: Bytes::new(FRAME) };
+
+    #[derive(Default)]
+    struct Lost(Vec<(u32, Reason)>);
+
+    impl Sink for Lost {
+        fn drop(&mut self, packet: Packet, why: Reason) {
+            self.0.push((packet.class.0, why));
+        }
+    }
+
+    /// A class: packets of its burst, kbit/s, milliseconds. The default class is best effort.
+    fn spec(settings: Table, classes: &[(u64, u64, u64)]) -> DisciplineSpec {
+        let promised = |(number, (packets, kbit, millis)): (usize, &(u64, u64, u64))| ClassSpec {
+            name: format!("flow {}", number + 1),
+            settings: Table::default()
+                .text("rate", &format!("{kbit} kbit/s"))
+                .text("burst", &format!("{} B", packets * FRAME))
+                .text("delay", &format!("{millis} ms")),
+            ..ClassSpec::default()
+        };
+        let rest = ClassSpec { name: "rest".into(), default: true, ..ClassSpec::default() };
+        let classes = classes.iter().enumerate().map(promised).chain([rest]).collect();
+        DisciplineSpec { classes, settings, ..DisciplineSpec::new("ips") }
+    }
+
+    fn plan(spec: &DisciplineSpec) -> Result<TreePlan, Vec<Problem>> {
+        spec.check(&Registry::builtin(), LINK)
+    }
+
+    fn queue(settings: Table, classes: &[(u64, u64, u64)]) -> Queue {
+        plan(&spec(settings, classes)).expect("a good plan").build(Seed(1))
+    }
+
+    fn offer(queue: &mut Queue, now: Instant, class: u32, sink: &mut Lost) {
+        let _ = queue.enqueue(now, Packet::new(Bytes::new(FRAME), now, ClassId(class)), sink);
+    }
+
+    fn order(queue: &mut Queue, sink: &mut Lost) -> Vec<u32> {
+        let next = || match queue.dequeue(Instant::START, sink) {
+            Next::Ready(packet) => Some(packet.class.0),
+            _ => None,
+        };
+        std::iter::from_fn(next).collect()
+    }
+
+    fn gauge(queue: &Queue, class: u32, name: &str) -> Value {
+        let mut views: Vec<View> = Vec::new();
+        queue.inspect(&mut Inspection::new(&mut views));
+        let view = views.iter().find(|view| view.class == Some(ClassId(class))).expect("a class");
+        view.gauges.iter().find(|gauge| gauge.0 == name).expect("a gauge").1
+    }
+
+    #[test]
+    fn the_shorter_delay_goes_first_and_best_effort_last() {
+        for over in ["priq", "cbq"] {
+            let (mut queue, mut lost) =
+                (queue(Table::default().text("over", over), &[(2, 1_000, 30), (2, 1_000, 5)]), Lost::default());
+            for class in [2, 0, 1, 2, 0, 1] {
+                offer(&mut queue, Instant::START, class, &mut lost);
+            }
+            assert_eq!(order(&mut queue, &mut lost), [1, 1, 0, 0, 2, 2], "{over}");
+            assert!(lost.0.is_empty());
+        }
+    }
+
+    #[test]
+    fn what_is_more_than_promised_is_lost_or_goes_last() {
+        let (mut drop, mut lost) = (queue(Table::default(), &[(2, 1_000, 30)]), Lost::default());
+        (0..3).for_each(|_| offer(&mut drop, Instant::START, 0, &mut lost));
+        assert_eq!(lost.0, [(0, Reason::Policed)]);
+        assert_eq!(gauge(&drop, 0, "policed"), Value::Count(1));
+        let (mut last, mut lost) = (queue(Table::default().text("excess", "last"), &[(2, 1_000, 30)]), Lost::default());
+        for class in [0, 0, 0, 1] {
+            offer(&mut last, Instant::START, class, &mut lost);
+        }
+        assert_eq!(order(&mut last, &mut lost), [0, 0, 1, 0]);
+        assert!(lost.0.is_empty());
+    }
+
+    #[test]
+    fn the_policer_is_exact() {
+        let (mut queue, mut lost) = (queue(Table::default(), &[(1, 1_000, 30)]), Lost::default());
+        // 1,518 bytes at 1 Mbit/s are 12.144 ms.
+        for nanos in [0, 12_143_999, 12_144_000, 24_287_999, 24_288_000] {
+            offer(&mut queue, Instant::from_nanos(nanos), 0, &mut lost);
+            let _ = queue.dequeue(Instant::from_nanos(nanos), &mut lost);
+        }
+        assert_eq!((lost.0.len(), queue.stats().sent.packets), (2, 3));
+    }
+
+    #[test]
+    fn a_packet_that_leaves_too_late_is_counted_with_what_was_to_blame() {
+        let (mut queue, mut lost) = (queue(Table::default(), &[(2, 1_000, 5)]), Lost::default());
+        offer(&mut queue, Instant::START, 0, &mut lost);
+        let _ = queue.dequeue(Instant::START, &mut lost);
+        assert_eq!(gauge(&queue, 0, "late"), Value::Count(0));
+        offer(&mut queue, Instant::from_nanos(20_000_000), 0, &mut lost);
+        let _ = queue.dequeue(Instant::from_nanos(24_000_000), &mut lost);
+        assert_eq!(gauge(&queue, 0, "late"), Value::Count(1));
+        assert_eq!(gauge(&queue, 0, "worst"), Value::Duration(Duration::from_nanos(5_214_400)));
+        let mut views = Vec::new();
+        queue.inspect(&mut Inspection::new(&mut views));
+        assert!(views[0].gauges.contains(&("idle", Value::Duration(Duration::from_millis(4)))), "{:?}", views[0]);
+    }
+
+    #[test]
+    fn a_promise_that_cannot_be_kept_is_refused_with_the_numbers() {
+        let problems = plan(&spec(Table::default(), &[(8, 1_910, 10)])).expect_err("11 ms");
+        assert_eq!(problems[0].message, "`flow 1` asks for 10 ms, and 10.93 ms is possible");
+        let help = "it would fit with a delay of 10.93 ms, or with a burst of 10.982 kB";
+        assert_eq!(problems[0].help.as_deref(), Some(help));
+        assert!(plan(&spec(Table::default().text("rule", "paper"), &[(8, 1_910, 10)])).is_ok());
+        let ring = Table::default().with("transmit_ring", Raw::Integer(3));
+        let problems = plan(&spec(ring, &[(8, 1_910, 13)])).expect_err("13.36 ms");
+        assert_eq!(problems[0].message, "`flow 1` asks for 13 ms, and 13.359 ms is possible");
+    }
+
+    #[test]
+    fn half_a_promise_is_refused() {
+        let cases = [
+            (Table::default().text("rate", "1 Mbit/s"), "states a rate, but no delay"),
+            (Table::default().text("delay", "10 ms"), "asks for a delay, but states no rate"),
+            (Table::default().text("delay", "9 ms").text("rate", "1 Mbit/s").text("burst", "9 B"), "from one full packet"),
+        ];
+        for (settings, message) in cases {
+            let mut spec = spec(Table::default(), &[(1, 1, 50)]);
+            spec.classes[0].settings = settings;
+            let problems = plan(&spec).expect_err("half a promise");
+            assert!(problems[0].message.contains(message), "{problems:?}");
+        }
+        let mut spec = spec(Table::default(), &[(1, 1, 50)]);
+        spec.classes[0].discipline = Some(DisciplineSpec::new("codel"));
+        let problems = plan(&spec).expect_err("out of order");
+        assert!(problems[0].message.contains("cannot be a `codel` of its own"), "{problems:?}");
+    }
+
+    #[test]
+    fn a_promise_changes_while_packets_flow() {
+        let (mut queue, mut lost) = (queue(Table::default(), &[(2, 1_000, 30), (2, 1_000, 5)]), Lost::default());
+        offer(&mut queue, Instant::START, 0, &mut lost);
+        offer(&mut queue, Instant::START, 1, &mut lost);
+        let other = plan(&spec(Table::default(), &[(2, 1_000, 4), (2, 1_000, 40)])).expect("a good plan");
+        assert!(queue.retune(Instant::START, other.root.plan.as_ref()));
+        assert_eq!(order(&mut queue, &mut lost), [0, 1]);
+        assert_eq!(gauge(&queue, 0, "promised"), Value::Duration(Duration::from_millis(4)));
+    }
+}
