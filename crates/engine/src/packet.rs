@@ -63,6 +63,15 @@ impl Dscp {
         self.value = value & 63;
     }
 
+    /// The drop precedence, 1 to 3, of a DSCP of the assured forwarding group (RFC 2597, section 6).
+    pub const fn precedence(self) -> Option<u8> {
+        let (class, low) = (self.value >> 3, self.value & 7);
+        match low {
+            2 | 4 | 6 if class >= 1 && class <= 4 => Some(low / 2),
+            _ => None,
+        }
+    }
+
     /// What the port has to write into the header; none if it never changed.
     pub const fn to_write(self) -> Option<u8> {
         if self.changed { Some(self.value) } else { None }

@@ -191,41 +191,6 @@ fn plain(effort: Effort) -> Vec<Row> {
         let queue = queue(&spec("fifo", Table::default().with("limit", integer(n))));
         (0..n).fold(Row::new("fifo", n, Some(queue)), |row, _| row.with(packet(0, 0)))
     };
-    let red = |what: &str, min: u32| {
-        let settings = Table::default()
-            .with("min", integer(min))
-            .with("max", integer(3 * min));
-        let row = Row::new(what, 10, Some(queue(&spec("red", settings))));
-        (0..10).fold(row, |row, _| row.with(packet(0, 0)))
-    };
-    // No wait is as long as 1 s, or as short as 1 ns.
-    let codel = |what: &str, target: &str, interval: &str| {
-        let settings = Table::default().text("target", target).text("interval", interval);
-        let row = Row::new(what, 100, Some(queue(&spec("codel", settings))));
-        (0..100).fold(row, |row, _| row.with(packet(0, 0)))
-    };
-    let pie = || {
-        let row = Row::new("pie", 100, Some(queue(&spec("pie", Table::default()))));
-        (0..100).fold(row, |row, _| row.with(packet(0, 0)))
-    };
-    let blue = || {
-        let row = Row::new("blue", 100, Some(queue(&spec("blue", Table::default()))));
-        (0..100).fold(row, |row, _| row.with(packet(0, 0)))
-    };
-    let dualpi2 = || {
-        let capable = |i: u32| Packet {
-            ecn: if i.is_multiple_of(2) {
-                Ecn::Ect1
-            } else {
-                Ecn::NotEct
-            },
-            ..packet(0, 0)
-        };
-        let queue = queue(&spec("dualpi2", Table::default()));
-        (0..100).fold(Row::new("dualpi2, both queues", 100, Some(queue)), |row, i| {
-            row.with(capable(i))
-        })
-    };
     let wfq = |flows: u32| {
         let settings = Table::default()
             .with("queues", integer(flows.next_power_of_two().min(65_536)))
@@ -255,15 +220,8 @@ fn plain(effort: Effort) -> Vec<Row> {
         Row::new("generator", 1, None),
         fifo(64),
         fifo(4_096),
-        red("red over fifo, below min", 20),
-        red("red over fifo, losing 5 %", 5),
-        codel("codel, below target", "1 s", "2 s"),
-        codel("codel, losing", "1 ns", "1 us"),
         tbf("tbf over fifo, tokens left", "100 Gbit/s"),
         tbf("tbf over fifo, a wait for each", "5 Gbit/s"),
-        pie(),
-        dualpi2(),
-        blue(),
         wfq(effort.flows[0]),
         wfq(effort.flows[1]),
         fq_codel(effort.flows[0]),
@@ -397,6 +355,38 @@ fn growth(rows: &[Row], name: &str, n: u32) -> Verdict {
     }
 }
 
+/// Queues that are kept short, and meters.
+fn managed() -> Vec<Row> {
+    let held = |what: &str, kind: &str, n: u32, settings: Table| {
+        // Both kinds of senders, for the kind that tells them apart.
+        let low = |i: u32| kind == "dualpi2" && i.is_multiple_of(2);
+        let packet = |i: u32| Packet {
+            ecn: if low(i) { Ecn::Ect1 } else { Ecn::NotEct },
+            ..packet(0, 0)
+        };
+        let row = Row::new(what, n, Some(queue(&spec(kind, settings))));
+        (0..n).fold(row, |row, i| row.with(packet(i)))
+    };
+    let red = |min: i64| {
+        let table = Table::default().with("min", Raw::Integer(min));
+        table.with("max", Raw::Integer(3 * min))
+    };
+    let codel =
+        |target: &str, interval: &str| Table::default().text("target", target).text("interval", interval);
+    let trtcm = Table::default().text("meter", "trtcm").text("rate", "20 Gbit/s");
+    vec![
+        held("red over fifo, below min", "red", 10, red(20)),
+        held("red over fifo, losing 5 %", "red", 10, red(5)),
+        // No wait is as long as 1 s, or as short as 1 ns.
+        held("codel, below target", "codel", 100, codel("1 s", "2 s")),
+        held("codel, losing", "codel", 100, codel("1 ns", "1 us")),
+        held("pie", "pie", 100, Table::default()),
+        held("dualpi2, both queues", "dualpi2", 100, Table::default()),
+        held("blue", "blue", 100, Table::default()),
+        held("police over fifo, trtcm", "police", 10, trtcm),
+    ]
+}
+
 /// A regime of `cbq`.
 #[derive(Clone, Copy)]
 struct Regime {
@@ -496,9 +486,11 @@ fn run(mut rows: Vec<Row>, effort: Effort) -> Vec<Row> {
 pub(crate) fn rows(full: bool) -> Vec<Verdict> {
     let effort = if full { FULL } else { SMOKE };
     let plain = run(plain(effort), effort);
+    run(managed(), effort);
     let turns = run(turns(effort), effort);
     let mut verdicts = vec![
         growth(&plain, "wfq, flows", effort.flows[0]),
+        growth(&plain, "fq_codel, flows", effort.flows[0]),
         growth(&turns, DRR, effort.many[0]),
     ];
     // The sizes that are compared, in turns; then the largest by itself.

@@ -26,7 +26,8 @@
 //! Arithmetic: chances have 60 fractional bits; changes of *p'* are rounded toward zero.
 //!
 //! Departures: *τ* is the greater age of both queues' oldest packets, so that L alone can overload the controller too;
-//! nothing is hit in C while no more than two full packets are held, for slow links; the limit is in packets.
+//! nothing is hit in C while no more than two full packets are held, for slow links, and the last packet held is not
+//! lost; the limit is in packets.
 
 use crate::discipline::{Discipline, Next, Reason, Sink, Verdict};
 use crate::inspect::{Inspection, Value};
@@ -392,7 +393,8 @@ impl Discipline for Dual {
             let fate = if low { self.fate_of_low(&packet, now) } else { self.fate_of_classic(&packet) };
             let queue = usize::from(!low);
             match fate {
-                Fate::Lose => {
+                // The last one stays: whoever asked was promised a packet.
+                Fate::Lose if !self.is_empty() => {
                     self.lost[queue] += 1;
                     sink.drop(packet, Reason::Early);
                     continue;
@@ -401,7 +403,7 @@ impl Discipline for Dual {
                     self.marks[queue] += 1;
                     sink.mark(&packet, Reason::Early);
                 }
-                Fate::Mark | Fate::Pass => {}
+                Fate::Mark | Fate::Lose | Fate::Pass => {}
             }
             return Next::Ready(packet);
         }

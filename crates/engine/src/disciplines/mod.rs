@@ -22,6 +22,7 @@ disciplines! {
     pie
     dualpi2
     blue
+    police
     cbq
     wfq
     priq

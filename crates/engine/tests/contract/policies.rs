@@ -61,6 +61,18 @@ pub const VALUES: &[(&str, &[(&str, Draw)])] = &[
         ],
     ),
     (
+        "police",
+        &[
+            ("burst", |rng, _| bytes(rng, 1_514, 100_000)),
+            ("excess_burst", |rng, _| bytes(rng, 1_514, 100_000)),
+            ("rate", |rng, _| percent(rng, 1, 40)),
+            ("excess_rate", |rng, _| percent(rng, 40, 80)),
+            ("green", |rng, _| action(rng)),
+            ("yellow", |rng, _| action(rng)),
+            ("red", |rng, _| action(rng)),
+        ],
+    ),
+    (
         "dualpi2",
         &[
             ("target", |rng, _| micros(rng, 1, 20_000)),
@@ -172,6 +184,11 @@ pub const LINK: Link = Link {
 
 fn bytes(rng: &mut Rng, from: u64, to: u64) -> Raw {
     Raw::Text(format!("{} B", between(rng, from, to)))
+}
+
+fn action(rng: &mut Rng) -> Raw {
+    let actions = ["pass", "drop", "precedence", "af12", "ef", "0"];
+    Raw::Text(actions[rng.below(6) as usize].into())
 }
 
 fn micros(rng: &mut Rng, from: u64, to: u64) -> Raw {
