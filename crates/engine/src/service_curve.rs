@@ -208,22 +208,23 @@ impl Curve {
     }
 
     /// Becomes the lesser of itself and of the whole curve from `time` and what was done on: a new backlogged period.
-    /// A bend that falls between two nanoseconds is rounded to the later one, or with `down` to the earlier one.
+    ///
+    /// The lesser of two concave curves is one. A bend that falls between two nanoseconds is rounded to the later one, or with
+    /// `down` to the earlier one. Of two convex curves it has three pieces, so it becomes the one that is less in the end,
+    /// after both first pieces. (ALTQ keeps the old one whenever that is less at first; a class that
+    /// came back then had no first piece, and others missed their deadlines.)
     pub(crate) fn restart(&mut self, time: u128, down: bool) {
         let Slopes { m1, d, m2 } = self.shape;
         let (here, done) = (self.value(time), u128::from(self.done));
-        if m1 <= m2 {
-            if here >= done {
-                *self = Self::new(self.shape, time);
-            }
-            return;
-        }
-        if here <= done {
+        if m1 > m2 && here <= done {
             return;
         }
         let whole = done + u128::from(m1) * u128::from(d);
         let mut dx = u128::from(d);
         if self.value(time + dx) < whole {
+            if m1 <= m2 {
+                return;
+            }
             let (ahead, gain) = (here - done, u128::from(m1 - m2));
             let meets = if down { ahead / gain } else { ahead.div_ceil(gain) };
             let rest = (self.x() + u128::from(self.dx)).saturating_sub(time);
@@ -317,6 +318,32 @@ mod tests {
                     let (own, model) = (curve.value(at) - u128::from(curve.done) + total, least(&starts, at).expect("a start"));
                     // The bend is rounded up to a whole nanosecond, at each start anew.
                     prop_assert!(own >= model && own - model <= u128::from(shape.m1) * starts.len() as u128, "{own} {model}");
+                }
+            }
+        }
+
+        #[test]
+        fn a_convex_curve_started_again_asks_for_no_more_than_one_that_starts_and_no_less_than_the_least(
+            shape in shapes(),
+            periods in prop::collection::vec((0u64..400_000_000, 0u128..150), 1..6),
+        ) {
+            prop_assume!(shape.m1 <= shape.m2 && u128::from(shape.m2) * 4_000_000_000 < LONGEST_PIECE);
+            let (mut curve, mut starts) = (Curve::new(shape, 0), vec![(0u128, 0u128)]);
+            let (mut now, mut total) = (0u128, 0u128);
+            for (gap, percent) in periods {
+                now += u128::from(gap);
+                // Up to what is eligible, which is more than the curve says; at times even more.
+                let may = u128::from(shape.m2) * u128::from(gap) * percent / 100;
+                curve.advance(may as u64);
+                total += may;
+                curve.restart(now, false);
+                starts.push((now, total));
+                for after in [0u64, 1_000, 1_000_000, 50_000_000, 1_000_000_000] {
+                    let at = now + u128::from(after);
+                    let own = (curve.value(at) + total).saturating_sub(u128::from(curve.done));
+                    let least = starts.iter().map(|(x, y)| y + shape.at(at - x)).min().expect("a start");
+                    prop_assert!(own.max(total) >= least, "{own} {least}");
+                    prop_assert!(own <= total + shape.at(after.into()), "{own} from {total}");
                 }
             }
         }

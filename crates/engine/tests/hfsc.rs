@@ -198,13 +198,17 @@ proptest! {
         let mut scale = 100;
         let (mut queue, slopes) = loop {
             let slopes: Vec<Slopes> = parts.iter().map(|&(m1, d, m2)| Slopes {
-                m1: rate / 10_000 * m1 * scale / 100,
+                m1: rate / 10_000 * m1 * scale,
                 d: d * frame,
-                m2: (rate / 10_000 * m2 * scale / 100).max(1),
+                m2: (rate / 10_000 * m2 * scale).max(1),
             }).collect();
             let texts: Vec<String> = slopes.iter().map(|slopes| slopes.text()).collect();
-            let curves: Vec<[(&str, &str); 1]> = texts.iter().map(|text| [("realtime", text.as_str())]).collect();
-            let classes: Vec<Class<'_>> = curves.iter().map(|curves| (None, &curves[..])).collect();
+            let curve = |text| [("realtime", text), ("linkshare", "1 bit/s")];
+            let curves: Vec<_> = texts.iter().map(|text| curve(text.as_str())).collect();
+            let mut classes: Vec<Class<'_>> = curves.iter().map(|curves| (None, &curves[..])).collect();
+            // It takes all that is not promised, and more if it can.
+            let greedy = [("linkshare", "100 %")];
+            classes.push((None, &greedy));
             match check(rate, &classes) {
                 Ok(queue) => break (queue, slopes),
                 Err(_) => scale -= 1,
@@ -214,7 +218,8 @@ proptest! {
         let mut rng = Seed(seed).stream();
         let rates: Vec<u64> = slopes.iter().map(|slopes| slopes.m1.max(slopes.m2)).collect();
         let until = 2_000 * frame;
-        let arrivals = traffic(&mut rng, &rates, until);
+        let greedy = bulk(slopes.len(), 1_500, 0, rate, until);
+        let arrivals = sorted(vec![greedy, traffic(&mut rng, &rates, until)]);
         let sent = run(&mut queue, rate, &arrivals, until * 2);
         for (class, &slopes) in slopes.iter().enumerate() {
             // A packet may be late by the longest packet, and by roundings of 1 ns.

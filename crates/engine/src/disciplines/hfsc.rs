@@ -28,7 +28,9 @@
 //! 2. A class that its limit held back is put to its parent's virtual time when it may go on (ALTQ: "vt adjust"): what the limit
 //!    took is not caught up with.
 //! 3. A class below its limit for other reasons may catch up by `limit_burst`, not by all it did not use while backlogged.
-//! 4. Times are rounded up to whole nanoseconds from exact sums, not at each packet.
+//! 4. A convex curve that starts again keeps no more of the old one than others can bear (ALTQ keeps it more often, and
+//!    deadlines are missed by it). See `service_curve.rs` and `docs/decisions/hfsc.md`.
+//! 5. Times are rounded up to whole nanoseconds from exact sums, not at each packet.
 
 use crate::credit::nanobits;
 use crate::discipline::{Discipline, Next, Sink, Verdict};
