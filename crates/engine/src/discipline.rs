@@ -13,7 +13,7 @@
 use crate::inspect::Inspection;
 use crate::kind::Plan;
 use crate::packet::Packet;
-use crate::units::Instant;
+use crate::units::{Bytes, Instant};
 use std::fmt;
 
 /// What happened to the packet that was offered. Other packets that had to leave for it (from the head,
@@ -128,6 +128,12 @@ pub trait Discipline: fmt::Debug + Send {
 
     /// The next packet that may leave. May drop on the way. `Empty` if and only if nothing is held.
     fn dequeue(&mut self, now: Instant, sink: &mut dyn Sink) -> Next<Packet>;
+
+    /// After a wait, for a host that keeps its wire busy: the wire slot of the gap frame to put there now, no longer than
+    /// `longest` where that can be done; it counts as sent. `None`: the host waits. The default: time is not counted in bytes.
+    fn fill(&mut self, _longest: Bytes) -> Option<Bytes> {
+        None
+    }
 
     /// Gives up everything held, each with [`Reason::Flushed`]. Needed because a queue that is not
     /// work-conserving cannot be emptied by a loop of dequeues.

@@ -10,6 +10,7 @@
 //! - [`header`], [`classify`]: from a frame's bytes to its fields, and to a class;
 //! - [`bounds`], [`admission`]: how long packets can wait at most, and whom a link can promise a delay;
 //! - [`link_clock`]: a link's bandwidth as a clock, for ports and for the simulator's wires;
+//! - [`byte_clock`]: time in bytes of an Ethernet wire, for pacing;
 //! - [`inspect`]: looking into a running tree; [`delay`]: how long packets waited, in a [`histogram`].
 //!
 //! Absent on purpose: clocks, sockets, threads, files, logging, global state, unsafe code, and randomness
@@ -19,6 +20,7 @@
 
 pub mod admission;
 pub mod bounds;
+pub mod byte_clock;
 mod class_rates;
 pub mod classify;
 mod credit;

@@ -181,6 +181,15 @@ impl Queue {
         self.pinned.as_ref().map_or(Next::Empty, Next::Ready)
     }
 
+    /// After [`Next::Wait`] at the same time, for a host that keeps its wire busy with gap frames: the wire slot of the
+    /// gap frame to put there now, no longer than `longest`. Then it asks again. `None`: it waits.
+    pub fn fill(&mut self, longest: Bytes) -> Option<Bytes> {
+        match self.pinned {
+            Some(_) => None,
+            None => self.discipline.fill(longest),
+        }
+    }
+
     /// Asks the discipline, and holds its answer against the contract.
     fn ask(&mut self, now: Instant, sink: &mut dyn Sink) -> Next<Packet> {
         let mut sink = Counting {

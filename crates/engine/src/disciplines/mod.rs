@@ -31,4 +31,5 @@ disciplines! {
     hfsc
     tbf
     ips
+    pacer
 }

@@ -117,6 +117,18 @@ pub const VALUES: &[(&str, &[(&str, Draw)])] = &[
         ],
     ),
     (
+        "pacer",
+        &[
+            ("rate", |rng, place| {
+                percent(rng, 1, [20, 5, 1][place.depth.min(2)])
+            }),
+            ("wire", |_, _| Raw::Text("100 Mbit/s".into())),
+            ("overhead", |rng, _| bytes(rng, 0, 24)),
+            ("tags", |rng, _| Raw::Integer(rng.below(3) as i64)),
+            ("packet", |rng, _| bytes(rng, 60, 1_514)),
+        ],
+    ),
+    (
         "wrr",
         &[
             ("cycle", |rng, _| Raw::Integer(between(rng, 1, 20) as i64)),

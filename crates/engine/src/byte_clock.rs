@@ -1,0 +1,370 @@
+//! Time in bytes: what a packet occupies on an Ethernet wire, when the next one of a rate may follow, and which
+//! nanosecond that is. All of it in whole numbers with the rest of each division carried on.
+//!
+//! The unit is the byte-time, in which the wire carries one byte: 8 ns at 1 Gbit/s, 0.02 ns at 400 Gbit/s. A frame takes
+//! its slot (IEEE 802.3): preamble and start 8, the frame with its tags padded to 60, FCS 4, and the gap of 12.
+//!
+//! A rate *R* on a link *C* spaces packets of *B* bytes by *B C / R* byte-times ([`Pace`]). The time *E* from which the
+//! next one may start is kept as whole byte-times and a rest below *R*, and moves on by what was sent, never by when it was
+//! sent: so no error adds up, and the rate is exact for any ratio of whole numbers.
+
+use crate::units::{Bytes, Instant};
+
+/// Preamble, start of frame, FCS and the gap to the next frame.
+pub const AROUND: u64 = 24;
+/// The shortest frame without FCS.
+pub const SHORTEST_FRAME: u64 = 60;
+/// The shortest slot: no gap frame is shorter.
+pub const SHORTEST_SLOT: u64 = SHORTEST_FRAME + AROUND;
+const FCS: u64 = 4;
+const ETHERNET_HEADER: u64 = 14;
+const TAG: u64 = 4;
+/// Bits × nanoseconds in a byte × second.
+const NANOBITS: u64 = 8_000_000_000;
+
+crate::choices! {
+    /// Which bytes of a packet a rate counts.
+    pub enum Basis {
+        /// The whole slot: preamble, FCS, padding and gap included.
+        Wire = "wire",
+        /// The frame with its FCS, as the PSPacer paper and switches' counters do.
+        FrameFcs = "frame-fcs",
+        /// The frame without FCS, as Linux does.
+        Frame = "frame",
+        /// The IP packet, without padding.
+        Ip = "ip",
+    }
+}
+
+/// From a packet's length in the engine to its bytes on the wire.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Slots {
+    /// What the lengths have more than the frames.
+    pub overhead: u64,
+    /// VLAN tags that the device puts in.
+    pub tags: u64,
+    /// The longest frame; a longer one is a super-frame, and leaves as full frames and a rest.
+    pub longest: u64,
+}
+
+impl Slots {
+    /// The frames that a packet leaves as, and their bytes in sum, without tags.
+    #[inline]
+    fn frames(self, len: Bytes) -> (u64, u64) {
+        let frame = len.get().saturating_sub(self.overhead).max(1);
+        let number = if frame > self.longest {
+            frame.div_ceil(self.longest)
+        } else {
+            1
+        };
+        (number, frame)
+    }
+
+    /// The byte-times that a packet takes.
+    #[inline]
+    pub fn slot(self, len: Bytes) -> u64 {
+        let (number, frame) = self.frames(len);
+        (frame + number * TAG * self.tags).max(SHORTEST_FRAME) + number * AROUND
+    }
+
+    /// The bytes of a packet that a rate of this basis counts.
+    #[inline]
+    pub fn counted(self, len: Bytes, basis: Basis) -> u64 {
+        let (number, frame) = self.frames(len);
+        let around = match basis {
+            Basis::Wire => 0,
+            Basis::FrameFcs => AROUND - FCS,
+            Basis::Frame => AROUND,
+            Basis::Ip => return frame.saturating_sub(number * ETHERNET_HEADER).max(1),
+        };
+        self.slot(len) - number * around
+    }
+
+    /// The slot of the longest frame.
+    pub fn longest_slot(self) -> u64 {
+        self.slot(Bytes::new(self.longest + self.overhead))
+    }
+}
+
+/// The wire slots of the gap frames for a gap: the first of as few as possible, all of nearly the same length, none
+/// longer than `longest` (at least 167) and none shorter than a slot can be. So a gap of 1 to 83 is filled with 84.
+#[inline]
+pub fn gap_slot(gap: u64, longest: u64) -> u64 {
+    if gap <= SHORTEST_SLOT {
+        return SHORTEST_SLOT;
+    }
+    gap.div_ceil(gap.div_ceil(longest))
+}
+
+/// A ratio that spaces packets: the link's rate over theirs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Pace {
+    /// The time from which the next packet may start is this, rounded up,
+    whole: u64,
+    /// and this many `rate`-ths of a byte-time.
+    rest: u64,
+    rate: u64,
+}
+
+impl Pace {
+    /// Of this rate, in the unit of the link's; not zero.
+    pub fn new(rate: u64) -> Self {
+        Self {
+            whole: 0,
+            rest: 0,
+            rate: rate.max(1),
+        }
+    }
+
+    /// The rate.
+    #[inline]
+    pub fn rate(&self) -> u64 {
+        self.rate
+    }
+
+    /// The first byte-time at which the next packet may start.
+    #[inline]
+    pub fn eligible(&self) -> u64 {
+        self.whole.saturating_add(u64::from(self.rest > 0))
+    }
+
+    /// There was nothing to send before `at`: what was not used is lost.
+    #[inline]
+    pub fn not_before(&mut self, at: u64) {
+        if self.whole < at {
+            (self.whole, self.rest) = (at, 0);
+        }
+    }
+
+    /// A packet of so many counted bytes is sent.
+    #[inline]
+    pub fn send(&mut self, bytes: u64, link: u64) {
+        let (span, rest) = match bytes
+            .checked_mul(link)
+            .and_then(|work| work.checked_add(self.rest))
+        {
+            Some(work) => (work / self.rate, work % self.rate),
+            None => {
+                let work = u128::from(bytes) * u128::from(link) + u128::from(self.rest);
+                let span = u64::try_from(work / u128::from(self.rate)).unwrap_or(u64::MAX);
+                (span, (work % u128::from(self.rate)) as u64)
+            }
+        };
+        (self.whole, self.rest) = (self.whole.saturating_add(span), rest);
+    }
+
+    /// When the packet after one of so many bytes may start: the deadline of this one.
+    #[inline]
+    pub fn deadline(mut self, bytes: u64, link: u64) -> u64 {
+        self.send(bytes, link);
+        self.eligible()
+    }
+
+    /// Takes another rate at `now`. What is owed for the last packet is paid at the new rate from now on, rounded up, so
+    /// that what leaves never exceeds what the rates of the time allow.
+    pub fn change(&mut self, rate: u64, now: u64) {
+        let rate = rate.max(1);
+        if rate == self.rate {
+            return;
+        }
+        let owed = self.eligible().saturating_sub(now);
+        if owed > 0 {
+            let longer = (u128::from(owed) * u128::from(self.rate)).div_ceil(u128::from(rate));
+            self.whole = now.saturating_add(u64::try_from(longer).unwrap_or(u64::MAX));
+        }
+        (self.rest, self.rate) = (0, rate);
+    }
+}
+
+/// Nanoseconds and byte-times of a link, exact: the rest of each conversion is carried on.
+#[derive(Clone, Debug)]
+pub struct WireTime {
+    bits: u64,
+    now: Instant,
+    /// What has passed by `now`, and the nanobits of the next byte.
+    whole: u64,
+    rest: u64,
+}
+
+impl WireTime {
+    /// Of a link of this many bits per second, from [`Instant::START`] on.
+    pub fn new(bits: u64) -> Self {
+        Self {
+            bits: bits.max(1),
+            now: Instant::START,
+            whole: 0,
+            rest: 0,
+        }
+    }
+
+    /// The link's bits per second.
+    #[inline]
+    pub fn bits(&self) -> u64 {
+        self.bits
+    }
+
+    /// Moves on to `now`: the byte-times that have passed, rounded down, and rounded up.
+    #[inline]
+    pub fn at(&mut self, now: Instant) -> (u64, u64) {
+        let span = now.since(self.now).nanos();
+        if span > 0 {
+            self.now = now;
+            let (whole, rest) = match span
+                .checked_mul(self.bits)
+                .and_then(|work| work.checked_add(self.rest))
+            {
+                Some(work) => (work / NANOBITS, work % NANOBITS),
+                None => {
+                    let work = u128::from(span) * u128::from(self.bits) + u128::from(self.rest);
+                    let whole = u64::try_from(work / u128::from(NANOBITS)).unwrap_or(u64::MAX);
+                    (whole, (work % u128::from(NANOBITS)) as u64)
+                }
+            };
+            (self.whole, self.rest) = (self.whole.saturating_add(whole), rest);
+        }
+        (self.whole, self.whole + u64::from(self.rest > 0))
+    }
+
+    /// The first nanosecond at which `at`, which is to come, has come.
+    #[inline]
+    pub fn nanos(&self, at: u64) -> Instant {
+        let span = at.saturating_sub(self.whole);
+        let whole = match span.checked_mul(NANOBITS) {
+            Some(work) => work.saturating_sub(self.rest).div_ceil(self.bits),
+            None => {
+                let work = u128::from(span) * u128::from(NANOBITS) - u128::from(self.rest);
+                u64::try_from(work.div_ceil(u128::from(self.bits))).unwrap_or(u64::MAX)
+            }
+        };
+        Instant::from_nanos(self.now.nanos().saturating_add(whole))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::Bandwidth;
+    use proptest::prelude::*;
+
+    const PLAIN: Slots = Slots {
+        overhead: 0,
+        tags: 0,
+        longest: 1_514,
+    };
+    const BASES: [Basis; 4] = [Basis::Wire, Basis::FrameFcs, Basis::Frame, Basis::Ip];
+
+    #[test]
+    fn a_full_frame_a_short_one_a_tagged_one_and_a_super_frame_take_their_slots() {
+        let counted = |slots: Slots, len| {
+            let len = Bytes::new(len);
+            (slots.slot(len), BASES.map(|basis| slots.counted(len, basis)))
+        };
+        // 1500 of IP: 14 + 1500 + 4 = 1518, and 20 around it.
+        assert_eq!(counted(PLAIN, 1_514), (1_538, [1_538, 1_518, 1_514, 1_500]));
+        // 28 of IP are padded to 46, but IP's rate counts 28.
+        assert_eq!(counted(PLAIN, 42), (84, [84, 64, 60, 28]));
+        assert_eq!(counted(PLAIN, 60), (84, [84, 64, 60, 46]));
+        assert_eq!(counted(PLAIN, 61), (85, [85, 65, 61, 47]));
+        let tagged = Slots { tags: 2, ..PLAIN };
+        assert_eq!(counted(tagged, 1_514), (1_546, [1_546, 1_526, 1_522, 1_500]));
+        // Where an interface counts the slot itself, it is the slot.
+        let whole = Slots {
+            overhead: 24,
+            ..PLAIN
+        };
+        assert_eq!(counted(whole, 1_538), (1_538, [1_538, 1_518, 1_514, 1_500]));
+        // 3000 bytes leave as 1514 and 1486.
+        assert_eq!(counted(PLAIN, 3_000), (3_048, [3_048, 3_008, 3_000, 2_972]));
+    }
+
+    #[test]
+    fn gaps_are_filled_exactly_from_84_on_and_the_frames_are_alike() {
+        assert_eq!([1, 83, 84, 85].map(|gap| gap_slot(gap, 1_538)), [84, 84, 84, 85]);
+        for longest in [167, 168, 1_538, 9_038] {
+            for gap in (84..4_000).chain([100_000, 1 << 40]) {
+                let (mut left, mut frames, mut lengths) = (gap, 0, (u64::MAX, 0));
+                while left > 0 && frames < 1_000 {
+                    let slot = gap_slot(left, longest);
+                    assert!((84..=longest).contains(&slot) && slot <= left, "{slot} of {left}");
+                    lengths = (slot.min(lengths.0), slot.max(lengths.1));
+                    (left, frames) = (left - slot, frames + 1);
+                }
+                assert!(lengths.1 - lengths.0 <= 1 && frames <= gap.div_ceil(longest).min(1_000));
+            }
+        }
+    }
+
+    #[test]
+    fn ten_million_packets_at_awkward_rates_are_never_early_and_never_a_byte_late() {
+        // 1000/3, 333333337/1000 and the like: ratios of whole numbers, both sides scaled.
+        for (rate, link) in [
+            (1_000u64, 3 * 125_000u64),
+            (333_333_337, 1_000_000_000),
+            (7, 22),
+            (399_999_999_989, 400_000_000_000),
+        ] {
+            let (mut pace, mut bytes, mut late) = (Pace::new(rate), 0u64, 0);
+            for n in 0..10_000_000u64 {
+                // So late is eligible() against the time at which so many bytes are due: B C / R.
+                let due = u128::from(bytes) * u128::from(link);
+                let started = u128::from(pace.eligible()) * u128::from(rate);
+                assert!(
+                    started >= due && started - due < u128::from(rate),
+                    "packet {n} at {rate} of {link}"
+                );
+                late = late.max(((started - due) * 1_000 / u128::from(rate)) as u64);
+                let len = 64 + n * 7_919 % 1_455;
+                pace.send(len, link);
+                bytes += len;
+            }
+            assert!(late < 1_000);
+        }
+    }
+
+    #[test]
+    fn what_is_owed_is_paid_at_the_new_rate() {
+        let mut pace = Pace::new(125);
+        pace.send(1_000, 1_000);
+        assert_eq!(pace.eligible(), 8_000);
+        // 3,000 are over, 5,000 at 125 are 625 bytes: 2,500 byte-times at 250.
+        pace.change(250, 3_000);
+        assert_eq!(pace.eligible(), 5_500);
+        pace.change(125, 5_000);
+        assert_eq!(pace.eligible(), 6_000);
+        pace.change(1, 7_000);
+        assert_eq!(pace.eligible(), 6_000);
+    }
+
+    proptest! {
+        #[test]
+        fn nanoseconds_and_byte_times_agree_on_any_link(
+            bits in prop_oneof![Just(10_000_000u64), Just(2_500_000_000), Just(400_000_000_000), 8_000u64..800_000_000_000],
+            steps in prop::collection::vec((0u32..45, any::<u64>()), 1..60),
+        ) {
+            let (mut time, mut now) = (WireTime::new(bits), 0u64);
+            for (size, step) in steps {
+                now += step & ((1 << size) - 1);
+                let exact = u128::from(now) * u128::from(bits);
+                let (floor, ceil) = time.at(Instant::from_nanos(now));
+                prop_assert_eq!(u128::from(floor), exact / u128::from(NANOBITS));
+                prop_assert_eq!(u128::from(ceil), exact.div_ceil(u128::from(NANOBITS)));
+                let later = floor + 1 + (step >> (63 - size));
+                let when = u128::from(time.nanos(later).nanos());
+                prop_assert_eq!(when, (u128::from(later) * u128::from(NANOBITS)).div_ceil(u128::from(bits)));
+            }
+        }
+    }
+
+    #[test]
+    fn byte_times_of_the_usual_links() {
+        let slot = |mbit| {
+            let mut time = WireTime::new(Bandwidth::mbit(mbit).bits());
+            let _ = time.at(Instant::START);
+            time.nanos(1_538).nanos()
+        };
+        assert_eq!(
+            [10, 100, 1_000, 2_500, 10_000, 25_000, 100_000, 400_000].map(slot),
+            [1_230_400, 123_040, 12_304, 4_922, 1_231, 493, 124, 31]
+        );
+    }
+}

@@ -1,0 +1,597 @@
+//! `pacer`: packets of each class leave at even distances, exact to the byte of the wire.
+//!
+//! Follows Takano et al., "Precise software pacing method for long fat pipe communication" (SWoPP 2004; PSPacer), section 3:
+//! the link's own serialisation is the clock. With *C* the link's rate and *R* a class's, a packet of *B* counted bytes
+//! puts off the next one's eligible time *E* by *P = B C / R* byte-times (the arithmetic is [`byte_clock`](crate::byte_clock)'s). A packet
+//! starts at the first opportunity *s ≥ E*; *E* does not depend on *s*.
+//!
+//! **Gaps.** Where a host keeps its wire busy with gap frames (`gap = "frames"`), *s* is counted on the wire: each packet and
+//! each gap frame that [`fill`](crate::discipline::Discipline::fill) asks for moves it on by its slot. Gaps of 1 to 83 cannot be made, and become 84;
+//! as *E* stays where it was, the next gap is shorter: gaps alternate, and 0 ≤ *s − E* < 84. Where hosts wait by timers or in
+//! a simulator (`gap = "timer"`), *s* is the time they ask, and any gap can be made.
+//!
+//! **Classes** (the paper's section 5, its future work). Of the classes whose *E* has come, the one with the earliest deadline
+//! *E + P* sends (eligible classes only, earliest deadline first, as in WF²Q+: Bennett and Zhang 1996); ties go to the class
+//! declared first. If the sum of the rates fits the wire, no packet is later than its own *P* and one slot. A class with
+//! classes below it is a bottleneck that they share: it has an *E* of its own, which gates them. A class without a rate
+//! is best effort: it is sent when no paced class is eligible, either always (a paced packet is then late by less than one
+//! slot), or only if it is out before the next paced packet (`best_effort = "strict"`).
+//!
+//! What a class did not use is lost: if it had nothing to send when *E* came, *E* becomes the time of its next packet.
+//!
+//! Departures from the paper: per packet and not per MTU; padding, tags and the gap frames' own bytes count; the rest of
+//! each division is carried; nothing is built for one speed of link.
+//!
+//! Classes that wait for *E* are in a timing wheel, exact to the byte; those whose *E* has come are in a heap by deadline, few
+//! while the wire keeps up. The cost of a packet does not grow with the number of classes but for the memory they take.
+
+use crate::byte_clock::{Basis, Pace, SHORTEST_SLOT, Slots, WireTime, gap_slot};
+use crate::discipline::{Discipline, Next, Sink, Verdict};
+use crate::heaps::Heaps;
+use crate::inspect::{Inspection, Value};
+use crate::kind::{Build, Check, Children, Kind, Plan};
+use crate::leaves::{Leaves, LeavesPlan};
+use crate::packet::{ClassId, Packet};
+use crate::settings::Problem;
+use crate::timer_wheel::TimerWheel;
+use crate::units::{Bandwidth, Bytes, Instant, Rate};
+use crate::{choices, settings};
+use std::any::Any;
+use std::sync::Arc;
+
+/// The registration.
+pub static KIND: Kind = Kind {
+    name: "pacer",
+    summary: "Pacing exact to the byte: packets of each class at even distances, for long fat pipes",
+    reference: "Takano et al., \"Precise software pacing method for long fat pipe communication\", 2004",
+    children: Children::Classes { nested: true },
+    settings: Settings::SETTINGS,
+    class_settings: ClassSettings::SETTINGS,
+    check,
+};
+
+choices! {
+    /// What makes the gaps between packets.
+    pub enum Gap {
+        /// The host's timer, or a simulator: a gap can have any length.
+        Timer = "timer",
+        /// Gap frames: no gap is shorter than the shortest frame's slot.
+        Frames = "frames",
+    }
+}
+
+choices! {
+    /// When a best-effort class may send.
+    pub enum BestEffort {
+        /// If its packet is out before the next paced packet is eligible.
+        Strict = "strict",
+        /// Whenever no paced packet is eligible.
+        WorkConserving = "work-conserving",
+    }
+}
+
+settings! {
+    /// Settings of `pacer`.
+    pub struct Settings {
+        /// Which bytes the rates count: the wire slot, the frame with FCS, the frame without, or the IP packet
+        basis: Basis = default "frame-fcs",
+            "`ip` for a bottleneck that is given in IP bytes; with `wire` rates add up whatever the packets' sizes",
+            "the PSPacer paper, section 3.3";
+        /// What makes the gaps: the host's timer (also in a simulator), or gap frames on a wire that is never idle
+        gap: Gap = default "timer",
+            "`frames` needs a host that puts gap frames between packets",
+            "-";
+        /// Whether a best-effort packet may delay a paced one, by less than its slot
+        best_effort: BestEffort = default "work-conserving",
+            "`strict`: best effort gets nothing where no gap is as long as its packets",
+            "as every other discipline";
+        /// The speed of the wire, if the interface's `bandwidth` is another
+        wire: Bandwidth = derived "the interface's `bandwidth`",
+            "must be the device's: all gaps are reckoned from it",
+            "-";
+        /// The interface's `overhead`, which is in every length
+        overhead: Bytes = default "0 B",
+            "not as the interface's: slots are reckoned too short or too long",
+            "-";
+        /// VLAN tags that the device puts into frames
+        tags: u32 = default "0",
+            "missing tags: slots are 4 B too short each",
+            "IEEE 802.1Q";
+    }
+}
+
+settings! {
+    /// Settings of a class of `pacer`.
+    pub struct ClassSettings {
+        /// Its rate; of a class with classes below it, that of the bottleneck they share
+        rate: Rate = derived "none: best effort",
+            "above the bottleneck's: packets are lost there",
+            "the narrowest link on the way";
+        /// The shortest packets that it sends many of: what it takes of the wire at most is reckoned from them
+        packet: Bytes = derived "the link's longest packet",
+            "too large: the classes may need more than the wire has, and are late; too small: fewer classes fit",
+            "-";
+    }
+}
+
+/// A class as checked. Children of one parent stand in the order of their declaration.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct NodePlan {
+    id: ClassId,
+    parent: Option<usize>,
+    leaf: bool,
+    /// Bits per second; none: best effort.
+    rate: Option<u64>,
+}
+
+#[derive(Clone, Debug)]
+struct PacerPlan {
+    leaves: LeavesPlan,
+    nodes: Vec<NodePlan>,
+    rules: Rules,
+    best_effort: BestEffort,
+}
+
+/// What cannot change while packets flow.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Rules {
+    basis: Basis,
+    frames: bool,
+    wire: u64,
+    slots: Slots,
+}
+
+/// More tags than any frame has.
+const MOST_TAGS: u32 = 8;
+/// The longest gap frame is at least so long, so that half of a longer gap is not too short for a frame.
+const LEAST_LONGEST: u64 = 2 * SHORTEST_SLOT - 1;
+
+fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
+    let before = check.problems.len();
+    let settings = Settings::read(check.settings, &[], check.problems)?;
+    let rules = rules(check, &settings)?;
+    let mut nodes = Vec::with_capacity(check.classes.len());
+    let mut needs = Vec::with_capacity(check.classes.len());
+    for class in &check.classes {
+        let Some(settings) = ClassSettings::read(class.settings, &[], check.problems) else { continue };
+        let leaf = class.queue.is_some();
+        let rate = settings.rate.map(|rate| rate.on(check.link.bandwidth).bits());
+        let at = |key| class.settings.get(key).map_or(class.at, |entry| entry.at);
+        let wrong = |key, message: String| Problem::new(at(key), message);
+        if rate == Some(0) {
+            check.problems.push(wrong("rate", format!("`{}` has a rate of 0: nothing could leave", class.name)));
+        }
+        if rate.is_none() && (!leaf || class.parent.is_some()) {
+            let message = format!("`{}` has no rate: only a class at the top, without classes below it, is best effort", class.name);
+            check.problems.push(wrong("rate", message).help("give it the rate of its bottleneck"));
+        }
+        let packet = settings.packet.unwrap_or(check.link.mtu);
+        if packet > check.link.mtu || packet == Bytes::ZERO {
+            let message = format!("`packet` is from 1 B to the link's longest packet ({})", check.link.mtu);
+            check.problems.push(wrong("packet", message));
+        }
+        needs.push(packet);
+        nodes.push(NodePlan { id: class.id, parent: class.parent, leaf, rate });
+    }
+    if check.problems.len() > before {
+        return None;
+    }
+    admit(check, rules, &nodes, &needs);
+    if check.problems.len() > before {
+        return None;
+    }
+    Some(Arc::new(PacerPlan { leaves: LeavesPlan::new(check), nodes, rules, best_effort: settings.best_effort }))
+}
+
+fn rules(check: &mut Check<'_>, settings: &Settings) -> Option<Rules> {
+    let mtu = check.link.mtu;
+    let mut wrong = Vec::new();
+    if settings.overhead >= mtu {
+        wrong.push(("overhead", format!("`overhead` leaves nothing of the longest packet ({mtu})")));
+    }
+    if settings.tags > MOST_TAGS {
+        wrong.push(("tags", format!("`tags` is at most {MOST_TAGS}")));
+    }
+    let wire = settings.wire.unwrap_or(check.link.bandwidth);
+    if wire == Bandwidth::ZERO {
+        wrong.push(("wire", "`wire` must be more than 0".into()));
+    }
+    let right = wrong.is_empty();
+    let at = |key: &str| check.settings.get(key).map_or(check.settings.at, |entry| entry.at);
+    check.problems.extend(wrong.into_iter().map(|(key, message)| Problem::new(at(key), message)));
+    let (overhead, tags) = (settings.overhead.get(), settings.tags.into());
+    right.then(|| Rules {
+        basis: settings.basis,
+        frames: settings.gap == Gap::Frames,
+        wire: wire.bits(),
+        slots: Slots { overhead, tags, longest: mtu.get() - overhead },
+    })
+}
+
+/// No bottleneck is promised more than it has, and the wire carries all of it: counted bytes and what is around them.
+fn admit(check: &mut Check<'_>, rules: Rules, nodes: &[NodePlan], packets: &[Bytes]) {
+    let mb = |bits: u128| format!("{:.2} MB/s", bits as f64 / 8e6);
+    let rates = |node: &NodePlan| Bandwidth::bits_per_sec(node.rate.unwrap_or(0));
+    let mut sums = vec![0u128; nodes.len()];
+    let (mut total, mut told) = (0u128, Vec::new());
+    for ((node, packet), class) in nodes.iter().zip(packets).zip(&check.classes) {
+        let rate = u128::from(rates(node).bits());
+        if let Some(parent) = node.parent {
+            sums[parent] += rate;
+        } else if rate > 0 {
+            let (slot, counted) = (rules.slots.slot(*packet), rules.slots.counted(*packet, rules.basis));
+            let need = (rate * u128::from(slot)).div_ceil(u128::from(counted));
+            total += need;
+            told.push((class.name, rate, need, slot, counted));
+        }
+    }
+    for (index, (node, &sum)) in nodes.iter().zip(&sums).enumerate() {
+        let has = rates(node);
+        if sum > u128::from(has.bits()) {
+            let class = &check.classes[index];
+            let at = class.settings.get("rate").map_or(class.at, |entry| entry.at);
+            let message = format!("the classes of `{}` are promised {}, more than its {}", class.name, mb(sum), mb(has.bits().into()));
+            check.problems.push(Problem::new(at, message));
+        }
+    }
+    if total > u128::from(rules.wire) {
+        let message = format!("the paced classes need {} of the wire, which carries {}", mb(total), mb(rules.wire.into()));
+        let basis = rules.basis.name();
+        let parts = told.iter().take(4).map(|(name, rate, need, slot, counted)| {
+            format!("`{name}`: {} of {basis} bytes in packets that count {counted} B and take {slot} B are {}", mb(*rate), mb(*need))
+        });
+        let more = if told.len() > 4 { "; and so on" } else { "" };
+        let help = format!("{}{more}", parts.collect::<Vec<_>>().join("; "));
+        check.problems.push(Problem::new(check.settings.at, message).help(help));
+    }
+}
+
+impl Plan for PacerPlan {
+    fn build(&self, cx: &Build) -> Box<dyn Discipline> {
+        Box::new(Pacer::new(self.clone(), self.leaves.build(cx)))
+    }
+}
+
+/// No node.
+const NONE: u32 = u32::MAX;
+/// The heap of the top.
+const TOP: usize = 0;
+
+/// Where a node is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    /// It has nothing to send, or none of its children is eligible.
+    Idle,
+    /// In the wheel until its time.
+    Waiting,
+    /// In the heap above it.
+    Eligible,
+}
+
+/// A class. With its places in the wheel, in a heap and among the leaves it is less than 128 bytes.
+#[derive(Clone, Debug)]
+struct Node {
+    pace: Pace,
+    /// The most byte-times that a packet started after its time.
+    late: u64,
+    parent: u32,
+    /// The number among the leaves, or of the heap of the eligible classes below.
+    number: u32,
+    /// The heap that it joins when it is eligible.
+    above: u32,
+    leaf: bool,
+    paced: bool,
+    state: State,
+}
+
+/// Where the next packet can start, in byte-times: not before `low`, and at `high` at the latest. They differ by 1 at most,
+/// when the time is between two bytes.
+#[derive(Clone, Copy, Debug)]
+struct Position {
+    low: u64,
+    high: u64,
+}
+
+#[derive(Debug)]
+struct Pacer {
+    leaves: Leaves,
+    nodes: Vec<Node>,
+    /// The node of each leaf.
+    node_of: Vec<u32>,
+    wheel: TimerWheel,
+    /// Of the top, of each class with classes below it, by deadline; and of best effort, by turn.
+    heaps: Heaps,
+    best_effort: usize,
+    /// Turns of best effort, counted.
+    turns: u64,
+    time: WireTime,
+    /// On a wire with gap frames: up to where it is filled, and whether that was rounded up from a time between two bytes.
+    filled: u64,
+    rounded: u64,
+    /// Bytes of gap frames.
+    gaps: u64,
+    plan: PacerPlan,
+}
+
+impl Pacer {
+    fn new(plan: PacerPlan, leaves: Leaves) -> Self {
+        let (mut nodes, mut node_of, mut sizes) = (Vec::with_capacity(plan.nodes.len()), Vec::new(), vec![0]);
+        for (index, node) in plan.nodes.iter().enumerate() {
+            let above = node.parent.map_or(TOP as u32, |parent| {
+                let parent: &Node = &nodes[parent];
+                parent.number
+            });
+            let number = if node.leaf { node_of.len() } else { sizes.len() } as u32;
+            if node.leaf {
+                node_of.push(index as u32);
+            } else {
+                sizes.push(0);
+            }
+            sizes[above as usize] += usize::from(node.rate.is_some());
+            nodes.push(Node {
+                pace: Pace::new(node.rate.unwrap_or(1)),
+                late: 0,
+                parent: node.parent.map_or(NONE, |parent| parent as u32),
+                number,
+                above,
+                leaf: node.leaf,
+                paced: node.rate.is_some(),
+                state: State::Idle,
+            });
+        }
+        let best_effort = sizes.len();
+        sizes.push(nodes.iter().filter(|node| !node.paced).count());
+        nodes.iter_mut().filter(|node| !node.paced).for_each(|node| node.above = best_effort as u32);
+        Self {
+            leaves,
+            wheel: TimerWheel::new(nodes.len()),
+            heaps: Heaps::new(sizes, nodes.len()),
+            nodes,
+            node_of,
+            best_effort,
+            turns: 0,
+            time: WireTime::new(plan.rules.wire),
+            filled: 0,
+            rounded: 0,
+            gaps: 0,
+            plan,
+        }
+    }
+
+    #[inline]
+    fn position(&mut self, now: Instant) -> Position {
+        let (low, high) = self.time.at(now);
+        if !self.plan.rules.frames {
+            return Position { low, high };
+        }
+        if high > self.filled || low > self.filled - self.rounded {
+            (self.filled, self.rounded) = (high, high - low);
+        }
+        Position { low: self.filled - self.rounded, high: self.filled }
+    }
+
+    /// A leaf has something to send from now on.
+    #[inline]
+    fn activate(&mut self, leaf: usize, at: Position) {
+        let index = self.node_of[leaf];
+        if self.nodes[index as usize].paced {
+            return self.wait(index, at, at.high);
+        }
+        self.turns += 1;
+        self.heaps.set(self.best_effort, index, self.turns.into());
+    }
+
+    /// An idle node waits for its time, which is over if it had nothing to send then: what it did not use before `since` is
+    /// lost.
+    #[inline]
+    fn wait(&mut self, index: u32, at: Position, since: u64) {
+        let node = &mut self.nodes[index as usize];
+        let eligible = node.pace.eligible();
+        node.pace.not_before(since);
+        node.state = State::Waiting;
+        self.wheel.set(index, Instant::from_nanos(eligible.max(at.low)));
+    }
+
+    /// A node's time has come: it joins the heap above.
+    #[inline]
+    fn rise(&mut self, index: u32, now: Instant, at: Position, sink: &mut dyn Sink) {
+        let rules = self.plan.rules;
+        let node = &mut self.nodes[index as usize];
+        let bytes = if node.leaf {
+            let Some(len) = self.leaves.peek(node.number as usize, now, sink) else {
+                node.state = State::Idle;
+                return;
+            };
+            rules.slots.counted(len, rules.basis)
+        } else {
+            rules.slots.counted(Bytes::new(rules.slots.longest + rules.slots.overhead), rules.basis)
+        };
+        node.state = State::Eligible;
+        let (deadline, since) = (node.pace.deadline(bytes, rules.wire), node.pace.eligible());
+        let (above, parent) = (node.above as usize, node.parent);
+        self.heaps.set(above, index, deadline.into());
+        if parent != NONE && self.nodes[parent as usize].state == State::Idle {
+            self.wait(parent, at, since.min(at.high));
+        }
+    }
+
+    /// The leaf that is to send, of those whose time has come and whose bottlenecks are free.
+    #[inline]
+    fn first(&self) -> Option<u32> {
+        let mut heap = TOP;
+        loop {
+            let (_, index) = self.heaps.first(heap)?;
+            let node = &self.nodes[index as usize];
+            if node.leaf {
+                return Some(index);
+            }
+            heap = node.number as usize;
+        }
+    }
+
+    /// A leaf and all above it are charged for a packet.
+    #[inline]
+    fn charge(&mut self, leaf: u32, len: Bytes, more: bool, at: Position) {
+        let rules = self.plan.rules;
+        let bytes = rules.slots.counted(len, rules.basis);
+        let mut index = leaf;
+        while index != NONE {
+            let node = &mut self.nodes[index as usize];
+            node.late = node.late.max(at.low.saturating_sub(node.pace.eligible()));
+            node.pace.send(bytes, rules.wire);
+            let (above, eligible, parent) = (node.above as usize, node.pace.eligible(), node.parent);
+            let again = if node.leaf { more } else { !self.heaps.is_empty(node.number as usize) };
+            node.state = if again { State::Waiting } else { State::Idle };
+            self.heaps.remove(above, index);
+            if again {
+                self.wheel.set(index, Instant::from_nanos(eligible));
+            }
+            index = parent;
+        }
+    }
+
+    /// A packet of a class without a rate, if it may go now.
+    fn take_best_effort(&mut self, now: Instant, at: Position, sink: &mut dyn Sink) -> Option<Packet> {
+        while let Some((_, index)) = self.heaps.first(self.best_effort) {
+            let leaf = self.nodes[index as usize].number as usize;
+            let Some(len) = self.leaves.peek(leaf, now, sink) else {
+                self.heaps.remove(self.best_effort, index);
+                continue;
+            };
+            if self.plan.best_effort == BestEffort::Strict && !self.is_out_in_time(len, at) {
+                return None;
+            }
+            let next = self.leaves.dequeue(leaf, now, sink);
+            self.turns += 1;
+            match next {
+                Some((_, true)) => self.heaps.set(self.best_effort, index, self.turns.into()),
+                _ => self.heaps.remove(self.best_effort, index),
+            }
+            if let Some((packet, _)) = next {
+                return Some(packet);
+            }
+        }
+        None
+    }
+
+    /// Whether a packet delays no paced one; nor may the gap behind it, which is nothing or long enough for a gap frame.
+    fn is_out_in_time(&self, len: Bytes, at: Position) -> bool {
+        let Some(next) = self.wheel.next() else { return true };
+        let slot = self.plan.rules.slots.slot(len);
+        let Some(left) = next.nanos().checked_sub(at.low.saturating_add(slot)) else { return false };
+        left == 0 || !self.plan.rules.frames || left >= SHORTEST_SLOT
+    }
+
+    /// What leaves takes its slot of the wire.
+    #[inline]
+    fn occupy(&mut self, len: Bytes) {
+        if self.plan.rules.frames {
+            self.filled = self.filled.saturating_add(self.plan.rules.slots.slot(len));
+        }
+    }
+}
+
+impl Discipline for Pacer {
+    fn enqueue(&mut self, now: Instant, packet: Packet, sink: &mut dyn Sink) -> Verdict {
+        let (verdict, ready) = self.leaves.enqueue(now, packet, sink);
+        if let Some(leaf) = ready {
+            // One that slept, or holds its former place as it was hollow, is where it was.
+            let at = self.position(now);
+            self.activate(leaf, at);
+        }
+        verdict
+    }
+
+    fn dequeue(&mut self, now: Instant, sink: &mut dyn Sink) -> Next<Packet> {
+        let at = self.position(now);
+        while let Some(leaf) = self.leaves.wake(now) {
+            self.activate(leaf, at);
+        }
+        while let Some(index) = self.wheel.expire(Instant::from_nanos(at.low)) {
+            self.rise(index, now, at, sink);
+        }
+        // Its packet was looked at when its time came, and is there.
+        if let Some(index) = self.first()
+            && let Some((packet, more)) =
+                self.leaves.dequeue(self.nodes[index as usize].number as usize, now, sink)
+        {
+            self.charge(index, packet.len, more, at);
+            self.occupy(packet.len);
+            return Next::Ready(packet);
+        }
+        if let Some(packet) = self.take_best_effort(now, at, sink) {
+            self.occupy(packet.len);
+            return Next::Ready(packet);
+        }
+        if !self.leaves.any_ready() {
+            return self.leaves.rest();
+        }
+        let paced = self.wheel.next().map(|at| self.time.nanos(at.nanos()));
+        Next::Wait(paced.into_iter().chain(self.leaves.next()).min().unwrap_or(Instant::NEVER))
+    }
+
+    fn fill(&mut self, longest: Bytes) -> Option<Bytes> {
+        if !self.plan.rules.frames || !self.leaves.any_ready() {
+            return None;
+        }
+        let gap = self.wheel.next()?.nanos().saturating_sub(self.filled - self.rounded);
+        let slot = gap_slot(gap, longest.get().max(LEAST_LONGEST));
+        self.filled += slot;
+        self.gaps += slot;
+        Some(Bytes::new(slot))
+    }
+
+    fn flush(&mut self, sink: &mut dyn Sink) {
+        self.leaves.flush(sink);
+        for index in 0..self.nodes.len() {
+            let node = &mut self.nodes[index];
+            node.state = State::Idle;
+            self.wheel.cancel(index as u32);
+            self.heaps.remove(node.above as usize, index as u32);
+        }
+    }
+
+    fn inspect(&self, out: &mut Inspection<'_>) {
+        let Rules { basis, wire, .. } = self.plan.rules;
+        out.gauge("basis", Value::State(basis.name()));
+        out.gauge("wire", Value::Bandwidth(Bandwidth::bits_per_sec(wire)));
+        out.gauge("gaps", Value::Bytes(Bytes::new(self.gaps)));
+        for (node, plan) in self.nodes.iter().zip(&self.plan.nodes) {
+            let gauges = |out: &mut Inspection<'_>| {
+                if node.paced {
+                    out.gauge("rate", Value::Bandwidth(Bandwidth::bits_per_sec(node.pace.rate())));
+                    out.gauge("late-most", Value::Duration(Bandwidth::bits_per_sec(wire).time_to_send(Bytes::new(node.late))));
+                }
+            };
+            if node.leaf {
+                self.leaves.inspect_one(node.number as usize, out, |_, out| gauges(out));
+            } else {
+                out.class(plan.id, gauges);
+            }
+        }
+    }
+
+    fn retune(&mut self, now: Instant, plan: &dyn Plan) -> bool {
+        let plan: &dyn Any = plan;
+        let Some(plan) = plan.downcast_ref::<PacerPlan>() else { return false };
+        let shape = |node: &NodePlan| (node.id, node.parent, node.leaf, node.rate.is_some());
+        if plan.rules != self.plan.rules
+            || !plan.nodes.iter().map(shape).eq(self.plan.nodes.iter().map(shape))
+            || !self.leaves.is_alike(&plan.leaves)
+        {
+            return false;
+        }
+        let at = self.position(now);
+        for (index, new) in plan.nodes.iter().enumerate() {
+            let node = &mut self.nodes[index];
+            let Some(rate) = new.rate.filter(|&rate| rate != node.pace.rate()) else { continue };
+            node.pace.change(rate, at.high);
+            // One whose time has come stays where it is.
+            if self.wheel.get(index as u32).is_some_and(|due| due.nanos() > at.low) {
+                self.wheel.set(index as u32, Instant::from_nanos(node.pace.eligible()));
+            }
+        }
+        self.plan = plan.clone();
+        self.leaves.retune(now, &plan.leaves)
+    }
+}

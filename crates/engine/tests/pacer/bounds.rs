@@ -1,0 +1,194 @@
+//! Bounds on random classes and packets: lateness, best effort, idle time, changes of rates, bottlenecks.
+
+use crate::rig::{Rig, check, class, frames, timer};
+use engine::units::Bandwidth;
+use proptest::prelude::*;
+
+const GBE: (Bandwidth, u64) = (Bandwidth::gbit(1), 1_514);
+const BITS: u64 = 1_000_000_000;
+const SLOT: u64 = 1_538;
+
+/// Byte-times that these counted bytes take at this rate.
+fn due(counted: u64, rate: u64) -> u64 {
+    (u128::from(counted) * u128::from(BITS)).div_ceil(rate.into()) as u64
+}
+
+fn counted(len: u64) -> u64 {
+    len.max(60) + 4
+}
+
+/// Classes as (rate, packet length) that use so many millionths of the wire.
+fn shares(weights: &[(u64, usize)], used: u64) -> Vec<(u64, u64)> {
+    let sum: u64 = weights.iter().map(|weight| weight.0).sum();
+    weights
+        .iter()
+        .map(|&(weight, size)| {
+            let len = [60, 124, 590, 1_514][size];
+            let wire = u128::from(BITS) * u128::from(used) / 1_000_000 * u128::from(weight) / u128::from(sum);
+            (
+                (wire * u128::from(counted(len)) / u128::from(counted(len) + 20)) as u64,
+                len,
+            )
+        })
+        .collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn up_to_99_9_percent_of_the_wire_no_packet_is_later_than_its_period_and_a_slot(
+        weights in prop::collection::vec((1u64..1_000, 0usize..4), 2..24),
+        used in 900_000u64..=999_000,
+        filled: bool,
+    ) {
+        let shares = shares(&weights, used);
+        let classes: Vec<_> = (shares.iter().enumerate())
+            .map(|(i, (rate, len))| class(&i.to_string(), "", &format!("{rate} bit/s"), *len))
+            .collect();
+        let mut rig = Rig::new(if filled { frames() } else { timer() }, GBE, &classes);
+        shares.iter().enumerate().for_each(|(i, &(_, len))| rig.start(i as u32, len));
+        rig.run(3_000_000);
+        for (i, &(rate, len)) in shares.iter().enumerate() {
+            let period = due(counted(len), rate);
+            for (n, at) in rig.starts(i as u32).into_iter().enumerate() {
+                let eligible = due(n as u64 * counted(len), rate);
+                prop_assert!(at >= eligible, "class {i}: packet {n} at {at}, before {eligible}");
+                let late = at - eligible;
+                prop_assert!(late < period + SLOT + if filled { 84 } else { 0 }, "class {i} ({rate}, {len}): {late}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_flood_of_best_effort_moves_a_paced_packet_by_less_than_a_slot_and_strictly_by_nothing(
+        rate in 1_000_000u64..980_000_000,
+        len in 60u64..=1_514,
+        flood in 60u64..=1_514,
+        filled: bool,
+        strict: bool,
+    ) {
+        let settings = if filled { frames() } else { timer() };
+        let mode = if strict { "strict" } else { "work-conserving" };
+        let classes = [class("a", "", &format!("{rate} bit/s"), len), class("b", "", "", len)];
+        prop_assume!(check(settings.clone(), GBE, &classes).is_ok());
+        let mut rig = Rig::new(settings.text("best_effort", mode), GBE, &classes);
+        rig.start(0, len);
+        rig.start(1, flood);
+        rig.run(2_000_000);
+        let slot = flood.max(60) + 24;
+        for (n, at) in rig.starts(0).into_iter().enumerate() {
+            let eligible = due(n as u64 * counted(len), rate);
+            prop_assert!(at >= eligible);
+            // In both modes a gap of less than 84 is one of 84 where frames make it.
+            let least = if filled { 84 } else { 1 };
+            prop_assert!(at - eligible < if strict { least } else { slot.max(least) }, "packet {n} at {at}, not {eligible}");
+        }
+        if !strict {
+            let ends = rig.log.windows(2).map(|pair| pair[0].at + pair[0].len.max(60) + 24 == pair[1].at);
+            prop_assert!(ends.fold(true, |all, one| all & one), "the wire idles");
+        }
+    }
+
+    #[test]
+    fn a_class_that_was_idle_stores_no_burst(
+        rate in 1_000_000u64..980_000_000,
+        arrivals in prop::collection::vec((0u32..21, any::<u64>(), 60u64..1_515, 1usize..5), 1..80),
+    ) {
+        // By the wire's bytes no packet takes longer than its period, so that none has to wait for the wire.
+        let settings = timer().text("basis", "wire");
+        let mut rig = Rig::new(settings, GBE, &[class("a", "", &format!("{rate} bit/s"), 1_514)]);
+        let counted = |len: u64| len.max(60) + 24;
+        let mut arrival = 0;
+        for (bits, pause, len, number) in arrivals {
+            arrival = rig.at.max(arrival + (pause & ((1 << bits) - 1)));
+            rig.run(arrival);
+            rig.at = rig.at.max(arrival);
+            (0..number).for_each(|_| rig.offer(0, len));
+        }
+        rig.run(u64::MAX);
+        for pair in rig.log.windows(2) {
+            let least = u128::from(counted(pair[0].len)) * u128::from(BITS) / u128::from(rate);
+            prop_assert!(u128::from(pair[1].at - pair[0].at) >= least.max(1) - 1, "{pair:?} at {rate}");
+        }
+        // Nor over any number of packets: those from any one on never take less than their periods.
+        let mut level = 0i128;
+        for pair in rig.log.windows(2) {
+            level = (level - i128::from(pair[1].at - pair[0].at) * i128::from(rate)
+                + i128::from(counted(pair[0].len)) * i128::from(BITS)).max(0);
+            prop_assert!(level <= i128::from(rate), "{level}");
+        }
+    }
+
+    #[test]
+    fn changes_of_the_rate_never_make_a_packet_early(
+        changes in prop::collection::vec((0u32..17, any::<u64>(), 1_000_000u64..900_000_000), 1..40),
+        filled: bool,
+    ) {
+        let plan = |rate: u64| {
+            let settings = if filled { frames() } else { timer() };
+            check(settings, GBE, &[class("a", "", &format!("{rate} bit/s"), 1_514)]).expect("a good plan")
+        };
+        let mut rig = Rig::new(if filled { frames() } else { timer() }, GBE, &[class("a", "", "500 Mbit/s", 1_514)]);
+        rig.start(0, 1_514);
+        let (mut rates, mut end) = (vec![(0u64, 500_000_000u64)], 0);
+        for (bits, span, rate) in changes {
+            end = rig.at.max(end + (span & ((1 << bits) - 1)));
+            rig.run(end);
+            rig.at = rig.at.max(end);
+            rates.push((rig.at, rate));
+            prop_assert!(rig.queue.retune(rig.now(), plan(rate).root.plan.as_ref()));
+        }
+        rig.run(end + 10_000_000);
+        // What the rates of the time allow between two starts, in bits × byte-times.
+        let allowed = |from: u64, to: u64| -> u128 {
+            let ends = rates.iter().skip(1).map(|change| change.0).chain([u64::MAX]);
+            rates.iter().zip(ends).map(|(&(begin, rate), end)| {
+                u128::from(to.min(end).saturating_sub(from.max(begin))) * u128::from(rate)
+            }).sum()
+        };
+        prop_assert!(rig.log.len() > 2);
+        for (i, first) in rig.log.iter().enumerate().step_by(7) {
+            let mut sent = 0u128;
+            for start in &rig.log[i + 1..] {
+                sent += 1_518 * u128::from(BITS);
+                // One that was late, by a gap frame or a part of a byte, may be followed by one that is in time.
+                let slack = if filled { 84 } else { 1 } * 900_000_000;
+                prop_assert!(allowed(first.at, start.at) + slack >= sent, "{first:?} to {start:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_classes_of_a_bottleneck_together_keep_to_its_rate_and_get_theirs(
+        parts in prop::collection::vec(1u64..100, 1..12),
+        rate in 10_000_000u64..600_000_000,
+        filled: bool,
+    ) {
+        let sum: u64 = parts.iter().sum();
+        let rates: Vec<u64> = parts.iter().map(|part| (rate * part / sum).max(1)).collect();
+        let mut classes = vec![
+            class("site", "", &format!("{rate} bit/s"), 1_514),
+            class("beside", "", "300 Mbit/s", 1_514),
+        ];
+        for (i, rate) in rates.iter().enumerate() {
+            classes.push(class(&i.to_string(), "site", &format!("{rate} bit/s"), 1_514));
+        }
+        let mut rig = Rig::new(if filled { frames() } else { timer() }, GBE, &classes);
+        (1..classes.len()).for_each(|class| rig.start(class as u32, 1_514));
+        let end = 20_000_000;
+        rig.run(end);
+        let site: Vec<_> = rig.log.iter().filter(|start| start.class > 1).collect();
+        let mut level = 0i128;
+        for pair in site.windows(2) {
+            level = (level - i128::from(pair[1].at - pair[0].at) * i128::from(rate) + 1_518 * i128::from(BITS)).max(0);
+            prop_assert!(level <= i128::from(SLOT + 84) * i128::from(rate), "{level}");
+        }
+        for (i, &rate) in rates.iter().enumerate() {
+            let sent = rig.starts(i as u32 + 2).len() as u64;
+            let whole = end * rate / BITS / 1_518;
+            // The first of each comes at once where the site has room for one, and the last may be on its way.
+            prop_assert!(sent + 2 >= whole && sent <= whole + 2, "class {i}: {sent} of {whole}");
+        }
+    }
+}
