@@ -1,7 +1,8 @@
-//! `cargo xtask ci | tidy | docs`: what cargo does not do by itself.
+//! `cargo xtask ci | tidy | docs | compare`: what cargo does not do by itself.
 #![expect(clippy::print_stdout, reason = "a tool for the terminal")]
 
 mod ci;
+mod compare;
 mod docs;
 mod tidy;
 
@@ -11,15 +12,19 @@ use std::process::ExitCode;
 const HELP: &str = "\
 usage: cargo xtask ci      what CI runs: format, lints, tidy, tests in debug and release, docs
        cargo xtask tidy    the promises of the design, checked on the source
-       cargo xtask docs    writes the generated parts of docs/disciplines";
+       cargo xtask docs    writes the generated parts of docs/disciplines
+       cargo xtask compare [CASE...]   disciplines of the Linux kernel beside ours, written into
+                          docs/disciplines/beside-linux.md; needs Debian's package user-mode-linux";
 
 fn main() -> ExitCode {
     let root = workspace();
-    let verb = std::env::args().nth(1).unwrap_or_default();
-    let done = match verb.as_str() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let (verb, rest) = arguments.split_first().map_or(("", &[][..]), |(verb, rest)| (verb, rest));
+    let done = match verb {
         "ci" => ci::run(&root),
         "tidy" => tidy::run(&root),
         "docs" => docs::write(&root),
+        "compare" => compare::run(&root, rest),
         _ => {
             eprintln!("{HELP}");
             return ExitCode::from(2);

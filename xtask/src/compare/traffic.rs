@@ -1,0 +1,145 @@
+//! The traffic of a case: when each flow sends which frame, decided before anything runs, so that the kernel and the
+//! simulator get the same packets at the same times.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+/// How a flow sends.
+#[derive(Clone, Copy, Debug)]
+pub enum Source {
+    /// At chance times; so much in the mean.
+    Poisson { kbit: u64 },
+    /// At equal distances.
+    Constant { kbit: u64 },
+    /// So many frames at once, every so many milliseconds.
+    Burst { frames: u64, period_ms: u64 },
+    /// One connection that always has something to send, with the congestion control that hosts have: CUBIC.
+    Tcp,
+}
+
+/// One flow of a case.
+#[derive(Clone, Copy, Debug)]
+pub struct Flow {
+    pub name: &'static str,
+    pub source: Source,
+    /// Bytes of each frame, the Ethernet header included.
+    pub frame: u64,
+    /// Whether its packets say that they are ECN-capable.
+    pub ecn: bool,
+    /// Our class, and the `flowid` of the same class of the kernel's.
+    pub class: Option<(&'static str, &'static str)>,
+    /// From which second to which it sends; `(0, 0)` is always.
+    pub active: (u64, u64),
+}
+
+/// The Ethernet, IP and UDP headers.
+pub const HEADERS: u64 = 14 + 20 + 8;
+
+impl Flow {
+    /// A flow without a class, not ECN-capable, that always sends.
+    pub const fn new(name: &'static str, source: Source, frame: u64) -> Self {
+        Self {
+            name,
+            source,
+            frame,
+            ecn: false,
+            class: None,
+            active: (0, 0),
+        }
+    }
+
+    /// In our class, and in the kernel's.
+    pub const fn in_class(mut self, ours: &'static str, theirs: &'static str) -> Self {
+        self.class = Some((ours, theirs));
+        self
+    }
+
+    /// ECN-capable.
+    pub const fn with_ecn(mut self) -> Self {
+        self.ecn = true;
+        self
+    }
+
+    /// Sending from this second until that one.
+    pub const fn from_to(mut self, from: u64, to: u64) -> Self {
+        self.active = (from, to);
+        self
+    }
+
+    /// When it begins and when it stops, in a case of so many seconds.
+    pub fn span(&self, seconds: u64) -> (Duration, Duration) {
+        let (from, to) = self.active;
+        let to = if to == 0 { seconds } else { to };
+        (Duration::from_secs(from), Duration::from_secs(to))
+    }
+
+    /// When it sends a frame, since the beginning; none for TCP, which decides by itself.
+    pub fn times(&self, number: usize, seconds: u64) -> Vec<Duration> {
+        let (from, to) = self.span(seconds);
+        let mut random = 0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(number as u64 + 1);
+        let mut times = Vec::new();
+        let mut at = from;
+        while at < to {
+            let copies = match self.source {
+                Source::Burst { frames, .. } => frames,
+                Source::Tcp => return times,
+                Source::Poisson { .. } | Source::Constant { .. } => 1,
+            };
+            times.extend((0..copies).map(|_| at));
+            at += match self.source {
+                Source::Burst { period_ms, .. } => Duration::from_millis(period_ms),
+                Source::Poisson { kbit } => self.gap(kbit).mul_f64(exponential(&mut random)),
+                Source::Constant { kbit } => self.gap(kbit),
+                Source::Tcp => return times,
+            };
+        }
+        times
+    }
+
+    fn gap(&self, kbit: u64) -> Duration {
+        Duration::from_nanos(self.frame * 8 * 1_000_000 / kbit.max(1))
+    }
+
+    /// The file of a `trace` flow.
+    pub fn trace(&self, number: usize, seconds: u64) -> String {
+        let mut lines = String::new();
+        for at in self.times(number, seconds) {
+            let _ = writeln!(lines, "{}.{:09} {}", at.as_secs(), at.subsec_nanos(), self.frame);
+        }
+        lines
+    }
+}
+
+/// Exponentially distributed with mean 1, from an xorshift generator.
+fn exponential(state: &mut u64) -> f64 {
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    let uniform = ((*state >> 11) as f64 + 1.0) / (1_u64 << 53) as f64;
+    -uniform.ln()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flow_sends_its_rate_in_the_mean_and_twice_the_same() {
+        let flow = Flow::new("x", Source::Poisson { kbit: 1_000 }, 1_250).from_to(2, 202);
+        let times = flow.times(3, 300);
+        assert!((19_000..21_000).contains(&times.len()), "{}", times.len());
+        assert!(times.iter().all(|at| (2..202).contains(&at.as_secs())));
+        assert_eq!(times, flow.times(3, 300));
+    }
+
+    #[test]
+    fn a_burst_is_sent_at_once_and_again_after_its_period() {
+        let burst = Source::Burst {
+            frames: 3,
+            period_ms: 400,
+        };
+        let lines = Flow::new("x", burst, 100).trace(0, 1);
+        assert_eq!(lines.lines().count(), 9);
+        assert_eq!(lines.lines().nth(3), Some("0.400000000 100"));
+    }
+}
