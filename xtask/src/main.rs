@@ -19,7 +19,9 @@ usage: cargo xtask ci      what CI runs: format, lints, tidy, tests in debug and
 fn main() -> ExitCode {
     let root = workspace();
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let (verb, rest) = arguments.split_first().map_or(("", &[][..]), |(verb, rest)| (verb, rest));
+    let (verb, rest) = arguments
+        .split_first()
+        .map_or(("", &[][..]), |(verb, rest)| (verb, rest));
     let done = match verb {
         "ci" => ci::run(&root),
         "tidy" => tidy::run(&root),

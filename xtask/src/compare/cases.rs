@@ -166,7 +166,7 @@ discipline = { kind = \"fifo\", limit = 50 }",
         tc: "\
 qdisc add root handle 1: tbf rate 10mbit burst 3028 limit 1000000
 qdisc add parent 1:1 handle 10: sfq limit 127 depth 127 quantum 1514 headdrop",
-        policy: "discipline = { kind = \"tbf\", rate = \"10 Mbit/s\", burst = \"3028 B\", child = { kind = \"wfq\", queues = 1024, quantum = \"1514 B\", limit_bytes = \"192278 B\" } }",
+        policy: "discipline = { kind = \"tbf\", rate = \"10 Mbit/s\", burst = \"3028 B\", child = { kind = \"wfq\", queues = 1024, quantum = \"1514 B\", limit_bytes = \"192278 B\", perturb = \"100 s\" } }",
         flows: &[
             poisson("much", 8_000, 1_514),
             poisson("some", 6_000, 1_514),
@@ -179,7 +179,7 @@ qdisc add parent 1:1 handle 10: sfq limit 127 depth 127 quantum 1514 headdrop",
         modules: &["sch_tbf", "sch_red"],
         tc: "\
 qdisc add root handle 1: tbf rate 10mbit burst 3028 limit 1000000
-qdisc add parent 1:1 handle 10: red limit 400000 min 15140 max 45420 avpkt 1514 burst 40 probability 0.1 bandwidth 10mbit ecn",
+qdisc add parent 1:1 handle 10: red limit 400000 min 15140 max 45420 avpkt 1514 burst 40 probability 0.1 bandwidth 10mbit ecn harddrop",
         policy: "discipline = { kind = \"tbf\", rate = \"10 Mbit/s\", burst = \"3028 B\", child = { kind = \"red\", measure = \"bytes\", min = \"15140 B\", max = \"45420 B\", max_p = \"10 %\", gentle = false, weight = \"1/128\", packet_size = \"1514 B\", bandwidth = \"10 Mbit/s\", child = { kind = \"fifo\", limit = 1000, limit_bytes = \"400 kB\" } } }",
         seconds: 60,
         flows: &[
@@ -236,7 +236,7 @@ qdisc add parent 1:1 handle 10: fq_codel limit 10240 flows 1024 quantum 1514 tar
         round_trip_ms: 20,
         flows: &[
             TCP,
-            Flow::new("tcp later", Source::Tcp, 1_514).from_to(5, 15),
+            Flow::new("tcp later", Source::Tcp, 1_514).during(5, 15),
             PROBE,
         ],
         ..USUAL
@@ -300,7 +300,7 @@ discipline = { kind = \"fifo\", limit = 50 }",
             poisson("two", 6_000, 1_514).in_class("two", "1:20"),
             poisson("three", 5_000, 1_514)
                 .in_class("three", "1:30")
-                .from_to(10, 20),
+                .during(10, 20),
         ],
         ..USUAL
     },

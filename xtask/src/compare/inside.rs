@@ -121,10 +121,7 @@ fn start<T: Send + 'static>(
     })
 }
 
-fn inside<T: Send + 'static>(
-    space: &'static str,
-    work: impl FnOnce() -> T + Send + 'static,
-) -> Outcome<T> {
+fn inside<T: Send + 'static>(space: &'static str, work: impl FnOnce() -> T + Send + 'static) -> Outcome<T> {
     end(start(space, work))
 }
 
@@ -185,7 +182,10 @@ fn measure(case: &Case) -> Outcome<Side> {
 /// The largest of the qdiscs' counts: a parent counts again what its children dropped.
 fn dropped(statistics: &serde_json::Value) -> u64 {
     let qdiscs = statistics.as_array().into_iter().flatten();
-    qdiscs.filter_map(|qdisc| qdisc["drops"].as_u64()).max().unwrap_or(0)
+    qdiscs
+        .filter_map(|qdisc| qdisc["drops"].as_u64())
+        .max()
+        .unwrap_or(0)
 }
 
 /// The sum of all numbers with one of these names, wherever they stand.

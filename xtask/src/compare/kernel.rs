@@ -52,7 +52,14 @@ pub fn measure(case: &Case, scratch: &Path) -> Result<Side, String> {
         .arg("--kill-after=5")
         .arg((case.seconds + 60).to_string())
         .args(["linux.uml", "mem=192M", "root=/dev/root", "rootfstype=hostfs"])
-        .args(["rootflags=/", "ro", "quiet", "con=null", "con0=fd:0,fd:1", "umid=one"])
+        .args([
+            "rootflags=/",
+            "ro",
+            "quiet",
+            "con=null",
+            "con0=fd:0,fd:1",
+            "umid=one",
+        ])
         .arg(format!("uml_dir={}/", scratch.display()))
         .arg(format!("init={}", ourselves.display()))
         .args(["--", "compare", "inside", case.name])

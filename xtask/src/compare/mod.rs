@@ -29,7 +29,8 @@ pub fn run(root: &Path, arguments: &[String]) -> Result<(), String> {
     let program = built(root)?;
     let scratch = Scratch::new()?;
     for case in chosen {
-        let ours = simulated::measure(case, &program, &scratch.0).map_err(|e| format!("{}: {e}", case.name))?;
+        let ours =
+            simulated::measure(case, &program, &scratch.0).map_err(|e| format!("{}: {e}", case.name))?;
         let theirs = kernel::measure(case, &scratch.0).map_err(|e| format!("{}: {e}", case.name))?;
         println!("{}\n\n{}\n", case.name, page::text(case, &theirs, &ours));
         page::write(root, case, &theirs, &ours)?;

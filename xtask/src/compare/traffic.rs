@@ -11,8 +11,8 @@ pub enum Source {
     Poisson { kbit: u64 },
     /// At equal distances.
     Constant { kbit: u64 },
-    /// So many frames at once, every so many milliseconds.
-    Burst { frames: u64, period_ms: u64 },
+    /// So many frames as a link of 100 Mbit/s brings them, every so many milliseconds.
+    Burst { frames: u32, period_ms: u64 },
     /// One connection that always has something to send, with the congestion control that hosts have: CUBIC.
     Tcp,
 }
@@ -61,7 +61,7 @@ impl Flow {
     }
 
     /// Sending from this second until that one.
-    pub const fn from_to(mut self, from: u64, to: u64) -> Self {
+    pub const fn during(mut self, from: u64, to: u64) -> Self {
         self.active = (from, to);
         self
     }
@@ -85,7 +85,8 @@ impl Flow {
                 Source::Tcp => return times,
                 Source::Poisson { .. } | Source::Constant { .. } => 1,
             };
-            times.extend((0..copies).map(|_| at));
+            let apart = Duration::from_nanos(self.frame * 80);
+            times.extend((0..copies).map(|copy| at + apart * copy));
             at += match self.source {
                 Source::Burst { period_ms, .. } => Duration::from_millis(period_ms),
                 Source::Poisson { kbit } => self.gap(kbit).mul_f64(exponential(&mut random)),
@@ -125,7 +126,7 @@ mod tests {
 
     #[test]
     fn a_flow_sends_its_rate_in_the_mean_and_twice_the_same() {
-        let flow = Flow::new("x", Source::Poisson { kbit: 1_000 }, 1_250).from_to(2, 202);
+        let flow = Flow::new("x", Source::Poisson { kbit: 1_000 }, 1_250).during(2, 202);
         let times = flow.times(3, 300);
         assert!((19_000..21_000).contains(&times.len()), "{}", times.len());
         assert!(times.iter().all(|at| (2..202).contains(&at.as_secs())));
@@ -133,13 +134,14 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_is_sent_at_once_and_again_after_its_period() {
+    fn a_burst_is_sent_as_a_link_brings_it_and_again_after_its_period() {
         let burst = Source::Burst {
             frames: 3,
             period_ms: 400,
         };
         let lines = Flow::new("x", burst, 100).trace(0, 1);
         assert_eq!(lines.lines().count(), 9);
+        assert_eq!(lines.lines().nth(2), Some("0.000016000 100"));
         assert_eq!(lines.lines().nth(3), Some("0.400000000 100"));
     }
 }
