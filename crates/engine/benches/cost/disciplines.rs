@@ -383,6 +383,7 @@ fn managed() -> Vec<Row> {
         held("pie", "pie", 100, Table::default()),
         held("dualpi2, both queues", "dualpi2", 100, Table::default()),
         held("blue", "blue", 100, Table::default()),
+        held("rio, all green, below min", "rio", 10, Table::default()),
         held("police over fifo, trtcm", "police", 10, trtcm),
     ]
 }

@@ -22,6 +22,7 @@ disciplines! {
     pie
     dualpi2
     blue
+    rio
     police
     cbq
     wfq

@@ -141,7 +141,7 @@ settings! {
 }
 
 /// Fractional bits of an average.
-const FRACTION: u32 = 24;
+pub(super) const FRACTION: u32 = 24;
 /// The smallest weight is 2⁻¹⁶.
 const MAX_SHIFT: u32 = 16;
 /// The largest threshold, in packets or bytes.
@@ -158,13 +158,13 @@ const ONE: u64 = Probability::ONE.parts();
 
 /// Settings in the units in which they are used.
 #[derive(Clone, PartialEq, Debug)]
-struct Parameters {
+pub(super) struct Parameters {
     measure: Measure,
     ecn: bool,
     /// Thresholds with [`FRACTION`] bits; `certain` is where every packet is lost.
-    min: u64,
-    max: u64,
-    certain: u64,
+    pub(super) min: u64,
+    pub(super) max: u64,
+    pub(super) certain: u64,
     max_p: Probability,
     /// Rise of the chance for one unit of average: between min and max, and from there to certain.
     slopes: [u64; 2],
@@ -173,8 +173,8 @@ struct Parameters {
     powers: [u64; POWERS],
     /// A usual packet in the measure: 1, or its length.
     unit: u64,
-    packet_size: Bytes,
-    bandwidth: Bandwidth,
+    pub(super) packet_size: Bytes,
+    pub(super) bandwidth: Bandwidth,
 }
 
 #[derive(Debug)]
@@ -197,7 +197,7 @@ fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
 
 impl Parameters {
     /// The error names the setting and says what is wrong with it.
-    fn new(settings: &Settings, link: Bandwidth) -> Result<Self, (&'static str, String)> {
+    pub(super) fn new(settings: &Settings, link: Bandwidth) -> Result<Self, (&'static str, String)> {
         let &Settings { measure, packet_size, max_p, gentle, ecn, .. } = settings;
         if packet_size == Bytes::ZERO || packet_size.get() > MAX_THRESHOLD {
             return Err(("packet_size", "`packet_size` must be the length of a packet, at least 1 B".into()));
@@ -239,7 +239,7 @@ impl Parameters {
     }
 
     /// The chance of a hit for a usual packet, before the correction for the gap, in parts of 2³².
-    fn chance(&self, average: u64) -> u64 {
+    pub(super) fn chance(&self, average: u64) -> u64 {
         let rise = |over: u64, slope: u64| ((u128::from(over) * u128::from(slope)) >> SLOPE) as u64;
         let parts = match average {
             a if a < self.min => 0,
@@ -251,14 +251,14 @@ impl Parameters {
     }
 
     /// The average after another sample.
-    fn sample(&self, average: u64, queue: u64) -> u64 {
+    pub(super) fn sample(&self, average: u64, queue: u64) -> u64 {
         let queue = queue.min(MAX_QUEUE) << FRACTION;
         // Both are below 2⁶³, so the difference fits, and the sum lies between them.
         average.wrapping_add_signed((queue as i64 - average as i64) >> self.shift)
     }
 
     /// The average after this many samples of an empty queue.
-    fn decayed(&self, average: u64, samples: u64) -> u64 {
+    pub(super) fn decayed(&self, average: u64, samples: u64) -> u64 {
         if samples >> POWERS != 0 {
             return 0;
         }
@@ -304,6 +304,19 @@ fn powers(shift: u32) -> [u64; POWERS] {
         power = square(this);
         this
     })
+}
+
+/// Throws the dice: `true` with probability p s / (1 − p · passed), which spreads hits evenly. Notes what passed.
+pub(super) fn throw(rng: &mut Rng, passed: &mut u64, chance: u64, size: u64, unit: u64) -> bool {
+    let wide = u128::from;
+    // In units of `unit` · 2³².
+    let numerator = wide(chance) * wide(size);
+    let denominator = (wide(unit) << 32).saturating_sub(wide(chance) * wide(*passed));
+    let hit = wide(rng.bits() >> 32) * denominator < numerator << 32;
+    if !hit {
+        *passed = passed.saturating_add(size);
+    }
+    hit
 }
 
 impl Plan for RedPlan {
@@ -375,18 +388,9 @@ impl Red {
         self.hit(chance, len).then_some(Reason::Early)
     }
 
-    /// Throws the dice: `true` with probability p s / (1 − p · passed), which spreads hits evenly.
     fn hit(&mut self, chance: u64, len: Bytes) -> bool {
         let size = if self.parameters.measure == Measure::Bytes { len.get().min(MAX_QUEUE) } else { 1 };
-        let wide = u128::from;
-        // In units of `unit` · 2³².
-        let numerator = wide(chance) * wide(size);
-        let denominator = (wide(self.parameters.unit) << 32).saturating_sub(wide(chance) * wide(self.passed));
-        let hit = wide(self.rng.bits() >> 32) * denominator < numerator << 32;
-        if !hit {
-            self.passed = self.passed.saturating_add(size);
-        }
-        hit
+        throw(&mut self.rng, &mut self.passed, chance, size, self.parameters.unit)
     }
 
     fn note_idle(&mut self, now: Instant) {

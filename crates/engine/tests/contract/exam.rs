@@ -4,7 +4,7 @@ use crate::ledger::{Event, Ledger};
 use engine::discipline::{Discipline, Next, Verdict};
 use engine::inspect::{Inspection, View};
 use engine::kind::{Build, Plan, QueuePlan};
-use engine::packet::{ClassId, Ecn, Flow};
+use engine::packet::{ClassId, Dscp, Ecn, Flow};
 use engine::queue::Queue;
 use engine::random::{Rng, Seed};
 use engine::units::{Bytes, Duration, Instant};
@@ -182,7 +182,8 @@ impl Exam<'_> {
         let kinds = [[Ecn::NotEct, Ecn::Ect0], [Ecn::Ect1, Ecn::Ce]];
         let ecn = kinds[flow.full as usize % 2][self.rng.below(2) as usize];
         (self.deadline, self.waits) = (None, 0);
-        let (id, packet) = self.ledger.offer(Bytes::new(len), class, flow, ecn);
+        let (id, mut packet) = self.ledger.offer(Bytes::new(len), class, flow, ecn);
+        packet.dscp = Dscp::arrived(self.rng.below(64) as u8);
         let verdict = self.queue.enqueue(self.ledger.now, packet, &mut self.ledger);
         let dropped = match verdict {
             Verdict::Queued => None,

@@ -73,6 +73,18 @@ pub const VALUES: &[(&str, &[(&str, Draw)])] = &[
         ],
     ),
     (
+        "rio",
+        &[
+            ("green_min", |rng, _| Raw::Integer(between(rng, 3, 8) as i64)),
+            ("green_max", |rng, _| Raw::Integer(between(rng, 9, 20) as i64)),
+            ("yellow_min", |rng, _| Raw::Integer(between(rng, 2, 4) as i64)),
+            ("yellow_max", |rng, _| Raw::Integer(between(rng, 5, 9) as i64)),
+            ("red_min", |rng, _| Raw::Integer(between(rng, 1, 2) as i64)),
+            ("red_max", |rng, _| Raw::Integer(between(rng, 3, 5) as i64)),
+            ("weight", |rng, _| Raw::Text(format!("1/{}", 1 << rng.below(17)))),
+        ],
+    ),
+    (
         "dualpi2",
         &[
             ("target", |rng, _| micros(rng, 1, 20_000)),

@@ -1,0 +1,390 @@
+//! `rio`: RED with In and Out: packets out of their contract are lost first.
+//!
+//! Clark and Fang, "Explicit allocation of best-effort packet delivery service", ToN 6(4), 1998, section IV, with the three
+//! levels of assured forwarding (RFC 2597) as ALTQ has it. The level of a packet is its DSCP's drop precedence: AFx1 is green,
+//! AFx2 yellow, AFx3 red, any other DSCP green. Each level *i* is a RED (see `red`, whose equations and arithmetic are used)
+//! over the packets held of its own and all better levels:
+//!
+//! ```text
+//! on arrival of level i, for each level j ≥ i:   avg_j ← avg_j + w (q_j − avg_j),   q_j packets held of levels ≤ j
+//! the packet is hit by the chance of its own level at avg_i
+//! ```
+//!
+//! So red packets are judged by the whole queue and by low thresholds, and green ones only by green ones: a flood of red
+//! does not touch green until `limit` is reached. It holds its packets itself, since it must know what is held of each level.
+//!
+//! Departures: In and Out are three levels; the thresholds are ALTQ's, so levels are not *gentle* unless asked: the max of one
+//! lies below the min of the next better, and that is what spares the better one; a hit ECN-capable packet is marked below its level's
+//! max; nothing is hit while fewer than two packets are held.
+
+use super::red::{self, FRACTION, Measure, Parameters, Threshold, Weight};
+use crate::discipline::{Discipline, Next, Reason, Sink, Verdict};
+use crate::inspect::{Inspection, Value};
+use crate::kind::{Build, Check, Children, Kind, Plan};
+use crate::packet::Packet;
+use crate::random::Rng;
+use crate::settings;
+use crate::settings::Problem;
+use crate::units::{Bytes, Instant, Probability, Rate};
+use std::any::Any;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// The registration.
+pub static KIND: Kind = Kind {
+    name: "rio",
+    summary: "RED with three levels: packets that a meter found above their rate are lost first",
+    reference: "Clark and Fang, \"Explicit allocation of best-effort packet delivery service\", 1998; RFC 2597",
+    children: Children::None,
+    settings: Settings::SETTINGS,
+    class_settings: &[],
+    check,
+};
+
+settings! {
+    /// Settings of `rio`. Thresholds are in packets.
+    pub struct Settings {
+        /// Green: the average of green packets below which none is hit
+        green_min: u32 = default "35",
+            "too small: good packets are hit; too large: long waits",
+            "ALTQ";
+        /// Green: the average at which the chance is max_p
+        green_max: u32 = default "45",
+            "as green_min",
+            "ALTQ";
+        /// Yellow: the average of green and yellow packets below which none is hit
+        yellow_min: u32 = default "20",
+            "near green_min: yellow is as good as green",
+            "ALTQ";
+        /// Yellow: the average at which the chance is max_p
+        yellow_max: u32 = default "30",
+            "as yellow_min",
+            "ALTQ";
+        /// Red: the average of all packets below which none is hit
+        red_min: u32 = default "5",
+            "near yellow_min: red is as good as yellow; too small: red gets little of a free link",
+            "ALTQ";
+        /// Red: the average at which the chance is max_p
+        red_max: u32 = default "15",
+            "as red_min",
+            "ALTQ";
+        /// The chance of a hit at each max
+        max_p: Probability = default "10 %",
+            "too small: the average runs above max; too large: senders are driven off a free link",
+            "ALTQ";
+        /// Whether the chance rises slowly from max_p to 1 between max and twice max
+        gentle: bool = default "false",
+            "true: red fills the queue to twice red_max, so the mins above must be higher than that",
+            "ALTQ, whose thresholds are made for it";
+        /// Whether packets of ECN-capable senders are marked instead of lost
+        ecn: bool = default "true",
+            "false: senders that understand marks lose packets for nothing",
+            "as red";
+        /// What one arriving packet weighs in the averages
+        weight: Weight = derived "1/512; 1/128 on a link below 300 packets/s, 1/64 below 50",
+            "too small: reacts late to a lasting queue; too large: hits short bursts",
+            "as red";
+        /// The length of a usual packet, for idle time
+        packet_size: Bytes = default "1000 B",
+            "only its order of size matters",
+            "as red";
+        /// The rate at which the queue drains, for idle time
+        bandwidth: Rate = derived "the link's",
+            "give a class's rate for RIO in a class",
+            "as red";
+        /// Packets held at most
+        limit: u32 = default "120",
+            "too small: bursts are lost, green ones too; too large: only memory",
+            "above the largest max, so that chance decides";
+    }
+}
+
+const LEVELS: usize = 3;
+
+/// A checked plan.
+#[derive(Clone, PartialEq, Debug)]
+struct RioPlan {
+    levels: [Parameters; LEVELS],
+    ecn: bool,
+    limit: usize,
+}
+
+impl RioPlan {
+    fn new(settings: &Settings, check: &Check<'_>) -> Result<Self, (&'static str, String)> {
+        if settings.limit == 0 {
+            return Err(("limit", "`limit` must be at least 1: a queue of 0 loses every packet".into()));
+        }
+        let level = |names: [&'static str; 2], min: u32, max: u32| {
+            let settings = red::Settings {
+                measure: Measure::Packets,
+                min: Threshold::Packets(min),
+                max: Some(Threshold::Packets(max)),
+                max_p: settings.max_p,
+                gentle: settings.gentle,
+                ecn: settings.ecn,
+                weight: settings.weight,
+                packet_size: settings.packet_size,
+                bandwidth: settings.bandwidth,
+            };
+            let found = Parameters::new(&settings, check.link.bandwidth);
+            found.map_err(|(key, message)| match key {
+                "min" => (names[0], message.replace("`min`", &format!("`{}`", names[0]))),
+                "max" => {
+                    let message = message.replace("`min`", &format!("`{}`", names[0]));
+                    (names[1], message.replace("`max`", &format!("`{}`", names[1])))
+                }
+                _ => (key, message),
+            })
+        };
+        let levels = [
+            level(["green_min", "green_max"], settings.green_min, settings.green_max)?,
+            level(["yellow_min", "yellow_max"], settings.yellow_min, settings.yellow_max)?,
+            level(["red_min", "red_max"], settings.red_min, settings.red_max)?,
+        ];
+        Ok(Self { levels, ecn: settings.ecn, limit: settings.limit as usize })
+    }
+}
+
+fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
+    let settings = Settings::read(check.settings, &[], check.problems)?;
+    match RioPlan::new(&settings, check) {
+        Ok(plan) => Some(Arc::new(plan)),
+        Err((key, message)) => {
+            let at = check.settings.get(key).map_or(check.settings.at, |entry| entry.at);
+            check.problems.push(Problem::new(at, message));
+            None
+        }
+    }
+}
+
+impl Plan for RioPlan {
+    fn build(&self, cx: &Build) -> Box<dyn Discipline> {
+        Box::new(Rio::new(self.clone(), cx.rng()))
+    }
+}
+
+/// What is known of a level.
+#[derive(Clone, Copy, Debug)]
+struct Level {
+    /// Packets held of this level and better ones.
+    held: u64,
+    /// With [`FRACTION`] bits.
+    average: u64,
+    /// Let through since the last hit.
+    passed: u64,
+    idle_since: Option<Instant>,
+    hits: u64,
+}
+
+#[derive(Debug)]
+struct Rio {
+    plan: RioPlan,
+    rng: Rng,
+    queue: VecDeque<Packet>,
+    levels: [Level; LEVELS],
+    /// The latest time seen; a flush is told none.
+    clock: Instant,
+}
+
+fn level_of(packet: &Packet) -> usize {
+    packet.dscp.precedence().map_or(0, |precedence| usize::from(precedence) - 1)
+}
+
+impl Rio {
+    fn new(plan: RioPlan, rng: Rng) -> Self {
+        let level = Level { held: 0, average: 0, passed: 0, idle_since: Some(Instant::START), hits: 0 };
+        Self { plan, rng, queue: VecDeque::new(), levels: [level; LEVELS], clock: Instant::START }
+    }
+
+    /// Brings the averages up to date for an arrival of this level.
+    fn observe(&mut self, now: Instant, level: usize) {
+        for (one, parameters) in self.levels.iter_mut().zip(&self.plan.levels).skip(level) {
+            if let Some(since) = one.idle_since {
+                let sendable = parameters.bandwidth.bytes_in(now.since(since)).get() / parameters.packet_size.get();
+                one.average = parameters.decayed(one.average, sendable.saturating_sub(1));
+                // If this arrival is not held, the idle time goes on from here.
+                one.idle_since = Some(now);
+            }
+            one.average = parameters.sample(one.average, one.held);
+        }
+    }
+
+    /// Whether this arrival is to be told of congestion, and why.
+    fn verdict(&mut self, level: usize) -> Option<Reason> {
+        let (one, parameters) = (&mut self.levels[level], &self.plan.levels[level]);
+        if one.average < parameters.min || self.queue.len() < 2 {
+            one.passed = 0;
+            return None;
+        }
+        if one.average >= parameters.certain {
+            return Some(Reason::Forced);
+        }
+        let chance = parameters.chance(one.average);
+        red::throw(&mut self.rng, &mut one.passed, chance, 1, 1).then_some(Reason::Early)
+    }
+
+    /// Whether the arrival is lost, and why. May mark it.
+    fn lost(&mut self, level: usize, packet: &mut Packet, sink: &mut dyn Sink) -> Option<Reason> {
+        if self.queue.len() >= self.plan.limit {
+            self.levels[level].passed = 0;
+            return Some(Reason::Full);
+        }
+        let why = self.verdict(level)?;
+        let one = &mut self.levels[level];
+        one.passed = 0;
+        one.hits += 1;
+        if self.plan.ecn && one.average < self.plan.levels[level].max && packet.mark() {
+            sink.mark(packet, why);
+            return None;
+        }
+        Some(why)
+    }
+}
+
+impl Discipline for Rio {
+    fn enqueue(&mut self, now: Instant, mut packet: Packet, sink: &mut dyn Sink) -> Verdict {
+        self.clock = now;
+        let level = level_of(&packet);
+        self.observe(now, level);
+        if let Some(why) = self.lost(level, &mut packet, sink) {
+            sink.drop(packet, why);
+            return Verdict::Dropped(why);
+        }
+        for one in &mut self.levels[level..] {
+            one.held += 1;
+            one.idle_since = None;
+        }
+        self.queue.push_back(packet);
+        Verdict::Queued
+    }
+
+    fn dequeue(&mut self, now: Instant, _sink: &mut dyn Sink) -> Next<Packet> {
+        self.clock = now;
+        let Some(packet) = self.queue.pop_front() else { return Next::Empty };
+        for one in &mut self.levels[level_of(&packet)..] {
+            one.held -= 1;
+            if one.held == 0 {
+                one.idle_since = Some(now);
+            }
+        }
+        Next::Ready(packet)
+    }
+
+    fn flush(&mut self, sink: &mut dyn Sink) {
+        self.queue.drain(..).for_each(|packet| sink.drop(packet, Reason::Flushed));
+        for one in &mut self.levels {
+            one.held = 0;
+            one.idle_since = one.idle_since.or(Some(self.clock));
+        }
+    }
+
+    fn inspect(&self, out: &mut Inspection<'_>) {
+        let names = [("green_average", "green_hits"), ("yellow_average", "yellow_hits"), ("red_average", "red_hits")];
+        for ((average, hits), level) in names.into_iter().zip(&self.levels) {
+            out.gauge(average, Value::Real(level.average as f64 / f64::from(1 << FRACTION)));
+            out.gauge(hits, Value::Count(level.hits));
+        }
+        out.gauge("limit", Value::Count(self.plan.limit as u64));
+    }
+
+    fn retune(&mut self, _now: Instant, plan: &dyn Plan) -> bool {
+        let plan: &dyn Any = plan;
+        let Some(plan) = plan.downcast_ref::<RioPlan>() else { return false };
+        self.plan = plan.clone();
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kind::Link;
+    use crate::packet::{ClassId, Dscp};
+    use crate::queue::Queue;
+    use crate::random::Seed;
+    use crate::settings::{Raw, Table};
+    use crate::tree::{DisciplineSpec, Registry};
+    use crate::units::Bandwidth;
+
+    const LINK: Link = Link { bandwidth: Bandwidth::mbit(8), mtu: Bytes::new(1000) };
+    const AF: [u8; 3] = [10, 12, 14];
+
+    #[derive(Default)]
+    struct Lost([u32; 3], u32);
+
+    impl Sink for Lost {
+        fn drop(&mut self, packet: Packet, why: Reason) {
+            self.0[level_of(&packet)] += 1;
+            self.1 += u32::from(why == Reason::Full);
+        }
+    }
+
+    fn rio(table: Table) -> Queue {
+        let spec = DisciplineSpec { settings: table, ..DisciplineSpec::new("rio") };
+        spec.check(&Registry::builtin(), LINK).expect("a good plan").build(Seed(1))
+    }
+
+    fn packet(now: Instant, dscp: u8) -> Packet {
+        let mut packet = Packet::new(Bytes::new(1000), now, ClassId(0));
+        packet.dscp = Dscp::arrived(dscp);
+        packet
+    }
+
+    /// A link that sends a packet each millisecond; these come in each ten. Losses after the averages have settled.
+    fn run(table: Table, per_ten: [u64; 3]) -> (Lost, Queue) {
+        let (mut queue, mut lost) = (rio(table), Lost::default());
+        let mut owed = [0; 3];
+        for at in 0..20_000 {
+            if at == 10_000 {
+                lost = Lost::default();
+            }
+            let now = Instant::from_nanos(at * 1_000_000);
+            for level in 0..3 {
+                owed[level] += per_ten[level];
+                while owed[level] >= 10 {
+                    owed[level] -= 10;
+                    let _ = queue.enqueue(now, packet(now, AF[level]), &mut lost);
+                }
+            }
+            let _ = queue.dequeue(now, &mut lost);
+        }
+        (lost, queue)
+    }
+
+    #[test]
+    fn a_flood_of_red_costs_green_and_yellow_nothing() {
+        let (lost, _) = run(Table::default(), [5, 3, 20]);
+        assert_eq!((lost.0[0], lost.0[1], lost.1), (0, 0, 0), "{:?}", lost.0);
+        // 2.8 times the link: what red loses is all the excess.
+        assert!((17_500..18_500).contains(&lost.0[2]), "{:?}", lost.0);
+    }
+
+    #[test]
+    fn yellow_is_lost_before_green_when_there_is_no_red_to_lose() {
+        let (lost, _) = run(Table::default(), [8, 6, 0]);
+        assert!(lost.0[0] == 0 && lost.0[1] > 3_500, "{:?}", lost.0);
+    }
+
+    #[test]
+    fn green_alone_is_ruled_by_its_own_thresholds() {
+        let (lost, queue) = run(Table::default(), [15, 0, 0]);
+        assert!(lost.0[0] > 4_500 && lost.1 == 0, "{:?} {}", lost.0, lost.1);
+        assert!((30..=120).contains(&queue.backlog().packets), "{}", queue.backlog().packets);
+    }
+
+    #[test]
+    fn packets_without_a_drop_precedence_are_green() {
+        for dscp in [0, 46, 8, 40, 42] {
+            assert_eq!(level_of(&packet(Instant::START, dscp)), 0);
+        }
+        assert_eq!([10, 20, 30, 38].map(|dscp| level_of(&packet(Instant::START, dscp))), [0, 1, 2, 2]);
+    }
+
+    #[test]
+    fn a_threshold_that_cannot_work_is_refused_by_its_name() {
+        let table = Table::default().with("yellow_max", Raw::Integer(20));
+        let spec = DisciplineSpec { settings: table, ..DisciplineSpec::new("rio") };
+        let problems = spec.check(&Registry::builtin(), LINK).expect_err("not above the min");
+        assert!(problems[0].message.contains("`yellow_max` must be larger than `yellow_min`"), "{problems:?}");
+    }
+}
