@@ -17,6 +17,7 @@ use crate::capture::Capture;
 use crate::meter::{Departure, LinkMeter, Loss as Lost};
 use crate::packet::{Store, Travelling};
 use crate::stream::Stream;
+use engine::byte_clock::{AROUND, SHORTEST_FRAME};
 use engine::classify::{Classifier, Filter};
 use engine::discipline::{Next, Reason, Sink};
 use engine::header::FlowHasher;
@@ -80,8 +81,10 @@ impl LinkSpec {
 /// From a frame (Ethernet header included, no FCS) to what the wire carries for it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Framing {
-    /// So many bytes more, or fewer. Ethernet's preamble, FCS and gap are 24.
+    /// So many bytes more, or fewer.
     Add(i32),
+    /// Ethernet: frames are padded to 60 bytes, and preamble, FCS and gap are 24.
+    Ethernet,
     /// ATM with AAL5 and LLC/SNAP (RFC 2684): 16 bytes on the IP packet, in cells of 53 bytes that carry 48.
     Atm,
 }
@@ -89,14 +92,13 @@ pub enum Framing {
 impl Framing {
     /// Frames count as they are.
     pub const PLAIN: Self = Self::Add(0);
-    /// Preamble, FCS and inter-frame gap. The minimum frame is not padded up to.
-    pub const ETHERNET: Self = Self::Add(24);
 
     /// The bytes on the wire.
     pub fn on_wire(self, frame: Bytes) -> Bytes {
         const ETHERNET_HEADER: u64 = 14;
         Bytes::new(match self {
             Self::Add(more) => frame.get().saturating_add_signed(more.into()),
+            Self::Ethernet => frame.get().max(SHORTEST_FRAME) + AROUND,
             Self::Atm => (frame.get().saturating_sub(ETHERNET_HEADER) + 16).div_ceil(48) * 53,
         })
     }
@@ -144,6 +146,9 @@ pub struct Driver {
     pub tick: Option<Duration>,
     /// How it knows that the wire is free.
     pub completion: Completion,
+    /// Gap frames go onto the wire while the queue has packets that may not leave yet, if it asks for them: the wire is
+    /// never idle then. The next node drops them. The device's completions are seen at ticks, if there are any.
+    pub gaps: bool,
 }
 
 impl Default for Driver {
@@ -152,6 +157,7 @@ impl Default for Driver {
             ring: 1,
             tick: None,
             completion: Completion::Exact,
+            gaps: false,
         }
     }
 }
@@ -313,13 +319,30 @@ impl Link {
                 store: around.store,
                 meter: &mut self.meter,
             };
-            match managed.next(now, &mut sink) {
+            let step = managed.next(now, &mut sink);
+            let dry = self.wire.free_at() < now && !matches!(step, Step::Rest(_));
+            if std::mem::take(&mut managed.full)
+                && dry
+                && let Some(meter) = &mut self.meter
+            {
+                meter.ran_dry();
+            }
+            match step {
                 Step::Send(packet) => {
                     around.store.get_mut(packet.buffer).ecn = packet.ecn;
                     let start = self.wire.free_at().max(now);
                     self.carry(around, packet.buffer, packet.class, packet.arrived, now, start);
                 }
+                Step::Gap(slot) => {
+                    let start = self.wire.free_at().max(now);
+                    self.wire.send(start, slot);
+                    managed.ring.push_back(self.wire.free_at());
+                    if let Some(meter) = &mut self.meter {
+                        meter.gap(slot);
+                    }
+                }
                 Step::Rest(until) => {
+                    managed.full = managed.driver.gaps && managed.ring.len() >= managed.driver.ring;
                     if until < managed.armed {
                         managed.armed = until;
                         around.agenda.schedule(until, Event::Drive(self.id));
@@ -455,6 +478,8 @@ struct Managed {
     timer: Option<Instant>,
     /// The earliest time for which the agenda has us down.
     armed: Instant,
+    /// It puts gap frames, and its ring was full when it was last looked at.
+    full: bool,
     /// The class and the flow of each stream, once known.
     streams: Vec<Option<(ClassId, Flow)>>,
 }
@@ -463,6 +488,8 @@ struct Managed {
 enum Step {
     /// Give this packet to the device.
     Send(Packet),
+    /// Give it a gap frame of this slot.
+    Gap(Bytes),
     /// Nothing before this time.
     Rest(Instant),
 }
@@ -491,6 +518,7 @@ impl Managed {
             ring: VecDeque::new(),
             timer: None,
             armed: Instant::NEVER,
+            full: false,
             streams: Vec::new(),
         }
     }
@@ -529,14 +557,29 @@ impl Managed {
                 }
                 Step::Send(packet)
             }
-            Next::Wait(until) => Step::Rest(self.alarm(now, until)),
+            Next::Wait(until) => match self.fill() {
+                Some(slot) => Step::Gap(slot),
+                None => Step::Rest(self.alarm(now, until)),
+            },
             Next::Empty => Step::Rest(Instant::NEVER),
         }
     }
 
+    /// The slot of a gap frame, if this driver makes them and the queue asks for one.
+    fn fill(&mut self) -> Option<Bytes> {
+        let longest = self.plan.link.mtu + Bytes::new(AROUND);
+        self.driver.gaps.then(|| self.queue.fill(longest)).flatten()
+    }
+
     /// When the device next reports a packet as sent.
     fn completion(&self) -> Instant {
-        self.ring.front().copied().unwrap_or(Instant::NEVER)
+        let left = self.ring.front().copied().unwrap_or(Instant::NEVER);
+        match self.driver.tick.map(Duration::nanos) {
+            Some(tick @ 1..) if self.driver.gaps && left != Instant::NEVER => {
+                Instant::from_nanos(left.nanos().div_ceil(tick).saturating_mul(tick))
+            }
+            _ => left,
+        }
     }
 
     /// When the queue is asked again if it wants to be at `until`: then, or if timers are coarse, at their tick or at

@@ -20,7 +20,7 @@ pub use window::{Tally, Window};
 use engine::discipline::Reason;
 use engine::inspect::{Inspection, Value};
 use engine::packet::ClassId;
-use engine::queue::Queue;
+use engine::queue::{Count, Queue};
 use engine::units::{Bytes, Duration, Instant};
 use levels::Held;
 use std::collections::VecDeque;
@@ -87,6 +87,9 @@ pub struct LinkMeter {
     parents: Vec<Option<ClassId>>,
     /// Packets whose time has not come.
     ahead: VecDeque<Departure>,
+    /// Gap frames, with their slots; and how often the wire idled when it should have been full.
+    gaps: Count,
+    dry: u64,
 }
 
 impl LinkMeter {
@@ -107,7 +110,27 @@ impl LinkMeter {
             classes: vec![Held::nothing(since); classes],
             parents,
             ahead: VecDeque::new(),
+            gaps: Count::default(),
+            dry: 0,
         }
+    }
+
+    /// The gap frames that its driver has made, with the bytes of wire that they take; they are in nothing else.
+    pub fn gaps(&self) -> Count {
+        self.gaps
+    }
+
+    /// How often a driver that makes gap frames came too late to keep its wire busy.
+    pub fn dry(&self) -> u64 {
+        self.dry
+    }
+
+    pub(crate) fn gap(&mut self, slot: Bytes) {
+        self.gaps += slot;
+    }
+
+    pub(crate) fn ran_dry(&mut self) {
+        self.dry += 1;
     }
 
     /// Since when it looks.

@@ -95,6 +95,7 @@ fn ruled() -> Hold {
             ring: 3,
             tick: Some(Duration::from_micros(100)),
             completion: Completion::Estimated,
+            gaps: false,
         },
     }))
 }
@@ -103,7 +104,7 @@ fn ruled() -> Hold {
 fn network() -> (Simulation, Vec<LinkId>, Vec<FlowId>) {
     let mut sim = Simulation::new(Seed(2026));
     let nodes = ["a", "b", "c", "d"].map(|name| sim.node(name));
-    let fast = LinkSpec::new(Bandwidth::mbit(100), Duration::from_micros(333)).framing(Framing::ETHERNET);
+    let fast = LinkSpec::new(Bandwidth::mbit(100), Duration::from_micros(333)).framing(Framing::Ethernet);
     let slow = LinkSpec::new(Bandwidth::mbit(10), Duration::from_millis(7)).hold(ruled());
     let lossy = LinkSpec::new(Bandwidth::bits_per_sec(8_765_432), Duration::from_millis(1))
         .framing(Framing::Atm)

@@ -14,12 +14,15 @@ use engine::{choices, settings};
 pub enum Framing {
     /// So many bytes.
     Add(u32),
+    /// Ethernet's slots.
+    Ethernet,
     /// Cells of ATM.
     Atm,
 }
 
 impl SettingValue for Framing {
-    const UNIT: &'static str = "\"none\", \"ethernet\" (24 B), \"atm\", or a length such as \"8 B\"";
+    const UNIT: &'static str =
+        "\"none\", \"ethernet\" (at least 60 B, and 24 B), \"atm\", or a length such as \"8 B\"";
     fn from_raw(raw: &Raw) -> Result<Self, String> {
         let wrong = || format!("expected {}; found {}", Self::UNIT, describe(raw));
         let Raw::Text(text) = raw else {
@@ -27,7 +30,7 @@ impl SettingValue for Framing {
         };
         match text.as_str() {
             "none" => Ok(Self::Add(0)),
-            "ethernet" => Ok(Self::Add(24)),
+            "ethernet" => Ok(Self::Ethernet),
             "atm" => Ok(Self::Atm),
             other => match other.parse::<Bytes>() {
                 Ok(bytes) if bytes <= Bytes::new(512) => Ok(Self::Add(bytes.get() as u32)),
@@ -98,6 +101,9 @@ settings! {
         transmit_ring: u32 = default "1",
             "too large: packets wait behind the policy, where no priority helps",
             "the least; `suimon run` has 64";
+        /// Whether the driver fills gaps with gap frames, where the policy asks for them (`pacer` with `gap = "frames"`)
+        gap_frames: bool = default "false",
+            "true: the wire is never idle while paced packets wait, and its bytes are the clock", "none";
         /// The granularity of the driver's timers
         timer_tick: Duration = derived "exact",
             "10 ms is BSD's of 1998: classes are held up to the next tick but one", "Cho 1999, section 4.2.7";

@@ -56,7 +56,7 @@ const fn ethernet(name: &'static str, rate: Bandwidth) -> Wire {
         name,
         rate,
         mtu: 1_500,
-        framing: Framing::ETHERNET,
+        framing: Framing::Ethernet,
         bandwidth: rate,
         overhead: 24,
     }

@@ -71,6 +71,7 @@ fn spec(direction: &DirectionConfig) -> LinkSpec {
                     Completion::Exact => link::Completion::Exact,
                     Completion::Estimated => link::Completion::Estimated,
                 },
+                gaps: settings.gap_frames,
             },
         })),
     };
@@ -81,6 +82,7 @@ fn spec(direction: &DirectionConfig) -> LinkSpec {
     };
     let framing = match settings.framing {
         Framing::Add(bytes) => link::Framing::Add(bytes as i32),
+        Framing::Ethernet => link::Framing::Ethernet,
         Framing::Atm => link::Framing::Atm,
     };
     LinkSpec::new(settings.rate, settings.delay)

@@ -1,0 +1,149 @@
+//! Gap frames on a simulated wire: what a paced queue promises, seen behind it.
+
+use engine::header::{Family, FlowKey};
+use engine::kind::Link;
+use engine::random::Seed;
+use engine::settings::{Raw, Table};
+use engine::tree::{ClassSpec, DisciplineSpec, Registry};
+use engine::units::{Bandwidth, Bytes, Duration, Instant};
+use sim::agent::Agent;
+use sim::link::{Driver, Framing, Hold, LinkSpec, Ruled};
+use sim::simulation::{End, FlowId, LinkId, Simulation};
+use sim::sources::{Constant, Datagrams, Listener, Source};
+
+const GBE: Bandwidth = Bandwidth::gbit(1);
+const FRAME: Bytes = Bytes::new(1_514);
+
+fn paced(driver: Driver) -> Hold {
+    let class = ClassSpec {
+        name: "a".into(),
+        default: true,
+        settings: Table::default().text("rate", "62.5 MB/s"),
+        discipline: Some(DisciplineSpec {
+            settings: Table::default().with("limit", Raw::Integer(1_000_000)),
+            ..DisciplineSpec::new("fifo")
+        }),
+        ..ClassSpec::default()
+    };
+    let spec = DisciplineSpec {
+        settings: Table::default().text("gap", if driver.gaps { "frames" } else { "timer" }),
+        classes: vec![class],
+        ..DisciplineSpec::new("pacer")
+    };
+    let link = Link {
+        bandwidth: GBE,
+        mtu: FRAME,
+    };
+    Hold::Ruled(Box::new(Ruled {
+        plan: spec.check(&Registry::builtin(), link).expect("a good plan"),
+        filters: Vec::new(),
+        overhead: Bytes::ZERO,
+        driver,
+    }))
+}
+
+/// Packets at the interface's speed for 60 ms, paced by this driver for 100 ms.
+fn run(driver: Driver) -> (Simulation, LinkId, FlowId) {
+    let mut sim = Simulation::new(Seed(1));
+    let [host, switch, far] = ["host", "switch", "far"].map(|name| sim.node(name));
+    let wire = LinkSpec::new(GBE, Duration::from_micros(5)).framing(Framing::Ethernet);
+    let out = sim.link(host, switch, wire.clone().hold(paced(driver)));
+    sim.link(switch, far, wire.clone());
+    sim.link(far, host, wire);
+    sim.watch(out, Duration::from_micros(100));
+    sim.capture(out, usize::MAX);
+    let datagrams = Datagrams::from(FRAME).until(Instant::START + Duration::from_millis(60));
+    let ends: [Box<dyn Agent>; 2] = [
+        Box::new(Source::new(
+            datagrams,
+            Constant::every(Duration::from_nanos(12_304)),
+        )),
+        Box::new(Listener::default()),
+    ];
+    let key = FlowKey {
+        family: Family::V4,
+        ..FlowKey::default()
+    };
+    let flow = sim
+        .flow([host, far], key, Instant::from_nanos(7), ends)
+        .expect("a route");
+    sim.run_until(Instant::START + Duration::from_millis(100));
+    (sim, out, flow)
+}
+
+fn intervals(sim: &Simulation, link: LinkId) -> Vec<u64> {
+    let starts: Vec<u64> = sim
+        .captured(link)
+        .expect("a capture")
+        .frames()
+        .map(|frame| frame.at.nanos())
+        .collect();
+    starts.windows(2).map(|pair| pair[1] - pair[0]).collect()
+}
+
+/// 3036 byte-times of 8 ns apart. The first packet started between two bytes: to the next it is up to a byte more.
+fn assert_exact(intervals: &[u64]) {
+    assert!(intervals.len() > 4_000 && (24_288..=24_296).contains(&intervals[0]));
+    assert_eq!(intervals[1..].iter().position(|&span| span != 24_288), None);
+}
+
+#[test]
+fn gap_frames_fill_the_wire_between_packets_and_the_next_node_drops_them() {
+    for ring in [1, 2, 16] {
+        let (sim, out, flow) = run(Driver {
+            ring,
+            gaps: true,
+            ..Driver::default()
+        });
+        let intervals = intervals(&sim, out);
+        assert_exact(&intervals);
+        let meter = sim.meter(out).expect("a meter");
+        let gaps = meter.gaps();
+        assert!(
+            gaps.packets.abs_diff(intervals.len() as u64) <= 16
+                && gaps.bytes.get().abs_diff(1_498 * gaps.packets) <= 1
+        );
+        assert_eq!(meter.dry(), 0);
+        let listener: &Listener = sim.agent(flow, End::Answerer).expect("a listener");
+        assert!(listener.packets.abs_diff(intervals.len() as u64) <= 10);
+    }
+}
+
+#[test]
+fn with_timers_the_intervals_are_the_same_and_the_wire_idles_between_them() {
+    let (sim, out, _) = run(Driver::default());
+    assert_exact(&intervals(&sim, out));
+    assert_eq!(sim.meter(out).map(|meter| meter.gaps().packets), Some(0));
+}
+
+#[test]
+fn a_ring_that_runs_dry_is_counted_and_no_packet_is_early() {
+    // 10 frames are 123 µs, and the host looks every 200 µs.
+    let tick = Some(Duration::from_micros(200));
+    let (sim, out, _) = run(Driver {
+        ring: 10,
+        tick,
+        gaps: true,
+        ..Driver::default()
+    });
+    let dry = sim.meter(out).map_or(0, |meter| meter.dry());
+    assert!(dry > 0, "the ring never ran dry");
+    let intervals = intervals(&sim, out);
+    let least = intervals.iter().min().copied().unwrap_or(0);
+    assert!(least >= 12_304, "{least}");
+    // By the byte clock none is early; one that was late is followed by one in time.
+    let whole: u64 = intervals.iter().sum();
+    assert!(
+        whole >= 24_288 * (intervals.len() as u64 - 1),
+        "{whole} in {}",
+        intervals.len()
+    );
+    // 20 frames fill the time.
+    let (sim, out, _) = run(Driver {
+        ring: 20,
+        tick,
+        gaps: true,
+        ..Driver::default()
+    });
+    assert_eq!(sim.meter(out).map(|meter| meter.dry()), Some(0));
+}
