@@ -247,7 +247,9 @@ fn classful(
         ..spec
     };
     let row = Row::new(what, classes, Some(queue(&spec)));
-    (0..classes * packets).fold(row, |row, i| row.with(packet(i % classes, 0)))
+    // Not in the order of their memory: turns would then be too easy for a cache to foresee.
+    let shuffled = |i: u32| (u64::from(i % classes) * 40_503 % u64::from(classes)) as u32;
+    (0..classes * packets).fold(row, |row, i| row.with(packet(shuffled(i), 0)))
 }
 
 /// Queues with classes and one rule: strict priority, turns by bytes.
