@@ -21,7 +21,7 @@ use engine::kind::{Children, Kind, Link};
 use engine::settings;
 use engine::settings::{Problem, Raw, Span, unknown};
 use engine::tree::{ClassSpec, DisciplineSpec, Registry, TreePlan};
-use engine::units::{Bandwidth, Bytes};
+use engine::units::{Bandwidth, Bytes, Rate};
 
 settings! {
     /// The settings of an interface.
@@ -38,6 +38,16 @@ settings! {
         max_frame: Bytes = default "1514 B",
             "too small: limits may be less than a frame; too large: they are laxer than needed",
             "Ethernet's 1500 B and its header";
+    }
+}
+
+settings! {
+    /// What the senders of a class promise: `sends = { rate = "2 Mbit/s", burst = "12 kB" }`.
+    pub struct SendsSettings {
+        /// What they send at most, in the long run
+        rate: Rate = required, "too small: the bound does not hold", "what the senders state";
+        /// What they send at most at once, beyond that
+        burst: Bytes = required, "too small: the bound does not hold", "what the senders state";
     }
 }
 
@@ -156,7 +166,7 @@ pub(crate) struct Reader<'a> {
 const ROOT: &[&str] = &["version", "port", "interface"];
 const OF_INTERFACE: &[&str] = &["discipline", "class", "filter"];
 const OF_DISCIPLINE: &[&str] = &["kind", "child", "class"];
-const OF_CLASS: &[&str] = &["name", "parent", "default", "discipline"];
+const OF_CLASS: &[&str] = &["name", "parent", "default", "discipline", "sends"];
 
 impl<'a> Reader<'a> {
     pub(crate) fn new(registry: &'a Registry) -> Self {
@@ -200,7 +210,9 @@ impl<'a> Reader<'a> {
                 let sections = root.section("interface", &mut self.problems)?;
                 for pair in sections.iter() {
                     self.of_the_port(pair.key, pair.key_at, port.as_ref().and_then(Option::as_ref));
-                    interfaces.push(self.interface(pair.key, &pair.value));
+                    let interface = self.interface(pair.key, &pair.value);
+                    self.warn_of_ring(interface.as_ref(), port.as_ref().and_then(Option::as_ref));
+                    interfaces.push(interface);
                 }
             }
         }
@@ -232,6 +244,22 @@ impl<'a> Reader<'a> {
         if !interfaces.is_empty() && !interfaces.contains(&name) {
             self.problems
                 .push(unknown("interface of the port", name, at, interfaces));
+        }
+    }
+
+    /// Warns where a discipline counts on another depth of the device's ring than the port's.
+    fn warn_of_ring(&mut self, interface: Option<&Interface>, port: Option<&PortConfig>) {
+        let (Some(interface), Some(port)) = (interface, port) else {
+            return;
+        };
+        let (counted, is) = (interface.plan.root.plan.ring(), port.settings.transmit_ring);
+        if let Some(counted) = counted.filter(|&counted| counted != is) {
+            let message =
+                format!("`ips` counts on {counted} packets in the transmit ring, and the port has {is}");
+            let help = "write the same `transmit_ring` in [port] and in the discipline: the smaller, the shorter the delays";
+            self.warnings.push(
+                Problem::new(interface.spec.at, message.replace("ips", &interface.spec.kind)).help(help),
+            );
         }
     }
 
@@ -447,6 +475,9 @@ impl<'a> Reader<'a> {
         let discipline = section
             .get("discipline")
             .and_then(|pair| self.discipline(&pair.value));
+        let sends = section
+            .section("sends", &mut self.problems)
+            .and_then(|sends| SendsSettings::read(&sends.table(|_| true), &[], &mut self.problems));
         ClassSpec {
             name,
             at,
@@ -454,6 +485,7 @@ impl<'a> Reader<'a> {
             default,
             settings,
             discipline,
+            sends: sends.map(|sends| (sends.rate, sends.burst)),
         }
     }
 

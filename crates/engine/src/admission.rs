@@ -17,7 +17,7 @@
 //!
 //! Where there are fewer priorities than flows, neighbours in the order share one, and count in full for each other.
 
-use crate::bounds::{Bound, Promise, Service, strict_priority};
+use crate::bounds::{Bound, Promise, Service, shown, strict_priority};
 use crate::choices;
 use crate::units::{Bandwidth, Bytes, Duration};
 use std::fmt;
@@ -146,11 +146,6 @@ impl Refusal {
             (Some(one), Some(other)) => format!("it would fit with {one}, or with {other}"),
         }
     }
-}
-
-/// A delay for people: rounded up to a whole microsecond.
-pub(crate) fn shown(delay: Duration) -> Duration {
-    Duration::from_nanos(delay.nanos().div_ceil(1_000).saturating_mul(1_000))
 }
 
 /// The flows of one link, and the promises made to them.

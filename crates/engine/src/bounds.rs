@@ -56,6 +56,11 @@ pub struct Bound {
     pub backlog: Bytes,
 }
 
+/// A bound for people: rounded up to a whole microsecond.
+pub fn shown(delay: Duration) -> Duration {
+    Duration::from_nanos(delay.nanos().div_ceil(1_000).saturating_mul(1_000))
+}
+
 /// What a class is sure to get, as a rate–latency curve. The latency is given by the work that goes before: `before`
 /// bytes, sent at the speed `link`. Of its own bytes each takes the time of `whole` / `part` bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -140,6 +145,16 @@ pub fn ahead(link: Link, ring: u32, longest: Bytes) -> Bytes {
     link.mtu.times(u64::from(ring.saturating_sub(1))) + link.mtu.max(longest)
 }
 
+/// The longest super-packet: 64 KiB of IP and its header.
+const LONGEST_SUPER: Bytes = Bytes::new(65_549);
+/// Ports cut super-packets that would take longer.
+const SPLIT: Duration = Duration::from_millis(1);
+
+/// The longest packet on a link, super-packets included.
+pub fn longest(link: Link) -> Bytes {
+    link.bandwidth.bytes_in(SPLIT).min(LONGEST_SUPER).max(link.mtu)
+}
+
 /// What bounds are asked for.
 #[derive(Clone, Copy, Debug)]
 pub struct Terms<'a> {
@@ -147,6 +162,8 @@ pub struct Terms<'a> {
     pub link: Link,
     /// Packets that the device holds, the one on the wire included.
     pub ring: u32,
+    /// The longest packet.
+    pub longest: Bytes,
     /// What the senders of each class promise, by its number.
     pub promises: &'a [Option<Promise>],
 }
@@ -154,14 +171,32 @@ pub struct Terms<'a> {
 impl Terms<'_> {
     /// What may have been handed to the device before.
     pub fn ahead(&self) -> Bytes {
-        ahead(self.link, self.ring, self.link.mtu)
+        ahead(self.link, self.ring, self.longest)
     }
 
     /// What the senders of a class promise, or why nothing can be said.
     pub fn promise(&self, class: ClassId) -> Result<Promise, String> {
         let promise = self.promises.get(class.0 as usize).copied().flatten();
-        promise.ok_or_else(|| "none promised: its senders state no rate and burst".into())
+        promise.ok_or_else(|| "none promised: `sends` states no rate and burst".into())
     }
+
+    /// The bound of a class that keeps its packets in this queue, with this service: its packets stay in order if it is
+    /// a FIFO.
+    pub fn worst(&self, class: ClassId, queue: &str, service: Service) -> Result<Bound, String> {
+        let promise = self.promise(class)?;
+        if queue != "fifo" {
+            return Err(format!(
+                "its queue is a `{queue}`, which may let packets overtake others"
+            ));
+        }
+        let more = || format!("it is promised {}, more than it is sure to get", promise.rate);
+        service.bound(promise).ok_or_else(more)
+    }
+}
+
+/// Kinds that never hold back a packet that they have: what comes out in any time has come in, or was waiting for others.
+pub fn is_work_conserving(kind: &str) -> bool {
+    ["fifo", "codel", "fq_codel", "pie", "wfq"].contains(&kind)
 }
 
 /// The worst case of a class, or why there is none.

@@ -57,6 +57,11 @@ impl Credit {
         }
     }
 
+    /// The bytes that it covers while idle.
+    pub(crate) fn covers(&self) -> u64 {
+        self.bounds.0.into()
+    }
+
     /// Gives the credit of the time since the last look, up to `most`, or to a full burst.
     #[inline]
     pub(crate) fn accrue(&mut self, now: u64, most: Option<i64>) {

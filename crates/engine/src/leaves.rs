@@ -52,6 +52,13 @@ impl LeavesPlan {
         self.leaves.len()
     }
 
+    /// Each leaf's class, name, and the kind of its queue.
+    pub(crate) fn each(&self) -> impl Iterator<Item = (ClassId, &str, &'static str)> {
+        self.leaves
+            .iter()
+            .map(|leaf| (leaf.id, leaf.name.as_str(), leaf.queue.kind.name))
+    }
+
     /// Makes the queues.
     pub(crate) fn build(&self, cx: &Build) -> Leaves {
         let queue = |leaf: &Leaf| leaf.queue.build(&cx.part(&leaf.name));

@@ -3,11 +3,13 @@
 //! Everything is checked before anything is built: a wrong tree reports all its problems and changes
 //! nothing. A [`TreePlan`] can be built any number of times, in the simulator, the lab, or on a link.
 
+use crate::bounds::{self, Promise, Terms, WorstCase};
 use crate::kind::{Build, Check, CheckedClass, Children, Kind, Link, QueuePlan};
 use crate::packet::ClassId;
 use crate::queue::Queue;
 use crate::random::Seed;
 use crate::settings::{Problem, Span, Table, unknown};
+use crate::units::{Bytes, Rate};
 
 /// The kinds that policies may name.
 #[derive(Clone, Debug)]
@@ -71,6 +73,8 @@ pub struct ClassSpec {
     pub settings: Table,
     /// The discipline of its queue; FIFO if not given.
     pub discipline: Option<DisciplineSpec>,
+    /// What its senders promise, if they do: a rate and a burst.
+    pub sends: Option<(Rate, Bytes)>,
 }
 
 /// A class of a checked tree.
@@ -82,6 +86,8 @@ pub struct ClassInfo {
     pub parent: Option<ClassId>,
     /// Whether packets can be put into it.
     pub leaf: bool,
+    /// What its senders promise, if they do.
+    pub promise: Option<Promise>,
 }
 
 /// A checked tree.
@@ -101,6 +107,47 @@ impl TreePlan {
     /// Makes the queue. Its randomness follows from the seed and the names in the tree.
     pub fn build(&self, seed: Seed) -> Queue {
         self.root.build(&Build::new(seed))
+    }
+
+    /// The worst case of every class that packets can be put into, or of the whole where there are no classes; behind a
+    /// device that holds so many packets, if that is known.
+    pub fn bounds(&self, ring: Option<u32>) -> Vec<WorstCase> {
+        let promises: Vec<_> = self.classes.iter().map(|class| class.promise).collect();
+        let terms = Terms {
+            link: self.link,
+            ring: ring.or(self.root.plan.ring()).unwrap_or(1),
+            longest: bounds::longest(self.link),
+            promises: &promises,
+        };
+        let mut found = self.root.plan.bounds(&terms);
+        let leaves = (0..self.classes.len()).filter(|&index| self.classes[index].leaf);
+        let all: Vec<Option<ClassId>> = match self.classes.is_empty() {
+            true => vec![None],
+            false => leaves.map(|index| Some(class_id(index))).collect(),
+        };
+        let case = |class: Option<ClassId>| {
+            let place = found.iter().position(|case| case.class == class);
+            place.map_or_else(|| self.unknown_case(class), |place| found.swap_remove(place))
+        };
+        all.into_iter().map(case).collect()
+    }
+
+    /// Why nothing is known of a class.
+    fn unknown_case(&self, class: Option<ClassId>) -> WorstCase {
+        let info = class.and_then(|class| self.info(class));
+        let outer = info
+            .and_then(|info| info.parent)
+            .and_then(|parent| self.info(parent));
+        let why = match outer {
+            Some(outer) if outer.leaf => {
+                format!("it stands below `{}`, whose queue has the bound", outer.name)
+            }
+            _ => format!("`{}` has no bound that is known", self.root.kind.name),
+        };
+        WorstCase {
+            class,
+            bound: Err(why),
+        }
     }
 
     /// The class of this name.
@@ -365,6 +412,10 @@ impl Checker<'_> {
             name: class.name.clone(),
             parent: owner,
             leaf: true,
+            promise: class.sends.map(|(rate, burst)| Promise {
+                rate: rate.on(self.link.bandwidth),
+                burst,
+            }),
         });
     }
 
@@ -403,7 +454,7 @@ impl Checker<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::units::{Bandwidth, Bytes};
+    use crate::units::Bandwidth;
 
     fn link() -> Link {
         Link {

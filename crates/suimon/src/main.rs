@@ -14,6 +14,7 @@ mod report;
 mod reproduce;
 mod simulation;
 mod source;
+mod worst_cases;
 
 use clap::{Parser, Subcommand};
 use exit::{Exit, Failure};

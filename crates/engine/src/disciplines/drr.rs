@@ -21,11 +21,12 @@
 //! Departures: a class whose queue holds its packets back for a time leaves the list like an empty one. A head whose
 //! length has been looked at is pinned, so its queue's decision about that packet is final.
 
+use crate::bounds::{Service, Terms, WorstCase};
 use crate::discipline::{Discipline, Next, Sink, Verdict};
 use crate::inspect::{Inspection, Value};
 use crate::kind::{Build, Check, Children, Kind, Plan};
 use crate::leaves::{Leaves, LeavesPlan};
-use crate::packet::Packet;
+use crate::packet::{ClassId, Packet};
 use crate::settings::Problem;
 use crate::units::{Bytes, Instant};
 use crate::settings;
@@ -117,6 +118,25 @@ fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
 }
 
 impl Plan for DrrPlan {
+    /// With *F* the sum of all quanta, a class that starts with nothing and is to send *a* bytes needs ⌈*a* / *Qᵢ*⌉ turns; until
+    /// the last is over every other has had as many, and the deficit, less than a packet, that it brought along. So it
+    /// waits for at most *a* *F* / *Qᵢ* + (*F* − *Qᵢ*) + (*n* − 1) *Max* bytes and what is in the device.
+    fn bounds(&self, terms: &Terms<'_>) -> Vec<WorstCase> {
+        let whole: u64 = self.quanta.iter().sum();
+        let deficits = u128::from(terms.longest.get()) * (self.quanta.len() as u128 - 1);
+        let case = |((class, _, queue), &part): ((ClassId, &str, &'static str), &u64)| {
+            let before = u128::from(whole - part) + deficits + u128::from(terms.ahead().get());
+            let service = Service {
+                part,
+                whole,
+                grain: terms.longest,
+                ..Service::after(before, terms.link.bandwidth)
+            };
+            WorstCase { class: Some(class), bound: terms.worst(class, queue, service) }
+        };
+        self.leaves.each().zip(&self.quanta).map(case).collect()
+    }
+
     fn build(&self, cx: &Build) -> Box<dyn Discipline> {
         let member = |&quantum: &u64| Member { quantum, deficit: 0, next: NONE };
         Box::new(Drr {
@@ -260,7 +280,6 @@ mod tests {
     use super::*;
     use crate::discipline::Reason;
     use crate::kind::Link;
-    use crate::packet::ClassId;
     use crate::queue::Queue;
     use crate::random::{Rng, Seed};
     use crate::settings::{Raw, Table};

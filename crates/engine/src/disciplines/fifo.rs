@@ -5,12 +5,13 @@
 //! bytes long, and drop from the head by choice, which tells a sender of congestion one queue earlier
 //! (Lakshman, Neidhardt and Ott, "The drop from front strategy in TCP and in TCP over ATM", 1996).
 
+use crate::bounds::{Promise, Service, Terms, WorstCase};
 use crate::discipline::{Discipline, Next, Reason, Sink, Verdict};
 use crate::inspect::{Inspection, Value};
 use crate::kind::{Build, Check, Children, Kind, Plan};
 use crate::packet::Packet;
 use crate::settings::Problem;
-use crate::units::{Bytes, Instant};
+use crate::units::{Bandwidth, Bytes, Instant};
 use crate::{choices, settings};
 use std::any::Any;
 use std::collections::VecDeque;
@@ -71,6 +72,16 @@ fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
 }
 
 impl Plan for Settings {
+    /// What comes in waits for no more than the queue holds, and for what is in the device; whatever senders do.
+    fn bounds(&self, terms: &Terms<'_>) -> Vec<WorstCase> {
+        let packets = terms.longest.times(self.limit.into());
+        let held = self.limit_bytes.map_or(packets, |bytes| bytes.min(packets));
+        let senders = Promise { rate: Bandwidth::ZERO, burst: held };
+        let bound = Service::after(terms.ahead().get().into(), terms.link.bandwidth).bound(senders);
+        let bound = bound.ok_or_else(|| "the time does not fit".into());
+        vec![WorstCase { class: None, bound }]
+    }
+
     fn build(&self, _cx: &Build) -> Box<dyn Discipline> {
         Box::new(Fifo { settings: self.clone(), queue: VecDeque::new(), bytes: Bytes::ZERO })
     }

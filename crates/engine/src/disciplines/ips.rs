@@ -21,8 +21,8 @@
 //! before all that is lent. The best-effort classes have what is left as their rates, at the lowest priority. There are 8
 //! priorities, so more than 7 deadlines share some, and count for each other.
 
-use crate::admission::{Admission, Flow, Place, Rule, shown};
-use crate::bounds::{self, Promise, Terms, WorstCase};
+use crate::admission::{Admission, Flow, Place, Rule};
+use crate::bounds::{self, Promise, Terms, WorstCase, shown};
 use crate::credit::{Credit, nanobits};
 use crate::discipline::{Discipline, Next, Reason, Sink, Verdict};
 use crate::disciplines::{cbq, fifo, priq};
@@ -114,10 +114,6 @@ settings! {
 
 /// Bursts are kept in nanobits in 63 bits.
 const LONGEST_BURST: Bytes = Bytes::new(1_000_000_000);
-/// The longest super-packet: 64 KiB of IP and its header.
-const LONGEST_SUPER: Bytes = Bytes::new(65_549);
-/// Super-packets are cut if they would take longer.
-const SPLIT: Duration = Duration::from_millis(1);
 /// Packets beyond the promise that wait to be sent last.
 const EXCESS_LIMIT: usize = 100;
 /// What `cbq` and `priq` have.
@@ -178,7 +174,9 @@ fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
         }
         classes.push(ClassPlan { id: class.id, promised: promised[number] });
     }
-    let inner = inside(check, settings.over, &places, &promised)?;
+    // A port that fills its ring asks again when there is room; until then it must not seem late.
+    let patience = check.link.bandwidth.time_to_send(ahead + longest).max(Duration::from_millis(5));
+    let inner = inside(check, (settings.over, patience), &places, &promised)?;
     Some(Arc::new(IpsPlan { link: check.link.bandwidth, settings, longest, classes, routes, inner }))
 }
 
@@ -232,7 +230,7 @@ fn longest(check: &mut Check<'_>, settings: &Settings) -> Option<Bytes> {
         check.problems.push(Problem::new(at, format!("`longest` is less than the link's longest packet ({})", link.mtu)));
         return None;
     }
-    Some(own.unwrap_or(link.bandwidth.bytes_in(SPLIT).min(LONGEST_SUPER).max(link.mtu)))
+    Some(own.unwrap_or(bounds::longest(link)))
 }
 
 /// Lets the flows in, one by one as they are declared; each that cannot come in is a problem, with the numbers.
@@ -258,7 +256,7 @@ fn admit(check: &mut Check<'_>, settings: &Settings, ahead: Bytes, flows: &[Opti
 /// The scheduling inside: the classes with the priorities and queues that follow.
 fn inside(
     check: &mut Check<'_>,
-    over: Over,
+    (over, patience): (Over, Duration),
     places: &[Option<Place>],
     promised: &[Option<Promised>],
 ) -> Option<QueuePlan> {
@@ -299,7 +297,10 @@ fn inside(
     });
     let (kind, settings) = match over {
         Over::Priq => (&priq::KIND, Table::default()),
-        Over::Cbq => (&cbq::KIND, Table::default().text("link", "port")),
+        Over::Cbq => {
+            let patience = format!("{} ns", patience.nanos());
+            (&cbq::KIND, Table::default().text("link", "port").text("link_burst", &patience))
+        }
     };
     let mut inner =
         Check { link: check.link, settings: &settings, child: None, classes: classes.collect(), problems: check.problems };

@@ -8,13 +8,14 @@
 //! What is promised: a packet of a class waits for the packets of its own and of higher classes, and for one packet
 //! that is being sent. What is not: anything to a lower class while higher classes have enough to send.
 
+use crate::bounds::{Promise, Service, Terms, WorstCase, is_work_conserving, strict_priority};
 use crate::discipline::{Discipline, Next, Sink, Verdict};
 use crate::inspect::{Inspection, Value};
 use crate::kind::{Build, Check, Children, Kind, Plan};
 use crate::leaves::{Leaves, LeavesPlan};
-use crate::packet::Packet;
+use crate::packet::{ClassId, Packet};
 use crate::settings::{Problem, refuse_unknown};
-use crate::units::Instant;
+use crate::units::{Bandwidth, Instant};
 use crate::settings;
 use std::any::Any;
 use std::sync::Arc;
@@ -73,7 +74,40 @@ fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
         .then(|| Arc::new(PriqPlan { leaves: LeavesPlan::new(check), priorities }) as Arc<dyn Plan>)
 }
 
+impl PriqPlan {
+    /// The classes that can be told apart from what is below them: all from the highest to the first that promises nothing,
+    /// or that can gather packets before it sends them; and that one.
+    fn promising(&self, terms: &Terms<'_>) -> (Vec<(u32, Promise)>, Option<(u8, &str)>) {
+        let mut order: Vec<_> = self.leaves.each().zip(&self.priorities).collect();
+        order.sort_by_key(|(_, priority)| std::cmp::Reverse(**priority));
+        let mut promising = Vec::new();
+        for ((class, name, queue), &priority) in order {
+            let promise = terms.promise(class).ok().filter(|_| is_work_conserving(queue));
+            let Some(promise) = promise else { return (promising, Some((priority, name))) };
+            promising.push((u32::from(priority), promise));
+        }
+        (promising, None)
+    }
+}
+
 impl Plan for PriqPlan {
+    fn bounds(&self, terms: &Terms<'_>) -> Vec<WorstCase> {
+        let (promising, first) = self.promising(terms);
+        let services = strict_priority(terms.link.bandwidth, terms.ahead(), &promising);
+        let case = |((class, _, queue), &priority): ((ClassId, &str, &'static str), &u8)| {
+            let place = promising.iter().position(|(other, _)| *other == u32::from(priority));
+            let bound = match (place, first) {
+                (Some(place), _) => terms.worst(class, queue, services[place]),
+                (None, Some((higher, name))) if higher > priority => {
+                    Err(format!("`{name}` goes before it, and nothing bounds what that sends"))
+                }
+                _ => terms.worst(class, queue, Service::after(0, Bandwidth::ZERO)),
+            };
+            WorstCase { class: Some(class), bound }
+        };
+        self.leaves.each().zip(&self.priorities).map(case).collect()
+    }
+
     fn build(&self, cx: &Build) -> Box<dyn Discipline> {
         let mut priq = Priq {
             leaves: self.leaves.build(cx),
@@ -197,12 +231,11 @@ mod tests {
     use super::*;
     use crate::discipline::Reason;
     use crate::kind::Link;
-    use crate::packet::ClassId;
     use crate::queue::Queue;
     use crate::random::Seed;
     use crate::settings::{Raw, Table};
     use crate::tree::{ClassSpec, DisciplineSpec, Registry};
-    use crate::units::{Bandwidth, Bytes};
+    use crate::units::Bytes;
 
     struct Nowhere;
 

@@ -4,6 +4,7 @@ use crate::colour;
 use crate::exit::{Exit, Failure};
 use crate::simulation::preview;
 use crate::source;
+use crate::worst_cases;
 use clap::Args;
 use control::figures;
 use control::filters;
@@ -76,7 +77,7 @@ fn show(out: &mut dyn Write, path: &str, policy: &Policy) -> io::Result<()> {
     policy
         .interfaces
         .iter()
-        .try_for_each(|interface| show_interface(out, interface))
+        .try_for_each(|interface| show_interface(out, interface, worst_cases::ring(policy)))
 }
 
 fn port_words(port: &PortConfig) -> String {
@@ -92,7 +93,7 @@ fn port_words(port: &PortConfig) -> String {
     )
 }
 
-fn show_interface(out: &mut dyn Write, interface: &Interface) -> io::Result<()> {
+fn show_interface(out: &mut dyn Write, interface: &Interface, ring: Option<u32>) -> io::Result<()> {
     let settings = &interface.settings;
     let overhead = match settings.overhead.get() {
         0 => String::new(),
@@ -142,6 +143,14 @@ fn show_interface(out: &mut dyn Write, interface: &Interface) -> io::Result<()> 
     for line in picture::table(&rows.collect::<Vec<_>>(), &[left, right, right, left, left, left]) {
         writeln!(out, "{line}")?;
     }
+    for line in worst_cases::lines(interface, ring) {
+        writeln!(out, "{line}")?;
+    }
+    show_filters(out, interface)
+}
+
+fn show_filters(out: &mut dyn Write, interface: &Interface) -> io::Result<()> {
+    let plan = &interface.plan;
     let filters = filters::in_order(&interface.filters);
     if !filters.is_empty() {
         writeln!(out, "filters, the first that matches decides:")?;
@@ -159,7 +168,7 @@ fn show_interface(out: &mut dyn Write, interface: &Interface) -> io::Result<()> 
             rule,
         ]
     });
-    for line in picture::table(&rows.collect::<Vec<_>>(), &[left, left, left]) {
+    for line in picture::table(&rows.collect::<Vec<_>>(), &[Align::Left; 3]) {
         writeln!(out, "{line}")?;
     }
     Ok(())
@@ -210,7 +219,11 @@ fn to_json(path: &str, read: &Result<Policy, Findings>) -> Value {
         Err(findings) => findings,
     };
     let interfaces: Vec<Value> = match read {
-        Ok(policy) => policy.interfaces.iter().map(interface_json).collect(),
+        Ok(policy) => {
+            let ring = worst_cases::ring(policy);
+            let interface = |interface| interface_json(interface, ring);
+            policy.interfaces.iter().map(interface).collect()
+        }
         Err(_) => Vec::new(),
     };
     let port = read.as_ref().ok().and_then(|policy| policy.port.as_ref());
@@ -225,7 +238,7 @@ fn to_json(path: &str, read: &Result<Policy, Findings>) -> Value {
     })
 }
 
-fn interface_json(interface: &Interface) -> Value {
+fn interface_json(interface: &Interface, ring: Option<u32>) -> Value {
     let mut rates = HashMap::new();
     snapshot::rates(&interface.spec, interface.settings.bandwidth, &mut rates);
     let plan = &interface.plan;
@@ -246,6 +259,7 @@ fn interface_json(interface: &Interface) -> Value {
         "overhead_bytes": interface.settings.overhead.get(),
         "discipline": discipline_words(&interface.spec),
         "classes": classes.collect::<Vec<_>>(),
+        "worst_cases": worst_cases::json(interface, ring),
         "filters": filters.collect::<Vec<_>>(),
     })
 }
@@ -278,6 +292,7 @@ wan0  20 Mbit/s  cbq sharing=formal
 │  ├─ voice   2 Mbit/s  10 %  priority=7  fifo
 │  └─ work   14 Mbit/s  70 %              red ecn=true over fifo
 └─ rest       4 Mbit/s  20 %              fifo                    default
+no bound on delays: none promised: `sends` states no rate and burst
 filters, the first that matches decides:
   ipv4, from 10.1.0.0/16           → work   rule 10
   udp, destination port 5060-5070  → voice

@@ -1,0 +1,149 @@
+//! The worst case of each class of a policy, as `suimon check` shows it: how long a packet can take, and how much can be held.
+
+use control::picture::{self, Align};
+use control::policy::{Interface, Policy};
+use engine::bounds::{self, WorstCase};
+use serde_json::{Value, json};
+
+/// The depth of the port's ring, if the policy has a port.
+pub fn ring(policy: &Policy) -> Option<u32> {
+    policy.port.as_ref().map(|port| port.settings.transmit_ring)
+}
+
+/// In words: a line for each class with a bound, and one for all that have none for the same reason.
+pub fn lines(interface: &Interface, ring: Option<u32>) -> Vec<String> {
+    let cases = interface.plan.bounds(ring);
+    let bounded: Vec<Vec<String>> = cases.iter().filter_map(|case| row(interface, case)).collect();
+    let mut lines = Vec::new();
+    if !bounded.is_empty() {
+        let ring = ring.or(interface.plan.root.plan.ring()).unwrap_or(1);
+        let packets = if ring == 1 { "packet" } else { "packets" };
+        lines.push(format!(
+            "at worst, from arrival to the last bit on the link, with {ring} {packets} in the transmit ring:"
+        ));
+        lines.extend(picture::table(
+            &bounded,
+            &[Align::Left, Align::Right, Align::Right],
+        ));
+    }
+    let mut reasons: Vec<(&str, Vec<String>)> = Vec::new();
+    for case in &cases {
+        let Err(why) = &case.bound else { continue };
+        match reasons.iter_mut().find(|(known, _)| known == why) {
+            Some((_, names)) => names.push(name(interface, case)),
+            None => reasons.push((why, vec![name(interface, case)])),
+        }
+    }
+    let reason = |(why, names): (&str, Vec<String>)| match names.len() == cases.len() {
+        true => format!("no bound on delays: {why}"),
+        false => format!("no bound for {}: {why}", names.join(", ")),
+    };
+    lines.extend(reasons.into_iter().map(reason));
+    lines
+}
+
+fn name(interface: &Interface, case: &WorstCase) -> String {
+    let info = case.class.and_then(|class| interface.plan.info(class));
+    info.map_or("all".into(), |info| info.name.clone())
+}
+
+fn row(interface: &Interface, case: &WorstCase) -> Option<Vec<String>> {
+    let bound = case.bound.as_ref().ok()?;
+    Some(vec![
+        format!("  {}", name(interface, case)),
+        bounds::shown(bound.delay).to_string(),
+        format!("{} held", bound.backlog),
+    ])
+}
+
+/// As JSON, for each class: `class` (null for a discipline without classes), and `delay_ns` and `backlog_bytes`, or `none`,
+/// the reason.
+pub fn json(interface: &Interface, ring: Option<u32>) -> Value {
+    let case = |case: &WorstCase| {
+        let class = case
+            .class
+            .and_then(|class| interface.plan.info(class))
+            .map(|info| &info.name);
+        match &case.bound {
+            Ok(bound) => json!({ "class": class, "delay_ns": bound.delay.nanos(),
+                                 "backlog_bytes": bound.backlog.get(), "none": null }),
+            Err(why) => json!({ "class": class, "delay_ns": null, "backlog_bytes": null, "none": why }),
+        }
+    };
+    interface.plan.bounds(ring).iter().map(case).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use engine::tree::Registry;
+
+    const PORT: &str = "version = 1\n[port]\nbetween = [\"lan0\", \"wan0\"]\ntransmit_ring = 4\n[interface.wan0]\nbandwidth = \"10 Mbit/s\"\n";
+
+    fn policy(text: &str) -> Policy {
+        Policy::read("a policy", &format!("{PORT}{text}"), &Registry::builtin()).expect("a good policy")
+    }
+
+    fn shown(text: &str) -> Vec<String> {
+        let policy = policy(text);
+        lines(&policy.interfaces[0], ring(&policy))
+    }
+
+    const VOICE: &str = "discipline = { kind = \"ips\", transmit_ring = 4 }
+[[interface.wan0.class]]
+name = \"voice\"
+rate = \"2 Mbit/s\"
+burst = \"6 kB\"
+delay = \"12 ms\"
+[[interface.wan0.class]]
+name = \"rest\"
+default = true
+";
+
+    #[test]
+    fn the_worst_case_is_shown_and_why_there_is_none() {
+        let expected = [
+            "at worst, from arrival to the last bit on the link, with 4 packets in the transmit ring:",
+            "  voice  9.645 ms  7.212 kB held",
+            "no bound for rest: best effort: nothing is promised",
+        ];
+        assert_eq!(shown(VOICE), expected);
+        let priq = "discipline = \"priq\"
+[[interface.wan0.class]]
+name = \"voice\"
+priority = 7
+sends = { rate = \"2 Mbit/s\", burst = \"6 kB\" }
+[[interface.wan0.class]]
+name = \"rest\"
+priority = 1
+default = true
+";
+        assert_eq!(shown(priq)[1], expected[1]);
+        assert_eq!(
+            shown("discipline = \"wfq\"\n"),
+            ["no bound on delays: `wfq` has no bound that is known"]
+        );
+    }
+
+    #[test]
+    fn json_has_numbers_or_a_reason_for_every_class() {
+        let policy = policy(VOICE);
+        let value = json(&policy.interfaces[0], ring(&policy));
+        assert_eq!(
+            value[0],
+            json!({ "class": "voice", "delay_ns": 9_644_800, "backlog_bytes": 7_212, "none": null })
+        );
+        assert_eq!(value[1]["none"], "best effort: nothing is promised");
+    }
+
+    #[test]
+    fn a_ring_that_is_not_the_ports_is_warned_of() {
+        let other = policy(&VOICE.replace("transmit_ring = 4", "transmit_ring = 2"));
+        let text = other.warnings.render(false);
+        assert!(
+            text.contains("counts on 2 packets in the transmit ring, and the port has 4"),
+            "{text}"
+        );
+        assert!(!policy(VOICE).warnings.render(false).contains("counts on"));
+    }
+}
