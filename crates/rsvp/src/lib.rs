@@ -1,0 +1,8 @@
+//! Suimon's RSVP: bandwidth that hosts ask for along a path, kept as soft state in every router on it.
+//!
+//! Follows RFC 2205 with the IntServ objects of RFC 2210 and the message identifiers of RFC 2961. The crate does no
+//! input and output and knows no clock: bytes and times come in as arguments, bytes go out.
+
+#![forbid(unsafe_code)]
+
+pub mod wire;

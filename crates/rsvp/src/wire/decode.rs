@@ -1,0 +1,466 @@
+//! Bytes to types: header, objects sorted by class, and from them the message (RFC 2205, sections 3.1 and 3.10).
+
+use super::class::{self, Unknown};
+use super::error_spec::{code, value};
+use super::integrity::Integrity;
+use super::intserv::{Content, Flowspec};
+use super::message::{
+    Frame, Message, Path, PathErr, PathTear, Resv, ResvConf, ResvErr, ResvTear, SenderDescriptor,
+};
+use super::object::{Object, Opaque, Raw};
+use super::reader::{Misread, Reader};
+use super::reduction::{Acknowledgement, IdList};
+use super::session::Sender;
+use super::style::{Descriptors, Style};
+use super::{checksum, reduction::MessageId};
+
+/// Why bytes are not a message. It is counted and shown, never answered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Flaw {
+    /// Shorter than the header.
+    Truncated,
+    /// The header's length is not that of the datagram, or an object runs over the end.
+    Length,
+    /// Another version of RSVP.
+    Version(u8),
+    /// A type of message that is not known.
+    Kind(u8),
+    /// The checksum is wrong.
+    Checksum,
+    /// An object of this class has contents that it may not have.
+    Contents(u8),
+    /// An object of this class comes twice.
+    Twice(u8),
+    /// An object of this class is missing.
+    Missing(u8),
+    /// An object of this class has no place here.
+    Misplaced(u8),
+    /// IPv4 and IPv6 in one message.
+    Families,
+}
+
+/// What RFC 2205 wants its sender to be told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Objection {
+    /// The error code.
+    pub code: u8,
+    /// The error value.
+    pub value: u16,
+}
+
+/// Why a message is not to be acted on.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Refusal {
+    /// Not a message.
+    Malformed(Flaw),
+    /// To be answered with an error that the rest of the message, which is here, gives the place for.
+    Objected(Objection, Box<Frame>),
+}
+
+impl From<Flaw> for Refusal {
+    fn from(flaw: Flaw) -> Self {
+        Self::Malformed(flaw)
+    }
+}
+
+const BUNDLE: u8 = 12;
+
+/// Objects of which there is at most one, by class: all known ones lie below this.
+const CLASSES: usize = 26;
+
+/// A message's objects, sorted.
+struct Objects<'a> {
+    /// Path and Resv are answered, so they are objected to.
+    answered: bool,
+    objection: Option<Objection>,
+    single: [Option<Raw<'a>>; CLASSES],
+    acknowledgements: Vec<Raw<'a>>,
+    lists: Vec<Raw<'a>>,
+    policy: Vec<Opaque>,
+    forwarded: Vec<Opaque>,
+    /// STYLE and what follows.
+    end: Option<(Style, &'a [u8], Vec<Raw<'a>>)>,
+    v4: bool,
+    v6: bool,
+}
+
+impl<'a> Objects<'a> {
+    fn sort(kind: u8, mut body: Reader<'a>) -> Result<Self, Flaw> {
+        let mut objects = Self {
+            answered: kind <= 2,
+            objection: None,
+            single: [None; CLASSES],
+            acknowledgements: Vec::new(),
+            lists: Vec::new(),
+            policy: Vec::new(),
+            forwarded: Vec::new(),
+            end: None,
+            v4: false,
+            v6: false,
+        };
+        let mut first = true;
+        while !body.is_empty() {
+            let raw = Raw::next(&mut body).map_err(|_| Flaw::Length)?;
+            if raw.class == class::INTEGRITY && !first {
+                return Err(Flaw::Misplaced(class::INTEGRITY));
+            }
+            first = false;
+            objects.add(raw, body.0)?;
+        }
+        if objects.v4 && objects.v6 {
+            return Err(Flaw::Families);
+        }
+        Ok(objects)
+    }
+
+    /// One object, and the bytes behind it.
+    fn add(&mut self, raw: Raw<'a>, behind: &'a [u8]) -> Result<(), Flaw> {
+        self.family(&raw);
+        match raw.class {
+            class::NULL => {}
+            class::FLOWSPEC | class::FILTER_SPEC => match &mut self.end {
+                Some((_, _, descriptors)) => descriptors.push(raw),
+                None => return Err(Flaw::Misplaced(raw.class)),
+            },
+            class::STYLE => {
+                let style = raw.read().map_err(|_| Flaw::Contents(class::STYLE))?;
+                if self.end.replace((style, behind, Vec::new())).is_some() {
+                    return Err(Flaw::Twice(class::STYLE));
+                }
+            }
+            class::MESSAGE_ID_ACK => self.acknowledgements.push(raw),
+            class::MESSAGE_ID_LIST => self.lists.push(raw),
+            class::POLICY_DATA if self.end.is_none() => self.policy.push(raw.opaque()),
+            class::SESSION
+            | class::HOP..=class::SCOPE
+            | class::SENDER_TEMPLATE..=class::RESV_CONFIRM
+            | class::MESSAGE_ID => {
+                if self.end.is_some() {
+                    return Err(Flaw::Misplaced(raw.class));
+                }
+                if self.single[usize::from(raw.class)].replace(raw).is_some() {
+                    return Err(Flaw::Twice(raw.class));
+                }
+            }
+            unknown => match class::unknown(unknown) {
+                Unknown::Reject => {
+                    self.object(code::UNKNOWN_CLASS, u16::from_be_bytes([raw.class, raw.c_type]))
+                }
+                Unknown::Ignore => {}
+                // Behind an unknown style all is kept as it came.
+                Unknown::Forward if matches!(self.end, Some((Style::Unknown(_), ..))) => {}
+                Unknown::Forward => self.forwarded.push(raw.opaque()),
+            },
+        }
+        Ok(())
+    }
+
+    /// Which family an object with addresses is of: C-Type 1 is IPv4 in all of them.
+    fn family(&mut self, raw: &Raw<'_>) {
+        let addressed = matches!(
+            raw.class,
+            class::SESSION
+                | class::HOP
+                | class::ERROR_SPEC
+                | class::SCOPE
+                | class::FILTER_SPEC
+                | class::SENDER_TEMPLATE
+                | class::RESV_CONFIRM
+        );
+        self.v4 |= addressed && raw.c_type == 1;
+        self.v6 |= addressed && (raw.c_type == 2 || raw.c_type == 3);
+    }
+
+    /// The first objection stands.
+    fn object(&mut self, code: u8, value: u16) {
+        self.objection.get_or_insert(Objection { code, value });
+    }
+
+    /// Reads an object; `None` where its C-Type is not known, which is objected to.
+    fn read<T: Object>(&mut self, raw: &Raw<'_>) -> Result<Option<T>, Flaw> {
+        match raw.read() {
+            Ok(object) => Ok(Some(object)),
+            Err(Misread::CType) => {
+                self.object(code::UNKNOWN_C_TYPE, u16::from_be_bytes([raw.class, raw.c_type]));
+                Ok(None)
+            }
+            Err(_) => Err(Flaw::Contents(raw.class)),
+        }
+    }
+
+    fn maybe<T: Object>(&mut self, class: u8) -> Result<Option<T>, Flaw> {
+        match self.single[usize::from(class)].take() {
+            Some(raw) => self.read(&raw),
+            None => Ok(None),
+        }
+    }
+
+    fn need<T: Object>(&mut self, class: u8) -> Result<T, Flaw> {
+        self.maybe(class)?.ok_or(Flaw::Missing(class))
+    }
+
+    /// IntServ contents; what is not understood is objected to with this value, and kept.
+    fn content<T: Object>(&mut self, raw: &Raw<'_>, bad: u16) -> Content<T> {
+        let trouble = match raw.read() {
+            Ok(content) => return Content::Known(content),
+            Err(Misread::CType) => (code::UNKNOWN_C_TYPE, u16::from_be_bytes([raw.class, raw.c_type])),
+            Err(Misread::Service) => (code::TRAFFIC_CONTROL, value::SERVICE_UNSUPPORTED),
+            Err(_) => (code::TRAFFIC_CONTROL, bad),
+        };
+        if self.answered {
+            self.object(trouble.0, trouble.1);
+        }
+        Content::Raw {
+            c_type: raw.c_type,
+            data: raw.data.to_vec(),
+        }
+    }
+
+    fn maybe_content<T: Object>(&mut self, class: u8, bad: u16) -> Option<Content<T>> {
+        let raw = self.single[usize::from(class)].take()?;
+        Some(self.content(&raw, bad))
+    }
+
+    fn sender(&mut self) -> Result<SenderDescriptor, Flaw> {
+        let tspec = self.maybe_content(class::SENDER_TSPEC, value::BAD_TSPEC);
+        Ok(SenderDescriptor {
+            template: self.need(class::SENDER_TEMPLATE)?,
+            tspec: tspec.ok_or(Flaw::Missing(class::SENDER_TSPEC))?,
+            adspec: self.maybe_content(class::ADSPEC, value::BAD_ADSPEC),
+        })
+    }
+
+    /// The style and its flow descriptors.
+    fn descriptors(&mut self) -> Result<Descriptors<Content<Flowspec>>, Flaw> {
+        let (style, bytes, raws) = self.end.take().ok_or(Flaw::Missing(class::STYLE))?;
+        if let Style::Unknown(options) = style {
+            self.object(code::UNKNOWN_STYLE, 0);
+            return Ok(Descriptors::Unknown(options, bytes.to_vec()));
+        }
+        let mut pairs: Vec<(Content<Flowspec>, Vec<Sender>)> = Vec::new();
+        for raw in raws {
+            if raw.class == class::FLOWSPEC {
+                pairs.push((self.content(&raw, value::BAD_FLOWSPEC), Vec::new()));
+            } else if let Some(filter) = self.read(&raw)? {
+                let (_, filters) = pairs.last_mut().ok_or(Flaw::Missing(class::FLOWSPEC))?;
+                filters.push(filter);
+            }
+        }
+        if pairs.is_empty() {
+            return Err(Flaw::Missing(class::FLOWSPEC));
+        }
+        match style {
+            Style::Fixed => {
+                if pairs.iter().any(|(_, filters)| filters.is_empty()) {
+                    return Err(Flaw::Missing(class::FILTER_SPEC));
+                }
+                let each = |(flowspec, filters): (Content<Flowspec>, Vec<Sender>)| {
+                    filters.into_iter().map(move |filter| (flowspec.clone(), filter))
+                };
+                Ok(Descriptors::Fixed(pairs.into_iter().flat_map(each).collect()))
+            }
+            _ if pairs.len() > 1 => Err(Flaw::Twice(class::FLOWSPEC)),
+            _ => match (style, pairs.swap_remove(0)) {
+                (Style::Wildcard, (flowspec, filters)) if filters.is_empty() => {
+                    Ok(Descriptors::Wildcard(flowspec))
+                }
+                (Style::Wildcard, _) => Err(Flaw::Misplaced(class::FILTER_SPEC)),
+                (_, (_, filters)) if filters.is_empty() => Err(Flaw::Missing(class::FILTER_SPEC)),
+                (_, (flowspec, filters)) => Ok(Descriptors::SharedExplicit(flowspec, filters)),
+            },
+        }
+    }
+
+    /// The same in a tear, whose flowspecs mean nothing and may be absent.
+    fn filters(&mut self) -> Result<Descriptors<()>, Flaw> {
+        let (style, bytes, raws) = self.end.take().ok_or(Flaw::Missing(class::STYLE))?;
+        if let Style::Unknown(options) = style {
+            return Ok(Descriptors::Unknown(options, bytes.to_vec()));
+        }
+        let mut filters = Vec::new();
+        for raw in raws.iter().filter(|raw| raw.class == class::FILTER_SPEC) {
+            filters.extend(self.read::<Sender>(raw)?);
+        }
+        match (style, filters.is_empty()) {
+            (Style::Wildcard, true) => Ok(Descriptors::Wildcard(())),
+            (Style::Wildcard, false) => Err(Flaw::Misplaced(class::FILTER_SPEC)),
+            (_, true) => Err(Flaw::Missing(class::FILTER_SPEC)),
+            (Style::Fixed, false) => Ok(Descriptors::Fixed(filters.into_iter().map(|f| ((), f)).collect())),
+            (_, false) => Ok(Descriptors::SharedExplicit((), filters)),
+        }
+    }
+
+    fn message(&mut self, kind: u8) -> Result<Message, Flaw> {
+        Ok(match kind {
+            1 => Message::Path(Path {
+                session: self.need(class::SESSION)?,
+                hop: self.need(class::HOP)?,
+                refresh: self.need(class::TIME_VALUES)?,
+                policy: core::mem::take(&mut self.policy),
+                sender: self.sender()?,
+            }),
+            2 => Message::Resv(Resv {
+                session: self.need(class::SESSION)?,
+                hop: self.need(class::HOP)?,
+                refresh: self.need(class::TIME_VALUES)?,
+                confirm: self.maybe(class::RESV_CONFIRM)?,
+                scope: self.maybe(class::SCOPE)?,
+                policy: core::mem::take(&mut self.policy),
+                descriptors: self.descriptors()?,
+            }),
+            3 => Message::PathErr(PathErr {
+                session: self.need(class::SESSION)?,
+                error: self.need(class::ERROR_SPEC)?,
+                policy: core::mem::take(&mut self.policy),
+                sender: self.sender()?,
+            }),
+            4 => Message::ResvErr(ResvErr {
+                session: self.need(class::SESSION)?,
+                hop: self.need(class::HOP)?,
+                error: self.need(class::ERROR_SPEC)?,
+                scope: self.maybe(class::SCOPE)?,
+                policy: core::mem::take(&mut self.policy),
+                descriptors: self.descriptors()?,
+            }),
+            5 => {
+                self.single[usize::from(class::SENDER_TSPEC)] = None;
+                self.single[usize::from(class::ADSPEC)] = None;
+                Message::PathTear(PathTear {
+                    session: self.need(class::SESSION)?,
+                    hop: self.need(class::HOP)?,
+                    sender: self.need(class::SENDER_TEMPLATE)?,
+                })
+            }
+            6 => Message::ResvTear(ResvTear {
+                session: self.need(class::SESSION)?,
+                hop: self.need(class::HOP)?,
+                scope: self.maybe(class::SCOPE)?,
+                descriptors: self.filters()?,
+            }),
+            7 => Message::ResvConf(ResvConf {
+                session: self.need(class::SESSION)?,
+                error: self.need(class::ERROR_SPEC)?,
+                confirm: self.need(class::RESV_CONFIRM)?,
+                descriptors: self.descriptors()?,
+            }),
+            13 => Message::Ack,
+            15 => Message::Srefresh(self.lists()?),
+            unknown => return Err(Flaw::Kind(unknown)),
+        })
+    }
+
+    fn lists(&mut self) -> Result<Vec<IdList>, Flaw> {
+        let mut lists = Vec::new();
+        for raw in core::mem::take(&mut self.lists) {
+            lists.extend(self.read(&raw)?);
+        }
+        if lists.is_empty() {
+            return Err(Flaw::Missing(class::MESSAGE_ID_LIST));
+        }
+        Ok(lists)
+    }
+
+    /// Nothing may be left that the message has no place for.
+    fn finish(&self) -> Result<(), Flaw> {
+        let single = self.single.iter().flatten().map(|raw| raw.class);
+        let style = self.end.iter().map(|_| class::STYLE);
+        let lists = self.lists.iter().map(|raw| raw.class);
+        let policy = self.policy.iter().map(|object| object.class);
+        match single.chain(style).chain(lists).chain(policy).next() {
+            Some(class) => Err(Flaw::Misplaced(class)),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The messages of a bundle, split by their lengths (RFC 2961, section 3).
+fn split(mut body: Reader<'_>) -> Result<Vec<Vec<u8>>, Flaw> {
+    let mut messages = Vec::new();
+    while !body.is_empty() {
+        let header = body.0.first_chunk::<8>().ok_or(Flaw::Length)?;
+        let length = usize::from(u16::from_be_bytes([header[6], header[7]]));
+        if header[1] == BUNDLE {
+            return Err(Flaw::Kind(BUNDLE));
+        }
+        if length < 8 || length % 4 != 0 {
+            return Err(Flaw::Length);
+        }
+        messages.push(body.take(length).map_err(|_| Flaw::Length)?.to_vec());
+    }
+    if messages.is_empty() {
+        return Err(Flaw::Length);
+    }
+    Ok(messages)
+}
+
+impl Frame {
+    /// Reads one message, which is all of a datagram behind the IP header.
+    pub fn decode(bytes: &[u8]) -> Result<Self, Refusal> {
+        let header: [u8; 8] = *bytes.first_chunk().ok_or(Flaw::Truncated)?;
+        let [
+            first,
+            kind,
+            sum_high,
+            sum_low,
+            send_ttl,
+            _reserved,
+            length_high,
+            length_low,
+        ] = header;
+        if first >> 4 != 1 {
+            return Err(Flaw::Version(first >> 4).into());
+        }
+        let length = usize::from(u16::from_be_bytes([length_high, length_low]));
+        if length != bytes.len() || length % 4 != 0 {
+            return Err(Flaw::Length.into());
+        }
+        // Zero says that there is none.
+        if (sum_high, sum_low) != (0, 0) && !checksum::holds(bytes) {
+            return Err(Flaw::Checksum.into());
+        }
+        let mut frame = Self {
+            send_ttl,
+            reduction: first & 1 != 0,
+            integrity: None,
+            acknowledgements: Vec::new(),
+            id: None,
+            message: Message::Ack,
+            forwarded: Vec::new(),
+        };
+        let body = Reader(&bytes[8..]);
+        if kind == BUNDLE {
+            return frame.bundle(body).map_err(Refusal::Malformed);
+        }
+        let mut objects = Objects::sort(kind, body)?;
+        frame.integrity = objects.maybe::<Integrity>(class::INTEGRITY)?;
+        frame.message = objects.message(kind)?;
+        for raw in core::mem::take(&mut objects.acknowledgements) {
+            frame
+                .acknowledgements
+                .extend(objects.read::<Acknowledgement>(&raw)?);
+        }
+        if frame.message == Message::Ack && frame.acknowledgements.is_empty() {
+            return Err(Flaw::Missing(class::MESSAGE_ID_ACK).into());
+        }
+        frame.id = objects.maybe::<MessageId>(class::MESSAGE_ID)?;
+        objects.finish()?;
+        frame.forwarded = objects.forwarded;
+        match objects.objection {
+            Some(objection) => Err(Refusal::Objected(objection, Box::new(frame))),
+            None => Ok(frame),
+        }
+    }
+
+    fn bundle(mut self, mut body: Reader<'_>) -> Result<Self, Flaw> {
+        // An object starts with its length, a message with the version: INTEGRITY is always shorter than 0x1000.
+        if body.0.first().is_some_and(|byte| byte >> 4 == 0) {
+            let raw = Raw::next(&mut body).map_err(|_| Flaw::Length)?;
+            if raw.class != class::INTEGRITY {
+                return Err(Flaw::Misplaced(raw.class));
+            }
+            self.integrity = Some(raw.read().map_err(|_| Flaw::Contents(class::INTEGRITY))?);
+        }
+        self.message = Message::Bundle(split(body)?);
+        Ok(self)
+    }
+}

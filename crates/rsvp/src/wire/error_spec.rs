@@ -1,0 +1,103 @@
+//! ERROR_SPEC with its codes and values (RFC 2205, appendices A.5 and B).
+
+use super::object::{Object, family, read_address, write_address};
+use super::reader::{Misread, Reader};
+use core::net::IpAddr;
+
+/// What went wrong, and where.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ErrorSpec {
+    /// The node that found it.
+    pub node: IpAddr,
+    /// InPlace: a reservation that was there before stays in force.
+    pub in_place: bool,
+    /// NotGuilty: the receiver that is told did not ask for so much. Set on the way up to the application alone.
+    pub not_guilty: bool,
+    /// One of [`code`].
+    pub code: u8,
+    /// More about it; its meaning depends on the code.
+    pub value: u16,
+}
+
+/// Error codes.
+pub mod code {
+    /// No error: the contents of a ResvConf.
+    pub const CONFIRMATION: u8 = 0;
+    /// Admission control refused.
+    pub const ADMISSION: u8 = 1;
+    /// Policy control refused.
+    pub const POLICY: u8 = 2;
+    /// No Path for this Resv.
+    pub const NO_PATH: u8 = 3;
+    /// A Path, but none of the senders that this Resv names.
+    pub const NO_SENDER: u8 = 4;
+    /// Another style is in place; the value is its option vector's low half.
+    pub const CONFLICTING_STYLE: u8 = 5;
+    /// A style that is not known.
+    pub const UNKNOWN_STYLE: u8 = 6;
+    /// Destination ports zero and non-zero for one destination and protocol.
+    pub const CONFLICTING_DESTINATION_PORTS: u8 = 7;
+    /// Sender ports zero and non-zero in one session.
+    pub const CONFLICTING_SENDER_PORTS: u8 = 8;
+    /// Pushed aside for something more important.
+    pub const PREEMPTED: u8 = 12;
+    /// An object class that is not known; the value is class and C-Type.
+    pub const UNKNOWN_CLASS: u8 = 13;
+    /// A C-Type that is not known; the value is class and C-Type.
+    pub const UNKNOWN_C_TYPE: u8 = 14;
+    /// Traffic control does not accept the request.
+    pub const TRAFFIC_CONTROL: u8 = 21;
+    /// Traffic control failed.
+    pub const TRAFFIC_CONTROL_SYSTEM: u8 = 22;
+    /// RSVP itself failed.
+    pub const SYSTEM: u8 = 23;
+}
+
+/// Values of [`code::ADMISSION`] and [`code::TRAFFIC_CONTROL`].
+pub mod value {
+    /// Admission: the delay cannot be met.
+    pub const DELAY: u16 = 1;
+    /// Admission: there is not that much bandwidth.
+    pub const BANDWIDTH: u16 = 2;
+    /// Admission: the largest packet does not fit the interface.
+    pub const MTU: u16 = 3;
+    /// Traffic control: a service that cannot be merged with the one in place.
+    pub const SERVICE_CONFLICT: u16 = 1;
+    /// Traffic control: a service that is not offered.
+    pub const SERVICE_UNSUPPORTED: u16 = 2;
+    /// Traffic control: a flowspec that makes no sense.
+    pub const BAD_FLOWSPEC: u16 = 3;
+    /// Traffic control: a Tspec that makes no sense.
+    pub const BAD_TSPEC: u16 = 4;
+    /// Traffic control: an Adspec that makes no sense.
+    pub const BAD_ADSPEC: u16 = 5;
+}
+
+const IN_PLACE: u8 = 1;
+const NOT_GUILTY: u8 = 2;
+
+impl Object for ErrorSpec {
+    fn c_type(&self) -> u8 {
+        family(self.node)
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        write_address(self.node, out);
+        let in_place = if self.in_place { IN_PLACE } else { 0 };
+        let not_guilty = if self.not_guilty { NOT_GUILTY } else { 0 };
+        out.extend([in_place | not_guilty, self.code]);
+        out.extend(self.value.to_be_bytes());
+    }
+
+    fn read(c_type: u8, body: &mut Reader<'_>) -> Result<Self, Misread> {
+        let node = read_address(c_type, body)?;
+        let flags = body.u8()?;
+        Ok(Self {
+            node,
+            in_place: flags & IN_PLACE != 0,
+            not_guilty: flags & NOT_GUILTY != 0,
+            code: body.u8()?,
+            value: body.u16()?,
+        })
+    }
+}

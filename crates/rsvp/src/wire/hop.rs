@@ -1,0 +1,114 @@
+//! RSVP_HOP, TIME_VALUES, SCOPE and RESV_CONFIRM (RFC 2205, appendices A.2, A.4, A.6 and A.14).
+
+use super::object::{Object, family, read_address, write_address};
+use super::reader::{Misread, Reader};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use engine::units::Duration;
+
+/// The node that a message comes from, as PHOP or NHOP.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Hop {
+    /// Its address.
+    pub address: IpAddr,
+    /// Its handle for the interface that the Path left by, sent back in Resv.
+    pub interface: u32,
+}
+
+impl Object for Hop {
+    fn c_type(&self) -> u8 {
+        family(self.address)
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        write_address(self.address, out);
+        out.extend(self.interface.to_be_bytes());
+    }
+
+    fn read(c_type: u8, body: &mut Reader<'_>) -> Result<Self, Misread> {
+        let address = read_address(c_type, body)?;
+        let interface = body.u32()?;
+        Ok(Self { address, interface })
+    }
+}
+
+/// TIME_VALUES: how often a node refreshes its state. Never zero, which would be state that is dead on arrival.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Refresh(u32);
+
+impl Refresh {
+    /// A period in milliseconds, at least one.
+    pub const fn millis(ms: u32) -> Self {
+        Self(if ms == 0 { 1 } else { ms })
+    }
+
+    /// The period.
+    pub const fn period(self) -> Duration {
+        Duration::from_millis(self.0 as u64)
+    }
+}
+
+impl Object for Refresh {
+    fn c_type(&self) -> u8 {
+        1
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        out.extend(self.0.to_be_bytes());
+    }
+
+    fn read(c_type: u8, body: &mut Reader<'_>) -> Result<Self, Misread> {
+        match (c_type, body.u32()?) {
+            (1, 0) => Err(Misread::Value),
+            (1, ms) => Ok(Self(ms)),
+            _ => Err(Misread::CType),
+        }
+    }
+}
+
+/// The senders that a wildcard reservation is meant for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Scope {
+    /// IPv4 senders.
+    V4(Vec<Ipv4Addr>),
+    /// IPv6 senders.
+    V6(Vec<Ipv6Addr>),
+}
+
+impl Object for Scope {
+    fn c_type(&self) -> u8 {
+        match self {
+            Self::V4(_) => 1,
+            Self::V6(_) => 2,
+        }
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::V4(list) => out.extend(list.iter().flat_map(Ipv4Addr::octets)),
+            Self::V6(list) => out.extend(list.iter().flat_map(Ipv6Addr::octets)),
+        }
+    }
+
+    fn read(c_type: u8, body: &mut Reader<'_>) -> Result<Self, Misread> {
+        match c_type {
+            1 => body.all(Reader::v4).map(Self::V4),
+            2 => body.all(Reader::v6).map(Self::V6),
+            _ => Err(Misread::CType),
+        }
+    }
+}
+
+/// RESV_CONFIRM is the receiver's address and nothing else.
+impl Object for IpAddr {
+    fn c_type(&self) -> u8 {
+        family(*self)
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        write_address(*self, out);
+    }
+
+    fn read(c_type: u8, body: &mut Reader<'_>) -> Result<Self, Misread> {
+        read_address(c_type, body)
+    }
+}

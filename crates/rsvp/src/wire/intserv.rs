@@ -1,0 +1,294 @@
+//! IntServ contents: SENDER_TSPEC and FLOWSPEC (RFC 2210, section 3; services of RFC 2211 and RFC 2212).
+//!
+//! Numbers are IEEE single precision in bytes and bytes per second of IP datagrams. NaN, negative values, an infinite
+//! rate or bucket, a peak below the rate and a least packet above the largest are refused; an infinite peak is allowed.
+
+use super::object::Object;
+use super::reader::{Misread, Reader};
+use core::fmt;
+
+pub(super) const GENERAL: u8 = 1;
+const GUARANTEED: u8 = 2;
+const CONTROLLED_LOAD: u8 = 5;
+const TOKEN_BUCKET: u8 = 127;
+const RSPEC: u8 = 130;
+
+/// A number of the wire: zero, positive or infinite. Kept as its bits, whose order is that of the numbers.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Real(u32);
+
+impl Real {
+    /// As much as can be.
+    pub const INFINITE: Self = Self(0x7f80_0000);
+
+    /// From its bits, if it is a number from zero to infinity.
+    pub const fn from_bits(bits: u32) -> Option<Self> {
+        if bits <= Self::INFINITE.0 {
+            Some(Self(bits))
+        } else {
+            None
+        }
+    }
+
+    /// The nearest number of the wire.
+    pub fn nearest(n: u64) -> Self {
+        Self((n as f32).to_bits())
+    }
+
+    /// Its bits.
+    pub const fn bits(self) -> u32 {
+        self.0
+    }
+
+    /// Whether it has an end.
+    pub const fn is_finite(self) -> bool {
+        self.0 < Self::INFINITE.0
+    }
+
+    /// Its value.
+    pub const fn get(self) -> f32 {
+        f32::from_bits(self.0)
+    }
+
+    /// The next whole number up; the largest of `u64` where it does not fit.
+    pub fn ceil(self) -> u64 {
+        // Float to integer conversion saturates.
+        f64::from(self.get()).ceil() as u64
+    }
+}
+
+impl fmt::Debug for Real {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.get().fmt(f)
+    }
+}
+
+fn real(body: &mut Reader<'_>) -> Result<Real, Misread> {
+    Real::from_bits(body.u32()?).ok_or(Misread::Value)
+}
+
+/// What traffic is promised to look like (TOKEN_BUCKET_TSPEC).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct TokenBucket {
+    /// Bytes per second in the long run.
+    pub rate: Real,
+    /// Bytes at once.
+    pub bucket: Real,
+    /// Bytes per second at most; may be infinite.
+    pub peak: Real,
+    /// Smaller packets count as this many bytes.
+    pub minimum: u32,
+    /// Larger packets do not conform.
+    pub maximum: u32,
+}
+
+impl TokenBucket {
+    /// Whether the numbers make sense together.
+    pub fn is_sound(&self) -> bool {
+        self.rate.is_finite()
+            && self.bucket.is_finite()
+            && self.rate <= self.peak
+            && self.minimum <= self.maximum
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        let words = [
+            self.rate.bits(),
+            self.bucket.bits(),
+            self.peak.bits(),
+            self.minimum,
+            self.maximum,
+        ];
+        out.extend(words.iter().flat_map(|word| word.to_be_bytes()));
+    }
+
+    fn read(body: &mut Reader<'_>) -> Result<Self, Misread> {
+        parameter(body, TOKEN_BUCKET, 5)?;
+        let bucket = Self {
+            rate: real(body)?,
+            bucket: real(body)?,
+            peak: real(body)?,
+            minimum: body.u32()?,
+            maximum: body.u32()?,
+        };
+        if bucket.is_sound() {
+            Ok(bucket)
+        } else {
+            Err(Misread::Value)
+        }
+    }
+}
+
+/// The message header: version 0 and the length of the rest in words.
+pub(super) fn header(body: &mut Reader<'_>) -> Result<(), Misread> {
+    let (version, words) = (body.u16()? >> 12, usize::from(body.u16()?));
+    if version != 0 {
+        return Err(Misread::Value);
+    }
+    if words * 4 == body.0.len() {
+        Ok(())
+    } else {
+        Err(Misread::Length)
+    }
+}
+
+/// A service's header: its number, with the length of its data checked.
+fn service(body: &mut Reader<'_>) -> Result<u8, Misread> {
+    let (service, _flags, words) = (body.u8()?, body.u8()?, usize::from(body.u16()?));
+    if words * 4 == body.0.len() {
+        Ok(service)
+    } else {
+        Err(Misread::Length)
+    }
+}
+
+fn parameter(body: &mut Reader<'_>, id: u8, words: u16) -> Result<(), Misread> {
+    let (found, _flags, length) = (body.u8()?, body.u8()?, body.u16()?);
+    if found == id && length == words {
+        Ok(())
+    } else {
+        Err(Misread::Value)
+    }
+}
+
+/// A header word: the number, flags, and a length in words.
+pub(super) fn head(number: u8, flags: u8, words: u16, out: &mut Vec<u8>) {
+    out.extend([number, flags]);
+    out.extend(words.to_be_bytes());
+}
+
+impl Object for TokenBucket {
+    fn c_type(&self) -> u8 {
+        2
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        head(0, 0, 7, out);
+        head(GENERAL, 0, 6, out);
+        head(TOKEN_BUCKET, 0, 5, out);
+        Self::write(self, out);
+    }
+
+    fn read(c_type: u8, body: &mut Reader<'_>) -> Result<Self, Misread> {
+        if c_type != 2 {
+            return Err(Misread::CType);
+        }
+        header(body)?;
+        if service(body)? != GENERAL {
+            return Err(Misread::Value);
+        }
+        Self::read(body)
+    }
+}
+
+/// What a receiver asks for.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Flowspec {
+    /// Service as on an unloaded network (RFC 2211).
+    ControlledLoad(TokenBucket),
+    /// A bound on queueing delay (RFC 2212).
+    Guaranteed {
+        /// The traffic.
+        bucket: TokenBucket,
+        /// The rate that is reserved, in bytes per second, at least that of the bucket.
+        rate: Real,
+        /// Microseconds that routers may use up on the way.
+        slack: u32,
+    },
+}
+
+impl Flowspec {
+    /// The traffic that it is for.
+    pub const fn bucket(&self) -> &TokenBucket {
+        match self {
+            Self::ControlledLoad(bucket) | Self::Guaranteed { bucket, .. } => bucket,
+        }
+    }
+}
+
+impl Object for Flowspec {
+    fn c_type(&self) -> u8 {
+        2
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        let (number, words) = match self {
+            Self::ControlledLoad(_) => (CONTROLLED_LOAD, 6),
+            Self::Guaranteed { .. } => (GUARANTEED, 9),
+        };
+        head(0, 0, words + 1, out);
+        head(number, 0, words, out);
+        head(TOKEN_BUCKET, 0, 5, out);
+        self.bucket().write(out);
+        if let Self::Guaranteed { rate, slack, .. } = self {
+            head(RSPEC, 0, 2, out);
+            out.extend(rate.bits().to_be_bytes());
+            out.extend(slack.to_be_bytes());
+        }
+    }
+
+    fn read(c_type: u8, body: &mut Reader<'_>) -> Result<Self, Misread> {
+        if c_type != 2 {
+            return Err(Misread::CType);
+        }
+        header(body)?;
+        match service(body)? {
+            CONTROLLED_LOAD => TokenBucket::read(body).map(Self::ControlledLoad),
+            GUARANTEED => {
+                let bucket = TokenBucket::read(body)?;
+                parameter(body, RSPEC, 2)?;
+                let (rate, slack) = (real(body)?, body.u32()?);
+                if rate.is_finite() && rate >= bucket.rate {
+                    Ok(Self::Guaranteed { bucket, rate, slack })
+                } else {
+                    Err(Misread::Value)
+                }
+            }
+            _ => Err(Misread::Service),
+        }
+    }
+}
+
+/// Contents that RSVP carries for IntServ: understood, or kept as they came so that an error can show them.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Content<T> {
+    /// Understood and sound.
+    Known(T),
+    /// Not understood; the message that it came in is objected to.
+    Raw {
+        /// The C-Type.
+        c_type: u8,
+        /// The contents, in whole words.
+        data: Vec<u8>,
+    },
+}
+
+impl<T> Content<T> {
+    /// What was understood.
+    pub const fn known(&self) -> Option<&T> {
+        match self {
+            Self::Known(content) => Some(content),
+            Self::Raw { .. } => None,
+        }
+    }
+}
+
+impl<T: Object> Object for Content<T> {
+    fn c_type(&self) -> u8 {
+        match self {
+            Self::Known(content) => content.c_type(),
+            Self::Raw { c_type, .. } => *c_type,
+        }
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Known(content) => content.write(out),
+            Self::Raw { data, .. } => out.extend(data),
+        }
+    }
+
+    fn read(c_type: u8, body: &mut Reader<'_>) -> Result<Self, Misread> {
+        T::read(c_type, body).map(Self::Known)
+    }
+}

@@ -1,0 +1,83 @@
+//! Fields out of a bounded piece of a message. Every read is checked; none can go past the end.
+
+use core::net::{Ipv4Addr, Ipv6Addr};
+
+/// Why an object could not be read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Misread {
+    /// The class has no such C-Type.
+    CType,
+    /// Too short, or something is left over.
+    Length,
+    /// A field has a value that it may not have.
+    Value,
+    /// An IntServ service that is not known.
+    Service,
+}
+
+/// What has not been read yet.
+#[derive(Clone, Copy)]
+pub(super) struct Reader<'a>(pub &'a [u8]);
+
+impl<'a> Reader<'a> {
+    /// Whether all has been read.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The next `N` bytes.
+    pub fn array<const N: usize>(&mut self) -> Result<[u8; N], Misread> {
+        let (first, rest) = self.0.split_first_chunk().ok_or(Misread::Length)?;
+        self.0 = rest;
+        Ok(*first)
+    }
+
+    /// The next `n` bytes.
+    pub fn take(&mut self, n: usize) -> Result<&'a [u8], Misread> {
+        let (first, rest) = self.0.split_at_checked(n).ok_or(Misread::Length)?;
+        self.0 = rest;
+        Ok(first)
+    }
+
+    /// One byte.
+    pub fn u8(&mut self) -> Result<u8, Misread> {
+        self.array::<1>().map(|[byte]| byte)
+    }
+
+    /// Two bytes, the highest first.
+    pub fn u16(&mut self) -> Result<u16, Misread> {
+        self.array().map(u16::from_be_bytes)
+    }
+
+    /// Four bytes, the highest first.
+    pub fn u32(&mut self) -> Result<u32, Misread> {
+        self.array().map(u32::from_be_bytes)
+    }
+
+    /// Eight bytes, the highest first.
+    pub fn u64(&mut self) -> Result<u64, Misread> {
+        self.array().map(u64::from_be_bytes)
+    }
+
+    /// An IPv4 address.
+    pub fn v4(&mut self) -> Result<Ipv4Addr, Misread> {
+        self.array::<4>().map(Ipv4Addr::from)
+    }
+
+    /// An IPv6 address.
+    pub fn v6(&mut self) -> Result<Ipv6Addr, Misread> {
+        self.array::<16>().map(Ipv6Addr::from)
+    }
+
+    /// Everything that is left, read piece by piece.
+    pub fn all<T>(
+        &mut self,
+        mut one: impl FnMut(&mut Self) -> Result<T, Misread>,
+    ) -> Result<Vec<T>, Misread> {
+        let mut list = Vec::new();
+        while !self.is_empty() {
+            list.push(one(self)?);
+        }
+        Ok(list)
+    }
+}

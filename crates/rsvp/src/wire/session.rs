@@ -1,0 +1,107 @@
+//! SESSION, and what FILTER_SPEC and SENDER_TEMPLATE share (RFC 2205, appendices A.1, A.9 and A.10).
+
+use super::object::{Object, family, read_address, write_address};
+use super::reader::{Misread, Reader};
+use core::net::{IpAddr, Ipv6Addr};
+
+/// Where data go: the unit that reservations are made for.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Session {
+    /// The destination, one host or a group.
+    pub destination: IpAddr,
+    /// The transport protocol. Never 0.
+    pub protocol: u8,
+    /// The destination port; 0 where the protocol has none.
+    pub port: u16,
+    /// E_Police: no node so far has policed what the sender promised.
+    pub police: bool,
+}
+
+const E_POLICE: u8 = 1;
+
+impl Object for Session {
+    fn c_type(&self) -> u8 {
+        family(self.destination)
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        write_address(self.destination, out);
+        out.push(self.protocol);
+        out.push(if self.police { E_POLICE } else { 0 });
+        out.extend(self.port.to_be_bytes());
+    }
+
+    fn read(c_type: u8, body: &mut Reader<'_>) -> Result<Self, Misread> {
+        let destination = read_address(c_type, body)?;
+        let protocol = body.u8()?;
+        if protocol == 0 {
+            return Err(Misread::Value);
+        }
+        let police = body.u8()? & E_POLICE != 0;
+        let port = body.u16()?;
+        Ok(Self {
+            destination,
+            protocol,
+            port,
+            police,
+        })
+    }
+}
+
+/// Whose data: the contents of FILTER_SPEC and SENDER_TEMPLATE.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Sender {
+    /// A host and its port; 0 where the protocol has none.
+    Port {
+        /// The source address.
+        address: IpAddr,
+        /// The source port.
+        port: u16,
+    },
+    /// An IPv6 host and a flow label of 20 bits.
+    FlowLabel {
+        /// The source address.
+        address: Ipv6Addr,
+        /// The flow label.
+        label: u32,
+    },
+}
+
+impl Sender {
+    /// The source address.
+    pub const fn address(&self) -> IpAddr {
+        match self {
+            Self::Port { address, .. } => *address,
+            Self::FlowLabel { address, .. } => IpAddr::V6(*address),
+        }
+    }
+}
+
+impl Object for Sender {
+    fn c_type(&self) -> u8 {
+        match self {
+            Self::Port { address, .. } => family(*address),
+            Self::FlowLabel { .. } => 3,
+        }
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        write_address(self.address(), out);
+        match self {
+            Self::Port { port, .. } => out.extend(u32::from(*port).to_be_bytes()),
+            Self::FlowLabel { label, .. } => out.extend((label & 0x000f_ffff).to_be_bytes()),
+        }
+    }
+
+    fn read(c_type: u8, body: &mut Reader<'_>) -> Result<Self, Misread> {
+        if c_type == 3 {
+            let address = body.v6()?;
+            // One unused byte; the upper four bits of the next are beyond a label.
+            let label = body.u32()? & 0x000f_ffff;
+            return Ok(Self::FlowLabel { address, label });
+        }
+        let address = read_address(c_type, body)?;
+        let (_unused, port) = (body.u16()?, body.u16()?);
+        Ok(Self::Port { address, port })
+    }
+}

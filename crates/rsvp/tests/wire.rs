@@ -1,0 +1,10 @@
+//! The bytes of RSVP: any message survives encoding and decoding, no bytes do harm, and the layout is that of the RFCs.
+
+#[path = "wire/arbitrary.rs"]
+mod arbitrary;
+#[path = "wire/roundtrip.rs"]
+mod roundtrip;
+#[path = "wire/strict.rs"]
+mod strict;
+#[path = "wire/vectors.rs"]
+mod vectors;

@@ -1,0 +1,212 @@
+//! What is malformed is refused with its reason; what RFC 2205 wants answered is objected to.
+
+use rsvp::wire::{Content, Flaw, Frame, Message, Objection, Real, Refusal};
+
+const SESSION: &[u8] = &[0, 12, 1, 1, 10, 0, 9, 2, 17, 0, 0x13, 0x88];
+const HOP: &[u8] = &[0, 12, 3, 1, 10, 0, 0, 1, 0, 0, 0, 7];
+const TIME: &[u8] = &[0, 8, 5, 1, 0, 0, 0x75, 0x30];
+const TEMPLATE: &[u8] = &[0, 12, 11, 1, 10, 0, 0, 1, 0, 0, 0x0f, 0xa0];
+const FILTER: &[u8] = &[0, 12, 10, 1, 10, 0, 0, 1, 0, 0, 0x0f, 0xa0];
+const FF: &[u8] = &[0, 8, 8, 1, 0, 0, 0, 0x0a];
+
+fn message(kind: u8, objects: &[&[u8]]) -> Vec<u8> {
+    let body = objects.concat();
+    let length = u8::try_from(body.len() + 8).expect("it is short");
+    let mut bytes = vec![0x10, kind, 0, 0, 63, 0, 0, length];
+    bytes.extend(body);
+    bytes
+}
+
+/// A token bucket parameter with these five words.
+fn bucket(words: [u32; 5]) -> Vec<u8> {
+    let mut bytes = vec![127, 0, 0, 5];
+    bytes.extend(words.iter().flat_map(|word| word.to_be_bytes()));
+    bytes
+}
+
+fn good() -> [u32; 5] {
+    let rate = Real::nearest(1000).bits();
+    [rate, rate, rate, 64, 1500]
+}
+
+fn tspec(words: [u32; 5]) -> Vec<u8> {
+    [vec![0, 36, 12, 2, 0, 0, 0, 7, 1, 0, 0, 6], bucket(words)].concat()
+}
+
+fn flowspec(service: u8, words: [u32; 5]) -> Vec<u8> {
+    [vec![0, 36, 9, 2, 0, 0, 0, 7, service, 0, 0, 6], bucket(words)].concat()
+}
+
+/// A Path with one more object before its sender.
+fn path_with(object: &[u8]) -> Vec<u8> {
+    message(1, &[SESSION, HOP, TIME, object, TEMPLATE, &tspec(good())])
+}
+
+#[track_caller]
+fn flawed(bytes: &[u8], flaw: Flaw) {
+    assert_eq!(Frame::decode(bytes), Err(Refusal::Malformed(flaw)));
+}
+
+#[track_caller]
+fn objected(bytes: &[u8], code: u8, value: u16) -> Frame {
+    match Frame::decode(bytes) {
+        Err(Refusal::Objected(objection, frame)) => {
+            assert_eq!(objection, Objection { code, value });
+            *frame
+        }
+        other => panic!("no objection: {other:?}"),
+    }
+}
+
+#[test]
+fn rfc_2205_3_10_unknown_classes_are_rejected_ignored_or_forwarded_by_their_top_bits() {
+    let whole = Frame::decode(&path_with(&[])).expect("a Path");
+    for class in [2, 16, 63, 127] {
+        let frame = objected(
+            &path_with(&[0, 8, class, 9, 1, 2, 3, 4]),
+            13,
+            u16::from_be_bytes([class, 9]),
+        );
+        assert_eq!(frame, whole, "what is understood is there to answer with");
+    }
+    for class in [128, 191] {
+        assert_eq!(
+            Frame::decode(&path_with(&[0, 8, class, 9, 1, 2, 3, 4])).as_ref(),
+            Ok(&whole)
+        );
+    }
+    for class in [192, 255] {
+        let frame = Frame::decode(&path_with(&[0, 8, class, 9, 1, 2, 3, 4])).expect("a Path");
+        let [object] = frame.forwarded.as_slice() else {
+            panic!("class {class} is not forwarded");
+        };
+        assert_eq!(
+            (object.class, object.c_type, object.data.as_slice()),
+            (class, 9, &[1, 2, 3, 4][..])
+        );
+        assert_eq!(frame.message, whole.message);
+    }
+}
+
+#[test]
+fn rfc_2205_3_10_an_unknown_c_type_is_answered_with_class_and_c_type() {
+    objected(&path_with(&[0, 8, 13, 1, 0, 0, 0, 0]), 14, 0x0d01);
+    let bytes = message(
+        2,
+        &[
+            SESSION,
+            HOP,
+            TIME,
+            &[0, 8, 7, 9, 0, 0, 0, 0],
+            FF,
+            &flowspec(5, good()),
+            FILTER,
+        ],
+    );
+    objected(&bytes, 14, 0x0709);
+}
+
+#[test]
+fn the_null_class_is_ignored_whatever_it_holds() {
+    let whole = Frame::decode(&path_with(&[]));
+    assert_eq!(Frame::decode(&path_with(&[0, 8, 0, 77, 1, 2, 3, 4])), whole);
+}
+
+#[test]
+fn rfc_2210_contents_out_of_range_are_a_bad_tspec_or_flowspec() {
+    let [rate, infinite] = [Real::nearest(1000).bits(), Real::INFINITE.bits()];
+    let (nan, negative) = (f32::NAN.to_bits(), (-1.0f32).to_bits());
+    for words in [
+        [nan, rate, rate, 64, 1500],
+        [rate, negative, rate, 64, 1500],
+        [infinite, rate, infinite, 64, 1500],
+        [rate, infinite, rate, 64, 1500],
+        [rate, rate, Real::nearest(999).bits(), 64, 1500],
+        [rate, rate, rate, 1501, 1500],
+    ] {
+        let frame = objected(&message(1, &[SESSION, HOP, TIME, TEMPLATE, &tspec(words)]), 21, 4);
+        let Message::Path(path) = frame.message else {
+            panic!("not a Path");
+        };
+        assert!(matches!(path.sender.tspec, Content::Raw { .. }));
+        objected(
+            &message(2, &[SESSION, HOP, TIME, FF, &flowspec(5, words), FILTER]),
+            21,
+            3,
+        );
+    }
+    objected(
+        &message(2, &[SESSION, HOP, TIME, FF, &flowspec(99, good()), FILTER]),
+        21,
+        2,
+    );
+}
+
+#[test]
+fn an_unknown_style_is_answered_with_what_came() {
+    let style: &[u8] = &[0, 8, 8, 1, 0, 0, 0, 0x1f];
+    objected(
+        &message(2, &[SESSION, HOP, TIME, style, &flowspec(5, good()), FILTER]),
+        6,
+        0,
+    );
+}
+
+#[test]
+fn what_is_malformed_is_refused_with_its_reason() {
+    let tspec = tspec(good());
+    let flow = flowspec(5, good());
+    flawed(&[0x10, 1, 0, 0], Flaw::Truncated);
+    flawed(&[0x20, 1, 0, 0, 0, 0, 0, 8], Flaw::Version(2));
+    flawed(&[0x10, 99, 0, 0, 0, 0, 0, 8], Flaw::Kind(99));
+    flawed(&[0x10, 1, 0, 0, 0, 0, 0, 12], Flaw::Length);
+    flawed(&[0x10, 1, 0, 1, 0, 0, 0, 8], Flaw::Checksum);
+    flawed(&message(1, &[&[0, 0, 1, 1]]), Flaw::Length);
+    flawed(&message(1, &[&[0, 200, 1, 1]]), Flaw::Length);
+    flawed(&message(1, &[&[0, 8, 1, 1, 0, 0, 0, 0]]), Flaw::Contents(1));
+    flawed(&message(1, &[SESSION, HOP, TIME]), Flaw::Missing(11));
+    flawed(&message(1, &[SESSION, HOP, TIME, TEMPLATE]), Flaw::Missing(12));
+    flawed(&message(1, &[SESSION, SESSION]), Flaw::Twice(1));
+    flawed(&message(1, &[SESSION, TIME, TEMPLATE, &tspec]), Flaw::Missing(3));
+    flawed(
+        &message(1, &[SESSION, HOP, TIME, TEMPLATE, &tspec, FF]),
+        Flaw::Misplaced(8),
+    );
+    flawed(&message(2, &[SESSION, HOP, TIME, FF, FILTER]), Flaw::Missing(9));
+    flawed(&message(2, &[SESSION, HOP, TIME, FF, &flow]), Flaw::Missing(10));
+    flawed(
+        &message(2, &[SESSION, HOP, TIME, &flow, FILTER, FF]),
+        Flaw::Misplaced(9),
+    );
+    flawed(&message(13, &[]), Flaw::Missing(24));
+    flawed(&message(15, &[]), Flaw::Missing(25));
+}
+
+#[test]
+fn the_families_of_one_message_agree() {
+    let hop = [&[0, 24, 3, 2][..], &[0; 20]].concat();
+    flawed(&message(5, &[SESSION, &hop, TEMPLATE]), Flaw::Families);
+}
+
+#[test]
+fn a_state_that_is_refreshed_every_zero_milliseconds_is_malformed() {
+    let time: &[u8] = &[0, 8, 5, 1, 0, 0, 0, 0];
+    flawed(
+        &message(1, &[SESSION, HOP, time, TEMPLATE, &tspec(good())]),
+        Flaw::Contents(5),
+    );
+}
+
+#[test]
+fn rfc_2961_3_a_bundle_does_not_nest() {
+    let inner = message(12, &[&message(5, &[SESSION, HOP, TEMPLATE])]);
+    flawed(&message(12, &[&inner]), Flaw::Kind(12));
+}
+
+#[test]
+fn rfc_2205_3_1_5_a_path_tear_may_carry_a_tspec_that_nobody_reads() {
+    let with = message(5, &[SESSION, HOP, TEMPLATE, &tspec([u32::MAX; 5])]);
+    let without = message(5, &[SESSION, HOP, TEMPLATE]);
+    assert!(Frame::decode(&with).is_ok());
+    assert_eq!(Frame::decode(&with), Frame::decode(&without));
+}
