@@ -264,6 +264,24 @@ fn turns(effort: Effort) -> Vec<Row> {
             |i| Table::default().with("priority", integer(i)),
         )
     };
+    // Promises so small that a thousand fit; the packets keep to them by the rate of the offers, or are policed.
+    let ips = |classes: u32| {
+        classful(
+            "ips, promised classes",
+            spec("ips", Table::default()),
+            (classes, 1),
+            |i| match i {
+                0 => Table::default(),
+                _ => Table::default()
+                    .text(
+                        "rate",
+                        &format!("{} bit/s", LINK.bandwidth.bits() / 2 / u64::from(classes)),
+                    )
+                    .text("burst", "1 MB")
+                    .text("delay", &format!("{} s", 2 + i)),
+            },
+        )
+    };
     let drr = |classes: u32| {
         classful(DRR, spec("drr", Table::default()), (classes, 4), |i| {
             Table::default().with("weight", integer(1 + i % 4))
@@ -276,7 +294,16 @@ fn turns(effort: Effort) -> Vec<Row> {
         classful(&what, spec("wrr", settings), (classes, 4), row)
     };
     let [some, many] = effort.many;
-    let mut rows = vec![priq(8), priq(64), priq(256), drr(20), drr(some), drr(many)];
+    let mut rows = vec![
+        priq(8),
+        priq(64),
+        priq(256),
+        ips(8),
+        ips(256),
+        drr(20),
+        drr(some),
+        drr(many),
+    ];
     for order in ["burst", "interleaved"] {
         rows.extend([20, some].map(|classes| wrr(order, classes)));
     }

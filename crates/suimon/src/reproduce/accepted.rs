@@ -3,16 +3,21 @@
 //! A simulation gives the same figures everywhere, so a change of one is a change of the program. What was measured
 //! in a lab or of a machine is not compared; it has to hold where it was accepted.
 
-use super::{Experiment, Options, Progress, Row, guarantees, limited_class, link_sharing};
+use super::{Experiment, Options, Progress, Row, guarantees, limited_class, link_sharing, promised_delays};
 use serde_json::Value;
 use std::fs;
 use std::path::PathBuf;
 
-const SIMULATED: [Experiment; 4] = [
+const SIMULATED: [Experiment; 9] = [
     limited_class::A5,
     guarantees::A6,
     link_sharing::A7,
     link_sharing::A8,
+    promised_delays::I1,
+    promised_delays::I2,
+    promised_delays::I3,
+    promised_delays::I4,
+    promised_delays::I5,
 ];
 
 struct Silent;

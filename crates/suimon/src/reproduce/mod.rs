@@ -19,6 +19,7 @@ mod limited_class;
 mod link_sharing;
 pub mod page;
 mod points;
+mod promised_delays;
 mod rounds;
 mod testbed;
 mod timeline;
@@ -37,6 +38,11 @@ pub const EXPERIMENTS: &[Experiment] = &[
     guarantees::A6,
     link_sharing::A7,
     link_sharing::A8,
+    promised_delays::I1,
+    promised_delays::I2,
+    promised_delays::I3,
+    promised_delays::I4,
+    promised_delays::I5,
 ];
 
 /// An experiment of a paper.
