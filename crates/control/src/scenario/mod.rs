@@ -26,7 +26,7 @@ pub use changes::{Change, ChangeSettings};
 pub use expectations::{ExpectSettings, Expectation, Metric, Subject, Unit};
 pub use flows::{Address, FlowConfig, FlowSettings, Spans};
 pub use links::{Completion, DirectionConfig, Framing, LinkSettings, Loss};
-pub use sources::{Control, KINDS, Kind, Packets, Source, TcpSettings};
+pub use sources::{Control, EcnWord, KINDS, Kind, Packets, Source, TcpSettings};
 pub use sweep::Sweep;
 
 use crate::findings::{Findings, Severity};
@@ -35,7 +35,7 @@ use crate::sections::{self, Section};
 use engine::inspect::Inspection;
 use engine::packet::ClassId;
 use engine::random::Seed;
-use engine::settings;
+use engine::{choices, settings};
 use engine::settings::{Problem, Raw, Span, unknown};
 use engine::tree::Registry;
 use engine::units::{Bytes, Duration};
@@ -54,6 +54,22 @@ pub trait Store: Sync {
 /// Where a scenario's files are.
 pub type Files<'a> = &'a dyn Store;
 
+choices! {
+    /// A picture that tells what a scenario is about.
+    pub enum Picture {
+        /// What left by each link that a policy rules, class by class.
+        Bandwidth = "bandwidth",
+        /// How long packets waited at those links.
+        Delays = "delays",
+        /// How long packets of flows were on their way.
+        FlowDelays = "flow-delays",
+        /// What waited at those links, over time.
+        Backlog = "backlog",
+        /// What flows got.
+        Flows = "flows",
+    }
+}
+
 settings! {
     /// The settings of a scenario as a whole.
     pub struct ScenarioSettings {
@@ -64,6 +80,8 @@ settings! {
         /// The length of a bin of the series over time
         bin: Duration = derived "about 1/500 of the duration",
             "too small: large files, noisy curves; too large: what is short is not seen", "the width of a picture";
+        /// What `--picture` draws: bandwidth of classes, how long packets waited at links or took from end to end, what waited over time, or what flows got
+        picture: Picture = default "bandwidth", "", "what classes are about";
     }
 }
 

@@ -3,7 +3,7 @@
 use super::Files;
 use super::flows::FlowSettings;
 use crate::sections::Section;
-use engine::settings::{Problem, Setting, Table};
+use engine::settings::{Problem, Raw, Setting, SettingValue, Table, describe};
 use engine::units::{Bandwidth, Bytes, Duration};
 use engine::{choices, settings};
 use std::sync::Arc;
@@ -49,6 +49,29 @@ choices! {
         Bbr = "bbr",
         /// LEDBAT++ (draft-irtf-iccrg-ledbat-plus-plus).
         Ledbat = "ledbat++",
+    }
+}
+
+/// What packets say about marks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum EcnWord {
+    /// Not capable of them.
+    No,
+    /// Capable: ECT(0) of RFC 3168.
+    Classic,
+    /// Of a sender that answers to each of them: ECT(1) of RFC 9331.
+    L4s,
+}
+
+impl SettingValue for EcnWord {
+    const UNIT: &'static str = "true, false or \"l4s\"";
+    fn from_raw(raw: &Raw) -> Result<Self, String> {
+        match raw {
+            Raw::Boolean(false) => Ok(Self::No),
+            Raw::Boolean(true) => Ok(Self::Classic),
+            Raw::Text(text) if text == "l4s" => Ok(Self::L4s),
+            other => Err(format!("expected {}; found {}", Self::UNIT, describe(other))),
+        }
     }
 }
 
@@ -100,8 +123,8 @@ settings! {
         rate: Bandwidth = required, "", "";
         /// The length of each frame: Ethernet header and all above
         frame: Bytes = default "1514 B", "smaller: more packets for the same rate", "a full frame";
-        /// Whether its packets say that they are ECN-capable
-        ecn: bool = default "false", "true: marked where others are dropped", "most do not";
+        /// Whether its packets say that they are ECN-capable, or of L4S, ECT(1)
+        ecn: EcnWord = default "false", "true: marked where others are dropped", "most do not";
     }
 }
 
@@ -112,8 +135,8 @@ settings! {
         rate: Bandwidth = required, "", "";
         /// The length of each frame: Ethernet header and all above
         frame: Bytes = default "1514 B", "smaller: more packets for the same rate", "a full frame";
-        /// Whether its packets say that they are ECN-capable
-        ecn: bool = default "false", "true: marked where others are dropped", "most do not";
+        /// Whether its packets say that they are ECN-capable, or of L4S, ECT(1)
+        ecn: EcnWord = default "false", "true: marked where others are dropped", "most do not";
     }
 }
 
@@ -130,8 +153,8 @@ settings! {
         random: bool = default "true", "false: sources alike stay in step", "the usual model of a talker";
         /// The length of each frame: Ethernet header and all above
         frame: Bytes = default "1514 B", "smaller: more packets for the same rate", "a full frame";
-        /// Whether its packets say that they are ECN-capable
-        ecn: bool = default "false", "true: marked where others are dropped", "most do not";
+        /// Whether its packets say that they are ECN-capable, or of L4S, ECT(1)
+        ecn: EcnWord = default "false", "true: marked where others are dropped", "most do not";
     }
 }
 
@@ -146,8 +169,8 @@ settings! {
         gap: Duration = default "0 s", "", "all at once";
         /// The length of each frame: Ethernet header and all above
         frame: Bytes = default "1514 B", "", "a full frame";
-        /// Whether its packets say that they are ECN-capable
-        ecn: bool = default "false", "true: marked where others are dropped", "most do not";
+        /// Whether its packets say that they are ECN-capable, or of L4S, ECT(1)
+        ecn: EcnWord = default "false", "true: marked where others are dropped", "most do not";
     }
 }
 
@@ -158,8 +181,8 @@ settings! {
         window: u32 = default "8", "1: a class can run empty between two packets; more than its queue holds: drops", "a few";
         /// The length of each frame: Ethernet header and all above
         frame: Bytes = default "1514 B", "smaller: more packets for the same rate", "a full frame";
-        /// Whether its packets say that they are ECN-capable
-        ecn: bool = default "false", "true: marked where others are dropped", "most do not";
+        /// Whether its packets say that they are ECN-capable, or of L4S, ECT(1)
+        ecn: EcnWord = default "false", "true: marked where others are dropped", "most do not";
     }
 }
 
@@ -168,8 +191,8 @@ settings! {
     pub struct ReplaySettings {
         /// The file, relative to the place of the scenario: of `trace`, a line for each packet with its time in seconds and the length of its frame; of `pcap`, a capture
         file: String = required, "", "";
-        /// Whether its packets say that they are ECN-capable
-        ecn: bool = default "false", "true: marked where others are dropped", "most do not";
+        /// Whether its packets say that they are ECN-capable, or of L4S, ECT(1)
+        ecn: EcnWord = default "false", "true: marked where others are dropped", "most do not";
     }
 }
 

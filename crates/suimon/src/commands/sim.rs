@@ -38,6 +38,9 @@ pub struct Sim {
     /// Write pages with tables and pictures into this directory, and of a sweep a CSV file with a line for each point
     #[arg(long, value_name = "DIRECTORY")]
     report: Option<PathBuf>,
+    /// Write one picture that stands alone into this file: that which the scenario's `picture` names; of one point
+    #[arg(long, value_name = "FILE")]
+    picture: Option<PathBuf>,
     /// Write what goes onto a link's wire into a file of pcapng, such as "server > home=down.pcapng"; of one point
     #[arg(long, value_name = "LINK=FILE")]
     pcap: Vec<Wanted>,
@@ -48,7 +51,7 @@ pub struct Sim {
     #[arg(long, value_name = "I/N")]
     shard: Option<Shard>,
     /// Put the outputs of --json of all shards together in the order of the points
-    #[arg(long, conflicts_with_all = ["csv", "report", "pcap", "jobs", "shard"])]
+    #[arg(long, conflicts_with_all = ["csv", "report", "picture", "pcap", "jobs", "shard"])]
     merge: bool,
 }
 
@@ -78,7 +81,7 @@ impl Sim {
         Ok(if met { Exit::Done } else { Exit::Missed })
     }
 
-    /// Refuses captures of several points, which would overwrite each other.
+    /// Refuses captures and pictures of several points, which would overwrite each other.
     fn one_capture(&self, read: &[Read]) -> Result<(), Failure> {
         let points = |read: &Read| {
             self.shard
@@ -87,10 +90,13 @@ impl Sim {
                 .len()
         };
         let all: usize = read.iter().map(points).sum();
-        if self.pcap.is_empty() || all <= 1 {
-            return Ok(());
-        }
-        let why = format!("--pcap captures one point, and these are {all}; choose one with --shard I/{all}");
+        let what = match (&self.picture, self.pcap.is_empty()) {
+            _ if all <= 1 => return Ok(()),
+            (_, false) => "--pcap captures",
+            (Some(_), true) => "--picture draws",
+            (None, true) => return Ok(()),
+        };
+        let why = format!("{what} one point, and these are {all}; choose one with --shard I/{all}");
         Err(Failure::usage(why))
     }
 
@@ -134,6 +140,9 @@ impl Sim {
             if let Some(csv) = &mut csv {
                 series::write(csv, &outcome)?;
             }
+            if let Some(path) = &self.picture {
+                write_to(path, &report::alone::picture(&outcome), "--picture")?;
+            }
             if self.json {
                 writeln!(out, "{}", json::point(&outcome))?;
             }
@@ -168,13 +177,8 @@ impl Sim {
         };
         let write = |ending: &str, text: &str| {
             let path = directory.join(format!("{}.{ending}", read.name));
-            let written = fs::create_dir_all(directory).and_then(|()| fs::write(&path, text));
-            written.map_err(|error| {
-                let path = path.display();
-                Failure::at_run_time(format!(
-                    "cannot write `{path}`: {error}; choose another place with --report"
-                ))
-            })
+            fs::create_dir_all(directory)?;
+            write_to(&path, text, "--report")
         };
         let texts = [("The scenario".to_owned(), read.text.clone())];
         write("html", &report::page(outcomes, &texts))?;
@@ -183,6 +187,15 @@ impl Sim {
         }
         write("csv", &report::csv::points(outcomes))
     }
+}
+
+fn write_to(path: &Path, text: &str, option: &str) -> Result<(), Failure> {
+    fs::write(path, text).map_err(|error| {
+        let path = path.display();
+        Failure::at_run_time(format!(
+            "cannot write `{path}`: {error}; choose another place with {option}"
+        ))
+    })
 }
 
 /// What passed the links over time, as far as the terminal has room.

@@ -27,8 +27,13 @@ pub fn run(
     let mut captures = captures::begin(&mut network, scenario, wanted)?;
     let end = Instant::START + scenario.settings.duration;
     let mut windows: Vec<Window> = scenario.expectations.iter().map(|_| Window::default()).collect();
+    let mut held: Vec<Vec<(Instant, Bytes)>> = vec![Vec::new(); network.links.len()];
     for at in stops(scenario, end) {
         network.sim.run_until(at);
+        for (link, held) in network.links.iter().zip(&mut held) {
+            let queue = network.sim.queue(*link);
+            held.extend(queue.map(|(queue, _)| (at, queue.backlog().bytes)));
+        }
         read(&network, scenario, at, &mut windows);
         captures
             .iter_mut()
@@ -56,12 +61,14 @@ pub fn run(
         point,
         duration: scenario.settings.duration,
         bin: scenario.bin(),
+        picture: scenario.settings.picture,
         events: network.sim.events(),
         expectations: judged
             .map(|(expectation, window)| judge::judge(expectation, window, &meters))
             .collect(),
         links: (0..scenario.directions.len())
-            .map(|index| link(&meters, index))
+            .zip(held)
+            .map(|(index, held)| link(&meters, index, held))
             .collect(),
         flows: (0..scenario.flows.len())
             .map(|index| flow(&meters, index))
@@ -119,7 +126,7 @@ fn passed(meters: &Meters<'_>, direction: usize, class: Option<ClassId>) -> Pass
     }
 }
 
-fn link(meters: &Meters<'_>, index: usize) -> LinkOutcome {
+fn link(meters: &Meters<'_>, index: usize, held: Vec<(Instant, Bytes)>) -> LinkOutcome {
     let direction = &meters.scenario.directions[index];
     let classes = meters
         .network
@@ -145,6 +152,7 @@ fn link(meters: &Meters<'_>, index: usize) -> LinkOutcome {
         discipline: direction.policy.as_ref().map(|policy| policy.plan.root.kind.name),
         total: passed(meters, index, None),
         classes,
+        held,
     }
 }
 

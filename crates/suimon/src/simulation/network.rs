@@ -1,7 +1,7 @@
 //! A checked scenario as the simulator's hosts, links and flows.
 
 use control::scenario::{
-    self, Completion, DirectionConfig, Expectation, FlowConfig, Framing, Loss, Scenario, Source, Subject,
+    self, Completion, DirectionConfig, EcnWord, Expectation, FlowConfig, Framing, Loss, Scenario, Source, Subject,
     TcpSettings,
 };
 use engine::packet::Ecn;
@@ -114,8 +114,12 @@ fn watch(scenario: &Scenario, direction: usize) -> Watch {
 
 /// The two ends of a flow.
 fn agents(flow: &FlowConfig, seed: Seed) -> [Box<dyn Agent>; 2] {
-    let datagrams = |frame: Bytes, ecn: bool| {
-        let ecn = if ecn { Ecn::Ect0 } else { Ecn::NotEct };
+    let datagrams = |frame: Bytes, ecn: EcnWord| {
+        let ecn = match ecn {
+            EcnWord::No => Ecn::NotEct,
+            EcnWord::Classic => Ecn::Ect0,
+            EcnWord::L4s => Ecn::Ect1,
+        };
         Datagrams::new(frame, seed)
             .active(Active::spans(&flow.active))
             .ecn(ecn)

@@ -3,6 +3,7 @@
 //! Rates and bytes of classes and links are those of frames (Ethernet header included), put where their bits were on
 //! the wire; those of flows are what the receiver's program got. Series begin at time zero.
 
+use control::scenario::Picture;
 use engine::delay::Delays;
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
 use sim::meter::Levels;
@@ -18,6 +19,8 @@ pub struct Outcome {
     pub duration: Duration,
     /// The length of a bin of all series.
     pub bin: Duration,
+    /// The picture that tells what it is about.
+    pub picture: Picture,
     /// Events that the simulator dealt with.
     pub events: u64,
     /// Every link, in each direction.
@@ -52,6 +55,8 @@ pub struct LinkOutcome {
     pub total: Passed,
     /// The classes of its policy, as numbered there.
     pub classes: Vec<ClassOutcome>,
+    /// What its discipline held, looked at now and then.
+    pub held: Vec<(Instant, Bytes)>,
 }
 
 /// What passed of one class.

@@ -4,6 +4,7 @@ use super::csv;
 use super::page;
 use crate::report::plot::examples::Noise;
 use crate::simulation::outcome::{ClassOutcome, FlowOutcome, Judgement, LinkOutcome, Outcome, Passed, Point};
+use control::scenario::Picture;
 use engine::delay::Delays;
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
 use sim::meter::Levels;
@@ -58,6 +59,7 @@ fn outcome(number: usize, of: usize, values: &[(&str, &str)], mbit: f64) -> Outc
             class(&mut noise, "voice", Some(0), true, 2.0),
             class(&mut noise, "web", None, true, 4.0),
         ],
+        held: Vec::new(),
     };
     let up = LinkOutcome {
         name: "home > server".into(),
@@ -105,6 +107,7 @@ fn outcome(number: usize, of: usize, values: &[(&str, &str)], mbit: f64) -> Outc
         },
         duration: Duration::from_secs(30),
         bin: Duration::from_millis(100),
+        picture: Picture::Delays,
         events: 1_234_567,
         flows: vec![
             flow("download", &down.classes[1].passed),

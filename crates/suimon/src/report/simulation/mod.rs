@@ -1,9 +1,10 @@
 //! The page of a simulation: what was expected, what passed each link, what each flow got, and the scenario itself.
 //!
 //! A sweep has a table of its points and a curve for each thing that was measured; of its points those are shown in
-//! full that missed what was expected, and the first. [`pictures`] draws, [`sweep`] compares points, [`csv`] writes
+//! full that missed what was expected, and the first. [`pictures`] draws, [`alone`] one picture for other pages, [`sweep`] compares points, [`csv`] writes
 //! tables for other programs.
 
+pub mod alone;
 pub mod csv;
 pub mod pictures;
 mod sweep;

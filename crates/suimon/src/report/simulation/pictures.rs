@@ -30,23 +30,8 @@ pub fn busy(outcome: &Outcome) -> impl Iterator<Item = &LinkOutcome> {
 
 /// A link: its classes on top of each other, and how long packets waited.
 pub fn link(outcome: &Outcome, link: &LinkOutcome) -> String {
-    let title = format!("{}: bandwidth of classes", link.name);
     let parts = parts(link);
-    let bins = bins(outcome);
-    let series = parts.iter().map(|part| {
-        let series = over_time(outcome, &part.name, &padded(&part.series, bins));
-        if part.rest {
-            series.in_paint(PALETTE[PALETTE.len() - 1])
-        } else {
-            series
-        }
-    });
-    let mut bands = rates_over_time(&title, Style::Bands, series.collect());
-    bands.x = bands.x.between(0.0, outcome.duration.as_secs_f64());
-    bands.levels.push(Level {
-        at: link.rate.bits() as f64,
-        name: format!("link {}", figures::rate(link.rate.bits())),
-    });
+    let bands = bandwidth(outcome, link, &parts, &link.name);
     let waited: Vec<(&str, Vec<(f64, f64)>)> = parts
         .iter()
         .filter(|part| part.waited.longest() > Duration::ZERO)
@@ -66,15 +51,34 @@ pub fn link(outcome: &Outcome, link: &LinkOutcome) -> String {
     picture(&link.name, &panels)
 }
 
+/// A link's classes on top of each other.
+pub(super) fn bandwidth(outcome: &Outcome, link: &LinkOutcome, parts: &[Part], name: &str) -> Plot {
+    let series = parts.iter().map(|part| {
+        let series = over_time(outcome, &part.name, &part.series);
+        if part.rest {
+            series.in_paint(PALETTE[PALETTE.len() - 1])
+        } else {
+            series
+        }
+    });
+    let title = format!("{name}: bandwidth of classes");
+    let mut bands = rates_over_time(&title, Style::Bands, series.collect());
+    bands.x = bands.x.between(0.0, outcome.duration.as_secs_f64());
+    bands.levels.push(Level {
+        at: link.rate.bits() as f64,
+        name: format!("link {}", figures::rate(link.rate.bits())),
+    });
+    bands
+}
+
 /// What each flow got.
 pub fn flows(outcome: &Outcome) -> String {
     let mut flows: Vec<_> = outcome.flows.iter().collect();
     flows.sort_by_key(|flow| std::cmp::Reverse(flow.bytes));
     flows.truncate(MOST);
-    let bins = bins(outcome);
     let series = flows
         .iter()
-        .map(|flow| over_time(outcome, &flow.name, &padded(&flow.series, bins)));
+        .map(|flow| over_time(outcome, &flow.name, &flow.series));
     let title = match outcome.flows.len() {
         all if all > MOST => format!("What the {MOST} largest of {all} flows got"),
         _ => "What each flow got".into(),
@@ -109,10 +113,10 @@ pub fn trace(outcome: &Outcome, link: &LinkOutcome) -> Trace {
 }
 
 /// A part of what passed a link: a class, or the smallest of them together.
-struct Part {
-    name: String,
+pub(super) struct Part {
+    pub(super) name: String,
     series: Vec<u64>,
-    waited: Delays,
+    pub(super) waited: Delays,
     bytes: u64,
     rest: bool,
 }
@@ -130,7 +134,7 @@ impl Part {
 }
 
 /// The classes by which packets left, in the policy's order; of many the smallest together, at the end.
-fn parts(link: &LinkOutcome) -> Vec<Part> {
+pub(super) fn parts(link: &LinkOutcome) -> Vec<Part> {
     let leaves = link.classes.iter().filter(|class| class.leaf);
     let mut parts: Vec<Part> = leaves.map(|class| Part::of(&class.name, &class.passed)).collect();
     if parts.is_empty() {
@@ -177,7 +181,10 @@ fn padded(series: &[u64], bins: usize) -> Vec<u64> {
     series
 }
 
-fn over_time(outcome: &Outcome, name: &str, series: &[u64]) -> Series {
+/// A series ends with its last byte; a picture with the last bin.
+pub(super) fn over_time(outcome: &Outcome, name: &str, series: &[u64]) -> Series {
+    let mut series = series.to_vec();
+    series.resize(bins(outcome), 0);
     let bin = outcome.bin.as_secs_f64();
     let end = outcome.duration.as_secs_f64();
     // The last bin may be cut short by the end.
@@ -198,7 +205,7 @@ fn over_time(outcome: &Outcome, name: &str, series: &[u64]) -> Series {
     )
 }
 
-fn distribution(delays: &Delays) -> Vec<(f64, f64)> {
+pub(super) fn distribution(delays: &Delays) -> Vec<(f64, f64)> {
     let mut before = 0;
     let counted = delays.steps().map(|(delay, until)| {
         let count = until - before;
