@@ -22,7 +22,7 @@ use engine::classify::{Classifier, Filter};
 use engine::discipline::{Next, Reason, Sink};
 use engine::header::FlowHasher;
 use engine::link_clock::LinkClock;
-use engine::packet::{Buffer, ClassId, Flow, Packet};
+use engine::packet::{Buffer, ClassId, Dscp, Flow, Packet};
 use engine::queue::Queue;
 use engine::random::{Rng, Seed};
 use engine::tree::TreePlan;
@@ -261,7 +261,12 @@ impl Link {
     pub(crate) fn offer(&mut self, around: &mut Surroundings<'_>, packet: Buffer) {
         // A packet that leaves at this very time leaves first.
         self.ask(around);
-        let Travelling { stream, ecn, .. } = *around.store.get(packet);
+        let Travelling {
+            stream,
+            ecn,
+            remarked,
+            ..
+        } = *around.store.get(packet);
         let frame = around.store.get(packet).frame();
         match &mut self.hold {
             Holding::Plain(buffer) => match buffer.start(around.now, frame, self.wire.free_at()) {
@@ -280,9 +285,11 @@ impl Link {
                 }
             },
             Holding::Ruled(managed) => {
-                let (class, flow) = managed.class(stream, around.streams);
+                let (class, flow) = managed.class(stream, remarked, around.streams);
                 let mut offered = Packet::new(frame + managed.overhead, around.now, class);
                 (offered.flow, offered.ecn, offered.buffer) = (flow, ecn, packet);
+                let point = remarked.unwrap_or(around.streams[stream as usize].key.dscp);
+                offered.dscp = Dscp::arrived(point);
                 if let Some(meter) = &mut self.meter {
                     meter.offered(around.now, class, frame);
                 }
@@ -329,7 +336,9 @@ impl Link {
             }
             match step {
                 Step::Send(packet) => {
-                    around.store.get_mut(packet.buffer).ecn = packet.ecn;
+                    let travelling = around.store.get_mut(packet.buffer);
+                    travelling.ecn = packet.ecn;
+                    travelling.remarked = packet.dscp.to_write().or(travelling.remarked);
                     let start = self.wire.free_at().max(now);
                     self.carry(around, packet.buffer, packet.class, packet.arrived, now, start);
                 }
@@ -365,7 +374,7 @@ impl Link {
     ) {
         let travelling = around.store.get(packet);
         tell(around.agenda, travelling, start);
-        let (stream, frame) = (travelling.stream, travelling.frame());
+        let (stream, frame, remarked) = (travelling.stream, travelling.frame(), travelling.remarked);
         self.wire.send(start, self.framing.on_wire(frame));
         let finish = self.wire.free_at();
         if let Holding::Ruled(managed) = &mut self.hold {
@@ -384,11 +393,8 @@ impl Link {
             meter.departed(around.now, &departure);
         }
         if let Some(capture) = &mut self.capture {
-            capture.add(
-                start,
-                &around.streams[stream as usize].key,
-                &around.store.packet(packet),
-            );
+            let key = around.streams[stream as usize].key_of(remarked);
+            capture.add(start, &key, &around.store.packet(packet));
         }
         self.entered += 1;
         let lost = match self.loss {
@@ -523,15 +529,21 @@ impl Managed {
         }
     }
 
-    /// The class and flow of a stream's packets: the same for all, so they are looked up once.
-    fn class(&mut self, stream: u32, streams: &[Stream]) -> (ClassId, Flow) {
+    /// The class and flow of a stream's packets: the same for all, but for those with a changed code point, so they
+    /// are looked up once.
+    fn class(&mut self, stream: u32, remarked: Option<u8>, streams: &[Stream]) -> (ClassId, Flow) {
         let index = stream as usize;
+        let default = self.plan.default.unwrap_or(ClassId(0));
+        if remarked.is_some() {
+            let key = streams[index].key_of(remarked);
+            let class = self.classifier.classify(&key).unwrap_or(default);
+            return (class, self.hasher.flow(&key));
+        }
         if self.streams.len() <= index {
             self.streams.resize(streams.len(), None);
         }
         *self.streams[index].get_or_insert_with(|| {
             let key = &streams[index].key;
-            let default = self.plan.default.unwrap_or(ClassId(0));
             let class = self.classifier.classify(key).unwrap_or(default);
             (class, self.hasher.flow(key))
         })

@@ -88,6 +88,8 @@ pub(crate) struct Travelling {
     pub(crate) next: u32,
     frame: u32,
     pub(crate) ecn: Ecn,
+    /// Its code point, if a discipline on the way has changed it; else that of its stream.
+    pub(crate) remarked: Option<u8>,
     /// Whether its sender wants to know when it leaves the first queue, and it has not yet.
     pub(crate) tell: bool,
 }
@@ -116,6 +118,7 @@ impl Store {
             next: 0,
             frame: u32::try_from(packet.frame.get()).unwrap_or(u32::MAX),
             ecn: packet.ecn,
+            remarked: None,
             tell: packet.tell,
         };
         match self.free.pop() {

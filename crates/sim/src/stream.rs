@@ -15,6 +15,16 @@ pub(crate) struct Stream {
     pub(crate) first: u32,
 }
 
+impl Stream {
+    /// The header fields of a packet whose code point may have been changed on the way.
+    pub(crate) fn key_of(&self, remarked: Option<u8>) -> FlowKey {
+        FlowKey {
+            dscp: remarked.unwrap_or(self.key.dscp),
+            ..self.key.clone()
+        }
+    }
+}
+
 /// Which links leave each node, and whither.
 #[derive(Debug, Default)]
 pub(crate) struct Map {

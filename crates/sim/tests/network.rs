@@ -47,6 +47,61 @@ fn fifo(limit: i64, driver: Driver) -> Hold {
     }))
 }
 
+/// A meter whose contract is wider than the link; `word` says one thing more.
+fn police(word: (&'static str, Raw)) -> Hold {
+    let link = Link {
+        bandwidth: Bandwidth::mbit(10),
+        mtu: Bytes::new(1514),
+    };
+    let mut spec = DisciplineSpec::new("police");
+    spec.settings = Table::default()
+        .with("meter", Raw::Text("srtcm".into()))
+        .with("rate", Raw::Text("100 Mbit/s".into()))
+        .with(word.0, word.1);
+    let plan = spec.check(&Registry::builtin(), link).expect("a meter");
+    Hold::Ruled(Box::new(Ruled {
+        plan,
+        filters: Vec::new(),
+        overhead: Bytes::ZERO,
+        driver: Driver::default(),
+    }))
+}
+
+/// What of a flow with this code point an aware meter loses behind one that turns green into AF13, or behind nothing.
+fn lost_by_colour(dscp: u8, remarked: bool) -> (u64, u64) {
+    let mut sim = Simulation::new(Seed(1));
+    let [a, r, b] = ["a", "r", "b"].map(|name| sim.node(name));
+    let spec = || LinkSpec::new(Bandwidth::mbit(10), Duration::from_millis(1));
+    let first = match remarked {
+        true => spec().hold(police(("green", Raw::Text("af13".into())))),
+        false => spec(),
+    };
+    sim.link(a, r, first);
+    let second = sim.link(r, b, spec().hold(police(("aware", Raw::Boolean(true)))));
+    sim.link(b, r, spec());
+    sim.link(r, a, spec());
+    sim.watch(second, Duration::from_millis(1));
+    let source = Source::new(
+        Datagrams::from(FRAME).until(ms(100)),
+        Constant::every(Duration::from_millis(2)),
+    );
+    let ends: [Box<dyn sim::agent::Agent>; 2] = [Box::new(source), Box::new(Listener::default())];
+    let key = FlowKey { dscp, ..key(1) };
+    sim.flow([a, b], key, ms(1), ends).expect("a route");
+    sim.run_until(ms(300));
+    let total = sim.meter(second).expect("a meter").whole().total();
+    (total.sent.packets, total.dropped[Reason::Policed as usize])
+}
+
+#[test]
+fn a_packets_code_point_reaches_the_discipline_and_a_changed_one_the_next_link() {
+    const AF11: u8 = 10;
+    const AF13: u8 = 14;
+    assert_eq!(lost_by_colour(AF11, false), (50, 0));
+    assert_eq!(lost_by_colour(AF13, false), (0, 50));
+    assert_eq!(lost_by_colour(AF11, true), (0, 50));
+}
+
 /// Two constant sources of 6 Mbit/s each over 10 Mbit/s and 5 ms, after a fast link.
 fn crowd(hold: Hold) -> (Simulation, LinkId, [FlowId; 2]) {
     let mut sim = Simulation::new(Seed(1));
