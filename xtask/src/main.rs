@@ -1,9 +1,10 @@
-//! `cargo xtask ci | tidy | docs | compare`: what cargo does not do by itself.
+//! `cargo xtask ci | tidy | docs | pictures | compare`: what cargo does not do by itself.
 #![expect(clippy::print_stdout, reason = "a tool for the terminal")]
 
 mod ci;
 mod compare;
 mod docs;
+mod pictures;
 mod tidy;
 
 use std::path::{Path, PathBuf};
@@ -13,6 +14,7 @@ const HELP: &str = "\
 usage: cargo xtask ci      what CI runs: format, lints, tidy, tests in debug and release, docs
        cargo xtask tidy    the promises of the design, checked on the source
        cargo xtask docs    writes the generated parts of docs/disciplines
+       cargo xtask pictures  draws docs/disciplines/*.svg from scenarios/disciplines
        cargo xtask compare [CASE...]   disciplines of the Linux kernel beside ours, written into
                           docs/disciplines/beside-linux.md; needs Debian's package user-mode-linux";
 
@@ -26,6 +28,7 @@ fn main() -> ExitCode {
         "ci" => ci::run(&root),
         "tidy" => tidy::run(&root),
         "docs" => docs::write(&root),
+        "pictures" => pictures::draw(&root),
         "compare" => compare::run(&root, rest),
         _ => {
             eprintln!("{HELP}");

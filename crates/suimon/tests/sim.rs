@@ -60,14 +60,19 @@ flows = [1, 3]
 loss = ["0 %", "1 %"]
 "#;
 
+fn tomls(folder: PathBuf) -> Vec<PathBuf> {
+    let entries = fs::read_dir(&folder).expect("a folder of scenarios");
+    let mut files: Vec<PathBuf> = entries.map(|entry| entry.expect("an entry").path()).collect();
+    files.retain(|path| path.extension().is_some_and(|ending| ending == "toml"));
+    files.sort();
+    files
+}
+
 #[test]
 fn every_scenario_of_this_repository_meets_its_expectations_and_has_some() {
-    let mut files: Vec<PathBuf> = fs::read_dir(scenarios())
-        .expect("scenarios/")
-        .map(|entry| entry.expect("an entry").path())
-        .collect();
-    files.retain(|path| path.extension().is_some_and(|ending| ending == "toml"));
-    assert!(files.len() >= 8, "{files:?}");
+    let [mut files, disciplines] = [scenarios(), scenarios().join("disciplines")].map(tomls);
+    assert!(files.len() >= 8 && disciplines.len() >= 14, "{disciplines:?}");
+    files.extend(disciplines);
     for file in files {
         let path = file.to_string_lossy();
         let run = suimon(&["sim", "--json", &path]);
@@ -84,6 +89,41 @@ fn every_scenario_of_this_repository_meets_its_expectations_and_has_some() {
         let shown = suimon(&["check", &path]);
         assert_eq!(shown.status.code(), Some(0), "{path}: {}", text(&shown.stdout));
         assert!(text(&shown.stdout).contains("a scenario of"), "{path}");
+    }
+}
+
+#[test]
+fn every_kind_has_a_picture_on_its_page_and_it_is_what_its_scenario_draws_now() {
+    let place = Place::new("pictures");
+    let drawn = place.0.join("drawn.svg").to_string_lossy().into_owned();
+    let kinds: Value = serde_json::from_slice(&suimon(&["kinds", "--json"]).stdout).expect("kinds");
+    let pages = scenarios().join("../docs/disciplines");
+    let again = "draw it with `cargo xtask pictures`";
+    for kind in kinds.as_array().expect("a list") {
+        let name = kind["name"].as_str().expect("a name");
+        let scenario = scenarios().join(format!("disciplines/{name}.toml"));
+        assert!(
+            scenario.exists(),
+            "{name} has no scenario in scenarios/disciplines: write one, and {again}"
+        );
+        let run = suimon(&["sim", "--json", "--picture", &drawn, &scenario.to_string_lossy()]);
+        assert_eq!(run.status.code(), Some(0), "{name}: {}", text(&run.stderr));
+        let now = fs::read_to_string(&drawn).expect("a picture");
+        let kept = fs::read_to_string(pages.join(format!("{name}.svg"))).unwrap_or_default();
+        assert!(
+            now == kept,
+            "docs/disciplines/{name}.svg is missing or out of date: {again}"
+        );
+        assert!(now.len() < 100_000, "{name}.svg has {} bytes", now.len());
+        let page = fs::read_to_string(pages.join(format!("{name}.md"))).expect("a page");
+        let shown = page.split("![").skip(1).filter_map(|rest| rest.split_once("]("));
+        let alt = shown
+            .filter(|(_, to)| to.starts_with(&format!("{name}.svg)")))
+            .map(|(alt, _)| alt);
+        assert!(
+            alt.last().is_some_and(|alt| alt.len() > 40),
+            "docs/disciplines/{name}.md does not show {name}.svg, with words for those who cannot see it"
+        );
     }
 }
 

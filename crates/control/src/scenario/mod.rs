@@ -35,10 +35,10 @@ use crate::sections::{self, Section};
 use engine::inspect::Inspection;
 use engine::packet::ClassId;
 use engine::random::Seed;
-use engine::{choices, settings};
 use engine::settings::{Problem, Raw, Span, unknown};
 use engine::tree::Registry;
 use engine::units::{Bytes, Duration};
+use engine::{choices, settings};
 use std::collections::{HashSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr};
 

@@ -1,8 +1,8 @@
 //! A checked scenario as the simulator's hosts, links and flows.
 
 use control::scenario::{
-    self, Completion, DirectionConfig, EcnWord, Expectation, FlowConfig, Framing, Loss, Scenario, Source, Subject,
-    TcpSettings,
+    self, Completion, DirectionConfig, EcnWord, Expectation, FlowConfig, Framing, Loss, Scenario, Source,
+    Subject, TcpSettings,
 };
 use engine::packet::Ecn;
 use engine::random::Seed;

@@ -13,7 +13,9 @@ use std::collections::HashSet;
 /// The picture that the scenario names.
 pub fn picture(outcome: &Outcome) -> String {
     let plots = match outcome.picture {
-        Picture::Flows => ruled(outcome).map(|(name, link)| flows(outcome, link, &name)).collect(),
+        Picture::Flows => ruled(outcome)
+            .map(|(name, link)| flows(outcome, link, &name))
+            .collect(),
         Picture::Bandwidth => ruled(outcome)
             .map(|(name, link)| pictures::bandwidth(outcome, link, &pictures::parts(link), &name))
             .collect(),
@@ -82,7 +84,9 @@ fn travels(outcome: &Outcome) -> Plot {
         .iter()
         .filter_map(|flow| Some((flow.name.clone(), pictures::distribution(flow.delays.as_ref()?))))
         .collect();
-    distributions("How long packets took from end to end", &lines)
+    let mut plot = distributions("How long packets took from end to end", &lines);
+    plot.y.label = "packets that took at most this long".into();
+    plot
 }
 
 fn distributions(title: &str, lines: &[(String, Vec<(f64, f64)>)]) -> Plot {

@@ -61,7 +61,12 @@ pub(super) fn bandwidth(outcome: &Outcome, link: &LinkOutcome, parts: &[Part], n
             series
         }
     });
-    let title = format!("{name}: bandwidth of classes");
+    let what = if parts.len() == 1 {
+        "what left"
+    } else {
+        "bandwidth of classes"
+    };
+    let title = format!("{name}: {what}");
     let mut bands = rates_over_time(&title, Style::Bands, series.collect());
     bands.x = bands.x.between(0.0, outcome.duration.as_secs_f64());
     bands.levels.push(Level {
