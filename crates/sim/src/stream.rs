@@ -20,7 +20,7 @@ impl Stream {
     pub(crate) fn key_of(&self, remarked: Option<u8>) -> FlowKey {
         FlowKey {
             dscp: remarked.unwrap_or(self.key.dscp),
-            ..self.key.clone()
+            ..self.key
         }
     }
 }
