@@ -74,10 +74,13 @@ fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
         .then(|| Arc::new(PriqPlan { leaves: LeavesPlan::new(check), priorities }) as Arc<dyn Plan>)
 }
 
+/// What classes promise, each with its priority.
+type Promises = Vec<(u32, Promise)>;
+
 impl PriqPlan {
     /// The classes that can be told apart from what is below them: all from the highest to the first that promises nothing,
     /// or that can gather packets before it sends them; and that one.
-    fn promising(&self, terms: &Terms<'_>) -> (Vec<(u32, Promise)>, Option<(u8, &str)>) {
+    fn promising(&self, terms: &Terms<'_>) -> (Promises, Option<(u8, &str)>) {
         let mut order: Vec<_> = self.leaves.each().zip(&self.priorities).collect();
         order.sort_by_key(|(_, priority)| std::cmp::Reverse(**priority));
         let mut promising = Vec::new();

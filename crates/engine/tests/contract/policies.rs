@@ -200,6 +200,11 @@ pub const VALUES: &[(&str, &[(&str, Draw)])] = &[
     ),
 ];
 
+/// Settings that mean nothing without another, which is declared before them: kind, setting, the other, and whether the other
+/// needs it too. Drawn one by one, hardly any policy of such a kind would be valid.
+const TOGETHER: &[(&str, &str, &str, bool)] =
+    &[("ips", "burst", "rate", false), ("ips", "delay", "rate", true)];
+
 /// The link that policies are for.
 pub const LINK: Link = Link {
     bandwidth: Bandwidth::mbit(100),
@@ -282,7 +287,14 @@ fn table(kind: &Kind, settings: &[Setting], rng: &mut Rng, place: Place) -> Tabl
     }
     let mut table = Table::default();
     for setting in settings {
-        if setting.default != Fallback::Required && rng.below(2) == 0 {
+        let tied = TOGETHER
+            .iter()
+            .find(|tie| (tie.0, tie.1) == (kind.name, setting.name));
+        let wanted = match tied {
+            Some((.., other, needed)) => table.get(other).is_some() && (*needed || rng.below(2) == 0),
+            None => setting.default == Fallback::Required || rng.below(2) == 0,
+        };
+        if !wanted {
             continue;
         }
         let own = values.iter().find(|(name, _)| *name == setting.name);
