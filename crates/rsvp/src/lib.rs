@@ -5,4 +5,6 @@
 
 #![forbid(unsafe_code)]
 
+pub mod node;
+pub mod traffic_control;
 pub mod wire;

@@ -339,24 +339,3 @@ pub(crate) fn single() -> impl Strategy<Value = Frame> {
         any::<bool>().prop_flat_map(|six| prop_oneof![path(six), resv(six), errors(six), ends(six), lists()]);
     prop_oneof![8 => framed(message, 0), 1 => framed(Just(Message::Ack), 1)]
 }
-
-/// Any message.
-pub(crate) fn frame() -> impl Strategy<Value = Frame> {
-    let encoded = single().prop_map(|frame| frame.encode().expect("it fits"));
-    let bundle = (
-        any::<u8>(),
-        any::<bool>(),
-        proptest::option::of(integrity()),
-        vec(encoded, 1..4),
-    )
-        .prop_map(|(send_ttl, reduction, integrity, messages)| Frame {
-            send_ttl,
-            reduction,
-            integrity,
-            acknowledgements: Vec::new(),
-            id: None,
-            message: Message::Bundle(messages),
-            forwarded: Vec::new(),
-        });
-    prop_oneof![8 => single(), 1 => bundle]
-}

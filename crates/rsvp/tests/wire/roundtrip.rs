@@ -1,8 +1,8 @@
 //! Decoding undoes encoding; no bytes make decoding panic.
 
-use crate::arbitrary::{frame, single};
+use crate::arbitrary::single;
 use proptest::prelude::*;
-use rsvp::wire::{Flaw, Frame, Refusal};
+use rsvp::wire::{Flaw, Frame, Message, Refusal};
 
 /// The message in these bytes, also where it is objected to.
 fn decoded(bytes: &[u8]) -> Result<Frame, Flaw> {
@@ -11,6 +11,27 @@ fn decoded(bytes: &[u8]) -> Result<Frame, Flaw> {
         Err(Refusal::Objected(_, frame)) => Ok(*frame),
         Err(Refusal::Malformed(flaw)) => Err(flaw),
     }
+}
+
+/// Any message.
+fn frame() -> impl Strategy<Value = Frame> {
+    let encoded = single().prop_map(|frame| frame.encode().expect("it fits"));
+    let bundle = (
+        any::<u8>(),
+        any::<bool>(),
+        proptest::option::of(single()),
+        prop::collection::vec(encoded, 1..4),
+    )
+        .prop_map(|(send_ttl, reduction, vouched, messages)| Frame {
+            send_ttl,
+            reduction,
+            integrity: vouched.and_then(|frame| frame.integrity),
+            acknowledgements: Vec::new(),
+            id: None,
+            message: Message::Bundle(messages),
+            forwarded: Vec::new(),
+        });
+    prop_oneof![8 => single(), 1 => bundle]
 }
 
 proptest! {

@@ -1,0 +1,222 @@
+//! What is wrong with a message is answered with the code that RFC 2205, appendix B, has for it.
+
+use crate::rig::{A, HOST_A, HOST_B, Network, R1, TestNode, bucket, node, sender, session};
+use core::net::IpAddr;
+use engine::random::Seed;
+use engine::units::{Bandwidth, Instant};
+use rsvp::node::CallError;
+use rsvp::wire::{
+    Content, Descriptors, Flowspec, Frame, Hop, Message, Path, Refresh, Resv, Sender, SenderDescriptor,
+    Session, code,
+};
+
+const TEN: Bandwidth = Bandwidth::mbit(10);
+
+fn framed(message: Message) -> Vec<u8> {
+    let frame = Frame {
+        send_ttl: 63,
+        reduction: false,
+        integrity: None,
+        acknowledgements: Vec::new(),
+        id: None,
+        message,
+        forwarded: Vec::new(),
+    };
+    frame.encode().expect("it fits")
+}
+
+fn path(session: Session, sender: Sender) -> Vec<u8> {
+    framed(Message::Path(Path {
+        session,
+        hop: Hop {
+            address: HOST_A,
+            interface: 0,
+        },
+        refresh: Refresh::millis(1000),
+        policy: Vec::new(),
+        sender: SenderDescriptor {
+            template: sender,
+            tspec: Content::Known(bucket(TEN)),
+            adspec: Some(Content::Known(rsvp::wire::Adspec::at_sender(
+                rsvp::wire::Real::INFINITE,
+                0,
+                1500,
+            ))),
+        },
+    }))
+}
+
+fn resv(descriptors: Descriptors<Content<Flowspec>>) -> Vec<u8> {
+    framed(Message::Resv(Resv {
+        session: session(),
+        hop: Hop {
+            address: HOST_B,
+            interface: 1,
+        },
+        refresh: Refresh::millis(1000),
+        confirm: None,
+        scope: None,
+        policy: Vec::new(),
+        descriptors,
+    }))
+}
+
+fn flowspec() -> Content<Flowspec> {
+    Content::Known(Flowspec::ControlledLoad(bucket(TEN)))
+}
+
+fn router() -> TestNode {
+    node(R1, Bandwidth::mbit(100), Seed(1))
+}
+
+/// The message that the node sends in answer to these bytes, and where to.
+fn answer(node: &mut TestNode, interface: u32, bytes: &[u8]) -> Option<(IpAddr, Message)> {
+    assert_eq!(node.handle_packet(Instant::START, interface, 63, bytes), Ok(()));
+    let transmit = node.poll_transmit()?;
+    assert_eq!(node.poll_transmit(), None, "one answer");
+    let frame = Frame::decode(&transmit.bytes).expect("it is sound");
+    Some((transmit.destination, frame.message))
+}
+
+#[track_caller]
+fn refused(node: &mut TestNode, interface: u32, bytes: &[u8], expected: u8) {
+    match answer(node, interface, bytes) {
+        Some((HOST_A, Message::PathErr(error))) => assert_eq!(error.error.code, expected),
+        Some((HOST_B, Message::ResvErr(error))) => assert_eq!(error.error.code, expected),
+        other => panic!("not an error to the neighbour: {other:?}"),
+    }
+}
+
+#[test]
+fn a_resv_without_path_sender_or_known_style_is_answered() {
+    let mut node = router();
+    let fixed = |port| Descriptors::Fixed(vec![(flowspec(), sender(port))]);
+    refused(&mut node, 1, &resv(fixed(1)), code::NO_PATH);
+    answer(&mut node, 0, &path(session(), sender(1)));
+    refused(&mut node, 1, &resv(fixed(2)), code::NO_SENDER);
+    refused(
+        &mut node,
+        1,
+        &resv(Descriptors::Wildcard(flowspec())),
+        code::UNKNOWN_STYLE,
+    );
+    assert!(node.traffic_control().promised.is_empty());
+    let passed = answer(&mut node, 1, &resv(fixed(1)));
+    assert!(matches!(passed, Some((HOST_A, Message::Resv(_)))), "{passed:?}");
+}
+
+#[test]
+fn rfc_2205_3_2_ports_that_do_not_go_together_are_answered() {
+    let portless = Session { port: 0, ..session() };
+    let mut node = router();
+    refused(
+        &mut node,
+        0,
+        &path(portless, sender(1)),
+        code::CONFLICTING_SENDER_PORTS,
+    );
+    answer(&mut node, 0, &path(session(), sender(1)));
+    refused(
+        &mut node,
+        0,
+        &path(portless, sender(0)),
+        code::CONFLICTING_DESTINATION_PORTS,
+    );
+    let mut node = router();
+    answer(&mut node, 0, &path(portless, sender(0)));
+    refused(
+        &mut node,
+        0,
+        &path(session(), sender(1)),
+        code::CONFLICTING_DESTINATION_PORTS,
+    );
+    assert_eq!(node.senders(), 1);
+}
+
+#[test]
+fn rfc_2205_3_10_an_unknown_class_is_answered_and_changes_nothing() {
+    let mut node = router();
+    let mut bytes = path(session(), sender(1));
+    bytes.extend([0, 8, 99, 1, 0, 0, 0, 0]);
+    let length = u16::try_from(bytes.len()).expect("it is short");
+    bytes[6..8].copy_from_slice(&length.to_be_bytes());
+    bytes[2..4].fill(0);
+    refused(&mut node, 0, &bytes, code::UNKNOWN_CLASS);
+    assert_eq!(node.senders(), 0);
+}
+
+#[test]
+fn senders_beyond_the_most_are_refused() {
+    let mut node = router();
+    for port in 1..=100 {
+        answer(&mut node, 0, &path(session(), sender(port)));
+    }
+    refused(&mut node, 0, &path(session(), sender(101)), code::SYSTEM);
+    assert_eq!(node.senders(), 100);
+}
+
+#[test]
+fn rfc_2205_2_9_a_hop_without_rsvp_shows_in_the_ttl_and_breaks_the_adspec() {
+    let broken = |ttl: u8| {
+        let mut node = router();
+        let bytes = path(session(), sender(1));
+        assert_eq!(node.handle_packet(Instant::START, 0, ttl, &bytes), Ok(()));
+        let sent = node.poll_transmit().expect("the Path goes on");
+        assert_eq!(
+            (sent.ttl, sent.source, sent.destination),
+            (ttl - 1, HOST_A, HOST_B)
+        );
+        assert!(sent.router_alert);
+        let Ok(Frame {
+            message: Message::Path(path),
+            send_ttl,
+            ..
+        }) = Frame::decode(&sent.bytes)
+        else {
+            panic!("not a Path");
+        };
+        assert_eq!(send_ttl, sent.ttl);
+        let adspec = path.sender.adspec.as_ref().and_then(Content::known).cloned();
+        adspec.expect("it is carried").fragments()[0].broken
+    };
+    assert!(!broken(63));
+    assert!(broken(60));
+}
+
+#[test]
+fn the_police_flag_is_set_by_the_sender_and_cleared_by_the_first_router() {
+    let mut network = Network::new(Bandwidth::mbit(100), 1);
+    network.reserve(1, TEN);
+    let police = |at: usize| {
+        let promised = &network.nodes[at].traffic_control().promised;
+        promised
+            .values()
+            .next()
+            .is_some_and(|(_, request)| request.police)
+    };
+    assert_eq!([police(A), police(1), police(2)], [true, true, false]);
+}
+
+#[test]
+fn calls_that_cannot_work_say_why() {
+    let mut node = router();
+    let now = Instant::START;
+    let nowhere = Session {
+        destination: IpAddr::from([10, 9, 9, 9]),
+        ..session()
+    };
+    assert_eq!(
+        node.send(now, nowhere, sender(1), bucket(TEN)),
+        Err(CallError::NoRoute)
+    );
+    let portless = Session { port: 0, ..session() };
+    assert_eq!(
+        node.send(now, portless, sender(1), bucket(TEN)),
+        Err(CallError::Ports)
+    );
+    let asked = Flowspec::ControlledLoad(bucket(TEN));
+    assert_eq!(
+        node.reserve(now, &session(), sender(1), asked),
+        Err(CallError::NoPath)
+    );
+}

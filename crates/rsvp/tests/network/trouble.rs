@@ -1,0 +1,150 @@
+//! What does not fit is refused with numbers and harms nobody; loss and arbitrary messages leave no orphan.
+
+use crate::arbitrary::single;
+use crate::rig::{A, B, Network, R1, R2, SECOND, bucket, node, sender, session};
+use engine::random::Seed;
+use engine::units::{Bandwidth, Duration, Instant, Probability};
+use proptest::prelude::*;
+use rsvp::node::Event;
+use rsvp::wire::{code, value};
+
+/// A network whose second link alone is short.
+fn narrow() -> Network {
+    let mut network = Network::new(Bandwidth::mbit(1000), 3);
+    network.nodes[R1] = node(R1, Bandwidth::mbit(100), Seed(3));
+    network
+}
+
+#[test]
+fn a_third_reservation_that_does_not_fit_is_refused_and_the_first_two_do_not_notice() {
+    let mut network = narrow();
+    network.reserve(1, Bandwidth::mbit(40));
+    network.reserve(2, Bandwidth::mbit(40));
+    network.events_at(B);
+    network.reserve(3, Bandwidth::mbit(40));
+    let at_b = network.events_at(B);
+    let [
+        Event::Path { .. },
+        Event::ReservationFailed {
+            sender: refused,
+            error,
+            ..
+        },
+    ] = at_b.as_slice()
+    else {
+        panic!("{at_b:?}");
+    };
+    assert_eq!(
+        (*refused, error.code, error.value),
+        (sender(3), code::ADMISSION, value::BANDWIDTH)
+    );
+    assert!(!error.in_place && !error.not_guilty);
+    let at_r1 = network.events_at(R1);
+    let [
+        Event::Refused {
+            interface: 1,
+            refused,
+            ..
+        },
+    ] = at_r1.as_slice()
+    else {
+        panic!("{at_r1:?}");
+    };
+    assert_eq!(
+        (refused.asked, refused.available),
+        (Bandwidth::mbit(40), Bandwidth::mbit(20))
+    );
+    network.run(SECOND.times(30));
+    assert_eq!(network.rates(R1), [40_000_000, 40_000_000]);
+    assert_eq!(network.rates(A), [40_000_000, 40_000_000]);
+}
+
+#[test]
+fn rfc_2205_3_5_a_larger_request_that_fails_leaves_the_old_reservation_in_place() {
+    let mut network = narrow();
+    network.reserve(1, Bandwidth::mbit(40));
+    network.events_at(B);
+    network.ask(1, Bandwidth::mbit(140));
+    network.run(Duration::from_millis(20));
+    let at_b = network.events_at(B);
+    let [Event::ReservationFailed { error, .. }] = at_b.as_slice() else {
+        panic!("{at_b:?}");
+    };
+    assert!(error.in_place);
+    network.run(SECOND.times(30));
+    assert_eq!(network.rates(R1), [40_000_000]);
+    assert_eq!(network.rates(A), [40_000_000]);
+    network.ask(1, Bandwidth::mbit(60));
+    network.run(Duration::from_millis(20));
+    assert_eq!(
+        (network.rates(R1), network.rates(R2)),
+        (vec![60_000_000], vec![60_000_000])
+    );
+}
+
+#[test]
+fn the_same_seed_gives_the_same_course() {
+    let course = |seed| {
+        let mut network = Network::new(Bandwidth::mbit(100), seed);
+        network.loss = Probability::ratio(3, 10);
+        let now = network.now;
+        network.nodes[A]
+            .send(now, session(), sender(1), bucket(Bandwidth::mbit(1)))
+            .expect("A may send");
+        network.run(SECOND.times(60));
+        (network.sent, network.events)
+    };
+    assert_eq!(course(7), course(7));
+    assert_ne!(course(7).0, course(8).0);
+}
+
+#[test]
+fn under_loss_and_restarts_no_promise_outlives_its_path() {
+    for seed in 0..300 {
+        let mut network = Network::new(Bandwidth::mbit(100), seed);
+        network.loss = Probability::ratio(3, 10);
+        let now = network.now;
+        network.nodes[A]
+            .send(now, session(), sender(1), bucket(Bandwidth::mbit(1)))
+            .expect("A may send");
+        network.run(SECOND.times(10));
+        if network.nodes[B].senders() > 0 {
+            network.ask(1, Bandwidth::mbit(1));
+        }
+        network.run(SECOND.times(10));
+        network.restart(if seed % 2 == 0 { R1 } else { R2 });
+        network.run(SECOND.times(5));
+        network.nodes[A].stop_sending(&session(), sender(1));
+        // Every hop may have to time out for itself, one after the other.
+        network.run(SECOND.times(20));
+        assert_eq!(
+            (network.promises(), network.senders()),
+            (vec![0; 4], vec![0; 4]),
+            "seed {seed}"
+        );
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    #[test]
+    fn any_messages_leave_a_node_that_forgets_them(
+        frames in prop::collection::vec((single(), 0..3u32, any::<u8>(), 0..10_000u64), 1..20),
+    ) {
+        let mut router = node(R1, Bandwidth::mbit(100), Seed(1));
+        let mut now = Instant::START;
+        for (frame, interface, ttl, later) in frames {
+            now = now + Duration::from_millis(later);
+            router.handle_timeout(now);
+            let bytes = frame.encode().expect("it fits");
+            let _ = router.handle_packet(now, interface, ttl, &bytes);
+            while router.poll_transmit().is_some() {}
+        }
+        prop_assert!(router.senders() <= 100);
+        // Longer than any lifetime that a message can ask for.
+        router.handle_timeout(now + SECOND.times(1 << 25));
+        prop_assert_eq!(router.senders(), 0);
+        prop_assert!(router.traffic_control().promised.is_empty());
+    }
+}
