@@ -217,7 +217,7 @@ const MISTAKES: &[(&str, &str, &str, &str)] = &[
     (
         "rate = \"20 Mbit/s\"\n",
         "rate = \"20 Mbit/s\"\nframing = \"ppp\"\n",
-        "\"ethernet\" (24 B), \"atm\"",
+        "\"ethernet\" (at least 60 B, and 24 B), \"atm\"",
         "6:11",
     ),
     (
