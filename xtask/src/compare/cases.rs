@@ -64,6 +64,9 @@ const fn poisson(name: &'static str, kbit: u64, frame: u64) -> Flow {
 
 /// Little traffic that tells how long packets wait beside the others.
 const PROBE: Flow = poisson("probe", 100, 114);
+/// The same beside TCP: while it starts, and afterwards.
+const START: Flow = poisson("probe, first 5 s", 100, 114).during(0, 5);
+const LATER: Flow = poisson("probe, then", 100, 114).during(5, 20);
 const TCP: Flow = Flow::new("tcp", Source::Tcp, 1_514);
 
 /// All of them, in the order of the page.
@@ -209,7 +212,7 @@ qdisc add root handle 1: tbf rate 10mbit burst 3028 limit 1000000
 qdisc add parent 1:1 handle 10: codel limit 1000 target 5ms interval 100ms",
         policy: "discipline = { kind = \"tbf\", rate = \"10 Mbit/s\", burst = \"3028 B\", child = { kind = \"codel\", target = \"5 ms\", interval = \"100 ms\", limit = 1000 } }",
         round_trip_ms: 20,
-        flows: &[TCP, PROBE],
+        flows: &[TCP, START, LATER],
         ..USUAL
     },
     Case {
@@ -237,7 +240,8 @@ qdisc add parent 1:1 handle 10: fq_codel limit 10240 flows 1024 quantum 1514 tar
         flows: &[
             TCP,
             Flow::new("tcp later", Source::Tcp, 1_514).during(5, 15),
-            PROBE,
+            START,
+            LATER,
         ],
         ..USUAL
     },
@@ -246,8 +250,8 @@ qdisc add parent 1:1 handle 10: fq_codel limit 10240 flows 1024 quantum 1514 tar
         modules: &["sch_tbf", "sch_pie"],
         tc: "\
 qdisc add root handle 1: tbf rate 10mbit burst 3028 limit 1000000
-qdisc add parent 1:1 handle 10: pie limit 1000 target 15ms tupdate 15ms",
-        policy: "discipline = { kind = \"tbf\", rate = \"10 Mbit/s\", burst = \"3028 B\", child = { kind = \"pie\", target = \"15 ms\", update = \"15 ms\", limit = 1000 } }",
+qdisc add parent 1:1 handle 10: pie limit 1000 target 15ms tupdate 20ms alpha 4 beta 20",
+        policy: "discipline = { kind = \"tbf\", rate = \"10 Mbit/s\", burst = \"3028 B\", child = { kind = \"pie\", target = \"15 ms\", update = \"30 ms\", limit = 1000 } }",
         flows: &[poisson("full", 10_500, 1_514), PROBE],
         ..USUAL
     },
@@ -256,10 +260,10 @@ qdisc add parent 1:1 handle 10: pie limit 1000 target 15ms tupdate 15ms",
         modules: &["sch_tbf", "sch_pie"],
         tc: "\
 qdisc add root handle 1: tbf rate 10mbit burst 3028 limit 1000000
-qdisc add parent 1:1 handle 10: pie limit 1000 target 15ms tupdate 15ms",
-        policy: "discipline = { kind = \"tbf\", rate = \"10 Mbit/s\", burst = \"3028 B\", child = { kind = \"pie\", target = \"15 ms\", update = \"15 ms\", limit = 1000 } }",
+qdisc add parent 1:1 handle 10: pie limit 1000 target 15ms tupdate 20ms alpha 4 beta 20",
+        policy: "discipline = { kind = \"tbf\", rate = \"10 Mbit/s\", burst = \"3028 B\", child = { kind = \"pie\", target = \"15 ms\", update = \"30 ms\", limit = 1000 } }",
         round_trip_ms: 20,
-        flows: &[TCP, PROBE],
+        flows: &[TCP, START, LATER],
         ..USUAL
     },
     Case {
