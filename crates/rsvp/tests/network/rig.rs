@@ -152,7 +152,7 @@ impl TrafficControl for Books {
 pub(crate) type TestNode = Node<Books, Routes>;
 
 /// A message on its way: to which node, by which of its interfaces.
-type Arrival = (usize, InterfaceId, u8, Vec<u8>);
+pub(crate) type Arrival = (usize, InterfaceId, u8, Vec<u8>);
 
 pub(crate) struct Network {
     pub(crate) now: Instant,
@@ -160,6 +160,8 @@ pub(crate) struct Network {
     pub(crate) events: Vec<(usize, Event)>,
     /// Messages that were sent, lost ones included.
     pub(crate) sent: usize,
+    /// What was sent, in order.
+    pub(crate) log: Vec<Arrival>,
     /// The probability that a message is lost.
     pub(crate) loss: Probability,
     /// Nodes that neither hear nor speak.
@@ -189,6 +191,7 @@ impl Network {
             nodes: (0..4).map(|at| node(at, capacity, seed)).collect(),
             events: Vec::new(),
             sent: 0,
+            log: Vec::new(),
             loss: Probability::ZERO,
             dead: BTreeSet::new(),
             capacity,
@@ -220,6 +223,8 @@ impl Network {
         let (to, interface) = LINKS[at][transmit.interface as usize];
         let heard = transmit.router_alert || ADDRESSES[to].contains(&transmit.destination);
         assert!(heard, "a message without Router Alert is for the neighbour");
+        self.log
+            .push((to, interface, transmit.ttl, transmit.bytes.clone()));
         if self.dead.contains(&at) || self.luck.chance(self.loss) {
             return;
         }

@@ -1,7 +1,7 @@
 //! What does not fit is refused with numbers and harms nobody; loss and arbitrary messages leave no orphan.
 
 use crate::arbitrary::single;
-use crate::rig::{A, B, Network, R1, R2, SECOND, bucket, node, sender, session};
+use crate::rig::{A, Arrival, B, Network, R1, R2, SECOND, bucket, node, sender, session};
 use engine::random::Seed;
 use engine::units::{Bandwidth, Duration, Instant, Probability};
 use proptest::prelude::*;
@@ -122,6 +122,61 @@ fn under_loss_and_restarts_no_promise_outlives_its_path() {
             (vec![0; 4], vec![0; 4]),
             "seed {seed}"
         );
+    }
+}
+
+/// What the first router hears while reservations are made, changed and ended.
+fn heard() -> Vec<Arrival> {
+    let mut network = Network::new(Bandwidth::mbit(100), 5);
+    network.reserve(1, Bandwidth::mbit(40));
+    network.reserve(2, Bandwidth::mbit(80));
+    network.ask(1, Bandwidth::mbit(90));
+    network.run(SECOND.times(2));
+    network.nodes[B].release(&session(), sender(1));
+    network.run(SECOND);
+    network.nodes[A].stop_sending(&session(), sender(1));
+    network.run(SECOND);
+    network.log.into_iter().filter(|(to, ..)| *to == R1).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(500))]
+
+    #[test]
+    fn real_messages_repeated_out_of_order_and_altered_leave_no_orphan(
+        picks in prop::collection::vec(
+            (any::<prop::sample::Index>(), any::<prop::sample::Index>(), any::<Option<u8>>(), 0..2_000u64),
+            1..60,
+        ),
+    ) {
+        let heard = heard();
+        let mut router = node(R1, Bandwidth::mbit(100), Seed(1));
+        let mut now = Instant::START;
+        for (which, place, change, later) in picks {
+            let (_, interface, ttl, mut bytes) = which.get(&heard).clone();
+            if let Some(byte) = change {
+                let place = place.index(bytes.len());
+                bytes[place] = byte;
+                // No checksum, so that the change gets through.
+                bytes[2..4].fill(0);
+            }
+            now = now + Duration::from_millis(later);
+            let before = router.senders();
+            router.handle_timeout(now);
+            let _ = router.handle_packet(now, interface, ttl, &bytes);
+            let books = router.traffic_control();
+            prop_assert!(books.promised.len() <= router.senders());
+            prop_assert_eq!(books.promised.len(), books.filters.len());
+            let mut answers = 0;
+            while router.poll_transmit().is_some() {
+                answers += 1;
+            }
+            // A Path and a Resv, or their ends, for each sender that is due, and for the message.
+            prop_assert!(answers <= 2 * (before + 1), "{answers} messages with {before} senders");
+        }
+        router.handle_timeout(now + SECOND.times(1 << 25));
+        prop_assert_eq!(router.senders(), 0);
+        prop_assert!(router.traffic_control().promised.is_empty());
     }
 }
 
