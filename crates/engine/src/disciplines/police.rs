@@ -187,6 +187,9 @@ impl Parameters {
         if settings.excess_rate.is_some() && !two {
             return Err(("excess_rate", format!("`excess_rate` says nothing to the meter `{}`", settings.meter.name())));
         }
+        if settings.aware && settings.meter == Meter::TokenBucket {
+            return Err(("aware", "`aware` says nothing to the meter `token-bucket`: it has no colour-aware mode".into()));
+        }
         let derived = if settings.meter == Meter::TrTcm { rate.bits().saturating_mul(2) } else { rate.bits() };
         let excess = settings.excess_rate.map_or(derived, |excess| excess.on(link).bits());
         if settings.meter == Meter::TrTcm && excess < rate.bits() {
@@ -490,6 +493,14 @@ mod tests {
             assert_eq!(why, Reason::Policed);
             self.0 += 1;
         }
+    }
+
+    #[test]
+    fn a_token_bucket_that_is_to_heed_colours_is_refused_since_it_has_no_such_mode() {
+        let table = meter("token-bucket").with("aware", Raw::Boolean(true));
+        let spec = DisciplineSpec { settings: table, ..DisciplineSpec::new("police") };
+        let report = spec.check(&Registry::builtin(), LINK).expect_err("refused");
+        assert!(format!("{report:?}").contains("`aware` says nothing to the meter `token-bucket`"), "{report:?}");
     }
 
     #[test]
