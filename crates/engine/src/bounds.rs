@@ -180,15 +180,20 @@ impl Terms<'_> {
         promise.ok_or_else(|| "none promised: `sends` states no rate and burst".into())
     }
 
-    /// The bound of a class that keeps its packets in this queue, with this service: its packets stay in order if it is
-    /// a FIFO.
-    pub fn worst(&self, class: ClassId, queue: &str, service: Service) -> Result<Bound, String> {
+    /// The promise of a class that keeps its packets in this queue: they stay in order if it is a FIFO.
+    pub fn in_order(&self, class: ClassId, queue: &str) -> Result<Promise, String> {
         let promise = self.promise(class)?;
-        if queue != "fifo" {
-            return Err(format!(
+        match queue {
+            "fifo" => Ok(promise),
+            _ => Err(format!(
                 "its queue is a `{queue}`, which may let packets overtake others"
-            ));
+            )),
         }
+    }
+
+    /// The bound of a class that keeps its packets in this queue, with this service.
+    pub fn worst(&self, class: ClassId, queue: &str, service: Service) -> Result<Bound, String> {
+        let promise = self.in_order(class, queue)?;
         let more = || format!("it is promised {}, more than it is sure to get", promise.rate);
         service.bound(promise).ok_or_else(more)
     }

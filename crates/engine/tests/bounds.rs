@@ -282,6 +282,27 @@ fn deficit_round_robin_keeps_its_bound() {
 }
 
 #[test]
+fn concave_service_curves_keep_their_bound() {
+    let (nearest, bounded) = try_all("hfsc", cases() / 5, |world| {
+        let used: u64 = world.promises.iter().map(|promise| promise.rate.bits()).sum();
+        let (link, spans) = (world.link.bandwidth.bits(), world.rng.bits());
+        let curve = |number: usize, promise: Promise| {
+            let rate = promise.rate.bits();
+            let first = (u128::from(rate) * u128::from(link) / u128::from(used.max(1))) as u64;
+            let span = 1 + (spans >> (number % 32)) % 100_000;
+            let curve = format!("{first} bit/s for {span} us, then {rate} bit/s");
+            Table::default().text("realtime", &curve)
+        };
+        let rest = Table::default().text("linkshare", "1 Mbit/s");
+        world.plan(DisciplineSpec::new("hfsc"), curve, rest)
+    });
+    assert!(
+        nearest > 500 && bounded > cases() / 5,
+        "{nearest} of 1000, {bounded} classes"
+    );
+}
+
+#[test]
 fn cbq_keeps_its_bound() {
     let (nearest, bounded) = try_all("cbq", cases() / 5, |world| {
         let used: u64 = world.promises.iter().map(|promise| promise.rate.bits()).sum();

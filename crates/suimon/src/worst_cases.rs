@@ -137,6 +137,23 @@ default = true
     }
 
     #[test]
+    fn a_change_at_run_time_that_would_break_a_promise_is_refused_with_the_numbers() {
+        let policy = policy(VOICE);
+        let set = |key: &str, value: &str| {
+            let changes = [(key, engine::settings::Raw::Text(value.into()))];
+            policy.interfaces[0].with_class_settings(&Registry::builtin(), "voice", &changes)
+        };
+        assert!(set("delay", "10 ms").is_ok());
+        let problems = set("burst", "10 kB").expect_err("12.8 ms");
+        assert_eq!(
+            problems[0].message,
+            "`voice` asks for 12 ms, and 12.845 ms is possible"
+        );
+        let help = problems[0].help.as_deref().unwrap_or_default();
+        assert!(help.contains("a delay of 12.845 ms"), "{help}");
+    }
+
+    #[test]
     fn a_ring_that_is_not_the_ports_is_warned_of() {
         let other = policy(&VOICE.replace("transmit_ring = 4", "transmit_ring = 2"));
         let text = other.warnings.render(false);

@@ -32,6 +32,7 @@
 //!    deadlines are missed by it). See `service_curve.rs` and `docs/decisions/hfsc.md`.
 //! 5. Times are rounded up to whole nanoseconds from exact sums, not at each packet.
 
+use crate::bounds::{Bound, Promise, Terms, WorstCase};
 use crate::credit::nanobits;
 use crate::discipline::{Discipline, Next, Sink, Verdict};
 use crate::heaps::Heaps;
@@ -205,7 +206,40 @@ fn check_sums(check: &mut Check<'_>, curves: &[Curves]) {
     }
 }
 
+/// The bound of a leaf with a concave real-time curve *S* (or a line), for senders that promise σ and a ρ that *S* has in the
+/// long run: from a packet's arrival to its deadline it is at most S⁻¹(σ), where a burst begins; no deadline is missed
+/// by more than what is in the device, the packet on the wire at least. A convex curve that starts again may have to
+/// give up some of what it had, so none is stated.
+fn worst(real: Option<Slopes>, promise: Promise, terms: &Terms<'_>) -> Result<Bound, String> {
+    let real = real.ok_or("it has no real-time curve, so nothing is sure")?;
+    if real.m1 < real.m2 && real.d > 0 {
+        return Err("its real-time curve is convex, for which no bound is known here".into());
+    }
+    if promise.rate.bits() > real.m2 || real.m2 == 0 {
+        return Err(format!("it is promised {}, more than its real-time curve brings", promise.rate));
+    }
+    let burst = u128::from(promise.burst.get()) * 8_000_000_000;
+    let first = u128::from(real.m1) * u128::from(real.d);
+    let wait = match burst.checked_sub(first) {
+        None => burst.div_ceil(real.m1.into()),
+        Some(rest) => u128::from(real.d) + rest.div_ceil(real.m2.into()),
+    };
+    // Deadlines and sums of curves are rounded to a nanosecond each.
+    let device = terms.link.bandwidth.time_to_send(terms.ahead()) + Duration::from_nanos(2);
+    let wait = Duration::from_nanos(u64::try_from(wait).map_err(|_| "the time does not fit")?);
+    let meanwhile = promise.rate.bytes_in(device) + Bytes::new(1);
+    Ok(Bound { delay: wait + device, backlog: promise.burst + meanwhile + terms.longest })
+}
+
 impl Plan for HfscPlan {
+    fn bounds(&self, terms: &Terms<'_>) -> Vec<WorstCase> {
+        let case = |((class, _, queue), plan): ((ClassId, &str, &'static str), &ClassPlan)| {
+            let bound = terms.in_order(class, queue).and_then(|promise| worst(plan.curves.real, promise, terms));
+            WorstCase { class: Some(class), bound }
+        };
+        self.leaves.each().zip(&self.classes).map(case).collect()
+    }
+
     fn build(&self, cx: &Build) -> Box<dyn Discipline> {
         let (link, leaves) = (self.classes.len(), self.leaves.len());
         let mut children = vec![0usize; link + 1];
