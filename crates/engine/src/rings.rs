@@ -156,26 +156,44 @@ pub(crate) fn whose_turn<T>(
 
 /// Weights for turns in proportion to rates: 1 on average.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Average {
+struct Average {
     sum: u128,
     count: u128,
 }
 
 impl Average {
     /// One more who takes turns.
-    pub(crate) fn add(&mut self, rate: u64) {
+    fn add(&mut self, rate: u64) {
         self.sum += u128::from(rate);
         self.count += 1;
     }
 
     /// The weight of one. Its floor bounds how often one is passed over before its turn is long enough for a packet.
-    pub(crate) fn weight(self, rate: u64) -> u32 {
+    fn weight(self, rate: u64) -> u32 {
         let one = u128::from(ONE);
         match self.sum {
             0 => ONE as u32,
             sum => (u128::from(rate) * self.count * one / sum).clamp(one / 16, one * 256) as u32,
         }
     }
+}
+
+/// The weights of nodes (rate, parent, priority), of which the first are leaves: among the leaves of its priority, and among
+/// the children of its parent.
+pub(crate) fn weights(nodes: &[(u64, u32, u32)], leaves: usize) -> Vec<(u32, u32)> {
+    let mut siblings = vec![Average::default(); nodes.len() + 1];
+    let mut alike = [Average::default(); PRIORITIES];
+    for (number, &(rate, parent, priority)) in nodes.iter().enumerate() {
+        siblings[parent as usize].add(rate);
+        if number < leaves {
+            alike[priority as usize].add(rate);
+        }
+    }
+    let weights = |&(rate, parent, priority): &(u64, u32, u32)| {
+        let alike = alike[priority as usize].weight(rate);
+        (alike, siblings[parent as usize].weight(rate))
+    };
+    nodes.iter().map(weights).collect()
 }
 
 #[cfg(test)]

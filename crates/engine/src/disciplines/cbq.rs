@@ -39,14 +39,15 @@
 //! priority among all unregulated classes, every ancestor charged, credit lost at `maxburst`. They can starve a
 //! backlogged class, and top-level looks through the classes that its cutoff holds back.
 
-use crate::bounds::{Bound, Service, Terms, WorstCase, is_work_conserving};
+use crate::bounds::{Terms, WorstCase};
 use crate::credit::{Credit, NANOBITS, nanobits};
+use crate::credit_bound::{self, Credited};
 use crate::discipline::{Discipline, Next, Reason, Sink, Verdict};
 use crate::inspect::{Inspection, Value};
 use crate::kind::{Build, Check, Children, Kind, Plan, QueuePlan, Routes};
 use crate::packet::{ClassId, Packet};
 use crate::queue::{Queue, Stats};
-use crate::rings::{self, Average, Link, NONE, PRIORITIES, Rows, Turn};
+use crate::rings::{self, Link, NONE, PRIORITIES, Rows, Turn};
 use crate::settings::Problem;
 use crate::timer_wheel::TimerWheel;
 use crate::units::{Bandwidth, Bytes, Duration, Instant, Rate};
@@ -295,56 +296,9 @@ fn number(check: &mut Check<'_>, settings: Settings, read: Vec<ClassSettings>, l
 
 /// The weights with which classes take turns: by rate, among those they take turns with.
 fn set_weights(classes: &mut [ClassPlan], leaves: usize) {
-    let mut siblings = vec![Average::default(); classes.len() + 1];
-    let mut alike = [Average::default(); PRIORITIES];
-    for (number, class) in classes.iter().enumerate() {
-        siblings[class.parent as usize].add(class.credit.rate);
-        if number < leaves {
-            alike[class.settings.priority as usize].add(class.credit.rate);
-        }
-    }
-    for class in classes {
-        class.feed_weight = siblings[class.parent as usize].weight(class.credit.rate);
-        class.own_weight = alike[class.settings.priority as usize].weight(class.credit.rate);
-    }
-}
-
-impl CbqPlan {
-    /// A leaf whose senders keep within its rate and its full credit σᵢ has credit whenever it has packets, as credit is
-    /// earned no slower than packets come. By the formal rule only leaves with credit and no smaller priority go before
-    /// it. What they may send: the link is busy as long as it waits, so the sum of all credits, which grows with the
-    /// rates and shrinks with the link, has not grown since no leaf was waiting; then each had at most a full one.
-    /// A debt is less than a packet, and so is what a last packet goes beyond its credit. So at most
-    /// Σ (full credit + 2 *Max*) + twice what is in the device, and the rates of those leaves from then on.
-    fn worst(&self, number: usize, terms: &Terms<'_>) -> Result<Bound, String> {
-        let (own, leaves) = (&self.classes[number], &self.classes[..self.leaves]);
-        let kind = |class: &ClassPlan| class.queue.as_ref().map_or("", |queue| queue.kind.name);
-        let promise = terms.promise(own.id)?;
-        if self.settings.sharing != Sharing::Formal || self.settings.tick.is_some() {
-            return Err("only formal sharing without a tick has a bound".into());
-        }
-        // A port that fills its ring asks again when there is room; until then it must not seem late.
-        let filled = self.link.time_to_send(terms.ahead() + terms.longest);
-        if self.settings.link == Pace::Port && self.settings.link_burst < filled {
-            return Err(format!("`link_burst` is less than the device's ring and a packet ({filled})"));
-        }
-        if let Some(other) = leaves.iter().find(|class| !is_work_conserving(kind(class))) {
-            return Err(format!("`{}` may hold packets back and gather credit", other.name));
-        }
-        let (covers, rate) = (own.credit.covers(), own.credit.rate);
-        if promise.rate.bits() > rate || promise.burst.get() > covers {
-            let covers = Bytes::new(covers);
-            return Err(format!("its senders may use up its credit, which covers {covers} and its rate"));
-        }
-        let longest = u128::from(terms.longest.get());
-        let full: u128 = leaves.iter().map(|class| u128::from(class.credit.covers()) + 2 * longest).sum();
-        let higher = leaves.iter().enumerate().filter(|(other, class)| {
-            *other != number && class.settings.priority >= own.settings.priority
-        });
-        let used: Bandwidth = higher.map(|(_, class)| Bandwidth::bits_per_sec(class.credit.rate)).sum();
-        let before = full + 2 * u128::from(terms.ahead().get());
-        terms.worst(own.id, kind(own), Service::after(before, self.link - used))
-    }
+    let each = classes.iter().map(|class| (class.credit.rate, class.parent, class.settings.priority));
+    let weights = rings::weights(&each.collect::<Vec<_>>(), leaves);
+    classes.iter_mut().zip(weights).for_each(|(class, weights)| (class.own_weight, class.feed_weight) = weights);
 }
 
 impl ClassPlan {
@@ -364,11 +318,11 @@ impl ClassPlan {
 
 impl Plan for CbqPlan {
     fn bounds(&self, terms: &Terms<'_>) -> Vec<WorstCase> {
-        let case = |number: usize| WorstCase {
-            class: Some(self.classes[number].id),
-            bound: self.worst(number, terms),
-        };
-        (0..self.leaves).map(case).collect()
+        let queue = |class: &ClassPlan| class.queue.as_ref().map_or("", |queue| queue.kind.name);
+        let leaf = |c: &ClassPlan| Credited { id: c.id, queue: queue(c), credit: c.credit, priority: c.settings.priority };
+        let patience = (self.settings.link == Pace::Port).then_some(self.settings.link_burst);
+        let formal = self.settings.sharing == Sharing::Formal && self.settings.tick.is_none();
+        credit_bound::all(self.classes[..self.leaves].iter().map(leaf).collect(), terms, formal, patience)
     }
 
     fn build(&self, cx: &Build) -> Box<dyn Discipline> {

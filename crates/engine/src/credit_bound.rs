@@ -1,0 +1,81 @@
+//! How long a packet of a leaf that is served by credit and priority can take at worst, by the formal rule of link sharing.
+//!
+//! A leaf whose senders keep within its rate and its full credit σᵢ has credit whenever it has packets, as credit is
+//! earned no slower than packets come. By the formal rule only leaves with credit and no smaller priority go before
+//! it. What they may send: the link is busy as long as it waits, so the sum of all credits, which grows with the
+//! rates and shrinks with the link, has not grown since no leaf was waiting; then each had at most a full one.
+//! A debt is less than a packet, and so is what a last packet goes beyond its credit. So at most
+//! Σ (full credit + 2 *Max*) + twice what is in the device, and the rates of those leaves from then on.
+
+use crate::bounds::{Bound, Service, Terms, WorstCase, is_work_conserving};
+use crate::credit::Credit;
+use crate::packet::ClassId;
+use crate::units::{Bandwidth, Bytes, Duration};
+
+/// A leaf as checked.
+pub(crate) struct Credited {
+    pub(crate) id: ClassId,
+    /// The kind of its queue.
+    pub(crate) queue: &'static str,
+    /// Full.
+    pub(crate) credit: Credit,
+    pub(crate) priority: u32,
+}
+
+/// The worst case of each of these leaves. `patience` is how late a port may come before it seems late, if a port is the clock.
+pub(crate) fn all(
+    leaves: Vec<Credited>,
+    terms: &Terms<'_>,
+    formal: bool,
+    patience: Option<Duration>,
+) -> Vec<WorstCase> {
+    // A port that fills its ring asks again when there is room; until then it must not seem late.
+    let filled = terms.link.bandwidth.time_to_send(terms.ahead() + terms.longest);
+    let known = match () {
+        () if !formal => Err("only formal sharing without a tick has a bound".into()),
+        () if patience.is_some_and(|patience| patience < filled) => Err(format!(
+            "`link_burst` is less than the device's ring and a packet ({filled})"
+        )),
+        () if !leaves.iter().all(|leaf| is_work_conserving(leaf.queue)) => {
+            Err("a class may hold packets back, and gather credit".into())
+        }
+        () => Ok(()),
+    };
+    let case = |(number, leaf): (usize, &Credited)| {
+        let promise = terms.promise(leaf.id).map(|_| ());
+        let bound = promise
+            .and(known.clone())
+            .and_then(|()| worst(&leaves, number, terms));
+        WorstCase {
+            class: Some(leaf.id),
+            bound,
+        }
+    };
+    leaves.iter().enumerate().map(case).collect()
+}
+
+fn worst(leaves: &[Credited], number: usize, terms: &Terms<'_>) -> Result<Bound, String> {
+    let own = &leaves[number];
+    let promise = terms.in_order(own.id, own.queue)?;
+    let covers = Bytes::new(own.credit.covers());
+    if promise.rate.bits() > own.credit.rate || promise.burst > covers {
+        return Err(format!(
+            "its senders may use up its credit, which covers {covers} and its rate"
+        ));
+    }
+    let longest = u128::from(terms.longest.get());
+    let full: u128 = leaves
+        .iter()
+        .map(|leaf| u128::from(leaf.credit.covers()) + 2 * longest)
+        .sum();
+    let higher = leaves
+        .iter()
+        .enumerate()
+        .filter(|(other, leaf)| *other != number && leaf.priority >= own.priority);
+    let used: Bandwidth = higher
+        .map(|(_, leaf)| Bandwidth::bits_per_sec(leaf.credit.rate))
+        .sum();
+    let before = full + 2 * u128::from(terms.ahead().get());
+    let service = Service::after(before, terms.link.bandwidth - used);
+    terms.worst(own.id, own.queue, service)
+}
