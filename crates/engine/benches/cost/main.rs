@@ -7,6 +7,7 @@
 
 mod classifier;
 mod disciplines;
+mod eligible;
 
 use std::process::ExitCode;
 
@@ -22,6 +23,7 @@ fn main() -> ExitCode {
     let full = asked("--bench");
     println!("| what | n | ns median (min–max) |\n|---|---:|---:|");
     let mut verdicts = disciplines::rows(full);
+    verdicts.extend(eligible::rows(full));
     verdicts.extend(classifier::rows(full));
     println!();
     for Verdict { what, ratio, bar } in &verdicts {

@@ -14,13 +14,17 @@ mod cost_scaling;
 mod cost_throughput;
 mod cost_ways;
 mod cost_wire;
+mod gap_size;
 mod guarantees;
 mod limited_class;
 mod link_sharing;
+mod long_pipe;
 pub mod page;
 mod points;
 mod promised_delays;
 mod rounds;
+mod shared_pipe;
+mod tail_drop;
 mod testbed;
 mod timeline;
 
@@ -43,6 +47,13 @@ pub const EXPERIMENTS: &[Experiment] = &[
     promised_delays::I3,
     promised_delays::I4,
     promised_delays::I5,
+    gap_size::P1,
+    gap_size::P2,
+    tail_drop::P3,
+    tail_drop::P4,
+    tail_drop::P5,
+    tail_drop::P6,
+    shared_pipe::P8,
 ];
 
 /// An experiment of a paper.
