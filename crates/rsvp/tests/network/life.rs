@@ -88,10 +88,10 @@ fn rfc_2205_3_1_5_a_sender_that_stops_frees_every_hop_at_once() {
 fn rfc_2205_3_7_a_sender_that_dies_is_forgotten_after_the_lifetime_and_not_before() {
     let mut network = reserved();
     network.dead.insert(A);
-    // The last refresh is at most 1.5 R old.
-    network.run(Duration::from_millis(5250 - 1500 - 50));
+    // The last refresh came as A began, at time 0.
+    network.run(Duration::from_millis(5200));
     assert_eq!(network.promises()[1..], [1, 1, 0]);
-    network.run(Duration::from_millis(1600));
+    network.run(Duration::from_millis(50));
     assert_eq!(
         (&network.promises()[1..], &network.senders()[1..]),
         (&[0; 3][..], &[0; 3][..])
@@ -102,9 +102,10 @@ fn rfc_2205_3_7_a_sender_that_dies_is_forgotten_after_the_lifetime_and_not_befor
 fn rfc_2205_3_7_a_receiver_that_dies_is_forgotten_and_the_path_stays() {
     let mut network = reserved();
     network.dead.insert(B);
-    network.run(Duration::from_millis(5250 - 1500 - 50));
+    // The last refresh came as B asked, 20 ms ago.
+    network.run(Duration::from_millis(5200));
     assert_eq!(network.promises()[..3], [1, 1, 1]);
-    network.run(Duration::from_millis(1700));
+    network.run(Duration::from_millis(50));
     assert_eq!(network.promises()[..3], [0, 0, 0]);
     assert_eq!(network.senders()[..3], [1, 1, 1]);
 }
@@ -127,16 +128,22 @@ fn rfc_2205_3_6_a_changed_route_takes_the_reservation_along() {
     let now = network.now;
     network.nodes[R1].routing_mut().0[1] = Route::By(2);
     network.nodes[R1].routes_changed(now);
-    network.run(Duration::from_millis(2010));
     let on = |network: &Network, at: usize| {
         let promised = network.nodes[at].traffic_control().promised.values();
         promised.map(|(interface, _)| *interface).collect::<Vec<_>>()
     };
-    assert_eq!(
-        on(&network, R1),
-        [2],
-        "promised where the data pass, and there alone"
+    let changed = network.now;
+    while on(&network, R1) == [1] {
+        network.run(Duration::from_millis(1));
+    }
+    assert!(
+        network.now.since(changed) <= SECOND.times(2),
+        "routes settle in two seconds"
     );
+    assert!(on(&network, R1).is_empty(), "no promise where no data pass");
+    // The next hop sees another previous hop and does not wait for its refresh.
+    network.run(Duration::from_millis(3));
+    assert_eq!(on(&network, R1), [2]);
     network.run(SECOND.times(60));
     assert_eq!(
         (on(&network, R1), network.promises()),
