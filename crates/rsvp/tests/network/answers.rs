@@ -6,8 +6,8 @@ use engine::random::Seed;
 use engine::units::{Bandwidth, Instant};
 use rsvp::node::CallError;
 use rsvp::wire::{
-    Content, Descriptors, Flowspec, Frame, Hop, Message, Path, Refresh, Resv, Sender, SenderDescriptor,
-    Session, code,
+    Content, Descriptors, Flowspec, Frame, Hop, Message, Path, PathTear, Refresh, Resv, ResvTear, Sender,
+    SenderDescriptor, Session, code,
 };
 
 const TEN: Bandwidth = Bandwidth::mbit(10);
@@ -219,4 +219,49 @@ fn calls_that_cannot_work_say_why() {
         node.reserve(now, &session(), sender(1), asked),
         Err(CallError::NoPath)
     );
+}
+
+#[test]
+fn only_the_neighbour_that_made_a_state_may_end_it() {
+    let mut node = router();
+    let stranger = IpAddr::from([10, 0, 7, 7]);
+    let fixed = || Descriptors::Fixed(vec![(flowspec(), sender(1))]);
+    answer(&mut node, 0, &path(session(), sender(1)));
+    answer(&mut node, 1, &resv(fixed()));
+    let path_tear = |address| {
+        framed(Message::PathTear(PathTear {
+            session: session(),
+            hop: Hop {
+                address,
+                interface: 0,
+            },
+            sender: sender(1),
+        }))
+    };
+    let resv_tear = |address| {
+        framed(Message::ResvTear(ResvTear {
+            session: session(),
+            hop: Hop {
+                address,
+                interface: 1,
+            },
+            scope: None,
+            descriptors: Descriptors::Fixed(vec![((), sender(1))]),
+        }))
+    };
+    assert_eq!(answer(&mut node, 0, &path_tear(stranger)), None);
+    assert_eq!(
+        answer(&mut node, 2, &path_tear(HOST_A)),
+        None,
+        "by another interface"
+    );
+    assert_eq!(answer(&mut node, 1, &resv_tear(stranger)), None);
+    assert_eq!((node.senders(), node.traffic_control().promised.len()), (1, 1));
+    let passed = answer(&mut node, 1, &resv_tear(HOST_B));
+    assert!(
+        matches!(passed, Some((HOST_A, Message::ResvTear(_)))),
+        "{passed:?}"
+    );
+    assert!(answer(&mut node, 0, &path_tear(HOST_A)).is_some());
+    assert_eq!((node.senders(), node.traffic_control().promised.len()), (0, 0));
 }
