@@ -99,8 +99,13 @@ fn every_kind_has_a_picture_on_its_page_and_it_is_what_its_scenario_draws_now() 
     let kinds: Value = serde_json::from_slice(&suimon(&["kinds", "--json"]).stdout).expect("kinds");
     let pages = scenarios().join("../docs/disciplines");
     let again = "draw it with `cargo xtask pictures`";
+    let overview = fs::read_to_string(pages.join("README.md")).expect("an overview");
     for kind in kinds.as_array().expect("a list") {
         let name = kind["name"].as_str().expect("a name");
+        assert!(
+            overview.contains(&format!("| [{name}]({name}.md) |")),
+            "docs/disciplines/README.md has no line for {name}"
+        );
         let scenario = scenarios().join(format!("disciplines/{name}.toml"));
         assert!(
             scenario.exists(),
