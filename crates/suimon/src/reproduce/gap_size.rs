@@ -136,6 +136,21 @@ fn sizes(_options: &Options, progress: &mut dyn Progress) -> Result<Outcome, Fai
         (original - 61.8).abs() < 0.05,
         "The original's limit, as its footnote has it: 61.8 on the wire. Here those bytes count, so that 62.5 is 62.5.",
     ));
+    Ok(Outcome {
+        rows,
+        pictures: vec![Picture {
+            name: "gaps".into(),
+            svg: drawn(&gaps, &found),
+        }],
+        remarks: vec![
+            "Datagrams of 1500 B at more than the interface's speed, paced by gap frames on a wire that is never idle, for 200 ms. A gap is what \
+             the paper calls IPG: all bytes between a frame's FCS and the next preamble, 12 at least."
+                .into(),
+        ],
+    })
+}
+
+fn drawn(gaps: &[u64], found: &[(f64, f64)]) -> String {
     let line = |value: &dyn Fn(usize, u64) -> f64| -> Vec<(f64, f64)> {
         gaps.iter()
             .enumerate()
@@ -151,18 +166,10 @@ fn sizes(_options: &Options, progress: &mut dyn Progress) -> Result<Outcome, Fai
         ],
         ..Plot::default()
     };
-    Ok(Outcome {
-        rows,
-        pictures: vec![Picture {
-            name: "gaps".into(),
-            svg: picture("Bandwidth by the size of the gap, MTU 1500, Gigabit Ethernet", &[plot]),
-        }],
-        remarks: vec![
-            "Datagrams of 1500 B at more than the interface's speed, paced by gap frames on a wire that is never idle, for 200 ms. A gap is what \
-             the paper calls IPG: all bytes between a frame's FCS and the next preamble, 12 at least."
-                .into(),
-        ],
-    })
+    picture(
+        "Bandwidth by the size of the gap, MTU 1500, Gigabit Ethernet",
+        &[plot],
+    )
 }
 
 /// Starts of frames on the host's wire in slow start, when windows are large, and their payload's slope.

@@ -176,6 +176,22 @@ fn run(_options: &Options, progress: &mut dyn Progress) -> Result<Outcome, Failu
             "Shown for comparison: six windows of 8 MB are more than the pipe holds.",
         ),
     ];
+    Ok(Outcome {
+        rows,
+        pictures: vec![Picture {
+            name: "sum".into(),
+            svg: drawn(paced, free),
+        }],
+        remarks: vec![
+            "HighSpeed TCP with windows of 8 MB, as in the paper; 30 s. A pair's traffic is paced where it leaves the pair's switch, as GNET-1 did. \
+             The router's buffer is not known, and is 2 MiB here. With SACK as a clean model has it, losses are repaired within round trips, so the \
+             sum swings less than the paper's, whose hosts fell back to timeouts."
+                .into(),
+        ],
+    })
+}
+
+fn drawn(paced: &Course, free: &Course) -> String {
     let line = |course: &Course, name: &str| {
         let points = course
             .rates
@@ -193,17 +209,8 @@ fn run(_options: &Options, progress: &mut dyn Progress) -> Result<Outcome, Failu
         at: BOTTLENECK.bits() as f64,
         name: "bottleneck".into(),
     });
-    Ok(Outcome {
-        rows,
-        pictures: vec![Picture {
-            name: "sum".into(),
-            svg: picture("Six hosts over 300 MB/s: what the bottleneck carries, in bins of 100 ms", &[plot]),
-        }],
-        remarks: vec![
-            "HighSpeed TCP with windows of 8 MB, as in the paper; 30 s. A pair's traffic is paced where it leaves the pair's switch, as GNET-1 did. \
-             The router's buffer is not known, and is 2 MiB here. With SACK as a clean model has it, losses are repaired within round trips, so the \
-             sum swings less than the paper's, whose hosts fell back to timeouts."
-                .into(),
-        ],
-    })
+    picture(
+        "Six hosts over 300 MB/s: what the bottleneck carries, in bins of 100 ms",
+        &[plot],
+    )
 }
