@@ -74,7 +74,12 @@ fn scenario(case: &Case) -> String {
                 from.as_secs(),
                 to.as_secs()
             ),
-            _ => writeln!(text, "kind = \"trace\"\nfile = \"{number}.trace\""),
+            // The times of a trace count from its first packet.
+            _ => writeln!(
+                text,
+                "kind = \"trace\"\nfile = \"{number}.trace\"\nstart = \"{} s\"",
+                from.as_secs()
+            ),
         };
     }
     text
