@@ -4,7 +4,7 @@
 //! scheduling"), section 2.2. A class states a rate ρ, a burst σ and the delay *D* that it needs. A token bucket on input makes
 //! the burst a fact; the required delays become priorities, the bursts become the limits of the queues; scheduling
 //! itself is strict priority (`priq`), or `cbq` as in the paper. Who is let in, and with which bound, is
-//! [`admission`]'s affair; the bounds are derived in [`bounds`].
+//! [`admission`](crate::admission)'s affair; the bounds are derived in [`bounds`].
 //!
 //! Departures:
 //!
