@@ -285,7 +285,7 @@ struct Node {
 }
 
 /// Two timers, an item of a heap and its place, the number of a leaf and its state.
-const _: () = assert!(size_of::<Node>() + 2 * 16 + 16 + 4 + 4 + 1 <= 128);
+const _: () = assert!(size_of::<Node>() + 2 * 16 + 16 + 4 + 4 < 128);
 
 /// Where the next packet can start, in byte-times: not before `low`, and at `high` at the latest. They differ by 1 at most,
 /// when the time is between two bytes.
