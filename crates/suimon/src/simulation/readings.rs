@@ -6,6 +6,7 @@ use engine::delay::Delays;
 use engine::discipline::Reason;
 use engine::inspect::Value;
 use engine::packet::ClassId;
+use engine::queue::Queue;
 use engine::tree::TreePlan;
 use engine::units::{Bandwidth, Bytes, Instant};
 use sim::meter::{self, Levels, Tally};
@@ -174,22 +175,20 @@ impl Meters<'_> {
         self.sim().agent(copy, End::Answerer)
     }
 
-    fn gauge(&self, direction: usize, class: ClassId, name: &str) -> Option<Value> {
-        let (queue, _) = self.sim().queue(self.network.links[direction])?;
-        meter::gauge(queue, class, name)
+    fn queue(&self, direction: usize) -> Option<&Queue> {
+        self.sim()
+            .queue(self.network.links[direction])
+            .map(|(queue, _)| queue)
     }
 
     /// What a class has borrowed, if its discipline lends.
     pub fn borrowed(&self, direction: usize, class: ClassId) -> Option<Bytes> {
-        match self.gauge(direction, class, "borrowed")? {
-            Value::Bytes(bytes) => Some(bytes),
-            _ => None,
-        }
+        meter::borrowed(self.queue(direction)?, class)
     }
 
     /// What a class is sure of, if its discipline promises that.
     pub fn target(&self, direction: usize, class: ClassId) -> Option<Bandwidth> {
-        match self.gauge(direction, class, "rate")? {
+        match meter::gauge(self.queue(direction)?, class, "rate")? {
             Value::Bandwidth(rate) => Some(rate),
             _ => None,
         }
