@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod flowspec;
 pub mod node;
 pub mod traffic_control;
 pub mod wire;

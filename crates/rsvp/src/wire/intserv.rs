@@ -18,6 +18,9 @@ const RSPEC: u8 = 130;
 pub struct Real(u32);
 
 impl Real {
+    /// Nothing.
+    pub const ZERO: Self = Self(0);
+
     /// As much as can be.
     pub const INFINITE: Self = Self(0x7f80_0000);
 
@@ -48,6 +51,45 @@ impl Real {
     /// Its value.
     pub const fn get(self) -> f32 {
         f32::from_bits(self.0)
+    }
+
+    /// The least number of the wire that is not below this; none for what is negative or not a number.
+    pub fn at_least(value: f64) -> Option<Self> {
+        let nearest = Self::of(value)?;
+        // The bits of the next number up are the next bits; above the largest lies infinity.
+        let up = u32::from(f64::from(nearest.get()) < value);
+        Some(Self(nearest.0 + up))
+    }
+
+    /// The greatest number of the wire that is not above this; none for what is negative or not a number.
+    pub fn at_most(value: f64) -> Option<Self> {
+        let nearest = Self::of(value)?;
+        let down = u32::from(f64::from(nearest.get()) > value);
+        Some(Self(nearest.0 - down))
+    }
+
+    fn of(value: f64) -> Option<Self> {
+        // Adding zero makes the negative zero positive.
+        let nearest = (value as f32 + 0.0).to_bits();
+        Self::from_bits(nearest).filter(|_| value >= 0.0)
+    }
+
+    /// The sum, or the least number of the wire above it.
+    pub fn plus(self, other: Self) -> Self {
+        let (a, b) = (f64::from(self.get()), f64::from(other.get()));
+        let sum = a + b;
+        // What the double precision lost (Knuth's two-sum, exact where nothing is infinite).
+        let lost = (a - (sum - b)) + (b - (sum - a));
+        match Self::at_least(sum) {
+            Some(up) if lost > 0.0 && f64::from(up.get()) == sum => Self(up.0 + 1),
+            Some(up) => up,
+            None => Self::INFINITE,
+        }
+    }
+
+    /// The next whole number down; the largest of `u64` where it does not fit.
+    pub fn floor(self) -> u64 {
+        self.get() as u64
     }
 
     /// The next whole number up; the largest of `u64` where it does not fit.

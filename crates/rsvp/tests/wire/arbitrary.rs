@@ -59,11 +59,11 @@ fn sender(six: bool) -> BoxedStrategy<Sender> {
 }
 
 /// From zero up to, but not including, infinity.
-fn real() -> impl Strategy<Value = Real> {
+pub(crate) fn real() -> impl Strategy<Value = Real> {
     (0..Real::INFINITE.bits()).prop_map(|bits| Real::from_bits(bits).expect("a number"))
 }
 
-fn bucket() -> impl Strategy<Value = TokenBucket> {
+pub(crate) fn bucket() -> impl Strategy<Value = TokenBucket> {
     let peak = prop_oneof![real(), Just(Real::INFINITE)];
     (real(), real(), peak, any::<[u32; 2]>()).prop_map(|(a, bucket, b, [m, n])| TokenBucket {
         rate: a.min(b),
@@ -84,7 +84,7 @@ fn content<T: core::fmt::Debug + Clone + 'static>(
     ]
 }
 
-fn flowspec() -> impl Strategy<Value = Flowspec> {
+pub(crate) fn flowspec() -> impl Strategy<Value = Flowspec> {
     prop_oneof![
         bucket().prop_map(Flowspec::ControlledLoad),
         (bucket(), real(), any::<u32>()).prop_map(|(bucket, rate, slack)| Flowspec::Guaranteed {
