@@ -13,28 +13,70 @@ mod errors;
 mod path;
 mod resv;
 mod state;
+mod status;
 
-use crate::traffic_control::{InterfaceId, Refused, Routing, TrafficControl};
+use crate::traffic_control::{Handle, InterfaceId, Refused, Routing, TrafficControl};
 use crate::wire::{
-    Adspec, ErrorSpec, Flaw, Flowspec, Frame, Message, Refresh, Refusal, Sender, Session, TokenBucket,
+    Adspec, Content, Descriptors, ErrorSpec, Flaw, Flowspec, Frame, Message, Refresh, Refusal, Sender,
+    Session, Style, TokenBucket,
 };
 use core::net::IpAddr;
 use engine::random::{Rng, Seed};
 use engine::units::{Duration, Instant};
 use state::{Flow, State};
+pub use status::{
+    AskedStatus, Asker, BlockadeStatus, PromiseStatus, RequestStatus, SenderStatus, SessionStatus,
+};
 use std::collections::VecDeque;
+
+/// An interface that RSVP is spoken on.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Interface {
+    /// The node's addresses there; the first of each family is used. None: the interface is not used.
+    pub addresses: Vec<IpAddr>,
+    /// R: state sent by this interface is refreshed once in this many milliseconds, on average.
+    pub refresh: Refresh,
+}
 
 /// What a node is told at construction.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Settings {
-    /// The node's address on each interface, in the order of their identifiers.
-    pub addresses: Vec<IpAddr>,
-    /// R: state is refreshed once in this many milliseconds, on average.
-    pub refresh: Refresh,
+    /// The interfaces, in the order of their identifiers.
+    pub interfaces: Vec<Interface>,
+    /// Kb of RFC 2205, section 3.5: a request that has failed is kept from others for so many refresh periods.
+    pub blockade: u32,
     /// Senders that are remembered at most; more are refused, so that no one can fill the memory.
     pub most_senders: usize,
+    /// Requests, by next hop and sender, that are remembered at most.
+    pub most_reservations: usize,
     /// The node's luck.
     pub seed: Seed,
+}
+
+impl Settings {
+    /// Room for 100 000 senders and requests, and a blockade of four refresh periods.
+    pub const fn new(interfaces: Vec<Interface>, seed: Seed) -> Self {
+        Self {
+            interfaces,
+            blockade: 4,
+            most_senders: 100_000,
+            most_reservations: 100_000,
+            seed,
+        }
+    }
+
+    /// The address of an interface that is of the same family as this one.
+    fn address(&self, interface: InterfaceId, like: IpAddr) -> Option<IpAddr> {
+        let interface = self.interfaces.get(interface as usize)?;
+        let alike = |address: &&IpAddr| address.is_ipv4() == like.is_ipv4();
+        interface.addresses.iter().find(alike).copied()
+    }
+
+    /// R of an interface.
+    fn refresh(&self, interface: InterfaceId) -> Refresh {
+        let interface = self.interfaces.get(interface as usize);
+        interface.map_or(Refresh::millis(30_000), |interface| interface.refresh)
+    }
 }
 
 /// A message to be sent.
@@ -53,6 +95,10 @@ pub struct Transmit {
     /// The message.
     pub bytes: Vec<u8>,
 }
+
+/// One of the programs on this host that reserve; several may do so for the same session.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Receiver(pub u64);
 
 /// What a node has to tell those who use it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -84,13 +130,15 @@ pub enum Event {
         /// What went wrong, and where.
         error: ErrorSpec,
     },
-    /// A sender of this host has a reservation up to its receiver, new or changed.
+    /// A sender of this host has a reservation, new or changed.
     Reserved {
         /// Where to.
         session: Session,
         /// For whom.
         sender: Sender,
-        /// What is promised.
+        /// Whether it is the sender's alone.
+        style: Style,
+        /// What the receivers ask for, merged.
         flowspec: Flowspec,
     },
     /// That reservation has ended.
@@ -104,8 +152,10 @@ pub enum Event {
     ReservationFailed {
         /// Where to.
         session: Session,
-        /// For whom.
-        sender: Sender,
+        /// Who reserved.
+        receiver: Receiver,
+        /// What failed: it may be what several receivers ask for, merged.
+        failed: Descriptors<Content<Flowspec>>,
         /// What went wrong, and where.
         error: ErrorSpec,
     },
@@ -113,17 +163,21 @@ pub enum Event {
     Confirmed {
         /// Where to.
         session: Session,
-        /// For whom.
-        sender: Sender,
+        /// Who reserved.
+        receiver: Receiver,
+        /// What is in force.
+        confirmed: Descriptors<Content<Flowspec>>,
     },
     /// This very node refused a reservation.
     Refused {
         /// Where to.
         session: Session,
-        /// For whom.
-        sender: Sender,
         /// The interface that lacks.
         interface: InterfaceId,
+        /// Who asked.
+        next: IpAddr,
+        /// For what.
+        wanted: Descriptors<Flowspec>,
         /// With numbers.
         refused: Refused,
     },
@@ -134,12 +188,14 @@ pub enum Event {
 pub enum CallError {
     /// There is no route to the destination.
     NoRoute,
-    /// No Path has come from this sender.
+    /// No Path has come from any of these senders.
     NoPath,
     /// Ports zero and non-zero where they may not be.
     Ports,
-    /// As many senders as the settings allow are there.
+    /// As many senders or requests as the settings allow are there.
     Full,
+    /// The session has reservations of this style already.
+    Style(Style),
 }
 
 /// K of RFC 2205, section 3.7: state survives this many lost refreshes but one.
@@ -203,14 +259,15 @@ impl<T: TrafficControl, R: Routing> Node<T, R> {
                 Ok(())
             }
             Err(Refusal::Objected(objection, frame)) => {
-                self.answer_objection(interface, objection, *frame);
+                self.handle_objection(interface, objection, *frame);
                 Ok(())
             }
             Err(Refusal::Malformed(flaw)) => Err(flaw),
         }
     }
 
-    fn handle_frame(&mut self, now: Instant, interface: InterfaceId, ttl: u8, frame: Frame) {
+    /// The same for a message that has been read already.
+    pub fn handle_frame(&mut self, now: Instant, interface: InterfaceId, ttl: u8, frame: Frame) {
         let heard = ttl == frame.send_ttl;
         match frame.message {
             Message::Path(path) => self.path(now, interface, ttl, heard, path, frame.forwarded),
@@ -259,9 +316,45 @@ impl<T: TrafficControl, R: Routing> Node<T, R> {
         }
     }
 
+    /// An interface has other addresses, or another R, from now on; the next identifier adds one. State is sent with
+    /// a shorter R at the next refresh; a longer one is come to by 30 % a refresh (RFC 2205, section 3.7).
+    pub fn set_interface(&mut self, id: InterfaceId, interface: Interface) {
+        let interfaces = &mut self.settings.interfaces;
+        let id = id as usize;
+        if id == interfaces.len() {
+            interfaces.push(interface);
+        } else if let Some(place) = interfaces.get_mut(id) {
+            *place = interface;
+        }
+    }
+
+    /// Traffic control has taken back a promise for something more important; its name means nothing any more.
+    pub fn preempted(&mut self, _now: Instant, _handle: Handle) {}
+
+    /// All sessions, as they are.
+    pub fn status(&self) -> Vec<SessionStatus> {
+        Vec::new()
+    }
+
+    /// One session, as it is; its police flag means nothing here.
+    pub fn status_of(&self, session: &Session) -> Option<SessionStatus> {
+        let _ = session;
+        None
+    }
+
     /// What promises bandwidth behind this node.
     pub const fn traffic_control(&self) -> &T {
         &self.traffic_control
+    }
+
+    /// The same, to change its settings; promises are the node's alone.
+    pub const fn traffic_control_mut(&mut self) -> &mut T {
+        &mut self.traffic_control
+    }
+
+    /// The routes.
+    pub const fn routing(&self) -> &R {
+        &self.routing
     }
 
     /// The routes, to change them; then call [`Node::routes_changed`].
@@ -275,18 +368,24 @@ impl<T: TrafficControl, R: Routing> Node<T, R> {
     }
 
     /// The next refresh: at random from half to one and a half times R, so that nodes do not fall into step.
-    fn next_refresh(&mut self, now: Instant) -> Instant {
-        let period = self.settings.refresh.period().nanos();
+    fn next_refresh(&mut self, now: Instant, interface: InterfaceId) -> Instant {
+        let period = self.settings.refresh(interface).period().nanos();
         now + Duration::from_nanos(period / 2 + self.luck.below(period + 1))
     }
 
-    fn address(&self, interface: InterfaceId) -> Option<IpAddr> {
-        self.settings.addresses.get(interface as usize).copied()
+    /// Where packets to a host leave.
+    fn way(&self, destination: IpAddr) -> state::Way {
+        let route = self.routing.route(None, destination);
+        match (route.here, route.by.first()) {
+            (true, _) => state::Way::Here,
+            (false, Some(interface)) => state::Way::By(*interface),
+            (false, None) => state::Way::None,
+        }
     }
 
     /// Sends a message to a neighbour from our own address.
     fn tell(&mut self, interface: InterfaceId, destination: IpAddr, message: Message) {
-        let Some(source) = self.address(interface) else {
+        let Some(source) = self.settings.address(interface, destination) else {
             return;
         };
         self.send_as(interface, (source, destination), false, TTL, message, Vec::new());

@@ -1,15 +1,15 @@
 //! PathErr and ResvErr (RFC 2205, sections 3.1.7 and 3.1.8; RFC 2209, section 2). Neither changes state.
 
-use super::state::Key;
+use super::state::{Key, Way};
 use super::{Event, Node};
-use crate::traffic_control::{InterfaceId, Route, Routing, TrafficControl};
+use crate::traffic_control::{InterfaceId, Routing, TrafficControl};
 use crate::wire::{
     Content, Descriptors, ErrorSpec, Flowspec, Frame, Hop, Message, Objection, PathErr, Resv, ResvErr,
 };
 
 impl<T: TrafficControl, R: Routing> Node<T, R> {
     /// Answers what the message's reader objected to.
-    pub(super) fn answer_objection(&mut self, interface: InterfaceId, objection: Objection, frame: Frame) {
+    pub fn handle_objection(&mut self, interface: InterfaceId, objection: Objection, frame: Frame) {
         match frame.message {
             Message::Path(path) => self.refuse_path(interface, path, objection.code, objection.value),
             Message::Resv(resv) => {
@@ -31,7 +31,7 @@ impl<T: TrafficControl, R: Routing> Node<T, R> {
     ) {
         let interface = resv.hop.interface;
         // A handle that we never gave out has no interface to answer by.
-        let Some(node) = self.address(interface) else {
+        let Some(node) = self.settings.address(interface, resv.hop.address) else {
             return;
         };
         let message = Message::ResvErr(ResvErr {
@@ -97,12 +97,13 @@ impl<T: TrafficControl, R: Routing> Node<T, R> {
                     };
                     self.events.push_back(Event::ReservationFailed {
                         session: error.session,
-                        sender: *sender,
+                        receiver: reservation.receiver,
+                        failed: Descriptors::Fixed(vec![(flowspec.clone(), *sender)]),
                         error: spec,
                     });
                 }
-                (Some(next), Route::By(out)) => {
-                    let Some(address) = self.address(out) else {
+                (Some(next), Way::By(out)) => {
+                    let Some(address) = self.settings.address(out, next.address) else {
                         continue;
                     };
                     let message = Message::ResvErr(ResvErr {

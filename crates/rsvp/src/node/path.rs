@@ -1,8 +1,8 @@
 //! Path and PathTear (RFC 2205, section 3.1.3 and 3.1.5; RFC 2209, section 2), and the sender's calls.
 
-use super::state::{Flow, Key, PathState};
+use super::state::{Flow, Key, PathState, Way};
 use super::{CallError, Event, Node, TTL, lifetime};
-use crate::traffic_control::{InterfaceId, Route, Routing, TrafficControl};
+use crate::traffic_control::{InterfaceId, Routing, TrafficControl};
 use crate::wire::{
     Adspec, ErrorSpec, Hop, Message, Opaque, Path, PathErr, PathTear, Real, Sender, Session, TokenBucket,
     code,
@@ -27,7 +27,7 @@ impl<T: TrafficControl, R: Routing> Node<T, R> {
         if !ports_agree(&session, &sender) || self.state.ports_conflict(flow.0) {
             return Err(CallError::Ports);
         }
-        let route @ Route::By(_) = self.routing.route(session.destination) else {
+        let route @ Way::By(_) = self.way(session.destination) else {
             return Err(CallError::NoRoute);
         };
         if let Some(path) = self.state.path_mut(flow) {
@@ -49,7 +49,7 @@ impl<T: TrafficControl, R: Routing> Node<T, R> {
     }
 
     /// This host no longer sends.
-    pub fn stop_sending(&mut self, session: &Session, sender: Sender) {
+    pub fn stop_sending(&mut self, _now: Instant, session: &Session, sender: Sender) {
         let flow = (Key::from(session), sender);
         if self.state.path(flow).is_some_and(|path| path.previous.is_none()) {
             self.end_path(flow);
@@ -85,7 +85,7 @@ impl<T: TrafficControl, R: Routing> Node<T, R> {
             adspec.break_general();
         }
         let previous = Some((path.hop, interface));
-        let route = self.routing.route(path.session.destination);
+        let route = self.way(path.session.destination);
         let known = self.state.path(flow);
         if known.is_some_and(|known| known.previous.is_none()) {
             // Someone else says that it is a sender of this host.
@@ -123,7 +123,7 @@ impl<T: TrafficControl, R: Routing> Node<T, R> {
         }
         if changed {
             self.path_refresh(now, flow);
-            if route == Route::Here {
+            if route == Way::Here {
                 self.events.push_back(Event::Path {
                     session: path.session,
                     sender: flow.1,
@@ -153,7 +153,7 @@ impl<T: TrafficControl, R: Routing> Node<T, R> {
 
     /// Answers a Path with an error.
     pub(super) fn refuse_path(&mut self, interface: InterfaceId, path: Path, code: u8, value: u16) {
-        let Some(node) = self.address(interface) else {
+        let Some(node) = self.settings.address(interface, path.hop.address) else {
             return;
         };
         let error = PathErr {
@@ -173,26 +173,26 @@ impl<T: TrafficControl, R: Routing> Node<T, R> {
 
     /// Sends a Path on, by the route of the moment (RFC 2209, section 2, PATH REFRESH).
     pub(super) fn path_refresh(&mut self, now: Instant, flow: Flow) {
-        let at = self.next_refresh(now);
+        let at = self.next_refresh(now, 0);
         let Some(path) = self.state.path(flow) else {
             return;
         };
-        let route = self.routing.route(path.session.destination);
+        let route = self.way(path.session.destination);
         if route != path.route {
             self.leave(flow, route);
         }
-        let refresh = self.settings.refresh;
         let Some(path) = self.state.path_mut(flow) else {
             return;
         };
-        path.refresh_at = if route == Route::Here { Instant::NEVER } else { at };
-        let (Route::By(interface), ttl @ 1..) = (route, path.ttl.saturating_sub(1)) else {
+        path.refresh_at = if route == Way::Here { Instant::NEVER } else { at };
+        let (Way::By(interface), ttl @ 1..) = (route, path.ttl.saturating_sub(1)) else {
             return;
         };
         if path.previous.is_some_and(|(_, came_by)| came_by == interface) {
             return;
         }
-        let Some(&address) = self.settings.addresses.get(interface as usize) else {
+        let refresh = self.settings.refresh(interface);
+        let Some(address) = self.settings.address(interface, path.session.destination) else {
             return;
         };
         let mut sender = path.descriptor();
@@ -216,7 +216,7 @@ impl<T: TrafficControl, R: Routing> Node<T, R> {
     }
 
     /// The route has changed: what was promised where the data no longer pass ends.
-    fn leave(&mut self, flow: Flow, route: Route) {
+    fn leave(&mut self, flow: Flow, route: Way) {
         let Some(mut path) = self.state.remove(flow) else {
             return;
         };
@@ -248,12 +248,13 @@ impl<T: TrafficControl, R: Routing> Node<T, R> {
             return;
         };
         match path.route {
-            Route::Here => self.events.push_back(Event::PathEnded {
+            Way::Here => self.events.push_back(Event::PathEnded {
                 session: path.session,
                 sender: path.sender,
             }),
-            Route::By(interface) => {
-                let (Some(address), ttl @ 1..) = (self.address(interface), path.ttl.saturating_sub(1)) else {
+            Way::By(interface) => {
+                let address = self.settings.address(interface, path.session.destination);
+                let (Some(address), ttl @ 1..) = (address, path.ttl.saturating_sub(1)) else {
                     return;
                 };
                 let message = Message::PathTear(PathTear {
@@ -264,7 +265,7 @@ impl<T: TrafficControl, R: Routing> Node<T, R> {
                 let addresses = (path.sender.address(), path.session.destination);
                 self.send_as(interface, addresses, true, ttl, message, Vec::new());
             }
-            Route::None => {}
+            Way::None => {}
         }
     }
 
@@ -282,7 +283,7 @@ impl<T: TrafficControl, R: Routing> Node<T, R> {
 }
 
 /// A sender that has just been heard of. It never expires by itself, and is due at once.
-fn block(session: Session, sender: Sender, tspec: TokenBucket, route: Route) -> PathState {
+fn block(session: Session, sender: Sender, tspec: TokenBucket, route: Way) -> PathState {
     PathState {
         session,
         sender,

@@ -1,11 +1,12 @@
 //! Resv, ResvTear and ResvConf (RFC 2205, sections 3.1.4, 3.1.6 and 3.1.9; RFC 2209, section 2), and the receiver's calls.
 
-use super::state::{Flow, Key, Reservation};
-use super::{CallError, Event, Node, TTL, lifetime};
-use crate::traffic_control::{Handle, InterfaceId, Refused, Request, Route, Routing, TrafficControl};
+use super::state::{Flow, Key, Reservation, Way};
+use super::{CallError, Event, Node, Receiver, TTL, lifetime};
+use crate::traffic_control::{Handle, InterfaceId, Police, Refused, Request, Routing, TrafficControl};
+
 use crate::wire::{
     Content, Descriptors, ErrorSpec, Flowspec, Hop, Message, Opaque, Resv, ResvConf, ResvTear, Sender,
-    Session, code,
+    Session, Style, code,
 };
 use core::net::IpAddr;
 use engine::units::Instant;
@@ -24,15 +25,32 @@ impl<T: TrafficControl, R: Routing> Node<T, R> {
     pub fn reserve(
         &mut self,
         now: Instant,
+        receiver: Receiver,
         session: &Session,
-        sender: Sender,
-        flowspec: Flowspec,
+        wanted: Descriptors<Flowspec>,
+    ) -> Result<(), CallError> {
+        let Descriptors::Fixed(wanted) = wanted else {
+            return Err(CallError::Style(Style::Fixed));
+        };
+        for (flowspec, sender) in wanted {
+            self.reserve_one(now, receiver, session, (flowspec, sender))?;
+        }
+        Ok(())
+    }
+
+    fn reserve_one(
+        &mut self,
+        now: Instant,
+        receiver: Receiver,
+        session: &Session,
+        (flowspec, sender): (Flowspec, Sender),
     ) -> Result<(), CallError> {
         let flow = (Key::from(session), sender);
-        let here = |path: &&mut super::state::PathState| path.route == Route::Here;
+        let here = |path: &&mut super::state::PathState| path.route == Way::Here;
         let path = self.state.path_mut(flow).filter(here).ok_or(CallError::NoPath)?;
         path.reservation = Some(Reservation {
             next: None,
+            receiver,
             flowspec,
             policy: Vec::new(),
             forwarded: Vec::new(),
@@ -44,15 +62,16 @@ impl<T: TrafficControl, R: Routing> Node<T, R> {
     }
 
     /// This host no longer wants its reservation.
-    pub fn release(&mut self, session: &Session, sender: Sender) {
-        let flow = (Key::from(session), sender);
-        if self
-            .state
-            .path(flow)
-            .is_some_and(|path| path.route == Route::Here)
-        {
-            self.end_reservation(flow);
-            self.state.arm(flow);
+    pub fn release(&mut self, _now: Instant, receiver: Receiver, session: &Session) {
+        let key = Key::from(session);
+        for flow in self.state.flows() {
+            let mine = |path: &super::state::PathState| {
+                path.route == Way::Here && path.reservation.as_ref().is_some_and(|r| r.receiver == receiver)
+            };
+            if flow.0 == key && self.state.path(flow).is_some_and(mine) {
+                self.end_reservation(flow);
+                self.state.arm(flow);
+            }
         }
     }
 
@@ -90,7 +109,7 @@ impl<T: TrafficControl, R: Routing> Node<T, R> {
         let Some(path) = self
             .state
             .path(flow)
-            .filter(|path| path.route == Route::By(interface))
+            .filter(|path| path.route == Way::By(interface))
         else {
             self.refuse_resv(resv, descriptors(), (code::NO_SENDER, 0), false);
             return;
@@ -111,6 +130,7 @@ impl<T: TrafficControl, R: Routing> Node<T, R> {
                 path.handle = Some(handle);
                 path.reservation = Some(Reservation {
                     next: Some(resv.hop),
+                    receiver: Receiver(0),
                     flowspec: asked.flowspec,
                     policy: resv.policy.clone(),
                     forwarded: asked.forwarded.to_vec(),
@@ -122,8 +142,9 @@ impl<T: TrafficControl, R: Routing> Node<T, R> {
                 let in_place = self.keep(flow, expires);
                 self.events.push_back(Event::Refused {
                     session: resv.session,
-                    sender: asked.sender,
                     interface,
+                    next: resv.hop.address,
+                    wanted: Descriptors::Fixed(vec![(asked.flowspec, asked.sender)]),
                     refused,
                 });
                 self.refuse_resv(resv, descriptors(), (refused.code, refused.value), in_place);
@@ -160,13 +181,16 @@ impl<T: TrafficControl, R: Routing> Node<T, R> {
         let request = Request {
             flowspec,
             tspec: path.tspec,
-            police: path.session.police,
+            police: Police {
+                entry: path.session.police,
+                ..Police::default()
+            },
         };
         match path.handle {
             Some(handle) if path.reservation.as_ref().is_some_and(|r| r.flowspec == flowspec) => Ok(handle),
-            Some(handle) => self.traffic_control.modify(handle, &request).map(|()| handle),
+            Some(handle) => self.traffic_control.modify(handle, &request).map(|_| handle),
             None => {
-                let handle = self.traffic_control.add(interface, &request)?;
+                let handle = self.traffic_control.add(interface, &request)?.handle;
                 self.traffic_control
                     .add_filter(handle, &path.session, &path.sender);
                 Ok(handle)
@@ -183,7 +207,10 @@ impl<T: TrafficControl, R: Routing> Node<T, R> {
             let request = Request {
                 flowspec: reservation.flowspec,
                 tspec: path.tspec,
-                police: path.session.police,
+                police: Police {
+                    entry: path.session.police,
+                    ..Police::default()
+                },
             };
             // A refusal changes nothing, and there is nobody whom it should be told.
             let _ = self.traffic_control.modify(handle, &request);
@@ -197,6 +224,7 @@ impl<T: TrafficControl, R: Routing> Node<T, R> {
             self.events.push_back(Event::Reserved {
                 session: asked.resv.session,
                 sender: asked.sender,
+                style: Style::Fixed,
                 flowspec: asked.flowspec,
             });
         }
@@ -208,10 +236,10 @@ impl<T: TrafficControl, R: Routing> Node<T, R> {
     }
 
     fn confirm(&mut self, asked: &Asked<'_>, receiver: IpAddr) {
-        let Route::By(interface) = self.routing.route(receiver) else {
+        let Way::By(interface) = self.way(receiver) else {
             return;
         };
-        let Some(node) = self.address(interface) else {
+        let Some(node) = self.settings.address(interface, receiver) else {
             return;
         };
         let message = Message::ResvConf(ResvConf {
@@ -231,8 +259,7 @@ impl<T: TrafficControl, R: Routing> Node<T, R> {
 
     /// Sends a reservation on to the node before (RFC 2209, section 2, RESV REFRESH).
     pub(super) fn resv_refresh(&mut self, now: Instant, flow: Flow, confirm: Option<IpAddr>) {
-        let at = self.next_refresh(now);
-        let refresh = self.settings.refresh;
+        let at = self.next_refresh(now, 0);
         let Some(path) = self.state.path_mut(flow) else {
             return;
         };
@@ -240,7 +267,8 @@ impl<T: TrafficControl, R: Routing> Node<T, R> {
             return;
         };
         path.resv_refresh_at = at;
-        let Some(&address) = self.settings.addresses.get(interface as usize) else {
+        let refresh = self.settings.refresh(interface);
+        let Some(address) = self.settings.address(interface, hop.address) else {
             return;
         };
         let message = Message::Resv(Resv {
@@ -287,7 +315,7 @@ impl<T: TrafficControl, R: Routing> Node<T, R> {
             _ if !reserved => {}
             None => self.events.push_back(Event::Unreserved { session, sender }),
             Some((hop, interface)) => {
-                let Some(address) = self.address(interface) else {
+                let Some(address) = self.settings.address(interface, hop.address) else {
                     return;
                 };
                 let message = Message::ResvTear(ResvTear {
@@ -306,18 +334,25 @@ impl<T: TrafficControl, R: Routing> Node<T, R> {
 
     /// A ResvConf passes, or is for us.
     pub(super) fn resv_conf(&mut self, ttl: u8, confirmation: ResvConf) {
-        match self.routing.route(confirmation.confirm) {
-            Route::Here => {
+        match self.way(confirmation.confirm) {
+            Way::Here => {
                 if let Descriptors::Fixed(list) = &confirmation.descriptors {
                     let session = confirmation.session;
-                    let events = list.iter().map(|(_, sender)| Event::Confirmed {
-                        session,
-                        sender: *sender,
-                    });
-                    self.events.extend(events);
+                    for (flowspec, sender) in list {
+                        let flow = (Key::from(&session), *sender);
+                        let path = self.state.path(flow);
+                        let Some(reservation) = path.and_then(|path| path.reservation.as_ref()) else {
+                            continue;
+                        };
+                        self.events.push_back(Event::Confirmed {
+                            session,
+                            receiver: reservation.receiver,
+                            confirmed: Descriptors::Fixed(vec![(flowspec.clone(), *sender)]),
+                        });
+                    }
                 }
             }
-            Route::By(interface) => {
+            Way::By(interface) => {
                 let addresses = (confirmation.error.node, confirmation.confirm);
                 let ttl = ttl.saturating_sub(1);
                 if ttl > 0 {
@@ -325,7 +360,7 @@ impl<T: TrafficControl, R: Routing> Node<T, R> {
                     self.send_as(interface, addresses, true, ttl, message, Vec::new());
                 }
             }
-            Route::None => {}
+            Way::None => {}
         }
     }
 

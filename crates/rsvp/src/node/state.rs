@@ -3,7 +3,7 @@
 //! RFC 2209, section 1, has path state, reservation state and traffic control state apart. To one host and in style
 //! FF they are one to one, and lie in one block.
 
-use crate::traffic_control::{Handle, Route};
+use crate::traffic_control::Handle;
 use crate::wire::{Adspec, Content, Flowspec, Hop, Opaque, Sender, Session, TokenBucket};
 use core::net::IpAddr;
 use engine::units::Instant;
@@ -27,6 +27,14 @@ impl From<&Session> for Key {
     }
 }
 
+/// Where packets to a host leave.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Way {
+    Here,
+    By(u32),
+    None,
+}
+
 /// One sender of a session.
 pub(super) type Flow = (Key, Sender);
 
@@ -42,7 +50,7 @@ pub(super) struct PathState {
     pub forwarded: Vec<Opaque>,
     /// The IP TTL that the Path came with.
     pub ttl: u8,
-    pub route: Route,
+    pub route: Way,
     /// Not refreshed by then, it is forgotten.
     pub expires: Instant,
     /// When the Path is sent on again.
@@ -61,6 +69,7 @@ pub(super) struct PathState {
 pub(super) struct Reservation {
     /// The node behind; none for a receiver on this host.
     pub next: Option<Hop>,
+    pub receiver: super::Receiver,
     pub flowspec: Flowspec,
     pub policy: Vec<Opaque>,
     pub forwarded: Vec<Opaque>,

@@ -1,6 +1,6 @@
 //! What is wrong with a message is answered with the code that RFC 2205, appendix B, has for it.
 
-use crate::rig::{A, HOST_A, HOST_B, Network, R1, TestNode, bucket, node, sender, session};
+use crate::rig::{A, HOST_A, HOST_B, Network, R1, RECEIVER, TestNode, bucket, node, sender, session};
 use core::net::IpAddr;
 use engine::random::Seed;
 use engine::units::{Bandwidth, Instant};
@@ -192,7 +192,7 @@ fn the_police_flag_is_set_by_the_sender_and_cleared_by_the_first_router() {
         promised
             .values()
             .next()
-            .is_some_and(|(_, request)| request.police)
+            .is_some_and(|(_, request)| request.police.entry)
     };
     assert_eq!([police(A), police(1), police(2)], [true, true, false]);
 }
@@ -216,7 +216,12 @@ fn calls_that_cannot_work_say_why() {
     );
     let asked = Flowspec::ControlledLoad(bucket(TEN));
     assert_eq!(
-        node.reserve(now, &session(), sender(1), asked),
+        node.reserve(
+            now,
+            RECEIVER,
+            &session(),
+            Descriptors::Fixed(vec![(asked, sender(1))])
+        ),
         Err(CallError::NoPath)
     );
 }

@@ -1,9 +1,8 @@
 //! A reservation's life: made, kept, changed, ended, forgotten.
 
-use crate::rig::{A, B, Network, R1, R2, SECOND, sender, session};
+use crate::rig::{A, B, Network, R1, R2, RECEIVER, SECOND, sender, session};
 use engine::units::{Bandwidth, Duration};
 use rsvp::node::Event;
-use rsvp::traffic_control::Route;
 
 const TEN: Bandwidth = Bandwidth::mbit(10);
 
@@ -61,7 +60,8 @@ fn a_change_is_forwarded_at_once() {
 #[test]
 fn rfc_2205_3_1_6_a_receiver_that_releases_frees_every_hop_at_once() {
     let mut network = reserved();
-    network.nodes[B].release(&session(), sender(4000));
+    let now = network.now;
+    network.nodes[B].release(now, RECEIVER, &session());
     network.run(Duration::from_millis(5));
     assert_eq!(network.promises(), [0, 0, 0, 0]);
     assert_eq!(network.senders(), [1, 1, 1, 1], "the path stays");
@@ -74,7 +74,8 @@ fn rfc_2205_3_1_6_a_receiver_that_releases_frees_every_hop_at_once() {
 #[test]
 fn rfc_2205_3_1_5_a_sender_that_stops_frees_every_hop_at_once() {
     let mut network = reserved();
-    network.nodes[A].stop_sending(&session(), sender(4000));
+    let now = network.now;
+    network.nodes[A].stop_sending(now, &session(), sender(4000));
     network.run(Duration::from_millis(5));
     assert_eq!((network.promises(), network.senders()), (vec![0; 4], vec![0; 4]));
     assert!(matches!(
@@ -126,7 +127,7 @@ fn a_router_that_restarts_has_the_reservation_back_within_two_refresh_periods() 
 fn rfc_2205_3_6_a_changed_route_takes_the_reservation_along() {
     let mut network = reserved();
     let now = network.now;
-    network.nodes[R1].routing_mut().0[1] = Route::By(2);
+    network.nodes[R1].routing_mut().0[1] = Some(2);
     network.nodes[R1].routes_changed(now);
     let on = |network: &Network, at: usize| {
         let promised = network.nodes[at].traffic_control().promised.values();

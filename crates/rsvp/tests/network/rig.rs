@@ -3,11 +3,11 @@
 use core::net::{IpAddr, Ipv4Addr};
 use engine::random::{Rng, Seed};
 use engine::units::{Bandwidth, Duration, Instant, Probability};
-use rsvp::node::{Event, Node, Settings, Transmit};
+use rsvp::node::{Event, Interface, Node, Receiver, Settings, Transmit};
 use rsvp::traffic_control::{
-    Advertised, Handle, InterfaceId, Refused, Request, Route, Routing, TrafficControl,
+    Advertised, Granted, Handle, InterfaceId, Refused, Request, Route, Routing, TrafficControl,
 };
-use rsvp::wire::{Flowspec, Real, Refresh, Sender, Session, TokenBucket, code, value};
+use rsvp::wire::{Descriptors, Flowspec, Real, Refresh, Sender, Session, TokenBucket, code, value};
 use std::collections::{BTreeMap, BTreeSet};
 
 pub(crate) const A: usize = 0;
@@ -41,24 +41,25 @@ const LINKS: [&[(usize, InterfaceId)]; 4] = [
     &[(R2, 1)],
 ];
 
-/// Towards A and towards B, from each node.
-const ROUTES: [[Route; 2]; 4] = [
-    [Route::Here, Route::By(0)],
-    [Route::By(0), Route::By(1)],
-    [Route::By(0), Route::By(1)],
-    [Route::By(0), Route::Here],
+/// Towards A and towards B, from each node; none: it is there.
+const ROUTES: [[Option<InterfaceId>; 2]; 4] = [
+    [None, Some(0)],
+    [Some(0), Some(1)],
+    [Some(0), Some(1)],
+    [Some(0), None],
 ];
 
 /// Routes by host.
-pub(crate) struct Routes(pub(crate) [Route; 2]);
+pub(crate) struct Routes(pub(crate) [Option<InterfaceId>; 2]);
 
 impl Routing for Routes {
-    fn route(&self, destination: IpAddr) -> Route {
-        match destination {
+    fn route(&self, _: Option<IpAddr>, destination: IpAddr) -> Route {
+        let way = match destination {
             HOST_A => self.0[0],
             HOST_B => self.0[1],
-            _ => Route::None,
-        }
+            _ => return Route::NONE,
+        };
+        way.map_or(Route::here(), Route::by)
     }
 }
 
@@ -104,18 +105,21 @@ impl Books {
 }
 
 impl TrafficControl for Books {
-    fn add(&mut self, interface: InterfaceId, request: &Request) -> Result<Handle, Refused> {
+    fn add(&mut self, interface: InterfaceId, request: &Request) -> Result<Granted, Refused> {
         self.room(interface, None, request)?;
         self.next += 1;
         self.promised.insert(Handle(self.next), (interface, *request));
-        Ok(Handle(self.next))
+        Ok(Granted {
+            handle: Handle(self.next),
+            forward: None,
+        })
     }
 
-    fn modify(&mut self, handle: Handle, request: &Request) -> Result<(), Refused> {
+    fn modify(&mut self, handle: Handle, request: &Request) -> Result<Option<Flowspec>, Refused> {
         let interface = self.promised[&handle].0;
         self.room(interface, Some(handle), request)?;
         self.promised.insert(handle, (interface, *request));
-        Ok(())
+        Ok(None)
     }
 
     fn delete(&mut self, handle: Handle) {
@@ -145,9 +149,14 @@ impl TrafficControl for Books {
             bandwidth: Real::nearest(self.capacity.bits() / 8),
             latency: 100,
             mtu: 1500 - interface,
+            controlled_load: true,
+            guaranteed: None,
         }
     }
 }
+
+/// The program at B.
+pub(crate) const RECEIVER: Receiver = Receiver(1);
 
 pub(crate) type TestNode = Node<Books, Routes>;
 
@@ -173,11 +182,14 @@ pub(crate) struct Network {
 }
 
 pub(crate) fn node(at: usize, capacity: Bandwidth, seed: Seed) -> TestNode {
-    let settings = Settings {
-        addresses: ADDRESSES[at].to_vec(),
+    let interface = |address: &IpAddr| Interface {
+        addresses: vec![*address],
         refresh: Refresh::millis(1000),
+    };
+    let interfaces = ADDRESSES[at].iter().map(interface).collect();
+    let settings = Settings {
         most_senders: 100,
-        seed: seed.fork(&at.to_string()),
+        ..Settings::new(interfaces, seed.fork(&at.to_string()))
     };
     Node::new(settings, Books::new(capacity), Routes(ROUTES[at]))
 }
@@ -309,7 +321,12 @@ impl Network {
         let flowspec = Flowspec::ControlledLoad(bucket(rate));
         let now = self.now;
         self.nodes[B]
-            .reserve(now, &session(), sender(port), flowspec)
+            .reserve(
+                now,
+                RECEIVER,
+                &session(),
+                Descriptors::Fixed(vec![(flowspec, sender(port))]),
+            )
             .expect("B has heard of it");
     }
 }

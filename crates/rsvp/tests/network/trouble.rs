@@ -1,12 +1,12 @@
 //! What does not fit is refused with numbers and harms nobody; loss and arbitrary messages leave no orphan.
 
 use crate::arbitrary::single;
-use crate::rig::{A, Arrival, B, Network, R1, R2, SECOND, bucket, node, sender, session};
+use crate::rig::{A, Arrival, B, Network, R1, R2, RECEIVER, SECOND, bucket, node, sender, session};
 use engine::random::Seed;
 use engine::units::{Bandwidth, Duration, Instant, Probability};
 use proptest::prelude::*;
 use rsvp::node::Event;
-use rsvp::wire::{code, value};
+use rsvp::wire::{Descriptors, code, value};
 
 /// A network whose second link alone is short.
 fn narrow() -> Network {
@@ -26,7 +26,7 @@ fn a_third_reservation_that_does_not_fit_is_refused_and_the_first_two_do_not_not
     let [
         Event::Path { .. },
         Event::ReservationFailed {
-            sender: refused,
+            failed: Descriptors::Fixed(refused),
             error,
             ..
         },
@@ -35,7 +35,7 @@ fn a_third_reservation_that_does_not_fit_is_refused_and_the_first_two_do_not_not
         panic!("{at_b:?}");
     };
     assert_eq!(
-        (*refused, error.code, error.value),
+        (refused[0].1, error.code, error.value),
         (sender(3), code::ADMISSION, value::BANDWIDTH)
     );
     assert!(!error.in_place && !error.not_guilty);
@@ -114,7 +114,8 @@ fn under_loss_and_restarts_no_promise_outlives_its_path() {
         network.run(SECOND.times(10));
         network.restart(if seed % 2 == 0 { R1 } else { R2 });
         network.run(SECOND.times(5));
-        network.nodes[A].stop_sending(&session(), sender(1));
+        let now = network.now;
+        network.nodes[A].stop_sending(now, &session(), sender(1));
         // Every hop may have to time out for itself, one after the other.
         network.run(SECOND.times(20));
         assert_eq!(
@@ -132,9 +133,11 @@ fn heard() -> Vec<Arrival> {
     network.reserve(2, Bandwidth::mbit(80));
     network.ask(1, Bandwidth::mbit(90));
     network.run(SECOND.times(2));
-    network.nodes[B].release(&session(), sender(1));
+    let now = network.now;
+    network.nodes[B].release(now, RECEIVER, &session());
     network.run(SECOND);
-    network.nodes[A].stop_sending(&session(), sender(1));
+    let now = network.now;
+    network.nodes[A].stop_sending(now, &session(), sender(1));
     network.run(SECOND);
     network.log.into_iter().filter(|(to, ..)| *to == R1).collect()
 }
