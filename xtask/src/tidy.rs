@@ -18,7 +18,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("control", &["engine"]),
     ("rsvp", &["engine"]),
     ("lab", &["engine", "netio"]),
-    ("host", &["engine"]),
+    ("host", &["engine", "netio"]),
     (
         "suimon",
         &["engine", "netio", "sim", "control", "rsvp", "lab", "host"],
