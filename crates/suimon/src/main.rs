@@ -47,6 +47,7 @@ enum Command {
     Sim(commands::sim::Sim),
     Status(commands::status::Status),
     Top(commands::top::Top),
+    Traffic(commands::traffic::Traffic),
 }
 
 impl Command {
@@ -65,6 +66,7 @@ impl Command {
             Self::Sim(verb) => verb.run(out),
             Self::Status(verb) => verb.run(out),
             Self::Top(verb) => verb.run(out),
+            Self::Traffic(verb) => verb.run(out),
         }
     }
 }

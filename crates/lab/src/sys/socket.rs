@@ -33,6 +33,47 @@ pub(crate) fn set_receive_buffer(socket: &impl AsFd, bytes: u32) -> io::Result<(
     set_option(socket, libc::SOL_SOCKET, libc::SO_RCVBUF, &bytes.to_ne_bytes())
 }
 
+/// Lets the kernel note when each datagram came; [`receive_stamped`] tells.
+pub(crate) fn stamp_arrivals(socket: &impl AsFd) -> io::Result<()> {
+    set_option(
+        socket,
+        libc::SOL_SOCKET,
+        libc::SO_TIMESTAMPNS,
+        &1_i32.to_ne_bytes(),
+    )
+}
+
+/// A datagram's length, and when the kernel got it, in nanoseconds since 1970; none if it did not say.
+pub(crate) fn receive_stamped(socket: &impl AsFd, buffer: &mut [u8]) -> io::Result<(usize, Option<u64>)> {
+    // Room for one message of control data with a timespec, aligned as the kernel writes it.
+    let mut control = [0_u64; 8];
+    let mut iov = libc::iovec {
+        iov_base: buffer.as_mut_ptr().cast(),
+        iov_len: buffer.len(),
+    };
+    // SAFETY: an all-zero `msghdr` is valid; its pointers are to live buffers with their lengths. The control messages
+    // are walked with the system's own macros, which stay inside `msg_controllen`; the timespec is read unaligned.
+    unsafe {
+        let mut message: libc::msghdr = std::mem::zeroed();
+        message.msg_iov = &raw mut iov;
+        message.msg_iovlen = 1;
+        message.msg_control = control.as_mut_ptr().cast();
+        message.msg_controllen = size_of_val(&control) as _;
+        let len = libc::recvmsg(socket.as_fd().as_raw_fd(), &raw mut message, 0);
+        let len = usize::try_from(len).map_err(|_| io::Error::last_os_error())?;
+        let mut head = libc::CMSG_FIRSTHDR(&raw const message);
+        while let Some(part) = head.as_ref() {
+            if (part.cmsg_level, part.cmsg_type) == (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) {
+                let time: libc::timespec = libc::CMSG_DATA(head).cast::<libc::timespec>().read_unaligned();
+                let nanos = time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64;
+                return Ok((len, Some(nanos)));
+            }
+            head = libc::CMSG_NXTHDR(&raw const message, head);
+        }
+        Ok((len, None))
+    }
+}
+
 /// Sets one of the offloads of an interface (an `ETHTOOL_S…` command with one value) in the calling thread's
 /// network namespace.
 pub(crate) fn ethtool_set(interface: &str, command: u32, value: u32) -> io::Result<()> {

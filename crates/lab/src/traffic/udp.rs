@@ -1,8 +1,11 @@
-//! UDP at a constant rate. Every datagram carries its number and the time at which it was sent, on the clock
-//! that the receiver reads too: both are threads of one process.
+//! UDP at a constant rate between two hosts of a lab. Every datagram carries its number and the time at which it was
+//! sent, on the clock that the receiver reads too: both are threads of one process. Every arrival is kept.
 
 use crate::error::{Doing, Error, Result};
 use crate::host::Host;
+use crate::traffic::datagram::Head;
+use crate::traffic::generator::{self, Shape};
+use crate::traffic::tally::Tally;
 use crate::traffic::tcp::is_timeout;
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -13,8 +16,6 @@ use std::time::{Duration, Instant};
 const GLANCE: Duration = Duration::from_millis(50);
 /// How long the receiver waits for stragglers after the last datagram was sent.
 const GRACE: Duration = Duration::from_millis(500);
-/// Number and time.
-const LEAST_PAYLOAD: usize = 16;
 /// Datagrams of one stream at most: what the receiver remembers.
 const MOST: u64 = 10_000_000;
 
@@ -25,7 +26,7 @@ pub struct Stream {
     pub to: SocketAddr,
     /// Datagrams a second.
     pub rate: u32,
-    /// Bytes of payload in each, at least 16.
+    /// Bytes of payload in each, at least [`LEAST_PAYLOAD`](super::datagram::LEAST_PAYLOAD).
     pub payload: usize,
     /// How long it lasts.
     pub duration: Duration,
@@ -176,48 +177,14 @@ impl Drop for StreamRun {
 }
 
 fn send(stream: &Stream, to: SocketAddr, begin: Instant, shared: &Shared) -> Result<u64> {
-    let doing = || format!("send to {to}");
-    let any: SocketAddr = match to {
-        SocketAddr::V4(_) => (std::net::Ipv4Addr::UNSPECIFIED, 0).into(),
-        SocketAddr::V6(_) => (std::net::Ipv6Addr::UNSPECIFIED, 0).into(),
-    };
-    let socket = UdpSocket::bind(any).doing(doing)?;
-    socket.connect(to).doing(doing)?;
-    // Where nobody takes frames off the interface, the socket's buffer stays full.
-    socket.set_write_timeout(Some(GLANCE)).doing(doing)?;
-    let mut payload = vec![0; stream.payload.max(LEAST_PAYLOAD)];
-    let gap = 1e9 / f64::from(stream.rate.max(1));
-    let total = (stream.duration.as_nanos() as f64 / gap) as u64;
-    let mut number = 0;
-    while number < total.min(MOST) && !shared.stop.load(Ordering::Relaxed) {
-        let due = Duration::from_nanos((number as f64 * gap) as u64);
-        let now = begin.elapsed();
-        if due > now {
-            std::thread::sleep(due - now);
-        }
-        let sent = begin.elapsed().as_nanos() as u64;
-        payload[..8].copy_from_slice(&number.to_be_bytes());
-        payload[8..16].copy_from_slice(&sent.to_be_bytes());
-        match socket.send(&payload) {
-            Ok(_) => {}
-            // A full buffer loses this one, as a network would; a port that nobody listens on any more, too.
-            Err(e) if is_passing(&e) => {}
-            Err(e) => return Err(Error::new(doing(), e)),
-        }
-        number += 1;
-    }
-    Ok(number)
-}
-
-fn is_passing(error: &std::io::Error) -> bool {
-    let passing = [
-        libc::ENOBUFS,
-        libc::ECONNREFUSED,
-        libc::EHOSTUNREACH,
-        libc::ENETUNREACH,
-        libc::ENETDOWN,
-    ];
-    error.raw_os_error().is_some_and(|n| passing.contains(&n)) || is_timeout(error.kind())
+    let socket = generator::socket(to, None)?;
+    let interval = Duration::from_secs(1) / stream.rate.max(1);
+    let count = stream.duration.as_nanos() / interval.as_nanos().max(1);
+    let shape = Shape::even(stream.payload, interval, MOST.min(count as u64));
+    let clock = || begin.elapsed().as_nanos() as u64;
+    let stop = || shared.stop.load(Ordering::Relaxed);
+    let sent = generator::send(&socket, 0, &shape, clock, stop).doing(|| format!("send to {to}"))?;
+    Ok(sent.datagrams)
 }
 
 fn receive(
@@ -228,19 +195,26 @@ fn receive(
 ) -> std::io::Result<StreamReport> {
     socket.set_read_timeout(Some(GLANCE))?;
     let mut buffer = vec![0; 64 << 10];
-    let mut report = StreamReport::default();
-    let mut seen: Vec<bool> = Vec::new();
+    let mut tally = Tally::new(0, GLANCE.as_nanos() as u64);
+    let mut arrivals = Vec::new();
     let mut heard = Instant::now();
     while Instant::now() < last {
         match socket.recv(&mut buffer) {
-            Ok(len) if len >= LEAST_PAYLOAD => {
+            Ok(len) => {
                 heard = Instant::now();
-                take(&buffer, heard - begin, &mut seen, &mut report);
-                shared
-                    .arrived
-                    .store(report.arrivals.len() as u64, Ordering::Relaxed);
+                let arrived = heard - begin;
+                let Some(head) = Head::read(&buffer[..len]) else {
+                    continue;
+                };
+                if tally.take(&head, len, arrived.as_nanos() as u64) {
+                    arrivals.push(Arrival {
+                        number: head.number,
+                        sent: Duration::from_nanos(head.sent),
+                        arrived,
+                    });
+                    shared.arrived.store(arrivals.len() as u64, Ordering::Relaxed);
+                }
             }
-            Ok(_) => {}
             Err(e) if is_timeout(e.kind()) => {
                 if shared.ended.load(Ordering::Acquire) && heard.elapsed() > GRACE {
                     break;
@@ -249,68 +223,31 @@ fn receive(
             Err(e) => return Err(e),
         }
     }
-    Ok(report)
-}
-
-/// Notes one datagram.
-fn take(datagram: &[u8], arrived: Duration, seen: &mut Vec<bool>, report: &mut StreamReport) {
-    let word = |at: usize| {
-        let mut bytes = [0; 8];
-        bytes.copy_from_slice(&datagram[at..at + 8]);
-        u64::from_be_bytes(bytes)
-    };
-    let number = word(0);
-    let Some(index) = usize::try_from(number).ok().filter(|_| number < MOST) else {
-        return;
-    };
-    if seen.len() <= index {
-        seen.resize(index + 1, false);
-    } else if seen[index] {
-        report.duplicates += 1;
-        return;
-    } else {
-        report.reordered += 1;
-    }
-    seen[index] = true;
-    report.arrivals.push(Arrival {
-        number,
-        sent: Duration::from_nanos(word(8)),
-        arrived,
-    });
+    Ok(StreamReport {
+        sent: tally.sent(),
+        arrivals,
+        duplicates: tally.duplicates,
+        reordered: tally.reordered,
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn datagram(number: u64) -> Vec<u8> {
-        [number.to_be_bytes(), 5_u64.to_be_bytes()].concat()
-    }
-
     #[test]
-    fn duplicates_and_disorder_are_told_apart_from_loss() {
-        let (mut seen, mut report) = (Vec::new(), StreamReport::default());
-        for (at, number) in [0, 3, 1, 3, 4].into_iter().enumerate() {
-            take(
-                &datagram(number),
-                Duration::from_millis(at as u64),
-                &mut seen,
-                &mut report,
-            );
-        }
-        report.sent = 6;
-        assert_eq!((report.duplicates, report.reordered, report.lost()), (1, 1, 2));
-        assert_eq!(
-            report.longest_outage(),
-            Duration::from_millis(2),
-            "where the duplicate came"
-        );
-    }
-
-    #[test]
-    fn a_wild_number_does_not_fill_the_memory() {
-        let (mut seen, mut report) = (Vec::new(), StreamReport::default());
-        take(&datagram(u64::MAX), Duration::ZERO, &mut seen, &mut report);
-        assert!(seen.is_empty() && report.arrivals.is_empty());
+    fn the_longest_outage_is_between_two_arrivals() {
+        let arrival = |millis| Arrival {
+            number: millis,
+            sent: Duration::ZERO,
+            arrived: Duration::from_millis(millis),
+        };
+        let report = StreamReport {
+            sent: 9,
+            arrivals: [0, 1, 2, 4].map(arrival).to_vec(),
+            ..StreamReport::default()
+        };
+        assert_eq!(report.longest_outage(), Duration::from_millis(2));
+        assert_eq!(report.lost(), 5);
     }
 }

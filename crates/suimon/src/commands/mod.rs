@@ -10,3 +10,4 @@ pub mod set;
 pub mod sim;
 pub mod status;
 pub mod top;
+pub mod traffic;

@@ -1,0 +1,75 @@
+//! What our test datagrams carry: the stream they belong to, their number, and when they were sent.
+//!
+//! 32 bytes in network order, the rest of the payload is filling: a mark by which strangers' datagrams are told
+//! apart, flags, the stream's name, the number from 0, and the time in nanoseconds on the sender's clock. The datagram that
+//! ends a stream has the number of datagrams that were sent before it in the place of its own.
+
+/// Bytes of payload at least.
+pub const LEAST_PAYLOAD: usize = 32;
+
+/// "SuiT", and the format's version in the last byte's place of flags.
+const MARK: u32 = 0x5375_6954;
+const VERSION: u32 = 1 << 8;
+const END: u32 = 1;
+
+/// The beginning of a datagram.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Head {
+    /// The stream, a number that its sender drew.
+    pub stream: u64,
+    /// From 0; at the end of the stream, how many there were.
+    pub number: u64,
+    /// Nanoseconds on the sender's clock.
+    pub sent: u64,
+    /// Nothing of this stream comes after it.
+    pub end: bool,
+}
+
+impl Head {
+    /// Writes it at the beginning of a payload, which has at least [`LEAST_PAYLOAD`] bytes.
+    pub fn write(&self, payload: &mut [u8]) {
+        payload[..4].copy_from_slice(&MARK.to_be_bytes());
+        payload[4..8].copy_from_slice(&(VERSION | u32::from(self.end)).to_be_bytes());
+        for (at, word) in [(8, self.stream), (16, self.number), (24, self.sent)] {
+            payload[at..at + 8].copy_from_slice(&word.to_be_bytes());
+        }
+    }
+
+    /// Reads it; none if the datagram is not one of ours.
+    pub fn read(payload: &[u8]) -> Option<Self> {
+        let word = |at: usize| Some(u64::from_be_bytes(payload.get(at..at + 8)?.try_into().ok()?));
+        let first = word(0)?;
+        let flags = first as u32;
+        ((first >> 32) as u32 == MARK && flags & !END == VERSION).then_some(())?;
+        Some(Self {
+            stream: word(8)?,
+            number: word(16)?,
+            sent: word(24)?,
+            end: flags & END != 0,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read_and_strangers_are_not() {
+        let mut payload = [0xee; 40];
+        for end in [false, true] {
+            let head = Head {
+                stream: u64::MAX - 1,
+                number: 7,
+                sent: 1 << 60,
+                end,
+            };
+            head.write(&mut payload);
+            assert_eq!(Head::read(&payload), Some(head));
+        }
+        assert_eq!(Head::read(&payload[..31]), None, "cut short");
+        payload[6] ^= 2;
+        assert_eq!(Head::read(&payload), None, "another version");
+        assert_eq!(Head::read(&[0; 64]), None);
+    }
+}

@@ -1,0 +1,487 @@
+//! `suimon traffic send|receive`: a generator of UDP streams and the analyser of what became of them, the instruments of
+//! Maeshima, Ito, Ishikura and Asami, "RSVP bandwidth reservation with weighted round robin" (section 4).
+//!
+//! The sender numbers and stamps its datagrams, so that its receiver knows loss, order, delay, jitter and throughput without a
+//! word back. Sizes are of UDP payload, as in the paper; rates that are set are of IP packets, and both are shown.
+
+use crate::daemon::supervise::heed_signals;
+use crate::exit::{Exit, Failure};
+use crate::report::plot::{self, Series, Style, Unit};
+use clap::{Args, Subcommand};
+use engine::random::Seed;
+use engine::units::{Bandwidth, Bytes, Duration};
+use lab::traffic::analyser::{Analyser, Heard, wall_clock};
+use lab::traffic::datagram::LEAST_PAYLOAD;
+use lab::traffic::generator::{self, Sent, Shape};
+use lab::traffic::tally::Tally;
+use serde_json::{Value, json};
+use std::io::{IsTerminal, Write};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, ToSocketAddrs};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration as Span, Instant};
+
+/// Send numbered UDP datagrams at set times, or receive them and tell loss, delay, jitter and throughput
+#[derive(Debug, Args)]
+pub struct Traffic {
+    #[command(subcommand)]
+    end: End,
+}
+
+#[derive(Debug, Subcommand)]
+enum End {
+    Send(Send),
+    Receive(Receive),
+}
+
+impl Traffic {
+    /// Runs one end.
+    pub fn run(&self, out: &mut dyn Write) -> Result<Exit, Failure> {
+        let stop = Arc::new(AtomicBool::new(false));
+        heed_signals(&stop).map_err(|e| Failure::at_run_time(format!("cannot heed signals: {e}")))?;
+        match &self.end {
+            End::Send(end) => end.run(&stop, out),
+            End::Receive(end) => end.run(&stop, out),
+        }
+    }
+}
+
+/// Send datagrams: 1,468 bytes of payload every 309 µs for 10 s, if nothing else is said (the RSVP paper's stream)
+#[derive(Debug, Args)]
+struct Send {
+    /// Where `suimon traffic receive` listens: HOST:PORT
+    to: String,
+    /// Bytes of UDP payload in each datagram, at least 32
+    #[arg(long, default_value = "1468 B")]
+    size: Bytes,
+    /// From one datagram to the next: a time; "0 s" is as fast as it goes
+    #[arg(long, conflicts_with = "rate")]
+    interval: Option<Duration>,
+    /// How much instead, of IP packets: 37Mbit/s
+    #[arg(long)]
+    rate: Option<Bandwidth>,
+    /// Datagrams in a burst, `--interval` apart; needs `--every`
+    #[arg(long, default_value_t = 1, requires = "every", value_parser = clap::value_parser!(u32).range(1..))]
+    burst: u32,
+    /// From the beginning of one burst to the next
+    #[arg(long, requires = "burst")]
+    every: Option<Duration>,
+    /// This many datagrams, and then the end
+    #[arg(long, conflicts_with = "time")]
+    count: Option<u64>,
+    /// This long, and then the end
+    #[arg(long = "for", value_name = "TIME", default_value = "10 s")]
+    time: Duration,
+    /// The address to send from
+    #[arg(long)]
+    from: Option<IpAddr>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// The interval of the paper's measured stream.
+const INTERVAL: Duration = Duration::from_micros(309);
+
+/// Bytes of the UDP and IP headers.
+const fn headers(to: SocketAddr) -> u64 {
+    if to.is_ipv4() { 28 } else { 48 }
+}
+
+impl Send {
+    fn run(&self, stop: &AtomicBool, out: &mut dyn Write) -> Result<Exit, Failure> {
+        let to = resolve(&self.to)?;
+        let shape = self.shape(to)?;
+        let from = self.from.map(|ip| SocketAddr::new(ip, 0));
+        let socket = generator::socket(to, from)?;
+        let stream = Seed(wall_clock() ^ u64::from(std::process::id()) << 40)
+            .stream()
+            .bits();
+        let stop = || stop.load(Ordering::Relaxed);
+        let sent = generator::send(&socket, stream, &shape, wall_clock, stop)
+            .map_err(|e| Failure::at_run_time(format!("cannot send to {to}: {e}")))?;
+        sent.check(to)?;
+        let lines = self.lines(to, stream, &sent);
+        match self.json {
+            true => writeln!(out, "{lines:#}")?,
+            false => self.describe(to, &sent, out)?,
+        }
+        Ok(Exit::Done)
+    }
+
+    fn shape(&self, to: SocketAddr) -> Result<Shape, Failure> {
+        let most = 65_535 - headers(to);
+        let payload = self.size.get();
+        if payload < LEAST_PAYLOAD as u64 || payload > most {
+            return Err(Failure::usage(format!(
+                "--size {}: a datagram has {LEAST_PAYLOAD} to {most} bytes of payload",
+                self.size
+            )));
+        }
+        let packet = Bytes::new(payload + headers(to));
+        let interval = match self.rate {
+            Some(Bandwidth::ZERO) => return Err(Failure::usage("--rate 0: nothing would ever be sent")),
+            Some(rate) => rate.time_to_send(packet),
+            None => self.interval.unwrap_or(INTERVAL),
+        };
+        let period = self.every.unwrap_or(interval);
+        let in_burst = interval.times(u64::from(self.burst - 1));
+        if self.burst > 1 && period < in_burst {
+            return Err(Failure::usage(format!(
+                "--every {period}: a burst of {} takes {in_burst}",
+                self.burst
+            )));
+        }
+        let span = |d: Duration| Span::from_nanos(d.nanos());
+        let mut shape = Shape {
+            payload: payload as usize,
+            interval: span(interval),
+            burst: self.burst,
+            period: span(period),
+            count: u64::MAX,
+        };
+        shape.count = match self.count {
+            Some(count) => count,
+            None if shape.period.is_zero() => u64::MAX,
+            None => count_within(&shape, span(self.time)),
+        };
+        Ok(shape)
+    }
+
+    fn lines(&self, to: SocketAddr, stream: u64, sent: &Sent) -> Value {
+        let late = sent.late.quantiles(&[500, 990, 1000]);
+        json!({
+            "to": to.to_string(),
+            "stream": format!("{stream:016x}"),
+            "payload_bytes": self.size.get(),
+            "sent": sent.datagrams,
+            "refused": sent.refused,
+            "seconds": sent.took.as_secs_f64(),
+            "rate_ip_bits_per_second": self.rate_of(to, sent),
+            "late_ns": { "median": late.first(), "p99": late.get(1), "most": late.get(2) },
+        })
+    }
+
+    /// Bits of IP packets per second: what left after the first, over the time since.
+    fn rate_of(&self, to: SocketAddr, sent: &Sent) -> Option<f64> {
+        let packets = sent.datagrams.checked_sub(1).filter(|&packets| packets > 0)?;
+        let bits = packets as f64 * (self.size.get() + headers(to)) as f64 * 8.0;
+        Some(bits / sent.took.as_secs_f64())
+    }
+
+    fn describe(&self, to: SocketAddr, sent: &Sent, out: &mut dyn Write) -> std::io::Result<()> {
+        let rate = self.rate_of(to, sent).map_or_else(String::new, |rate| {
+            format!(", {} of IP packets", Unit::Rate.show(rate))
+        });
+        writeln!(
+            out,
+            "{to}: {} datagrams of {} in {}{rate}",
+            sent.datagrams,
+            self.size,
+            Unit::Time.show(sent.took.as_secs_f64()),
+        )?;
+        if sent.refused > 0 {
+            writeln!(
+                out,
+                "{} of them were refused here: the interface's queue was full, or nobody listened",
+                sent.refused
+            )?;
+        }
+        let late = sent.late.quantiles(&[500, 990, 1000]);
+        let late: Vec<String> = late.into_iter().map(nanos).collect();
+        match &late[..] {
+            [median, high, most] => {
+                writeln!(
+                    out,
+                    "late against its times: median {median}, 99 % {high}, most {most}"
+                )
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// How many datagrams are due before this time.
+fn count_within(shape: &Shape, time: Span) -> u64 {
+    // The greatest number that is due in time, found by halving: bursts and gaps need no case of their own.
+    let (mut known, mut beyond) = (0, u64::MAX >> 1);
+    while known < beyond {
+        let middle = known + (beyond - known) / 2;
+        match shape.due(middle) < time {
+            true => known = middle + 1,
+            false => beyond = middle,
+        }
+    }
+    known
+}
+
+fn resolve(to: &str) -> Result<SocketAddr, Failure> {
+    let unknown = |why: String| {
+        Failure::usage(format!(
+            "{to}: {why}; expected HOST:PORT, such as 192.0.2.1:5001 or [2001:db8::1]:5001"
+        ))
+    };
+    let mut found = to.to_socket_addrs().map_err(|e| unknown(e.to_string()))?;
+    found.next().ok_or_else(|| unknown("no address".into()))
+}
+
+/// Receive streams and tell loss, order, delay, jitter and throughput of each
+#[derive(Debug, Args)]
+struct Receive {
+    /// Where to listen: PORT, or ADDRESS:PORT; all addresses if none is given. Port 0 chooses one
+    on: String,
+    /// End after this many streams have ended; without it, at Ctrl-C or after `--for`
+    #[arg(long)]
+    streams: Option<usize>,
+    /// End after this time
+    #[arg(long = "for", value_name = "TIME")]
+    time: Option<Duration>,
+    /// A stream has ended when nothing came for so long
+    #[arg(long, default_value = "5 s")]
+    idle: Duration,
+    /// Length of the intervals of the throughput series
+    #[arg(long, default_value = "100 ms")]
+    bin: Duration,
+    /// Write the throughput series here, as CSV
+    #[arg(long, value_name = "FILE")]
+    csv: Option<String>,
+    /// Draw the throughput series here, as SVG
+    #[arg(long, value_name = "FILE")]
+    picture: Option<String>,
+    /// Print JSON: an array, a stream each
+    #[arg(long)]
+    json: bool,
+}
+
+impl Receive {
+    fn run(&self, stop: &AtomicBool, out: &mut dyn Write) -> Result<Exit, Failure> {
+        if self.bin == Duration::from_nanos(0) {
+            return Err(Failure::usage("--bin 0: an interval has a length"));
+        }
+        let span = |d: Duration| Span::from_nanos(d.nanos());
+        let mut analyser = Analyser::listen(address(&self.on)?, span(self.bin))?;
+        eprintln!("suimon: listening on {} (UDP)", analyser.address()?);
+        let (begin, idle) = (Instant::now(), span(self.idle));
+        let last = self.time.map(|time| begin + span(time));
+        let mut shown = begin;
+        while !stop.load(Ordering::Relaxed) && last.is_none_or(|last| Instant::now() < last) {
+            analyser.turn()?;
+            let now = Instant::now();
+            if now - shown < Span::from_secs(1) / 4 {
+                continue;
+            }
+            shown = now;
+            let over = |heard: &&Heard| heard.over(now, idle);
+            let ended = analyser.streams().values().filter(over).count();
+            if self.streams.is_some_and(|streams| ended >= streams) {
+                break;
+            }
+            progress(&analyser);
+        }
+        clear_progress();
+        self.tell(&analyser, out)
+    }
+
+    fn tell(&self, analyser: &Analyser, out: &mut dyn Write) -> Result<Exit, Failure> {
+        let streams: Vec<(u64, &Tally)> = analyser
+            .streams()
+            .iter()
+            .map(|(name, heard)| (*name, &heard.tally))
+            .collect();
+        let save = |path: &str, text: String| {
+            std::fs::write(path, text).map_err(|e| Failure::at_run_time(format!("cannot write {path}: {e}")))
+        };
+        if let Some(path) = &self.csv {
+            save(path, csv(&streams))?;
+        }
+        if let Some(path) = &self.picture {
+            save(path, picture(&streams))?;
+        }
+        if self.json {
+            let streams: Vec<Value> = streams.iter().map(|(name, tally)| of(*name, tally)).collect();
+            writeln!(out, "{:#}", Value::from(streams))?;
+            return Ok(Exit::Done);
+        }
+        if streams.is_empty() {
+            writeln!(out, "nothing came")?;
+        }
+        for (name, tally) in streams {
+            describe(name, tally, out)?;
+        }
+        if analyser.strange() > 0 {
+            writeln!(out, "{} other datagrams came", analyser.strange())?;
+        }
+        Ok(Exit::Done)
+    }
+}
+
+fn address(on: &str) -> Result<SocketAddr, Failure> {
+    let port = on
+        .parse()
+        .map(|port: u16| SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), port));
+    port.or_else(|_| resolve(on))
+}
+
+/// While it lasts, on a terminal: how much has come.
+fn progress(analyser: &Analyser) {
+    if std::io::stderr().is_terminal() {
+        let received: u64 = analyser
+            .streams()
+            .values()
+            .map(|heard| heard.tally.received)
+            .sum();
+        let lost: u64 = analyser.streams().values().map(|heard| heard.tally.lost()).sum();
+        eprint!(
+            "\r\x1b[K{} streams, {received} datagrams received, {lost} missing",
+            analyser.streams().len()
+        );
+    }
+}
+
+fn clear_progress() {
+    if std::io::stderr().is_terminal() {
+        eprint!("\r\x1b[K");
+    }
+}
+
+/// Nanoseconds as a person reads them; clocks may make them negative.
+fn nanos(value: i64) -> String {
+    match value {
+        0 => "0".into(),
+        value => Unit::Time.show(value as f64 / 1e9),
+    }
+}
+
+fn describe(name: u64, tally: &Tally, out: &mut dyn Write) -> std::io::Result<()> {
+    let sent = tally.sent();
+    writeln!(out, "stream {name:016x}")?;
+    writeln!(
+        out,
+        "    {} of {sent} datagrams received, {} lost ({}), {} twice, {} out of order (furthest by {}){}",
+        tally.received,
+        tally.lost(),
+        Unit::Percent.show(100.0 * tally.lost() as f64 / sent.max(1) as f64),
+        tally.duplicates,
+        tally.reordered,
+        tally.furthest,
+        if tally.ended() {
+            ""
+        } else {
+            "; its end was not heard"
+        },
+    )?;
+    if let (Some(rate), Some((first, last))) = (tally.rate(), tally.span()) {
+        let seconds = (last - first) as f64 / 1e9;
+        writeln!(
+            out,
+            "    {} of payload in {}",
+            Unit::Rate.show(rate),
+            Unit::Time.show(seconds)
+        )?;
+    }
+    let delays = &tally.delays;
+    let quantiles = delays.quantiles(&[500, 950, 990]);
+    if let (Some(least), Some(most), [median, high, higher]) =
+        (delays.least(), delays.greatest(), &quantiles[..])
+    {
+        writeln!(
+            out,
+            "    one-way delay by the two clocks: least {}; above it: median {}, 95 % {}, 99 % {}, most {}",
+            nanos(least),
+            nanos(median - least),
+            nanos(high - least),
+            nanos(higher - least),
+            nanos(most - least),
+        )?;
+        writeln!(out, "    jitter (RFC 3550) {}", nanos(tally.jitter() as i64))?;
+    }
+    Ok(())
+}
+
+fn of(name: u64, tally: &Tally) -> Value {
+    let (bin, bins) = tally.series();
+    let delays = &tally.delays;
+    let quantiles = delays.quantiles(&[500, 950, 990]);
+    json!({
+        "name": format!("{name:016x}"),
+        "sent": tally.sent(),
+        "end_heard": tally.ended(),
+        "received": tally.received,
+        "lost": tally.lost(),
+        "duplicates": tally.duplicates,
+        "reordered": tally.reordered,
+        "furthest_out_of_order": tally.furthest,
+        "payload_bytes": tally.bytes,
+        "rate_payload_bits_per_second": tally.rate(),
+        "delay_ns": {
+            "least": delays.least(), "mean": delays.mean(), "median": quantiles.first(),
+            "p95": quantiles.get(1), "p99": quantiles.get(2), "most": delays.greatest(),
+        },
+        "jitter_ns": tally.jitter(),
+        "bin_ns": bin,
+        "payload_bytes_in_bins": bins,
+    })
+}
+
+/// Time, stream, and bits of payload per second, since the first datagram of all.
+fn csv(streams: &[(u64, &Tally)]) -> String {
+    let mut text = String::from("seconds,stream,payload_bits_per_second\n");
+    for (name, points) in series(streams) {
+        for (seconds, rate) in points {
+            text += &format!("{seconds:.6},{name:016x},{rate:.0}\n");
+        }
+    }
+    text
+}
+
+/// The series of each stream: the middle of each bin since the first datagram of all, and bits per second.
+fn series(streams: &[(u64, &Tally)]) -> Vec<(u64, Vec<(f64, f64)>)> {
+    let first = streams
+        .iter()
+        .filter_map(|(_, tally)| tally.span())
+        .map(|(first, _)| first)
+        .min();
+    let first = first.unwrap_or_default();
+    let points = |tally: &Tally| {
+        let (bin, bins) = tally.series();
+        let begin = tally.span().map_or(0, |(begin, _)| begin - first);
+        let at = |k: usize| (begin as f64 + (k as f64 + 0.5) * bin as f64) / 1e9;
+        bins.iter()
+            .enumerate()
+            .map(|(k, &bytes)| (at(k), bytes as f64 * 8e9 / bin as f64))
+            .collect()
+    };
+    streams
+        .iter()
+        .map(|(name, tally)| (*name, points(tally)))
+        .collect()
+}
+
+fn picture(streams: &[(u64, &Tally)]) -> String {
+    let series = series(streams);
+    let series = series
+        .into_iter()
+        .map(|(name, points)| Series::new(&format!("{name:016x}"), points));
+    let plot = plot::rates_over_time("Payload of each stream", Style::Lines, series.collect());
+    plot::picture("What came of the streams", &[plot])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_holds_the_datagrams_that_are_due_in_it() {
+        let shape = |interval, burst, period| Shape {
+            payload: 100,
+            interval: Span::from_micros(interval),
+            burst,
+            period: Span::from_micros(period),
+            count: u64::MAX,
+        };
+        let count = |shape: Shape, millis| count_within(&shape, Span::from_millis(millis));
+        assert_eq!(count(shape(1000, 1, 1000), 10), 10, "at 0, 1, …, 9 ms");
+        assert_eq!(count(shape(100, 8, 5000), 10), 16);
+        assert_eq!(count(shape(0, 8, 5000), 6), 16);
+    }
+}
