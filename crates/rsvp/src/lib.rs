@@ -1,11 +1,13 @@
 //! Suimon's RSVP: bandwidth that hosts ask for along a path, kept as soft state in every router on it.
 //!
-//! Follows RFC 2205 with the IntServ objects of RFC 2210 and the message identifiers of RFC 2961. The crate does no
+//! Follows RFC 2205 with the IntServ objects of RFC 2210, the message identifiers of RFC 2961 and the protection of
+//! messages of RFC 2747. The crate does no
 //! input and output and knows no clock: bytes and times come in as arguments, bytes go out.
 
 #![forbid(unsafe_code)]
 
 pub mod flowspec;
+pub mod integrity;
 pub mod node;
 pub mod traffic_control;
 pub mod wire;

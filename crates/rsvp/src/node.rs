@@ -279,6 +279,8 @@ impl<T: TrafficControl, R: Routing> Node<T, R> {
             Message::ResvConf(confirmation) => self.resv_conf(ttl, confirmation),
             // Names of messages are not used here, and bundles have been taken apart.
             Message::Ack | Message::Srefresh(_) | Message::Bundle(_) => {}
+            // The layer of INTEGRITY takes these; without it there is no sequence to speak of.
+            Message::Challenge(_) | Message::Response(_) => {}
         }
     }
 

@@ -1,7 +1,7 @@
 //! Messages as bytes and as types: [`Frame::decode`] and [`Frame::encode`] are each other's inverse.
 //!
 //! Follows RFC 2205 section 3.1 and appendix A (header, messages, objects), section 3.10 (classes that are not
-//! known), RFC 2210 (IntServ contents), RFC 2747 (the INTEGRITY object) and RFC 2961 (message identifiers).
+//! known), RFC 2210 (IntServ contents), RFC 2747 and 3097 (INTEGRITY, challenges) and RFC 2961 (message identifiers).
 //!
 //! Reading is strict: a length, a reserved word that carries meaning, or an object out of its place makes the message
 //! malformed, and a malformed message is not answered. What RFC 2205 wants answered (an unknown class or C-Type,
@@ -22,6 +22,7 @@ mod integrity;
 mod intserv;
 mod message;
 mod object;
+pub(crate) mod protected;
 mod reader;
 mod reduction;
 mod session;
@@ -32,7 +33,7 @@ pub use decode::{Flaw, Objection, Refusal};
 pub use encode::TooLong;
 pub use error_spec::{ErrorSpec, code, value};
 pub use hop::{Hop, Refresh, Scope};
-pub use integrity::Integrity;
+pub use integrity::{Challenge, Integrity};
 pub use intserv::{Content, Flowspec, Real, TokenBucket};
 pub use message::{
     Frame, Message, Path, PathErr, PathTear, Resv, ResvConf, ResvErr, ResvTear, SenderDescriptor,

@@ -18,6 +18,7 @@ pub(super) const RESV_CONFIRM: u8 = 15;
 pub(super) const MESSAGE_ID: u8 = 23;
 pub(super) const MESSAGE_ID_ACK: u8 = 24;
 pub(super) const MESSAGE_ID_LIST: u8 = 25;
+pub(super) const CHALLENGE: u8 = 64;
 
 /// What to do with an object of a class that is not known.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

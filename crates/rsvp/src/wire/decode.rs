@@ -2,7 +2,7 @@
 
 use super::class::{self, Unknown};
 use super::error_spec::{code, value};
-use super::integrity::Integrity;
+use super::integrity::{Challenge, Integrity};
 use super::intserv::{Content, Flowspec};
 use super::message::{
     Frame, Message, Path, PathErr, PathTear, Resv, ResvConf, ResvErr, ResvTear, SenderDescriptor,
@@ -65,7 +65,7 @@ impl From<Flaw> for Refusal {
 
 const BUNDLE: u8 = 12;
 
-/// Objects of which there is at most one, by class: all known ones lie below this.
+/// Objects of which there is at most one, by class: all known ones but CHALLENGE lie below this.
 const CLASSES: usize = 26;
 
 /// A message's objects, sorted.
@@ -74,6 +74,7 @@ struct Objects<'a> {
     answered: bool,
     objection: Option<Objection>,
     single: [Option<Raw<'a>>; CLASSES],
+    challenge: Option<Raw<'a>>,
     acknowledgements: Vec<Raw<'a>>,
     lists: Vec<Raw<'a>>,
     policy: Vec<Opaque>,
@@ -90,6 +91,7 @@ impl<'a> Objects<'a> {
             answered: kind <= 2,
             objection: None,
             single: [None; CLASSES],
+            challenge: None,
             acknowledgements: Vec::new(),
             lists: Vec::new(),
             policy: Vec::new(),
@@ -126,6 +128,11 @@ impl<'a> Objects<'a> {
                 let style = raw.read().map_err(|_| Flaw::Contents(class::STYLE))?;
                 if self.end.replace((style, behind, Vec::new())).is_some() {
                     return Err(Flaw::Twice(class::STYLE));
+                }
+            }
+            class::CHALLENGE => {
+                if self.challenge.replace(raw).is_some() {
+                    return Err(Flaw::Twice(class::CHALLENGE));
                 }
             }
             class::MESSAGE_ID_ACK => self.acknowledgements.push(raw),
@@ -345,8 +352,15 @@ impl<'a> Objects<'a> {
             }),
             13 => Message::Ack,
             15 => Message::Srefresh(self.lists()?),
+            25 => Message::Challenge(self.challenge()?),
+            26 => Message::Response(self.challenge()?),
             unknown => return Err(Flaw::Kind(unknown)),
         })
+    }
+
+    fn challenge(&mut self) -> Result<Challenge, Flaw> {
+        let raw = self.challenge.take().ok_or(Flaw::Missing(class::CHALLENGE))?;
+        self.read(&raw)?.ok_or(Flaw::Contents(class::CHALLENGE))
     }
 
     fn lists(&mut self) -> Result<Vec<IdList>, Flaw> {
@@ -366,7 +380,14 @@ impl<'a> Objects<'a> {
         let style = self.end.iter().map(|_| class::STYLE);
         let lists = self.lists.iter().map(|raw| raw.class);
         let policy = self.policy.iter().map(|object| object.class);
-        match single.chain(style).chain(lists).chain(policy).next() {
+        let challenge = self.challenge.iter().map(|raw| raw.class);
+        match single
+            .chain(style)
+            .chain(lists)
+            .chain(policy)
+            .chain(challenge)
+            .next()
+        {
             Some(class) => Err(Flaw::Misplaced(class)),
             None => Ok(()),
         }

@@ -170,6 +170,10 @@ impl Writer {
             }
             Message::Bundle(messages) => self.out.extend(messages.iter().flatten()),
             Message::Ack => self.opaque(forwarded),
+            Message::Challenge(challenge) | Message::Response(challenge) => {
+                self.put(class::CHALLENGE, challenge);
+                self.opaque(forwarded);
+            }
             Message::Srefresh(lists) => {
                 for list in lists {
                     self.put(class::MESSAGE_ID_LIST, list);

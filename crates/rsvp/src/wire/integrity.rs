@@ -1,4 +1,4 @@
-//! INTEGRITY (RFC 2747, section 2). The digest is carried; its length tells the algorithms apart.
+//! INTEGRITY and CHALLENGE (RFC 2747, sections 2 and 4.3). The digest is carried here; [`crate::integrity`] works it out.
 
 use super::object::Object;
 use super::reader::{Misread, Reader};
@@ -18,6 +18,54 @@ pub struct Integrity {
 
 const HANDSHAKE: u8 = 0x80;
 
+/// Asks for, or answers with, a place in a sequence: CHALLENGE.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Challenge {
+    /// The key whose sequence is asked for, 48 bits.
+    pub key: u64,
+    /// Unforeseeable and never used before, so that an old answer is of no use; in whole words.
+    pub cookie: Vec<u8>,
+}
+
+fn write_key(key: u64, out: &mut Vec<u8>) {
+    out.extend(&key.to_be_bytes()[2..]);
+}
+
+fn read_key(body: &mut Reader<'_>) -> Result<u64, Misread> {
+    let [a, b, c, d, e, f] = body.array::<6>()?;
+    Ok(u64::from_be_bytes([0, 0, a, b, c, d, e, f]))
+}
+
+/// All that is left, and that is something.
+fn rest(body: &mut Reader<'_>) -> Result<Vec<u8>, Misread> {
+    match body.take(body.0.len())? {
+        [] => Err(Misread::Length),
+        rest => Ok(rest.to_vec()),
+    }
+}
+
+impl Object for Challenge {
+    fn c_type(&self) -> u8 {
+        1
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        out.extend([0, 0]);
+        write_key(self.key, out);
+        out.extend(&self.cookie);
+    }
+
+    fn read(c_type: u8, body: &mut Reader<'_>) -> Result<Self, Misread> {
+        if c_type != 1 {
+            return Err(Misread::CType);
+        }
+        let _reserved = body.u16()?;
+        let key = read_key(body)?;
+        let cookie = rest(body)?;
+        Ok(Self { key, cookie })
+    }
+}
+
 impl Object for Integrity {
     fn c_type(&self) -> u8 {
         1
@@ -25,7 +73,7 @@ impl Object for Integrity {
 
     fn write(&self, out: &mut Vec<u8>) {
         out.extend([if self.handshake { HANDSHAKE } else { 0 }, 0]);
-        out.extend(&self.key.to_be_bytes()[2..]);
+        write_key(self.key, out);
         out.extend(self.sequence.to_be_bytes());
         out.extend(&self.digest);
     }
@@ -35,15 +83,12 @@ impl Object for Integrity {
             return Err(Misread::CType);
         }
         let (flags, _reserved) = (body.u8()?, body.u8()?);
-        let [a, b, c, d, e, f] = body.array::<6>()?;
+        let key = read_key(body)?;
         let sequence = body.u64()?;
-        let digest = body.take(body.0.len())?.to_vec();
-        if digest.is_empty() {
-            return Err(Misread::Length);
-        }
+        let digest = rest(body)?;
         Ok(Self {
             handshake: flags & HANDSHAKE != 0,
-            key: u64::from_be_bytes([0, 0, a, b, c, d, e, f]),
+            key,
             sequence,
             digest,
         })

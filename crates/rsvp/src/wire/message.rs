@@ -3,7 +3,7 @@
 use super::adspec::Adspec;
 use super::error_spec::ErrorSpec;
 use super::hop::{Hop, Refresh, Scope};
-use super::integrity::Integrity;
+use super::integrity::{Challenge, Integrity};
 use super::intserv::{Content, Flowspec, TokenBucket};
 use super::object::Opaque;
 use super::reduction::{Acknowledgement, IdList, MessageId};
@@ -53,6 +53,10 @@ pub enum Message {
     Ack,
     /// State named by these is refreshed; at least one list.
     Srefresh(Vec<IdList>),
+    /// Asks a neighbour for its place in its sequence of messages (RFC 2747, section 4.3; number of RFC 3097).
+    Challenge(Challenge),
+    /// The answer: the same challenge, with INTEGRITY.
+    Response(Challenge),
 }
 
 /// A sender and its traffic.
@@ -181,6 +185,8 @@ impl Message {
             Self::Bundle(_) => 12,
             Self::Ack => 13,
             Self::Srefresh(_) => 15,
+            Self::Challenge(_) => 25,
+            Self::Response(_) => 26,
         }
     }
 }

@@ -4,9 +4,9 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use rsvp::wire::{
-    Acknowledgement, Adspec, Content, Descriptors, ErrorSpec, Flowspec, Fragment, Frame, Hop, IdList,
-    Integrity, Message, MessageId, Named, Opaque, Parameter, Path, PathErr, PathTear, Real, Refresh, Resv,
-    ResvConf, ResvErr, ResvTear, Scope, Sender, SenderDescriptor, Session, TokenBucket,
+    Acknowledgement, Adspec, Challenge, Content, Descriptors, ErrorSpec, Flowspec, Fragment, Frame, Hop,
+    IdList, Integrity, Message, MessageId, Named, Opaque, Parameter, Path, PathErr, PathTear, Real, Refresh,
+    Resv, ResvConf, ResvErr, ResvTear, Scope, Sender, SenderDescriptor, Session, TokenBucket,
 };
 
 fn v4() -> impl Strategy<Value = Ipv4Addr> {
@@ -285,6 +285,18 @@ fn lists() -> impl Strategy<Value = Message> {
     vec(list, 1..3).prop_map(Message::Srefresh)
 }
 
+fn challenge() -> impl Strategy<Value = Message> {
+    let cookie = vec(any::<[u8; 4]>(), 1..6).prop_map(|words| words.concat());
+    (any::<bool>(), 0..1u64 << 48, cookie).prop_map(|(answer, key, cookie)| {
+        let challenge = Challenge { key, cookie };
+        if answer {
+            Message::Response(challenge)
+        } else {
+            Message::Challenge(challenge)
+        }
+    })
+}
+
 fn acknowledgement() -> impl Strategy<Value = Acknowledgement> {
     (any::<bool>(), 0..1u32 << 24, any::<u32>()).prop_map(|(known, epoch, id)| Acknowledgement {
         known,
@@ -335,7 +347,7 @@ fn framed(message: impl Strategy<Value = Message>, least: usize) -> impl Strateg
 
 /// Any message but a bundle.
 pub(crate) fn single() -> impl Strategy<Value = Frame> {
-    let message =
-        any::<bool>().prop_flat_map(|six| prop_oneof![path(six), resv(six), errors(six), ends(six), lists()]);
+    let message = any::<bool>()
+        .prop_flat_map(|six| prop_oneof![path(six), resv(six), errors(six), ends(six), lists(), challenge()]);
     prop_oneof![8 => framed(message, 0), 1 => framed(Just(Message::Ack), 1)]
 }

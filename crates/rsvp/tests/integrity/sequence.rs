@@ -1,0 +1,257 @@
+//! Each message is heard once, in order or nearly so, and a restart of either side changes nothing of that.
+
+use crate::pair::{LEFT, NOW, RIGHT, dropped, guard, hear, key, protected, settings, tear};
+use engine::random::Seed;
+use engine::units::{Duration, Instant};
+use proptest::prelude::*;
+use rsvp::integrity::{Guard, Reason, Settings, Verdict};
+use rsvp::wire::{Challenge, Frame, Message};
+use std::collections::BTreeSet;
+
+#[test]
+fn a_message_is_heard_once() {
+    let mut left = guard(LEFT, settings(), vec![key(1)]);
+    let mut right = guard(RIGHT, settings(), vec![key(1)]);
+    let messages: Vec<_> = (0..10).map(|port| protected(&mut left, port)).collect();
+    for bytes in &messages {
+        assert_eq!(hear(&mut right, bytes), Verdict::Pass);
+    }
+    for bytes in &messages {
+        assert_eq!(hear(&mut right, bytes), dropped(Reason::Replayed));
+    }
+    assert_eq!(right.drops().get(&Reason::Replayed), Some(&10));
+}
+
+#[test]
+fn a_message_may_be_overtaken_by_one_less_than_the_window() {
+    let mut left = guard(LEFT, settings(), vec![key(1)]);
+    let mut right = guard(RIGHT, settings(), vec![key(1)]);
+    let messages: Vec<_> = (0..9).map(|port| protected(&mut left, port)).collect();
+    assert_eq!(hear(&mut right, &messages[0]), Verdict::Pass);
+    for overtaking in [2, 3, 4] {
+        assert_eq!(hear(&mut right, &messages[overtaking]), Verdict::Pass);
+    }
+    assert_eq!(hear(&mut right, &messages[1]), Verdict::Pass);
+    for overtaking in [6, 7, 8] {
+        assert_eq!(hear(&mut right, &messages[overtaking]), Verdict::Pass);
+    }
+    assert_eq!(hear(&mut right, &messages[5]), Verdict::Pass);
+    assert_eq!(hear(&mut right, &messages[5]), dropped(Reason::Replayed));
+
+    let mut strict = settings();
+    strict.window = 1;
+    let mut right = guard(RIGHT, strict, vec![key(1)]);
+    for (port, heard) in [
+        (0, Verdict::Pass),
+        (2, Verdict::Pass),
+        (1, dropped(Reason::Replayed)),
+    ] {
+        assert_eq!(hear(&mut right, &messages[port]), heard);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(500))]
+
+    #[test]
+    fn in_any_order_none_is_heard_twice_and_none_that_is_in_time_is_lost(
+        order in prop::collection::vec(0usize..30, 1..80),
+        window in 1usize..10,
+    ) {
+        let mut left = guard(LEFT, settings(), vec![key(1)]);
+        let mut settings = settings();
+        settings.window = window;
+        let mut right = guard(RIGHT, settings, vec![key(1)]);
+        let messages: Vec<_> = (0..31).map(|port| protected(&mut left, port)).collect();
+        prop_assert_eq!(hear(&mut right, &messages[0]), Verdict::Pass);
+        let mut heard = BTreeSet::new();
+        for next in order {
+            let next = next + 1;
+            let overtaken_by = heard.iter().filter(|other| **other > next).count();
+            let verdict = hear(&mut right, &messages[next]);
+            let new = !heard.contains(&next) && overtaken_by < window;
+            prop_assert_eq!(verdict == Verdict::Pass, new, "{} after {:?}", next, &heard);
+            if new {
+                heard.insert(next);
+            }
+        }
+    }
+}
+
+fn shaking(start: u64) -> Settings {
+    Settings {
+        sequence: 1_700_000_000_000_000_000 + start,
+        answers: true,
+        challenges: true,
+        seed: Seed(start),
+        ..settings()
+    }
+}
+
+/// Carries the guards' own messages between them until there are none; how many there were.
+fn settle(now: Instant, left: &mut Guard, right: &mut Guard) -> usize {
+    for count in 0.. {
+        if let Some(transmit) = left.poll_transmit() {
+            assert_eq!((transmit.source, transmit.destination), (LEFT, RIGHT));
+            assert_eq!(right.incoming(now, 0, LEFT, &transmit.bytes), Verdict::Taken);
+        } else if let Some(transmit) = right.poll_transmit() {
+            assert_eq!((transmit.source, transmit.destination), (RIGHT, LEFT));
+            assert_eq!(left.incoming(now, 0, RIGHT, &transmit.bytes), Verdict::Taken);
+        } else {
+            return count;
+        }
+    }
+    0
+}
+
+#[test]
+fn after_a_restart_a_neighbour_is_challenged_and_old_messages_stay_old() {
+    let mut left = guard(LEFT, shaking(0), vec![key(1)]);
+    let mut right = guard(RIGHT, shaking(0), vec![key(1)]);
+    assert_eq!(
+        hear(&mut right, &protected(&mut left, 1)),
+        dropped(Reason::Unsynchronised)
+    );
+    assert_eq!(settle(NOW, &mut left, &mut right), 2);
+    let heard: Vec<_> = (2..5).map(|port| protected(&mut left, port)).collect();
+    for bytes in &heard {
+        assert_eq!(hear(&mut right, bytes), Verdict::Pass);
+    }
+
+    // The receiver restarts: what it heard may not be heard again, before and after the handshake.
+    let mut right = guard(RIGHT, shaking(50), vec![key(1)]);
+    for bytes in &heard {
+        assert_eq!(hear(&mut right, bytes), dropped(Reason::Unsynchronised));
+    }
+    let later = NOW + Duration::from_millis(10);
+    assert_eq!(settle(later, &mut left, &mut right), 2);
+    for bytes in &heard {
+        assert_eq!(hear(&mut right, bytes), dropped(Reason::Replayed));
+    }
+    assert_eq!(hear(&mut right, &protected(&mut left, 6)), Verdict::Pass);
+
+    // The sender restarts: its clock has gone on, and nobody has to ask.
+    let mut left = guard(LEFT, shaking(1_000_000), vec![key(1)]);
+    assert_eq!(hear(&mut right, &protected(&mut left, 7)), Verdict::Pass);
+    assert_eq!(settle(NOW, &mut left, &mut right), 0);
+}
+
+#[test]
+fn both_may_restart_at_once() {
+    let mut left = guard(LEFT, shaking(7), vec![key(1)]);
+    let mut right = guard(RIGHT, shaking(8), vec![key(1)]);
+    assert_eq!(
+        hear(&mut right, &protected(&mut left, 1)),
+        dropped(Reason::Unsynchronised)
+    );
+    let back = right.outgoing(NOW, 0, tear(RIGHT, 1)).expect("it fits");
+    assert_eq!(
+        left.incoming(NOW, 0, RIGHT, &back),
+        dropped(Reason::Unsynchronised)
+    );
+    assert_eq!(settle(NOW, &mut left, &mut right), 4);
+    let back = right.outgoing(NOW, 0, tear(RIGHT, 1)).expect("it fits");
+    assert_eq!(left.incoming(NOW, 0, RIGHT, &back), Verdict::Pass);
+    assert_eq!(hear(&mut right, &protected(&mut left, 1)), Verdict::Pass);
+}
+
+#[test]
+fn a_challenge_that_was_lost_is_repeated_but_not_for_every_message() {
+    let mut left = guard(LEFT, shaking(0), vec![key(1)]);
+    let mut right = guard(RIGHT, shaking(0), vec![key(1)]);
+    for port in 0..20 {
+        assert_eq!(
+            hear(&mut right, &protected(&mut left, port)),
+            dropped(Reason::Unsynchronised)
+        );
+    }
+    let first = right.poll_transmit().expect("a challenge");
+    assert_eq!(right.poll_transmit(), None);
+    let later = NOW + Duration::from_secs(1);
+    let bytes = protected(&mut left, 1);
+    assert_eq!(
+        right.incoming(later, 0, LEFT, &bytes),
+        dropped(Reason::Unsynchronised)
+    );
+    let second = right.poll_transmit().expect("a challenge");
+    assert_eq!(first.bytes, second.bytes, "an answer to the first would do");
+    assert_eq!(left.incoming(later, 0, RIGHT, &second.bytes), Verdict::Taken);
+    assert_eq!(settle(later, &mut left, &mut right), 1);
+    assert_eq!(hear(&mut right, &protected(&mut left, 1)), Verdict::Pass);
+}
+
+#[test]
+fn an_old_answer_or_one_that_nobody_asked_for_is_worth_nothing() {
+    let mut left = guard(LEFT, shaking(0), vec![key(1)]);
+    let mut right = guard(RIGHT, shaking(0), vec![key(1)]);
+    let old = protected(&mut left, 1);
+    assert_eq!(hear(&mut right, &old), dropped(Reason::Unsynchronised));
+    let challenge = right.poll_transmit().expect("a challenge");
+    assert_eq!(left.incoming(NOW, 0, RIGHT, &challenge.bytes), Verdict::Taken);
+    let answer = left.poll_transmit().expect("an answer").bytes;
+    assert_eq!(hear(&mut right, &answer), Verdict::Taken);
+    assert_eq!(hear(&mut right, &answer), dropped(Reason::Challenge));
+
+    // It restarts, challenges with something new, and the recorded answer does not fit.
+    let mut right = guard(RIGHT, shaking(50), vec![key(1)]);
+    assert_eq!(hear(&mut right, &old), dropped(Reason::Unsynchronised));
+    assert_eq!(hear(&mut right, &answer), dropped(Reason::Challenge));
+    assert_ne!(right.poll_transmit().expect("a challenge").bytes, challenge.bytes);
+}
+
+#[test]
+fn challenges_are_answered_by_those_who_say_so_with_keys_that_they_have_and_not_too_often() {
+    let challenge = |key| {
+        let message = Message::Challenge(Challenge {
+            key,
+            cookie: vec![1, 2, 3, 4],
+        });
+        let frame = Frame {
+            send_ttl: 64,
+            reduction: false,
+            integrity: None,
+            acknowledgements: Vec::new(),
+            id: None,
+            message,
+            forwarded: Vec::new(),
+        };
+        frame.encode().expect("it fits")
+    };
+    let mut silent = guard(LEFT, settings(), vec![key(1)]);
+    assert_eq!(
+        silent.incoming(NOW, 0, RIGHT, &challenge(1)),
+        dropped(Reason::Challenge)
+    );
+    let mut left = guard(LEFT, shaking(0), vec![key(1)]);
+    assert_eq!(
+        left.incoming(NOW, 0, RIGHT, &challenge(2)),
+        dropped(Reason::Challenge)
+    );
+    assert_eq!(left.incoming(NOW, 0, RIGHT, &challenge(1)), Verdict::Taken);
+    assert_eq!(
+        left.incoming(NOW, 0, RIGHT, &challenge(1)),
+        dropped(Reason::Challenge)
+    );
+    let answer = left.poll_transmit().expect("an answer");
+    let frame = Frame::decode(&answer.bytes).expect("an answer");
+    assert!(matches!(frame.message, Message::Response(found) if found.cookie == [1, 2, 3, 4]));
+    assert!(frame.integrity.is_some_and(|integrity| integrity.handshake));
+}
+
+#[test]
+fn neighbours_are_remembered_up_to_a_number() {
+    let mut few = settings();
+    few.most_neighbours = 2;
+    let mut right = guard(RIGHT, few, vec![key(1)]);
+    for last in 3..6 {
+        let from = core::net::IpAddr::from([10, 0, 0, last]);
+        let mut left = guard(from, settings(), vec![key(1)]);
+        let bytes = left.outgoing(NOW, 0, tear(from, 1)).expect("it fits");
+        let expected = if last < 5 {
+            Verdict::Pass
+        } else {
+            dropped(Reason::Full)
+        };
+        assert_eq!(right.incoming(NOW, 0, from, &bytes), expected);
+    }
+}
