@@ -1,11 +1,18 @@
-//! PathErr and ResvErr (RFC 2205, sections 3.1.7 and 3.1.8; RFC 2209, section 2). Neither changes state.
+//! PathErr and ResvErr (RFC 2205, sections 3.1.7 and 3.1.8; RFC 2209, section 2). They change no state but blockades.
 
-use super::state::{Key, Way};
+use super::blockade::{blocks, covers};
+use super::refresh::descriptors;
+use super::settle::{Push, Touched};
+use super::state::{Before, Filter, Key, State};
+use super::status::Asker;
 use super::{Event, Node};
 use crate::traffic_control::{InterfaceId, Routing, TrafficControl};
 use crate::wire::{
-    Content, Descriptors, ErrorSpec, Flowspec, Frame, Hop, Message, Objection, PathErr, Resv, ResvErr,
+    Content, Descriptors, ErrorSpec, Flowspec, Frame, Hop, Message, Objection, Opaque, PathErr, Resv,
+    ResvErr, Scope, Sender, Style, code,
 };
+use core::net::IpAddr;
+use engine::units::Instant;
 
 impl<T: TrafficControl, R: Routing> Node<T, R> {
     /// Answers what the message's reader objected to.
@@ -51,73 +58,230 @@ impl<T: TrafficControl, R: Routing> Node<T, R> {
             policy: resv.policy.clone(),
             descriptors,
         });
-        self.tell(interface, resv.hop.address, message);
+        self.tell(interface, resv.hop.address, message, Vec::new());
+    }
+
+    /// Tells a next hop that something it asked for has failed.
+    pub(super) fn resv_err_to(
+        &mut self,
+        key: Key,
+        next: Hop,
+        error: ErrorSpec,
+        carried: Option<(Option<Scope>, &[Opaque], &[Opaque])>,
+        descriptors: Descriptors<Content<Flowspec>>,
+    ) {
+        let interface = next.interface;
+        let Some(address) = self.settings.address(interface, next.address) else {
+            return;
+        };
+        let (scope, policy, forwarded) = carried.unwrap_or((None, &[], &[]));
+        let message = Message::ResvErr(ResvErr {
+            session: key.session(),
+            hop: Hop { address, interface },
+            error,
+            scope,
+            policy: policy.to_vec(),
+            descriptors,
+        });
+        self.tell(interface, next.address, message, forwarded.to_vec());
     }
 
     /// A PathErr came: on towards the sender.
-    pub(super) fn path_err(&mut self, error: PathErr) {
-        let flow = (Key::from(&error.session), error.sender.template);
-        let Some(path) = self.state.path(flow) else {
+    pub(super) fn path_err(&mut self, error: PathErr, forwarded: Vec<Opaque>) {
+        let (key, sender) = (Key::from(&error.session), error.sender.template);
+        let Some(path) = self.state(key).and_then(|state| state.paths.get(&sender)) else {
             return;
         };
         match path.previous {
-            Some((hop, interface)) => self.tell(interface, hop.address, Message::PathErr(error)),
+            Some((hop, interface)) => {
+                self.tell(interface, hop.address, Message::PathErr(error), forwarded);
+            }
             None => self.events.push_back(Event::PathFailed {
                 session: error.session,
-                sender: flow.1,
+                sender,
                 error: error.error,
             }),
         }
     }
 
-    /// A ResvErr came by this interface: on towards the receiver, sender by sender.
-    pub(super) fn resv_err(&mut self, interface: InterfaceId, error: ResvErr) {
-        let Descriptors::Fixed(list) = &error.descriptors else {
+    /// A ResvErr came by this interface: on towards the receivers who have part in it.
+    pub(super) fn resv_err(
+        &mut self,
+        now: Instant,
+        interface: InterfaceId,
+        error: &ResvErr,
+        forwarded: &[Opaque],
+    ) {
+        let key = Key::from(&error.session);
+        let from = (error.hop.address, interface);
+        let Some(state) = self.state(key) else {
             return;
         };
-        for (flowspec, sender) in list {
-            let flow = (Key::from(&error.session), *sender);
-            let Some(path) = self.state.path(flow) else {
-                continue;
-            };
-            // Only from where our own Resv went.
-            if path.previous.is_none_or(|(_, towards)| towards != interface) {
+        // Only in the style that was asked.
+        if state.style() != Some(error.descriptors.style()) {
+            return;
+        }
+        match &error.descriptors {
+            Descriptors::Fixed(list) => {
+                for (flowspec, sender) in list {
+                    self.resv_failed(now, (key, from), error, forwarded, flowspec, &[Some(*sender)]);
+                }
+            }
+            Descriptors::SharedExplicit(flowspec, senders) => {
+                let filters: Vec<_> = senders.iter().copied().map(Some).collect();
+                self.resv_failed(now, (key, from), error, forwarded, flowspec, &filters);
+            }
+            Descriptors::Wildcard(flowspec) => {
+                self.resv_failed(now, (key, from), error, forwarded, flowspec, &[None]);
+            }
+            Descriptors::Unknown(..) => {}
+        }
+    }
+
+    /// One flow descriptor of a ResvErr.
+    fn resv_failed(
+        &mut self,
+        now: Instant,
+        (key, from): (Key, (IpAddr, InterfaceId)),
+        error: &ResvErr,
+        forwarded: &[Opaque],
+        flowspec: &Content<Flowspec>,
+        filters: &[Filter],
+    ) {
+        let Some(state) = self.state(key) else {
+            return;
+        };
+        let befores = state.befores_at(from, filters);
+        if befores.is_empty() {
+            return;
+        }
+        let concerned = state.concerned(from, error.scope.as_ref(), filters);
+        let failed = flowspec.known();
+        let admission = error.error.code == code::ADMISSION;
+        let guilty = |request: &Flowspec| failed.is_none_or(|failed| blocks(failed, request));
+        let any_guilty = concerned.iter().any(|one| guilty(&one.flowspec));
+        // What is in place stays, so that only those who asked for too much have to know.
+        let guilty_alone = admission && error.error.in_place && any_guilty;
+        for one in concerned {
+            if guilty_alone && !guilty(&one.flowspec) {
                 continue;
             }
-            let Some(reservation) = &path.reservation else {
-                continue;
-            };
-            match (reservation.next, path.route) {
-                (None, _) => {
-                    // What failed is not what is asked now.
-                    let guilty = *flowspec == Content::Known(reservation.flowspec);
-                    let spec = ErrorSpec {
-                        not_guilty: !guilty,
-                        ..error.error
-                    };
+            let specs: Vec<_> = one.filters.iter().map(|filter| (*filter, one.flowspec)).collect();
+            let mut list = descriptors(one.style, &specs);
+            put_flowspec(&mut list, flowspec);
+            match one.asker {
+                Asker::Here(receiver) => {
+                    let strictly_more =
+                        |failed: &Flowspec| covers(failed, &one.flowspec) && !covers(&one.flowspec, failed);
                     self.events.push_back(Event::ReservationFailed {
-                        session: error.session,
-                        receiver: reservation.receiver,
-                        failed: Descriptors::Fixed(vec![(flowspec.clone(), *sender)]),
-                        error: spec,
-                    });
-                }
-                (Some(next), Way::By(out)) => {
-                    let Some(address) = self.settings.address(out, next.address) else {
-                        continue;
-                    };
-                    let message = Message::ResvErr(ResvErr {
-                        hop: Hop {
-                            address,
-                            interface: out,
+                        session: key.session(),
+                        receiver,
+                        failed: list,
+                        error: ErrorSpec {
+                            not_guilty: failed.is_some_and(strictly_more),
+                            ..error.error
                         },
-                        descriptors: Descriptors::Fixed(vec![(flowspec.clone(), *sender)]),
-                        ..error.clone()
                     });
-                    self.tell(out, next.address, message);
                 }
-                (Some(_), _) => {}
+                // Not back to where it came from.
+                Asker::Next(hop) if hop.interface == from.1 => {}
+                Asker::Next(hop) => {
+                    let carried = (one.scope, error.policy.as_slice(), forwarded);
+                    self.resv_err_to(key, hop, error.error, Some(carried), list);
+                }
             }
         }
+        if let (true, Some(failed)) = (admission, failed.copied()) {
+            for (before, filter) in befores {
+                self.blockade(now, key, (before, filter), failed);
+            }
+            self.settle(now, key, Touched::All, Push::default());
+        }
+    }
+}
+
+/// One who has part in a request that has failed.
+struct Concerned {
+    asker: Asker,
+    style: Style,
+    flowspec: Flowspec,
+    filters: Vec<Filter>,
+    scope: Option<Scope>,
+}
+
+impl State {
+    /// The nodes before that an error can come from, with the filters that it is about.
+    fn befores_at(
+        &self,
+        (address, interface): (IpAddr, InterfaceId),
+        filters: &[Filter],
+    ) -> Vec<(Before, Filter)> {
+        let from = |before: &Before| before.0.address == address && before.1 == interface;
+        let mut list = Vec::new();
+        for filter in filters {
+            let mut add = |before: Option<Before>| {
+                let place = before.filter(from).map(|before| (before, *filter));
+                list.extend(place.filter(|place| !list.contains(place)));
+            };
+            match filter {
+                Some(sender) => add(self.paths.get(sender).and_then(|path| path.previous)),
+                None => self.paths.values().for_each(|path| add(path.previous)),
+            }
+        }
+        list
+    }
+
+    /// Who has asked for any of these filters for senders from there.
+    fn concerned(
+        &self,
+        (address, interface): (IpAddr, InterfaceId),
+        scope: Option<&Scope>,
+        filters: &[Filter],
+    ) -> Vec<Concerned> {
+        let from = |sender: &Sender| {
+            let previous = self.paths.get(sender).and_then(|path| path.previous);
+            previous.is_some_and(|(hop, by)| hop.address == address && by == interface)
+        };
+        let meant = scope.map(super::resv::addresses);
+        let mut list = Vec::new();
+        for (asker, asked) in &self.asked {
+            let served = self.served(asker, asked).filter(|sender| from(sender));
+            let named = |sender: &&Sender| filters.contains(&None) || filters.contains(&Some(**sender));
+            let meant = |sender: &&Sender| {
+                let scope = meant.as_ref();
+                scope.is_none_or(|scope| scope.binary_search(&sender.address()).is_ok())
+            };
+            let senders: Vec<Sender> = served.filter(named).filter(meant).copied().collect();
+            let Some(spec) = senders.first().and_then(|sender| asked.spec(sender)) else {
+                continue;
+            };
+            let wildcard = asked.style == Style::Wildcard;
+            let addresses: Vec<IpAddr> = senders.iter().map(Sender::address).collect();
+            list.push(Concerned {
+                asker: *asker,
+                style: asked.style,
+                flowspec: spec.flowspec,
+                filters: if wildcard {
+                    vec![None]
+                } else {
+                    senders.into_iter().map(Some).collect()
+                },
+                scope: (wildcard && scope.is_some()).then(|| super::refresh::scope(&addresses)),
+            });
+        }
+        list
+    }
+}
+
+/// Errors show the request that failed, not the one of whom they reach.
+fn put_flowspec(descriptors: &mut Descriptors<Content<Flowspec>>, flowspec: &Content<Flowspec>) {
+    match descriptors {
+        Descriptors::Wildcard(place) | Descriptors::SharedExplicit(place, _) => place.clone_from(flowspec),
+        Descriptors::Fixed(list) => {
+            for (place, _) in list {
+                place.clone_from(flowspec);
+            }
+        }
+        Descriptors::Unknown(..) => {}
     }
 }

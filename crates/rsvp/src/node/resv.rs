@@ -1,378 +1,155 @@
-//! Resv, ResvTear and ResvConf (RFC 2205, sections 3.1.4, 3.1.6 and 3.1.9; RFC 2209, section 2), and the receiver's calls.
+//! Resv and ResvTear (RFC 2205, sections 3.1.4 and 3.1.6; RFC 2209, section 2).
 
-use super::state::{Flow, Key, Reservation, Way};
-use super::{CallError, Event, Node, Receiver, TTL, lifetime};
-use crate::traffic_control::{Handle, InterfaceId, Police, Refused, Request, Routing, TrafficControl};
-
-use crate::wire::{
-    Content, Descriptors, ErrorSpec, Flowspec, Hop, Message, Opaque, Resv, ResvConf, ResvTear, Sender,
-    Session, Style, code,
-};
+use super::ask::{Ask, NotTaken};
+use super::settle::{Confirm, Push, Touched};
+use super::state::{Filter, Key};
+use super::status::Asker;
+use super::{Node, lifetime};
+use crate::traffic_control::{Routing, TrafficControl};
+use crate::wire::{Content, Descriptors, Flowspec, Opaque, Resv, ResvTear, Scope, Sender, code};
 use core::net::IpAddr;
 use engine::units::Instant;
 
-/// One flow descriptor of a Resv, with what else the Resv says.
-struct Asked<'a> {
-    resv: &'a Resv,
-    forwarded: &'a [Opaque],
-    flowspec: Flowspec,
-    sender: Sender,
+/// The addresses of a scope, in order and each once.
+pub(super) fn addresses(scope: &Scope) -> Vec<IpAddr> {
+    let mut list: Vec<IpAddr> = match scope {
+        Scope::V4(list) => list.iter().copied().map(IpAddr::V4).collect(),
+        Scope::V6(list) => list.iter().copied().map(IpAddr::V6).collect(),
+    };
+    list.sort_unstable();
+    list.dedup();
+    list
 }
 
 impl<T: TrafficControl, R: Routing> Node<T, R> {
-    /// This host, which is the session's destination, reserves for a sender that it has heard of; again to change it.
-    /// The answer is an event: [`Event::Confirmed`] or [`Event::ReservationFailed`].
-    pub fn reserve(
-        &mut self,
-        now: Instant,
-        receiver: Receiver,
-        session: &Session,
-        wanted: Descriptors<Flowspec>,
-    ) -> Result<(), CallError> {
-        let Descriptors::Fixed(wanted) = wanted else {
-            return Err(CallError::Style(Style::Fixed));
-        };
-        for (flowspec, sender) in wanted {
-            self.reserve_one(now, receiver, session, (flowspec, sender))?;
-        }
-        Ok(())
-    }
-
-    fn reserve_one(
-        &mut self,
-        now: Instant,
-        receiver: Receiver,
-        session: &Session,
-        (flowspec, sender): (Flowspec, Sender),
-    ) -> Result<(), CallError> {
-        let flow = (Key::from(session), sender);
-        let here = |path: &&mut super::state::PathState| path.route == Way::Here;
-        let path = self.state.path_mut(flow).filter(here).ok_or(CallError::NoPath)?;
-        path.reservation = Some(Reservation {
-            next: None,
-            receiver,
-            flowspec,
-            policy: Vec::new(),
-            forwarded: Vec::new(),
-            expires: Instant::NEVER,
-        });
-        self.resv_refresh(now, flow, Some(session.destination));
-        self.state.arm(flow);
-        Ok(())
-    }
-
-    /// This host no longer wants its reservation.
-    pub fn release(&mut self, _now: Instant, receiver: Receiver, session: &Session) {
-        let key = Key::from(session);
-        for flow in self.state.flows() {
-            let mine = |path: &super::state::PathState| {
-                path.route == Way::Here && path.reservation.as_ref().is_some_and(|r| r.receiver == receiver)
-            };
-            if flow.0 == key && self.state.path(flow).is_some_and(mine) {
-                self.end_reservation(flow);
-                self.state.arm(flow);
-            }
-        }
-    }
-
     /// A Resv came. Its interface is the one that its hop object names, whichever it came by.
-    pub(super) fn resv(&mut self, now: Instant, resv: Resv, forwarded: Vec<Opaque>) {
-        let Descriptors::Fixed(list) = &resv.descriptors else {
-            let descriptors = resv.descriptors.clone();
-            self.refuse_resv(&resv, descriptors, (code::UNKNOWN_STYLE, 0), false);
-            return;
-        };
-        if !self.state.has_session(Key::from(&resv.session)) {
-            let descriptors = resv.descriptors.clone();
-            self.refuse_resv(&resv, descriptors, (code::NO_PATH, 0), false);
+    pub(super) fn resv(&mut self, now: Instant, resv: &Resv, forwarded: &[Opaque]) {
+        let asker = Asker::Next(resv.hop);
+        if self.settings.is_own(resv.hop.address) {
             return;
         }
-        for (flowspec, sender) in list {
-            if let Content::Known(flowspec) = flowspec {
-                let asked = Asked {
-                    resv: &resv,
-                    forwarded: &forwarded,
-                    flowspec: *flowspec,
-                    sender: *sender,
-                };
-                self.resv_for(now, &asked);
+        let state = self.state(Key::from(&resv.session));
+        if !state.is_some_and(|state| state.paths.values().any(|path| path.reaches(&asker))) {
+            self.refuse_resv(resv, resv.descriptors.clone(), (code::NO_PATH, 0), false);
+            return;
+        }
+        match &resv.descriptors {
+            Descriptors::Fixed(list) => {
+                for (flowspec, sender) in list {
+                    self.resv_for(now, resv, forwarded, flowspec, vec![Some(*sender)]);
+                }
             }
+            Descriptors::SharedExplicit(flowspec, senders) => {
+                let filters = senders.iter().copied().map(Some).collect();
+                self.resv_for(now, resv, forwarded, flowspec, filters);
+            }
+            Descriptors::Wildcard(flowspec) => self.resv_for(now, resv, forwarded, flowspec, vec![None]),
+            // Has been objected to.
+            Descriptors::Unknown(..) => {}
         }
     }
 
-    /// One sender's part of a Resv.
-    fn resv_for(&mut self, now: Instant, asked: &Asked<'_>) {
-        let resv = asked.resv;
-        let flow = (Key::from(&resv.session), asked.sender);
-        let descriptors = || Descriptors::Fixed(vec![(Content::Known(asked.flowspec), asked.sender)]);
-        let interface = resv.hop.interface;
-        let Some(path) = self
-            .state
-            .path(flow)
-            .filter(|path| path.route == Way::By(interface))
-        else {
-            self.refuse_resv(resv, descriptors(), (code::NO_SENDER, 0), false);
+    /// One flow descriptor of a Resv.
+    fn resv_for(
+        &mut self,
+        now: Instant,
+        resv: &Resv,
+        forwarded: &[Opaque],
+        flowspec: &Content<Flowspec>,
+        filters: Vec<Filter>,
+    ) {
+        let key = Key::from(&resv.session);
+        let asker = Asker::Next(resv.hop);
+        // Unknown contents have been objected to.
+        let (Some(flowspec), Some(state)) = (flowspec.known().copied(), self.state(key)) else {
             return;
         };
-        let known = path.reservation.as_ref();
-        let same = |known: &Reservation| {
-            known.flowspec == asked.flowspec
-                && known.policy == resv.policy
-                && known.forwarded == asked.forwarded
-        };
-        let changed = !known.is_some_and(same);
-        let expires = now + lifetime(resv.refresh.period());
-        match self.promise(flow, interface, asked.flowspec) {
-            Ok(handle) => {
-                let Some(path) = self.state.path_mut(flow) else {
-                    return;
-                };
-                path.handle = Some(handle);
-                path.reservation = Some(Reservation {
-                    next: Some(resv.hop),
-                    receiver: Receiver(0),
-                    flowspec: asked.flowspec,
-                    policy: resv.policy.clone(),
-                    forwarded: asked.forwarded.to_vec(),
-                    expires,
-                });
-                self.accepted(now, flow, asked, changed);
-            }
-            Err(refused) => {
-                let in_place = self.keep(flow, expires);
-                self.events.push_back(Event::Refused {
-                    session: resv.session,
-                    interface,
-                    next: resv.hop.address,
-                    wanted: Descriptors::Fixed(vec![(asked.flowspec, asked.sender)]),
-                    refused,
-                });
-                self.refuse_resv(resv, descriptors(), (refused.code, refused.value), in_place);
-            }
+        let there = |filter: &Filter| filter.is_none_or(|sender| state.reaches(&sender, &asker));
+        let (filters, missing): (Vec<_>, Vec<_>) = filters.into_iter().partition(there);
+        let style = resv.descriptors.style();
+        if !missing.is_empty() {
+            let specs: Vec<_> = missing.into_iter().map(|filter| (filter, flowspec)).collect();
+            let descriptors = super::refresh::descriptors(style, &specs);
+            self.refuse_resv(resv, descriptors, (code::NO_SENDER, 0), false);
         }
-        self.state.arm(flow);
-    }
-
-    /// A larger request has failed: the one in place stays, and stays alive, for its receiver is.
-    fn keep(&mut self, flow: Flow, expires: Instant) -> bool {
-        let reservation = self
-            .state
-            .path_mut(flow)
-            .and_then(|path| path.reservation.as_mut());
-        match reservation {
-            Some(reservation) => {
-                reservation.expires = expires;
-                true
-            }
-            None => false,
+        if filters.is_empty() {
+            return;
         }
-    }
-
-    /// Has traffic control promise this, unless it has already (RFC 2209, section 2, UPDATE TRAFFIC CONTROL).
-    fn promise(&mut self, flow: Flow, interface: InterfaceId, flowspec: Flowspec) -> Result<Handle, Refused> {
-        let Some(path) = self.state.path(flow) else {
-            return Err(Refused {
-                code: code::SYSTEM,
-                value: 0,
-                asked: Default::default(),
-                available: Default::default(),
-            });
-        };
-        let request = Request {
+        let ask = Ask {
+            asker,
+            style,
             flowspec,
-            tspec: path.tspec,
-            police: Police {
-                entry: path.session.police,
-                ..Police::default()
-            },
+            filters,
+            scope: resv.scope.as_ref().map(addresses),
+            policy: &resv.policy,
+            forwarded,
+            expires: now + lifetime(resv.refresh.period()),
+            confirm: resv.confirm.map(Confirm::At),
         };
-        match path.handle {
-            Some(handle) if path.reservation.as_ref().is_some_and(|r| r.flowspec == flowspec) => Ok(handle),
-            Some(handle) => self.traffic_control.modify(handle, &request).map(|_| handle),
-            None => {
-                let handle = self.traffic_control.add(interface, &request)?.handle;
-                self.traffic_control
-                    .add_filter(handle, &path.session, &path.sender);
-                Ok(handle)
-            }
+        if let Err(NotTaken {
+            code,
+            value,
+            in_place,
+        }) = self.take(now, key, &ask)
+        {
+            self.refuse_resv(resv, ask.descriptors(), (code, value), in_place);
         }
-    }
-
-    /// The sender sends something else now: traffic control is told. If it cannot do that, what it does stays.
-    pub(super) fn describe(&mut self, flow: Flow) {
-        let Some(path) = self.state.path(flow) else {
-            return;
-        };
-        if let (Some(handle), Some(reservation)) = (path.handle, &path.reservation) {
-            let request = Request {
-                flowspec: reservation.flowspec,
-                tspec: path.tspec,
-                police: Police {
-                    entry: path.session.police,
-                    ..Police::default()
-                },
-            };
-            // A refusal changes nothing, and there is nobody whom it should be told.
-            let _ = self.traffic_control.modify(handle, &request);
-        }
-    }
-
-    /// A request is in force here: it goes on towards the sender, or its receiver hears that all is well.
-    fn accepted(&mut self, now: Instant, flow: Flow, asked: &Asked<'_>, changed: bool) {
-        let at_sender = self.state.path(flow).is_some_and(|path| path.previous.is_none());
-        if changed && at_sender {
-            self.events.push_back(Event::Reserved {
-                session: asked.resv.session,
-                sender: asked.sender,
-                style: Style::Fixed,
-                flowspec: asked.flowspec,
-            });
-        }
-        if changed && !at_sender {
-            self.resv_refresh(now, flow, asked.resv.confirm);
-        } else if let Some(receiver) = asked.resv.confirm {
-            self.confirm(asked, receiver);
-        }
-    }
-
-    fn confirm(&mut self, asked: &Asked<'_>, receiver: IpAddr) {
-        let Way::By(interface) = self.way(receiver) else {
-            return;
-        };
-        let Some(node) = self.settings.address(interface, receiver) else {
-            return;
-        };
-        let message = Message::ResvConf(ResvConf {
-            session: asked.resv.session,
-            error: ErrorSpec {
-                node,
-                in_place: false,
-                not_guilty: false,
-                code: code::CONFIRMATION,
-                value: 0,
-            },
-            confirm: receiver,
-            descriptors: Descriptors::Fixed(vec![(Content::Known(asked.flowspec), asked.sender)]),
-        });
-        self.send_as(interface, (node, receiver), true, TTL, message, Vec::new());
-    }
-
-    /// Sends a reservation on to the node before (RFC 2209, section 2, RESV REFRESH).
-    pub(super) fn resv_refresh(&mut self, now: Instant, flow: Flow, confirm: Option<IpAddr>) {
-        let at = self.next_refresh(now, 0);
-        let Some(path) = self.state.path_mut(flow) else {
-            return;
-        };
-        let (Some((hop, interface)), Some(reservation)) = (path.previous, &path.reservation) else {
-            return;
-        };
-        path.resv_refresh_at = at;
-        let refresh = self.settings.refresh(interface);
-        let Some(address) = self.settings.address(interface, hop.address) else {
-            return;
-        };
-        let message = Message::Resv(Resv {
-            session: path.session,
-            hop: Hop {
-                address,
-                interface: hop.interface,
-            },
-            refresh,
-            confirm,
-            scope: None,
-            policy: reservation.policy.clone(),
-            descriptors: Descriptors::Fixed(vec![(Content::Known(reservation.flowspec), path.sender)]),
-        });
-        let forwarded = reservation.forwarded.clone();
-        self.send_as(interface, (address, hop.address), false, TTL, message, forwarded);
     }
 
     /// A ResvTear came.
-    pub(super) fn resv_tear(&mut self, tear: &ResvTear) {
-        let Descriptors::Fixed(list) = &tear.descriptors else {
+    pub(super) fn resv_tear(&mut self, now: Instant, tear: &ResvTear) {
+        let (key, asker) = (Key::from(&tear.session), Asker::Next(tear.hop));
+        let asked = self.state(key).and_then(|state| state.asked.get(&asker));
+        if asked.is_none_or(|asked| asked.style != tear.descriptors.style()) {
             return;
+        }
+        let some = |senders: &mut dyn Iterator<Item = Sender>| senders.map(Some).collect();
+        let filters: Vec<Filter> = match &tear.descriptors {
+            Descriptors::Wildcard(()) => vec![None],
+            Descriptors::Fixed(list) => some(&mut list.iter().map(|((), sender)| *sender)),
+            Descriptors::SharedExplicit((), list) => some(&mut list.iter().copied()),
+            Descriptors::Unknown(..) => return,
         };
-        for ((), sender) in list {
-            let flow = (Key::from(&tear.session), *sender);
-            let reservation = self.state.path(flow).and_then(|path| path.reservation.as_ref());
-            if reservation.is_some_and(|reservation| reservation.next == Some(tear.hop)) {
-                self.end_reservation(flow);
-                self.state.arm(flow);
+        self.end_requests(now, key, asker, &filters);
+    }
+
+    /// What one asks for these filters ends.
+    fn end_requests(&mut self, now: Instant, key: Key, asker: Asker, filters: &[Filter]) {
+        let mut ended = Vec::new();
+        for filter in filters {
+            if self.drop_spec(key, asker, *filter) {
+                ended.push(*filter);
+            }
+        }
+        match ended.as_slice() {
+            [] => {}
+            [Some(sender)] => {
+                self.settle(now, key, Touched::Sender(*sender), Push::default());
+            }
+            _ => {
+                self.settle(now, key, Touched::All, Push::default());
             }
         }
     }
 
-    /// Ends a reservation here and tells those before.
-    fn end_reservation(&mut self, flow: Flow) {
-        let Some(mut path) = self.state.remove(flow) else {
+    /// What was asked may not have been repeated for too long.
+    pub(super) fn asked_timeout(&mut self, now: Instant, key: Key, asker: Asker) {
+        let asked = self.state_mut(key).and_then(|state| state.asked.get_mut(&asker));
+        let Some(asked) = asked else {
             return;
         };
-        let reserved = path.reservation.is_some();
-        self.undo(&mut path);
-        let (session, sender, previous) = (path.session, path.sender, path.previous);
-        self.state.insert(flow, path);
-        match previous {
-            _ if !reserved => {}
-            None => self.events.push_back(Event::Unreserved { session, sender }),
-            Some((hop, interface)) => {
-                let Some(address) = self.settings.address(interface, hop.address) else {
-                    return;
-                };
-                let message = Message::ResvTear(ResvTear {
-                    session,
-                    hop: Hop {
-                        address,
-                        interface: hop.interface,
-                    },
-                    scope: None,
-                    descriptors: Descriptors::Fixed(vec![((), sender)]),
-                });
-                self.tell(interface, hop.address, message);
-            }
-        }
-    }
-
-    /// A ResvConf passes, or is for us.
-    pub(super) fn resv_conf(&mut self, ttl: u8, confirmation: ResvConf) {
-        match self.way(confirmation.confirm) {
-            Way::Here => {
-                if let Descriptors::Fixed(list) = &confirmation.descriptors {
-                    let session = confirmation.session;
-                    for (flowspec, sender) in list {
-                        let flow = (Key::from(&session), *sender);
-                        let path = self.state.path(flow);
-                        let Some(reservation) = path.and_then(|path| path.reservation.as_ref()) else {
-                            continue;
-                        };
-                        self.events.push_back(Event::Confirmed {
-                            session,
-                            receiver: reservation.receiver,
-                            confirmed: Descriptors::Fixed(vec![(flowspec.clone(), *sender)]),
-                        });
-                    }
-                }
-            }
-            Way::By(interface) => {
-                let addresses = (confirmation.error.node, confirmation.confirm);
-                let ttl = ttl.saturating_sub(1);
-                if ttl > 0 {
-                    let message = Message::ResvConf(confirmation);
-                    self.send_as(interface, addresses, true, ttl, message, Vec::new());
-                }
-            }
-            Way::None => {}
-        }
-    }
-
-    /// What is due of a reservation.
-    pub(super) fn resv_timeout(&mut self, now: Instant, flow: Flow) {
-        let Some(path) = self.state.path(flow) else {
-            return;
-        };
-        if path.reservation.as_ref().is_some_and(|r| r.expires <= now) {
-            self.end_reservation(flow);
-        } else if path.resv_refresh_at <= now {
-            self.resv_refresh(now, flow, None);
+        asked.armed = Instant::NEVER;
+        let specs = asked.specs.iter();
+        let old: Vec<Filter> = specs
+            .filter(|(_, spec)| spec.expires <= now)
+            .map(|(filter, _)| *filter)
+            .collect();
+        self.end_requests(now, key, asker, &old);
+        let state = self.sessions.0.get_mut(&key);
+        if let Some(asked) = state.and_then(|state| state.asked.get_mut(&asker)) {
+            let due = asked.due();
+            self.agenda
+                .arm(key, super::Block::Request(asker), &mut asked.armed, due);
         }
     }
 }

@@ -1,15 +1,17 @@
-//! What is remembered: one block for each sender of each session, in order, and when each is due next.
+//! What is remembered of a session: the blocks of RFC 2209, section 1, and how they reach each other.
 //!
-//! RFC 2209, section 1, has path state, reservation state and traffic control state apart. To one host and in style
-//! FF they are one to one, and lie in one block.
+//! Departures: a block of path state (PSB) has only senders that came by the right interface. A block of reservation
+//! state (RSB) is one for each next hop, whatever the style, with a lifetime for each filter in it. Blockades are kept
+//! apart for each previous hop in explicit styles too, which is the same until a sender is heard of from two sides.
 
-use crate::traffic_control::Handle;
-use crate::wire::{Adspec, Content, Flowspec, Hop, Opaque, Sender, Session, TokenBucket};
+use super::status::Asker;
+use crate::traffic_control::{Handle, InterfaceId, Request};
+use crate::wire::{Adspec, Flowspec, Hop, Opaque, Refresh, Sender, Session, Style, TokenBucket};
 use core::net::IpAddr;
 use engine::units::Instant;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Where a session goes: what tells sessions apart.
+/// What tells sessions apart.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct Key {
     pub destination: IpAddr,
@@ -27,156 +29,212 @@ impl From<&Session> for Key {
     }
 }
 
-/// Where packets to a host leave.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Way {
-    Here,
-    By(u32),
-    None,
+impl Key {
+    pub const fn session(&self) -> Session {
+        Session {
+            destination: self.destination,
+            protocol: self.protocol,
+            port: self.port,
+            police: false,
+        }
+    }
 }
 
-/// One sender of a session.
-pub(super) type Flow = (Key, Sender);
+/// One sender; none: all of them, as style WF has it.
+pub(super) type Filter = Option<Sender>;
+
+/// A node before: its hop object, and our interface towards it.
+pub(super) type Before = (Hop, InterfaceId);
+
+/// A refresh that comes again.
+pub(super) struct Refreshing {
+    pub at: Instant,
+    /// R as it is now, on its way to that of the interface; none before the first.
+    pub period: Option<Refresh>,
+}
+
+impl Refreshing {
+    pub const NONE: Self = Self {
+        at: Instant::NEVER,
+        period: None,
+    };
+}
 
 /// What is known of a sender (PSB).
 pub(super) struct PathState {
-    pub session: Session,
-    pub sender: Sender,
-    /// The node before, and the interface that its Path comes by; none for a sender of this host.
-    pub previous: Option<(Hop, u32)>,
+    /// None for a sender of this host.
+    pub previous: Option<Before>,
+    pub police: bool,
     pub tspec: TokenBucket,
     pub adspec: Option<Adspec>,
     pub policy: Vec<Opaque>,
     pub forwarded: Vec<Opaque>,
     /// The IP TTL that the Path came with.
     pub ttl: u8,
-    pub route: Way,
-    /// Not refreshed by then, it is forgotten.
+    /// There are nodes without RSVP before us.
+    pub gap: bool,
+    pub here: bool,
+    /// Where the Path goes on, with its refresh there.
+    pub by: Vec<(InterfaceId, Refreshing)>,
+    /// The route has changed and has until then to settle.
+    pub reroute_at: Instant,
     pub expires: Instant,
-    /// When the Path is sent on again.
-    pub refresh_at: Instant,
-    /// What the receiver asks for (RSB).
-    pub reservation: Option<Reservation>,
-    /// What traffic control has promised (TCSB).
-    pub handle: Option<Handle>,
-    /// When the Resv is sent on again.
-    pub resv_refresh_at: Instant,
-    /// What this block is armed for.
+    /// What the user of a sender of this host has heard.
+    pub reserved: Option<(Style, Flowspec)>,
     pub armed: Instant,
 }
 
-/// What a receiver asks for.
-pub(super) struct Reservation {
-    /// The node behind; none for a receiver on this host.
-    pub next: Option<Hop>,
-    pub receiver: super::Receiver,
+impl PathState {
+    pub fn leaves_by(&self, interface: InterfaceId) -> bool {
+        self.by.iter().any(|(by, _)| *by == interface)
+    }
+
+    /// Whether the sender's packets pass where one asks from.
+    pub fn reaches(&self, asker: &Asker) -> bool {
+        match asker {
+            Asker::Here(_) => self.here,
+            Asker::Next(hop) => self.leaves_by(hop.interface),
+        }
+    }
+
+    /// The earliest of its times.
+    pub fn due(&self) -> Instant {
+        let refresh = self.by.iter().map(|(_, refresh)| refresh.at).min();
+        self.expires
+            .min(self.reroute_at)
+            .min(refresh.unwrap_or(Instant::NEVER))
+    }
+}
+
+/// What is asked for one filter.
+#[derive(Clone, Copy)]
+pub(super) struct Spec {
     pub flowspec: Flowspec,
-    pub policy: Vec<Opaque>,
-    pub forwarded: Vec<Opaque>,
     pub expires: Instant,
 }
 
-impl PathState {
-    /// The earliest of all its times.
-    fn due(&self) -> Instant {
-        let reservation = self.reservation.as_ref().map_or(Instant::NEVER, |r| r.expires);
-        self.expires
-            .min(self.refresh_at)
-            .min(self.resv_refresh_at)
-            .min(reservation)
+/// What one asks for (RSB). In styles WF and SE all filters have one flowspec.
+#[derive(Clone)]
+pub(super) struct Asked {
+    pub style: Style,
+    pub specs: BTreeMap<Filter, Spec>,
+    /// The senders that a wildcard is meant for, in order.
+    pub scope: Option<Vec<IpAddr>>,
+    pub policy: Vec<Opaque>,
+    pub forwarded: Vec<Opaque>,
+    /// What a program on this host has not heard yet that all is well with.
+    pub unconfirmed: BTreeSet<Filter>,
+    pub armed: Instant,
+}
+
+impl Asked {
+    pub fn new(style: Style) -> Self {
+        Self {
+            style,
+            specs: BTreeMap::new(),
+            scope: None,
+            policy: Vec::new(),
+            forwarded: Vec::new(),
+            unconfirmed: BTreeSet::new(),
+            armed: Instant::NEVER,
+        }
     }
 
-    /// The sender as messages show it.
-    pub fn descriptor(&self) -> crate::wire::SenderDescriptor {
-        crate::wire::SenderDescriptor {
-            template: self.sender,
-            tspec: Content::Known(self.tspec),
-            adspec: self.adspec.clone().map(Content::Known),
-        }
+    pub fn due(&self) -> Instant {
+        let expires = self.specs.values().map(|spec| spec.expires).min();
+        expires.unwrap_or(Instant::NEVER)
+    }
+
+    /// What is asked for this sender.
+    pub fn spec(&self, sender: &Sender) -> Option<&Spec> {
+        let filter = match self.style {
+            Style::Wildcard => None,
+            _ => Some(*sender),
+        };
+        self.specs.get(&filter)
+    }
+
+    /// Whether a wildcard is meant for this sender too.
+    pub fn means(&self, sender: &Sender) -> bool {
+        self.scope
+            .as_ref()
+            .is_none_or(|scope| scope.binary_search(&sender.address()).is_ok())
     }
 }
 
-/// All that is remembered.
+/// What traffic control has promised (TCSB).
+pub(super) struct Promise {
+    pub handle: Handle,
+    pub request: Request,
+    /// What goes on to the nodes before instead.
+    pub forward: Option<Flowspec>,
+    pub senders: BTreeSet<Sender>,
+}
+
+/// What has been asked of a node before.
+pub(super) struct Sent {
+    pub style: Style,
+    pub specs: BTreeMap<Filter, Flowspec>,
+    pub scope: Option<Vec<IpAddr>>,
+    pub refresh: Refreshing,
+    pub armed: Instant,
+}
+
+/// A request that has failed at a node before (BSB).
+pub(super) struct Blockade {
+    pub flowspec: Flowspec,
+    pub until: Instant,
+    pub armed: Instant,
+}
+
+/// One session.
 #[derive(Default)]
 pub(super) struct State {
-    paths: BTreeMap<Flow, PathState>,
-    agenda: BTreeSet<(Instant, Flow)>,
+    pub paths: BTreeMap<Sender, PathState>,
+    pub asked: BTreeMap<Asker, Asked>,
+    pub promises: BTreeMap<(InterfaceId, Filter), Promise>,
+    pub sent: BTreeMap<Before, Sent>,
+    pub blockades: BTreeMap<(Before, Filter), Blockade>,
 }
 
 impl State {
-    pub fn len(&self) -> usize {
-        self.paths.len()
+    /// The style of all its reservations.
+    pub fn style(&self) -> Option<Style> {
+        self.asked.values().next().map(|asked| asked.style)
     }
 
-    pub fn flows(&self) -> Vec<Flow> {
-        self.paths.keys().copied().collect()
+    /// Whether a sender's packets pass where one asks from.
+    pub fn reaches(&self, sender: &Sender, asker: &Asker) -> bool {
+        self.paths.get(sender).is_some_and(|path| path.reaches(asker))
     }
 
-    pub fn path(&self, flow: Flow) -> Option<&PathState> {
-        self.paths.get(&flow)
-    }
-
-    pub fn path_mut(&mut self, flow: Flow) -> Option<&mut PathState> {
-        self.paths.get_mut(&flow)
-    }
-
-    /// Whether a session has any sender.
-    pub fn has_session(&self, key: Key) -> bool {
-        let first = (key, FIRST_SENDER);
+    /// The senders that one's request is for and that pass there.
+    pub fn served<'a>(&'a self, asker: &'a Asker, asked: &'a Asked) -> impl Iterator<Item = &'a Sender> {
         self.paths
-            .range(first..)
-            .next()
-            .is_some_and(|((found, _), _)| *found == key)
+            .iter()
+            .filter(move |(sender, path)| asked.spec(sender).is_some() && path.reaches(asker))
+            .map(|(sender, _)| sender)
     }
 
-    /// Whether a session to the same host and protocol has a port where this has none, or the other way round.
-    pub fn ports_conflict(&self, key: Key) -> bool {
-        let with = |port| (Key { port, ..key }, FIRST_SENDER);
-        let alike = |found: &Key| found.destination == key.destination && found.protocol == key.protocol;
-        if key.port == 0 {
-            let next = self.paths.range(with(1)..).next();
-            next.is_some_and(|((found, _), _)| alike(found))
-        } else {
-            self.has_session(Key { port: 0, ..key })
-        }
-    }
-
-    pub fn insert(&mut self, flow: Flow, path: PathState) {
-        self.paths.insert(flow, path);
-    }
-
-    pub fn remove(&mut self, flow: Flow) -> Option<PathState> {
-        let path = self.paths.remove(&flow)?;
-        self.agenda.remove(&(path.armed, flow));
-        Some(path)
-    }
-
-    /// Notes when a flow is due next; after every change of its times.
-    pub fn arm(&mut self, flow: Flow) {
-        if let Some(path) = self.paths.get_mut(&flow) {
-            self.agenda.remove(&(path.armed, flow));
-            path.armed = path.due();
-            if path.armed != Instant::NEVER {
-                self.agenda.insert((path.armed, flow));
-            }
-        }
-    }
-
-    /// The first flow that is due.
-    pub fn due(&self, now: Instant) -> Option<Flow> {
-        self.agenda
-            .first()
-            .filter(|(at, _)| *at <= now)
-            .map(|(_, flow)| *flow)
-    }
-
-    pub fn next_due(&self) -> Option<Instant> {
-        self.agenda.first().map(|(at, _)| *at)
+    /// Whether a node before is that of any sender.
+    pub fn hears(&self, before: Before) -> bool {
+        self.paths.values().any(|path| path.previous == Some(before))
     }
 }
 
-/// Before all others in order.
-const FIRST_SENDER: Sender = Sender::Port {
-    address: IpAddr::V4(core::net::Ipv4Addr::UNSPECIFIED),
-    port: 0,
-};
+/// All sessions.
+#[derive(Default)]
+pub(super) struct Sessions(pub BTreeMap<Key, State>);
+
+impl Sessions {
+    /// Whether a session to the same host and protocol has a port where this has none, or the other way round.
+    pub fn ports_conflict(&self, key: Key) -> bool {
+        let alike = |found: &Key| found.destination == key.destination && found.protocol == key.protocol;
+        if key.port == 0 {
+            let next = self.0.range(Key { port: 1, ..key }..).next();
+            next.is_some_and(|(found, _)| alike(found))
+        } else {
+            self.0.contains_key(&Key { port: 0, ..key })
+        }
+    }
+}

@@ -1,6 +1,7 @@
 //! What a node knows, for people: a copy of its state as it is now.
 
-use super::Receiver;
+use super::state::{Key, State};
+use super::{Node, Receiver};
 use crate::traffic_control::{Handle, InterfaceId, Request};
 use crate::wire::{Adspec, Flowspec, Hop, Sender, Session, Style, TokenBucket};
 use engine::units::Instant;
@@ -104,4 +105,94 @@ pub struct BlockadeStatus {
     pub flowspec: Flowspec,
     /// Until then.
     pub until: Instant,
+}
+
+impl<T, R> Node<T, R> {
+    /// All sessions, as they are.
+    pub fn status(&self) -> Vec<SessionStatus> {
+        let all = self.sessions.0.iter();
+        all.map(|(key, state)| state.status(*key)).collect()
+    }
+
+    /// One session, as it is; its police flag means nothing here.
+    pub fn status_of(&self, session: &Session) -> Option<SessionStatus> {
+        let key = Key::from(session);
+        self.sessions.0.get(&key).map(|state| state.status(key))
+    }
+}
+
+impl State {
+    fn status(&self, key: Key) -> SessionStatus {
+        SessionStatus {
+            session: key.session(),
+            style: self.style(),
+            senders: self.sender_status(),
+            requests: self.request_status(),
+            promises: self.promise_status(),
+            asked: self.asked_status(),
+            blockades: self.blockade_status(),
+        }
+    }
+
+    fn sender_status(&self) -> Vec<SenderStatus> {
+        let all = self.paths.iter().map(|(sender, path)| SenderStatus {
+            sender: *sender,
+            tspec: path.tspec,
+            adspec: path.adspec.clone(),
+            previous: path.previous,
+            gap: path.gap,
+            by: path.by.iter().map(|(by, _)| *by).collect(),
+            here: path.here,
+            expires: path.expires,
+        });
+        all.collect()
+    }
+
+    fn request_status(&self) -> Vec<RequestStatus> {
+        let all = self.asked.iter().flat_map(|(asker, asked)| {
+            asked.specs.iter().map(|(sender, spec)| RequestStatus {
+                asker: *asker,
+                sender: *sender,
+                flowspec: spec.flowspec,
+                expires: spec.expires,
+            })
+        });
+        all.collect()
+    }
+
+    fn promise_status(&self) -> Vec<PromiseStatus> {
+        let all = self
+            .promises
+            .iter()
+            .map(|((interface, _), promise)| PromiseStatus {
+                interface: *interface,
+                handle: promise.handle,
+                senders: promise.senders.iter().copied().collect(),
+                request: promise.request,
+            });
+        all.collect()
+    }
+
+    fn asked_status(&self) -> Vec<AskedStatus> {
+        let all = self.sent.iter().flat_map(|((previous, interface), sent)| {
+            sent.specs.iter().map(|(sender, flowspec)| AskedStatus {
+                previous: *previous,
+                interface: *interface,
+                sender: *sender,
+                flowspec: *flowspec,
+            })
+        });
+        all.collect()
+    }
+
+    fn blockade_status(&self) -> Vec<BlockadeStatus> {
+        let all = self.blockades.iter();
+        let all = all.map(|(((previous, _), sender), blockade)| BlockadeStatus {
+            previous: *previous,
+            sender: *sender,
+            flowspec: blockade.flowspec,
+            until: blockade.until,
+        });
+        all.collect()
+    }
 }

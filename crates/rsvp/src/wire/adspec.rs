@@ -2,9 +2,10 @@
 //!
 //! Kept as services with parameters, so that what is not known passes through unharmed.
 
-use super::intserv::{GENERAL, Real, head, header};
+use super::intserv::{CONTROLLED_LOAD, GENERAL, GUARANTEED, Real, head, header};
 use super::object::Object;
 use super::reader::{Misread, Reader};
+use crate::traffic_control::{Advertised, ErrorTerms};
 
 /// One service's part. The first is that of the general parameters.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -40,6 +41,11 @@ const BANDWIDTH: u8 = 6;
 const LATENCY: u8 = 8;
 /// Smallest MTU so far.
 const MTU: u8 = 10;
+/// Error terms of guaranteed service (RFC 2212): C and D over the whole path, and since the last node that reshapes.
+const C_TOTAL: u8 = 133;
+const D_TOTAL: u8 = 134;
+const C_SINCE: u8 = 135;
+const D_SINCE: u8 = 136;
 const BREAK: u8 = 0x80;
 
 impl Adspec {
@@ -49,24 +55,33 @@ impl Adspec {
         general.then_some(Self(fragments))
     }
 
-    /// What a sender starts with: no hop so far, and the bandwidth and MTU of its own link.
+    /// What a sender starts with: no hop so far, the bandwidth and MTU of its own link, and both services, so that the
+    /// nodes on the way say whether they have them.
     pub fn at_sender(bandwidth: Real, latency: u32, mtu: u32) -> Self {
-        let parameters = [
+        let general = [
             (HOPS, 0),
             (BANDWIDTH, bandwidth.bits()),
             (LATENCY, latency),
             (MTU, mtu),
         ];
-        let parameters = parameters.map(|(id, word)| Parameter {
-            id,
-            flags: 0,
-            words: vec![word],
-        });
-        Self(vec![Fragment {
-            service: GENERAL,
+        let errors = [C_TOTAL, D_TOTAL, C_SINCE, D_SINCE].map(|id| (id, 0));
+        let fragment = |service, parameters: &[(u8, u32)]| Fragment {
+            service,
             broken: false,
-            parameters: parameters.to_vec(),
-        }])
+            parameters: parameters
+                .iter()
+                .map(|(id, word)| Parameter {
+                    id: *id,
+                    flags: 0,
+                    words: vec![*word],
+                })
+                .collect(),
+        };
+        Self(vec![
+            fragment(GENERAL, &general),
+            fragment(GUARANTEED, &errors),
+            fragment(CONTROLLED_LOAD, &[]),
+        ])
     }
 
     /// Its parts.
@@ -74,26 +89,47 @@ impl Adspec {
         &self.0
     }
 
-    /// One more IntServ hop, with a link of this bandwidth, latency in microseconds and MTU (RFC 2215, section 3).
-    pub fn cross(&mut self, bandwidth: Real, latency: u32, mtu: u32) {
-        for parameter in &mut self.0[0].parameters {
-            let [word] = parameter.words.as_mut_slice() else {
-                continue;
+    /// One more IntServ hop, with a link that has this to offer (RFC 2215, section 3; RFC 2210, section 3.3): numbers
+    /// are added up or held down, also where a service has its own; a service that is not offered gets its break bit.
+    pub fn cross(&mut self, link: &Advertised) {
+        let terms = link.guaranteed.unwrap_or(ErrorTerms {
+            rate_dependent: 0,
+            rate_independent: 0,
+        });
+        for fragment in &mut self.0 {
+            fragment.broken |= match fragment.service {
+                GENERAL => false,
+                GUARANTEED => link.guaranteed.is_none(),
+                CONTROLLED_LOAD => !link.controlled_load,
+                _ => true,
             };
-            *word = match parameter.id {
-                HOPS => word.saturating_add(1),
-                BANDWIDTH => bandwidth.bits().min(*word),
-                // All ones say that the latency is not known, and stay.
-                LATENCY => word.saturating_add(latency),
-                MTU => mtu.min(*word),
-                _ => *word,
-            };
+            for parameter in &mut fragment.parameters {
+                let [word] = parameter.words.as_mut_slice() else {
+                    continue;
+                };
+                *word = match (parameter.id, fragment.service) {
+                    (HOPS, _) => word.saturating_add(1),
+                    (BANDWIDTH, _) => link.bandwidth.bits().min(*word),
+                    // All ones say that the latency is not known, and stay.
+                    (LATENCY, _) => word.saturating_add(link.latency),
+                    (MTU, _) => link.mtu.min(*word),
+                    (C_TOTAL | C_SINCE, GUARANTEED) => word.saturating_add(terms.rate_dependent),
+                    (D_TOTAL | D_SINCE, GUARANTEED) => word.saturating_add(terms.rate_independent),
+                    _ => *word,
+                };
+            }
         }
     }
 
     /// A hop without RSVP was crossed: nothing is certain any more.
     pub fn break_general(&mut self) {
         self.0[0].broken = true;
+    }
+
+    /// Whether every node so far offers this service, as far as is known: 2 guaranteed, 5 controlled load.
+    pub fn offers(&self, service: u8) -> bool {
+        let fragment = self.0.iter().find(|fragment| fragment.service == service);
+        !self.0[0].broken && fragment.is_some_and(|fragment| !fragment.broken)
     }
 
     /// The value of a general parameter of one word.

@@ -41,6 +41,11 @@ impl Refresh {
         Self(if ms == 0 { 1 } else { ms })
     }
 
+    /// The period in milliseconds.
+    pub const fn as_millis(self) -> u32 {
+        self.0
+    }
+
     /// The period.
     pub const fn period(self) -> Duration {
         Duration::from_millis(self.0 as u64)

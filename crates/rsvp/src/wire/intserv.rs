@@ -8,8 +8,8 @@ use super::reader::{Misread, Reader};
 use core::fmt;
 
 pub(super) const GENERAL: u8 = 1;
-const GUARANTEED: u8 = 2;
-const CONTROLLED_LOAD: u8 = 5;
+pub(super) const GUARANTEED: u8 = 2;
+pub(super) const CONTROLLED_LOAD: u8 = 5;
 const TOKEN_BUCKET: u8 = 127;
 const RSPEC: u8 = 130;
 

@@ -1,13 +1,13 @@
 //! What is wrong with a message is answered with the code that RFC 2205, appendix B, has for it.
 
-use crate::rig::{A, HOST_A, HOST_B, Network, R1, RECEIVER, TestNode, bucket, node, sender, session};
+use crate::rig::{A, HOST_A, HOST_B, Network, R1, TestNode, bucket, node, receiver, sender, session};
 use core::net::IpAddr;
 use engine::random::Seed;
 use engine::units::{Bandwidth, Instant};
 use rsvp::node::CallError;
 use rsvp::wire::{
-    Content, Descriptors, Flowspec, Frame, Hop, Message, Path, PathTear, Refresh, Resv, ResvTear, Sender,
-    SenderDescriptor, Session, code,
+    Content, Descriptors, Flowspec, Frame, Hop, Message, Path, PathTear, Refresh, Refusal, Resv, ResvTear,
+    Sender, SenderDescriptor, Session, code,
 };
 
 const TEN: Bandwidth = Bandwidth::mbit(10);
@@ -74,8 +74,13 @@ fn answer(node: &mut TestNode, interface: u32, bytes: &[u8]) -> Option<(IpAddr, 
     assert_eq!(node.handle_packet(Instant::START, interface, 63, bytes), Ok(()));
     let transmit = node.poll_transmit()?;
     assert_eq!(node.poll_transmit(), None, "one answer");
-    let frame = Frame::decode(&transmit.bytes).expect("it is sound");
-    Some((transmit.destination, frame.message))
+    let message = match Frame::decode(&transmit.bytes) {
+        Ok(frame) => frame.message,
+        // An error about what is not known shows what is not known.
+        Err(Refusal::Objected(_, frame)) => frame.message,
+        Err(Refusal::Malformed(flaw)) => panic!("our own message is malformed: {flaw:?}"),
+    };
+    Some((transmit.destination, message))
 }
 
 #[track_caller]
@@ -94,12 +99,8 @@ fn a_resv_without_path_sender_or_known_style_is_answered() {
     refused(&mut node, 1, &resv(fixed(1)), code::NO_PATH);
     answer(&mut node, 0, &path(session(), sender(1)));
     refused(&mut node, 1, &resv(fixed(2)), code::NO_SENDER);
-    refused(
-        &mut node,
-        1,
-        &resv(Descriptors::Wildcard(flowspec())),
-        code::UNKNOWN_STYLE,
-    );
+    let strange = resv(Descriptors::Unknown(0x99, Vec::new()));
+    refused(&mut node, 1, &strange, code::UNKNOWN_STYLE);
     assert!(node.traffic_control().promised.is_empty());
     let passed = answer(&mut node, 1, &resv(fixed(1)));
     assert!(matches!(passed, Some((HOST_A, Message::Resv(_)))), "{passed:?}");
@@ -218,7 +219,7 @@ fn calls_that_cannot_work_say_why() {
     assert_eq!(
         node.reserve(
             now,
-            RECEIVER,
+            receiver(1),
             &session(),
             Descriptors::Fixed(vec![(asked, sender(1))])
         ),

@@ -1,6 +1,6 @@
 //! A reservation's life: made, kept, changed, ended, forgotten.
 
-use crate::rig::{A, B, Network, R1, R2, RECEIVER, SECOND, sender, session};
+use crate::rig::{A, B, Network, R1, R2, SECOND, receiver, sender, session};
 use engine::units::{Bandwidth, Duration};
 use rsvp::node::Event;
 
@@ -61,7 +61,7 @@ fn a_change_is_forwarded_at_once() {
 fn rfc_2205_3_1_6_a_receiver_that_releases_frees_every_hop_at_once() {
     let mut network = reserved();
     let now = network.now;
-    network.nodes[B].release(now, RECEIVER, &session());
+    network.nodes[B].release(now, receiver(4000), &session());
     network.run(Duration::from_millis(5));
     assert_eq!(network.promises(), [0, 0, 0, 0]);
     assert_eq!(network.senders(), [1, 1, 1, 1], "the path stays");

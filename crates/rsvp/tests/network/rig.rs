@@ -155,8 +155,10 @@ impl TrafficControl for Books {
     }
 }
 
-/// The program at B.
-pub(crate) const RECEIVER: Receiver = Receiver(1);
+/// The program at B that receives from this port.
+pub(crate) const fn receiver(port: u16) -> Receiver {
+    Receiver(port as u64)
+}
 
 pub(crate) type TestNode = Node<Books, Routes>;
 
@@ -323,7 +325,7 @@ impl Network {
         self.nodes[B]
             .reserve(
                 now,
-                RECEIVER,
+                receiver(port),
                 &session(),
                 Descriptors::Fixed(vec![(flowspec, sender(port))]),
             )

@@ -1,7 +1,7 @@
 //! What does not fit is refused with numbers and harms nobody; loss and arbitrary messages leave no orphan.
 
 use crate::arbitrary::single;
-use crate::rig::{A, Arrival, B, Network, R1, R2, RECEIVER, SECOND, bucket, node, sender, session};
+use crate::rig::{A, Arrival, B, Network, R1, R2, SECOND, bucket, node, receiver, sender, session};
 use engine::random::Seed;
 use engine::units::{Bandwidth, Duration, Instant, Probability};
 use proptest::prelude::*;
@@ -134,7 +134,7 @@ fn heard() -> Vec<Arrival> {
     network.ask(1, Bandwidth::mbit(90));
     network.run(SECOND.times(2));
     let now = network.now;
-    network.nodes[B].release(now, RECEIVER, &session());
+    network.nodes[B].release(now, receiver(1), &session());
     network.run(SECOND);
     let now = network.now;
     network.nodes[A].stop_sending(now, &session(), sender(1));

@@ -92,11 +92,17 @@ fn controlled() -> Vec<u8> {
 fn rfc_2205_3_1_3_path_with_tspec_and_adspec() {
     let tspec = [&[0, 36, 12, 2, 0, 0, 0, 7, 1, 0, 0, 6], BUCKET].concat();
     let adspec: &[u8] = &[
-        0, 44, 13, 2, 0, 0, 0, 9, 1, 0, 0, 8, // general parameters
+        0, 84, 13, 2, 0, 0, 0, 19, 1, 0, 0, 8, // general parameters
         4, 0, 0, 1, 0, 0, 0, 0, // hops
         6, 0, 0, 1, 0x4b, 0x3e, 0xbc, 0x20, // 12 500 000 B/s
         8, 0, 0, 1, 0, 0, 0, 100, // 100 µs
         10, 0, 0, 1, 0, 0, 0x05, 0xdc, // MTU
+        2, 0, 0, 8, // guaranteed service
+        133, 0, 0, 1, 0, 0, 0, 0, // C, in all
+        134, 0, 0, 1, 0, 0, 0, 0, // D, in all
+        135, 0, 0, 1, 0, 0, 0, 0, // C, since the last reshaping
+        136, 0, 0, 1, 0, 0, 0, 0, // D, since the last reshaping
+        5, 0, 0, 0, // controlled load
     ];
     let path = Path {
         session: session(),
