@@ -281,6 +281,15 @@ mod tests {
         (rate(), 0u64..200_000_000, rate()).prop_map(|(m1, d, m2)| Slopes { m1, d, m2 })
     }
 
+    /// Those whose second slope is the steeper one, or the other way round: drawn so, since a test that refuses most of what it
+    /// draws is given up now and then.
+    fn bent(convex: bool) -> impl Strategy<Value = Slopes> {
+        shapes().prop_map(move |Slopes { m1, d, m2 }| match (m1 <= m2) == convex {
+            true => Slopes { m1, d, m2 },
+            false => Slopes { m1: m2, d, m2: m1 },
+        })
+    }
+
     proptest! {
         #[test]
         fn the_time_of_some_service_is_the_first_with_as_much(shape in shapes(), done in 0u64..1 << 61, x in 0u128..1 << 80) {
@@ -298,7 +307,7 @@ mod tests {
 
         #[test]
         fn a_concave_curve_started_again_is_the_lesser_of_both(
-            shape in shapes(),
+            shape in bent(false),
             periods in prop::collection::vec((0u64..400_000_000, 0u128..100), 1..6),
         ) {
             prop_assume!(shape.m1 > shape.m2 && u128::from(shape.m1) * 3_000_000_000 < LONGEST_PIECE);
@@ -324,7 +333,7 @@ mod tests {
 
         #[test]
         fn a_convex_curve_started_again_asks_for_no_more_than_one_that_starts_and_no_less_than_the_least(
-            shape in shapes(),
+            shape in bent(true),
             periods in prop::collection::vec((0u64..400_000_000, 0u128..150), 1..6),
         ) {
             prop_assume!(shape.m1 <= shape.m2 && u128::from(shape.m2) * 4_000_000_000 < LONGEST_PIECE);
