@@ -6,7 +6,7 @@
 //! - [`queue`]: the wrapper that pins, counts and checks;
 //! - [`mod@settings`], [`kind`], [`tree`]: from a policy's text to a checked plan to a running queue;
 //! - [`disciplines`]: one file each; what several can share stands beside them ([`timer_wheel`], `credit`, `credit_bound`, `heaps`,
-//!   `leaves`, `lengths`, `lists`, `rings`, `service_curve`, `wire`);
+//!   `host_fair`, `keyed`, `leaves`, `lengths`, `lists`, `rings`, `service_curve`, `wire`);
 //! - [`header`], [`classify`]: from a frame's bytes to its fields, and to a class;
 //! - [`bounds`], [`admission`]: how long packets can wait at most, and whom a link can promise a delay;
 //! - [`link_clock`]: a link's bandwidth as a clock, for ports and for the simulator's wires;
@@ -31,7 +31,9 @@ pub mod disciplines;
 pub mod header;
 mod heaps;
 pub mod histogram;
+mod host_fair;
 pub mod inspect;
+mod keyed;
 pub mod kind;
 mod leaves;
 mod lengths;

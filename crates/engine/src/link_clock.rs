@@ -42,6 +42,20 @@ impl LinkClock {
         self.free_at
     }
 
+    /// Nothing was waiting to be sent before `now`: what was not used is lost.
+    pub fn start(&mut self, now: Instant) {
+        if self.free_at < now {
+            (self.free_at, self.rest) = (now, 0);
+        }
+    }
+
+    /// What is beyond `latest` of what was sent too early is let off.
+    pub fn forgive(&mut self, latest: Instant) {
+        if self.free_at > latest {
+            (self.free_at, self.rest) = (latest, 0);
+        }
+    }
+
     /// The time before which nothing may leave, if it has not come.
     pub fn busy_until(&self, now: Instant) -> Option<Instant> {
         (self.free_at > now).then_some(self.free_at)
@@ -119,6 +133,24 @@ mod tests {
         }
         let all = Bandwidth::bits_per_sec(7_777_777_777).time_to_send(Bytes::new(1_538_000_000));
         assert!(all.nanos() - link.free_at().nanos() <= 1);
+    }
+
+    #[test]
+    fn a_start_saves_nothing_up_and_what_was_sent_too_early_can_be_let_off() {
+        let (second, late) = (Duration::from_secs(1), Instant::START + Duration::from_secs(5));
+        let mut link = LinkClock::new(Bandwidth::mbit(8), Duration::from_secs(100));
+        link.send(Instant::START, Bytes::new(2_000_000));
+        link.start(Instant::START + second);
+        assert_eq!(
+            link.free_at(),
+            Instant::START + second + second,
+            "it was not free yet"
+        );
+        link.start(late);
+        assert_eq!(link.free_at(), late);
+        link.send(late, Bytes::new(3_000_000));
+        link.forgive(late + second);
+        assert_eq!(link.free_at(), late + second);
     }
 
     #[test]

@@ -31,7 +31,7 @@ const LINK: Link = Link {
 /// CBQ with 1,000 classes that may not borrow, against itself with 20.
 const BAR: f64 = 3.0;
 
-/// `drr` and `wfq` with 64,000 classes or flows against themselves with 1,000, and `hfsc` with 10,000 leaves against 20.
+/// `drr`, `wfq` and `cake` with 64,000 classes or flows against themselves with 1,000, and `hfsc` with 10,000 leaves against 20.
 const MANY_BAR: f64 = 4.0;
 
 /// How much to run.
@@ -208,6 +208,20 @@ fn plain(effort: Effort) -> Vec<Row> {
         let row = Row::new("fq_codel, flows", flows, Some(queue(&spec("fq_codel", settings))));
         (0..4 * flows).fold(row, |row, i| row.with(packet(0, i % flows)))
     };
+    // One host sends all, so each flow has a very small share.
+    let cake = |flows: u32| {
+        let settings = Table::default()
+            .with("flows", integer(flows.next_power_of_two().min(65_536)))
+            .text("target", "1 s")
+            .text("interval", "2 s")
+            .text("limit_bytes", "1 GB");
+        let row = Row::new(CAKE, flows, Some(queue(&spec("cake", settings))));
+        let of_host = |mut packet: Packet| {
+            packet.flow.source = 1;
+            packet
+        };
+        (0..4 * flows).fold(row, |row, i| row.with(of_host(packet(0, i % flows))))
+    };
     let tbf = |what: &str, rate: &str| {
         let row = Row::new(
             what,
@@ -226,6 +240,9 @@ fn plain(effort: Effort) -> Vec<Row> {
         wfq(effort.flows[1]),
         fq_codel(effort.flows[0]),
         fq_codel(effort.flows[1]),
+        cake(10),
+        cake(effort.flows[0]),
+        cake(effort.flows[1]),
     ]
 }
 
@@ -322,6 +339,7 @@ fn paced(classes: u32) -> Row {
     )
 }
 
+const CAKE: &str = "cake, flows of one host";
 const DRR: &str = "drr, all backlogged";
 
 /// What leaves of `hfsc` are served by.
@@ -533,6 +551,7 @@ pub(crate) fn rows(full: bool) -> Vec<Verdict> {
     let mut verdicts = vec![
         growth(&plain, "wfq, flows", effort.flows[0]),
         growth(&plain, "fq_codel, flows", effort.flows[0]),
+        growth(&plain, CAKE, effort.flows[0]),
         growth(&turns, DRR, effort.many[0]),
     ];
     // Each by itself, and of one so large that nothing else fits beside it.

@@ -114,15 +114,56 @@ impl Plan for BluePlan {
     }
 }
 
+/// The chance, for one queue.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Chance {
+    /// In parts of 2³².
+    parts: u64,
+    /// Until when it stays.
+    frozen: Instant,
+}
+
+impl Chance {
+    /// No chance.
+    pub(crate) const NONE: Self = Self { parts: 0, frozen: Instant::START };
+
+    /// The queue is too long.
+    pub(crate) fn grow(&mut self, now: Instant, by: u64, freeze: Duration) {
+        if now >= self.frozen {
+            self.parts = (self.parts + by).min(Probability::ONE.parts());
+            self.frozen = now + freeze;
+        }
+    }
+
+    /// The queue was empty from `since` until now: once for each freeze.
+    pub(crate) fn shrink(&mut self, since: Instant, now: Instant, by: u64, freeze: Duration) {
+        let first = since.max(self.frozen);
+        if now < first || self.parts == 0 {
+            return;
+        }
+        let changes = now.since(first).nanos() / freeze.nanos() + 1;
+        self.parts = self.parts.saturating_sub(by.saturating_mul(changes));
+        self.frozen = first + freeze.times(changes);
+    }
+
+    /// Whether it strikes a packet.
+    #[inline]
+    pub(crate) fn strikes(&self, rng: &mut Rng) -> bool {
+        rng.chance(self.probability())
+    }
+
+    /// Its value.
+    pub(crate) fn probability(&self) -> Probability {
+        Probability::from_parts(self.parts)
+    }
+}
+
 #[derive(Debug)]
 struct Blue {
     plan: BluePlan,
     rng: Rng,
     queue: VecDeque<Packet>,
-    /// In parts of 2³².
-    chance: u64,
-    /// Until when the chance stays.
-    frozen: Instant,
+    chance: Chance,
     /// Since when nothing is held, if so.
     idle_since: Option<Instant>,
     /// The latest time seen; a flush is told none.
@@ -136,43 +177,28 @@ impl Blue {
             plan,
             rng,
             queue: VecDeque::new(),
-            chance: 0,
-            frozen: Instant::START,
+            chance: Chance::NONE,
             idle_since: Some(Instant::START),
             clock: Instant::START,
             hits: 0,
         }
     }
 
-    /// The queue was empty until now: the chance shrinks once for each freeze.
+    /// The queue was empty until now.
     fn end_idle(&mut self, now: Instant) {
         let Some(since) = self.idle_since.take() else { return };
-        let first = since.max(self.frozen);
-        if now < first || self.chance == 0 {
-            return;
-        }
-        let freeze = self.plan.freeze.nanos();
-        let changes = now.since(first).nanos() / freeze + 1;
-        self.chance = self.chance.saturating_sub(self.plan.decrement.saturating_mul(changes));
-        self.frozen = first + self.plan.freeze.times(changes);
-    }
-
-    fn note_overflow(&mut self, now: Instant) {
-        if now >= self.frozen {
-            self.chance = (self.chance + self.plan.increment).min(Probability::ONE.parts());
-            self.frozen = now + self.plan.freeze;
-        }
+        self.chance.shrink(since, now, self.plan.decrement, self.plan.freeze);
     }
 
     /// Whether the arrival is lost, and why. May mark it.
     fn lost(&mut self, now: Instant, packet: &mut Packet, sink: &mut dyn Sink) -> Option<Reason> {
         if self.queue.len() >= self.plan.threshold {
-            self.note_overflow(now);
+            self.chance.grow(now, self.plan.increment, self.plan.freeze);
         }
         if self.queue.len() >= self.plan.limit {
             return Some(Reason::Full);
         }
-        if self.queue.is_empty() || !self.rng.chance(Probability::from_parts(self.chance)) {
+        if self.queue.is_empty() || !self.chance.strikes(&mut self.rng) {
             return None;
         }
         self.hits += 1;
@@ -212,7 +238,7 @@ impl Discipline for Blue {
     }
 
     fn inspect(&self, out: &mut Inspection<'_>) {
-        out.gauge("probability", Value::Share(Probability::from_parts(self.chance)));
+        out.gauge("probability", Value::Share(self.chance.probability()));
         out.gauge("hits", Value::Count(self.hits));
         out.gauge("threshold", Value::Count(self.plan.threshold as u64));
         out.gauge("limit", Value::Count(self.plan.limit as u64));
@@ -275,26 +301,26 @@ mod tests {
     fn overflow_raises_the_chance_once_in_a_freeze() {
         let (mut blue, mut seen) = (blue(), Seen::default());
         (0..250).for_each(|at| put(&mut blue, at, Ecn::NotEct, &mut seen));
-        assert_eq!(blue.chance, 3 << 26, "at 20, 120 and 220 ms");
+        assert_eq!(blue.chance.parts, 3 << 26, "at 20, 120 and 220 ms");
         assert!(seen.full > 200);
     }
 
     #[test]
     fn idle_time_lowers_the_chance_once_in_a_freeze_and_never_below_nothing() {
         let (mut blue, mut seen) = (blue(), Seen::default());
-        blue.chance = 10 << 22;
+        blue.chance.parts = 10 << 22;
         put(&mut blue, 0, Ecn::NotEct, &mut seen);
-        blue.chance = 10 << 22;
+        blue.chance.parts = 10 << 22;
         assert!(matches!(blue.dequeue(millis(200), &mut seen), Next::Ready(_)));
         put(&mut blue, 450, Ecn::NotEct, &mut seen);
-        assert_eq!(blue.chance, 7 << 22, "at 200, 300 and 400 ms");
+        assert_eq!(blue.chance.parts, 7 << 22, "at 200, 300 and 400 ms");
         assert!(matches!(blue.dequeue(millis(460), &mut seen), Next::Ready(_)));
         put(&mut blue, 490, Ecn::NotEct, &mut seen);
-        assert_eq!(blue.chance, 7 << 22, "frozen until 500 ms");
+        assert_eq!(blue.chance.parts, 7 << 22, "frozen until 500 ms");
         let _ = blue.dequeue(millis(495), &mut seen);
         let _ = blue.dequeue(millis(495), &mut seen);
         put(&mut blue, 1_000_000, Ecn::NotEct, &mut seen);
-        assert_eq!(blue.chance, 0);
+        assert_eq!(blue.chance.parts, 0);
     }
 
     #[test]
@@ -307,7 +333,7 @@ mod tests {
                 let _ = blue.dequeue(millis(at), &mut seen);
             }
         }
-        let chance = Probability::from_parts(blue.chance).as_f64();
+        let chance = blue.chance.probability().as_f64();
         assert!((0.17..0.24).contains(&chance), "{chance}");
         assert!(seen.full * 20 < seen.early, "{} by overflow, {} by chance", seen.full, seen.early);
     }
@@ -316,7 +342,7 @@ mod tests {
     fn ecn_capable_packets_are_marked() {
         let (mut blue, mut seen) = (blue(), Seen::default());
         for at in 0..1_000 {
-            blue.chance = Probability::ONE.parts();
+            blue.chance.parts = Probability::ONE.parts();
             put(&mut blue, at, Ecn::Ect0, &mut seen);
             if at > 0 {
                 let _ = blue.dequeue(millis(at), &mut seen);

@@ -117,7 +117,7 @@ impl Law {
 }
 
 /// The state of the law for one queue.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Controller {
     /// When the wait will have been too long for an interval, if it is too long now.
     first_above: Option<Instant>,
@@ -129,6 +129,10 @@ pub(crate) struct Controller {
 }
 
 impl Controller {
+    /// Of a queue that was always empty.
+    pub(crate) const NEW: Self =
+        Self { first_above: None, dropping: false, drop_next: Instant::START, count: 0, last_count: 0 };
+
     /// Nothing is held: no wait is too long.
     pub(crate) fn empty(&mut self) {
         self.first_above = None;
@@ -241,7 +245,7 @@ impl Codel {
             plan,
             queue: VecDeque::new(),
             bytes: Bytes::ZERO,
-            controller: Controller::default(),
+            controller: Controller::NEW,
             sojourn: Duration::ZERO,
         }
     }

@@ -206,7 +206,7 @@ impl FqCodel {
         let flow = FlowQueue {
             list: List::EMPTY,
             credit: 0,
-            controller: Controller::default(),
+            controller: Controller::NEW,
             stand: Stand::Neither,
             next: NONE,
         };

@@ -19,6 +19,7 @@ disciplines! {
     red
     codel
     fq_codel
+    cake
     pie
     dualpi2
     blue

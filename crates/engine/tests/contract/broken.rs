@@ -83,8 +83,8 @@ pub const FAULTS: &[(Fault, &str)] = &[
     (Fault::WaitsForNothing, "waits, but holds nothing"),
     (Fault::LeavesBeforeDeadline, "though none was to leave before"),
     (Fault::NeverReleases, "packets are never released"),
-    (Fault::Reorders, "of the same class and flow"),
-    (Fault::OvertakesItsStash, "of the same class and flow"),
+    (Fault::Reorders, "of the same class, flow and DSCP"),
+    (Fault::OvertakesItsStash, "of the same class, flow and DSCP"),
     (
         Fault::Duplicates,
         "had left before|never offered|says empty, but holds",

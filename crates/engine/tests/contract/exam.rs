@@ -183,7 +183,9 @@ impl Exam<'_> {
         let ecn = kinds[flow.full as usize % 2][self.rng.below(2) as usize];
         (self.deadline, self.waits) = (None, 0);
         let (id, mut packet) = self.ledger.offer(Bytes::new(len), class, flow, ecn);
-        packet.dscp = Dscp::arrived(self.rng.below(64) as u8);
+        // A flow has two DSCPs, in places of the table that a discipline may tell apart or not.
+        let dscps = [[0, 46], [10, 14], [8, 0], [34, 20]][flow.full as usize % 4];
+        packet.dscp = Dscp::arrived(dscps[self.rng.below(2) as usize]);
         let verdict = self.queue.enqueue(self.ledger.now, packet, &mut self.ledger);
         let dropped = match verdict {
             Verdict::Queued => None,

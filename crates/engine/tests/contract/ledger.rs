@@ -56,8 +56,9 @@ pub struct Ledger {
     sent: Count,
     dropped: Count,
     marks: u64,
-    /// The last unmarked packet sent of each class and flow.
-    last: HashMap<(ClassId, u32), u32>,
+    /// The last unmarked packet sent of each class, flow and DSCP: packets with different DSCPs may overtake each other (RFC
+    /// 2474, section 2).
+    last: HashMap<(ClassId, u32, u8), u32>,
     /// Whether the queue is being flushed.
     pub flushing: bool,
     /// The packet that was peeked at and must come next.
@@ -131,10 +132,12 @@ impl Ledger {
         }
         // A mark makes a packet look like one of an L4S sender, which a queue further in may put apart (RFC 9332).
         if !self.entries[id as usize].marked {
-            let last = self.last.insert((packet.class, packet.flow.full), id);
+            let last = self
+                .last
+                .insert((packet.class, packet.flow.full, packet.dscp.value()), id);
             assert!(
                 last.is_none_or(|last| last < id),
-                "packet {} overtook {id}, of the same class and flow",
+                "packet {} overtook {id}, of the same class, flow and DSCP",
                 last.unwrap_or_default()
             );
         }

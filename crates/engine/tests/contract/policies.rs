@@ -47,6 +47,20 @@ pub const VALUES: &[(&str, &[(&str, Draw)])] = &[
         ],
     ),
     (
+        "cake",
+        &[
+            ("rate", |rng, place| match rng.below(4) {
+                0 => Raw::Text("unlimited".into()),
+                _ => percent(rng, 1, 100 / (1 + place.depth as u64)),
+            }),
+            ("target", |rng, _| micros(rng, 1, 5_000)),
+            ("interval", |rng, _| micros(rng, 5_001, 100_000)),
+            ("flows", |rng, _| Raw::Integer(between(rng, 1, 16) as i64)),
+            ("quantum", |rng, _| bytes(rng, 256, 3_000)),
+            ("limit_bytes", |rng, _| bytes(rng, 1_514, 100_000)),
+        ],
+    ),
+    (
         "pie",
         &[
             ("target", |rng, _| micros(rng, 1, 20_000)),

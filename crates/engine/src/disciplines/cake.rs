@@ -1,0 +1,422 @@
+//! `cake`: one discipline for a home's or an office's link: shaper, precedence by DSCP, fair shares by host *and* by flow,
+//! and every flow's queue kept short.
+//!
+//! Høiland-Jørgensen, Täht and Morton, "Piece of CAKE: a comprehensive queue management solution for home gateways", LANMAN
+//! 2018, and its public documentation (tc-cake(8)). From the outside in:
+//!
+//! **Shaper** (section III.A of the paper). A clock that each packet moves on by its length over `rate`; nothing leaves before
+//! it. Nothing is saved while nothing waits, so there is never a burst: in any time *T* that is looked at without
+//! delay, at most *r T* + one packet leave. A host that is woken late may catch up by 5 ms, as on an interface.
+//!
+//! **Tins** (III.B). A packet's DSCP puts it into one of up to four tins, which have an order and a *threshold*, a part of the rate:
+//!
+//! ```text
+//! tin:                  best effort   bulk    video   voice      from the lowest to the highest
+//! threshold:            all           1/16    1/2     1/4
+//! ```
+//!
+//! Each tin has a clock of its threshold. The highest tin whose clock has come is served; if none has, the one whose clock comes
+//! first. The clock is never more than the packet just sent ahead, so what a tin took of an idle link is not held
+//! against it. So a tin goes first for as long as it takes less than its threshold, and above it has what the others
+//! leave: nobody gains by marking everything "voice". Without a rate there are no clocks, and tins take turns by bytes in
+//! proportion to their thresholds.
+//!
+//! **Hosts and flows** (III.C): `host_fair.rs`. **COBALT** (III.D): CoDel's law for each queue, that of `codel`, and BLUE's chance of
+//! loss, that of `blue`, which grows by 1/256 when the queue has to give a packet for the limit and shrinks by 1/4096 when it is
+//! empty, each at most once in `target`. CoDel talks to senders that listen; the chance holds those that do not. No wait counts as
+//! too long that is shorter than two rounds of the tin's flows, or four packets.
+//!
+//! Departures, besides those of `host_fair.rs`: a queue that overflows only has its chance raised, CoDel's state stays; the clock of the
+//! shaper is exact, without a second one for packets that are lost; the limit counts bytes on the wire and not memory.
+//! What the link adds to a packet is in its length already (`overhead` of the interface). Not here: the filter of
+//! acknowledgements, `ingress`, `nat`, `wash` (docs/disciplines/not-built.md).
+
+use super::codel::Law;
+use crate::discipline::{Discipline, Next, Reason, Sink, Verdict};
+use crate::host_fair::{Fair, Flows};
+use crate::inspect::{Inspection, Value};
+use crate::kind::{Build, Check, Children, Kind, Link, Plan};
+use crate::link_clock::LinkClock;
+use crate::packet::{Dscp, Packet};
+use crate::random::Rng;
+use crate::settings::{Problem, Raw, SettingValue};
+use crate::units::{Bandwidth, Bytes, Duration, Instant, Rate};
+use crate::{bounds, choices, settings};
+use std::any::Any;
+use std::sync::Arc;
+
+/// The registration.
+pub static KIND: Kind = Kind {
+    name: "cake",
+    summary: "A shaper, precedence by DSCP, fair shares by host and by flow, and every flow's queue kept short",
+    reference: "Høiland-Jørgensen, Täht and Morton, \"Piece of CAKE\", LANMAN 2018",
+    children: Children::None,
+    settings: Settings::SETTINGS,
+    class_settings: &[],
+    check,
+};
+
+choices! {
+    /// Which tins there are.
+    pub enum Tins {
+        /// One for all.
+        BestEffort = "besteffort",
+        /// Best effort, bulk and voice.
+        DiffServ3 = "diffserv3",
+        /// Best effort, bulk, video and voice.
+        DiffServ4 = "diffserv4",
+    }
+}
+
+/// A tin's name and its threshold in 16ths of the rate; the lowest first.
+const TINS: [(&str, u64); 4] = [("best_effort", 16), ("bulk", 1), ("video", 8), ("voice", 4)];
+const BULK: usize = 1;
+const VIDEO: usize = 2;
+const VOICE: usize = 3;
+
+impl Tins {
+    /// Those that there are, by their number in [`TINS`].
+    fn all(self) -> &'static [usize] {
+        match self {
+            Self::BestEffort => &[0],
+            Self::DiffServ3 => &[0, BULK, VOICE],
+            Self::DiffServ4 => &[0, BULK, VIDEO, VOICE],
+        }
+    }
+
+    /// Which of [`Tins::all`] takes this DSCP: CS1 and LE (RFC 8622) are bulk; CS6, CS7, EF, VOICE-ADMIT (RFC 5865) and the old
+    /// "minimum delay" of RFC 1349 are voice. With four tins CS4 and CS5 are voice too, and CS2, CS3, AF2x to AF4x and the
+    /// "minimum delay" are video.
+    fn of(self, dscp: Dscp) -> usize {
+        let tin = match (dscp.value(), self) {
+            (_, Self::BestEffort) => 0,
+            (1 | 8, _) => BULK,
+            (44 | 46 | 48 | 56, _) | (4, Self::DiffServ3) | (32 | 40, Self::DiffServ4) => VOICE,
+            (4 | 16 | 18 | 20 | 22 | 24 | 26 | 28 | 30 | 34 | 36 | 38, Self::DiffServ4) => VIDEO,
+            _ => 0,
+        };
+        self.all().iter().position(|&other| other == tin).unwrap_or(0)
+    }
+}
+
+/// A rate to be held to, or none.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Shaped(Option<Rate>);
+
+impl SettingValue for Shaped {
+    const UNIT: &'static str = "a rate such as \"20 Mbit/s\", a share of the link such as \"40 %\", or \"unlimited\"";
+    fn from_raw(raw: &Raw) -> Result<Self, String> {
+        match raw {
+            Raw::Text(text) if text == "unlimited" => Ok(Self(None)),
+            other => Rate::from_raw(other).map(|rate| Self(Some(rate))).map_err(|e| format!("{e}; or \"unlimited\"")),
+        }
+    }
+}
+
+settings! {
+    /// Settings of `cake`.
+    pub struct Settings {
+        /// The rate to which packets are held
+        rate: Shaped = default "100 %",
+            "above the rate of the narrowest link: the queue builds up there; \"unlimited\": another discipline has to hold it",
+            "the link's bandwidth, at which the interface holds it too";
+        /// Among whom shares are equal
+        fair: Fair = default "triple",
+            "flows: who opens more connections has more; hosts: a host's flows are not told apart",
+            "tc-cake(8)";
+        /// Which tins the DSCP chooses from
+        tins: Tins = default "diffserv3",
+            "besteffort: marks mean nothing",
+            "tc-cake(8)";
+        /// How many queues there are for flows
+        flows: u32 = default "1024",
+            "fewer than flows that wait at once: some share a queue; too large: memory, 300 B for each",
+            "tc-cake(8)";
+        /// How far a flow may be ahead of its share and still go before the others
+        quantum: Bytes = derived "the link's longest packet",
+            "too small: little flows wait for others; too large: the first packets of greedy flows go before all others",
+            "RFC 8290, section 4.1.2";
+        /// Bytes held at most, by all queues together
+        limit_bytes: Bytes = derived "what the rate brings in four intervals, at least 1 MB; 32 MB if unlimited",
+            "too small: bursts are lost; too large: memory, and long waits behind who does not listen, until BLUE holds him",
+            "tc-cake(8), which has at least 4 MB of the kernel's memory";
+        /// The wait that is put up with
+        target: Duration = derived "for each tin 5 ms, or the time to send 1.5 full packets at its threshold if that is longer",
+            "too small: flows do not reach their share; too large: packets of greedy flows wait for nothing",
+            "RFC 8289, section 4.3";
+        /// How long the wait must last before anything is hit; about the longest round trip of most flows
+        interval: Duration = derived "100 ms, and what target has above 5 ms",
+            "too small: hits before senders can answer; too large: long waits before the first hit",
+            "RFC 8289, section 4.3";
+        /// Whether packets of ECN-capable senders are marked instead of lost
+        ecn: bool = default "true",
+            "false: senders that understand marks lose packets for nothing",
+            "RFC 8290, section 5.2.6; BLUE's chance never marks, since it is for senders that do not listen";
+    }
+}
+
+const MAX_FLOWS: u32 = 1 << 16;
+/// How far a caller that is woken late may catch up while packets wait.
+const CATCH_UP: Duration = Duration::from_millis(5);
+const LEAST_LIMIT: Bytes = Bytes::new(1_000_000);
+const UNSHAPED_LIMIT: Bytes = Bytes::new(32_000_000);
+
+/// A tin as checked.
+#[derive(Clone, PartialEq, Debug)]
+struct TinPlan {
+    name: &'static str,
+    /// Its threshold.
+    rate: Bandwidth,
+    /// What it may send on a visit if there is no rate.
+    turn: i64,
+    law: Law,
+    /// What a full packet takes at the threshold.
+    packet_time: Duration,
+}
+
+/// A checked plan.
+#[derive(Clone, PartialEq, Debug)]
+struct CakePlan {
+    rate: Option<Bandwidth>,
+    fair: Fair,
+    choice: Tins,
+    tins: Vec<TinPlan>,
+    flows: u32,
+    quantum: u64,
+    limit: u64,
+}
+
+fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
+    let settings = Settings::read(check.settings, &[], check.problems)?;
+    let (link, mut wrong) = (check.link, Vec::new());
+    let rate = settings.rate.0.map(|rate| rate.on(link.bandwidth));
+    if rate == Some(Bandwidth::ZERO) {
+        wrong.push(("rate", "`rate` must be more than 0: nothing could leave".to_string()));
+    }
+    if !(1..=MAX_FLOWS).contains(&settings.flows) {
+        wrong.push(("flows", format!("`flows` must be from 1 to {MAX_FLOWS}")));
+    }
+    let quantum = settings.quantum.unwrap_or(link.mtu.max(Bytes::new(256))).get();
+    if !(256..=1 << 30).contains(&quantum) {
+        wrong.push(("quantum", "`quantum` must be from 256 B to 1 GiB".into()));
+    }
+    if settings.limit_bytes.is_some_and(|limit| limit < link.mtu) {
+        wrong.push(("limit_bytes", format!("`limit_bytes` is less than one full packet ({})", link.mtu)));
+    }
+    let of_all = rate.unwrap_or(link.bandwidth);
+    let mut tin = |number: usize| {
+        let (name, part) = TINS[number];
+        let rate = Bandwidth::bits_per_sec((u128::from(of_all.bits()) * u128::from(part)).div_ceil(16) as u64);
+        let law = Law::new(settings.target, settings.interval, settings.ecn, Link { bandwidth: rate, ..link });
+        let law = law.map_err(|fault| wrong.push(fault)).ok()?;
+        let turn = (part * link.mtu.get().max(256)).min(1 << 40) as i64;
+        Some(TinPlan { name, rate, turn, law, packet_time: rate.time_to_send(link.mtu) })
+    };
+    let tins: Vec<TinPlan> = settings.tins.all().iter().filter_map(|&number| tin(number)).collect();
+    let at = |key: &str| check.settings.get(key).map_or(check.settings.at, |entry| entry.at);
+    // What is wrong with the law is so in every tin.
+    wrong.dedup();
+    let problems: Vec<_> = wrong.into_iter().map(|(key, message)| Problem::new(at(key), message)).collect();
+    if !problems.is_empty() {
+        check.problems.extend(problems);
+        return None;
+    }
+    let longest = tins.iter().map(|tin| tin.law.interval).max()?;
+    let usual = rate.map_or(UNSHAPED_LIMIT, |rate| rate.bytes_in(longest.times(4)).max(LEAST_LIMIT));
+    Some(Arc::new(CakePlan {
+        rate,
+        fair: settings.fair,
+        choice: settings.tins,
+        tins,
+        flows: settings.flows,
+        quantum,
+        limit: settings.limit_bytes.unwrap_or(usual.max(link.mtu)).get(),
+    }))
+}
+
+impl CakePlan {
+    /// How long BLUE's chance stays after a change, in each tin.
+    fn freezes(&self) -> impl ExactSizeIterator<Item = Duration> + '_ {
+        self.tins.iter().map(|tin| tin.law.target)
+    }
+}
+
+impl Plan for CakePlan {
+    fn build(&self, cx: &Build) -> Box<dyn Discipline> {
+        let mut rng = cx.rng();
+        Box::new(Cake {
+            flows: Flows::new(self.fair, self.flows, self.quantum, self.freezes(), rng.bits()),
+            tins: self.tins.iter().map(|tin| Tin { pace: pace(tin.rate), turn: 0 }).collect(),
+            shaper: self.rate.map(|rate| LinkClock::new(rate, CATCH_UP)),
+            visited: 0,
+            rng,
+            waits: 0,
+            plan: self.clone(),
+        })
+    }
+
+    fn bounds(&self, _terms: &bounds::Terms<'_>) -> Vec<bounds::WorstCase> {
+        let why = "none: a packet waits for the flows and hosts that have packets, and nothing bounds how many there are";
+        vec![bounds::WorstCase { class: None, bound: Err(why.into()) }]
+    }
+}
+
+/// A tin's clock. While the tin waits, what it did not get of its threshold is not forgotten.
+fn pace(rate: Bandwidth) -> LinkClock {
+    LinkClock::new(rate, Duration::from_nanos(u64::MAX))
+}
+
+/// A tin at work.
+#[derive(Debug)]
+struct Tin {
+    pace: LinkClock,
+    /// Bytes left of its turn, if there is no rate.
+    turn: i64,
+}
+
+#[derive(Debug)]
+struct Cake {
+    plan: CakePlan,
+    flows: Flows,
+    tins: Vec<Tin>,
+    shaper: Option<LinkClock>,
+    /// The tin whose turn it is, if there is no rate.
+    visited: usize,
+    rng: Rng,
+    /// Asks that were answered with a time to wait for the rate.
+    waits: u64,
+}
+
+impl Cake {
+    /// The tin to serve; one that has packets, if any has.
+    fn tin(&mut self, now: Instant) -> usize {
+        match self.shaper {
+            Some(_) => self.by_clock(now),
+            None => self.by_turn(),
+        }
+    }
+
+    fn by_clock(&self, now: Instant) -> usize {
+        let busy = (0..self.tins.len()).rev().filter(|&tin| self.flows.packets(tin) > 0);
+        // The first of equals is the highest.
+        busy.min_by_key(|&tin| self.tins[tin].pace.busy_until(now)).unwrap_or(0)
+    }
+
+    fn by_turn(&mut self) -> usize {
+        if self.flows.held() == 0 {
+            return self.visited;
+        }
+        loop {
+            let tin = &mut self.tins[self.visited];
+            if self.flows.packets(self.visited) == 0 {
+                tin.turn = tin.turn.min(0);
+            } else if tin.turn > 0 {
+                return self.visited;
+            }
+            self.visited = (self.visited + 1) % self.tins.len();
+            if self.flows.packets(self.visited) > 0 {
+                self.tins[self.visited].turn += self.plan.tins[self.visited].turn;
+            }
+        }
+    }
+
+    /// A packet of this tin leaves.
+    fn charge(&mut self, tin: usize, now: Instant, len: Bytes) {
+        let Some(shaper) = &mut self.shaper else {
+            self.tins[tin].turn -= len.get() as i64;
+            return;
+        };
+        shaper.send(now, len);
+        let pace = &mut self.tins[tin].pace;
+        pace.send(now, len);
+        pace.forgive(now + pace.rate().time_to_send(len));
+    }
+
+    /// No wait that is shorter than this law says is too long in this tin.
+    fn law(&self, tin: usize) -> Law {
+        let TinPlan { law, packet_time, .. } = self.plan.tins[tin];
+        let round = packet_time.times((2 * self.flows.bulk(tin)).max(4));
+        Law { target: law.target.max(round), ..law }
+    }
+}
+
+impl Discipline for Cake {
+    fn enqueue(&mut self, now: Instant, packet: Packet, sink: &mut dyn Sink) -> Verdict {
+        let tin = self.plan.choice.of(packet.dscp);
+        if let (0, Some(shaper)) = (self.flows.held(), &mut self.shaper) {
+            shaper.start(now);
+        }
+        if self.flows.packets(tin) == 0 {
+            self.tins[tin].pace.start(now);
+        }
+        let queue = self.flows.put(now, tin, packet);
+        while self.flows.bytes() > self.plan.limit {
+            let Some(shortened) = self.flows.shorten(now, sink) else { break };
+            // The arriving packet is the last of its queue, so it is lost if and only if none is left there.
+            if shortened == queue && self.flows.is_empty(queue) {
+                return Verdict::Dropped(Reason::Longest);
+            }
+        }
+        Verdict::Queued
+    }
+
+    fn dequeue(&mut self, now: Instant, sink: &mut dyn Sink) -> Next<Packet> {
+        while self.flows.held() > 0 {
+            if let Some(at) = self.shaper.as_ref().and_then(|shaper| shaper.busy_until(now)) {
+                self.waits += 1;
+                return Next::Wait(at);
+            }
+            let tin = self.tin(now);
+            let law = self.law(tin);
+            if let Some(packet) = self.flows.serve(tin, &law, now, &mut self.rng, sink) {
+                self.charge(tin, now, packet.len);
+                return Next::Ready(packet);
+            }
+        }
+        Next::Empty
+    }
+
+    fn flush(&mut self, sink: &mut dyn Sink) {
+        self.flows.flush(sink);
+    }
+
+    fn inspect(&self, out: &mut Inspection<'_>) {
+        if let Some(shaper) = &self.shaper {
+            out.gauge("rate", Value::Bandwidth(shaper.rate()));
+            out.gauge("waits", Value::Count(self.waits));
+        }
+        for (number, tin) in self.plan.tins.iter().enumerate() {
+            out.gauge(tin.name, Value::Bytes(self.flows.bytes_in(number)));
+        }
+        self.flows.inspect(out);
+        out.gauge("limit", Value::Bytes(Bytes::new(self.plan.limit)));
+    }
+
+    fn retune(&mut self, _now: Instant, plan: &dyn Plan) -> bool {
+        let plan: &dyn Any = plan;
+        let Some(plan) = plan.downcast_ref::<CakePlan>() else { return false };
+        // Other queues, other flows or other tins would move packets that are held.
+        if (plan.flows, plan.fair, plan.choice) != (self.plan.flows, self.plan.fair, self.plan.choice) {
+            return false;
+        }
+        let moved = |old: &LinkClock, mut new: LinkClock| {
+            new.start(old.free_at());
+            new
+        };
+        if plan.rate != self.plan.rate {
+            let shaper = plan.rate.map(|rate| LinkClock::new(rate, CATCH_UP));
+            self.shaper = match (&self.shaper, shaper) {
+                (Some(old), Some(new)) => Some(moved(old, new)),
+                (_, new) => new,
+            };
+        }
+        for (tin, (old, new)) in self.tins.iter_mut().zip(self.plan.tins.iter().zip(&plan.tins)) {
+            if old.rate != new.rate {
+                tin.pace = moved(&tin.pace, pace(new.rate));
+            }
+        }
+        self.flows.retune(plan.quantum, plan.freezes());
+        self.plan = plan.clone();
+        true
+    }
+}

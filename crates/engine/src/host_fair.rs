@@ -1,0 +1,528 @@
+//! Flows that are served fairly by host and by flow, each with CoDel's and BLUE's state: what `cake` is made of. They stand in
+//! groups (*tins*) that have nothing to do with each other but the packets' memory.
+//!
+//! **Shares.** Let *n* be the number of greedy flows of a flow's host: the host that sends, the host that receives, or
+//! the one of both that has more (*triple*, section III.C of "Piece of CAKE"). A flow's share is 1/*n* of that of a flow whose hosts have
+//! no other. CAKE divides the quantum of deficit round robin by *n*; a full packet then takes *n* visits, so with a thousand
+//! flows of one host a packet costs a thousand visits. Here each flow has a *virtual time*, the bytes it sent times the *n*
+//! of the moment, and the greedy flow with the least is served, found in logarithmic time (`heaps.rs`): start-time fair
+//! queueing (Goyal, Vin and Cheng, SIGCOMM 1996) with weights 1/*n*.
+//!
+//! ```text
+//! V  = the virtual time of the greedy flow served last: where a flow would be that just had its share
+//! a packet of length l leaves:      flow ← flow + l n
+//! a flow comes back with packets:   flow ← max(flow, V);   sparse if flow − V < quantum, else greedy
+//! next: the first of the sparse flows, in the order of their coming, which becomes greedy once flow − V ≥ quantum;
+//!       if there is none, the greedy flow with the least virtual time
+//! ```
+//!
+//! While the same greedy flows stay backlogged, all their virtual times lie within one packet times *n* of *V*. So what any
+//! flow sends is its share to within one longest packet *L*; what a host with *a* flows and a host with *b* flows send
+//! differs by at most (*a* + *b*) *L*, whatever the lengths and however long. A sparse flow is behind its share or ahead
+//! of it by less than a quantum, so it waits for other sparse flows and one packet only, and cannot starve the rest: it gets its
+//! share, a quantum and a packet at most. When a tin is empty its round ends: *V* becomes the largest virtual time.
+//!
+//! **Queues.** A flow keeps a queue of its own, its virtual time and the states of CoDel and BLUE, also while it has no packets,
+//! until all others have been used since (CAKE: a queue that decays; its chance shrinks for the time it rested). Flows are found
+//! by their whole key in a table of chains, where CAKE looks through 8 places of a set: no two flows share a queue while there
+//! are as many queues as flows with packets, where 8-way sets collide from half of that on. Beyond that, flows share: each tin
+//! has 1/8 more queues for it. A flow with packets in a shared queue stays there until that is empty, so no packet
+//! overtakes another of its flow and tin (in CAKE a flow that moves to a free place of its set may).
+
+use crate::choices;
+use crate::discipline::{Reason, Sink};
+use crate::disciplines::blue::Chance;
+use crate::disciplines::codel::{Controller, Law};
+use crate::heaps::Heaps;
+use crate::inspect::{Inspection, Value};
+use crate::keyed::Keyed;
+use crate::lengths::Lengths;
+use crate::lists::{List, Store};
+use crate::packet::{Flow, Packet};
+use crate::random::{Rng, mix};
+use crate::rings::{self, Link, NONE};
+use crate::units::{Bytes, Duration, Instant};
+
+/// How BLUE's chance changes, in parts of 2³²: 1/256 and 1/4096.
+const INCREMENT: u64 = 1 << 24;
+const DECREMENT: u64 = 1 << 20;
+
+choices! {
+    /// Among whom shares are equal.
+    pub enum Fair {
+        /// Flows.
+        Flows = "flows",
+        /// Hosts that send: all of a host is one flow.
+        SrcHost = "srchost",
+        /// Hosts that receive: all to a host is one flow.
+        DstHost = "dsthost",
+        /// Pairs of hosts: all between two hosts is one flow.
+        Hosts = "hosts",
+        /// Hosts that send, and the flows of each.
+        DualSrcHost = "dual-srchost",
+        /// Hosts that receive, and the flows of each.
+        DualDstHost = "dual-dsthost",
+        /// Hosts that send and hosts that receive, whichever has more flows, and the flows of each.
+        Triple = "triple",
+    }
+}
+
+impl Fair {
+    /// What packets of one flow have in common.
+    fn flow(self, flow: Flow) -> u64 {
+        match self {
+            Self::SrcHost => flow.source.into(),
+            Self::DstHost => flow.destination.into(),
+            Self::Hosts => u64::from(flow.source) << 32 | u64::from(flow.destination),
+            Self::Flows | Self::DualSrcHost | Self::DualDstHost | Self::Triple => flow.full.into(),
+        }
+    }
+
+    /// The hosts whose flows are counted: that sends, that receives.
+    fn hosts(self, flow: Flow) -> [Option<u32>; 2] {
+        let (source, destination) = (Some(flow.source), Some(flow.destination));
+        match self {
+            Self::DualSrcHost => [source, None],
+            Self::DualDstHost => [None, destination],
+            Self::Triple => [source, destination],
+            Self::Flows | Self::SrcHost | Self::DstHost | Self::Hosts => [None, None],
+        }
+    }
+}
+
+/// Where a queue stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stand {
+    /// It has no packets.
+    Resting,
+    Sparse,
+    Greedy,
+}
+
+/// The queue of a flow, or one that several share.
+#[derive(Clone, Debug)]
+struct FlowQueue {
+    list: List,
+    stand: Stand,
+    tin: u8,
+    /// Its neighbours among those that rest, or among the tin's sparse ones.
+    link: Link,
+    /// The hosts of the flow for which it was woken, with the tin.
+    hosts: [Option<u64>; 2],
+    /// Its virtual time. A byte and a flow at 800 Gbit/s: enough for five years.
+    time: u64,
+    controller: Controller,
+    chance: Chance,
+    resting_since: Instant,
+}
+
+impl FlowQueue {
+    const NEW: Self = Self {
+        list: List::EMPTY,
+        stand: Stand::Resting,
+        tin: 0,
+        link: Link::FREE,
+        hosts: [None, None],
+        time: 0,
+        controller: Controller::NEW,
+        chance: Chance::NONE,
+        resting_since: Instant::START,
+    };
+}
+
+/// How many greedy flows each host has, of the hosts that have any.
+#[derive(Debug)]
+struct Hosts {
+    table: Keyed,
+    greedy: Vec<u32>,
+    free: Vec<u32>,
+}
+
+impl Hosts {
+    fn new(most: u32) -> Self {
+        Self {
+            table: Keyed::new(most as usize),
+            greedy: vec![0; most as usize],
+            free: (0..most).rev().collect(),
+        }
+    }
+
+    fn greedy(&self, host: u64) -> u64 {
+        self.table
+            .find(host)
+            .map_or(0, |member| self.greedy[member as usize].into())
+    }
+
+    fn join(&mut self, host: u64) {
+        // There are as many members as queues, so one is free.
+        let Some(member) = self.table.find(host).or_else(|| self.free.pop()) else {
+            return;
+        };
+        let greedy = &mut self.greedy[member as usize];
+        *greedy += 1;
+        if *greedy == 1 {
+            self.table.set(member, host);
+        }
+    }
+
+    fn leave(&mut self, host: u64) {
+        let Some(member) = self.table.find(host) else {
+            return;
+        };
+        let greedy = &mut self.greedy[member as usize];
+        *greedy -= 1;
+        if *greedy == 0 {
+            self.table.clear(member);
+            self.free.push(member);
+        }
+    }
+}
+
+/// The flows of a tin.
+#[derive(Clone, Copy, Debug)]
+struct Line {
+    /// The head of the ring of sparse flows.
+    sparse: u32,
+    greedy: u64,
+    /// *V*.
+    time: u64,
+    /// The largest virtual time of a flow.
+    latest: u64,
+    packets: u64,
+    bytes: u64,
+    /// How long a chance stays after a change.
+    freeze: Duration,
+}
+
+/// All flows.
+#[derive(Debug)]
+pub(crate) struct Flows {
+    fair: Fair,
+    seed: u64,
+    quantum: u64,
+    queues: Vec<FlowQueue>,
+    /// So many queues are of one flow each; behind them stand so many shared ones of each tin.
+    own: u32,
+    shared: u32,
+    /// Which queue a flow has.
+    table: Keyed,
+    /// The head of the ring of queues without packets, the longest without first.
+    resting: u32,
+    lines: Vec<Line>,
+    /// The greedy flows of each tin, by virtual time.
+    greedy: Heaps,
+    hosts: [Hosts; 2],
+    store: Store,
+    lengths: Lengths,
+    /// The latest time seen; a flush is told none.
+    clock: Instant,
+    /// Packets that had to share a queue, and packets that BLUE's chance struck.
+    shares: u64,
+    strikes: u64,
+}
+
+impl Flows {
+    /// With so many queues of one flow each; `freezes` has for each tin how long a chance stays after a change.
+    pub(crate) fn new(
+        fair: Fair,
+        own: u32,
+        quantum: u64,
+        freezes: impl ExactSizeIterator<Item = Duration>,
+        seed: u64,
+    ) -> Self {
+        let (shared, tins) = (own.div_ceil(8), freezes.len());
+        let all = own + shared * tins as u32;
+        let mut queues = vec![FlowQueue::NEW; all as usize];
+        let resting = (0..own).fold(NONE, |head, queue| {
+            rings::insert(&mut queues, |q| &mut q.link, head, queue)
+        });
+        let line = |freeze| Line {
+            sparse: NONE,
+            greedy: 0,
+            time: 0,
+            latest: 0,
+            packets: 0,
+            bytes: 0,
+            freeze,
+        };
+        Self {
+            fair,
+            seed,
+            quantum,
+            queues,
+            own,
+            shared,
+            table: Keyed::new(own as usize),
+            resting,
+            lines: freezes.map(line).collect(),
+            greedy: Heaps::new(vec![(own + shared) as usize; tins], all as usize),
+            hosts: [Hosts::new(all), Hosts::new(all)],
+            store: Store::default(),
+            lengths: Lengths::new(all as usize),
+            clock: Instant::START,
+            shares: 0,
+            strikes: 0,
+        }
+    }
+
+    /// Packets held.
+    pub(crate) fn held(&self) -> u64 {
+        self.store.packets()
+    }
+
+    /// Bytes held.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.store.bytes()
+    }
+
+    /// Packets held in a tin.
+    pub(crate) fn packets(&self, tin: usize) -> u64 {
+        self.lines[tin].packets
+    }
+
+    /// Bytes held in a tin.
+    pub(crate) fn bytes_in(&self, tin: usize) -> Bytes {
+        Bytes::new(self.lines[tin].bytes)
+    }
+
+    /// Greedy flows in a tin.
+    pub(crate) fn bulk(&self, tin: usize) -> u64 {
+        self.lines[tin].greedy
+    }
+
+    /// Whether a queue holds nothing.
+    pub(crate) fn is_empty(&self, queue: u32) -> bool {
+        self.queues[queue as usize].list.is_empty()
+    }
+
+    /// The queue for a packet of this flow.
+    fn place(&mut self, tin: usize, flow: Flow) -> u32 {
+        let mixed = mix(self.seed ^ self.fair.flow(flow));
+        let key = mixed << 2 | tin as u64;
+        if let Some(queue) = self.table.find(key) {
+            return queue;
+        }
+        let nth = ((mixed >> 32) * u64::from(self.shared)) >> 32;
+        let shared = self.own + self.shared * tin as u32 + nth as u32;
+        if self.resting == NONE || !self.is_empty(shared) {
+            self.shares += 1;
+            return shared;
+        }
+        let queue = self.resting;
+        self.table.set(queue, key);
+        let link = self.queues[queue as usize].link;
+        self.queues[queue as usize] = FlowQueue {
+            link,
+            ..FlowQueue::NEW
+        };
+        queue
+    }
+
+    /// Takes a packet in, and says into which queue.
+    pub(crate) fn put(&mut self, now: Instant, tin: usize, packet: Packet) -> u32 {
+        self.clock = now;
+        let queue = self.place(tin, packet.flow);
+        let line = &mut self.lines[tin];
+        line.packets += 1;
+        line.bytes += packet.len.get();
+        if self.queues[queue as usize].stand == Stand::Resting {
+            self.wake(queue, tin, packet.flow);
+        }
+        let list = &mut self.queues[queue as usize].list;
+        self.store.push(list, packet);
+        self.lengths.set(queue, Some(list.bytes()));
+        queue
+    }
+
+    /// A queue gets its first packet.
+    fn wake(&mut self, queue: u32, tin: usize, of: Flow) {
+        if queue < self.own {
+            self.resting = rings::remove(&mut self.queues, |q| &mut q.link, self.resting, queue);
+        }
+        let line = &mut self.lines[tin];
+        let flow = &mut self.queues[queue as usize];
+        flow.tin = tin as u8;
+        flow.hosts = self
+            .fair
+            .hosts(of)
+            .map(|host| host.map(|host| u64::from(host) << 2 | tin as u64));
+        flow.time = flow.time.max(line.time);
+        flow.chance
+            .shrink(flow.resting_since, self.clock, DECREMENT, line.freeze);
+        if flow.time - line.time < self.quantum {
+            flow.stand = Stand::Sparse;
+            line.sparse = rings::insert(&mut self.queues, |q| &mut q.link, line.sparse, queue);
+        } else {
+            self.make_greedy(queue);
+        }
+    }
+
+    fn make_greedy(&mut self, queue: u32) {
+        let flow = &mut self.queues[queue as usize];
+        flow.stand = Stand::Greedy;
+        for (hosts, host) in self.hosts.iter_mut().zip(flow.hosts) {
+            host.into_iter().for_each(|host| hosts.join(host));
+        }
+        self.lines[usize::from(flow.tin)].greedy += 1;
+        self.greedy.set(flow.tin.into(), queue, flow.time.into());
+    }
+
+    /// A queue is empty: it leaves its tin's lists and rests.
+    fn rest(&mut self, queue: u32) {
+        let flow = &mut self.queues[queue as usize];
+        let tin = usize::from(flow.tin);
+        let line = &mut self.lines[tin];
+        flow.controller.empty();
+        flow.resting_since = self.clock;
+        match std::mem::replace(&mut flow.stand, Stand::Resting) {
+            Stand::Resting => return,
+            Stand::Sparse => {
+                line.sparse = rings::remove(&mut self.queues, |q| &mut q.link, line.sparse, queue)
+            }
+            Stand::Greedy => {
+                line.greedy -= 1;
+                self.greedy.remove(tin, queue);
+                for (hosts, host) in self.hosts.iter_mut().zip(flow.hosts) {
+                    host.into_iter().for_each(|host| hosts.leave(host));
+                }
+            }
+        }
+        if queue < self.own {
+            self.resting = rings::insert(&mut self.queues, |q| &mut q.link, self.resting, queue);
+        }
+        if line.packets == 0 {
+            line.time = line.latest;
+        }
+    }
+
+    /// The queue whose turn it is.
+    fn next(&mut self, tin: usize) -> Option<u32> {
+        loop {
+            let line = &mut self.lines[tin];
+            if line.sparse == NONE {
+                let (time, queue) = self.greedy.first(tin)?;
+                line.time = line.time.max(time as u64);
+                return Some(queue);
+            }
+            let queue = line.sparse;
+            if self.queues[queue as usize].time.saturating_sub(line.time) < self.quantum {
+                return Some(queue);
+            }
+            line.sparse = rings::remove(&mut self.queues, |q| &mut q.link, queue, queue);
+            self.make_greedy(queue);
+        }
+    }
+
+    /// The next packet of a tin; none if all that were looked at are lost.
+    pub(crate) fn serve(
+        &mut self,
+        tin: usize,
+        law: &Law,
+        now: Instant,
+        rng: &mut Rng,
+        sink: &mut dyn Sink,
+    ) -> Option<Packet> {
+        self.clock = now;
+        let queue = self.next(tin)?;
+        let before = (self.store.packets(), self.store.bytes());
+        let FlowQueue {
+            list,
+            controller,
+            chance,
+            ..
+        } = &mut self.queues[queue as usize];
+        let packet = loop {
+            let take = || {
+                let packet = self.store.pop(list)?;
+                Some((packet, Bytes::new(list.bytes())))
+            };
+            let Some(packet) = controller.dequeue(law, now, sink, take) else {
+                break None;
+            };
+            if list.is_empty() || !chance.strikes(rng) {
+                break Some(packet);
+            }
+            self.strikes += 1;
+            sink.drop(packet, Reason::Early);
+        };
+        if let Some(packet) = &packet {
+            self.charge(queue, packet.len);
+        }
+        self.settle(queue, before);
+        packet
+    }
+
+    /// A queue sends so much.
+    fn charge(&mut self, queue: u32, len: Bytes) {
+        let flow = &mut self.queues[queue as usize];
+        let counts = self
+            .hosts
+            .iter()
+            .zip(flow.hosts)
+            .map(|(hosts, host)| host.map_or(0, |host| hosts.greedy(host)));
+        let load = counts.max().unwrap_or(0).max(1);
+        flow.time = flow.time.saturating_add(len.get().saturating_mul(load));
+        let line = &mut self.lines[usize::from(flow.tin)];
+        line.latest = line.latest.max(flow.time);
+        if flow.stand == Stand::Greedy {
+            self.greedy.set(flow.tin.into(), queue, flow.time.into());
+        }
+    }
+
+    /// Packets of one queue have left; `before` that so many packets and bytes were held.
+    fn settle(&mut self, queue: u32, before: (u64, u64)) {
+        let flow = &self.queues[queue as usize];
+        let line = &mut self.lines[usize::from(flow.tin)];
+        line.packets -= before.0 - self.store.packets();
+        line.bytes -= before.1 - self.store.bytes();
+        let empty = flow.list.is_empty();
+        self.lengths.set(queue, (!empty).then_some(flow.list.bytes()));
+        if empty {
+            self.rest(queue);
+        }
+    }
+
+    /// The longest queue loses its oldest packet, and its chance grows; which queue it was.
+    pub(crate) fn shorten(&mut self, now: Instant, sink: &mut dyn Sink) -> Option<u32> {
+        let longest = self.lengths.longest()?;
+        let before = (self.store.packets(), self.store.bytes());
+        let flow = &mut self.queues[longest as usize];
+        flow.chance
+            .grow(now, INCREMENT, self.lines[usize::from(flow.tin)].freeze);
+        sink.drop(self.store.pop(&mut flow.list)?, Reason::Longest);
+        self.settle(longest, before);
+        Some(longest)
+    }
+
+    pub(crate) fn flush(&mut self, sink: &mut dyn Sink) {
+        while let Some(queue) = self.lengths.longest() {
+            let before = (self.store.packets(), self.store.bytes());
+            while let Some(packet) = self.store.pop(&mut self.queues[queue as usize].list) {
+                sink.drop(packet, Reason::Flushed);
+            }
+            self.settle(queue, before);
+        }
+    }
+
+    /// Adopts another quantum, and other times that a chance stays.
+    pub(crate) fn retune(&mut self, quantum: u64, freezes: impl Iterator<Item = Duration>) {
+        self.quantum = quantum;
+        for (line, freeze) in self.lines.iter_mut().zip(freezes) {
+            line.freeze = freeze;
+        }
+    }
+
+    pub(crate) fn inspect(&self, out: &mut Inspection<'_>) {
+        let longest = self
+            .lengths
+            .longest()
+            .map_or(0, |queue| self.queues[queue as usize].list.bytes());
+        out.gauge(
+            "greedy",
+            Value::Count(self.lines.iter().map(|line| line.greedy).sum()),
+        );
+        out.gauge("longest", Value::Bytes(Bytes::new(longest)));
+        out.gauge("shared", Value::Count(self.shares));
+        out.gauge("struck", Value::Count(self.strikes));
+    }
+}
