@@ -1,0 +1,410 @@
+//! The default law: members run free until there is other traffic, and then have what it leaves.
+//!
+//! After measurements of what kernels do with windows (docs/decisions/laws-of-windows.md). With the link's rate B, the other traffic H (what the
+//! link carries less what members do) and T for all members together:
+//!
+//! | state | until | T |
+//! |---|---|---|
+//! | free | H is above 4 % of B | B; a lid on all windows together, near one bandwidth-delay product |
+//! | onset | H no longer grows, at most 0.5 s | 0: a slow start that finds an empty queue comes to its end |
+//! | active | H is below 4 % for three ticks | 0.96 B − H − m; m is 15 % of B while the link is full, else it decays |
+//!
+//! The lid decides how soon a clamp is felt, and how much of the link's buffer a newcomer finds free. It follows what the link
+//! needs to be just full: it falls slowly while the link is full, and grows fast when it is not and the lid binds.
+//! So neither a round trip that was measured too long nor one measured too short costs throughput. The margin m lets other traffic that can use more grow into
+//! it; traffic that cannot leaves the rest to members. T is divided by weight, with floors and caps ([`super::share`]);
+//! what one does not use, others get. A window is its rate times the round trip, corrected by what is
+//! measured ([`super::windows`]). Shares below two segments a round trip go in turns. Uploads are paced to their share.
+//! Without a rate there is [`super::delay`].
+
+use super::Law;
+use super::delay::Delay;
+use super::estimate::Estimate;
+use super::rates::{Meter, Rates};
+use super::share::{Claim, divide};
+use super::windows::{Steered, Turns, pace, takes_turns};
+use crate::order::{Hold, Order, Why};
+use crate::reading::{Bottleneck, Direction, FlowId, FlowReading, Member, Tick};
+use engine::units::Bandwidth;
+use std::collections::BTreeMap;
+
+/// Other traffic is there from this part of the link on; from so much within one tick, otherwise within two.
+const THERE: f64 = 0.04;
+const THERE_AT_ONCE: f64 = 0.1;
+/// It is gone after so many ticks below.
+const QUIET_TICKS: u32 = 3;
+/// How long an onset lasts, in seconds, and by how much other traffic must still grow in two ticks for it to go on.
+const ONSET: (f64, f64) = (0.15, 0.5);
+const GROWS: f64 = 1.1;
+/// The link is full from here on, over four ticks; and what is aimed at while there is other traffic.
+const FULL: f64 = 0.98;
+const AIM: f64 = 0.96;
+/// The margin: its size while the link is full, and what remains of it after each tick in which it is not.
+const MARGIN: f64 = 0.15;
+const DECAY: f64 = 0.9;
+/// The lid in bandwidth-delay products and segments beside; how it grows in a tick, and how far.
+const LID: f64 = 1.25;
+const LID_SEGMENTS: f64 = 8.0;
+const LID_GROWS: f64 = 1.05;
+const LID_MOST: f64 = 8.0;
+/// How far and how fast it falls while the link is full (a product may be overestimated, where a round trip was never seen
+/// without a queue), and for how many seconds it does not after it had to grow.
+const LID_LEAST: f64 = 0.3;
+const LID_FALLS: f64 = 0.98;
+const LID_RESTS: f64 = 5.0;
+/// Uploads of several members on a free link are paced to their shares of this much of it.
+const OVER: f64 = 1.02;
+
+/// What the law is about.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum State {
+    Free,
+    Onset { seconds: f64 },
+    Active { quiet: u32 },
+}
+
+/// The law's state.
+#[derive(Clone, Debug)]
+pub struct Modern {
+    direction: Direction,
+    meter: Meter,
+    estimate: Estimate,
+    state: State,
+    margin: f64,
+    lid: f64,
+    lid_rests: f64,
+    flows: BTreeMap<FlowId, Steered>,
+    given: BTreeMap<FlowId, f64>,
+    turns: Turns,
+    delay: Delay,
+    orders: BTreeMap<FlowId, Order>,
+}
+
+impl Modern {
+    /// Of this direction.
+    pub fn new(direction: Direction) -> Self {
+        Self {
+            direction,
+            meter: Meter::new(direction),
+            estimate: Estimate::default(),
+            state: State::Free,
+            margin: MARGIN,
+            lid: LID,
+            lid_rests: 0.0,
+            flows: BTreeMap::new(),
+            given: BTreeMap::new(),
+            turns: Turns::default(),
+            delay: Delay::default(),
+            orders: BTreeMap::new(),
+        }
+    }
+
+    /// The link's rate as the law has it; none while it goes by round trips alone. What was seen takes the place of a stated
+    /// rate that is not far from it: people state nominal rates, and on another basis.
+    pub fn rate(&self, bottleneck: Bottleneck) -> Option<Bandwidth> {
+        let seen = self
+            .estimate
+            .rate()
+            .map(|rate| Bandwidth::bits_per_sec(rate as u64));
+        match bottleneck {
+            Bottleneck::Stated(stated) => {
+                let near = stated.bits() / 10 * 8..=stated.bits() / 10 * 12;
+                seen.filter(|seen| near.contains(&seen.bits())).or(Some(stated))
+            }
+            Bottleneck::Auto => seen,
+            Bottleneck::Unknown => None,
+        }
+    }
+
+    /// Keeps the state of connections that there are, and takes the readings in.
+    fn see(&mut self, tick: &Tick<'_>, rates: &Rates) {
+        let known: BTreeMap<FlowId, Steered> = std::mem::take(&mut self.flows);
+        for (reading, rate) in tick.flows.iter().zip(&rates.flows) {
+            let mut flow = known
+                .get(&reading.id)
+                .copied()
+                .unwrap_or_else(|| Steered::new(reading));
+            flow.see(reading, *rate);
+            self.flows.insert(reading.id, flow);
+        }
+        let queue = self.flows.values().any(Steered::queue_stands);
+        self.estimate.see(rates.seconds, self.meter.total(8), queue);
+    }
+
+    /// Moves to the next state.
+    fn turn(&mut self, rate: f64, seconds: f64) {
+        let others = |ticks| self.meter.others(ticks);
+        let full = self.meter.total(4) >= FULL * rate;
+        self.margin = if full { MARGIN } else { self.margin * DECAY };
+        let next = match self.state {
+            State::Free if others(2) > THERE * rate || others(1) > THERE_AT_ONCE * rate => {
+                self.margin = MARGIN;
+                State::Onset { seconds: 0.0 }
+            }
+            State::Free => State::Free,
+            State::Onset { seconds: past } => {
+                let (least, most) = ONSET;
+                let past = past + seconds;
+                // The last two ticks beside the four that end with them.
+                let grows = others(2) > GROWS * (2.0 * others(4) - others(2));
+                if past >= most || (past >= least && !grows) {
+                    State::Active { quiet: 0 }
+                } else {
+                    State::Onset { seconds: past }
+                }
+            }
+            State::Active { quiet } if others(1) < THERE * rate => match quiet + 1 {
+                QUIET_TICKS => State::Free,
+                quiet => State::Active { quiet },
+            },
+            State::Active { .. } => State::Active { quiet: 0 },
+        };
+        if next == State::Free && self.state != State::Free {
+            self.flows.values_mut().for_each(Steered::straighten);
+            self.lid = self.lid.max(1.0);
+        }
+        self.state = next;
+    }
+
+    /// What all members together are to have.
+    fn together(&self, rate: f64) -> f64 {
+        match self.state {
+            State::Free => rate,
+            State::Onset { .. } => 0.0,
+            State::Active { .. } => {
+                let others = self.meter.others(4).max(self.meter.others(2));
+                (AIM * rate - others - self.margin * rate).max(0.0)
+            }
+        }
+    }
+
+    /// What each connection is to have, in the sequence of the tick; `demands` are what each can use at most.
+    fn targets(&self, tick: &Tick<'_>, together: f64, demand: impl Fn(&Steered) -> f64) -> Vec<f64> {
+        let mut members: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
+        for (i, reading) in tick.flows.iter().enumerate() {
+            members.entry(reading.member.0).or_default().push(i);
+        }
+        let of = |i: usize| self.flows.get(&tick.flows[i].id).map_or(f64::INFINITY, &demand);
+        let claim = |flows: &Vec<usize>| {
+            let member = settings(tick.members, &tick.flows[flows[0]]);
+            let bits = |rate: Option<Bandwidth>| rate.map(|rate| rate.bits() as f64);
+            Claim {
+                weight: f64::from(member.weight.max(1)),
+                floor: bits(member.floor).unwrap_or(0.0),
+                most: bits(member.cap)
+                    .unwrap_or(f64::INFINITY)
+                    .min(flows.iter().map(|&i| of(i)).sum()),
+            }
+        };
+        let claims: Vec<Claim> = members.values().map(claim).collect();
+        let mut targets = vec![0.0; tick.flows.len()];
+        for (flows, share) in members.values().zip(divide(together, &claims)) {
+            let equal = |&i: &usize| Claim {
+                weight: 1.0,
+                floor: 0.0,
+                most: of(i),
+            };
+            let claims: Vec<Claim> = flows.iter().map(equal).collect();
+            for (&i, target) in flows.iter().zip(divide(share, &claims)) {
+                targets[i] = target;
+            }
+        }
+        targets
+    }
+
+    /// While the link is free: a lid on all windows together, in proportion to shares; where a cap binds, its rate.
+    fn fill(&mut self, tick: &Tick<'_>, rate: f64, seconds: f64) {
+        let full = self.meter.total(4) >= FULL * rate;
+        self.lid_rests = (self.lid_rests - seconds).max(0.0);
+        if full && self.lid_rests == 0.0 {
+            self.lid = (self.lid * LID_FALLS).max(LID_LEAST);
+        } else if !full && self.flows.values().any(Steered::fills_window) {
+            self.lid = (self.lid * LID_GROWS).min(LID_MOST);
+            self.lid_rests = LID_RESTS;
+        }
+        let targets = self.targets(tick, rate, |flow| flow.demand);
+        let fair = self.targets(tick, rate, |_| f64::INFINITY);
+        let lid = self.lid * self.compare(tick, full, &targets);
+        let several = tick.flows.len() > 1;
+        for (i, reading) in tick.flows.iter().enumerate() {
+            let Some(flow) = self.flows.get_mut(&reading.id) else {
+                continue;
+            };
+            let capped = is_capped(tick, reading, &targets);
+            // One that did not use its share until now may begin to.
+            let share = targets[i].max(fair[i]);
+            if capped {
+                flow.correct(flow.mean, targets[i]);
+                flow.steer(targets[i], flow.base(), 0.0, seconds);
+            } else {
+                let beside = LID_SEGMENTS * (share / rate).min(1.0);
+                flow.steer(share, flow.base() * lid, beside, seconds);
+            }
+            flow.judge_demand(targets[i]);
+            let hold = match self.direction {
+                Direction::Download => Hold::Window(flow.window()),
+                Direction::Upload if capped => Hold::Pace(pace(targets[i])),
+                Direction::Upload if several => Hold::Pace(pace(share * OVER)),
+                Direction::Upload => Hold::Free,
+            };
+            let why = match capped {
+                true => why_capped(tick, reading),
+                false => Why::LinkIsFree,
+            };
+            self.give(reading, targets[i], hold, why);
+        }
+    }
+
+    /// Compares the shares of connections on a free link with what they should be, and corrects windows by that; the factor that
+    /// leaves all corrected windows together as they were.
+    fn compare(&mut self, tick: &Tick<'_>, full: bool, targets: &[f64]) -> f64 {
+        let (all, wanted) = (self.meter.total(4), targets.iter().sum::<f64>());
+        let (mut plain, mut corrected) = (0.0, 0.0);
+        for (reading, target) in tick.flows.iter().zip(targets) {
+            let capped = is_capped(tick, reading, targets);
+            if let Some(flow) = self.flows.get_mut(&reading.id).filter(|_| !capped) {
+                if full && tick.flows.len() > 1 {
+                    flow.correct(flow.mean / all.max(1.0), target / wanted.max(1.0));
+                }
+                let window = target * flow.base();
+                plain += window;
+                corrected += flow.correction() * window;
+            }
+        }
+        if corrected > 0.0 { plain / corrected } else { 1.0 }
+    }
+
+    fn give(&mut self, reading: &FlowReading, target: f64, hold: Hold, why: Why) {
+        self.given.insert(reading.id, target);
+        let order = order(reading, self.direction, hold, why);
+        self.orders.insert(reading.id, order);
+    }
+
+    /// While there is other traffic: each connection at its rate, or waiting for its turn.
+    fn hold(&mut self, tick: &Tick<'_>, rate: f64, seconds: f64) {
+        let targets = self.targets(tick, self.together(rate), |flow| flow.demand);
+        let weights: Vec<f64> = tick
+            .flows
+            .iter()
+            .map(|reading| f64::from(settings(tick.members, reading).weight.max(1)))
+            .collect();
+        let place: BTreeMap<FlowId, usize> = tick.flows.iter().enumerate().map(|(i, f)| (f.id, i)).collect();
+        let sorted = |values: &[f64]| -> Vec<f64> { place.values().map(|&i| values[i]).collect() };
+        let goes = if takes_turns(self.direction) {
+            let mut flows: Vec<&mut Steered> = self.flows.values_mut().collect();
+            self.turns.go(
+                tick.now,
+                seconds,
+                &mut flows,
+                &sorted(&targets),
+                &sorted(&weights),
+            )
+        } else {
+            vec![true; tick.flows.len()]
+        };
+        let others = Bandwidth::bits_per_sec(self.meter.others(4) as u64);
+        let onset = matches!(self.state, State::Onset { .. });
+        for ((&id, &i), goes) in place.iter().zip(goes) {
+            let (reading, target) = (&tick.flows[i], targets[i]);
+            let Some(flow) = self.flows.get_mut(&id) else {
+                continue;
+            };
+            if !onset && target > flow.unit() && self.given.get(&id).is_some_and(|given| *given > flow.unit())
+            {
+                flow.correct(flow.mean, target);
+                flow.judge_demand(target);
+            }
+            let (hold, why) = if goes {
+                flow.steer(target, flow.base(), 0.0, seconds);
+                let hold = match self.direction {
+                    Direction::Download => Hold::Window(flow.window()),
+                    Direction::Upload => Hold::Pace(pace(target.max(flow.unit()))),
+                };
+                let member = settings(tick.members, reading);
+                let why = match member.floor {
+                    _ if is_capped(tick, reading, &targets) => why_capped(tick, reading),
+                    Some(floor) if self.together(rate) < floor.bits() as f64 => Why::Floor(floor),
+                    _ if onset => Why::OnsetOfOthers,
+                    _ => Why::YieldsTo(others),
+                };
+                (hold, why)
+            } else {
+                flow.park();
+                (Hold::Parked, Why::WaitsItsTurn)
+            };
+            self.give(reading, target, hold, why);
+        }
+    }
+}
+
+impl Law for Modern {
+    fn tick(&mut self, tick: &Tick<'_>) -> Vec<Order> {
+        if let Some(rates) = self.meter.read(tick) {
+            self.see(tick, &rates);
+            match self.rate(tick.bottleneck).map(|rate| rate.bits() as f64) {
+                Some(rate) if rate > 0.0 => {
+                    self.turn(rate, rates.seconds);
+                    match self.state {
+                        State::Free => self.fill(tick, rate, rates.seconds),
+                        _ => self.hold(tick, rate, rates.seconds),
+                    }
+                }
+                _ => {
+                    for reading in tick.flows {
+                        let Some(flow) = self.flows.get_mut(&reading.id) else {
+                            continue;
+                        };
+                        let member = settings(tick.members, reading);
+                        let (hold, why) = self.delay.steer(flow, &member, rates.seconds, self.direction);
+                        self.orders
+                            .insert(reading.id, order(reading, self.direction, hold, why));
+                    }
+                }
+            }
+            let alive = &self.flows;
+            self.orders.retain(|id, _| alive.contains_key(id));
+            self.given.retain(|id, _| alive.contains_key(id));
+        }
+        let first = |reading: &FlowReading| order(reading, self.direction, Hold::Free, Why::LinkIsFree);
+        let of = |reading: &FlowReading| {
+            self.orders
+                .get(&reading.id)
+                .copied()
+                .unwrap_or_else(|| first(reading))
+        };
+        tick.flows.iter().map(of).collect()
+    }
+}
+
+fn order(reading: &FlowReading, direction: Direction, hold: Hold, why: Why) -> Order {
+    Order {
+        flow: reading.id,
+        direction,
+        hold,
+        why,
+    }
+}
+
+/// The settings of a connection's member; those of a plain one if it is not in the list.
+fn settings(members: &[Member], reading: &FlowReading) -> Member {
+    let found = members.iter().find(|member| member.id == reading.member);
+    found.copied().unwrap_or(Member::new(reading.member))
+}
+
+/// Whether its member has all that its cap allows.
+fn is_capped(tick: &Tick<'_>, reading: &FlowReading, targets: &[f64]) -> bool {
+    let cap = settings(tick.members, reading).cap;
+    cap.is_some_and(|cap| {
+        let of = tick
+            .flows
+            .iter()
+            .zip(targets)
+            .filter(|(flow, _)| flow.member == reading.member);
+        of.map(|(_, target)| target).sum::<f64>() >= 0.999 * cap.bits() as f64
+    })
+}
+
+fn why_capped(tick: &Tick<'_>, reading: &FlowReading) -> Why {
+    let cap = settings(tick.members, reading).cap;
+    cap.map_or(Why::LinkIsFree, Why::Cap)
+}

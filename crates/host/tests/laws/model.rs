@@ -1,0 +1,402 @@
+//! A bottleneck with TCP senders behind it, packet by packet: drop-tail buffer, slow start, CUBIC's growth and decrease,
+//! windows whose right edge never moves left, the persist timer below one segment. Coarse beside a kernel (a loss is known a
+//! round trip later, and nothing else happens to it), and enough to close the loop of a law in no time.
+
+use engine::units::{Bytes, Duration, Instant};
+use host::{
+    Bottleneck, Direction, FlowId, FlowReading, Hold, Law, LinkReading, Member, MemberId, Order, Tick,
+};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+
+const MSS: u64 = 1_448;
+const FRAME: u64 = 1_514;
+const SCALE: u8 = 7;
+const MS: u64 = 1_000_000;
+/// What a sender waits for before it tries a window that is too small for a segment.
+const PERSIST: u64 = 220 * MS;
+/// The window of a connection that begins; the kernel lets it grow with use.
+const FREE: u64 = 65_535;
+/// How far the receiver is behind the bottleneck: next to it.
+const BEHIND: u64 = MS;
+/// Rates are recorded by spans of this length.
+const BIN: u64 = 100 * MS;
+
+/// What the sender's program has to send.
+#[derive(Clone, Copy, Debug)]
+pub enum Wants {
+    /// All that goes.
+    All,
+    /// A burst of so many bytes of frames at every so many milliseconds.
+    Bursts { bytes: u64, every: u64 },
+}
+
+/// A connection that is to be.
+#[derive(Clone, Copy, Debug)]
+pub struct Spec {
+    /// Whose; none: other traffic.
+    pub member: Option<u32>,
+    pub from: u64,
+    pub until: u64,
+    pub wants: Wants,
+    /// The round trip without a queue, in milliseconds.
+    pub rtt: u64,
+}
+
+impl Spec {
+    pub fn of(member: Option<u32>, from: u64, until: u64) -> Self {
+        Self {
+            member,
+            from,
+            until,
+            wants: Wants::All,
+            rtt: 20,
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Flow {
+    spec: Spec,
+    cwnd: f64,
+    ssthresh: f64,
+    before_loss: f64,
+    lost_at: u64,
+    /// Segments: sent, known to have arrived or been lost, and up to where the receiver allows.
+    sent: u64,
+    done: u64,
+    edge: u64,
+    available: u64,
+    owed: u64,
+    window: u64,
+    pace: f64,
+    paced_until: u64,
+    carried: u64,
+    lost: u64,
+    rtt: f64,
+    poked: bool,
+    bins: Vec<u64>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Event {
+    Start(usize),
+    /// A segment reaches the receiver; the sending time.
+    Arrive(usize, u64),
+    /// Its acknowledgment reaches the sender, with the edge that it allows.
+    Ack(usize, u64),
+    /// A segment is known to be lost; the sending time.
+    Loss(usize, u64),
+    Poke(usize),
+    Burst(usize),
+    Tick,
+}
+
+/// The bottleneck, its connections, and the law at the receiver.
+pub struct Model {
+    now: u64,
+    rate: u64,
+    buffer: u64,
+    free_at: u64,
+    received: u64,
+    flows: Vec<Flow>,
+    events: BinaryHeap<Reverse<(u64, Event)>>,
+    members: Vec<Member>,
+    bottleneck: Bottleneck,
+    direction: Direction,
+    /// Whether the edge may move left (windows rewritten in acknowledgments), and what readings report of what was carried.
+    pub shrinks: bool,
+    pub counted: f64,
+    /// Whether the tick at this many milliseconds is missed.
+    pub missed: fn(u64) -> bool,
+    /// All orders that were given, with their milliseconds.
+    pub orders: Vec<(u64, Vec<Order>)>,
+}
+
+impl Model {
+    pub fn new(mbit: u64, buffer: u64, members: &[Member], bottleneck: Bottleneck) -> Self {
+        Self {
+            now: 0,
+            rate: mbit * 1_000_000,
+            buffer,
+            free_at: 0,
+            received: 0,
+            flows: Vec::new(),
+            events: BinaryHeap::new(),
+            members: members.to_vec(),
+            bottleneck,
+            direction: Direction::Download,
+            shrinks: false,
+            counted: 0.99,
+            missed: |_| false,
+            orders: Vec::new(),
+        }
+    }
+
+    pub fn upload(mut self) -> Self {
+        self.direction = Direction::Upload;
+        self
+    }
+
+    pub fn add(&mut self, spec: Spec) -> usize {
+        let number = self.flows.len();
+        self.at(spec.from * MS, Event::Start(number));
+        if let Wants::Bursts { .. } = spec.wants {
+            self.at(spec.from * MS, Event::Burst(number));
+        }
+        self.flows.push(Flow {
+            spec,
+            cwnd: 10.0,
+            ssthresh: f64::INFINITY,
+            before_loss: 0.0,
+            lost_at: 0,
+            sent: 0,
+            done: 0,
+            edge: 45,
+            available: match spec.wants {
+                Wants::All => u64::MAX,
+                Wants::Bursts { .. } => 0,
+            },
+            owed: 0,
+            window: if spec.member.is_some() { FREE } else { 6_000_000 },
+            pace: f64::INFINITY,
+            paced_until: 0,
+            carried: 0,
+            lost: 0,
+            rtt: 0.0,
+            poked: false,
+            bins: Vec::new(),
+        });
+        number
+    }
+
+    fn at(&mut self, time: u64, event: Event) {
+        self.events.push(Reverse((time, event)));
+    }
+
+    /// Runs to this many milliseconds.
+    pub fn run(&mut self, law: &mut dyn Law, until: u64) {
+        if self.orders.is_empty() {
+            self.at(0, Event::Tick);
+        }
+        while let Some(&Reverse((time, event))) = self.events.peek() {
+            if time > until * MS {
+                return;
+            }
+            self.events.pop();
+            self.now = time;
+            self.happens(event, law);
+        }
+    }
+
+    fn happens(&mut self, event: Event, law: &mut dyn Law) {
+        match event {
+            Event::Start(i) => self.send(i),
+            Event::Arrive(i, sent) => {
+                let flow = &mut self.flows[i];
+                let rtt = (self.now - sent + flow.spec.rtt * MS - BEHIND) as f64 / 1e9;
+                flow.rtt += (rtt - flow.rtt) * if flow.rtt == 0.0 { 1.0 } else { 0.125 };
+                flow.carried += FRAME;
+                self.received += FRAME;
+                let bin = usize::try_from(self.now / BIN).unwrap_or_default();
+                flow.bins.resize(flow.bins.len().max(bin + 1), 0);
+                flow.bins[bin] += FRAME;
+                let edge = flow.carried / FRAME + flow.lost + flow.window / MSS;
+                let back = self.now + flow.spec.rtt * MS - BEHIND;
+                self.at(back, Event::Ack(i, edge));
+            }
+            Event::Ack(i, edge) => {
+                let shrinks = self.shrinks;
+                let now = self.now;
+                let flow = &mut self.flows[i];
+                flow.acknowledged(now);
+                flow.edge = if shrinks { edge } else { flow.edge.max(edge) };
+                self.send(i);
+            }
+            Event::Loss(i, sent) => {
+                let flow = &mut self.flows[i];
+                flow.done += 1;
+                flow.lost += 1;
+                flow.edge += 1;
+                // Once for all that was sent before the last decrease.
+                if sent >= flow.lost_at {
+                    flow.lost_at = self.now;
+                    flow.before_loss = flow.cwnd;
+                    flow.cwnd = (flow.cwnd * 0.7).max(2.0);
+                    flow.ssthresh = flow.cwnd;
+                }
+                self.send(i);
+            }
+            Event::Poke(i) => {
+                self.flows[i].poked = false;
+                self.flows[i].edge = self.flows[i].edge.max(self.flows[i].sent + 1);
+                self.send(i);
+            }
+            Event::Burst(i) => {
+                let Wants::Bursts { bytes, every } = self.flows[i].spec.wants else {
+                    return;
+                };
+                let flow = &mut self.flows[i];
+                flow.owed += bytes;
+                flow.available += flow.owed / FRAME;
+                flow.owed %= FRAME;
+                self.at(self.now + every * MS, Event::Burst(i));
+                self.send(i);
+            }
+            Event::Tick => {
+                self.at(self.now + 50 * MS, Event::Tick);
+                if !(self.missed)(self.now / MS) {
+                    self.tick(law);
+                }
+            }
+        }
+    }
+
+    fn alive(&self, i: usize) -> bool {
+        let spec = self.flows[i].spec;
+        (spec.from * MS..spec.until * MS).contains(&self.now)
+    }
+
+    fn send(&mut self, i: usize) {
+        while self.alive(i) {
+            let flow = &mut self.flows[i];
+            let flying = flow.sent - flow.done;
+            if flow.available == 0 || flying as f64 + 1.0 > flow.cwnd {
+                return;
+            }
+            if flow.sent >= flow.edge {
+                if flying == 0 && !flow.poked {
+                    flow.poked = true;
+                    self.at(self.now + PERSIST, Event::Poke(i));
+                }
+                return;
+            }
+            if flow.paced_until > self.now {
+                if !flow.poked {
+                    flow.poked = true;
+                    let at = flow.paced_until;
+                    self.at(at, Event::Poke(i));
+                }
+                return;
+            }
+            flow.sent += 1;
+            flow.available -= 1;
+            if flow.pace.is_finite() {
+                flow.paced_until = self.now + (FRAME as f64 * 8e9 / flow.pace) as u64;
+            }
+            let rtt = flow.spec.rtt * MS;
+            let waiting = self.free_at.saturating_sub(self.now);
+            if waiting * self.rate / 8_000_000_000 + FRAME > self.buffer {
+                self.at(self.now + waiting + rtt, Event::Loss(i, self.now));
+                continue;
+            }
+            self.free_at = self.free_at.max(self.now) + FRAME * 8_000_000_000 / self.rate;
+            self.at(self.free_at + BEHIND, Event::Arrive(i, self.now));
+        }
+    }
+
+    fn tick(&mut self, law: &mut dyn Law) {
+        let now = Instant::from_nanos(self.now);
+        let alive: Vec<usize> = (0..self.flows.len())
+            .filter(|&i| self.flows[i].spec.member.is_some() && self.alive(i))
+            .collect();
+        let counted = self.counted;
+        let reading = |&i: &usize| {
+            let flow = &self.flows[i];
+            let carried = Bytes::new((flow.carried as f64 * counted) as u64);
+            FlowReading {
+                id: FlowId(i as u64),
+                member: MemberId(flow.spec.member.unwrap_or_default()),
+                at: now,
+                received: carried,
+                sent: carried,
+                rtt: (flow.rtt > 0.0).then(|| Duration::from_nanos((flow.rtt * 1e9) as u64)),
+                mss: Bytes::new(MSS),
+                scale: SCALE,
+                window: Bytes::new(flow.window),
+            }
+        };
+        let flows: Vec<FlowReading> = alive.iter().map(reading).collect();
+        let orders = law.tick(&Tick {
+            now,
+            link: LinkReading {
+                received: Bytes::new(self.received),
+                sent: Bytes::new(self.received),
+            },
+            bottleneck: self.bottleneck,
+            members: &self.members,
+            flows: &flows,
+        });
+        assert_eq!(orders.len(), flows.len(), "one order for each connection");
+        for (i, order) in alive.iter().zip(&orders) {
+            assert_eq!((order.flow.0, order.direction), (*i as u64, self.direction));
+            let flow = &mut self.flows[*i];
+            (flow.window, flow.pace) = match order.hold {
+                Hold::Free => (FREE + 2 * MSS * flow.cwnd as u64, f64::INFINITY),
+                Hold::Window(window) => {
+                    assert_eq!(window.get() % (1 << SCALE), 0, "what the scale can express");
+                    (window.get(), f64::INFINITY)
+                }
+                Hold::Parked => (0, f64::INFINITY),
+                Hold::Pace(rate) => (6_000_000, rate.bits() as f64),
+            };
+        }
+        self.orders.push((self.now / MS, orders));
+        // A window that was raised is told at once where it was too small for an acknowledgment to come.
+        for i in alive {
+            let flow = &mut self.flows[i];
+            if flow.sent == flow.done {
+                flow.edge = flow.edge.max(flow.done + flow.window / MSS);
+                self.send(i);
+            }
+        }
+    }
+
+    /// What a connection got, in Mbit/s, between these milliseconds.
+    pub fn rate(&self, flow: usize, from: u64, to: u64) -> f64 {
+        let bins = (from * MS / BIN) as usize..(to * MS / BIN) as usize;
+        let bytes: u64 = bins
+            .map(|bin| self.flows[flow].bins.get(bin).copied().unwrap_or_default())
+            .sum();
+        bytes as f64 * 8.0 / ((to - from) as f64 * 1e3)
+    }
+
+    /// How long a segment would wait now, in milliseconds.
+    pub fn queue_ms(&self) -> f64 {
+        self.free_at.saturating_sub(self.now) as f64 / MS as f64
+    }
+
+    /// What all together got.
+    pub fn total(&self, from: u64, to: u64) -> f64 {
+        (0..self.flows.len()).map(|flow| self.rate(flow, from, to)).sum()
+    }
+
+    /// What each member got.
+    pub fn by_member(&self, from: u64, to: u64) -> BTreeMap<u32, f64> {
+        let mut rates = BTreeMap::new();
+        for (i, flow) in self.flows.iter().enumerate() {
+            if let Some(member) = flow.spec.member {
+                *rates.entry(member).or_default() += self.rate(i, from, to);
+            }
+        }
+        rates
+    }
+}
+
+impl Flow {
+    fn acknowledged(&mut self, now: u64) {
+        let flying = (self.sent - self.done) as f64;
+        self.done += 1;
+        if flying + 1.0 < self.cwnd * 0.8 {
+            return;
+        }
+        if self.cwnd < self.ssthresh {
+            self.cwnd += 1.0;
+            return;
+        }
+        let past = (now - self.lost_at) as f64 / 1e9 + self.rtt;
+        let k = (self.before_loss * 0.3 / 0.4).cbrt();
+        let target = 0.4 * (past - k).powi(3) + self.before_loss;
+        self.cwnd += ((target - self.cwnd) / self.cwnd).clamp(0.5 / self.cwnd, 0.5);
+    }
+}
