@@ -6,7 +6,7 @@
 
 use super::testbed::{ATM, LAB, Wire, filters, interface};
 use super::timeline::{AMPLE, Source, at, in_lab, simulated};
-use super::{Experiment, Options, Outcome, Picture, Progress, Row};
+use super::{Experiment, Options, Outcome, Picture, Progress, Row, rounded};
 use crate::exit::Failure;
 use crate::report::chart::{Panel, picture};
 use crate::report::plot::Style;
@@ -172,10 +172,6 @@ fn missing(why: &str) -> Vec<Row> {
     let rates = CLASSES
         .map(|(name, rate, _)| Row::unmeasured(format!("lab: {name}"), (rate as f64).into(), "Mbit/s", why));
     rates.into()
-}
-
-fn rounded(value: f64) -> f64 {
-    (value * 1_000.0).round() / 1_000.0
 }
 
 fn drawn(traces: &[Trace]) -> String {

@@ -7,7 +7,7 @@
 //! the queue between them.
 
 use super::testbed::{ATM, HUNDRED, SERIAL, TEN, Testbed, Wire, interface};
-use super::{Experiment, Figure, Options, Outcome, Picture, Progress, Row, points};
+use super::{Experiment, Figure, Options, Outcome, Picture, Progress, Row, points, rounded};
 use crate::exit::Failure;
 use crate::report::plot::{picture, target_against_measured};
 use engine::packet::ClassId;
@@ -261,11 +261,6 @@ fn row(what: String, paper: impl Into<Figure>, ours: f64, unit: &str, holds: boo
         holds,
         note: note.into(),
     }
-}
-
-/// Accepted tables are compared: digits that say nothing are not kept.
-fn rounded(value: f64) -> f64 {
-    (value * 1_000.0).round() / 1_000.0
 }
 
 fn accuracy(curve: &Curve) -> Row {

@@ -22,6 +22,7 @@ mod long_pipe;
 pub mod page;
 mod points;
 mod promised_delays;
+mod reserved_flow;
 mod rounds;
 mod shared_pipe;
 mod tail_drop;
@@ -47,6 +48,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
     promised_delays::I3,
     promised_delays::I4,
     promised_delays::I5,
+    reserved_flow::K1,
     gap_size::P1,
     gap_size::P2,
     tail_drop::P3,
@@ -212,6 +214,11 @@ pub fn number(value: f64) -> String {
             "0" => "0".into(),
             _ => format!("−{positive}"),
         })
+}
+
+/// A figure of a simulation to three digits behind the point: accepted tables are compared, and more says nothing.
+pub fn rounded(value: f64) -> f64 {
+    (value * 1_000.0).round() / 1_000.0
 }
 
 #[cfg(test)]
