@@ -3,7 +3,7 @@
 //! As in the paper, what a discipline needs to know about a packet belongs to its cost: FIFO looks at nothing, WFQ
 //! at the flow, CBQ at headers and filters.
 
-use engine::classify::{Classifier, Filter};
+use engine::classify::{Classifier, Filter, Ports};
 use engine::kind::Link;
 use engine::packet::ClassId;
 use engine::random::Seed;
@@ -66,6 +66,26 @@ impl Way {
             ..class(&format!("class-{rate}"), rate * 10)
         });
         Self::cbq_of(link, classes.to_vec())
+    }
+
+    /// The RSVP paper's: WRR with four of ten packets for UDP to this port, and the rest for the rest.
+    pub fn reservation(link: Link, port: u16) -> Self {
+        let class = |name: &str, rate: &str, default| ClassSpec {
+            name: name.into(),
+            settings: Table::default().text("rate", rate),
+            default,
+            ..ClassSpec::default()
+        };
+        let spec = DisciplineSpec {
+            classes: vec![class("reserved", "40 %", false), class("rest", "60 %", true)],
+            ..DisciplineSpec::new("wrr")
+        };
+        let reserved = Filter {
+            protocol: Some(UDP),
+            destination_port: Some(Ports::one(port)),
+            ..Filter::new(ClassId(0))
+        };
+        Self::new(&spec, link, Some(vec![reserved]))
     }
 
     /// CBQ with this many classes and no more filters than for its first.

@@ -15,6 +15,7 @@ use engine::kind::Link;
 use engine::units::{Bandwidth, Bytes};
 use lab::host::Offload;
 use lab::traffic::tcp::{Bulk, BulkRun};
+use lab::traffic::udp::{Stream, StreamRun};
 use lab::{Address, Host, Lab};
 use netio::af_packet::{self, AfPacket};
 use netio::handle::{Handle, Retune, Snapshot, Unanswered};
@@ -29,6 +30,8 @@ use std::time::{Duration, Instant};
 
 const SENDER: Ipv4Addr = Ipv4Addr::new(10, 8, 0, 1);
 const RECEIVER: Ipv4Addr = Ipv4Addr::new(10, 8, 0, 2);
+/// The worker's thread.
+const WORKER: &str = "worker";
 const MANAGED: PathId = PathId(0);
 
 /// The send buffer of TCP, in packets of the MTU. With what the kernel adds to each it holds about 40.
@@ -112,7 +115,7 @@ impl Wire {
             ..direction::unmanaged("right", left, right)
         });
         worker.add_path(direction::unmanaged("left", right, left));
-        let worker = router.spawn("worker", move || worker.run())?;
+        let worker = router.spawn(WORKER, move || worker.run())?;
         Ok(Self {
             sender,
             receiver,
@@ -142,6 +145,34 @@ impl Wire {
     /// Begins a TCP transfer, at most this long. What it has under way is held below the 100 packets that the queues take, as the paper advises (section 5): what is measured is the queue and not recovery from losses.
     pub fn bulk(&self, length: Duration) -> Result<BulkRun, Failure> {
         Ok(Bulk::new((RECEIVER, 0).into(), length).start(&self.sender, &self.receiver)?)
+    }
+
+    /// Begins a stream of datagrams to this port: so many a second, of so many bytes of data, for so long.
+    pub fn stream(&self, port: u16, rate: u32, payload: usize, duration: Duration) -> Result<StreamRun, Failure> {
+        let stream = Stream {
+            to: (RECEIVER, port).into(),
+            rate,
+            payload,
+            duration,
+        };
+        Ok(stream.start(&self.sender, &self.receiver)?)
+    }
+
+    /// How long the worker has used a processor so far, in system calls too.
+    pub fn busy(&self) -> Result<Duration, Failure> {
+        let find = || -> io::Result<Duration> {
+            for task in std::fs::read_dir("/proc/self/task")? {
+                let task = task?.path();
+                if std::fs::read_to_string(task.join("comm"))?.trim_end() == WORKER {
+                    // The first word: nanoseconds on a processor.
+                    let times = std::fs::read_to_string(task.join("schedstat"))?;
+                    let nanos = times.split(' ').next().and_then(|word| word.parse().ok());
+                    return nanos.map(Duration::from_nanos).ok_or_else(|| ErrorKind::InvalidData.into());
+                }
+            }
+            Err(ErrorKind::NotFound.into())
+        };
+        find().map_err(|e| Failure::at_run_time(format!("cannot read what the packet loop used: {e}")))
     }
 
     /// A pair of sockets for requests and responses.

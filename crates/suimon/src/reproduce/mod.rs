@@ -22,6 +22,7 @@ mod long_pipe;
 pub mod page;
 mod points;
 mod promised_delays;
+mod reserve_cost;
 mod reserved_flow;
 mod rounds;
 mod shared_pipe;
@@ -49,6 +50,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
     promised_delays::I4,
     promised_delays::I5,
     reserved_flow::K1,
+    reserve_cost::K2,
     gap_size::P1,
     gap_size::P2,
     tail_drop::P3,
