@@ -148,7 +148,13 @@ impl Wire {
     }
 
     /// Begins a stream of datagrams to this port: so many a second, of so many bytes of data, for so long.
-    pub fn stream(&self, port: u16, rate: u32, payload: usize, duration: Duration) -> Result<StreamRun, Failure> {
+    pub fn stream(
+        &self,
+        port: u16,
+        rate: u32,
+        payload: usize,
+        duration: Duration,
+    ) -> Result<StreamRun, Failure> {
         let stream = Stream {
             to: (RECEIVER, port).into(),
             rate,
@@ -167,7 +173,9 @@ impl Wire {
                     // The first word: nanoseconds on a processor.
                     let times = std::fs::read_to_string(task.join("schedstat"))?;
                     let nanos = times.split(' ').next().and_then(|word| word.parse().ok());
-                    return nanos.map(Duration::from_nanos).ok_or_else(|| ErrorKind::InvalidData.into());
+                    return nanos
+                        .map(Duration::from_nanos)
+                        .ok_or_else(|| ErrorKind::InvalidData.into());
                 }
             }
             Err(ErrorKind::NotFound.into())

@@ -58,7 +58,10 @@ fn run(options: &Options, progress: &mut dyn Progress) -> Result<Outcome, Failur
     let ways = [Way::fifo(LINK), Way::reservation(LINK, PORT)];
     let mut points = Vec::new();
     for (index, &disturbers) in loads.iter().enumerate() {
-        progress.show(index as f64 / loads.len() as f64, &format!("{disturbers} disturbers"));
+        progress.show(
+            index as f64 / loads.len() as f64,
+            &format!("{disturbers} disturbers"),
+        );
         points.push(load(&wire, &ways, disturbers, rounds, span)?);
     }
     Ok(Outcome {
@@ -76,7 +79,13 @@ const REMARK: &str = "lab: real sockets, namespaces, and the worker and ports of
     alone is counted, with its system calls.";
 
 /// The two ways by turns under one load.
-fn load(wire: &Wire, ways: &[Way; 2], disturbers: u32, rounds: usize, span: Duration) -> Result<Point, Failure> {
+fn load(
+    wire: &Wire,
+    ways: &[Way; 2],
+    disturbers: u32,
+    rounds: usize,
+    span: Duration,
+) -> Result<Point, Failure> {
     let whole = (SETTLE + span) * (rounds as u32 * 2 + 1);
     let mut streams = vec![wire.stream(PORT, MEASURED, DATA, whole)?];
     if disturbers > 0 {
@@ -143,7 +152,10 @@ fn rows(points: &[Point]) -> Vec<Row> {
             "Use of one processor against the traffic that comes in. 1 is a straight line; asked is 0.9, since others use this machine.",
         )
     };
-    let apart: Vec<f64> = points.iter().map(|point| point.use_of[1] - point.use_of[0]).collect();
+    let apart: Vec<f64> = points
+        .iter()
+        .map(|point| point.use_of[1] - point.use_of[0])
+        .collect();
     let apart = median(apart);
     let at_80 = |way: usize| (80.0 - lines[way].1) / lines[way].0;
     vec![
@@ -169,15 +181,23 @@ fn rows(points: &[Point]) -> Vec<Row> {
 }
 
 fn curve(points: &[Point], way: usize) -> Vec<(f64, f64)> {
-    points.iter().map(|point| (point.traffic, point.use_of[way])).collect()
+    points
+        .iter()
+        .map(|point| (point.traffic, point.use_of[way]))
+        .collect()
 }
 
 fn unmeasured(why: &str) -> Outcome {
-    let row = |what: &str, paper: Figure, unit: &str| Row::unmeasured(format!("lab: {what}"), paper, unit, why);
+    let row =
+        |what: &str, paper: Figure, unit: &str| Row::unmeasured(format!("lab: {what}"), paper, unit, why);
     Outcome {
         rows: vec![
             row("the reservation's cost", 5.0.into(), "points of one processor"),
-            row("reserved, traffic at 80 % of a processor, extrapolated", 390.0.into(), "Mbit/s"),
+            row(
+                "reserved, traffic at 80 % of a processor, extrapolated",
+                390.0.into(),
+                "Mbit/s",
+            ),
         ],
         ..Outcome::default()
     }
@@ -185,7 +205,9 @@ fn unmeasured(why: &str) -> Outcome {
 
 fn drawn(points: &[Point]) -> String {
     let series = [0, 1].map(|way| {
-        let points = curve(points, way).into_iter().map(|(traffic, used)| (traffic * 1e6, used));
+        let points = curve(points, way)
+            .into_iter()
+            .map(|(traffic, used)| (traffic * 1e6, used));
         Series::marked(NAMES[way], points.collect())
     });
     let plot = Plot {

@@ -181,7 +181,10 @@ impl Trial {
             .collect::<Result<_, _>>()?;
         let arrived = |sim: &Simulation, flow: &FlowId| sim.received(*flow, End::Answerer).bytes.get();
         let all = |sim: &Simulation| -> (u64, u64) {
-            (arrived(sim, &measured), disturbers.iter().map(|flow| arrived(sim, flow)).sum())
+            (
+                arrived(sim, &measured),
+                disturbers.iter().map(|flow| arrived(sim, flow)).sum(),
+            )
         };
         sim.run_until(Instant::START + Duration::from_secs(SETTLE));
         let before = all(&sim);
@@ -214,7 +217,10 @@ fn send(sim: &mut Simulation, hosts: [NodeId; 2], port: u16, stream: &Stream) ->
         ..FlowKey::default()
     };
     let ends: [Box<dyn Agent>; 2] = [
-        Box::new(Source::new(stream.frame(), stream.timing(sim.seed(&format!("port {port}"))))),
+        Box::new(Source::new(
+            stream.frame(),
+            stream.timing(sim.seed(&format!("port {port}"))),
+        )),
         Box::new(Listener::default()),
     ];
     sim.flow(hosts, key, Instant::START, ends)
@@ -263,28 +269,49 @@ fn unequal() -> impl Iterator<Item = (&'static str, Trial)> {
 fn run(_options: &Options, progress: &mut dyn Progress) -> Result<Outcome, Failure> {
     let mut trials: Vec<Trial> = READINGS
         .iter()
-        .flat_map(|&(data, _)| [Fifo, Wrr, Polled, Drr].into_iter().flat_map(move |d| loads(data, d)))
+        .flat_map(|&(data, _)| {
+            [Fifo, Wrr, Polled, Drr]
+                .into_iter()
+                .flat_map(move |d| loads(data, d))
+        })
         .collect();
     let alike = trials.len();
-    trials.extend(loads(READINGS[0].0, Fifo).last().map(|trial| Trial { hosts: LINK, ..trial }));
+    trials.extend(
+        loads(READINGS[0].0, Fifo)
+            .last()
+            .map(|trial| Trial { hosts: LINK, ..trial }),
+    );
     trials.extend(unequal().map(|(_, trial)| trial));
     let name = |trial: &Trial| format!("{}, {} disturbers", trial.discipline.name(), trial.disturbers);
     let found = points::all(&trials, progress, name, Trial::run)?;
-    let runs: Vec<(Trial, f64)> = trials.iter().copied().zip(found.iter().map(|found| found.0)).collect();
+    let runs: Vec<(Trial, f64)> = trials
+        .iter()
+        .copied()
+        .zip(found.iter().map(|found| found.0))
+        .collect();
     let (runs, odd) = runs.split_at(alike);
     let (in_step, odd) = odd.split_at(1);
     let curves: Vec<Curve<'_>> = runs.chunks((MOST + 1) as usize).map(Curve).collect();
     let mut rows: Vec<Row> = curves.iter().flat_map(Curve::rows).collect();
-    rows.extend(in_step.iter().map(|(trial, got)| Row {
-        what: "1,440 bytes of data, not reserved (FIFO): with nine disturbers, hosts on Fast Ethernet too".into(),
-        paper: "falls with the load".into(),
-        ours: rounded(*got).into(),
-        unit: "Mbit/s".into(),
-        holds: *got < trial.proportional(),
-        note: IN_STEP.into(),
+    rows.extend(in_step.iter().map(|(trial, got)| {
+        Row {
+            what:
+                "1,440 bytes of data, not reserved (FIFO): with nine disturbers, hosts on Fast Ethernet too"
+                    .into(),
+            paper: "falls with the load".into(),
+            ours: rounded(*got).into(),
+            unit: "Mbit/s".into(),
+            holds: *got < trial.proportional(),
+            note: IN_STEP.into(),
+        }
     }));
     let cases: Vec<&str> = unequal().map(|(case, _)| case).collect();
-    rows.extend(cases.iter().zip(odd).map(|(case, (trial, got))| mixed(case, trial, *got)));
+    rows.extend(
+        cases
+            .iter()
+            .zip(odd)
+            .map(|(case, (trial, got))| mixed(case, trial, *got)),
+    );
     Ok(Outcome {
         rows,
         pictures: vec![Picture {
@@ -315,7 +342,10 @@ impl Curve<'_> {
     fn rows(&self) -> Vec<Row> {
         let trial = self.0[0].0;
         let (offer, data) = (trial.measured.offer(), trial.measured.data);
-        let reading = READINGS.iter().find(|(length, _)| *length == data).map_or("", |(_, name)| name);
+        let reading = READINGS
+            .iter()
+            .find(|(length, _)| *length == data)
+            .map_or("", |(_, name)| name);
         let name = format!("{reading}, {}", trial.discipline.name());
         let row = |what: &str, paper: &str, ours: f64, unit: &str, holds: bool, note: &str| Row {
             what: format!("{name}: {what}"),
@@ -348,7 +378,11 @@ impl Curve<'_> {
                 ),
             ];
         }
-        let least = self.0.iter().map(|(_, got)| got / offer * 100.0).fold(100.0, f64::min);
+        let least = self
+            .0
+            .iter()
+            .map(|(_, got)| got / offer * 100.0)
+            .fold(100.0, f64::min);
         vec![row(
             "least of its offer at any load",
             "keeps it",
@@ -391,7 +425,11 @@ fn mixed(case: &str, trial: &Trial, got: f64) -> Row {
             "By packets, 4 of 10 long ones are most of the wire: it takes far more than it reserved.",
         ),
     };
-    let note = if trial.discipline == Fifo { "For comparison." } else { note };
+    let note = if trial.discipline == Fifo {
+        "For comparison."
+    } else {
+        note
+    };
     Row {
         what: format!("unequal packets, {}: {case}", trial.discipline.name()),
         paper: super::Figure::Nothing,
@@ -410,7 +448,10 @@ fn drawn(curves: &[Curve<'_>]) -> String {
         series: curves.iter().map(Curve::series).collect(),
         ..Plot::default()
     };
-    picture("A flow of 37 Mbit/s, with 40 Mbit/s reserved and without", &[plot])
+    picture(
+        "A flow of 37 Mbit/s, with 40 Mbit/s reserved and without",
+        &[plot],
+    )
 }
 
 #[cfg(test)]
@@ -427,7 +468,9 @@ mod tests {
     #[test]
     fn a_curve_that_falls_below_95_per_cent_does_not_hold() {
         let curve = |least: f64| -> Vec<(Trial, f64)> {
-            loads(1_440, Wrr).map(|trial| (trial, if trial.disturbers == 7 { least } else { 37.28 })).collect()
+            loads(1_440, Wrr)
+                .map(|trial| (trial, if trial.disturbers == 7 { least } else { 37.28 }))
+                .collect()
         };
         let holds = |least| Curve(&curve(least)).rows().iter().all(|row| row.holds);
         assert!(holds(35.5) && !holds(35.3));
