@@ -4,9 +4,23 @@
 mod answers;
 #[path = "wire/arbitrary.rs"]
 mod arbitrary;
+#[path = "network/groups.rs"]
+mod groups;
+#[path = "network/killers.rs"]
+mod killers;
 #[path = "network/life.rs"]
 mod life;
+#[path = "network/merging.rs"]
+mod merging;
+#[path = "network/oracle.rs"]
+mod oracle;
 #[path = "network/rig.rs"]
 mod rig;
+#[path = "network/simulation.rs"]
+mod simulation;
+#[path = "network/times.rs"]
+mod times;
+#[path = "network/topology.rs"]
+mod topology;
 #[path = "network/trouble.rs"]
 mod trouble;

@@ -340,7 +340,6 @@ impl<T: TrafficControl, R: Routing> Node<T, R> {
         for filter in ended {
             sent.specs.remove(filter);
         }
-        let last_scope = sent.scope.as_ref().map(|addresses| scope(addresses));
         if sent.specs.is_empty() {
             self.agenda.disarm(key, Block::Before(before), sent.armed);
             state.sent.remove(&before);
@@ -360,7 +359,8 @@ impl<T: TrafficControl, R: Routing> Node<T, R> {
                     address,
                     interface: hop.interface,
                 },
-                scope: last_scope.clone(),
+                // It would mean nothing (RFC 2205, section 3.1.6).
+                scope: None,
                 descriptors: ends(style, some),
             });
             self.tell(interface, hop.address, message, Vec::new());

@@ -41,10 +41,9 @@ pub(super) struct Push {
 impl State {
     /// The only sender to look at, if there is one.
     fn only(&self, touched: Touched) -> Option<Sender> {
-        let fixed = |style| style == Style::Fixed;
-        let all_fixed = self.style().is_none_or(fixed) && self.sent.values().all(|sent| fixed(sent.style));
         match touched {
-            Touched::Sender(sender) if all_fixed => Some(sender),
+            // Without any request all that is left of shared ones has to go.
+            Touched::Sender(sender) if self.style() == Some(Style::Fixed) => Some(sender),
             _ => None,
         }
     }

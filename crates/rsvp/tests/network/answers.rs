@@ -1,13 +1,14 @@
 //! What is wrong with a message is answered with the code that RFC 2205, appendix B, has for it.
 
-use crate::rig::{A, HOST_A, HOST_B, Network, R1, TestNode, bucket, node, receiver, sender, session};
-use core::net::IpAddr;
+use crate::rig::{A, Books, HOST_A, HOST_B, Network, R1, TestNode, bucket, node, receiver, sender, session};
+use core::net::{IpAddr, Ipv6Addr};
 use engine::random::Seed;
 use engine::units::{Bandwidth, Instant};
-use rsvp::node::CallError;
+use rsvp::node::{CallError, Interface, Node, Settings};
+use rsvp::traffic_control::{Route, Routing};
 use rsvp::wire::{
-    Content, Descriptors, Flowspec, Frame, Hop, Message, Path, PathTear, Refresh, Refusal, Resv, ResvTear,
-    Sender, SenderDescriptor, Session, code,
+    Content, Descriptors, Flowspec, Frame, Hop, Message, Opaque, Path, PathTear, Refresh, Refusal, Resv,
+    ResvTear, Sender, SenderDescriptor, Session, code,
 };
 
 const TEN: Bandwidth = Bandwidth::mbit(10);
@@ -132,6 +133,183 @@ fn rfc_2205_3_2_ports_that_do_not_go_together_are_answered() {
         code::CONFLICTING_DESTINATION_PORTS,
     );
     assert_eq!(node.senders(), 1);
+}
+
+#[test]
+fn one_host_does_not_send_to_a_session_both_with_and_without_a_port() {
+    let mut node = router();
+    answer(&mut node, 0, &path(session(), sender(1)));
+    refused(
+        &mut node,
+        0,
+        &path(session(), sender(0)),
+        code::CONFLICTING_SENDER_PORTS,
+    );
+    answer(&mut node, 0, &path(session(), sender(2)));
+    assert_eq!(node.senders(), 2);
+}
+
+#[test]
+fn a_session_that_has_one_style_is_not_given_another() {
+    let mut node = router();
+    answer(&mut node, 0, &path(session(), sender(1)));
+    answer(
+        &mut node,
+        1,
+        &resv(Descriptors::Fixed(vec![(flowspec(), sender(1))])),
+    );
+    for other in [
+        Descriptors::Wildcard(flowspec()),
+        Descriptors::SharedExplicit(flowspec(), vec![sender(1)]),
+    ] {
+        let Some((HOST_B, Message::ResvErr(error))) = answer(&mut node, 1, &resv(other)) else {
+            panic!("no ResvErr");
+        };
+        assert_eq!(
+            (error.error.code, error.error.value),
+            (code::CONFLICTING_STYLE, 0x0a)
+        );
+    }
+    assert_eq!(node.traffic_control().promised.len(), 1);
+}
+
+#[test]
+fn senders_of_a_shared_request_that_are_not_there_are_answered_and_the_others_served() {
+    let mut node = router();
+    answer(&mut node, 0, &path(session(), sender(1)));
+    let bytes = resv(Descriptors::SharedExplicit(
+        flowspec(),
+        vec![sender(1), sender(2)],
+    ));
+    assert_eq!(node.handle_packet(Instant::START, 1, 63, &bytes), Ok(()));
+    let mut sent = Vec::new();
+    while let Some(transmit) = node.poll_transmit() {
+        let frame = Frame::decode(&transmit.bytes).expect("it is sound");
+        sent.push((transmit.destination, frame.message));
+    }
+    let [(HOST_B, Message::ResvErr(error)), (HOST_A, Message::Resv(onward))] = sent.as_slice() else {
+        panic!("{sent:?}");
+    };
+    assert_eq!(error.error.code, code::NO_SENDER);
+    let of = |port| Descriptors::SharedExplicit(flowspec(), vec![sender(port)]);
+    assert_eq!((&error.descriptors, &onward.descriptors), (&of(2), &of(1)));
+}
+
+#[test]
+fn rfc_2205_3_10_objects_to_be_forwarded_are_kept_with_the_state_and_sent_on_once_each() {
+    let opaque = |byte| Opaque {
+        class: 200,
+        c_type: 1,
+        data: vec![byte; 4],
+    };
+    let with = |bytes: &[u8], forwarded| {
+        let mut frame = Frame::decode(bytes).expect("it is sound");
+        frame.forwarded = forwarded;
+        frame.encode().expect("it fits")
+    };
+    let mut node = router();
+    let mut sent = |interface, bytes: &[u8]| {
+        assert_eq!(node.handle_packet(Instant::START, interface, 63, bytes), Ok(()));
+        let transmit = node.poll_transmit()?;
+        Some(Frame::decode(&transmit.bytes).expect("it is sound").forwarded)
+    };
+    let bytes = with(&path(session(), sender(1)), vec![opaque(1)]);
+    assert_eq!(sent(0, &bytes), Some(vec![opaque(1)]));
+    let plain = resv(Descriptors::Fixed(vec![(flowspec(), sender(1))]));
+    let bytes = with(&plain, vec![opaque(2), opaque(2), opaque(3)]);
+    assert_eq!(sent(1, &bytes), Some(vec![opaque(2), opaque(3)]));
+    // A change of what is carried goes on at once, as any change.
+    let bytes = with(&plain, vec![opaque(4)]);
+    assert_eq!(sent(1, &bytes), Some(vec![opaque(4)]));
+    assert_eq!(sent(1, &bytes), None);
+}
+
+#[test]
+fn what_a_node_remembers_is_bounded() {
+    let mut node = router();
+    let fixed = |flowspec, port| resv(Descriptors::Fixed(vec![(flowspec, sender(port))]));
+    let kbits = |n| Content::Known(Flowspec::ControlledLoad(bucket(Bandwidth::kbit(n))));
+    for port in 1..=60 {
+        answer(&mut node, 0, &path(session(), sender(port)));
+    }
+    for port in 1..=50 {
+        answer(&mut node, 1, &fixed(kbits(1), port));
+    }
+    refused(&mut node, 1, &fixed(kbits(1), 51), code::SYSTEM);
+    assert_eq!(node.requests(), 50);
+    // A change of what is there is no more.
+    let changed = answer(&mut node, 1, &fixed(kbits(2), 50));
+    assert!(matches!(changed, Some((HOST_A, Message::Resv(_)))), "{changed:?}");
+}
+
+/// Towards host 1 by interface 0, and to all others by interface 1.
+struct Straight;
+
+const fn v6(end: u16) -> IpAddr {
+    IpAddr::V6(Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, end))
+}
+
+impl Routing for Straight {
+    fn route(&self, _: Option<IpAddr>, to: IpAddr) -> Route {
+        Route::by(u32::from(to != v6(1)))
+    }
+}
+
+#[test]
+fn ipv6_is_spoken_as_ipv4_is() {
+    let interface = |end: u16| Interface {
+        addresses: vec![IpAddr::from([10, 0, 0, 9]), v6(end)],
+        refresh: Refresh::millis(1000),
+    };
+    let settings = Settings::new(vec![interface(2), interface(3)], Seed(1));
+    let mut node = Node::new(settings, Books::new(Bandwidth::mbit(100)), Straight);
+    let mut pass = |interface, message| {
+        let read = node.handle_packet(Instant::START, interface, 63, &framed(message));
+        assert_eq!(read, Ok(()));
+        let transmit = node.poll_transmit().expect("it goes on");
+        let frame = Frame::decode(&transmit.bytes).expect("it is sound");
+        (transmit.source, transmit.destination, frame.message)
+    };
+    let session = Session {
+        destination: v6(4),
+        ..session()
+    };
+    let sender = Sender::FlowLabel {
+        address: Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 1),
+        label: 77,
+    };
+    let hop = |end, interface| Hop {
+        address: v6(end),
+        interface,
+    };
+    let path = Message::Path(Path {
+        session,
+        hop: hop(1, 7),
+        refresh: Refresh::millis(1000),
+        policy: Vec::new(),
+        sender: SenderDescriptor {
+            template: sender,
+            tspec: Content::Known(bucket(TEN)),
+            adspec: None,
+        },
+    });
+    let (source, destination, Message::Path(path)) = pass(0, path) else {
+        panic!("not a Path");
+    };
+    assert_eq!((source, destination, path.hop), (v6(1), v6(4), hop(3, 1)));
+    let resv = Message::Resv(Resv {
+        session,
+        hop: hop(4, 1),
+        refresh: Refresh::millis(1000),
+        confirm: None,
+        scope: None,
+        policy: Vec::new(),
+        descriptors: Descriptors::Fixed(vec![(flowspec(), sender)]),
+    });
+    let (source, destination, Message::Resv(resv)) = pass(1, resv) else {
+        panic!("not a Resv");
+    };
+    assert_eq!((source, destination, resv.hop), (v6(2), v6(1), hop(2, 7)));
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use crate::rig::{A, B, Network, R1, R2, SECOND, receiver, sender, session};
 use engine::units::{Bandwidth, Duration};
 use rsvp::node::Event;
+use std::collections::BTreeSet;
 
 const TEN: Bandwidth = Bandwidth::mbit(10);
 
@@ -126,9 +127,7 @@ fn a_router_that_restarts_has_the_reservation_back_within_two_refresh_periods() 
 #[test]
 fn rfc_2205_3_6_a_changed_route_takes_the_reservation_along() {
     let mut network = reserved();
-    let now = network.now;
-    network.nodes[R1].routing_mut().0[1] = Some(2);
-    network.nodes[R1].routes_changed(now);
+    network.reroute(&[1], &BTreeSet::new());
     let on = |network: &Network, at: usize| {
         let promised = network.nodes[at].traffic_control().promised.values();
         promised.map(|(interface, _)| *interface).collect::<Vec<_>>()

@@ -1,6 +1,7 @@
-//! Two hosts and two routers in a row, with two links between the routers, on a virtual clock.
+//! Hosts and routers on any topology, on a virtual clock.
 
-use core::net::{IpAddr, Ipv4Addr};
+use crate::topology::{GROUP, Tables, Topology, is_group};
+use core::net::IpAddr;
 use engine::random::{Rng, Seed};
 use engine::units::{Bandwidth, Duration, Instant, Probability};
 use rsvp::node::{Event, Interface, Node, Receiver, Settings, Transmit};
@@ -9,7 +10,9 @@ use rsvp::traffic_control::{
 };
 use rsvp::wire::{Descriptors, Flowspec, Real, Refresh, Sender, Session, TokenBucket, code, value};
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
+/// The row of two hosts and two routers, see [`Topology::row`].
 pub(crate) const A: usize = 0;
 pub(crate) const R1: usize = 1;
 pub(crate) const R2: usize = 2;
@@ -18,48 +21,18 @@ pub(crate) const B: usize = 3;
 /// R in all tests: state that is not refreshed lives for 5.25 s.
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
 
-const fn address(link: u8, end: u8) -> IpAddr {
-    IpAddr::V4(Ipv4Addr::new(10, 0, link, end))
+pub(crate) const HOST_A: IpAddr = Topology::address(0, 0);
+pub(crate) const HOST_B: IpAddr = Topology::address(2, 1);
+
+/// One node's view of the routes.
+pub(crate) struct Routes {
+    at: usize,
+    tables: Rc<Tables>,
 }
 
-pub(crate) const HOST_A: IpAddr = address(1, 1);
-pub(crate) const HOST_B: IpAddr = address(3, 2);
-
-/// Each node's addresses, by interface.
-const ADDRESSES: [&[IpAddr]; 4] = [
-    &[HOST_A],
-    &[address(1, 2), address(2, 1), address(4, 1)],
-    &[address(2, 2), address(3, 1), address(4, 2)],
-    &[HOST_B],
-];
-
-/// What is at the other end of each node's interfaces.
-const LINKS: [&[(usize, InterfaceId)]; 4] = [
-    &[(R1, 0)],
-    &[(A, 0), (R2, 0), (R2, 2)],
-    &[(R1, 1), (B, 0), (R1, 2)],
-    &[(R2, 1)],
-];
-
-/// Towards A and towards B, from each node; none: it is there.
-const ROUTES: [[Option<InterfaceId>; 2]; 4] = [
-    [None, Some(0)],
-    [Some(0), Some(1)],
-    [Some(0), Some(1)],
-    [Some(0), None],
-];
-
-/// Routes by host.
-pub(crate) struct Routes(pub(crate) [Option<InterfaceId>; 2]);
-
 impl Routing for Routes {
-    fn route(&self, _: Option<IpAddr>, destination: IpAddr) -> Route {
-        let way = match destination {
-            HOST_A => self.0[0],
-            HOST_B => self.0[1],
-            _ => return Route::NONE,
-        };
-        way.map_or(Route::here(), Route::by)
+    fn route(&self, source: Option<IpAddr>, destination: IpAddr) -> Route {
+        self.tables.route(self.at, source, destination)
     }
 }
 
@@ -68,6 +41,8 @@ pub(crate) struct Books {
     pub(crate) capacity: Bandwidth,
     pub(crate) promised: BTreeMap<Handle, (InterfaceId, Request)>,
     pub(crate) filters: BTreeSet<(Handle, Sender)>,
+    /// What is refused although there is room.
+    pub(crate) refuses: Option<fn(&Request) -> bool>,
     next: u64,
 }
 
@@ -77,11 +52,12 @@ impl Books {
             capacity,
             promised: BTreeMap::new(),
             filters: BTreeSet::new(),
+            refuses: None,
             next: 0,
         }
     }
 
-    fn rate(request: &Request) -> Bandwidth {
+    pub(crate) fn rate(request: &Request) -> Bandwidth {
         Bandwidth::bits_per_sec(request.flowspec.bucket().rate.ceil().saturating_mul(8))
     }
 
@@ -92,7 +68,7 @@ impl Books {
             .filter(|(handle, (on, _))| *on == interface && but != Some(**handle));
         let taken: Bandwidth = others.map(|(_, (_, request))| Self::rate(request)).sum();
         let (asked, available) = (Self::rate(request), self.capacity - taken);
-        if asked <= available {
+        if asked <= available && !self.refuses.is_some_and(|refuses| refuses(request)) {
             return Ok(());
         }
         Err(Refused {
@@ -171,45 +147,79 @@ pub(crate) struct Network {
     pub(crate) events: Vec<(usize, Event)>,
     /// Messages that were sent, lost ones included.
     pub(crate) sent: usize,
-    /// What was sent, in order.
-    pub(crate) log: Vec<Arrival>,
+    /// What arrived at nodes, in order, if it is to be noted.
+    pub(crate) log: Option<Vec<Arrival>>,
     /// The probability that a message is lost.
     pub(crate) loss: Probability,
     /// Nodes that neither hear nor speak.
     pub(crate) dead: BTreeSet<usize>,
+    /// What happens to messages on the way.
+    pub(crate) tamper: Option<fn(Vec<u8>) -> Vec<u8>>,
+    /// Groups have one tree for all senders, see [`Tables`].
+    pub(crate) shared_tree: bool,
+    pub(crate) topology: Topology,
+    pub(crate) tables: Rc<Tables>,
     capacity: Bandwidth,
     seed: Seed,
+    restarts: u64,
     luck: Rng,
     flying: BTreeMap<(Instant, usize), Arrival>,
 }
 
-pub(crate) fn node(at: usize, capacity: Bandwidth, seed: Seed) -> TestNode {
-    let interface = |address: &IpAddr| Interface {
-        addresses: vec![*address],
+fn make(topology: &Topology, tables: &Rc<Tables>, at: usize, capacity: Bandwidth, seed: Seed) -> TestNode {
+    let interface = |address| Interface {
+        addresses: vec![address],
         refresh: Refresh::millis(1000),
     };
-    let interfaces = ADDRESSES[at].iter().map(interface).collect();
     let settings = Settings {
         most_senders: 100,
-        ..Settings::new(interfaces, seed.fork(&at.to_string()))
+        most_reservations: 50,
+        ..Settings::new(
+            topology.addresses(at).into_iter().map(interface).collect(),
+            seed.fork(&at.to_string()),
+        )
     };
-    Node::new(settings, Books::new(capacity), Routes(ROUTES[at]))
+    let routes = Routes {
+        at,
+        tables: tables.clone(),
+    };
+    Node::new(settings, Books::new(capacity), routes)
+}
+
+/// A node of the row, by itself.
+pub(crate) fn node(at: usize, capacity: Bandwidth, seed: Seed) -> TestNode {
+    let topology = Topology::row();
+    let tables = Rc::new(Tables::new(&topology, &[], &BTreeSet::new(), true));
+    make(&topology, &tables, at, capacity, seed)
 }
 
 impl Network {
-    /// All links can promise this much.
+    /// The row. All links can promise this much.
     pub(crate) fn new(capacity: Bandwidth, seed: u64) -> Self {
+        Self::on(Topology::row(), capacity, seed)
+    }
+
+    pub(crate) fn on(topology: Topology, capacity: Bandwidth, seed: u64) -> Self {
         let seed = Seed(seed);
+        let tables = Rc::new(Tables::new(&topology, &[], &BTreeSet::new(), true));
+        let count = topology.nodes();
         Self {
             now: Instant::START,
-            nodes: (0..4).map(|at| node(at, capacity, seed)).collect(),
+            nodes: (0..count)
+                .map(|at| make(&topology, &tables, at, capacity, seed))
+                .collect(),
             events: Vec::new(),
             sent: 0,
-            log: Vec::new(),
+            log: None,
             loss: Probability::ZERO,
             dead: BTreeSet::new(),
+            tamper: None,
+            shared_tree: true,
+            topology,
+            tables,
             capacity,
             seed,
+            restarts: 0,
             luck: seed.fork("loss").stream(),
             flying: BTreeMap::new(),
         }
@@ -217,7 +227,23 @@ impl Network {
 
     /// A node loses all that it knew.
     pub(crate) fn restart(&mut self, at: usize) {
-        self.nodes[at] = node(at, self.capacity, self.seed.fork("again"));
+        self.put(at, self.capacity);
+    }
+
+    /// Another node, whose links can promise this much, takes a node's place.
+    pub(crate) fn put(&mut self, at: usize, capacity: Bandwidth) {
+        self.restarts += 1;
+        let seed = self.seed.fork("again").fork(&self.restarts.to_string());
+        self.nodes[at] = make(&self.topology, &self.tables, at, capacity, seed);
+    }
+
+    /// Routes avoid these links from now on, and data to groups reaches these nodes. All nodes are told.
+    pub(crate) fn reroute(&mut self, avoided: &[usize], members: &BTreeSet<usize>) {
+        self.tables = Rc::new(Tables::new(&self.topology, avoided, members, self.shared_tree));
+        for node in &mut self.nodes {
+            node.routing_mut().tables = self.tables.clone();
+            node.routes_changed(self.now);
+        }
     }
 
     /// A link takes a millisecond.
@@ -234,17 +260,37 @@ impl Network {
 
     fn launch(&mut self, at: usize, transmit: Transmit) {
         self.sent += 1;
-        let (to, interface) = LINKS[at][transmit.interface as usize];
-        let heard = transmit.router_alert || ADDRESSES[to].contains(&transmit.destination);
-        assert!(heard, "a message without Router Alert is for the neighbour");
-        self.log
-            .push((to, interface, transmit.ttl, transmit.bytes.clone()));
-        if self.dead.contains(&at) || self.luck.chance(self.loss) {
-            return;
+        let link = self.topology.links_of(at)[transmit.interface as usize];
+        let others = self.topology.others(link, at);
+        let owner = |to: &&usize| self.topology.addresses(**to).contains(&transmit.destination);
+        let to: Vec<usize> = if is_group(transmit.destination) {
+            others
+        } else if let Some(owner) = others.iter().find(owner) {
+            vec![*owner]
+        } else {
+            assert!(
+                transmit.router_alert,
+                "a message without Router Alert is for the neighbour"
+            );
+            let next = self.tables.next(at, transmit.destination);
+            next.filter(|(by, _)| *by == link)
+                .map(|(_, next)| next)
+                .into_iter()
+                .collect()
+        };
+        for (copy, to) in to.into_iter().enumerate() {
+            let interface = self.topology.interface(to, link);
+            if self.dead.contains(&at) || self.luck.chance(self.loss) {
+                continue;
+            }
+            let key = (self.now + Duration::from_millis(1), self.sent * 100 + copy);
+            let bytes = transmit.bytes.clone();
+            let bytes = self
+                .tamper
+                .map_or_else(|| bytes.clone(), |tamper| tamper(bytes.clone()));
+            let arrival = (to, interface, transmit.ttl, bytes);
+            self.flying.insert(key, arrival);
         }
-        let key = (self.now + Duration::from_millis(1), self.sent);
-        self.flying
-            .insert(key, (to, interface, transmit.ttl, transmit.bytes));
     }
 
     /// Lets this much time pass.
@@ -265,7 +311,11 @@ impl Network {
                 .first_entry()
                 .filter(|entry| entry.key().0 <= self.now)
             {
-                let (to, interface, ttl, bytes) = entry.remove();
+                let arrival = entry.remove();
+                if let Some(log) = &mut self.log {
+                    log.push(arrival.clone());
+                }
+                let (to, interface, ttl, bytes) = arrival;
                 if !self.dead.contains(&to) {
                     let read = self.nodes[to].handle_packet(self.now, interface, ttl, &bytes);
                     assert_eq!(read, Ok(()), "our own message is malformed");
@@ -275,6 +325,34 @@ impl Network {
                 node.handle_timeout(self.now);
             }
         }
+    }
+
+    /// These hosts are members of the group.
+    pub(crate) fn join(&mut self, members: &[usize]) {
+        self.reroute(&[], &members.iter().copied().collect());
+    }
+
+    /// A host sends this to the group.
+    pub(crate) fn send(&mut self, host: usize, rate: Bandwidth) -> Sender {
+        let sender = Sender::Port {
+            address: self.topology.host(host),
+            port: 4000,
+        };
+        let now = self.now;
+        self.nodes[host]
+            .send(now, group(), sender, bucket(rate))
+            .expect("the group has members");
+        self.run(Duration::from_millis(20));
+        sender
+    }
+
+    /// A member asks, and all that follows from it happens.
+    pub(crate) fn member_asks(&mut self, host: usize, wanted: Descriptors<Flowspec>) {
+        let now = self.now;
+        self.nodes[host]
+            .reserve(now, receiver(1), &group(), wanted)
+            .expect("the member has heard of it");
+        self.run(Duration::from_millis(20));
     }
 
     /// What happened at a node since the last call.
@@ -290,7 +368,10 @@ impl Network {
     pub(crate) fn promises(&self) -> Vec<usize> {
         let count = |node: &TestNode| {
             let books = node.traffic_control();
-            assert_eq!(books.promised.len(), books.filters.len());
+            assert!(
+                books.promised.len() <= books.filters.len(),
+                "a promise without a filter"
+            );
             books.promised.len()
         };
         self.nodes.iter().map(count).collect()
@@ -305,6 +386,15 @@ impl Network {
     pub(crate) fn rates(&self, at: usize) -> Vec<u64> {
         let promised = self.nodes[at].traffic_control().promised.values();
         promised.map(|(_, request)| Books::rate(request).bits()).collect()
+    }
+
+    /// The rates in Mbit/s that a node has promised on its interface to a link.
+    pub(crate) fn rates_on(&self, at: usize, link: usize) -> Vec<u64> {
+        let interface = self.topology.interface(at, link);
+        let promised = self.nodes[at].traffic_control().promised.values();
+        let here = promised.filter(|(on, _)| *on == interface);
+        here.map(|(_, request)| Books::rate(request).bits() / 1_000_000)
+            .collect()
     }
 
     /// A sends from this port, and B reserves this much for it.
@@ -340,6 +430,18 @@ pub(crate) fn session() -> Session {
         port: 5000,
         police: false,
     }
+}
+
+pub(crate) fn group() -> Session {
+    Session {
+        destination: GROUP,
+        ..session()
+    }
+}
+
+/// Controlled load at this rate.
+pub(crate) fn asked(rate: Bandwidth) -> Flowspec {
+    Flowspec::ControlledLoad(bucket(rate))
 }
 
 pub(crate) fn sender(port: u16) -> Sender {

@@ -1,0 +1,283 @@
+//! Groups: reverse paths, loops, several receivers on a host, confirmations.
+
+use crate::rig::{Network, SECOND, TestNode, asked, bucket, group, receiver};
+use crate::topology::Topology;
+use core::net::IpAddr;
+use engine::units::{Bandwidth, Duration};
+use rsvp::node::{CallError, Event, Receiver};
+use rsvp::wire::{Descriptors, Flowspec, Frame, Message, Sender, Style};
+
+const TEN: Bandwidth = Bandwidth::mbit(10);
+
+fn one(n: u64, sender: Sender) -> Descriptors<Flowspec> {
+    Descriptors::Fixed(vec![(asked(Bandwidth::mbit(n)), sender)])
+}
+
+#[test]
+fn a_path_by_another_interface_than_that_of_the_way_back_is_dropped() {
+    let mut network = Network::on(Topology::mesh(), Bandwidth::gbit(1), 1);
+    network.join(&[5]);
+    network.log = Some(Vec::new());
+    network.send(4, TEN);
+    let log = network.log.take().expect("it is kept");
+    let (_, expected, ttl, bytes) = log.iter().find(|(to, ..)| *to == 2).expect("it reaches router 2");
+    let other = network.topology.interface(2, 1);
+    assert_ne!(*expected, other);
+    let fresh = |network: &mut Network| {
+        network.restart(2);
+        assert_eq!(network.nodes[2].senders(), 0);
+    };
+    for (by, senders) in [(other, 0), (*expected, 1)] {
+        fresh(&mut network);
+        let now = network.now;
+        assert_eq!(network.nodes[2].handle_packet(now, by, *ttl, bytes), Ok(()));
+        assert_eq!(network.nodes[2].senders(), senders);
+    }
+}
+
+#[test]
+fn a_group_s_path_goes_to_all_that_have_members_behind_them_and_to_no_others() {
+    let mut network = Network::on(Topology::dumbbell(), Bandwidth::gbit(1), 1);
+    network.join(&[1, 2]);
+    network.send(0, TEN);
+    assert_eq!(network.senders(), [1, 1, 1, 0, 1, 1]);
+    network.join(&[1, 3]);
+    // A changed tree settles for two seconds.
+    network.run(Duration::from_millis(2010));
+    assert_eq!(network.senders(), [1, 1, 1, 1, 1, 1]);
+    network.run(Duration::from_millis(5300));
+    assert_eq!(network.senders(), [1, 1, 0, 1, 1, 1]);
+    assert!(matches!(
+        network.events_at(2).last(),
+        Some(Event::PathEnded { .. })
+    ));
+}
+
+/// Five routers in a ring with senders and receivers behind all of them; then the receivers die.
+fn ring_without_receivers(tamper: Option<fn(Vec<u8>) -> Vec<u8>>) -> Network {
+    let mut network = Network::on(Topology::pentagon(), Bandwidth::gbit(1), 1);
+    network.shared_tree = false;
+    network.tamper = tamper;
+    let hosts: Vec<usize> = (5..10).collect();
+    network.join(&hosts);
+    for host in &hosts {
+        network.send(*host, TEN);
+    }
+    for host in &hosts {
+        network.member_asks(*host, Descriptors::Wildcard(asked(TEN)));
+    }
+    network.run(SECOND.times(10));
+    // Two ways round the ring, and to the host; and from each host.
+    assert_eq!(network.promises(), [3, 3, 3, 3, 3, 1, 1, 1, 1, 1]);
+    for host in &hosts {
+        network.nodes[*host].release(network.now, receiver(1), &group());
+    }
+    network.run(SECOND.times(60));
+    network
+}
+
+#[test]
+fn rfc_2205_3_4_wildcards_that_go_round_in_a_ring_end_with_their_receivers() {
+    let network = ring_without_receivers(None);
+    assert_eq!(network.promises(), [0; 10]);
+}
+
+#[test]
+fn rfc_2205_3_4_without_scope_they_would_keep_themselves_alive() {
+    let strip = |bytes: Vec<u8>| match Frame::decode(&bytes) {
+        Ok(mut frame) => {
+            if let Message::Resv(resv) = &mut frame.message {
+                resv.scope = None;
+            }
+            frame.encode().expect("it fits")
+        }
+        Err(_) => bytes,
+    };
+    let network = ring_without_receivers(Some(strip));
+    assert_ne!(network.promises(), [0; 10]);
+}
+
+#[test]
+fn scopes_name_the_senders_of_the_side_that_a_wildcard_goes_to() {
+    let mut network = Network::on(Topology::dumbbell(), Bandwidth::gbit(1), 1);
+    network.join(&[0, 1, 2, 3]);
+    for host in 0..4 {
+        network.send(host, TEN);
+    }
+    network.log = Some(Vec::new());
+    network.member_asks(2, Descriptors::Wildcard(asked(TEN)));
+    let log = network.log.take().expect("it is kept");
+    let scopes = log.iter().filter_map(|(to, _, _, bytes)| {
+        let Ok(Frame {
+            message: Message::Resv(resv),
+            ..
+        }) = Frame::decode(bytes)
+        else {
+            return None;
+        };
+        Some((*to, resv.scope))
+    });
+    let addresses = |hosts: &[usize]| {
+        let all = hosts.iter().map(|host| network.topology.host(*host));
+        let v4 = all.filter_map(|address| match address {
+            IpAddr::V4(v4) => Some(v4),
+            IpAddr::V6(_) => None,
+        });
+        Some(rsvp::wire::Scope::V4(v4.collect()))
+    };
+    let mut scopes: Vec<_> = scopes.collect();
+    scopes.sort_by_key(|(to, _)| *to);
+    let expected = [
+        (0, addresses(&[0])),
+        (1, addresses(&[1])),
+        (3, addresses(&[3])),
+        (4, addresses(&[0, 1])),
+        // From its one router a host has one previous hop, and no loop.
+        (5, None),
+    ];
+    assert_eq!(scopes, expected);
+}
+
+fn confirmed(network: &mut Network, at: usize) -> Vec<Receiver> {
+    let events = network.events_at(at).into_iter();
+    events
+        .filter_map(|event| match event {
+            Event::Confirmed { receiver, .. } => Some(receiver),
+            _ => None,
+        })
+        .collect()
+}
+
+#[test]
+fn several_receivers_on_one_host_have_one_reservation_that_serves_all() {
+    let mut network = Network::on(Topology::dumbbell(), Bandwidth::gbit(1), 1);
+    network.join(&[2]);
+    let sender = network.send(0, TEN);
+    let ask = |network: &mut Network, program: u64, n: u64| {
+        let now = network.now;
+        let asked = network.nodes[2].reserve(now, Receiver(program), &group(), one(n, sender));
+        asked.expect("the host has heard of it");
+        let sent = network.sent;
+        network.run(Duration::from_millis(10));
+        network.sent - sent
+    };
+    // Three hops there, and the confirmation back.
+    assert_eq!(ask(&mut network, 1, 10), 6);
+    assert_eq!(confirmed(&mut network, 2), [Receiver(1)]);
+    // In force already.
+    assert_eq!(ask(&mut network, 2, 5), 0);
+    assert_eq!(confirmed(&mut network, 2), [Receiver(2)]);
+    assert_eq!(ask(&mut network, 3, 20), 6);
+    assert_eq!(confirmed(&mut network, 2), [Receiver(3)]);
+    assert_eq!(network.rates_on(4, 2), [20]);
+    let release = |network: &mut Network, program: u64| {
+        network.nodes[2].release(network.now, Receiver(program), &group());
+        network.run(Duration::from_millis(10));
+        network.rates_on(4, 2)
+    };
+    assert_eq!(release(&mut network, 3), [10]);
+    assert_eq!(release(&mut network, 1), [5]);
+    assert_eq!(release(&mut network, 2), [0; 0]);
+}
+
+#[test]
+fn rfc_2205_2_6_a_request_that_is_in_force_further_on_is_confirmed_where_it_meets_the_other() {
+    let mut network = Network::on(Topology::ethernet(), Bandwidth::gbit(1), 1);
+    network.join(&[4, 5]);
+    let sender = network.send(0, TEN);
+    network.member_asks(4, one(10, sender));
+    assert_eq!(confirmed(&mut network, 4).len(), 1);
+    network.log = Some(Vec::new());
+    network.member_asks(5, one(5, sender));
+    assert_eq!(confirmed(&mut network, 5).len(), 1);
+    let log = network.log.take().expect("it is kept");
+    assert!(
+        log.iter().all(|(to, ..)| *to != 0),
+        "the sender has no part in it"
+    );
+    let by = log
+        .iter()
+        .find_map(|(_, _, _, bytes)| match Frame::decode(bytes) {
+            Ok(Frame {
+                message: Message::ResvConf(confirmation),
+                ..
+            }) => Some(confirmation.error.node),
+            _ => None,
+        });
+    assert!(by.is_some_and(|by| network.topology.addresses(1).contains(&by)));
+}
+
+#[test]
+fn styles_and_services_of_one_session_do_not_mix() {
+    let mut network = Network::on(Topology::dumbbell(), Bandwidth::gbit(1), 1);
+    network.join(&[2, 3]);
+    let sender = network.send(0, TEN);
+    network.member_asks(2, one(10, sender));
+    let wildcard = Descriptors::Wildcard(asked(TEN));
+    let guaranteed = Descriptors::Fixed(vec![(
+        Flowspec::Guaranteed {
+            bucket: bucket(TEN),
+            rate: bucket(TEN).rate,
+            slack: 0,
+        },
+        sender,
+    )]);
+    let now = network.now;
+    let on_host = |node: &mut TestNode, wanted| node.reserve(now, Receiver(9), &group(), wanted);
+    assert_eq!(
+        on_host(&mut network.nodes[2], wildcard.clone()),
+        Err(CallError::Style(Style::Fixed))
+    );
+    assert_eq!(
+        on_host(&mut network.nodes[2], guaranteed.clone()),
+        Err(CallError::Service)
+    );
+    // Another host cannot know, and is told by the router where they meet.
+    for (wanted, expected) in [(wildcard, (5, 0x0a)), (guaranteed, (21, 1))] {
+        network.member_asks(3, wanted);
+        let events = network.events_at(3).into_iter();
+        let errors: Vec<_> = events
+            .filter_map(|event| match event {
+                Event::ReservationFailed { error, .. } => Some((error.code, error.value)),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(errors, [expected]);
+        network.nodes[3].release(network.now, receiver(1), &group());
+        network.run(Duration::from_millis(20));
+        network.events_at(3);
+    }
+    // One's own style can be changed.
+    network.member_asks(2, Descriptors::Wildcard(asked(TEN)));
+    assert_eq!(network.rates_on(0, 0), [10]);
+    let style = network.nodes[0]
+        .status_of(&group())
+        .and_then(|status| status.style);
+    assert_eq!(style, Some(Style::Wildcard));
+}
+
+#[test]
+fn who_is_pushed_aside_is_told_and_asks_again() {
+    let mut network = Network::on(Topology::dumbbell(), Bandwidth::gbit(1), 1);
+    network.join(&[2]);
+    let sender = network.send(0, TEN);
+    network.member_asks(2, one(10, sender));
+    network.events_at(2);
+    let now = network.now;
+    let books = network.nodes[4].traffic_control_mut();
+    let (handle, _) = books.promised.pop_first().expect("it is promised");
+    books.filters.clear();
+    network.nodes[4].preempted(now, handle);
+    network.run(Duration::from_millis(10));
+    let events = network.events_at(2);
+    let [Event::ReservationFailed { error, .. }] = events.as_slice() else {
+        panic!("{events:?}");
+    };
+    assert_eq!(error.code, rsvp::wire::code::PREEMPTED);
+    assert_eq!((network.rates_on(4, 2), network.rates_on(0, 0)), (vec![], vec![]));
+    network.run(SECOND.times(2));
+    assert_eq!(
+        (network.rates_on(4, 2), network.rates_on(0, 0)),
+        (vec![10], vec![10])
+    );
+}

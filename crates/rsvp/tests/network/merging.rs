@@ -1,0 +1,183 @@
+//! The reservations of RFC 2205, section 1.4: what is in force on each interface, and what goes on to each previous hop.
+
+use crate::rig::{Network, SECOND, asked, bucket, group};
+use crate::topology::Topology;
+use engine::units::Bandwidth;
+use rsvp::node::SessionStatus;
+use rsvp::traffic_control::Police;
+use rsvp::wire::{Descriptors, Flowspec, Real, Sender, TokenBucket};
+use std::collections::BTreeSet;
+
+const ROUTER: usize = 0;
+const S1: usize = 1;
+const S2: usize = 2;
+const S3: usize = 3;
+const R1: usize = 4;
+const R2: usize = 5;
+const R3: usize = 6;
+/// Links of the router.
+const A: usize = 0;
+const B: usize = 1;
+const C: usize = 2;
+const D: usize = 3;
+
+fn times(n: u64) -> Flowspec {
+    asked(Bandwidth::mbit(n))
+}
+
+fn mbits(flowspec: &Flowspec) -> u64 {
+    flowspec.bucket().rate.ceil() * 8 / 1_000_000
+}
+
+/// The figure's network, with the senders heard of everywhere.
+fn figure() -> (Network, [Sender; 3]) {
+    let mut network = Network::on(Topology::figure_3(), Bandwidth::gbit(1), 1);
+    network.join(&[R1, R2, R3]);
+    let senders = [S1, S2, S3].map(|host| network.send(host, Bandwidth::mbit(1)));
+    (network, senders)
+}
+
+fn status(network: &Network) -> SessionStatus {
+    network.nodes[ROUTER]
+        .status_of(&group())
+        .expect("the router knows the session")
+}
+
+/// What the router has in force on a link: senders and Mbit/s.
+fn in_force(network: &Network, link: usize) -> BTreeSet<(Vec<Sender>, u64)> {
+    let interface = network.topology.interface(ROUTER, link);
+    let promises = status(network).promises.into_iter();
+    promises
+        .filter(|promise| promise.interface == interface)
+        .map(|promise| (promise.senders, mbits(&promise.request.flowspec)))
+        .collect()
+}
+
+/// What it has asked over a link: for whom, and Mbit/s.
+fn goes_on(network: &Network, link: usize) -> BTreeSet<(Option<Sender>, u64)> {
+    let interface = network.topology.interface(ROUTER, link);
+    let asked = status(network).asked.into_iter();
+    asked
+        .filter(|asked| asked.interface == interface)
+        .map(|asked| (asked.sender, mbits(&asked.flowspec)))
+        .collect()
+}
+
+#[test]
+fn rfc_2205_figure_4_wildcard_filter() {
+    let (mut network, [s1, s2, s3]) = figure();
+    network.member_asks(R1, Descriptors::Wildcard(times(4)));
+    network.member_asks(R2, Descriptors::Wildcard(times(3)));
+    network.member_asks(R3, Descriptors::Wildcard(times(2)));
+    let all = vec![s1, s2, s3];
+    assert_eq!(in_force(&network, C), BTreeSet::from([(all.clone(), 4)]));
+    assert_eq!(in_force(&network, D), BTreeSet::from([(all, 3)]));
+    assert_eq!(goes_on(&network, A), BTreeSet::from([(None, 4)]));
+    assert_eq!(goes_on(&network, B), BTreeSet::from([(None, 4)]));
+}
+
+#[test]
+fn rfc_2205_figure_5_fixed_filter() {
+    let (mut network, [s1, s2, s3]) = figure();
+    network.member_asks(R1, Descriptors::Fixed(vec![(times(4), s1), (times(5), s2)]));
+    network.member_asks(R2, Descriptors::Fixed(vec![(times(3), s1), (times(1), s3)]));
+    network.member_asks(R3, Descriptors::Fixed(vec![(times(1), s1)]));
+    let one = |sender, n| (vec![sender], n);
+    assert_eq!(in_force(&network, C), BTreeSet::from([one(s1, 4), one(s2, 5)]));
+    assert_eq!(in_force(&network, D), BTreeSet::from([one(s1, 3), one(s3, 1)]));
+    assert_eq!(goes_on(&network, A), BTreeSet::from([(Some(s1), 4)]));
+    assert_eq!(
+        goes_on(&network, B),
+        BTreeSet::from([(Some(s2), 5), (Some(s3), 1)])
+    );
+}
+
+#[test]
+fn rfc_2205_figure_6_shared_explicit() {
+    let (mut network, [s1, s2, s3]) = figure();
+    network.member_asks(R1, Descriptors::SharedExplicit(times(1), vec![s1, s2]));
+    network.member_asks(R2, Descriptors::SharedExplicit(times(3), vec![s1, s3]));
+    network.member_asks(R3, Descriptors::SharedExplicit(times(2), vec![s2]));
+    assert_eq!(in_force(&network, C), BTreeSet::from([(vec![s1, s2], 1)]));
+    assert_eq!(in_force(&network, D), BTreeSet::from([(vec![s1, s2, s3], 3)]));
+    assert_eq!(goes_on(&network, A), BTreeSet::from([(Some(s1), 3)]));
+    assert_eq!(
+        goes_on(&network, B),
+        BTreeSet::from([(Some(s2), 3), (Some(s3), 3)])
+    );
+}
+
+#[test]
+fn requests_of_which_none_is_more_than_the_other_are_merged_part_by_part() {
+    let (mut network, [s1, ..]) = figure();
+    let with = |rate, size, peak, minimum, maximum| {
+        Flowspec::ControlledLoad(TokenBucket {
+            rate: Real::nearest(rate),
+            bucket: Real::nearest(size),
+            peak: Real::nearest(peak),
+            minimum,
+            maximum,
+        })
+    };
+    let (fast, bursty) = (
+        with(4_000_000, 3000, 9_000_000, 100, 1500),
+        with(1_000_000, 60_000, 5_000_000, 64, 1000),
+    );
+    network.member_asks(R2, Descriptors::Fixed(vec![(fast, s1)]));
+    network.member_asks(R3, Descriptors::Fixed(vec![(bursty, s1)]));
+    // The largest rates and bucket; the smallest of both packet sizes (RFC 2211).
+    let both = with(4_000_000, 60_000, 9_000_000, 64, 1000);
+    let status = status(&network);
+    assert_eq!(status.promises[0].request.flowspec, both);
+    assert_eq!(status.asked[0].flowspec, both);
+}
+
+#[test]
+fn rfc_2205_3_8_flags_say_where_to_police() {
+    let (mut network, [s1, s2, _]) = figure();
+    network.member_asks(R1, Descriptors::SharedExplicit(times(1), vec![s1]));
+    network.member_asks(R2, Descriptors::SharedExplicit(times(3), vec![s1, s2]));
+    let police = |network: &Network, link: usize| {
+        let interface = network.topology.interface(ROUTER, link);
+        let mut promises = status(network).promises.into_iter();
+        let one = promises.find(|promise| promise.interface == interface);
+        one.expect("it is in force").request.police
+    };
+    // S1's own router is the first to police; S2 has another before this one.
+    let on = |entry, merge, branch| Police { entry, merge, branch };
+    assert_eq!(police(&network, C), on(true, false, true));
+    assert_eq!(police(&network, D), on(true, true, false));
+    network.member_asks(R1, Descriptors::SharedExplicit(times(3), vec![s2]));
+    assert_eq!(police(&network, C), on(false, false, false));
+}
+
+#[test]
+fn senders_that_share_are_described_to_traffic_control_by_their_sum() {
+    let (mut network, [s1, s2, _]) = figure();
+    network.member_asks(R2, Descriptors::SharedExplicit(times(1), vec![s1, s2]));
+    let request = status(&network).promises[0].request;
+    assert_eq!(
+        request.tspec,
+        bucket(Bandwidth::mbit(1)).sum(&bucket(Bandwidth::mbit(1)))
+    );
+}
+
+#[test]
+fn what_is_left_when_one_ends_is_in_force_at_once() {
+    let (mut network, [s1, s2, s3]) = figure();
+    network.member_asks(R1, Descriptors::Wildcard(times(4)));
+    network.member_asks(R2, Descriptors::Wildcard(times(3)));
+    network.member_asks(R3, Descriptors::Wildcard(times(2)));
+    let now = network.now;
+    network.nodes[R1].release(now, crate::rig::receiver(1), &group());
+    network.run(engine::units::Duration::from_millis(5));
+    assert_eq!(in_force(&network, C), BTreeSet::new());
+    assert_eq!(in_force(&network, D), BTreeSet::from([(vec![s1, s2, s3], 3)]));
+    assert_eq!(goes_on(&network, A), BTreeSet::from([(None, 3)]));
+    network.nodes[S1].stop_sending(network.now, &group(), s1);
+    network.run(engine::units::Duration::from_millis(5));
+    assert_eq!(in_force(&network, D), BTreeSet::from([(vec![s2, s3], 3)]));
+    assert_eq!(goes_on(&network, A), BTreeSet::new());
+    network.run(SECOND.times(20));
+    assert_eq!(in_force(&network, D), BTreeSet::from([(vec![s2, s3], 3)]));
+}

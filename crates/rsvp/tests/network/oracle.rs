@@ -1,0 +1,184 @@
+//! What should be in force where, worked out from who sends, who asks and the routes, without any message.
+
+use crate::rig::Network;
+use crate::topology::{Tables, is_group};
+use core::net::IpAddr;
+use rsvp::wire::Sender;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Rate and bucket in bytes: what requests of the simulation differ in. Two of them need not be one more than the other.
+pub(crate) type Amount = (u64, u64);
+
+fn most(a: Amount, b: Amount) -> Amount {
+    (a.0.max(b.0), a.1.max(b.1))
+}
+
+/// How reservations go together.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kind {
+    Wildcard,
+    Fixed,
+    Shared,
+}
+
+/// Who asks at a node, by the number of the program.
+pub(crate) type Wishes = BTreeMap<(usize, u64), Wish>;
+
+/// What a program asks for. With a wildcard the senders do not matter, and all amounts but that of style FF are one.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Wish {
+    pub(crate) amounts: BTreeMap<Sender, Amount>,
+}
+
+/// On a node, towards a link: how much, and for whom.
+pub(crate) type Promises = BTreeSet<(usize, usize, Amount, BTreeSet<Sender>)>;
+
+/// What is known of senders along their ways.
+struct Paths {
+    /// The node and link before.
+    previous: BTreeMap<(usize, Sender), (usize, usize)>,
+    /// The links that they leave by.
+    by: BTreeMap<(usize, Sender), BTreeSet<usize>>,
+    here: BTreeSet<(usize, Sender)>,
+}
+
+impl Paths {
+    fn new(
+        tables: &Tables,
+        session: IpAddr,
+        senders: &BTreeMap<Sender, usize>,
+        ends: &BTreeSet<usize>,
+    ) -> Self {
+        let mut paths = Self {
+            previous: BTreeMap::new(),
+            by: BTreeMap::new(),
+            here: BTreeSet::new(),
+        };
+        for (sender, from) in senders {
+            for end in ends {
+                let Some(way) = tables.way(*from, *end, is_group(session)) else {
+                    continue;
+                };
+                paths.here.insert((*end, *sender));
+                let next = way.iter().skip(1).map(|(at, _)| *at).chain([*end]);
+                for ((at, link), next) in way.iter().zip(next) {
+                    paths.by.entry((*at, *sender)).or_default().insert(*link);
+                    paths.previous.insert((next, *sender), (*at, *link));
+                }
+            }
+        }
+        paths
+    }
+
+    fn leaves(&self, at: usize, sender: Sender, link: usize) -> bool {
+        self.by.get(&(at, sender)).is_some_and(|by| by.contains(&link))
+    }
+}
+
+/// What should be promised.
+pub(crate) fn promises(
+    tables: &Tables,
+    session: IpAddr,
+    senders: &BTreeMap<Sender, usize>,
+    ends: &BTreeSet<usize>,
+    (kind, wishes): (Kind, &Wishes),
+) -> Promises {
+    let paths = Paths::new(tables, session, senders, ends);
+    match kind {
+        Kind::Fixed => fixed(tables, session, senders, &paths, wishes),
+        _ => together(kind, senders, &paths, wishes),
+    }
+}
+
+fn fixed(
+    tables: &Tables,
+    session: IpAddr,
+    senders: &BTreeMap<Sender, usize>,
+    paths: &Paths,
+    wishes: &Wishes,
+) -> Promises {
+    let mut all: BTreeMap<(usize, usize, Sender), Amount> = BTreeMap::new();
+    for ((end, _), wish) in wishes {
+        for (sender, amount) in &wish.amounts {
+            if !paths.here.contains(&(*end, *sender)) {
+                continue;
+            }
+            let way = tables.way(senders[sender], *end, is_group(session));
+            for (at, link) in way.into_iter().flatten() {
+                let place = all.entry((at, link, *sender)).or_default();
+                *place = most(*place, *amount);
+            }
+        }
+    }
+    let one = |((at, link, sender), amount)| (at, link, amount, BTreeSet::from([sender]));
+    all.into_iter().map(one).collect()
+}
+
+/// Shared reservations: each node asks each node before for what those behind it ask, until nothing changes.
+fn together(kind: Kind, senders: &BTreeMap<Sender, usize>, paths: &Paths, wishes: &Wishes) -> Promises {
+    let everyone: BTreeSet<Sender> = senders.keys().copied().collect();
+    let listed = |wish: &Wish| match kind {
+        Kind::Wildcard => everyone.clone(),
+        _ => wish.amounts.keys().copied().collect(),
+    };
+    // From a node to the node before, over a link.
+    let mut asked: BTreeMap<(usize, usize, usize), (Amount, BTreeSet<Sender>)> = BTreeMap::new();
+    loop {
+        let mut next = BTreeMap::new();
+        for ((at, sender), (before, link)) in &paths.previous {
+            let mut add = |amount: Amount| {
+                let place: &mut (Amount, BTreeSet<Sender>) = next.entry((*at, *before, *link)).or_default();
+                place.0 = most(place.0, amount);
+                place.1.insert(*sender);
+            };
+            for ((end, _), wish) in wishes {
+                let meant =
+                    end == at && paths.here.contains(&(*at, *sender)) && listed(wish).contains(sender);
+                if let (true, Some(amount)) = (meant, wish.amounts.values().next()) {
+                    add(*amount);
+                }
+            }
+            for ((_, to, over), (amount, list)) in &asked {
+                if to == at && list.contains(sender) && paths.leaves(*at, *sender, *over) {
+                    add(*amount);
+                }
+            }
+        }
+        if next == asked {
+            break;
+        }
+        asked = next;
+    }
+    let mut all: BTreeMap<(usize, usize), (Amount, BTreeSet<Sender>)> = BTreeMap::new();
+    for ((_, to, link), (amount, list)) in asked {
+        let place = all.entry((to, link)).or_default();
+        place.0 = most(place.0, amount);
+        let named = |sender: &&Sender| kind == Kind::Wildcard || list.contains(sender);
+        let passing = everyone.iter().filter(|sender| paths.leaves(to, **sender, link));
+        place.1.extend(passing.filter(named));
+    }
+    let one = |((at, link), (amount, list))| (at, link, amount, list);
+    all.into_iter().map(one).collect()
+}
+
+impl Network {
+    /// What is promised.
+    pub(crate) fn promised(&self) -> Promises {
+        let mut all = BTreeSet::new();
+        for (at, node) in self.nodes.iter().enumerate() {
+            let books = node.traffic_control();
+            for (handle, (interface, request)) in &books.promised {
+                let bucket = request.flowspec.bucket();
+                let filters = books.filters.iter().filter(|(of, _)| of == handle);
+                let new = all.insert((
+                    at,
+                    self.topology.links_of(at)[*interface as usize],
+                    (bucket.rate.ceil(), bucket.bucket.ceil()),
+                    filters.map(|(_, sender)| *sender).collect(),
+                ));
+                assert!(new, "the same promised twice");
+            }
+        }
+        all
+    }
+}
