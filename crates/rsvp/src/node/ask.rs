@@ -82,6 +82,8 @@ impl<T: TrafficControl, R: Routing> Node<T, R> {
             return Ok(());
         }
         let known = self.state(key).and_then(|state| state.asked.get(&ask.asker));
+        // Another style of one's own, whose end was lost on the way, is no part of this and dies in its time.
+        let known = known.filter(|asked| asked.style == ask.style);
         let has = |filter: &Filter| known.is_some_and(|asked| asked.specs.contains_key(filter));
         let in_place = ask.filters.iter().any(&has);
         let more = ask.filters.iter().filter(|filter| !has(filter)).count();
@@ -98,8 +100,8 @@ impl<T: TrafficControl, R: Routing> Node<T, R> {
             self.prolong(key, ask);
             return Err(refuse((code::SYSTEM, 0)));
         }
-        let carries = |asked: &Asked| asked.policy != ask.policy || asked.forwarded != ask.forwarded;
-        let always = known.is_some_and(carries);
+        let always =
+            known.is_some_and(|asked| asked.policy != ask.policy || asked.forwarded != ask.forwarded);
         let before = self.put(key, ask);
         if let Err(refused) = self.promise_for(key, ask) {
             self.put_back(key, ask, before);
@@ -139,7 +141,8 @@ impl<T: TrafficControl, R: Routing> Node<T, R> {
     /// What is there of a request's filters lives on, also when more has been refused: its receiver is alive.
     fn prolong(&mut self, key: Key, ask: &Ask<'_>) {
         let state = self.sessions.0.get_mut(&key);
-        let Some(asked) = state.and_then(|state| state.asked.get_mut(&ask.asker)) else {
+        let asked = state.and_then(|state| state.asked.get_mut(&ask.asker));
+        let Some(asked) = asked.filter(|asked| asked.style == ask.style) else {
             return;
         };
         for filter in &ask.filters {
@@ -153,13 +156,13 @@ impl<T: TrafficControl, R: Routing> Node<T, R> {
     }
 
     /// Puts a request into the state; returns what was there.
-    fn put(&mut self, key: Key, ask: &Ask<'_>) -> Option<Asked> {
+    fn put(&mut self, key: Key, ask: &Ask<'_>) -> Option<Box<Asked>> {
         let state = self.sessions.0.entry(key).or_default();
         let before = state.asked.get(&ask.asker).cloned();
         let asked = state
             .asked
             .entry(ask.asker)
-            .or_insert_with(|| Asked::new(ask.style));
+            .or_insert_with(|| Box::new(Asked::new(ask.style)));
         let count = asked.specs.len();
         if ask.style != Style::Fixed {
             for spec in asked.specs.values_mut() {
@@ -187,7 +190,7 @@ impl<T: TrafficControl, R: Routing> Node<T, R> {
     }
 
     /// Takes it back.
-    fn put_back(&mut self, key: Key, ask: &Ask<'_>, before: Option<Asked>) {
+    fn put_back(&mut self, key: Key, ask: &Ask<'_>, before: Option<Box<Asked>>) {
         let Some(state) = self.sessions.0.get_mut(&key) else {
             return;
         };

@@ -19,7 +19,9 @@ impl<T: TrafficControl, R: Routing> Node<T, R> {
         let (Some(confirm), Some(state)) = (ask.confirm, self.state(key)) else {
             return;
         };
-        for filter in &ask.filters {
+        let reached = |filter: &&Filter| state.is_reached(&ask.asker, filter);
+        let filters: Vec<Filter> = ask.filters.iter().filter(reached).copied().collect();
+        for filter in &filters {
             for before in state.befores(&ask.asker, filter) {
                 let blockade = state.blockades.get(&(before, *filter));
                 if blockade.is_some_and(|blockade| blocks(&blockade.flowspec, &ask.flowspec)) {
@@ -27,13 +29,9 @@ impl<T: TrafficControl, R: Routing> Node<T, R> {
                 }
             }
         }
-        let heard = |path: &super::state::PathState| path.reaches(&ask.asker);
-        match (confirm, ask.asker) {
-            (Confirm::Here, Asker::Here(_)) if state.paths.values().any(heard) => {
-                self.confirmed(key, ask.style, &ask.filters, &ask.flowspec);
-            }
-            (Confirm::At(receiver), _) => self.confirm_to(key, receiver, ask.descriptors()),
-            (Confirm::Here, _) => {}
+        match confirm {
+            Confirm::Here => self.confirmed(key, ask.style, &filters, &ask.flowspec),
+            Confirm::At(receiver) => self.confirm_to(key, receiver, ask.descriptors()),
         }
     }
 

@@ -155,7 +155,7 @@ impl<T: TrafficControl, R: Routing> Node<T, R> {
             let moved = known.previous != heard.previous;
             traffic_changed = moved || known.tspec != heard.tspec || known.police != heard.police;
             let old = moved.then_some(known.previous).flatten();
-            *known = PathState {
+            **known = PathState {
                 here: known.here,
                 by: core::mem::take(&mut known.by),
                 reroute_at: known.reroute_at,
@@ -167,7 +167,7 @@ impl<T: TrafficControl, R: Routing> Node<T, R> {
                 self.forget_asked(key, old, &sender);
             }
         } else {
-            state.paths.insert(sender, heard);
+            state.paths.insert(sender, Box::new(heard));
             self.senders += 1;
         }
         let rerouted = self.route_path(now, key, sender, route, changed);
@@ -404,8 +404,8 @@ impl<T: TrafficControl, R: Routing> Node<T, R> {
             self.end_path(now, key, sender);
             return;
         }
-        let due: Vec<_> = path.by.iter().filter(|(_, refresh)| refresh.at <= now).collect();
-        let due: Vec<_> = due.into_iter().map(|(by, _)| *by).collect();
+        let due = path.by.iter().filter(|(_, refresh)| refresh.at <= now);
+        let due: Vec<InterfaceId> = due.map(|(by, _)| *by).collect();
         if path.reroute_at <= now || !due.is_empty() {
             let came_by = path.previous.map(|(_, interface)| interface);
             let mut route = self.routing.route(Some(sender.address()), key.destination);

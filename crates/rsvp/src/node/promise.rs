@@ -98,12 +98,12 @@ impl<T: TrafficControl, R: Routing> Node<T, R> {
         let promise = match state.promises.entry(place) {
             std::collections::btree_map::Entry::Vacant(place) => {
                 let granted = self.traffic_control.add(interface, &request)?;
-                place.insert(Promise {
+                place.insert(Box::new(Promise {
                     handle: granted.handle,
                     request,
                     forward: granted.forward,
                     senders: BTreeSet::new(),
-                })
+                }))
             }
             std::collections::btree_map::Entry::Occupied(place) => {
                 let promise = place.into_mut();

@@ -104,6 +104,12 @@ impl State {
         }
     }
 
+    /// Whether a program on this host waits to hear of any of these.
+    fn awaited(&self, specs: &[(Filter, Flowspec)]) -> bool {
+        let mut asked = self.asked.values();
+        asked.any(|asked| specs.iter().any(|(filter, _)| asked.unconfirmed.contains(filter)))
+    }
+
     /// Objects that requests for this node before carry, each once.
     fn carried(&self, before: Before) -> (Vec<Opaque>, Vec<Opaque>) {
         let (mut policy, mut forwarded) = (Vec::new(), Vec::new());
@@ -258,12 +264,14 @@ impl<T: TrafficControl, R: Routing> Node<T, R> {
         let Some(state) = self.state_mut(key) else {
             return;
         };
-        let sent = state.sent.entry(before).or_insert_with(|| Sent {
-            style,
-            specs: BTreeMap::new(),
-            scope: None,
-            refresh: Refreshing::NONE,
-            armed: Instant::NEVER,
+        let sent = state.sent.entry(before).or_insert_with(|| {
+            Box::new(Sent {
+                style,
+                specs: BTreeMap::new(),
+                scope: None,
+                refresh: Refreshing::NONE,
+                armed: Instant::NEVER,
+            })
         });
         sent.style = style;
         sent.scope.clone_from(&wanted.scope);
@@ -290,6 +298,8 @@ impl<T: TrafficControl, R: Routing> Node<T, R> {
             return;
         };
         let (policy, forwarded) = state.carried(before);
+        // Asked for again until it is heard: the request or the answer may have been lost.
+        let confirm = confirm.or_else(|| state.awaited(specs).then_some(Confirm::Here));
         let Some(sent) = state.sent.get_mut(&before) else {
             return;
         };

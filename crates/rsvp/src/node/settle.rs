@@ -48,8 +48,8 @@ impl State {
         }
     }
 
-    /// Whether a request of the next hop has any sender left.
-    fn is_reached(&self, asker: &Asker, filter: &Filter) -> bool {
+    /// Whether a request has any sender whose packets pass there.
+    pub(super) fn is_reached(&self, asker: &Asker, filter: &Filter) -> bool {
         match filter {
             Some(sender) => self.reaches(sender, asker),
             None => self.paths.values().any(|path| path.reaches(asker)),
@@ -152,6 +152,7 @@ impl<T: TrafficControl, R: Routing> Node<T, R> {
             return false;
         };
         let removed = asked.specs.remove(&filter).is_some();
+        asked.unconfirmed.remove(&filter);
         self.requests -= usize::from(removed);
         if asked.specs.is_empty() {
             self.agenda.disarm(key, Block::Request(asker), asked.armed);

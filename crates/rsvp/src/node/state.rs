@@ -190,10 +190,11 @@ pub(super) struct Blockade {
 /// One session.
 #[derive(Default)]
 pub(super) struct State {
-    pub paths: BTreeMap<Sender, PathState>,
-    pub asked: BTreeMap<Asker, Asked>,
-    pub promises: BTreeMap<(InterfaceId, Filter), Promise>,
-    pub sent: BTreeMap<Before, Sent>,
+    // Boxed, since the least node of a map has room for eleven, and most sessions have one of each.
+    pub paths: BTreeMap<Sender, Box<PathState>>,
+    pub asked: BTreeMap<Asker, Box<Asked>>,
+    pub promises: BTreeMap<(InterfaceId, Filter), Box<Promise>>,
+    pub sent: BTreeMap<Before, Box<Sent>>,
     pub blockades: BTreeMap<(Before, Filter), Blockade>,
 }
 

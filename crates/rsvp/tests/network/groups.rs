@@ -3,7 +3,7 @@
 use crate::rig::{Network, SECOND, TestNode, asked, bucket, group, receiver};
 use crate::topology::Topology;
 use core::net::IpAddr;
-use engine::units::{Bandwidth, Duration};
+use engine::units::{Bandwidth, Duration, Probability};
 use rsvp::node::{CallError, Event, Receiver};
 use rsvp::wire::{Descriptors, Flowspec, Frame, Message, Sender, Style};
 
@@ -280,4 +280,48 @@ fn who_is_pushed_aside_is_told_and_asks_again() {
         (network.rates_on(4, 2), network.rates_on(0, 0)),
         (vec![10], vec![10])
     );
+}
+
+#[test]
+fn a_style_whose_end_was_lost_dies_in_its_time_and_makes_room() {
+    let mut network = Network::on(Topology::dumbbell(), Bandwidth::gbit(1), 1);
+    network.join(&[2]);
+    let sender = network.send(0, TEN);
+    network.member_asks(2, one(10, sender));
+    network.loss = Probability::ratio(1, 1);
+    network.nodes[2].release(network.now, receiver(1), &group());
+    network.run(Duration::from_millis(2));
+    network.loss = Probability::ZERO;
+    network.member_asks(2, Descriptors::SharedExplicit(asked(TEN), vec![sender]));
+    let style = |network: &Network| {
+        let status = network.nodes[4].status_of(&group());
+        status.and_then(|status| status.style)
+    };
+    assert_eq!(style(&network), Some(Style::Fixed));
+    network.run(Duration::from_millis(5300 + 1500));
+    assert_eq!(style(&network), Some(Style::SharedExplicit));
+    assert_eq!(network.rates_on(0, 0), [10]);
+}
+
+#[test]
+fn a_program_hears_that_all_is_well_also_when_messages_were_lost_or_the_sender_comes_later() {
+    let mut network = Network::on(Topology::dumbbell(), Bandwidth::gbit(1), 1);
+    network.join(&[2]);
+    let first = network.send(0, TEN);
+    let second = Sender::Port {
+        address: network.topology.host(1),
+        port: 4000,
+    };
+    network.loss = Probability::ratio(1, 1);
+    let each = |sender| (asked(TEN), sender);
+    network.member_asks(2, Descriptors::Fixed(vec![each(first), each(second)]));
+    network.loss = Probability::ZERO;
+    assert_eq!(confirmed(&mut network, 2), []);
+    network.run(SECOND.times(3));
+    assert_eq!(confirmed(&mut network, 2), [receiver(1)]);
+    assert_eq!(network.send(1, TEN), second);
+    network.run(Duration::from_millis(20));
+    assert_eq!(confirmed(&mut network, 2), [receiver(1)]);
+    network.run(SECOND.times(10));
+    assert_eq!(confirmed(&mut network, 2), []);
 }
