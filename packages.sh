@@ -1,11 +1,24 @@
 #!/bin/sh
-# What cargo cannot bring: a C linker. Read by ./suimon and ./test; installs it on Debian and its kin.
-if ! command -v cc >/dev/null 2>&1; then
-    echo "Rust needs a C linker, and there is none: installing gcc and libc6-dev." >&2
+# What cargo cannot bring, read by ./suimon and ./test; installs it on Debian and its kin. To run there must be a C
+# linker. To test (`FOR_TESTS=1`) there should be tshark, which reads our RSVP messages: without it the tests that use
+# it say so and hold nothing.
+missing=
+command -v cc >/dev/null 2>&1 || missing="gcc libc6-dev"
+if [ "${FOR_TESTS:-}" = 1 ]; then
+    command -v tshark >/dev/null 2>&1 || missing="$missing tshark"
+fi
+if [ -n "$missing" ]; then
     if [ "$(id -u)" = 0 ]; then sudo=; else sudo=sudo; fi
-    if ! command -v apt-get >/dev/null 2>&1; then
-        echo "This is not a Debian system: install a C compiler by your package manager, then try again." >&2
+    if command -v apt-get >/dev/null 2>&1; then
+        echo "Installing what is missing: $missing" >&2
+        # tshark asks who may capture; nobody has to.
+        $sudo apt-get update -qq &&
+            $sudo env DEBIAN_FRONTEND=noninteractive \
+                apt-get install -y -qq --no-install-recommends $missing >/dev/null ||
+            echo "Could not install all of: $missing" >&2
+    fi
+    if ! command -v cc >/dev/null 2>&1; then
+        echo "Rust needs a C linker, and there is none: install a C compiler by your package manager, then try again." >&2
         exit 1
     fi
-    $sudo apt-get update -qq && $sudo apt-get install -y -qq gcc libc6-dev >/dev/null
 fi
