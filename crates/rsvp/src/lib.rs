@@ -7,7 +7,9 @@
 #![forbid(unsafe_code)]
 
 pub mod flowspec;
+pub mod guaranteed;
 pub mod integrity;
 pub mod node;
+pub mod reduction;
 pub mod traffic_control;
 pub mod wire;

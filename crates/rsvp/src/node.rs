@@ -10,7 +10,8 @@
 //! on the order in which things were heard. A refresh that changes nothing does not come there.
 //! `docs/decisions/rsvp-derives-its-answers.md` says why.
 //!
-//! INTEGRITY and the names of messages are carried and not used; they are a layer around the node.
+//! INTEGRITY and the names of messages are not used here; [`crate::integrity`] and [`crate::reduction`] are layers around
+//! the node.
 
 mod agenda;
 mod ask;

@@ -5,3 +5,5 @@
 mod arbitrary;
 #[path = "intserv/flowspec.rs"]
 mod flowspec;
+#[path = "intserv/guaranteed.rs"]
+mod guaranteed;

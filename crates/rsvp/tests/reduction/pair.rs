@@ -1,0 +1,264 @@
+//! A sender and a receiver on one link, each a node with a layer, on a virtual clock. R is one second.
+
+use core::net::{IpAddr, Ipv4Addr};
+use engine::random::{Rng, Seed};
+use engine::units::{Duration, Instant, Probability};
+use rsvp::node::{Event, Interface, Node, Receiver, Settings, Transmit};
+use rsvp::reduction::{self, Reduction};
+use rsvp::traffic_control::{
+    Advertised, Granted, Handle, InterfaceId, Refused, Request, Route, Routing, TrafficControl,
+};
+use rsvp::wire::{Descriptors, Flowspec, Frame, Message, Real, Refresh, Sender, Session, TokenBucket};
+use std::collections::{BTreeMap, BTreeSet};
+
+pub(crate) const LEFT: usize = 0;
+pub(crate) const RIGHT: usize = 1;
+
+pub(crate) const ADDRESSES: [IpAddr; 2] = [
+    IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)),
+    IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2)),
+];
+
+/// Promises all that is asked.
+#[derive(Default)]
+pub(crate) struct Generous {
+    next: u64,
+    pub(crate) promised: BTreeSet<Handle>,
+}
+
+impl TrafficControl for Generous {
+    fn add(&mut self, _: InterfaceId, _: &Request) -> Result<Granted, Refused> {
+        self.next += 1;
+        self.promised.insert(Handle(self.next));
+        Ok(Granted {
+            handle: Handle(self.next),
+            forward: None,
+        })
+    }
+
+    fn modify(&mut self, _: Handle, _: &Request) -> Result<Option<Flowspec>, Refused> {
+        Ok(None)
+    }
+
+    fn delete(&mut self, handle: Handle) {
+        self.promised.remove(&handle);
+    }
+
+    fn add_filter(&mut self, _: Handle, _: &Session, _: &Sender) {}
+
+    fn delete_filter(&mut self, _: Handle, _: &Session, _: &Sender) {}
+
+    fn advertise(&self, _: InterfaceId) -> Advertised {
+        Advertised {
+            bandwidth: Real::nearest(125_000_000),
+            latency: 0,
+            mtu: 1500,
+            controlled_load: true,
+            guaranteed: None,
+        }
+    }
+}
+
+/// One link.
+pub(crate) struct Beside(IpAddr);
+
+impl Routing for Beside {
+    fn route(&self, _: Option<IpAddr>, destination: IpAddr) -> Route {
+        if destination == self.0 {
+            Route::here()
+        } else {
+            Route::by(0)
+        }
+    }
+}
+
+pub(crate) struct Pair {
+    pub(crate) now: Instant,
+    pub(crate) nodes: Vec<Node<Generous, Beside>>,
+    pub(crate) layers: Vec<Option<Reduction>>,
+    pub(crate) events: Vec<(usize, Event)>,
+    /// Messages sent by type, and bytes.
+    pub(crate) sent: BTreeMap<u8, usize>,
+    pub(crate) bytes: usize,
+    pub(crate) loss: Probability,
+    pub(crate) assume: bool,
+    refresh: u32,
+    luck: Rng,
+    count: usize,
+    flying: BTreeMap<(Instant, usize), (usize, Transmit)>,
+}
+
+fn node(at: usize, seed: u64, refresh: u32) -> Node<Generous, Beside> {
+    let interface = Interface {
+        addresses: vec![ADDRESSES[at]],
+        refresh: Refresh::millis(refresh),
+    };
+    let settings = Settings::new(vec![interface], Seed(seed).fork(&at.to_string()));
+    Node::new(settings, Generous::default(), Beside(ADDRESSES[at]))
+}
+
+impl Pair {
+    /// Those with `true` have a layer.
+    pub(crate) fn new(layers: [bool; 2], assume: bool, seed: u64) -> Self {
+        Self::with_refresh(layers, assume, seed, 1000)
+    }
+
+    /// The same with R in milliseconds.
+    pub(crate) fn with_refresh(layers: [bool; 2], assume: bool, seed: u64, refresh: u32) -> Self {
+        let mut pair = Self {
+            now: Instant::START,
+            nodes: (0..2).map(|at| node(at, seed, refresh)).collect(),
+            layers: vec![None, None],
+            events: Vec::new(),
+            sent: BTreeMap::new(),
+            bytes: 0,
+            loss: Probability::ZERO,
+            assume,
+            refresh,
+            luck: Seed(seed).fork("loss").stream(),
+            count: 0,
+            flying: BTreeMap::new(),
+        };
+        for (at, has) in layers.into_iter().enumerate() {
+            pair.layers[at] = has.then(|| pair.layer(at, 1));
+        }
+        pair
+    }
+
+    fn layer(&self, at: usize, epoch: u32) -> Reduction {
+        let mut settings = reduction::Settings::new(vec![vec![ADDRESSES[at]]], epoch);
+        settings.assume = self.assume;
+        Reduction::new(settings)
+    }
+
+    /// A node and its layer lose all that they knew.
+    pub(crate) fn restart(&mut self, at: usize, epoch: u32) {
+        self.nodes[at] = node(at, u64::from(epoch), self.refresh);
+        self.layers[at] = Some(self.layer(at, epoch));
+    }
+
+    fn collect(&mut self) {
+        for at in 0..2 {
+            while let Some(event) = self.nodes[at].poll_event() {
+                self.events.push((at, event));
+            }
+            while let Some(transmit) = self.nodes[at].poll_transmit() {
+                match &mut self.layers[at] {
+                    Some(layer) => layer.outgoing(self.now, transmit),
+                    None => self.launch(at, transmit),
+                }
+            }
+            while let Some(transmit) = self.layers[at].as_mut().and_then(Reduction::poll_transmit) {
+                self.launch(at, transmit);
+            }
+        }
+    }
+
+    fn launch(&mut self, at: usize, transmit: Transmit) {
+        *self.sent.entry(transmit.bytes[1]).or_default() += 1;
+        self.bytes += transmit.bytes.len();
+        self.count += 1;
+        if !self.luck.chance(self.loss) {
+            let at_time = self.now + Duration::from_millis(1);
+            self.flying.insert((at_time, self.count), (1 - at, transmit));
+        }
+    }
+
+    fn hear(&mut self, at: usize, transmit: &Transmit) {
+        let frame = Frame::decode(&transmit.bytes).expect("our own message is whole");
+        if self.layers[at].is_none() {
+            // A node that knows nothing of RFC 2961 refuses classes below 128 that it does not know.
+            assert!(frame.id.is_none() && frame.acknowledgements.is_empty());
+            assert!(!matches!(frame.message, Message::Srefresh(_) | Message::Ack));
+        }
+        let (now, ttl) = (self.now, transmit.ttl);
+        let frames = match &mut self.layers[at] {
+            Some(layer) => layer.incoming(now, 0, transmit.source, ttl, frame),
+            None => vec![(ttl, frame)],
+        };
+        for (ttl, frame) in frames {
+            self.nodes[at].handle_frame(now, 0, ttl, frame);
+        }
+    }
+
+    pub(crate) fn run(&mut self, span: Duration) {
+        let end = self.now + span;
+        loop {
+            self.collect();
+            let arrival = self.flying.first_key_value().map(|((at, _), _)| *at);
+            let nodes = self.nodes.iter().filter_map(Node::poll_timeout);
+            let layers = self.layers.iter().flatten().filter_map(Reduction::poll_timeout);
+            let next = nodes.chain(layers).chain(arrival).min().unwrap_or(Instant::NEVER);
+            if next > end {
+                self.now = end;
+                return;
+            }
+            self.now = self.now.max(next);
+            while let Some(entry) = self
+                .flying
+                .first_entry()
+                .filter(|entry| entry.key().0 <= self.now)
+            {
+                let (to, transmit) = entry.remove();
+                self.hear(to, &transmit);
+            }
+            for at in 0..2 {
+                self.nodes[at].handle_timeout(self.now);
+                self.collect();
+                if let Some(layer) = &mut self.layers[at] {
+                    layer.handle_timeout(self.now);
+                }
+            }
+        }
+    }
+
+    pub(crate) fn send(&mut self, port: u16) {
+        let now = self.now;
+        let sent = self.nodes[LEFT].send(now, session(port), sender(port), bucket(1000));
+        sent.expect("it may send");
+    }
+
+    /// Asks, if the sender is known.
+    pub(crate) fn reserve(&mut self, port: u16, rate: u64) -> bool {
+        let wanted = Descriptors::Fixed(vec![(Flowspec::ControlledLoad(bucket(rate)), sender(port))]);
+        let now = self.now;
+        self.nodes[RIGHT]
+            .reserve(now, Receiver(port.into()), &session(port), wanted)
+            .is_ok()
+    }
+
+    pub(crate) fn promises(&self) -> usize {
+        self.nodes[LEFT].traffic_control().promised.len()
+    }
+
+    /// How many messages of a type were sent.
+    pub(crate) fn of(&self, kind: u8) -> usize {
+        self.sent.get(&kind).copied().unwrap_or(0)
+    }
+}
+
+pub(crate) fn session(port: u16) -> Session {
+    Session {
+        destination: ADDRESSES[RIGHT],
+        protocol: 17,
+        port,
+        police: false,
+    }
+}
+
+pub(crate) fn sender(port: u16) -> Sender {
+    Sender::Port {
+        address: ADDRESSES[LEFT],
+        port,
+    }
+}
+
+fn bucket(rate: u64) -> TokenBucket {
+    TokenBucket {
+        rate: Real::nearest(rate),
+        bucket: Real::nearest(3000),
+        peak: Real::INFINITE,
+        minimum: 64,
+        maximum: 1500,
+    }
+}
