@@ -71,6 +71,20 @@ pub trait Plan: Any + fmt::Debug + Send + Sync {
     fn ring(&self) -> Option<u32> {
         None
     }
+
+    /// What it asks of its host if it says when packets are to start, and not only in which order. The default: nothing.
+    fn pacing(&self) -> Option<Pacing> {
+        None
+    }
+}
+
+/// What a pacing discipline asks of its host.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Pacing {
+    /// The speed of the wire that it reckons with.
+    pub wire: Bandwidth,
+    /// Whether gap frames are to keep that busy.
+    pub frames: bool,
 }
 
 /// A plan with its kind: what becomes a [`Queue`].

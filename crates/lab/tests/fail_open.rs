@@ -169,6 +169,7 @@ fn path(name: &str, from: netio::worker::PortId, to: netio::worker::PortId) -> O
         plan: None,
         bandwidth: None,
         overhead: Bytes::ZERO,
+        realiser: None,
         mark: 0,
     })
 }

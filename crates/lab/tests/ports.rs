@@ -54,6 +54,7 @@ fn plain(from: PortId, to: PortId, bandwidth: Option<Bandwidth>) -> PathSpec {
         plan: Some(plan),
         bandwidth,
         overhead: Bytes::ZERO,
+        realiser: None,
     }
 }
 

@@ -13,13 +13,16 @@
 //! not counted; and what is behind the interface (a modem, a switch) cannot be seen at all. There the policy's
 //! bandwidth must keep the queue here.
 
-use crate::messages::{BATCH, Message, Messages};
+use crate::clock;
+use crate::interface::Interface;
+use crate::messages::{BATCH, Message, Messages, Outgoing};
 use crate::pool::{Offload, Pool};
 use crate::port::{Capabilities, Counters, ETHERNET, Fault, Port, PortError, TAG, Wake};
+use crate::realiser::launch;
 use crate::sys;
 use crate::vnet;
 use engine::packet::Buffer;
-use engine::units::Duration;
+use engine::units::{Duration, Instant};
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::io;
@@ -77,14 +80,46 @@ pub struct AfPacket {
     /// How many frames to receive at once.
     batch: usize,
     /// Frames to send, their headers in front, and their sum in frames of the MTU.
-    staged: VecDeque<Buffer>,
+    staged: VecDeque<Staged>,
     staged_frames: usize,
+    /// The frame of gaps, a header in front.
+    gap: Box<[u8]>,
+    launch: Option<Launch>,
     /// Frames with the kernel when it was last asked.
     outstanding: Cell<usize>,
     /// The driver's ring was full.
     congested: bool,
     counters: Counters,
     missed: Cell<u64>,
+}
+
+/// What is to be sent.
+#[derive(Clone, Copy, Debug)]
+enum Staged {
+    Frame(Buffer),
+    /// So many bytes of the frame of gaps, the header in front included.
+    Gap(usize),
+}
+
+/// The clock of launch times.
+#[derive(Clone, Copy, Debug)]
+struct Launch {
+    /// What it is ahead of ours, and when that was read.
+    offset: i64,
+    read: Instant,
+}
+
+impl Launch {
+    /// It may be set meanwhile.
+    const VALID: Duration = Duration::from_secs(1);
+
+    fn now() -> Self {
+        let (before, tai, after) = (clock::now(), sys::tai(), clock::now());
+        Self {
+            offset: launch::offset(before.nanos(), tai, after.nanos()),
+            read: after,
+        }
+    }
 }
 
 /// The kernel's price of a frame: its buffer with the shared part, rounded up, and the descriptor.
@@ -136,6 +171,8 @@ impl AfPacket {
             batch: BATCH,
             staged: VecDeque::with_capacity(2 * BATCH),
             staged_frames: 0,
+            gap: Box::default(),
+            launch: None,
             outstanding: Cell::new(0),
             congested: false,
             counters: Counters::default(),
@@ -199,18 +236,26 @@ impl AfPacket {
     /// Gives up what was to be sent.
     fn lose_staged(&mut self, pool: &mut Pool) {
         self.counters.lost += self.staged.len() as u64;
-        self.staged.drain(..).for_each(|frame| pool.free(frame));
+        for staged in self.staged.drain(..) {
+            if let Staged::Frame(frame) = staged {
+                pool.free(frame);
+            }
+        }
         self.staged_frames = 0;
     }
 
     /// Takes the first staged frame out.
     fn unstage(&mut self, pool: &mut Pool) -> usize {
-        let Some(frame) = self.staged.pop_front() else {
-            return 0;
+        let len = match self.staged.pop_front() {
+            None => return 0,
+            Some(Staged::Gap(len)) => len - vnet::LEN,
+            Some(Staged::Frame(frame)) => {
+                let len = pool.len(frame) - vnet::LEN;
+                pool.free(frame);
+                len
+            }
         };
-        let len = pool.len(frame) - vnet::LEN;
         self.staged_frames -= self.frames(len);
-        pool.free(frame);
         len
     }
 }
@@ -309,7 +354,7 @@ impl Port for AfPacket {
         let header = vnet::encode(&pool.offload(frame));
         pool.grow_front(frame, vnet::LEN);
         pool.bytes_mut(frame)[..vnet::LEN].copy_from_slice(&header);
-        self.staged.push_back(frame);
+        self.staged.push_back(Staged::Frame(frame));
     }
 
     fn kick(&mut self, pool: &mut Pool) -> Result<(), PortError> {
@@ -318,11 +363,19 @@ impl Port for AfPacket {
             return Ok(());
         }
         self.congested = false;
+        if let Some(launch) = self.launch.as_mut()
+            && clock::now().since(launch.read) > Launch::VALID
+        {
+            *launch = Launch::now();
+        }
         while !self.staged.is_empty() {
-            match self
-                .messages
-                .send(self.socket.as_fd(), pool, self.staged.iter().copied())
-            {
+            let launch = self.launch;
+            let time = |frame| Some(launch::to_tai(pool.launch(frame)?, launch?.offset));
+            let frames = self.staged.iter().map(|staged| match *staged {
+                Staged::Frame(frame) => Outgoing::Frame(frame, time(frame)),
+                Staged::Gap(len) => Outgoing::Bytes(&self.gap[..len]),
+            });
+            match self.messages.send(self.socket.as_fd(), pool, frames) {
                 Ok(count) => {
                     self.counters.sent += count as u64;
                     for _ in 0..count {
@@ -374,8 +427,11 @@ impl Port for AfPacket {
                 let fresh = Self::open(self.settings.clone())?;
                 let old = std::mem::replace(self, fresh);
                 old.spare.into_iter().for_each(|slot| pool.free(slot));
-                self.counters = old.counters;
-                self.missed = old.missed;
+                (self.counters, self.missed, self.gap) = (old.counters, old.missed, old.gap);
+                if old.launch.is_some() {
+                    // Where it could be asked of the former interface, it can of this one.
+                    let _ = self.keep_launch_times();
+                }
                 self.state()
                     .map_err(|fault| PortError::fault(&self.settings.interface, "opening again", fault))?;
             }
@@ -384,6 +440,38 @@ impl Port for AfPacket {
         if let Ok(mtu) = sys::interface_mtu(self.socket.as_fd(), &self.settings.interface) {
             self.capabilities.mtu = mtu;
         }
+        Ok(())
+    }
+
+    fn outstanding(&self) -> usize {
+        self.ask_outstanding();
+        self.outstanding.get() + self.staged_frames
+    }
+
+    fn rings(&self) -> usize {
+        let interface = Interface::numbered(self.index);
+        let rings = interface.and_then(|interface| interface.transmit_queues());
+        rings.map_or(1, |rings| rings as usize)
+    }
+
+    fn counted(&self) -> Option<u64> {
+        Interface::numbered(self.index).ok()?.sent
+    }
+
+    fn prepare_gap(&mut self, frame: &[u8]) -> bool {
+        self.gap = [&vnet::encode(&Offload::default())[..], frame].concat().into();
+        true
+    }
+
+    fn transmit_gap(&mut self, len: usize) {
+        let len = (len + vnet::LEN).min(self.gap.len());
+        self.staged_frames += self.frames(len - vnet::LEN);
+        self.staged.push_back(Staged::Gap(len));
+    }
+
+    fn keep_launch_times(&mut self) -> io::Result<()> {
+        sys::set_launch_times(self.socket.as_fd())?;
+        self.launch = Some(Launch::now());
         Ok(())
     }
 

@@ -154,6 +154,8 @@ impl Port for Egress {
             ..from
         }
     }
+
+    crate::port::like_the_port_inside!(wire);
 }
 
 impl Capture for Egress {

@@ -166,6 +166,8 @@ impl<P: Capture> Port for Guarded<P> {
     fn counters(&self) -> Counters {
         self.port.counters()
     }
+
+    crate::port::like_the_port_inside!(port);
 }
 
 /// Switches ports off and on from outside: off, all frames go the kernel's own way.

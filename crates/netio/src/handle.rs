@@ -7,6 +7,7 @@ use crate::classify::Classify;
 use crate::meter::ClassMeter;
 use crate::pool::Usage;
 use crate::port::{Capabilities, Counters};
+use crate::realiser::Achieved;
 use crate::sys::Bell;
 use crate::worker::PathId;
 use engine::delay::Delays;
@@ -188,6 +189,17 @@ pub struct PathView {
     pub lateness: Delays,
     /// Super-frames that were split, and segments they became.
     pub split: (u64, u64),
+    /// How the times of its queue come true, if it has a realiser.
+    pub realised: Option<Realised>,
+}
+
+/// A realiser and how well it did.
+#[derive(Clone, Debug)]
+pub struct Realised {
+    /// Its name.
+    pub by: &'static str,
+    /// How well packets started at their times.
+    pub achieved: Achieved,
 }
 
 /// A port at an instant.

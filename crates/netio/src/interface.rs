@@ -8,7 +8,7 @@
 use crate::netlink::{Netlink, Request, attribute, text, word};
 use crate::sys::datagram_socket;
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
 
 /// An interface as it was when asked.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -25,6 +25,8 @@ pub struct Interface {
     pub up: bool,
     /// The index of the bridge (or other master) that it is a port of.
     pub master: Option<u32>,
+    /// Frames that it has sent, by its own count.
+    pub sent: Option<u64>,
 }
 
 const IFINFO: usize = 16;
@@ -67,9 +69,18 @@ impl Interface {
 
     /// How many receive queues are in use; 1 where the driver does not say.
     pub fn receive_queues(&self) -> io::Result<u32> {
+        self.channels().map(|channels| (channels[5] + channels[8]).max(1))
+    }
+
+    /// How many transmit queues are in use; 1 where the driver does not say.
+    pub fn transmit_queues(&self) -> io::Result<u32> {
+        self.channels().map(|channels| (channels[6] + channels[8]).max(1))
+    }
+
+    /// Command, four maxima, then receive, transmit, other, combined.
+    fn channels(&self) -> io::Result<[u32; 9]> {
         const GET_CHANNELS: u32 = 0x3c;
         const SIOCETHTOOL: libc::c_ulong = 0x8946;
-        // Command, four maxima, then receive, transmit, other, combined.
         let mut channels = [0u32; 9];
         channels[0] = GET_CHANNELS;
         let mut request = request(&self.name);
@@ -79,12 +90,18 @@ impl Interface {
         if unsafe { libc::ioctl(socket.as_raw_fd(), SIOCETHTOOL, &raw mut request) } < 0 {
             let error = io::Error::last_os_error();
             return match error.raw_os_error() {
-                Some(libc::EOPNOTSUPP) => Ok(1),
+                Some(libc::EOPNOTSUPP) => Ok([0; 9]),
                 _ => Err(error),
             };
         }
-        Ok((channels[5] + channels[8]).max(1))
+        Ok(channels)
     }
+}
+
+/// The speed of an interface's link, where the driver knows one.
+pub fn speed(name: &str) -> Option<engine::units::Bandwidth> {
+    let socket = datagram_socket().ok()?;
+    crate::sys::interface_speed(socket.as_fd(), name)
 }
 
 /// An empty request about an interface.
@@ -134,6 +151,10 @@ fn read(answer: &[u8]) -> io::Result<Interface> {
         mtu: number(libc::IFLA_MTU).unwrap_or(0) as usize,
         up: flags & libc::IFF_UP as u32 != 0,
         master: number(libc::IFLA_MASTER),
+        // `rtnl_link_stats64`: packets received, packets sent.
+        sent: attribute(rest, libc::IFLA_STATS64)
+            .and_then(|counts| counts.get(8..16)?.try_into().ok())
+            .map(u64::from_ne_bytes),
     })
 }
 

@@ -2,9 +2,11 @@
 //!
 //! - [`pool`]: where the bytes of frames are while the engine holds their metadata;
 //! - [`port`]: what a port is, what it can do, and how it fails;
-//! - [`af_packet`], [`tap`], [`pcap`], [`memory`]: the ports, one file each;
+//! - [`af_packet`], [`tap`], [`pcap`], [`memory`], [`model_wire`]: the ports, one file each;
+//! - [`captured`]: any of them with a capture of what it puts out;
 //! - [`segment`], [`checksum`]: what a network card would do, where a port has none that does;
 //! - [`worker`]: the loop that moves packets from port to port through the engine's queues;
+//! - [`realiser`]: how the times of a pacing discipline come true at a port;
 //! - [`fail_open`]: ports fed by programs in the kernel, such that traffic flows when we do not;
 //! - [`bpf`]: those programs; [`mapping`]: memory shared with the kernel.
 //!
@@ -13,6 +15,7 @@
 pub mod af_packet;
 pub mod af_xdp;
 pub mod bpf;
+pub mod captured;
 pub mod checksum;
 pub mod classify;
 pub mod clock;
@@ -24,12 +27,14 @@ pub mod mapping;
 pub mod memory;
 mod messages;
 mod meter;
+pub mod model_wire;
 pub mod netlink;
 mod path;
 mod pause;
 pub mod pcap;
 pub mod pool;
 pub mod port;
+pub mod realiser;
 pub mod segment;
 mod sys;
 pub mod tap;

@@ -31,6 +31,15 @@ impl std::fmt::Debug for Messages {
     }
 }
 
+/// A frame to be sent.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Outgoing<'a> {
+    /// In a slot, with the time at which it is to leave on the socket's clock, if it has one.
+    Frame(Buffer, Option<u64>),
+    /// Elsewhere.
+    Bytes(&'a [u8]),
+}
+
 /// One received message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Message {
@@ -104,6 +113,22 @@ impl Messages {
         usize::try_from(got).map_err(|_| io::Error::last_os_error())
     }
 
+    /// Says when this message is to leave (`SCM_TXTIME`).
+    fn set_time(&mut self, index: usize, time: u64) {
+        let header = &mut self.headers[index].msg_hdr;
+        header.msg_control = self.controls[index].0.as_mut_ptr().cast();
+        // SAFETY: the control buffer is aligned for the header and longer than it with eight bytes of data.
+        unsafe {
+            header.msg_controllen = libc::CMSG_SPACE(size_of::<u64>() as u32) as _;
+            if let Some(message) = libc::CMSG_FIRSTHDR(header).as_mut() {
+                message.cmsg_level = libc::SOL_SOCKET;
+                message.cmsg_type = libc::SCM_TXTIME;
+                message.cmsg_len = libc::CMSG_LEN(size_of::<u64>() as u32) as _;
+                libc::CMSG_DATA(message).cast::<u64>().write_unaligned(time);
+            }
+        }
+    }
+
     /// What the last `receive` said of one of the frames it counted.
     pub(crate) fn message(&self, index: usize) -> Message {
         let header = &self.headers[index];
@@ -137,13 +162,22 @@ impl Messages {
     }
 
     /// Sends these frames, from the first on. How many the kernel took; an error is the first one's.
-    pub(crate) fn send(
+    pub(crate) fn send<'a>(
         &mut self,
         socket: BorrowedFd<'_>,
-        pool: &Pool,
-        frames: impl Iterator<Item = Buffer>,
+        pool: &'a Pool,
+        frames: impl Iterator<Item = Outgoing<'a>> + Clone,
     ) -> io::Result<usize> {
-        let count = self.aim(frames.map(|frame| pool.place(frame)), false);
+        let places = frames.clone().map(|frame| match frame {
+            Outgoing::Frame(frame, _) => pool.place(frame),
+            Outgoing::Bytes(bytes) => (bytes.as_ptr().cast_mut(), bytes.len()),
+        });
+        let count = self.aim(places, false);
+        for (index, frame) in frames.take(count).enumerate() {
+            if let Outgoing::Frame(_, Some(time)) = frame {
+                self.set_time(index, time);
+            }
+        }
         // SAFETY: the first `count` headers point to vectors and frames that live until the call returns, and
         // the kernel only reads them.
         let sent = unsafe {

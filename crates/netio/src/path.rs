@@ -2,10 +2,11 @@
 
 use crate::checksum;
 use crate::classify::Classify;
-use crate::handle::{Adopted, PathView, Retune};
+use crate::handle::{Adopted, PathView, Realised, Retune};
 use crate::meter::Meters;
 use crate::pool::{Gso, Offload, Pool};
 use crate::port::{Capabilities, ETHERNET, Port, TAG};
+use crate::realiser::{self, Realiser, Step};
 use crate::segment::{self, Cut};
 use crate::worker::{PathSpec, PortId};
 use engine::delay::Delays;
@@ -25,11 +26,9 @@ const QUANTUM: usize = 64;
 /// Packets held at most while the discipline is off; the kernel's own default queue length.
 const BYPASS_LIMIT: usize = 1000;
 
-/// How far a late worker may catch up: a tick of a 250 Hz kernel and some, as cbq's `link_burst`.
-const CATCH_UP: Duration = Duration::from_millis(5);
-
+/// A late worker may catch up by so much, as cbq's `link_burst`.
 fn clock(bandwidth: Bandwidth) -> LinkClock {
-    LinkClock::new(bandwidth, CATCH_UP)
+    LinkClock::new(bandwidth, realiser::CATCH_UP)
 }
 
 /// A path in a worker.
@@ -51,6 +50,7 @@ pub(crate) struct Path {
     lateness: Delays,
     split: (u64, u64),
     segments: Vec<Buffer>,
+    realiser: Option<Box<dyn Realiser>>,
 }
 
 /// Takes lost packets: gives their slots back and counts.
@@ -115,6 +115,16 @@ impl Path {
             lateness: Delays::default(),
             split: (0, 0),
             segments: Vec::new(),
+            realiser: spec.realiser,
+        }
+    }
+
+    /// The time that the queue is shown: the clock's, or what its realiser makes of it.
+    fn time(&mut self, now: Instant) -> Instant {
+        let idle = self.queue.is_empty();
+        match &mut self.realiser {
+            Some(realiser) if self.enabled => realiser.time(now, idle),
+            _ => now,
         }
     }
 
@@ -140,6 +150,7 @@ impl Path {
         to: &Capabilities,
         split_above: Duration,
     ) {
+        let now = self.time(now);
         let (bytes, offload) = (pool.bytes(frame), pool.offload(frame));
         let headers = Headers::parse(bytes, self.mark);
         let cut = Cut::of(bytes, &offload, &headers);
@@ -181,7 +192,9 @@ impl Path {
             .link
             .as_ref()
             .is_some_and(|link| link.rate().time_to_send(len) > above);
-        !able || (self.enabled && slow)
+        // Distances are between frames, not between heaps of them.
+        let paced = self.realiser.is_some();
+        !able || (self.enabled && (slow || paced))
     }
 
     /// Queues the segments of a super-frame, each with its class, flow and ECN field.
@@ -224,6 +237,25 @@ impl Path {
 
     /// Sends what may leave, as far as there is room.
     pub(crate) fn drain(&mut self, now: Instant, pool: &mut Pool, port: &mut dyn Port) -> Waiting {
+        // A path that is switched off sends at once.
+        let mut realiser = self.realiser.take_if(|_| self.enabled);
+        let idle = self.queue.is_empty();
+        let time = match &mut realiser {
+            Some(realiser) => realiser.begin(now, idle, port),
+            None => now,
+        };
+        let waiting = self.drain_at(time, pool, port, &mut realiser);
+        self.realiser = realiser.or(self.realiser.take());
+        waiting
+    }
+
+    fn drain_at(
+        &mut self,
+        mut now: Instant,
+        pool: &mut Pool,
+        port: &mut dyn Port,
+        realiser: &mut Option<Box<dyn Realiser>>,
+    ) -> Waiting {
         for _ in 0..QUANTUM {
             if port.room() == 0 {
                 return if self.is_empty() {
@@ -232,37 +264,57 @@ impl Path {
                     Waiting::Room
                 };
             }
-            if let Some(until) = self.held_until(now) {
-                return Waiting::Until(until);
-            }
-            let packet = match self.bypass.pop_front() {
-                Some(packet) => packet,
-                None => match self.next(now, pool) {
-                    Next::Ready(packet) => packet,
-                    Next::Wait(until) => return Waiting::Until(until),
-                    Next::Empty => return Waiting::Empty,
+            let next = match self.bypass.pop_front() {
+                Some(packet) => Next::Ready(packet),
+                None => match self.held_until(now, realiser.as_deref()) {
+                    Some(until) => Next::Wait(until),
+                    None => self.next(now, pool),
                 },
             };
-            if let Some(link) = self.link.as_mut().filter(|_| self.enabled) {
-                link.send(now, packet.len);
+            let packet = match (next, &mut *realiser) {
+                (Next::Ready(packet), _) => packet,
+                (Next::Wait(until), None) => return Waiting::Until(until),
+                (Next::Wait(until), Some(realiser)) => match realiser.wait(until, &mut self.queue, port) {
+                    Step::Ask(time) => {
+                        now = time;
+                        continue;
+                    }
+                    Step::Sleep(until) => return Waiting::Until(until),
+                },
+                (Next::Empty, realiser) => {
+                    realiser.iter_mut().for_each(|realiser| realiser.rest());
+                    return Waiting::Empty;
+                }
+            };
+            if let Some(realiser) = realiser {
+                realiser.send(pool, packet.buffer);
             }
-            self.totals.sent += packet.len;
-            self.meters
-                .depart(now, packet.class, packet.len, now.since(packet.arrived));
-            if packet.ecn == Ecn::Ce {
-                header::set_ce(pool.bytes_mut(packet.buffer));
-            }
-            if let Some(dscp) = packet.dscp.to_write() {
-                header::set_dscp(pool.bytes_mut(packet.buffer), dscp);
-            }
+            self.depart(now, pool, &packet);
             port.transmit(pool, packet.buffer);
         }
         Waiting::More
     }
 
-    /// Until when the link is busy, if packets wait for it. Switched off, nothing does.
-    fn held_until(&mut self, now: Instant) -> Option<Instant> {
-        if !self.enabled || self.queue.is_empty() {
+    /// Counts a packet that leaves, and writes into it what it is to carry.
+    fn depart(&mut self, now: Instant, pool: &mut Pool, packet: &Packet) {
+        if let Some(link) = self.link.as_mut().filter(|_| self.enabled) {
+            link.send(now, packet.len);
+        }
+        self.totals.sent += packet.len;
+        self.meters
+            .depart(now, packet.class, packet.len, now.since(packet.arrived));
+        if packet.ecn == Ecn::Ce {
+            header::set_ce(pool.bytes_mut(packet.buffer));
+        }
+        if let Some(dscp) = packet.dscp.to_write() {
+            header::set_dscp(pool.bytes_mut(packet.buffer), dscp);
+        }
+    }
+
+    /// Until when the link is busy, if packets wait for it. Switched off, nothing does; nor where the wire itself keeps
+    /// its time.
+    fn held_until(&mut self, now: Instant, realiser: Option<&dyn Realiser>) -> Option<Instant> {
+        if !self.enabled || self.queue.is_empty() || realiser.is_some_and(Realiser::keeps_wire) {
             return None;
         }
         self.due = Some(self.link.as_ref()?.busy_until(now)?);
@@ -338,6 +390,7 @@ impl Path {
                 && old.classes == plan.classes
                 && old.default == plan.default
         });
+        let now = self.time(now);
         // A due time by the old plan says nothing about the new.
         self.due = None;
         if same && self.queue.retune(now, plan.root.plan.as_ref()) {
@@ -395,6 +448,10 @@ impl Path {
             bypass,
             lateness: self.lateness.clone(),
             split: self.split,
+            realised: self.realiser.as_ref().map(|realiser| Realised {
+                by: realiser.name(),
+                achieved: realiser.achieved().clone(),
+            }),
         }
     }
 }

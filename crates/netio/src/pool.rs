@@ -12,6 +12,7 @@
 
 use crate::sys::Region;
 use engine::packet::Buffer;
+use engine::units::Instant;
 use std::io;
 
 /// Free bytes before a frame as it is received.
@@ -93,6 +94,8 @@ struct Frame {
     start: u32,
     len: u32,
     offload: Offload,
+    /// When it is to leave, where a device does that by itself.
+    launch: Option<Instant>,
     taken: bool,
 }
 
@@ -129,6 +132,7 @@ impl Shelf {
             start,
             len: 0,
             offload: Offload::default(),
+            launch: None,
             taken: true,
         };
         if let Some(index) = self.free.pop() {
@@ -280,6 +284,16 @@ impl Pool {
     /// Sets what is left to be done with the frame.
     pub fn set_offload(&mut self, buffer: Buffer, offload: Offload) {
         self.frame_mut(buffer).offload = offload;
+    }
+
+    /// When the frame is to leave, where a device does that by itself.
+    pub fn launch(&self, buffer: Buffer) -> Option<Instant> {
+        self.frame(buffer).0.launch
+    }
+
+    /// Sets when the frame is to leave.
+    pub fn set_launch(&mut self, buffer: Buffer, at: Instant) {
+        self.frame_mut(buffer).launch = Some(at);
     }
 
     /// Lengthens the frame by `n` bytes at its front.

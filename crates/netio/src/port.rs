@@ -110,7 +110,66 @@ pub trait Port: Send + fmt::Debug {
 
     /// What has passed.
     fn counters(&self) -> Counters;
+
+    /// Frames that it was given and that have not left yet, as far as it can know; asked anew.
+    fn outstanding(&self) -> usize {
+        self.capabilities().transmit_ring.saturating_sub(self.room())
+    }
+
+    /// Transmit rings that frames are spread over.
+    fn rings(&self) -> usize {
+        1
+    }
+
+    /// Frames that the device counts as sent, whoever sent them, if it counts.
+    fn counted(&self) -> Option<u64> {
+        None
+    }
+
+    /// Prepares the frame whose beginnings [`transmit_gap`](Self::transmit_gap) is to send. `false`: it cannot. The default.
+    fn prepare_gap(&mut self, _frame: &[u8]) -> bool {
+        false
+    }
+
+    /// Takes the first `len` bytes of the prepared frame to be sent, as [`transmit`](Self::transmit) takes a frame.
+    fn transmit_gap(&mut self, _len: usize) {}
+
+    /// From now on frames leave at the launch times that the [pool](Pool::set_launch) has of them, if the device does so: an
+    /// error only says that it cannot be asked to.
+    fn keep_launch_times(&mut self) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
 }
+
+/// The same calls to the port inside, for a port around another; what is not named here is its own.
+macro_rules! like_the_port_inside {
+    ($port:ident) => {
+        fn outstanding(&self) -> usize {
+            self.$port.outstanding()
+        }
+
+        fn rings(&self) -> usize {
+            self.$port.rings()
+        }
+
+        fn counted(&self) -> Option<u64> {
+            self.$port.counted()
+        }
+
+        fn prepare_gap(&mut self, frame: &[u8]) -> bool {
+            self.$port.prepare_gap(frame)
+        }
+
+        fn transmit_gap(&mut self, len: usize) {
+            self.$port.transmit_gap(len);
+        }
+
+        fn keep_launch_times(&mut self) -> std::io::Result<()> {
+            self.$port.keep_launch_times()
+        }
+    };
+}
+pub(crate) use like_the_port_inside;
 
 /// How a port failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

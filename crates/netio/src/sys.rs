@@ -24,6 +24,11 @@ pub(crate) fn processor_time() -> u64 {
     nanoseconds(libc::CLOCK_PROCESS_CPUTIME_ID)
 }
 
+/// `CLOCK_TAI` in nanoseconds, which devices that keep launch times are set by.
+pub(crate) fn tai() -> u64 {
+    nanoseconds(libc::CLOCK_TAI)
+}
+
 fn nanoseconds(clock: libc::clockid_t) -> u64 {
     let mut time = libc::timespec {
         tv_sec: 0,
@@ -251,6 +256,14 @@ pub(crate) fn bind_packet(socket: BorrowedFd<'_>, interface: u32, receive: bool)
     let len = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
     // SAFETY: the kernel reads `len` bytes of a value of that size.
     check(unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), len) }).map(drop)
+}
+
+/// Lets messages of this socket carry the time at which they are to leave, on `CLOCK_TAI`.
+pub(crate) fn set_launch_times(socket: BorrowedFd<'_>) -> io::Result<()> {
+    // SAFETY: all-zero is a valid `sock_txtime`.
+    let mut option: libc::sock_txtime = unsafe { std::mem::zeroed() };
+    option.clockid = libc::CLOCK_TAI;
+    set_option(socket, libc::SOL_SOCKET, libc::SO_TXTIME, &option)
 }
 
 /// Bytes of memory that the kernel holds for frames of this socket that are not sent yet.

@@ -16,6 +16,7 @@ use crate::path::{Path, Waiting};
 use crate::pause::{Pause, Waited};
 use crate::pool::{Pool, Slots};
 use crate::port::{Capabilities, Fault, Port, PortError};
+use crate::realiser::Realiser;
 use crate::sys::Bell;
 use engine::discipline::Reason;
 use engine::packet::Buffer;
@@ -101,6 +102,8 @@ pub struct PathSpec {
     pub bandwidth: Option<Bandwidth>,
     /// Added to each packet's length.
     pub overhead: Bytes,
+    /// What makes the times of its queue come true, attached to the port; `None`: the worker waits, and catches up with whatever it missed.
+    pub realiser: Option<Box<dyn Realiser>>,
 }
 
 /// A port in a worker.

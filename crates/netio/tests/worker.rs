@@ -48,6 +48,7 @@ fn path(from: PortId, to: PortId, queue: Queue) -> PathSpec {
         plan: None,
         bandwidth: None,
         overhead: Bytes::ZERO,
+        realiser: None,
     }
 }
 

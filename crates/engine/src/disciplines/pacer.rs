@@ -29,7 +29,7 @@ use crate::byte_clock::{Basis, Pace, SHORTEST_SLOT, Slots, WireTime, gap_slot};
 use crate::discipline::{Discipline, Next, Sink, Verdict};
 use crate::heaps::Heaps;
 use crate::inspect::{Inspection, Value};
-use crate::kind::{Build, Check, Children, Kind, Plan};
+use crate::kind::{Build, Check, Children, Kind, Pacing, Plan};
 use crate::leaves::{Leaves, LeavesPlan};
 use crate::packet::{ClassId, Packet};
 use crate::settings::Problem;
@@ -249,6 +249,11 @@ fn admit(check: &mut Check<'_>, rules: Rules, nodes: &[NodePlan], packets: &[Byt
 impl Plan for PacerPlan {
     fn build(&self, cx: &Build) -> Box<dyn Discipline> {
         Box::new(Pacer::new(self.clone(), self.leaves.build(cx)))
+    }
+
+    fn pacing(&self) -> Option<Pacing> {
+        let Rules { wire, frames, .. } = self.rules;
+        Some(Pacing { wire: Bandwidth::bits_per_sec(wire), frames })
     }
 }
 

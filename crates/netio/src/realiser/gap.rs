@@ -1,0 +1,303 @@
+//! The realiser of the PSPacer paper (Takano et al., SWoPP 2004, section 3): between packets gap frames go onto the wire, so
+//! that it is never idle while a packet waits, and the wire's own bytes are the clock.
+//!
+//! The payload of gap frames is prepared once and shared; the port sends beginnings of it. What a gap frame is, is a
+//! [`GapFrame`]: a PAUSE of IEEE 802.3 annex 31B with time 0, which the first switch port takes and drops, or a void frame
+//! from an address to itself, which a switch does not forward, as its destination is where it came from.
+//!
+//! The queue's time is the wire's. While the ring is not empty it is the clock's, but never later than the bytes that
+//! were given to the wire reach: a wire that is slower than its nominal rate (oscillators may differ by 100 ppm) would
+//! otherwise seem to have idled, and gaps would be cut short by it. When the ring was found empty while a packet waited, the wire has
+//! been idle: the gap became longer, nothing is early, and it is counted as dry.
+//!
+//! Limits. Gap frames order packets within one transmit ring. They take the whole link up to the first switch. A stream of PAUSE with
+//! time 0 tells the neighbour to go on, so a real PAUSE of this host's card is cancelled by it. Some cards drop flow-control frames
+//! that the host sends; the self-test compares the card's own counter. Not tried on a physical card: there was none.
+
+use super::{Achieved, Punctuality, Realiser, Refusal, Step, full_frame};
+use crate::clock;
+use crate::pool::Pool;
+use crate::port::Port;
+use engine::byte_clock::{AROUND, SHORTEST_FRAME};
+use engine::link_clock::LinkClock;
+use engine::packet::Buffer;
+use engine::queue::Queue;
+use engine::units::{Bandwidth, Bytes, Duration, Instant};
+
+/// What goes onto the wire in a gap.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum GapFrame {
+    /// 802.3 PAUSE with time 0: the neighbour drops it, and goes on sending.
+    Pause,
+    /// From this interface's address to the same: switches do not forward it; a host that is the neighbour ignores it.
+    Void,
+}
+
+impl GapFrame {
+    /// The longest gap frame from this address, of so many bytes without FCS.
+    pub fn bytes(self, from: [u8; 6], len: usize) -> Vec<u8> {
+        const PAUSE_GROUP: [u8; 6] = [0x01, 0x80, 0xc2, 0, 0, 0x01];
+        const MAC_CONTROL: [u8; 2] = [0x88, 0x08];
+        const PAUSE: [u8; 2] = [0, 1];
+        /// IEEE 802: for experiments within an organisation.
+        const LOCAL_EXPERIMENT: [u8; 2] = [0x88, 0xb5];
+        let mut frame = match self {
+            // Behind the opcode is the time, which is 0, as all that follows.
+            Self::Pause => [&PAUSE_GROUP[..], &from, &MAC_CONTROL, &PAUSE].concat(),
+            Self::Void => [&from[..], &from, &LOCAL_EXPERIMENT].concat(),
+        };
+        frame.resize(len.max(SHORTEST_FRAME as usize), 0);
+        frame
+    }
+}
+
+/// Fills gaps with frames.
+#[derive(Debug)]
+pub struct GapFrames {
+    kind: GapFrame,
+    from: [u8; 6],
+    frame: usize,
+    wire: LinkClock,
+    punctuality: Punctuality,
+    last: Instant,
+    /// Something was given to the wire, and the queue has not been empty since.
+    busy: bool,
+    /// The ring was found empty.
+    dry: bool,
+}
+
+/// The self-test lets this many rings of frames pass, and at least for this long.
+const RINGS: u64 = 2;
+const AT_LEAST: Duration = Duration::from_millis(5);
+/// And waits this long in all.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// How far a wire may be from its nominal rate, as far as this machine can tell, in per cent.
+const TOLERANCE: u64 = 5;
+const LOOK_AGAIN: std::time::Duration = std::time::Duration::from_micros(20);
+
+impl GapFrames {
+    /// For a wire of this rate, from an interface with this address and MTU.
+    pub fn new(kind: GapFrame, from: [u8; 6], wire: Bandwidth, mtu: usize) -> Self {
+        Self {
+            kind,
+            from,
+            frame: full_frame(mtu),
+            wire: LinkClock::new(wire, Duration::ZERO),
+            punctuality: Punctuality::new(wire, mtu),
+            last: Instant::START,
+            busy: false,
+            dry: true,
+        }
+    }
+
+    fn slot(&self) -> Bytes {
+        Bytes::new(self.frame as u64 + AROUND)
+    }
+
+    /// The wire takes a slot.
+    fn occupy(&mut self, slot: Bytes) {
+        let start = self.wire.free_at().max(self.last);
+        self.wire.send(start, slot);
+        self.busy = true;
+    }
+
+    /// Whether frames take as long as their bytes need.
+    fn measure(&self, port: &mut dyn Port, pool: &mut Pool) -> Result<String, Refusal> {
+        let wire = self.wire.rate();
+        let slot = wire.time_to_send(self.slot());
+        let ring = port.capabilities().transmit_ring as u64;
+        let frames = (ring * RINGS).max(AT_LEAST.nanos() / slot.nanos().max(1));
+        let begin = clock::now();
+        let deadline = begin + PATIENCE + slot.times(frames * 4);
+        let counted = port.counted();
+        // Since when the ring has been full, and the frames that had left by then.
+        let (mut sent, mut full) = (0u64, None::<(Instant, u64)>);
+        let failed = |e: crate::port::PortError| Refusal(format!("gap frames cannot be sent: {e}"));
+        let (took, left) = loop {
+            let room = port.room() as u64;
+            let now = clock::now();
+            let gone = sent - (port.outstanding() as u64).min(sent);
+            if let Some((since, before)) = full {
+                if gone - before >= frames {
+                    break (now.since(since), gone - before);
+                }
+            } else if room == 0 {
+                full = Some((now, gone));
+            } else if sent >= ring + frames {
+                // It never filled: they are gone as fast as they come.
+                let (took, needed) = (now.since(begin), slot.times(sent));
+                return Err(Refusal(format!(
+                    "this interface has no wire that is busy: {sent} frames of {} B, which take {needed} at {wire}, were \
+                     gone after {took}",
+                    self.frame
+                )));
+            }
+            if now > deadline {
+                return Err(Refusal(format!(
+                    "{sent} gap frames did not leave within {}",
+                    now.since(begin)
+                )));
+            }
+            (0..room).for_each(|_| port.transmit_gap(self.frame));
+            sent += room;
+            port.kick(pool).map_err(failed)?;
+            if room == 0 {
+                std::thread::sleep(LOOK_AGAIN);
+            }
+        };
+        drain(port, pool, deadline).map_err(failed)?;
+        if let (Some(before), Some(after)) = (counted, port.counted())
+            && after.saturating_sub(before) < sent
+        {
+            let seen = after.saturating_sub(before);
+            return Err(Refusal(format!(
+                "the card counts {seen} of {sent} gap frames as sent: it drops flow-control frames of the host; try void frames"
+            )));
+        }
+        let (took, needed) = (took.nanos(), slot.times(left).nanos().max(1));
+        if took.abs_diff(needed) * 100 > needed * TOLERANCE {
+            let (took, needed) = (Duration::from_nanos(took), Duration::from_nanos(needed));
+            let why = if took < needed {
+                "this is not the rate of the wire"
+            } else {
+                "this is not the rate of the wire, or the host cannot keep it busy"
+            };
+            return Err(Refusal(format!(
+                "{left} frames of {} B took {took}, and {needed} at {wire}: {why}",
+                self.frame
+            )));
+        }
+        Ok(format!(
+            "{left} frames of {} B took {}, and {} at {wire}",
+            self.frame,
+            Duration::from_nanos(took),
+            Duration::from_nanos(needed)
+        ))
+    }
+}
+
+/// Waits until all is out.
+fn drain(port: &mut dyn Port, pool: &mut Pool, deadline: Instant) -> Result<(), crate::port::PortError> {
+    while port.outstanding() > 0 && clock::now() < deadline {
+        port.kick(pool)?;
+        std::thread::sleep(LOOK_AGAIN);
+    }
+    Ok(())
+}
+
+impl Realiser for GapFrames {
+    fn name(&self) -> &'static str {
+        "gap"
+    }
+
+    fn prove(&self, port: &mut dyn Port, pool: &mut Pool) -> Result<String, Refusal> {
+        let capabilities = port.capabilities();
+        if let Some(speed) = capabilities.speed.filter(|speed| *speed != self.wire.rate()) {
+            return Err(Refusal(format!(
+                "the wire is to be {}, and the interface runs at {speed}: all gaps would be wrong",
+                self.wire.rate()
+            )));
+        }
+        let rings = port.rings();
+        if rings > 1 {
+            return Err(Refusal(format!(
+                "the interface spreads frames over {rings} transmit rings, and gap frames order packets within one: \
+                 `ethtool -L {} combined 1`",
+                port.name()
+            )));
+        }
+        if !port.prepare_gap(&self.kind.bytes(self.from, self.frame)) {
+            return Err(Refusal("this kind of port does not send gap frames".into()));
+        }
+        self.measure(port, pool)
+    }
+
+    fn attach(&mut self, port: &mut dyn Port) -> Result<(), Refusal> {
+        match port.prepare_gap(&self.kind.bytes(self.from, self.frame)) {
+            true => Ok(()),
+            false => Err(Refusal("this kind of port does not send gap frames".into())),
+        }
+    }
+
+    fn time(&mut self, now: Instant, idle: bool) -> Instant {
+        let time = if idle || self.dry {
+            now
+        } else {
+            now.min(self.wire.free_at())
+        };
+        self.last = self.last.max(time);
+        self.last
+    }
+
+    fn begin(&mut self, now: Instant, idle: bool, port: &dyn Port) -> Instant {
+        self.dry = port.outstanding() == 0;
+        if self.dry && self.busy && !idle {
+            self.punctuality.achieved.dry += 1;
+        }
+        self.time(now, idle)
+    }
+
+    fn keeps_wire(&self) -> bool {
+        true
+    }
+
+    fn wait(&mut self, until: Instant, queue: &mut Queue, port: &mut dyn Port) -> Step {
+        self.punctuality.due = Some(until);
+        let Some(slot) = queue.fill(self.slot()) else {
+            // It waits for something else than the wire.
+            self.busy = false;
+            return Step::Sleep(until);
+        };
+        port.transmit_gap(slot.get().saturating_sub(AROUND) as usize);
+        self.occupy(slot);
+        self.punctuality.achieved.gaps += slot;
+        Step::Ask(self.last)
+    }
+
+    fn send(&mut self, pool: &mut Pool, frame: Buffer) {
+        let start = self.wire.free_at().max(self.last);
+        self.punctuality.start(start);
+        let frame = (pool.len(frame) as u64).max(SHORTEST_FRAME);
+        self.occupy(Bytes::new(frame + AROUND));
+    }
+
+    fn rest(&mut self) {
+        self.busy = false;
+        self.punctuality.due = None;
+    }
+
+    fn achieved(&self) -> &Achieved {
+        &self.punctuality.achieved
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gap_frames_are_what_the_standards_say() {
+        let from = [2, 0, 0, 0, 0, 7];
+        let pause = GapFrame::Pause.bytes(from, 1_514);
+        assert_eq!(pause.len(), 1_514);
+        let head = [1, 0x80, 0xc2, 0, 0, 1, 2, 0, 0, 0, 0, 7, 0x88, 8, 0, 1, 0, 0];
+        assert_eq!(pause[..18], head);
+        assert!(pause[18..].iter().all(|byte| *byte == 0));
+        let void = GapFrame::Void.bytes(from, 10);
+        assert_eq!((void.len(), &void[..6], &void[6..12]), (60, &from[..], &from[..]));
+    }
+
+    #[test]
+    fn a_wire_that_is_slower_than_it_says_is_not_taken_to_be_idle() {
+        let mut gaps = GapFrames::new(GapFrame::Pause, [0; 6], Bandwidth::mbit(10), 1_500);
+        let at = |us: u64| Instant::from_nanos(1_000_000_000 + us * 1_000);
+        assert_eq!(gaps.time(at(0), true), at(0));
+        // 1538 bytes at 10 Mbit/s last until 1230.4 us.
+        gaps.occupy(Bytes::new(1_538));
+        gaps.dry = false;
+        assert_eq!(gaps.time(at(1_000), false), at(1_000));
+        assert_eq!(gaps.time(at(1_400), false).nanos(), at(1_230).nanos() + 400);
+        gaps.dry = true;
+        assert_eq!(gaps.time(at(1_400), false), at(1_400));
+    }
+}

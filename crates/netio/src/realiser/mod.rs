@@ -1,0 +1,135 @@
+//! Realisers: what makes the times that a pacing discipline gives to packets come true at a port.
+//!
+//! - [`timer`]: the worker waits. Works by every port, as exactly as this machine wakes a thread.
+//! - [`gap`]: gap frames between packets on a wire that is never idle, so that bytes are the clock (Takano et al. 2004).
+//! - [`launch`]: packets go to the device ahead of their times, which it keeps by itself (SO_TXTIME).
+//!
+//! Which of them can work is tried, not believed: [`Realiser::prove`] sends frames that no neighbour minds and looks at how long
+//! they take. A port that lets frames go as fast as they are given (veth, TAP: there is no wire that takes time for a byte)
+//! is refused with what was measured.
+//!
+//! A realiser also decides which time the queue is asked at: the clock's, the wire's, or one ahead. A queue whose host was
+//! held up is not shown all of the time that was missed, since it would make up for it in a burst; never-early is
+//! what a buffer behind us relies on.
+
+pub mod gap;
+pub mod launch;
+pub mod timer;
+
+use crate::pool::Pool;
+use crate::port::Port;
+use engine::delay::Delays;
+use engine::packet::Buffer;
+use engine::queue::{Count, Queue};
+use engine::units::{Bandwidth, Bytes, Duration, Instant};
+use std::fmt;
+
+/// How far a host that was held up may catch up, in one go, at most: a tick of a 250 Hz kernel and some.
+pub const CATCH_UP: Duration = Duration::from_millis(5);
+
+/// Why a realiser cannot work by a port: what was looked at or measured.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Refusal(pub String);
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+/// What to do while the queue waits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Step {
+    /// Ask it again, at this time.
+    Ask(Instant),
+    /// Sleep until the clock shows this.
+    Sleep(Instant),
+}
+
+/// How well packets started at their times, since the path was made.
+#[derive(Clone, Debug, Default)]
+pub struct Achieved {
+    /// How much later than its time each packet started that had to wait for it.
+    pub lateness: Delays,
+    /// Those of them that were late by more than the longest frame takes on the wire.
+    pub late: u64,
+    /// How often the wire ran dry while a packet waited and gap frames should have kept it busy.
+    pub dry: u64,
+    /// Time that was given up, since the host was held up for longer than it may catch up: gaps were longer by it.
+    pub held_up: Duration,
+    /// Gap frames, and their slots on the wire.
+    pub gaps: Count,
+}
+
+/// Makes times come true.
+pub trait Realiser: fmt::Debug + Send {
+    /// Its name: `timer`, `gap` or `launch`.
+    fn name(&self) -> &'static str;
+
+    /// Tries whether it can work by this port, in at most some seconds. What was found, in words.
+    fn prove(&self, port: &mut dyn Port, pool: &mut Pool) -> Result<String, Refusal>;
+
+    /// Prepares a port. To be called when the port is opened, before anything is sent.
+    fn attach(&mut self, port: &mut dyn Port) -> Result<(), Refusal>;
+
+    /// The time at which the queue is to be asked or given a packet. `idle`: it is empty. Never goes back.
+    fn time(&mut self, now: Instant, idle: bool) -> Instant;
+
+    /// The same at the start of a turn, with a look at the port.
+    fn begin(&mut self, now: Instant, idle: bool, _port: &dyn Port) -> Instant {
+        self.time(now, idle)
+    }
+
+    /// Whether it keeps the wire's time by itself: then nothing else may hold packets back.
+    fn keeps_wire(&self) -> bool {
+        false
+    }
+
+    /// The queue has packets, and none may leave before `until`.
+    fn wait(&mut self, until: Instant, queue: &mut Queue, port: &mut dyn Port) -> Step;
+
+    /// A packet that the queue gave goes to the port: its frame, and its length as the queue counts.
+    fn send(&mut self, pool: &mut Pool, frame: Buffer);
+
+    /// The queue is empty.
+    fn rest(&mut self);
+
+    /// How well it did.
+    fn achieved(&self) -> &Achieved;
+}
+
+/// The lateness of packets that waited for a time, and time that is not caught up.
+#[derive(Clone, Debug)]
+struct Punctuality {
+    achieved: Achieved,
+    /// A full frame on the wire.
+    slot: Duration,
+    due: Option<Instant>,
+}
+
+impl Punctuality {
+    fn new(wire: Bandwidth, mtu: usize) -> Self {
+        let slot = Bytes::new(full_frame(mtu) as u64 + engine::byte_clock::AROUND);
+        Self {
+            achieved: Achieved::default(),
+            slot: wire.time_to_send(slot),
+            due: None,
+        }
+    }
+
+    /// A packet starts.
+    fn start(&mut self, at: Instant) {
+        if let Some(due) = self.due.take() {
+            let late = at.since(due);
+            self.achieved.lateness.record(late);
+            self.achieved.late += u64::from(late > self.slot);
+        }
+    }
+}
+
+/// The longest frame of an interface, without FCS.
+fn full_frame(mtu: usize) -> usize {
+    mtu + crate::port::ETHERNET
+}

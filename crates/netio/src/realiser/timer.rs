@@ -1,0 +1,135 @@
+//! The realiser that waits: the worker sleeps until shortly before a packet's time, and spins for the rest
+//! ([`Settings::guard`](crate::worker::Settings::guard)). It needs nothing of the port.
+
+use super::{Achieved, CATCH_UP, Punctuality, Realiser, Refusal, Step};
+use crate::pool::Pool;
+use crate::port::Port;
+use engine::packet::Buffer;
+use engine::queue::Queue;
+use engine::units::{Bandwidth, Duration, Instant};
+
+/// Waits.
+#[derive(Debug)]
+pub struct Timer {
+    punctuality: Punctuality,
+    /// What the queue's time is behind the clock's: what was not caught up since it was last empty.
+    behind: Duration,
+    /// The queue wants, or may be asked, from this time of its own on.
+    ready: Option<Instant>,
+    last: Instant,
+}
+
+impl Timer {
+    /// For a wire of this speed; by it a packet counts as late.
+    pub fn new(wire: Bandwidth, mtu: usize) -> Self {
+        Self {
+            punctuality: Punctuality::new(wire, mtu),
+            behind: Duration::ZERO,
+            ready: None,
+            last: Instant::START,
+        }
+    }
+}
+
+impl Realiser for Timer {
+    fn name(&self) -> &'static str {
+        "timer"
+    }
+
+    fn prove(&self, _port: &mut dyn Port, _pool: &mut Pool) -> Result<String, Refusal> {
+        Ok("timers work by every port".into())
+    }
+
+    fn attach(&mut self, _port: &mut dyn Port) -> Result<(), Refusal> {
+        Ok(())
+    }
+
+    fn time(&mut self, now: Instant, idle: bool) -> Instant {
+        if idle {
+            (self.behind, self.ready) = (Duration::ZERO, None);
+        }
+        let mut time = now - self.behind;
+        if let Some(latest) = self.ready.map(|ready| ready + CATCH_UP)
+            && time > latest
+        {
+            let lost = time.since(latest);
+            self.behind += lost;
+            self.punctuality.achieved.held_up += lost;
+            time = latest;
+        }
+        self.last = self.last.max(time);
+        self.last
+    }
+
+    fn wait(&mut self, until: Instant, _queue: &mut Queue, _port: &mut dyn Port) -> Step {
+        self.punctuality.due = Some(until);
+        self.ready = Some(until);
+        Step::Sleep(until + self.behind)
+    }
+
+    fn send(&mut self, _pool: &mut Pool, _frame: Buffer) {
+        self.ready = Some(self.last);
+        self.punctuality.start(self.last);
+    }
+
+    fn rest(&mut self) {
+        (self.ready, self.punctuality.due) = (None, None);
+    }
+
+    fn achieved(&self) -> &Achieved {
+        &self.punctuality.achieved
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(us: u64) -> Instant {
+        Instant::START + Duration::from_micros(1_000_000 + us)
+    }
+
+    fn waiting(until: Instant) -> Timer {
+        let mut timer = Timer::new(Bandwidth::gbit(1), 1_500);
+        (timer.ready, timer.punctuality.due) = (Some(until), Some(until));
+        timer
+    }
+
+    #[test]
+    fn a_host_that_is_a_little_late_is_told_the_clock_and_one_that_was_held_up_catches_up_a_bit_only() {
+        let mut timer = waiting(at(0));
+        assert_eq!(timer.time(at(3_000), false), at(3_000));
+        let mut timer = waiting(at(0));
+        assert_eq!(timer.time(at(30_000), false), at(5_000));
+        assert_eq!(timer.achieved().held_up, Duration::from_millis(25));
+        // The clock goes on from there; what is lost is lost once.
+        assert_eq!(timer.time(at(30_100), false), at(5_000));
+        timer.ready = Some(at(5_100));
+        assert_eq!(timer.time(at(30_100), false), at(5_100));
+        assert_eq!(timer.time(at(31_000), false), at(6_000));
+        // With nothing to send there is nothing to catch up.
+        assert_eq!(timer.time(at(31_001), true), at(31_001));
+    }
+
+    #[test]
+    fn lateness_is_of_packets_that_waited_and_late_is_more_than_a_full_slot() {
+        let mut pool = Pool::new(crate::pool::Slots { small: 1, big: 1 }).expect("memory");
+        let frame = pool
+            .put(&[0; 60], crate::pool::Offload::default())
+            .expect("a slot");
+        let mut timer = waiting(at(0));
+        for us in [12, 13] {
+            timer.punctuality.due = Some(at(0));
+            let _ = timer.time(at(us), false);
+            timer.send(&mut pool, frame);
+            timer.send(&mut pool, frame);
+        }
+        let achieved = timer.achieved();
+        assert_eq!(
+            (achieved.lateness.count(), achieved.late),
+            (2, 1),
+            "1538 B take 12.3 us"
+        );
+        assert_eq!(achieved.lateness.longest(), Duration::from_micros(13));
+    }
+}
