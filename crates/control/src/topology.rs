@@ -21,6 +21,7 @@ use crate::findings::{Findings, Severity};
 use crate::policy::{Interface, Reader};
 use crate::scenario;
 use crate::sections::{self, Section};
+use engine::impairments::Loss;
 use engine::settings;
 use engine::settings::{Problem, Raw, Span, unknown};
 use engine::tree::Registry;
@@ -39,6 +40,12 @@ settings! {
         buffer: Bytes = derived "100 ms at the rate",
             "too small: bursts are lost and the link idles; too large: packets wait long for nothing",
             "what many routers have";
+        /// What the wire loses by itself
+        loss: Loss = default "nothing",
+            "what is to be tried out", "none";
+        /// How much longer than `delay` packets travel at most, evenly distributed; they keep their order
+        jitter: Duration = default "0 s",
+            "what is to be tried out", "none";
     }
 }
 
@@ -220,7 +227,7 @@ fn sensible(
     let at = |key: &str| section.get(key).map_or(section.at, |pair| pair.value.at);
     match settings.rate {
         None => {
-            for key in ["delay", "buffer", "policy"] {
+            for key in ["delay", "buffer", "loss", "jitter", "policy"] {
                 if let Some(pair) = section.get(key) {
                     let message =
                         format!("`{key}` needs a link with a `rate`: one without is the kernel's own");
@@ -236,6 +243,9 @@ fn sensible(
     }
     if settings.delay > Duration::from_secs(60) {
         problems.push(Problem::new(at("delay"), "`delay` must be at most 60 s"));
+    }
+    if settings.jitter > Duration::from_secs(60) {
+        problems.push(Problem::new(at("jitter"), "`jitter` must be at most 60 s"));
     }
     if settings.buffer.is_some_and(|buffer| buffer < Bytes::new(1518)) {
         let message = "`buffer` must be at least 1518 B: one full frame";
@@ -291,6 +301,7 @@ fn too_fast(value: &sections::Value<'_>, interface: &Interface, rate: Bandwidth)
 #[cfg(test)]
 mod tests {
     use super::*;
+    use engine::units::Probability;
 
     fn read(text: &str) -> Result<Topology, String> {
         Topology::read("t.toml", text, &Registry::builtin()).map_err(|findings| findings.to_string())
@@ -308,6 +319,8 @@ mod tests {
             between = ["r", "b"]
             rate = "20 Mbit/s"
             delay = "10 ms"
+            loss = "1 % in bursts of 4"
+            jitter = "2 ms"
             [link.policy.r]
             bandwidth = "20 Mbit/s"
             discipline = { kind = "fifo", limit = 50 }
@@ -317,6 +330,9 @@ mod tests {
         assert_eq!(topology.hosts, ["a", "r", "b"]);
         assert_eq!(topology.links[1].between, [1, 2]);
         assert_eq!(topology.links[0].settings.rate, None);
+        let settings = &topology.links[1].settings;
+        assert_eq!(settings.loss, Loss::Bursts(Probability::ratio(1, 100), 4));
+        assert_eq!(settings.jitter, Duration::from_millis(2));
         let ruled = topology.links[1].policies.each_ref().map(Option::is_some);
         assert_eq!(ruled, [true, false]);
     }

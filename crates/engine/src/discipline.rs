@@ -68,11 +68,13 @@ pub enum Reason {
     Delay,
     /// It was more than its sender may send (a meter).
     Policed,
+    /// The wire lost it (an emulated link).
+    Wire,
 }
 
 impl Reason {
     /// Every reason, in the order of its number.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Full,
         Self::Head,
         Self::Longest,
@@ -85,6 +87,7 @@ impl Reason {
         Self::Stale,
         Self::Delay,
         Self::Policed,
+        Self::Wire,
     ];
 
     /// The name under which it is counted and shown.
@@ -102,6 +105,7 @@ impl Reason {
             Self::Stale => "stale",
             Self::Delay => "delay",
             Self::Policed => "policed",
+            Self::Wire => "wire",
         }
     }
 }

@@ -11,6 +11,7 @@
 //! - [`bounds`], [`admission`]: how long packets can wait at most, and whom a link can promise a delay;
 //! - [`link_clock`]: a link's bandwidth as a clock, for ports and for the simulator's wires;
 //! - [`byte_clock`]: time in bytes of an Ethernet wire, for pacing;
+//! - [`impairments`]: what a wire loses and delays by itself, in the simulator and in the lab; [`series`]: bytes over time;
 //! - [`inspect`]: looking into a running tree; [`delay`]: how long packets waited, in a [`histogram`].
 //!
 //! Absent on purpose: clocks, sockets, threads, files, logging, global state, unsafe code, and randomness
@@ -32,6 +33,7 @@ pub mod header;
 mod heaps;
 pub mod histogram;
 mod host_fair;
+pub mod impairments;
 pub mod inspect;
 mod keyed;
 pub mod kind;
@@ -43,6 +45,7 @@ pub mod packet;
 pub mod queue;
 pub mod random;
 mod rings;
+pub mod series;
 mod service_curve;
 pub mod settings;
 pub mod timer_wheel;

@@ -8,6 +8,7 @@
 use crate::error::{Doing, Error, Result};
 use crate::host::Host;
 use crate::link::Link;
+use crate::record::Record;
 use engine::packet::ClassId;
 use engine::queue::Queue;
 use engine::units::{Bandwidth, Bytes, Duration};
@@ -20,6 +21,7 @@ use netio::tap::Tap;
 use netio::worker::{PathId, PathSpec, PortId, Settings, Worker};
 use std::fmt;
 use std::fs::File;
+use std::path::{Path, PathBuf};
 use std::thread::{Builder, JoinHandle};
 
 /// How much faster than the link a path may be after its thread was late. The link itself holds to its rate
@@ -32,6 +34,11 @@ const GRAIN: Duration = Duration::from_micros(500);
 /// What a packet is thought to take at least when slots are reckoned; smaller ones may run out of slots on a
 /// link that is filled with them.
 const SMALL_PACKET: u64 = 128;
+/// On links that hold so much that this many slots would not do, packets are thought to be this long at least.
+const MANY_SLOTS: u64 = 262_144;
+const USUAL_PACKET: u64 = 1_024;
+/// More address space than this is not asked for: 8 GiB of slots.
+const MOST_SLOTS: u64 = 4 << 20;
 
 /// One direction of an emulated link: what it is like, and what rules the packets that wait for it.
 pub struct Direction {
@@ -39,6 +46,8 @@ pub struct Direction {
     queue: Queue,
     classify: Box<dyn Classify>,
     overhead: Bytes,
+    record: Option<Record>,
+    capture: Option<PathBuf>,
 }
 
 impl Direction {
@@ -46,9 +55,11 @@ impl Direction {
     pub fn ruled(link: Link, queue: Queue, classify: Box<dyn Classify>) -> Self {
         Self {
             link,
-            queue: link.queue_over(queue),
+            queue,
             classify,
             overhead: Bytes::ZERO,
+            record: None,
+            capture: None,
         }
     }
 
@@ -58,17 +69,30 @@ impl Direction {
         self.overhead = overhead;
         self
     }
+
+    /// The same, with what comes and what is sent written into this record.
+    #[must_use]
+    pub fn recorded(mut self, record: &Record) -> Self {
+        self.record = Some(record.clone());
+        self
+    }
+
+    /// The same, with what arrives at the far end captured into this file.
+    #[must_use]
+    pub fn captured(mut self, file: &Path) -> Self {
+        self.capture = Some(file.into());
+        self
+    }
+
+    pub(crate) fn file(&self) -> Option<&Path> {
+        self.capture.as_deref()
+    }
 }
 
 impl From<Link> for Direction {
     /// With tail drop.
     fn from(link: Link) -> Self {
-        Self {
-            link,
-            queue: link.queue(),
-            classify: Box::new(Everything(ClassId(0))),
-            overhead: Bytes::ZERO,
-        }
+        Self::ruled(link, link.tail_drop(), Box::new(Everything(ClassId(0))))
     }
 }
 
@@ -116,11 +140,12 @@ impl Emulator {
                 from: PortId(side),
                 to: PortId(1 - side),
                 classify: direction.classify,
-                queue: direction.queue,
+                queue: direction.link.queue_over(direction.queue, direction.record),
                 plan: None,
                 bandwidth: Some(Bandwidth::bits_per_sec(rate.bits().saturating_mul(CATCH_UP))),
                 mark: 0,
                 overhead: direction.overhead,
+                realiser: None,
             });
         }
         let thread = Builder::new()
@@ -197,18 +222,19 @@ fn cannot_open(host: &Host, interface: &str, error: &PortError) -> Error {
 }
 
 /// Slots for what both directions hold at most: a bandwidth-delay product and a buffer each. Slots that are
-/// never used cost no memory.
+/// never used cost no memory but for their few bytes in a list.
 fn slots(directions: &[Direction; 2]) -> Slots {
     let bytes: u64 = directions
         .iter()
         .map(|Direction { link, .. }| {
-            let travelling = link.rate.bytes_in(link.delay);
+            let travelling = link.rate.bytes_in(link.delay + link.jitter);
             travelling.get().saturating_add(link.buffer.get())
         })
         .fold(0, u64::saturating_add);
-    let small = (bytes / SMALL_PACKET).clamp(8_192, 262_144) as u32;
+    let small = (bytes / SMALL_PACKET).clamp(8_192, MANY_SLOTS);
+    let small = small.max(bytes / USUAL_PACKET).min(MOST_SLOTS);
     Slots {
-        small,
+        small: small as u32,
         ..Slots::default()
     }
 }

@@ -6,7 +6,8 @@
 //! - [`topology`]: hosts joined by links;
 //! - [`emulator`]: the thread that moves frames over such a link;
 //! - [`addressing`]: addresses and routes that nobody wants to write;
-//! - [`link`]: the discipline that makes a link of a queue: rate, delay, buffer;
+//! - [`link`]: the discipline that makes a link of a queue: rate, delay, buffer, losses, jitter;
+//! - [`record`]: what came to a link and what it sent, bin by bin;
 //! - [`program`]: real programs in a host, bounded in time;
 //! - [`traffic`]: senders and receivers of our own, bounded in time and amount;
 //! - [`netlink`]: how interfaces are made, without calling any other program.
@@ -22,6 +23,7 @@ pub mod isolation;
 pub mod link;
 pub mod netlink;
 pub mod program;
+pub mod record;
 mod sys;
 pub mod topology;
 pub mod traffic;
@@ -32,4 +34,5 @@ pub use host::{Address, Host};
 pub use isolation::{enter, isolated, isolated_as};
 pub use link::Link;
 pub use program::{Output, Program, Running};
+pub use record::Record;
 pub use topology::Lab;

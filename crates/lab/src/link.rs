@@ -1,7 +1,7 @@
 //! The discipline of an emulated link: one direction of a wire with a rate, a delay and a buffer before it.
 //!
 //! ```text
-//! packets → queue (tail drop, or a policy's tree) → transmitter (rate) → propagation (delay) → out
+//! packets → queue (tail drop, or a policy's tree) → transmitter (rate) → wire (loss, delay, jitter) → out
 //! ```
 //!
 //! A packet is on the transmitter for its length over the rate, then travels for the delay, as in the
@@ -11,9 +11,12 @@
 //! nanosecond are carried from packet to packet, so the rate is exact over a busy period.
 //!
 //! Every operation is O(1) beside the queue's own. The propagation holds a whole bandwidth-delay product.
-//! Nothing is random here. Absent: jitter and loss of the wire itself; what is lost, the buffer lost.
+//! What the wire loses, and how much longer packets travel, is decided by the models of the simulator
+//! ([`engine::impairments`]), from a seed. A link that is [recorded](Link::queue_over) tells what came and what went, bin by bin.
 
+use crate::record::Record;
 use engine::discipline::{Discipline, Next, Reason, Sink, Verdict};
+use engine::impairments::{Losing, Loss, Wander};
 use engine::inspect::{Inspection, Value};
 use engine::kind;
 use engine::packet::Packet;
@@ -36,6 +39,12 @@ pub struct Link {
     pub delay: Duration,
     /// Bytes that wait at most, beside the frame that is being sent. At least one full frame.
     pub buffer: Bytes,
+    /// What the wire loses by itself.
+    pub loss: Loss,
+    /// How much longer than the delay packets travel at most. They keep their order.
+    pub jitter: Duration,
+    /// The wire's luck. The same in both directions only if they are given the same.
+    pub seed: Seed,
 }
 
 impl Link {
@@ -46,6 +55,9 @@ impl Link {
             rate,
             delay: Duration::ZERO,
             buffer: buffer.max(Bytes::new(20_000)),
+            loss: Loss::None,
+            jitter: Duration::ZERO,
+            seed: Seed(0),
         }
     }
 
@@ -63,8 +75,20 @@ impl Link {
         self
     }
 
+    /// The same with a wire that loses, and delays by up to so much more.
+    #[must_use]
+    pub fn impaired(mut self, loss: Loss, jitter: Duration, seed: Seed) -> Self {
+        (self.loss, self.jitter, self.seed) = (loss, jitter, seed);
+        self
+    }
+
     /// A queue that is this link, with tail drop.
     pub fn queue(&self) -> Queue {
+        self.queue_over(self.tail_drop(), None)
+    }
+
+    /// The link's buffer.
+    pub(crate) fn tail_drop(&self) -> Queue {
         let settings = Table::default()
             .with("limit", Raw::Integer(i64::from(u32::MAX)))
             .text("limit_bytes", &self.buffer.max(LONGEST).to_string());
@@ -79,12 +103,13 @@ impl Link {
         let plan = spec.check(&Registry::builtin(), link);
         // The settings above are good by construction.
         let tail_drop = plan.map(|plan| plan.build(Seed(0)));
-        self.queue_over(tail_drop.unwrap_or_else(|problems| panic!("a plain FIFO is refused: {problems:?}")))
+        tail_drop.unwrap_or_else(|problems| panic!("a plain FIFO is refused: {problems:?}"))
     }
 
-    /// A queue that is this link with another queue, such as a policy's, in the place of its buffer.
-    pub fn queue_over(&self, queue: Queue) -> Queue {
-        Queue::new("link", Box::new(Wire::new(*self, queue)))
+    /// A queue that is this link with another queue, such as a policy's, in the place of its buffer; recorded, if there
+    /// is a record to write in.
+    pub fn queue_over(&self, queue: Queue, record: Option<Record>) -> Queue {
+        Queue::new("link", Box::new(Wire::new(*self, queue, record)))
     }
 }
 
@@ -103,10 +128,13 @@ struct Wire {
     called_at: Instant,
     /// What has been sent and has not arrived, with the time of its arrival.
     travelling: VecDeque<(Instant, Packet)>,
+    losing: Losing,
+    wander: Wander,
+    record: Option<Record>,
 }
 
 impl Wire {
-    fn new(link: Link, queue: Queue) -> Self {
+    fn new(link: Link, queue: Queue, record: Option<Record>) -> Self {
         Self {
             link,
             queue,
@@ -115,6 +143,9 @@ impl Wire {
             resume_at: Instant::START,
             called_at: Instant::START,
             travelling: VecDeque::new(),
+            losing: Losing::new(link.loss, link.seed),
+            wander: Wander::new(link.jitter, link.seed),
+            record,
         }
     }
 
@@ -130,7 +161,15 @@ impl Wire {
                 Next::Ready(packet) => {
                     self.resume_at = Instant::START;
                     let sent = self.send(start, packet.len);
-                    self.travelling.push_back((sent + self.link.delay, packet));
+                    if let Some(record) = &self.record {
+                        record.sent(start, sent, packet.len);
+                    }
+                    if self.losing.lose() {
+                        sink.drop(packet, Reason::Wire);
+                        continue;
+                    }
+                    let arrives = self.wander.arrival(sent + self.link.delay);
+                    self.travelling.push_back((arrives, packet));
                 }
                 Next::Wait(at) => self.resume_at = at,
                 Next::Empty => {
@@ -163,7 +202,11 @@ impl Discipline for Wire {
         // It may leave before what the queue is waiting for.
         self.resume_at = Instant::START;
         self.called_at = now;
+        let len = packet.len;
         let verdict = self.queue.enqueue(now, packet, sink);
+        if let Some(record) = &self.record {
+            record.offered(now, len, self.queue.backlog().bytes);
+        }
         self.transmit(now, sink);
         verdict
     }
@@ -326,6 +369,53 @@ mod tests {
             }
         );
         assert_eq!(departures(&mut queue, at(1_000_000), &mut lost).len(), 10_000);
+    }
+
+    #[test]
+    fn a_wire_loses_by_its_model_and_delays_in_order() {
+        struct Wired(u64);
+        impl Sink for Wired {
+            fn drop(&mut self, _packet: Packet, why: Reason) {
+                assert_eq!(why, Reason::Wire);
+                self.0 += 1;
+            }
+        }
+        let spread = Duration::from_micros(700);
+        let link = Link::new(Bandwidth::mbit(8)).impaired(Loss::Every(3), spread, Seed(5));
+        let record = Record::new(at(0), Duration::from_millis(1));
+        let (mut queue, mut lost) = (link.queue_over(link.tail_drop(), Some(record.clone())), Wired(0));
+        for _ in 0..9 {
+            let _ = queue.enqueue(at(0), Packet::new(Bytes::new(1000), at(0), ClassId(0)), &mut lost);
+        }
+        let (mut now, mut times) = (at(0), Vec::new());
+        loop {
+            match queue.dequeue(now, &mut lost) {
+                Next::Ready(_) => times.push(now),
+                Next::Wait(until) => now = until,
+                Next::Empty => break,
+            }
+        }
+        assert_eq!(lost.0, 3);
+        for (time, sent) in times.iter().zip([1, 2, 4, 5, 7, 8]) {
+            let longer = time.since(at(sent * 1000));
+            assert!(*time >= at(sent * 1000) && longer <= spread, "{sent}: {longer:?}");
+        }
+        assert!(
+            times
+                .iter()
+                .zip([1, 2, 4, 5, 7, 8])
+                .any(|(time, sent)| *time > at(sent * 1000))
+        );
+        let recorded = record.read();
+        assert_eq!(
+            (recorded.offered.total(), recorded.sent.bytes()),
+            (9_000, &[1_000; 9][..])
+        );
+        assert_eq!(
+            recorded.deepest,
+            Bytes::new(8_000),
+            "the ninth was on the transmitter"
+        );
     }
 
     #[test]

@@ -1,9 +1,20 @@
 //! A lab: hosts, and the links between them.
 
 use crate::emulator::{Direction, Emulator, open_pair, open_tap, tap_is_possible};
-use crate::error::Result;
+use crate::error::{Doing, Result};
 use crate::host::{Host, check_interface_name};
+use netio::captured::Captured;
 use netio::port::Port;
+
+/// The port at the far end of a direction, with the direction's capture.
+fn captured(port: Box<dyn Port>, direction: &Direction, from: &str, to: &str) -> Result<Box<dyn Port>> {
+    let Some(file) = direction.file() else {
+        return Ok(port);
+    };
+    let doing = || format!("write the capture `{}`", file.display());
+    let port = Captured::new(port, file, &format!("{from} > {to}")).doing(doing)?;
+    Ok(Box::new(port))
+}
 
 /// Hosts joined by links. It ends when it is dropped, with its links and, when their last holders are gone,
 /// its hosts.
@@ -82,8 +93,13 @@ impl Lab {
         let number = self.links.len();
         let ports = [self.open(a, number, 0)?, self.open(b, number, 1)?];
         let names = [a.0.name(), b.0.name()];
-        self.links
-            .push(Emulator::start(names, ports, [forth.into(), back.into()])?);
+        let directions: [Direction; 2] = [forth.into(), back.into()];
+        let [at_a, at_b] = ports;
+        let ports = [
+            captured(at_a, &directions[1], names[1], names[0])?,
+            captured(at_b, &directions[0], names[0], names[1])?,
+        ];
+        self.links.push(Emulator::start(names, ports, directions)?);
         Ok(number)
     }
 

@@ -4,6 +4,7 @@
 
 use engine::classify::{Classifier, Filter, Ports};
 use engine::discipline::Reason;
+use engine::impairments::Loss;
 use engine::kind;
 use engine::random::Seed;
 use engine::settings::Table;
@@ -11,7 +12,7 @@ use engine::tree::{ClassSpec, DisciplineSpec, Registry};
 use engine::units::{Bandwidth, Bytes, Duration as Span};
 use lab::host::Offload;
 use lab::traffic::{probe::Probe, tcp::Bulk, udp::Stream};
-use lab::{Direction, Emulator, Host, Lab, Link, Result};
+use lab::{Direction, Emulator, Host, Lab, Link, Record, Result};
 use netio::classify::ByFilters;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -118,6 +119,70 @@ fn a_full_buffer_drops_what_arrives_and_accounts_for_it() {
                 sum.bytes += totals.dropped.bytes + totals.held().bytes;
                 sum
             });
+            Ok(())
+        };
+        run().expect("a link");
+    });
+}
+
+#[test]
+fn a_wire_that_loses_and_wanders_does_so_to_real_packets_and_is_recorded() {
+    lab::isolated(|| {
+        let run = || -> Result<()> {
+            let spread = Span::from_millis(20);
+            let plain = Link::new(Bandwidth::mbit(20)).delay(Span::from_millis(30));
+            let record = Record::new(netio::clock::now(), Span::from_micros(100));
+            let mut lab = Lab::new();
+            let (a, b) = (lab.host("a")?, lab.host("b")?);
+            let forth = Direction::from(plain.impaired(Loss::Every(4), spread, Seed(3))).recorded(&record);
+            lab.link((&a, "eth0"), (&b, "eth0"), forth, plain)?;
+            a.address("eth0", "10.0.0.1/24".parse().expect("an address"))?;
+            b.address("eth0", "10.0.0.2/24".parse().expect("an address"))?;
+            let stream = Stream {
+                to: at("10.0.0.2:0"),
+                rate: 500,
+                payload: 958,
+                duration: Duration::from_secs(1),
+            };
+            let report = stream.start(&a, &b)?.finish()?;
+            let seen = lab.links()[0].inspect().expect("a running link");
+            let totals = seen.paths[Emulator::FORTH.0].totals;
+            assert_eq!(totals.dropped_for(Reason::Wire), totals.offered.packets / 4);
+            // Every fourth frame, of which a few are the hosts' own.
+            assert!(
+                (115..=130).contains(&report.lost()),
+                "{} of 500 lost",
+                report.lost()
+            );
+            assert_eq!(report.reordered, 0);
+            let least = report
+                .arrivals
+                .iter()
+                .map(|arrival| arrival.delay())
+                .min()
+                .expect("one");
+            assert!(least >= Duration::from_millis(30), "{least:?}");
+            let mean = report
+                .arrivals
+                .iter()
+                .map(|arrival| arrival.delay())
+                .sum::<Duration>()
+                / report.arrivals.len() as u32;
+            eprintln!(
+                "{} lost, delays of {least:?} at least, {mean:?} on average",
+                report.lost()
+            );
+            // Half the spread, and a little more as nobody overtakes; a busy machine adds to it.
+            assert!(mean >= Duration::from_millis(38), "{mean:?}");
+            let recorded = record.read();
+            assert_eq!(recorded.offered.total(), totals.offered.bytes.get());
+            assert_eq!(
+                recorded.sent.total(),
+                totals.offered.bytes.get(),
+                "what the wire loses, it has carried"
+            );
+            let most = recorded.sent.bytes().iter().max().copied().unwrap_or(0);
+            assert!(most <= 251, "{most} B in 100 us are more than 20 Mbit/s");
             Ok(())
         };
         run().expect("a link");

@@ -21,12 +21,14 @@ use engine::byte_clock::{AROUND, SHORTEST_FRAME};
 use engine::classify::{Classifier, Filter};
 use engine::discipline::{Next, Reason, Sink};
 use engine::header::FlowHasher;
+pub use engine::impairments::Loss;
+use engine::impairments::{Losing, Wander};
 use engine::link_clock::LinkClock;
 use engine::packet::{Buffer, ClassId, Dscp, Flow, Packet};
 use engine::queue::Queue;
-use engine::random::{Rng, Seed};
+use engine::random::Seed;
 use engine::tree::TreePlan;
-use engine::units::{Bandwidth, Bytes, Duration, Instant, Probability};
+use engine::units::{Bandwidth, Bytes, Duration, Instant};
 use std::collections::VecDeque;
 
 /// What a link is like, in one direction.
@@ -38,8 +40,10 @@ pub struct LinkSpec {
     pub delay: Duration,
     /// What the wire adds to a frame.
     pub framing: Framing,
-    /// What it loses by itself.
+    /// What it loses by itself, after it has carried it.
     pub loss: Loss,
+    /// How much longer than the delay packets travel at most.
+    pub jitter: Duration,
     /// What packets wait in.
     pub hold: Hold,
 }
@@ -52,6 +56,7 @@ impl LinkSpec {
             delay,
             framing: Framing::PLAIN,
             loss: Loss::None,
+            jitter: Duration::ZERO,
             hold: Hold::Buffer(Bytes::new(u64::MAX)),
         }
     }
@@ -67,6 +72,13 @@ impl LinkSpec {
     #[must_use]
     pub fn loss(mut self, loss: Loss) -> Self {
         self.loss = loss;
+        self
+    }
+
+    /// The same with packets that travel longer than the delay, by up to this.
+    #[must_use]
+    pub fn jitter(mut self, most: Duration) -> Self {
+        self.jitter = most;
         self
     }
 
@@ -102,17 +114,6 @@ impl Framing {
             Self::Atm => (frame.get().saturating_sub(ETHERNET_HEADER) + 16).div_ceil(48) * 53,
         })
     }
-}
-
-/// What a link loses by itself, after it has carried it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Loss {
-    /// Nothing.
-    None,
-    /// Every n-th packet.
-    Every(u64),
-    /// Each packet with this probability.
-    Random(Probability),
 }
 
 /// What packets wait in.
@@ -194,9 +195,8 @@ pub(crate) struct Link {
     wire: LinkClock,
     delay: Duration,
     framing: Framing,
-    loss: Loss,
-    rng: Rng,
-    entered: u64,
+    losing: Losing,
+    wander: Wander,
     pub(crate) lost: u64,
     flight: VecDeque<Flying>,
     hold: Holding,
@@ -217,9 +217,8 @@ impl Link {
             wire: LinkClock::new(spec.rate, Duration::ZERO),
             delay: spec.delay,
             framing: spec.framing,
-            loss: spec.loss,
-            rng: seed.fork("loss").stream(),
-            entered: 0,
+            losing: Losing::new(spec.loss, seed),
+            wander: Wander::new(spec.jitter, seed),
             lost: 0,
             flight: VecDeque::new(),
             hold: match spec.hold {
@@ -396,18 +395,12 @@ impl Link {
             let key = around.streams[stream as usize].key_of(remarked);
             capture.add(start, &key, &around.store.packet(packet));
         }
-        self.entered += 1;
-        let lost = match self.loss {
-            Loss::None => false,
-            Loss::Every(n) => n > 0 && self.entered.is_multiple_of(n),
-            Loss::Random(p) => self.rng.chance(p),
-        };
-        if lost {
+        if self.losing.lose() {
             self.lost += 1;
             around.store.free(packet);
             return;
         }
-        let place = around.agenda.place(finish + self.delay);
+        let place = around.agenda.place(self.wander.arrival(finish + self.delay));
         if self.flight.is_empty() {
             around.agenda.put(place, Event::Arrive(self.id));
         }

@@ -10,11 +10,10 @@
 //! there, so what it shows is always what has happened.
 
 mod levels;
-mod series;
 mod window;
 
+pub use engine::series::Series;
 pub use levels::Levels;
-pub use series::Series;
 pub use window::{Tally, Window};
 
 use engine::discipline::Reason;

@@ -1,5 +1,6 @@
 //! `suimon lab` as a person uses it: the example, mistakes, a program's end, and what is left after a kill.
 
+use netio::pcap::Reader;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -67,6 +68,48 @@ fn mistakes_are_usage_errors_that_name_the_place_and_the_nearest_name() {
         error.contains(":4:17") && error.contains("unknown host `c`"),
         "{error}"
     );
+}
+
+#[test]
+fn a_link_is_looked_at_by_a_capture_and_a_series() {
+    let folder = std::env::temp_dir().join(format!("suimon-lab-look-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let file = |name: &str| folder.join(name).display().to_string();
+    let topology = "version = 1\nhosts = [\"a\", \"b\"]\n[[link]]\nbetween = [\"a\", \"b\"]\nrate = \"10 Mbit/s\"\n\
+                    delay = \"1 ms\"\njitter = \"1 ms\"\nloss = \"every 1000\"\n";
+    std::fs::write(file("t.toml"), topology).expect("a file");
+    let script = "for i in 1 2 3 4; do echo through-the-wire > /dev/udp/$SUIMON_B/9; sleep 0.1; done";
+    let (capture, series) = (
+        format!("a > b={}", file("down.pcapng")),
+        format!("a>b={}", file("down.csv")),
+    );
+    let topology = file("t.toml");
+    let output = suimon(&[
+        &topology, "--pcap", &capture, "--series", &series, "--bin", "1ms", "--", "bash", "-c", script,
+    ]);
+    assert!(output.status.success(), "{output:?}");
+    let mut reader =
+        Reader::new(std::fs::File::open(file("down.pcapng")).expect("a capture")).expect("a capture");
+    let (mut frame, mut found) = (Vec::new(), 0);
+    while reader.next(&mut frame).expect("whole").is_some() {
+        found += usize::from(frame.windows(16).any(|part| part == b"through-the-wire"));
+    }
+    assert_eq!(found, 4);
+    let csv = std::fs::read_to_string(file("down.csv")).expect("a series");
+    let mut lines = csv.lines();
+    assert_eq!(lines.next(), Some("time_s,offered_bps,sent_bps"));
+    let sent: f64 = lines
+        .filter_map(|line| line.rsplit(',').next()?.parse::<f64>().ok())
+        .sum();
+    // In bins of 1 ms: four datagrams of 59 bytes, and what hosts say by themselves.
+    assert!(sent / 8_000.0 >= 4.0 * 59.0, "{csv}");
+    let wrong = suimon(&[&topology, "--pcap", "b > c=x", "--", "true"]);
+    let error = String::from_utf8_lossy(&wrong.stderr).into_owned();
+    assert!(
+        wrong.status.code() == Some(2) && error.contains("did you mean `b > a`?"),
+        "{error}"
+    );
+    std::fs::remove_dir_all(&folder).expect("ours");
 }
 
 #[test]

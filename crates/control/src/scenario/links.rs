@@ -4,9 +4,10 @@ use super::Files;
 use crate::findings::Findings;
 use crate::policy::{Interface, Policy, Reader};
 use crate::sections::{Section, Value};
+use engine::impairments::Loss;
 use engine::settings::{Problem, Raw, SettingValue, Span, describe, unknown};
 use engine::tree::Registry;
-use engine::units::{Bandwidth, Bytes, Duration, Probability};
+use engine::units::{Bandwidth, Bytes, Duration};
 use engine::{choices, settings};
 
 /// What the wire adds to a frame.
@@ -41,30 +42,6 @@ impl SettingValue for Framing {
     }
 }
 
-/// What the wire loses.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Loss {
-    /// Each packet with this probability.
-    Random(Probability),
-    /// Every n-th.
-    Every(u32),
-}
-
-impl SettingValue for Loss {
-    const UNIT: &'static str = "a share such as \"0.1 %\", or \"every 1000\"";
-    fn from_raw(raw: &Raw) -> Result<Self, String> {
-        let wrong = || format!("expected {}; found {}", Self::UNIT, describe(raw));
-        let Raw::Text(text) = raw else {
-            return Err(wrong());
-        };
-        if let Some(n) = text.trim().strip_prefix("every ") {
-            let n = n.trim().parse().ok().filter(|&n: &u32| n > 0);
-            return n.map(Self::Every).ok_or_else(wrong);
-        }
-        text.parse().map(Self::Random).map_err(|_| wrong())
-    }
-}
-
 choices! {
     /// How the driver knows that the wire is free.
     pub enum Completion {
@@ -92,7 +69,10 @@ settings! {
         framing: Framing = default "none",
             "too little: small packets cost less than on the real link", "frames count as policies count them";
         /// What the wire loses by itself
-        loss: Loss = derived "nothing",
+        loss: Loss = default "nothing",
+            "what is to be tried out", "none";
+        /// How much longer than `delay` packets travel at most, evenly distributed; they keep their order
+        jitter: Duration = default "0 s",
             "what is to be tried out", "none";
         /// The longest IP packet
         mtu: Bytes = default "1500 B",
@@ -207,6 +187,7 @@ fn sensible(
     let LinkSettings {
         rate,
         delay,
+        jitter,
         buffer,
         mtu,
         transmit_ring,
@@ -218,6 +199,11 @@ fn sensible(
         "delay",
         delay > Duration::from_secs(3600),
         "`delay` must be at most 3600 s",
+    );
+    refuse(
+        "jitter",
+        jitter > Duration::from_secs(60),
+        "`jitter` must be at most 60 s",
     );
     refuse(
         "mtu",

@@ -25,7 +25,7 @@ mod sweep;
 pub use changes::{Change, ChangeSettings};
 pub use expectations::{ExpectSettings, Expectation, Metric, Subject, Unit};
 pub use flows::{Address, FlowConfig, FlowSettings, Spans};
-pub use links::{Completion, DirectionConfig, Framing, LinkSettings, Loss};
+pub use links::{Completion, DirectionConfig, Framing, LinkSettings};
 pub use sources::{Control, EcnWord, KINDS, Kind, Packets, Source, TcpSettings};
 pub use sweep::Sweep;
 

@@ -5,6 +5,7 @@
 
 use crate::colour;
 use crate::exit::{Exit, Failure};
+use crate::simulation::captures::Wanted;
 use crate::source;
 use clap::Args;
 use control::policy::Interface;
@@ -14,13 +15,15 @@ use engine::packet::ClassId;
 use engine::random::Seed;
 use engine::settings::{Span, unknown};
 use engine::tree::Registry;
-use engine::units::Bandwidth;
+use engine::units::{Bandwidth, Duration};
 use lab::addressing::{self, Pair};
-use lab::{Direction, Host, Lab, Link};
+use lab::{Direction, Host, Lab, Link, Record};
 use netio::classify::ByFilters;
 use serde_json::{Value, json};
-use std::io::Write;
+use std::fs::File;
+use std::io::{BufWriter, Write};
 use std::os::fd::AsRawFd;
+use std::path::PathBuf;
 
 /// Build a made-up network from a topology file, and run a program in it
 #[derive(Debug, Args)]
@@ -33,6 +36,15 @@ pub struct LabVerb {
     /// The seed of everything random in the links' policies
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// Capture what arrives at the far end of a link into a file of pcapng: 'alice > bob=down.pcapng'
+    #[arg(long, value_name = "LINK=FILE")]
+    pcap: Vec<Wanted>,
+    /// Write what came to a link and what it sent, bin by bin, into a file of CSV when the program has ended
+    #[arg(long, value_name = "LINK=FILE", requires = "command")]
+    series: Vec<Wanted>,
+    /// The length of a bin of the series
+    #[arg(long, value_name = "TIME", default_value = "100us")]
+    bin: Duration,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -54,13 +66,50 @@ struct InterfaceView {
     to: String,
 }
 
+/// A direction of a link: its number, and the end from which it leads.
+type Way = (usize, usize);
+
+/// What looks at links.
+struct Instruments {
+    captures: Vec<(Way, PathBuf)>,
+    series: Vec<(Way, PathBuf, Record)>,
+}
+
+impl Instruments {
+    /// The direction with those of its instruments.
+    fn on(&self, way: Way, mut direction: Direction) -> Direction {
+        for (_, file) in self.captures.iter().filter(|(of, _)| *of == way) {
+            direction = direction.captured(file);
+        }
+        for (_, _, record) in self.series.iter().filter(|(of, ..)| *of == way) {
+            direction = direction.recorded(record);
+        }
+        direction
+    }
+
+    /// Writes what is not written yet.
+    fn write(&self) -> Result<(), Failure> {
+        for (_, file, record) in &self.series {
+            let failed = |e| Failure::at_run_time(format!("cannot write `{}`: {e}", file.display()));
+            let mut out = File::create(file).map(BufWriter::new).map_err(failed)?;
+            record
+                .read()
+                .write_csv(&mut out)
+                .and_then(|()| out.flush())
+                .map_err(failed)?;
+        }
+        Ok(())
+    }
+}
+
 impl LabVerb {
     /// Builds the lab, runs the program or waits.
     pub fn run(&self, out: &mut dyn Write) -> Result<Exit, Failure> {
         let topology = self.read()?;
         let host = self.host(&topology)?;
         lab::enter()?;
-        let built = build(&topology, Seed(self.seed))?;
+        let instruments = self.instruments(&topology)?;
+        let built = build(&topology, &instruments, Seed(self.seed))?;
         let hosts = built.lab.hosts();
         if let Some((name, arguments)) = self.command.split_first() {
             let program = hosts[host].program(name).args(arguments);
@@ -69,6 +118,7 @@ impl LabVerb {
                 .into_iter()
                 .fold(program, |p, (name, value)| p.env(name, value));
             let status = program.interactive()?;
+            instruments.write()?;
             return if status.success() {
                 Ok(Exit::Done)
             } else {
@@ -106,6 +156,37 @@ impl LabVerb {
         Ok(topology)
     }
 
+    /// What looks at links, each found by its name.
+    fn instruments(&self, topology: &Topology) -> Result<Instruments, Failure> {
+        if self.bin == Duration::ZERO {
+            return Err(Failure::usage("a bin is longer than 0: --bin 100us"));
+        }
+        let find = |wanted: &Wanted| -> Result<(usize, usize), Failure> {
+            let mut names = Vec::new();
+            for (number, link) in topology.links.iter().enumerate() {
+                for side in [0, 1] {
+                    let [from, to] = [side, 1 - side].map(|end| &topology.hosts[link.between[end]]);
+                    let name = format!("{from} > {to}");
+                    let emulated = link.settings.rate.is_some();
+                    if name == wanted.link() && emulated {
+                        return Ok((number, side));
+                    }
+                    names.extend(emulated.then_some(name));
+                }
+            }
+            let names = names.iter().map(String::as_str);
+            Err(unknown("link with a rate", wanted.link(), Span::default(), names).into())
+        };
+        let begin = netio::clock::now();
+        let record =
+            |wanted: &Wanted| Ok((find(wanted)?, wanted.file().into(), Record::new(begin, self.bin)));
+        let capture = |wanted: &Wanted| Ok((find(wanted)?, wanted.file().into()));
+        Ok(Instruments {
+            captures: self.pcap.iter().map(capture).collect::<Result<_, Failure>>()?,
+            series: self.series.iter().map(record).collect::<Result<_, Failure>>()?,
+        })
+    }
+
     /// The host to run the program in.
     fn host(&self, topology: &Topology) -> Result<usize, Failure> {
         let Some(name) = &self.host else { return Ok(0) };
@@ -118,7 +199,7 @@ impl LabVerb {
 }
 
 /// Makes hosts and links, and gives them addresses and routes.
-fn build(topology: &Topology, seed: Seed) -> lab::Result<Built> {
+fn build(topology: &Topology, instruments: &Instruments, seed: Seed) -> lab::Result<Built> {
     let mut lab = Lab::new();
     let hosts: Vec<Host> = topology
         .hosts
@@ -135,6 +216,7 @@ fn build(topology: &Topology, seed: Seed) -> lab::Result<Built> {
             &names,
             link,
             seed.fork(&number.to_string()),
+            &|side, direction| instruments.on((number, side), direction),
         )?;
         // The reader of topologies allows 250 links.
         let addresses = addressing::of_link(number as u16);
@@ -168,18 +250,24 @@ fn join(
     names: &[String; 2],
     link: &LinkConfig,
     seed: Seed,
+    look: &dyn Fn(usize, Direction) -> Direction,
 ) -> lab::Result<()> {
     let (a, b) = ((hosts[0], names[0].as_str()), (hosts[1], names[1].as_str()));
     let Some(rate) = link.settings.rate else {
         return lab.veth(a, b);
     };
-    let direction = |side: usize| direction(rate, &link.settings, link.policies[side].as_ref(), seed);
+    let direction = |side: usize| {
+        let seed = seed.fork(["forth", "back"][side]);
+        let policy = link.policies[side].as_ref();
+        look(side, direction(rate, &link.settings, policy, seed))
+    };
     lab.link(a, b, direction(0), direction(1)).map(drop)
 }
 
 /// One direction of a link, ruled by a policy where there is one.
 fn direction(rate: Bandwidth, settings: &LinkSettings, policy: Option<&Interface>, seed: Seed) -> Direction {
-    let mut link = Link::new(rate).delay(settings.delay);
+    let link = Link::new(rate).delay(settings.delay);
+    let mut link = link.impaired(settings.loss, settings.jitter, seed);
     if let Some(buffer) = settings.buffer {
         link = link.buffer(buffer);
     }

@@ -31,6 +31,18 @@ impl FromStr for Wanted {
     }
 }
 
+impl Wanted {
+    /// The link, as `server > home`.
+    pub fn link(&self) -> &str {
+        &self.link
+    }
+
+    /// The file.
+    pub fn file(&self) -> &std::path::Path {
+        &self.file
+    }
+}
+
 /// A link that is captured.
 #[derive(Debug)]
 pub struct Capturing {

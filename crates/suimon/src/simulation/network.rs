@@ -1,12 +1,12 @@
 //! A checked scenario as the simulator's hosts, links and flows.
 
 use control::scenario::{
-    self, Completion, DirectionConfig, EcnWord, Expectation, FlowConfig, Framing, Loss, Scenario, Source,
-    Subject, TcpSettings,
+    self, Completion, DirectionConfig, EcnWord, Expectation, FlowConfig, Framing, Scenario, Source, Subject,
+    TcpSettings,
 };
 use engine::packet::Ecn;
 use engine::random::Seed;
-use engine::units::{Bytes, Probability};
+use engine::units::Bytes;
 use sim::agent::Agent;
 use sim::link::{self, Driver, Hold, LinkSpec, Ruled};
 use sim::meter::Watch;
@@ -75,11 +75,6 @@ fn spec(direction: &DirectionConfig) -> LinkSpec {
             },
         })),
     };
-    let loss = match settings.loss {
-        None | Some(Loss::Random(Probability::ZERO)) => link::Loss::None,
-        Some(Loss::Random(chance)) => link::Loss::Random(chance),
-        Some(Loss::Every(n)) => link::Loss::Every(n.into()),
-    };
     let framing = match settings.framing {
         Framing::Add(bytes) => link::Framing::Add(bytes as i32),
         Framing::Ethernet => link::Framing::Ethernet,
@@ -87,7 +82,8 @@ fn spec(direction: &DirectionConfig) -> LinkSpec {
     };
     LinkSpec::new(settings.rate, settings.delay)
         .hold(hold)
-        .loss(loss)
+        .loss(settings.loss)
+        .jitter(settings.jitter)
         .framing(framing)
 }
 

@@ -1,0 +1,236 @@
+//! What a wire does to packets by itself: it loses some, and some travel longer. One set of models for the simulator's
+//! links and for the emulated links of the lab, drawn from seeds that were given.
+//!
+//! Losses: every n-th packet, each with a probability, or in bursts. Bursts follow Gilbert ("Capacity of a burst-noise channel",
+//! Bell System Technical Journal 39, 1960) with a bad state in which every packet is lost: it is left with probability 1/*n*, so
+//! that a burst has *n* packets on average, and entered so often that the share of all packets is the one asked for.
+//!
+//! Jitter: a packet travels longer by a time that is evenly distributed from nothing to a bound. Packets keep their order,
+//! as on one path: one that would overtake arrives with the one before it.
+
+use crate::random::{Rng, Seed};
+use crate::settings::{Raw, SettingValue, describe};
+use crate::units::{Duration, Instant, Probability};
+use std::fmt;
+
+/// What a wire loses.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Loss {
+    /// Nothing.
+    None,
+    /// Every n-th packet.
+    Every(u64),
+    /// Each packet with this probability.
+    Random(Probability),
+    /// This share of all packets, in bursts of so many on average.
+    Bursts(Probability, u32),
+}
+
+impl SettingValue for Loss {
+    const UNIT: &'static str =
+        "\"nothing\", a share such as \"0.1 %\", \"0.1 % in bursts of 5\", or \"every 1000\"";
+    fn from_raw(raw: &Raw) -> Result<Self, String> {
+        let wrong = || format!("expected {}; found {}", Self::UNIT, describe(raw));
+        let Raw::Text(text) = raw else {
+            return Err(wrong());
+        };
+        let text = text.trim();
+        let whole = |n: &str| n.trim().parse().ok().filter(|&n: &u32| n > 0).ok_or_else(wrong);
+        if text == "nothing" {
+            return Ok(Self::None);
+        }
+        if let Some(n) = text.strip_prefix("every ") {
+            return whole(n).map(|n| Self::Every(n.into()));
+        }
+        let (share, bursts) = match text.split_once("in bursts of") {
+            Some((share, n)) => (share.trim(), Some(whole(n)?)),
+            None => (text, None),
+        };
+        let share = share.parse().map_err(|_| wrong())?;
+        Ok(match bursts {
+            _ if share == Probability::ZERO => Self::None,
+            Some(n) => Self::Bursts(share, n),
+            None => Self::Random(share),
+        })
+    }
+}
+
+impl fmt::Display for Loss {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::None => f.pad("nothing"),
+            Self::Every(n) => write!(f, "every {n}"),
+            Self::Random(share) => write!(f, "{share}"),
+            Self::Bursts(share, n) => write!(f, "{share} in bursts of {n}"),
+        }
+    }
+}
+
+/// Decides packet by packet.
+#[derive(Clone, Debug)]
+pub struct Losing {
+    loss: Loss,
+    rng: Rng,
+    passed: u64,
+    /// Whether a burst goes on.
+    bad: bool,
+    /// With which probability a burst begins.
+    begin: Probability,
+}
+
+impl Losing {
+    /// By this model, with luck of its own.
+    pub fn new(loss: Loss, seed: Seed) -> Self {
+        let begin = match loss {
+            // Of the packets a share p is in bursts of n: begun p / (n (1 - p)) times for each that is not.
+            Loss::Bursts(share, n) => {
+                let good = Probability::ONE.parts() - share.parts().min(Probability::ONE.parts());
+                Probability::ratio(share.parts(), good.saturating_mul(n.max(1).into()).max(1))
+            }
+            _ => Probability::ZERO,
+        };
+        Self {
+            loss,
+            rng: seed.fork("loss").stream(),
+            passed: 0,
+            bad: false,
+            begin,
+        }
+    }
+
+    /// Whether the next packet is lost.
+    #[inline]
+    pub fn lose(&mut self) -> bool {
+        self.passed += 1;
+        match self.loss {
+            Loss::None => false,
+            Loss::Every(n) => n > 0 && self.passed.is_multiple_of(n),
+            Loss::Random(p) => self.rng.chance(p),
+            Loss::Bursts(_, n) => {
+                let turn = if self.bad {
+                    Probability::ratio(1, n.max(1).into())
+                } else {
+                    self.begin
+                };
+                self.bad ^= self.rng.chance(turn);
+                self.bad
+            }
+        }
+    }
+}
+
+/// Delays packet by packet.
+#[derive(Clone, Debug)]
+pub struct Wander {
+    most: Duration,
+    rng: Rng,
+    last: Instant,
+}
+
+impl Wander {
+    /// Up to this, with luck of its own.
+    pub fn new(most: Duration, seed: Seed) -> Self {
+        Self {
+            most,
+            rng: seed.fork("jitter").stream(),
+            last: Instant::START,
+        }
+    }
+
+    /// When a packet arrives that would arrive at `at` without jitter; not before those that were asked for earlier.
+    #[inline]
+    pub fn arrival(&mut self, at: Instant) -> Instant {
+        if self.most == Duration::ZERO {
+            return at;
+        }
+        let longer = Duration::from_nanos(self.rng.below(self.most.nanos().saturating_add(1)));
+        self.last = self.last.max(at + longer);
+        self.last
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Loss, String> {
+        Loss::from_raw(&Raw::Text(text.into()))
+    }
+
+    #[test]
+    fn losses_are_read_as_they_are_shown_and_nonsense_is_refused() {
+        let percent = |n| Probability::ratio(n, 100);
+        for (text, loss) in [
+            ("nothing", Loss::None),
+            ("0 %", Loss::None),
+            ("every 1000", Loss::Every(1_000)),
+            ("2 %", Loss::Random(percent(2))),
+            ("2 % in bursts of 5", Loss::Bursts(percent(2), 5)),
+        ] {
+            assert_eq!(read(text), Ok(loss));
+            assert_eq!(read(&loss.to_string()), Ok(loss), "{loss}");
+        }
+        for wrong in [
+            "",
+            "every 0",
+            "often",
+            "2 % in bursts of 0",
+            "2 % in bursts of",
+            "in bursts of 3",
+            "120 %",
+        ] {
+            assert!(read(wrong).is_err(), "{wrong} was accepted");
+        }
+    }
+
+    #[test]
+    fn bursts_have_their_share_and_their_length_and_a_seed_repeats_them() {
+        let losses = |seed| {
+            let mut losing = Losing::new(Loss::Bursts(Probability::ratio(2, 100), 5), Seed(seed));
+            (0..2_000_000).map(|_| losing.lose()).collect::<Vec<_>>()
+        };
+        let lost = losses(1);
+        let all = lost.iter().filter(|lost| **lost).count() as f64;
+        let bursts = lost.windows(2).filter(|pair| !pair[0] && pair[1]).count() as f64;
+        let share = all / lost.len() as f64;
+        assert!((0.019..0.021).contains(&share), "{share} are lost");
+        assert!(
+            (4.8..5.2).contains(&(all / bursts)),
+            "a burst has {}",
+            all / bursts
+        );
+        assert!(lost == losses(1) && lost != losses(2));
+    }
+
+    #[test]
+    fn a_random_share_is_lost_one_by_one() {
+        let mut losing = Losing::new(Loss::Random(Probability::ratio(1, 10)), Seed(7));
+        let lost = (0..1_000_000).filter(|_| losing.lose()).count();
+        assert!((98_000..102_000).contains(&lost), "{lost}");
+        let mut losing = Losing::new(Loss::Every(4), Seed(7));
+        let lost: Vec<usize> = (1..=12).filter(|_| losing.lose()).collect();
+        assert_eq!(lost, [4, 8, 12]);
+    }
+
+    #[test]
+    fn jitter_is_even_up_to_its_bound_and_nobody_overtakes() {
+        let mut wander = Wander::new(Duration::from_micros(100), Seed(3));
+        let (mut sum, mut last) = (0, Instant::START);
+        for n in 0..100_000u64 {
+            // Far apart, so that order does not bind.
+            let at = Instant::from_nanos(n * 1_000_000);
+            let arrival = wander.arrival(at);
+            assert!(arrival >= at && arrival <= at + Duration::from_micros(100));
+            sum += arrival.since(at).nanos();
+        }
+        let mean = sum / 100_000;
+        assert!((49_000..51_000).contains(&mean), "{mean} ns on average");
+        let begin = Instant::from_nanos(200_000_000_000);
+        for n in 0..1_000u64 {
+            let arrival = wander.arrival(begin + Duration::from_micros(n));
+            assert!(arrival >= last);
+            last = arrival;
+        }
+        assert_eq!(Wander::new(Duration::ZERO, Seed(3)).arrival(begin), begin);
+    }
+}

@@ -1,0 +1,116 @@
+//! What came to an emulated link and what it sent, bin by bin: the bandwidth meter of the PSPacer paper's GNET-1.
+//!
+//! What came counts in the bin in which the emulator took it in; it reads its clock once a batch, so bursts that
+//! came together count together. What was sent is spread over the time of its bits, as the link reckons it, exactly.
+
+use engine::series::Series;
+use engine::units::{Bytes, Duration, Instant};
+use std::io::{self, Write};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Bins at most; what comes later is not recorded.
+const MOST: u64 = 10_000_000;
+
+/// What was recorded.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Recorded {
+    /// Bytes that came, by the time at which they did.
+    pub offered: Series,
+    /// Bytes that were sent, by the time of their bits.
+    pub sent: Series,
+    /// The most bytes that waited.
+    pub deepest: Bytes,
+}
+
+/// A record that a link writes and others read. Copies are the same record.
+#[derive(Clone, Debug)]
+pub struct Record {
+    end: Instant,
+    inner: Arc<Mutex<Recorded>>,
+}
+
+impl Record {
+    /// From this time on, in bins of this length.
+    pub fn new(origin: Instant, bin: Duration) -> Self {
+        let series = Series::new(origin, bin);
+        let inner = Recorded {
+            offered: series.clone(),
+            sent: series,
+            deepest: Bytes::ZERO,
+        };
+        Self {
+            end: origin + bin.times(MOST),
+            inner: Arc::new(Mutex::new(inner)),
+        }
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Recorded> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn offered(&self, now: Instant, len: Bytes, waiting: Bytes) {
+        if now < self.end {
+            let mut inner = self.inner();
+            inner.offered.add(now, len.get());
+            inner.deepest = inner.deepest.max(waiting);
+        }
+    }
+
+    pub(crate) fn sent(&self, from: Instant, to: Instant, len: Bytes) {
+        if to < self.end {
+            self.inner().sent.spread(from, to, len.get());
+        }
+    }
+
+    /// What was recorded so far.
+    pub fn read(&self) -> Recorded {
+        self.inner().clone()
+    }
+}
+
+impl Recorded {
+    /// Writes a line for each bin: the time in seconds, the rate at which bytes came, and at which they were sent.
+    pub fn write_csv(&self, out: &mut dyn Write) -> io::Result<()> {
+        writeln!(out, "time_s,offered_bps,sent_bps")?;
+        let bins = self.offered.bytes().len().max(self.sent.bytes().len());
+        let bin = self.offered.bin();
+        let rate = |series: &Series, n: usize| {
+            let bytes = series.bytes().get(n).copied().unwrap_or(0);
+            engine::units::Bandwidth::of(Bytes::new(bytes), bin).bits()
+        };
+        for n in 0..bins {
+            let at = bin.times(n as u64).as_secs_f64();
+            writeln!(out, "{at:.6},{},{}", rate(&self.offered, n), rate(&self.sent, n))?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_came_and_what_was_sent_are_told_bin_by_bin() {
+        let origin = Instant::from_nanos(1_000_000);
+        let record = Record::new(origin, Duration::from_micros(100));
+        record.offered(origin, Bytes::new(1_000), Bytes::new(1_000));
+        record.offered(
+            origin + Duration::from_micros(50),
+            Bytes::new(500),
+            Bytes::new(1_500),
+        );
+        record.sent(
+            origin + Duration::from_micros(50),
+            origin + Duration::from_micros(250),
+            Bytes::new(1_000),
+        );
+        let read = record.read();
+        assert_eq!(read.deepest, Bytes::new(1_500));
+        let mut csv = Vec::new();
+        read.write_csv(&mut csv).expect("memory");
+        let expected = "time_s,offered_bps,sent_bps\n0.000000,120000000,20000000\n\
+                        0.000100,0,40000000\n0.000200,0,20000000\n";
+        assert_eq!(String::from_utf8(csv).expect("text"), expected);
+    }
+}
