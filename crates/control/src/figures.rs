@@ -1,6 +1,6 @@
 //! Numbers for people: four significant digits with a unit, where the engine's own texts are exact.
 
-use crate::snapshot::{ClassView, Gauge, Traffic};
+use crate::snapshot::{ClassView, Gauge, InterfaceView, Traffic};
 
 /// A rate such as `19.98 Mbit/s`.
 pub fn rate(bps: u64) -> String {
@@ -70,6 +70,11 @@ pub fn borrowed(class: &ClassView) -> String {
     let found = class.gauges.iter().find(|gauge| gauge.name == "borrowed");
     let found = found.filter(|gauge| gauge.value.as_u64() != Some(0));
     found.map(gauge).unwrap_or_default()
+}
+
+/// Whether a realiser makes the times of its discipline come true.
+pub fn is_paced(interface: &InterfaceView) -> bool {
+    interface.gauges.iter().any(|gauge| gauge.name == "realiser")
 }
 
 /// A gauge's value as its unit asks for.

@@ -4,6 +4,7 @@ pub mod check;
 pub mod demo;
 pub mod kinds;
 pub mod lab;
+pub mod pace;
 pub mod reproduce;
 pub mod run;
 pub mod set;

@@ -35,42 +35,9 @@ impl Run {
     /// Runs it.
     pub fn run(&self, out: &mut dyn Write) -> Result<Exit, Failure> {
         let policy = self.read()?;
-        let missing =
-            || Failure::usage("the policy has no [port] section, which says between which interfaces");
-        let config = policy.port.as_ref().ok_or_else(missing)?;
-        let warnings = look(&policy, config)?;
-        let _claim = Claim::on(&config.interfaces()).map_err(Failure::at_run_time)?;
-        let end = Arc::new(AtomicBool::new(false));
-        heed_signals(&end).map_err(|e| Failure::at_run_time(format!("cannot heed signals: {e}")))?;
-        let Assembly {
-            worker,
-            handle,
-            paths,
-            without_us,
-        } = assemble(&policy, config)?;
         let name = self.name();
-        let managed = paths.into_iter().zip(policy.interfaces.iter().cloned());
-        let service = Service::new(&name, handle.clone(), managed, Arc::clone(&end));
-        let socket = path_of(self.socket.as_deref().unwrap_or(&name));
-        let server = Server::start(&socket, Arc::new(service)).map_err(|e| {
-            Failure::at_run_time(format!(
-                "cannot serve the control socket {}: {e}",
-                socket.display()
-            ))
-        })?;
-        introduce(out, &policy, config, &without_us)?;
-        for warning in warnings {
-            writeln!(out, "warning: {warning}")?;
-        }
-        let worker = std::thread::Builder::new()
-            .name("worker".into())
-            .spawn(move || worker.run())
-            .map_err(|e| Failure::at_run_time(format!("cannot start the packet loop: {e}")))?;
-        writeln!(out, "running; control socket {}", server.path().display())?;
-        out.flush()?;
-        let last = supervise(&handle, worker, &end, out)?;
-        farewell(out, &last)?;
-        Ok(Exit::Done)
+        let socket = self.socket.as_deref().unwrap_or(&name);
+        enforce(&policy, &name, socket, out, &mut |_, _| Ok(()))
     }
 
     fn read(&self) -> Result<Policy, Failure> {
@@ -93,6 +60,54 @@ impl Run {
             _ => "policy".into(),
         }
     }
+}
+
+/// Puts a policy into force until it is told to end. `watch` is shown what is to be seen twice a second.
+pub fn enforce(
+    policy: &Policy,
+    name: &str,
+    socket: &str,
+    out: &mut dyn Write,
+    watch: &mut dyn FnMut(&Snapshot, &mut dyn Write) -> io::Result<()>,
+) -> Result<Exit, Failure> {
+    let missing = || Failure::usage("the policy has no [port] section, which says between which interfaces");
+    let config = policy.port.as_ref().ok_or_else(missing)?;
+    let warnings = look(policy, config)?;
+    let _claim = Claim::on(&config.interfaces()).map_err(Failure::at_run_time)?;
+    let end = Arc::new(AtomicBool::new(false));
+    heed_signals(&end).map_err(|e| Failure::at_run_time(format!("cannot heed signals: {e}")))?;
+    let Assembly {
+        worker,
+        handle,
+        paths,
+        without_us,
+        realised,
+    } = assemble(policy, config)?;
+    let managed = paths.into_iter().zip(policy.interfaces.iter().cloned());
+    let service = Service::new(name, handle.clone(), managed, Arc::clone(&end));
+    let socket = path_of(socket);
+    let server = Server::start(&socket, Arc::new(service)).map_err(|e| {
+        Failure::at_run_time(format!(
+            "cannot serve the control socket {}: {e}",
+            socket.display()
+        ))
+    })?;
+    introduce(out, policy, config, &without_us)?;
+    for line in realised {
+        writeln!(out, "{line}")?;
+    }
+    for warning in warnings {
+        writeln!(out, "warning: {warning}")?;
+    }
+    let worker = std::thread::Builder::new()
+        .name("worker".into())
+        .spawn(move || worker.run())
+        .map_err(|e| Failure::at_run_time(format!("cannot start the packet loop: {e}")))?;
+    writeln!(out, "running; control socket {}", server.path().display())?;
+    out.flush()?;
+    let last = supervise(&handle, worker, &end, out, watch)?;
+    farewell(out, &last)?;
+    Ok(Exit::Done)
 }
 
 /// Looks at the interfaces; what will not hold is warned of, what cannot work is refused.

@@ -117,8 +117,11 @@ fn show_interface(out: &mut dyn Write, interface: &InterfaceView, verbose: bool)
     for line in picture::table(&rows, &COLUMNS.map(|(_, align)| align)) {
         writeln!(out, "{line}")?;
     }
-    if verbose {
+    // How well packets start at their times is what somebody who paces wants to see.
+    if verbose || figures::is_paced(interface) {
         show_gauges(out, &interface.discipline, &interface.gauges)?;
+    }
+    if verbose {
         for class in &interface.classes {
             show_gauges(out, &class.name, &class.gauges)?;
         }

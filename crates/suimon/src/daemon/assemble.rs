@@ -4,6 +4,7 @@
 //! on by itself.
 
 use super::direction;
+use super::realise::{self, Chosen};
 use crate::exit::Failure;
 use control::policy::Policy;
 use control::port_config::{Place, PortConfig, PortKind, PortSettings, Split, XdpMode};
@@ -31,6 +32,8 @@ pub struct Assembly {
     pub paths: Vec<PathId>,
     /// How traffic goes on without us, for people.
     pub without_us: String,
+    /// What makes the times of pacing disciplines come true, for people.
+    pub realised: Vec<String>,
 }
 
 /// Open ports, and which way packets go.
@@ -49,10 +52,37 @@ struct Way {
     interface: Option<String>,
 }
 
+impl Way {
+    /// Whether what this interface's policy rules goes this way.
+    fn rules(&self, interface: &str) -> bool {
+        self.interface.as_ref().is_none_or(|name| name == interface)
+    }
+}
+
 /// Opens the ports and builds the paths.
 pub fn assemble(policy: &Policy, config: &PortConfig) -> Result<Assembly, Failure> {
-    let opened = open(config)?;
+    let chosen: Vec<Option<Chosen>> = policy
+        .interfaces
+        .iter()
+        .map(|interface| realise::choose(interface, config))
+        .collect::<Result<_, _>>()?;
+    let mut opened = open(config)?;
+    let (mut realisers, mut realised) = (Vec::new(), Vec::new());
+    for (interface, chosen) in policy.interfaces.iter().zip(chosen) {
+        let way = opened.ways.iter().find(|way| way.rules(&interface.name));
+        realisers.push(match chosen.zip(way) {
+            None => None,
+            Some(((mut realiser, found), way)) => {
+                realise::attach(&interface.name, realiser.as_mut(), opened.ports[way.to].as_mut())?;
+                let how = realise::words(realiser.name());
+                let found = found.map_or_else(String::new, |found| format!(": {found}"));
+                realised.push(format!("{}: {how}{found}", interface.name));
+                Some(realiser)
+            }
+        });
+    }
     let settings = Settings {
+        guard: config.settings.spin,
         realtime: config.settings.realtime,
         heartbeat: heartbeat(config.settings.fail_open_after),
         split_above: split_above(config.settings.split),
@@ -68,14 +98,15 @@ pub fn assemble(policy: &Policy, config: &PortConfig) -> Result<Assembly, Failur
     let mut paths = vec![None; policy.interfaces.len()];
     for way in &opened.ways {
         let (from, to) = (ids[way.from], ids[way.to]);
-        let rules = |name: &str| way.interface.as_ref().is_none_or(|interface| interface == name);
         match policy
             .interfaces
             .iter()
-            .position(|interface| rules(&interface.name))
+            .position(|interface| way.rules(&interface.name))
         {
             Some(place) => {
-                paths[place] = Some(worker.add_path(direction::managed(&policy.interfaces[place], from, to)));
+                let mut path = direction::managed(&policy.interfaces[place], from, to);
+                path.realiser = realisers[place].take();
+                paths[place] = Some(worker.add_path(path));
             }
             None => {
                 let name = way.interface.as_deref().unwrap_or_default();
@@ -93,6 +124,7 @@ pub fn assemble(policy: &Policy, config: &PortConfig) -> Result<Assembly, Failur
         handle,
         paths: paths.ok_or_else(lost)?,
         without_us: opened.without_us,
+        realised,
     })
 }
 

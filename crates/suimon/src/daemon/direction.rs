@@ -34,6 +34,7 @@ pub fn managed(interface: &Interface, from: PortId, to: PortId) -> PathSpec {
         plan: Some(interface.plan.clone()),
         bandwidth: Some(interface.settings.bandwidth),
         overhead: interface.settings.overhead,
+        realiser: None,
     }
 }
 
@@ -64,6 +65,7 @@ pub fn unmanaged(name: &str, from: PortId, to: PortId) -> PathSpec {
         plan: None,
         bandwidth: None,
         overhead: Bytes::ZERO,
+        realiser: None,
     }
 }
 

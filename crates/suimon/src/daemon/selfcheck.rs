@@ -73,7 +73,8 @@ pub fn check(
     outcome
 }
 
-fn missing(known: &[String], name: &str) -> String {
+/// That there is no interface of this name, and which was meant.
+pub fn missing(known: &[String], name: &str) -> String {
     let known = known.iter().map(String::as_str);
     Refusal::from(unknown("interface", name, Span::default(), known)).to_string()
 }

@@ -3,6 +3,7 @@
 //! The worker is asked and never waits. A change of a class is checked as part of the whole tree first, so
 //! a wrong one is refused and nothing has changed.
 
+use super::realise;
 use control::policy::Interface;
 use control::protocol::{Change, Refusal};
 use control::snapshot::{ClassReading, InterfaceReading, Reading, State};
@@ -188,6 +189,10 @@ fn reading(managed: &Managed, seen: &Snapshot) -> Option<InterfaceReading> {
         sent: meter.sent,
         delays: meter.delays.clone(),
     });
+    let mut views = path.views.clone();
+    if let (Some(whole), Some(realised)) = (views.first_mut(), &path.realised) {
+        whole.gauges.extend(realise::gauges(realised));
+    }
     Some(InterfaceReading {
         policy: Arc::clone(&managed.policy),
         state: if path.enabled {
@@ -197,7 +202,7 @@ fn reading(managed: &Managed, seen: &Snapshot) -> Option<InterfaceReading> {
         },
         error: troubled(true).or_else(|| troubled(false)),
         totals: path.totals,
-        views: path.views.clone(),
+        views,
         classes: classes.collect(),
     })
 }

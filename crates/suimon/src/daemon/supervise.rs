@@ -51,7 +51,8 @@ impl Troubles {
     }
 }
 
-/// Waits until it is told to end, or the worker has ended. The worker's last words.
+/// Waits until it is told to end, or the worker has ended. The worker's last words. `watch` is shown what is to be seen twice a
+/// second.
 ///
 /// What cannot be said is not said: that nobody reads `out` any more is no reason to leave the link alone.
 pub fn supervise(
@@ -59,6 +60,7 @@ pub fn supervise(
     worker: JoinHandle<Snapshot>,
     end: &AtomicBool,
     out: &mut dyn Write,
+    watch: &mut dyn FnMut(&Snapshot, &mut dyn Write) -> io::Result<()>,
 ) -> Result<Snapshot, Failure> {
     let (mut troubles, mut glances) = (Troubles::default(), 0u32);
     while !end.load(Ordering::Relaxed) && !worker.is_finished() {
@@ -68,7 +70,7 @@ pub fn supervise(
             continue;
         }
         match handle.inspect() {
-            Ok(seen) => drop(troubles.note(&seen, out)),
+            Ok(seen) => drop(troubles.note(&seen, out).and_then(|()| watch(&seen, out))),
             Err(Unanswered::Ended) => break,
             Err(why) => drop(writeln!(out, "{why}")),
         }

@@ -279,9 +279,14 @@ fn draw_state(frame: &mut Frame<'_>, area: Rect, interface: &InterfaceView, view
     } else {
         vec![format!("dropped: {drops}")]
     };
+    let of_all = interface
+        .gauges
+        .iter()
+        .filter(|_| class.is_some() && figures::is_paced(interface));
     words.extend(
         gauges
             .iter()
+            .chain(of_all)
             .map(|gauge| format!("{} {}", gauge.name, figures::gauge(gauge))),
     );
     let text = Paragraph::new(words.join("   ")).wrap(WRAPPED);

@@ -1,0 +1,311 @@
+//! `suimon pace IFACE --rate R`: all that this host sends by an interface leaves at one rate, packets at even distances.
+//!
+//! It is `suimon run` with a policy of one class of `pacer` over what the host sends, so that all that works there works here:
+//! `status`, `top`, failing open, and `suimon set IFACE all rate=R2` while packets flow. Super-frames are cut.
+
+use super::run::enforce;
+use crate::daemon::facts::{self, Facts};
+use crate::daemon::realise::Place;
+use crate::daemon::selfcheck;
+use crate::exit::{Exit, Failure};
+use clap::{Args, ValueEnum};
+use control::figures;
+use control::policy::Policy;
+use control::socket::Client;
+use engine::byte_clock::Basis;
+use engine::kind::Pacing;
+use engine::queue::Count;
+use engine::settings::{Raw, SettingValue};
+use engine::tree::Registry;
+use engine::units::{Bandwidth, Bytes, Duration, Instant};
+use netio::handle::Snapshot;
+use serde_json::json;
+use std::io::{self, Write};
+
+/// Pace what this host sends by an interface: packets at even distances, exact in the long run
+#[derive(Debug, Args)]
+pub struct Pace {
+    /// The interface
+    interface: String,
+    /// The rate, such as 62.5MB/s
+    #[arg(long, value_name = "RATE")]
+    rate: Bandwidth,
+    /// Which bytes the rate counts: wire (slots), frame-fcs, frame, ip
+    #[arg(long, value_name = "BASIS", default_value = "frame-fcs", value_parser = basis)]
+    basis: Basis,
+    /// What makes gaps: gap frames, launch times of the device, the packet loop's timer; auto tries them
+    #[arg(long, value_enum, default_value_t = Wanted::Auto)]
+    realiser: Wanted,
+    /// What goes onto the wire in a gap
+    #[arg(long, value_enum, default_value_t = Frame::Pause)]
+    gap_frame: Frame,
+    /// The speed of the wire, where the driver does not tell
+    #[arg(long, value_name = "RATE")]
+    wire: Option<Bandwidth>,
+    /// How long before a packet's time to wake, to spin for the rest
+    #[arg(long, value_name = "TIME", default_value = "60us")]
+    spin: Duration,
+    /// Name or path of the control socket; pace-IFACE if not given
+    #[arg(long, value_name = "NAME|PATH")]
+    socket: Option<String>,
+    /// Say what it achieves in JSON, an object each second
+    #[arg(long)]
+    json: bool,
+}
+
+/// What makes gaps.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+enum Wanted {
+    Auto,
+    Gap,
+    Launch,
+    Timer,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+enum Frame {
+    Pause,
+    Void,
+}
+
+fn basis(word: &str) -> Result<Basis, String> {
+    Basis::from_raw(&Raw::Text(word.into()))
+}
+
+/// The name of the class; what the rate is changed by.
+const CLASS: &str = "all";
+/// Packets that wait at most: a host's TCP fills the queue up to its window, as nothing tells it to stop.
+const LIMIT: u32 = 20_000;
+
+impl Pace {
+    /// Paces until SIGINT, SIGTERM or `suimon detach`.
+    pub fn run(&self, out: &mut dyn Write) -> Result<Exit, Failure> {
+        let name = format!("pace-{}", self.interface);
+        let socket = self.socket.as_deref().unwrap_or(&name);
+        if Client::connect(Some(socket)).is_ok() {
+            return Err(Failure::usage(format!(
+                "{} is paced already; `suimon set {} {CLASS} rate=…` changes the rate, `suimon detach` ends it",
+                self.interface, self.interface
+            )));
+        }
+        let place = self.place()?;
+        let wire = self.speed()?;
+        let mut tried = Vec::new();
+        let means = self.means(&place, wire, &mut tried)?;
+        let policy = self.policy(&place, wire, means)?;
+        if !self.json {
+            tried.iter().try_for_each(|why| writeln!(out, "{why}"))?;
+        }
+        let mut achieved = Watch::new(self.basis, self.json);
+        if self.json {
+            let mut unsaid = io::sink();
+            return enforce(&policy, &name, socket, &mut unsaid, &mut |seen, _| {
+                achieved.show(seen, out)
+            });
+        }
+        enforce(&policy, &name, socket, out, &mut |seen, out| {
+            achieved.show(seen, out)
+        })
+    }
+
+    fn place(&self) -> Result<Place, Failure> {
+        if Facts::of(&self.interface).is_none() {
+            return Err(Failure::usage(selfcheck::missing(
+                &facts::names(),
+                &self.interface,
+            )));
+        }
+        Place::named(&self.interface)
+    }
+
+    /// The speed of the wire.
+    fn speed(&self) -> Result<Bandwidth, Failure> {
+        let known = netio::interface::speed(&self.interface);
+        self.wire.or(known).ok_or_else(|| {
+            Failure::usage(format!(
+                "the driver of {} does not tell the speed of its wire; say it: --wire 1Gbit/s",
+                self.interface
+            ))
+        })
+    }
+
+    /// What the policy is to ask for: whether gap frames, and which realiser else.
+    fn means(
+        &self,
+        place: &Place,
+        wire: Bandwidth,
+        tried: &mut Vec<String>,
+    ) -> Result<(bool, &'static str), Failure> {
+        let launch = Pacing { wire, frames: false };
+        let gaps = Pacing { wire, frames: true };
+        match self.realiser {
+            Wanted::Gap => return Ok((true, "timer")),
+            Wanted::Launch => return Ok((false, "launch")),
+            Wanted::Timer => return Ok((false, "timer")),
+            Wanted::Auto => {}
+        }
+        // A launch time costs nothing; gap frames cost the whole link up to the next switch.
+        let probe = self.policy(place, wire, (true, "timer"))?;
+        let Some(port) = &probe.port else {
+            return Ok((false, "timer"));
+        };
+        match place.try_launch(launch) {
+            Ok(_) => return Ok((false, "launch")),
+            Err(why) => tried.push(why.message),
+        }
+        match place.try_gaps(gaps, &port.settings) {
+            Ok(_) => Ok((true, "timer")),
+            Err(why) => {
+                tried.push(why.message);
+                Ok((false, "timer"))
+            }
+        }
+    }
+
+    /// The policy that this is.
+    fn policy(
+        &self,
+        place: &Place,
+        wire: Bandwidth,
+        (frames, realiser): (bool, &str),
+    ) -> Result<Policy, Failure> {
+        let Self {
+            interface,
+            rate,
+            basis,
+            spin,
+            ..
+        } = self;
+        let (gap, frame) = (
+            if frames { "frames" } else { "timer" },
+            if self.gap_frame == Frame::Void {
+                "void"
+            } else {
+                "pause"
+            },
+        );
+        let text = format!(
+            "version = 1\n[port]\negress = \"{interface}\"\nspin = \"{spin}\"\n\
+             realiser = \"{realiser}\"\ngap_frame = \"{frame}\"\n[interface.\"{interface}\"]\nbandwidth = \"{} bit/s\"\n\
+             max_frame = \"{} B\"\ndiscipline = {{ kind = \"pacer\", basis = \"{}\", gap = \"{gap}\" }}\n\
+             [[interface.\"{interface}\".class]]\nname = \"{CLASS}\"\ndefault = true\nrate = \"{} bit/s\"\n\
+             discipline = {{ kind = \"fifo\", limit = {LIMIT} }}\n",
+            wire.bits(),
+            place.mtu() + netio::port::ETHERNET,
+            basis.name(),
+            rate.bits(),
+        );
+        Policy::read("pace", &text, &Registry::builtin()).map_err(|findings| {
+            let what = |place: &control::findings::Place<'_>| match place.help {
+                Some(help) => format!("{}; {help}", place.message),
+                None => place.message.to_string(),
+            };
+            let mistakes: Vec<String> = findings.places().iter().map(what).collect();
+            Failure::usage(format!("{interface} cannot be paced so: {}", mistakes.join("; ")))
+        })
+    }
+}
+
+/// Says what is achieved.
+struct Watch {
+    basis: Basis,
+    json: bool,
+    begin: Option<Instant>,
+    last: Option<(Instant, Count)>,
+}
+
+/// How often.
+const EACH: Duration = Duration::from_millis(900);
+
+impl Watch {
+    fn new(basis: Basis, json: bool) -> Self {
+        Self {
+            basis,
+            json,
+            begin: None,
+            last: None,
+        }
+    }
+
+    fn show(&mut self, seen: &Snapshot, out: &mut dyn Write) -> io::Result<()> {
+        let Some(path) = seen.paths.first() else {
+            return Ok(());
+        };
+        let sent = path.totals.sent;
+        let begin = *self.begin.get_or_insert(seen.at);
+        let Some((since, before)) = self.last else {
+            self.last = Some((seen.at, sent));
+            return Ok(());
+        };
+        let span = seen.at.since(since);
+        if span < EACH {
+            return Ok(());
+        }
+        self.last = Some((seen.at, sent));
+        let rate = Bandwidth::of(counted(self.basis, sent - before), span).bits();
+        let Some(realised) = &path.realised else {
+            return Ok(());
+        };
+        let achieved = &realised.achieved;
+        let late = |per_mille| achieved.lateness.quantile(per_mille).nanos();
+        let at = seen.at.since(begin).as_secs_f64();
+        if self.json {
+            let line = json!({
+                "at_s": at, "rate_bps": rate, "basis": self.basis.name(), "realiser": realised.by,
+                "waited": achieved.lateness.count(), "late_p50_ns": late(500), "late_p99_ns": late(990),
+                "late_longest_ns": achieved.lateness.longest().nanos(), "late_starts": achieved.late,
+                "held_up_ns": achieved.held_up.nanos(), "dry_rings": achieved.dry,
+                "gap_frames": achieved.gaps.packets, "dropped_packets": path.totals.dropped.packets,
+            });
+            writeln!(out, "{line}")?;
+        } else {
+            writeln!(
+                out,
+                "{at:6.1} s  {} ({})  by {}: late {} at the median, {} of 99 in 100, {} at most; {} by more than a frame; \
+                 ring dry {} times; {} dropped",
+                figures::rate(rate),
+                self.basis.name(),
+                realised.by,
+                figures::time(late(500)),
+                figures::time(late(990)),
+                figures::time(achieved.lateness.longest().nanos()),
+                figures::count(achieved.late),
+                figures::count(achieved.dry),
+                figures::count(path.totals.dropped.packets),
+            )?;
+        }
+        out.flush()
+    }
+}
+
+/// Bytes of frames without FCS, as the queue counts them, in a basis; padding of the shortest frames left out.
+fn counted(basis: Basis, sent: Count) -> Bytes {
+    let more = |each: u64| sent.bytes + Bytes::new(each).times(sent.packets);
+    match basis {
+        Basis::Wire => more(engine::byte_clock::AROUND),
+        Basis::FrameFcs => more(4),
+        Basis::Frame => sent.bytes,
+        Basis::Ip => Bytes::new(
+            sent.bytes
+                .get()
+                .saturating_sub(netio::port::ETHERNET as u64 * sent.packets),
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_counted_in_the_basis_that_is_asked_for() {
+        let sent = Count {
+            packets: 10,
+            bytes: Bytes::new(15_140),
+        };
+        let each = [Basis::Wire, Basis::FrameFcs, Basis::Frame, Basis::Ip]
+            .map(|basis| counted(basis, sent).get() / 10);
+        assert_eq!(each, [1_538, 1_518, 1_514, 1_500]);
+        assert!(basis("frame-fcs").is_ok() && basis("frames").is_err());
+    }
+}

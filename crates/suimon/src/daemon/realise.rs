@@ -1,0 +1,185 @@
+//! Which realiser makes a pacing discipline's times come true at an interface: what the policy asks for, if a trial shows that
+//! it works there.
+
+use crate::exit::Failure;
+use control::policy::Interface;
+use control::port_config::{GapFrames as Frame, PortConfig, PortKind, PortSettings, Realise};
+use engine::inspect::Value;
+use engine::kind::Pacing;
+use netio::af_packet::{self, AfPacket};
+use netio::handle::Realised;
+use netio::pool::{Pool, Slots};
+use netio::port::{Port, PortError};
+use netio::realiser::gap::{GapFrame, GapFrames};
+use netio::realiser::launch::LaunchTime;
+use netio::realiser::timer::Timer;
+use netio::realiser::{Realiser, Refusal};
+
+/// A realiser, and what was found when it was tried; none if there was nothing to try.
+pub type Chosen = (Box<dyn Realiser>, Option<String>);
+
+/// The gap frame of these settings.
+fn frame(settings: &PortSettings) -> GapFrame {
+    match settings.gap_frame {
+        Frame::Pause => GapFrame::Pause,
+        Frame::Void => GapFrame::Void,
+    }
+}
+
+/// An interface by which paced packets leave.
+#[derive(Clone, Debug)]
+pub struct Place {
+    name: String,
+    address: [u8; 6],
+    mtu: usize,
+}
+
+impl Place {
+    /// The interface of this name.
+    pub fn named(name: &str) -> Result<Self, Failure> {
+        let found = netio::interface::Interface::named(name)
+            .map_err(|e| PortError::new(name, "looking for it", e))?;
+        Ok(Self {
+            name: found.name,
+            address: found.address,
+            mtu: found.mtu,
+        })
+    }
+
+    /// The longest IP packet.
+    pub fn mtu(&self) -> usize {
+        self.mtu
+    }
+
+    fn gaps(&self, pacing: Pacing, settings: &PortSettings) -> GapFrames {
+        GapFrames::new(frame(settings), self.address, pacing.wire, self.mtu)
+    }
+
+    fn launch(&self, pacing: Pacing) -> LaunchTime {
+        LaunchTime::new(self.address, pacing.wire, self.mtu)
+    }
+
+    /// Tries a realiser by a port of its own, so that nothing of the trial stays with the one that is used.
+    fn try_out(&self, realiser: &dyn Realiser, ring: usize) -> Result<String, Failure> {
+        let mut port = AfPacket::open(af_packet::Settings {
+            transmit_ring: ring,
+            receive: false,
+            promiscuous: false,
+            ..af_packet::Settings::new(&self.name)
+        })?;
+        let mut pool = Pool::new(Slots { small: 8, big: 1 })
+            .map_err(|e| Failure::at_run_time(format!("cannot make room for packets: {e}")))?;
+        realiser
+            .prove(&mut port, &mut pool)
+            .map_err(|why| self.refused(realiser, &why))
+    }
+
+    fn refused(&self, realiser: &dyn Realiser, why: &Refusal) -> Failure {
+        Failure::usage(format!(
+            "{}: {} cannot work here: {why}",
+            self.name,
+            words(realiser.name())
+        ))
+    }
+
+    /// Whether gap frames work here, or why not.
+    pub fn try_gaps(&self, pacing: Pacing, settings: &PortSettings) -> Result<String, Failure> {
+        self.try_out(&self.gaps(pacing, settings), settings.transmit_ring as usize)
+    }
+
+    /// Whether launch times work here, or why not.
+    pub fn try_launch(&self, pacing: Pacing) -> Result<String, Failure> {
+        self.try_out(&self.launch(pacing), 1)
+    }
+}
+
+/// A realiser's name for people.
+pub fn words(name: &str) -> &'static str {
+    match name {
+        "gap" => "pacing by gap frames",
+        "launch" => "pacing by launch times of the device",
+        _ => "pacing by timers",
+    }
+}
+
+/// The realiser for what leaves by an interface; none if its policy does not pace.
+pub fn choose(interface: &Interface, config: &PortConfig) -> Result<Option<Chosen>, Failure> {
+    let Some(pacing) = interface.plan.root.plan.pacing() else {
+        return Ok(None);
+    };
+    let settings = &config.settings;
+    // A TAP is there when it is opened, and a file has no wire; both have no other way than timers.
+    if !matches!(
+        config.kind,
+        PortKind::AfPacket | PortKind::AfXdp | PortKind::Egress
+    ) {
+        let mtu = interface.settings.max_frame.get() as usize;
+        return match (pacing.frames, settings.realiser) {
+            (false, Realise::Timer | Realise::Auto) => {
+                Ok(Some((Box::new(Timer::new(pacing.wire, mtu)), None)))
+            }
+            _ => Err(Failure::usage(format!(
+                "{}: a port of kind `{}` has no wire; write `gap = \"timer\"` in the discipline, and no `realiser`",
+                interface.name,
+                config.kind.name()
+            ))),
+        };
+    }
+    let place = Place::named(&interface.name)?;
+    let help = |failure: Failure, remedy: &str| Failure {
+        message: format!("{}; {remedy}", failure.message),
+        ..failure
+    };
+    if pacing.frames {
+        let found = place.try_gaps(pacing, settings);
+        let found = found.map_err(|why| help(why, "`gap = \"timer\"` in the discipline works everywhere"))?;
+        return Ok(Some((Box::new(place.gaps(pacing, settings)), Some(found))));
+    }
+    let timer = |why: Option<String>| -> Chosen { (Box::new(Timer::new(pacing.wire, place.mtu)), why) };
+    Ok(Some(match settings.realiser {
+        Realise::Timer => timer(None),
+        Realise::Launch => {
+            let found = place.try_launch(pacing);
+            let found = found.map_err(|why| help(why, "`realiser = \"timer\"` works everywhere"))?;
+            (Box::new(place.launch(pacing)), Some(found))
+        }
+        Realise::Auto => match place.try_launch(pacing) {
+            Ok(found) => (Box::new(place.launch(pacing)), Some(found)),
+            Err(why) => timer(Some(why.message)),
+        },
+    }))
+}
+
+/// Prepares the port that is used.
+pub fn attach(interface: &str, realiser: &mut dyn Realiser, port: &mut dyn Port) -> Result<(), Failure> {
+    realiser.attach(port).map_err(|why| {
+        let name = words(realiser.name());
+        Failure::usage(format!(
+            "{interface}: {name} cannot work here: {why}; use `gap = \"timer\"`"
+        ))
+    })
+}
+
+/// How well it did, as gauges of the interface.
+pub fn gauges(realised: &Realised) -> Vec<(&'static str, Value)> {
+    let achieved = &realised.achieved;
+    let lateness = &achieved.lateness;
+    let mut gauges = vec![
+        ("realiser", Value::State(realised.by)),
+        ("waited", Value::Count(lateness.count())),
+        ("late-p50", Value::Duration(lateness.quantile(500))),
+        ("late-p99", Value::Duration(lateness.quantile(990))),
+        ("late-p999", Value::Duration(lateness.quantile(999))),
+        ("late-longest", Value::Duration(lateness.longest())),
+        ("late-starts", Value::Count(achieved.late)),
+        ("held-up", Value::Duration(achieved.held_up)),
+    ];
+    if realised.by == "gap" {
+        gauges.extend([
+            ("dry-rings", Value::Count(achieved.dry)),
+            ("gap-frames", Value::Count(achieved.gaps.packets)),
+            ("gap-bytes", Value::Bytes(achieved.gaps.bytes)),
+        ]);
+    }
+    gauges
+}

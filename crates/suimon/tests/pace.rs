@@ -1,0 +1,228 @@
+//! `suimon pace` as a person uses it, on a pair of interfaces: what it refuses and why, the rate that real TCP gets, another rate
+//! by one command, what it says of its precision, and traffic that flows on when it is killed.
+//!
+//! Where the machine forbids BPF it is skipped, which is said. Rates are asserted with room for a busy machine.
+
+use control::protocol::{Reply, Request};
+use control::socket::Client;
+use engine::units::Bandwidth;
+use lab::traffic::tcp::{Bulk, BulkRun};
+use lab::{Host, Lab, Output, Running};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+struct Rig {
+    _lab: Lab,
+    a: Host,
+    b: Host,
+    socket: PathBuf,
+}
+
+impl Rig {
+    fn new(which: &str) -> Self {
+        let mut lab = Lab::new();
+        let [a, b] = ["a", "b"].map(|name| lab.host(name).expect("a host"));
+        lab.veth((&a, "eth0"), (&b, "eth0")).expect("a pair");
+        for (host, address) in [(&a, "10.0.0.1/24"), (&b, "10.0.0.2/24")] {
+            host.address("eth0", address.parse().expect("an address"))
+                .expect("set");
+        }
+        let socket = std::env::temp_dir().join(format!("suimon-pace-{which}-{}.sock", std::process::id()));
+        Self {
+            _lab: lab,
+            a,
+            b,
+            socket,
+        }
+    }
+
+    fn program(&self, arguments: &[&str]) -> lab::Program {
+        let socket = self.socket.display().to_string();
+        let all = arguments.iter().copied().chain(["--socket", socket.as_str()]);
+        let program = self.a.program(env!("CARGO_BIN_EXE_suimon")).args(all);
+        program.limit(Duration::from_secs(60))
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
+        self.program(arguments).output().expect("it ends")
+    }
+
+    /// Paces, once it answers; none if the machine forbids it.
+    fn pace(&self, more: &[&str]) -> Option<Running> {
+        let running = self
+            .program(&[&["pace", "eth0"], more].concat())
+            .start()
+            .expect("it starts");
+        let until = Instant::now() + Duration::from_secs(20);
+        while Client::connect(self.socket.to_str()).is_err() {
+            if !running.is_running() {
+                let output = running.wait().expect("its end");
+                assert!(output.err.contains("not permitted"), "{output:?}");
+                eprintln!("skipped: {}", output.err.trim());
+                return None;
+            }
+            assert!(Instant::now() < until, "the control socket does not answer");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Some(running)
+    }
+
+    fn tcp(&self) -> BulkRun {
+        let to = SocketAddr::from(([10, 0, 0, 2], 6_000));
+        Bulk::new(to, Duration::from_secs(30))
+            .start(&self.a, &self.b)
+            .expect("a transfer")
+    }
+}
+
+/// What TCP's data are of the frames with FCS, in the rate over a second.
+fn got(run: &BulkRun) -> f64 {
+    let (before, begin) = (run.received(), Instant::now());
+    std::thread::sleep(Duration::from_secs(1));
+    let bytes = (run.received() - before) as f64 * 1_518.0 / 1_448.0;
+    bytes * 8.0 / begin.elapsed().as_secs_f64() / 1e6
+}
+
+/// Whether it comes to this rate within a time, in Mbit/s; a machine that is busy takes longer.
+fn settles(run: &BulkRun, rate: f64) -> bool {
+    (0..10).any(|_| {
+        let got = got(run);
+        eprintln!("{got:.2} of {rate} Mbit/s");
+        (rate * 0.93..rate * 1.03).contains(&got)
+    })
+}
+
+#[test]
+fn what_a_host_sends_is_paced_and_the_rate_changes_by_one_command() {
+    lab::isolated(|| {
+        let rig = Rig::new("rate");
+        let Some(pacing) = rig.pace(&["--rate", "40Mbit/s"]) else {
+            return;
+        };
+        let tcp = rig.tcp();
+        assert!(settles(&tcp, 40.0));
+        let set = rig.run(&["set", "eth0", "all", "rate=10Mbit/s"]);
+        assert!(
+            set.status.success() && set.out.contains("rate = 10Mbit/s"),
+            "{set:?}"
+        );
+        assert!(settles(&tcp, 10.0));
+        // A second one says how it is done.
+        let second = rig.run(&["pace", "eth0", "--rate", "20Mbit/s"]);
+        assert!(
+            second.status.code() == Some(2) && second.err.contains("suimon set eth0 all rate="),
+            "{second:?}"
+        );
+        let status = rig.run(&["status"]);
+        for word in ["realiser timer", "late-p99", "late-starts", "held-up"] {
+            assert!(status.out.contains(word), "{word} is missing in {}", status.out);
+        }
+        let request = Request::Status {
+            interval_ms: 0,
+            follow: false,
+        };
+        let mut client = Client::connect(rig.socket.to_str()).expect("it answers");
+        let Reply::Status(seen) = client.ask(&request).expect("an answer") else {
+            panic!("no status")
+        };
+        let gauge = |name: &str| {
+            let gauges = &seen.interfaces[0].gauges;
+            gauges
+                .iter()
+                .find(|gauge| gauge.name == name)
+                .and_then(|gauge| gauge.value.as_u64())
+        };
+        assert!(gauge("waited") > Some(100), "{seen:?}");
+        let output = pacing.kill().expect("its words");
+        // Killed: the kernel's own path, at its own speed.
+        let free = (0..10).map(|_| got(&tcp)).find(|got| *got > 60.0);
+        assert!(free.is_some(), "traffic does not flow on");
+        for word in [
+            "launch times are ignored",
+            "no wire that is busy",
+            "by timers",
+            "frame-fcs",
+            "without suimon",
+        ] {
+            let rings = word == "no wire that is busy" && output.out.contains("transmit rings");
+            assert!(
+                rings || output.out.contains(word),
+                "{word} is missing in {}",
+                output.out
+            );
+        }
+    });
+}
+
+#[test]
+fn what_cannot_work_is_refused_with_the_reason() {
+    lab::isolated(|| {
+        let rig = Rig::new("refused");
+        let refused = |more: &[&str]| {
+            let output = rig.run(&[&["pace", "eth0"], more].concat());
+            assert!(!output.status.success() && !output.timed_out, "{output:?}");
+            (output.status.code(), output.err)
+        };
+        let (code, why) = refused(&["--rate", "100Mbit/s", "--realiser", "gap"]);
+        if !why.contains("not permitted") {
+            assert!(
+                why.contains("no wire that is busy") || why.contains("transmit rings"),
+                "{why}"
+            );
+            assert!(code == Some(2) && why.contains("gap = \"timer\""), "{why}");
+            let (_, why) = refused(&["--rate", "100Mbit/s", "--realiser", "launch"]);
+            assert!(why.contains("launch times are ignored"), "{why}");
+        }
+        // 1 Gbit/s of frames is more than a wire of 1 Gbit/s has room for; of slots it is not.
+        let (code, why) = refused(&["--rate", "125MB/s", "--wire", "1Gbit/s", "--realiser", "timer"]);
+        assert!(
+            code == Some(2) && why.contains("126.65 MB/s of the wire, which carries 125.00 MB/s"),
+            "{why}"
+        );
+        let output = rig.run(&["pace", "eht0", "--rate", "1Mbit/s"]);
+        assert!(
+            output.status.code() == Some(2) && output.err.contains("did you mean `eth0`?"),
+            "{output:?}"
+        );
+    });
+}
+
+#[test]
+fn each_second_is_an_object_in_json_and_an_end_is_clean() {
+    lab::isolated(|| {
+        let rig = Rig::new("json");
+        let more = [
+            "--rate",
+            "30Mbit/s",
+            "--basis",
+            "wire",
+            "--realiser",
+            "timer",
+            "--wire",
+            "1Gbit/s",
+            "--json",
+        ];
+        let Some(pacing) = rig.pace(&more) else { return };
+        let tcp = rig.tcp();
+        std::thread::sleep(Duration::from_millis(2_500));
+        let detached = rig.run(&["detach"]);
+        assert!(detached.status.success(), "{detached:?}");
+        let output = pacing.wait().expect("it ends");
+        assert!(output.status.success(), "{output:?}");
+        let lines: Vec<serde_json::Value> = output
+            .out
+            .lines()
+            .map(|line| serde_json::from_str(line).expect("JSON"))
+            .collect();
+        let last = lines.last().expect("a line");
+        assert_eq!(
+            (&last["basis"], &last["realiser"]),
+            (&"wire".into(), &"timer".into())
+        );
+        let rate = last["rate_bps"].as_u64().expect("a number");
+        eprintln!("{last}");
+        assert!(rate <= Bandwidth::mbit(33).bits(), "{last}");
+        drop(tcp);
+    });
+}
