@@ -115,11 +115,12 @@ impl Emulator {
     /// The path from the first host to the second.
     pub const FORTH: PathId = PathId(0);
 
-    /// Starts the link between two opened ports.
+    /// Starts the link between two opened ports; `spin`: its thread may spin for the sake of punctual departures.
     pub(crate) fn start(
         names: [&str; 2],
         ports: [Box<dyn Port>; 2],
         directions: [Direction; 2],
+        spin: bool,
     ) -> Result<Self> {
         let [a, b] = names;
         let doing = || format!("start the link between `{a}` and `{b}`");
@@ -127,6 +128,11 @@ impl Emulator {
             slots: slots(&directions),
             split_above: Duration::from_nanos(GRAIN.nanos() / CATCH_UP),
             realtime: true,
+            guard: if spin {
+                Settings::default().guard
+            } else {
+                Duration::ZERO
+            },
             ..Settings::default()
         };
         let (mut worker, handle) = Worker::new(settings).doing(doing)?;
@@ -198,7 +204,13 @@ pub(crate) fn open_tap(host: &Host, interface: &str) -> Result<Box<dyn Port>> {
 }
 
 /// Makes a pair of interfaces, one in the host, the other in `wires`; the port reads and writes the latter.
-pub(crate) fn open_pair(host: &Host, interface: &str, wires: &Host, far: &str) -> Result<Box<dyn Port>> {
+pub(crate) fn open_pair(
+    host: &Host,
+    interface: &str,
+    wires: &Host,
+    far: &str,
+    arrival_times: bool,
+) -> Result<Box<dyn Port>> {
     host.netlink(|n| n.veth(interface, far, wires.namespace()))?;
     wires.netlink(|n| {
         n.no_link_local(far)?;
@@ -207,6 +219,7 @@ pub(crate) fn open_pair(host: &Host, interface: &str, wires: &Host, far: &str) -
     host.netlink(|n| n.up(interface))?;
     let settings = af_packet::Settings {
         transmit_ring: TRANSMIT_RING,
+        arrival_times,
         ..af_packet::Settings::new(far)
     };
     let port = wires.call(|| AfPacket::open(settings))?;

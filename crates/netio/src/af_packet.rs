@@ -51,6 +51,8 @@ pub struct Settings {
     pub promiscuous: bool,
     /// Whether to receive at all.
     pub receive: bool,
+    /// Whether to tell when each frame arrived, and not only when it was taken in.
+    pub arrival_times: bool,
 }
 
 impl Settings {
@@ -61,6 +63,7 @@ impl Settings {
             transmit_ring: 64,
             promiscuous: true,
             receive: true,
+            arrival_times: false,
         }
     }
 }
@@ -84,7 +87,9 @@ pub struct AfPacket {
     staged_frames: usize,
     /// The frame of gaps, a header in front.
     gap: Box<[u8]>,
-    launch: Option<Launch>,
+    launch: Option<Foreign>,
+    /// The clock of arrivals, where they are told.
+    arrivals: Option<Foreign>,
     /// Frames with the kernel when it was last asked.
     outstanding: Cell<usize>,
     /// The driver's ring was full.
@@ -101,23 +106,32 @@ enum Staged {
     Gap(usize),
 }
 
-/// The clock of launch times.
+/// Another of the kernel's clocks.
 #[derive(Clone, Copy, Debug)]
-struct Launch {
+struct Foreign {
+    clock: fn() -> u64,
     /// What it is ahead of ours, and when that was read.
     offset: i64,
     read: Instant,
 }
 
-impl Launch {
+impl Foreign {
     /// It may be set meanwhile.
     const VALID: Duration = Duration::from_secs(1);
 
-    fn now() -> Self {
-        let (before, tai, after) = (clock::now(), sys::tai(), clock::now());
+    fn new(clock: fn() -> u64) -> Self {
+        let (before, theirs, after) = (clock::now(), clock(), clock::now());
         Self {
-            offset: launch::offset(before.nanos(), tai, after.nanos()),
+            clock,
+            offset: launch::offset(before.nanos(), theirs, after.nanos()),
             read: after,
+        }
+    }
+
+    /// Reads it again, if that is long ago.
+    fn refresh(&mut self) {
+        if clock::now().since(self.read) > Self::VALID {
+            *self = Self::new(self.clock);
         }
     }
 }
@@ -153,6 +167,9 @@ impl AfPacket {
         if settings.promiscuous {
             sys::set_promiscuous(socket.as_fd(), index).map_err(fail("switching to promiscuous mode"))?;
         }
+        if settings.arrival_times {
+            sys::set_arrival_times(socket.as_fd()).map_err(fail("asking for times of arrival"))?;
+        }
         sys::bind_packet(socket.as_fd(), index, settings.receive)
             .map_err(fail("binding to the interface"))?;
         Ok(Self {
@@ -173,6 +190,7 @@ impl AfPacket {
             staged_frames: 0,
             gap: Box::default(),
             launch: None,
+            arrivals: settings.arrival_times.then(|| Foreign::new(sys::realtime)),
             outstanding: Cell::new(0),
             congested: false,
             counters: Counters::default(),
@@ -228,6 +246,10 @@ impl AfPacket {
             put_tag(pool, slot, tag, &mut offload)?;
         }
         pool.set_offload(slot, offload);
+        if let (Some(clock), Some(arrived)) = (self.arrivals, message.arrived) {
+            let ours = launch::carried(Instant::from_nanos(arrived), -clock.offset);
+            pool.set_arrived(slot, Instant::from_nanos(ours));
+        }
         self.counters.received += 1;
         self.counters.received_bytes += pool.len(slot) as u64;
         Some(pool.shrink(slot))
@@ -302,6 +324,7 @@ impl Port for AfPacket {
             // Frames wait in the kernel until slots come back, and are missed if that takes too long.
             return Ok(());
         }
+        self.arrivals.iter_mut().for_each(Foreign::refresh);
         for _ in 0..BAD_FRAMES {
             match self.messages.receive(
                 self.socket.as_fd(),
@@ -363,14 +386,10 @@ impl Port for AfPacket {
             return Ok(());
         }
         self.congested = false;
-        if let Some(launch) = self.launch.as_mut()
-            && clock::now().since(launch.read) > Launch::VALID
-        {
-            *launch = Launch::now();
-        }
+        self.launch.iter_mut().for_each(Foreign::refresh);
         while !self.staged.is_empty() {
             let launch = self.launch;
-            let time = |frame| Some(launch::to_tai(pool.launch(frame)?, launch?.offset));
+            let time = |frame| Some(launch::carried(pool.launch(frame)?, launch?.offset));
             let frames = self.staged.iter().map(|staged| match *staged {
                 Staged::Frame(frame) => Outgoing::Frame(frame, time(frame)),
                 Staged::Gap(len) => Outgoing::Bytes(&self.gap[..len]),
@@ -471,7 +490,7 @@ impl Port for AfPacket {
 
     fn keep_launch_times(&mut self) -> io::Result<()> {
         sys::set_launch_times(self.socket.as_fd())?;
-        self.launch = Some(Launch::now());
+        self.launch = Some(Foreign::new(sys::tai));
         Ok(())
     }
 

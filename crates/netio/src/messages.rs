@@ -10,10 +10,12 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 /// Frames in one call at most.
 pub(crate) const BATCH: usize = 64;
 
-/// Room for one `PACKET_AUXDATA` message, aligned as the kernel wants it.
+/// Room for a `PACKET_AUXDATA` message and a time of arrival, aligned as the kernel wants it.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(8))]
-struct Control([u8; 64]);
+struct Control([u8; CONTROL]);
+
+const CONTROL: usize = 96;
 
 /// The arrays that the two calls want, kept so that they are allocated once.
 pub(crate) struct Messages {
@@ -49,6 +51,8 @@ pub(crate) struct Message {
     pub(crate) truncated: bool,
     /// The VLAN tag that the kernel took out of the frame: its protocol and its content.
     pub(crate) tag: Option<[u16; 2]>,
+    /// When it arrived, on `CLOCK_REALTIME`, if the socket was asked to tell.
+    pub(crate) arrived: Option<u64>,
 }
 
 impl Messages {
@@ -58,7 +62,7 @@ impl Messages {
         Self {
             headers: vec![header; BATCH],
             vectors: vec![vector; BATCH],
-            controls: vec![Control([0; 64]); BATCH],
+            controls: vec![Control([0; CONTROL]); BATCH],
         }
     }
 
@@ -132,33 +136,34 @@ impl Messages {
     /// What the last `receive` said of one of the frames it counted.
     pub(crate) fn message(&self, index: usize) -> Message {
         let header = &self.headers[index];
-        Message {
+        let mut message = Message {
             len: header.msg_len as usize,
             truncated: header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0,
-            tag: self.tag(index),
-        }
-    }
-
-    fn tag(&self, index: usize) -> Option<[u16; 2]> {
-        let header = &self.headers[index].msg_hdr;
+            tag: None,
+            arrived: None,
+        };
+        let header = &header.msg_hdr;
         // SAFETY: the kernel filled the control buffer, whose address and length the header holds; both are
-        // still those of `self.controls`.
-        let aux = unsafe {
-            let message = libc::CMSG_FIRSTHDR(header).as_ref()?;
-            if message.cmsg_level != libc::SOL_PACKET || message.cmsg_type != libc::PACKET_AUXDATA {
-                return None;
+        // still those of `self.controls`. Each message in it is as long as its kind says.
+        unsafe {
+            let mut next = libc::CMSG_FIRSTHDR(header);
+            while let Some(found) = next.as_ref() {
+                let data = libc::CMSG_DATA(found);
+                match (found.cmsg_level, found.cmsg_type) {
+                    (libc::SOL_PACKET, libc::PACKET_AUXDATA) => {
+                        message.tag = tag(&data.cast::<libc::tpacket_auxdata>().read_unaligned());
+                    }
+                    (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) => {
+                        let time = data.cast::<libc::timespec>().read_unaligned();
+                        let seconds = time.tv_sec.unsigned_abs().saturating_mul(1_000_000_000);
+                        message.arrived = Some(seconds.saturating_add(time.tv_nsec.unsigned_abs()));
+                    }
+                    _ => {}
+                }
+                next = libc::CMSG_NXTHDR(header, found);
             }
-            libc::CMSG_DATA(message)
-                .cast::<libc::tpacket_auxdata>()
-                .read_unaligned()
-        };
-        let has = |flag: u32| aux.tp_status & flag != 0;
-        let protocol = if has(libc::TP_STATUS_VLAN_TPID_VALID) {
-            aux.tp_vlan_tpid
-        } else {
-            0x8100
-        };
-        has(libc::TP_STATUS_VLAN_VALID).then_some([protocol, aux.tp_vlan_tci])
+        }
+        message
     }
 
     /// Sends these frames, from the first on. How many the kernel took; an error is the first one's.
@@ -190,4 +195,15 @@ impl Messages {
         };
         usize::try_from(sent).map_err(|_| io::Error::last_os_error())
     }
+}
+
+/// The VLAN tag that the kernel took out of a frame.
+fn tag(aux: &libc::tpacket_auxdata) -> Option<[u16; 2]> {
+    let has = |flag: u32| aux.tp_status & flag != 0;
+    let protocol = if has(libc::TP_STATUS_VLAN_TPID_VALID) {
+        aux.tp_vlan_tpid
+    } else {
+        0x8100
+    };
+    has(libc::TP_STATUS_VLAN_VALID).then_some([protocol, aux.tp_vlan_tci])
 }

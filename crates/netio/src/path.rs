@@ -50,6 +50,8 @@ pub(crate) struct Path {
     lateness: Delays,
     split: (u64, u64),
     segments: Vec<Buffer>,
+    /// The latest time that the queue was shown.
+    shown: Instant,
     realiser: Option<Box<dyn Realiser>>,
 }
 
@@ -115,6 +117,7 @@ impl Path {
             lateness: Delays::default(),
             split: (0, 0),
             segments: Vec::new(),
+            shown: Instant::START,
             realiser: spec.realiser,
         }
     }
@@ -150,7 +153,12 @@ impl Path {
         to: &Capabilities,
         split_above: Duration,
     ) {
-        let now = self.time(now);
+        // A port that tells when it arrived knows better than whoever was late to take it in; but time does not go back.
+        let arrived = pool
+            .arrived(frame)
+            .map_or(now, |at| at.clamp(self.shown.min(now), now));
+        let now = self.time(arrived);
+        self.shown = self.shown.max(now);
         let (bytes, offload) = (pool.bytes(frame), pool.offload(frame));
         let headers = Headers::parse(bytes, self.mark);
         let cut = Cut::of(bytes, &offload, &headers);
@@ -244,6 +252,7 @@ impl Path {
             Some(realiser) => realiser.begin(now, idle, port),
             None => now,
         };
+        self.shown = self.shown.max(time);
         let waiting = self.drain_at(time, pool, port, &mut realiser);
         self.realiser = realiser.or(self.realiser.take());
         waiting

@@ -110,9 +110,9 @@ impl Pause {
     }
 
     /// Asks again and again for a moment, where the last sleep was short: under heavy traffic the next packet is
-    /// near, and waking a thread costs its sender more than the wait.
+    /// near, and waking a thread costs its sender more than the wait. Not where spinning is not wanted at all.
     fn linger(&mut self, began: Instant, wake_at: Instant, bell: &Bell) -> Option<Waited> {
-        if !self.may_spin || self.last_sleep > LINGER {
+        if !self.may_spin || self.guard == Duration::ZERO || self.last_sleep > LINGER {
             return None;
         }
         let end = wake_at.min(began + LINGER);

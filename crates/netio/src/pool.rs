@@ -96,6 +96,8 @@ struct Frame {
     offload: Offload,
     /// When it is to leave, where a device does that by itself.
     launch: Option<Instant>,
+    /// When it arrived, where its port tells.
+    arrived: Option<Instant>,
     taken: bool,
 }
 
@@ -133,6 +135,7 @@ impl Shelf {
             len: 0,
             offload: Offload::default(),
             launch: None,
+            arrived: None,
             taken: true,
         };
         if let Some(index) = self.free.pop() {
@@ -284,6 +287,16 @@ impl Pool {
     /// Sets what is left to be done with the frame.
     pub fn set_offload(&mut self, buffer: Buffer, offload: Offload) {
         self.frame_mut(buffer).offload = offload;
+    }
+
+    /// When the frame arrived, where its port tells.
+    pub fn arrived(&self, buffer: Buffer) -> Option<Instant> {
+        self.frame(buffer).0.arrived
+    }
+
+    /// Sets when the frame arrived.
+    pub fn set_arrived(&mut self, buffer: Buffer, at: Instant) {
+        self.frame_mut(buffer).arrived = Some(at);
     }
 
     /// When the frame is to leave, where a device does that by itself.

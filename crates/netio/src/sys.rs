@@ -29,6 +29,11 @@ pub(crate) fn tai() -> u64 {
     nanoseconds(libc::CLOCK_TAI)
 }
 
+/// `CLOCK_REALTIME` in nanoseconds, which arrivals are told by.
+pub(crate) fn realtime() -> u64 {
+    nanoseconds(libc::CLOCK_REALTIME)
+}
+
 fn nanoseconds(clock: libc::clockid_t) -> u64 {
     let mut time = libc::timespec {
         tv_sec: 0,
@@ -256,6 +261,12 @@ pub(crate) fn bind_packet(socket: BorrowedFd<'_>, interface: u32, receive: bool)
     let len = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
     // SAFETY: the kernel reads `len` bytes of a value of that size.
     check(unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), len) }).map(drop)
+}
+
+/// Makes messages of this socket tell when they arrived, on `CLOCK_REALTIME`.
+pub(crate) fn set_arrival_times(socket: BorrowedFd<'_>) -> io::Result<()> {
+    let on: libc::c_int = 1;
+    set_option(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, &on)
 }
 
 /// Lets messages of this socket carry the time at which they are to leave, on `CLOCK_TAI`.

@@ -50,7 +50,7 @@ pub struct PathId(pub usize);
 pub struct Settings {
     /// The pool, shared by all its ports.
     pub slots: Slots,
-    /// How long before a due time it wakes, to spin: its precision against its use of the processor.
+    /// How long before a due time it wakes, to spin: its precision against its use of the processor. Zero: it only sleeps.
     pub guard: Duration,
     /// A super-frame that would take longer than this at its path's bandwidth is split on arrival.
     pub split_above: Duration,

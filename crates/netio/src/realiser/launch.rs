@@ -26,15 +26,15 @@ pub const TRIAL: Duration = Duration::from_millis(20);
 const PATIENCE: Duration = Duration::from_millis(500);
 const LOOK_AGAIN: std::time::Duration = std::time::Duration::from_micros(20);
 
-/// The time on the kernel's TAI clock, in nanoseconds, if that is `offset` ahead of the data plane's.
-pub fn to_tai(at: Instant, offset: i64) -> u64 {
+/// A time of one clock on another that is `offset` ahead of it, in nanoseconds.
+pub fn carried(at: Instant, offset: i64) -> u64 {
     at.nanos().saturating_add_signed(offset)
 }
 
-/// The offset, from readings of the data plane's clock before and after one of the other: half way.
-pub fn offset(before: u64, tai: u64, after: u64) -> i64 {
+/// What the other clock is ahead of the data plane's, from readings of this before and after one of that: half way.
+pub fn offset(before: u64, other: u64, after: u64) -> i64 {
     let middle = before + after.saturating_sub(before) / 2;
-    i64::try_from(i128::from(tai) - i128::from(middle)).unwrap_or(0)
+    i64::try_from(i128::from(other) - i128::from(middle)).unwrap_or(0)
 }
 
 /// Gives times to the device.
@@ -148,16 +148,16 @@ mod tests {
         let ahead = offset(1_000, 1_700_000_037_000_001_050, 1_100);
         assert_eq!(ahead, 1_700_000_037_000_000_000);
         assert_eq!(
-            to_tai(Instant::from_nanos(5_000), ahead),
+            carried(Instant::from_nanos(5_000), ahead),
             1_700_000_037_000_005_000
         );
         let behind = offset(1_000, 400, 1_001);
         assert_eq!(
-            (behind, to_tai(Instant::from_nanos(5_000), behind)),
+            (behind, carried(Instant::from_nanos(5_000), behind)),
             (-600, 4_400)
         );
         assert_eq!(
-            to_tai(Instant::from_nanos(100), behind),
+            carried(Instant::from_nanos(100), behind),
             0,
             "before its beginning there is nothing"
         );
