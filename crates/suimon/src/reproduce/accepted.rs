@@ -9,7 +9,7 @@ use std::fs;
 use std::path::PathBuf;
 
 /// Experiments that only measure the machine. Every other has simulated rows.
-const MEASURED: [&str; 5] = ["A1", "A2", "A3", "A4", "K2"];
+const MEASURED: [&str; 6] = ["A1", "A2", "A3", "A4", "K2", "P7"];
 
 fn simulated() -> impl Iterator<Item = &'static Experiment> {
     EXPERIMENTS

@@ -9,6 +9,7 @@ mod accepted;
 mod beside;
 mod cost_disciplines;
 mod cost_engine;
+mod cost_gaps;
 mod cost_latency;
 mod cost_scaling;
 mod cost_throughput;
@@ -16,9 +17,11 @@ mod cost_ways;
 mod cost_wire;
 mod gap_size;
 mod guarantees;
+mod kernel_pipe;
 mod limited_class;
 mod link_sharing;
 mod long_pipe;
+mod long_pipe_lab;
 pub mod page;
 mod points;
 mod promised_delays;
@@ -57,6 +60,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
     tail_drop::P4,
     tail_drop::P5,
     tail_drop::P6,
+    cost_gaps::P7,
     shared_pipe::P8,
 ];
 

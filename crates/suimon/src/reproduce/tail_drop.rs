@@ -3,6 +3,7 @@
 //!
 //! A run of 300 s is read at 20 s, too; `--quick` stops there.
 
+use super::kernel_pipe as kernel;
 use super::long_pipe::{DATA, FRAME, LongPipe, NARROW, connection};
 use super::{Experiment, Figure, Options, Outcome, Picture, Progress, Row, points};
 use crate::exit::Failure;
@@ -16,7 +17,11 @@ pub const P3: Experiment = Experiment {
     id: "P3",
     title: "One Scalable TCP over 62.5 MB/s and 200 ms with a tail-drop buffer, paced",
     reference: "Takano et al. 2004, section 4.3, Table 3",
-    run: |options, progress| table(&TABLE_3, options, progress),
+    run: |options, progress| {
+        let mut outcome = table(&TABLE_3, options, progress)?;
+        kernel::add(&mut outcome, options, progress)?;
+        Ok(outcome)
+    },
 };
 
 /// Scalable TCP, not paced.
@@ -135,7 +140,7 @@ fn run(table: &Table, buffer: u64, ends: &[u64]) -> Result<Run, Failure> {
 }
 
 /// What TCP can get of the bottleneck, in MB/s.
-fn possible() -> f64 {
+pub(super) fn possible() -> f64 {
     NARROW.bits() as f64 / 8e6 * DATA / FRAME
 }
 
