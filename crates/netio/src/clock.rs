@@ -15,3 +15,8 @@ pub fn now() -> Instant {
 pub fn processor_time() -> Duration {
     Duration::from_nanos(crate::sys::processor_time())
 }
+
+/// The same of the calling thread alone.
+pub fn thread_time() -> Duration {
+    Duration::from_nanos(crate::sys::thread_time())
+}

@@ -24,6 +24,11 @@ pub(crate) fn processor_time() -> u64 {
     nanoseconds(libc::CLOCK_PROCESS_CPUTIME_ID)
 }
 
+/// `CLOCK_THREAD_CPUTIME_ID` in nanoseconds.
+pub(crate) fn thread_time() -> u64 {
+    nanoseconds(libc::CLOCK_THREAD_CPUTIME_ID)
+}
+
 /// `CLOCK_TAI` in nanoseconds, which devices that keep launch times are set by.
 pub(crate) fn tai() -> u64 {
     nanoseconds(libc::CLOCK_TAI)

@@ -34,8 +34,8 @@ const RETRY: Duration = Duration::from_millis(100);
 /// The longest sleep when nothing is due.
 const NAP: Duration = Duration::from_millis(100);
 
-/// Batches thrown away at most after a lapse, so that a flood cannot hold the loop there.
-const STALE_BATCHES: usize = 1024;
+/// Batches at most in one go, taken in or, after a lapse, thrown away, so that a flood cannot hold the loop there.
+const BATCHES: usize = 1024;
 
 /// A port of a worker.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -315,27 +315,17 @@ impl Worker {
             if !self.slots[index].ready || self.slots[index].error.is_some() {
                 continue;
             }
-            self.receive_from(index);
-            let now = clock::now();
-            if self.gate.as_mut().is_some_and(|gate| gate.lapsed(now)) {
-                self.discard_stale(Some(path));
-                continue;
-            }
-            any |= self.slots[index].ready;
-            let Self {
-                slots,
-                paths,
-                pool,
-                batch,
-                settings,
-                ..
-            } = self;
-            let to = &slots[paths[path].to.0];
-            for frame in batch.drain(..) {
-                if to.broken() {
-                    paths[path].refuse(pool, frame, Reason::Port);
-                } else {
-                    paths[path].accept(now, pool, frame, &to.capabilities, settings.split_above);
+            // Where frames tell when they arrived, all that have are taken in before the queue is shown a later time.
+            for _ in 0..BATCHES {
+                self.receive_from(index);
+                let now = clock::now();
+                if self.gate.as_mut().is_some_and(|gate| gate.lapsed(now)) {
+                    self.discard_stale(Some(path));
+                    break;
+                }
+                any |= self.slots[index].ready;
+                if !self.accept(index, path, now) {
+                    break;
                 }
             }
         }
@@ -348,6 +338,28 @@ impl Worker {
             gate.beat(now);
         }
         any
+    }
+
+    /// Gives a batch to its path. Whether there may be more frames that arrived before now.
+    fn accept(&mut self, index: usize, path: usize, now: Instant) -> bool {
+        let Self {
+            slots,
+            paths,
+            pool,
+            batch,
+            settings,
+            ..
+        } = self;
+        let to = &slots[paths[path].to.0];
+        let told = batch.first().is_some_and(|frame| pool.arrived(*frame).is_some());
+        for frame in batch.drain(..) {
+            if to.broken() {
+                paths[path].refuse(pool, frame, Reason::Port);
+            } else {
+                paths[path].accept(now, pool, frame, &to.capabilities, settings.split_above);
+            }
+        }
+        told && slots[index].ready && slots[index].error.is_none()
     }
 
     /// Receives a batch from a port; notes whether there may be more.
@@ -377,7 +389,7 @@ impl Worker {
             let Some(path) = self.slots[index].feeds else {
                 continue;
             };
-            for _ in 0..STALE_BATCHES {
+            for _ in 0..BATCHES {
                 if self.slots[index].error.is_some() {
                     break;
                 }
