@@ -246,6 +246,47 @@ qdisc add parent 1:1 handle 10: fq_codel limit 10240 flows 1024 quantum 1514 tar
         ..USUAL
     },
     Case {
+        name: "cake",
+        modules: &["sch_cake"],
+        tc: "qdisc add root handle 1: cake bandwidth 10mbit besteffort triple-isolate memlimit 1500000",
+        policy: "discipline = { kind = \"cake\", rate = \"10 Mbit/s\", tins = \"besteffort\", limit_bytes = \"1 MB\" }",
+        flows: &[
+            poisson("one of three", 6_000, 1_514).between(11, 11),
+            poisson("two of three", 6_000, 1_514).between(11, 12),
+            poisson("three of three", 4_000, 514).between(11, 13),
+            poisson("alone", 8_000, 1_514).between(12, 14),
+            poisson("sparse", 200, 214).between(13, 14),
+        ],
+        ..USUAL
+    },
+    Case {
+        name: "cake-tins",
+        modules: &["sch_cake"],
+        tc: "qdisc add root handle 1: cake bandwidth 10mbit diffserv4 triple-isolate memlimit 1500000",
+        policy: "discipline = { kind = \"cake\", rate = \"10 Mbit/s\", tins = \"diffserv4\", limit_bytes = \"1 MB\" }",
+        flows: &[
+            poisson("best effort", 8_000, 1_514),
+            poisson("bulk", 4_000, 1_514).with_dscp(8),
+            poisson("video", 3_000, 1_514).with_dscp(34),
+            poisson("voice", 4_000, 1_514).with_dscp(46),
+        ],
+        ..USUAL
+    },
+    Case {
+        name: "cake-tcp",
+        modules: &["sch_cake"],
+        tc: "qdisc add root handle 1: cake bandwidth 10mbit besteffort triple-isolate",
+        policy: "discipline = { kind = \"cake\", rate = \"10 Mbit/s\", tins = \"besteffort\" }",
+        round_trip_ms: 20,
+        flows: &[
+            TCP.between(1, 11),
+            Flow::new("tcp later", Source::Tcp, 1_514).between(1, 12).during(5, 15),
+            START,
+            LATER,
+        ],
+        ..USUAL
+    },
+    Case {
         name: "pie",
         modules: &["sch_tbf", "sch_pie"],
         tc: "\

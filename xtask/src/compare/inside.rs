@@ -9,6 +9,7 @@ use super::measured::{FlowFigures, Side, quantile};
 use super::traffic::{Flow, HEADERS, Source};
 use rustix::net::sockopt;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
@@ -69,6 +70,21 @@ ip -n b neigh add 10.0.2.2 lladdr 02:00:00:00:00:02 dev b0";
 
 fn setup(case: &Case) -> Outcome<()> {
     SETUP.lines().try_for_each(|line| command(line).map(drop))?;
+    // The first of each side has its address already.
+    for (space, device, side) in [("a", "a0", 0), ("b", "b0", 1)] {
+        let hosts = case.flows.iter().map(|flow| [flow.hosts.0, flow.hosts.1][side]);
+        for host in hosts.filter(|host| *host > 1).collect::<BTreeSet<u8>>() {
+            command(&format!(
+                "ip -n {space} addr add 10.0.{}.{host}/24 dev {device}",
+                side + 1
+            ))?;
+            if space == "b" {
+                command(&format!(
+                    "ip neigh add 10.0.2.{host} lladdr 02:00:00:00:00:01 dev r1"
+                ))?;
+            }
+        }
+    }
     for module in case.modules {
         command(&format!("modprobe -d /run/root {module}"))?;
     }
@@ -213,9 +229,10 @@ impl Course {
 
     fn send(&self) -> std::io::Result<Sent> {
         let (from, to) = self.flow.span(self.seconds);
+        let (here, there) = self.flow.addresses();
         if matches!(self.flow.source, Source::Tcp) {
             sleep_until(self.begin + from);
-            let mut stream = TcpStream::connect(("10.0.2.1", self.port()))?;
+            let mut stream = TcpStream::connect((there.as_str(), self.port()))?;
             stream.set_write_timeout(Some(Duration::from_millis(100)))?;
             let data = [0; 16 << 10];
             while self.begin.elapsed() < to {
@@ -227,13 +244,11 @@ impl Course {
             }
             return Ok(Sent(Vec::new()));
         }
-        let socket = UdpSocket::bind(("0.0.0.0", 40_001 + self.number as u16))?;
+        let socket = UdpSocket::bind((here.as_str(), 40_001 + self.number as u16))?;
         sockopt::set_socket_send_buffer_size_force(&socket, 16 << 20)?;
-        if self.flow.ecn {
-            // ECT(0), RFC 3168.
-            sockopt::set_ip_tos(&socket, 2)?;
-        }
-        socket.connect(("10.0.2.1", self.port()))?;
+        // ECT(0) is 2, RFC 3168.
+        sockopt::set_ip_tos(&socket, self.flow.dscp << 2 | u8::from(self.flow.ecn) << 1)?;
+        socket.connect((there.as_str(), self.port()))?;
         let mut payload = vec![0; (self.flow.frame - HEADERS) as usize];
         let mut late = Vec::new();
         for due in self.flow.times(self.number, self.seconds) {
@@ -250,9 +265,10 @@ impl Course {
     fn receive(&self) -> std::io::Result<Received> {
         let last = self.begin + Duration::from_secs(self.seconds) + DRAIN;
         let (_, to) = self.flow.span(self.seconds);
+        let (_, here) = self.flow.addresses();
         let mut buffer = vec![0; 64 << 10];
         if matches!(self.flow.source, Source::Tcp) {
-            let listener = TcpListener::bind(("10.0.2.1", self.port()))?;
+            let listener = TcpListener::bind((here.as_str(), self.port()))?;
             let (mut stream, _) = listener.accept()?;
             stream.set_read_timeout(Some(Duration::from_millis(100)))?;
             let mut bytes = 0;
@@ -268,7 +284,7 @@ impl Course {
             }
             return Ok(Received::Bytes(bytes));
         }
-        let socket = UdpSocket::bind(("10.0.2.1", self.port()))?;
+        let socket = UdpSocket::bind((here.as_str(), self.port()))?;
         sockopt::set_socket_recv_buffer_size_force(&socket, 16 << 20)?;
         socket.set_read_timeout(Some(Duration::from_millis(100)))?;
         let mut delays = Vec::new();

@@ -64,9 +64,11 @@ fn scenario(case: &Case) -> String {
         let (from, to) = flow.span(case.seconds);
         let _ = writeln!(
             text,
-            "[[flow]]\nname = \"{}\"\nbetween = [\"a\", \"b\"]\ndestination_port = {port}\necn = {}",
-            flow.name, flow.ecn
+            "[[flow]]\nname = \"{}\"\nbetween = [\"a\", \"b\"]\ndestination_port = {port}\necn = {}\ndscp = {}",
+            flow.name, flow.ecn, flow.dscp
         );
+        let (source, destination) = flow.addresses();
+        let _ = writeln!(text, "source = \"{source}\"\ndestination = \"{destination}\"");
         let _ = match flow.source {
             Source::Tcp => writeln!(
                 text,

@@ -26,6 +26,10 @@ pub struct Flow {
     pub frame: u64,
     /// Whether its packets say that they are ECN-capable.
     pub ecn: bool,
+    /// The DSCP of its packets.
+    pub dscp: u8,
+    /// The last byte of the addresses of the hosts that send and receive: 10.0.1.x and 10.0.2.x.
+    pub hosts: (u8, u8),
     /// Our class, and the `flowid` of the same class of the kernel's.
     pub class: Option<(&'static str, &'static str)>,
     /// From which second to which it sends; `(0, 0)` is always.
@@ -43,6 +47,8 @@ impl Flow {
             source,
             frame,
             ecn: false,
+            dscp: 0,
+            hosts: (1, 1),
             class: None,
             active: (0, 0),
         }
@@ -58,6 +64,26 @@ impl Flow {
     pub const fn with_ecn(mut self) -> Self {
         self.ecn = true;
         self
+    }
+
+    /// With this DSCP.
+    pub const fn with_dscp(mut self, dscp: u8) -> Self {
+        self.dscp = dscp;
+        self
+    }
+
+    /// Between these hosts.
+    pub const fn between(mut self, from: u8, to: u8) -> Self {
+        self.hosts = (from, to);
+        self
+    }
+
+    /// The addresses of the hosts that send and receive.
+    pub fn addresses(&self) -> (String, String) {
+        (
+            format!("10.0.1.{}", self.hosts.0),
+            format!("10.0.2.{}", self.hosts.1),
+        )
     }
 
     /// Sending from this second until that one.
