@@ -1,4 +1,4 @@
-//! Flows that are served fairly by host and by flow, each with CoDel's and BLUE's state: what `cake` is made of. They stand in
+//! Flows that are served fairly by host and by flow, each kept short by COBALT: what `cake` is made of. They stand in
 //! groups (*tins*) that have nothing to do with each other but the packets' memory.
 //!
 //! **Shares.** Let *n* be the number of greedy flows of a flow's host: the host that sends, the host that receives, or
@@ -22,7 +22,7 @@
 //! of it by less than a quantum, so it waits for other sparse flows and one packet only, and cannot starve the rest: it gets its
 //! share, a quantum and a packet at most. When a tin is empty its round ends: *V* becomes the largest virtual time.
 //!
-//! **Queues.** A flow keeps a queue of its own, its virtual time and the states of CoDel and BLUE, also while it has no packets,
+//! **Queues.** A flow keeps a queue of its own, its virtual time and COBALT's state, also while it has no packets,
 //! until all others have been used since (CAKE: a queue that decays; its chance shrinks for the time it rested). Flows are found
 //! by their whole key in a table of chains, where CAKE looks through 8 places of a set: no two flows share a queue while there
 //! are as many queues as flows with packets, where 8-way sets collide from half of that on. Beyond that, flows share: each tin
@@ -30,9 +30,9 @@
 //! overtakes another of its flow and tin (in CAKE a flow that moves to a free place of its set may).
 
 use crate::choices;
+use crate::cobalt::{Cobalt, Fate};
 use crate::discipline::{Reason, Sink};
-use crate::disciplines::blue::Chance;
-use crate::disciplines::codel::{Controller, Law};
+use crate::disciplines::codel::Law;
 use crate::heaps::Heaps;
 use crate::inspect::{Inspection, Value};
 use crate::keyed::Keyed;
@@ -42,10 +42,6 @@ use crate::packet::{Flow, Packet};
 use crate::random::{Rng, mix};
 use crate::rings::{self, Link, NONE};
 use crate::units::{Bytes, Duration, Instant};
-
-/// How BLUE's chance changes, in parts of 2³²: 1/256 and 1/4096.
-const INCREMENT: u64 = 1 << 24;
-const DECREMENT: u64 = 1 << 20;
 
 choices! {
     /// Among whom shares are equal.
@@ -111,9 +107,7 @@ struct FlowQueue {
     hosts: [Option<u64>; 2],
     /// Its virtual time. A byte and a flow at 800 Gbit/s: enough for five years.
     time: u64,
-    controller: Controller,
-    chance: Chance,
-    resting_since: Instant,
+    cobalt: Cobalt,
 }
 
 impl FlowQueue {
@@ -124,9 +118,7 @@ impl FlowQueue {
         link: Link::FREE,
         hosts: [None, None],
         time: 0,
-        controller: Controller::NEW,
-        chance: Chance::NONE,
-        resting_since: Instant::START,
+        cobalt: Cobalt::NEW,
     };
 }
 
@@ -347,8 +339,7 @@ impl Flows {
             .hosts(of)
             .map(|host| host.map(|host| u64::from(host) << 2 | tin as u64));
         flow.time = flow.time.max(line.time);
-        flow.chance
-            .shrink(flow.resting_since, self.clock, DECREMENT, line.freeze);
+        flow.cobalt.wake(self.clock, line.freeze);
         if flow.time - line.time < self.quantum {
             flow.stand = Stand::Sparse;
             line.sparse = rings::insert(&mut self.queues, |q| &mut q.link, line.sparse, queue);
@@ -372,8 +363,7 @@ impl Flows {
         let flow = &mut self.queues[queue as usize];
         let tin = usize::from(flow.tin);
         let line = &mut self.lines[tin];
-        flow.controller.empty();
-        flow.resting_since = self.clock;
+        flow.cobalt.empty(self.clock);
         match std::mem::replace(&mut flow.stand, Stand::Resting) {
             Stand::Resting => return,
             Stand::Sparse => {
@@ -425,25 +415,18 @@ impl Flows {
         self.clock = now;
         let queue = self.next(tin)?;
         let before = (self.store.packets(), self.store.bytes());
-        let FlowQueue {
-            list,
-            controller,
-            chance,
-            ..
-        } = &mut self.queues[queue as usize];
+        let FlowQueue { list, cobalt, .. } = &mut self.queues[queue as usize];
         let packet = loop {
-            let take = || {
-                let packet = self.store.pop(list)?;
-                Some((packet, Bytes::new(list.bytes())))
-            };
-            let Some(packet) = controller.dequeue(law, now, sink, take) else {
+            let Some(mut packet) = self.store.pop(list) else {
                 break None;
             };
-            if list.is_empty() || !chance.strikes(rng) {
-                break Some(packet);
+            match cobalt.judge(law, now, rng, (&mut packet, list.is_empty()), sink) {
+                Fate::Leaves => break Some(packet),
+                Fate::Lost(why) => {
+                    self.strikes += u64::from(why == Reason::Early);
+                    sink.drop(packet, why);
+                }
             }
-            self.strikes += 1;
-            sink.drop(packet, Reason::Early);
         };
         if let Some(packet) = &packet {
             self.charge(queue, packet.len);
@@ -482,13 +465,13 @@ impl Flows {
         }
     }
 
-    /// The longest queue loses its oldest packet, and its chance grows; which queue it was.
+    /// The longest queue loses its oldest packet, and COBALT is told; which queue it was.
     pub(crate) fn shorten(&mut self, now: Instant, sink: &mut dyn Sink) -> Option<u32> {
         let longest = self.lengths.longest()?;
         let before = (self.store.packets(), self.store.bytes());
         let flow = &mut self.queues[longest as usize];
-        flow.chance
-            .grow(now, INCREMENT, self.lines[usize::from(flow.tin)].freeze);
+        flow.cobalt
+            .overflow(now, self.lines[usize::from(flow.tin)].freeze);
         sink.drop(self.store.pop(&mut flow.list)?, Reason::Longest);
         self.settle(longest, before);
         Some(longest)

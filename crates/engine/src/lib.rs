@@ -5,7 +5,7 @@
 //! - [`discipline`]: the contract, and its answers;
 //! - [`queue`]: the wrapper that pins, counts and checks;
 //! - [`mod@settings`], [`kind`], [`tree`]: from a policy's text to a checked plan to a running queue;
-//! - [`disciplines`]: one file each; what several can share stands beside them ([`timer_wheel`], `credit`, `credit_bound`, `heaps`,
+//! - [`disciplines`]: one file each; what several can share stands beside them ([`timer_wheel`], `cobalt`, `credit`, `credit_bound`, `heaps`,
 //!   `host_fair`, `keyed`, `leaves`, `lengths`, `lists`, `rings`, `service_curve`, `wire`);
 //! - [`header`], [`classify`]: from a frame's bytes to its fields, and to a class;
 //! - [`bounds`], [`admission`]: how long packets can wait at most, and whom a link can promise a delay;
@@ -24,6 +24,7 @@ pub mod bounds;
 pub mod byte_clock;
 mod class_rates;
 pub mod classify;
+mod cobalt;
 mod credit;
 mod credit_bound;
 pub mod delay;

@@ -426,7 +426,7 @@ fn a_flow_that_pauses_to_seem_little_gets_its_share_and_a_quantum_at_most() {
 }
 
 #[test]
-fn blue_holds_a_flow_that_does_not_listen_where_its_queue_no_longer_overflows() {
+fn a_flow_that_does_not_listen_soon_stops_overflowing_and_its_queue_is_drained() {
     let settings = Table::default()
         .text("rate", "8 Mbit/s")
         .text("limit_bytes", "100 kB");
@@ -434,7 +434,7 @@ fn blue_holds_a_flow_that_does_not_listen_where_its_queue_no_longer_overflows() 
     sender.len = (1_000, 1_000);
     let mut rig = Rig::new(settings, vec![sender]);
     let full = |rig: &Rig| rig.lost.reasons.get(&Reason::Longest).copied().unwrap_or(0);
-    let mut overflow = Vec::new();
+    let (mut overflow, mut waited) = (Vec::new(), Duration::ZERO);
     for second in 0..10 {
         let before = full(&rig);
         // 12 Mbit/s for a rate of 8, whatever is lost: three come for each two that may leave.
@@ -443,6 +443,7 @@ fn blue_holds_a_flow_that_does_not_listen_where_its_queue_no_longer_overflows() 
             rig.put(0);
             while let Next::Ready(packet) = rig.queue.dequeue(rig.now, &mut rig.lost) {
                 rig.sent[0] += packet.len.get();
+                waited = rig.now.since(packet.arrived);
             }
         }
         overflow.push(full(&rig) - before);
@@ -450,6 +451,10 @@ fn blue_holds_a_flow_that_does_not_listen_where_its_queue_no_longer_overflows() 
     assert!(overflow[0] > 0, "it begins with overflow: {overflow:?}");
     let later: u64 = overflow[5..].iter().sum();
     assert!(later < 25, "of 7,500 packets: {overflow:?}");
+    assert!(
+        waited < Duration::from_millis(20),
+        "the last packet waited for {waited}"
+    );
     assert!(rig.lost.reasons[&Reason::Early] > 500, "{:?}", rig.lost.reasons);
     assert!(rig.sent[0] >= 9_700_000, "the link stays busy: {} B", rig.sent[0]);
 }

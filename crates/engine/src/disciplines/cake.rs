@@ -21,17 +21,16 @@
 //! leave: nobody gains by marking everything "voice". Without a rate there are no clocks, and tins take turns by bytes in
 //! proportion to their thresholds.
 //!
-//! **Hosts and flows** (III.C): `host_fair.rs`. **COBALT** (III.D): CoDel's law for each queue, that of `codel`, and BLUE's chance of
-//! loss, that of `blue`, which grows by 1/256 when the queue has to give a packet for the limit and shrinks by 1/4096 when it is
-//! empty, each at most once in `target`. CoDel talks to senders that listen; the chance holds those that do not. No wait counts as
-//! too long that is shorter than two rounds of the tin's flows, or four packets.
+//! **Hosts and flows** (III.C): `host_fair.rs`. **COBALT** (III.D), CoDel and BLUE for each queue: `cobalt.rs`. No wait counts as too
+//! long that is shorter than two rounds of the tin's flows, or four packets.
 //!
-//! Departures, besides those of `host_fair.rs`: a queue that overflows only has its chance raised, CoDel's state stays; the clock of the
-//! shaper is exact, without a second one for packets that are lost; the limit counts bytes on the wire and not memory.
+//! Departures, besides those of `host_fair.rs`: the clock of the shaper is exact, without a second one for packets that are lost; the
+//! limit counts bytes on the wire and not memory.
 //! What the link adds to a packet is in its length already (`overhead` of the interface). Not here: the filter of
 //! acknowledgements, `ingress`, `nat`, `wash` (docs/disciplines/not-built.md).
 
 use super::codel::Law;
+use crate::bounds::{Terms, WorstCase};
 use crate::discipline::{Discipline, Next, Reason, Sink, Verdict};
 use crate::host_fair::{Fair, Flows};
 use crate::inspect::{Inspection, Value};
@@ -41,7 +40,7 @@ use crate::packet::{Dscp, Packet};
 use crate::random::Rng;
 use crate::settings::{Problem, Raw, SettingValue};
 use crate::units::{Bandwidth, Bytes, Duration, Instant, Rate};
-use crate::{bounds, choices, settings};
+use crate::{choices, settings};
 use std::any::Any;
 use std::sync::Arc;
 
@@ -255,9 +254,9 @@ impl Plan for CakePlan {
         })
     }
 
-    fn bounds(&self, _terms: &bounds::Terms<'_>) -> Vec<bounds::WorstCase> {
+    fn bounds(&self, _terms: &Terms<'_>) -> Vec<WorstCase> {
         let why = "none: a packet waits for the flows and hosts that have packets, and nothing bounds how many there are";
-        vec![bounds::WorstCase { class: None, bound: Err(why.into()) }]
+        vec![WorstCase { class: None, bound: Err(why.into()) }]
     }
 }
 

@@ -110,14 +110,14 @@ impl Law {
     }
 
     /// When the next hit is due.
-    fn next(&self, from: Instant, count: u32) -> Instant {
+    pub(crate) fn next(&self, from: Instant, count: u32) -> Instant {
         let square = self.interval.nanos() * self.interval.nanos();
         from + Duration::from_nanos((square / u64::from(count.max(1))).isqrt())
     }
 }
 
 /// The state of the law for one queue.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Controller {
     /// When the wait will have been too long for an interval, if it is too long now.
     first_above: Option<Instant>,
@@ -129,10 +129,6 @@ pub(crate) struct Controller {
 }
 
 impl Controller {
-    /// Of a queue that was always empty.
-    pub(crate) const NEW: Self =
-        Self { first_above: None, dropping: false, drop_next: Instant::START, count: 0, last_count: 0 };
-
     /// Nothing is held: no wait is too long.
     pub(crate) fn empty(&mut self) {
         self.first_above = None;
@@ -245,7 +241,7 @@ impl Codel {
             plan,
             queue: VecDeque::new(),
             bytes: Bytes::ZERO,
-            controller: Controller::NEW,
+            controller: Controller::default(),
             sojourn: Duration::ZERO,
         }
     }

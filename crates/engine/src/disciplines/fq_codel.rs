@@ -25,6 +25,7 @@
 //! change CoDel's count; the seed of the hash is drawn when the queue is made and stays.
 
 use super::codel::{Controller, Law};
+use crate::bounds::{Terms, WorstCase};
 use crate::discipline::{Discipline, Next, Reason, Sink, Verdict};
 use crate::inspect::{Inspection, Value};
 use crate::kind::{Build, Check, Children, Kind, Plan};
@@ -132,6 +133,11 @@ fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
 }
 
 impl Plan for FqPlan {
+    fn bounds(&self, _terms: &Terms<'_>) -> Vec<WorstCase> {
+        let why = "none: a packet waits for the flows that have packets, and nothing bounds how many there are or which share a queue";
+        vec![WorstCase { class: None, bound: Err(why.into()) }]
+    }
+
     fn build(&self, cx: &Build) -> Box<dyn Discipline> {
         Box::new(FqCodel::new(self.clone(), cx.rng().bits()))
     }
@@ -206,7 +212,7 @@ impl FqCodel {
         let flow = FlowQueue {
             list: List::EMPTY,
             credit: 0,
-            controller: Controller::NEW,
+            controller: Controller::default(),
             stand: Stand::Neither,
             next: NONE,
         };
