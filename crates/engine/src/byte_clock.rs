@@ -160,6 +160,12 @@ impl Pace {
         self.eligible()
     }
 
+    /// The bytes sent ahead of the rate at `now`, rounded up.
+    pub fn owed(&self, now: u64, link: u64) -> u64 {
+        let span = u128::from(self.eligible().saturating_sub(now));
+        u64::try_from((span * u128::from(self.rate)).div_ceil(u128::from(link.max(1)))).unwrap_or(u64::MAX)
+    }
+
     /// Takes another rate at `now`. What is owed for the last packet is paid at the new rate from now on, rounded up, so
     /// that what leaves never exceeds what the rates of the time allow.
     pub fn change(&mut self, rate: u64, now: u64) {

@@ -12,7 +12,7 @@
 
 use crate::inspect::Inspection;
 use crate::kind::Plan;
-use crate::packet::Packet;
+use crate::packet::{ClassId, Packet};
 use crate::units::{Bytes, Instant};
 use std::fmt;
 
@@ -124,6 +124,15 @@ pub trait Sink {
     fn mark(&mut self, _packet: &Packet, _why: Reason) {}
 }
 
+/// What a class has sent ahead of its rate, and has to wait for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Debt {
+    /// The class.
+    pub class: ClassId,
+    /// Bytes as its rate counts them, rounded up.
+    pub bytes: u64,
+}
+
 /// A queueing discipline: only the algorithm. It does not count, log, sleep or lock; its host and
 /// [`Queue`](crate::queue::Queue) do, and check this contract.
 pub trait Discipline: fmt::Debug + Send {
@@ -139,9 +148,22 @@ pub trait Discipline: fmt::Debug + Send {
         None
     }
 
+    /// What classes have sent ahead of their rates, for a tree that takes the place of this one. The default: nothing.
+    fn debts(&mut self, _now: Instant) -> Vec<Debt> {
+        Vec::new()
+    }
+
+    /// Classes of a new tree begin with these debts: none sends before it would have where they come from.
+    fn owe(&mut self, _now: Instant, _debts: &[Debt]) {}
+
     /// Gives up everything held, each with [`Reason::Flushed`]. Needed because a queue that is not
     /// work-conserving cannot be emptied by a loop of dequeues.
     fn flush(&mut self, sink: &mut dyn Sink);
+
+    /// Reads what the next packet needs, for [`Queue::touch`](crate::queue::Queue::touch). The value means nothing.
+    fn touch(&self) -> u64 {
+        0
+    }
 
     /// Shows the state worth seeing: gauges, and each class with its queue; a class that has classes, with the
     /// counts of all below it.

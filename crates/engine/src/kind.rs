@@ -171,6 +171,8 @@ impl Build {
 pub struct Routes {
     child_of: Vec<u32>,
     default: Option<u32>,
+    /// Classes from this one on, and how many, that go to the children 0, 1, 2 and so on: no table needs to be read for them.
+    straight: (u32, u32),
 }
 
 const NOWHERE: u32 = u32::MAX;
@@ -183,6 +185,15 @@ impl Routes {
             self.child_of.resize(index + 1, NOWHERE);
         }
         self.child_of[index] = child;
+        if self.straight.1 == 0 && child == 0 {
+            self.straight = (class.0, 1);
+        }
+        let (first, many) = &mut self.straight;
+        match class.0.checked_sub(*first) {
+            Some(nth) if nth < *many && nth != child => *many = nth,
+            Some(nth) if nth == *many && nth == child => *many += 1,
+            _ => {}
+        }
     }
 
     /// Sends everything else to `child`.
@@ -193,6 +204,10 @@ impl Routes {
     /// The child for packets of this class.
     #[inline]
     pub fn child(&self, class: ClassId) -> Option<usize> {
+        let nth = class.0.wrapping_sub(self.straight.0);
+        if nth < self.straight.1 {
+            return Some(nth as usize);
+        }
         match self.child_of.get(class.0 as usize) {
             Some(&child) if child != NOWHERE => Some(child as usize),
             _ => self.default.map(|child| child as usize),

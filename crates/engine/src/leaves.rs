@@ -174,6 +174,17 @@ impl Leaves {
         None
     }
 
+    /// Reads what the next packet of a leaf needs here, and then below: see [`Queue::touch`].
+    #[inline]
+    pub(crate) fn touch(&self, leaf: usize) -> u64 {
+        self.queues[leaf].touch() ^ self.states[leaf] as u64
+    }
+
+    #[inline]
+    pub(crate) fn touch_below(&self, leaf: usize) -> u64 {
+        self.queues[leaf].touch_below()
+    }
+
     /// When the first that sleeps wakes up, if any sleeps.
     pub(crate) fn next(&self) -> Option<Instant> {
         self.wheel.next()

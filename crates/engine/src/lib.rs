@@ -5,8 +5,8 @@
 //! - [`discipline`]: the contract, and its answers;
 //! - [`queue`]: the wrapper that pins, counts and checks;
 //! - [`mod@settings`], [`kind`], [`tree`]: from a policy's text to a checked plan to a running queue;
-//! - [`disciplines`]: one file each; what several can share stands beside them ([`timer_wheel`], `cobalt`, `credit`, `credit_bound`, `heaps`,
-//!   `host_fair`, `keyed`, `leaves`, `lengths`, `lists`, `rings`, `service_curve`, `wire`);
+//! - [`disciplines`]: one file each; what several can share stands beside them ([`timer_wheel`], [`calendar`], `cobalt`, `credit`,
+//!   `credit_bound`, `heaps`, `host_fair`, `keyed`, `leaves`, `lengths`, `lists`, `rings`, `service_curve`, `wire`);
 //! - [`header`], [`classify`]: from a frame's bytes to its fields, and to a class;
 //! - [`bounds`], [`admission`]: how long packets can wait at most, and whom a link can promise a delay;
 //! - [`link_clock`]: a link's bandwidth as a clock, for ports and for the simulator's wires;
@@ -22,6 +22,7 @@
 pub mod admission;
 pub mod bounds;
 pub mod byte_clock;
+pub mod calendar;
 mod class_rates;
 pub mod classify;
 mod cobalt;

@@ -12,7 +12,7 @@
 use crate::discipline::{Discipline, Next, Reason, Sink, Verdict};
 use crate::inspect::Inspection;
 use crate::kind::Plan;
-use crate::packet::Packet;
+use crate::packet::{ClassId, Packet};
 use crate::units::{Bytes, Instant};
 use std::ops::AddAssign;
 
@@ -43,8 +43,9 @@ impl std::ops::Sub for Count {
     }
 }
 
-/// What has passed through a queue since it was made.
+/// What has passed through a queue since it was made. What every packet needs comes first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[repr(C)]
 pub struct Stats {
     /// Packets that were offered.
     pub offered: Count,
@@ -86,8 +87,9 @@ impl AddAssign for Stats {
     }
 }
 
-/// A queue with a discipline.
+/// A queue with a discipline. What every packet needs is in two lines of a cache, since there can be very many queues.
 #[derive(Debug)]
+#[repr(C, align(64))]
 pub struct Queue {
     discipline: Box<dyn Discipline>,
     pinned: Option<Packet>,
@@ -217,6 +219,23 @@ impl Queue {
         next
     }
 
+    /// This queue takes the place of another: its classes wait as those that they replace would have. `renumber` tells the
+    /// class here for one there.
+    pub fn take_debts(
+        &mut self,
+        now: Instant,
+        from: &mut Self,
+        renumber: impl Fn(ClassId) -> Option<ClassId>,
+    ) {
+        let mut debts = from.discipline.debts(now);
+        debts.retain_mut(|debt| {
+            let class = renumber(debt.class);
+            debt.class = class.unwrap_or(debt.class);
+            class.is_some()
+        });
+        self.discipline.owe(now, &debts);
+    }
+
     /// Gives up everything held, each packet to the sink as [`Reason::Flushed`].
     ///
     /// # Panics
@@ -231,6 +250,19 @@ impl Queue {
         }
         self.discipline.flush(&mut sink);
         assert!(self.is_empty(), "{}: holds packets after a flush", self.kind);
+    }
+
+    /// Reads what the next packet needs in this queue, so that it is in the cache by then. Called for several of very many
+    /// queues, one after the other, it lets the processor fetch their memory at one time. The value means nothing.
+    #[inline]
+    pub fn touch(&self) -> u64 {
+        self.stats.offered.packets ^ self.stats.dropped.packets
+    }
+
+    /// The same for the discipline, once the queue's own memory is there.
+    #[inline]
+    pub fn touch_below(&self) -> u64 {
+        self.discipline.touch()
     }
 
     /// What is held, a pinned packet included. O(1).

@@ -416,13 +416,14 @@ impl Path {
     /// former tree's class says nothing: it may have had none, and later packets of the same flow must not overtake.
     fn replace(&mut self, now: Instant, pool: &mut Pool, queue: Queue, plan: &TreePlan) -> Adopted {
         let mut moving = Moving(VecDeque::new());
-        self.queue.flush(&mut moving);
-        self.queue = queue;
+        let mut former = std::mem::replace(&mut self.queue, queue);
         let old = self.plan.take();
         let renumber = |class: ClassId| match &old {
             Some(old) => old.info(class).and_then(|info| plan.class(&info.name)),
             None => Some(class),
         };
+        self.queue.take_debts(now, &mut former, renumber);
+        former.flush(&mut moving);
         let before = self.totals.dropped.packets;
         for mut packet in moving.0 {
             let headers = Headers::parse(pool.bytes(packet.buffer), self.mark);

@@ -327,18 +327,6 @@ fn turns(effort: Effort) -> Vec<Row> {
     rows
 }
 
-/// Paced classes that use 99 % of the wire, all with packets, each waiting for its time.
-fn paced(classes: u32) -> Row {
-    let rate = LINK.bandwidth.bits() * 99 / 100 / u64::from(classes);
-    let settings = Table::default().text("basis", "wire");
-    classful(
-        "pacer, all backlogged",
-        spec("pacer", settings),
-        (classes, 2),
-        |_| Table::default().text("rate", &format!("{rate} bit/s")),
-    )
-}
-
 const CAKE: &str = "cake, flows of one host";
 const DRR: &str = "drr, all backlogged";
 
@@ -554,15 +542,6 @@ pub(crate) fn rows(full: bool) -> Vec<Verdict> {
         growth(&plain, CAKE, effort.flows[0]),
         growth(&turns, DRR, effort.many[0]),
     ];
-    // Each by itself, and of one so large that nothing else fits beside it.
-    let many: &[u32] = if full {
-        &[8, 1_000, 100_000, 1_000_000]
-    } else {
-        &[8, 1_000]
-    };
-    for &classes in many {
-        run(vec![paced(classes)], effort);
-    }
     // The sizes that are compared, in turns; then the largest by itself.
     let compared = |n: u32| REGIMES.into_iter().map(move |regime| regime.row(n));
     let rows = run([3, 20, 1_000].into_iter().flat_map(compared).collect(), effort);

@@ -7,7 +7,7 @@
 
 mod classifier;
 mod disciplines;
-mod eligible;
+mod paced;
 
 use std::process::ExitCode;
 
@@ -23,7 +23,7 @@ fn main() -> ExitCode {
     let full = asked("--bench");
     println!("| what | n | ns median (min–max) |\n|---|---:|---:|");
     let mut verdicts = disciplines::rows(full);
-    verdicts.extend(eligible::rows(full));
+    verdicts.extend(paced::rows(full));
     verdicts.extend(classifier::rows(full));
     println!();
     for Verdict { what, ratio, bar } in &verdicts {

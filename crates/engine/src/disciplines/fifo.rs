@@ -87,7 +87,9 @@ impl Plan for Settings {
     }
 }
 
+/// In one line of a cache, since there can be very many.
 #[derive(Debug)]
+#[repr(align(64))]
 struct Fifo {
     settings: Settings,
     queue: VecDeque<Packet>,
@@ -135,6 +137,11 @@ impl Discipline for Fifo {
         while let Some(packet) = self.take() {
             sink.drop(packet, Reason::Flushed);
         }
+    }
+
+    fn touch(&self) -> u64 {
+        let ends = [self.queue.front(), self.queue.back()];
+        ends.into_iter().flatten().fold(0, |all, packet| all ^ packet.len.get() ^ u64::from(packet.buffer.0))
     }
 
     fn inspect(&self, out: &mut Inspection<'_>) {

@@ -22,21 +22,27 @@
 //! Departures from the paper: per packet and not per MTU; padding, tags and the gap frames' own bytes count; the rest of
 //! each division is carried; nothing is built for one speed of link.
 //!
-//! Classes that wait for *E* are in a timing wheel, exact to the byte; those whose *E* has come are in a heap by deadline, few
-//! while the wire keeps up. The cost of a packet does not grow with the number of classes but for the memory they take.
+//! Where classes are added or removed, a new tree takes the place of the old, and its classes begin with what those before
+//! them [owe](crate::discipline::Debt): nobody is early by that.
+//!
+//! Classes that wait for *E* are in a [`calendar`](crate::calendar), exact to the byte; those whose *E* has come are in a heap by
+//! deadline, few while the wire keeps up. What a packet costs with very many classes is memory that has to be fetched; as the
+//! calendar tells who is about to come, that is done for some dozens of classes at one time.
 
 use crate::byte_clock::{Basis, Pace, SHORTEST_SLOT, Slots, WireTime, gap_slot};
-use crate::discipline::{Discipline, Next, Sink, Verdict};
+use crate::calendar::Calendar;
+use crate::discipline::{Debt, Discipline, Next, Sink, Verdict};
 use crate::heaps::Heaps;
 use crate::inspect::{Inspection, Value};
 use crate::kind::{Build, Check, Children, Kind, Pacing, Plan};
 use crate::leaves::{Leaves, LeavesPlan};
 use crate::packet::{ClassId, Packet};
 use crate::settings::Problem;
-use crate::timer_wheel::TimerWheel;
 use crate::units::{Bandwidth, Bytes, Instant, Rate};
 use crate::{choices, settings};
 use std::any::Any;
+use std::collections::HashMap;
+use std::hint::black_box;
 use std::sync::Arc;
 
 /// The registration.
@@ -47,7 +53,18 @@ pub static KIND: Kind = Kind {
     children: Children::Classes { nested: true },
     settings: Settings::SETTINGS,
     class_settings: ClassSettings::SETTINGS,
-    check,
+    check: |check| plan(check, false),
+};
+
+/// The same with a binary heap of all who wait in place of the calendar. For the bench that compares them: it is in no list.
+pub static ON_A_HEAP: Kind = Kind {
+    name: "pacer on a heap",
+    summary: KIND.summary,
+    reference: KIND.reference,
+    children: KIND.children,
+    settings: KIND.settings,
+    class_settings: KIND.class_settings,
+    check: |check| plan(check, true),
 };
 
 choices! {
@@ -130,6 +147,7 @@ struct PacerPlan {
     nodes: Vec<NodePlan>,
     rules: Rules,
     best_effort: BestEffort,
+    heap: bool,
 }
 
 /// What cannot change while packets flow.
@@ -146,7 +164,7 @@ const MOST_TAGS: u32 = 8;
 /// The longest gap frame is at least so long, so that half of a longer gap is not too short for a frame.
 const LEAST_LONGEST: u64 = 2 * SHORTEST_SLOT - 1;
 
-fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
+fn plan(check: &mut Check<'_>, heap: bool) -> Option<Arc<dyn Plan>> {
     let before = check.problems.len();
     let settings = Settings::read(check.settings, &[], check.problems)?;
     let rules = rules(check, &settings)?;
@@ -180,7 +198,7 @@ fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
     if check.problems.len() > before {
         return None;
     }
-    Some(Arc::new(PacerPlan { leaves: LeavesPlan::new(check), nodes, rules, best_effort: settings.best_effort }))
+    Some(Arc::new(PacerPlan { leaves: LeavesPlan::new(check), nodes, rules, best_effort: settings.best_effort, heap }))
 }
 
 fn rules(check: &mut Check<'_>, settings: &Settings) -> Option<Rules> {
@@ -246,6 +264,21 @@ fn admit(check: &mut Check<'_>, rules: Rules, nodes: &[NodePlan], packets: &[Byt
     }
 }
 
+impl PacerPlan {
+    /// How far apart packets of most classes are, in byte-times: of all but an eighth at most.
+    fn span(&self) -> u64 {
+        let longest = Bytes::new(self.rules.slots.longest + self.rules.slots.overhead);
+        let counted = self.rules.slots.counted(longest, self.rules.basis);
+        let mut rates: Vec<u64> = self.nodes.iter().filter_map(|node| node.rate).collect();
+        let eighth = rates.len() / 8;
+        if rates.is_empty() {
+            return 1;
+        }
+        let (_, &mut rate, _) = rates.select_nth_unstable(eighth);
+        Pace::new(rate).deadline(counted, self.rules.wire)
+    }
+}
+
 impl Plan for PacerPlan {
     fn build(&self, cx: &Build) -> Box<dyn Discipline> {
         Box::new(Pacer::new(self.clone(), self.leaves.build(cx)))
@@ -259,6 +292,8 @@ impl Plan for PacerPlan {
 
 /// No node.
 const NONE: u32 = u32::MAX;
+/// So many classes at most are fetched at one time.
+const FETCHED: usize = 256;
 /// The heap of the top.
 const TOP: usize = 0;
 
@@ -267,14 +302,15 @@ const TOP: usize = 0;
 enum State {
     /// It has nothing to send, or none of its children is eligible.
     Idle,
-    /// In the wheel until its time.
+    /// In the calendar until its time.
     Waiting,
     /// In the heap above it.
     Eligible,
 }
 
-/// A class. With its places in the wheel, in a heap and among the leaves it is less than 128 bytes.
+/// A class, in one line of a cache. With its places in the calendar, in a heap and among the leaves it is less than 128 bytes.
 #[derive(Clone, Debug)]
+#[repr(align(64))]
 struct Node {
     pace: Pace,
     /// The most byte-times that a packet started after its time.
@@ -289,8 +325,8 @@ struct Node {
     state: State,
 }
 
-/// Two timers, an item of a heap and its place, the number of a leaf and its state.
-const _: () = assert!(size_of::<Node>() + 2 * 16 + 16 + 4 + 4 < 128);
+/// The timer of a leaf that sleeps, an item of a heap and its place, a note, the number of a leaf and its state.
+const _: () = assert!(size_of::<Node>() + 16 + 16 + 4 + 12 + 4 + 1 < 128);
 
 /// Where the next packet can start, in byte-times: not before `low`, and at `high` at the latest. They differ by 1 at most,
 /// when the time is between two bytes.
@@ -306,7 +342,9 @@ struct Pacer {
     nodes: Vec<Node>,
     /// The node of each leaf.
     node_of: Vec<u32>,
-    wheel: TimerWheel,
+    waiting: Calendar,
+    /// Those of them who are about to come, for a moment.
+    upcoming: Vec<u32>,
     /// Of the top, of each class with classes below it, by deadline; and of best effort, by turn.
     heaps: Heaps,
     best_effort: usize,
@@ -352,7 +390,8 @@ impl Pacer {
         nodes.iter_mut().filter(|node| !node.paced).for_each(|node| node.above = best_effort as u32);
         Self {
             leaves,
-            wheel: TimerWheel::new(nodes.len()),
+            waiting: if plan.heap { Calendar::heap() } else { Calendar::new(nodes.len(), plan.span()) },
+            upcoming: Vec::with_capacity(FETCHED),
             heaps: Heaps::new(sizes, nodes.len()),
             nodes,
             node_of,
@@ -364,6 +403,29 @@ impl Pacer {
             gaps: 0,
             plan,
         }
+    }
+
+    /// Lets the processor fetch at one time what the classes that are about to come will need.
+    fn fetch(&mut self) {
+        let Some(upcoming) = self.waiting.begun() else { return };
+        // Each round asks for what the one before has told the place of.
+        self.upcoming.clear();
+        self.upcoming.extend(upcoming.take(FETCHED));
+        let mut all = 0;
+        for &index in &self.upcoming {
+            all ^= self.nodes[index as usize].late ^ u64::from(self.heaps.holds(index));
+        }
+        let leaves = |&index: &u32| {
+            let node = &self.nodes[index as usize];
+            node.leaf.then_some(node.number as usize)
+        };
+        for leaf in self.upcoming.iter().filter_map(leaves) {
+            all ^= self.leaves.touch(leaf);
+        }
+        for leaf in self.upcoming.iter().filter_map(leaves) {
+            all ^= self.leaves.touch_below(leaf);
+        }
+        black_box(all);
     }
 
     #[inline]
@@ -397,7 +459,7 @@ impl Pacer {
         let eligible = node.pace.eligible();
         node.pace.not_before(since);
         node.state = State::Waiting;
-        self.wheel.set(index, Instant::from_nanos(eligible.max(at.low)));
+        self.waiting.note(index, eligible.max(at.low));
     }
 
     /// A node's time has come: it joins the heap above.
@@ -452,7 +514,7 @@ impl Pacer {
             node.state = if again { State::Waiting } else { State::Idle };
             self.heaps.remove(above, index);
             if again {
-                self.wheel.set(index, Instant::from_nanos(eligible));
+                self.waiting.note(index, eligible);
             }
             index = parent;
         }
@@ -484,9 +546,9 @@ impl Pacer {
 
     /// Whether a packet delays no paced one; nor may the gap behind it, which is nothing or long enough for a gap frame.
     fn is_out_in_time(&self, len: Bytes, at: Position) -> bool {
-        let Some(next) = self.wheel.next() else { return true };
+        let Some(next) = self.waiting.next() else { return true };
         let slot = self.plan.rules.slots.slot(len);
-        let Some(left) = next.nanos().checked_sub(at.low.saturating_add(slot)) else { return false };
+        let Some(left) = next.checked_sub(at.low.saturating_add(slot)) else { return false };
         left == 0 || !self.plan.rules.frames || left >= SHORTEST_SLOT
     }
 
@@ -515,7 +577,8 @@ impl Discipline for Pacer {
         while let Some(leaf) = self.leaves.wake(now) {
             self.activate(leaf, at);
         }
-        while let Some(index) = self.wheel.expire(Instant::from_nanos(at.low)) {
+        while let Some(index) = self.waiting.take(at.low) {
+            self.fetch();
             self.rise(index, now, at, sink);
         }
         // Its packet was looked at when its time came, and is there.
@@ -534,7 +597,7 @@ impl Discipline for Pacer {
         if !self.leaves.any_ready() {
             return self.leaves.rest();
         }
-        let paced = self.wheel.next().map(|at| self.time.nanos(at.nanos()));
+        let paced = self.waiting.next().map(|at| self.time.nanos(at));
         Next::Wait(paced.into_iter().chain(self.leaves.next()).min().unwrap_or(Instant::NEVER))
     }
 
@@ -542,19 +605,36 @@ impl Discipline for Pacer {
         if !self.plan.rules.frames || !self.leaves.any_ready() {
             return None;
         }
-        let gap = self.wheel.next()?.nanos().saturating_sub(self.filled - self.rounded);
+        let gap = self.waiting.next()?.saturating_sub(self.filled - self.rounded);
         let slot = gap_slot(gap, longest.get().max(LEAST_LONGEST));
         self.filled += slot;
         self.gaps += slot;
         Some(Bytes::new(slot))
     }
 
+    fn debts(&mut self, now: Instant) -> Vec<Debt> {
+        let (at, wire) = (self.position(now), self.plan.rules.wire);
+        let paced = self.nodes.iter().zip(&self.plan.nodes).filter(|(node, _)| node.paced);
+        let debt = |(node, plan): (&Node, &NodePlan)| Debt { class: plan.id, bytes: node.pace.owed(at.low, wire) };
+        paced.map(debt).filter(|debt| debt.bytes > 0).collect()
+    }
+
+    fn owe(&mut self, now: Instant, debts: &[Debt]) {
+        let (at, wire) = (self.position(now), self.plan.rules.wire);
+        let places: HashMap<_, _> = self.plan.nodes.iter().enumerate().map(|(index, plan)| (plan.id, index)).collect();
+        for debt in debts {
+            let Some(node) = places.get(&debt.class).map(|&index| &mut self.nodes[index]).filter(|node| node.paced) else { continue };
+            node.pace.not_before(at.high);
+            node.pace.send(debt.bytes, wire);
+        }
+    }
+
     fn flush(&mut self, sink: &mut dyn Sink) {
         self.leaves.flush(sink);
+        self.waiting.clear();
         for index in 0..self.nodes.len() {
             let node = &mut self.nodes[index];
             node.state = State::Idle;
-            self.wheel.cancel(index as u32);
             self.heaps.remove(node.above as usize, index as u32);
         }
     }
@@ -590,13 +670,15 @@ impl Discipline for Pacer {
             return false;
         }
         let at = self.position(now);
-        for (index, new) in plan.nodes.iter().enumerate() {
-            let node = &mut self.nodes[index];
-            let Some(rate) = new.rate.filter(|&rate| rate != node.pace.rate()) else { continue };
-            node.pace.change(rate, at.high);
-            // One whose time has come stays where it is.
-            if self.wheel.get(index as u32).is_some_and(|due| due.nanos() > at.low) {
-                self.wheel.set(index as u32, Instant::from_nanos(node.pace.eligible()));
+        let mut rates = self.nodes.iter().zip(&plan.nodes);
+        if rates.any(|(node, new)| new.rate.is_some_and(|rate| rate != node.pace.rate())) {
+            // All times can become others: who waits is noted down anew.
+            self.waiting.clear();
+            for (index, (node, new)) in self.nodes.iter_mut().zip(&plan.nodes).enumerate() {
+                new.rate.into_iter().for_each(|rate| node.pace.change(rate, at.high));
+                if node.state == State::Waiting {
+                    self.waiting.note(index as u32, node.pace.eligible().max(at.low));
+                }
             }
         }
         self.plan = plan.clone();

@@ -191,4 +191,71 @@ proptest! {
             prop_assert!(sent + 2 >= whole && sent <= whole + 2, "class {i}: {sent} of {whole}");
         }
     }
+
+    #[test]
+    fn classes_of_a_bottleneck_that_come_go_and_change_their_rates_never_make_a_packet_early(
+        changes in prop::collection::vec((8u32..17, any::<u64>(), 100_000_000u64..600_000_000, 1u64..100, 0usize..4), 1..25),
+        filled: bool,
+    ) {
+        // Two classes share a site; each of them may be gone for a while.
+        let settings = || if filled { frames() } else { timer() };
+        let specs = |rate: u64, percent: u64, missing: usize| -> Vec<(&str, u64)> {
+            let part = (rate * percent / 100).max(1_000_000);
+            let all = [("site", rate), ("a", part), ("b", (rate - part).max(1_000_000)), ("other", 100_000_000)];
+            all.into_iter().enumerate().filter(|&(i, _)| i == 0 || i != missing).map(|(_, one)| one).collect()
+        };
+        let classes = |specs: &[(&str, u64)]| -> Vec<_> {
+            let above = |name| if matches!(name, "a" | "b") { "site" } else { "" };
+            specs.iter().map(|&(name, rate)| class(name, above(name), &format!("{rate} bit/s"), 1_514)).collect()
+        };
+        let first = specs(500_000_000, 50, 0);
+        let mut rig = Rig::new(settings(), GBE, &classes(&first));
+        // The rates of the time, and what started: by name, as numbers change.
+        let (mut rates, mut starts, mut end) = (vec![(0u64, first)], Vec::new(), 0);
+        for (bits, span, rate, percent, missing) in changes.into_iter().chain([(16, u64::MAX, 500_000_000, 50, 0)]) {
+            for i in 0..rig.names.len() {
+                if rig.names[i] != "site" {
+                    rig.start(i as u32, 1_514);
+                }
+            }
+            end = rig.at.max(end + (span & ((1 << bits) - 1)));
+            rig.run(end);
+            rig.at = rig.at.max(end);
+            let log = std::mem::take(&mut rig.log);
+            starts.extend(log.into_iter().map(|start| (start.at, rig.names[start.class as usize].clone())));
+            let new = specs(rate, percent, missing);
+            let plan = check(settings(), GBE, &classes(&new)).expect("a good plan");
+            // By one way where it can be, by the other where classes come or go.
+            let same = plan.classes.iter().map(|class| &class.name).eq(rig.names.iter());
+            if !same || !rig.queue.retune(rig.now(), plan.root.plan.as_ref()) {
+                prop_assert!(!same);
+                rig.replace(settings(), GBE, &classes(&new));
+            }
+            rates.push((rig.at, new));
+        }
+        for node in ["site", "a", "b", "other"] {
+            let rate = |specs: &[(&str, u64)]| specs.iter().find(|one| one.0 == node).map_or(0, |one| one.1);
+            let allowed = |from: u64, to: u64| -> u128 {
+                let ends = rates.iter().skip(1).map(|change| change.0).chain([u64::MAX]);
+                rates.iter().zip(ends).map(|((begin, specs), end)| {
+                    u128::from(to.min(end).saturating_sub(from.max(*begin))) * u128::from(rate(specs))
+                }).sum()
+            };
+            let below = |name: &str| name == node || (node == "site" && matches!(name, "a" | "b"));
+            let own: Vec<u64> = starts.iter().filter(|start| below(&start.1)).map(|start| start.0).collect();
+            for (i, &first) in own.iter().enumerate().step_by(5) {
+                let mut sent = 0u128;
+                for &start in &own[i + 1..] {
+                    sent += 1_518 * u128::from(BITS);
+                    // A packet that was late, by one slot or a gap frame and for its own period, may be followed by one in time;
+                    // and a class that was gone begins anew.
+                    let back = rates.iter().filter(|(at, _)| *at > first && *at <= start).count() as u128;
+                    let gone = rates.iter().any(|(at, specs)| *at > first && *at <= start && rate(specs) == 0);
+                    let late = (4 * u128::from(SLOT) + 2 * back) * 600_000_000 + 1_518 * u128::from(BITS);
+                    let anew = if gone { back * 1_518 * u128::from(BITS) } else { 0 };
+                    prop_assert!(allowed(first, start) + late + anew >= sent, "{node}: {first} to {start}");
+                }
+            }
+        }
+    }
 }

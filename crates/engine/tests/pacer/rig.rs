@@ -83,6 +83,8 @@ pub struct Rig {
     pub queue: Queue,
     pub slots: Slots,
     bits: u64,
+    /// Of the classes.
+    pub names: Vec<String>,
     /// Up to where the wire is filled, in byte-times.
     pub at: u64,
     pub log: Vec<Start>,
@@ -99,7 +101,7 @@ impl Rig {
             _ => 0,
         };
         let plan = check(settings, link, classes).unwrap_or_else(|problems| panic!("{problems:#?}"));
-        let classes = plan.classes.len();
+        let names: Vec<_> = plan.classes.iter().map(|class| class.name.clone()).collect();
         Self {
             queue: plan.build(Seed(1)),
             slots: Slots {
@@ -111,7 +113,8 @@ impl Rig {
             at: 0,
             log: Vec::new(),
             gaps: Vec::new(),
-            greedy: vec![0; classes],
+            greedy: vec![0; names.len()],
+            names,
         }
     }
 
@@ -124,6 +127,31 @@ impl Rig {
 
     pub fn now(&self) -> Instant {
         Instant::from_nanos(self.nanos(self.at, false))
+    }
+
+    /// Another tree takes this one's place: classes are the same by their names, and what they hold moves.
+    pub fn replace(&mut self, settings: Table, link: (Bandwidth, u64), classes: &[ClassSpec]) {
+        struct Moving(Vec<Packet>);
+        impl Sink for Moving {
+            fn drop(&mut self, packet: Packet, _why: Reason) {
+                self.0.push(packet);
+            }
+        }
+        let plan = check(settings, link, classes).unwrap_or_else(|problems| panic!("{problems:#?}"));
+        let (now, old) = (self.now(), std::mem::take(&mut self.names));
+        let renumber = |class: ClassId| plan.class(&old[class.0 as usize]);
+        let mut former = std::mem::replace(&mut self.queue, plan.build(Seed(1)));
+        self.queue.take_debts(now, &mut former, renumber);
+        let mut moving = Moving(Vec::new());
+        former.flush(&mut moving);
+        for mut packet in moving.0 {
+            if let Some(class) = renumber(packet.class) {
+                packet.class = class;
+                let _ = self.queue.enqueue(now, packet, &mut NoLoss);
+            }
+        }
+        self.names = plan.classes.iter().map(|class| class.name.clone()).collect();
+        self.greedy = vec![0; self.names.len()];
     }
 
     pub fn offer(&mut self, class: u32, len: u64) {

@@ -1,0 +1,407 @@
+//! Which of very many numbered things comes next: noted down for a time, given out in the order of times, exact to one unit.
+//!
+//! A calendar of days: a hierarchical timing wheel (Varghese and Lauck, "Hashed and hierarchical timing wheels", 1987, scheme
+//! 7), laid out for so many things that memory is what they cost. Where it differs from [`TimerWheel`](crate::timer_wheel):
+//!
+//! - Days are few and long, by how many things there are and how far ahead they are usually noted: a thing passes through
+//!   one of them and not through one on each level, and some dozens share it.
+//! - A day is an array, in pieces of four cache lines, and not a list through all things: it is written at its end and read
+//!   through, which needs no waiting for memory.
+//! - The day that has begun is sorted by time and number; what is noted for that day later goes into a binary heap beside.
+//!   So nothing is given out early, and the order is exact. It also tells who is about to come: see [`Calendar::begun`].
+//! - Nothing can be crossed out, so that a thing costs no memory beside its note. Who has to cross out much clears all and notes
+//!   the rest again.
+//!
+//! Few things are all in the heap.
+//!
+//! Pieces and heap grow to what was needed at most; then nothing is allocated.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// Ends a list of pieces.
+const NONE: u32 = u32::MAX;
+/// So few things are in the heap alone: its memory stays in the first cache.
+const FEW: usize = 1_024;
+/// Notes in a piece.
+const PIECE: usize = 21;
+
+/// A part of a day.
+#[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
+struct Piece {
+    at: [u64; PIECE],
+    things: [u32; PIECE],
+    /// The one behind it, of a day or of the free ones.
+    next: u32,
+}
+
+/// A day to come.
+#[derive(Clone, Copy, Debug)]
+struct Day {
+    earliest: u64,
+    first: u32,
+    /// How many notes are in its first piece; the others are full. Without a piece: as many as fit in one.
+    filled: u32,
+}
+
+const EMPTY: Day = Day {
+    earliest: u64::MAX,
+    first: NONE,
+    filled: PIECE as u32,
+};
+
+/// A time and a thing in one number, the earlier and then the smaller the greater.
+type Note = Reverse<u128>;
+
+fn note(at: u64, thing: u32) -> Note {
+    Reverse(u128::from(at) << 32 | u128::from(thing))
+}
+
+fn at_of(Reverse(note): Note) -> u64 {
+    (note >> 32) as u64
+}
+
+fn thing_of(Reverse(note): Note) -> u32 {
+    note as u32
+}
+
+/// Times of numbered things.
+#[derive(Clone, Debug)]
+pub struct Calendar {
+    /// All of the day of this time, and before, is in `run` and `late`.
+    base: u64,
+    /// Bits of the time within a day of the lowest level, and bits for the number of a day within its level.
+    width: u32,
+    bits: u32,
+    /// Which levels have notes, and which days, 64 a word.
+    levels: u32,
+    occupied: Vec<u64>,
+    days: Vec<Day>,
+    pieces: Vec<Piece>,
+    free: u32,
+    /// The day that has begun: what was noted before, the first last; and what was noted since.
+    run: Vec<Note>,
+    late: BinaryHeap<Note>,
+    begun: bool,
+}
+
+impl Calendar {
+    /// For `len` things, most of which are noted at most `span` ahead.
+    pub fn new(len: usize, span: u64) -> Self {
+        if len <= FEW {
+            return Self::heap();
+        }
+        // Most are noted two levels up. Days of both levels are as few, so that the ends of all of them stay in a cache.
+        let bits = (len.ilog2().saturating_sub(4)).div_ceil(2).clamp(6, 9);
+        let width = (span.max(1).ilog2() + 3).saturating_sub(2 * bits);
+        let mut calendar = Self::with(width.min(63), bits);
+        calendar
+            .pieces
+            .reserve(len / PIECE + len.min(calendar.days.len()));
+        calendar.run.reserve(FEW);
+        calendar.late.reserve(FEW);
+        calendar
+    }
+
+    /// With one day that never ends: a binary heap.
+    pub fn heap() -> Self {
+        Self {
+            base: u64::MAX,
+            ..Self::with(63, 6)
+        }
+    }
+
+    fn with(width: u32, bits: u32) -> Self {
+        let levels = (64 - width).div_ceil(bits) as usize;
+        Self {
+            base: 0,
+            width,
+            bits,
+            levels: 0,
+            occupied: vec![0; levels << (bits - 6)],
+            days: vec![EMPTY; levels << bits],
+            pieces: Vec::new(),
+            free: NONE,
+            run: Vec::new(),
+            late: BinaryHeap::new(),
+            begun: false,
+        }
+    }
+
+    /// When the next thing comes.
+    #[inline]
+    pub fn next(&self) -> Option<u64> {
+        match self.foremost() {
+            Some(note) => Some(at_of(note)),
+            None => self.lowest().map(|day| self.days[day].earliest),
+        }
+    }
+
+    /// Notes a thing down for this time; for one that is past, too.
+    #[inline]
+    pub fn note(&mut self, thing: u32, at: u64) {
+        if self.is_today(at) {
+            self.late.push(note(at, thing));
+        } else {
+            self.note_for_later(thing, at);
+        }
+    }
+
+    /// Takes out the first thing of those whose time has come by `now`, in the order of times and, of equal times, of numbers.
+    #[inline]
+    pub fn take(&mut self, now: u64) -> Option<u32> {
+        loop {
+            if let Some(note) = self.foremost() {
+                if at_of(note) > now {
+                    return None;
+                }
+                if self.run.last() == Some(&note) {
+                    self.run.pop();
+                } else {
+                    self.late.pop();
+                }
+                return Some(thing_of(note));
+            }
+            let day = self.lowest()?;
+            if self.days[day].earliest > now {
+                return None;
+            }
+            self.begin(day, now);
+        }
+    }
+
+    /// The things that come next, the first first, if a day has begun since this was asked last: the time to fetch what they
+    /// will need.
+    #[inline]
+    pub fn begun(&mut self) -> Option<impl Iterator<Item = u32> + '_> {
+        std::mem::take(&mut self.begun).then(|| self.run.iter().rev().map(|&note| thing_of(note)))
+    }
+
+    /// Forgets all.
+    pub fn clear(&mut self) {
+        self.levels = 0;
+        self.occupied.fill(0);
+        self.days.fill(EMPTY);
+        self.pieces.clear();
+        self.free = NONE;
+        self.run.clear();
+        self.late.clear();
+    }
+
+    /// The first of the day that has begun.
+    #[inline]
+    fn foremost(&self) -> Option<Note> {
+        match (self.run.last(), self.late.peek()) {
+            (Some(&note), None) => Some(note),
+            (one, other) => one.max(other).copied(),
+        }
+    }
+
+    #[inline]
+    fn is_today(&self, at: u64) -> bool {
+        at <= self.base || (at ^ self.base) >> self.width == 0
+    }
+
+    /// The first day that has notes.
+    #[inline]
+    fn lowest(&self) -> Option<usize> {
+        if self.levels == 0 {
+            return None;
+        }
+        let words = (self.levels.trailing_zeros() as usize) << (self.bits - 6);
+        let found = self.occupied[words..].iter().position(|&word| word > 0)?;
+        let word = words + found;
+        Some(word * 64 + self.occupied[word].trailing_zeros() as usize)
+    }
+
+    #[inline]
+    fn note_for_later(&mut self, thing: u32, at: u64) {
+        let level = (63 - ((at ^ self.base) >> self.width).leading_zeros()) / self.bits;
+        let digit = (at >> (self.width + self.bits * level)) as usize & ((1 << self.bits) - 1);
+        let index = (level as usize) << self.bits | digit;
+        if self.days[index].filled as usize == PIECE {
+            self.lengthen(index);
+        }
+        let day = &mut self.days[index];
+        day.earliest = day.earliest.min(at);
+        let piece = &mut self.pieces[day.first as usize];
+        (piece.at[day.filled as usize], piece.things[day.filled as usize]) = (at, thing);
+        day.filled += 1;
+    }
+
+    /// Gives a day another piece.
+    fn lengthen(&mut self, index: usize) {
+        let day = &mut self.days[index];
+        if day.first == NONE {
+            self.levels |= 1 << (index >> self.bits);
+            self.occupied[index / 64] |= 1 << (index % 64);
+        }
+        day.filled = 0;
+        let behind = day.first;
+        match self.pieces.get_mut(self.free as usize) {
+            Some(piece) => {
+                day.first = self.free;
+                self.free = std::mem::replace(&mut piece.next, behind);
+            }
+            None => {
+                day.first = self.pieces.len() as u32;
+                self.pieces.push(Piece {
+                    at: [0; PIECE],
+                    things: [0; PIECE],
+                    next: behind,
+                });
+            }
+        }
+    }
+
+    /// Begins a day, the lowest, as far as `now` allows: its notes go to where they belong. Nothing is left of the day before.
+    fn begin(&mut self, index: usize, now: u64) {
+        let Day {
+            mut first,
+            mut filled,
+            ..
+        } = std::mem::replace(&mut self.days[index], EMPTY);
+        let level = index >> self.bits;
+        let words = level << (self.bits - 6)..(level + 1) << (self.bits - 6);
+        self.occupied[index / 64] &= !(1 << (index % 64));
+        if self.occupied[words].iter().all(|&word| word == 0) {
+            self.levels &= !(1 << level);
+        }
+        // All of the day agree in the bits above those within it.
+        let within = (1u64 << (self.width + self.bits * level as u32)) - 1;
+        let last = self.pieces[first as usize].at[0] | within;
+        self.base = self.base.max(now.min(last));
+        self.begun = true;
+        while let Some(&Piece { at, things, next }) = self.pieces.get(first as usize) {
+            for (&at, &thing) in at.iter().zip(&things).take(filled as usize) {
+                if self.is_today(at) {
+                    self.run.push(note(at, thing));
+                } else {
+                    self.note_for_later(thing, at);
+                }
+            }
+            self.pieces[first as usize].next = std::mem::replace(&mut self.free, first);
+            (first, filled) = (next, PIECE as u32);
+        }
+        self.run.sort_unstable();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Note(u32, u64),
+        Pass(u64),
+        ToNext,
+        Clear,
+    }
+
+    fn span() -> impl Strategy<Value = u64> {
+        (0u32..40, any::<u64>()).prop_map(|(bits, n)| n & ((1 << bits) - 1))
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            8 => (0..100u32, span()).prop_map(|(thing, span)| Step::Note(thing, span)),
+            3 => span().prop_map(Step::Pass),
+            5 => Just(Step::ToNext),
+            1 => prop::bool::weighted(0.1).prop_map(|clear| if clear { Step::Clear } else { Step::ToNext }),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn agrees_with_a_sorted_set_whatever_its_days(
+            width in 0u32..=63,
+            bits in 6u32..=9,
+            heap in prop::bool::weighted(0.05),
+            start in prop_oneof![Just(0), any::<u64>().prop_map(|n| n >> 1)],
+            steps in prop::collection::vec(step(), 1..400),
+        ) {
+            let mut calendar = if heap { Calendar::heap() } else { Calendar::with(width, bits) };
+            let (mut now, mut model) = (start, BTreeSet::new());
+            for step in steps {
+                match step {
+                    Step::Note(thing, span) => {
+                        if !model.iter().any(|&(_, one)| one == thing) {
+                            // Some of what is noted is past.
+                            let at = (now + span).saturating_sub(u64::from(thing));
+                            calendar.note(thing, at);
+                            model.insert((at, thing));
+                        }
+                    }
+                    Step::Pass(span) => now += span,
+                    Step::ToNext => now = calendar.next().map_or(now, |at| at.max(now)),
+                    Step::Clear => {
+                        calendar.clear();
+                        model.clear();
+                    }
+                }
+                let next = model.first().map(|&(at, _)| at);
+                prop_assert_eq!(calendar.next().map(|at| at.max(now)), next.map(|at| at.max(now)));
+                prop_assert!(calendar.next() >= next || next.is_none());
+                // Not all at once, so that some are left in a day that has begun.
+                for _ in 0..2 {
+                    let due = model.first().filter(|&&(at, _)| at <= now).copied();
+                    let taken = calendar.take(now);
+                    if let Some(thing) = taken {
+                        let found = model.iter().find(|&&(_, one)| one == thing).copied();
+                        prop_assert!(found.is_some_and(|(at, _)| at <= now), "{} is early", thing);
+                        found.map(|found| model.remove(&found));
+                    }
+                    prop_assert_eq!(taken.is_some(), due.is_some());
+                }
+            }
+            let mut left = Vec::new();
+            while let Some(thing) = calendar.take(u64::MAX) {
+                left.push(thing);
+            }
+            let expected: BTreeSet<u32> = model.iter().map(|&(_, thing)| thing).collect();
+            prop_assert_eq!(left.len(), expected.len());
+            prop_assert_eq!(left.into_iter().collect::<BTreeSet<_>>(), expected);
+        }
+    }
+
+    #[test]
+    fn things_come_in_the_order_of_times_and_then_of_numbers() {
+        let mut calendar = Calendar::with(10, 6);
+        let times: Vec<u64> = (0..5_000).map(|n| n * 7_919 % 100_003).collect();
+        let noted = (0..5_000u32).flat_map(|thing| [thing, thing + 5_000]);
+        noted.for_each(|thing| calendar.note(thing, times[thing as usize % 5_000]));
+        let mut last = None;
+        for _ in 0..10_000 {
+            let at = calendar.next().expect("one is left");
+            assert!(
+                at == 0 || calendar.take(at - 1).is_none(),
+                "given out before {at}"
+            );
+            let thing = calendar.take(at).expect("its time has come");
+            assert_eq!(times[thing as usize % 5_000], at);
+            assert!(Some((at, thing)) > last, "{thing} at {at} after {last:?}");
+            last = Some((at, thing));
+        }
+        assert_eq!(calendar.next(), None);
+    }
+
+    #[test]
+    fn a_day_that_begins_tells_who_comes_and_pieces_are_used_again() {
+        let mut calendar = Calendar::with(10, 6);
+        for day in 1..2_000u64 {
+            for thing in (0..30).rev() {
+                calendar.note(thing, (day << 10) + 10 * u64::from(thing));
+            }
+            assert!(calendar.begun().is_none());
+            assert_eq!(calendar.take(day << 10), Some(0));
+            let upcoming: Vec<u32> = calendar.begun().expect("a day has begun").collect();
+            assert_eq!(upcoming, (1..30).collect::<Vec<_>>());
+            (1..30).for_each(|thing| assert_eq!(calendar.take(u64::MAX >> 1), Some(thing)));
+        }
+        assert!(calendar.pieces.len() <= 4, "{}", calendar.pieces.len());
+    }
+}
