@@ -5,12 +5,23 @@
 //! - [`reading`]: what is known of the link, of members (commands, classes) and of their connections at one time;
 //! - [`order`]: what is to be done with a connection, and why, in words for people;
 //! - [`law`]: from the one to the other; time is an argument, and nothing is read or written;
-//! - [`actuator`]: what takes readings from a kernel and puts orders into effect.
+//! - [`actuator`]: what takes readings from a kernel and puts orders into effect;
+//! - `borrowed`: the actuator without privilege, sockets borrowed from their programs;
+//! - [`link`], [`bottlenet`]: the interfaces, and what their users have said of them;
+//! - [`coordinate`]: the nines of one user act as one;
+//! - [`supervise`]: a command under nine, and the processes that look after it;
+//! - `sys`: system calls.
 
 pub mod actuator;
+mod borrowed;
+pub mod bottlenet;
+pub mod coordinate;
 pub mod law;
+pub mod link;
 pub mod order;
 pub mod reading;
+pub mod supervise;
+mod sys;
 
 pub use actuator::Actuator;
 pub use law::Law;

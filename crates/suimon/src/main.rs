@@ -31,6 +31,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Bottlenet(commands::bottlenet::Bottlenet),
     Check(commands::check::Check),
     Demo(commands::demo::Demo),
     /// Leave the interfaces of a running suimon to the kernel, and end it
@@ -41,6 +42,9 @@ enum Command {
     Enable(commands::set::Switch),
     Kinds(commands::kinds::Kinds),
     Lab(commands::lab::LabVerb),
+    Nine(commands::nine::Nine),
+    #[command(hide = true)]
+    NineTop(commands::nine_top::NineTop),
     Pace(commands::pace::Pace),
     Reproduce(commands::reproduce::Reproduce),
     Run(commands::run::Run),
@@ -54,6 +58,7 @@ enum Command {
 impl Command {
     fn run(self, out: &mut dyn Write) -> Result<Exit, Failure> {
         match self {
+            Self::Bottlenet(verb) => verb.run(out),
             Self::Check(verb) => verb.run(out),
             Self::Demo(verb) => verb.run(out),
             Self::Detach(verb) => verb.detach(out),
@@ -61,6 +66,8 @@ impl Command {
             Self::Enable(verb) => verb.enable(out),
             Self::Kinds(verb) => verb.run(out),
             Self::Lab(verb) => verb.run(out),
+            Self::Nine(verb) => verb.run(),
+            Self::NineTop(verb) => verb.run(out),
             Self::Pace(verb) => verb.run(out),
             Self::Reproduce(verb) => verb.run(out),
             Self::Run(verb) => verb.run(out),
@@ -74,7 +81,7 @@ impl Command {
 }
 
 fn main() -> ExitCode {
-    let command = Cli::parse().command;
+    let command = Cli::parse_from(commands::nine::rewrite(std::env::args_os())).command;
     let mut out = io::stdout().lock();
     let answer = command
         .run(&mut out)

@@ -1,9 +1,12 @@
 //! The verbs, one file each: a struct of arguments with a method `run`.
 
+pub mod bottlenet;
 pub mod check;
 pub mod demo;
 pub mod kinds;
 pub mod lab;
+pub mod nine;
+pub mod nine_top;
 pub mod pace;
 pub mod reproduce;
 pub mod run;

@@ -1,0 +1,155 @@
+//! What was changed on which sockets, kept where it outlives the process that changed it: a file in memory that the
+//! supervisor writes before it touches a socket, and that its guard reads when the supervisor has died.
+
+use crate::sys::{process, socket};
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+
+/// Bytes of an entry: process, descriptor, cookie, lock, pacing.
+const ENTRY: usize = 32;
+/// Stands for "nothing was changed, so there is nothing to undo".
+const NO_LOCK: u32 = u32::MAX;
+const NO_PACING: u64 = 0;
+
+/// The settings of a socket before it was touched; each only if it was touched.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Former {
+    /// Which buffers were locked.
+    pub(crate) lock: Option<u32>,
+    /// The most that it sent, in bytes a second.
+    pub(crate) pacing: Option<u64>,
+}
+
+/// A socket that was touched.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Entry {
+    pub(crate) pid: i32,
+    pub(crate) fd: i32,
+    pub(crate) cookie: u64,
+    pub(crate) former: Former,
+}
+
+impl Former {
+    /// Undoes what was done: lets the window grow again, then lets the kernel tune the buffer as before.
+    pub(crate) fn restore(self, of: &OwnedFd) -> io::Result<()> {
+        if let Some(lock) = self.lock {
+            socket::set_clamp(of, 1 << 30)?;
+            socket::set_lock(of, lock)?;
+        }
+        self.pacing
+            .map_or(Ok(()), |pacing| socket::set_pacing(of, pacing))
+    }
+}
+
+/// The file. What a fork makes of it is the same file.
+#[derive(Debug)]
+pub(crate) struct Ledger {
+    file: File,
+    free: Vec<u64>,
+    len: u64,
+}
+
+impl Ledger {
+    /// An empty one.
+    pub(crate) fn new() -> io::Result<Self> {
+        Ok(Self {
+            file: process::memory_file()?,
+            free: Vec::new(),
+            len: 0,
+        })
+    }
+
+    #[cfg(test)]
+    fn share(&self) -> io::Result<Self> {
+        Ok(Self {
+            file: self.file.try_clone()?,
+            free: Vec::new(),
+            len: 0,
+        })
+    }
+
+    /// Writes an entry in its place, or in a new one; the place.
+    pub(crate) fn write(&mut self, place: Option<u64>, entry: &Entry) -> io::Result<u64> {
+        let place = place.or_else(|| self.free.pop()).unwrap_or(self.len);
+        self.len = self.len.max(place + 1);
+        let mut raw = [0; ENTRY];
+        raw[..4].copy_from_slice(&entry.pid.to_ne_bytes());
+        raw[4..8].copy_from_slice(&entry.fd.to_ne_bytes());
+        raw[8..16].copy_from_slice(&entry.cookie.to_ne_bytes());
+        raw[16..20].copy_from_slice(&entry.former.lock.unwrap_or(NO_LOCK).to_ne_bytes());
+        raw[24..].copy_from_slice(&entry.former.pacing.unwrap_or(NO_PACING).to_ne_bytes());
+        self.file.write_all_at(&raw, place * ENTRY as u64)?;
+        Ok(place)
+    }
+
+    /// Strikes an entry out.
+    pub(crate) fn strike(&mut self, place: u64) {
+        // A file in memory takes what it has taken before. Should it not, the guard undoes what is undone.
+        let _ = self.file.write_all_at(&[0; ENTRY], place * ENTRY as u64);
+        self.free.push(place);
+    }
+
+    /// All entries.
+    pub(crate) fn entries(&self) -> Vec<Entry> {
+        let len = self.file.metadata().map_or(0, |metadata| metadata.len());
+        let mut raw = vec![0; usize::try_from(len).unwrap_or(0)];
+        if self.file.read_exact_at(&mut raw, 0).is_err() {
+            return Vec::new();
+        }
+        let (entries, _) = raw.as_chunks::<ENTRY>();
+        entries.iter().filter_map(read).collect()
+    }
+}
+
+impl AsFd for Ledger {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
+fn read(raw: &[u8; ENTRY]) -> Option<Entry> {
+    let word = |at: usize| u32::from_ne_bytes([raw[at], raw[at + 1], raw[at + 2], raw[at + 3]]);
+    let long = |at: usize| {
+        let mut bytes = [0; 8];
+        bytes.copy_from_slice(&raw[at..at + 8]);
+        u64::from_ne_bytes(bytes)
+    };
+    let entry = Entry {
+        pid: word(0).cast_signed(),
+        fd: word(4).cast_signed(),
+        cookie: long(8),
+        former: Former {
+            lock: Some(word(16)).filter(|lock| *lock != NO_LOCK),
+            pacing: Some(long(24)).filter(|pacing| *pacing != NO_PACING),
+        },
+    };
+    (entry.pid > 0).then_some(entry)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_guard_reads_what_the_supervisor_wrote_and_did_not_strike_out() {
+        let mut ledger = Ledger::new().expect("a file in memory");
+        let guard = ledger.share().expect("the same");
+        let entry = |pid, lock, pacing| Entry {
+            pid,
+            fd: 4,
+            cookie: 77,
+            former: Former { lock, pacing },
+        };
+        let [one, two] = [entry(1, Some(0), None), entry(2, Some(2), Some(u64::MAX))];
+        let place = ledger.write(None, &one).expect("written");
+        ledger.write(None, &two).expect("written");
+        assert_eq!(guard.entries(), [one, two]);
+        ledger.strike(place);
+        assert_eq!(guard.entries(), [two]);
+        let three = entry(3, None, Some(5));
+        assert_eq!(ledger.write(None, &three).expect("written"), place, "used again");
+        assert_eq!(guard.entries(), [three, two]);
+    }
+}

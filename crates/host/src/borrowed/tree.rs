@@ -1,0 +1,82 @@
+//! Processes and their descriptors as the proc file system shows them.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+/// A process's number of its own, from that of one of its threads.
+pub(crate) fn process_of(thread: i32) -> Option<i32> {
+    let status = fs::read_to_string(format!("/proc/{thread}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("Tgid:"))?;
+    line.trim().parse().ok()
+}
+
+/// The name of a process's program.
+pub(crate) fn name_of(pid: i32) -> String {
+    let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    name.trim().to_string()
+}
+
+/// All processes below this one, nearest first; not itself.
+pub(crate) fn below(root: i32) -> Vec<i32> {
+    let mut children: BTreeMap<i32, Vec<i32>> = BTreeMap::new();
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    for pid in entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok()) {
+        if let Some(parent) = parent_of(pid) {
+            children.entry(parent).or_default().push(pid);
+        }
+    }
+    let mut found = vec![root];
+    let mut at = 0;
+    while let Some(pid) = found.get(at) {
+        found.extend(children.remove(pid).unwrap_or_default());
+        at += 1;
+    }
+    found.remove(0);
+    found
+}
+
+/// The fourth word of its state; the second, its name, is in brackets and may have anything in it.
+fn parent_of(pid: i32) -> Option<i32> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let rest = stat.rsplit_once(')')?.1;
+    rest.split_ascii_whitespace().nth(1)?.parse().ok()
+}
+
+/// The descriptors of a process that are sockets, each with the socket's inode; an error if the system hides them.
+pub(crate) fn sockets_of(pid: i32) -> std::io::Result<Vec<(i32, u64)>> {
+    let folder = format!("/proc/{pid}/fd");
+    let mut found = Vec::new();
+    for entry in fs::read_dir(&folder)? {
+        let entry = entry?;
+        let Some(fd) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else {
+            continue;
+        };
+        // One that was closed meanwhile is not there any more.
+        let Ok(target) = fs::read_link(entry.path()) else {
+            continue;
+        };
+        let inode = target
+            .to_str()
+            .and_then(|text| text.strip_prefix("socket:["))
+            .and_then(|text| text.strip_suffix(']'))
+            .and_then(|text| text.parse().ok());
+        found.extend(inode.map(|inode| (fd, inode)));
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_process_is_below_its_parent_and_has_its_sockets() {
+        let own = std::process::id().cast_signed();
+        let parent = parent_of(own).expect("a parent");
+        assert!(below(parent).contains(&own));
+        assert_eq!(process_of(own), Some(own));
+        let before = sockets_of(own).expect("readable").len();
+        let _socket = std::net::UdpSocket::bind("127.0.0.1:0").expect("a socket");
+        assert!(sockets_of(own).expect("readable").len() > before);
+    }
+}

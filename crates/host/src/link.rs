@@ -1,0 +1,105 @@
+//! The interfaces of this host: what each has carried, which address is whose.
+
+use crate::reading::LinkReading;
+use crate::sys::address;
+use engine::units::Bytes;
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::net::IpAddr;
+
+/// Which interface a connection with these ends uses: that of its own address. None if it stays inside this host, or if the
+/// address is of no interface.
+pub(crate) fn interface_of(
+    addresses: &BTreeMap<IpAddr, String>,
+    local: IpAddr,
+    remote: IpAddr,
+) -> Option<&str> {
+    if addresses.contains_key(&remote) || remote.is_loopback() {
+        return None;
+    }
+    addresses.get(&local).map(String::as_str)
+}
+
+/// The interface of each address.
+pub(crate) fn addresses() -> io::Result<BTreeMap<IpAddr, String>> {
+    address::interfaces()
+}
+
+/// The counters of all interfaces.
+pub(crate) fn counters() -> io::Result<BTreeMap<String, LinkReading>> {
+    fs::read_to_string("/proc/self/net/dev").map(|text| read(&text))
+}
+
+/// `  eth0: bytes packets errs drop fifo frame compressed multicast bytes …`
+fn read(text: &str) -> BTreeMap<String, LinkReading> {
+    let interface = |line: &str| {
+        let (name, counters) = line.split_once(':')?;
+        let mut counters = counters.split_ascii_whitespace().map(str::parse::<u64>);
+        let received = counters.next()?.ok()?;
+        let sent = counters.nth(7)?.ok()?;
+        let reading = LinkReading {
+            received: Bytes::new(received),
+            sent: Bytes::new(sent),
+        };
+        Some((name.trim().to_string(), reading))
+    };
+    text.lines().filter_map(interface).collect()
+}
+
+/// The interface by which most of the world is reached; none without a default route.
+pub fn default_interface() -> Option<String> {
+    let v4 = fs::read_to_string("/proc/self/net/route").unwrap_or_default();
+    let all = v4.lines().skip(1).find_map(|line| {
+        let mut words = line.split_ascii_whitespace();
+        let (name, destination) = (words.next()?, words.next()?);
+        (destination == "00000000").then(|| name.to_string())
+    });
+    let v6 = || {
+        let text = fs::read_to_string("/proc/self/net/ipv6_route").unwrap_or_default();
+        text.lines().find_map(|line| {
+            let words: Vec<&str> = line.split_ascii_whitespace().collect();
+            let name = *words.get(9)?;
+            let all = words[0].bytes().all(|b| b == b'0') && words[1] == "00";
+            (all && name != "lo").then(|| name.to_string())
+        })
+    };
+    all.or_else(v6)
+}
+
+/// The names of this host's interfaces.
+pub fn interfaces() -> io::Result<Vec<String>> {
+    Ok(counters()?.into_keys().collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_are_read_with_and_without_a_space_behind_the_name() {
+        let text = "Inter-|   Receive  |  Transmit\n face |bytes packets|bytes\n\
+                    eth0:1234567 9 0 0 0 0 0 0 765 8 0 0 0 0 0 0\n    lo: 5 1 0 0 0 0 0 0 6 1 0 0 0 0 0 0\n";
+        let read = read(text);
+        assert_eq!(read.len(), 2);
+        assert_eq!(
+            (read["eth0"].received, read["eth0"].sent),
+            (Bytes::new(1_234_567), Bytes::new(765))
+        );
+        assert_eq!(
+            (read["lo"].received, read["lo"].sent),
+            (Bytes::new(5), Bytes::new(6))
+        );
+    }
+
+    #[test]
+    fn a_connection_inside_the_host_is_on_no_link() {
+        let ip = |text: &str| -> IpAddr { text.parse().expect("an address") };
+        let addresses = BTreeMap::from([(ip("10.0.0.1"), "eth0".into()), (ip("127.0.0.1"), "lo".into())]);
+        let of = |local, remote| interface_of(&addresses, ip(local), ip(remote));
+        assert_eq!(of("10.0.0.1", "10.0.0.2"), Some("eth0"));
+        assert_eq!(of("10.0.0.1", "10.0.0.1"), None);
+        assert_eq!(of("127.0.0.1", "127.0.0.3"), None);
+        assert_eq!(of("10.0.0.9", "10.0.0.2"), None);
+    }
+}

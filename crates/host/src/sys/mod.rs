@@ -1,0 +1,66 @@
+//! System calls that the standard library does not offer. The only place in this crate with `unsafe`.
+
+pub(crate) mod address;
+pub(crate) mod process;
+pub(crate) mod seccomp;
+pub(crate) mod signal;
+pub(crate) mod socket;
+
+use engine::units::Instant;
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+/// The result of a system call that answers -1 on failure.
+fn check(answer: libc::c_int) -> io::Result<libc::c_int> {
+    if answer < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(answer)
+    }
+}
+
+/// The machine's monotonic clock: the same for all processes.
+#[expect(unsafe_code, reason = "clock_gettime is a system call")]
+pub(crate) fn now() -> Instant {
+    let mut time = MaybeUninit::<libc::timespec>::zeroed();
+    // SAFETY: the call fills the structure, for which zeroes are valid too.
+    let time = unsafe {
+        libc::clock_gettime(libc::CLOCK_MONOTONIC, time.as_mut_ptr());
+        time.assume_init()
+    };
+    Instant::from_nanos(time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_nsec.unsigned_abs())
+}
+
+/// What a descriptor is ready for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Ready {
+    /// There is something to read, a connection to accept, or a notification.
+    pub(crate) readable: bool,
+    /// Whoever is at the other end has gone.
+    pub(crate) gone: bool,
+}
+
+/// Waits until one of these is ready, at most so many milliseconds (forever if none); what each is ready for.
+#[expect(unsafe_code, reason = "poll is a system call")]
+pub(crate) fn poll(descriptors: &[BorrowedFd<'_>], millis: Option<u64>) -> io::Result<Vec<Ready>> {
+    let mut polls: Vec<libc::pollfd> = descriptors
+        .iter()
+        .map(|fd| libc::pollfd {
+            fd: fd.as_raw_fd(),
+            events: libc::POLLIN,
+            revents: 0,
+        })
+        .collect();
+    let millis = millis.map_or(-1, |millis| i32::try_from(millis).unwrap_or(i32::MAX));
+    // SAFETY: the pointer and length are those of `polls`.
+    match check(unsafe { libc::poll(polls.as_mut_ptr(), polls.len() as libc::nfds_t, millis) }) {
+        Err(e) if e.kind() != io::ErrorKind::Interrupted => return Err(e),
+        _ => {}
+    }
+    let ready = |poll: &libc::pollfd| Ready {
+        readable: poll.revents & libc::POLLIN != 0,
+        gone: poll.revents & (libc::POLLHUP | libc::POLLERR | libc::POLLNVAL) != 0,
+    };
+    Ok(polls.iter().map(ready).collect())
+}

@@ -1,0 +1,169 @@
+//! Processes: forks, descriptors borrowed from others, who inherits orphans, how one ends.
+#![expect(unsafe_code, reason = "fork, pidfd, prctl and wait are system calls")]
+
+use super::check;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+/// Splits this process in two: the child's number in the parent, none in the child.
+///
+/// The process must have one thread, since the others would be missing in the child.
+pub(crate) fn fork() -> io::Result<Option<i32>> {
+    // SAFETY: this process has one thread, so the child may go on as it likes.
+    let child = check(unsafe { libc::fork() })?;
+    Ok((child != 0).then_some(child))
+}
+
+fn descriptor(answer: libc::c_long) -> io::Result<OwnedFd> {
+    let fd = check(answer as libc::c_int)?;
+    // SAFETY: the call has just given it, to nobody else.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Holds a process, so that its number cannot become another's.
+pub(crate) fn hold(pid: i32) -> io::Result<OwnedFd> {
+    // SAFETY: a plain call without pointers.
+    descriptor(unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) })
+}
+
+/// A duplicate of a descriptor of that process. To be closed at once: while it is open, what the process closes is not.
+pub(crate) fn borrow(process: &OwnedFd, fd: i32) -> io::Result<OwnedFd> {
+    // SAFETY: a plain call without pointers.
+    descriptor(unsafe { libc::syscall(libc::SYS_pidfd_getfd, process.as_raw_fd(), fd, 0) })
+}
+
+/// Processes below this one whose parents end become its children.
+pub(crate) fn inherit_orphans() -> io::Result<()> {
+    // SAFETY: a plain call without pointers.
+    check(unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }).map(drop)
+}
+
+/// Leaves the terminal's session: its keys stop and end this process no more.
+pub(crate) fn leave_session() -> io::Result<()> {
+    // SAFETY: a plain call without pointers.
+    check(unsafe { libc::setsid() }).map(drop)
+}
+
+/// A pipe: the end to read, and the end to write.
+pub(crate) fn pipe() -> io::Result<[File; 2]> {
+    let mut ends = [0; 2];
+    // SAFETY: the call fills the two numbers, which nobody else has.
+    unsafe {
+        check(libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC))?;
+        Ok(ends.map(|end| File::from_raw_fd(end)))
+    }
+}
+
+/// A file that is only in memory, and gone with its last holder.
+pub(crate) fn memory_file() -> io::Result<File> {
+    // SAFETY: the name ends in zero; the descriptor is new and ours.
+    unsafe {
+        let fd = check(libc::memfd_create(c"suimon-nine".as_ptr(), libc::MFD_CLOEXEC))?;
+        Ok(File::from_raw_fd(fd))
+    }
+}
+
+/// How a process ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum End {
+    Exit(i32),
+    Signal(i32),
+}
+
+impl End {
+    /// From the number that `wait` gives.
+    pub(crate) fn from_raw(status: i32) -> Self {
+        if libc::WIFSIGNALED(status) {
+            Self::Signal(libc::WTERMSIG(status))
+        } else {
+            Self::Exit(libc::WEXITSTATUS(status))
+        }
+    }
+
+    /// The number that `wait` gives.
+    pub(crate) fn to_raw(self) -> i32 {
+        match self {
+            Self::Exit(code) => code << 8,
+            Self::Signal(signal) => signal,
+        }
+    }
+}
+
+/// One child that has ended, with its end; none if none has.
+pub(crate) fn reap() -> Option<(i32, End)> {
+    let mut status = 0;
+    // SAFETY: `status` is ours.
+    let pid = unsafe { libc::waitpid(-1, &raw mut status, libc::WNOHANG) };
+    (pid > 0).then(|| (pid, End::from_raw(status)))
+}
+
+/// Sends a signal.
+pub(crate) fn signal(pid: i32, signal: i32) {
+    // SAFETY: a plain call. The process is a child that has not been waited for, so its number is its own.
+    unsafe { libc::kill(pid, signal) };
+}
+
+/// Ends this process as that one ended, at once: what the parent sees is the same.
+pub(crate) fn end_as(end: End) -> ! {
+    // SAFETY: plain calls; the sets and the limit are ours. The signal is unblocked and has its usual effect, which
+    // is to end the process; no memory image is written, since the one that matters has been.
+    unsafe {
+        if let End::Signal(signal) = end {
+            let none = libc::rlimit {
+                rlim_cur: 0,
+                rlim_max: 0,
+            };
+            libc::setrlimit(libc::RLIMIT_CORE, &raw const none);
+            libc::signal(signal, libc::SIG_DFL);
+            let mut set = std::mem::MaybeUninit::uninit();
+            libc::sigemptyset(set.as_mut_ptr());
+            libc::sigaddset(set.as_mut_ptr(), signal);
+            libc::sigprocmask(libc::SIG_UNBLOCK, set.as_ptr(), std::ptr::null_mut());
+            libc::raise(signal);
+        }
+        let code = match end {
+            End::Exit(code) => code,
+            End::Signal(signal) => 128 + signal,
+        };
+        libc::_exit(code)
+    }
+}
+
+/// Closes those of these descriptors that a program would keep that we became, but for the standard streams.
+pub(crate) fn close_those_kept_at_exec(numbers: &[i32]) {
+    for &number in numbers.iter().filter(|number| **number > 2) {
+        // SAFETY: nobody in this program has a descriptor that is kept at exec, so nobody misses it.
+        unsafe {
+            if libc::fcntl(number, libc::F_GETFD) == 0 {
+                libc::close(number);
+            }
+        }
+    }
+}
+
+/// Closes all descriptors but these. For a process that goes on with these alone, and ends without dropping anything.
+pub(crate) fn close_all_but(kept: &[i32]) {
+    let mut kept: Vec<u32> = kept.iter().map(|number| number.unsigned_abs()).collect();
+    kept.sort_unstable();
+    let mut from = 0;
+    for number in kept.into_iter().chain([u32::MAX]) {
+        if number > from {
+            // SAFETY: the caller's promise is that nobody uses them, or closes them again.
+            unsafe { libc::syscall(libc::SYS_close_range, from, number - 1, 0_u32) };
+        }
+        from = number.saturating_add(1);
+    }
+}
+
+/// Puts nothing in the place of a standard stream.
+pub(crate) fn replace_stream(stream: i32) {
+    // SAFETY: the path ends in zero; the new descriptor is closed once, and the standard streams stay open.
+    unsafe {
+        let nothing = libc::open(c"/dev/null".as_ptr(), libc::O_RDWR | libc::O_CLOEXEC);
+        if nothing >= 0 {
+            libc::dup2(nothing, stream);
+            libc::close(nothing);
+        }
+    }
+}

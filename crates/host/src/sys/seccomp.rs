@@ -1,0 +1,193 @@
+//! Being told of a program's `connect` calls: a seccomp filter that asks its listener, and the listener's side.
+//!
+//! The filter is inherited by whatever the program starts. The listener answers "go on" always; the call waits until
+//! it does. When the last holder of the listener is gone, calls that would ask fail for ever with "not implemented":
+//! hence the guard (see `supervise`).
+#![expect(unsafe_code, reason = "seccomp, prctl and its ioctls are system calls")]
+
+use super::check;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+/// `SECCOMP_RET_ALLOW` and `SECCOMP_RET_USER_NOTIF`.
+const ALLOW: u32 = 0x7fff_0000;
+const ASK: u32 = 0x7fc0_0000;
+
+/// The processor's ABI as the filter sees it, and the one of 32-bit programs.
+#[cfg(target_arch = "x86_64")]
+const ABI: (u32, Option<(u32, u32)>) = (0xc000_003e, Some((0x4000_0003, 362)));
+#[cfg(target_arch = "aarch64")]
+const ABI: (u32, Option<(u32, u32)>) = (0xc000_00b7, Some((0x4000_0028, 283)));
+#[cfg(target_arch = "riscv64")]
+const ABI: (u32, Option<(u32, u32)>) = (0xc000_00f3, None);
+
+/// `SECCOMP_IOCTL_NOTIF_RECV`, `_SEND`, `_SET_FLAGS`.
+const RECEIVE: libc::c_long = 0xc050_2100;
+const SEND: libc::c_long = 0xc018_2101;
+const SET_FLAGS: libc::c_long = 0x4008_2104;
+/// `SECCOMP_USER_NOTIF_FLAG_CONTINUE`: the kernel makes the call as if nobody had asked (Linux 5.5).
+const CONTINUE: u32 = 1;
+
+#[repr(C)]
+#[derive(Default)]
+struct Notification {
+    id: u64,
+    pid: u32,
+    flags: u32,
+    number: i32,
+    abi: u32,
+    instruction: u64,
+    arguments: [u64; 6],
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct Response {
+    id: u64,
+    value: i64,
+    error: i32,
+    flags: u32,
+}
+
+/// One instruction of a classic BPF program.
+fn op(code: u32, yes: u8, no: u8, k: u32) -> libc::sock_filter {
+    libc::sock_filter {
+        code: code as u16,
+        jt: yes,
+        jf: no,
+        k,
+    }
+}
+
+/// Asks at `connect`, also of 32-bit programs; allows everything else.
+fn program() -> Vec<libc::sock_filter> {
+    const LOAD: u32 = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
+    const EQUAL: u32 = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
+    const RETURN: u32 = libc::BPF_RET | libc::BPF_K;
+    let connect = libc::SYS_connect as u32;
+    let (native, other) = ABI;
+    // x32 programs have the numbers of 64-bit ones with one more bit.
+    let x32 = if cfg!(target_arch = "x86_64") { 1 << 30 } else { 0 };
+    let mut program = vec![
+        op(LOAD, 0, 0, 4),
+        op(EQUAL, 0, 4, native),
+        op(LOAD, 0, 0, 0),
+        op(EQUAL, 1, 0, connect),
+        op(EQUAL, 0, 1, connect | x32),
+        op(RETURN, 0, 0, ASK),
+    ];
+    if let Some((abi, connect)) = other {
+        // What is not native lands on the second instruction here with the ABI still loaded.
+        program[1] = op(EQUAL, 0, 5, native);
+        program.extend([
+            op(RETURN, 0, 0, ALLOW),
+            op(EQUAL, 0, 3, abi),
+            op(LOAD, 0, 0, 0),
+            op(EQUAL, 0, 1, connect),
+            op(RETURN, 0, 0, ASK),
+        ]);
+    }
+    program.push(op(RETURN, 0, 0, ALLOW));
+    program
+}
+
+/// Puts the filter on this process and all that it will start; the descriptor is the listener.
+///
+/// An ordinary user may do so only to programs that can gain no privileges from then on: programs that are set-uid run as the
+/// user alone.
+pub(crate) fn install() -> io::Result<OwnedFd> {
+    // With the privilege, set-uid programs keep working.
+    install_now().or_else(|e| {
+        if e.raw_os_error() != Some(libc::EACCES) {
+            return Err(e);
+        }
+        // SAFETY: a plain call without pointers.
+        check(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) })?;
+        install_now()
+    })
+}
+
+fn install_now() -> io::Result<OwnedFd> {
+    let mut filter = program();
+    let program = libc::sock_fprog {
+        len: filter.len() as u16,
+        filter: filter.as_mut_ptr(),
+    };
+    // SAFETY: the kernel copies the program during the call; the descriptor is new and ours.
+    unsafe {
+        let fd = libc::syscall(
+            libc::SYS_seccomp,
+            libc::SECCOMP_SET_MODE_FILTER,
+            libc::SECCOMP_FILTER_FLAG_NEW_LISTENER,
+            &raw const program,
+        );
+        Ok(OwnedFd::from_raw_fd(check(fd as libc::c_int)?))
+    }
+}
+
+/// The listener's side.
+#[derive(Debug)]
+pub(crate) struct Listener(OwnedFd);
+
+/// A thread that is about to connect, and waits for an answer.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    id: u64,
+    /// The thread's number.
+    pub(crate) thread: i32,
+    /// Its descriptor of the socket.
+    pub(crate) fd: i32,
+}
+
+impl Listener {
+    /// From the descriptor.
+    pub(crate) fn new(fd: OwnedFd) -> Self {
+        // The thread that asks and the one that answers take turns: waking on the same processor is quicker. A kernel
+        // before 6.6 refuses, and answers as well.
+        // SAFETY: the argument is a number.
+        unsafe { libc::syscall(libc::SYS_ioctl, fd.as_raw_fd(), SET_FLAGS, 1_u64) };
+        Self(fd)
+    }
+
+    /// The next thread that asks; none if it has gone meanwhile.
+    pub(crate) fn receive(&self) -> Option<Asked> {
+        let mut notification = Notification::default();
+        // SAFETY: the kernel fills the structure, which has its layout.
+        let received = unsafe {
+            libc::syscall(
+                libc::SYS_ioctl,
+                self.0.as_raw_fd(),
+                RECEIVE,
+                &raw mut notification,
+            )
+        };
+        check(received as libc::c_int).ok()?;
+        Some(Asked {
+            id: notification.id,
+            thread: notification.pid.cast_signed(),
+            fd: notification.arguments[0] as i32,
+        })
+    }
+
+    /// Lets it go on. That it has gone meanwhile is no error.
+    pub(crate) fn go_on(&self, asked: &Asked) {
+        let response = Response {
+            id: asked.id,
+            flags: CONTINUE,
+            ..Response::default()
+        };
+        // SAFETY: the kernel reads the structure, which has its layout.
+        unsafe { libc::syscall(libc::SYS_ioctl, self.0.as_raw_fd(), SEND, &raw const response) };
+    }
+
+    /// Its descriptor's number, for a process that borrows it.
+    pub(crate) fn number(&self) -> i32 {
+        self.0.as_raw_fd()
+    }
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}

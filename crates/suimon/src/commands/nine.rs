@@ -1,0 +1,212 @@
+//! `suimon nine -- CMD`, also as `nine`: a command whose TCP connections yield to everything else on the host while the link is
+//! busy (Shiokawa, Honda, Yuba: the paper's `nine -WINDOW COMMAND`). `nine -p PID`: a process that runs. `nine top` is in
+//! `nine_top`.
+
+use crate::exit::{Exit, Failure};
+use clap::Args;
+use control::socket;
+use engine::units::Bandwidth;
+use host::coordinate::Meeting;
+use host::coordinate::message::Profile;
+use host::supervise::{self, Plan, Subject};
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+/// Where root's word on links is, for all users.
+const OF_THE_HOST: &str = "/run/suimon-host";
+/// A window below this is less than one segment.
+const SEGMENT: u64 = 1_448;
+/// The largest window that the paper's system knows.
+const LARGEST: u64 = 32_767;
+
+/// Run a command whose TCP connections yield to everything else while the link is busy; no root needed
+#[derive(Debug, Args)]
+#[command(
+    override_usage = "suimon nine [-WINDOW | --weight W | --cap RATE | --floor RATE] [--] CMD...\n       \
+                      suimon nine [...] -p PID\n       suimon nine top [--json]",
+    after_help = "The exit status is the command's; 127 if it is not found, 126 if it cannot be started."
+)]
+pub struct Nine {
+    /// A process that runs already, with all that it starts, until it ends or you press ctrl-c
+    #[arg(short, long, value_name = "PID", conflicts_with = "command")]
+    pid: Option<i32>,
+    /// Its share of what is left, relative to other commands under nine
+    #[arg(long, value_name = "W", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    weight: u32,
+    /// It never gets more than this
+    #[arg(long, value_name = "RATE")]
+    cap: Option<Bandwidth>,
+    /// It is not asked to yield below this
+    #[arg(long, value_name = "RATE")]
+    floor: Option<Bandwidth>,
+    /// The paper's law: windows of at most so many bytes while the link's rate (bottlenet) is reached; also as -WINDOW
+    #[arg(long, value_name = "WINDOW", value_parser = clap::value_parser!(u64).range(1..=LARGEST),
+          conflicts_with_all = ["weight", "cap", "floor"])]
+    window: Option<u64>,
+    /// The command and its arguments
+    #[arg(trailing_var_arg = true, value_name = "CMD", required_unless_present = "pid")]
+    command: Vec<OsString>,
+}
+
+impl Nine {
+    /// Runs the command to its end, and ends as it ended.
+    pub fn run(self) -> Result<Exit, Failure> {
+        if let (Some(floor), Some(cap)) = (self.floor, self.cap)
+            && floor > cap
+        {
+            return Err(Failure::usage(format!(
+                "the floor of {floor} is above the cap of {cap}"
+            )));
+        }
+        if let Some(window) = self.window.filter(|window| *window < SEGMENT) {
+            eprintln!(
+                "nine: a window of {window} bytes is less than a segment of {SEGMENT}: next to nothing passes while the \
+                 link is full"
+            );
+        }
+        let directory = make_directory(&directory())?;
+        let words = |words: &[OsString]| {
+            let words: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
+            words.join(" ")
+        };
+        let (subject, command) = match self.pid {
+            Some(pid) => {
+                let line = fs::read(format!("/proc/{pid}/cmdline"));
+                let line = line.map_err(|_| Failure::usage(format!("there is no process {pid}")))?;
+                let command = String::from_utf8_lossy(&line)
+                    .trim_end_matches('\0')
+                    .replace('\0', " ");
+                (Subject::Process(pid), command)
+            }
+            None => (Subject::Command(self.command.clone()), words(&self.command)),
+        };
+        let trouble = supervise::run(Plan {
+            subject,
+            profile: Profile {
+                pid: std::process::id(),
+                command,
+                weight: self.weight,
+                cap_bps: self.cap.map(Bandwidth::bits),
+                floor_bps: self.floor.map(Bandwidth::bits),
+                window: self.window,
+            },
+            meeting: Meeting::new(&directory, places()),
+        });
+        Err(Failure::at_run_time(trouble.to_string()))
+    }
+}
+
+/// Where this user's nines meet, and its word on links is.
+pub fn directory() -> PathBuf {
+    match std::env::var_os("XDG_RUNTIME_DIR").filter(|path| !path.is_empty()) {
+        Some(path) => PathBuf::from(path).join("suimon"),
+        None => socket::directory(),
+    }
+}
+
+/// Where words on links are, the first first.
+pub fn places() -> Vec<PathBuf> {
+    vec![directory(), PathBuf::from(OF_THE_HOST)]
+}
+
+/// Where what this user says of links is to be kept: root speaks for the host.
+pub fn own_place() -> PathBuf {
+    if is_root() {
+        PathBuf::from(OF_THE_HOST)
+    } else {
+        directory()
+    }
+}
+
+/// Root of the machine, not of a made-up namespace.
+fn is_root() -> bool {
+    let root = fs::metadata("/proc/self").is_ok_and(|metadata| metadata.uid() == 0);
+    root && !lab::isolation::in_user_namespace()
+}
+
+/// Makes the directory if need be. It must be ours.
+pub fn make_directory(path: &Path) -> Result<PathBuf, Failure> {
+    let mode = if path == Path::new(OF_THE_HOST) {
+        0o755
+    } else {
+        0o700
+    };
+    let cannot = |e: std::io::Error| {
+        Failure::at_run_time(format!(
+            "cannot use {}: {e}; set XDG_RUNTIME_DIR to a directory of your own",
+            path.display()
+        ))
+    };
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(mode)
+        .create(path)
+        .map_err(cannot)?;
+    let owner = fs::metadata(path).map_err(cannot)?.uid();
+    let own = fs::metadata("/proc/self").map_err(cannot)?.uid();
+    if owner != own {
+        return Err(cannot(std::io::Error::other("it belongs to another user")));
+    }
+    Ok(path.to_path_buf())
+}
+
+/// What was typed, as clap is to read it: the names `nine` and `bottlenet` are the verbs, `nine -500` is the paper's
+/// window, and `nine top` is a verb of its own.
+pub fn rewrite(typed: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
+    let mut words: Vec<OsString> = typed.into_iter().collect();
+    let called = words.first().map(PathBuf::from);
+    let name = called
+        .as_deref()
+        .and_then(Path::file_name)
+        .and_then(|name| name.to_str());
+    if let Some(verb @ ("nine" | "bottlenet")) = name {
+        words.splice(..1, ["suimon".into(), verb.into()]);
+    }
+    if words.get(1).is_none_or(|verb| verb != "nine") {
+        return words;
+    }
+    match words.get(2).and_then(|word| word.to_str()) {
+        Some("top") => {
+            words.splice(1..3, ["nine-top".into()]);
+        }
+        Some(word) => {
+            if let Some(digits) = word
+                .strip_prefix('-')
+                .filter(|digits| digits.parse::<u64>().is_ok())
+            {
+                words[2] = format!("--window={digits}").into();
+            }
+        }
+        None => {}
+    }
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rewritten(typed: &str) -> String {
+        let words = rewrite(typed.split(' ').map(OsString::from));
+        let words: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
+        words.join(" ")
+    }
+
+    #[test]
+    fn names_are_verbs_and_a_number_is_the_papers_window() {
+        for (typed, meant) in [
+            ("/usr/bin/nine -500 ftp host", "suimon nine --window=500 ftp host"),
+            ("suimon nine -500 ftp -20", "suimon nine --window=500 ftp -20"),
+            ("bottlenet 8Mbit/s", "suimon bottlenet 8Mbit/s"),
+            ("nine top --json", "suimon nine-top --json"),
+            ("nine -- top", "suimon nine -- top"),
+            ("nine -p 12", "suimon nine -p 12"),
+            ("nine", "suimon nine"),
+            ("suimon top", "suimon top"),
+        ] {
+            assert_eq!(rewritten(typed), meant);
+        }
+    }
+}

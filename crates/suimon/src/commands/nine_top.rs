@@ -1,0 +1,258 @@
+//! `suimon nine top`: the programs under nine, their connections, how each is held, and why.
+//!
+//! The nine that leads is asked again and again; where output is not a terminal, once.
+
+use super::bottlenet::said;
+use super::nine::{directory, places};
+use crate::colour;
+use crate::exit::{Exit, Failure};
+use clap::Args;
+use control::figures;
+use host::coordinate::Meeting;
+use host::coordinate::message::{ConnectionStatus, MemberStatus, Status};
+use ratatui::Frame;
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
+use ratatui::style::{Color, Modifier, Style};
+use ratatui::text::Line;
+use ratatui::widgets::{Paragraph, Wrap};
+use std::io::{self, IsTerminal, Write};
+use std::time::Duration;
+
+/// The time between two pictures.
+const INTERVAL: Duration = Duration::from_millis(500);
+
+/// Watch the commands under nine: connections, windows, rates, and why they are held
+#[derive(Debug, Args)]
+pub struct NineTop {
+    /// Once, as JSON
+    #[arg(long)]
+    json: bool,
+    /// Once, as text, also on a terminal
+    #[arg(long, conflicts_with = "json")]
+    plain: bool,
+}
+
+impl NineTop {
+    /// Watches until the person has seen enough.
+    pub fn run(&self, out: &mut dyn Write) -> Result<Exit, Failure> {
+        let meeting = Meeting::new(&directory(), places());
+        let ask = || {
+            let answer = meeting.status();
+            let status = answer.map_err(|e| Failure::at_run_time(format!("cannot ask the nines: {e}")))?;
+            Ok::<_, Failure>(status.unwrap_or_default())
+        };
+        if self.json {
+            let text = serde_json::to_string(&ask()?).map_err(io::Error::from)?;
+            writeln!(out, "{text}")?;
+            return Ok(Exit::Done);
+        }
+        if self.plain || !io::stdout().is_terminal() || !io::stdin().is_terminal() {
+            for line in lines(&ask()?) {
+                writeln!(out, "{}", line.text)?;
+            }
+            return Ok(Exit::Done);
+        }
+        let mut terminal = ratatui::try_init()?;
+        let watched = watch(&mut terminal, &ask);
+        ratatui::try_restore()?;
+        watched
+    }
+}
+
+fn watch(
+    terminal: &mut ratatui::DefaultTerminal,
+    ask: &dyn Fn() -> Result<Status, Failure>,
+) -> Result<Exit, Failure> {
+    let colours = colour::wanted(&io::stdout());
+    loop {
+        let status = ask()?;
+        terminal.draw(|frame| draw(frame, &status, colours))?;
+        if event::poll(INTERVAL)?
+            && let Event::Key(key) = event::read()?
+            && key.kind == KeyEventKind::Press
+        {
+            let interrupted = key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL);
+            if interrupted || matches!(key.code, KeyCode::Char('q') | KeyCode::Esc) {
+                return Ok(Exit::Done);
+            }
+        }
+    }
+}
+
+fn draw(frame: &mut Frame<'_>, status: &Status, colours: bool) {
+    let styled = |line: Said| {
+        let style = match line.kind {
+            Kind::Plain => Style::new(),
+            Kind::Member => Style::new().add_modifier(Modifier::BOLD),
+            Kind::Held if colours => Style::new().fg(Color::Yellow),
+            Kind::NotControlled if colours => Style::new().fg(Color::Red),
+            Kind::Held | Kind::NotControlled => Style::new(),
+        };
+        Line::styled(line.text, style)
+    };
+    let mut all: Vec<Line<'_>> = lines(status).into_iter().map(styled).collect();
+    all.push(Line::styled("q ends", Modifier::DIM));
+    frame.render_widget(Paragraph::new(all).wrap(Wrap { trim: false }), frame.area());
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Kind {
+    Plain,
+    Member,
+    Held,
+    NotControlled,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Said {
+    kind: Kind,
+    text: String,
+}
+
+/// All there is to say, a line each.
+fn lines(status: &Status) -> Vec<Said> {
+    let line = |kind, text| Said { kind, text };
+    if status.members.is_empty() {
+        return vec![line(
+            Kind::Plain,
+            "no command runs under nine; begin with `nine -- CMD`".into(),
+        )];
+    }
+    let mut lines = Vec::new();
+    for interface in &status.interfaces {
+        let text = format!(
+            "{}: {} in, {} out; bottlenet {}",
+            interface.name,
+            figures::rate(interface.down_bps),
+            figures::rate(interface.up_bps),
+            said(interface.bottlenet),
+        );
+        lines.push(line(Kind::Plain, text));
+    }
+    for member in &status.members {
+        lines.push(line(Kind::Member, head(member)));
+        for connection in &member.connections {
+            let kind = if connection.held == "free" {
+                Kind::Plain
+            } else {
+                Kind::Held
+            };
+            lines.push(line(kind, connection_line(connection)));
+        }
+        for one in &member.not_controlled {
+            let text = format!("  {:>7}  {}: not controlled: {}", one.pid, one.what, one.why);
+            lines.push(line(Kind::NotControlled, text));
+        }
+    }
+    lines
+}
+
+fn head(member: &MemberStatus) -> String {
+    let profile = &member.profile;
+    let rate = |bps: Option<u64>| bps.map(figures::rate);
+    let mut asked = vec![format!("weight {}", profile.weight)];
+    asked.extend(rate(profile.cap_bps).map(|cap| format!("cap {cap}")));
+    asked.extend(rate(profile.floor_bps).map(|floor| format!("floor {floor}")));
+    if let Some(window) = profile.window {
+        asked = vec![format!("window {window} B while the link is full")];
+    }
+    let down: u64 = member.connections.iter().map(|c| c.down_bps).sum();
+    let up: u64 = member.connections.iter().map(|c| c.up_bps).sum();
+    format!(
+        "{}  ({}; {} in, {} out)",
+        profile.command,
+        asked.join(", "),
+        figures::rate(down),
+        figures::rate(up)
+    )
+}
+
+fn connection_line(connection: &ConnectionStatus) -> String {
+    let rtt = connection.rtt_ms.map_or("-".into(), |ms| format!("{ms:.0} ms"));
+    format!(
+        "  {:>7}  {:<12} {:<28} {:>11} in {:>11} out  rtt {:>7}  {:<16} {}",
+        connection.pid,
+        connection.program,
+        connection.remote.to_string(),
+        figures::rate(connection.down_bps),
+        figures::rate(connection.up_bps),
+        rtt,
+        connection.held,
+        connection.why,
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use host::bottlenet::Word;
+    use host::coordinate::message::{InterfaceStatus, NotControlled, Profile};
+    use ratatui::Terminal;
+    use ratatui::backend::TestBackend;
+
+    fn status() -> Status {
+        let end = |text: &str| text.parse().expect("an address");
+        let connection = ConnectionStatus {
+            pid: 812,
+            program: "curl".into(),
+            interface: Some("eth0".into()),
+            local: end("192.0.2.7:40000"),
+            remote: end("198.51.100.1:443"),
+            window_bytes: 5_792,
+            rtt_ms: Some(21.4),
+            down_bps: 400_000,
+            up_bps: 8_000,
+            held: "window 5792 B".into(),
+            why: "yields to 9.15 Mbit/s of other traffic".into(),
+        };
+        Status {
+            at_ns: 1,
+            interfaces: vec![InterfaceStatus {
+                name: "eth0".into(),
+                bottlenet: Word::Auto,
+                down_bps: 9_550_000,
+                up_bps: 200_000,
+            }],
+            members: vec![MemberStatus {
+                profile: Profile {
+                    pid: 810,
+                    command: "curl -O https://example.org/large".into(),
+                    weight: 2,
+                    cap_bps: Some(5_000_000),
+                    floor_bps: None,
+                    window: None,
+                },
+                connections: vec![connection],
+                not_controlled: vec![NotControlled {
+                    pid: 812,
+                    what: "UDP to 198.51.100.1:443".into(),
+                    why: "no window".into(),
+                }],
+            }],
+        }
+    }
+
+    #[test]
+    fn the_screen_says_who_is_held_how_and_why() {
+        let mut terminal = Terminal::new(TestBackend::new(160, 12)).expect("a screen");
+        terminal
+            .draw(|frame| draw(frame, &status(), false))
+            .expect("drawn");
+        let screen = terminal.backend().to_string();
+        for expected in [
+            "eth0: 9.55 Mbit/s in",
+            "weight 2, cap 5 Mbit/s",
+            "198.51.100.1:443",
+            "window 5792 B",
+            "yields to 9.15 Mbit/s",
+            "UDP to 198.51.100.1:443: not controlled: no window",
+        ] {
+            assert!(screen.contains(expected), "{expected} is missing in:\n{screen}");
+        }
+    }
+
+    #[test]
+    fn without_any_it_says_how_to_begin() {
+        assert!(lines(&Status::default())[0].text.contains("nine -- CMD"));
+    }
+}
