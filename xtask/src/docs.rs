@@ -6,8 +6,10 @@
 use control::filters::FilterSettings;
 use control::policy::InterfaceSettings;
 use control::port_config::PortSettings;
+use control::rsvp_config::{AcceptSettings, RsvpSettings};
 use control::scenario;
 use engine::kind::{Children, Kind};
+use engine::reserved::ReserveSettings;
 use engine::settings::{Fallback, Setting};
 use engine::tree::Registry;
 use std::fmt::Write;
@@ -55,6 +57,9 @@ fn parts() -> Vec<Part> {
         policy("port", PortSettings::SETTINGS),
         policy("interface", InterfaceSettings::SETTINGS),
         policy("filter", FilterSettings::SETTINGS),
+        policy("reserve", ReserveSettings::SETTINGS),
+        policy("rsvp", RsvpSettings::SETTINGS),
+        policy("accept", AcceptSettings::SETTINGS),
     ];
     let part = |name, settings: &[Setting]| Part {
         page: "docs/scenarios.md".into(),

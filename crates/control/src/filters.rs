@@ -108,9 +108,30 @@ const PROTOCOLS: &[(&str, u8)] = &[
     ("esp", 50),
     ("ah", 51),
     ("gre", 47),
+    ("ipip", 4),
+    ("rsvp", 46),
     ("igmp", 2),
     ("ospf", 89),
 ];
+
+/// The name of a protocol, or its number.
+pub fn protocol_name(number: u8) -> String {
+    let found = PROTOCOLS.iter().find(|(_, of)| *of == number);
+    found.map_or_else(|| number.to_string(), |(name, _)| (*name).into())
+}
+
+/// Whether a protocol has ports.
+pub fn has_ports(protocol: u8) -> bool {
+    WITH_PORTS.contains(&protocol)
+}
+
+/// The protocol of this name or number, as in a filter.
+pub fn protocol_number(text: &str) -> Result<u8, String> {
+    if let Ok(number) = text.parse() {
+        return Ok(number);
+    }
+    by_name(text, PROTOCOLS, "protocol").map_err(Option::unwrap_or_default)
+}
 
 /// Those of them that have ports.
 pub(crate) const WITH_PORTS: &[u8] = &[6, 17, 33, 132, 136];

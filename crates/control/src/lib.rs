@@ -4,9 +4,9 @@
 //! - [`policy`]: TOML text → checked plan for every interface;
 //! - [`topology`]: TOML text → hosts and links of a lab, with policies on the links;
 //! - [`scenario`]: TOML text → hosts, links, flows and expectations of a simulation;
-//! - [`port_config`], [`filters`]: a policy's two parts with a syntax of their own;
+//! - [`port_config`], [`filters`], [`rsvp_config`]: a policy's parts with a syntax of their own;
 //! - [`snapshot`]: what every class got; [`figures`] and [`picture`]: how that is shown;
-//! - [`protocol`], [`socket`]: how a running program is looked at and told.
+//! - [`protocol`], [`socket`]: how a running program is looked at and told; [`reservation`]: and asked for bandwidth.
 //!
 //! Absent on purpose: ports, packets and clocks. Whoever moves packets takes a [`policy::Policy`] and
 //! builds queues from it.
@@ -20,6 +20,8 @@ pub mod picture;
 pub mod policy;
 pub mod port_config;
 pub mod protocol;
+pub mod reservation;
+pub mod rsvp_config;
 pub mod scenario;
 mod sections;
 pub mod snapshot;

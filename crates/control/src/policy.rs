@@ -14,10 +14,12 @@
 
 use crate::filters;
 use crate::findings::{Findings, Severity};
-use crate::port_config::{self, PortConfig};
+use crate::port_config::{self, Place, PortConfig};
+use crate::rsvp_config::{self, RsvpConfig};
 use crate::scenario;
 use crate::sections::{self, Section, Value};
 use engine::kind::{Children, Kind, Link};
+use engine::reserved::{Reservable, ReserveSettings};
 use engine::settings;
 use engine::settings::{Problem, Raw, Span, unknown};
 use engine::tree::{ClassSpec, DisciplineSpec, Registry, TreePlan};
@@ -56,6 +58,8 @@ settings! {
 pub struct Policy {
     /// How and where packets are moved; none in a policy for a lab or a simulation.
     pub port: Option<PortConfig>,
+    /// Where RSVP is spoken, if it is.
+    pub rsvp: Option<RsvpConfig>,
     /// One for each direction that is managed.
     pub interfaces: Vec<Interface>,
     /// What is legal and may surprise.
@@ -75,6 +79,19 @@ pub struct Interface {
     pub plan: TreePlan,
     /// Which packets go into which class.
     pub filters: Vec<engine::classify::Filter>,
+    /// What of it may be reserved, if anything.
+    pub reserve: Option<Reserve>,
+}
+
+/// What of an interface may be reserved.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Reserve {
+    /// As the policy says.
+    pub settings: ReserveSettings,
+    /// Where it says so.
+    pub at: Span,
+    /// The tree with room for reservations.
+    pub room: Reservable,
 }
 
 impl Policy {
@@ -91,8 +108,9 @@ impl Policy {
         findings.fill(Severity::Mistake, syntax);
         findings.fill(Severity::Warning, reader.warnings);
         match read {
-            Some((port, interfaces)) if findings.mistakes() == 0 => Ok(Self {
+            Some((port, rsvp, interfaces)) if findings.mistakes() == 0 => Ok(Self {
                 port,
+                rsvp,
                 interfaces,
                 warnings: findings,
             }),
@@ -129,9 +147,18 @@ impl Interface {
             found.settings = std::mem::take(&mut found.settings).with(key, value.clone());
         }
         let plan = spec.check(registry, self.link())?;
+        let reserve = match &self.reserve {
+            Some(Reserve { settings, at, .. }) => Some(Reserve {
+                room: Reservable::new(&spec, self.link(), settings, *at)?,
+                settings: settings.clone(),
+                at: *at,
+            }),
+            None => None,
+        };
         Ok(Self {
             spec,
             plan,
+            reserve,
             ..self.clone()
         })
     }
@@ -173,6 +200,9 @@ fn find_class<'a>(spec: &'a mut DisciplineSpec, name: &str) -> Option<&'a mut Cl
     inner.chain(below).find_map(|spec| find_class(spec, name))
 }
 
+/// What a policy is made of.
+type Whole = (Option<PortConfig>, Option<RsvpConfig>, Vec<Interface>);
+
 /// Reads the parts of a policy, and gathers what is wrong with them.
 pub(crate) struct Reader<'a> {
     registry: &'a Registry,
@@ -180,8 +210,8 @@ pub(crate) struct Reader<'a> {
     pub(crate) warnings: Vec<Problem>,
 }
 
-const ROOT: &[&str] = &["version", "port", "interface"];
-const OF_INTERFACE: &[&str] = &["discipline", "class", "filter"];
+const ROOT: &[&str] = &["version", "port", "rsvp", "interface"];
+const OF_INTERFACE: &[&str] = &["discipline", "class", "filter", "reserve"];
 const OF_DISCIPLINE: &[&str] = &["kind", "child", "class"];
 const OF_CLASS: &[&str] = &["name", "parent", "default", "discipline", "sends"];
 
@@ -194,7 +224,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn policy(&mut self, root: &Section<'_>) -> Option<(Option<PortConfig>, Vec<Interface>)> {
+    fn policy(&mut self, root: &Section<'_>) -> Option<Whole> {
         if let (Some(hosts), None) = (root.get("hosts"), root.get("interface")) {
             let other = Problem::new(hosts.key_at, "this is a topology, not a policy");
             self.problems.push(other.help("`suimon lab FILE` builds it"));
@@ -217,6 +247,9 @@ impl<'a> Reader<'a> {
         let port = root
             .section("port", &mut self.problems)
             .map(|section| port_config::read(&section, &mut self.problems));
+        let rsvp = root
+            .section("rsvp", &mut self.problems)
+            .map(|section| rsvp_config::read(&section, &mut self.problems));
         let mut interfaces = Vec::new();
         match root.get("interface") {
             None => self.problems.push(
@@ -234,7 +267,50 @@ impl<'a> Reader<'a> {
             }
         }
         let interfaces = interfaces.into_iter().collect::<Option<Vec<_>>>()?;
-        Some((port.map_or(Some(None), |port| port.map(Some))?, interfaces))
+        let port = port.map_or(Some(None), |port| port.map(Some))?;
+        let rsvp = rsvp.map_or(Some(None), |rsvp| rsvp.map(Some))?;
+        let at = root.get("rsvp").map_or(root.at, |pair| pair.key_at);
+        self.together(port.as_ref(), rsvp.as_ref().map(|rsvp| (rsvp, at)), &interfaces);
+        Some((port, rsvp, interfaces))
+    }
+
+    /// RSVP, the port and what may be reserved fit each other.
+    fn together(
+        &mut self,
+        port: Option<&PortConfig>,
+        rsvp: Option<(&RsvpConfig, Span)>,
+        interfaces: &[Interface],
+    ) {
+        let reservable = interfaces
+            .iter()
+            .filter_map(|interface| Some((&interface.name, interface.reserve.as_ref()?.at)));
+        for (name, at) in reservable {
+            match rsvp {
+                None => self.warnings.push(
+                    Problem::new(at, "nothing is reserved here: the policy has no [rsvp] section").help(
+                        format!("write one with `interfaces = [\"{name}\"]` and those that senders come by"),
+                    ),
+                ),
+                Some((rsvp, _)) if !rsvp.interfaces.contains(name) => self.problems.push(
+                    Problem::new(
+                        at,
+                        format!("RSVP is not spoken on `{name}`, so nothing can be reserved there"),
+                    )
+                    .help("add it to `interfaces` of [rsvp]"),
+                ),
+                Some(_) => {}
+            }
+        }
+        if let (Some((_, at)), Some(port)) = (rsvp, port)
+            && !matches!(port.place, Place::Egress(_))
+        {
+            let problem = Problem::new(
+                at,
+                "RSVP is spoken by routers and hosts, and this port is neither",
+            );
+            self.problems
+                .push(problem.help("let the kernel route, and manage what it sends: `egress = \"wan0\"`"));
+        }
     }
 
     pub(crate) fn version(&mut self, root: &Section<'_>) {
@@ -306,6 +382,7 @@ impl<'a> Reader<'a> {
                 None
             }
         };
+        let reserve = self.reserve(&section, &spec, link, plan.is_some());
         let mut warnings = Vec::new();
         let filters = filters::read_all(&filters, &spec, plan.as_ref(), &mut self.problems, &mut warnings);
         if self.problems.len() > before {
@@ -320,7 +397,31 @@ impl<'a> Reader<'a> {
             spec,
             plan: plan?,
             filters,
+            reserve,
         })
+    }
+
+    /// What of an interface may be reserved. A tree that is wrong anyhow is not asked for room.
+    fn reserve(
+        &mut self,
+        section: &Section<'_>,
+        spec: &DisciplineSpec,
+        link: Link,
+        sound: bool,
+    ) -> Option<Reserve> {
+        let at = section.get("reserve")?.value.at;
+        let own = section.section("reserve", &mut self.problems)?;
+        let settings = ReserveSettings::read(&own.table(|_| true), &[], &mut self.problems)?;
+        if !sound {
+            return None;
+        }
+        match Reservable::new(spec, link, &settings, at) {
+            Ok(room) => Some(Reserve { settings, at, room }),
+            Err(mut problems) => {
+                self.problems.append(&mut problems);
+                None
+            }
+        }
     }
 
     fn sensible(&mut self, settings: InterfaceSettings, section: &Section<'_>) -> Option<InterfaceSettings> {

@@ -10,6 +10,7 @@
 //!
 //! A request that is not understood is refused by name, with the connection kept.
 
+use crate::reservation::{Notice, Progress, Status, Wanted};
 use crate::snapshot::Snapshot;
 use engine::settings::Raw;
 use serde::{Deserialize, Serialize};
@@ -64,6 +65,27 @@ pub enum Request {
         /// Settings by name, as they would stand in a policy.
         changes: BTreeMap<String, Change>,
     },
+    /// Reserve bandwidth along the path, as long as the connection lasts; a reply for each change in how it fares.
+    Reserve {
+        /// What.
+        wanted: Wanted,
+    },
+    /// Ask what the path offers.
+    Trial {
+        /// What for.
+        wanted: Wanted,
+    },
+    /// Change the rate of a reservation that a program on this node holds.
+    Change {
+        /// Its number.
+        number: u64,
+        /// The new rate, in bit/s of IP datagrams.
+        rate_bps: u64,
+    },
+    /// What is known of reservations.
+    Reservations {},
+    /// A reply for everything that happens to reservations, from now on.
+    Watch {},
 }
 
 fn default_interval() -> u64 {
@@ -125,6 +147,12 @@ pub enum Reply {
     },
     /// It was not done, and nothing has changed.
     Refused(Refusal),
+    /// How a reservation fares.
+    Reservation(Progress),
+    /// What is known of reservations.
+    Reservations(Box<Status>),
+    /// Something happened to a reservation.
+    Notice(Notice),
     /// Who is there.
     Version {
         /// [`VERSION`].

@@ -8,6 +8,7 @@
 //! credentials are checked, since the mode of a socket is not heeded everywhere.
 
 use crate::protocol::{Change, INTERVAL_MS, Refusal, Reply, Request, VERSION};
+use crate::reservation::{Held, Reservations};
 use crate::snapshot::{Reading, Snapshot};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,12 +18,13 @@ use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt}
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Connections served at a time.
-pub const CONNECTIONS: usize = 16;
+/// Connections served at a time; a reservation has one as long as it lasts.
+pub const CONNECTIONS: usize = 256;
 
 /// Bytes of a request at most.
 pub const LINE: usize = 64 * 1024;
@@ -33,6 +35,8 @@ pub const SHORTEST_INTERVAL: Duration = Duration::from_millis(10);
 /// How long a reader may leave a reply unread, and an idle connection stays.
 const PATIENCE: Duration = Duration::from_secs(2);
 const IDLE: Duration = Duration::from_secs(300);
+/// How often a connection that only listens looks whether the server ends.
+const GLANCE: Duration = Duration::from_millis(200);
 
 /// What a running program does on request. Called from several threads; may wait for the packet loop, which
 /// must never wait for it.
@@ -52,6 +56,18 @@ pub trait Handler: Send + Sync + 'static {
         class: &str,
         changes: &BTreeMap<String, Change>,
     ) -> Result<String, Refusal>;
+    /// The node that bandwidth is reserved by, where the program has one.
+    fn reservations(&self) -> Result<&dyn Reservations, Refusal> {
+        Err(no_rsvp())
+    }
+}
+
+/// What a program says that has no such node.
+pub fn no_rsvp() -> Refusal {
+    Refusal {
+        message: "this suimon does not speak RSVP".into(),
+        help: Some("write an [rsvp] section in its policy".into()),
+    }
 }
 
 // Where sockets are.
@@ -312,6 +328,19 @@ impl Connection<'_> {
             }
             match serde_json::from_slice(&line) {
                 Ok(Request::Status { interval_ms, follow }) => self.status(interval_ms, follow)?,
+                Ok(Request::Reserve { wanted }) => {
+                    return self.hold(
+                        lines,
+                        |node, tell| node.reserve(&wanted, tell),
+                        Reply::Reservation,
+                    );
+                }
+                Ok(Request::Trial { wanted }) => {
+                    return self.hold(lines, |node, tell| node.trial(&wanted, tell), Reply::Reservation);
+                }
+                Ok(Request::Watch {}) => {
+                    return self.hold(lines, |node, tell| node.watch(tell), Reply::Notice);
+                }
                 Ok(request) => send(self.stream, &self.answer(request))?,
                 Err(error) => {
                     let why = Refusal::new(format!("not a request: {error}"));
@@ -342,8 +371,52 @@ impl Connection<'_> {
                 class,
                 changes,
             } => done(handler.set_class(&interface, &class, &changes)),
+            Request::Change { number, rate_bps } => done(
+                handler
+                    .reservations()
+                    .and_then(|node| node.change(number, rate_bps)),
+            ),
+            Request::Reservations {} => handler
+                .reservations()
+                .and_then(|node| node.status())
+                .map(|status| Reply::Reservations(Box::new(status))),
+            // They take over the connection, before this is asked.
+            Request::Reserve { .. } | Request::Trial { .. } | Request::Watch {} => {
+                Err(Refusal::new("this request has a connection of its own"))
+            }
         };
         done.unwrap_or_else(Reply::Refused)
+    }
+
+    /// Begins something that lasts as long as the connection, and passes on what it tells.
+    fn hold<T: Send>(
+        &self,
+        mut lines: BufReader<&UnixStream>,
+        begin: impl FnOnce(&dyn Reservations, Sender<T>) -> Result<Held, Refusal>,
+        reply: impl Fn(T) -> Reply + Sync,
+    ) -> io::Result<()> {
+        let (tell, told) = channel();
+        let held = match self.handler.reservations().and_then(|node| begin(node, tell)) {
+            Ok(held) => held,
+            Err(why) => return send(self.stream, &Reply::Refused(why)),
+        };
+        self.stream.set_read_timeout(Some(GLANCE))?;
+        std::thread::scope(|scope| {
+            scope.spawn(|| pass_on(self.stream, told, &reply));
+            let mut unread = [0; 256];
+            while !self.stop.is_set() {
+                match lines.read(&mut unread) {
+                    Ok(0) => break,
+                    // What is said now is not heeded: the connection is the reservation's.
+                    Ok(_) => {}
+                    Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
+                    Err(_) => break,
+                }
+            }
+            // Nothing is told from here on, so that the other thread ends.
+            drop(held);
+        });
+        Ok(())
     }
 
     fn status(&self, interval_ms: u64, follow: bool) -> io::Result<()> {
@@ -373,6 +446,16 @@ impl Connection<'_> {
                 return Ok(());
             }
             earlier = reading;
+        }
+    }
+}
+
+/// Sends what is told, until nobody tells any more. A peer that does not read is cut off, which the other thread sees.
+fn pass_on<T>(stream: &UnixStream, told: Receiver<T>, reply: &impl Fn(T) -> Reply) {
+    for one in told {
+        if send(stream, &reply(one)).is_err() {
+            let _ = stream.shutdown(std::net::Shutdown::Both);
+            return;
         }
     }
 }
@@ -407,14 +490,17 @@ impl Client {
             Request::Status { interval_ms, .. } => Duration::from_millis(*interval_ms),
             _ => Duration::from_millis(INTERVAL_MS),
         };
-        let gone = |error: io::Error| self.gone(&error);
         // The program may itself wait for its packet loop, and says so after five seconds.
-        let patience = Some(interval + Duration::from_secs(7));
-        self.lines.get_ref().set_read_timeout(patience).map_err(gone)?;
-        let mut line = serde_json::to_vec(request).map_err(|e| gone(e.into()))?;
-        line.push(b'\n');
-        self.lines.get_mut().write_all(&line).map_err(|e| self.gone(&e))?;
+        self.set_patience(Some(interval + Duration::from_secs(7)))?;
+        self.tell(request)?;
         self.next_reply()
+    }
+
+    /// Sends a request.
+    pub fn tell(&mut self, request: &Request) -> Result<(), Refusal> {
+        let mut line = serde_json::to_vec(request).map_err(|e| self.gone(&e.into()))?;
+        line.push(b'\n');
+        self.lines.get_mut().write_all(&line).map_err(|e| self.gone(&e))
     }
 
     /// Waits for the next reply, after a status request that goes on.
@@ -434,6 +520,18 @@ impl Client {
             }),
             Err(error) => Err(self.gone(&error)),
         }
+    }
+
+    /// Ends the connection when it goes, whoever reads from it then.
+    pub fn hang_up_later(&self) -> Result<HangUp, Refusal> {
+        let stream = self.lines.get_ref().try_clone();
+        stream.map(HangUp).map_err(|e| self.gone(&e))
+    }
+
+    /// Waits no longer than this for each reply from now on; `None`: for ever.
+    pub fn set_patience(&mut self, patience: Option<Duration>) -> Result<(), Refusal> {
+        let set = self.lines.get_ref().set_read_timeout(patience);
+        set.map_err(|e| self.gone(&e))
     }
 
     /// The metrics over an interval.
@@ -457,6 +555,17 @@ impl Client {
             _ => format!("the suimon at {}: {error}", self.path.display()),
         };
         Refusal::new(message)
+    }
+}
+
+/// Ends a connection when it goes.
+#[derive(Debug)]
+pub struct HangUp(UnixStream);
+
+impl Drop for HangUp {
+    fn drop(&mut self) {
+        // The peer may have been first.
+        let _ = self.0.shutdown(std::net::Shutdown::Both);
     }
 }
 

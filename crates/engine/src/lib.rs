@@ -9,6 +9,7 @@
 //!   `credit_bound`, `heaps`, `host_fair`, `keyed`, `leaves`, `lengths`, `lists`, `rings`, `service_curve`, `wire`);
 //! - [`header`], [`classify`]: from a frame's bytes to its fields, and to a class;
 //! - [`bounds`], [`admission`]: how long packets can wait at most, and whom a link can promise a delay;
+//! - [`reserved`]: classes that come and go beside those of a policy;
 //! - [`link_clock`]: a link's bandwidth as a clock, for ports and for the simulator's wires;
 //! - [`byte_clock`]: time in bytes of an Ethernet wire, for pacing;
 //! - [`impairments`]: what a wire loses and delays by itself, in the simulator and in the lab; [`series`]: bytes over time;
@@ -46,6 +47,7 @@ mod lists;
 pub mod packet;
 pub mod queue;
 pub mod random;
+pub mod reserved;
 mod rings;
 pub mod series;
 mod service_curve;

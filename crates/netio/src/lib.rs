@@ -8,6 +8,7 @@
 //! - [`worker`]: the loop that moves packets from port to port through the engine's queues;
 //! - [`realiser`]: how the times of a pacing discipline come true at a port;
 //! - [`fail_open`]: ports fed by programs in the kernel, such that traffic flows when we do not;
+//! - [`signalling`], [`routes`], [`wake`]: for programs beside the loop that speak with other routers;
 //! - [`bpf`]: those programs; [`mapping`]: memory shared with the kernel.
 //!
 //! `unsafe` is confined to the files that open with an `expect` for it; every system call is wrapped once.
@@ -35,10 +36,13 @@ pub mod pcap;
 pub mod pool;
 pub mod port;
 pub mod realiser;
+pub mod routes;
 pub mod segment;
+pub mod signalling;
 mod sys;
 pub mod tap;
 pub mod vnet;
+pub mod wake;
 pub mod worker;
 
 pub use meter::ClassMeter;

@@ -1,11 +1,11 @@
 //! Routing netlink (RFC 3549; the kernel's `rtnetlink(7)`): a request, and all of its answer; a refusal in the kernel's own
-//! words where it has any (extended acknowledgements). Used for [`crate::interface`], for the filters by which programs
+//! words where it has any (extended acknowledgements). Used for [`crate::interface`] and [`crate::routes`], for the filters by which programs
 //! are attached before Linux 6.6, and by the lab, which makes interfaces.
 
 #![expect(unsafe_code, reason = "socket calls take buffers by address")]
 
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 /// The length of a message's header.
 const HEADER: usize = 16;
@@ -108,6 +108,43 @@ impl Netlink {
         Ok(Self(socket))
     }
 
+    /// For news: the kernel tells of what happens in these groups.
+    pub fn listen(groups: u32) -> io::Result<Self> {
+        let this = Self::open()?;
+        // SAFETY: all-zero is a valid address structure.
+        let mut address: libc::sockaddr_nl = unsafe { std::mem::zeroed() };
+        address.nl_family = libc::AF_NETLINK as u16;
+        address.nl_groups = groups;
+        let len = size_of::<libc::sockaddr_nl>() as libc::socklen_t;
+        // SAFETY: the kernel reads `len` bytes of a structure of that size.
+        match unsafe { libc::bind(this.0.as_raw_fd(), (&raw const address).cast(), len) } {
+            0 => Ok(this),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
+    /// Takes all news without reading them, and without waiting: whether there were any.
+    pub fn drain(&self) -> io::Result<bool> {
+        let mut buffer = [0u8; 8 * 1024];
+        let mut any = false;
+        loop {
+            let (to, len) = (buffer.as_mut_ptr().cast(), buffer.len());
+            // SAFETY: the buffer is valid for its length.
+            if unsafe { libc::recv(self.0.as_raw_fd(), to, len, libc::MSG_DONTWAIT) } >= 0 {
+                any = true;
+                continue;
+            }
+            let error = io::Error::last_os_error();
+            match error.raw_os_error() {
+                // There were more than it had room for: news all the same.
+                Some(libc::ENOBUFS) => any = true,
+                Some(libc::EINTR) => {}
+                Some(libc::EAGAIN) => return Ok(any),
+                _ => return Err(error),
+            }
+        }
+    }
+
     /// Sends a request for one thing, or for a change; the answer without its header, empty if there is none.
     pub fn ask(&self, request: Request) -> io::Result<Vec<u8>> {
         let answers = self.exchange(request, libc::NLM_F_ACK)?;
@@ -137,6 +174,12 @@ impl Netlink {
                 return Ok(answers);
             }
         }
+    }
+}
+
+impl AsFd for Netlink {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
     }
 }
 

@@ -7,27 +7,49 @@ use std::process::ExitCode;
 
 /// Shown under the help.
 pub const HELP: &str = "Exit codes: 0 done, 1 failed at run time, 2 usage or configuration, \
-     3 changes pending, 4 an expectation missed, 5 running in bypass";
+     3 changes pending, 4 an expectation missed, 5 running in bypass, \
+     6 a reservation was refused, 7 nobody answered to a reservation";
 
 /// How a verb ended. The numbers are documented and never change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u8)]
 pub enum Exit {
     /// It did what was asked.
-    Done = 0,
+    Done,
     /// Something failed while it ran.
-    Failed = 1,
+    Failed,
     /// The command line or the policy is wrong; nothing was changed.
-    Usage = 2,
+    Usage,
     /// It ran, and the result is not what was expected.
-    Missed = 4,
+    Missed,
     /// It runs, and traffic passes by the policy: somebody has disabled it.
-    Bypass = 5,
+    Bypass,
+    /// A node on the path has refused a reservation.
+    Refused,
+    /// No answer has come to a reservation.
+    Unanswered,
+    /// A command was run, and this is how it ended.
+    Passed(u8),
+}
+
+impl Exit {
+    /// The number.
+    pub const fn code(self) -> u8 {
+        match self {
+            Self::Done => 0,
+            Self::Failed => 1,
+            Self::Usage => 2,
+            Self::Missed => 4,
+            Self::Bypass => 5,
+            Self::Refused => 6,
+            Self::Unanswered => 7,
+            Self::Passed(code) => code,
+        }
+    }
 }
 
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> Self {
-        Self::from(exit as u8)
+        Self::from(exit.code())
     }
 }
 

@@ -12,6 +12,7 @@ mod exit;
 mod monitor;
 mod report;
 mod reproduce;
+mod signalling;
 mod simulation;
 mod source;
 mod worst_cases;
@@ -31,6 +32,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Accept(commands::accept::Accept),
     Bottlenet(commands::bottlenet::Bottlenet),
     Check(commands::check::Check),
     Demo(commands::demo::Demo),
@@ -47,6 +49,7 @@ enum Command {
     NineTop(commands::nine_top::NineTop),
     Pace(commands::pace::Pace),
     Reproduce(commands::reproduce::Reproduce),
+    Reserve(Box<commands::reserve::Reserve>),
     Run(commands::run::Run),
     Set(commands::set::Set),
     Sim(commands::sim::Sim),
@@ -58,6 +61,7 @@ enum Command {
 impl Command {
     fn run(self, out: &mut dyn Write) -> Result<Exit, Failure> {
         match self {
+            Self::Accept(verb) => verb.run(out),
             Self::Bottlenet(verb) => verb.run(out),
             Self::Check(verb) => verb.run(out),
             Self::Demo(verb) => verb.run(out),
@@ -70,6 +74,7 @@ impl Command {
             Self::NineTop(verb) => verb.run(out),
             Self::Pace(verb) => verb.run(out),
             Self::Reproduce(verb) => verb.run(out),
+            Self::Reserve(verb) => verb.run(out),
             Self::Run(verb) => verb.run(out),
             Self::Set(verb) => verb.run(out),
             Self::Sim(verb) => verb.run(out),

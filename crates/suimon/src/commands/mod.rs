@@ -1,5 +1,6 @@
 //! The verbs, one file each: a struct of arguments with a method `run`.
 
+pub mod accept;
 pub mod bottlenet;
 pub mod check;
 pub mod demo;
@@ -9,6 +10,7 @@ pub mod nine;
 pub mod nine_top;
 pub mod pace;
 pub mod reproduce;
+pub mod reserve;
 pub mod run;
 pub mod set;
 pub mod sim;

@@ -3,11 +3,16 @@
 use crate::colour;
 use crate::daemon::assemble::{Assembly, assemble};
 use crate::daemon::claim::Claim;
+use crate::daemon::direction::secret_seed;
 use crate::daemon::facts::{self, Facts};
+use crate::daemon::in_force::InForce;
 use crate::daemon::selfcheck::{self, Managed};
 use crate::daemon::service::Service;
 use crate::daemon::supervise::{heed_signals, supervise};
 use crate::exit::{Exit, Failure};
+use crate::signalling::alone;
+use crate::signalling::beacon::Beacon;
+use crate::signalling::speaker::{self, Setup};
 use crate::source;
 use clap::Args;
 use control::policy::{Interface, Policy};
@@ -20,6 +25,7 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::thread::JoinHandle;
 
 /// Put a policy into force on real interfaces, until SIGINT, SIGTERM or `suimon detach`
 #[derive(Debug, Args)]
@@ -74,6 +80,9 @@ pub fn enforce(
     let config = policy.port.as_ref().ok_or_else(missing)?;
     let warnings = look(policy, config)?;
     let _claim = Claim::on(&config.interfaces()).map_err(Failure::at_run_time)?;
+    let socket = path_of(socket);
+    let beacon = policy.rsvp.as_ref().map(|_| Beacon::light(&socket)).transpose();
+    let _beacon = beacon.map_err(Failure::at_run_time)?;
     let end = Arc::new(AtomicBool::new(false));
     heed_signals(&end).map_err(|e| Failure::at_run_time(format!("cannot heed signals: {e}")))?;
     let Assembly {
@@ -84,14 +93,7 @@ pub fn enforce(
         realised,
     } = assemble(policy, config)?;
     let managed = paths.into_iter().zip(policy.interfaces.iter().cloned());
-    let service = Service::new(name, handle.clone(), managed, Arc::clone(&end));
-    let socket = path_of(socket);
-    let server = Server::start(&socket, Arc::new(service)).map_err(|e| {
-        Failure::at_run_time(format!(
-            "cannot serve the control socket {}: {e}",
-            socket.display()
-        ))
-    })?;
+    let in_force = Arc::new(InForce::new(handle.clone(), managed));
     introduce(out, policy, config, &without_us)?;
     for line in realised {
         writeln!(out, "{line}")?;
@@ -103,11 +105,45 @@ pub fn enforce(
         .name("worker".into())
         .spawn(move || worker.run())
         .map_err(|e| Failure::at_run_time(format!("cannot start the packet loop: {e}")))?;
+    // Only now: it puts its first tree into force, which takes a worker that answers.
+    let speaker = speak(policy, config, &in_force).inspect_err(|_| handle.stop())?;
+    let asked = speaker.as_ref().map(|(asked, _)| asked.clone());
+    let service = Service::new(name, handle.clone(), in_force, asked, Arc::clone(&end));
+    let server = Server::start(&socket, Arc::new(service)).map_err(|e| {
+        handle.stop();
+        Failure::at_run_time(format!(
+            "cannot serve the control socket {}: {e}",
+            socket.display()
+        ))
+    })?;
     writeln!(out, "running; control socket {}", server.path().display())?;
     out.flush()?;
     let last = supervise(&handle, worker, &end, out, watch)?;
+    if let Some((speaker, thread)) = speaker {
+        speaker.stop();
+        let _ = thread.join();
+    }
     farewell(out, &last)?;
     Ok(Exit::Done)
+}
+
+/// Who asks the node, and its thread.
+type Speaking = (speaker::Handle, JoinHandle<()>);
+
+/// Starts to speak RSVP, if the policy says so.
+fn speak(policy: &Policy, config: &PortConfig, in_force: &Arc<InForce>) -> Result<Option<Speaking>, Failure> {
+    let Some(rsvp) = &policy.rsvp else { return Ok(None) };
+    let setup = Setup {
+        config: rsvp.clone(),
+        everywhere: false,
+        trees: Box::new(Arc::clone(in_force)),
+        ring: config.settings.transmit_ring,
+        seed: secret_seed(),
+        log: Box::new(|line| eprintln!("rsvp: {line}")),
+    };
+    speaker::start(setup)
+        .map(Some)
+        .map_err(|e| alone::cannot_speak(&e))
 }
 
 /// Looks at the interfaces; what will not hold is warned of, what cannot work is refused.
@@ -175,6 +211,27 @@ fn introduce(out: &mut dyn Write, policy: &Policy, config: &PortConfig, without_
         .filter(|name| policy.interface(name).is_none() && names.len() > 1)
     {
         writeln!(out, "{name}: not managed; what leaves by it passes in order")?;
+    }
+    if let Some(rsvp) = &policy.rsvp {
+        let of = |interface: &&Interface| interface.reserve.is_some();
+        let reservable: Vec<String> = policy
+            .interfaces
+            .iter()
+            .filter(of)
+            .filter_map(|interface| {
+                Some(format!(
+                    "{} of {}",
+                    interface.reserve.as_ref()?.room.capacity(),
+                    interface.name
+                ))
+            })
+            .collect();
+        let what = if reservable.is_empty() {
+            "nothing".into()
+        } else {
+            reservable.join(", ")
+        };
+        writeln!(out, "RSVP on {}; reservable: {what}", rsvp.interfaces.join(", "))?;
     }
     writeln!(out, "without suimon: {without_us}")
 }

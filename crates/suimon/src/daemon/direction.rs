@@ -7,7 +7,7 @@ use engine::packet::ClassId;
 use engine::random::Seed;
 use engine::tree::{DisciplineSpec, Registry, TreePlan};
 use engine::units::{Bandwidth, Bytes};
-use netio::classify::{ByFilters, Everything};
+use netio::classify::{ByFilters, Classify, Everything};
 use netio::worker::{PathSpec, PortId};
 use std::hash::{BuildHasher, Hasher, RandomState};
 
@@ -19,18 +19,23 @@ pub fn secret_seed() -> Seed {
     Seed(RandomState::new().build_hasher().finish())
 }
 
-/// The direction that the policy manages.
-pub fn managed(interface: &Interface, from: PortId, to: PortId) -> PathSpec {
+/// Chooses the classes of packets by the policy's filters.
+pub fn by_filters(interface: &Interface) -> Box<dyn Classify> {
     let seed = secret_seed();
     let classifier = Classifier::new(interface.filters.iter().copied(), seed);
     let default = interface.plan.default.unwrap_or(ClassId(0));
+    Box::new(ByFilters::new(classifier, default, seed))
+}
+
+/// The direction that the policy manages.
+pub fn managed(interface: &Interface, from: PortId, to: PortId) -> PathSpec {
     PathSpec {
         name: interface.name.clone(),
         from,
         to,
         mark: UNMARKED,
-        classify: Box::new(ByFilters::new(classifier, default, seed)),
-        queue: interface.plan.build(seed),
+        classify: by_filters(interface),
+        queue: interface.plan.build(secret_seed()),
         plan: Some(interface.plan.clone()),
         bandwidth: Some(interface.settings.bandwidth),
         overhead: interface.settings.overhead,

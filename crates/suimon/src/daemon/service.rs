@@ -3,26 +3,20 @@
 //! The worker is asked and never waits. A change of a class is checked as part of the whole tree first, so
 //! a wrong one is refused and nothing has changed.
 
+use super::in_force::{InForce, Managed, refused};
 use super::realise;
-use control::policy::Interface;
+use crate::signalling::speaker;
 use control::protocol::{Change, Refusal};
+use control::reservation::Reservations;
 use control::snapshot::{ClassReading, InterfaceReading, Reading, State};
-use control::socket::Handler;
+use control::socket::{Handler, no_rsvp};
 use engine::settings::Raw;
 use engine::tree::Registry;
 use engine::units::Instant;
-use netio::handle::{Adopted, Handle, Retune, Snapshot, Unanswered};
-use netio::worker::PathId;
+use netio::handle::{Adopted, Handle, Snapshot};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
-/// One interface that is managed.
-#[derive(Clone, Debug)]
-struct Managed {
-    path: PathId,
-    policy: Arc<Interface>,
-}
 
 /// The running program, as its control socket sees it.
 #[derive(Debug)]
@@ -30,38 +24,33 @@ pub struct Service {
     name: String,
     begin: Instant,
     handle: Handle,
-    managed: Mutex<Vec<Managed>>,
+    in_force: Arc<InForce>,
+    speaker: Option<speaker::Handle>,
     detach: Arc<AtomicBool>,
 }
 
 impl Service {
-    /// For these interfaces, with the worker's path of each. `detach` is set when the program is to end.
+    /// For what is in force in this worker. `detach` is set when the program is to end.
     pub fn new(
         name: &str,
         handle: Handle,
-        managed: impl IntoIterator<Item = (PathId, Interface)>,
+        in_force: Arc<InForce>,
+        speaker: Option<speaker::Handle>,
         detach: Arc<AtomicBool>,
     ) -> Self {
-        let managed = managed.into_iter().map(|(path, policy)| Managed {
-            path,
-            policy: Arc::new(policy),
-        });
         Self {
             name: name.into(),
             begin: netio::clock::now(),
             handle,
-            managed: Mutex::new(managed.collect()),
+            in_force,
+            speaker,
             detach,
         }
     }
 
-    fn managed(&self) -> MutexGuard<'_, Vec<Managed>> {
-        self.managed.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Those that are meant: the one named, or all.
     fn meant(&self, interface: Option<&str>) -> Result<Vec<Managed>, Refusal> {
-        let all = self.managed().clone();
+        let all = self.in_force.all();
         let Some(name) = interface else { return Ok(all) };
         let names: Vec<String> = all.iter().map(|managed| managed.policy.name.clone()).collect();
         let found: Vec<Managed> = all
@@ -84,7 +73,8 @@ impl Handler for Service {
     fn read(&self) -> Result<Reading, Refusal> {
         let seen = self.handle.inspect().map_err(refused)?;
         let interfaces = self
-            .managed()
+            .in_force
+            .all()
             .iter()
             .filter_map(|managed| reading(managed, &seen))
             .collect();
@@ -110,7 +100,7 @@ impl Handler for Service {
 
     fn detach(&self, interface: Option<&str>) -> Result<String, Refusal> {
         let meant = self.meant(interface)?;
-        if meant.len() < self.managed().len() {
+        if meant.len() < self.in_force.all().len() {
             let message = format!("{} shares its port with the other direction", names(&meant));
             return Err(Refusal {
                 message,
@@ -127,29 +117,21 @@ impl Handler for Service {
         class: &str,
         changes: &BTreeMap<String, Change>,
     ) -> Result<String, Refusal> {
-        self.meant(Some(interface))?;
-        // Held until the worker has answered, so that two changes cannot forget one another.
-        let mut all = self.managed();
+        let managed = self.meant(Some(interface))?.into_iter().next();
         let gone = || Refusal::new(format!("{interface} is not managed any more"));
-        let managed = all
-            .iter_mut()
-            .find(|managed| managed.policy.name == interface)
-            .ok_or_else(gone)?;
+        let policy = managed.ok_or_else(gone)?.policy;
         let raw: Vec<(&str, Raw)> = changes
             .iter()
             .map(|(key, value)| (key.as_str(), value.raw()))
             .collect();
-        let changed = managed
-            .policy
-            .with_class_settings(&Registry::builtin(), class, &raw)?;
-        let retune = Retune {
-            plan: changed.plan.clone(),
-            seed: super::direction::secret_seed(),
-            classify: None,
-            bandwidth: None,
+        let changed = policy.with_class_settings(&Registry::builtin(), class, &raw)?;
+        let adopted = match &self.speaker {
+            Some(speaker) if changed.reserve.is_some() => {
+                speaker.reshape(changed)?;
+                Adopted::InPlace
+            }
+            _ => self.in_force.put(changed.clone(), changed)?,
         };
-        let adopted = self.handle.retune(managed.path, retune).map_err(refused)?;
-        managed.policy = Arc::new(changed);
         let list: Vec<String> = changes
             .iter()
             .map(|(key, value)| format!("{key} = {value}"))
@@ -160,10 +142,13 @@ impl Handler for Service {
         };
         Ok(format!("{interface}: {class}: {}{lost}", list.join(", ")))
     }
-}
 
-fn refused(why: Unanswered) -> Refusal {
-    Refusal::new(why.to_string())
+    fn reservations(&self) -> Result<&dyn Reservations, Refusal> {
+        self.speaker
+            .as_ref()
+            .map(|speaker| speaker as &dyn Reservations)
+            .ok_or_else(no_rsvp)
+    }
 }
 
 fn names(managed: &[Managed]) -> String {
@@ -194,7 +179,7 @@ fn reading(managed: &Managed, seen: &Snapshot) -> Option<InterfaceReading> {
         whole.gauges.extend(realise::gauges(realised));
     }
     Some(InterfaceReading {
-        policy: Arc::clone(&managed.policy),
+        policy: Arc::clone(&managed.whole),
         state: if path.enabled {
             State::Enabled
         } else {

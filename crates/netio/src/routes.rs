@@ -1,0 +1,177 @@
+//! Where the kernel sends packets: its answer for an address, the addresses that are ours, and news of changes.
+//!
+//! By netlink (`rtnetlink(7)`). Nothing is kept: the kernel's answer is that of the moment, and takes microseconds.
+
+use crate::netlink::{Netlink, Request, attribute, word};
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::{AsFd, BorrowedFd};
+
+/// Where packets to an address go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Leads {
+    /// The address is ours.
+    Here,
+    /// They leave by the interface of this number, with this address as their source if nothing else is said.
+    By {
+        /// The interface.
+        interface: u32,
+        /// The address.
+        source: Option<IpAddr>,
+    },
+    /// Nowhere.
+    Nowhere,
+}
+
+/// An address of an interface.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Own {
+    /// The interface's number.
+    pub interface: u32,
+    /// The address.
+    pub address: IpAddr,
+}
+
+/// The kernel's routes.
+#[derive(Debug)]
+pub struct Routes(Netlink);
+
+impl Routes {
+    /// Those of the network namespace that the calling thread is in.
+    pub fn open() -> io::Result<Self> {
+        Netlink::open().map(Self)
+    }
+
+    /// Where packets to this address go now.
+    pub fn to(&self, destination: IpAddr) -> io::Result<Leads> {
+        let (family, len) = match destination {
+            IpAddr::V4(_) => (libc::AF_INET, 32),
+            IpAddr::V6(_) => (libc::AF_INET6, 128),
+        };
+        // `struct rtmsg`: the family, the length of the destination, and nothing else.
+        let mut fixed = [0; RTMSG];
+        (fixed[0], fixed[1]) = (family as u8, len);
+        let request = Request::new(libc::RTM_GETROUTE, 0, &fixed);
+        let request = match destination {
+            IpAddr::V4(address) => request.with(libc::RTA_DST, &address.octets()),
+            IpAddr::V6(address) => request.with(libc::RTA_DST, &address.octets()),
+        };
+        match self.0.ask(request) {
+            Ok(answer) => Ok(read(&answer)),
+            Err(error) => match error.raw_os_error() {
+                Some(libc::ENETUNREACH | libc::EHOSTUNREACH | libc::EACCES | libc::EINVAL) => {
+                    Ok(Leads::Nowhere)
+                }
+                // The kernel's own words stand in place of the number.
+                None if matches!(
+                    error.kind(),
+                    io::ErrorKind::NetworkUnreachable | io::ErrorKind::HostUnreachable
+                ) =>
+                {
+                    Ok(Leads::Nowhere)
+                }
+                _ => Err(error),
+            },
+        }
+    }
+
+    /// All addresses of all interfaces.
+    pub fn addresses(&self) -> io::Result<Vec<Own>> {
+        let answers = self.0.list(Request::new(libc::RTM_GETADDR, 0, &[0; IFADDRMSG]))?;
+        Ok(answers.iter().filter_map(|answer| own(answer)).collect())
+    }
+}
+
+const RTMSG: usize = 12;
+const IFADDRMSG: usize = 8;
+
+fn read(answer: &[u8]) -> Leads {
+    let rest = answer.get(RTMSG..).unwrap_or_default();
+    match answer.get(7).copied() {
+        Some(libc::RTN_LOCAL) => Leads::Here,
+        Some(libc::RTN_UNICAST) => match attribute(rest, libc::RTA_OIF).and_then(|value| word(value, 0)) {
+            Some(interface) => Leads::By {
+                interface,
+                source: attribute(rest, libc::RTA_PREFSRC).and_then(address),
+            },
+            None => Leads::Nowhere,
+        },
+        _ => Leads::Nowhere,
+    }
+}
+
+fn own(answer: &[u8]) -> Option<Own> {
+    let rest = answer.get(IFADDRMSG..)?;
+    // Of a point-to-point interface the one is ours and the other its peer's.
+    let found = attribute(rest, libc::IFA_LOCAL).or_else(|| attribute(rest, libc::IFA_ADDRESS))?;
+    Some(Own {
+        interface: word(answer, 4)?,
+        address: address(found)?,
+    })
+}
+
+fn address(bytes: &[u8]) -> Option<IpAddr> {
+    match bytes.len() {
+        4 => <[u8; 4]>::try_from(bytes).ok().map(IpAddr::from),
+        16 => <[u8; 16]>::try_from(bytes).ok().map(IpAddr::from),
+        _ => None,
+    }
+}
+
+/// News that routes, addresses or links have changed.
+#[derive(Debug)]
+pub struct Changes(Netlink);
+
+impl Changes {
+    /// From now on, in the network namespace that the calling thread is in.
+    pub fn watch() -> io::Result<Self> {
+        let groups = libc::RTMGRP_LINK
+            | libc::RTMGRP_IPV4_ROUTE
+            | libc::RTMGRP_IPV6_ROUTE
+            | libc::RTMGRP_IPV4_IFADDR
+            | libc::RTMGRP_IPV6_IFADDR;
+        Netlink::listen(groups as u32).map(Self)
+    }
+
+    /// Whether anything has changed since the last call. Never waits.
+    pub fn any(&self) -> io::Result<bool> {
+        self.0.drain()
+    }
+}
+
+impl AsFd for Changes {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn our_own_addresses_lead_here() {
+        let routes = Routes::open().unwrap();
+        assert_eq!(routes.to("127.0.0.1".parse().unwrap()).unwrap(), Leads::Here);
+        let addresses = routes.addresses().unwrap();
+        assert!(
+            addresses
+                .iter()
+                .any(|own| own.address == IpAddr::from([127, 0, 0, 1])),
+            "{addresses:?}"
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_reached_leads_nowhere() {
+        let routes = Routes::open().unwrap();
+        // "This network": never routed.
+        assert_eq!(routes.to("0.1.2.3".parse().unwrap()).unwrap(), Leads::Nowhere);
+    }
+
+    #[test]
+    fn nothing_changes_by_itself() {
+        let changes = Changes::watch().unwrap();
+        let _ = changes.any().unwrap();
+    }
+}

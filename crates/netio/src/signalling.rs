@@ -1,0 +1,404 @@
+//! RSVP's messages on an interface: sent as they are meant to be, and caught on their way through.
+//!
+//! A message is an IP datagram of protocol 46 (RFC 2205, section 3.2). One that is not for us is caught if it has the
+//! Router Alert option (RFC 2113, RFC 2711): the kernel then hands it to a raw socket that asked for that, instead of
+//! forwarding it. That needs a route to its destination and forwarding switched on. A filter of netfilter before
+//! routing sees it, those for input and for forwarding do not.
+//!
+//! IPv4: one raw socket of protocol 46 hears both. IPv6: what is caught arrives, with its headers, at a raw socket of
+//! protocol 255; what is for us at one of protocol 46, without. The former asks for `IPV6_ROUTER_ALERT_ISOLATE`, without
+//! which it would catch the packets of every network namespace on the machine.
+//!
+//! All are bound to the interface, and everything is sent with its IP header made here: a message that is sent on keeps the
+//! sender's address as its source. Such datagrams are not fragmented: one that is longer than the MTU is an error.
+
+#![expect(
+    unsafe_code,
+    reason = "raw sockets take addresses and control messages by pointer"
+)]
+
+use std::io;
+use std::mem;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::ops::Range;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+/// RSVP's protocol number.
+const RSVP: u8 = 46;
+/// The longest datagram.
+const LONGEST: usize = 65_536;
+/// Not in `libc`; from the kernel's `in6.h`.
+const IPV6_ROUTER_ALERT: i32 = 22;
+const IPV6_ROUTER_ALERT_ISOLATE: i32 = 30;
+/// The value of the IPv6 option that says RSVP.
+const ALERT_RSVP: i32 = 1;
+/// The class selector of network control, CS6, as the byte of the header.
+const NETWORK_CONTROL: u8 = 48 << 2;
+/// The IPv4 option.
+const ALERT_V4: [u8; 4] = [0x94, 4, 0, 0];
+/// The IPv6 hop-by-hop header with the option, padded; after the next header's number.
+const ALERT_V6: [u8; 7] = [0, 5, 2, 0, 1, 1, 0];
+
+/// A message that came.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Arrival {
+    /// Where from, by its IP header.
+    pub source: IpAddr,
+    /// Where to; it may not be us. Not known of what came for us by IPv6.
+    pub destination: Option<IpAddr>,
+    /// Its TTL, or hop limit.
+    pub ttl: u8,
+}
+
+/// How a message is to be sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Envelope {
+    /// With this source address; need not be ours.
+    pub source: IpAddr,
+    /// To this address.
+    pub destination: IpAddr,
+    /// With this TTL.
+    pub ttl: u8,
+    /// With Router Alert.
+    pub alert: bool,
+}
+
+/// The messages of one interface.
+#[derive(Debug)]
+pub struct Signalling {
+    index: u32,
+    v4: OwnedFd,
+    v6: Option<V6>,
+    buffer: Vec<u8>,
+}
+
+#[derive(Debug)]
+struct V6 {
+    /// What is caught; and everything is sent by it.
+    caught: OwnedFd,
+    /// What is for us.
+    ours: OwnedFd,
+}
+
+impl Signalling {
+    /// On this interface; IPv6 too, unless the kernel has none. Needs CAP_NET_RAW.
+    pub fn open(name: &str, index: u32) -> io::Result<Self> {
+        let v4 = raw(libc::AF_INET, RSVP.into(), name)?;
+        set(v4.as_fd(), libc::IPPROTO_IP, libc::IP_HDRINCL, 1)?;
+        set(v4.as_fd(), libc::IPPROTO_IP, libc::IP_ROUTER_ALERT, 1)?;
+        let v6 = match open_v6(name) {
+            Err(error) if error.raw_os_error() == Some(libc::EAFNOSUPPORT) => None,
+            other => Some(other?),
+        };
+        Ok(Self {
+            index,
+            v4,
+            v6,
+            buffer: vec![0; LONGEST],
+        })
+    }
+
+    /// What to wait for.
+    pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        let v6 = self.v6.iter().flat_map(|v6| [v6.caught.as_fd(), v6.ours.as_fd()]);
+        std::iter::once(self.v4.as_fd()).chain(v6)
+    }
+
+    /// The next message that has come, and its bytes; none if there is none. Never waits.
+    pub fn receive(&mut self) -> io::Result<Option<(Arrival, &[u8])>> {
+        if let Some((len, _)) = receive(self.v4.as_fd(), &mut self.buffer)? {
+            return Ok(read_v4(&self.buffer[..len.min(LONGEST)])
+                .map(|(arrival, body)| (arrival, &self.buffer[body])));
+        }
+        let Some(v6) = &self.v6 else { return Ok(None) };
+        if let Some((len, _)) = receive(v6.caught.as_fd(), &mut self.buffer)? {
+            return Ok(read_v6(&self.buffer[..len.min(LONGEST)])
+                .map(|(arrival, body)| (arrival, &self.buffer[body])));
+        }
+        let Some((len, from)) = receive(v6.ours.as_fd(), &mut self.buffer)? else {
+            return Ok(None);
+        };
+        let (source, ttl) = from.unwrap_or((Ipv6Addr::UNSPECIFIED, 0));
+        let arrival = Arrival {
+            source: source.into(),
+            destination: None,
+            ttl,
+        };
+        Ok(Some((arrival, &self.buffer[..len.min(LONGEST)])))
+    }
+
+    /// Sends a message by this interface.
+    pub fn send(&self, envelope: &Envelope, message: &[u8]) -> io::Result<()> {
+        match (envelope.source, envelope.destination) {
+            (IpAddr::V4(source), IpAddr::V4(destination)) => {
+                let datagram = datagram_v4(envelope, source, destination, message)?;
+                // SAFETY: all-zero is a valid address structure.
+                let mut to: libc::sockaddr_in = unsafe { mem::zeroed() };
+                to.sin_family = libc::AF_INET as u16;
+                to.sin_addr.s_addr = u32::from_ne_bytes(destination.octets());
+                send(self.v4.as_fd(), &datagram, &to)
+            }
+            (IpAddr::V6(source), IpAddr::V6(destination)) => {
+                let Some(v6) = &self.v6 else {
+                    return Err(io::Error::from_raw_os_error(libc::EAFNOSUPPORT));
+                };
+                let datagram = datagram_v6(envelope, source, destination, message)?;
+                // SAFETY: all-zero is a valid address structure.
+                let mut to: libc::sockaddr_in6 = unsafe { mem::zeroed() };
+                to.sin6_family = libc::AF_INET6 as u16;
+                to.sin6_addr.s6_addr = destination.octets();
+                if destination.is_unicast_link_local() {
+                    to.sin6_scope_id = self.index;
+                }
+                send(v6.caught.as_fd(), &datagram, &to)
+            }
+            _ => Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "addresses of two families",
+            )),
+        }
+    }
+}
+
+fn open_v6(name: &str) -> io::Result<V6> {
+    let caught = raw(libc::AF_INET6, libc::IPPROTO_RAW, name)?;
+    // First the isolation: between the two calls it would catch everybody's.
+    set(caught.as_fd(), libc::IPPROTO_IPV6, IPV6_ROUTER_ALERT_ISOLATE, 1)?;
+    set(caught.as_fd(), libc::IPPROTO_IPV6, IPV6_ROUTER_ALERT, ALERT_RSVP)?;
+    let ours = raw(libc::AF_INET6, RSVP.into(), name)?;
+    set(ours.as_fd(), libc::IPPROTO_IPV6, libc::IPV6_RECVHOPLIMIT, 1)?;
+    Ok(V6 { caught, ours })
+}
+
+/// A raw socket bound to an interface.
+fn raw(family: i32, protocol: i32, name: &str) -> io::Result<OwnedFd> {
+    let kind = libc::SOCK_RAW | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+    // SAFETY: no pointers are passed.
+    let fd = unsafe { libc::socket(family, kind, protocol) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: a fresh descriptor that nobody else owns.
+    let socket = unsafe { OwnedFd::from_raw_fd(fd) };
+    // SAFETY: the kernel reads as many bytes of the name as there are.
+    let bound = unsafe {
+        let (value, len) = (name.as_ptr().cast(), name.len() as libc::socklen_t);
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_BINDTODEVICE,
+            value,
+            len,
+        )
+    };
+    if bound < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(socket)
+    }
+}
+
+fn set(socket: BorrowedFd<'_>, level: i32, option: i32, value: i32) -> io::Result<()> {
+    // SAFETY: the kernel reads the four bytes of the value.
+    let done = unsafe { libc::setsockopt(socket.as_raw_fd(), level, option, (&raw const value).cast(), 4) };
+    if done < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
+}
+
+/// A datagram, and where it came from with what hop limit where control messages say so; none if there is none.
+#[expect(
+    clippy::type_complexity,
+    reason = "a length and what a control message said, used three times here"
+)]
+fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<Option<(usize, Option<(Ipv6Addr, u8)>)>> {
+    let mut control = [0u64; 16];
+    // SAFETY: all-zero is valid for these structures.
+    let (mut header, mut from): (libc::msghdr, libc::sockaddr_in6) =
+        unsafe { (mem::zeroed(), mem::zeroed()) };
+    let mut part = libc::iovec {
+        iov_base: buffer.as_mut_ptr().cast(),
+        iov_len: buffer.len(),
+    };
+    header.msg_name = (&raw mut from).cast();
+    header.msg_namelen = size_of::<libc::sockaddr_in6>() as libc::socklen_t;
+    (header.msg_iov, header.msg_iovlen) = (&raw mut part, 1);
+    header.msg_control = control.as_mut_ptr().cast();
+    header.msg_controllen = size_of_val(&control) as _;
+    // SAFETY: every pointer in the header is valid for the length beside it.
+    let got = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut header, libc::MSG_DONTWAIT) };
+    let Ok(len) = usize::try_from(got) else {
+        let error = io::Error::last_os_error();
+        return match error.kind() {
+            io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Ok(None),
+            _ => Err(error),
+        };
+    };
+    if i32::from(from.sin6_family) != libc::AF_INET6 {
+        return Ok(Some((len, None)));
+    }
+    let mut limit = 0;
+    // SAFETY: the kernel has filled the control messages and their length; the macros stay inside it.
+    unsafe {
+        let mut each = libc::CMSG_FIRSTHDR(&raw const header);
+        while !each.is_null() {
+            if ((*each).cmsg_level, (*each).cmsg_type) == (libc::IPPROTO_IPV6, libc::IPV6_HOPLIMIT) {
+                let value: libc::c_int = std::ptr::read_unaligned(libc::CMSG_DATA(each).cast());
+                limit = u8::try_from(value).unwrap_or(0);
+            }
+            each = libc::CMSG_NXTHDR(&raw const header, each);
+        }
+    }
+    Ok(Some((len, Some((Ipv6Addr::from(from.sin6_addr.s6_addr), limit)))))
+}
+
+fn send<T>(socket: BorrowedFd<'_>, datagram: &[u8], to: &T) -> io::Result<()> {
+    let (bytes, len) = (datagram.as_ptr().cast(), datagram.len());
+    let size = size_of::<T>() as libc::socklen_t;
+    let address = std::ptr::from_ref(to).cast();
+    // SAFETY: the datagram and the address are valid for their lengths.
+    let put = unsafe { libc::sendto(socket.as_raw_fd(), bytes, len, libc::MSG_DONTWAIT, address, size) };
+    if put < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
+}
+
+/// What an IPv4 datagram says, and where its contents are.
+fn read_v4(datagram: &[u8]) -> Option<(Arrival, Range<usize>)> {
+    let four = |at: usize| datagram.get(at..at + 4)?.try_into().ok().map(<[u8; 4]>::into);
+    let (source, destination): (Ipv4Addr, Ipv4Addr) = (four(12)?, four(16)?);
+    let header = usize::from(datagram.first()? & 15) * 4;
+    let ttl = *datagram.get(8)?;
+    (header >= 20 && header <= datagram.len()).then(|| {
+        let arrival = Arrival {
+            source: source.into(),
+            destination: Some(destination.into()),
+            ttl,
+        };
+        (arrival, header..datagram.len())
+    })
+}
+
+/// The same of an IPv6 datagram with a hop-by-hop header.
+fn read_v6(datagram: &[u8]) -> Option<(Arrival, Range<usize>)> {
+    const HEADER: usize = 40;
+    const HOP_BY_HOP: u8 = 0;
+    let sixteen = |at: usize| datagram.get(at..at + 16)?.try_into().ok().map(<[u8; 16]>::into);
+    let (source, destination): (Ipv6Addr, Ipv6Addr) = (sixteen(8)?, sixteen(24)?);
+    let (&[next, more], ttl) = (datagram.get(HEADER..HEADER + 2)?, *datagram.get(7)?) else {
+        return None;
+    };
+    let body = HEADER + 8 * (usize::from(more) + 1);
+    let is_ours = datagram.get(6) == Some(&HOP_BY_HOP) && next == RSVP && body <= datagram.len();
+    is_ours.then(|| {
+        let arrival = Arrival {
+            source: source.into(),
+            destination: Some(destination.into()),
+            ttl,
+        };
+        (arrival, body..datagram.len())
+    })
+}
+
+fn too_long() -> io::Error {
+    io::Error::from_raw_os_error(libc::EMSGSIZE)
+}
+
+/// The kernel fills in the identification and the checksum.
+fn datagram_v4(
+    envelope: &Envelope,
+    source: Ipv4Addr,
+    destination: Ipv4Addr,
+    message: &[u8],
+) -> io::Result<Vec<u8>> {
+    let option: &[u8] = if envelope.alert { &ALERT_V4 } else { &[] };
+    let header = 20 + option.len();
+    let whole = u16::try_from(header + message.len()).map_err(|_| too_long())?;
+    let mut datagram = Vec::with_capacity(whole.into());
+    datagram.extend([0x40 | (header / 4) as u8, NETWORK_CONTROL]);
+    datagram.extend(whole.to_be_bytes());
+    datagram.extend([0, 0, 0, 0, envelope.ttl, RSVP, 0, 0]);
+    datagram.extend(source.octets());
+    datagram.extend(destination.octets());
+    datagram.extend(option);
+    datagram.extend(message);
+    Ok(datagram)
+}
+
+fn datagram_v6(
+    envelope: &Envelope,
+    source: Ipv6Addr,
+    destination: Ipv6Addr,
+    message: &[u8],
+) -> io::Result<Vec<u8>> {
+    let extension = if envelope.alert { 1 + ALERT_V6.len() } else { 0 };
+    let len = u16::try_from(extension + message.len()).map_err(|_| too_long())?;
+    let mut datagram = Vec::with_capacity(40 + usize::from(len));
+    // Version 6 and the traffic class; no flow label.
+    datagram.extend([0x60 | NETWORK_CONTROL >> 4, NETWORK_CONTROL << 4, 0, 0]);
+    datagram.extend(len.to_be_bytes());
+    datagram.extend([if envelope.alert { 0 } else { RSVP }, envelope.ttl]);
+    datagram.extend(source.octets());
+    datagram.extend(destination.octets());
+    if envelope.alert {
+        datagram.push(RSVP);
+        datagram.extend(ALERT_V6);
+    }
+    datagram.extend(message);
+    Ok(datagram)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read_back_in_both_families() {
+        for (source, destination) in [("10.0.0.1", "10.9.0.2"), ("fd00::1", "fd00:9::2")] {
+            let address = |text: &str| text.parse::<IpAddr>().expect("an address");
+            let envelope = Envelope {
+                source: address(source),
+                destination: address(destination),
+                ttl: 63,
+                alert: true,
+            };
+            let datagram = match (envelope.source, envelope.destination) {
+                (IpAddr::V4(from), IpAddr::V4(to)) => datagram_v4(&envelope, from, to, b"message"),
+                (IpAddr::V6(from), IpAddr::V6(to)) => datagram_v6(&envelope, from, to, b"message"),
+                _ => unreachable!("one family"),
+            };
+            let datagram = datagram.expect("it is short");
+            let read = if envelope.source.is_ipv4() {
+                read_v4
+            } else {
+                read_v6
+            };
+            let (arrival, body) = read(&datagram).expect("it is whole");
+            assert_eq!(
+                (arrival.source, arrival.destination, arrival.ttl),
+                (envelope.source, Some(envelope.destination), 63)
+            );
+            assert_eq!(&datagram[body], b"message");
+            for len in 0..datagram.len() - 7 {
+                assert_eq!(read(&datagram[..len]), None, "{len}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_a_datagram_is_an_error() {
+        let any = Ipv4Addr::LOCALHOST;
+        let envelope = Envelope {
+            source: any.into(),
+            destination: any.into(),
+            ttl: 1,
+            alert: false,
+        };
+        assert!(datagram_v4(&envelope, any, any, &[0; 65_515]).is_ok());
+        assert!(datagram_v4(&envelope, any, any, &[0; 65_516]).is_err());
+    }
+}

@@ -1,0 +1,66 @@
+//! Waiting for several descriptors at once, with a bell that other threads can ring.
+
+use crate::sys;
+use engine::units::Duration;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::sync::Arc;
+
+/// Rings in another thread, which sleeps in [`Sleeper::sleep`]. Cloned, it is the same bell.
+#[derive(Clone, Debug)]
+pub struct Waker(Arc<sys::Bell>);
+
+impl Waker {
+    /// Ends the present sleep, or the next.
+    pub fn wake(&self) {
+        self.0.ring();
+    }
+}
+
+/// Sleeps until something happens.
+#[derive(Debug)]
+pub struct Sleeper(Arc<sys::Bell>);
+
+impl Sleeper {
+    /// One with its bell.
+    pub fn new() -> io::Result<(Self, Waker)> {
+        let bell = Arc::new(sys::Bell::new()?);
+        Ok((Self(Arc::clone(&bell)), Waker(bell)))
+    }
+
+    /// Until one of these can be read, the bell rings, or so much time has passed.
+    pub fn sleep<'a>(
+        &self,
+        descriptors: impl Iterator<Item = BorrowedFd<'a>>,
+        longest: Duration,
+    ) -> io::Result<()> {
+        let bell = std::iter::once(self.0.as_fd().as_raw_fd());
+        let others = descriptors.map(|fd| fd.as_raw_fd());
+        let mut all: Vec<libc::pollfd> = bell
+            .chain(others)
+            .map(|fd| sys::interest(fd, libc::POLLIN))
+            .collect();
+        sys::wait(&mut all, longest.nanos())?;
+        self.0.clear();
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bell_that_rang_before_ends_the_next_sleep() {
+        let (sleeper, waker) = Sleeper::new().unwrap();
+        waker.wake();
+        let begin = std::time::Instant::now();
+        sleeper
+            .sleep(std::iter::empty(), Duration::from_secs(100))
+            .unwrap();
+        assert!(begin.elapsed().as_secs() < 50);
+        sleeper
+            .sleep(std::iter::empty(), Duration::from_millis(1))
+            .unwrap();
+    }
+}

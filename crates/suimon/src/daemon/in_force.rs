@@ -1,0 +1,100 @@
+//! What holds on each managed interface: the policy as it is now, and what is reserved beside it.
+//!
+//! Whoever changes something brings the whole of it, checked; the worker adopts it while packets flow, and those that wait move
+//! into the classes of the same names.
+
+use super::direction::{by_filters, secret_seed};
+use crate::signalling::trees::Trees;
+use control::policy::Interface;
+use control::protocol::Refusal;
+use engine::reserved::Layout;
+use netio::handle::{Adopted, Handle, Retune, Unanswered};
+use netio::worker::PathId;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// One interface that is managed.
+#[derive(Clone, Debug)]
+pub struct Managed {
+    /// The worker's path.
+    pub path: PathId,
+    /// As the policy says, with what was changed since.
+    pub policy: Interface,
+    /// The same with what is reserved: what the worker runs.
+    pub whole: Arc<Interface>,
+}
+
+/// All of them.
+#[derive(Debug)]
+pub struct InForce {
+    handle: Handle,
+    managed: Mutex<Vec<Managed>>,
+}
+
+impl InForce {
+    /// These interfaces, with the worker's path of each.
+    pub fn new(handle: Handle, managed: impl IntoIterator<Item = (PathId, Interface)>) -> Self {
+        let managed = managed.into_iter().map(|(path, policy)| Managed {
+            path,
+            whole: Arc::new(policy.clone()),
+            policy,
+        });
+        Self {
+            handle,
+            managed: Mutex::new(managed.collect()),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Managed>> {
+        self.managed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// As they are now.
+    pub fn all(&self) -> Vec<Managed> {
+        self.lock().clone()
+    }
+
+    /// From now on the worker runs `whole` on the interface of this policy.
+    pub fn put(&self, policy: Interface, whole: Interface) -> Result<Adopted, Refusal> {
+        // Held until the worker has answered, so that two changes cannot overtake one another.
+        let mut all = self.lock();
+        let gone = || Refusal::new(format!("{} is not managed any more", policy.name));
+        let managed = all
+            .iter_mut()
+            .find(|managed| managed.policy.name == policy.name)
+            .ok_or_else(gone)?;
+        let retune = Retune {
+            plan: whole.plan.clone(),
+            seed: secret_seed(),
+            // The classes may have other numbers now.
+            classify: (managed.whole.plan.classes != whole.plan.classes
+                || managed.whole.filters != whole.filters)
+                .then(|| by_filters(&whole)),
+            bandwidth: None,
+        };
+        let adopted = self.handle.retune(managed.path, retune).map_err(refused)?;
+        (managed.policy, managed.whole) = (policy, Arc::new(whole));
+        Ok(adopted)
+    }
+}
+
+impl Trees for Arc<InForce> {
+    fn managed(&self) -> Vec<Interface> {
+        self.lock().iter().map(|managed| managed.policy.clone()).collect()
+    }
+
+    fn adopt(&self, policy: &Interface, layout: Layout) -> Result<(), Refusal> {
+        let Layout { spec, plan, filters } = layout;
+        let whole = Interface {
+            spec,
+            plan,
+            filters,
+            ..policy.clone()
+        };
+        self.put(policy.clone(), whole).map(drop)
+    }
+}
+
+/// What the worker says when it does not do what it is asked.
+pub fn refused(why: Unanswered) -> Refusal {
+    Refusal::new(why.to_string())
+}

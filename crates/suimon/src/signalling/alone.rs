@@ -1,0 +1,132 @@
+//! A node without a data plane: a host that reserves for what it sends and answers for what it receives, while the kernel
+//! queues its packets.
+
+use super::beacon::Beacon;
+use super::speaker::{self, Handle, Setup};
+use super::trees::NoTrees;
+use crate::daemon::direction::secret_seed;
+use crate::exit::Failure;
+use control::protocol::{Change, Refusal};
+use control::reservation::Reservations;
+use control::rsvp_config::RsvpConfig;
+use control::snapshot::Reading;
+use control::socket::{Handler, Server};
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+
+/// A node that speaks, and can be asked at its control socket.
+#[derive(Debug)]
+pub struct Alone {
+    /// Asks it.
+    pub handle: Handle,
+    server: Server,
+    thread: JoinHandle<()>,
+    _beacon: Beacon,
+}
+
+struct Service {
+    handle: Handle,
+    end: Arc<AtomicBool>,
+}
+
+impl Alone {
+    /// Starts it; `end` is set when it is asked to end. On all interfaces that have an address, unless some are named.
+    pub fn start(config: RsvpConfig, socket: &Path, end: &Arc<AtomicBool>) -> Result<Self, Failure> {
+        let beacon = Beacon::light(socket).map_err(Failure::at_run_time)?;
+        let setup = Setup {
+            everywhere: config.interfaces.is_empty(),
+            config,
+            trees: Box::new(NoTrees),
+            ring: 1,
+            seed: secret_seed(),
+            log: Box::new(|line| eprintln!("rsvp: {line}")),
+        };
+        let (handle, thread) = speaker::start(setup).map_err(|error| cannot_speak(&error))?;
+        let service = Service {
+            handle: handle.clone(),
+            end: Arc::clone(end),
+        };
+        let server = Server::start(socket, Arc::new(service)).map_err(|e| {
+            handle.stop();
+            Failure::at_run_time(format!(
+                "cannot serve the control socket {}: {e}",
+                socket.display()
+            ))
+        })?;
+        Ok(Self {
+            handle,
+            server,
+            thread,
+            _beacon: beacon,
+        })
+    }
+
+    /// Where it can be asked.
+    pub fn path(&self) -> &Path {
+        self.server.path()
+    }
+
+    /// Ends it: what programs held is torn down.
+    pub fn end(self) {
+        drop(self.server);
+        self.handle.stop();
+        let _ = self.thread.join();
+    }
+}
+
+/// Why RSVP cannot be spoken, and what to do about it.
+pub fn cannot_speak(error: &io::Error) -> Failure {
+    let text = error.to_string();
+    let permitted = !(text.contains("not permitted") || error.kind() == io::ErrorKind::PermissionDenied);
+    let help = match permitted {
+        true => "",
+        false => {
+            "; raw sockets need root, or CAP_NET_RAW: run it as root, or `setcap cap_net_raw+ep` the program"
+        }
+    };
+    Failure::at_run_time(format!("cannot speak RSVP: {text}{help}"))
+}
+
+/// What a node answers that moves no packets.
+fn no_packets() -> Refusal {
+    Refusal {
+        message: "this suimon speaks RSVP and moves no packets".into(),
+        help: Some("see `suimon reserve status`".into()),
+    }
+}
+
+impl Handler for Service {
+    fn version(&self) -> String {
+        env!("CARGO_PKG_VERSION").into()
+    }
+
+    fn read(&self) -> Result<Reading, Refusal> {
+        Err(no_packets())
+    }
+
+    fn switch(&self, _interface: Option<&str>, _on: bool) -> Result<String, Refusal> {
+        Err(no_packets())
+    }
+
+    fn detach(&self, _interface: Option<&str>) -> Result<String, Refusal> {
+        self.end.store(true, Ordering::Relaxed);
+        Ok("suimon ends".into())
+    }
+
+    fn set_class(
+        &self,
+        _interface: &str,
+        _class: &str,
+        _changes: &BTreeMap<String, Change>,
+    ) -> Result<String, Refusal> {
+        Err(no_packets())
+    }
+
+    fn reservations(&self) -> Result<&dyn Reservations, Refusal> {
+        Ok(&self.handle)
+    }
+}

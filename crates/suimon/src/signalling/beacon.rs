@@ -1,0 +1,72 @@
+//! One node for each network namespace, and where it is: an abstract Unix socket, whose name belongs to the namespace as its
+//! interfaces do. Two nodes would both hear every message, and each would answer what the other knows of.
+
+use std::io::{self, Read, Write};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+const NAME: &str = "suimon-rsvp";
+const PATIENCE: Duration = Duration::from_secs(2);
+
+fn name() -> io::Result<SocketAddr> {
+    SocketAddr::from_abstract_name(NAME)
+}
+
+/// Tells who asks where the control socket of this namespace's node is, as long as it lives.
+#[derive(Debug)]
+pub struct Beacon {
+    end: Arc<AtomicBool>,
+}
+
+impl Beacon {
+    /// For the node that is asked at this path. Fails where there is one already.
+    pub fn light(path: &Path) -> Result<Self, String> {
+        let listener = name()
+            .and_then(|name| UnixListener::bind_addr(&name))
+            .map_err(|e| match e.kind() {
+                io::ErrorKind::AddrInUse => {
+                    "another suimon speaks RSVP on this host; see `suimon reserve status`".into()
+                }
+                _ => format!("cannot say that RSVP is spoken here: {e}"),
+            })?;
+        let end = Arc::new(AtomicBool::new(false));
+        let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        let ends = Arc::clone(&end);
+        let answer = move || {
+            for stream in listener.incoming() {
+                if ends.load(Ordering::Acquire) {
+                    return;
+                }
+                if let Ok(mut stream) = stream {
+                    let _ = stream.set_write_timeout(Some(PATIENCE));
+                    let _ = stream.write_all(path.as_os_str().as_encoded_bytes());
+                }
+            }
+        };
+        let spawned = std::thread::Builder::new().name("beacon".into()).spawn(answer);
+        spawned
+            .map(|_| Self { end })
+            .map_err(|e| format!("cannot say that RSVP is spoken here: {e}"))
+    }
+}
+
+impl Drop for Beacon {
+    fn drop(&mut self) {
+        self.end.store(true, Ordering::Release);
+        // A connection wakes the thread, which then lets the name go.
+        drop(name().and_then(|name| UnixStream::connect_addr(&name)));
+    }
+}
+
+/// The control socket of this namespace's node, if there is one.
+pub fn seen() -> Option<PathBuf> {
+    let mut stream = name().and_then(|name| UnixStream::connect_addr(&name)).ok()?;
+    stream.set_read_timeout(Some(PATIENCE)).ok()?;
+    let mut text = String::new();
+    stream.read_to_string(&mut text).ok()?;
+    (!text.is_empty()).then(|| PathBuf::from(text))
+}

@@ -1,0 +1,112 @@
+//! How a verb finds the node that it asks: the one that runs on this host, or one that is started for as long as it is needed.
+//!
+//! The latter is a process of its own, in a process group of its own, that sees this one's end by a pipe: so what was reserved is
+//! torn down also when this process is killed.
+
+use super::beacon;
+use crate::exit::Failure;
+use control::protocol::{Refusal, Reply, Request};
+use control::socket::Client;
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, ChildStdin, Command, Stdio};
+
+/// A node to ask.
+#[derive(Debug)]
+pub struct Found {
+    /// Its socket.
+    pub socket: String,
+    /// The one that was started for us; it ends when this does.
+    pub guard: Option<Guard>,
+}
+
+/// Keeps a node alive.
+#[derive(Debug)]
+pub struct Guard {
+    child: Child,
+    stdin: Option<ChildStdin>,
+}
+
+impl Drop for Guard {
+    /// Lets it go, and waits until it has torn down what was left.
+    fn drop(&mut self) {
+        self.stdin = None;
+        let _ = self.child.wait();
+    }
+}
+
+/// What a node says that was started for a verb, once it can be asked; anything else is why it cannot.
+pub const READY: &str = "ready";
+/// A running node: the one named, or one that speaks RSVP.
+pub fn running(named: Option<&str>) -> Result<Found, Refusal> {
+    if let Some(name) = named {
+        speaks(name)?;
+        return Ok(Found {
+            socket: name.into(),
+            guard: None,
+        });
+    }
+    match beacon::seen() {
+        Some(path) => Ok(Found {
+            socket: path.to_string_lossy().into_owned(),
+            guard: None,
+        }),
+        None => Err(Refusal {
+            message: "no suimon speaks RSVP on this host".into(),
+            help: Some("start `suimon accept`, or `suimon run` with an [rsvp] section".into()),
+        }),
+    }
+}
+
+fn speaks(socket: &str) -> Result<(), Refusal> {
+    match Client::connect(Some(socket))?.ask(&Request::Reservations {})? {
+        Reply::Refused(why) => Err(why),
+        _ => Ok(()),
+    }
+}
+
+/// A running node, or one of our own.
+pub fn running_or_own(named: Option<&str>, options: &[String]) -> Result<Found, Failure> {
+    match running(named) {
+        Ok(found) => Ok(found),
+        Err(why) if named.is_some() => Err(why.into()),
+        Err(_) => own(options),
+    }
+}
+
+/// Starts a node and waits until it speaks.
+fn own(options: &[String]) -> Result<Found, Failure> {
+    let cannot = |what: String| Failure::at_run_time(format!("cannot start a node of our own: {what}"));
+    let program = std::env::current_exe().map_err(|e| cannot(e.to_string()))?;
+    let directory = std::env::temp_dir().join(format!("suimon-rsvp-{}", std::process::id()));
+    let socket = directory.join("control.sock").to_string_lossy().into_owned();
+    let mut child = Command::new(program)
+        .args(["reserve", "node", "--socket", &socket])
+        .args(options)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .process_group(0)
+        .spawn()
+        .map_err(|e| cannot(e.to_string()))?;
+    let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
+    let mut line = String::new();
+    if let Some(stdout) = stdout {
+        // Nothing at all is as good as a failure.
+        let _ = BufReader::new(stdout).read_line(&mut line);
+    }
+    match line.trim() {
+        READY => Ok(Found {
+            socket,
+            guard: Some(Guard { child, stdin }),
+        }),
+        said => {
+            let _ = child.wait();
+            Err(if said.is_empty() {
+                cannot("it ended at once".into())
+            } else {
+                Failure::at_run_time(said)
+            })
+        }
+    }
+}

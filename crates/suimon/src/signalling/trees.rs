@@ -1,0 +1,52 @@
+//! How a promise becomes a class: the accounts of managed interfaces, and who puts a tree into force.
+
+use control::policy::Interface;
+use control::protocol::Refusal;
+use engine::reserved::Layout;
+use engine::units::Bytes;
+use rsvp::books::{Account, Managed};
+
+/// Puts trees into force where packets are queued.
+pub trait Trees: Send {
+    /// The interfaces that are managed, as the policy says now.
+    fn managed(&self) -> Vec<Interface>;
+    /// From now on this tree holds on the interface of this policy. It refuses only when packets are no longer moved.
+    fn adopt(&self, policy: &Interface, layout: Layout) -> Result<(), Refusal>;
+}
+
+/// Nothing is queued: a host that sends by the kernel's own queues.
+#[derive(Clone, Copy, Debug)]
+pub struct NoTrees;
+
+impl Trees for NoTrees {
+    fn managed(&self) -> Vec<Interface> {
+        Vec::new()
+    }
+
+    fn adopt(&self, policy: &Interface, _layout: Layout) -> Result<(), Refusal> {
+        Err(Refusal::new(format!("{} is not managed", policy.name)))
+    }
+}
+
+/// What the tree counts of a frame that is not IP.
+const ETHERNET: Bytes = Bytes::new(14);
+
+/// The account of an interface, if anything of it may be reserved. `ring` is what its device may hold.
+pub fn account(policy: &Interface, ring: u32) -> Option<Account> {
+    let reserve = policy.reserve.as_ref()?;
+    let settings = &policy.settings;
+    let delay = reserve
+        .settings
+        .delay
+        .or_else(|| Managed::worst_delay(&reserve.room, ring));
+    let mtu = settings.max_frame.get().saturating_sub(ETHERNET.get());
+    Some(Account::Managed(Box::new(Managed {
+        room: reserve.room.clone(),
+        plan: policy.plan.clone(),
+        filters: policy.filters.clone(),
+        headers: settings.overhead + ETHERNET,
+        mtu: u32::try_from(mtu).unwrap_or(u32::MAX),
+        ring,
+        delay: delay.filter(|_| reserve.room.is_exact()),
+    })))
+}
