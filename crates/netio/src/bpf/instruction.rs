@@ -22,6 +22,10 @@ pub enum Register {
     R5,
     R6,
     R7,
+    R8,
+    R9,
+    /// The end of the stack; it only grows down from there, and is only read.
+    R10,
 }
 
 /// The width of a load.
@@ -43,7 +47,21 @@ pub enum Reference {
     /// The map of sockets itself.
     Sockets = 1,
     /// The address of the first byte of the heartbeat cell.
-    Cell = 2,
+    Cell,
+    /// The map of connections itself.
+    Flows,
+    /// The map of their limits itself.
+    Limits,
+}
+
+impl Reference {
+    /// How the kernel is told what kind of reference it is: a map, or the address of a map's value.
+    const fn kind(self) -> u8 {
+        match self {
+            Self::Cell => 2,
+            Self::Sockets | Self::Flows | Self::Limits => 1,
+        }
+    }
 }
 
 /// The offset of a jump whose target is the last two instructions: "let it pass".
@@ -95,10 +113,110 @@ pub const fn load(width: Width, to: Register, from: Register, offset: i16) -> In
     make(0x61 | width as u8, to, from as u8, offset, 0)
 }
 
+/// `*(to + offset) = from`
+pub const fn store(width: Width, to: Register, offset: i16, from: Register) -> Instruction {
+    make(0x63 | width as u8, to, from as u8, offset, 0)
+}
+
+/// `*(to + offset) = number`
+pub const fn store_number(width: Width, to: Register, offset: i16, number: i32) -> Instruction {
+    make(0x62 | width as u8, to, 0, offset, number)
+}
+
+/// `*(to + offset) += from`, eight bytes, whoever else does the same.
+pub const fn count(to: Register, offset: i16, from: Register) -> Instruction {
+    make(0xdb, to, from as u8, offset, 0)
+}
+
+/// `to += from`
+pub const fn sum(to: Register, from: Register) -> Instruction {
+    make(0x0f, to, from as u8, 0, 0)
+}
+
+/// `to -= from`
+pub const fn subtract(to: Register, from: Register) -> Instruction {
+    make(0x1f, to, from as u8, 0, 0)
+}
+
+/// `to &= bits`
+pub const fn and(to: Register, bits: i32) -> Instruction {
+    make(0x57, to, 0, 0, bits)
+}
+
+/// `to >>= bits`
+pub const fn shift_right(to: Register, bits: i32) -> Instruction {
+    make(0x77, to, 0, 0, bits)
+}
+
+/// `to <<= by`
+pub const fn shift_left_by(to: Register, by: Register) -> Instruction {
+    make(0x6f, to, by as u8, 0, 0)
+}
+
+/// `to >>= by`
+pub const fn shift_right_by(to: Register, by: Register) -> Instruction {
+    make(0x7f, to, by as u8, 0, 0)
+}
+
+/// The lower 32 bits as a signed number.
+pub const fn signed(to: Register) -> [Instruction; 2] {
+    [shift_left(to, 32), make(0xc7, to, 0, 0, 32)]
+}
+
+/// To or from the order of the network; `bits` are 16 or 32.
+pub const fn swap(to: Register, bits: i32) -> Instruction {
+    make(0xdc, to, 0, 0, bits)
+}
+
+/// Jumps over so many instructions.
+pub const fn skip(over: i16) -> Instruction {
+    make(0x05, Register::R0, 0, over, 0)
+}
+
+/// Jumps over so many instructions if `a == number`.
+pub const fn skip_if_equal(a: Register, number: i32, over: i16) -> Instruction {
+    make(0x15, a, 0, over, number)
+}
+
+/// Jumps over so many instructions if `a != number`.
+pub const fn skip_if_not_equal(a: Register, number: i32, over: i16) -> Instruction {
+    make(0x55, a, 0, over, number)
+}
+
+/// Jumps over so many instructions if `a >= b`.
+pub const fn skip_if_at_least(a: Register, b: Register, over: i16) -> Instruction {
+    make(0x3d, a, b as u8, over, 0)
+}
+
+/// Jumps over so many instructions if `a <= number`, signed.
+pub const fn skip_if_at_most(a: Register, number: i32, over: i16) -> Instruction {
+    make(0xd5, a, 0, over, number)
+}
+
+/// Lets the frame pass if `a != number`.
+pub const fn pass_if_not(a: Register, number: i32) -> Instruction {
+    make(0x55, a, 0, TO_PASS, number)
+}
+
+/// Lets the frame pass if `a == number`.
+pub const fn pass_if(a: Register, number: i32) -> Instruction {
+    make(0x15, a, 0, TO_PASS, number)
+}
+
+/// Lets the frame pass if `a > number`.
+pub const fn pass_if_more(a: Register, number: i32) -> Instruction {
+    make(0x25, a, 0, TO_PASS, number)
+}
+
+/// Lets the frame pass if `a < number`.
+pub const fn pass_if_less(a: Register, number: i32) -> Instruction {
+    make(0xa5, a, 0, TO_PASS, number)
+}
+
 /// The two halves of `to = reference`.
 pub const fn refer(to: Register, reference: Reference) -> [Instruction; 2] {
     [
-        make(LOAD_IMMEDIATE, to, reference as u8, 0, 0),
+        make(LOAD_IMMEDIATE, to, reference.kind(), 0, reference as i32),
         make(0, Register::R0, 0, 0, 0),
     ]
 }
@@ -167,19 +285,30 @@ pub const fn program<const N: usize>(pieces: &[&[Instruction]]) -> [Instruction;
     out
 }
 
+/// The same with every "let it pass" aimed at the last two, for programs that are put together when they are loaded.
+pub fn aimed(mut program: Vec<Instruction>) -> Vec<Instruction> {
+    let len = program.len();
+    for (at, instruction) in program.iter_mut().enumerate() {
+        if instruction.offset == TO_PASS {
+            instruction.offset = i16::try_from(len.saturating_sub(3 + at)).unwrap_or(0);
+        }
+    }
+    program
+}
+
 impl Instruction {
     /// What this instruction refers to, if it is the first half of a reference.
     pub fn reference(self) -> Option<Reference> {
-        let from = if cfg!(target_endian = "little") {
-            self.registers >> 4
-        } else {
-            self.registers & 15
-        };
-        match (self.code, from) {
-            (LOAD_IMMEDIATE, 1) => Some(Reference::Sockets),
-            (LOAD_IMMEDIATE, 2) => Some(Reference::Cell),
-            _ => None,
-        }
+        let all = [
+            Reference::Sockets,
+            Reference::Cell,
+            Reference::Flows,
+            Reference::Limits,
+        ];
+        let named = |reference: &Reference| *reference as i32 == self.immediate;
+        all.into_iter()
+            .find(named)
+            .filter(|_| self.code == LOAD_IMMEDIATE)
     }
 
     /// The same with another immediate.

@@ -30,7 +30,7 @@ const REDIRECT: i32 = 23;
 const REDIRECT_MAP: i32 = 51;
 
 /// Verdicts, the same numbers for tcx and for a filter's direct action.
-const TCX_NEXT: i32 = -1;
+pub(super) const TCX_NEXT: i32 = -1;
 const TCX_DROP: i32 = 2;
 const XDP_PASS: i32 = 2;
 
@@ -42,7 +42,7 @@ const XDP_QUEUE: i16 = 16;
 const ETHERNET: i32 = 14;
 
 /// Context to `R6`, cell to `R7`; passes unless the clock is before the cell's time.
-const ALIVE: [Instruction; 6] = {
+pub(super) const ALIVE: [Instruction; 6] = {
     let [low, high] = refer(R7, Reference::Cell);
     [
         copy(R6, R1),

@@ -8,15 +8,20 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 const MAP_CREATE: c_long = 0;
+const MAP_LOOKUP: c_long = 1;
 const MAP_UPDATE: c_long = 2;
+const MAP_DELETE: c_long = 3;
+const MAP_NEXT_KEY: c_long = 4;
 const PROG_LOAD: c_long = 5;
 const LINK_CREATE: c_long = 28;
 
 const MAP_ARRAY: u32 = 2;
+const MAP_HASH: u32 = 1;
+const MAP_HASH_OF_LATEST: u32 = 9;
 const MAP_SOCKETS: u32 = 17;
 const MAPPABLE: u32 = 1 << 10;
 const WITH_FRAGMENTS: u32 = 1 << 5;
-const LOG: usize = 16 * 1024;
+const LOG: usize = 512 * 1024;
 
 /// Where a program is meant to run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -217,6 +222,93 @@ pub fn set_socket(map: BorrowedFd<'_>, queue: u32, socket: BorrowedFd<'_>) -> io
     Ok(())
 }
 
+/// What a hash map does when it is full.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum WhenFull {
+    /// It takes no more.
+    Refuse,
+    /// It forgets what was used least lately.
+    Forget,
+}
+
+/// A map from keys of so many bytes to values of so many.
+pub(super) fn new_hash(key: usize, value: usize, entries: u32, full: WhenFull) -> io::Result<OwnedFd> {
+    let mut attr = MapCreate {
+        kind: match full {
+            WhenFull::Refuse => MAP_HASH,
+            WhenFull::Forget => MAP_HASH_OF_LATEST,
+        },
+        key: u32::try_from(key).map_err(io::Error::other)?,
+        value: u32::try_from(value).map_err(io::Error::other)?,
+        entries,
+        flags: 0,
+    };
+    // SAFETY: no addresses in it.
+    unsafe { descriptor(MAP_CREATE, &mut attr) }.map_err(|e| explain("making a map of connections", &e))
+}
+
+/// A map from [`new_hash`] with keys of `K` and values of `V` bytes.
+#[derive(Debug)]
+pub(super) struct Hash<const K: usize, const V: usize>(OwnedFd);
+
+impl<const K: usize, const V: usize> Hash<K, V> {
+    pub(super) fn new(entries: u32, full: WhenFull) -> io::Result<Self> {
+        new_hash(K, V, entries, full).map(Self)
+    }
+
+    pub(super) fn number(&self) -> i32 {
+        self.0.as_raw_fd()
+    }
+
+    fn attr(&self, key: Option<&[u8; K]>, value: u64) -> MapUpdate {
+        MapUpdate {
+            map: u64::from(self.0.as_raw_fd().unsigned_abs()),
+            key: key.map_or(0, |key| key.as_ptr() as u64),
+            value,
+            flags: 0,
+        }
+    }
+
+    /// The value of a key.
+    pub(super) fn get(&self, key: &[u8; K]) -> Option<[u8; V]> {
+        let mut value = [0; V];
+        let mut attr = self.attr(Some(key), value.as_mut_ptr() as u64);
+        // SAFETY: the map was made with keys of K and values of V bytes; both live until the call returns.
+        unsafe { bpf(MAP_LOOKUP, &mut attr) }.is_ok().then_some(value)
+    }
+
+    /// Enters a value.
+    pub(super) fn set(&self, key: &[u8; K], value: &[u8; V]) -> io::Result<()> {
+        let mut attr = self.attr(Some(key), value.as_ptr() as u64);
+        // SAFETY: as in `get`.
+        unsafe { bpf(MAP_UPDATE, &mut attr) }
+            .map_err(|e| explain("entering a connection into its map", &e))?;
+        Ok(())
+    }
+
+    /// Removes a key, if it is there.
+    pub(super) fn remove(&self, key: &[u8; K]) {
+        let mut attr = self.attr(Some(key), 0);
+        // SAFETY: as in `get`; the value is not looked at.
+        let _ = unsafe { bpf(MAP_DELETE, &mut attr) };
+    }
+
+    /// All keys. One that comes or goes meanwhile may be in it or not.
+    pub(super) fn keys(&self, most: usize) -> Vec<[u8; K]> {
+        let mut keys: Vec<[u8; K]> = Vec::new();
+        while keys.len() < most {
+            let mut next = [0; K];
+            let mut attr = self.attr(keys.last(), next.as_mut_ptr() as u64);
+            // SAFETY: as in `get`; the next key is written where a value would be, and is K bytes.
+            if unsafe { bpf(MAP_NEXT_KEY, &mut attr) }.is_err() {
+                break;
+            }
+            keys.push(next);
+        }
+        keys
+    }
+}
+
 /// Loads a program with its references to the cell and to the socket map filled in.
 pub fn load(
     name: &'static str,
@@ -226,11 +318,22 @@ pub fn load(
     cell: BorrowedFd<'_>,
     sockets: Option<BorrowedFd<'_>>,
 ) -> io::Result<Program> {
+    load_with(name, hook, fragments, program, |reference| match reference {
+        Reference::Cell => cell.as_raw_fd(),
+        _ => sockets.map_or(-1, |sockets| sockets.as_raw_fd()),
+    })
+}
+
+/// Loads a program with each reference filled in as a descriptor's number.
+pub(super) fn load_with(
+    name: &'static str,
+    hook: Hook,
+    fragments: bool,
+    program: &[Instruction],
+    number: impl Fn(Reference) -> i32,
+) -> io::Result<Program> {
     let fill = |instruction: &Instruction| match instruction.reference() {
-        Some(Reference::Cell) => instruction.with_immediate(cell.as_raw_fd()),
-        Some(Reference::Sockets) => {
-            instruction.with_immediate(sockets.map_or(-1, |sockets| sockets.as_raw_fd()))
-        }
+        Some(reference) => instruction.with_immediate(number(reference)),
         None => *instruction,
     };
     let program: Vec<Instruction> = program.iter().map(fill).collect();

@@ -1,0 +1,736 @@
+//! Windows of TCP connections, rewritten in what leaves by an interface: two programs and two maps.
+//!
+//! [`LEAVES`] is attached to frames that leave, [`COMES`] to those that come in. Both keep a map of connections, entered
+//! at their SYN: frames counted in both directions, flags seen, the two SYN headers whole (their options, with the
+//! window scale, are read by [`Windows`] in user space) and when they passed. For a connection in the map of limits,
+//! `LEAVES` lowers the window field (RFC 9293) to the limit, and corrects the checksum, also one that the card is yet to
+//! finish. It never raises one. By default the right edge of the window may so move left, which takes effect within a round trip;
+//! `polite` keeps it where it was.
+//!
+//! A segment with SYN has an unscaled window and is left alone. Fragments, IPv6 extension headers and tunnels are not looked into. A
+//! connection that began before the programs were there is not known. When the cell's time has passed, when the process
+//! ends, and for connections without a limit, everything goes as if nothing were there: the kernels' own view of the window
+//! was never touched.
+
+use super::attach::{Attached, Means};
+use super::heartbeat::Heartbeat;
+use super::instruction::Register::{R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10};
+use super::instruction::Width::{Byte, Double, Half, Word as Long};
+use super::instruction::{
+    Instruction, Reference, add, aimed, and, call, copy, count, exit, load, or, pass_if, pass_if_any,
+    pass_if_at_least, pass_if_less, pass_if_more, pass_if_not, refer, set, shift_left, shift_left_by,
+    shift_right, shift_right_by, signed, skip, skip_if_at_least, skip_if_at_most, skip_if_equal,
+    skip_if_not_equal, store, store_number, subtract, sum, swap,
+};
+use super::programs::{ALIVE, TCX_NEXT};
+use super::syscall::{Hash, Hook, WhenFull, load_with};
+use crate::interface::Interface;
+use engine::units::{Bytes, Duration, Instant};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+const LOOKUP: i32 = 1;
+const UPDATE: i32 = 2;
+const KTIME_GET_NS: i32 = 5;
+const STORE_BYTES: i32 = 9;
+const REPLACE_CHECKSUM: i32 = 11;
+const LOAD_BYTES: i32 = 26;
+
+/// `__sk_buff`: length, protocol (as on the wire), segments of a super-frame.
+const LENGTH: i16 = 0;
+const PROTOCOL: i16 = 16;
+const SEGMENTS: i16 = 164;
+const IPV4: i32 = 0x0800_u16.to_be() as i32;
+const IPV6: i32 = 0x86dd_u16.to_be() as i32;
+const FRAGMENT: i32 = 0x1fff_u16.to_be() as i32;
+const TCP: i32 = 6;
+const SYN: i32 = 2;
+
+/// The stack: key, IP header, TCP header, the new window, a fresh value.
+const KEY: i16 = -40;
+const IP: i16 = -80;
+const HEAD: i16 = -104;
+const NEW: i16 = -112;
+const FRESH: i16 = -112 - VALUE_BYTES as i16;
+
+/// A key: this side's address, the other's, the two ports; as on the wire.
+const KEY_BYTES: usize = 40;
+const OTHER: i16 = 16;
+const PORT: i16 = 32;
+const OTHER_PORT: i16 = 34;
+
+/// A connection's value; see [`Connection`]. Counters are bytes, frames, segments.
+const VALUE_BYTES: usize = 240;
+const EDGE: i16 = 0;
+const ADVERTISED: i16 = 4;
+const FLAGS: [i16; 2] = [8, 12];
+const COUNTERS: [i16; 2] = [16, 40];
+const SYN_AT: [i16; 2] = [64, 72];
+const SYN_HEAD: [i16; 2] = [80, 144];
+/// A timestamp that left and is waited for, when it left, and the sum and number of the times that it took.
+const STAMP: i16 = 208;
+const STAMP_AT: i16 = 216;
+const ROUND_TRIPS: i16 = 224;
+/// NOP, NOP, timestamps: how every kernel begins the options of a segment without SYN, where both sides have them.
+const STAMPED: i32 = 0x0101_080a_u32.to_be() as i32;
+
+/// A limit's value: the largest field, the scale, whether the right edge stays.
+const LIMIT_BYTES: usize = 12;
+const LIMIT: i16 = 0;
+const SCALE: i16 = 4;
+const POLITE: i16 = 8;
+
+const LEAVING: usize = 0;
+const COMING: usize = 1;
+
+/// How long a block is, for jumps over it.
+fn over(block: &[Instruction]) -> i16 {
+    i16::try_from(block.len()).unwrap_or(i16::MAX)
+}
+
+/// `len` bytes of the frame to `to` on the stack, from a place in it or from `R8` on; passes if there are not so many.
+fn fetch(from: Option<i32>, to: i16, len: i32) -> [Instruction; 7] {
+    [
+        copy(R1, R6),
+        from.map_or(copy(R2, R8), |from| set(R2, from)),
+        copy(R3, R10),
+        add(R3, i32::from(to)),
+        set(R4, len),
+        call(LOAD_BYTES),
+        pass_if_not(R0, 0),
+    ]
+}
+
+/// Copies from the stack to the stack.
+fn moved(width: super::instruction::Width, from: i16, to: i16) -> [Instruction; 2] {
+    [load(width, R1, R10, from), store(width, R10, to, R1)]
+}
+
+/// Zeros so many times eight bytes of the stack.
+fn zeros(from: i16, times: i16) -> Vec<Instruction> {
+    (0..times)
+        .map(|n| store_number(Double, R10, from + 8 * n, 0))
+        .collect()
+}
+
+/// Puts the key of the frame's connection and its TCP header on the stack, and where that header begins into `R8`.
+fn parse(way: usize) -> Vec<Instruction> {
+    // What is this side's in frames that leave is the other's in those that come.
+    let (source, target, source_port, target_port) = match way {
+        LEAVING => (KEY, KEY + OTHER, KEY + PORT, KEY + OTHER_PORT),
+        _ => (KEY + OTHER, KEY, KEY + OTHER_PORT, KEY + PORT),
+    };
+    let v6 = [
+        vec![pass_if_not(R7, IPV6)],
+        fetch(Some(14), IP, 40).to_vec(),
+        vec![load(Byte, R1, R10, IP + 6), pass_if_not(R1, TCP), set(R8, 54)],
+        moved(Double, IP + 8, source).to_vec(),
+        moved(Double, IP + 16, source + 8).to_vec(),
+        moved(Double, IP + 24, target).to_vec(),
+        moved(Double, IP + 32, target + 8).to_vec(),
+    ]
+    .concat();
+    let v4 = [
+        fetch(Some(14), IP, 20).to_vec(),
+        vec![
+            load(Byte, R1, R10, IP + 9),
+            pass_if_not(R1, TCP),
+            load(Half, R1, R10, IP + 6),
+            pass_if_any(R1, FRAGMENT),
+            load(Byte, R8, R10, IP),
+            and(R8, 15),
+            shift_left(R8, 2),
+            add(R8, 14),
+        ],
+        moved(Long, IP + 12, source).to_vec(),
+        moved(Long, IP + 16, target).to_vec(),
+        vec![skip(over(&v6))],
+    ]
+    .concat();
+    [
+        zeros(KEY, 5),
+        vec![
+            load(Long, R7, R6, PROTOCOL),
+            skip_if_not_equal(R7, IPV4, over(&v4)),
+        ],
+        v4,
+        v6,
+        fetch(None, HEAD, 20).to_vec(),
+        moved(Half, HEAD, source_port).to_vec(),
+        moved(Half, HEAD + 2, target_port).to_vec(),
+    ]
+    .concat()
+}
+
+/// Looks the key up in a map; the value's address, or zero, in `R0`.
+fn lookup(map: Reference) -> Vec<Instruction> {
+    let [low, high] = refer(R1, map);
+    vec![low, high, copy(R2, R10), add(R2, i32::from(KEY)), call(LOOKUP)]
+}
+
+/// The connection's value in `R9`: it is entered at a SYN, and frames of unknown connections pass.
+fn connection() -> Vec<Instruction> {
+    let [low, high] = refer(R1, Reference::Flows);
+    let enter = [
+        vec![load(Byte, R1, R10, HEAD + 13), and(R1, SYN), pass_if(R1, 0)],
+        zeros(FRESH, (VALUE_BYTES / 8) as i16),
+        vec![
+            low,
+            high,
+            copy(R2, R10),
+            add(R2, i32::from(KEY)),
+            copy(R3, R10),
+            add(R3, i32::from(FRESH)),
+            set(R4, 1),
+            call(UPDATE),
+        ],
+        lookup(Reference::Flows),
+        vec![pass_if(R0, 0), copy(R9, R0)],
+    ]
+    .concat();
+    [
+        lookup(Reference::Flows),
+        vec![copy(R9, R0), skip_if_not_equal(R9, 0, over(&enter))],
+        enter,
+    ]
+    .concat()
+}
+
+/// Counts the frame; keeps its flags, and of a SYN the whole header. A SYN then passes: its window is never scaled.
+fn note(way: usize) -> Vec<Instruction> {
+    let syn = [
+        call(KTIME_GET_NS),
+        store(Double, R9, SYN_AT[way], R0),
+        copy(R1, R6),
+        copy(R2, R8),
+        copy(R3, R9),
+        add(R3, i32::from(SYN_HEAD[way])),
+        load(Byte, R4, R10, HEAD + 12),
+        shift_right(R4, 2),
+        and(R4, 0x3c),
+        pass_if_less(R4, 20),
+        pass_if_more(R4, 60),
+        call(LOAD_BYTES),
+        set(R0, TCX_NEXT),
+        exit(),
+    ];
+    let counted = [
+        load(Byte, R1, R10, HEAD + 13),
+        load(Long, R2, R9, FLAGS[way]),
+        or(R2, R1),
+        store(Long, R9, FLAGS[way], R2),
+        load(Long, R2, R6, LENGTH),
+        count(R9, COUNTERS[way], R2),
+        set(R2, 1),
+        count(R9, COUNTERS[way] + 8, R2),
+        load(Long, R2, R6, SEGMENTS),
+        skip_if_not_equal(R2, 0, 1),
+        set(R2, 1),
+        count(R9, COUNTERS[way] + 16, R2),
+        and(R1, SYN),
+        skip_if_equal(R1, 0, over(&syn)),
+    ];
+    [counted.to_vec(), syn.to_vec()].concat()
+}
+
+/// The passive measurement of round trips by timestamps (RFC 7323, section 4): from a segment that leaves to the first that comes
+/// and echoes its stamp. One at a time; what is not answered within a second is given up.
+fn stamps(way: usize) -> Vec<Instruction> {
+    let leaving = [
+        load(Double, R1, R9, STAMP_AT),
+        add(R1, 1_000_000_000),
+        skip_if_at_least(R1, R0, 4),
+        load(Long, R2, R10, IP + 4),
+        swap(R2, 32),
+        store(Long, R9, STAMP, R2),
+        store(Double, R9, STAMP_AT, R0),
+    ];
+    let answered = [
+        subtract(R0, R1),
+        count(R9, ROUND_TRIPS, R0),
+        set(R1, 1),
+        count(R9, ROUND_TRIPS + 8, R1),
+        store_number(Double, R9, STAMP_AT, 0),
+    ];
+    let coming = [
+        vec![
+            load(Double, R1, R9, STAMP_AT),
+            skip_if_equal(R1, 0, 7 + over(&answered)),
+            load(Long, R2, R10, IP + 8),
+            swap(R2, 32),
+            load(Long, R3, R9, STAMP),
+            subtract(R2, R3),
+        ],
+        signed(R2).to_vec(),
+        vec![skip_if_at_most(R2, -1, over(&answered))],
+        answered.to_vec(),
+    ]
+    .concat();
+    let block = if way == LEAVING { leaving.to_vec() } else { coming };
+    let seen = [
+        vec![
+            load(Long, R1, R10, IP),
+            set(R2, STAMPED),
+            shift_left(R2, 32),
+            shift_right(R2, 32),
+            subtract(R1, R2),
+            skip_if_not_equal(R1, 0, 1 + over(&block)),
+            call(KTIME_GET_NS),
+        ],
+        block,
+    ]
+    .concat();
+    vec![
+        copy(R1, R6),
+        copy(R2, R8),
+        add(R2, 20),
+        copy(R3, R10),
+        add(R3, i32::from(IP)),
+        set(R4, 12),
+        call(LOAD_BYTES),
+        skip_if_not_equal(R0, 0, over(&seen)),
+    ]
+    .into_iter()
+    .chain(seen)
+    .collect()
+}
+
+const PASS: [Instruction; 2] = [set(R0, TCX_NEXT), exit()];
+
+/// For frames that come in.
+fn comes() -> Vec<Instruction> {
+    aimed(
+        [
+            ALIVE.to_vec(),
+            parse(COMING),
+            connection(),
+            note(COMING),
+            stamps(COMING),
+            PASS.to_vec(),
+        ]
+        .concat(),
+    )
+}
+
+/// For frames that leave.
+fn leaves() -> Vec<Instruction> {
+    // The field that keeps the right edge where it was, if that is more than the limit, into R1.
+    let keep = [
+        vec![
+            load(Long, R3, R10, HEAD + 8),
+            swap(R3, 32),
+            load(Long, R4, R9, EDGE),
+            load(Long, R5, R8, SCALE),
+            and(R5, 15),
+            subtract(R4, R3),
+        ],
+        signed(R4).to_vec(),
+        vec![
+            skip_if_at_most(R4, 0, 7),
+            set(R2, 1),
+            shift_left_by(R2, R5),
+            sum(R4, R2),
+            add(R4, -1),
+            shift_right_by(R4, R5),
+            skip_if_at_least(R1, R4, 1),
+            copy(R1, R4),
+        ],
+    ]
+    .concat();
+    // The edge that R1 tells the other side, if it is further than before.
+    let edge = [
+        vec![
+            load(Long, R3, R10, HEAD + 8),
+            swap(R3, 32),
+            load(Long, R5, R8, SCALE),
+            and(R5, 15),
+            copy(R2, R1),
+            shift_left_by(R2, R5),
+            sum(R3, R2),
+            copy(R2, R3),
+            load(Long, R4, R9, EDGE),
+            subtract(R2, R4),
+        ],
+        signed(R2).to_vec(),
+        vec![skip_if_at_most(R2, 0, 1), store(Long, R9, EDGE, R3)],
+    ]
+    .concat();
+    let limit = [
+        vec![
+            load(Half, R7, R10, HEAD + 14),
+            swap(R7, 16),
+            store(Long, R9, ADVERTISED, R7),
+        ],
+        // The header's place is needed again; R8 is the limit meanwhile.
+        vec![store(Double, R10, NEW, R8)],
+        lookup(Reference::Limits),
+        vec![pass_if(R0, 0), copy(R8, R0), load(Long, R1, R8, LIMIT)],
+        vec![load(Long, R2, R8, POLITE), skip_if_equal(R2, 0, over(&keep))],
+        keep,
+        vec![skip_if_at_least(R7, R1, 1), copy(R1, R7)],
+        edge,
+        vec![
+            pass_if_at_least(R1, R7),
+            load(Double, R8, R10, NEW),
+            swap(R1, 16),
+            store(Long, R9, ADVERTISED, R1),
+            store(Half, R10, NEW, R1),
+            load(Half, R3, R10, HEAD + 14),
+            copy(R4, R1),
+            copy(R1, R6),
+            copy(R2, R8),
+            add(R2, 16),
+            set(R5, 2),
+            call(REPLACE_CHECKSUM),
+            copy(R1, R6),
+            copy(R2, R8),
+            add(R2, 14),
+            copy(R3, R10),
+            add(R3, i32::from(NEW)),
+            set(R4, 2),
+            set(R5, 0),
+            call(STORE_BYTES),
+        ],
+    ]
+    .concat();
+    aimed(
+        [
+            ALIVE.to_vec(),
+            parse(LEAVING),
+            connection(),
+            note(LEAVING),
+            stamps(LEAVING),
+            limit,
+            PASS.to_vec(),
+        ]
+        .concat(),
+    )
+}
+
+/// How many connections are known at most; the ones that were silent longest are forgotten.
+const MOST: u32 = 8_192;
+
+/// The two ends of a connection, this side's first.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
+pub struct Ends {
+    /// Of the side whose windows are held.
+    pub here: SocketAddr,
+    /// Of the side that is held.
+    pub there: SocketAddr,
+}
+
+/// What was counted in one direction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Carried {
+    /// Bytes of frames, of a super-frame only once with headers.
+    pub bytes: Bytes,
+    /// Frames, a super-frame as one.
+    pub frames: u64,
+    /// Segments.
+    pub segments: u64,
+}
+
+/// A connection as the programs know it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Connection {
+    /// Its ends.
+    pub ends: Ends,
+    /// What left and what came.
+    pub sent: Carried,
+    /// What came.
+    pub received: Carried,
+    /// By how many bits the windows are shifted that this side advertises: zero unless both SYNs had the option (RFC 7323).
+    pub scale: u8,
+    /// The largest payload of a segment, by both SYNs and less what timestamps take.
+    pub mss: u16,
+    /// The window that was advertised last, in bytes, after it was held.
+    pub window: Bytes,
+    /// The time from the SYN to its answer, seen from here; none while there is none. A SYN from the other side has its answer from this
+    /// side's host, and says nothing of the way.
+    pub handshake: Option<Duration>,
+    /// Round trips measured by timestamps: the sum of all so far, and their number.
+    pub round_trips: (Duration, u64),
+    /// Whether a FIN or RST was seen.
+    pub closes: bool,
+}
+
+/// How a connection's windows are limited.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limit {
+    /// The largest window in bytes; rounded up to the scale's unit.
+    pub window: Bytes,
+    /// The connection's scale.
+    pub scale: u8,
+    /// Whether the right edge stays where it was.
+    pub polite: bool,
+}
+
+/// The programs at one interface. Dropped, they are gone, and windows are as the kernels have them.
+#[derive(Debug)]
+pub struct Windows {
+    _attached: Attached,
+    heart: Heartbeat,
+    flows: Hash<KEY_BYTES, VALUE_BYTES>,
+    limits: Hash<KEY_BYTES, LIMIT_BYTES>,
+}
+
+impl Windows {
+    /// Attaches the programs to an interface (of Ethernet). They do nothing before the first beat, nor later than `limit` after the last.
+    pub fn attach(interface: &str, limit: Duration, means: Means) -> io::Result<Self> {
+        let index = Interface::named(interface)?.index;
+        let heart = Heartbeat::new(limit)?;
+        let flows = Hash::new(MOST, WhenFull::Forget)?;
+        let limits = Hash::new(MOST, WhenFull::Refuse)?;
+        let mut attached = Attached::to(index, means);
+        for (name, hook, program) in [
+            ("suimon_comes", Hook::Ingress, comes()),
+            ("suimon_leaves", Hook::Egress, leaves()),
+        ] {
+            let loaded = load_with(name, hook, false, &program, |reference| match reference {
+                Reference::Limits => limits.number(),
+                Reference::Cell => std::os::fd::AsRawFd::as_raw_fd(&heart.map()),
+                Reference::Flows | Reference::Sockets => flows.number(),
+            })?;
+            attached.add(&loaded)?;
+        }
+        Ok(Self {
+            _attached: attached,
+            heart,
+            flows,
+            limits,
+        })
+    }
+
+    /// Whoever decides is alive at this time, by [`crate::clock`].
+    pub fn beat(&self, now: Instant) {
+        self.heart.beat(now);
+    }
+
+    /// Nothing is held from now on until the next beat.
+    pub fn silence(&self) {
+        self.heart.silence();
+    }
+
+    /// All connections whose SYN was seen.
+    pub fn connections(&self) -> Vec<Connection> {
+        let keys = self.flows.keys(MOST as usize);
+        keys.iter()
+            .filter_map(|key| read(key, &self.flows.get(key)?))
+            .collect()
+    }
+
+    /// Limits a connection's windows, from the next segment that leaves.
+    pub fn limit(&self, ends: &Ends, limit: Limit) -> io::Result<()> {
+        let unit = 1_u64 << limit.scale.min(14);
+        let field = limit.window.get().div_ceil(unit).min(0xffff) as u32;
+        let mut value = [0; LIMIT_BYTES];
+        for (at, word) in [
+            (LIMIT, field),
+            (SCALE, u32::from(limit.scale.min(14))),
+            (POLITE, u32::from(limit.polite)),
+        ] {
+            let at = at.unsigned_abs() as usize;
+            value[at..at + 4].copy_from_slice(&word.to_ne_bytes());
+        }
+        self.limits.set(&key(ends), &value)
+    }
+
+    /// Limits them no more.
+    pub fn free(&self, ends: &Ends) {
+        self.limits.remove(&key(ends));
+    }
+
+    /// Forgets a connection that has ended.
+    pub fn forget(&self, ends: &Ends) {
+        self.free(ends);
+        self.flows.remove(&key(ends));
+    }
+}
+
+/// The key of a connection, as the programs make it.
+fn key(ends: &Ends) -> [u8; KEY_BYTES] {
+    let mut key = [0; KEY_BYTES];
+    for (end, at, port_at) in [(ends.here, 0, 32), (ends.there, 16, 34)] {
+        match end.ip() {
+            IpAddr::V4(ip) => key[at..at + 4].copy_from_slice(&ip.octets()),
+            IpAddr::V6(ip) => key[at..at + 16].copy_from_slice(&ip.octets()),
+        }
+        key[port_at..port_at + 2].copy_from_slice(&end.port().to_be_bytes());
+    }
+    key
+}
+
+/// The ends that a key stands for. An IPv6 address of four bytes and twelve zeros is nobody's.
+fn ends(key: &[u8; KEY_BYTES]) -> Option<Ends> {
+    let end = |at: usize, port_at: usize| {
+        let bytes: [u8; 16] = key.get(at..at + 16)?.try_into().ok()?;
+        let ip = match bytes {
+            [a, b, c, d, rest @ ..] if rest == [0; 12] => IpAddr::V4(Ipv4Addr::new(a, b, c, d)),
+            bytes => IpAddr::V6(Ipv6Addr::from(bytes)),
+        };
+        let port = u16::from_be_bytes([key[port_at], key[port_at + 1]]);
+        Some(SocketAddr::new(ip, port))
+    };
+    Some(Ends {
+        here: end(0, 32)?,
+        there: end(16, 34)?,
+    })
+}
+
+/// The options of a SYN that matter here.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+struct Options {
+    mss: Option<u16>,
+    scale: Option<u8>,
+    timestamps: bool,
+}
+
+/// Reads the options of a TCP header (RFC 9293, RFC 7323), as far as they are whole.
+fn options(header: &[u8]) -> Options {
+    let mut found = Options::default();
+    let len = header.get(12).map_or(0, |offset| usize::from(offset >> 4) * 4);
+    let mut rest = header.get(20..len.min(header.len())).unwrap_or_default();
+    while let [kind, more @ ..] = rest {
+        if *kind == 0 {
+            break;
+        }
+        if *kind == 1 {
+            rest = more;
+            continue;
+        }
+        let Some(len) = more
+            .first()
+            .map(|len| usize::from(*len))
+            .filter(|len| (2..=rest.len()).contains(len))
+        else {
+            break;
+        };
+        match rest[..len] {
+            [2, 4, a, b] => found.mss = Some(u16::from_be_bytes([a, b])),
+            [3, 3, scale] => found.scale = Some(scale.min(14)),
+            [8, 10, ..] => found.timestamps = true,
+            _ => {}
+        }
+        rest = &rest[len..];
+    }
+    found
+}
+
+/// What a value of the map says; none before a SYN of each side.
+fn read(key: &[u8; KEY_BYTES], value: &[u8; VALUE_BYTES]) -> Option<Connection> {
+    let word = |at: i16| {
+        let at = at.unsigned_abs() as usize;
+        value[at..at + 4]
+            .iter()
+            .rev()
+            .fold(0_u32, |sum, byte| sum << 8 | u32::from(*byte))
+    };
+    let word = |at: i16| {
+        if cfg!(target_endian = "little") {
+            word(at)
+        } else {
+            word(at).swap_bytes()
+        }
+    };
+    let double = |at: i16| {
+        let (low, high) = (u64::from(word(at)), u64::from(word(at + 4)));
+        if cfg!(target_endian = "little") {
+            low | high << 32
+        } else {
+            high | low << 32
+        }
+    };
+    let carried = |way: usize| Carried {
+        bytes: Bytes::new(double(COUNTERS[way])),
+        frames: double(COUNTERS[way] + 8),
+        segments: double(COUNTERS[way] + 16),
+    };
+    let syn = |way: usize| {
+        let at = SYN_HEAD[way].unsigned_abs() as usize;
+        (double(SYN_AT[way]) > 0).then(|| options(&value[at..at + 60]))
+    };
+    let (here, there) = (syn(LEAVING)?, syn(COMING)?);
+    let scale = here.scale.filter(|_| there.scale.is_some()).unwrap_or(0);
+    let mss = here.mss.unwrap_or(536).min(there.mss.unwrap_or(536));
+    let stamps = if here.timestamps && there.timestamps {
+        12
+    } else {
+        0
+    };
+    let handshake = double(SYN_AT[COMING]).checked_sub(double(SYN_AT[LEAVING]));
+    Some(Connection {
+        ends: ends(key)?,
+        sent: carried(LEAVING),
+        received: carried(COMING),
+        scale,
+        mss: mss.saturating_sub(stamps).max(64),
+        window: Bytes::new(u64::from(word(ADVERTISED)) << scale),
+        handshake: handshake.filter(|ns| *ns > 0).map(Duration::from_nanos),
+        round_trips: (Duration::from_nanos(double(ROUND_TRIPS)), double(ROUND_TRIPS + 8)),
+        closes: (word(FLAGS[LEAVING]) | word(FLAGS[COMING])) & 0b101 != 0,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsRawFd;
+
+    #[test]
+    fn the_verifier_accepts_both_programs() {
+        let (flows, limits) = match (
+            Hash::<KEY_BYTES, VALUE_BYTES>::new(8, WhenFull::Forget),
+            Heartbeat::new(Duration::from_millis(20)),
+        ) {
+            (Ok(flows), Ok(heart)) => (flows, heart),
+            (Err(e), _) | (_, Err(e)) => return eprintln!("skipped: {e}"),
+        };
+        let heart = limits;
+        let limits = Hash::<KEY_BYTES, LIMIT_BYTES>::new(8, WhenFull::Refuse).expect("a map");
+        for (name, hook, program) in [
+            ("comes", Hook::Ingress, comes()),
+            ("leaves", Hook::Egress, leaves()),
+        ] {
+            load_with(name, hook, false, &program, |reference| match reference {
+                Reference::Limits => limits.number(),
+                Reference::Cell => heart.map().as_raw_fd(),
+                _ => flows.number(),
+            })
+            .unwrap();
+        }
+    }
+
+    #[test]
+    fn options_are_read_as_far_as_they_are_whole() {
+        // Data offset 10: MSS 1460, SACK permitted, timestamps, NOP, scale 7.
+        let mut header = vec![0; 20];
+        header[12] = 0xa0;
+        header.extend([2, 4, 5, 0xb4, 4, 2, 8, 10, 0, 0, 0, 1, 0, 0, 0, 0, 1, 3, 3, 7]);
+        let whole = Options {
+            mss: Some(1460),
+            scale: Some(7),
+            timestamps: true,
+        };
+        assert_eq!(options(&header), whole);
+        for len in 0..header.len() {
+            let _ = options(&header[..len]);
+        }
+        header[22] = 0;
+        header[21] = 0;
+        assert_eq!(options(&header), Options::default(), "a length of zero ends it");
+    }
+
+    #[test]
+    fn a_key_says_whose_it_is() {
+        for (here, there) in [
+            ("10.0.0.1:40000", "192.0.2.1:443"),
+            ("[fd00::1]:40000", "[2001:db8::1]:443"),
+        ] {
+            let both = Ends {
+                here: here.parse().expect("an address"),
+                there: there.parse().expect("an address"),
+            };
+            assert_eq!(ends(&key(&both)), Some(both));
+        }
+    }
+}
