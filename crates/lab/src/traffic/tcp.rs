@@ -15,11 +15,23 @@ const GLANCE: Duration = Duration::from_millis(100);
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
 const CHUNK: usize = 64 << 10;
 
+/// Who opens a connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Connects {
+    /// The sender, as in an upload to a server.
+    #[default]
+    Sender,
+    /// The receiver, as in a download.
+    Receiver,
+}
+
 /// A transfer that is to be made.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Bulk {
-    /// Where the receiver listens: an address of the receiving host. Port 0 chooses one.
+    /// Where the one who does not connect listens: an address of its host. Port 0 chooses one.
     pub to: SocketAddr,
+    /// Who connects.
+    pub who: Connects,
     /// The sender's congestion control, such as "cubic" or "reno".
     pub congestion: String,
     /// How long the sender sends.
@@ -37,6 +49,7 @@ impl Bulk {
     pub fn new(to: SocketAddr, duration: Duration) -> Self {
         Self {
             to,
+            who: Connects::Sender,
             congestion: "cubic".into(),
             duration,
             most: u64::MAX,
@@ -47,19 +60,24 @@ impl Bulk {
 
     /// Starts the receiver in one host, then the sender in the other.
     pub fn start(self, from: &Host, to: &Host) -> Result<BulkRun> {
-        let listener = to
+        let at = match self.who {
+            Connects::Sender => to,
+            Connects::Receiver => from,
+        };
+        let listener = at
             .call(|| TcpListener::bind(self.to))?
-            .doing(|| format!("listen on {} in host `{}`", self.to, to.name()))?;
+            .doing(|| format!("listen on {} in host `{}`", self.to, at.name()))?;
         if let Some(bytes) = self.receive_buffer {
             set_receive_buffer(&listener, bytes).doing(|| "set the receive buffer".into())?;
         }
         let address = listener
             .local_addr()
-            .doing(|| "learn the receiver's port".into())?;
+            .doing(|| "learn the listener's port".into())?;
+        let listener = Arc::new(listener);
         let shared = Arc::new(Shared::default());
         let begin = Instant::now();
         let receiver = {
-            let (shared, bulk) = (Arc::clone(&shared), self.clone());
+            let (shared, bulk, listener) = (Arc::clone(&shared), self.clone(), Arc::clone(&listener));
             to.spawn("tcp-receiver", move || {
                 receive(&listener, &bulk, begin, &shared).doing(|| format!("receive on {address}"))
             })?
@@ -67,7 +85,7 @@ impl Bulk {
         let sender = {
             let shared = Arc::clone(&shared);
             from.spawn("tcp-sender", move || {
-                let outcome = send(&self, address, begin, &shared);
+                let outcome = send(&self, &listener, begin, &shared);
                 shared.stop_sending.store(true, Ordering::Relaxed);
                 if outcome.is_err() {
                     shared.abandon.store(true, Ordering::Relaxed);
@@ -157,8 +175,19 @@ impl Drop for BulkRun {
 }
 
 /// Sends until the time is over, the amount is sent, or it is told to stop; the bytes sent.
-fn send(bulk: &Bulk, to: SocketAddr, begin: Instant, shared: &Shared) -> Result<u64> {
-    let mut stream = TcpStream::connect_timeout(&to, CONNECT_LIMIT).doing(|| format!("connect to {to}"))?;
+fn send(bulk: &Bulk, listener: &TcpListener, begin: Instant, shared: &Shared) -> Result<u64> {
+    let to = listener
+        .local_addr()
+        .doing(|| "learn the listener's port".into())?;
+    let stream = match bulk.who {
+        Connects::Sender => Some(TcpStream::connect_timeout(&to, CONNECT_LIMIT)),
+        Connects::Receiver => {
+            let over = || begin.elapsed() >= bulk.duration || shared.abandon.load(Ordering::Relaxed);
+            accept(listener, over).transpose()
+        }
+    };
+    let Some(stream) = stream else { return Ok(0) };
+    let mut stream = stream.doing(|| format!("connect to {to}"))?;
     set_congestion(&stream, &bulk.congestion)
         .doing(|| format!("use the congestion control `{}`", bulk.congestion))
         .map_err(|e| e.help("what there is stands in /proc/sys/net/ipv4/tcp_available_congestion_control"))?;
@@ -188,7 +217,14 @@ fn receive(
 ) -> std::io::Result<Vec<u64>> {
     let last = begin + bulk.duration.saturating_mul(2) + CONNECT_LIMIT + Duration::from_secs(5);
     let over = || Instant::now() >= last || shared.abandon.load(Ordering::Relaxed);
-    let Some(mut stream) = accept(listener, over)? else {
+    let stream = match bulk.who {
+        Connects::Sender => accept(listener, over)?,
+        Connects::Receiver => Some(TcpStream::connect_timeout(
+            &listener.local_addr()?,
+            CONNECT_LIMIT,
+        )?),
+    };
+    let Some(mut stream) = stream else {
         return Ok(Vec::new());
     };
     stream.set_read_timeout(Some(GLANCE))?;
