@@ -7,6 +7,7 @@
 //! - [`law`]: from the one to the other; time is an argument, and nothing is read or written;
 //! - [`actuator`]: what takes readings from a kernel and puts orders into effect;
 //! - `borrowed`: the actuator without privilege, sockets borrowed from their programs;
+//! - [`rewrite`]: the one for root, in what leaves by an interface;
 //! - [`link`], [`bottlenet`]: the interfaces, and what their users have said of them;
 //! - [`coordinate`]: the nines of one user act as one;
 //! - [`supervise`]: a command under nine, and the processes that look after it;
@@ -20,6 +21,7 @@ pub mod law;
 pub mod link;
 pub mod order;
 pub mod reading;
+pub mod rewrite;
 pub mod supervise;
 mod sys;
 

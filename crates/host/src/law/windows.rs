@@ -100,9 +100,10 @@ impl Steered {
         self.shortest.is_finite() && self.rtt > self.shortest * 1.25 + 0.002
     }
 
-    /// The least rate that a window of [`LEAST`] segments gives it now.
+    /// The least rate that a window of [`LEAST`] segments gives it without a queue. A queue that members fill themselves must not
+    /// make their shares look large enough for windows.
     pub(super) fn unit(&self) -> f64 {
-        LEAST * self.mss * 8.0 / self.rtt
+        LEAST * self.mss * 8.0 / self.base()
     }
 
     /// Whether it uses its window.
