@@ -8,8 +8,8 @@ use serde_json::Value;
 use std::fs;
 use std::path::PathBuf;
 
-/// Experiments that only measure the machine. Every other has simulated rows.
-const MEASURED: [&str; 6] = ["A1", "A2", "A3", "A4", "K2", "P7"];
+/// Experiments that only measure the machine, or real TCP. Every other has simulated rows.
+const MEASURED: [&str; 8] = ["A1", "A2", "A3", "A4", "K2", "N1", "N2", "P7"];
 
 fn simulated() -> impl Iterator<Item = &'static Experiment> {
     EXPERIMENTS

@@ -15,6 +15,7 @@ mod cost_scaling;
 mod cost_throughput;
 mod cost_ways;
 mod cost_wire;
+mod downloads;
 mod gap_size;
 mod guarantees;
 mod kernel_pipe;
@@ -33,6 +34,7 @@ mod shared_pipe;
 mod tail_drop;
 mod testbed;
 mod timeline;
+mod yielding;
 
 use crate::exit::Failure;
 use serde::Serialize;
@@ -55,6 +57,8 @@ pub const EXPERIMENTS: &[Experiment] = &[
     promised_delays::I5,
     reserved_flow::K1,
     reserve_cost::K2,
+    yielding::N1,
+    yielding::N2,
     gap_size::P1,
     gap_size::P2,
     tail_drop::P3,
