@@ -138,9 +138,7 @@ fn a_wire_that_loses_and_wanders_does_so_to_real_packets_and_is_recorded() {
             b.address("eth0", "10.0.0.2/24".parse().expect("an address"))?;
             let stream = Stream {
                 to: at("10.0.0.2:0"),
-                rate: 500,
-                payload: 958,
-                duration: Duration::from_secs(1),
+                shape: Shape::per_second(500, 958, Duration::from_secs(1)),
             };
             let report = stream.start(&a, &b)?.finish()?;
             let seen = lab.links()[0].inspect().expect("a running link");

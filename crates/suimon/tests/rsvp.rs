@@ -10,6 +10,7 @@
 use control::protocol::{Reply, Request};
 use control::reservation::{SenderView, Status};
 use control::socket::Client;
+use lab::traffic::generator::Shape;
 use lab::traffic::udp::{Stream, StreamRun};
 use lab::{Host, Lab, Output, Running};
 use std::fs;
@@ -240,9 +241,7 @@ impl Rig {
         let to = SocketAddr::from(([10, 0, 3, 2], port));
         Stream {
             to,
-            rate,
-            payload: 972,
-            duration,
+            shape: Shape::per_second(rate, 972, duration),
         }
         .start(&self.hosts[0], &self.hosts[3])
         .expect("a stream")
