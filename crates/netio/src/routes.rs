@@ -165,8 +165,14 @@ mod tests {
     #[test]
     fn what_cannot_be_reached_leads_nowhere() {
         let routes = Routes::open().unwrap();
-        // "This network": never routed.
-        assert_eq!(routes.to("0.1.2.3".parse().unwrap()).unwrap(), Leads::Nowhere);
+        // To everybody on a link, and to a group: neither is a host that a path leads to.
+        for address in ["255.255.255.255", "224.0.0.1"] {
+            assert_eq!(
+                routes.to(address.parse().unwrap()).unwrap(),
+                Leads::Nowhere,
+                "{address}"
+            );
+        }
     }
 
     #[test]

@@ -382,7 +382,8 @@ mod tests {
 
     #[test]
     fn without_guaranteed_service_on_the_way_no_delay_is_asked_for() {
-        let none = Adspec::at_sender(Real::INFINITE, 0, 1500);
+        let general = path(0, 0).fragments()[..1].to_vec();
+        let none = Adspec::new(general).expect("general first");
         let want = Want {
             trial: false,
             delay: Some(1_000_000),
