@@ -26,7 +26,6 @@ mod long_pipe_lab;
 pub mod page;
 mod points;
 mod promised_delays;
-mod promised_sockets;
 mod reserve_cost;
 mod reserved_flow;
 mod rounds;
