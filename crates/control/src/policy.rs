@@ -164,6 +164,23 @@ impl Interface {
     }
 }
 
+/// Warns where `ips` stands below a discipline that holds packets back or has others before them: it promises as if it were alone on the
+/// link.
+fn warn_of_promises_below(spec: &DisciplineSpec, warnings: &mut Vec<Problem>) {
+    let below = spec.classes.iter().filter_map(|class| class.discipline.as_ref());
+    for inner in below.chain(spec.child.as_deref()) {
+        if inner.kind == "ips" && !["police", "red"].contains(&spec.kind.as_str()) {
+            let message = format!(
+                "`ips` stands below `{}`, and counts nothing of what that adds: its delays are not sure",
+                spec.kind
+            );
+            let help = "make `ips` the interface's discipline, and put others into its best-effort classes";
+            warnings.push(Problem::new(inner.at, message).help(help));
+        }
+        warn_of_promises_below(inner, warnings);
+    }
+}
+
 fn link(settings: &InterfaceSettings) -> Link {
     Link {
         bandwidth: settings.bandwidth,
@@ -373,6 +390,7 @@ impl<'a> Reader<'a> {
         }
         // Only now: beside mistakes, most warnings are their consequences.
         self.warnings.append(&mut warnings);
+        warn_of_promises_below(&spec, &mut self.warnings);
         Some(Interface {
             name: name.into(),
             settings: settings?,

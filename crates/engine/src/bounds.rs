@@ -166,12 +166,14 @@ pub struct Terms<'a> {
     pub longest: Bytes,
     /// What the senders of each class promise, by its number.
     pub promises: &'a [Option<Promise>],
+    /// Bytes that a discipline above may have taken already and holds, beside what is in the device.
+    pub taken: Bytes,
 }
 
 impl Terms<'_> {
-    /// What may have been handed to the device before.
+    /// What may have been handed on before, to the device and above.
     pub fn ahead(&self) -> Bytes {
-        ahead(self.link, self.ring, self.longest)
+        ahead(self.link, self.ring, self.longest) + self.taken
     }
 
     /// What the senders of a class promise, or why nothing can be said.
@@ -202,6 +204,11 @@ impl Terms<'_> {
 /// Kinds that never hold back a packet that they have: what comes out in any time has come in, or was waiting for others.
 pub fn is_work_conserving(kind: &str) -> bool {
     ["fifo", "codel", "fq_codel", "pie", "wfq"].contains(&kind)
+}
+
+/// Kinds whose bounds follow from the speed at which packets are taken from them, and from nothing that was settled for another.
+pub fn follows_any_rate(kind: &str) -> bool {
+    ["fifo", "priq", "drr"].contains(&kind)
 }
 
 /// The worst case of a class, or why there is none.

@@ -4,6 +4,7 @@
 //! nothing. A [`TreePlan`] can be built any number of times, in the simulator, the lab, or on a link.
 
 use crate::bounds::{self, Promise, Terms, WorstCase};
+use crate::disciplines::ips;
 use crate::kind::{Build, Check, CheckedClass, Children, Kind, Link, QueuePlan};
 use crate::packet::ClassId;
 use crate::queue::Queue;
@@ -118,6 +119,7 @@ impl TreePlan {
             ring: ring.or(self.root.plan.ring()).unwrap_or(1),
             longest: bounds::longest(self.link),
             promises: &promises,
+            taken: Bytes::ZERO,
         };
         let mut found = self.root.plan.bounds(&terms);
         let leaves = (0..self.classes.len()).filter(|&index| self.classes[index].leaf);
@@ -354,6 +356,9 @@ impl Checker<'_> {
         let mut parents = vec![false; order.len()];
         order.iter().filter_map(|o| o.1).for_each(|p| parents[p] = true);
         let first = self.classes.len();
+        if spec.kind == ips::KIND.name {
+            self.refuse_second_promises(&spec.classes);
+        }
         // Numbered in the order of declaration, so that lists read as the policy does.
         for class in &spec.classes {
             self.declare(class, owner);
@@ -399,6 +404,18 @@ impl Checker<'_> {
                 .push(Problem::new(spec.at, message).help("write `default = true` in one leaf class"));
         }
         usable.then_some((checked, default))
+    }
+
+    /// Classes of `ips` state what their senders promise by settings of their own.
+    fn refuse_second_promises(&mut self, classes: &[ClassSpec]) {
+        for class in classes.iter().filter(|class| class.sends.is_some()) {
+            let message = format!(
+                "class `{}` of `ips` has `sends`, which nothing reads there",
+                class.name
+            );
+            let help = "state what its senders send by `rate` and `burst`, and what it needs by `delay`";
+            self.problems.push(Problem::new(class.at, message).help(help));
+        }
     }
 
     fn declare(&mut self, class: &ClassSpec, owner: Option<ClassId>) {

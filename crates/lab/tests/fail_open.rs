@@ -11,6 +11,7 @@ use engine::packet::ClassId;
 use engine::random::Seed;
 use engine::tree::{DisciplineSpec, Registry};
 use engine::units::{Bandwidth, Bytes};
+use lab::traffic::generator;
 use lab::traffic::probe::Probe;
 use lab::traffic::tcp::Bulk;
 use lab::traffic::udp::{Stream, StreamReport};
@@ -383,9 +384,7 @@ fn wire(kind: &str, name: &str, shape: Shape) -> Outcome<Option<Wire>> {
 fn stream(rate: u32, payload: usize, duration: Duration) -> Outcome<Stream> {
     Ok(Stream {
         to: "10.0.0.2:0".parse()?,
-        rate,
-        payload,
-        duration,
+        shape: generator::Shape::per_second(rate, payload, duration),
     })
 }
 

@@ -11,7 +11,7 @@ use engine::settings::Table;
 use engine::tree::{ClassSpec, DisciplineSpec, Registry};
 use engine::units::{Bandwidth, Bytes, Duration as Span};
 use lab::host::Offload;
-use lab::traffic::{probe::Probe, tcp::Bulk, udp::Stream};
+use lab::traffic::{generator::Shape, probe::Probe, tcp::Bulk, udp::Stream};
 use lab::{Direction, Emulator, Host, Lab, Link, Record, Result};
 use netio::classify::ByFilters;
 use std::net::SocketAddr;
@@ -87,9 +87,7 @@ fn a_full_buffer_drops_what_arrives_and_accounts_for_it() {
             let (lab, a, b) = pair(Lab::new(), link)?;
             let stream = Stream {
                 to: at("10.0.0.2:0"),
-                rate: 2000,
-                payload: 958,
-                duration: Duration::from_secs(1),
+                shape: Shape::per_second(2000, 958, Duration::from_secs(1)),
             };
             let began = Instant::now();
             let report = stream.start(&a, &b)?.finish()?;

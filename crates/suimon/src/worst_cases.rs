@@ -121,7 +121,10 @@ default = true
         assert_eq!(shown(priq)[1], expected[1]);
         assert_eq!(
             shown("discipline = \"wfq\"\n"),
-            ["no bound on delays: `wfq` has no bound that is known"]
+            [
+                "no bound on delays: a packet waits for the flows that have packets, and nothing bounds how many there are or \
+              which share a queue"
+            ]
         );
     }
 

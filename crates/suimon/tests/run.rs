@@ -12,6 +12,7 @@ use control::protocol::{Change, Reply, Request};
 use control::snapshot::{ClassView, State};
 use control::socket::Client;
 use lab::host::Offload;
+use lab::traffic::generator::Shape;
 use lab::traffic::tcp::{Bulk, BulkRun};
 use lab::traffic::udp::{Stream, StreamReport};
 use lab::{Host, Lab, Output, Running};
@@ -222,9 +223,7 @@ impl Rig {
     fn udp(&self, rate: u32, payload: usize, duration: Duration) -> lab::traffic::udp::StreamRun {
         Stream {
             to: to_b(REST),
-            rate,
-            payload,
-            duration,
+            shape: Shape::per_second(rate, payload, duration),
         }
         .start(&self.a, &self.b)
         .expect("a stream")

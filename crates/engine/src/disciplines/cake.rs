@@ -255,7 +255,7 @@ impl Plan for CakePlan {
     }
 
     fn bounds(&self, _terms: &Terms<'_>) -> Vec<WorstCase> {
-        let why = "none: a packet waits for the flows and hosts that have packets, and nothing bounds how many there are";
+        let why = "a packet waits for the flows and hosts that have packets, and nothing bounds how many there are";
         vec![WorstCase { class: None, bound: Err(why.into()) }]
     }
 }

@@ -134,7 +134,7 @@ fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
 
 impl Plan for FqPlan {
     fn bounds(&self, _terms: &Terms<'_>) -> Vec<WorstCase> {
-        let why = "none: a packet waits for the flows that have packets, and nothing bounds how many there are or which share a queue";
+        let why = "a packet waits for the flows that have packets, and nothing bounds how many there are or which share a queue";
         vec![WorstCase { class: None, bound: Err(why.into()) }]
     }
 

@@ -213,7 +213,8 @@ fn check_sums(check: &mut Check<'_>, curves: &[Curves]) {
 fn worst(real: Option<Slopes>, promise: Promise, terms: &Terms<'_>) -> Result<Bound, String> {
     let real = real.ok_or("it has no real-time curve, so nothing is sure")?;
     if real.m1 < real.m2 && real.d > 0 {
-        return Err("its real-time curve is convex, for which no bound is known here".into());
+        return Err("its real-time curve is convex, and one that starts again may have to give up some of what it had; a \
+                    concave curve or a line has a bound".into());
     }
     if promise.rate.bits() > real.m2 || real.m2 == 0 {
         return Err(format!("it is promised {}, more than its real-time curve brings", promise.rate));

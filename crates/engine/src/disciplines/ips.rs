@@ -333,7 +333,7 @@ impl Plan for IpsPlan {
     }
 
     fn bounds(&self, terms: &Terms<'_>) -> Vec<WorstCase> {
-        let ahead = bounds::ahead(terms.link, terms.ring, self.longest);
+        let ahead = bounds::ahead(terms.link, terms.ring, self.longest) + terms.taken;
         let over = match self.settings.over {
             Over::Priq => u32::MAX,
             Over::Cbq => CBQ_PRIORITIES - 1,

@@ -13,10 +13,11 @@
 //! a debt: for it, read *b* as its length. What has no tokens yet is looked at and pinned; what comes after it waits
 //! behind it.
 
+use crate::bounds::{Terms, WorstCase, follows_any_rate};
 use crate::credit::{Credit, nanobits};
 use crate::discipline::{Discipline, Next, Sink, Verdict};
 use crate::inspect::{Inspection, Value};
-use crate::kind::{Build, Check, Children, Kind, Plan, QueuePlan};
+use crate::kind::{Build, Check, Children, Kind, Link, Plan, QueuePlan};
 use crate::packet::Packet;
 use crate::queue::Queue;
 use crate::settings::Problem;
@@ -103,6 +104,23 @@ fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
 }
 
 impl Plan for TbfPlan {
+    /// Those of the queue below, on a link of this rate: while it holds packets, and however empty the bucket was, *r t* less
+    /// what is counted here leaves in any time *t*. Counted are the packet that has been looked at and waits for its
+    /// tokens, the time of the own packet on the link, and the debt of one that is longer than the burst, all at *r*.
+    fn bounds(&self, terms: &Terms<'_>) -> Vec<WorstCase> {
+        let below = |terms: &Terms<'_>| self.child.plan.bounds(terms);
+        let slowest = self.buckets.iter().flatten().map(|(rate, _)| *rate).min();
+        let rate = slowest.filter(|rate| *rate < terms.link.bandwidth).unwrap_or(terms.link.bandwidth);
+        let debts = self.buckets.iter().flatten().map(|(_, burst)| terms.longest - *burst);
+        let taken = terms.taken + terms.longest.times(2) + debts.sum();
+        let mut cases = below(&Terms { link: Link { bandwidth: rate, ..terms.link }, taken, ..*terms });
+        if !follows_any_rate(self.child.kind.name) {
+            let why = format!("what `{}` promises is settled for all of the link, and `tbf` above it gives less", self.child.kind.name);
+            cases.iter_mut().for_each(|case| case.bound = Err(why.clone()));
+        }
+        cases
+    }
+
     fn build(&self, cx: &Build) -> Box<dyn Discipline> {
         Box::new(Tbf {
             buckets: self.buckets.map(|bucket| bucket.map(Bucket::new)),

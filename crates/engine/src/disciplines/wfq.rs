@@ -20,6 +20,7 @@
 //! - A queue that becomes active has no credit, also when it is the only one.
 //! - The longest queue is found in constant time, so "longest" is exact to 1/32 (`lengths.rs`).
 
+use crate::bounds::{Terms, WorstCase};
 use crate::discipline::{Discipline, Next, Reason, Sink, Verdict};
 use crate::inspect::{Inspection, Value};
 use crate::kind::{Build, Check, Children, Kind, Plan};
@@ -173,6 +174,11 @@ fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
 }
 
 impl Plan for WfqPlan {
+    fn bounds(&self, _terms: &Terms<'_>) -> Vec<WorstCase> {
+        let why = "a packet waits for the flows that have packets, and nothing bounds how many there are or which share a queue";
+        vec![WorstCase { class: None, bound: Err(why.into()) }]
+    }
+
     fn build(&self, cx: &Build) -> Box<dyn Discipline> {
         Box::new(Wfq::new(self.clone(), cx.rng()))
     }

@@ -17,6 +17,7 @@
 //! **Lengths are ignored on purpose.** A class's share of the bytes is *w L* / Σ *w L*, so shares are right only where
 //! packets are alike; a test shows how wrong they are otherwise, beside `drr`, which counts bytes.
 
+use crate::bounds::{Terms, WorstCase};
 use crate::discipline::{Discipline, Next, Sink, Verdict};
 use crate::heaps::Heaps;
 use crate::inspect::{Inspection, Value};
@@ -189,6 +190,12 @@ fn weights(check: &mut Check<'_>, settings: &Settings, classes: &[ClassSettings]
 }
 
 impl Plan for WrrPlan {
+    /// None: a promise is in bytes, and turns are of packets.
+    fn bounds(&self, _terms: &Terms<'_>) -> Vec<WorstCase> {
+        let why = "`wrr` counts packets, so a promise in bytes says nothing of the turns it takes; `drr` has a bound";
+        self.leaves.each().map(|(class, ..)| WorstCase { class: Some(class), bound: Err(why.into()) }).collect()
+    }
+
     fn build(&self, cx: &Build) -> Box<dyn Discipline> {
         let count = self.rules.weights.len();
         let mut wrr = Wrr {

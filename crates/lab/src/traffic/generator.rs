@@ -45,6 +45,13 @@ impl Shape {
         }
     }
 
+    /// So many datagrams of this payload a second, for so long.
+    pub fn per_second(rate: u32, payload: usize, duration: Duration) -> Self {
+        let interval = Duration::from_secs(1) / rate.max(1);
+        let count = duration.as_nanos() / interval.as_nanos().max(1);
+        Self::even(payload, interval, u64::try_from(count).unwrap_or(u64::MAX))
+    }
+
     /// When the datagram of this number is to leave, since the beginning.
     pub fn due(&self, number: u64) -> Duration {
         let burst = u64::from(self.burst.max(1));

@@ -1,10 +1,10 @@
-//! UDP at a constant rate between two hosts of a lab. Every datagram carries its number and the time at which it was
+//! UDP, evenly or in bursts, between two hosts of a lab. Every datagram carries its number and the time at which it was
 //! sent, on the clock that the receiver reads too: both are threads of one process. Every arrival is kept.
 
 use crate::error::{Doing, Error, Result};
 use crate::host::Host;
 use crate::traffic::datagram::Head;
-use crate::traffic::generator::{self, Shape};
+use crate::traffic::generator::{self, Sent, Shape};
 use crate::traffic::tally::Tally;
 use crate::traffic::tcp::is_timeout;
 use std::net::{SocketAddr, UdpSocket};
@@ -24,12 +24,8 @@ const MOST: u64 = 10_000_000;
 pub struct Stream {
     /// Where the receiver listens: an address of the receiving host. Port 0 chooses one.
     pub to: SocketAddr,
-    /// Datagrams a second.
-    pub rate: u32,
-    /// Bytes of payload in each, at least [`LEAST_PAYLOAD`](super::datagram::LEAST_PAYLOAD).
-    pub payload: usize,
-    /// How long it lasts.
-    pub duration: Duration,
+    /// When which datagrams leave.
+    pub shape: Shape,
 }
 
 /// One datagram that arrived. Times are since the stream's beginning.
@@ -61,6 +57,8 @@ pub struct StreamReport {
     pub duplicates: u64,
     /// Datagrams that arrived after one with a higher number.
     pub reordered: u64,
+    /// How late the sender was with 99 % of them at most, and with the latest.
+    pub late: [Duration; 2],
 }
 
 impl StreamReport {
@@ -97,7 +95,7 @@ pub(crate) fn quantile(values: &mut [Duration], share: f64) -> Option<Duration> 
 #[derive(Debug)]
 pub struct StreamRun {
     shared: Arc<Shared>,
-    sender: Option<JoinHandle<Result<Result<u64>>>>,
+    sender: Option<JoinHandle<Result<Result<Sent>>>>,
     receiver: Option<JoinHandle<Result<Result<StreamReport>>>>,
 }
 
@@ -119,7 +117,7 @@ impl Stream {
         let begin = Instant::now();
         let receiver = {
             let shared = Arc::clone(&shared);
-            let last = begin + self.duration + Duration::from_secs(5);
+            let last = begin + self.shape.due(self.shape.count.min(MOST)) + Duration::from_secs(5);
             to.spawn("udp-receiver", move || {
                 receive(&socket, begin, last, &shared).doing(|| format!("receive on {address}"))
             })?
@@ -163,7 +161,12 @@ impl StreamRun {
             .join()
             .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         let (sent, mut report) = (join_sender??, join_receiver??);
-        report.sent = sent;
+        let nanos = |late: Option<i64>| Duration::from_nanos(late.unwrap_or(0).max(0) as u64);
+        report.sent = sent.datagrams;
+        report.late = [
+            nanos(sent.late.quantiles(&[990]).first().copied()),
+            nanos(sent.late.greatest()),
+        ];
         Ok(report)
     }
 }
@@ -176,15 +179,15 @@ impl Drop for StreamRun {
     }
 }
 
-fn send(stream: &Stream, to: SocketAddr, begin: Instant, shared: &Shared) -> Result<u64> {
+fn send(stream: &Stream, to: SocketAddr, begin: Instant, shared: &Shared) -> Result<Sent> {
     let socket = generator::socket(to, None)?;
-    let interval = Duration::from_secs(1) / stream.rate.max(1);
-    let count = stream.duration.as_nanos() / interval.as_nanos().max(1);
-    let shape = Shape::even(stream.payload, interval, MOST.min(count as u64));
+    let shape = Shape {
+        count: stream.shape.count.min(MOST),
+        ..stream.shape
+    };
     let clock = || begin.elapsed().as_nanos() as u64;
     let stop = || shared.stop.load(Ordering::Relaxed);
-    let sent = generator::send(&socket, 0, &shape, clock, stop).doing(|| format!("send to {to}"))?;
-    Ok(sent.datagrams)
+    generator::send(&socket, 0, &shape, clock, stop).doing(|| format!("send to {to}"))
 }
 
 fn receive(
@@ -228,6 +231,7 @@ fn receive(
         arrivals,
         duplicates: tally.duplicates,
         reordered: tally.reordered,
+        late: Default::default(),
     })
 }
 

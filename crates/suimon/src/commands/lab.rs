@@ -274,7 +274,12 @@ fn direction(rate: Bandwidth, settings: &LinkSettings, policy: Option<&Interface
     let Some(policy) = policy else {
         return link.into();
     };
-    // The policy's bandwidth is at most the link's rate, so nothing would wait behind it.
+    ruled(link, policy, seed)
+}
+
+/// One direction of a link that a policy rules: of the policy's bandwidth, which is at most the link's rate, so nothing would
+/// wait behind it.
+pub fn ruled(mut link: Link, policy: &Interface, seed: Seed) -> Direction {
     link.rate = policy.settings.bandwidth;
     let classifier = Classifier::new(policy.filters.iter().cloned(), seed);
     let default = policy.plan.default.unwrap_or(ClassId(0));

@@ -14,6 +14,7 @@ use crate::exit::Failure;
 use engine::kind::Link;
 use engine::units::{Bandwidth, Bytes};
 use lab::host::Offload;
+use lab::traffic::generator::Shape;
 use lab::traffic::tcp::{Bulk, BulkRun};
 use lab::traffic::udp::{Stream, StreamRun};
 use lab::{Address, Host, Lab};
@@ -157,9 +158,7 @@ impl Wire {
     ) -> Result<StreamRun, Failure> {
         let stream = Stream {
             to: (RECEIVER, port).into(),
-            rate,
-            payload,
-            duration,
+            shape: Shape::per_second(rate, payload, duration),
         };
         Ok(stream.start(&self.sender, &self.receiver)?)
     }

@@ -26,6 +26,7 @@ mod long_pipe_lab;
 pub mod page;
 mod points;
 mod promised_delays;
+mod promised_sockets;
 mod reserve_cost;
 mod reserved_flow;
 mod rounds;

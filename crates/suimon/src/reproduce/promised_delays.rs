@@ -8,7 +8,7 @@
 //! The delay is from a packet's first bit at its sender to its last bit at the receiver, of 10,000 packets of flow 1.
 
 use super::testbed::interface;
-use super::{Experiment, Figure, Options, Outcome, Picture, Progress, Row, points};
+use super::{Experiment, Figure, Options, Outcome, Picture, Progress, Row, points, promised_sockets};
 use crate::exit::Failure;
 use crate::report::plot::{self, cumulated, picture};
 use control::policy::Interface;
@@ -34,7 +34,7 @@ macro_rules! measurement {
             id: stringify!($name),
             title: $title,
             reference: REFERENCE,
-            run: |_: &Options, progress| run(&MEASUREMENTS[$index], progress),
+            run: |options: &Options, progress| run(&MEASUREMENTS[$index], options, progress),
         };
     };
 }
@@ -54,16 +54,16 @@ measurement!(
 measurement!(I5, 4, "The same flow in one FIFO with all others");
 
 /// A measurement of Table 3.
-struct Measurement {
+pub struct Measurement {
     number: u32,
     /// Flow and promised milliseconds, or the discipline without promises.
-    promised: &'static [(usize, u64)],
+    pub promised: &'static [(usize, u64)],
     plain: &'static str,
     /// Per cent of the packets within 10, 9.7, 20, 19.4, 40 and 38.8 ms; and lost.
-    paper: [Option<f64>; 6],
-    lost: f64,
+    pub paper: [Option<f64>; 6],
+    pub lost: f64,
     /// How many of these six are to be 100 without a ring.
-    kept: &'static [usize],
+    pub kept: &'static [usize],
 }
 
 const MEASUREMENTS: [Measurement; 5] = [
@@ -137,22 +137,23 @@ const MEASUREMENTS: [Measurement; 5] = [
     },
 ];
 
-const WITHIN: [u64; 6] = [10_000, 9_700, 20_000, 19_400, 40_000, 38_800];
+/// In microseconds.
+pub const WITHIN: [u64; 6] = [10_000, 9_700, 20_000, 19_400, 40_000, 38_800];
 
 /// A flow of Table 2: frames of a burst, from one burst to the next and from one frame to the next in nanoseconds, the rate of
 /// its IP packets in Mbit/s as the paper has it, and what its class is given, in kbit/s of frames.
-struct Flow {
-    frames: u64,
-    period: u64,
-    gap: u64,
-    paper: f64,
+pub struct Flow {
+    pub frames: u64,
+    pub period: u64,
+    pub gap: u64,
+    pub paper: f64,
     rate: u64,
 }
 
 /// A frame at 100 Mbit/s.
-const FRAME_TIME: u64 = 121_440;
+pub const FRAME_TIME: u64 = 121_440;
 
-const FLOWS: [Flow; 4] = [
+pub const FLOWS: [Flow; 4] = [
     Flow {
         frames: 8,
         period: 48_000_000 + 8 * FRAME_TIME + 7 * 180_000,
@@ -335,7 +336,11 @@ fn measure(policy: &Interface, ring: usize) -> Result<Found, Failure> {
     })
 }
 
-fn run(measurement: &Measurement, progress: &mut dyn Progress) -> Result<Outcome, Failure> {
+fn run(
+    measurement: &Measurement,
+    options: &Options,
+    progress: &mut dyn Progress,
+) -> Result<Outcome, Failure> {
     let policy = interface(&measurement.policy())?;
     let name = |ring: &usize| format!("a ring of {ring}");
     let found = points::all(&RINGS, progress, name, |&ring| measure(&policy, ring))?;
@@ -348,13 +353,14 @@ fn run(measurement: &Measurement, progress: &mut dyn Progress) -> Result<Outcome
     if !measurement.promised.is_empty() {
         rows.extend(counted(measurement, &found));
     }
+    rows.extend(promised_sockets::rows(measurement, &policy, options, progress)?);
     Ok(Outcome {
         rows,
         pictures: vec![Picture {
             name: "delays".into(),
             svg: drawn(measurement, &found),
         }],
-        remarks: vec![REMARK.into(), RING.into()],
+        remarks: vec![REMARK.into(), RING.into(), promised_sockets::REMARK.into()],
     })
 }
 
@@ -375,7 +381,7 @@ fn percent(found: &Found, micros: u64) -> f64 {
     kept as f64 * 100.0 / found.delays.len().max(1) as f64
 }
 
-fn rounded(value: f64) -> f64 {
+pub fn rounded(value: f64) -> f64 {
     (value * 100.0).round() / 100.0
 }
 
@@ -389,7 +395,7 @@ fn ring_name(ring: usize) -> String {
 const KEPT: &str = "Asked: every packet. The paper's rule does not count the packet on the wire, but the frame gaps make up for it.";
 const NEAR: &str =
     "Asked: less than 100 %, and within 5 points of the paper's figure: its ring alone explains it.";
-const SHOWN: &str = "Shown, for comparison; nothing is asked.";
+pub const SHOWN: &str = "Shown, for comparison; nothing is asked.";
 
 /// A row for each threshold.
 fn within(measurement: &Measurement, ring: usize, found: &Found) -> Vec<Row> {
