@@ -15,13 +15,13 @@ const STEPS: &[(&str, &[&str])] = &[
         &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"],
     ),
     ("tidy", &["xtask", "tidy"]),
+    ("documentation", &["doc", "--workspace", "--no-deps"]),
     ("the one binary", &["build", "--release", "--package", "suimon"]),
     ("tests", &["test", "--workspace"]),
     (
         "the tests of the engine and the simulator in release",
         &["test", "--release", "--package", "engine", "--package", "sim"],
     ),
-    ("documentation", &["doc", "--workspace", "--no-deps"]),
 ];
 
 /// Runs every step in order.

@@ -5,7 +5,7 @@
 //! [`Node::handle_timeout`], and then takes what [`Node::poll_transmit`] and [`Node::poll_event`] give.
 //!
 //! RFC 2209 has a sequence of steps for each message. Here every change of a session's path or reservation state is
-//! followed by one and the same step, [`Node::settle`]: what traffic control should promise, and what should be asked
+//! followed by one and the same step, `Node::settle`: what traffic control should promise, and what should be asked
 //! of each node before, is derived from the state; where that is not what is promised and was asked, it is made so. What is in force does not depend
 //! on the order in which things were heard. A refresh that changes nothing does not come there.
 //! `docs/decisions/rsvp-derives-its-answers.md` says why.

@@ -1,6 +1,6 @@
 //! Windows of TCP connections, rewritten in what leaves by an interface: two programs and two maps.
 //!
-//! [`LEAVES`] is attached to frames that leave, [`COMES`] to those that come in. Both keep a map of connections, entered
+//! `LEAVES` is attached to frames that leave, `COMES` to those that come in. Both keep a map of connections, entered
 //! at their SYN: frames counted in both directions, flags seen, the two SYN headers whole (their options, with the
 //! window scale, are read by [`Windows`] in user space) and when they passed. For a connection in the map of limits,
 //! `LEAVES` lowers the window field (RFC 9293) to the limit, and corrects the checksum, also one that the card is yet to
