@@ -10,7 +10,8 @@
 //! - After a restart nobody's place in its sequence is known, and all that was ever sent could be repeated. A neighbour
 //!   that says that it answers challenges is challenged, and heard from its answer on; of another the first message is
 //!   believed (RFC 2747, section 4.3).
-//! - What fails is dropped in silence, and counted with its reason.
+//! - What fails is dropped in silence, and counted with its reason and whom it claims to be from.
+//! - A neighbour that challenges has not heard what was said before: [`Guard::poll_challenged`] tells the host to say it again.
 //!
 //! Departures: a node whose clock went back is not heard until it has caught up or has a new key, because starting
 //! anew would let its old messages be repeated. The last key of an interface goes on when no other is in force, as
@@ -28,7 +29,7 @@ use crate::wire::{Challenge, Frame, Integrity, Message, TooLong};
 use core::net::IpAddr;
 use engine::random::Seed;
 use engine::units::{Duration, Instant};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use window::Window;
 
 /// What a guard is told at construction.
@@ -61,13 +62,13 @@ pub enum Demand {
 /// How messages of an interface are protected.
 #[derive(Clone, Debug)]
 pub struct Interface {
-    /// The node's address on it.
-    pub address: IpAddr,
+    /// The node's addresses on it; messages of the guard's own have the first of the neighbour's family.
+    pub addresses: Vec<IpAddr>,
     /// What is asked of messages.
     pub demand: Demand,
     /// What is asked of single neighbours instead.
     pub neighbours: BTreeMap<IpAddr, Demand>,
-    /// The keys, no two with the same identifier.
+    /// The keys: of those that we send with, and of those that we verify with, no two with the same identifier.
     pub keys: Vec<Key>,
 }
 
@@ -97,6 +98,21 @@ pub enum Reason {
     /// As many neighbours as the settings allow are remembered.
     Full,
 }
+
+/// What was dropped: where, from whom by its own word, and why.
+pub type Complaint = (InterfaceId, IpAddr, Reason);
+
+/// How often something was dropped.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Dropped {
+    /// So many messages.
+    pub count: u64,
+    /// The last of them came then.
+    pub last: Instant,
+}
+
+/// Complaints that are remembered: anybody can claim to be anybody.
+const MOST_COMPLAINTS: usize = 64;
 
 /// What becomes of a message that came in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -137,6 +153,9 @@ pub struct Guard {
     answered: BTreeMap<InterfaceId, Instant>,
     transmits: VecDeque<Transmit>,
     drops: BTreeMap<Reason, u64>,
+    complaints: BTreeMap<Complaint, Dropped>,
+    fresh_complaints: VecDeque<Complaint>,
+    challengers: BTreeSet<InterfaceId>,
 }
 
 impl Guard {
@@ -151,6 +170,9 @@ impl Guard {
             answered: BTreeMap::new(),
             transmits: VecDeque::new(),
             drops: BTreeMap::new(),
+            complaints: BTreeMap::new(),
+            fresh_complaints: VecDeque::new(),
+            challengers: BTreeSet::new(),
         }
     }
 
@@ -158,6 +180,11 @@ impl Guard {
     /// nothing can be repeated after a change of keys.
     pub fn set(&mut self, interface: InterfaceId, protection: Interface) {
         self.interfaces.insert(interface, protection);
+    }
+
+    /// An interface is not protected any more.
+    pub fn clear(&mut self, interface: InterfaceId) {
+        self.interfaces.remove(&interface);
     }
 
     /// The next sequence number: what a host may keep for [`Settings::sequence`] of the next start.
@@ -168,6 +195,22 @@ impl Guard {
     /// How many messages were dropped for each reason.
     pub const fn drops(&self) -> &BTreeMap<Reason, u64> {
         &self.drops
+    }
+
+    /// What was dropped, where, from whom and why; the oldest are forgotten when there are too many.
+    pub const fn complaints(&self) -> &BTreeMap<Complaint, Dropped> {
+        &self.complaints
+    }
+
+    /// The next complaint of a kind that was not there before.
+    pub fn poll_complaint(&mut self) -> Option<Complaint> {
+        self.fresh_complaints.pop_front()
+    }
+
+    /// An interface by which a neighbour has challenged us and has been answered. It has heard nothing of what was said
+    /// before, and waits for the next refresh, unless the host sends one at once.
+    pub fn poll_challenged(&mut self) -> Option<InterfaceId> {
+        self.challengers.pop_first()
     }
 
     /// Interfaces that send with a key whose time has ended, for want of another.
@@ -215,19 +258,46 @@ impl Guard {
         source: IpAddr,
         message: &[u8],
     ) -> Verdict {
-        let verdict = self.judge(now, interface, source, message);
+        if !self.interfaces.contains_key(&interface) {
+            return Verdict::Pass;
+        }
+        // Only neighbours name themselves in messages; in a Path the IP source is the sender of the data.
+        let from = protected::hop(message).unwrap_or(source);
+        let verdict = self.judge(now, interface, (source, from), message);
         if let Verdict::Drop(reason) = verdict {
             *self.drops.entry(reason).or_default() += 1;
+            self.complain(now, (interface, from, reason));
         }
         verdict
     }
 
-    fn judge(&mut self, now: Instant, interface: InterfaceId, source: IpAddr, message: &[u8]) -> Verdict {
+    fn complain(&mut self, now: Instant, complaint: Complaint) {
+        if let Some(known) = self.complaints.get_mut(&complaint) {
+            known.count += 1;
+            known.last = now;
+            return;
+        }
+        if self.complaints.len() >= MOST_COMPLAINTS {
+            let oldest = self.complaints.iter().min_by_key(|(_, dropped)| dropped.last);
+            let oldest = oldest.map(|(complaint, _)| *complaint);
+            oldest.and_then(|oldest| self.complaints.remove(&oldest));
+        }
+        self.complaints.insert(complaint, Dropped { count: 1, last: now });
+        if self.fresh_complaints.len() < MOST_COMPLAINTS {
+            self.fresh_complaints.push_back(complaint);
+        }
+    }
+
+    fn judge(
+        &mut self,
+        now: Instant,
+        interface: InterfaceId,
+        (source, from): (IpAddr, IpAddr),
+        message: &[u8],
+    ) -> Verdict {
         let Some(protection) = self.interfaces.get(&interface) else {
             return Verdict::Pass;
         };
-        // Only neighbours name themselves in messages; in a Path the IP source is the sender of the data.
-        let from = protected::hop(message).unwrap_or(source);
         let found = match protected::find(message) {
             Ok(found) => found,
             Err(_) => return Verdict::Drop(Reason::Malformed),
@@ -247,7 +317,9 @@ impl Guard {
         }
         match protected::kind(message) {
             Some(CHALLENGE) => self.answer(now, interface, source, message),
-            Some(RESPONSE) => self.answered((from, found.integrity.key), &found.integrity, message),
+            Some(RESPONSE) => {
+                self.answered(interface, (from, found.integrity.key), &found.integrity, message)
+            }
             _ => self.fresh(now, interface, (from, found.integrity.key), &found.integrity),
         }
     }
@@ -331,6 +403,7 @@ impl Guard {
             return refused;
         };
         self.answered.insert(interface, now);
+        self.challengers.insert(interface);
         self.send(
             interface,
             source,
@@ -349,7 +422,13 @@ impl Guard {
     }
 
     /// A neighbour has answered: what it sends from now on is new.
-    fn answered(&mut self, from: Sender, integrity: &Integrity, message: &[u8]) -> Verdict {
+    fn answered(
+        &mut self,
+        interface: InterfaceId,
+        from: Sender,
+        integrity: &Integrity,
+        message: &[u8],
+    ) -> Verdict {
         let response = challenge_in(message);
         match (self.places.get(&from), response) {
             (Some(Place::Asked { cookie, .. }), Some(response))
@@ -357,6 +436,8 @@ impl Guard {
             {
                 let window = Window::after(integrity.sequence, self.settings.window);
                 self.places.insert(from, Place::Known(window));
+                self.complaints
+                    .remove(&(interface, from.0, Reason::Unsynchronised));
                 Verdict::Taken
             }
             _ => Verdict::Drop(Reason::Challenge),
@@ -382,13 +463,17 @@ impl Guard {
             message,
             forwarded: Vec::new(),
         };
+        let alike = |address: &&IpAddr| address.is_ipv4() == destination.is_ipv4();
+        let Some(source) = protection.addresses.iter().find(alike).copied() else {
+            return;
+        };
         let sequence = self.sequence;
         self.sequence = sequence.saturating_add(1);
         // A challenge that is too long to be sent back is not answered.
         if let Ok(bytes) = frame.encode().and_then(|bytes| protect(sequence, bytes)) {
             self.transmits.push_back(Transmit {
                 interface,
-                source: protection.address,
+                source,
                 destination,
                 router_alert: false,
                 ttl: TTL,
@@ -428,7 +513,7 @@ fn authentic(protection: &Interface, now: Instant, from: IpAddr, found: &Protect
     if !key.accepts(from) {
         return Err(Reason::Foreign);
     }
-    if from == protection.address {
+    if protection.addresses.contains(&from) {
         return Err(Reason::Reflected);
     }
     Ok(())

@@ -86,7 +86,11 @@ impl<T: TrafficControl, R: Routing> Node<T, R> {
         let (Some(interface), ttl @ 1..) = (route.by.first().copied(), ttl.saturating_sub(1)) else {
             return;
         };
-        let addresses = (confirmation.error.node, confirmation.confirm);
+        // From hop to hop, so that each neighbour can vouch for it (RFC 2205, section 3.1.9; RFC 2747, section 3).
+        let Some(own) = self.settings.address(interface, confirmation.confirm) else {
+            return;
+        };
+        let addresses = (own, confirmation.confirm);
         let message = Message::ResvConf(confirmation);
         self.send_as(interface, addresses, (true, ttl), message, forwarded);
     }

@@ -393,6 +393,31 @@ impl<T: TrafficControl, R: Routing> Node<T, R> {
         }
     }
 
+    /// A neighbour behind this interface has heard nothing of what was said so far: all that is told by it is told again
+    /// now, and then at its times.
+    pub fn say_again(&mut self, now: Instant, interface: InterfaceId) {
+        let (mut paths, mut requests) = (Vec::new(), Vec::new());
+        for (key, state) in &mut self.sessions.0 {
+            for (sender, path) in &mut state.paths {
+                if let Some((_, refresh)) = path.by.iter_mut().find(|(by, _)| *by == interface) {
+                    refresh.at = now;
+                    paths.push((*key, *sender));
+                }
+            }
+            for (before, sent) in state.sent.iter_mut().filter(|((_, by), _)| *by == interface) {
+                sent.refresh.at = now;
+                requests.push((*key, *before));
+            }
+        }
+        for (key, sender) in paths {
+            self.arm_path(key, sender);
+        }
+        for (key, before) in requests {
+            self.arm_sent(key, before);
+        }
+        self.handle_timeout(now);
+    }
+
     /// What is due of a sender's path.
     pub(super) fn path_timeout(&mut self, now: Instant, key: Key, sender: Sender) {
         let state = self.sessions.0.get_mut(&key);

@@ -400,7 +400,7 @@ impl<T: TrafficControl, R: Routing> Node<T, R> {
         };
         sent.armed = Instant::NEVER;
         if sent.refresh.at > now {
-            self.agenda_arm_sent(key, before);
+            self.arm_sent(key, before);
             return;
         }
         let specs: Vec<_> = sent
@@ -411,7 +411,7 @@ impl<T: TrafficControl, R: Routing> Node<T, R> {
         self.send_resv(now, key, before, &specs, true, None);
     }
 
-    fn agenda_arm_sent(&mut self, key: Key, before: Before) {
+    pub(super) fn arm_sent(&mut self, key: Key, before: Before) {
         let state = self.sessions.0.get_mut(&key);
         if let Some(sent) = state.and_then(|state| state.sent.get_mut(&before)) {
             self.agenda

@@ -2,6 +2,8 @@
 
 use crate::arbitrary::single;
 use crate::pair::{LEFT, NOW, RIGHT, dropped, guard, hear, key, protected, protection, settings, tear};
+use core::net::IpAddr;
+use engine::units::Duration;
 use proptest::prelude::*;
 use rsvp::integrity::{Algorithm, BadKey, Demand, Guard, Key, Lifetime, Reason, Use, Verdict};
 use rsvp::wire::Frame;
@@ -189,4 +191,27 @@ proptest! {
         }
         prop_assert!(matches!(hear(&mut fresh(), &bytes), Verdict::Drop(_)));
     }
+}
+
+#[test]
+fn what_is_dropped_is_counted_by_whom_it_claims_to_be_from_and_no_flood_of_claims_fills_the_memory() {
+    let mut right = guard(RIGHT, settings(), vec![key(1)]);
+    let later = |ms: u64| NOW + Duration::from_millis(ms);
+    for ms in 0..3 {
+        right.incoming(later(ms), 0, LEFT, &tear(LEFT, 1));
+    }
+    let complaint = (0, LEFT, Reason::Missing);
+    let dropped = right.complaints()[&complaint];
+    assert_eq!((dropped.count, dropped.last), (3, later(2)));
+    assert_eq!(
+        (right.poll_complaint(), right.poll_complaint()),
+        (Some(complaint), None)
+    );
+    for n in 0..1000u64 {
+        let claimed = IpAddr::from([10, 1, (n >> 8) as u8, n as u8]);
+        right.incoming(later(10 + n), 0, LEFT, &tear(claimed, 1));
+    }
+    assert_eq!(right.complaints().len(), 64);
+    assert!(!right.complaints().contains_key(&complaint), "the oldest goes");
+    assert_eq!(right.drops()[&Reason::Missing], 1003, "the sum is kept");
 }

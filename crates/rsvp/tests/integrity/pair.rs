@@ -35,7 +35,7 @@ pub(crate) fn key(id: u64) -> Key {
 
 pub(crate) fn protection(address: IpAddr, keys: Vec<Key>) -> Interface {
     Interface {
-        address,
+        addresses: vec![address],
         demand: Demand::Required,
         neighbours: BTreeMap::new(),
         keys,

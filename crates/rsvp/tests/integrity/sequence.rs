@@ -255,3 +255,17 @@ fn neighbours_are_remembered_up_to_a_number() {
         assert_eq!(right.incoming(NOW, 0, from, &bytes), expected);
     }
 }
+
+#[test]
+fn who_is_challenged_says_so_and_what_is_dropped_until_then_is_no_lasting_complaint() {
+    let mut left = guard(LEFT, shaking(0), vec![key(1)]);
+    let mut right = guard(RIGHT, shaking(0), vec![key(1)]);
+    hear(&mut right, &protected(&mut left, 1));
+    assert_eq!((left.poll_challenged(), right.poll_challenged()), (None, None));
+    let complaint = (0, LEFT, Reason::Unsynchronised);
+    assert_eq!(right.poll_complaint(), Some(complaint));
+    assert!(right.complaints().contains_key(&complaint));
+    settle(NOW, &mut left, &mut right);
+    assert_eq!((left.poll_challenged(), left.poll_challenged()), (Some(0), None));
+    assert!(right.complaints().is_empty(), "{:?}", right.complaints());
+}

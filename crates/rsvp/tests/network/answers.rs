@@ -1,14 +1,15 @@
 //! What is wrong with a message is answered with the code that RFC 2205, appendix B, has for it.
 
 use crate::rig::{A, Books, HOST_A, HOST_B, Network, R1, TestNode, bucket, node, receiver, sender, session};
+use crate::topology::Topology;
 use core::net::{IpAddr, Ipv6Addr};
 use engine::random::Seed;
 use engine::units::{Bandwidth, Instant};
 use rsvp::node::{CallError, Interface, Node, Settings};
 use rsvp::traffic_control::{Route, Routing};
 use rsvp::wire::{
-    Content, Descriptors, Flowspec, Frame, Hop, Message, Opaque, Path, PathTear, Refresh, Refusal, Resv,
-    ResvTear, Sender, SenderDescriptor, Session, code,
+    Content, Descriptors, ErrorSpec, Flowspec, Frame, Hop, Message, Opaque, Path, PathTear, Refresh, Refusal,
+    Resv, ResvConf, ResvTear, Sender, SenderDescriptor, Session, code,
 };
 
 const TEN: Bandwidth = Bandwidth::mbit(10);
@@ -448,4 +449,29 @@ fn only_the_neighbour_that_made_a_state_may_end_it() {
     );
     assert!(answer(&mut node, 0, &path_tear(HOST_A)).is_some());
     assert_eq!((node.senders(), node.traffic_control().promised.len()), (0, 0));
+}
+
+#[test]
+fn rfc_2205_3_1_9_a_confirmation_goes_from_hop_to_hop_in_the_name_of_each() {
+    let mut node = router();
+    let confirmation = ResvConf {
+        session: session(),
+        error: ErrorSpec {
+            node: HOST_A,
+            in_place: false,
+            not_guilty: false,
+            code: code::CONFIRMATION,
+            value: 0,
+        },
+        confirm: HOST_B,
+        descriptors: Descriptors::Fixed(vec![(flowspec(), sender(4000))]),
+    };
+    let bytes = framed(Message::ResvConf(confirmation.clone()));
+    assert_eq!(node.handle_packet(Instant::START, 0, 63, &bytes), Ok(()));
+    let sent = node.poll_transmit().expect("it goes on");
+    let own = Topology::row().addresses(R1)[1];
+    assert_eq!((sent.source, sent.destination), (own, HOST_B));
+    assert_eq!((sent.interface, sent.ttl, sent.router_alert), (1, 62, true));
+    let message = Frame::decode(&sent.bytes).map(|frame| frame.message);
+    assert!(matches!(message, Ok(Message::ResvConf(sent)) if sent == confirmation));
 }

@@ -150,3 +150,26 @@ fn rfc_2205_3_6_a_changed_route_takes_the_reservation_along() {
         (vec![2], vec![1, 1, 1, 0])
     );
 }
+
+#[test]
+fn who_has_heard_nothing_is_told_all_again_at_once() {
+    let mut network = reserved();
+    network.restart(R1);
+    let (now, link) = (network.now, 0);
+    let towards = network.topology.interface(A, link);
+    network.nodes[A].say_again(now, towards);
+    network.run(Duration::from_millis(5));
+    assert_eq!(network.senders(), [1, 1, 1, 1], "the Path at once");
+    assert_eq!(network.promises(), [1, 0, 1, 0], "the request not yet");
+    let (now, towards) = (network.now, network.topology.interface(R2, 1));
+    network.nodes[R2].say_again(now, towards);
+    network.run(Duration::from_millis(5));
+    assert_eq!(network.promises(), [1, 1, 1, 0]);
+    let before = network.sent;
+    network.run(SECOND.times(100));
+    let sent = network.sent - before;
+    assert!(
+        (550..650).contains(&sent),
+        "refreshes go on at their pace: {sent}"
+    );
+}

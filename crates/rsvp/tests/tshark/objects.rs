@@ -319,7 +319,7 @@ pub(crate) fn protected(message: Vec<u8>) -> Vec<u8> {
     guard.set(
         0,
         Interface {
-            address: V4.left,
+            addresses: vec![V4.left],
             demand: Demand::Required,
             neighbours: BTreeMap::new(),
             keys: vec![key.expect("a good key")],
