@@ -60,6 +60,12 @@ fn parts() -> Vec<Part> {
         policy("reserve", ReserveSettings::SETTINGS),
         policy("rsvp", RsvpSettings::SETTINGS),
         policy("accept", AcceptSettings::SETTINGS),
+        Part {
+            page: "docs/rsvp.md".into(),
+            name: "key",
+            begin: "# Reserving bandwidth\n".into(),
+            text: table(control::rsvp_keys::Key::SETTINGS),
+        },
     ];
     let part = |name, settings: &[Setting]| Part {
         page: "docs/scenarios.md".into(),

@@ -4,7 +4,7 @@
 //! - [`policy`]: TOML text → checked plan for every interface;
 //! - [`topology`]: TOML text → hosts and links of a lab, with policies on the links;
 //! - [`scenario`]: TOML text → hosts, links, flows and expectations of a simulation;
-//! - [`port_config`], [`filters`], [`rsvp_config`]: a policy's parts with a syntax of their own;
+//! - [`port_config`], [`filters`], [`rsvp_config`]: a policy's parts with a syntax of their own; [`rsvp_keys`]: RSVP's file of keys;
 //! - [`snapshot`]: what every class got; [`figures`] and [`picture`]: how that is shown;
 //! - [`protocol`], [`socket`]: how a running program is looked at and told; [`reservation`]: and asked for bandwidth.
 //!
@@ -22,6 +22,7 @@ pub mod port_config;
 pub mod protocol;
 pub mod reservation;
 pub mod rsvp_config;
+pub mod rsvp_keys;
 pub mod scenario;
 mod sections;
 pub mod snapshot;

@@ -161,6 +161,51 @@ pub struct Status {
     pub malformed: u64,
     /// Messages beyond the limit of an interface.
     pub overflow: u64,
+    /// Messages that were not believed, by interface, neighbour and reason, the latest last.
+    #[serde(default)]
+    pub dropped: Vec<DroppedView>,
+    /// What the names of messages save; none where they have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub names: Option<Names>,
+}
+
+/// Messages that were not believed.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct DroppedView {
+    /// Where they came.
+    pub interface: String,
+    /// The neighbour that they claim to be from.
+    pub from: IpAddr,
+    /// Why, in a word for programs: `missing`, `unknown-key`, `wrong-key`, `replayed` and others.
+    pub reason: String,
+    /// What it means, and what to do.
+    pub message: String,
+    /// So many.
+    pub count: u64,
+    /// The last of them came so many seconds ago.
+    pub seconds_ago: f64,
+}
+
+/// How the messages of an interface are protected.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Keys {
+    /// Those without a key are dropped.
+    pub required: bool,
+    /// The key that is sent with has ended, and there is no other.
+    pub stale: bool,
+}
+
+/// What refresh reduction (RFC 2961) has done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Names {
+    /// Refreshes that went out as a name.
+    pub summarised: u64,
+    /// Messages that were sent again since nobody acknowledged them.
+    pub repeated: u64,
+    /// Messages that nobody acknowledged at all.
+    pub given_up: u64,
+    /// Names of neighbours that meant nothing here.
+    pub unknown: u64,
 }
 
 /// An interface on which RSVP is spoken.
@@ -176,6 +221,9 @@ pub struct Link {
     /// What may be reserved in all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reservable_bps: Option<u64>,
+    /// How its messages are protected; none: whoever is on the link is believed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keys: Option<Keys>,
     /// Why it does not work, if it does not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
@@ -194,6 +242,9 @@ pub struct SenderView {
     /// The number of the reservation that a program on this node holds, if one does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub number: Option<u64>,
+    /// It is forgotten after so many seconds, unless it is refreshed; none: it is on this node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub forgotten_in_s: Option<f64>,
     /// Whether this node is, or answers for, its receiver, and has reserved.
     pub answered: bool,
     /// What is promised here, interface by interface.
@@ -237,7 +288,7 @@ pub struct RefusalView {
 /// Something that happened.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Notice {
-    /// A word for programs: `path`, `path-ended`, `reserved`, `unreserved`, `refused`, `failed`, `confirmed`.
+    /// A word for programs: `path`, `path-ended`, `reserved`, `unreserved`, `refused`, `failed`, `confirmed`, `dropped`.
     pub what: String,
     /// Whom it concerns.
     #[serde(default, skip_serializing_if = "Option::is_none")]

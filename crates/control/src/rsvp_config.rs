@@ -4,10 +4,21 @@
 use crate::filters::{Addresses, PortRange, Protocol};
 use crate::sections::{Section, Value};
 use core::net::IpAddr;
+use engine::choices;
 use engine::classify::Prefix;
 use engine::settings;
 use engine::settings::{Problem, Span};
 use engine::units::{Bandwidth, Duration};
+
+choices! {
+    /// What is asked of messages where there are keys. One that is protected must always be right.
+    pub enum Protection {
+        /// Those that are not protected are dropped.
+        Required = "required",
+        /// They are let through: for the time in which neighbours are given keys.
+        Optional = "optional",
+    }
+}
 
 settings! {
     /// The settings of a node that speaks RSVP.
@@ -20,6 +31,15 @@ settings! {
         most_messages: u32 = default "5000",
             "too small: reservations of a busy network end; too large: a flood of messages keeps the processor busy",
             "RFC 6398: what is taken off the forwarding path is limited; about 75000 sessions at the default refresh";
+        /// A file of keys: neighbours that know them are believed, and no others (RFC 2747)
+        keys: String = derived "none: whoever is on a link is believed",
+            "it must be its owner's alone (mode 600)", "whoever can write to a link can reserve, and end what others have reserved";
+        /// Whether messages without a key are dropped on interfaces that have one
+        protection: Protection = default "required",
+            "`optional` believes everybody; for the time in which neighbours are given keys", "RFC 2747, section 1";
+        /// What stands is refreshed by its name, and what is new is sent until it is acknowledged, with neighbours that can (RFC 2961)
+        refresh_reduction: bool = default "true",
+            "`false` for neighbours that misread it", "RFC 2961: neighbours that cannot get plain RSVP";
     }
 }
 
@@ -48,6 +68,8 @@ pub struct RsvpConfig {
     pub interfaces: Vec<String>,
     /// The rest.
     pub settings: RsvpSettings,
+    /// Neighbours that need no key.
+    pub unprotected: Vec<IpAddr>,
     /// Who is answered.
     pub accept: Vec<Accept>,
 }
@@ -117,7 +139,7 @@ fn contains(prefix: Prefix, address: IpAddr) -> bool {
     one.is_some_and(|one| one.family() == prefix.family() && one.bits() & prefix.mask() == prefix.bits())
 }
 
-const OF_RSVP: &[&str] = &["interfaces", "accept"];
+const OF_RSVP: &[&str] = &["interfaces", "accept", "unprotected"];
 
 /// Reads the section; `None` if a problem was reported.
 pub(crate) fn read(section: &Section<'_>, problems: &mut Vec<Problem>) -> Option<RsvpConfig> {
@@ -138,6 +160,8 @@ pub(crate) fn read(section: &Section<'_>, problems: &mut Vec<Problem>) -> Option
             Vec::new()
         }
     };
+    let unprotected = section.get("unprotected");
+    let unprotected = unprotected.map_or_else(Vec::new, |pair| neighbours(&pair.value, problems));
     let sections = section.sections("accept", "rsvp.accept", problems);
     let read = |section: &Section<'_>| {
         AcceptSettings::read(&section.table(|_| true), &[], problems).map(Accept::from)
@@ -147,8 +171,25 @@ pub(crate) fn read(section: &Section<'_>, problems: &mut Vec<Problem>) -> Option
     (problems.len() == before).then_some(RsvpConfig {
         interfaces,
         settings,
+        unprotected,
         accept,
     })
+}
+
+fn neighbours(value: &Value<'_>, problems: &mut Vec<Problem>) -> Vec<IpAddr> {
+    let expected = "`unprotected`: expected addresses of neighbours in quotes such as [\"10.0.1.7\"]";
+    let Some(items) = value.items() else {
+        problems.push(value.wrong(expected));
+        return Vec::new();
+    };
+    let mut found = Vec::new();
+    for item in items {
+        match item.value.as_str().and_then(|text| text.parse().ok()) {
+            Some(address) => found.push(address),
+            None => problems.push(item.wrong(expected)),
+        }
+    }
+    found
 }
 
 fn refuse_absurd(settings: &RsvpSettings, at: impl Fn(&str) -> Span, problems: &mut Vec<Problem>) {

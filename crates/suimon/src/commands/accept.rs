@@ -4,7 +4,7 @@ use crate::daemon::supervise::heed_signals;
 use crate::exit::{Exit, Failure};
 use crate::signalling::alone::Alone;
 use clap::Args;
-use control::rsvp_config::{Accept as Rule, RsvpConfig, RsvpSettings};
+use control::rsvp_config::{Accept as Rule, Protection, RsvpConfig, RsvpSettings};
 use control::socket::path_of;
 use engine::classify::{Ports, Prefix};
 use engine::units::{Bandwidth, Duration};
@@ -50,6 +50,12 @@ pub struct NodeArgs {
     /// How often state is told anew, on average
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = refresh)]
     refresh: Duration,
+    /// A file of keys with which messages are protected, this user's alone (mode 600)
+    #[arg(long, value_name = "FILE")]
+    keys: Option<String>,
+    /// Tell all state anew whole, as neighbours need that misread refreshes by name (RFC 2961)
+    #[arg(long)]
+    no_refresh_reduction: bool,
     /// Name or path of the control socket
     #[arg(long, value_name = "NAME|PATH", default_value = "rsvp")]
     pub socket: String,
@@ -87,7 +93,11 @@ impl NodeArgs {
             settings: RsvpSettings {
                 refresh: self.refresh,
                 most_messages: USUAL,
+                keys: self.keys.clone(),
+                protection: Protection::Required,
+                refresh_reduction: !self.no_refresh_reduction,
             },
+            unprotected: Vec::new(),
             accept,
         }
     }

@@ -12,6 +12,7 @@ use crate::daemon::supervise::{heed_signals, supervise};
 use crate::exit::{Exit, Failure};
 use crate::signalling::alone;
 use crate::signalling::beacon::Beacon;
+use crate::signalling::protection::KeyFile;
 use crate::signalling::speaker::{self, Setup};
 use crate::source;
 use clap::Args;
@@ -79,6 +80,8 @@ pub fn enforce(
     let missing = || Failure::usage("the policy has no [port] section, which says between which interfaces");
     let config = policy.port.as_ref().ok_or_else(missing)?;
     let warnings = look(policy, config)?;
+    let keys = policy.rsvp.as_ref().map(KeyFile::of).transpose();
+    let keys = keys.map_err(Failure::usage)?.flatten();
     let _claim = Claim::on(&config.interfaces()).map_err(Failure::at_run_time)?;
     let socket = path_of(socket);
     let beacon = policy.rsvp.as_ref().map(|_| Beacon::light(&socket)).transpose();
@@ -106,7 +109,7 @@ pub fn enforce(
         .spawn(move || worker.run())
         .map_err(|e| Failure::at_run_time(format!("cannot start the packet loop: {e}")))?;
     // Only now: it puts its first tree into force, which takes a worker that answers.
-    let speaker = speak(policy, config, &in_force).inspect_err(|_| handle.stop())?;
+    let speaker = speak(policy, config, keys, &in_force).inspect_err(|_| handle.stop())?;
     let asked = speaker.as_ref().map(|(asked, _)| asked.clone());
     let service = Service::new(name, handle.clone(), in_force, asked, Arc::clone(&end));
     let server = Server::start(&socket, Arc::new(service)).map_err(|e| {
@@ -131,11 +134,17 @@ pub fn enforce(
 type Speaking = (speaker::Handle, JoinHandle<()>);
 
 /// Starts to speak RSVP, if the policy says so.
-fn speak(policy: &Policy, config: &PortConfig, in_force: &Arc<InForce>) -> Result<Option<Speaking>, Failure> {
+fn speak(
+    policy: &Policy,
+    config: &PortConfig,
+    keys: Option<KeyFile>,
+    in_force: &Arc<InForce>,
+) -> Result<Option<Speaking>, Failure> {
     let Some(rsvp) = &policy.rsvp else { return Ok(None) };
     let setup = Setup {
         config: rsvp.clone(),
         everywhere: false,
+        keys,
         trees: Box::new(Arc::clone(in_force)),
         ring: config.settings.transmit_ring,
         seed: secret_seed(),

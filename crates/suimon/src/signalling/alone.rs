@@ -2,6 +2,7 @@
 //! queues its packets.
 
 use super::beacon::Beacon;
+use super::protection::KeyFile;
 use super::speaker::{self, Handle, Setup};
 use super::trees::NoTrees;
 use crate::daemon::direction::secret_seed;
@@ -36,10 +37,12 @@ struct Service {
 impl Alone {
     /// Starts it; `end` is set when it is asked to end. On all interfaces that have an address, unless some are named.
     pub fn start(config: RsvpConfig, socket: &Path, end: &Arc<AtomicBool>) -> Result<Self, Failure> {
+        let keys = KeyFile::of(&config).map_err(Failure::usage)?;
         let beacon = Beacon::light(socket).map_err(Failure::at_run_time)?;
         let setup = Setup {
             everywhere: config.interfaces.is_empty(),
             config,
+            keys,
             trees: Box::new(NoTrees),
             ring: 1,
             seed: secret_seed(),

@@ -5,8 +5,9 @@ use super::links::Link;
 use super::programs::{Flow, Programs, bits, plain, promised};
 use super::reasons::reason;
 use super::speaker::rate;
-use control::reservation::{self, Notice, PromiseView, SenderView};
+use control::reservation::{self, Keys, Notice, PromiseView, SenderView};
 use engine::reserved::class_name;
+use engine::units::Instant;
 use rsvp::books::{Account, Books};
 use rsvp::node::{Event, Node, SenderStatus, SessionStatus};
 use rsvp::traffic_control::{InterfaceId, Routing};
@@ -27,15 +28,22 @@ pub fn shown(session: &Session, sender: &Sender) -> reservation::Flow {
     }
 }
 
-/// The interfaces, with what is reserved on them.
-pub fn interfaces(links: &[Link], books: &Books) -> Vec<reservation::Link> {
-    let each = (0..).zip(links).map(|(id, link)| {
+/// The name of an interface.
+pub fn name(links: &[Link], id: InterfaceId) -> String {
+    let link = links.get(id as usize);
+    link.map_or_else(|| id.to_string(), |link| link.name.clone())
+}
+
+/// The interfaces, with what is reserved on them, and how their messages are protected.
+pub fn interfaces(links: &[Link], books: &Books, keys: &[Option<Keys>]) -> Vec<reservation::Link> {
+    let each = (0..).zip(links).zip(keys).map(|((id, link), keys)| {
         let used = books.used(id);
         reservation::Link {
             name: link.name.clone(),
             addresses: link.addresses.clone(),
             reserved_bps: used.map(|(used, _)| used.bits()),
             reservable_bps: used.map(|(_, whole)| whole.bits()),
+            keys: *keys,
             error: link.error.clone(),
         }
     });
@@ -44,22 +52,20 @@ pub fn interfaces(links: &[Link], books: &Books) -> Vec<reservation::Link> {
 
 /// All senders.
 pub fn senders<R: Routing>(
+    now: Instant,
     node: &Node<Books, R>,
     links: &[Link],
     programs: &Programs,
     answers: &Answers,
 ) -> Vec<SenderView> {
-    let name = |id: InterfaceId| {
-        links
-            .get(id as usize)
-            .map_or_else(|| id.to_string(), |link| link.name.clone())
-    };
+    let name = |id: InterfaceId| name(links, id);
     let one = |session: &SessionStatus, sender: &SenderStatus| {
         let flow: Flow = (plain(&session.session), sender.sender);
         SenderView {
             flow: shown(&session.session, &sender.sender),
             sends_bps: bits(sender.tspec.rate),
             previous: sender.previous.map(|(hop, _)| hop.address),
+            forgotten_in_s: sender.previous.map(|_| sender.expires.since(now).as_secs_f64()),
             number: programs.number(&flow),
             answered: answers.answered(&flow),
             promises: promises(node.traffic_control(), session, sender, &name),
@@ -149,7 +155,7 @@ pub fn notice(event: &Event, links: &[Link]) -> Notice {
             refused,
             ..
         } => {
-            let name = links.get(*interface as usize).map_or("?", |link| &link.name);
+            let name = name(links, *interface);
             let why = reason(refused.code, refused.value);
             let message = format!(
                 "refused on {name}: {why}; asked {}, left {}",

@@ -1,34 +1,35 @@
-//! The thread that speaks RSVP, and how it is asked.
+//! The thread that speaks RSVP.
 //!
 //! One turn: what was asked, what the kernel says of routes and links, a bounded number of messages, what is due. Then the
 //! trees are put into force, and only then what the node has to say is sent: a promise is kept before it is made.
 
 use super::answers::{Answers, Letter};
+use super::handle::Command;
+pub use super::handle::Handle;
+use super::layers::{Heard, Layers};
 use super::links::Link;
 use super::overview;
-use super::programs::{Flow, KernelNode, Outcome, Programs, plain};
+use super::programs::{Flow, KernelNode, Programs, plain};
+use super::promises::Promises;
+use super::protection::KeyFile;
 use super::reasons::reason;
 use super::routing::KernelRoutes;
-use super::trees::{Trees, account};
-use control::policy::Interface;
-use control::protocol::Refusal;
-use control::reservation::{Held, Notice, Progress, RefusalView, Reservations, Status, Wanted};
+use super::trees::Trees;
+use control::reservation::{Notice, RefusalView, Status};
 use control::rsvp_config::{RsvpConfig, RsvpSettings};
 use engine::random::Seed;
 use engine::units::{Bandwidth, Duration, Instant};
 use netio::clock;
 use netio::routes::{Changes, Leads, Routes};
 use netio::signalling::Envelope;
-use netio::wake::{Sleeper, Waker};
-use rsvp::books::{Account, Books};
+use netio::wake::Sleeper;
+use rsvp::books::Books;
 use rsvp::node::{Event, Node, Settings, Transmit};
 use rsvp::traffic_control::{InterfaceId, Routing};
-use rsvp::wire::{Adspec, Frame, Message, Refusal as Misread};
+use rsvp::wire::{Adspec, Frame, Message};
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::net::IpAddr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::JoinHandle;
 
@@ -38,8 +39,6 @@ const TURN: usize = 64;
 const LONGEST_SLEEP: Duration = Duration::from_secs(5);
 /// Refusals that are remembered.
 const REMEMBERED: usize = 64;
-/// How long an answer of the thread is waited for, and how long the path's answer to a change.
-const PATIENCE: std::time::Duration = std::time::Duration::from_secs(6);
 
 /// Where something is written down for whoever runs the program.
 pub type Log = Box<dyn FnMut(&str) + Send>;
@@ -50,6 +49,8 @@ pub struct Setup {
     pub config: RsvpConfig,
     /// Whether every interface that has an address and is no loopback speaks RSVP, beyond those of the section.
     pub everywhere: bool,
+    /// The keys of its messages, if they have any.
+    pub keys: Option<KeyFile>,
     /// Where packets are queued.
     pub trees: Box<dyn Trees>,
     /// What the device of an interface may hold.
@@ -68,145 +69,14 @@ impl std::fmt::Debug for Setup {
     }
 }
 
-enum Command {
-    Reserve {
-        number: u64,
-        wanted: Wanted,
-        trial: bool,
-        tell: Sender<Progress>,
-        done: Sender<Result<(), Refusal>>,
-    },
-    Change {
-        number: u64,
-        rate_bps: u64,
-        done: Outcome,
-    },
-    Status {
-        done: Sender<Status>,
-    },
-    Watch {
-        number: u64,
-        tell: Sender<Notice>,
-    },
-    Reshape {
-        policy: Box<Interface>,
-        done: Outcome,
-    },
-    End {
-        number: u64,
-    },
-    Stop,
-}
-
-/// Asks the thread, from any other.
-#[derive(Clone, Debug)]
-pub struct Handle {
-    commands: Sender<Command>,
-    waker: Waker,
-    last: Arc<AtomicU64>,
-}
-
-/// Ends what it stands for when it goes.
-struct Ticket {
-    handle: Handle,
-    number: u64,
-}
-
-impl Drop for Ticket {
-    fn drop(&mut self) {
-        let _ = self.handle.send(Command::End { number: self.number });
-    }
-}
-
-impl Handle {
-    fn send(&self, command: Command) -> Result<(), Refusal> {
-        let gone = |_| Refusal::new("RSVP is not spoken any more: the thread has ended");
-        self.commands.send(command).map_err(gone)?;
-        self.waker.wake();
-        Ok(())
-    }
-
-    fn ask<T>(&self, command: impl FnOnce(Sender<T>) -> Command) -> Result<T, Refusal> {
-        let (done, answer) = mpsc::channel();
-        self.send(command(done))?;
-        answer.recv_timeout(PATIENCE).map_err(|_| Refusal {
-            message: "no answer came".into(),
-            help: Some("`suimon reserve status` shows what is in force".into()),
-        })
-    }
-
-    fn begin(&self, wanted: &Wanted, trial: bool, tell: Sender<Progress>) -> Result<Held, Refusal> {
-        let number = self.last.fetch_add(1, Ordering::Relaxed) + 1;
-        let wanted = wanted.clone();
-        let ticket = Ticket {
-            handle: self.clone(),
-            number,
-        };
-        self.ask(|done| Command::Reserve {
-            number,
-            wanted,
-            trial,
-            tell,
-            done,
-        })??;
-        Ok(Box::new(ticket))
-    }
-
-    /// The policy of an interface has changed: its tree is laid out anew, with all that is reserved, or nothing changes.
-    pub fn reshape(&self, policy: Interface) -> Result<String, Refusal> {
-        self.ask(|done| Command::Reshape {
-            policy: Box::new(policy),
-            done,
-        })?
-    }
-
-    /// Ends the thread after saying goodbye.
-    pub fn stop(&self) {
-        let _ = self.send(Command::Stop);
-    }
-}
-
-impl Reservations for Handle {
-    fn reserve(&self, wanted: &Wanted, tell: Sender<Progress>) -> Result<Held, Refusal> {
-        self.begin(wanted, false, tell)
-    }
-
-    fn trial(&self, wanted: &Wanted, tell: Sender<Progress>) -> Result<Held, Refusal> {
-        self.begin(wanted, true, tell)
-    }
-
-    fn change(&self, number: u64, rate_bps: u64) -> Result<String, Refusal> {
-        self.ask(|done| Command::Change {
-            number,
-            rate_bps,
-            done,
-        })?
-    }
-
-    fn status(&self) -> Result<Status, Refusal> {
-        self.ask(|done| Command::Status { done })
-    }
-
-    fn watch(&self, tell: Sender<Notice>) -> Result<Held, Refusal> {
-        let number = self.last.fetch_add(1, Ordering::Relaxed) + 1;
-        self.send(Command::Watch { number, tell })?;
-        Ok(Box::new(Ticket {
-            handle: self.clone(),
-            number,
-        }))
-    }
-}
-
 /// A node with its sockets.
 struct Speaker {
     node: KernelNode,
     links: Vec<Link>,
+    layers: Layers,
     settings: RsvpSettings,
     everywhere: bool,
-    trees: Box<dyn Trees>,
-    /// The policies of the managed interfaces, by the node's number.
-    policies: BTreeMap<InterfaceId, Interface>,
-    ring: u32,
+    promises: Promises,
     changes: Changes,
     sleeper: Sleeper,
     inbox: Receiver<Command>,
@@ -216,8 +86,16 @@ struct Speaker {
     refusals: VecDeque<(Instant, RefusalView)>,
     /// What the last PathErr of each flow had gathered on its way.
     gathered: BTreeMap<Flow, Adspec>,
-    counts: (u64, u64, u64),
+    counts: Counts,
     log: Log,
+}
+
+/// Messages that came: in all, those that are no RSVP, and those beyond the limit.
+#[derive(Default)]
+struct Counts {
+    heard: u64,
+    malformed: u64,
+    overflow: u64,
 }
 
 /// Starts speaking. Fails where the sockets cannot be opened at all.
@@ -231,22 +109,21 @@ pub fn start(setup: Setup) -> io::Result<(Handle, JoinHandle<()>)> {
         .iter()
         .map(|name| Link::new(name))
         .collect();
-    let managed = setup.trees.managed();
-    let policies = (0..).zip(&links).filter_map(|(id, link)| {
-        let found = managed
-            .iter()
-            .find(|policy| policy.name == link.name && policy.reserve.is_some())?;
-        Some((id, found.clone()))
-    });
-    let policies = policies.collect();
+    let names = links.iter().map(|link| link.name.as_str());
+    let settings = setup.config.settings;
     let mut speaker = Speaker {
         node: Node::new(Settings::new(Vec::new(), setup.seed), Books::new(), routing),
+        promises: Promises::new(setup.trees, names, setup.ring),
+        layers: Layers::new(
+            clock::now(),
+            setup.keys,
+            settings.refresh_reduction,
+            settings.refresh,
+            setup.seed,
+        ),
         links,
-        settings: setup.config.settings,
+        settings,
         everywhere: setup.everywhere,
-        trees: setup.trees,
-        policies,
-        ring: setup.ring,
         changes: Changes::watch()?,
         sleeper,
         inbox,
@@ -255,7 +132,7 @@ pub fn start(setup: Setup) -> io::Result<(Handle, JoinHandle<()>)> {
         watchers: BTreeMap::new(),
         refusals: VecDeque::new(),
         gathered: BTreeMap::new(),
-        counts: (0, 0, 0),
+        counts: Counts::default(),
         log: setup.log,
     };
     speaker.look_at_links();
@@ -267,14 +144,7 @@ pub fn start(setup: Setup) -> io::Result<(Handle, JoinHandle<()>)> {
     let thread = std::thread::Builder::new()
         .name("rsvp".into())
         .spawn(move || speaker.run())?;
-    Ok((
-        Handle {
-            commands,
-            waker,
-            last: Arc::default(),
-        },
-        thread,
-    ))
+    Ok((Handle::new(commands, waker), thread))
 }
 
 impl Speaker {
@@ -287,22 +157,30 @@ impl Speaker {
             if self.changes.any().unwrap_or(true) {
                 self.look_at_links();
                 self.node.routes_changed(now);
+                self.layers.routes_changed();
+            }
+            if let Some(news) = self.layers.look_at_keys(now, &self.links) {
+                (self.log)(&news);
             }
             let busy = self.hear(now);
+            for interface in self.layers.say_again(now) {
+                self.node.say_again(now, interface);
+            }
             self.node.handle_timeout(now);
             self.heed(now);
             self.keep_promises();
-            self.speak();
+            self.speak(now);
             if !busy {
                 self.sleep();
             }
         }
         // Programs whose reservations were held are gone, and their neighbours hear it.
-        self.speak();
+        self.speak(clock::now());
     }
 
     fn sleep(&mut self) {
-        let due = self.node.poll_timeout().unwrap_or(Instant::NEVER);
+        let due = [self.node.poll_timeout(), self.layers.poll_timeout()];
+        let due = due.into_iter().flatten().min().unwrap_or(Instant::NEVER);
         let longest = due.since(clock::now()).min(LONGEST_SLEEP);
         let sockets = self.links.iter().filter_map(|link| link.signalling.as_ref());
         let descriptors = sockets.flat_map(|signalling| signalling.descriptors());
@@ -352,7 +230,9 @@ impl Speaker {
                 }
                 Command::Watch { number, tell } => drop(self.watchers.insert(number, tell)),
                 Command::Status { done } => drop(done.send(self.status(now))),
-                Command::Reshape { policy, done } => drop(done.send(self.reshape(*policy))),
+                Command::Reshape { policy, done } => {
+                    drop(done.send(self.promises.reshape(&mut self.node, *policy)));
+                }
             }
         }
         false
@@ -381,18 +261,9 @@ impl Speaker {
             }
             self.node
                 .set_interface(id, link.as_interface(self.settings.refresh));
-            let books = self.node.traffic_control_mut();
-            if books.account(id).is_none() || !self.policies.contains_key(&id) {
-                let free = Account::Free { mtu: link.mtu };
-                books.open(
-                    id,
-                    self.policies
-                        .get(&id)
-                        .and_then(|policy| account(policy, self.ring))
-                        .unwrap_or(free),
-                );
-            }
+            self.promises.open(&mut self.node, id, link.mtu);
         }
+        self.layers.know(&self.links);
         let by_index = (0..)
             .zip(&self.links)
             .filter_map(|(id, link)| Some((link.index?, id)));
@@ -414,57 +285,66 @@ impl Speaker {
                 let Some(signalling) = &mut link.signalling else {
                     break;
                 };
-                let (ttl, bytes) = match signalling.receive() {
+                let (arrival, bytes) = match signalling.receive() {
                     Ok(None) => break,
-                    Ok(Some((arrival, bytes))) => (arrival.ttl, bytes.to_vec()),
+                    Ok(Some((arrival, bytes))) => (arrival, bytes.to_vec()),
                     Err(error) => {
                         link.error = Some(format!("{}: {error}", link.name));
                         break;
                     }
                 };
                 if link.admits(now, self.settings.most_messages) {
-                    self.counts.0 += 1;
-                    self.read(now, id as InterfaceId, ttl, &bytes);
+                    self.counts.heard += 1;
+                    let id = id as InterfaceId;
+                    for heard in self.layers.hear(now, id, &arrival, &bytes) {
+                        self.read(now, id, heard);
+                    }
                 } else {
-                    self.counts.2 += 1;
+                    self.counts.overflow += 1;
                 }
             }
+        }
+        while let Some((interface, from, reason)) = self.layers.poll_complaint() {
+            let name = overview::name(&self.links, interface);
+            let (_, why) = super::reasons::dropped(reason);
+            let message = format!("{name}: messages of {from} are dropped: {why}");
+            (self.log)(&message);
+            self.notify(Notice {
+                what: "dropped".into(),
+                flow: None,
+                message,
+            });
         }
         busy
     }
 
-    /// Reads a message, notes what the node does not, and gives it to the node.
-    fn read(&mut self, now: Instant, interface: InterfaceId, ttl: u8, bytes: &[u8]) {
-        match Frame::decode(bytes) {
-            Ok(Frame {
-                message: Message::Bundle(messages),
-                ..
-            }) => {
-                for message in messages {
-                    self.read(now, interface, ttl, &message);
+    /// Notes of a message what the node does not, and gives it to the node.
+    fn read(&mut self, now: Instant, interface: InterfaceId, heard: Heard) {
+        let (ttl, frame) = match heard {
+            Heard::Message(ttl, frame) => (ttl, frame),
+            Heard::Objected(objection, frame) => {
+                self.node.handle_objection(interface, objection, frame);
+                return;
+            }
+            Heard::Malformed => {
+                self.counts.malformed += 1;
+                return;
+            }
+        };
+        match &frame.message {
+            Message::Path(path) if self.ends_here(path.session.destination) => {
+                self.answers.hear(interface, &frame)
+            }
+            Message::PathErr(error) => {
+                let flow = (plain(&error.session), error.sender.template);
+                let adspec = error.sender.adspec.as_ref().and_then(|adspec| adspec.known());
+                if let (Some(adspec), Some(_)) = (adspec, self.programs.number(&flow)) {
+                    self.gathered.insert(flow, adspec.clone());
                 }
             }
-            Ok(frame) => {
-                match &frame.message {
-                    Message::Path(path) if self.ends_here(path.session.destination) => {
-                        self.answers.hear(interface, &frame)
-                    }
-                    Message::PathErr(error) => {
-                        let flow = (plain(&error.session), error.sender.template);
-                        let adspec = error.sender.adspec.as_ref().and_then(|adspec| adspec.known());
-                        if let (Some(adspec), Some(_)) = (adspec, self.programs.number(&flow)) {
-                            self.gathered.insert(flow, adspec.clone());
-                        }
-                    }
-                    _ => {}
-                }
-                self.node.handle_frame(now, interface, ttl, frame);
-            }
-            Err(Misread::Objected(objection, frame)) => {
-                self.node.handle_objection(interface, objection, *frame)
-            }
-            Err(Misread::Malformed(_)) => self.counts.1 += 1,
+            _ => {}
         }
+        self.node.handle_frame(now, interface, ttl, frame);
     }
 
     fn ends_here(&self, destination: IpAddr) -> bool {
@@ -546,7 +426,7 @@ impl Speaker {
                 }
             };
             if let Some(letter) = letter {
-                self.post(letter);
+                self.post(now, letter);
             }
         }
     }
@@ -559,11 +439,7 @@ impl Speaker {
         flow: Option<control::reservation::Flow>,
         refused: &rsvp::traffic_control::Refused,
     ) {
-        let name = self
-            .links
-            .get(interface as usize)
-            .map_or("?", |link| &link.name)
-            .to_owned();
+        let name = overview::name(&self.links, interface);
         let view = RefusalView {
             flow,
             interface: name,
@@ -588,120 +464,71 @@ impl Speaker {
 
     /// Tells those who watch.
     fn notice(&mut self, event: &Event) {
-        if self.watchers.is_empty() {
-            return;
+        if !self.watchers.is_empty() {
+            self.notify(overview::notice(event, &self.links));
         }
-        let notice = overview::notice(event, &self.links);
+    }
+
+    fn notify(&mut self, notice: Notice) {
         self.watchers
             .retain(|_, watcher| watcher.send(notice.clone()).is_ok());
     }
 
     /// Puts into force what has changed.
     fn keep_promises(&mut self) {
-        for id in self.node.traffic_control_mut().take_changed() {
-            let (Some(policy), Some(layout)) =
-                (self.policies.get(&id), self.node.traffic_control().lay_out(id))
-            else {
-                continue;
-            };
-            let adopted = match layout {
-                Ok(layout) => self.trees.adopt(policy, layout),
-                Err(problems) => Err(Refusal::from(problems)),
-            };
-            if let Err(why) = adopted {
-                (self.log)(&format!("{}: the classes stay as they were: {why}", policy.name));
-            }
-        }
+        self.promises.keep(&mut self.node, &mut self.log);
     }
 
-    /// Another policy for an interface, with everything that is reserved.
-    fn reshape(&mut self, policy: Interface) -> Result<String, Refusal> {
-        let found = self.policies.iter().find(|(_, known)| known.name == policy.name);
-        let Some((&id, _)) = found else {
-            return Err(Refusal::new(format!(
-                "nothing can be reserved on {}",
-                policy.name
-            )));
-        };
-        let gone = || Refusal::new(format!("nothing can be reserved on {} any more", policy.name));
-        let new = account(&policy, self.ring).ok_or_else(gone)?;
-        let books = self.node.traffic_control_mut();
-        let old = books.account(id).cloned();
-        books.open(id, new);
-        let adopted = match books.lay_out(id) {
-            Some(Ok(layout)) => self.trees.adopt(&policy, layout),
-            Some(Err(problems)) => Err(Refusal::from(problems)),
-            None => Err(gone()),
-        };
-        match adopted {
-            Ok(()) => {
-                let done = format!("{}: changed, with what is reserved", policy.name);
-                self.policies.insert(id, policy);
-                Ok(done)
-            }
-            Err(why) => {
-                old.into_iter().for_each(|old| books.open(id, old));
-                Err(why)
-            }
-        }
-    }
-
-    /// Sends what the node has to say.
-    fn speak(&mut self) {
+    /// Sends what the node and its layers have to say.
+    fn speak(&mut self, now: Instant) {
         while let Some(transmit) = self.node.poll_transmit() {
-            let Transmit {
-                interface,
-                source,
-                destination,
-                router_alert,
-                ttl,
-                bytes,
-            } = transmit;
-            let bytes = match Frame::decode(&bytes) {
-                Ok(frame) => match &frame.message {
-                    Message::Path(path) => {
-                        let want = self.programs.want(&path.session, &path.sender.template);
-                        if want.is_any() {
-                            want.add(frame).encode().unwrap_or(bytes)
-                        } else {
-                            bytes
-                        }
-                    }
-                    _ => bytes,
-                },
-                Err(_) => bytes,
+            let transmit = self.wish(transmit);
+            self.layers.say(now, transmit);
+        }
+        self.layers.handle_timeout(now);
+        while let Some(transmit) = self.layers.poll_transmit(now) {
+            let envelope = Envelope {
+                source: transmit.source,
+                destination: transmit.destination,
+                ttl: transmit.ttl,
+                alert: transmit.router_alert,
             };
-            self.send(
-                interface,
-                &Envelope {
-                    source,
-                    destination,
-                    ttl,
-                    alert: router_alert,
-                },
-                &bytes,
-            );
+            self.send(transmit.interface, &envelope, &transmit.bytes);
+        }
+    }
+
+    /// A Path of a program on this host says what that would like.
+    fn wish(&self, transmit: Transmit) -> Transmit {
+        let Ok(frame) = Frame::decode(&transmit.bytes) else {
+            return transmit;
+        };
+        let want = match &frame.message {
+            Message::Path(path) => self.programs.want(&path.session, &path.sender.template),
+            _ => return transmit,
+        };
+        match want.is_any().then(|| want.add(frame).encode()) {
+            Some(Ok(bytes)) => Transmit { bytes, ..transmit },
+            _ => transmit,
         }
     }
 
     /// Sends a message that this host itself has written.
-    fn post(&mut self, (interface, destination, frame): Letter) {
+    fn post(&mut self, now: Instant, (interface, destination, frame): Letter) {
         let alike = |address: &&IpAddr| address.is_ipv4() == destination.is_ipv4();
         let own = self
             .links
             .get(interface as usize)
             .and_then(|link| link.addresses.iter().find(alike).copied());
         if let (Some(source), Ok(bytes)) = (own, frame.encode()) {
-            self.send(
+            let transmit = Transmit {
                 interface,
-                &Envelope {
-                    source,
-                    destination,
-                    ttl: frame.send_ttl,
-                    alert: false,
-                },
-                &bytes,
-            );
+                source,
+                destination,
+                router_alert: false,
+                ttl: frame.send_ttl,
+                bytes,
+            };
+            self.layers.say(now, transmit);
         }
     }
 
@@ -728,13 +555,18 @@ impl Speaker {
             seconds_ago: now.since(*at).as_secs_f64(),
             ..view.clone()
         });
+        let keys = self.layers.protection(now, &self.links);
         Status {
-            interfaces: overview::interfaces(&self.links, self.node.traffic_control()),
-            senders: overview::senders(&self.node, &self.links, &self.programs, &self.answers),
+            interfaces: overview::interfaces(&self.links, self.node.traffic_control(), &keys),
+            senders: overview::senders(now, &self.node, &self.links, &self.programs, &self.answers),
             refusals: refusals.collect(),
-            heard: self.counts.0,
-            malformed: self.counts.1,
-            overflow: self.counts.2,
+            heard: self.counts.heard,
+            malformed: self.counts.malformed,
+            overflow: self.counts.overflow,
+            dropped: self
+                .layers
+                .dropped(now, |interface| overview::name(&self.links, interface)),
+            names: self.layers.names(),
         }
     }
 }

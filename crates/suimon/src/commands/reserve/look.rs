@@ -1,0 +1,243 @@
+//! What a node knows of reservations, and changing one.
+
+use crate::exit::{Exit, Failure};
+use crate::signalling::client;
+use crate::signalling::speaker;
+use clap::Args;
+use control::protocol::{Reply, Request};
+use control::reservation::{Link, SenderView, Status};
+use control::socket::Client;
+use engine::units::Bandwidth;
+use serde_json::json;
+use std::io::{self, Write};
+
+/// Which node is asked.
+#[derive(Debug, Args)]
+pub(super) struct Ask {
+    /// The node's control socket; one that runs on this host, if not given
+    #[arg(long, value_name = "NAME|PATH")]
+    socket: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// What is changed.
+#[derive(Debug, Args)]
+pub(super) struct Change {
+    /// The reservation's number, as `status` shows it
+    number: u64,
+    /// The new rate, in IP datagrams
+    #[arg(long, value_name = "RATE", value_parser = super::rate)]
+    rate: Bandwidth,
+    #[command(flatten)]
+    ask: Ask,
+}
+
+impl Ask {
+    fn client(&self) -> Result<Client, Failure> {
+        let found = client::running(self.socket.as_deref())?;
+        Ok(Client::connect(Some(&found.socket))?)
+    }
+
+    fn read(&self) -> Result<Status, Failure> {
+        match self.client()?.ask(&Request::Reservations {})? {
+            Reply::Reservations(status) => Ok(*status),
+            Reply::Refused(why) => Err(why.into()),
+            other => Err(Failure::at_run_time(format!("expected a status, got {other:?}"))),
+        }
+    }
+
+    /// Shows it.
+    pub(super) fn status(&self, out: &mut dyn Write) -> Result<Exit, Failure> {
+        let status = self.read()?;
+        if self.json {
+            writeln!(out, "{}", json!(status))?;
+            return Ok(Exit::Done);
+        }
+        for link in &status.interfaces {
+            show_link(out, link)?;
+        }
+        for sender in &status.senders {
+            show_sender(out, sender)?;
+        }
+        if status.senders.is_empty() {
+            writeln!(out, "no sender has been heard of")?;
+        }
+        if let Some(names) = &status.names
+            && names.summarised > 0
+        {
+            writeln!(
+                out,
+                "refresh reduction: {} refreshes went out as a name; {} messages were repeated, {} given up",
+                names.summarised, names.repeated, names.given_up
+            )?;
+        }
+        let dropped: u64 = status.dropped.iter().map(|dropped| dropped.count).sum();
+        if dropped > 0 {
+            writeln!(
+                out,
+                "{dropped} messages were not believed; `suimon reserve explain` says whose, and what to do"
+            )?;
+        }
+        if status.malformed + status.overflow > 0 {
+            writeln!(
+                out,
+                "{} messages heard; {} were malformed, {} too many",
+                status.heard, status.malformed, status.overflow
+            )?;
+        }
+        Ok(Exit::Done)
+    }
+
+    /// Shows it.
+    pub(super) fn explain(&self, out: &mut dyn Write) -> Result<Exit, Failure> {
+        let status = self.read()?;
+        if self.json {
+            writeln!(
+                out,
+                "{}",
+                json!({
+                    "refusals": status.refusals,
+                    "dropped": status.dropped,
+                    "interfaces": status.interfaces,
+                })
+            )?;
+            return Ok(Exit::Done);
+        }
+        for refusal in &status.refusals {
+            let whom = refusal
+                .flow
+                .as_ref()
+                .map_or_else(|| "several senders".into(), ToString::to_string);
+            writeln!(
+                out,
+                "{:.0} s ago, {whom}: refused on {}: {}; asked {}, left {}, as the link counts",
+                refusal.seconds_ago,
+                refusal.interface,
+                refusal.reason,
+                speaker::rate(refusal.asked_bps),
+                speaker::rate(refusal.left_bps)
+            )?;
+        }
+        for dropped in &status.dropped {
+            writeln!(
+                out,
+                "{:.0} s ago, {}: {} messages of {} were dropped: {}",
+                dropped.seconds_ago, dropped.interface, dropped.count, dropped.from, dropped.message
+            )?;
+        }
+        if status.refusals.is_empty() {
+            writeln!(out, "this node has refused nothing")?;
+        }
+        for link in status.interfaces {
+            if let (Some(used), Some(whole)) = (link.reserved_bps, link.reservable_bps) {
+                writeln!(
+                    out,
+                    "{}: {} left of {}",
+                    link.name,
+                    speaker::rate(whole.saturating_sub(used)),
+                    speaker::rate(whole)
+                )?;
+            }
+        }
+        Ok(Exit::Done)
+    }
+
+    /// Shows it.
+    pub(super) fn watch(&self, out: &mut dyn Write) -> Result<Exit, Failure> {
+        let mut client = self.client()?;
+        client.set_patience(None)?;
+        client.tell(&Request::Watch {})?;
+        loop {
+            match client.next_reply()? {
+                Reply::Notice(notice) if self.json => writeln!(out, "{}", json!(notice))?,
+                Reply::Notice(notice) => writeln!(out, "{}", notice.message)?,
+                Reply::Refused(why) => return Err(why.into()),
+                _ => {}
+            }
+            out.flush()?;
+        }
+    }
+}
+
+fn show_link(out: &mut dyn Write, link: &Link) -> io::Result<()> {
+    let room = match (link.reserved_bps, link.reservable_bps) {
+        (Some(used), Some(whole)) => format!(
+            "{} of {} reserved, as the link counts",
+            speaker::rate(used),
+            speaker::rate(whole)
+        ),
+        _ => "not managed: nothing is refused, and nothing is guarded".into(),
+    };
+    let keys = match link.keys {
+        None => "",
+        Some(keys) if keys.stale => "; the key that messages are sent with has ended, and there is no other",
+        Some(keys) if keys.required => "; messages need a key",
+        Some(_) => "; messages have a key, and those without are let through",
+    };
+    let error = link
+        .error
+        .as_ref()
+        .map_or_else(String::new, |error| format!("; {error}"));
+    writeln!(out, "{}: {room}{keys}{error}", link.name)
+}
+
+fn show_sender(out: &mut dyn Write, sender: &SenderView) -> io::Result<()> {
+    let number = sender.number.map_or_else(String::new, |number| {
+        format!(" (number {number}, of a program here)")
+    });
+    let answered = if sender.answered { "; answered here" } else { "" };
+    writeln!(
+        out,
+        "{}: sends {}{number}{answered}",
+        sender.flow,
+        speaker::rate(sender.sends_bps)
+    )?;
+    for promise in &sender.promises {
+        let service = if promise.guaranteed {
+            "guaranteed"
+        } else {
+            "controlled load"
+        };
+        let class = promise.class.as_ref().map_or_else(String::new, |class| {
+            format!(
+                ", class {class}, which takes {}",
+                speaker::rate(promise.counts_bps)
+            )
+        });
+        writeln!(
+            out,
+            "  {}: {} {service}{class}",
+            promise.interface,
+            speaker::rate(promise.rate_bps)
+        )?;
+    }
+    Ok(())
+}
+
+impl Change {
+    /// Changes it.
+    pub(super) fn run(self, out: &mut dyn Write) -> Result<Exit, Failure> {
+        let request = Request::Change {
+            number: self.number,
+            rate_bps: self.rate.bits(),
+        };
+        let reply = self.ask.client()?.ask(&request)?;
+        if self.ask.json {
+            writeln!(out, "{}", json!(reply))?;
+        }
+        match reply {
+            Reply::Done { message } if !self.ask.json => writeln!(out, "{message}")?,
+            Reply::Refused(_) if self.ask.json => return Ok(Exit::Refused),
+            Reply::Refused(why) => {
+                return Err(Failure {
+                    exit: Exit::Refused,
+                    message: why.to_string(),
+                });
+            }
+            _ => {}
+        }
+        Ok(Exit::Done)
+    }
+}

@@ -1,0 +1,95 @@
+//! What is promised, put into force where packets are queued: the accounts of the managed interfaces, and their trees.
+
+use super::programs::KernelNode;
+use super::trees::{Trees, account};
+use control::policy::Interface;
+use control::protocol::Refusal;
+use rsvp::books::Account;
+use rsvp::traffic_control::InterfaceId;
+use std::collections::BTreeMap;
+
+/// The trees of a node's interfaces.
+pub struct Promises {
+    trees: Box<dyn Trees>,
+    /// The policies of the managed interfaces, by the node's number.
+    policies: BTreeMap<InterfaceId, Interface>,
+    ring: u32,
+}
+
+impl Promises {
+    /// Of those of these interfaces of which anything may be reserved. `ring` is what a device may hold.
+    pub fn new<'a>(trees: Box<dyn Trees>, names: impl Iterator<Item = &'a str>, ring: u32) -> Self {
+        let managed = trees.managed();
+        let of = |name: &str| {
+            let mut managed = managed.iter();
+            managed.find(|policy| policy.name == name && policy.reserve.is_some())
+        };
+        let policies = (0..)
+            .zip(names)
+            .filter_map(|(id, name)| Some((id, of(name)?.clone())));
+        Self {
+            policies: policies.collect(),
+            trees,
+            ring,
+        }
+    }
+
+    /// Opens the account of an interface that has none yet, or whose longest datagram may have changed.
+    pub fn open(&self, node: &mut KernelNode, id: InterfaceId, mtu: u32) {
+        let books = node.traffic_control_mut();
+        let policy = self.policies.get(&id);
+        if books.account(id).is_none() || policy.is_none() {
+            let managed = policy.and_then(|policy| account(policy, self.ring));
+            books.open(id, managed.unwrap_or(Account::Free { mtu }));
+        }
+    }
+
+    /// Puts into force what has changed; what could not be is told.
+    pub fn keep(&self, node: &mut KernelNode, tell: &mut dyn FnMut(&str)) {
+        for id in node.traffic_control_mut().take_changed() {
+            let (Some(policy), Some(layout)) = (self.policies.get(&id), node.traffic_control().lay_out(id))
+            else {
+                continue;
+            };
+            let adopted = match layout {
+                Ok(layout) => self.trees.adopt(policy, layout),
+                Err(problems) => Err(Refusal::from(problems)),
+            };
+            if let Err(why) = adopted {
+                tell(&format!("{}: the classes stay as they were: {why}", policy.name));
+            }
+        }
+    }
+
+    /// Another policy for an interface, with everything that is reserved.
+    pub fn reshape(&mut self, node: &mut KernelNode, policy: Interface) -> Result<String, Refusal> {
+        let found = self.policies.iter().find(|(_, known)| known.name == policy.name);
+        let Some((&id, _)) = found else {
+            return Err(Refusal::new(format!(
+                "nothing can be reserved on {}",
+                policy.name
+            )));
+        };
+        let gone = || Refusal::new(format!("nothing can be reserved on {} any more", policy.name));
+        let new = account(&policy, self.ring).ok_or_else(gone)?;
+        let books = node.traffic_control_mut();
+        let old = books.account(id).cloned();
+        books.open(id, new);
+        let adopted = match books.lay_out(id) {
+            Some(Ok(layout)) => self.trees.adopt(&policy, layout),
+            Some(Err(problems)) => Err(Refusal::from(problems)),
+            None => Err(gone()),
+        };
+        match adopted {
+            Ok(()) => {
+                let done = format!("{}: changed, with what is reserved", policy.name);
+                self.policies.insert(id, policy);
+                Ok(done)
+            }
+            Err(why) => {
+                old.into_iter().for_each(|old| books.open(id, old));
+                Err(why)
+            }
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! The file of keys: who may read it, what is in it, and whether it has changed.
+//!
+//! It is its owner's alone, as are the keys of ssh: whoever reads it can speak for every node that has these keys. When it is
+//! replaced it is read again, so that keys can be added while reservations stand; one that is wrong changes nothing.
+
+use control::rsvp_config::{Protection, RsvpConfig};
+use control::rsvp_keys::{self, Digest, Time, Whose};
+use engine::units::{Duration, Instant};
+use rsvp::integrity::{Algorithm, Demand, Interface, Key, Lifetime, Use};
+use std::fs::{File, Metadata};
+use std::io::Read;
+use std::net::IpAddr;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// What is read at most.
+const LONGEST: u64 = 1 << 20;
+
+/// A file of keys that has been read.
+#[derive(Debug)]
+pub struct KeyFile {
+    path: PathBuf,
+    seen: Stamp,
+    keys: Vec<rsvp_keys::Key>,
+    demand: Demand,
+    unprotected: Vec<IpAddr>,
+}
+
+/// What tells a file from the one that was there before.
+type Stamp = (u64, u64, u64, i64, i64);
+
+fn stamp(file: &Metadata) -> Stamp {
+    (
+        file.dev(),
+        file.ino(),
+        file.size(),
+        file.mtime(),
+        file.mtime_nsec(),
+    )
+}
+
+impl KeyFile {
+    /// The one that the configuration names, if it names one.
+    pub fn of(config: &RsvpConfig) -> Result<Option<Self>, String> {
+        let Some(path) = &config.settings.keys else {
+            return Ok(None);
+        };
+        let path = PathBuf::from(path);
+        let (seen, keys) = read(&path)?;
+        let demand = match config.settings.protection {
+            Protection::Required => Demand::Required,
+            Protection::Optional => Demand::Optional,
+        };
+        Ok(Some(Self {
+            path,
+            seen,
+            keys,
+            demand,
+            unprotected: config.unprotected.clone(),
+        }))
+    }
+
+    /// Reads it again if it has changed; whether it has. What is wrong is said once.
+    pub fn look(&mut self) -> Result<bool, String> {
+        let there = std::fs::metadata(&self.path).map(|file| stamp(&file));
+        match there {
+            Ok(there) if there != self.seen => {
+                self.seen = there;
+                self.keys = read(&self.path)?.1;
+                Ok(true)
+            }
+            // One that is being replaced may be away for a moment.
+            _ => Ok(false),
+        }
+    }
+
+    /// How messages of an interface are protected; none where there is no key for it.
+    pub fn interface(&self, name: &str, addresses: &[IpAddr]) -> Option<Interface> {
+        let keys = self.keys.iter().filter(|key| key.is_on(name));
+        let keys: Vec<Key> = keys.filter_map(usable).collect();
+        let unprotected = self.unprotected.iter();
+        (!keys.is_empty()).then(|| Interface {
+            addresses: addresses.to_vec(),
+            demand: self.demand,
+            neighbours: unprotected.map(|address| (*address, Demand::Optional)).collect(),
+            keys,
+        })
+    }
+
+    /// Whether messages without a key are dropped where there is one.
+    pub fn is_required(&self) -> bool {
+        self.demand == Demand::Required
+    }
+}
+
+fn read(path: &Path) -> Result<(Stamp, Vec<rsvp_keys::Key>), String> {
+    let name = path.display();
+    let cannot = |error: std::io::Error| format!("cannot read the file of keys {name}: {error}");
+    let file = File::open(path).map_err(cannot)?;
+    // Of the open file: the name may lead to another one by now.
+    let about = file.metadata().map_err(cannot)?;
+    let own = rustix::process::geteuid().as_raw();
+    if !about.is_file() {
+        return Err(format!("the file of keys {name} is no file"));
+    }
+    if about.mode() & 0o077 != 0 {
+        return Err(format!(
+            "others than its owner can read or write the file of keys {name} (mode {:o}): run `chmod 600 {name}`, and \
+             make new keys if anybody else may have read these",
+            about.mode() & 0o777
+        ));
+    }
+    if about.uid() != own && about.uid() != 0 {
+        return Err(format!(
+            "the file of keys {name} belongs to user {}, who could change it: run `chown {own} {name}`",
+            about.uid()
+        ));
+    }
+    let mut text = String::new();
+    file.take(LONGEST).read_to_string(&mut text).map_err(cannot)?;
+    let keys = rsvp_keys::read(&name.to_string(), &text)?;
+    Ok((stamp(&about), keys))
+}
+
+/// A key as the guard has it; its times are counted from 1970.
+fn usable(key: &rsvp_keys::Key) -> Option<Key> {
+    let at = |time: Time| Instant::START + Duration::from_secs(1).times(time.0);
+    let begins = key.begins.map_or(Instant::START, at);
+    let ends = key.ends.map_or(Instant::NEVER, at);
+    let lifetime = Lifetime {
+        send: (begins, ends),
+        accept: (begins - key.margin, ends + key.margin),
+    };
+    let algorithm = match key.algorithm {
+        Digest::HmacSha256 => Algorithm::HmacSha256,
+        Digest::HmacMd5 => Algorithm::HmacMd5,
+    };
+    let whose = match key.whose {
+        Whose::All => Use::Shared,
+        Whose::Ours => Use::Ours,
+        Whose::Of(neighbour) => Use::Of(neighbour),
+    };
+    // The identifier and the length of the secret were looked at when it was read.
+    Key::new(key.id.0, algorithm, &key.secret.0, lifetime, whose).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use control::rsvp_config::RsvpSettings;
+    use std::os::unix::fs::PermissionsExt;
+
+    const TEXT: &str = "[[key]]\nid = 7\nsecret = \"a secret of some length\"\ninterface = \"wan0\"\n";
+
+    struct Kept(PathBuf);
+
+    impl Drop for Kept {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_file(&self.0);
+        }
+    }
+
+    fn kept(name: &str, mode: u32) -> Kept {
+        let path = std::env::temp_dir().join(format!("suimon-keys-{}-{name}", std::process::id()));
+        std::fs::write(&path, TEXT).expect("a file");
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).expect("a mode");
+        Kept(path)
+    }
+
+    fn config(path: &Path) -> RsvpConfig {
+        RsvpConfig {
+            interfaces: Vec::new(),
+            settings: RsvpSettings {
+                refresh: Duration::from_secs(30),
+                most_messages: 5000,
+                keys: Some(path.display().to_string()),
+                protection: Protection::Required,
+                refresh_reduction: true,
+            },
+            unprotected: vec![IpAddr::from([10, 0, 0, 9])],
+            accept: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_file_that_others_can_read_is_refused_with_what_to_do() {
+        for mode in [0o644, 0o640, 0o602] {
+            let file = kept(&format!("open-{mode:o}"), mode);
+            let error = KeyFile::of(&config(&file.0)).expect_err("others can read it");
+            assert!(error.contains("chmod 600"), "{error}");
+        }
+        let error = KeyFile::of(&config(Path::new("/nonexistent"))).expect_err("it is not there");
+        assert!(error.contains("/nonexistent"), "{error}");
+        let error = KeyFile::of(&config(Path::new("/dev/null"))).expect_err("it is a device");
+        assert!(error.contains("is no file"), "{error}");
+    }
+
+    #[test]
+    fn keys_are_those_of_the_interface_and_a_new_file_is_read() {
+        let file = kept("own", 0o600);
+        let mut keys = KeyFile::of(&config(&file.0))
+            .expect("it is right")
+            .expect("it is named");
+        assert!(keys.interface("lan0", &[]).is_none());
+        let wan = keys.interface("wan0", &[]).expect("there is one");
+        assert_eq!((wan.keys.len(), wan.keys[0].id()), (1, 7));
+        assert_eq!(wan.neighbours.len(), 1);
+        assert_eq!(keys.look(), Ok(false));
+        std::fs::write(&file.0, TEXT.replace("wan0", "lan0") + "# another\n").expect("a file");
+        assert_eq!(keys.look(), Ok(true));
+        assert!(keys.interface("lan0", &[]).is_some() && keys.interface("wan0", &[]).is_none());
+        std::fs::write(&file.0, "no keys").expect("a file");
+        assert!(keys.look().is_err());
+        assert_eq!(keys.look(), Ok(false), "it is said once");
+        assert!(
+            keys.interface("lan0", &[]).is_some(),
+            "what was read before holds"
+        );
+    }
+}

@@ -1,0 +1,158 @@
+//! Keys (RFC 2747): who knows them is believed, and nobody else.
+
+use crate::rig::{LONG, Plan, Rig, in_turn, keep, kill, until};
+use netio::interface::Interface;
+use netio::signalling::{Arrival, Envelope, Signalling};
+use rsvp::wire::{Frame, Hop, Message, PathTear, Sender, Session};
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+/// Between the routers one key, for the hosts another, of the kind that old nodes know.
+const HOSTS: &str = "[[key]]\nid = 2\nsecret = \"for the hosts of this site\"\nalgorithm = \"hmac-md5\"\n";
+const ROUTERS: &str = "[[key]]\nid = 1\nsecret = \"hex:00112233445566778899aabbccddeeff\"\ninterface = \"wan0\"\n\
+                       [[key]]\nid = 2\nsecret = \"for the hosts of this site\"\nalgorithm = \"hmac-md5\"\ninterface = \"lan0\"\n";
+const WRONG: &str = "[[key]]\nid = 1\nsecret = \"hex:ff112233445566778899aabbccddeeff\"\n";
+
+#[test]
+fn neighbours_with_the_same_keys_are_believed_and_others_are_not() {
+    let plan = Plan {
+        routers: ["keys = \"@/r1.keys\"", "keys = \"@/r2.keys\""],
+        hosts: &["--keys", "@/hosts.keys"],
+        files: &[("r1.keys", ROUTERS), ("r2.keys", WRONG), ("hosts.keys", HOSTS)],
+        ..Plan::default()
+    };
+    in_turn(|| lab::isolated(|| Rig::start(&plan).into_iter().for_each(believed)));
+}
+
+fn explained(rig: &Rig, name: &str, what: &str) -> bool {
+    rig.output(name, &["reserve", "explain"]).out.contains(what)
+}
+
+fn believed(rig: Rig) {
+    wrong_key(&rig);
+    // Another file takes its place, and holds without a restart.
+    keep(&rig.files.join("r2.keys"), ROUTERS);
+    let held = rig.hold("10.0.3.2:5000", "4M");
+    until("it is reserved", LONG, || {
+        rig.promised("r1", 5000).len() == 1 && rig.promised("r2", 5000).len() == 1
+    });
+    let status = rig.output("r2", &["reserve", "status"]).out;
+    assert!(status.contains("messages need a key"), "{status}");
+    forged(&rig);
+    replayed(&rig);
+    assert_eq!(
+        (rig.promised("r1", 5000).len(), rig.promised("r2", 5000).len()),
+        (1, 1)
+    );
+    kill(held.id(), "TERM");
+    until("it is torn", Duration::from_secs(4), || {
+        rig.classes("r1").is_empty() && rig.classes("r2").is_empty()
+    });
+}
+
+fn wrong_key(rig: &Rig) {
+    let keys = rig.files.join("hosts.keys").display().to_string();
+    let arguments = [
+        "reserve",
+        "--to",
+        "10.0.3.2:5000",
+        "--rate",
+        "4M",
+        "--wait",
+        "2s",
+        "--refresh",
+        "1s",
+    ];
+    let output = rig
+        .suimon("a", &arguments)
+        .args(["--keys", &keys, "--", "true"])
+        .limit(Duration::from_secs(20))
+        .output()
+        .expect("it ends");
+    assert_eq!(output.status.code(), Some(7), "{output:?}");
+    for router in ["r1", "r2"] {
+        assert_eq!(rig.classes(router), [""; 0], "{router}");
+    }
+    assert!(rig.status("r2").senders.is_empty(), "nothing was heard there");
+    let why = rig.output("r2", &["reserve", "explain"]).out;
+    assert!(
+        why.contains("messages of 10.0.2.1 were dropped: their key has another secret there than here"),
+        "{why}"
+    );
+    let status = rig.output("r2", &["reserve", "status"]).out;
+    assert!(status.contains("messages were not believed"), "{status}");
+}
+
+/// Sends a message out of a host, as if by hand.
+fn send(rig: &Rig, from: &str, interface: &str, envelope: Envelope, bytes: &[u8]) {
+    let sent = rig.hosts[Rig::at(from)].call(|| {
+        let index = Interface::named(interface).expect("it is there").index;
+        let signalling = Signalling::open(interface, index).expect("a socket");
+        signalling.send(&envelope, bytes)
+    });
+    sent.expect("a thread").expect("it is sent");
+}
+
+/// Somebody without a key ends what others hold.
+fn forged(rig: &Rig) {
+    let a = IpAddr::from([10, 0, 1, 1]);
+    let b = IpAddr::from([10, 0, 3, 2]);
+    let tear = Frame {
+        send_ttl: 64,
+        reduction: false,
+        integrity: None,
+        acknowledgements: Vec::new(),
+        id: None,
+        message: Message::PathTear(PathTear {
+            session: Session {
+                destination: b,
+                protocol: 17,
+                port: 5000,
+                police: false,
+            },
+            hop: Hop {
+                address: a,
+                interface: 0,
+            },
+            sender: Sender::Port { address: a, port: 0 },
+        }),
+        forwarded: Vec::new(),
+    };
+    let envelope = Envelope {
+        source: a,
+        destination: b,
+        ttl: 64,
+        alert: true,
+    };
+    send(rig, "a", "eth0", envelope, &tear.encode().expect("it fits"));
+    until("r1 says that it had no key", LONG, || {
+        explained(rig, "r1", "messages of 10.0.1.1 were dropped: they have no key")
+    });
+}
+
+/// Somebody repeats what a neighbour has said.
+fn replayed(rig: &Rig) {
+    let caught = rig.hosts[Rig::at("b")].call(|| {
+        let index = Interface::named("eth0").expect("it is there").index;
+        let mut signalling = Signalling::open("eth0", index).expect("a socket");
+        let until = Instant::now() + LONG;
+        while Instant::now() < until {
+            if let Ok(Some((arrival, bytes))) = signalling.receive() {
+                return Some((arrival, bytes.to_vec()));
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        None
+    });
+    let (arrival, bytes): (Arrival, Vec<u8>) = caught.expect("a thread").expect("a refresh comes");
+    let envelope = Envelope {
+        source: arrival.source,
+        destination: IpAddr::from([10, 0, 3, 2]),
+        ttl: arrival.ttl,
+        alert: false,
+    };
+    send(rig, "r2", "lan0", envelope, &bytes);
+    until("b says that it was heard before", LONG, || {
+        explained(rig, "b", "they, or later ones, were heard before")
+    });
+}

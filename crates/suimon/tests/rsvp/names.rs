@@ -1,0 +1,69 @@
+//! Refresh reduction (RFC 2961): what stands is refreshed by its name, and dies when its name is not heard any more.
+
+use crate::rig::{LIFETIME, LONG, Plan, R, Rig, SLACK, in_turn, until};
+use control::protocol::{Reply, Request};
+use control::reservation::{Progress, USUAL_PACKET, Wanted};
+use control::socket::Client;
+use std::net::IpAddr;
+
+const COUNT: u16 = 11;
+
+#[test]
+fn what_stands_is_kept_by_its_name_and_dies_with_its_refreshes() {
+    in_turn(|| lab::isolated(|| Rig::start(&Plan::default()).into_iter().for_each(kept)));
+}
+
+/// Holds a reservation as long as the connection lasts.
+fn held(rig: &Rig, port: u16, from_port: u16) -> Client {
+    let mut client = Client::connect(Some(&rig.socket(Rig::at("a")))).expect("it answers");
+    let wanted = Wanted {
+        to: IpAddr::from([10, 0, 3, 2]),
+        port,
+        protocol: 17,
+        from: None,
+        from_port,
+        rate_bps: 400_000,
+        burst_bytes: 0,
+        packet_bytes: USUAL_PACKET,
+        delay_us: None,
+    };
+    client.tell(&Request::Reserve { wanted }).expect("it hears");
+    loop {
+        match client.next_reply().expect("an answer") {
+            Reply::Reservation(Progress::Reserved { .. }) => return client,
+            Reply::Reservation(Progress::Refused(why)) => panic!("{why:?}"),
+            Reply::Refused(why) => panic!("{why:?}"),
+            _ => {}
+        }
+    }
+}
+
+fn kept(mut rig: Rig) {
+    assert!(rig.launch(Rig::at("a")), "others run");
+    let held: Vec<Client> = (0..2 * COUNT)
+        .map(|n| held(&rig, 5000 + n % COUNT, 4000 + n / COUNT))
+        .collect();
+    let all = held.len();
+    until("all are promised", LONG, || {
+        rig.classes("r1").len() == all && rig.classes("r2").len() == all
+    });
+    let summarised = |rig: &Rig| rig.status("a").names.map_or(0, |names| names.summarised);
+    // Refreshes are whole until the first answer has come.
+    std::thread::sleep(2 * R);
+    let before = (rig.status("r1").heard, summarised(&rig));
+    // Longer than anything lives that is not refreshed.
+    std::thread::sleep(LIFETIME + R);
+    assert_eq!((rig.classes("r1").len(), rig.classes("r2").len()), (all, all));
+    let (heard, named) = (rig.status("r1").heard - before.0, summarised(&rig) - before.1);
+    // Paths from one side and Resvs from the other, one in R each; names go together, eight times in R at most.
+    let plain = 2 * all as u64 * 6;
+    eprintln!("{heard} messages heard by r1, where plain RSVP has {plain}; {named} refreshes were a name");
+    assert!(heard < plain / 2, "{heard} of {plain}");
+    assert!(named > 3 * all as u64, "{named}");
+
+    rig.running[0].take().expect("it runs").kill().expect("its end");
+    until("they die of age", LIFETIME + SLACK, || {
+        rig.classes("r1").is_empty() && rig.classes("r2").is_empty()
+    });
+    drop(held);
+}

@@ -1,0 +1,332 @@
+//! Two hosts and two routers, and what runs on them.
+
+use control::protocol::{Reply, Request};
+use control::reservation::{SenderView, Status};
+use control::socket::Client;
+use lab::traffic::generator::Shape;
+use lab::traffic::udp::{Stream, StreamRun};
+use lab::{Host, Lab, Output, Running};
+use std::fs;
+use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// One at a time: they wait for times.
+static TURN: Mutex<()> = Mutex::new(());
+
+/// Of a link of 40 Mbit/s, half may be reserved.
+pub(crate) const RESERVABLE: u64 = 20_000_000;
+pub(crate) const R: Duration = Duration::from_secs(1);
+/// (K + 1/2) × 1.5 × R.
+pub(crate) const LIFETIME: Duration = Duration::from_millis(5250);
+/// What a busy machine may add.
+pub(crate) const SLACK: Duration = Duration::from_secs(3);
+
+/// The four of them, in a row.
+const NAMES: [&str; 4] = ["a", "r1", "r2", "b"];
+
+pub(crate) struct Rig {
+    _lab: Lab,
+    pub(crate) hosts: [Host; 4],
+    pub(crate) files: PathBuf,
+    pub(crate) running: [Option<Running>; 4],
+    plan: Plan,
+}
+
+fn unique() -> u128 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(0, |span| span.as_nanos())
+}
+
+/// What differs between tests.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    /// The discipline of r1 on wan0, in TOML.
+    pub(crate) discipline: &'static str,
+    /// More of `reserve` of each router.
+    pub(crate) reserve: [&'static str; 2],
+    /// More of `[rsvp]` of each router; `@` is the directory of the files.
+    pub(crate) routers: [&'static str; 2],
+    /// More options of `accept` and `reserve`.
+    pub(crate) hosts: &'static [&'static str],
+    /// R of all.
+    pub(crate) refresh: &'static str,
+    /// Files that are their owner's alone, by name.
+    pub(crate) files: &'static [(&'static str, &'static str)],
+    /// A second link between the routers, wan1, that nobody manages.
+    pub(crate) second: bool,
+}
+
+impl Default for Plan {
+    fn default() -> Self {
+        Self {
+            discipline: "drr",
+            reserve: ["", ""],
+            routers: ["", ""],
+            hosts: &[],
+            refresh: "1 s",
+            files: &[],
+            second: false,
+        }
+    }
+}
+
+impl Plan {
+    /// The policies of r1 and r2.
+    fn policies(&self) -> [String; 2] {
+        let second = if self.second { ", \"wan1\"" } else { "" };
+        let policy = |out: &str, discipline: &str, class: &str, reserve: &str, rsvp: &str| {
+            format!(
+                "version = 1\n[port]\negress = \"{out}\"\n\
+                 [rsvp]\ninterfaces = [\"wan0\", \"lan0\"{second}]\nrefresh = \"{}\"\n{rsvp}\n\
+                 [interface.{out}]\nbandwidth = \"40 Mbit/s\"\ndiscipline = \"{discipline}\"\nreserve = {{ {reserve} }}\n\
+                 [[interface.{out}.class]]\nname = \"rest\"\n{class}default = true\n",
+                self.refresh
+            )
+        };
+        let [r1, r2] = self.routers;
+        let share = |percent: u32, more: &str| format!("share = \"{percent} %\"{more}");
+        let [narrow, wide] = [share(50, self.reserve[0]), share(75, self.reserve[1])];
+        [
+            policy("wan0", self.discipline, "", &narrow, r1),
+            policy("lan0", "cbq", "rate = \"10 Mbit/s\"\n", &wide, r2),
+        ]
+    }
+}
+
+impl Rig {
+    /// All of it running; none if the machine forbids it.
+    pub(crate) fn start(plan: &Plan) -> Option<Self> {
+        let mut lab = Lab::new();
+        let hosts = NAMES.map(|name| lab.host(name).expect("a host"));
+        let [a, r1, r2, b] = &hosts;
+        for (one, other) in [
+            ((a, "eth0"), (r1, "lan0")),
+            ((r1, "wan0"), (r2, "wan0")),
+            ((r2, "lan0"), (b, "eth0")),
+        ] {
+            lab.veth(one, other).expect("a pair");
+        }
+        if plan.second {
+            lab.veth((r1, "wan1"), (r2, "wan1")).expect("a pair");
+            for (host, end) in [(r1, 1), (r2, 2)] {
+                let text = format!("10.0.4.{end}/24");
+                host.address("wan1", text.parse().expect("an address"))
+                    .expect("set");
+            }
+        }
+        let addresses = [
+            (a, "eth0", 1, 1),
+            (r1, "lan0", 1, 2),
+            (r1, "wan0", 2, 1),
+            (r2, "wan0", 2, 2),
+            (r2, "lan0", 3, 1),
+            (b, "eth0", 3, 2),
+        ];
+        for (host, interface, link, end) in addresses {
+            for text in [format!("10.0.{link}.{end}/24"), format!("fd00:{link}::{end}/64")] {
+                host.address(interface, text.parse().expect("an address"))
+                    .expect("set");
+            }
+        }
+        for (host, gateways) in [
+            (a, ["10.0.1.2", "fd00:1::2"]),
+            (r1, ["10.0.2.2", "fd00:2::2"]),
+            (r2, ["10.0.2.1", "fd00:2::1"]),
+            (b, ["10.0.3.1", "fd00:3::1"]),
+        ] {
+            for gateway in gateways {
+                host.default_route(gateway.parse().expect("an address"))
+                    .expect("a route");
+            }
+        }
+        [r1, r2]
+            .iter()
+            .for_each(|router| router.forward().expect("forwarding"));
+        let files =
+            std::env::temp_dir().join(format!("suimon-rsvp-test-{}-{}", std::process::id(), unique()));
+        fs::create_dir_all(&files).expect("a directory");
+        for (name, text) in ["r1", "r2"].into_iter().zip(plan.policies()) {
+            let text = text.replace('@', &files.display().to_string());
+            fs::write(files.join(format!("{name}.toml")), text).expect("a file");
+        }
+        for (name, text) in plan.files {
+            keep(&files.join(name), text);
+        }
+        let mut rig = Self {
+            _lab: lab,
+            hosts,
+            files,
+            running: [None, None, None, None],
+            plan: plan.clone(),
+        };
+        [1, 2, 3].into_iter().all(|at| rig.launch(at)).then_some(rig)
+    }
+
+    pub(crate) fn at(name: &str) -> usize {
+        NAMES
+            .iter()
+            .position(|known| *known == name)
+            .expect("one of the four")
+    }
+
+    pub(crate) fn socket(&self, at: usize) -> String {
+        self.files
+            .join(format!("{}.sock", NAMES[at]))
+            .display()
+            .to_string()
+    }
+
+    /// Starts what runs there; `false` if the machine forbids it.
+    pub(crate) fn launch(&mut self, at: usize) -> bool {
+        let (socket, file) = (
+            self.socket(at),
+            self.files
+                .join(format!("{}.toml", NAMES[at]))
+                .display()
+                .to_string(),
+        );
+        let program = self.hosts[at]
+            .program(env!("CARGO_BIN_EXE_suimon"))
+            .limit(Duration::from_secs(120));
+        let program = match NAMES[at].starts_with('r') {
+            true => program.args(["run", &file, "--socket", &socket]),
+            false => program
+                .args(["accept", "--port", "5000-5010", "--socket", &socket])
+                .args(self.host_options()),
+        };
+        let running = program.start().expect("the program starts");
+        let until = Instant::now() + Duration::from_secs(10);
+        while Client::connect(Some(&socket)).is_err() {
+            if !running.is_running() {
+                let output = running.wait().expect("its end");
+                assert!(output.err.contains("not permitted"), "{output:?}");
+                eprintln!("skipped: {}", output.err.trim());
+                return false;
+            }
+            assert!(Instant::now() < until, "the control socket does not answer");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        self.running[at] = Some(running);
+        true
+    }
+
+    /// What every node of a host is told.
+    pub(crate) fn host_options(&self) -> Vec<String> {
+        let mut options = vec!["--refresh".to_owned(), self.plan.refresh.to_owned()];
+        let files = self.files.display().to_string();
+        options.extend(self.plan.hosts.iter().map(|option| option.replace('@', &files)));
+        options
+    }
+
+    pub(crate) fn status(&self, name: &str) -> Status {
+        let mut client = Client::connect(Some(&self.socket(Self::at(name)))).expect("it answers");
+        match client.ask(&Request::Reservations {}).expect("an answer") {
+            Reply::Reservations(status) => *status,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// What is promised to senders to this port there: class and rate.
+    pub(crate) fn promised(&self, name: &str, port: u16) -> Vec<(Option<String>, u64)> {
+        let of = |sender: &SenderView| sender.flow.port == port;
+        let status = self.status(name);
+        let promises = status
+            .senders
+            .into_iter()
+            .filter(of)
+            .flat_map(|sender| sender.promises);
+        promises
+            .map(|promise| (promise.class, promise.rate_bps))
+            .collect()
+    }
+
+    /// The classes of reservations there, by the data plane's account.
+    pub(crate) fn classes(&self, name: &str) -> Vec<String> {
+        let mut client = Client::connect(Some(&self.socket(Self::at(name)))).expect("it answers");
+        let snapshot = client.status(Duration::ZERO, false).expect("a status");
+        let classes = snapshot.interfaces[0]
+            .classes
+            .iter()
+            .map(|class| class.name.clone());
+        classes.filter(|name| name.starts_with("resv-")).collect()
+    }
+
+    pub(crate) fn suimon(&self, name: &str, arguments: &[&str]) -> lab::Program {
+        self.hosts[Self::at(name)]
+            .program(env!("CARGO_BIN_EXE_suimon"))
+            .args(arguments)
+    }
+
+    pub(crate) fn output(&self, name: &str, arguments: &[&str]) -> Output {
+        self.suimon(name, arguments)
+            .limit(Duration::from_secs(20))
+            .output()
+            .expect("it ends")
+    }
+
+    /// A program on a that holds a reservation while it sleeps.
+    pub(crate) fn hold(&self, to: &str, rate: &str) -> Running {
+        let arguments = [
+            "reserve", "--to", to, "--rate", rate, "--packet", "1000B", "--wait", "20s",
+        ];
+        self.suimon("a", &arguments)
+            .args(self.host_options())
+            .args(["--", "sleep", "100"])
+            .limit(Duration::from_secs(120))
+            .start()
+            .expect("it starts")
+    }
+
+    pub(crate) fn udp(&self, port: u16, rate: u32, duration: Duration) -> StreamRun {
+        let to = SocketAddr::from(([10, 0, 3, 2], port));
+        Stream {
+            to,
+            shape: Shape::per_second(rate, 972, duration),
+        }
+        .start(&self.hosts[0], &self.hosts[3])
+        .expect("a stream")
+    }
+}
+
+impl Drop for Rig {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.files);
+    }
+}
+
+/// Writes a file that is its owner's alone, in place of one that is there.
+pub(crate) fn keep(path: &Path, text: &str) {
+    let new = path.with_extension("new");
+    fs::write(&new, text).expect("a file");
+    fs::set_permissions(&new, fs::Permissions::from_mode(0o600)).expect("a mode");
+    fs::rename(&new, path).expect("it takes its place");
+}
+
+pub(crate) fn kill(id: u32, signal: &str) {
+    let sent = Command::new("sh")
+        .args(["-c", &format!("kill -{signal} {id}")])
+        .status();
+    assert!(sent.is_ok_and(|status| status.success()), "cannot send {signal}");
+}
+
+/// Waits until something holds; how long it took.
+pub(crate) fn until(what: &str, limit: Duration, holds: impl Fn() -> bool) -> Duration {
+    let begin = Instant::now();
+    while !holds() {
+        assert!(begin.elapsed() < limit, "{what}: not within {limit:?}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    eprintln!("{what}: after {:?}", begin.elapsed());
+    begin.elapsed()
+}
+
+pub(crate) fn in_turn(body: impl FnOnce()) {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    body();
+}
+
+pub(crate) const LONG: Duration = Duration::from_secs(10);
