@@ -48,7 +48,7 @@ fn read(text: &str) -> BTreeMap<String, LinkReading> {
 }
 
 /// The interface by which most of the world is reached; none without a default route.
-pub fn default_interface() -> Option<String> {
+fn default_interface() -> Option<String> {
     let v4 = fs::read_to_string("/proc/self/net/route").unwrap_or_default();
     let all = v4.lines().skip(1).find_map(|line| {
         let mut words = line.split_ascii_whitespace();
@@ -67,9 +67,20 @@ pub fn default_interface() -> Option<String> {
     all.or_else(v6)
 }
 
-/// The names of this host's interfaces.
-pub fn interfaces() -> io::Result<Vec<String>> {
-    Ok(counters()?.into_keys().collect())
+/// The interface of this name, or that of the default route; what is wrong with it, in words.
+pub fn chosen(name: Option<&str>) -> Result<String, String> {
+    let there = counters().map_err(|e| format!("cannot list interfaces: {e}"))?;
+    let names = || there.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
+    match name {
+        Some(name) if there.contains_key(name) => Ok(name.into()),
+        Some(name) => Err(format!("there is no interface `{name}`, but {}", names())),
+        None => default_interface().ok_or_else(|| {
+            format!(
+                "no default route: choose an interface with --interface: {}",
+                names()
+            )
+        }),
+    }
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 //!
 //! Effective within a round trip, since the right edge of the window may move left; `polite` keeps it, for senders that take
 //! this ill. Connections are known from their SYN on: one that began before is not held. Which member a
-//! connection belongs to, a function of its ends says; connections of nobody are counted as other traffic.
+//! connection belongs to, a function of its ends says, as soon as it knows; connections of nobody are other traffic.
 //!
 //! A parked connection is not told a window of zero: a sender that was would probe ever less often, and the window's
 //! opening, which only an acknowledgment can tell, would have to be sent by us in the host's name. It is told a quarter of a
@@ -13,12 +13,17 @@
 //! timestamps, there is that of the handshake. Uploads are not held here. UDP and QUIC have no window: they are other traffic, and what limits them is a
 //! class with the discipline `police`.
 
+mod rewritten;
+mod sockets;
+
+pub(crate) use rewritten::Rewritten;
+
 use crate::actuator::Actuator;
 use crate::order::{Hold, Order};
 use crate::reading::{Direction, FlowId, FlowReading, MemberId};
 use engine::units::{Bytes, Duration, Instant};
 use netio::bpf::Means;
-use netio::bpf::windows::{Carried, Connection, Ends, Limit, Windows};
+use netio::bpf::windows::{Carried, Connection, Ends, Limit, Side, Windows};
 use std::collections::BTreeMap;
 use std::io;
 
@@ -60,15 +65,28 @@ impl std::fmt::Debug for Rewrite {
 
 impl Rewrite {
     /// At this interface, the one next to the bottleneck.
-    pub fn at(interface: &str, whose: Whose, polite: bool) -> io::Result<Self> {
+    pub fn at(interface: &str, side: Side, whose: Whose, polite: bool) -> io::Result<Self> {
+        let windows = Windows::attach(interface, side, HELD, Means::Best)?;
+        // From now on SYNs are noted.
+        windows.beat(netio::clock::now());
         Ok(Self {
-            windows: Windows::attach(interface, HELD, Means::Best)?,
+            windows,
             whose,
             polite,
             known: BTreeMap::new(),
             next: 0,
             held: BTreeMap::new(),
         })
+    }
+
+    /// The ends of a connection that was read last.
+    pub(crate) fn ends(&self, flow: FlowId) -> Option<Ends> {
+        self.held.get(&flow).map(|(ends, ..)| *ends)
+    }
+
+    /// Whether the connection between these ends is known, whosever it is.
+    pub(crate) fn knows(&self, ends: &Ends) -> bool {
+        self.known.contains_key(ends)
     }
 
     fn reading(&mut self, connection: &Connection, now: Instant) -> Option<FlowReading> {
@@ -78,7 +96,7 @@ impl Rewrite {
             *next += 1;
             Known {
                 id: FlowId(*next),
-                member: whose(&ends),
+                member: None,
                 round_trips: (Duration::ZERO, 0),
                 rtt: connection.handshake,
             }
@@ -88,6 +106,7 @@ impl Rewrite {
             known.rtt = Some(Duration::from_nanos((sum - before).nanos() / (number - seen)));
             known.round_trips = connection.round_trips;
         }
+        known.member = known.member.or_else(|| whose(&ends));
         let (id, member, rtt) = (known.id, known.member?, known.rtt);
         self.held
             .insert(id, (ends, connection.scale, u64::from(connection.mss)));
@@ -113,6 +132,7 @@ fn frames(carried: &Carried) -> Bytes {
 impl Actuator for Rewrite {
     fn readings(&mut self, now: Instant) -> io::Result<Vec<FlowReading>> {
         let connections = self.windows.connections();
+        self.windows.beat(netio::clock::now());
         self.held.clear();
         let (over, alive): (Vec<Connection>, Vec<Connection>) =
             connections.into_iter().partition(|c| c.closes);

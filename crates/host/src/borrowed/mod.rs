@@ -10,7 +10,7 @@ mod flow;
 pub(crate) mod ledger;
 pub(crate) mod tree;
 
-use crate::actuator::Actuator;
+use crate::actuator::{Actuator, Holder, OutOfReach, Seen};
 use crate::order::{Hold, Order};
 use crate::reading::{FlowId, FlowReading, MemberId};
 use crate::sys::socket::{self, Kind};
@@ -20,7 +20,6 @@ use flow::Flow;
 use ledger::{Entry, Ledger};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 
 /// How long after its beginning a connection is looked at between ticks: its first full segments make the kernel reckon its
@@ -39,16 +38,9 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_millis(500);
 const SPARING: u64 = 50;
 
-/// A socket or a process that is out of reach, and what to say of it.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct OutOfReach {
-    /// The process.
-    pub pid: i32,
-    /// What it is: the protocol and the other end, or the program.
-    pub what: String,
-    /// Why it is not controlled, and what can be done.
-    pub why: String,
-}
+/// Why UDP is not controlled, and what to do.
+pub(crate) const WHY_NOT_UDP: &str =
+    "UDP and QUIC have no window that this host could hold: let the program use TCP";
 
 /// What it is that is out of reach.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -67,6 +59,23 @@ pub(crate) enum Root {
     At(i32),
 }
 
+impl Root {
+    /// The processes that there are now.
+    pub(crate) fn processes(self) -> Vec<i32> {
+        match self {
+            Self::Below(root) => tree::below(root),
+            Self::At(root) => {
+                let alive = tree::process_of(root).is_some();
+                let mut pids = tree::below(root);
+                if alive {
+                    pids.push(root);
+                }
+                pids
+            }
+        }
+    }
+}
+
 /// The connections of one member, in whichever of its processes.
 #[derive(Debug)]
 pub(crate) struct Borrowed {
@@ -77,16 +86,8 @@ pub(crate) struct Borrowed {
     /// Sockets that were looked at and are no TCP connections.
     others: BTreeSet<u64>,
     out_of_reach: BTreeMap<Key, OutOfReach>,
-    pub(crate) ledger: Ledger,
+    ledger: Ledger,
     next_look: Instant,
-}
-
-/// A connection as people see it.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Seen {
-    pub(crate) id: FlowId,
-    pub(crate) pid: i32,
-    pub(crate) ends: [SocketAddr; 2],
 }
 
 impl Borrowed {
@@ -100,21 +101,6 @@ impl Borrowed {
             out_of_reach: BTreeMap::new(),
             ledger,
             next_look: Instant::START,
-        }
-    }
-
-    /// Notes the socket that this thread is about to connect. Quick: the thread waits.
-    pub(crate) fn connecting(&mut self, thread: i32, fd: i32) {
-        let pid = match self.borrow(thread, fd) {
-            Ok(socket) => return self.note(thread, fd, &socket),
-            Err(e) if e.raw_os_error() == Some(libc::EPERM) => return self.forbidden(thread),
-            // A thread that does not lead its process.
-            Err(_) => tree::process_of(thread),
-        };
-        if let Some(pid) = pid
-            && let Ok(socket) = self.borrow(pid, fd)
-        {
-            self.note(pid, fd, &socket);
         }
     }
 
@@ -152,9 +138,7 @@ impl Borrowed {
                     None => name.to_string(),
                 };
                 let why = match kind {
-                    Kind::Udp => {
-                        "UDP and QUIC have no window that this host could hold: let the program use TCP"
-                    }
+                    Kind::Udp => WHY_NOT_UDP,
                     _ => "multipath TCP cannot be held yet: let the program use plain TCP",
                 };
                 let why = why.to_string();
@@ -216,42 +200,6 @@ impl Borrowed {
         socket
     }
 
-    /// Looks through the descriptors of all processes, if it is time; `Some(false)` if there is no process left.
-    pub(crate) fn look(&mut self, at: Instant) -> Option<bool> {
-        if at < self.next_look {
-            return None;
-        }
-        let pids = match self.root {
-            Root::Below(root) => tree::below(root),
-            Root::At(root) => {
-                let alive = tree::process_of(root).is_some();
-                let mut pids = tree::below(root);
-                if alive {
-                    pids.push(root);
-                }
-                pids
-            }
-        };
-        let mut present = BTreeSet::new();
-        for &pid in &pids {
-            match tree::sockets_of(pid) {
-                Ok(sockets) => self.look_at(pid, &sockets, &mut present),
-                Err(e) if e.kind() == io::ErrorKind::PermissionDenied => self.forbidden(pid),
-                Err(_) => {}
-            }
-        }
-        self.others.retain(|inode| present.contains(inode));
-        self.out_of_reach.retain(|key, _| match key {
-            Key::Process(pid) => pids.contains(pid),
-            Key::Socket(inode) => present.contains(inode),
-        });
-        self.processes.retain(|pid, _| pids.contains(pid));
-        self.drop_lost(at);
-        let took = now().since(at);
-        self.next_look = now() + LOOK.max(took.times(SPARING));
-        Some(!pids.is_empty())
-    }
-
     fn look_at(&mut self, pid: i32, sockets: &[(i32, u64)], present: &mut BTreeSet<u64>) {
         let known: BTreeMap<u64, bool> = self
             .flows
@@ -291,46 +239,6 @@ impl Borrowed {
             flow.forget(&mut self.ledger);
         }
         self.flows.retain(|_, flow| !gone(flow));
-    }
-
-    /// Whether a connection is so young that it must be looked at between ticks.
-    pub(crate) fn has_young(&self, at: Instant) -> bool {
-        self.flows.values().any(|flow| is_young(flow, at))
-    }
-
-    /// Does again, for young connections, what the kernel has undone.
-    pub(crate) fn assert_young(&mut self, at: Instant) {
-        let young = |(id, flow): (&FlowId, &Flow)| is_young(flow, at).then_some(*id);
-        let young: Vec<FlowId> = self.flows.iter().filter_map(young).collect();
-        for id in young {
-            if let Some(socket) = self.socket_of(id)
-                && let Some(flow) = self.flows.get_mut(&id)
-            {
-                // One that has just ended cannot be held, and need not be.
-                let _ = flow.assert_window(&socket, id, &mut self.ledger);
-            }
-        }
-    }
-
-    /// The connections, for people.
-    pub(crate) fn seen(&self) -> Vec<Seen> {
-        let open = self
-            .flows
-            .iter()
-            .filter(|(_, flow)| flow.is_open() && flow.lost.is_none());
-        let seen = |(id, flow): (&FlowId, &Flow)| {
-            Some(Seen {
-                id: *id,
-                pid: flow.pid,
-                ends: flow.ends?,
-            })
-        };
-        open.filter_map(seen).collect()
-    }
-
-    /// What is out of reach.
-    pub(crate) fn out_of_reach(&self) -> Vec<OutOfReach> {
-        self.out_of_reach.values().cloned().collect()
     }
 }
 
@@ -410,6 +318,88 @@ impl Actuator for Borrowed {
             }
         }
         Ok(())
+    }
+}
+
+impl Holder for Borrowed {
+    fn connecting(&mut self, thread: i32, fd: i32) {
+        let pid = match self.borrow(thread, fd) {
+            Ok(socket) => return self.note(thread, fd, &socket),
+            Err(e) if e.raw_os_error() == Some(libc::EPERM) => return self.forbidden(thread),
+            // A thread that does not lead its process.
+            Err(_) => tree::process_of(thread),
+        };
+        if let Some(pid) = pid
+            && let Ok(socket) = self.borrow(pid, fd)
+        {
+            self.note(pid, fd, &socket);
+        }
+    }
+
+    fn look(&mut self, at: Instant) -> Option<bool> {
+        if at < self.next_look {
+            return None;
+        }
+        let pids = self.root.processes();
+        let mut present = BTreeSet::new();
+        for &pid in &pids {
+            match tree::sockets_of(pid) {
+                Ok(sockets) => self.look_at(pid, &sockets, &mut present),
+                Err(e) if e.kind() == io::ErrorKind::PermissionDenied => self.forbidden(pid),
+                Err(_) => {}
+            }
+        }
+        self.others.retain(|inode| present.contains(inode));
+        self.out_of_reach.retain(|key, _| match key {
+            Key::Process(pid) => pids.contains(pid),
+            Key::Socket(inode) => present.contains(inode),
+        });
+        self.processes.retain(|pid, _| pids.contains(pid));
+        self.drop_lost(at);
+        let took = now().since(at);
+        self.next_look = now() + LOOK.max(took.times(SPARING));
+        Some(!pids.is_empty())
+    }
+
+    fn has_young(&self, at: Instant) -> bool {
+        self.flows.values().any(|flow| is_young(flow, at))
+    }
+
+    fn assert_young(&mut self, at: Instant) {
+        let young = |(id, flow): (&FlowId, &Flow)| is_young(flow, at).then_some(*id);
+        let young: Vec<FlowId> = self.flows.iter().filter_map(young).collect();
+        for id in young {
+            if let Some(socket) = self.socket_of(id)
+                && let Some(flow) = self.flows.get_mut(&id)
+            {
+                // One that has just ended cannot be held, and need not be.
+                let _ = flow.assert_window(&socket, id, &mut self.ledger);
+            }
+        }
+    }
+
+    fn seen(&self) -> Vec<Seen> {
+        let open = self
+            .flows
+            .iter()
+            .filter(|(_, flow)| flow.is_open() && flow.lost.is_none());
+        let seen = |(id, flow): (&FlowId, &Flow)| {
+            Some(Seen {
+                id: *id,
+                pid: flow.pid,
+                ends: flow.ends?,
+                interface: None,
+            })
+        };
+        open.filter_map(seen).collect()
+    }
+
+    fn out_of_reach(&self) -> Vec<OutOfReach> {
+        self.out_of_reach.values().cloned().collect()
+    }
+
+    fn ledger(&self) -> &Ledger {
+        &self.ledger
     }
 }
 

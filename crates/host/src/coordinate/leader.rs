@@ -250,14 +250,18 @@ impl Leader {
         orders
     }
 
-    fn interface(&self, reading: &Reading) -> Option<&str> {
+    fn interface<'a>(&'a self, reading: &'a Reading) -> Option<&'a str> {
+        if let Some(told) = &reading.interface {
+            return Some(told);
+        }
         let [local, remote] = reading.ends.map(|end| end.ip());
         link::interface_of(&self.addresses, local, remote)
     }
 
     fn look_up(&mut self, at: Instant, all: &[(Profile, Readings)]) {
         let mut flows = all.iter().flat_map(|(_, readings)| &readings.flows);
-        let is_known = |flow: &Reading| self.addresses.contains_key(&flow.ends[0].ip());
+        let is_known =
+            |flow: &Reading| flow.interface.is_some() || self.addresses.contains_key(&flow.ends[0].ip());
         let fresh = self.looked_up.is_some_and(|then| at.since(then) < AGE);
         if fresh && flows.all(is_known) {
             return;
@@ -267,7 +271,9 @@ impl Leader {
         if let Ok(addresses) = link::addresses() {
             self.addresses = addresses;
         }
-        let names: BTreeSet<&String> = self.addresses.values().collect();
+        let told = all.iter().flat_map(|(_, readings)| &readings.flows);
+        let told = told.filter_map(|flow| flow.interface.as_ref());
+        let names: BTreeSet<&String> = self.addresses.values().chain(told).collect();
         self.said = names
             .into_iter()
             .map(|name| (name.clone(), word_of(&self.words, name)))
@@ -313,10 +319,11 @@ impl Leader {
                 shown.insert(id, rates);
                 let interface = self.interface(flow).map(str::to_string);
                 used.extend(interface.clone());
-                let program = names
-                    .entry(flow.pid)
-                    .or_insert_with(|| tree::name_of(flow.pid))
-                    .clone();
+                let program = match flow.pid {
+                    // Behind an interface: the host.
+                    0 => flow.ends[0].ip().to_string(),
+                    pid => names.entry(pid).or_insert_with(|| tree::name_of(pid)).clone(),
+                };
                 let (held, why) = words(id, orders, interface.is_some());
                 connections.push(ConnectionStatus {
                     pid: flow.pid,

@@ -1,7 +1,7 @@
 //! What the nines of one user say to each other, one JSON text a line: a follower says who it is; the leader asks all
 //! followers for readings at each tick, and gives them orders. Whoever asks for the status gets it.
 
-use crate::borrowed::OutOfReach;
+use crate::actuator::{OutOfReach, Seen};
 use crate::order::{Hold, Order};
 use crate::reading::{Direction, FlowId, FlowReading, Member, MemberId};
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
@@ -43,6 +43,8 @@ pub(super) struct Reading {
     pub(super) id: u64,
     pub(super) pid: i32,
     pub(super) ends: [SocketAddr; 2],
+    /// The link's, where the first end's address does not tell.
+    pub(super) interface: Option<String>,
     at_ns: u64,
     pub(super) received: u64,
     pub(super) sent: u64,
@@ -53,11 +55,12 @@ pub(super) struct Reading {
 }
 
 impl Reading {
-    pub(super) fn new(reading: &FlowReading, pid: i32, ends: [SocketAddr; 2]) -> Self {
+    pub(super) fn new(reading: &FlowReading, seen: &Seen) -> Self {
         Self {
             id: reading.id.0,
-            pid,
-            ends,
+            pid: seen.pid,
+            ends: seen.ends,
+            interface: seen.interface.clone(),
             at_ns: reading.at.nanos(),
             received: reading.received.get(),
             sent: reading.sent.get(),

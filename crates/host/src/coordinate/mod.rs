@@ -9,8 +9,7 @@ mod leader;
 mod line;
 pub mod message;
 
-use crate::actuator::Actuator;
-use crate::borrowed::Borrowed;
+use crate::actuator::Holder;
 use crate::reading::FlowReading;
 use crate::sys::now;
 use engine::units::{Duration, Instant};
@@ -120,7 +119,7 @@ impl Part {
     }
 
     /// Does what is due: at a tick, or when something has come.
-    pub(crate) fn step(&mut self, at: Instant, is_tick: bool, sockets: &mut Borrowed) -> io::Result<()> {
+    pub(crate) fn step(&mut self, at: Instant, is_tick: bool, sockets: &mut dyn Holder) -> io::Result<()> {
         match &mut self.role {
             Role::Seeking => {
                 if is_tick {
@@ -192,7 +191,7 @@ impl Part {
 }
 
 /// Answers the leader and does what it says.
-fn follow(leader: &mut Lines, heard: &mut Instant, at: Instant, sockets: &mut Borrowed) -> io::Result<()> {
+fn follow(leader: &mut Lines, heard: &mut Instant, at: Instant, sockets: &mut dyn Holder) -> io::Result<()> {
     for message in leader.receive()? {
         *heard = at;
         match message {
@@ -211,12 +210,12 @@ fn follow(leader: &mut Lines, heard: &mut Instant, at: Instant, sockets: &mut Bo
 }
 
 /// Of all connections that have both their ends.
-fn readings(sockets: &mut Borrowed, at: Instant, tick: u64) -> io::Result<Readings> {
+fn readings(sockets: &mut dyn Holder, at: Instant, tick: u64) -> io::Result<Readings> {
     let read: Vec<FlowReading> = sockets.readings(at)?;
     let seen = sockets.seen();
     let with_ends = |reading: &FlowReading| {
         let seen = seen.iter().find(|seen| seen.id == reading.id)?;
-        Some(Reading::new(reading, seen.pid, seen.ends))
+        Some(Reading::new(reading, seen))
     };
     Ok(Readings {
         tick,

@@ -33,6 +33,8 @@ pub enum Subject {
     Command(Vec<OsString>),
     /// A process that runs, and all below it.
     Process(i32),
+    /// The hosts behind this interface. Only with [`Plan::rewrite`].
+    Behind(String),
 }
 
 /// A command or process, and how it is to be held.
@@ -44,6 +46,8 @@ pub struct Plan {
     pub profile: Profile,
     /// Where the other nines of this user are.
     pub meeting: Meeting,
+    /// As root: rewrite windows in what leaves by this interface, the link's, instead of borrowing sockets.
+    pub rewrite: Option<String>,
 }
 
 /// Why it could not be begun.
@@ -82,8 +86,8 @@ pub fn run(plan: Plan) -> Trouble {
 }
 
 fn begin(mut plan: Plan) -> Result<End, Trouble> {
-    if let Subject::Process(pid) = plan.subject {
-        may_borrow(pid)?;
+    if let (Subject::Process(pid), None) = (&plan.subject, &plan.rewrite) {
+        may_borrow(*pid)?;
     }
     let signals = Signals::block().doing("wait for signals")?;
     process::inherit_orphans().doing("become the parent of orphans")?;
@@ -95,7 +99,7 @@ fn begin(mut plan: Plan) -> Result<End, Trouble> {
         Some(_) => {
             drop((tell, guard_lives));
             let root = match plan.subject {
-                Subject::Command(_) => Root::Below(own()),
+                Subject::Command(_) | Subject::Behind(_) => Root::Below(own()),
                 Subject::Process(pid) => Root::At(pid),
             };
             Ok(guard::run(signals, told, alive, &ledger, root))

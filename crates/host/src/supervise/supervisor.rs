@@ -2,12 +2,13 @@
 
 use super::guard::{self, Told};
 use super::{Plan, Subject, Trouble, own};
-use crate::actuator::Actuator;
+use crate::actuator::Holder;
 use crate::borrowed::ledger::Ledger;
 use crate::borrowed::{Borrowed, Root};
 use crate::coordinate::Part;
 use crate::law::INTERVAL;
 use crate::reading::MemberId;
+use crate::rewrite::Rewritten;
 use crate::sys::process::{self, End};
 use crate::sys::seccomp::{self, Listener};
 use crate::sys::signal::Signals;
@@ -38,7 +39,7 @@ struct Supervisor {
     tell: File,
     /// Until the command has ended; the guard's end says something before that alone.
     guard_lives: Option<File>,
-    sockets: Borrowed,
+    sockets: Box<dyn Holder>,
     part: Part,
     /// Causes that have been said already.
     said: BTreeSet<String>,
@@ -53,25 +54,24 @@ struct Supervisor {
 
 /// Works until everything that it looks after has ended.
 pub(super) fn run(plan: Plan, signals: Signals, mut tell: File, guard_lives: File, ledger: Ledger) -> ! {
-    let (root, subject, listener, wanted) = match plan.subject {
-        Subject::Process(pid) => (Root::At(pid), None, None, true),
+    // Before the command is started: without it, nothing is.
+    let sockets = holder(&plan, ledger).unwrap_or_else(|trouble| give_up(&trouble, &mut tell));
+    let borrows = plan.rewrite.is_none();
+    let (subject, listener, wanted) = match plan.subject {
+        Subject::Process(_) | Subject::Behind(_) => (None, None, true),
         Subject::Command(words) => {
             let started = start(&words, &signals);
-            let (command, listener, wanted) = started.unwrap_or_else(|trouble| {
-                say(&trouble.to_string());
-                Told::Ended(End::Exit(1)).tell(&mut tell);
-                process::end_as(End::Exit(1))
-            });
+            let (command, listener, wanted) = started.unwrap_or_else(|trouble| give_up(&trouble, &mut tell));
             Told::Started {
                 command,
                 supervisor: own(),
                 listener: listener.as_ref().map(Listener::number),
             }
             .tell(&mut tell);
-            (Root::Below(own()), Some(command), listener, wanted)
+            (Some(command), listener, wanted)
         }
     };
-    if wanted && !socket::can_lock() {
+    if wanted && borrows && !socket::can_lock() {
         say(
             "this kernel is older than Linux 5.15 and undoes clamps by itself: connections yield less than they should",
         );
@@ -87,7 +87,7 @@ pub(super) fn run(plan: Plan, signals: Signals, mut tell: File, guard_lives: Fil
         signals,
         tell,
         guard_lives: Some(guard_lives),
-        sockets: Borrowed::new(MemberId(plan.profile.pid), root, ledger),
+        sockets,
         part: Part::new(plan.meeting, plan.profile),
         said: BTreeSet::new(),
         after: false,
@@ -101,6 +101,33 @@ pub(super) fn run(plan: Plan, signals: Signals, mut tell: File, guard_lives: Fil
     drop(supervisor.sockets);
     Told::Ended(End::Exit(0)).tell(&mut supervisor.tell);
     process::end_as(End::Exit(0))
+}
+
+/// What holds the plan's connections: borrowed sockets, or windows rewritten at an interface.
+fn holder(plan: &Plan, ledger: Ledger) -> Result<Box<dyn Holder>, Trouble> {
+    let member = MemberId(plan.profile.pid);
+    let root = match plan.subject {
+        Subject::Process(pid) => Root::At(pid),
+        Subject::Command(_) | Subject::Behind(_) => Root::Below(own()),
+    };
+    let Some(interface) = &plan.rewrite else {
+        return Ok(Box::new(Borrowed::new(member, root, ledger)));
+    };
+    let chosen = match &plan.subject {
+        Subject::Behind(behind) => Rewritten::behind(behind, interface, member, ledger),
+        _ => Rewritten::of(root, interface, member, ledger),
+    };
+    let chosen = chosen.map_err(|source| Trouble {
+        doing: "rewrite windows at an interface (root alone can, with CAP_BPF and CAP_NET_ADMIN)",
+        source,
+    })?;
+    Ok(Box::new(chosen))
+}
+
+fn give_up(trouble: &Trouble, tell: &mut File) -> ! {
+    say(&trouble.to_string());
+    Told::Ended(End::Exit(1)).tell(tell);
+    process::end_as(End::Exit(1))
 }
 
 fn number(of: &impl AsFd) -> i32 {
@@ -242,7 +269,7 @@ impl Supervisor {
         }
         let is_tick = at >= self.next_tick;
         if is_tick || something_came {
-            if let Err(e) = self.part.step(at, is_tick, &mut self.sockets) {
+            if let Err(e) = self.part.step(at, is_tick, self.sockets.as_mut()) {
                 self.say_once(&e.to_string());
             }
             if is_tick {
@@ -307,9 +334,9 @@ impl Supervisor {
                     2,
                     number(&lives),
                     number(listener),
-                    number(&self.sockets.ledger),
+                    number(self.sockets.ledger()),
                 ]);
-                guard::succeed(lives, listener, &self.sockets.ledger)
+                guard::succeed(lives, listener, self.sockets.ledger())
             }
             // Held open until this process ends.
             Ok(Some(_)) => std::mem::forget(alive),

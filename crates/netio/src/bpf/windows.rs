@@ -1,6 +1,7 @@
 //! Windows of TCP connections, rewritten in what leaves by an interface: two programs and two maps.
 //!
-//! `LEAVES` is attached to frames that leave, `COMES` to those that come in. Both keep a map of connections, entered
+//! `LEAVES` is attached to frames that leave, `COMES` to those that come in; the other way round for the hosts behind
+//! an interface ([`Side`]). Both keep a map of connections, entered
 //! at their SYN: frames counted in both directions, flags seen, the two SYN headers whole (their options, with the
 //! window scale, are read by [`Windows`] in user space) and when they passed. For a connection in the map of limits,
 //! `LEAVES` lowers the window field (RFC 9293) to the limit, and corrects the checksum, also one that the card is yet to
@@ -45,6 +46,8 @@ const IPV6: i32 = 0x86dd_u16.to_be() as i32;
 const FRAGMENT: i32 = 0x1fff_u16.to_be() as i32;
 const TCP: i32 = 6;
 const SYN: i32 = 2;
+const FIN: u32 = 1;
+const RST: u32 = 4;
 
 /// The stack: key, IP header, TCP header, the new window, a fresh value.
 const KEY: i16 = -40;
@@ -372,8 +375,8 @@ fn leaves() -> Vec<Instruction> {
         vec![
             pass_if_at_least(R1, R7),
             load(Double, R8, R10, NEW),
-            swap(R1, 16),
             store(Long, R9, ADVERTISED, R1),
+            swap(R1, 16),
             store(Half, R10, NEW, R1),
             load(Half, R3, R10, HEAD + 14),
             copy(R4, R1),
@@ -450,7 +453,7 @@ pub struct Connection {
     pub handshake: Option<Duration>,
     /// Round trips measured by timestamps: the sum of all so far, and their number.
     pub round_trips: (Duration, u64),
-    /// Whether a FIN or RST was seen.
+    /// Whether the other side's FIN or either's RST was seen: nothing more comes. This side may have closed and go on to receive.
     pub closes: bool,
 }
 
@@ -465,6 +468,16 @@ pub struct Limit {
     pub polite: bool,
 }
 
+/// Whose windows are held at an interface.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Side {
+    /// Of whoever sends by it: this host, and all that it routes or bridges for.
+    #[default]
+    Leaving,
+    /// Of the hosts behind it, in what comes in: before this host translates addresses, if it does.
+    Behind,
+}
+
 /// The programs at one interface. Dropped, they are gone, and windows are as the kernels have them.
 #[derive(Debug)]
 pub struct Windows {
@@ -476,15 +489,19 @@ pub struct Windows {
 
 impl Windows {
     /// Attaches the programs to an interface (of Ethernet). They do nothing before the first beat, nor later than `limit` after the last.
-    pub fn attach(interface: &str, limit: Duration, means: Means) -> io::Result<Self> {
+    pub fn attach(interface: &str, side: Side, limit: Duration, means: Means) -> io::Result<Self> {
         let index = Interface::named(interface)?.index;
         let heart = Heartbeat::new(limit)?;
         let flows = Hash::new(MOST, WhenFull::Forget)?;
         let limits = Hash::new(MOST, WhenFull::Refuse)?;
         let mut attached = Attached::to(index, means);
+        let (comes_by, leaves_by) = match side {
+            Side::Leaving => (Hook::Ingress, Hook::Egress),
+            Side::Behind => (Hook::Egress, Hook::Ingress),
+        };
         for (name, hook, program) in [
-            ("suimon_comes", Hook::Ingress, comes()),
-            ("suimon_leaves", Hook::Egress, leaves()),
+            ("suimon_comes", comes_by, comes()),
+            ("suimon_leaves", leaves_by, leaves()),
         ] {
             let loaded = load_with(name, hook, false, &program, |reference| match reference {
                 Reference::Limits => limits.number(),
@@ -667,7 +684,7 @@ fn read(key: &[u8; KEY_BYTES], value: &[u8; VALUE_BYTES]) -> Option<Connection> 
         window: Bytes::new(u64::from(word(ADVERTISED)) << scale),
         handshake: handshake.filter(|ns| *ns > 0).map(Duration::from_nanos),
         round_trips: (Duration::from_nanos(double(ROUND_TRIPS)), double(ROUND_TRIPS + 8)),
-        closes: (word(FLAGS[LEAVING]) | word(FLAGS[COMING])) & 0b101 != 0,
+        closes: word(FLAGS[LEAVING]) & RST != 0 || word(FLAGS[COMING]) & (FIN | RST) != 0,
     })
 }
 

@@ -43,7 +43,7 @@ impl Bottlenet {
         if self.up.is_some() && !matches!(word, Word::Rate { .. }) {
             return Err(Failure::usage("--up goes with a rate"));
         }
-        let interface = self.interface()?;
+        let interface = link::chosen(self.interface.as_deref()).map_err(Failure::usage)?;
         let directory = make_directory(&own_place())?;
         let cannot = |e| Failure::at_run_time(format!("cannot keep it in {}: {e}", directory.display()));
         let mut words = Words::read(&directory).map_err(cannot)?;
@@ -77,24 +77,6 @@ impl Bottlenet {
             down_bps: rate.bits(),
             up_bps: self.up.map(Bandwidth::bits),
         })
-    }
-
-    fn interface(&self) -> Result<String, Failure> {
-        let there =
-            link::interfaces().map_err(|e| Failure::at_run_time(format!("cannot list interfaces: {e}")))?;
-        match &self.interface {
-            Some(name) if there.contains(name) => Ok(name.clone()),
-            Some(name) => Err(Failure::usage(format!(
-                "there is no interface `{name}`, but {}",
-                there.join(", ")
-            ))),
-            None => link::default_interface().ok_or_else(|| {
-                Failure::usage(format!(
-                    "no default route: choose an interface with --interface: {}",
-                    there.join(", ")
-                ))
-            }),
-        }
     }
 
     fn show(&self, out: &mut dyn Write) -> Result<Exit, Failure> {

@@ -8,6 +8,7 @@ use control::socket;
 use engine::units::Bandwidth;
 use host::coordinate::Meeting;
 use host::coordinate::message::Profile;
+use host::link;
 use host::supervise::{self, Plan, Subject};
 use std::ffi::OsString;
 use std::fs;
@@ -25,7 +26,7 @@ const LARGEST: u64 = 32_767;
 #[derive(Debug, Args)]
 #[command(
     override_usage = "suimon nine [-WINDOW | --weight W | --cap RATE | --floor RATE] [--] CMD...\n       \
-                      suimon nine [...] -p PID\n       suimon nine top [--json]",
+                      suimon nine [...] -p PID\n       suimon nine [...] --behind NAME\n       suimon nine top [--json]",
     after_help = "The exit status is the command's; 127 if it is not found, 126 if it cannot be started."
 )]
 pub struct Nine {
@@ -45,8 +46,17 @@ pub struct Nine {
     #[arg(long, value_name = "WINDOW", value_parser = clap::value_parser!(u64).range(1..=LARGEST),
           conflicts_with_all = ["weight", "cap", "floor"])]
     window: Option<u64>,
+    /// As root: lower windows in what leaves by the link's interface, and leave the command's sockets alone
+    #[arg(long)]
+    rewrite: bool,
+    /// As root: instead of a command, all connections of the hosts behind this interface, until you press ctrl-c
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["pid", "command"])]
+    behind: Option<String>,
+    /// The interface of the link, with --rewrite or --behind; that of the default route if not given
+    #[arg(short, long, value_name = "NAME")]
+    interface: Option<String>,
     /// The command and its arguments
-    #[arg(trailing_var_arg = true, value_name = "CMD", required_unless_present = "pid")]
+    #[arg(trailing_var_arg = true, value_name = "CMD", required_unless_present_any = ["pid", "behind"])]
     command: Vec<OsString>,
 }
 
@@ -71,8 +81,10 @@ impl Nine {
             let words: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
             words.join(" ")
         };
-        let (subject, command) = match self.pid {
-            Some(pid) => {
+        let rewrite = self.rewrite_at()?;
+        let (subject, command) = match (self.pid, &self.behind) {
+            (None, Some(name)) => (Subject::Behind(name.clone()), format!("hosts behind {name}")),
+            (Some(pid), _) => {
                 let line = fs::read(format!("/proc/{pid}/cmdline"));
                 let line = line.map_err(|_| Failure::usage(format!("there is no process {pid}")))?;
                 let command = String::from_utf8_lossy(&line)
@@ -80,7 +92,7 @@ impl Nine {
                     .replace('\0', " ");
                 (Subject::Process(pid), command)
             }
-            None => (Subject::Command(self.command.clone()), words(&self.command)),
+            (None, None) => (Subject::Command(self.command.clone()), words(&self.command)),
         };
         let trouble = supervise::run(Plan {
             subject,
@@ -93,8 +105,29 @@ impl Nine {
                 window: self.window,
             },
             meeting: Meeting::new(&directory, places()),
+            rewrite,
         });
         Err(Failure::at_run_time(trouble.to_string()))
+    }
+
+    /// The interface at which windows are rewritten, if they are: the link's.
+    fn rewrite_at(&self) -> Result<Option<String>, Failure> {
+        if !self.rewrite && self.behind.is_none() {
+            return match &self.interface {
+                Some(_) => Err(Failure::usage("--interface goes with --rewrite or --behind")),
+                None => Ok(None),
+            };
+        }
+        if let Some(behind) = &self.behind {
+            link::chosen(Some(behind)).map_err(Failure::usage)?;
+        }
+        let interface = link::chosen(self.interface.as_deref()).map_err(Failure::usage)?;
+        if self.behind.as_ref() == Some(&interface) {
+            return Err(Failure::usage(format!(
+                "{interface} is the link's interface: --behind names the one where the hosts are"
+            )));
+        }
+        Ok(Some(interface))
     }
 }
 

@@ -12,6 +12,7 @@ use host::rewrite::Rewrite;
 use host::{Actuator, Bottleneck, LinkReading, Member, MemberId, Tick};
 use lab::traffic::tcp::{Bulk, BulkRun, Connects};
 use lab::{Host, Lab, Link};
+use netio::bpf::windows::Side;
 use netio::clock;
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -149,7 +150,7 @@ impl Counted {
 pub fn run(bed: &Bed, downloads: &[Download], mut rule: Rule, seconds: f64) -> Result<Counted, Failure> {
     let course = || -> Result<Counted, Failure> {
         let mut actuator = match rule.law {
-            Some(_) => Some(Rewrite::at("eth0", Box::new(whose), false)?),
+            Some(_) => Some(Rewrite::at("eth0", Side::Leaving, Box::new(whose), false)?),
             None => None,
         };
         let mut runs: Vec<Option<BulkRun>> = downloads.iter().map(|_| None).collect();

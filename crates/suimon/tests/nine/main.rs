@@ -3,6 +3,7 @@
 //!
 //! What is judged here does not depend on speed; rates are in `cargo bench -p suimon --bench nine`.
 
+mod as_root;
 mod rig;
 
 use rig::{CUBIC, Rig, TAKES, until};

@@ -1,0 +1,143 @@
+//! What root alone can do: windows rewritten at an interface, for a program whose sockets are left alone, and for the hosts
+//! behind this one. A cap is judged, since it binds also where nothing else happens, however slow the machine is.
+
+use super::rig::{CUBIC, Rig, until};
+use super::{PATIENCE, client, connections, kill, said, state, supervisor_of};
+use engine::units::{Bandwidth, Duration as Span};
+use lab::traffic::tcp::{Bulk, Connects};
+use lab::{Lab, Link, Running};
+use std::time::{Duration, Instant};
+
+/// Near the cap of 2 Mbit/s, and above it, in bytes a second.
+const HELD: f64 = 330_000.0;
+const FREE: f64 = 420_000.0;
+
+/// Whether nine runs and goes on. Where BPF programs cannot be loaded it says so, and there is nothing to test.
+fn runs(nine: Running) -> Option<Running> {
+    std::thread::sleep(Duration::from_millis(300));
+    if nine.is_running() {
+        return Some(nine);
+    }
+    let output = nine.wait().expect("it has ended");
+    assert!(output.err.contains("CAP_BPF"), "{output:?}");
+    eprintln!("not tested: {}", output.err.trim());
+    None
+}
+
+/// Whether these bytes come at a rate that is so, for a second, sooner or later.
+fn comes(bytes: impl Fn() -> u64, is_so: impl Fn(f64) -> bool) -> bool {
+    until(PATIENCE, || {
+        let (before, begin) = (bytes(), Instant::now());
+        std::thread::sleep(Duration::from_secs(1));
+        is_so((bytes() - before) as f64 / begin.elapsed().as_secs_f64())
+    })
+}
+
+#[test]
+fn a_program_that_ran_before_is_held_without_touching_its_sockets_and_free_when_nine_is_killed() {
+    lab::isolated(|| {
+        let rig = Rig::new(10, 64 << 10);
+        let client = client(&rig);
+        let words = ["plain", "10.0.0.2", &CUBIC.to_string(), "c", &state(&rig, "c")];
+        let program = rig.home.program(&client).args(words).start().expect("it runs");
+        assert!(until(PATIENCE, || rig.sent("c") > 0));
+        let pid = program.id().to_string();
+        let options = ["--rewrite", "--interface", "eth0", "--cap", "2Mbit/s"];
+        let Some(nine) = runs(rig.nine(&[&options[..], &["-p", &pid]].concat())) else {
+            return;
+        };
+        let stranger = || rig.top()["members"][0]["not_controlled"][0]["why"].to_string();
+        let said_so = until(PATIENCE, || stranger().contains("began before"));
+        assert!(said_so, "{:#}", rig.top());
+        kill("-USR1", program.id());
+        let is_held = || {
+            let all = connections(&rig.top());
+            let why = all.first().map(|one| one["why"].to_string()).unwrap_or_default();
+            all.len() == 1 && why.contains("at its cap")
+        };
+        assert!(until(PATIENCE, is_held), "{:#}", rig.top());
+        let held = comes(|| rig.sent("c"), |rate| rate > 0.0 && rate < HELD);
+        assert!(held, "{:#}", rig.top());
+        let own = said(&rig, "c");
+        assert!(own.connects == 2 && own.lock == 0, "{own:?}");
+        let supervisor = supervisor_of(nine.id());
+        kill("-KILL", nine.id());
+        kill("-KILL", supervisor);
+        assert!(comes(|| rig.sent("c"), |rate| rate > FREE), "it is still held");
+    });
+}
+
+#[test]
+fn a_command_is_held_by_rewriting_from_its_first_connection_on() {
+    lab::isolated(|| {
+        let rig = Rig::new(10, 64 << 10);
+        let options = ["--rewrite", "--interface", "eth0", "--cap", "2Mbit/s", "--"];
+        let command = ["bash", "-c", &Rig::download(CUBIC, "b")];
+        let Some(_nine) = runs(rig.nine(&[&options[..], &command].concat())) else {
+            return;
+        };
+        let held = comes(|| rig.sent("b"), |rate| rate > 0.0 && rate < HELD);
+        assert!(held, "{:#}", rig.top());
+        assert_eq!(connections(&rig.top())[0]["program"], "cat");
+    });
+}
+
+#[test]
+fn the_hosts_behind_an_interface_are_held_by_the_one_that_routes_for_them() {
+    lab::isolated(|| {
+        let mut lab = Lab::new();
+        let [server, router, home] = ["server", "router", "home"].map(|name| lab.host(name).expect("a host"));
+        let link = Link::new(Bandwidth::mbit(10)).delay(Span::from_millis(10));
+        lab.link((&server, "eth0"), (&router, "eth0"), link, link)
+            .expect("a link");
+        lab.veth((&router, "eth1"), (&home, "eth0")).expect("a wire");
+        for (host, interface, address) in [
+            (&server, "eth0", "10.9.0.1/24"),
+            (&router, "eth0", "10.9.0.2/24"),
+            (&router, "eth1", "10.9.1.1/24"),
+            (&home, "eth0", "10.9.1.2/24"),
+        ] {
+            let address = address.parse().expect("an address");
+            host.address(interface, address).expect("set");
+        }
+        router.forward().expect("forwards");
+        let route = |host: &lab::Host, by: &str| host.default_route(by.parse().expect("an address"));
+        route(&server, "10.9.0.2").expect("a route");
+        route(&home, "10.9.1.1").expect("a route");
+        let files = std::env::temp_dir().join(format!("suimon-behind-{}", std::process::id()));
+        std::fs::create_dir_all(&files).expect("a directory");
+        let suimon = |words: &[&str]| {
+            let program = router.program(env!("CARGO_BIN_EXE_suimon")).args(words);
+            program
+                .env("XDG_RUNTIME_DIR", &files)
+                .limit(Duration::from_secs(200))
+        };
+        let words = [
+            "nine",
+            "--cap",
+            "2Mbit/s",
+            "--behind",
+            "eth1",
+            "--interface",
+            "eth0",
+        ];
+        let Some(nine) = runs(suimon(&words).start().expect("nine starts")) else {
+            return;
+        };
+        let download = Bulk {
+            who: Connects::Receiver,
+            ..Bulk::new(([10, 9, 0, 1], 5_000).into(), Duration::from_secs(120))
+        };
+        let run = download.start(&server, &home).expect("a download");
+        let held = comes(|| run.received(), |rate| rate > 0.0 && rate < HELD);
+        let top = suimon(&["nine", "top", "--json"]).output().expect("it runs").out;
+        assert!(
+            held && top.contains("hosts behind eth1") && top.contains("10.9.1.2"),
+            "{top}"
+        );
+        kill("-INT", nine.id());
+        assert!(comes(|| run.received(), |rate| rate > FREE), "still held");
+        run.stop();
+        let _ = std::fs::remove_dir_all(&files);
+    });
+}
