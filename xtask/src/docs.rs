@@ -8,6 +8,7 @@ use control::policy::InterfaceSettings;
 use control::port_config::PortSettings;
 use control::rsvp_config::{AcceptSettings, RsvpSettings};
 use control::scenario;
+use control::yields::YieldsSettings;
 use engine::kind::{Children, Kind};
 use engine::reserved::ReserveSettings;
 use engine::settings::{Fallback, Setting};
@@ -56,6 +57,7 @@ fn parts() -> Vec<Part> {
     let mut parts = vec![
         policy("port", PortSettings::SETTINGS),
         policy("interface", InterfaceSettings::SETTINGS),
+        policy("yields", YieldsSettings::SETTINGS),
         policy("filter", FilterSettings::SETTINGS),
         policy("reserve", ReserveSettings::SETTINGS),
         policy("rsvp", RsvpSettings::SETTINGS),

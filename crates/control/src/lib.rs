@@ -4,7 +4,8 @@
 //! - [`policy`]: TOML text → checked plan for every interface;
 //! - [`topology`]: TOML text → hosts and links of a lab, with policies on the links;
 //! - [`scenario`]: TOML text → hosts, links, flows and expectations of a simulation;
-//! - [`port_config`], [`filters`], [`rsvp_config`]: a policy's parts with a syntax of their own; [`rsvp_keys`]: RSVP's file of keys;
+//! - [`port_config`], [`filters`], [`rsvp_config`], [`yields`]: a policy's parts with a syntax of their own; [`rsvp_keys`]: RSVP's
+//!   file of keys;
 //! - [`snapshot`]: what every class got; [`figures`] and [`picture`]: how that is shown;
 //! - [`protocol`], [`socket`]: how a running program is looked at and told; [`reservation`]: and asked for bandwidth.
 //!
@@ -28,3 +29,4 @@ mod sections;
 pub mod snapshot;
 pub mod socket;
 pub mod topology;
+pub mod yields;

@@ -18,6 +18,7 @@ use crate::port_config::{self, Place, PortConfig};
 use crate::rsvp_config::{self, RsvpConfig};
 use crate::scenario;
 use crate::sections::{self, Section, Value};
+use crate::yields::{self, Yields, YieldsSettings};
 use engine::kind::{Children, Kind, Link};
 use engine::reserved::{Reservable, ReserveSettings};
 use engine::settings;
@@ -81,6 +82,8 @@ pub struct Interface {
     pub filters: Vec<engine::classify::Filter>,
     /// What of it may be reserved, if anything.
     pub reserve: Option<Reserve>,
+    /// Classes whose downloads yield, in the policy's order.
+    pub yields: Vec<Yields>,
 }
 
 /// What of an interface may be reserved.
@@ -208,12 +211,14 @@ pub(crate) struct Reader<'a> {
     registry: &'a Registry,
     pub(crate) problems: Vec<Problem>,
     pub(crate) warnings: Vec<Problem>,
+    /// Of the interface that is being read.
+    yields: Vec<Yields>,
 }
 
 const ROOT: &[&str] = &["version", "port", "rsvp", "interface"];
 const OF_INTERFACE: &[&str] = &["discipline", "class", "filter", "reserve"];
 const OF_DISCIPLINE: &[&str] = &["kind", "child", "class"];
-const OF_CLASS: &[&str] = &["name", "parent", "default", "discipline", "sends"];
+const OF_CLASS: &[&str] = &["name", "parent", "default", "discipline", "sends", "yields"];
 
 impl<'a> Reader<'a> {
     pub(crate) fn new(registry: &'a Registry) -> Self {
@@ -221,6 +226,7 @@ impl<'a> Reader<'a> {
             registry,
             problems: Vec::new(),
             warnings: Vec::new(),
+            yields: Vec::new(),
         }
     }
 
@@ -262,6 +268,7 @@ impl<'a> Reader<'a> {
                     self.of_the_port(pair.key, pair.key_at, port.as_ref().and_then(Option::as_ref));
                     let interface = self.interface(pair.key, &pair.value);
                     self.warn_of_ring(interface.as_ref(), port.as_ref().and_then(Option::as_ref));
+                    self.warn_of_idle(interface.as_ref(), port.as_ref().and_then(Option::as_ref));
                     interfaces.push(interface);
                 }
             }
@@ -356,6 +363,18 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// Warns where nothing yields, as nobody who could hold windows sees them.
+    fn warn_of_idle(&mut self, interface: Option<&Interface>, port: Option<&PortConfig>) {
+        let idle = interface.zip(yields::idle(port));
+        for (yields, why) in idle
+            .iter()
+            .flat_map(|(interface, why)| interface.yields.iter().map(move |y| (y, why)))
+        {
+            let message = format!("`{}` does not yield: {why}", yields.class);
+            self.warnings.push(Problem::new(yields.at, message));
+        }
+    }
+
     /// One section of an interface.
     pub(crate) fn interface(&mut self, name: &str, value: &Value<'_>) -> Option<Interface> {
         let Some(section) = value.section() else {
@@ -364,6 +383,7 @@ impl<'a> Reader<'a> {
             return None;
         };
         let before = self.problems.len();
+        self.yields.clear();
         let settings = InterfaceSettings::read(&section.table(|_| true), OF_INTERFACE, &mut self.problems);
         let settings = settings.and_then(|settings| self.sensible(settings, &section));
         let spec = self.outermost(name, &section);
@@ -385,6 +405,11 @@ impl<'a> Reader<'a> {
         let reserve = self.reserve(&section, &spec, link, plan.is_some());
         let mut warnings = Vec::new();
         let filters = filters::read_all(&filters, &spec, plan.as_ref(), &mut self.problems, &mut warnings);
+        let yields = std::mem::take(&mut self.yields);
+        for (yields, plan) in yields.iter().zip(plan.iter().cycle()) {
+            self.problems.extend(yields.mistakes(plan, link.bandwidth));
+            warnings.extend(yields.warnings(plan, &filters, link.bandwidth));
+        }
         if self.problems.len() > before {
             return None;
         }
@@ -398,6 +423,7 @@ impl<'a> Reader<'a> {
             plan: plan?,
             filters,
             reserve,
+            yields,
         })
     }
 
@@ -597,6 +623,16 @@ impl<'a> Reader<'a> {
         let sends = section
             .section("sends", &mut self.problems)
             .and_then(|sends| SendsSettings::read(&sends.table(|_| true), &[], &mut self.problems));
+        if let Some(pair) = section.get("yields")
+            && let Some(own) = section.section("yields", &mut self.problems)
+            && let Some(settings) = YieldsSettings::read(&own.table(|_| true), &[], &mut self.problems)
+        {
+            self.yields.push(Yields {
+                class: name.clone(),
+                at: pair.key_at,
+                settings,
+            });
+        }
         ClassSpec {
             name,
             at,

@@ -1,8 +1,7 @@
-//! The actuator as root: windows rewritten in what leaves by an interface ([`netio::bpf::windows`]), for this host's own
-//! connections and, where the kernel routes or bridges, for those of the hosts behind it.
+//! The actuator as root: windows rewritten on their way, at an interface ([`netio::bpf::windows`], for this host's own
+//! connections and for those of the hosts behind it) or in a packet loop that they pass through anyhow ([`netio::holding`]).
 //!
-//! Effective within a round trip, since the right edge of the window may move left; `polite` keeps it, for senders that take
-//! this ill. Connections are known from their SYN on: one that began before is not held. Which member a
+//! Effective within a round trip, since the right edge of the window may move left. Connections are known from their SYN on: one that began before is not held. Which member a
 //! connection belongs to, a function of its ends says, as soon as it knows; connections of nobody are other traffic.
 //!
 //! A parked connection is not told a window of zero: a sender that was would probe ever less often, and the window's
@@ -23,8 +22,9 @@ use crate::order::{Hold, Order};
 use crate::reading::{Direction, FlowId, FlowReading, MemberId};
 use engine::units::{Bytes, Duration, Instant};
 use netio::bpf::Means;
-use netio::bpf::windows::{Carried, Connection, Ends, Limit, Side, Windows};
-use std::collections::BTreeMap;
+use netio::bpf::windows::{Side, Windows};
+use netio::tcp::{Carried, Connection, Ends, Limit};
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
 /// How long windows stay held after the last orders. A supervisor that hangs holds nobody.
@@ -36,47 +36,94 @@ const HEADERS: u64 = 14 + 20 + 32;
 /// Says whose a connection is; none for nobody's.
 pub type Whose = Box<dyn FnMut(&Ends) -> Option<MemberId> + Send>;
 
+/// Where windows are rewritten.
+pub trait Place {
+    /// The connections there that are not over, as they are now, each with its member, if it has one.
+    fn connections(&mut self) -> io::Result<Vec<(Connection, Option<MemberId>)>>;
+
+    /// Limits the windows of these from now on, or no more; everything else stays as it was. Holds for a second without
+    /// another word.
+    fn put(&mut self, limits: Vec<(Ends, Option<Limit>)>) -> io::Result<()>;
+}
+
+/// The place that is an interface of this host.
+pub struct AtInterface {
+    windows: Windows,
+    whose: Whose,
+}
+
+impl std::fmt::Debug for AtInterface {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("AtInterface").finish_non_exhaustive()
+    }
+}
+
+impl AtInterface {
+    /// The one next to the bottleneck, or the one behind which the hosts are.
+    pub fn new(interface: &str, side: Side, whose: Whose) -> io::Result<Self> {
+        let windows = Windows::attach(interface, side, HELD, Means::Best)?;
+        // From now on SYNs are noted.
+        windows.beat(netio::clock::now());
+        Ok(Self { windows, whose })
+    }
+}
+
+impl Place for AtInterface {
+    fn connections(&mut self) -> io::Result<Vec<(Connection, Option<MemberId>)>> {
+        self.windows.beat(netio::clock::now());
+        let (over, alive): (Vec<Connection>, Vec<Connection>) =
+            self.windows.connections().into_iter().partition(|c| c.closes);
+        over.iter()
+            .for_each(|connection| self.windows.forget(&connection.ends));
+        let of = |connection: Connection| (connection, (self.whose)(&connection.ends));
+        Ok(alive.into_iter().map(of).collect())
+    }
+
+    fn put(&mut self, limits: Vec<(Ends, Option<Limit>)>) -> io::Result<()> {
+        for (ends, limit) in limits {
+            match limit {
+                Some(limit) => self.windows.limit(&ends, limit)?,
+                None => self.windows.free(&ends),
+            }
+        }
+        self.windows.beat(netio::clock::now());
+        Ok(())
+    }
+}
+
 /// What is kept of a connection.
 #[derive(Clone, Copy, Debug)]
 struct Known {
     id: FlowId,
-    member: Option<MemberId>,
     round_trips: (Duration, u64),
     rtt: Option<Duration>,
 }
 
-/// Windows rewritten at one interface.
-pub struct Rewrite {
-    windows: Windows,
-    whose: Whose,
+/// Windows rewritten at one place.
+#[derive(Debug)]
+pub struct Rewrite<P> {
+    place: P,
     polite: bool,
     known: BTreeMap<Ends, Known>,
     next: u64,
     held: BTreeMap<FlowId, (Ends, u8, u64)>,
 }
 
-impl std::fmt::Debug for Rewrite {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Rewrite")
-            .field("known", &self.known)
-            .finish_non_exhaustive()
-    }
-}
-
-impl Rewrite {
-    /// At this interface, the one next to the bottleneck.
-    pub fn at(interface: &str, side: Side, whose: Whose, polite: bool) -> io::Result<Self> {
-        let windows = Windows::attach(interface, side, HELD, Means::Best)?;
-        // From now on SYNs are noted.
-        windows.beat(netio::clock::now());
-        Ok(Self {
-            windows,
-            whose,
-            polite,
+impl<P: Place> Rewrite<P> {
+    /// At this place.
+    pub fn at(place: P) -> Self {
+        Self {
+            place,
+            polite: false,
             known: BTreeMap::new(),
             next: 0,
             held: BTreeMap::new(),
-        })
+        }
+    }
+
+    /// The place.
+    pub fn place(&self) -> &P {
+        &self.place
     }
 
     /// The ends of a connection that was read last.
@@ -89,14 +136,18 @@ impl Rewrite {
         self.known.contains_key(ends)
     }
 
-    fn reading(&mut self, connection: &Connection, now: Instant) -> Option<FlowReading> {
+    fn reading(
+        &mut self,
+        connection: &Connection,
+        member: Option<MemberId>,
+        now: Instant,
+    ) -> Option<FlowReading> {
         let ends = connection.ends;
-        let (next, whose) = (&mut self.next, &mut self.whose);
+        let next = &mut self.next;
         let known = self.known.entry(ends).or_insert_with(|| {
             *next += 1;
             Known {
                 id: FlowId(*next),
-                member: None,
                 round_trips: (Duration::ZERO, 0),
                 rtt: connection.handshake,
             }
@@ -106,8 +157,8 @@ impl Rewrite {
             known.rtt = Some(Duration::from_nanos((sum - before).nanos() / (number - seen)));
             known.round_trips = connection.round_trips;
         }
-        known.member = known.member.or_else(|| whose(&ends));
-        let (id, member, rtt) = (known.id, known.member?, known.rtt);
+        let (id, rtt) = (known.id, known.rtt);
+        let member = member?;
         self.held
             .insert(id, (ends, connection.scale, u64::from(connection.mss)));
         Some(FlowReading {
@@ -129,57 +180,45 @@ fn frames(carried: &Carried) -> Bytes {
     carried.bytes + Bytes::new(HEADERS).times(carried.segments.saturating_sub(carried.frames))
 }
 
-impl Actuator for Rewrite {
+impl<P: Place> Actuator for Rewrite<P> {
     fn readings(&mut self, now: Instant) -> io::Result<Vec<FlowReading>> {
-        let connections = self.windows.connections();
-        self.windows.beat(netio::clock::now());
+        let connections = self.place.connections()?;
         self.held.clear();
-        let (over, alive): (Vec<Connection>, Vec<Connection>) =
-            connections.into_iter().partition(|c| c.closes);
-        for connection in over {
-            self.windows.forget(&connection.ends);
-        }
-        let readings = alive
+        let alive: BTreeSet<Ends> = connections
             .iter()
-            .filter_map(|connection| self.reading(connection, now))
+            .map(|(connection, _)| connection.ends)
             .collect();
-        self.known
-            .retain(|ends, _| alive.iter().any(|connection| connection.ends == *ends));
-        Ok(readings)
+        self.known.retain(|ends, _| alive.contains(ends));
+        Ok(connections
+            .iter()
+            .filter_map(|(connection, member)| self.reading(connection, *member, now))
+            .collect())
     }
 
     fn apply(&mut self, orders: &[Order]) -> io::Result<()> {
-        for order in orders
-            .iter()
-            .filter(|order| order.direction == Direction::Download)
-        {
-            let Some((ends, scale, mss)) = self.held.get(&order.flow) else {
-                continue;
-            };
+        let limit = |order: &Order| {
+            let (ends, scale, mss) = *self.held.get(&order.flow)?;
             let window = match order.hold {
                 Hold::Window(window) => window,
                 Hold::Parked => Bytes::new(mss / 4),
-                Hold::Free | Hold::Pace(_) => {
-                    self.windows.free(ends);
-                    continue;
-                }
+                Hold::Free | Hold::Pace(_) => return Some((ends, None)),
             };
             let limit = Limit {
                 window,
-                scale: *scale,
+                scale,
                 polite: self.polite,
             };
-            self.windows.limit(ends, limit)?;
-        }
-        self.windows.beat(netio::clock::now());
-        Ok(())
+            Some((ends, Some(limit)))
+        };
+        let downloads = orders
+            .iter()
+            .filter(|order| order.direction == Direction::Download);
+        let limits = downloads.filter_map(limit).collect();
+        self.place.put(limits)
     }
 
     fn release(&mut self) -> io::Result<()> {
-        for ends in self.known.keys() {
-            self.windows.free(ends);
-        }
-        self.windows.silence();
-        Ok(())
+        let all = self.known.keys().map(|ends| (*ends, None)).collect();
+        self.place.put(all)
     }
 }

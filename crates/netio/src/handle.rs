@@ -4,11 +4,13 @@
 //! worker. Looking never disturbs traffic beyond the copying of the numbers.
 
 use crate::classify::Classify;
+use crate::holding::Watched;
 use crate::meter::ClassMeter;
 use crate::pool::Usage;
 use crate::port::{Capabilities, Counters};
 use crate::realiser::Achieved;
 use crate::sys::Bell;
+use crate::tcp::{Ends, Limit};
 use crate::worker::PathId;
 use engine::delay::Delays;
 use engine::inspect::View;
@@ -69,6 +71,15 @@ pub(crate) enum Command {
         path: PathId,
         retune: Box<Retune>,
         done: Sender<Option<Adopted>>,
+    },
+    Watch {
+        path: PathId,
+        done: Sender<Option<Watched>>,
+    },
+    Hold {
+        path: PathId,
+        limits: Vec<(Ends, Option<Limit>)>,
+        done: Sender<bool>,
     },
     Stop,
 }
@@ -142,6 +153,22 @@ impl Handle {
         let retune = Box::new(retune);
         self.ask(|done| Command::Retune { path, retune, done })?
             .ok_or(Unanswered::NoSuchPath)
+    }
+
+    /// The connections of a path whose windows can be held ([`Worker::hold`](crate::worker::Worker::hold)).
+    pub fn watch(&self, path: PathId) -> Result<Watched, Unanswered> {
+        self.ask(|done| Command::Watch { path, done })?
+            .ok_or(Unanswered::NoSuchPath)
+    }
+
+    /// Holds these, and lets those go that have no limit, until the next word or for [`HELD`](crate::holding::HELD).
+    pub fn hold(&self, path: PathId, limits: Vec<(Ends, Option<Limit>)>) -> Result<(), Unanswered> {
+        let known = self.ask(|done| Command::Hold { path, limits, done })?;
+        if known {
+            Ok(())
+        } else {
+            Err(Unanswered::NoSuchPath)
+        }
     }
 
     /// Ends the worker after the present batch.

@@ -3,6 +3,7 @@
 use crate::checksum;
 use crate::classify::Classify;
 use crate::handle::{Adopted, PathView, Realised, Retune};
+use crate::holding::Holding;
 use crate::meter::Meters;
 use crate::pool::{Gso, Offload, Pool};
 use crate::port::{Capabilities, ETHERNET, Port, TAG};
@@ -16,7 +17,7 @@ use engine::inspect::Inspection;
 use engine::link_clock::LinkClock;
 use engine::packet::{Buffer, ClassId, Dscp, Ecn, Packet};
 use engine::queue::{Count, Queue, Stats};
-use engine::tree::TreePlan;
+use engine::tree::{ClassInfo, TreePlan};
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
 use std::collections::VecDeque;
 
@@ -53,6 +54,9 @@ pub(crate) struct Path {
     /// The latest time that the queue was shown.
     shown: Instant,
     realiser: Option<Box<dyn Realiser>>,
+    /// The classes whose connections are held, by name, and the place in this list of each class of the plan.
+    yields: Vec<String>,
+    places: Vec<Option<usize>>,
 }
 
 /// Takes lost packets: gives their slots back and counts.
@@ -119,7 +123,30 @@ impl Path {
             segments: Vec::new(),
             shown: Instant::START,
             realiser: spec.realiser,
+            yields: Vec::new(),
+            places: Vec::new(),
         }
+    }
+
+    /// Connections of these classes are held from now on.
+    pub(crate) fn set_yields(&mut self, classes: Vec<String>) {
+        self.yields = classes;
+        self.find_yields();
+    }
+
+    fn find_yields(&mut self) {
+        let place = |info: &ClassInfo| self.yields.iter().position(|name| *name == info.name);
+        let classes = self.plan.iter().flat_map(|plan| &plan.classes);
+        self.places = classes.map(place).collect();
+    }
+
+    pub(crate) fn is_enabled(&self) -> bool {
+        self.enabled
+    }
+
+    /// What has come to it so far.
+    pub(crate) fn offered(&self) -> Bytes {
+        self.totals.offered.bytes
     }
 
     /// The time that the queue is shown: the clock's, or what its realiser makes of it.
@@ -152,7 +179,9 @@ impl Path {
         frame: Buffer,
         to: &Capabilities,
         split_above: Duration,
+        held: Option<&mut Holding>,
     ) {
+        let clock = now;
         // A port that tells when it arrived knows better than whoever was late to take it in; but time does not go back.
         let arrived = pool
             .arrived(frame)
@@ -176,6 +205,10 @@ impl Path {
         (packet.ecn, packet.dscp) = (headers.key.ecn, Dscp::arrived(headers.key.dscp));
         packet.buffer = frame;
         self.classify.classify(&headers, &mut packet);
+        if let Some(held) = held {
+            let place = self.places.get(packet.class.0 as usize).copied().flatten();
+            held.comes(clock, &headers, pool.bytes(frame), (len, count as u64), place);
+        }
         if offload.gso.is_some() && self.must_split(&offload, len, to, split_above) {
             return match cut {
                 Some(cut) => self.split(pool, &packet, &cut, to.checksum),
@@ -409,6 +442,7 @@ impl Path {
         let queue = plan.build(seed);
         let adopted = self.replace(now, pool, queue, &plan);
         self.plan = Some(plan);
+        self.find_yields();
         adopted
     }
 

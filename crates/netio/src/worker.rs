@@ -12,6 +12,7 @@
 use crate::classify::Classify;
 use crate::clock;
 use crate::handle::{Command, Handle, PortView, Snapshot, Turns};
+use crate::holding::Holding;
 use crate::path::{Path, Waiting};
 use crate::pause::{Pause, Waited};
 use crate::pool::{Pool, Slots};
@@ -136,12 +137,21 @@ impl Slot {
     }
 }
 
+/// Two paths of which one carries data, and the other its acknowledgments, whose windows are held.
+#[derive(Debug)]
+struct Held {
+    data: usize,
+    acknowledgments: usize,
+    holding: Holding,
+}
+
 /// Moves packets.
 pub struct Worker {
     settings: Settings,
     pool: Pool,
     slots: Vec<Slot>,
     paths: Vec<Path>,
+    held: Vec<Held>,
     gate: Option<Box<dyn Gate>>,
     inbox: Receiver<Command>,
     bell: Arc<Bell>,
@@ -180,6 +190,7 @@ impl Worker {
             pool: Pool::new(settings.slots)?,
             slots: Vec::new(),
             paths: Vec::new(),
+            held: Vec::new(),
             gate: None,
             inbox,
             bell,
@@ -216,6 +227,21 @@ impl Worker {
         assert!(taken.is_none(), "the port feeds a path already");
         self.paths.push(Path::new(path));
         PathId(self.paths.len() - 1)
+    }
+
+    /// From now on the TCP connections of these classes of `data` can be [watched](Handle::watch) and [held](Handle::hold), in their
+    /// acknowledgments, which go by the other path.
+    ///
+    /// # Panics
+    /// If a path is not of this worker.
+    pub fn hold(&mut self, data: PathId, acknowledgments: PathId, classes: Vec<String>) {
+        assert!(acknowledgments.0 < self.paths.len(), "no such path");
+        self.held.push(Held {
+            data: data.0,
+            acknowledgments: acknowledgments.0,
+            holding: Holding::new(classes.len()),
+        });
+        self.paths[data.0].set_yields(classes);
     }
 
     /// Sets the gate.
@@ -283,6 +309,19 @@ impl Worker {
                     let path = self.paths.get_mut(path.0);
                     let _ = done.send(path.map(|path| path.retune(now, pool, *retune)));
                 }
+                Command::Watch { path, done } => {
+                    let now = clock::now();
+                    let held = self.held.iter_mut().find(|held| held.data == path.0);
+                    let watched = held.map(|held| held.holding.watch(now, self.paths[held.data].offered()));
+                    let _ = done.send(watched);
+                }
+                Command::Hold { path, limits, done } => {
+                    let held = self.held.iter_mut().find(|held| held.data == path.0);
+                    let known = held.is_some();
+                    held.into_iter()
+                        .for_each(|held| held.holding.hold(clock::now(), &limits));
+                    let _ = done.send(known);
+                }
             }
         }
         false
@@ -348,6 +387,7 @@ impl Worker {
             pool,
             batch,
             settings,
+            held,
             ..
         } = self;
         let to = &slots[paths[path].to.0];
@@ -356,7 +396,13 @@ impl Worker {
             if to.broken() {
                 paths[path].refuse(pool, frame, Reason::Port);
             } else {
-                paths[path].accept(now, pool, frame, &to.capabilities, settings.split_above);
+                for held in held.iter_mut().filter(|held| held.acknowledgments == path) {
+                    held.holding
+                        .leave(now, pool, frame, paths[held.data].is_enabled());
+                }
+                let held = held.iter_mut().find(|held| held.data == path);
+                let holding = held.map(|held| &mut held.holding);
+                paths[path].accept(now, pool, frame, &to.capabilities, settings.split_above, holding);
             }
         }
         told && slots[index].ready && slots[index].error.is_none()

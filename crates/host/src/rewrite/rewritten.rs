@@ -2,7 +2,7 @@
 //! and the kernel's table of sockets, or all those of the hosts behind an interface.
 
 use super::sockets::{self, Socket};
-use super::{Rewrite, Whose};
+use super::{AtInterface, Rewrite, Whose};
 use crate::actuator::{Actuator, Holder, OutOfReach, Seen};
 use crate::borrowed::ledger::Ledger;
 use crate::borrowed::{Root, tree};
@@ -11,7 +11,8 @@ use crate::order::Order;
 use crate::reading::{FlowId, FlowReading, MemberId};
 use crate::sys::now;
 use engine::units::{Duration, Instant};
-use netio::bpf::windows::{Ends, Side};
+use netio::bpf::windows::Side;
+use netio::tcp::Ends;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -27,7 +28,7 @@ type Owners = Arc<Mutex<BTreeMap<Ends, i32>>>;
 /// The connections of one member, held at an interface.
 #[derive(Debug)]
 pub(crate) struct Rewritten {
-    rewrite: Rewrite,
+    rewrite: Rewrite<AtInterface>,
     /// The link's interface.
     interface: String,
     /// The processes; none for hosts behind an interface.
@@ -52,8 +53,8 @@ impl Rewritten {
             let known = known.lock().unwrap_or_else(PoisonError::into_inner);
             known.contains_key(ends).then_some(member)
         };
-        let rewrite = Rewrite::at(interface, Side::Leaving, Box::new(whose), false)?;
-        Ok(Self::new(rewrite, interface, Some(root), owners, ledger))
+        let place = AtInterface::new(interface, Side::Leaving, Box::new(whose))?;
+        Ok(Self::new(place, interface, Some(root), owners, ledger))
     }
 
     /// Of the hosts behind an interface; the link is that of the other one.
@@ -66,13 +67,13 @@ impl Rewritten {
         let own = link::addresses()?;
         // What this host itself speaks with them does not come by the link.
         let whose: Whose = Box::new(move |ends| (!own.contains_key(&ends.there.ip())).then_some(member));
-        let rewrite = Rewrite::at(behind, Side::Behind, whose, false)?;
-        Ok(Self::new(rewrite, interface, None, Owners::default(), ledger))
+        let place = AtInterface::new(behind, Side::Behind, whose)?;
+        Ok(Self::new(place, interface, None, Owners::default(), ledger))
     }
 
-    fn new(rewrite: Rewrite, interface: &str, root: Option<Root>, owners: Owners, ledger: Ledger) -> Self {
+    fn new(place: AtInterface, interface: &str, root: Option<Root>, owners: Owners, ledger: Ledger) -> Self {
         Self {
-            rewrite,
+            rewrite: Rewrite::at(place),
             interface: interface.into(),
             root,
             owners,

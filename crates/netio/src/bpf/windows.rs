@@ -26,6 +26,7 @@ use super::instruction::{
 use super::programs::{ALIVE, TCX_NEXT};
 use super::syscall::{Hash, Hook, WhenFull, load_with};
 use crate::interface::Interface;
+use crate::tcp::{Agreed, Carried, Connection, Ends, Limit, Options};
 use engine::units::{Bytes, Duration, Instant};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -413,61 +414,6 @@ fn leaves() -> Vec<Instruction> {
 /// How many connections are known at most; the ones that were silent longest are forgotten.
 const MOST: u32 = 8_192;
 
-/// The two ends of a connection, this side's first.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
-pub struct Ends {
-    /// Of the side whose windows are held.
-    pub here: SocketAddr,
-    /// Of the side that is held.
-    pub there: SocketAddr,
-}
-
-/// What was counted in one direction.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Carried {
-    /// Bytes of frames, of a super-frame only once with headers.
-    pub bytes: Bytes,
-    /// Frames, a super-frame as one.
-    pub frames: u64,
-    /// Segments.
-    pub segments: u64,
-}
-
-/// A connection as the programs know it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Connection {
-    /// Its ends.
-    pub ends: Ends,
-    /// What left and what came.
-    pub sent: Carried,
-    /// What came.
-    pub received: Carried,
-    /// By how many bits the windows are shifted that this side advertises: zero unless both SYNs had the option (RFC 7323).
-    pub scale: u8,
-    /// The largest payload of a segment, by both SYNs and less what timestamps take.
-    pub mss: u16,
-    /// The window that was advertised last, in bytes, after it was held.
-    pub window: Bytes,
-    /// The time from the SYN to its answer, seen from here; none while there is none. A SYN from the other side has its answer from this
-    /// side's host, and says nothing of the way.
-    pub handshake: Option<Duration>,
-    /// Round trips measured by timestamps: the sum of all so far, and their number.
-    pub round_trips: (Duration, u64),
-    /// Whether the other side's FIN or either's RST was seen: nothing more comes. This side may have closed and go on to receive.
-    pub closes: bool,
-}
-
-/// How a connection's windows are limited.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Limit {
-    /// The largest window in bytes; rounded up to the scale's unit.
-    pub window: Bytes,
-    /// The connection's scale.
-    pub scale: u8,
-    /// Whether the right edge stays where it was.
-    pub polite: bool,
-}
-
 /// Whose windows are held at an interface.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Side {
@@ -538,8 +484,7 @@ impl Windows {
 
     /// Limits a connection's windows, from the next segment that leaves.
     pub fn limit(&self, ends: &Ends, limit: Limit) -> io::Result<()> {
-        let unit = 1_u64 << limit.scale.min(14);
-        let field = limit.window.get().div_ceil(unit).min(0xffff) as u32;
+        let field = u32::from(limit.field());
         let mut value = [0; LIMIT_BYTES];
         for (at, word) in [
             (LIMIT, field),
@@ -594,45 +539,6 @@ fn ends(key: &[u8; KEY_BYTES]) -> Option<Ends> {
     })
 }
 
-/// The options of a SYN that matter here.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-struct Options {
-    mss: Option<u16>,
-    scale: Option<u8>,
-    timestamps: bool,
-}
-
-/// Reads the options of a TCP header (RFC 9293, RFC 7323), as far as they are whole.
-fn options(header: &[u8]) -> Options {
-    let mut found = Options::default();
-    let len = header.get(12).map_or(0, |offset| usize::from(offset >> 4) * 4);
-    let mut rest = header.get(20..len.min(header.len())).unwrap_or_default();
-    while let [kind, more @ ..] = rest {
-        if *kind == 0 {
-            break;
-        }
-        if *kind == 1 {
-            rest = more;
-            continue;
-        }
-        let Some(len) = more
-            .first()
-            .map(|len| usize::from(*len))
-            .filter(|len| (2..=rest.len()).contains(len))
-        else {
-            break;
-        };
-        match rest[..len] {
-            [2, 4, a, b] => found.mss = Some(u16::from_be_bytes([a, b])),
-            [3, 3, scale] => found.scale = Some(scale.min(14)),
-            [8, 10, ..] => found.timestamps = true,
-            _ => {}
-        }
-        rest = &rest[len..];
-    }
-    found
-}
-
 /// What a value of the map says; none before a SYN of each side.
 fn read(key: &[u8; KEY_BYTES], value: &[u8; VALUE_BYTES]) -> Option<Connection> {
     let word = |at: i16| {
@@ -664,23 +570,17 @@ fn read(key: &[u8; KEY_BYTES], value: &[u8; VALUE_BYTES]) -> Option<Connection> 
     };
     let syn = |way: usize| {
         let at = SYN_HEAD[way].unsigned_abs() as usize;
-        (double(SYN_AT[way]) > 0).then(|| options(&value[at..at + 60]))
+        (double(SYN_AT[way]) > 0).then(|| Options::read(&value[at..at + 60]))
     };
     let (here, there) = (syn(LEAVING)?, syn(COMING)?);
-    let scale = here.scale.filter(|_| there.scale.is_some()).unwrap_or(0);
-    let mss = here.mss.unwrap_or(536).min(there.mss.unwrap_or(536));
-    let stamps = if here.timestamps && there.timestamps {
-        12
-    } else {
-        0
-    };
+    let Agreed { scale, mss } = here.agree(there);
     let handshake = double(SYN_AT[COMING]).checked_sub(double(SYN_AT[LEAVING]));
     Some(Connection {
         ends: ends(key)?,
         sent: carried(LEAVING),
         received: carried(COMING),
         scale,
-        mss: mss.saturating_sub(stamps).max(64),
+        mss,
         window: Bytes::new(u64::from(word(ADVERTISED)) << scale),
         handshake: handshake.filter(|ns| *ns > 0).map(Duration::from_nanos),
         round_trips: (Duration::from_nanos(double(ROUND_TRIPS)), double(ROUND_TRIPS + 8)),
@@ -715,26 +615,6 @@ mod tests {
             })
             .unwrap();
         }
-    }
-
-    #[test]
-    fn options_are_read_as_far_as_they_are_whole() {
-        // Data offset 10: MSS 1460, SACK permitted, timestamps, NOP, scale 7.
-        let mut header = vec![0; 20];
-        header[12] = 0xa0;
-        header.extend([2, 4, 5, 0xb4, 4, 2, 8, 10, 0, 0, 0, 1, 0, 0, 0, 0, 1, 3, 3, 7]);
-        let whole = Options {
-            mss: Some(1460),
-            scale: Some(7),
-            timestamps: true,
-        };
-        assert_eq!(options(&header), whole);
-        for len in 0..header.len() {
-            let _ = options(&header[..len]);
-        }
-        header[22] = 0;
-        header[21] = 0;
-        assert_eq!(options(&header), Options::default(), "a length of zero ends it");
     }
 
     #[test]

@@ -14,9 +14,10 @@ use control::policy::{Interface, Policy};
 use control::port_config::{Place, PortConfig};
 use control::scenario;
 use control::snapshot;
+use control::yields::Yields;
 use engine::settings::{Raw, Table};
 use engine::tree::{ClassSpec, DisciplineSpec, Registry};
-use engine::units::Probability;
+use engine::units::{Bandwidth, Probability};
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -143,10 +144,29 @@ fn show_interface(out: &mut dyn Write, interface: &Interface, ring: Option<u32>)
     for line in picture::table(&rows.collect::<Vec<_>>(), &[left, right, right, left, left, left]) {
         writeln!(out, "{line}")?;
     }
+    for yields in &interface.yields {
+        writeln!(
+            out,
+            "{} yields {}",
+            yields.class,
+            yields_words(yields, settings.bandwidth)
+        )?;
+    }
     for line in worst_cases::lines(interface, ring) {
         writeln!(out, "{line}")?;
     }
     show_filters(out, interface)
+}
+
+/// `with weight 2, at most 5 Mbit/s, not below 1 Mbit/s`
+fn yields_words(yields: &Yields, link: Bandwidth) -> String {
+    let [cap, floor] = yields
+        .rates(link)
+        .map(|rate| rate.map(|rate| figures::rate(rate.bits())));
+    let mut words = vec![format!("with weight {}", yields.settings.weight)];
+    words.extend(cap.map(|cap| format!("at most {cap}")));
+    words.extend(floor.map(|floor| format!("not below {floor}")));
+    words.join(", ")
 }
 
 fn show_filters(out: &mut dyn Write, interface: &Interface) -> io::Result<()> {
@@ -246,6 +266,11 @@ fn interface_json(interface: &Interface, ring: Option<u32>) -> Value {
         let info = &plan.classes[index];
         let parent = info.parent.and_then(|parent| plan.info(parent));
         json!({ "name": info.name, "parent": parent.map(|p| &p.name), "depth": depth, "leaf": info.leaf,
+                "yields": interface.yields.iter().find(|yields| yields.class == info.name).map(|yields| {
+                    let [cap, floor] = yields.rates(interface.settings.bandwidth);
+                    json!({ "weight": yields.settings.weight, "cap_bps": cap.map(Bandwidth::bits),
+                            "floor_bps": floor.map(Bandwidth::bits) })
+                }),
                 "default": plan.default.and_then(|id| plan.info(id)).is_some_and(|d| d.name == info.name),
                 "rate_bps": rates.get(info.name.as_str()).map(|rate| rate.bits()) })
     });

@@ -9,6 +9,7 @@ use crate::daemon::in_force::InForce;
 use crate::daemon::selfcheck::{self, Managed};
 use crate::daemon::service::Service;
 use crate::daemon::supervise::{heed_signals, supervise};
+use crate::daemon::yielding;
 use crate::exit::{Exit, Failure};
 use crate::signalling::alone;
 use crate::signalling::beacon::Beacon;
@@ -95,8 +96,8 @@ pub fn enforce(
         without_us,
         realised,
     } = assemble(policy, config)?;
-    let managed = paths.into_iter().zip(policy.interfaces.iter().cloned());
-    let in_force = Arc::new(InForce::new(handle.clone(), managed));
+    let managed: Vec<_> = paths.into_iter().zip(policy.interfaces.iter().cloned()).collect();
+    let in_force = Arc::new(InForce::new(handle.clone(), managed.clone()));
     introduce(out, policy, config, &without_us)?;
     for line in realised {
         writeln!(out, "{line}")?;
@@ -110,8 +111,9 @@ pub fn enforce(
         .map_err(|e| Failure::at_run_time(format!("cannot start the packet loop: {e}")))?;
     // Only now: it puts its first tree into force, which takes a worker that answers.
     let speaker = speak(policy, config, keys, &in_force).inspect_err(|_| handle.stop())?;
+    let (_yields, yielding) = yielding::start(&handle, &managed).inspect_err(|_| handle.stop())?;
     let asked = speaker.as_ref().map(|(asked, _)| asked.clone());
-    let service = Service::new(name, handle.clone(), in_force, asked, Arc::clone(&end));
+    let service = Service::new(name, handle.clone(), in_force, asked, yielding, Arc::clone(&end));
     let server = Server::start(&socket, Arc::new(service)).map_err(|e| {
         handle.stop();
         Failure::at_run_time(format!(

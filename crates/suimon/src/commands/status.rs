@@ -121,10 +121,10 @@ fn show_interface(out: &mut dyn Write, interface: &InterfaceView, verbose: bool)
     if verbose || figures::is_paced(interface) {
         show_gauges(out, &interface.discipline, &interface.gauges)?;
     }
-    if verbose {
-        for class in &interface.classes {
-            show_gauges(out, &class.name, &class.gauges)?;
-        }
+    // Likewise what became of the connections of classes that yield.
+    let yields = |class: &&ClassView| class.gauges.iter().any(|gauge| gauge.name == "yields");
+    for class in interface.classes.iter().filter(|class| verbose || yields(class)) {
+        show_gauges(out, &class.name, &class.gauges)?;
     }
     Ok(())
 }

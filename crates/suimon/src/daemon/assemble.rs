@@ -96,6 +96,7 @@ pub fn assemble(policy: &Policy, config: &PortConfig) -> Result<Assembly, Failur
         .map(|port| worker.add_port(port))
         .collect();
     let mut paths = vec![None; policy.interfaces.len()];
+    let mut ways = Vec::with_capacity(opened.ways.len());
     for way in &opened.ways {
         let (from, to) = (ids[way.from], ids[way.to]);
         match policy
@@ -106,14 +107,17 @@ pub fn assemble(policy: &Policy, config: &PortConfig) -> Result<Assembly, Failur
             Some(place) => {
                 let mut path = direction::managed(&policy.interfaces[place], from, to);
                 path.realiser = realisers[place].take();
-                paths[place] = Some(worker.add_path(path));
+                let id = worker.add_path(path);
+                paths[place] = Some(id);
+                ways.push(id);
             }
             None => {
                 let name = way.interface.as_deref().unwrap_or_default();
-                worker.add_path(direction::unmanaged(name, from, to));
+                ways.push(worker.add_path(direction::unmanaged(name, from, to)));
             }
         }
     }
+    hold(&mut worker, policy, &opened.ways, &ways);
     if let Some(gate) = opened.gate {
         worker.set_gate(gate);
     }
@@ -126,6 +130,25 @@ pub fn assemble(policy: &Policy, config: &PortConfig) -> Result<Assembly, Failur
         without_us: opened.without_us,
         realised,
     })
+}
+
+/// Lets the worker hold the connections of classes that yield, where acknowledgments come back through it.
+fn hold(worker: &mut Worker, policy: &Policy, ways: &[Way], paths: &[PathId]) {
+    for interface in policy
+        .interfaces
+        .iter()
+        .filter(|interface| !interface.yields.is_empty())
+    {
+        let data = ways.iter().position(|way| way.rules(&interface.name));
+        let back = data.and_then(|data| {
+            let turned = |way: &Way| way.from == ways[data].to && way.to == ways[data].from;
+            ways.iter().position(|way| turned(way) && way.from != way.to)
+        });
+        if let Some((data, back)) = data.zip(back) {
+            let classes = interface.yields.iter().map(|yields| yields.class.clone());
+            worker.hold(paths[data], paths[back], classes.collect());
+        }
+    }
 }
 
 /// Often enough that a beat that comes late is not yet a hang.

@@ -4,6 +4,7 @@
 //!   nobody else is at work on them; before anything is changed;
 //! - [`direction`], [`realise`], [`assemble`]: ports, paths, what makes times come true, and the worker;
 //! - [`in_force`]: what holds on each interface, and how that changes while packets flow;
+//! - [`yielding`]: classes whose downloads yield, by the law of `nine`;
 //! - [`service`], [`supervise`]: what is answered, and said, while packets flow.
 
 pub mod assemble;
@@ -15,3 +16,4 @@ pub mod realise;
 pub mod selfcheck;
 pub mod service;
 pub mod supervise;
+pub mod yielding;

@@ -5,6 +5,7 @@
 
 use super::in_force::{InForce, Managed, refused};
 use super::realise;
+use super::yielding::Yielding;
 use crate::signalling::speaker;
 use control::protocol::{Change, Refusal};
 use control::reservation::Reservations;
@@ -26,6 +27,7 @@ pub struct Service {
     handle: Handle,
     in_force: Arc<InForce>,
     speaker: Option<speaker::Handle>,
+    yielding: Yielding,
     detach: Arc<AtomicBool>,
 }
 
@@ -36,6 +38,7 @@ impl Service {
         handle: Handle,
         in_force: Arc<InForce>,
         speaker: Option<speaker::Handle>,
+        yielding: Yielding,
         detach: Arc<AtomicBool>,
     ) -> Self {
         Self {
@@ -44,6 +47,7 @@ impl Service {
             handle,
             in_force,
             speaker,
+            yielding,
             detach,
         }
     }
@@ -76,7 +80,7 @@ impl Handler for Service {
             .in_force
             .all()
             .iter()
-            .filter_map(|managed| reading(managed, &seen))
+            .filter_map(|managed| reading(managed, &seen, &self.yielding))
             .collect();
         Ok(Reading {
             at: Instant::START + seen.at.since(self.begin),
@@ -159,7 +163,7 @@ fn names(managed: &[Managed]) -> String {
     names.join(", ")
 }
 
-fn reading(managed: &Managed, seen: &Snapshot) -> Option<InterfaceReading> {
+fn reading(managed: &Managed, seen: &Snapshot, yielding: &Yielding) -> Option<InterfaceReading> {
     let path = seen.paths.get(managed.path.0)?;
     // Its own trouble before that of the port by which packets come.
     let troubled = |own: bool| {
@@ -177,6 +181,11 @@ fn reading(managed: &Managed, seen: &Snapshot) -> Option<InterfaceReading> {
     let mut views = path.views.clone();
     if let (Some(whole), Some(realised)) = (views.first_mut(), &path.realised) {
         whole.gauges.extend(realise::gauges(realised));
+    }
+    for view in &mut views {
+        let name = view.class.and_then(|class| managed.whole.plan.info(class));
+        let gauges = name.and_then(|info| yielding.gauges(&managed.policy.name, &info.name));
+        view.gauges.extend(gauges.into_iter().flatten());
     }
     Some(InterfaceReading {
         policy: Arc::clone(&managed.whole),

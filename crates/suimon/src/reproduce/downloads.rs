@@ -8,7 +8,7 @@
 use crate::exit::Failure;
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
 use host::law::{INTERVAL, Law};
-use host::rewrite::Rewrite;
+use host::rewrite::{AtInterface, Rewrite};
 use host::{Actuator, Bottleneck, LinkReading, Member, MemberId, Tick};
 use lab::traffic::tcp::{Bulk, BulkRun, Connects};
 use lab::{Host, Lab, Link};
@@ -150,7 +150,11 @@ impl Counted {
 pub fn run(bed: &Bed, downloads: &[Download], mut rule: Rule, seconds: f64) -> Result<Counted, Failure> {
     let course = || -> Result<Counted, Failure> {
         let mut actuator = match rule.law {
-            Some(_) => Some(Rewrite::at("eth0", Side::Leaving, Box::new(whose), false)?),
+            Some(_) => Some(Rewrite::at(AtInterface::new(
+                "eth0",
+                Side::Leaving,
+                Box::new(whose),
+            )?)),
             None => None,
         };
         let mut runs: Vec<Option<BulkRun>> = downloads.iter().map(|_| None).collect();
@@ -196,7 +200,7 @@ fn wait(until: Instant) {
 }
 
 /// Members' downloads by their port.
-fn whose(ends: &netio::bpf::windows::Ends) -> Option<MemberId> {
+fn whose(ends: &netio::tcp::Ends) -> Option<MemberId> {
     let port = ends.there.port();
     (MEMBERS..OTHERS)
         .contains(&port)

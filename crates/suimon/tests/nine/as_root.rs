@@ -104,7 +104,10 @@ fn the_hosts_behind_an_interface_are_held_by_the_one_that_routes_for_them() {
         let route = |host: &lab::Host, by: &str| host.default_route(by.parse().expect("an address"));
         route(&server, "10.9.0.2").expect("a route");
         route(&home, "10.9.1.1").expect("a route");
-        let files = std::env::temp_dir().join(format!("suimon-behind-{}", std::process::id()));
+        let since = std::time::SystemTime::UNIX_EPOCH
+            .elapsed()
+            .map_or(0, |since| since.as_nanos());
+        let files = std::env::temp_dir().join(format!("suimon-behind-{}-{since}", std::process::id()));
         std::fs::create_dir_all(&files).expect("a directory");
         let suimon = |words: &[&str]| {
             let program = router.program(env!("CARGO_BIN_EXE_suimon")).args(words);

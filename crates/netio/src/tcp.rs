@@ -1,0 +1,177 @@
+//! TCP connections as they are seen between their ends: what both ways of holding their windows share, the programs at an
+//! interface ([`crate::bpf::windows`]) and the packet loop ([`crate::holding`]).
+//!
+//! RFC 9293 (the header), RFC 7323 (window scale and timestamps).
+
+use engine::units::{Bytes, Duration};
+use std::net::SocketAddr;
+
+/// The two ends of a connection, this side's first.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
+pub struct Ends {
+    /// Of the side whose windows are held.
+    pub here: SocketAddr,
+    /// Of the side that is held.
+    pub there: SocketAddr,
+}
+
+/// What was counted in one direction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Carried {
+    /// Bytes of frames, of a super-frame only once with headers.
+    pub bytes: Bytes,
+    /// Frames, a super-frame as one.
+    pub frames: u64,
+    /// Segments.
+    pub segments: u64,
+}
+
+/// A connection as the programs know it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Connection {
+    /// Its ends.
+    pub ends: Ends,
+    /// What left.
+    pub sent: Carried,
+    /// What came.
+    pub received: Carried,
+    /// By how many bits the windows are shifted that this side advertises: zero unless both SYNs had the option (RFC 7323).
+    pub scale: u8,
+    /// The largest payload of a segment, by both SYNs and less what timestamps take.
+    pub mss: u16,
+    /// The window that was advertised last, in bytes, after it was held.
+    pub window: Bytes,
+    /// The time from the SYN to its answer, seen from here; none while there is none. A SYN from the other side has its answer from this
+    /// side's host, and says nothing of the way.
+    pub handshake: Option<Duration>,
+    /// Round trips measured by timestamps: the sum of all so far, and their number.
+    pub round_trips: (Duration, u64),
+    /// Whether the other side's FIN or either's RST was seen: nothing more comes. This side may have closed and go on to receive.
+    pub closes: bool,
+}
+
+/// How a connection's windows are limited.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limit {
+    /// The largest window in bytes; rounded up to the scale's unit.
+    pub window: Bytes,
+    /// The connection's scale.
+    pub scale: u8,
+    /// Whether the right edge stays where it was.
+    pub polite: bool,
+}
+
+impl Limit {
+    /// The largest window field.
+    pub(crate) fn field(&self) -> u16 {
+        let unit = 1_u64 << self.scale.min(14);
+        self.window.get().div_ceil(unit).min(0xffff) as u16
+    }
+}
+
+/// The options of a SYN that matter here.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Options {
+    mss: Option<u16>,
+    scale: Option<u8>,
+    timestamps: bool,
+}
+
+/// What both SYNs say together.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Agreed {
+    /// By how many bits the windows are shifted that the first side advertises.
+    pub(crate) scale: u8,
+    /// The largest payload of a segment.
+    pub(crate) mss: u16,
+}
+
+impl Options {
+    /// Reads the options of a TCP header, as far as they are whole.
+    pub(crate) fn read(header: &[u8]) -> Self {
+        let mut found = Self::default();
+        let len = header.get(12).map_or(0, |offset| usize::from(offset >> 4) * 4);
+        let mut rest = header.get(20..len.min(header.len())).unwrap_or_default();
+        while let [kind, more @ ..] = rest {
+            if *kind == 0 {
+                break;
+            }
+            if *kind == 1 {
+                rest = more;
+                continue;
+            }
+            let Some(len) = more
+                .first()
+                .map(|len| usize::from(*len))
+                .filter(|len| (2..=rest.len()).contains(len))
+            else {
+                break;
+            };
+            match rest[..len] {
+                [2, 4, a, b] => found.mss = Some(u16::from_be_bytes([a, b])),
+                [3, 3, scale] => found.scale = Some(scale.min(14)),
+                [8, 10, ..] => found.timestamps = true,
+                _ => {}
+            }
+            rest = &rest[len..];
+        }
+        found
+    }
+
+    /// What holds for the windows of the side that sent these, when the other one answered, or had asked, with those.
+    pub(crate) fn agree(self, there: Self) -> Agreed {
+        let stamps = if self.timestamps && there.timestamps {
+            12
+        } else {
+            0
+        };
+        let mss = self.mss.unwrap_or(536).min(there.mss.unwrap_or(536));
+        Agreed {
+            scale: self.scale.filter(|_| there.scale.is_some()).unwrap_or(0),
+            mss: mss.saturating_sub(stamps).max(64),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_are_read_as_far_as_they_are_whole() {
+        // Data offset 10: MSS 1460, SACK permitted, timestamps, NOP, scale 7.
+        let mut header = vec![0; 20];
+        header[12] = 0xa0;
+        header.extend([2, 4, 5, 0xb4, 4, 2, 8, 10, 0, 0, 0, 1, 0, 0, 0, 0, 1, 3, 3, 7]);
+        let whole = Options {
+            mss: Some(1460),
+            scale: Some(7),
+            timestamps: true,
+        };
+        assert_eq!(Options::read(&header), whole);
+        for len in 0..header.len() {
+            let _ = Options::read(&header[..len]);
+        }
+        header[22] = 0;
+        header[21] = 0;
+        assert_eq!(
+            Options::read(&header),
+            Options::default(),
+            "a length of zero ends it"
+        );
+    }
+
+    #[test]
+    fn windows_are_scaled_only_if_both_sides_say_so() {
+        let with = |scale, timestamps| Options {
+            mss: Some(1460),
+            scale,
+            timestamps,
+        };
+        let agreed = with(Some(7), true).agree(with(Some(2), true));
+        assert_eq!(agreed, Agreed { scale: 7, mss: 1448 });
+        let agreed = with(Some(7), true).agree(with(None, false));
+        assert_eq!(agreed, Agreed { scale: 0, mss: 1460 });
+        assert_eq!(with(None, false).agree(Options::default()).mss, 536);
+    }
+}
