@@ -173,3 +173,29 @@ fn who_has_heard_nothing_is_told_all_again_at_once() {
         "refreshes go on at their pace: {sent}"
     );
 }
+
+#[test]
+fn an_end_that_is_lost_with_a_router_is_made_up_for_by_age() {
+    let mut network = reserved();
+    network.reserve(4001, TEN);
+    assert_eq!(network.promises(), [2, 2, 2, 0]);
+    let now = network.now;
+    network.nodes[A].stop_sending(now, &session(), sender(4001));
+    // The PathTear is under way when R1 dies, which comes back with nothing.
+    network.dead.insert(R1);
+    network.run(Duration::from_millis(20));
+    network.restart(R1);
+    network.dead.remove(&R1);
+    network.run(SECOND.times(3));
+    assert_eq!(
+        network.promises(),
+        [1, 1, 2, 0],
+        "R1 cannot end at R2 what it does not know"
+    );
+    assert_eq!(network.senders(), [1, 1, 2, 2]);
+    network.run(SECOND.times(3));
+    assert_eq!(
+        (network.promises(), network.senders()),
+        (vec![1, 1, 1, 0], vec![1; 4])
+    );
+}
