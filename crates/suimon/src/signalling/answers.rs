@@ -7,12 +7,13 @@
 use super::programs::{Flow, KernelNode, plain};
 use super::want::Want;
 use control::rsvp_config::{Accept, Offered};
-use engine::units::{Bandwidth, Instant};
+use engine::units::{Bandwidth, Duration, Instant};
+use rsvp::guaranteed;
 use rsvp::node::Receiver;
 use rsvp::traffic_control::InterfaceId;
 use rsvp::wire::{
-    Adspec, Descriptors, ErrorSpec, Flowspec, Frame, Hop, Message, Path, PathErr, Real, Session, TokenBucket,
-    code, value,
+    Adspec, Descriptors, ErrorSpec, Flowspec, Frame, Hop, Message, Path, PathErr, Session, TokenBucket, code,
+    value,
 };
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -248,68 +249,20 @@ fn flowspec(tspec: &TokenBucket, adspec: Option<&Adspec>, want: Want) -> Result<
     let Some(delay) = want.delay else {
         return Ok(Flowspec::ControlledLoad(bucket));
     };
-    let adspec = adspec.ok_or((code::TRAFFIC_CONTROL, value::SERVICE_UNSUPPORTED))?;
-    if error_terms(adspec).is_none() {
-        return Err((code::TRAFFIC_CONTROL, value::SERVICE_UNSUPPORTED));
-    }
-    let rate = rate_for_delay(&bucket, adspec, delay.into()).ok_or((code::ADMISSION, value::DELAY))?;
+    let unsupported = (code::TRAFFIC_CONTROL, value::SERVICE_UNSUPPORTED);
+    let path = adspec.and_then(guaranteed::exported).ok_or(unsupported)?;
+    let rate = guaranteed::rate_for(&bucket, Duration::from_micros(delay.into()), path);
     Ok(Flowspec::Guaranteed {
         bucket,
-        rate,
+        rate: rate.ok_or((code::ADMISSION, value::DELAY))?,
         slack: 0,
     })
-}
-
-/// Ctot in bytes and Dtot in microseconds, if every node on the way offers guaranteed service.
-fn error_terms(adspec: &Adspec) -> Option<(u32, u32)> {
-    const GUARANTEED: u8 = 2;
-    const C_TOT: u8 = 133;
-    const D_TOT: u8 = 134;
-    let part = adspec
-        .fragments()
-        .iter()
-        .find(|part| part.service == GUARANTEED && !part.broken)?;
-    let word = |id| {
-        part.parameters
-            .iter()
-            .find(|one| one.id == id)?
-            .words
-            .first()
-            .copied()
-    };
-    Some((word(C_TOT)?, word(D_TOT)?))
-}
-
-/// The least rate with which no packet takes longer than so many microseconds on this path (RFC 2212, section 4): with
-/// the burst b, the peak p, the longest packet M, and d = delay - Dtot, the R of
-/// d = (b - M) (p - R) / (R (p - r)) + (M + Ctot) / R, or of d = (M + Ctot) / R where that R is more than p.
-pub fn rate_for_delay(bucket: &TokenBucket, adspec: &Adspec, delay_us: u64) -> Option<Real> {
-    let (c, d) = error_terms(adspec)?;
-    let left = delay_us.checked_sub(d.into()).filter(|left| *left > 0)? as f64 / 1e6;
-    let number = |real: Real| f64::from(real.get());
-    let (rate, peak, longest) = (
-        number(bucket.rate),
-        number(bucket.peak),
-        f64::from(bucket.maximum),
-    );
-    let (beyond, once) = ((number(bucket.bucket) - longest).max(0.0), longest + f64::from(c));
-    let needed = if peak.is_infinite() {
-        (beyond + once) / left
-    } else if once / left >= peak || peak <= rate {
-        once / left
-    } else {
-        let slope = beyond / (peak - rate);
-        (slope * peak + once) / (left + slope)
-    };
-    // A byte more, for what single precision takes away.
-    let needed = (needed.ceil() * (1.0 + 1e-6)) as u64 + 1;
-    Some(Real::nearest(needed).max(bucket.rate))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rsvp::wire::{Fragment, Parameter};
+    use rsvp::wire::{Fragment, Parameter, Real};
 
     fn path(c: u32, d: u32) -> Adspec {
         let one = |id, word| Parameter {
@@ -341,43 +294,23 @@ mod tests {
         }
     }
 
-    /// RFC 2212, section 4.
-    fn delay(bucket: &TokenBucket, (c, d): (f64, f64), rate: f64) -> f64 {
-        let (r, p) = (f64::from(bucket.rate.get()), f64::from(bucket.peak.get()));
-        let (b, m) = (f64::from(bucket.bucket.get()), f64::from(bucket.maximum));
-        let burst = match () {
-            () if p.is_infinite() => (b - m) / rate,
-            () if p > rate => (b - m) / rate * (p - rate) / (p - r),
-            () => 0.0,
-        };
-        burst + (m + c) / rate + d
-    }
-
     #[test]
-    fn the_rate_for_a_delay_keeps_it_and_is_not_much_more() {
-        for peak in [Real::INFINITE, Real::nearest(250_000), Real::nearest(130_000)] {
-            for us in [21_000, 25_000, 40_000, 60_000] {
-                let bucket = bucket(peak);
-                let rate = rate_for_delay(&bucket, &path(3000, 20_000), us).expect("there is one");
-                let got = |rate: f64| delay(&bucket, (3000.0, 0.02), rate);
-                let (rate, wanted) = (f64::from(rate.get()), us as f64 / 1e6);
-                assert!(
-                    got(rate) <= wanted,
-                    "{us} us, peak {peak:?}: {} at {rate}",
-                    got(rate)
-                );
-                let less = rate * 0.999;
-                assert!(
-                    less < 125_000.0 || got(less) > wanted,
-                    "{us} us, peak {peak:?}: {less} would do"
-                );
-            }
-        }
-        assert_eq!(
-            rate_for_delay(&bucket(Real::INFINITE), &path(0, 20_000), 20_000),
-            None,
-            "D alone takes it"
-        );
+    fn a_delay_is_asked_for_with_the_rate_that_keeps_it() {
+        let bucket = bucket(Real::INFINITE);
+        let want = |us| Want {
+            trial: false,
+            delay: Some(us),
+        };
+        let path = path(3000, 20_000);
+        let asked = flowspec(&bucket, Some(&path), want(25_000)).expect("it can be kept");
+        let Flowspec::Guaranteed { rate, slack: 0, .. } = asked else {
+            panic!("{asked:?}");
+        };
+        let terms = guaranteed::exported(&path).expect("all nodes offer it");
+        let delay = guaranteed::delay(&bucket, rate, terms).expect("there is a bound");
+        assert!(delay <= Duration::from_millis(25), "{delay}");
+        let error = flowspec(&bucket, Some(&path), want(20_000)).expect_err("D alone takes it");
+        assert_eq!(error, (code::ADMISSION, value::DELAY));
     }
 
     #[test]

@@ -7,9 +7,10 @@ use super::routing::KernelRoutes;
 use super::want::Want;
 use control::protocol::Refusal;
 use control::reservation::{Denial, Offer, Progress, Wanted};
-use engine::units::{Bandwidth, Instant};
+use engine::units::{Bandwidth, Duration, Instant};
 use netio::routes::Leads;
 use rsvp::books::Books;
+use rsvp::guaranteed;
 use rsvp::node::{CallError, Node};
 use rsvp::wire::{Adspec, ErrorSpec, Flowspec, Real, Sender, Session, TokenBucket, code, value};
 use std::collections::BTreeMap;
@@ -362,13 +363,15 @@ fn offer(wanted: &Wanted, adspec: &Adspec) -> Offer {
             .any(|part| part.service == 1 && part.broken),
     );
     let mtu = adspec.mtu().unwrap_or(u32::MAX);
-    let delay = wanted
-        .delay_us
-        .map(|us| super::answers::rate_for_delay(&bucket(wanted, mtu.min(1500)), adspec, us));
-    let rate = match delay {
-        None => Ok(wanted.rate_bps),
-        Some(Some(rate)) => Ok(bits(rate)),
-        Some(None) => Err(reason(code::ADMISSION, value::DELAY)),
+    let rate = match (wanted.delay_us, guaranteed::exported(adspec)) {
+        (None, _) => Ok(wanted.rate_bps),
+        (Some(us), Some(path)) => {
+            let bucket = bucket(wanted, mtu.min(1500));
+            guaranteed::rate_for(&bucket, Duration::from_micros(us), path)
+                .map(bits)
+                .ok_or_else(|| reason(code::ADMISSION, value::DELAY))
+        }
+        (Some(_), None) => Err(reason(code::TRAFFIC_CONTROL, value::SERVICE_UNSUPPORTED)),
     };
     let why = match (&rate, left) {
         (Err(why), _) => Some(why.clone()),
@@ -382,7 +385,7 @@ fn offer(wanted: &Wanted, adspec: &Adspec) -> Offer {
         hops: adspec.hops().unwrap_or(0),
         left_bps: left,
         mtu_bytes: mtu,
-        rate_for_delay_bps: delay.and_then(|_| rate.ok()),
+        rate_for_delay_bps: wanted.delay_us.and_then(|_| rate.ok()),
         gap,
     }
 }
