@@ -1,9 +1,9 @@
 //! Keys (RFC 2747): who knows them is believed, and nobody else.
 
-use crate::rig::{LONG, Plan, Rig, in_turn, keep, kill, until};
+use crate::rig::{LONG, Plan, Rig, framed, in_turn, keep, kill, send, until};
 use netio::interface::Interface;
 use netio::signalling::{Arrival, Envelope, Signalling};
-use rsvp::wire::{Frame, Hop, Message, PathTear, Sender, Session};
+use rsvp::wire::{Hop, Message, PathTear, Sender, Session};
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
@@ -83,48 +83,35 @@ fn wrong_key(rig: &Rig) {
     assert!(status.contains("messages were not believed"), "{status}");
 }
 
-/// Sends a message out of a host, as if by hand.
-fn send(rig: &Rig, from: &str, interface: &str, envelope: Envelope, bytes: &[u8]) {
-    let sent = rig.hosts[Rig::at(from)].call(|| {
-        let index = Interface::named(interface).expect("it is there").index;
-        let signalling = Signalling::open(interface, index).expect("a socket");
-        signalling.send(&envelope, bytes)
-    });
-    sent.expect("a thread").expect("it is sent");
-}
-
 /// Somebody without a key ends what others hold.
 fn forged(rig: &Rig) {
     let a = IpAddr::from([10, 0, 1, 1]);
     let b = IpAddr::from([10, 0, 3, 2]);
-    let tear = Frame {
-        send_ttl: 64,
-        reduction: false,
-        integrity: None,
-        acknowledgements: Vec::new(),
-        id: None,
-        message: Message::PathTear(PathTear {
-            session: Session {
-                destination: b,
-                protocol: 17,
-                port: 5000,
-                police: false,
-            },
-            hop: Hop {
-                address: a,
-                interface: 0,
-            },
-            sender: Sender::Port { address: a, port: 0 },
-        }),
-        forwarded: Vec::new(),
-    };
+    let tear = framed(Message::PathTear(PathTear {
+        session: Session {
+            destination: b,
+            protocol: 17,
+            port: 5000,
+            police: false,
+        },
+        hop: Hop {
+            address: a,
+            interface: 0,
+        },
+        sender: Sender::Port { address: a, port: 0 },
+    }));
     let envelope = Envelope {
         source: a,
         destination: b,
         ttl: 64,
         alert: true,
     };
-    send(rig, "a", "eth0", envelope, &tear.encode().expect("it fits"));
+    send(
+        &rig.hosts[Rig::at("a")],
+        "eth0",
+        envelope,
+        &tear.encode().expect("it fits"),
+    );
     until("r1 says that it had no key", LONG, || {
         explained(rig, "r1", "messages of 10.0.1.1 were dropped: they have no key")
     });
@@ -151,7 +138,7 @@ fn replayed(rig: &Rig) {
         ttl: arrival.ttl,
         alert: false,
     };
-    send(rig, "r2", "lan0", envelope, &bytes);
+    send(&rig.hosts[Rig::at("r2")], "lan0", envelope, &bytes);
     until("b says that it was heard before", LONG, || {
         explained(rig, "b", "they, or later ones, were heard before")
     });

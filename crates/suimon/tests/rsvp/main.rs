@@ -7,7 +7,11 @@
 //! R is 1 s if nothing else is said, so that state which is not refreshed dies after 5.25 s. Times are judged with room for a
 //! busy machine, order and counts exactly.
 
+mod hostile;
 mod keys;
 mod names;
 mod path;
+mod reroute;
 mod rig;
+mod service;
+mod tunnel;

@@ -6,6 +6,9 @@ use control::socket::Client;
 use lab::traffic::generator::Shape;
 use lab::traffic::udp::{Stream, StreamRun};
 use lab::{Host, Lab, Output, Running};
+use netio::interface::Interface;
+use netio::signalling::{Envelope, Signalling};
+use rsvp::wire::{Frame, Message};
 use std::fs;
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
@@ -50,6 +53,8 @@ pub(crate) struct Plan {
     pub(crate) reserve: [&'static str; 2],
     /// More of `[rsvp]` of each router; `@` is the directory of the files.
     pub(crate) routers: [&'static str; 2],
+    /// What `accept` accepts.
+    pub(crate) accept: &'static [&'static str],
     /// More options of `accept` and `reserve`.
     pub(crate) hosts: &'static [&'static str],
     /// R of all.
@@ -66,6 +71,7 @@ impl Default for Plan {
             discipline: "drr",
             reserve: ["", ""],
             routers: ["", ""],
+            accept: &["--port", "5000-5010"],
             hosts: &[],
             refresh: "1 s",
             files: &[],
@@ -195,7 +201,8 @@ impl Rig {
         let program = match NAMES[at].starts_with('r') {
             true => program.args(["run", &file, "--socket", &socket]),
             false => program
-                .args(["accept", "--port", "5000-5010", "--socket", &socket])
+                .args(["accept", "--socket", &socket])
+                .args(self.plan.accept)
                 .args(self.host_options()),
         };
         let running = program.start().expect("the program starts");
@@ -244,6 +251,15 @@ impl Rig {
             .collect()
     }
 
+    /// Packets that a class there has sent; none if it is not there.
+    pub(crate) fn sent(&self, name: &str, class: &str) -> Option<u64> {
+        let mut client = Client::connect(Some(&self.socket(Self::at(name)))).expect("it answers");
+        let snapshot = client.status(Duration::ZERO, false).expect("a status");
+        let mut classes = snapshot.interfaces[0].classes.iter();
+        let found = classes.find(|found| found.name == class)?;
+        Some(found.traffic.sent_packets)
+    }
+
     /// The classes of reservations there, by the data plane's account.
     pub(crate) fn classes(&self, name: &str) -> Vec<String> {
         let mut client = Client::connect(Some(&self.socket(Self::at(name)))).expect("it answers");
@@ -270,10 +286,15 @@ impl Rig {
 
     /// A program on a that holds a reservation while it sleeps.
     pub(crate) fn hold(&self, to: &str, rate: &str) -> Running {
-        let arguments = [
-            "reserve", "--to", to, "--rate", rate, "--packet", "1000B", "--wait", "20s",
-        ];
+        self.hold_with(to, rate, &[])
+    }
+
+    /// The same with more options.
+    pub(crate) fn hold_with(&self, to: &str, rate: &str, options: &[&str]) -> Running {
+        let arguments = ["reserve", "--to", to, "--rate", rate];
         self.suimon("a", &arguments)
+            .args(["--packet", "1000B", "--wait", "20s"])
+            .args(options)
             .args(self.host_options())
             .args(["--", "sleep", "100"])
             .limit(Duration::from_secs(120))
@@ -311,6 +332,29 @@ pub(crate) fn kill(id: u32, signal: &str) {
         .args(["-c", &format!("kill -{signal} {id}")])
         .status();
     assert!(sent.is_ok_and(|status| status.success()), "cannot send {signal}");
+}
+
+/// Sends a message of RSVP's out of a host, as if by hand.
+pub(crate) fn send(host: &Host, interface: &str, envelope: Envelope, bytes: &[u8]) {
+    let sent = host.call(|| {
+        let index = Interface::named(interface).expect("it is there").index;
+        let signalling = Signalling::open(interface, index).expect("a socket");
+        signalling.send(&envelope, bytes)
+    });
+    sent.expect("a thread").expect("it is sent");
+}
+
+/// A message that is no answer, from here.
+pub(crate) fn framed(message: Message) -> Frame {
+    Frame {
+        send_ttl: 64,
+        reduction: false,
+        integrity: None,
+        acknowledgements: Vec::new(),
+        id: None,
+        message,
+        forwarded: Vec::new(),
+    }
 }
 
 /// Waits until something holds; how long it took.

@@ -1,0 +1,191 @@
+//! What is no RSVP, what is cut off and what comes in pieces, at real sockets.
+
+use crate::rig::{LONG, Plan, Rig, framed, in_turn, send, until};
+use engine::random::Seed;
+use netio::interface::Interface;
+use netio::signalling::{Envelope, Signalling};
+use rsvp::wire::{
+    Adspec, Content, Frame, Hop, Message, Path, Real, Refresh, Sender, SenderDescriptor, Session,
+    TokenBucket, code,
+};
+use rustix::net::{AddressFamily, Protocol, SendFlags, SocketType, sendto, socket};
+use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
+use std::num::NonZero;
+use std::time::{Duration, Instant};
+
+const A: Ipv4Addr = Ipv4Addr::new(10, 0, 1, 1);
+const B: Ipv4Addr = Ipv4Addr::new(10, 0, 3, 2);
+const TTL: u8 = 64;
+
+#[test]
+fn nothing_on_the_wire_harms_what_is_reserved() {
+    in_turn(|| lab::isolated(|| Rig::start(&Plan::default()).into_iter().for_each(unharmed)));
+}
+
+/// A Path from a to b, to this port.
+fn path(port: u16) -> Vec<u8> {
+    let path = Path {
+        session: Session {
+            destination: B.into(),
+            protocol: 17,
+            port,
+            police: false,
+        },
+        hop: Hop {
+            address: A.into(),
+            interface: 0,
+        },
+        refresh: Refresh::millis(1000),
+        policy: Vec::new(),
+        sender: SenderDescriptor {
+            template: Sender::Port {
+                address: A.into(),
+                port: 0,
+            },
+            tspec: Content::Known(TokenBucket {
+                rate: Real::nearest(10_000),
+                bucket: Real::nearest(3000),
+                peak: Real::INFINITE,
+                minimum: 100,
+                maximum: 1500,
+            }),
+            adspec: Some(Content::Known(Adspec::at_sender(Real::INFINITE, 0, 1500))),
+        },
+    };
+    framed(Message::Path(path)).encode().expect("it fits")
+}
+
+const TO_B: Envelope = Envelope {
+    source: IpAddr::V4(A),
+    destination: IpAddr::V4(B),
+    ttl: TTL,
+    alert: true,
+};
+
+fn unharmed(rig: Rig) {
+    let held = rig.hold("10.0.3.2:5000", "4M");
+    until("it is reserved", LONG, || {
+        rig.promised("r1", 5000).len() == 1 && rig.promised("r2", 5000).len() == 1
+    });
+    let classes = ["r1", "r2"].map(|router| rig.classes(router));
+    truncated(&rig);
+    altered(&rig);
+    in_pieces(&rig);
+    unknown_class(&rig);
+    assert_eq!(["r1", "r2"].map(|router| rig.classes(router)), classes);
+    assert_eq!(rig.promised("r1", 5000).len(), 1);
+    drop(held);
+}
+
+/// Beginnings of a message: none of them is one.
+fn truncated(rig: &Rig) {
+    let (whole, before) = (path(5001), rig.status("r1"));
+    let a = &rig.hosts[Rig::at("a")];
+    for len in (0..whole.len()).step_by(4) {
+        send(a, "eth0", TO_B, &whole[..len]);
+    }
+    let count = whole.len().div_ceil(4) as u64;
+    until("all are counted", LONG, || {
+        rig.status("r1").malformed >= before.malformed + count
+    });
+    let known = rig
+        .status("r1")
+        .senders
+        .iter()
+        .any(|sender| sender.flow.port == 5001);
+    assert!(!known, "a part made state");
+}
+
+/// Bytes changed at random, mostly found out by the checksum; to the router itself, too.
+fn altered(rig: &Rig) {
+    let mut luck = Seed(6).stream();
+    let whole = path(5001);
+    let own = Envelope {
+        destination: IpAddr::from([10, 0, 1, 2]),
+        alert: false,
+        ..TO_B
+    };
+    let before = rig.status("r1").heard;
+    let a = &rig.hosts[Rig::at("a")];
+    for turn in 0..100 {
+        let mut bytes = whole.clone();
+        for _ in 0..=luck.below(4) {
+            let at = luck.below(bytes.len() as u64) as usize;
+            bytes[at] ^= 1 << luck.below(8);
+        }
+        send(a, "eth0", if turn % 2 == 0 { TO_B } else { own }, &bytes);
+    }
+    until("all are heard", LONG, || rig.status("r1").heard >= before + 100);
+}
+
+/// A Path in fragments is one Path.
+fn in_pieces(rig: &Rig) {
+    const FIRST: usize = 64;
+    // Of a port that b does not accept.
+    let whole = path(6002);
+    let datagram = |body: &[u8], offset: usize, more: bool| {
+        let flags = (offset / 8) as u16 | if more { 0x2000 } else { 0 };
+        let mut datagram = vec![0x46, 0];
+        datagram.extend(((24 + body.len()) as u16).to_be_bytes());
+        datagram.extend([0x12, 0x34]);
+        datagram.extend(flags.to_be_bytes());
+        datagram.extend([TTL, 46, 0, 0]);
+        datagram.extend(A.octets().into_iter().chain(B.octets()));
+        // Router Alert.
+        datagram.extend([0x94, 4, 0, 0]);
+        datagram.extend(body);
+        datagram
+    };
+    let pieces = [
+        datagram(&whole[FIRST..], FIRST, false),
+        datagram(&whole[..FIRST], 0, true),
+    ];
+    let sent = rig.hosts[Rig::at("a")].call(|| {
+        // Of this protocol the header is the sender's.
+        const RAW: u32 = 255;
+        let raw = NonZero::new(RAW).map(Protocol::from_raw);
+        let raw = socket(AddressFamily::INET, SocketType::RAW, raw).expect("a socket");
+        for piece in &pieces {
+            sendto(&raw, piece, SendFlags::empty(), &SocketAddrV4::new(B, 0)).expect("it is sent");
+        }
+    });
+    sent.expect("a thread");
+    let known = |router: &str| {
+        let senders = rig.status(router).senders;
+        senders.iter().any(|sender| sender.flow.port == 6002)
+    };
+    until("it is put together", LONG, || known("r1") && known("r2"));
+}
+
+/// An object that must be known is answered by a PathErr.
+fn unknown_class(rig: &Rig) {
+    let mut bytes = path(5003);
+    bytes.extend([0, 8, 100, 1, 0, 0, 0, 0]);
+    let length = u16::try_from(bytes.len()).expect("it is short");
+    bytes[6..8].copy_from_slice(&length.to_be_bytes());
+    // No checksum.
+    bytes[2..4].fill(0);
+    let error = rig.hosts[Rig::at("a")].call(|| {
+        let index = Interface::named("eth0").expect("it is there").index;
+        let mut signalling = Signalling::open("eth0", index).expect("a socket");
+        signalling.send(&TO_B, &bytes).expect("it is sent");
+        let until = Instant::now() + LONG;
+        while Instant::now() < until {
+            if let Ok(Some((_, bytes))) = signalling.receive()
+                && let Ok(Frame {
+                    message: Message::PathErr(error),
+                    ..
+                }) = Frame::decode(bytes)
+                && error.session.port == 5003
+            {
+                return Some(error);
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        None
+    });
+    let error = error.expect("a thread").expect("an answer");
+    assert_eq!(error.error.code, code::UNKNOWN_CLASS);
+    assert_eq!(error.error.value, 100 << 8 | 1, "the class and its type");
+    assert_eq!(error.error.node, IpAddr::from([10, 0, 1, 2]));
+}

@@ -1,0 +1,119 @@
+//! Guaranteed service: a delay that is asked for, promised and kept; and refused where packets are counted.
+
+use crate::rig::{LONG, Plan, Rig, in_turn, until};
+use std::time::Duration;
+
+/// What is asked for; what the routers add at most is far less than that, and what a full queue of the policy's class would add
+/// is far more.
+const DELAY: &str = "400ms";
+
+#[test]
+fn a_delay_is_promised_by_bytes_and_kept_beside_a_flood() {
+    let plan = Plan {
+        reserve: [", delay = \"100 ms\"", ", delay = \"100 ms\""],
+        ..Plan::default()
+    };
+    in_turn(|| lab::isolated(|| Rig::start(&plan).into_iter().for_each(promised)));
+}
+
+fn promised(rig: Rig) {
+    let arguments = [
+        "reserve",
+        "check",
+        "--to",
+        "10.0.3.2:5000",
+        "--rate",
+        "4M",
+        "--delay",
+        DELAY,
+        "--json",
+    ];
+    let output = rig.output("a", &arguments);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let offer: serde_json::Value = serde_json::from_str(&output.out).expect("JSON");
+    let rate = offer["rate_for_delay_bps"].as_u64().expect("a rate");
+    assert!((4_000_000..20_000_000).contains(&rate), "{offer}");
+
+    let held = rig.hold_with("10.0.3.2:5000", "4M", &["--delay", DELAY]);
+    until("it is reserved", LONG, || {
+        rig.promised("r1", 5000).len() == 1 && rig.promised("r2", 5000).len() == 1
+    });
+    let senders = rig.status("r1").senders;
+    let promise = &senders[0].promises[0];
+    assert!(
+        promise.guaranteed && promise.rate_bps.abs_diff(rate) <= rate / 1000,
+        "{promise:?}, {rate}"
+    );
+
+    let too_short = rig.output(
+        "a",
+        &[
+            "reserve",
+            "--to",
+            "10.0.3.2:5001",
+            "--rate",
+            "1M",
+            "--delay",
+            "150ms",
+            "--",
+            "true",
+        ],
+    );
+    assert_eq!(too_short.status.code(), Some(6), "{too_short:?}");
+    assert!(
+        too_short.err.contains("the delay cannot be promised"),
+        "{too_short:?}"
+    );
+
+    // A busy machine may hold up whoever measures: the best of a few counts.
+    let mut longest = Duration::MAX;
+    for _ in 0..3 {
+        let span = Duration::from_secs(2);
+        let (stream, flood) = (rig.udp(5000, 400, span), rig.udp(6000, 6000, span));
+        let reports = (
+            stream.finish().expect("a report"),
+            flood.finish().expect("a report"),
+        );
+        longest = longest.min(reports.0.delay(1.0).expect("some arrived"));
+        eprintln!(
+            "longest delay {longest:?} beside a flood that lost {} of {}",
+            reports.1.lost(),
+            reports.1.sent
+        );
+        if longest < Duration::from_millis(400) && reports.1.lost() > 0 {
+            drop(held);
+            return;
+        }
+    }
+    panic!("{longest:?}");
+}
+
+#[test]
+fn a_delay_is_refused_plainly_where_packets_are_counted() {
+    let plan = Plan {
+        discipline: "wrr",
+        ..Plan::default()
+    };
+    in_turn(|| lab::isolated(|| Rig::start(&plan).into_iter().for_each(refused)));
+}
+
+fn refused(rig: Rig) {
+    let to = ["--to", "10.0.3.2:5000", "--rate", "4M"];
+    let plain = rig.output("a", &[&["reserve"], &to[..], &["--", "true"]].concat());
+    assert_eq!(
+        plain.status.code(),
+        Some(0),
+        "controlled load is there: {plain:?}"
+    );
+    let delayed = [&to[..], &["--delay", DELAY]].concat();
+    let words = "this kind of service is not offered: a delay needs `drr` or `cbq` with a `delay`";
+    let output = rig.output("a", &[&["reserve"], &delayed[..], &["--", "true"]].concat());
+    assert_eq!(output.status.code(), Some(6), "{output:?}");
+    assert!(output.err.contains(words), "{output:?}");
+    let output = rig.output("a", &[&["reserve", "check"], &delayed[..]].concat());
+    assert_eq!(output.status.code(), Some(6), "{output:?}");
+    assert!(
+        output.out.contains("would not fit") && output.out.contains(words),
+        "{output:?}"
+    );
+}
