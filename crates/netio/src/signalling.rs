@@ -25,6 +25,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 /// RSVP's protocol number.
 const RSVP: u8 = 46;
+/// Datagrams that are no messages and are passed over in one go.
+const AT_ONCE: usize = 64;
 /// The longest datagram.
 const LONGEST: usize = 65_536;
 /// Not in `libc`; from the kernel's `in6.h`.
@@ -61,6 +63,13 @@ pub struct Envelope {
     pub ttl: u8,
     /// With Router Alert.
     pub alert: bool,
+}
+
+/// What a socket had.
+enum Caught {
+    Nothing,
+    Other,
+    Message(Arrival, Range<usize>),
 }
 
 /// The messages of one interface.
@@ -106,25 +115,42 @@ impl Signalling {
 
     /// The next message that has come, and its bytes; none if there is none. Never waits.
     pub fn receive(&mut self) -> io::Result<Option<(Arrival, &[u8])>> {
+        // What is caught and is no message, such as a piece of one, is passed over.
+        for _ in 0..AT_ONCE {
+            match self.datagram()? {
+                Caught::Nothing => break,
+                Caught::Other => {}
+                Caught::Message(arrival, body) => return Ok(Some((arrival, &self.buffer[body]))),
+            }
+        }
+        Ok(None)
+    }
+
+    fn datagram(&mut self) -> io::Result<Caught> {
+        let read = |read: Option<(Arrival, Range<usize>)>| match read {
+            Some((arrival, body)) => Caught::Message(arrival, body),
+            None => Caught::Other,
+        };
         if let Some((len, _)) = receive(self.v4.as_fd(), &mut self.buffer)? {
-            return Ok(read_v4(&self.buffer[..len.min(LONGEST)])
-                .map(|(arrival, body)| (arrival, &self.buffer[body])));
+            return Ok(read(read_v4(&self.buffer[..len.min(LONGEST)])));
         }
-        let Some(v6) = &self.v6 else { return Ok(None) };
-        if let Some((len, _)) = receive(v6.caught.as_fd(), &mut self.buffer)? {
-            return Ok(read_v6(&self.buffer[..len.min(LONGEST)])
-                .map(|(arrival, body)| (arrival, &self.buffer[body])));
+        let Some(v6) = &self.v6 else {
+            return Ok(Caught::Nothing);
+        };
+        // First what is for us: it may say why what was caught after it is to be believed.
+        if let Some((len, from)) = receive(v6.ours.as_fd(), &mut self.buffer)? {
+            let (source, ttl) = from.unwrap_or((Ipv6Addr::UNSPECIFIED, 0));
+            let arrival = Arrival {
+                source: source.into(),
+                destination: None,
+                ttl,
+            };
+            return Ok(Caught::Message(arrival, 0..len.min(LONGEST)));
         }
-        let Some((len, from)) = receive(v6.ours.as_fd(), &mut self.buffer)? else {
-            return Ok(None);
-        };
-        let (source, ttl) = from.unwrap_or((Ipv6Addr::UNSPECIFIED, 0));
-        let arrival = Arrival {
-            source: source.into(),
-            destination: None,
-            ttl,
-        };
-        Ok(Some((arrival, &self.buffer[..len.min(LONGEST)])))
+        Ok(match receive(v6.caught.as_fd(), &mut self.buffer)? {
+            Some((len, _)) => read(read_v6(&self.buffer[..len.min(LONGEST)])),
+            None => Caught::Nothing,
+        })
     }
 
     /// Sends a message by this interface.
