@@ -49,6 +49,8 @@ pub struct Layers {
     guard: Guard,
     keys: Option<KeyFile>,
     look_at_keys: Instant,
+    /// Interfaces without a key, where there are keys.
+    bare: BTreeSet<InterfaceId>,
     reduction: Option<Reduction>,
     /// What waits to be sent, past the names of messages.
     plain: VecDeque<Transmit>,
@@ -76,6 +78,7 @@ impl Layers {
             guard,
             keys,
             look_at_keys: now + LOOK_AT_KEYS,
+            bare: BTreeSet::new(),
             reduction: reduction.then(|| Reduction::new(reduction::Settings::new(Vec::new(), epoch))),
             plain: VecDeque::new(),
             since_1970: Instant::from_nanos(since).since(now),
@@ -84,8 +87,10 @@ impl Layers {
         }
     }
 
-    /// The interfaces as they are now, by their numbers.
-    pub fn know(&mut self, links: &[Link]) {
+    /// The interfaces as they are now, by their numbers. Where there are keys and none is for an interface, that is told
+    /// once.
+    pub fn know(&mut self, links: &[Link]) -> Vec<String> {
+        let mut news = Vec::new();
         for (id, link) in (0..).zip(links) {
             if let Some(reduction) = &mut self.reduction {
                 reduction.set_interface(id, link.addresses.clone());
@@ -95,25 +100,38 @@ impl Layers {
                 .as_ref()
                 .and_then(|keys| keys.interface(&link.name, &link.addresses));
             match protection {
-                Some(protection) => self.guard.set(id, protection),
-                None => self.guard.clear(id),
+                Some(protection) => {
+                    self.guard.set(id, protection);
+                    self.bare.remove(&id);
+                }
+                None => {
+                    self.guard.clear(id);
+                    if self.keys.is_some() && self.bare.insert(id) {
+                        news.push(format!(
+                            "{}: messages are not protected: no key is for it",
+                            link.name
+                        ));
+                    }
+                }
             }
         }
+        news
     }
 
     /// Looks now and then whether there are other keys; what there is to say of it.
-    pub fn look_at_keys(&mut self, now: Instant, links: &[Link]) -> Option<String> {
+    pub fn look_at_keys(&mut self, now: Instant, links: &[Link]) -> Vec<String> {
         if now < self.look_at_keys {
-            return None;
+            return Vec::new();
         }
         self.look_at_keys = now + LOOK_AT_KEYS;
-        match self.keys.as_mut()?.look() {
-            Ok(false) => None,
+        match self.keys.as_mut().map_or(Ok(false), KeyFile::look) {
+            Ok(false) => Vec::new(),
             Ok(true) => {
-                self.know(links);
-                Some("other keys hold from now on".into())
+                let mut news = self.know(links);
+                news.push("other keys hold from now on".into());
+                news
             }
-            Err(why) => Some(format!("the keys stay as they were: {why}")),
+            Err(why) => vec![format!("the keys stay as they were: {why}")],
         }
     }
 

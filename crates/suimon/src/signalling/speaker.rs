@@ -159,7 +159,7 @@ impl Speaker {
                 self.node.routes_changed(now);
                 self.layers.routes_changed();
             }
-            if let Some(news) = self.layers.look_at_keys(now, &self.links) {
+            for news in self.layers.look_at_keys(now, &self.links) {
                 (self.log)(&news);
             }
             let busy = self.hear(now);
@@ -263,7 +263,9 @@ impl Speaker {
                 .set_interface(id, link.as_interface(self.settings.refresh));
             self.promises.open(&mut self.node, id, link.mtu);
         }
-        self.layers.know(&self.links);
+        for news in self.layers.know(&self.links) {
+            (self.log)(&news);
+        }
         let by_index = (0..)
             .zip(&self.links)
             .filter_map(|(id, link)| Some((link.index?, id)));

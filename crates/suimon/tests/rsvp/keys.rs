@@ -38,6 +38,14 @@ fn believed(rig: Rig) {
     });
     let status = rig.output("r2", &["reserve", "status"]).out;
     assert!(status.contains("messages need a key"), "{status}");
+    let other = rig.hold("[fd00:3::2]:5001", "4M");
+    until("IPv6 is the same", LONG, || {
+        rig.promised("r1", 5001).len() == 1 && rig.promised("r2", 5001).len() == 1
+    });
+    kill(other.id(), "TERM");
+    until("it is torn", Duration::from_secs(4), || {
+        rig.classes("r1").len() == 1 && rig.classes("r2").len() == 1
+    });
     forged(&rig);
     replayed(&rig);
     assert_eq!(

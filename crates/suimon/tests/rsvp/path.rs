@@ -3,6 +3,7 @@
 use crate::rig::{LIFETIME, LONG, Plan, R, RESERVABLE, Rig, SLACK, in_turn, kill, until};
 use lab::traffic::udp::StreamRun;
 use std::cell::Cell;
+use std::net::UdpSocket;
 use std::time::{Duration, Instant};
 
 #[test]
@@ -239,6 +240,17 @@ fn of_age(mut rig: Rig) {
     let sender = rig.status("r1").senders.remove(0);
     assert_eq!(sender.flow.to_string(), "fd00:1::1 -> [fd00:3::2]:5000 udp");
     assert_eq!(sender.previous, "fd00:1::1".parse().ok());
+    let class = rig.classes("r1").remove(0);
+    let sent = rig.hosts[0].call(|| {
+        let udp = UdpSocket::bind("[::]:0").expect("a socket");
+        for _ in 0..50 {
+            udp.send_to(&[0; 500], "[fd00:3::2]:5000").expect("it is sent");
+        }
+    });
+    sent.expect("a thread");
+    until("its packets have gone by its class", LONG, || {
+        rig.sent("r1", &class) == Some(50)
+    });
     let node = rig.running[0].take().expect("it runs");
     // When r1 will forget it, at the earliest, by its own word.
     let due = Cell::new(Instant::now());
