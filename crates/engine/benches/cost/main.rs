@@ -1,7 +1,7 @@
 //! What a packet costs in the engine, as one table: every discipline in its regimes, every kind of filters.
 //!
-//! `cargo bench --package engine` prints it in about a minute and a half; with `-- --check` it fails if a bar is missed. Under
-//! `cargo test` everything runs once, small.
+//! `cargo bench --package engine` prints it in about a minute and a half; with `-- --check` it fails if a bar is missed, and with
+//! `-- pacing` or another part's name it prints that part. Under `cargo test` everything runs once, small.
 
 #![expect(clippy::print_stdout, reason = "a bench talks")]
 
@@ -18,13 +18,22 @@ pub(crate) struct Verdict {
     bar: f64,
 }
 
+/// A part of the table: its name, and what prints its rows.
+type Part = (&'static str, fn(bool) -> Vec<Verdict>);
+
+const PARTS: [Part; 3] = [
+    ("disciplines", disciplines::rows),
+    ("pacing", paced::rows),
+    ("classifier", classifier::rows),
+];
+
 fn main() -> ExitCode {
     let asked = |flag: &str| std::env::args().any(|argument| argument == flag);
     let full = asked("--bench");
+    let all = !PARTS.iter().any(|(name, _)| asked(name));
     println!("| what | n | ns median (min–max) |\n|---|---:|---:|");
-    let mut verdicts = disciplines::rows(full);
-    verdicts.extend(paced::rows(full));
-    verdicts.extend(classifier::rows(full));
+    let parts = PARTS.iter().filter(|(name, _)| all || asked(name));
+    let verdicts: Vec<Verdict> = parts.flat_map(|(_, rows)| rows(full)).collect();
     println!();
     for Verdict { what, ratio, bar } in &verdicts {
         println!("{what}: {ratio:.2} times (bar: {bar})");
