@@ -185,6 +185,45 @@ fn a_wire_that_loses_and_wanders_does_so_to_real_packets_and_is_recorded() {
     });
 }
 
+#[test]
+fn a_wire_of_a_second_holds_all_that_its_rate_gives_and_loses_none() {
+    lab::isolated(|| {
+        let run = || -> Result<()> {
+            // 100 Mbit/s for a second: 12.5 MB are on the way.
+            let begun = Instant::now();
+            let link = Link::new(Bandwidth::mbit(100)).delay(Span::from_secs(1));
+            let (lab, a, b) = pair(Lab::new(), link)?;
+            let start = |rate, length| {
+                let shape = Shape::per_second(rate, 1_250, length);
+                Stream {
+                    to: at("10.0.0.2:0"),
+                    shape,
+                }
+                .start(&a, &b)
+            };
+            // Addresses are resolved first, which takes a round trip.
+            let first = start(10, Duration::from_secs(10))?;
+            while first.arrived() == 0 {
+                std::thread::sleep(Duration::from_millis(10));
+                assert!(begun.elapsed() < Duration::from_secs(10), "nothing arrives");
+            }
+            drop(first);
+            let report = start(9_000, Duration::from_millis(1_500))?.finish()?;
+            let least = report.delay(0.0).expect("an arrival");
+            assert!(least >= Duration::from_secs(1), "{least:?}");
+            eprintln!("{} of {} lost, {least:?} at least", report.lost(), report.sent);
+            let seen = lab.links()[0].inspect().expect("a running link");
+            let totals = &seen.paths[Emulator::FORTH.0].totals;
+            // A sender that the machine held up fills the buffer; nothing else may be lost.
+            assert_eq!(totals.dropped_for(Reason::Wire), 0);
+            assert_eq!(totals.dropped.packets, totals.dropped_for(Reason::Full));
+            assert!(totals.sent.packets > 10_000, "{totals:?}");
+            Ok(())
+        };
+        run().expect("a link");
+    });
+}
+
 /// The mean length of the frames of a transfer over a fast link, after the sender was prepared.
 fn mean_frame(prepare: impl FnOnce(&Host) -> Result<()>) -> Result<u64> {
     let (lab, a, b) = pair(Lab::new(), Link::new(Bandwidth::gbit(2)))?;

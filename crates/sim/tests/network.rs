@@ -7,6 +7,7 @@ use engine::random::Seed;
 use engine::settings::{Raw, Table};
 use engine::tree::{DisciplineSpec, Registry};
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
+use sim::agent::Agent;
 use sim::link::{Driver, Hold, LinkSpec, Ruled};
 use sim::meter::LinkMeter;
 use sim::simulation::{End, FlowId, LinkId, Simulation};
@@ -244,5 +245,30 @@ fn a_node_that_shares_nothing_with_others_changes_nothing_for_them() {
     assert!(
         alone.0 < 2_400 && alone.0 > 2_000,
         "one in ten is lost: {alone:?}"
+    );
+}
+
+#[test]
+fn a_wire_of_two_seconds_is_full_of_packets_and_loses_none() {
+    let frame = Bytes::new(1_250);
+    let mut sim = Simulation::new(Seed(1));
+    let ends = ["a", "b"].map(|name| sim.node(name));
+    let wire = LinkSpec::new(Bandwidth::gbit(1), Duration::from_secs(2));
+    sim.duplex(ends[0], ends[1], &wire);
+    // A packet takes 10 microseconds: 200,000 of them are on the way, 250 MB.
+    let datagrams = Datagrams::from(frame).until(ms(2_500));
+    let agents: [Box<dyn Agent>; 2] = [
+        Box::new(Source::new(datagrams, Constant::every(Duration::from_micros(10)))),
+        Box::new(Listener::default()),
+    ];
+    let flow = sim.flow(ends, key(1), Instant::START, agents).expect("a route");
+    sim.run_until(ms(2_000));
+    assert!(sim.travelling().abs_diff(200_000) <= 2, "{}", sim.travelling());
+    assert_eq!(sim.received(flow, End::Answerer).bytes, Bytes::ZERO);
+    sim.run_until(ms(5_000));
+    assert_eq!(sim.travelling(), 0);
+    assert_eq!(
+        sim.received(flow, End::Answerer).bytes,
+        Bytes::new(250_000 * 1_250)
     );
 }

@@ -147,3 +147,37 @@ fn a_ring_that_runs_dry_is_counted_and_no_packet_is_early() {
     });
     assert_eq!(sim.meter(out).map(|meter| meter.dry()), Some(0));
 }
+
+#[test]
+fn bins_of_32_ns_hold_the_four_bytes_of_their_time_or_none() {
+    let mut sim = Simulation::new(Seed(1));
+    let [host, far] = ["host", "far"].map(|name| sim.node(name));
+    let wire = LinkSpec::new(GBE, Duration::from_micros(5)).framing(Framing::Ethernet);
+    let out = sim.link(host, far, wire.clone().hold(paced(Driver::default())));
+    sim.link(far, host, wire);
+    sim.watch(out, Duration::from_nanos(32));
+    let datagrams = Datagrams::from(FRAME).until(Instant::START + Duration::from_millis(1));
+    let ends: [Box<dyn Agent>; 2] = [
+        Box::new(Source::new(
+            datagrams,
+            Constant::every(Duration::from_nanos(12_304)),
+        )),
+        Box::new(Listener::default()),
+    ];
+    let key = FlowKey {
+        family: Family::V4,
+        ..FlowKey::default()
+    };
+    sim.flow([host, far], key, Instant::START, ends).expect("a route");
+    sim.run_until(Instant::START + Duration::from_millis(1));
+    let bytes = sim.meter(out).expect("a meter").classes()[0].series.bytes();
+    // At 1 Gbit/s a byte takes 8 ns. What a frame adds on the wire, 24 bytes, is spread over its time: a frame of 1538 byte-times
+    // has 384.5 bins, and the next begins 3036 byte-times after it, which are 759 bins.
+    assert!(bytes.len() > 31_000 && bytes.iter().all(|&bytes| bytes <= 4));
+    for turn in bytes[..30 * 759].chunks_exact(759) {
+        let filled = turn.iter().filter(|&&bytes| bytes > 0).count();
+        assert!((384..=386).contains(&filled), "{filled} of 759 bins");
+        assert!(turn[400..].iter().all(|&bytes| bytes == 0));
+        assert!(turn.iter().sum::<u64>().abs_diff(1_514) <= 24);
+    }
+}
