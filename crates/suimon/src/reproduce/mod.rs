@@ -29,6 +29,7 @@ mod promised_delays;
 mod promised_sockets;
 mod reserve_cost;
 mod reserved_flow;
+mod reserved_sockets;
 mod rounds;
 mod shared_pipe;
 mod tail_drop;

@@ -10,9 +10,11 @@
 //! The paper calls 1,468 bytes the packet's length and 37 and 10 Mbit/s the rates of UDP data. With 1,440 bytes of data, so that the
 //! IP packet has 1,468, they are 37.3 and 9.8; with 1,468 bytes of data they would be 38.0 and 10.0. Both are run.
 
+use super::reserved_sockets::{self, Heard};
 use super::testbed::interface;
 use super::{Experiment, Options, Outcome, Picture, Progress, Row, points, rounded};
 use crate::exit::Failure;
+use crate::report::plot::bars::{Bar, Bars, Group};
 use crate::report::plot::{Axis, Plot, Series, Unit, picture};
 use engine::header::{Family, FlowKey};
 use engine::random::Seed;
@@ -30,28 +32,31 @@ pub const K1: Experiment = Experiment {
     run,
 };
 
-const LINK: Bandwidth = Bandwidth::mbit(100);
+/// Between the routers.
+pub const LINK: Bandwidth = Bandwidth::mbit(100);
 /// The hosts' Ethernets here. Behind one of the link's own speed C's packets come one by one, in step with those that leave: each
 /// finds a place in the full queue, and A's alone are lost. Clocks and interrupts of real machines blur that.
 const FASTER: Bandwidth = Bandwidth::gbit(1);
 /// C's own Ethernet carries no more of them.
-const MOST: u64 = 9;
+pub const MOST: u64 = 9;
 /// Headers of UDP, IP and Ethernet, without FCS.
-const HEADERS: u64 = 8 + 20 + 14;
+pub const HEADERS: u64 = 8 + 20 + 14;
 /// What the wire adds: FCS, preamble and gap.
-const ON_WIRE: u64 = 24;
+pub const ON_WIRE: u64 = 24;
+/// Where the measured flow is sent to.
+pub const PORT: u16 = 5_001;
 const SETTLE: u64 = 1;
 const SPAN: u64 = 10;
 
 /// What is sent: bytes of data in each packet, and the time between two in microseconds.
 #[derive(Clone, Copy, Debug)]
-struct Stream {
-    data: u64,
-    interval: Duration,
+pub struct Stream {
+    pub data: u64,
+    pub interval: Duration,
 }
 
 impl Stream {
-    const fn new(data: u64, micros: u64) -> Self {
+    pub const fn new(data: u64, micros: u64) -> Self {
         Self {
             data,
             interval: Duration::from_micros(micros),
@@ -59,7 +64,7 @@ impl Stream {
     }
 
     /// At this rate of data, in Mbit/s.
-    const fn of_rate(data: u64, tenths: u64) -> Self {
+    pub const fn of_rate(data: u64, tenths: u64) -> Self {
         Self {
             data,
             interval: Duration::from_nanos(data * 8 * 10_000 / tenths),
@@ -67,13 +72,18 @@ impl Stream {
     }
 
     /// Mbit/s of data.
-    fn offer(&self) -> f64 {
+    pub fn offer(&self) -> f64 {
         self.data as f64 * 8e3 / self.interval.nanos() as f64
     }
 
     /// Mbit/s on the wire.
-    fn on_wire(&self) -> f64 {
+    pub fn on_wire(&self) -> f64 {
         self.offer() * (self.data + HEADERS + ON_WIRE) as f64 / self.data as f64
+    }
+
+    /// So many of them in bit/s, with the Ethernet header as on the paper's axis.
+    pub fn on_ethernet(&self, times: u64) -> f64 {
+        (self.data + HEADERS) as f64 * 8e9 / self.interval.nanos() as f64 * times as f64
     }
 
     /// The times at which a program on a host of its time sends: at each multiple of the interval, and up to an interval
@@ -103,7 +113,7 @@ struct Trial {
 
 /// How R1 serves the link to R2.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Discipline {
+pub enum Discipline {
     /// No reservation.
     Fifo,
     /// By packets, 4 of 10, whenever the link has room.
@@ -117,7 +127,7 @@ enum Discipline {
 use Discipline::{Drr, Fifo, Polled, Wrr};
 
 impl Discipline {
-    const fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Fifo => "not reserved (FIFO)",
             Wrr => "WRR",
@@ -148,7 +158,7 @@ impl Discipline {
         format!(
             "{head}[[interface.c.class]]\nname = \"reserved\"\n{reserved}\n{queue}\
              [[interface.c.class]]\nname = \"rest\"\n{rest}\ndefault = true\n{queue}\
-             [[interface.c.filter]]\nclass = \"reserved\"\nprotocol = \"udp\"\ndestination_port = \"5001\"\n"
+             [[interface.c.filter]]\nclass = \"reserved\"\nprotocol = \"udp\"\ndestination_port = \"{PORT}\"\n"
         )
     }
 }
@@ -175,7 +185,7 @@ impl Trial {
         }
         sim.link(r1, r2, ethernet.clone().hold(Hold::Ruled(Box::new(ruled))));
         sim.link(r2, r1, ethernet);
-        let measured = send(&mut sim, [a, b], 5_001, &self.measured)?;
+        let measured = send(&mut sim, [a, b], PORT, &self.measured)?;
         let disturbers: Vec<FlowId> = (0..self.disturbers)
             .map(|number| send(&mut sim, [c, d], 6_001 + number as u16, &self.disturber))
             .collect::<Result<_, _>>()?;
@@ -266,7 +276,7 @@ fn unequal() -> impl Iterator<Item = (&'static str, Trial)> {
     })
 }
 
-fn run(_options: &Options, progress: &mut dyn Progress) -> Result<Outcome, Failure> {
+fn run(options: &Options, progress: &mut dyn Progress) -> Result<Outcome, Failure> {
     let mut trials: Vec<Trial> = READINGS
         .iter()
         .flat_map(|&(data, _)| {
@@ -312,13 +322,21 @@ fn run(_options: &Options, progress: &mut dyn Progress) -> Result<Outcome, Failu
             .zip(odd)
             .map(|(case, (trial, got))| mixed(case, trial, *got)),
     );
+    let heard = reserved_sockets::measure(options, progress)?;
+    rows.extend(reserved_sockets::rows(heard.as_ref(), options));
+    let pictures = [
+        ("reserved", drawn(&curves[..4], heard.as_ref())),
+        ("unequal", drawn_unequal(odd)),
+    ];
     Ok(Outcome {
         rows,
-        pictures: vec![Picture {
-            name: "reserved".into(),
-            svg: drawn(&curves[..4]),
-        }],
-        remarks: vec![REMARK.into()],
+        pictures: pictures
+            .map(|(name, svg)| Picture {
+                name: name.into(),
+                svg,
+            })
+            .into(),
+        remarks: vec![REMARK.into(), reserved_sockets::REMARK.into()],
     })
 }
 
@@ -394,13 +412,9 @@ impl Curve<'_> {
     }
 
     fn series(&self) -> Series {
-        let point = |(trial, got): &(Trial, f64)| {
-            let Stream { data, interval } = trial.disturber;
-            // As the paper's axis: with the Ethernet header.
-            let each = (data + HEADERS) as f64 * 8e9 / interval.nanos() as f64;
-            (each * trial.disturbers as f64, got * 1e6)
-        };
-        Series::marked(self.discipline().name(), self.0.iter().map(point).collect())
+        let points = self.0.iter();
+        let points = points.map(|(trial, got)| (trial.disturber.on_ethernet(trial.disturbers), got * 1e6));
+        Series::marked(self.discipline().name(), points.collect())
     }
 }
 
@@ -440,18 +454,60 @@ fn mixed(case: &str, trial: &Trial, got: f64) -> Row {
     }
 }
 
-fn drawn(curves: &[Curve<'_>]) -> String {
-    let plot = Plot {
-        title: "UDP data of the measured flow, against the disturbance".into(),
+fn drawn(curves: &[Curve<'_>], heard: Option<&Heard>) -> String {
+    let plot = |title: &str, series: Vec<Series>| Plot {
+        title: title.into(),
         x: Axis::new("disturbance on C's Ethernet", Unit::Rate),
         y: Axis::new("", Unit::Rate),
-        series: curves.iter().map(Curve::series).collect(),
+        series,
         ..Plot::default()
     };
-    picture(
-        "A flow of 37 Mbit/s, with 40 Mbit/s reserved and without",
-        &[plot],
-    )
+    let mut plots = vec![plot(
+        "UDP data of the measured flow, against the disturbance",
+        curves.iter().map(Curve::series).collect(),
+    )];
+    if let Some(heard) = heard {
+        plots.push(plot(
+            "The same between sockets, reserved by RSVP",
+            heard.curves.iter().map(reserved_sockets::Curve::series).collect(),
+        ));
+    }
+    picture("A flow of 37 Mbit/s, with 40 Mbit/s reserved and without", &plots)
+}
+
+/// The runs with packets that are not alike, beside what 40 Mbit/s of the wire are in data.
+fn drawn_unequal(runs: &[(Trial, f64)]) -> String {
+    let group = |(name, short): (&str, bool)| {
+        let of_case = |(trial, _): &&(Trial, f64)| (trial.measured.data < trial.disturber.data) == short;
+        let runs: Vec<&(Trial, f64)> = runs.iter().filter(of_case).collect();
+        let promised = runs.first().map_or(0.0, |(trial, _)| {
+            40.0 * trial.measured.offer() / trial.measured.on_wire()
+        });
+        let bar = |name: &str, value: f64| Bar {
+            name: name.into(),
+            value: value * 1e6,
+            ..Bar::default()
+        };
+        let got = runs.iter().map(|(trial, got)| bar(trial.discipline.name(), *got));
+        Group {
+            name: name.into(),
+            bars: got.chain([bar("40 Mbit/s of the wire", promised)]).collect(),
+        }
+    };
+    let cases = [
+        ("short packets reserved, long ones disturb", true),
+        (
+            "long packets reserved, which send 60 Mbit/s; short ones disturb",
+            false,
+        ),
+    ];
+    let bars = Bars {
+        title: "UDP data of a flow with 40 Mbit/s reserved, where packets are not alike".into(),
+        axis: Axis::new("", Unit::Rate),
+        groups: cases.map(group).into(),
+        ..Bars::default()
+    };
+    bars.picture()
 }
 
 #[cfg(test)]
