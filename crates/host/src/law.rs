@@ -23,11 +23,19 @@ use engine::units::Duration;
 pub use modern::Modern;
 pub use paper::Paper;
 
-/// How often a law wants to be asked. Later is no error.
+/// How often a law wants to be asked, unless it says otherwise. Later is no error.
 pub const INTERVAL: Duration = Duration::from_millis(50);
+/// How often while somebody who comes would find the link full: what a slow start has met by the time of its third round decides
+/// how it ends.
+pub const WATCHFUL: Duration = Duration::from_millis(20);
 
 /// Decides what is to be done with connections.
 pub trait Law {
     /// One order for each connection of the tick, in the same sequence.
     fn tick(&mut self, tick: &Tick<'_>) -> Vec<Order>;
+
+    /// How soon it wants to be asked again.
+    fn interval(&self) -> Duration {
+        INTERVAL
+    }
 }

@@ -60,7 +60,7 @@ pub struct FlowReading {
     pub id: FlowId,
     /// Whose.
     pub member: MemberId,
-    /// When it was read; readings of one tick may differ a little.
+    /// When it was read. Readings of one tick may differ; rates are reckoned over the times of each.
     pub at: Instant,
     /// What has arrived on it so far, as frames of the link ([`on_the_link`]).
     pub received: Bytes,
@@ -68,6 +68,9 @@ pub struct FlowReading {
     pub sent: Bytes,
     /// The round trip as the kernel has it last: the receiver's estimate, or the sender's smoothed one. None before the first.
     pub rtt: Option<Duration>,
+    /// The shortest that the kernel has seen, that of the handshake among them: data that come with others from the beginning
+    /// never see the link without a queue.
+    pub shortest: Option<Duration>,
     /// The largest segment's payload that was seen in the direction of data.
     pub mss: Bytes,
     /// By how many bits the windows that this host advertises are shifted (RFC 7323): they are multiples of 2^scale.
@@ -120,7 +123,7 @@ pub enum Bottleneck {
 /// Everything that a law is told at one time.
 #[derive(Clone, Copy, Debug)]
 pub struct Tick<'a> {
-    /// The time, which never goes back. Ticks are meant every [`INTERVAL`](crate::law::INTERVAL).
+    /// When the link's counters were read. It never goes back. Ticks are meant every [`INTERVAL`](crate::law::INTERVAL).
     pub now: Instant,
     /// The interface's counters.
     pub link: LinkReading,

@@ -168,6 +168,7 @@ impl<P: Place> Rewrite<P> {
             received: frames(&connection.received),
             sent: frames(&connection.sent),
             rtt,
+            shortest: connection.handshake,
             mss: Bytes::new(u64::from(connection.mss)),
             scale: connection.scale,
             window: connection.window,
@@ -181,8 +182,9 @@ fn frames(carried: &Carried) -> Bytes {
 }
 
 impl<P: Place> Actuator for Rewrite<P> {
-    fn readings(&mut self, now: Instant) -> io::Result<Vec<FlowReading>> {
+    fn readings(&mut self, _now: Instant) -> io::Result<Vec<FlowReading>> {
         let connections = self.place.connections()?;
+        let read = netio::clock::now();
         self.held.clear();
         let alive: BTreeSet<Ends> = connections
             .iter()
@@ -191,7 +193,7 @@ impl<P: Place> Actuator for Rewrite<P> {
         self.known.retain(|ends, _| alive.contains(ends));
         Ok(connections
             .iter()
-            .filter_map(|(connection, member)| self.reading(connection, *member, now))
+            .filter_map(|(connection, member)| self.reading(connection, *member, read))
             .collect())
     }
 

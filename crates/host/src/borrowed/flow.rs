@@ -3,6 +3,7 @@
 use super::ledger::{Entry, Former, Ledger};
 use crate::order::{Hold, Order, Why};
 use crate::reading::{Direction, FlowId, FlowReading, MemberId, on_the_link};
+use crate::sys::now;
 use crate::sys::socket::{self, Info, RECEIVE_LOCK};
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
 use std::io;
@@ -27,11 +28,14 @@ pub(crate) struct Flow {
     /// How it is held, and why, by direction.
     pub(crate) held: [(Hold, Why); 2],
     read: bool,
+    read_at: Instant,
     arrivals: Arrivals,
     received: Bytes,
     sent: Bytes,
     former: Former,
     place: Option<u64>,
+    /// The window that it was made to keep, with the buffer locked.
+    kept: Option<u32>,
 }
 
 fn index(direction: Direction) -> usize {
@@ -53,11 +57,13 @@ impl Flow {
             lost: None,
             held: [(Hold::Free, Why::LinkIsFree); 2],
             read: false,
+            read_at: born,
             arrivals: Arrivals::default(),
             received: Bytes::ZERO,
             sent: Bytes::ZERO,
             former: Former::default(),
             place: None,
+            kept: None,
         }
     }
 
@@ -74,6 +80,7 @@ impl Flow {
     /// Takes what the kernel says, and counts what has been carried since the last time.
     pub(crate) fn take(&mut self, of: &OwnedFd) -> io::Result<()> {
         let info = socket::info(of)?;
+        self.read_at = now();
         if self.ends.is_none() && info.state != socket::SYN_SENT {
             let [local, remote] = socket::ends(of);
             self.ends = local.zip(remote).map(|(local, remote)| [local, remote]);
@@ -93,7 +100,7 @@ impl Flow {
     }
 
     /// As the law wants it.
-    pub(crate) fn reading(&self, id: FlowId, member: MemberId, at: Instant) -> FlowReading {
+    pub(crate) fn reading(&self, id: FlowId, member: MemberId) -> FlowReading {
         let info = &self.info;
         let receives = info.bytes_received >= info.bytes_sent;
         let (rtt, mss) = match (receives, info.receive_rtt) {
@@ -104,14 +111,36 @@ impl Flow {
         FlowReading {
             id,
             member,
-            at,
+            at: self.read_at,
             received: self.received,
             sent: self.sent,
             rtt: (rtt > 0).then(|| Duration::from_micros(u64::from(rtt))),
+            shortest: (1..u32::MAX)
+                .contains(&info.shortest_rtt)
+                .then(|| Duration::from_micros(u64::from(info.shortest_rtt))),
             mss: Bytes::new(u64::from(mss.max(536))),
             scale: info.receive_scale,
             window: Bytes::new(u64::from(info.window)),
         }
+    }
+
+    /// Whether the kernel has kept to this order since it was carried out, as far as the last reading says: then there is nothing
+    /// to do.
+    pub(crate) fn keeps_to(&self, order: &Order) -> bool {
+        let kept = |bytes: u32| {
+            self.kept == Some(bytes.max(LEAST)) && self.info.receive_threshold <= bytes.max(LEAST)
+        };
+        match order.hold {
+            Hold::Free => !self.is_touched(),
+            Hold::Window(bytes) => kept(u32::try_from(bytes.get()).unwrap_or(u32::MAX)),
+            Hold::Parked if order.direction == Direction::Download => kept(1),
+            Hold::Parked | Hold::Pace(_) => false,
+        }
+    }
+
+    /// Says how and why it is held now, where nothing is to be done about it.
+    pub(crate) fn note(&mut self, order: &Order) {
+        self.held[index(order.direction)] = (order.hold, order.why);
     }
 
     /// Does what was ordered, and again whatever the kernel has undone of it.
@@ -151,6 +180,7 @@ impl Flow {
     /// is below what the buffer has room for. A larger window needs a larger buffer, which the kernel makes in its own time:
     /// then the clamp is a lid that is put on again and again.
     fn clamp(&mut self, of: &OwnedFd, id: FlowId, bytes: u32, ledger: &mut Ledger) -> io::Result<()> {
+        let wanted = bytes.max(LEAST);
         if self.former.lock.is_none() {
             // A kernel without locks undoes clamps more often, and is told again at each tick.
             self.former.lock = Some(socket::lock(of).unwrap_or(0));
@@ -158,20 +188,20 @@ impl Flow {
         }
         let own = self.former.lock.unwrap_or(0);
         let fits = bytes <= socket::receive_buffer(of)? / 2;
-        let wanted = if fits { own | RECEIVE_LOCK } else { own };
-        if socket::lock(of).is_ok_and(|lock| lock != wanted) {
-            socket::set_lock(of, wanted)?;
+        let lock = if fits { own | RECEIVE_LOCK } else { own };
+        if socket::lock(of).is_ok_and(|now| now != lock) {
+            socket::set_lock(of, lock)?;
         }
         let threshold = socket::info(of)?.receive_threshold;
         let now = socket::clamp(of)?;
-        let bytes = bytes.max(LEAST);
-        if now == bytes && threshold > bytes {
+        if now == wanted && threshold > wanted {
             // Setting what is set already changes nothing, also not the threshold that has outgrown it.
-            socket::set_clamp(of, bytes + (1 << 14))?;
+            socket::set_clamp(of, wanted + (1 << 14))?;
         }
-        if now != bytes || threshold > bytes {
-            socket::set_clamp(of, bytes)?;
+        if now != wanted || threshold > wanted {
+            socket::set_clamp(of, wanted)?;
         }
+        self.kept = fits.then_some(wanted);
         Ok(())
     }
 
@@ -205,6 +235,7 @@ impl Flow {
                 pacing: self.former.pacing.take(),
             },
         };
+        self.kept = self.kept.filter(|_| direction == Direction::Upload);
         undo.restore(of)?;
         if self.former == Former::default() {
             self.forget(ledger);
@@ -216,6 +247,7 @@ impl Flow {
     /// Undoes everything.
     pub(crate) fn release(&mut self, of: &OwnedFd, ledger: &mut Ledger) -> io::Result<()> {
         self.held = [(Hold::Free, Why::LinkIsFree); 2];
+        self.kept = None;
         std::mem::take(&mut self.former).restore(of)?;
         self.forget(ledger);
         Ok(())

@@ -260,7 +260,7 @@ impl Actuator for Borrowed {
             flow.take(&socket)?;
             drop(socket);
             if flow.is_open() {
-                readings.push(flow.reading(id, self.member, at));
+                readings.push(flow.reading(id, self.member));
             } else if matches!(flow.info.state, socket::TIME_WAIT | socket::CLOSED)
                 && at.since(flow.born) > PATIENCE
             {
@@ -273,11 +273,9 @@ impl Actuator for Borrowed {
 
     fn apply(&mut self, orders: &[Order]) -> io::Result<()> {
         for order in orders {
-            let needless = |flow: &Flow| order.hold == Hold::Free && !flow.is_touched();
             match self.flows.get_mut(&order.flow) {
-                Some(flow) if needless(flow) => {
-                    flow.held[usize::from(order.direction == crate::Direction::Upload)] =
-                        (order.hold, order.why);
+                Some(flow) if flow.keeps_to(order) => {
+                    flow.note(order);
                     continue;
                 }
                 Some(_) => {}

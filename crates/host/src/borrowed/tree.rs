@@ -18,6 +18,38 @@ pub(crate) fn name_of(pid: i32) -> String {
 
 /// All processes below this one, nearest first; not itself.
 pub(crate) fn below(root: i32) -> Vec<i32> {
+    let Some(mut found) = children_of(root) else {
+        return below_by_parents(root);
+    };
+    let mut at = 0;
+    while let Some(pid) = found.get(at) {
+        // One that has just ended has none any more.
+        found.extend(children_of(*pid).unwrap_or_default());
+        at += 1;
+    }
+    found
+}
+
+/// The children of all threads of a process; none if the kernel does not list them.
+fn children_of(pid: i32) -> Option<Vec<i32>> {
+    let mut found = Vec::new();
+    for thread in fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten() {
+        let path = thread.path().join("children");
+        match fs::read_to_string(path) {
+            Ok(text) => found.extend(
+                text.split_ascii_whitespace()
+                    .filter_map(|word| word.parse::<i32>().ok()),
+            ),
+            // The thread has ended, or (to be told by this process's own) there are no such lists.
+            Err(_) if fs::exists("/proc/thread-self/children").unwrap_or(false) => {}
+            Err(_) => return None,
+        }
+    }
+    Some(found)
+}
+
+/// The same by asking all processes for their parents, where there are no lists of children.
+fn below_by_parents(root: i32) -> Vec<i32> {
     let mut children: BTreeMap<i32, Vec<i32>> = BTreeMap::new();
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     for pid in entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok()) {
@@ -73,7 +105,7 @@ mod tests {
     fn this_process_is_below_its_parent_and_has_its_sockets() {
         let own = std::process::id().cast_signed();
         let parent = parent_of(own).expect("a parent");
-        assert!(below(parent).contains(&own));
+        assert!(below(parent).contains(&own) && below_by_parents(parent).contains(&own));
         assert_eq!(process_of(own), Some(own));
         let before = sockets_of(own).expect("readable").len();
         let _socket = std::net::UdpSocket::bind("127.0.0.1:0").expect("a socket");

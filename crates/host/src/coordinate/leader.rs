@@ -7,10 +7,11 @@ use super::message::{
 };
 use crate::borrowed::tree;
 use crate::bottlenet::{Word, word_of};
-use crate::law::{Law, Modern, Paper};
+use crate::law::{INTERVAL, Law, Modern, Paper};
 use crate::link;
 use crate::order::{Hold, Order, Why};
 use crate::reading::{Direction, FlowId, FlowReading, LinkReading, Member, MemberId, Tick};
+use crate::sys::now;
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -24,8 +25,9 @@ use std::path::PathBuf;
 const PATIENCE: Duration = Duration::from_millis(300);
 /// How often addresses and what bottlenet says are looked up.
 const AGE: Duration = Duration::from_secs(1);
-/// Over how long the rates are that people see.
+/// Over how long the rates are that people see, and how often what they see is made.
 const SHOWN: Duration = Duration::from_secs(1);
+const SHOWS: Duration = Duration::from_millis(200);
 
 /// The laws of one interface.
 struct Laws {
@@ -100,6 +102,8 @@ pub(super) struct Leader {
     tick: u64,
     /// When the tick began that is not concluded.
     begun: Option<Instant>,
+    interval: Duration,
+    idle: bool,
     laws: BTreeMap<String, Laws>,
     addresses: BTreeMap<IpAddr, String>,
     said: BTreeMap<String, Word>,
@@ -118,6 +122,8 @@ impl Leader {
             peers: Vec::new(),
             tick: 0,
             begun: None,
+            interval: INTERVAL,
+            idle: true,
             laws: BTreeMap::new(),
             addresses: BTreeMap::new(),
             said: BTreeMap::new(),
@@ -138,7 +144,12 @@ impl Leader {
     }
 
     pub(super) fn is_idle(&self) -> bool {
-        self.shown.is_empty()
+        self.idle
+    }
+
+    /// How soon the laws want the next tick.
+    pub(super) fn interval(&self) -> Duration {
+        self.interval
     }
 
     /// Takes whoever comes and whatever has come.
@@ -176,8 +187,11 @@ impl Leader {
     }
 
     /// Lets the laws decide; the orders for the leader's own connections, which remain to be done.
-    pub(super) fn conclude(&mut self, at: Instant, own: &Profile, readings: Readings) -> Vec<Order> {
+    pub(super) fn conclude(&mut self, own: &Profile, readings: Readings) -> Vec<Order> {
         self.begun = None;
+        // Right after the connections: what comes in between is nobody's.
+        let counters = link::counters().unwrap_or_default();
+        let at = now();
         let mut all = vec![(own.clone(), readings)];
         for peer in self.peers.iter().filter(|peer| peer.has_answered(self.tick)) {
             all.extend(
@@ -187,7 +201,6 @@ impl Leader {
             );
         }
         self.look_up(at, &all);
-        let counters = link::counters().unwrap_or_default();
         let members: Vec<Member> = all.iter().map(|(profile, _)| profile.member()).collect();
         let mut flows: BTreeMap<String, Vec<FlowReading>> = BTreeMap::new();
         for (profile, readings) in &all {
@@ -200,14 +213,18 @@ impl Leader {
         }
         // Those without connections are told too, so that their laws know the link when one comes.
         let mut orders = Vec::new();
+        self.interval = INTERVAL;
         let known: BTreeSet<String> = self.laws.keys().chain(flows.keys()).cloned().collect();
         for interface in known.into_iter().filter(|name| counters.contains_key(name)) {
             let flows = flows.remove(&interface).unwrap_or_default();
             let link = counters[&interface];
             orders.extend(self.rule(at, &interface, link, &members, &flows));
         }
-        self.show(at, &all, &counters, &orders);
         self.give(&orders);
+        self.idle = all.iter().all(|(_, readings)| readings.flows.is_empty());
+        if at.since(Instant::from_nanos(self.status.at_ns)) >= SHOWS {
+            self.show(at, &all, &counters, &orders);
+        }
         let mine: BTreeSet<u64> = all[0].1.flows.iter().map(|flow| flow.id).collect();
         orders.retain(|order| mine.contains(&order.flow.0));
         orders
@@ -241,6 +258,7 @@ impl Leader {
         let mut orders = Vec::new();
         for (direction, law) in &mut laws.modern {
             orders.extend(law.tick(&tick(*direction)));
+            self.interval = self.interval.min(law.interval());
         }
         orders.extend(laws.paper.tick(&Tick {
             members: &papers,
@@ -324,7 +342,11 @@ impl Leader {
                     0 => flow.ends[0].ip().to_string(),
                     pid => names.entry(pid).or_insert_with(|| tree::name_of(pid)).clone(),
                 };
-                let (held, why) = words(id, orders, interface.is_some());
+                let way = match flow.sent > flow.received {
+                    true => Direction::Upload,
+                    false => Direction::Download,
+                };
+                let (held, why) = words(id, orders, interface.is_some().then_some(way));
                 connections.push(ConnectionStatus {
                     pid: flow.pid,
                     program,
@@ -349,8 +371,16 @@ impl Leader {
         let interfaces = used.into_iter().filter_map(|name| {
             let rates = Shown::see(self.links.get(&name).copied(), at, *counters.get(&name)?);
             self.links.insert(name.clone(), rates);
+            let bottlenet = self.said.get(&name).copied().unwrap_or_default();
+            let modern = self.laws.get(&name).map(|laws| &laws.modern);
+            let taken_for = |n: usize| {
+                let (direction, law) = &modern?[n];
+                law.rate(bottlenet.bottleneck(*direction)).map(Bandwidth::bits)
+            };
             Some(InterfaceStatus {
-                bottlenet: self.said.get(&name).copied().unwrap_or_default(),
+                bottlenet,
+                link_down_bps: taken_for(0),
+                link_up_bps: taken_for(1),
                 down_bps: rates.down.bits(),
                 up_bps: rates.up.bits(),
                 name,
@@ -364,14 +394,15 @@ impl Leader {
     }
 }
 
-/// How a connection is held and why: the order that holds it most.
-fn words(id: FlowId, orders: &[Order], on_a_link: bool) -> (String, String) {
-    if !on_a_link {
+/// How a connection is held and why: the order that holds it most, or that of the direction in which it carries more. None: it is
+/// on no link.
+fn words(id: FlowId, orders: &[Order], way: Option<Direction>) -> (String, String) {
+    let Some(way) = way else {
         return ("free".into(), "inside this host".into());
-    }
+    };
     let mut of = orders.iter().filter(|order| order.flow == id);
-    let first = of.clone().next();
-    let strictest = of.find(|order| !matches!(order.why, Why::LinkIsFree)).or(first);
+    let main = of.clone().find(|order| order.direction == way);
+    let strictest = of.find(|order| !matches!(order.why, Why::LinkIsFree)).or(main);
     strictest.map_or_else(
         || ("free".into(), "not read yet".into()),
         |order| {

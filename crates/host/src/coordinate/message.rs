@@ -49,6 +49,7 @@ pub(super) struct Reading {
     pub(super) received: u64,
     pub(super) sent: u64,
     pub(super) rtt_ns: Option<u64>,
+    shortest_ns: Option<u64>,
     mss: u64,
     scale: u8,
     pub(super) window: u64,
@@ -65,6 +66,7 @@ impl Reading {
             received: reading.received.get(),
             sent: reading.sent.get(),
             rtt_ns: reading.rtt.map(Duration::nanos),
+            shortest_ns: reading.shortest.map(Duration::nanos),
             mss: reading.mss.get(),
             scale: reading.scale,
             window: reading.window.get(),
@@ -79,6 +81,7 @@ impl Reading {
             received: Bytes::new(self.received),
             sent: Bytes::new(self.sent),
             rtt: self.rtt_ns.map(Duration::from_nanos),
+            shortest: self.shortest_ns.map(Duration::from_nanos),
             mss: Bytes::new(self.mss),
             scale: self.scale,
             window: Bytes::new(self.window),
@@ -178,6 +181,11 @@ pub struct InterfaceStatus {
     pub name: String,
     /// What bottlenet says of it.
     pub bottlenet: crate::bottlenet::Word,
+    /// The rate that the law goes by for what comes in: what the link was seen to carry, or what was stated; none while it
+    /// goes by round trips alone.
+    pub link_down_bps: Option<u64>,
+    /// The same for what goes out.
+    pub link_up_bps: Option<u64>,
     /// What comes in, in bits per second of frames.
     pub down_bps: u64,
     /// What goes out.

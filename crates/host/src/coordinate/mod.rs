@@ -10,6 +10,7 @@ mod line;
 pub mod message;
 
 use crate::actuator::Holder;
+use crate::law::INTERVAL;
 use crate::reading::FlowReading;
 use crate::sys::now;
 use engine::units::{Duration, Instant};
@@ -25,6 +26,9 @@ use std::path::{Path, PathBuf};
 
 /// How long a follower waits for its leader before it lets everything go and looks for another.
 const PATIENCE: Duration = Duration::from_millis(1_500);
+
+/// The time between two ticks while nobody has connections.
+const IDLE: Duration = Duration::from_millis(250);
 
 /// Where the nines of a user meet.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -133,7 +137,7 @@ impl Part {
                 }
                 if leader.is_complete(at) {
                     let own = readings(sockets, at, leader.tick())?;
-                    let orders = leader.conclude(now(), &self.profile, own);
+                    let orders = leader.conclude(&self.profile, own);
                     sockets.apply(&orders)?;
                 }
             }
@@ -181,11 +185,12 @@ impl Part {
         self.role = Role::Seeking;
     }
 
-    /// Whether anybody has connections, as far as this one knows: without, ticks may be rare.
-    pub(crate) fn is_idle(&self) -> bool {
+    /// The time until the next tick: longer while nobody has connections, as far as this one knows.
+    pub(crate) fn interval(&self) -> Duration {
         match &self.role {
-            Role::Leading(leader) => leader.is_idle(),
-            Role::Seeking | Role::Following { .. } => false,
+            Role::Leading(leader) if leader.is_idle() => IDLE,
+            Role::Leading(leader) => leader.interval(),
+            Role::Seeking | Role::Following { .. } => INTERVAL,
         }
     }
 }

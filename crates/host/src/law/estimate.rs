@@ -3,7 +3,8 @@
 //! A link has at least the rate that it was seen to carry over a few ticks; and where round trips are longer than
 //! their shortest, a queue stands before it, and it carries just its rate. So the estimate is the largest rate seen,
 //! from the first time that a queue stood. It decays slowly while nothing confirms it, since links get slower too, and fast
-//! while a queue stands before a link that carries clearly less than the estimate.
+//! while a queue stands before a link that carries clearly less than the estimate. A law that has raised its windows in vain says
+//! so: then the link is full at what it carries.
 
 /// The part by which it falls in a second while unconfirmed, after [`PATIENCE`] seconds.
 const SLOW: f64 = 0.005;
@@ -39,6 +40,12 @@ impl Estimate {
             (false, false) => 0.0,
         };
         self.rate *= 1.0 - (fall * seconds).min(0.5);
+    }
+
+    /// The link was seen to carry no more than this, however much was offered.
+    pub fn is_full_at(&mut self, rate: f64) {
+        (self.rate, self.queue_seen) = (rate, true);
+        (self.unconfirmed, self.doubted) = (0.0, 0.0);
     }
 
     /// The rate in bits per second; none before a queue was seen.

@@ -7,14 +7,16 @@
 //! |---|---|---|
 //! | free | H is above 4 % of B | B; a lid on all windows together, near one bandwidth-delay product |
 //! | onset | H no longer grows, at most 0.5 s | 0: a slow start that finds an empty queue comes to its end |
-//! | active | H is below 4 % for three ticks | 0.96 B − H − m; m is 15 % of B while the link is full, else it decays |
+//! | active | H is below 4 % for 0.15 s | 0.96 B − H − m; m is 4 to 15 % of B while the link is full, else it decays |
 //!
 //! The lid decides how soon a clamp is felt, and how much of the link's buffer a newcomer finds free. It follows what the link
-//! needs to be just full: it falls slowly while the link is full, and grows fast when it is not and the lid binds.
+//! needs to be just full: it falls slowly while the link is full, and grows fast when it is not and the lid binds. What it brings
+//! to raise it shows where the link is full, if that is below the rate that was stated.
 //! So neither a round trip that was measured too long nor one measured too short costs throughput. The margin m lets other traffic that can use more grow into
 //! it; traffic that cannot leaves the rest to members. T is divided by weight, with floors and caps ([`super::share`]);
 //! what one does not use, others get. A window is its rate times the round trip, corrected by what is
-//! measured ([`super::windows`]). Shares below two segments a round trip go in turns. Uploads are paced to their share.
+//! measured ([`super::windows`]). Shares below two segments a round trip go in turns. Uploads are paced to their share. The law wants to
+//! be asked more often while a newcomer would find the link full: its third round decides how its slow start ends.
 //! Without a rate there is [`super::delay`].
 
 use super::Law;
@@ -22,45 +24,83 @@ use super::delay::Delay;
 use super::estimate::Estimate;
 use super::rates::{Meter, Rates};
 use super::share::{Claim, divide};
-use super::windows::{Steered, Turns, pace, takes_turns};
+use super::windows::{Steered, Turns, intervals, pace, takes_turns};
+use super::{INTERVAL, WATCHFUL};
 use crate::order::{Hold, Order, Why};
 use crate::reading::{Bottleneck, Direction, FlowId, FlowReading, Member, Tick};
-use engine::units::Bandwidth;
+use engine::units::{Bandwidth, Duration};
 use std::collections::BTreeMap;
 
-/// Other traffic is there from this part of the link on; from so much within one tick, otherwise within two.
+/// Other traffic is there once it has had this part of the link over so many seconds, and so many bits beside: a few packets of
+/// somebody's are no traffic, and what one tick says of many connections the next one may take back. A slow start begins with
+/// ten segments, and twenty: 9 % of 100 Mbit/s over 40 ms.
+const APPEARS: [(f64, f64, f64); 4] = [
+    (0.02, 0.12, 40_000.0),
+    (0.04, 0.05, 40_000.0),
+    (SHORT, THERE, 40_000.0),
+    (0.4, THERE, 0.0),
+];
+/// It is gone after so many seconds below this part.
 const THERE: f64 = 0.04;
-const THERE_AT_ONCE: f64 = 0.1;
-/// It is gone after so many ticks below.
-const QUIET_TICKS: u32 = 3;
-/// How long an onset lasts, in seconds, and by how much other traffic must still grow in two ticks for it to go on.
+const QUIET: f64 = 0.15;
+/// Over how many seconds rates are compared.
+const SHORT: f64 = 0.1;
+const LONG: f64 = 0.2;
+/// How long an onset lasts, in seconds, and by how much other traffic must still grow in [`SHORT`] for it to go on.
 const ONSET: (f64, f64) = (0.15, 0.5);
 const GROWS: f64 = 1.1;
-/// The link is full from here on, over four ticks; and what is aimed at while there is other traffic.
+/// The link is full from here on; what comes from here on finds little room; what is aimed at while there is other traffic.
 const FULL: f64 = 0.98;
+const NEARLY_FULL: f64 = 0.9;
 const AIM: f64 = 0.96;
-/// The margin: its size while the link is full, and what remains of it after each tick in which it is not.
-const MARGIN: f64 = 0.15;
+/// The margin while the link is full: at least and at most this part of it, between them twice what other traffic has grown by in
+/// [`SHORT`]; and what remains of it after each interval in which the link is not.
+const MARGIN: (f64, f64) = (0.04, 0.15);
 const DECAY: f64 = 0.9;
-/// The lid in bandwidth-delay products and segments beside; how it grows in a tick, and how far.
+/// The lid in bandwidth-delay products and segments beside; how it grows in an interval, and how far.
 const LID: f64 = 1.25;
 const LID_SEGMENTS: f64 = 8.0;
 const LID_GROWS: f64 = 1.05;
 const LID_MOST: f64 = 8.0;
+/// A lid that was raised by so much, and brought no more than that, but longer round trips: then the link is full at what it carries.
+const RAISED: f64 = 1.25;
+const BROUGHT: f64 = 1.03;
+const LONGER: f64 = 1.12;
 /// How far and how fast it falls while the link is full (a product may be overestimated, where a round trip was never seen
 /// without a queue), and for how many seconds it does not after it had to grow.
 const LID_LEAST: f64 = 0.3;
 const LID_FALLS: f64 = 0.98;
 const LID_RESTS: f64 = 5.0;
-/// Uploads of several members on a free link are paced to their shares of this much of it.
+/// Uploads on a free link are paced to their shares of a little less than all while a queue stands, else of a little more. How much,
+/// follows in each interval by these factors: the rate may be wrong.
+const UNDER: f64 = 0.98;
 const OVER: f64 = 1.02;
+const OVER_FALLS: f64 = 0.94;
+const OVER_GROWS: f64 = 1.01;
+/// An upload is paced to a segment in so many seconds at least: the next one is due when it is given more.
+const NEXT: f64 = 0.2;
 
 /// What the law is about.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum State {
-    Free,
-    Onset { seconds: f64 },
-    Active { quiet: u32 },
+    /// For so many seconds.
+    Free {
+        seconds: f64,
+    },
+    Onset {
+        seconds: f64,
+    },
+    Active {
+        quiet: f64,
+    },
+}
+
+/// What there was when the lid began to grow.
+#[derive(Clone, Copy, PartialEq, Debug)]
+struct Raise {
+    lid: f64,
+    total: f64,
+    rtt: f64,
 }
 
 /// The law's state.
@@ -73,6 +113,9 @@ pub struct Modern {
     margin: f64,
     lid: f64,
     lid_rests: f64,
+    raise: Option<Raise>,
+    over: f64,
+    watchful: bool,
     flows: BTreeMap<FlowId, Steered>,
     given: BTreeMap<FlowId, f64>,
     turns: Turns,
@@ -87,10 +130,13 @@ impl Modern {
             direction,
             meter: Meter::new(direction),
             estimate: Estimate::default(),
-            state: State::Free,
-            margin: MARGIN,
+            state: State::Free { seconds: 0.0 },
+            margin: MARGIN.1,
             lid: LID,
             lid_rests: 0.0,
+            raise: None,
+            over: OVER,
+            watchful: false,
             flows: BTreeMap::new(),
             given: BTreeMap::new(),
             turns: Turns::default(),
@@ -124,42 +170,61 @@ impl Modern {
                 .get(&reading.id)
                 .copied()
                 .unwrap_or_else(|| Steered::new(reading));
-            flow.see(reading, *rate);
+            flow.see(reading, *rate, rates.seconds);
             self.flows.insert(reading.id, flow);
         }
         let queue = self.flows.values().any(Steered::queue_stands);
-        self.estimate.see(rates.seconds, self.meter.total(8), queue);
+        self.estimate.see(rates.seconds, self.meter.total(0.4), queue);
+    }
+
+    /// Whether other traffic has come, where there was none for so many seconds.
+    fn others_appear(&self, rate: f64, free: f64) -> bool {
+        APPEARS.iter().any(|&(over, part, bits)| {
+            let others = self.meter.others(over);
+            let is_since = over <= free.max(self.meter.last());
+            is_since && others > part * rate && others * over.max(self.meter.last()) >= bits
+        })
+    }
+
+    fn is_full(&self, rate: f64) -> bool {
+        self.meter.total(LONG) >= FULL * rate
     }
 
     /// Moves to the next state.
     fn turn(&mut self, rate: f64, seconds: f64) {
-        let others = |ticks| self.meter.others(ticks);
-        let full = self.meter.total(4) >= FULL * rate;
-        self.margin = if full { MARGIN } else { self.margin * DECAY };
+        let others = |seconds| self.meter.others(seconds);
+        // The last of other traffic, and what was before that.
+        let (last, before) = (others(SHORT), 2.0 * others(LONG) - others(SHORT));
+        self.margin *= DECAY.powf(intervals(seconds));
+        if self.is_full(rate) {
+            let (least, most) = MARGIN;
+            self.margin = self.margin.max((2.0 * (last - before) / rate).clamp(least, most));
+        }
         let next = match self.state {
-            State::Free if others(2) > THERE * rate || others(1) > THERE_AT_ONCE * rate => {
-                self.margin = MARGIN;
+            State::Free { seconds: past } if self.others_appear(rate, past + seconds) => {
+                self.margin = MARGIN.1;
                 State::Onset { seconds: 0.0 }
             }
-            State::Free => State::Free,
+            State::Free { seconds: past } => State::Free {
+                seconds: past + seconds,
+            },
             State::Onset { seconds: past } => {
                 let (least, most) = ONSET;
                 let past = past + seconds;
-                // The last two ticks beside the four that end with them.
-                let grows = others(2) > GROWS * (2.0 * others(4) - others(2));
-                if past >= most || (past >= least && !grows) {
-                    State::Active { quiet: 0 }
+                if past >= most || (past >= least && last <= GROWS * before) {
+                    State::Active { quiet: 0.0 }
                 } else {
                     State::Onset { seconds: past }
                 }
             }
-            State::Active { quiet } if others(1) < THERE * rate => match quiet + 1 {
-                QUIET_TICKS => State::Free,
+            // Half a tick early rather than a tick late.
+            State::Active { quiet } if others(0.0) < THERE * rate => match quiet + seconds {
+                quiet if quiet > QUIET - seconds / 2.0 => State::Free { seconds: 0.0 },
                 quiet => State::Active { quiet },
             },
-            State::Active { .. } => State::Active { quiet: 0 },
+            State::Active { .. } => State::Active { quiet: 0.0 },
         };
-        if next == State::Free && self.state != State::Free {
+        if matches!(next, State::Free { .. }) && !matches!(self.state, State::Free { .. }) {
             self.flows.values_mut().for_each(Steered::straighten);
             self.lid = self.lid.max(1.0);
         }
@@ -169,10 +234,10 @@ impl Modern {
     /// What all members together are to have.
     fn together(&self, rate: f64) -> f64 {
         match self.state {
-            State::Free => rate,
+            State::Free { .. } => rate,
             State::Onset { .. } => 0.0,
             State::Active { .. } => {
-                let others = self.meter.others(4).max(self.meter.others(2));
+                let others = self.meter.others(LONG).max(self.meter.others(SHORT));
                 (AIM * rate - others - self.margin * rate).max(0.0)
             }
         }
@@ -214,18 +279,16 @@ impl Modern {
 
     /// While the link is free: a lid on all windows together, in proportion to shares; where a cap binds, its rate.
     fn fill(&mut self, tick: &Tick<'_>, rate: f64, seconds: f64) {
-        let full = self.meter.total(4) >= FULL * rate;
-        self.lid_rests = (self.lid_rests - seconds).max(0.0);
-        if full && self.lid_rests == 0.0 {
-            self.lid = (self.lid * LID_FALLS).max(LID_LEAST);
-        } else if !full && self.flows.values().any(Steered::fills_window) {
-            self.lid = (self.lid * LID_GROWS).min(LID_MOST);
-            self.lid_rests = LID_RESTS;
-        }
+        let full = self.is_full(rate);
+        self.move_lid(rate, full, seconds);
         let targets = self.targets(tick, rate, |flow| flow.demand);
         let fair = self.targets(tick, rate, |_| f64::INFINITY);
-        let lid = self.lid * self.compare(tick, full, &targets);
-        let several = tick.flows.len() > 1;
+        let lid = self.lid * self.compare(tick, full, &targets, seconds);
+        self.over = match self.flows.values().any(Steered::queue_stands) {
+            true => (self.over * OVER_FALLS.powf(intervals(seconds))).max(UNDER),
+            false => (self.over * OVER_GROWS.powf(intervals(seconds))).clamp(OVER, LID_MOST),
+        };
+        let over = self.over;
         for (i, reading) in tick.flows.iter().enumerate() {
             let Some(flow) = self.flows.get_mut(&reading.id) else {
                 continue;
@@ -234,18 +297,17 @@ impl Modern {
             // One that did not use its share until now may begin to.
             let share = targets[i].max(fair[i]);
             if capped {
-                flow.correct(flow.mean, targets[i]);
+                flow.correct(flow.mean, targets[i], seconds);
                 flow.steer(targets[i], flow.base(), 0.0, seconds);
             } else {
                 let beside = LID_SEGMENTS * (share / rate).min(1.0);
                 flow.steer(share, flow.base() * lid, beside, seconds);
             }
-            flow.judge_demand(targets[i]);
+            flow.judge_demand(targets[i], seconds);
             let hold = match self.direction {
                 Direction::Download => Hold::Window(flow.window()),
                 Direction::Upload if capped => Hold::Pace(pace(targets[i])),
-                Direction::Upload if several => Hold::Pace(pace(share * OVER)),
-                Direction::Upload => Hold::Free,
+                Direction::Upload => Hold::Pace(pace(share * over)),
             };
             let why = match capped {
                 true => why_capped(tick, reading),
@@ -255,16 +317,52 @@ impl Modern {
         }
     }
 
+    /// The lid, and whether moving it shows at which rate the link is full.
+    fn move_lid(&mut self, rate: f64, full: bool, seconds: f64) {
+        let binds = self.flows.values().any(Steered::fills_window);
+        let (total, intervals) = (self.meter.total(LONG), intervals(seconds));
+        self.lid_rests = (self.lid_rests - seconds).max(0.0);
+        if full || (!binds && total >= NEARLY_FULL * rate) {
+            self.raise = None;
+            if self.lid_rests == 0.0 {
+                self.lid = (self.lid * LID_FALLS.powf(intervals)).max(LID_LEAST);
+            }
+        } else if binds {
+            let rtt = self.round_trip();
+            let now = Raise {
+                lid: self.lid,
+                total,
+                rtt,
+            };
+            let before = *self.raise.get_or_insert(now);
+            self.lid = (self.lid * LID_GROWS.powf(intervals)).min(LID_MOST);
+            self.lid_rests = LID_RESTS;
+            if self.lid >= RAISED * before.lid {
+                self.raise = Some(now);
+                if total < BROUGHT * before.total && rtt > LONGER * before.rtt {
+                    self.estimate.is_full_at(self.meter.total(0.4));
+                    (self.lid, self.lid_rests) = (before.lid, 0.0);
+                }
+            }
+        }
+    }
+
+    /// The mean round trip of what is on its way, in seconds.
+    fn round_trip(&self) -> f64 {
+        let sum = |what: fn(&Steered) -> f64| self.flows.values().map(what).sum::<f64>();
+        sum(|flow| flow.mean * flow.rtt) / sum(|flow| flow.mean).max(1.0)
+    }
+
     /// Compares the shares of connections on a free link with what they should be, and corrects windows by that; the factor that
     /// leaves all corrected windows together as they were.
-    fn compare(&mut self, tick: &Tick<'_>, full: bool, targets: &[f64]) -> f64 {
-        let (all, wanted) = (self.meter.total(4), targets.iter().sum::<f64>());
+    fn compare(&mut self, tick: &Tick<'_>, full: bool, targets: &[f64], seconds: f64) -> f64 {
+        let (all, wanted) = (self.meter.total(LONG), targets.iter().sum::<f64>());
         let (mut plain, mut corrected) = (0.0, 0.0);
         for (reading, target) in tick.flows.iter().zip(targets) {
             let capped = is_capped(tick, reading, targets);
             if let Some(flow) = self.flows.get_mut(&reading.id).filter(|_| !capped) {
                 if full && tick.flows.len() > 1 {
-                    flow.correct(flow.mean / all.max(1.0), target / wanted.max(1.0));
+                    flow.correct(flow.mean / all.max(1.0), target / wanted.max(1.0), seconds);
                 }
                 let window = target * flow.base();
                 plain += window;
@@ -302,7 +400,7 @@ impl Modern {
         } else {
             vec![true; tick.flows.len()]
         };
-        let others = Bandwidth::bits_per_sec(self.meter.others(4) as u64);
+        let others = Bandwidth::bits_per_sec(self.meter.others(LONG) as u64);
         let onset = matches!(self.state, State::Onset { .. });
         for ((&id, &i), goes) in place.iter().zip(goes) {
             let (reading, target) = (&tick.flows[i], targets[i]);
@@ -311,14 +409,14 @@ impl Modern {
             };
             if !onset && target > flow.unit() && self.given.get(&id).is_some_and(|given| *given > flow.unit())
             {
-                flow.correct(flow.mean, target);
-                flow.judge_demand(target);
+                flow.correct(flow.mean, target, seconds);
+                flow.judge_demand(target, seconds);
             }
             let (hold, why) = if goes {
                 flow.steer(target, flow.base(), 0.0, seconds);
                 let hold = match self.direction {
                     Direction::Download => Hold::Window(flow.window()),
-                    Direction::Upload => Hold::Pace(pace(target.max(flow.unit()))),
+                    Direction::Upload => Hold::Pace(pace(target.max(flow.mss * 8.0 / NEXT))),
                 };
                 let member = settings(tick.members, reading);
                 let why = match member.floor {
@@ -345,11 +443,19 @@ impl Law for Modern {
                 Some(rate) if rate > 0.0 => {
                     self.turn(rate, rates.seconds);
                     match self.state {
-                        State::Free => self.fill(tick, rate, rates.seconds),
+                        State::Free { .. } => self.fill(tick, rate, rates.seconds),
                         _ => self.hold(tick, rate, rates.seconds),
                     }
+                    self.watchful = match self.state {
+                        State::Free { .. } => {
+                            !tick.flows.is_empty() && self.meter.total(SHORT) >= NEARLY_FULL * rate
+                        }
+                        State::Onset { .. } => true,
+                        State::Active { .. } => false,
+                    };
                 }
                 _ => {
+                    self.watchful = false;
                     for reading in tick.flows {
                         let Some(flow) = self.flows.get_mut(&reading.id) else {
                             continue;
@@ -373,6 +479,10 @@ impl Law for Modern {
                 .unwrap_or_else(|| first(reading))
         };
         tick.flows.iter().map(of).collect()
+    }
+
+    fn interval(&self) -> Duration {
+        if self.watchful { WATCHFUL } else { INTERVAL }
     }
 }
 

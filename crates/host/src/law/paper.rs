@@ -1,9 +1,9 @@
 //! The paper's law: while the total throughput has reached the bottleneck's rate, the largest window that a connection of a
 //! member may advertise is the member's WINDOW; otherwise it is free.
 //!
-//! "Reached" is 95 % of the rate, over two ticks. The paper states a measured rate (`bottlenet 8000` on its 10 Mbit/s
+//! "Reached" is 95 % of the rate, over a tenth of a second. The paper states a measured rate (`bottlenet 8000` on its 10 Mbit/s
 //! Ethernet, which carried 8600 kbit/s): a stated nominal rate is not reached to the last bit. The clamp ends after
-//! four ticks below, since the clamp itself takes the total below the rate. The window is rounded up to what the
+//! a fifth of a second below, since the clamp itself takes the total below the rate. The window is rounded up to what the
 //! connection's scale can express. It reacts to members' own traffic too, and so taxes a lone download.
 
 use super::Law;
@@ -15,14 +15,16 @@ use crate::reading::{Bottleneck, Direction, FlowReading, Tick};
 /// The largest window before window scaling: what the paper's Linux had for everyone.
 const LARGEST: f64 = 32_767.0;
 const REACHED: f64 = 0.95;
-const TICKS_BELOW: u32 = 4;
+/// In seconds.
+const OVER: f64 = 0.1;
+const BELOW: f64 = 0.2;
 
 /// The law's state.
 #[derive(Clone, Debug)]
 pub struct Paper {
     meter: Meter,
     full: bool,
-    below: u32,
+    below: f64,
 }
 
 impl Default for Paper {
@@ -30,20 +32,20 @@ impl Default for Paper {
         Self {
             meter: Meter::new(Direction::Download),
             full: false,
-            below: 0,
+            below: 0.0,
         }
     }
 }
 
 impl Law for Paper {
     fn tick(&mut self, tick: &Tick<'_>) -> Vec<Order> {
-        let read = self.meter.read(tick).is_some();
-        if let (Bottleneck::Stated(rate), true) = (tick.bottleneck, read) {
-            if self.meter.total(2) >= REACHED * rate.bits() as f64 {
-                (self.full, self.below) = (true, 0);
+        if let (Bottleneck::Stated(rate), Some(rates)) = (tick.bottleneck, self.meter.read(tick)) {
+            if self.meter.total(OVER) >= REACHED * rate.bits() as f64 {
+                (self.full, self.below) = (true, 0.0);
             } else {
-                self.below += 1;
-                self.full &= self.below < TICKS_BELOW;
+                self.below += rates.seconds;
+                // Half a tick early rather than a tick late.
+                self.full &= self.below < BELOW - rates.seconds / 2.0;
             }
         }
         let order = |flow: &FlowReading| {

@@ -10,18 +10,23 @@ const UNKNOWN_RTT: f64 = 0.1;
 pub(super) const LEAST: f64 = 2.0;
 /// A connection that comes back from its parking begins as a new one does (RFC 6928).
 const RESTART: f64 = 10.0;
-/// For so many ticks a connection must use clearly less than it is given before the others get it.
-const PATIENCE: u32 = 10;
+/// For so many seconds a connection must use clearly less than it is given before the others get it.
+const PATIENCE: f64 = 0.5;
 /// Below this part of what it is given it does not use it; and what it is given is then this much more than it uses.
 const USES: f64 = 0.8;
 const ROOM: f64 = 1.3;
 /// From this part of its window in flight on, a connection is held by it.
 const FILLS: f64 = 0.6;
-/// How fast the correction of a window follows what was measured, and how far.
+/// How fast the correction of a window follows what was measured, in an [`INTERVAL`](super::INTERVAL), and how far.
 const FOLLOW: f64 = 0.2;
 const CORRECTION: (f64, f64) = (0.3, 3.0);
-/// The weight of a new rate in the mean that is followed.
+/// The weight of the last [`INTERVAL`](super::INTERVAL) in the mean that is followed.
 const NEW: f64 = 0.3;
+
+/// How many usual intervals these seconds are.
+pub(super) fn intervals(seconds: f64) -> f64 {
+    seconds / super::INTERVAL.as_secs_f64()
+}
 
 /// So many bytes as a window that this scale can express: rounded up, as a window below a segment all but stops a sender.
 pub fn round_up(bytes: f64, scale: u8) -> Bytes {
@@ -43,7 +48,7 @@ pub(super) struct Steered {
     pub(super) mean: f64,
     /// What it can use, as far as is known: infinite until it was seen to use less than given.
     pub(super) demand: f64,
-    below: u32,
+    below: f64,
     /// The window in bytes.
     pub(super) window: f64,
     /// By how much the window must differ from rate times round trip for the rate to come about.
@@ -65,7 +70,7 @@ impl Steered {
             rate: 0.0,
             mean: 0.0,
             demand: f64::INFINITY,
-            below: 0,
+            below: 0.0,
             window: (reading.window.get() as f64).max(RESTART * 1_448.0),
             correction: 1.0,
             credit: 0.0,
@@ -75,7 +80,10 @@ impl Steered {
     }
 
     /// Takes a reading in.
-    pub(super) fn see(&mut self, reading: &FlowReading, rate: f64) {
+    pub(super) fn see(&mut self, reading: &FlowReading, rate: f64, seconds: f64) {
+        if let Some(shortest) = reading.shortest {
+            self.shortest = self.shortest.min(shortest.as_secs_f64().max(1e-4));
+        }
         if let Some(rtt) = reading.rtt {
             self.rtt = rtt.as_secs_f64().clamp(1e-4, 10.0);
             self.shortest = self.shortest.min(self.rtt);
@@ -83,7 +91,7 @@ impl Steered {
         self.mss = (reading.mss.get() as f64).clamp(256.0, 65_000.0);
         self.scale = reading.scale;
         self.rate = rate;
-        self.mean += (rate - self.mean) * NEW;
+        self.mean += (rate - self.mean) * (1.0 - (1.0 - NEW).powf(intervals(seconds)));
     }
 
     /// The shortest round trip, or a guess.
@@ -112,26 +120,29 @@ impl Steered {
     }
 
     /// Compares what it used with what it was given. One that fills its window could use more than that allows.
-    pub(super) fn judge_demand(&mut self, given: f64) {
+    pub(super) fn judge_demand(&mut self, given: f64, seconds: f64) {
         let uses = self.mean >= USES * given || self.fills_window();
         if self.parked || uses || given <= 1.5 * self.unit() {
-            (self.below, self.demand) = (0, f64::INFINITY);
+            (self.below, self.demand) = (0.0, f64::INFINITY);
             return;
         }
-        self.below += 1;
+        self.below += seconds;
         if self.below >= PATIENCE {
             self.demand = (ROOM * self.mean).max(2.0 * self.unit());
         }
     }
 
     /// Lets the correction follow: `is` what was measured, `should` what was meant.
-    pub(super) fn correct(&mut self, is: f64, should: f64) {
+    pub(super) fn correct(&mut self, is: f64, should: f64, seconds: f64) {
         // A larger window is no help to one that does not fill its window.
         let helps = is > should || self.fills_window();
         if is > 0.0 && should > 0.0 && helps && self.demand.is_infinite() && !self.parked {
             let (least, most) = CORRECTION;
-            self.correction =
-                (self.correction * (should / is).clamp(0.25, 4.0).powf(FOLLOW)).clamp(least, most);
+            self.correction = (self.correction
+                * (should / is)
+                    .clamp(0.25, 4.0)
+                    .powf(FOLLOW * intervals(seconds).min(2.0)))
+            .clamp(least, most);
         }
     }
 

@@ -6,7 +6,6 @@ use crate::actuator::Holder;
 use crate::borrowed::ledger::Ledger;
 use crate::borrowed::{Borrowed, Root};
 use crate::coordinate::Part;
-use crate::law::INTERVAL;
 use crate::reading::MemberId;
 use crate::rewrite::Rewritten;
 use crate::sys::process::{self, End};
@@ -22,8 +21,6 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-/// The time between two ticks while nobody has connections.
-const IDLE: Duration = Duration::from_millis(250);
 /// How often young connections are looked at.
 const YOUNG: Duration = Duration::from_millis(5);
 
@@ -273,8 +270,7 @@ impl Supervisor {
                 self.say_once(&e.to_string());
             }
             if is_tick {
-                let interval = if self.part.is_idle() { IDLE } else { INTERVAL };
-                self.next_tick = (self.next_tick + interval).max(at + YOUNG);
+                self.next_tick = (self.next_tick + self.part.interval()).max(at + YOUNG);
                 self.say_what_is_out_of_reach();
             }
         } else {

@@ -141,6 +141,8 @@ pub(crate) struct Info {
     /// Microseconds, as the sender and as the receiver of data.
     pub(crate) send_rtt: u32,
     pub(crate) receive_rtt: u32,
+    /// The shortest as a sender, of the handshake too; the largest number if there is none.
+    pub(crate) shortest_rtt: u32,
     pub(crate) bytes_received: u64,
     pub(crate) bytes_sent: u64,
     pub(crate) segments_in: u32,
@@ -187,6 +189,7 @@ pub(crate) fn info(socket: &OwnedFd) -> io::Result<Info> {
         receive_threshold: word(64),
         send_rtt: word(68),
         receive_rtt: word(92),
+        shortest_rtt: word(148),
         bytes_received: long(128),
         segments_out: word(136),
         segments_in: word(140),

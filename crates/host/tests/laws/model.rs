@@ -1,5 +1,5 @@
-//! A bottleneck with TCP senders behind it, packet by packet: drop-tail buffer, slow start, CUBIC's growth and decrease,
-//! windows whose right edge never moves left, the persist timer below one segment. Coarse beside a kernel (a loss is known a
+//! A bottleneck with TCP senders behind it, packet by packet: drop-tail buffer, slow start and its early end (HyStart), CUBIC's
+//! growth and decrease, windows whose right edge never moves left, the persist timer below one segment. Coarse beside a kernel (a loss is known a
 //! round trip later, and nothing else happens to it), and enough to close the loop of a law in no time.
 
 use engine::units::{Bytes, Duration, Instant};
@@ -62,6 +62,9 @@ struct Flow {
     ssthresh: f64,
     before_loss: f64,
     lost_at: u64,
+    /// For so many seconds after a loss CUBIC stays below where it was.
+    plateau: f64,
+    start: SlowStart,
     /// Segments: sent, known to have arrived or been lost, and up to where the receiver allows.
     sent: u64,
     done: u64,
@@ -78,13 +81,66 @@ struct Flow {
     bins: Vec<u64>,
 }
 
+/// What HyStart, as Linux has it, knows of a slow start: of the round that is on, and the shortest round trip; in nanoseconds.
+#[derive(Clone, Copy, Debug)]
+struct SlowStart {
+    shortest: u64,
+    round_ends: u64,
+    round_began: u64,
+    last_ack: u64,
+    round_trip: u64,
+    samples: u32,
+}
+
+impl SlowStart {
+    const fn new() -> Self {
+        Self {
+            shortest: u64::MAX,
+            round_ends: 0,
+            round_began: 0,
+            last_ack: 0,
+            round_trip: u64::MAX,
+            samples: 0,
+        }
+    }
+
+    /// Whether it is to end with this acknowledgment: those of a round come for half a round trip without a gap, or the
+    /// round trip has grown by an eighth (4 to 16 ms).
+    fn is_over(&mut self, now: u64, round_trip: u64, done: u64, sent: u64, window: f64) -> bool {
+        self.shortest = self.shortest.min(round_trip);
+        if window < 16.0 {
+            return false;
+        }
+        if done > self.round_ends {
+            *self = Self {
+                round_ends: sent,
+                round_began: now,
+                last_ack: now,
+                round_trip: u64::MAX,
+                samples: 0,
+                ..*self
+            };
+        }
+        let mut over = false;
+        if now - self.last_ack <= 2 * MS {
+            self.last_ack = now;
+            over |= now - self.round_began > (self.shortest + MS) / 2;
+        }
+        self.round_trip = self.round_trip.min(round_trip);
+        self.samples += 1;
+        over |=
+            self.samples > 8 && self.round_trip > self.shortest + (self.shortest / 8).clamp(4 * MS, 16 * MS);
+        over
+    }
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Event {
     Start(usize),
     /// A segment reaches the receiver; the sending time.
     Arrive(usize, u64),
-    /// Its acknowledgment reaches the sender, with the edge that it allows.
-    Ack(usize, u64),
+    /// Its acknowledgment reaches the sender, with the edge that it allows, and the sending time.
+    Ack(usize, u64, u64),
     /// A segment is known to be lost; the sending time.
     Loss(usize, u64),
     Poke(usize),
@@ -150,6 +206,8 @@ impl Model {
             ssthresh: f64::INFINITY,
             before_loss: 0.0,
             lost_at: 0,
+            plateau: 0.0,
+            start: SlowStart::new(),
             sent: 0,
             done: 0,
             edge: 45,
@@ -203,13 +261,13 @@ impl Model {
                 flow.bins[bin] += FRAME;
                 let edge = flow.carried / FRAME + flow.lost + flow.window / MSS;
                 let back = self.now + flow.spec.rtt * MS - BEHIND;
-                self.at(back, Event::Ack(i, edge));
+                self.at(back, Event::Ack(i, edge, sent));
             }
-            Event::Ack(i, edge) => {
+            Event::Ack(i, edge, sent) => {
                 let shrinks = self.shrinks;
                 let now = self.now;
                 let flow = &mut self.flows[i];
-                flow.acknowledged(now);
+                flow.acknowledged(now, sent);
                 flow.edge = if shrinks { edge } else { flow.edge.max(edge) };
                 self.send(i);
             }
@@ -222,6 +280,7 @@ impl Model {
                 if sent >= flow.lost_at {
                     flow.lost_at = self.now;
                     flow.before_loss = flow.cwnd;
+                    flow.plateau = (flow.cwnd * 0.3 / 0.4).cbrt();
                     flow.cwnd = (flow.cwnd * 0.7).max(2.0);
                     flow.ssthresh = flow.cwnd;
                 }
@@ -244,10 +303,10 @@ impl Model {
                 self.send(i);
             }
             Event::Tick => {
-                self.at(self.now + 50 * MS, Event::Tick);
                 if !(self.missed)(self.now / MS) {
                     self.tick(law);
                 }
+                self.at(self.now + law.interval().nanos(), Event::Tick);
             }
         }
     }
@@ -311,6 +370,7 @@ impl Model {
                 received: carried,
                 sent: carried,
                 rtt: (flow.rtt > 0.0).then(|| Duration::from_nanos((flow.rtt * 1e9) as u64)),
+                shortest: (flow.rtt > 0.0).then(|| Duration::from_millis(flow.spec.rtt)),
                 mss: Bytes::new(MSS),
                 scale: SCALE,
                 window: Bytes::new(flow.window),
@@ -384,9 +444,17 @@ impl Model {
 }
 
 impl Flow {
-    fn acknowledged(&mut self, now: u64) {
+    fn acknowledged(&mut self, now: u64, sent: u64) {
         let flying = (self.sent - self.done) as f64;
         self.done += 1;
+        let slow = self.cwnd < self.ssthresh;
+        if slow
+            && self
+                .start
+                .is_over(now, now - sent, self.done, self.sent, self.cwnd)
+        {
+            (self.ssthresh, self.before_loss, self.lost_at) = (self.cwnd, self.cwnd, now);
+        }
         if flying + 1.0 < self.cwnd * 0.8 {
             return;
         }
@@ -395,8 +463,7 @@ impl Flow {
             return;
         }
         let past = (now - self.lost_at) as f64 / 1e9 + self.rtt;
-        let k = (self.before_loss * 0.3 / 0.4).cbrt();
-        let target = 0.4 * (past - k).powi(3) + self.before_loss;
+        let target = 0.4 * (past - self.plateau).powi(3) + self.before_loss;
         self.cwnd += ((target - self.cwnd) / self.cwnd).clamp(0.5 / self.cwnd, 0.5);
     }
 }

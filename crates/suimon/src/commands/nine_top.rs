@@ -9,7 +9,7 @@ use crate::exit::{Exit, Failure};
 use clap::Args;
 use control::figures;
 use host::coordinate::Meeting;
-use host::coordinate::message::{ConnectionStatus, MemberStatus, Status};
+use host::coordinate::message::{ConnectionStatus, InterfaceStatus, MemberStatus, Status};
 use ratatui::Frame;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use ratatui::style::{Color, Modifier, Style};
@@ -121,11 +121,12 @@ fn lines(status: &Status) -> Vec<Said> {
     let mut lines = Vec::new();
     for interface in &status.interfaces {
         let text = format!(
-            "{}: {} in, {} out; bottlenet {}",
+            "{}: {} in, {} out; bottlenet {}{}",
             interface.name,
             figures::rate(interface.down_bps),
             figures::rate(interface.up_bps),
             said(interface.bottlenet),
+            taken_for(interface),
         );
         lines.push(line(Kind::Plain, text));
     }
@@ -145,6 +146,19 @@ fn lines(status: &Status) -> Vec<Said> {
         }
     }
     lines
+}
+
+/// Which rates the law goes by.
+fn taken_for(interface: &InterfaceStatus) -> String {
+    let rates = [(interface.link_down_bps, "in"), (interface.link_up_bps, "out")];
+    let known: Vec<String> = rates
+        .iter()
+        .filter_map(|(rate, way)| Some(format!("{} {way}", figures::rate((*rate)?))))
+        .collect();
+    match known.is_empty() {
+        true => ", the link's rate is not known yet".into(),
+        false => format!(", the link is taken for {}", known.join(", ")),
+    }
 }
 
 fn head(member: &MemberStatus) -> String {
@@ -186,7 +200,7 @@ fn connection_line(connection: &ConnectionStatus) -> String {
 mod tests {
     use super::*;
     use host::bottlenet::Word;
-    use host::coordinate::message::{InterfaceStatus, NotControlled, Profile};
+    use host::coordinate::message::{NotControlled, Profile};
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
 
@@ -210,6 +224,8 @@ mod tests {
             interfaces: vec![InterfaceStatus {
                 name: "eth0".into(),
                 bottlenet: Word::Auto,
+                link_down_bps: Some(10_020_000),
+                link_up_bps: None,
                 down_bps: 9_550_000,
                 up_bps: 200_000,
             }],
@@ -241,6 +257,7 @@ mod tests {
         let screen = terminal.backend().to_string();
         for expected in [
             "eth0: 9.55 Mbit/s in",
+            "the link is taken for 10.0",
             "weight 2, cap 5 Mbit/s",
             "198.51.100.1:443",
             "window 5792 B",

@@ -79,9 +79,11 @@ pub fn start(handle: &Handle, managed: &[(PathId, Interface)]) -> io::Result<(Op
     let thread = std::thread::Builder::new().name("yields".into()).spawn(move || {
         while !told.load(Ordering::Relaxed) {
             let begin = netio::clock::now();
-            let mut seen = Seen::new();
+            let (mut seen, mut interval) = (Seen::new(), INTERVAL);
             for course in &mut courses {
-                match course.tick() {
+                let ticked = course.tick();
+                interval = interval.min(course.law.interval());
+                match ticked {
                     Ok(classes) => seen.extend(classes),
                     Err(e) if e.kind() == io::ErrorKind::BrokenPipe => return,
                     // A worker that is silent holds nobody either.
@@ -91,7 +93,7 @@ pub fn start(handle: &Handle, managed: &[(PathId, Interface)]) -> io::Result<(Op
             *shown.0.lock().unwrap_or_else(PoisonError::into_inner) = seen;
             let took = netio::clock::now().since(begin);
             std::thread::sleep(std::time::Duration::from_nanos(
-                INTERVAL.nanos().saturating_sub(took.nanos()),
+                interval.nanos().saturating_sub(took.nanos()),
             ));
         }
     })?;
@@ -170,8 +172,10 @@ impl Course {
 
     /// Reads, decides and holds; what the classes do now.
     fn tick(&mut self) -> io::Result<Seen> {
-        let flows = self.rewrite.readings(netio::clock::now())?;
+        let mut flows = self.rewrite.readings(netio::clock::now())?;
         let watched = &self.rewrite.place().watched;
+        // The worker reads the link and the connections at once.
+        flows.iter_mut().for_each(|flow| flow.at = watched.at);
         let orders = self.law.tick(&Tick {
             now: watched.at,
             link: LinkReading {
@@ -229,6 +233,7 @@ mod tests {
             received: Bytes::ZERO,
             sent: Bytes::ZERO,
             rtt: None,
+            shortest: None,
             mss: Bytes::new(1448),
             scale: 7,
             window: Bytes::ZERO,

@@ -174,21 +174,24 @@ pub fn run(bed: &Bed, downloads: &[Download], mut rule: Rule, seconds: f64) -> R
             counted.times.push(time);
             let received = |run: &Option<BulkRun>| run.as_ref().map_or(0, BulkRun::received);
             counted.bytes.push(runs.iter().map(received).collect());
+            let mut interval = INTERVAL;
             if let (Some(actuator), Some(law)) = (&mut actuator, &mut rule.law) {
                 let flows = actuator.readings(now)?;
+                let link = carried()?;
                 let orders = law.tick(&Tick {
-                    now,
-                    link: carried()?,
+                    now: clock::now(),
+                    link,
                     bottleneck: rule.bottleneck,
                     members: &rule.members,
                     flows: &flows,
                 });
                 actuator.apply(&orders)?;
+                interval = law.interval();
             }
             if time >= seconds {
                 return Ok(counted);
             }
-            wait(now + INTERVAL);
+            wait(now + interval);
         }
     };
     bed.holder.call(course)?
