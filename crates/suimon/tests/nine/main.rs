@@ -6,6 +6,7 @@
 mod as_root;
 mod rig;
 
+use engine::units::Bandwidth;
 use rig::{CUBIC, Rig, TAKES, until};
 use serde_json::Value;
 use std::process::{Command, Stdio};
@@ -169,6 +170,89 @@ fn programs_of_all_kinds_are_held_while_there_is_other_traffic_and_free_after() 
         drop(high);
         let freed = until(PATIENCE, || programs(true).is_empty());
         assert!(freed, "{:#}", rig.top());
+    });
+}
+
+/// What the first connections of these say of why they are held.
+fn whys(top: &Value) -> Vec<String> {
+    let all = connections(top);
+    all.iter()
+        .map(|one| one["why"].as_str().unwrap_or_default().to_string())
+        .collect()
+}
+
+#[test]
+fn caps_floors_and_the_papers_window_decide_how_a_command_is_held() {
+    lab::isolated_as(NOBODY, || {
+        let rig = Rig::new(10, 64 << 10);
+        rig.suimon(&["bottlenet", "10Mbit/s", "--interface", "eth0"]);
+        let low = |words: &[&str], name: &str| {
+            let script = Rig::download(CUBIC, name);
+            rig.nine(&[words, &["--", "bash", "-c", &script]].concat())
+        };
+        let said = |what: &str| {
+            until(PATIENCE, || {
+                whys(&rig.top()).iter().any(|why| why.starts_with(what))
+            })
+        };
+        let capped = low(&["--cap", "2Mbit/s"], "capped");
+        // An ordinary user's program: all this is done without any capability.
+        let status = std::fs::read_to_string(format!("/proc/{}/status", capped.id())).expect("it runs");
+        assert!(status.contains("CapEff:\t0000000000000000"), "{status}");
+        assert!(said("at its cap of 2"), "{:#}", rig.top());
+        drop(capped);
+        let clamped = low(&["-6000"], "clamped");
+        let high = rig.high("cubic", LONG);
+        assert!(said("clamped: the link's rate is reached"), "{:#}", rig.top());
+        drop(clamped);
+        let _floored = low(&["--floor", "3Mbit/s"], "floored");
+        assert!(said("at its floor of 3"), "{:#}", rig.top());
+        drop(high);
+        assert!(said("free"), "{:#}", rig.top());
+    });
+}
+
+#[test]
+fn uploads_are_paced_by_weight_and_yield() {
+    lab::isolated_as(NOBODY, || {
+        let rig = Rig::new(10, 64 << 10);
+        rig.suimon(&["bottlenet", "10Mbit/s", "--interface", "eth0"]);
+        let script = format!("exec 3<>/dev/tcp/10.0.0.2/{TAKES}; exec cat </dev/zero >&3");
+        let upload = |weight: &str| rig.nine(&["--weight", weight, "--", "bash", "-c", &script]);
+        let _uploads = [upload("1"), upload("3")];
+        // What the law decides, by weight; none as long as one is not paced.
+        let paces = || -> Option<[f64; 2]> {
+            let top = rig.top();
+            let pace = |weight: u64| {
+                let members = top["members"].as_array()?;
+                let member = members.iter().find(|member| member["weight"] == weight)?;
+                let held = member["connections"][0]["held"].as_str()?;
+                let rate: Bandwidth = held.strip_prefix("pace ")?.parse().ok()?;
+                Some(rate.bits() as f64)
+            };
+            Some([pace(1)?, pace(3)?])
+        };
+        let by_weight = || paces().is_some_and(|[one, three]| (2.7..3.3).contains(&(three / one)));
+        assert!(until(PATIENCE, by_weight), "{:#}", rig.top());
+        let other = rig
+            .home
+            .program("bash")
+            .args(["-c", &script])
+            .start()
+            .expect("bash runs");
+        assert!(
+            until(PATIENCE, || connections(&rig.top()).iter().all(is_held)),
+            "{:#}",
+            rig.top()
+        );
+        drop(other);
+        assert!(
+            until(PATIENCE, || whys(&rig.top())
+                .iter()
+                .all(|why| why.starts_with("free"))),
+            "{:#}",
+            rig.top()
+        );
     });
 }
 

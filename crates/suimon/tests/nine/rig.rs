@@ -34,7 +34,7 @@ pub struct Rig {
     pub files: PathBuf,
     book: Arc<Mutex<Book>>,
     ports: AtomicU64,
-    _lab: Lab,
+    lab: Lab,
 }
 
 impl Rig {
@@ -60,7 +60,7 @@ impl Rig {
             files,
             book: Arc::default(),
             ports: AtomicU64::new(9_000),
-            _lab: lab,
+            lab,
         };
         rig.serve(CUBIC, "cubic");
         let there = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control")
@@ -166,6 +166,20 @@ impl Rig {
             .next()
             .and_then(|n| n.parse().ok())
             .expect("a number")
+    }
+}
+
+impl Rig {
+    /// Bytes that wait before the link to `home`: for the bench.
+    #[cfg_attr(test, allow(dead_code, reason = "the bench uses it"))]
+    pub fn waiting(&self) -> u64 {
+        let seen = self.lab.links()[0].inspect().expect("a running link");
+        let gauges = &seen.paths[lab::Emulator::FORTH.0].views[0].gauges;
+        let waiting = gauges.iter().find(|(name, _)| *name == "waiting");
+        match waiting {
+            Some((_, engine::inspect::Value::Bytes(bytes))) => bytes.get(),
+            _ => 0,
+        }
     }
 }
 
