@@ -1,11 +1,13 @@
 #!/bin/sh
 # What cargo cannot bring, read by ./suimon and ./test; installs it on Debian and its kin. To run there must be a C
-# linker. To test (`FOR_TESTS=1`) there should be tshark, which reads our RSVP messages: without it the tests that use
-# it say so and hold nothing.
+# linker. To test (`FOR_TESTS=1`) there should be tshark, which reads our RSVP messages, and curl, wget and python3, which
+# download under nine: without one the tests that use it say so, and test the rest.
 missing=
 command -v cc >/dev/null 2>&1 || missing="gcc libc6-dev"
 if [ "${FOR_TESTS:-}" = 1 ]; then
-    command -v tshark >/dev/null 2>&1 || missing="$missing tshark"
+    for program in tshark curl wget python3; do
+        command -v "$program" >/dev/null 2>&1 || missing="$missing $program"
+    done
 fi
 if [ -n "$missing" ]; then
     if [ "$(id -u)" = 0 ]; then sudo=; else sudo=sudo; fi
