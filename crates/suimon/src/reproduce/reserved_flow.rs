@@ -505,7 +505,6 @@ fn drawn_unequal(runs: &[(Trial, f64)]) -> String {
         title: "UDP data of a flow with 40 Mbit/s reserved, where packets are not alike".into(),
         axis: Axis::new("", Unit::Rate),
         groups: cases.map(group).into(),
-        ..Bars::default()
     };
     bars.picture()
 }

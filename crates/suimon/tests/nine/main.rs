@@ -196,10 +196,10 @@ fn caps_floors_and_the_papers_window_decide_how_a_command_is_held() {
             })
         };
         let capped = low(&["--cap", "2Mbit/s"], "capped");
+        assert!(said("at its cap of 2"), "{:#}", rig.top());
         // An ordinary user's program: all this is done without any capability.
         let status = std::fs::read_to_string(format!("/proc/{}/status", capped.id())).expect("it runs");
         assert!(status.contains("CapEff:\t0000000000000000"), "{status}");
-        assert!(said("at its cap of 2"), "{:#}", rig.top());
         drop(capped);
         let clamped = low(&["-6000"], "clamped");
         let high = rig.high("cubic", LONG);

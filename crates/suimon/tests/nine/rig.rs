@@ -89,13 +89,18 @@ impl Rig {
         });
     }
 
-    /// `suimon nine` with these words, in `home`.
+    /// `suimon nine` with these words, in `home`, without any capability (whoever has made a namespace has them all in it), but
+    /// where it is to rewrite windows.
     pub fn nine(&self, words: &[&str]) -> Running {
-        let program = self
-            .home
-            .program(env!("CARGO_BIN_EXE_suimon"))
-            .arg("nine")
-            .args(words);
+        let program = match words.contains(&"--rewrite") {
+            true => self.home.program(env!("CARGO_BIN_EXE_suimon")),
+            false => self
+                .home
+                .program("setpriv")
+                .args(["--bounding-set=-all", "--inh-caps=-all"])
+                .arg(env!("CARGO_BIN_EXE_suimon")),
+        };
+        let program = program.arg("nine").args(words);
         let program = program.env("XDG_RUNTIME_DIR", &self.files);
         program
             .limit(Duration::from_secs(300))
