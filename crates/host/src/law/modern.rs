@@ -284,6 +284,8 @@ impl Modern {
         let targets = self.targets(tick, rate, |flow| flow.demand);
         let fair = self.targets(tick, rate, |_| f64::INFINITY);
         let lid = self.lid * self.compare(tick, full, &targets, seconds);
+        // What uploads little, such as the acknowledgments of downloads, needs no pace.
+        let busy = self.meter.total(LONG) >= NEARLY_FULL * rate;
         self.over = match self.flows.values().any(Steered::queue_stands) {
             true => (self.over * OVER_FALLS.powf(intervals(seconds))).max(UNDER),
             false => (self.over * OVER_GROWS.powf(intervals(seconds))).clamp(OVER, LID_MOST),
@@ -307,7 +309,8 @@ impl Modern {
             let hold = match self.direction {
                 Direction::Download => Hold::Window(flow.window()),
                 Direction::Upload if capped => Hold::Pace(pace(targets[i])),
-                Direction::Upload => Hold::Pace(pace(share * over)),
+                Direction::Upload if busy => Hold::Pace(pace(share * over)),
+                Direction::Upload => Hold::Free,
             };
             let why = match capped {
                 true => why_capped(tick, reading),

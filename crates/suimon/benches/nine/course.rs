@@ -223,8 +223,10 @@ impl Found {
         let share = |rates: &[f64]| 100.0 * mean(rates) / course.carries();
         let both = seen.both();
         let rate = 0.8 * course.carries();
-        // From the second second on: the first has the onset, which `both` counts.
-        let seconds = both[BEGINS + SECOND..ENDS].windows(SECOND).map(share);
+        // Of frames, from the second second on: the first has the onset, which `both` counts, and what programs get in a second swings with
+        // every hole that a loss leaves.
+        let seconds = seen.link[BEGINS + SECOND..ENDS].windows(SECOND);
+        let seconds = seconds.map(|second| 100.0 * mean(second) / course.mbit as f64);
         Self {
             alone: share(&seen.low[2 * SECOND..BEGINS]),
             other: share(&seen.other[BEGINS..ENDS]),

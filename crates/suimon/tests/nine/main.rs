@@ -459,7 +459,7 @@ fn a_running_program_is_held_by_its_number_and_udp_is_said_to_be_out_of_reach() 
     lab::isolated_as(NOBODY, || {
         let rig = Rig::new(10, 64 << 10);
         rig.suimon(&["bottlenet", "10Mbit/s", "--interface", "eth0"]);
-        let program = rig.home.program("bash").args([
+        let program = rig.unprivileged("bash").args([
             "-c",
             &format!("exec 4<>/dev/udp/10.0.0.2/443; {}", Rig::download(CUBIC, "p")),
         ]);

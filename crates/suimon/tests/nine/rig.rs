@@ -6,7 +6,7 @@
 
 use engine::units::{Bandwidth, Bytes, Duration as Span};
 use lab::traffic::tcp::{Bulk, BulkRun};
-use lab::{Host, Lab, Link, Running};
+use lab::{Host, Lab, Link, Program, Running};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};
@@ -89,16 +89,17 @@ impl Rig {
         });
     }
 
-    /// `suimon nine` with these words, in `home`, without any capability (whoever has made a namespace has them all in it), but
-    /// where it is to rewrite windows.
+    /// A program in `home`, without any capability: whoever has made a namespace has them all in it.
+    pub fn unprivileged(&self, name: &str) -> Program {
+        let program = self.home.program("setpriv");
+        program.args(["--bounding-set=-all", "--inh-caps=-all"]).arg(name)
+    }
+
+    /// `suimon nine` with these words, in `home`; without any capability, but where it is to rewrite windows.
     pub fn nine(&self, words: &[&str]) -> Running {
         let program = match words.contains(&"--rewrite") {
             true => self.home.program(env!("CARGO_BIN_EXE_suimon")),
-            false => self
-                .home
-                .program("setpriv")
-                .args(["--bounding-set=-all", "--inh-caps=-all"])
-                .arg(env!("CARGO_BIN_EXE_suimon")),
+            false => self.unprivileged(env!("CARGO_BIN_EXE_suimon")),
         };
         let program = program.arg("nine").args(words);
         let program = program.env("XDG_RUNTIME_DIR", &self.files);
