@@ -3,7 +3,7 @@
 use crate::borrowed::ledger::Ledger;
 use crate::order::Order;
 use crate::reading::{FlowId, FlowReading};
-use engine::units::Instant;
+use engine::units::{Bandwidth, Instant};
 use std::io;
 use std::net::SocketAddr;
 
@@ -30,6 +30,8 @@ pub struct OutOfReach {
     pub what: String,
     /// Why it is not controlled, and what can be done.
     pub why: String,
+    /// The rate that it is held to nevertheless, if it is.
+    pub policed: Option<Bandwidth>,
 }
 
 /// A connection as people see it.
@@ -45,7 +47,7 @@ pub(crate) struct Seen {
 }
 
 /// An actuator for the connections of one member, and what it is to be told and can tell of them.
-pub(crate) trait Holder: Actuator {
+pub(crate) trait Holder: Actuator + std::fmt::Debug {
     /// This thread is about to connect this descriptor. Quick: the thread waits.
     fn connecting(&mut self, _thread: i32, _fd: i32) {}
 

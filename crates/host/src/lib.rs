@@ -7,7 +7,7 @@
 //! - [`law`]: from the one to the other; time is an argument, and nothing is read or written;
 //! - [`actuator`]: what takes readings from a kernel and puts orders into effect;
 //! - `borrowed`: the actuator without privilege, sockets borrowed from their programs;
-//! - [`rewrite`]: the one for root, in what leaves by an interface;
+//! - [`rewrite`]: the one for root, on the way of packets; `datagrams`: what is done with UDP;
 //! - [`link`], [`bottlenet`]: the interfaces, and what their users have said of them;
 //! - [`coordinate`]: the nines of one user act as one;
 //! - [`supervise`]: a command under nine, and the processes that look after it;
@@ -17,11 +17,13 @@ pub mod actuator;
 mod borrowed;
 pub mod bottlenet;
 pub mod coordinate;
+mod datagrams;
 pub mod law;
 pub mod link;
 pub mod order;
 pub mod reading;
 pub mod rewrite;
+mod sockets;
 pub mod supervise;
 mod sys;
 

@@ -13,7 +13,6 @@
 //! class with the discipline `police`.
 
 mod rewritten;
-mod sockets;
 
 pub(crate) use rewritten::Rewritten;
 

@@ -111,6 +111,7 @@ impl Borrowed {
             .or_insert_with(|| {
                 OutOfReach {
             pid,
+            policed: None,
             what: name,
             why:
                 "the kernel forbids to borrow its sockets (set-uid, not dumpable, or Yama): run nine as root"
@@ -142,8 +143,15 @@ impl Borrowed {
                     _ => "multipath TCP cannot be held yet: let the program use plain TCP",
                 };
                 let why = why.to_string();
-                self.out_of_reach
-                    .insert(Key::Socket(inode), OutOfReach { pid, what, why });
+                self.out_of_reach.insert(
+                    Key::Socket(inode),
+                    OutOfReach {
+                        pid,
+                        what,
+                        why,
+                        policed: None,
+                    },
+                );
                 return;
             }
         }

@@ -240,6 +240,8 @@ pub struct NotControlled {
     pub what: String,
     /// Why, and what can be done.
     pub why: String,
+    /// The rate that it is held to nevertheless, in bits per second, if it is: what is beyond is lost.
+    pub policed_bps: Option<u64>,
 }
 
 impl From<OutOfReach> for NotControlled {
@@ -248,6 +250,7 @@ impl From<OutOfReach> for NotControlled {
             pid: from.pid,
             what: from.what,
             why: from.why,
+            policed_bps: from.policed.map(Bandwidth::bits),
         }
     }
 }

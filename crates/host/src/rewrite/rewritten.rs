@@ -1,7 +1,6 @@
 //! The connections of one nine whose windows are rewritten: those of a command's processes, found through their descriptors
 //! and the kernel's table of sockets, or all those of the hosts behind an interface.
 
-use super::sockets::{self, Socket};
 use super::{AtInterface, Rewrite, Whose};
 use crate::actuator::{Actuator, Holder, OutOfReach, Seen};
 use crate::borrowed::ledger::Ledger;
@@ -9,6 +8,7 @@ use crate::borrowed::{Root, tree};
 use crate::link;
 use crate::order::Order;
 use crate::reading::{FlowId, FlowReading, MemberId};
+use crate::sockets::{self, Socket};
 use crate::sys::now;
 use engine::units::{Duration, Instant};
 use netio::bpf::windows::Side;
@@ -107,6 +107,7 @@ impl Rewritten {
                 }
                 Err(e) if e.kind() == io::ErrorKind::PermissionDenied => out_of_reach.push(OutOfReach {
                     pid,
+                    policed: None,
                     what: tree::name_of(pid),
                     why: "the system hides its sockets: run nine as root of this machine".into(),
                 }),
@@ -144,6 +145,7 @@ impl Rewritten {
                 format!("it goes by {by}, and windows are rewritten at {}", self.interface)
             };
             found.push(OutOfReach {
+                policed: None,
                 pid: *pid,
                 what: format!("TCP to {}", ends.there),
                 why,
@@ -156,6 +158,7 @@ impl Rewritten {
 fn udp(pid: i32, socket: &Socket) -> OutOfReach {
     let remote = socket.ends[1];
     OutOfReach {
+        policed: None,
         pid,
         what: match remote.port() {
             0 => "UDP".into(),

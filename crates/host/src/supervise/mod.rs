@@ -22,6 +22,7 @@ use crate::coordinate::Meeting;
 use crate::coordinate::message::Profile;
 use crate::sys::process::{self, End};
 use crate::sys::signal::Signals;
+use engine::units::Bandwidth;
 use std::ffi::OsString;
 use std::fmt;
 use std::io;
@@ -48,6 +49,8 @@ pub struct Plan {
     pub meeting: Meeting,
     /// As root: rewrite windows in what leaves by this interface, the link's, instead of borrowing sockets.
     pub rewrite: Option<String>,
+    /// As root: hold the datagrams of a command or process to this rate at this interface.
+    pub police: Option<(String, Bandwidth)>,
 }
 
 /// Why it could not be begun.

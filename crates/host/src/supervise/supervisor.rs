@@ -6,6 +6,7 @@ use crate::actuator::Holder;
 use crate::borrowed::ledger::Ledger;
 use crate::borrowed::{Borrowed, Root};
 use crate::coordinate::Part;
+use crate::datagrams::WithDatagrams;
 use crate::reading::MemberId;
 use crate::rewrite::Rewritten;
 use crate::sys::process::{self, End};
@@ -107,18 +108,26 @@ fn holder(plan: &Plan, ledger: Ledger) -> Result<Box<dyn Holder>, Trouble> {
         Subject::Process(pid) => Root::At(pid),
         Subject::Command(_) | Subject::Behind(_) => Root::Below(own()),
     };
-    let Some(interface) = &plan.rewrite else {
-        return Ok(Box::new(Borrowed::new(member, root, ledger)));
+    let trouble = |doing| move |source| Trouble { doing, source };
+    let connections: Box<dyn Holder> = match &plan.rewrite {
+        None => Box::new(Borrowed::new(member, root, ledger)),
+        Some(interface) => {
+            let chosen = match &plan.subject {
+                Subject::Behind(behind) => Rewritten::behind(behind, interface, member, ledger),
+                _ => Rewritten::of(root, interface, member, ledger),
+            };
+            Box::new(chosen.map_err(trouble(
+                "rewrite windows at an interface (root alone can, with CAP_BPF and CAP_NET_ADMIN)",
+            ))?)
+        }
     };
-    let chosen = match &plan.subject {
-        Subject::Behind(behind) => Rewritten::behind(behind, interface, member, ledger),
-        _ => Rewritten::of(root, interface, member, ledger),
+    let Some((interface, rate)) = &plan.police else {
+        return Ok(connections);
     };
-    let chosen = chosen.map_err(|source| Trouble {
-        doing: "rewrite windows at an interface (root alone can, with CAP_BPF and CAP_NET_ADMIN)",
-        source,
-    })?;
-    Ok(Box::new(chosen))
+    let both = WithDatagrams::new(connections, root, interface, *rate);
+    Ok(Box::new(both.map_err(trouble(
+        "police datagrams at an interface (root alone can, with CAP_BPF and CAP_NET_ADMIN)",
+    ))?))
 }
 
 fn give_up(trouble: &Trouble, tell: &mut File) -> ! {
@@ -374,6 +383,9 @@ impl Supervisor {
 
     fn say_what_is_out_of_reach(&mut self) {
         for one in self.sockets.out_of_reach() {
+            if one.policed.is_some() {
+                continue;
+            }
             // Every name look-up is UDP; what people miss is QUIC and whole programs.
             if one.what.starts_with("UDP") && !one.what.ends_with(":443") {
                 continue;

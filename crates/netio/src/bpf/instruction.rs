@@ -52,6 +52,10 @@ pub enum Reference {
     Flows,
     /// The map of their limits itself.
     Limits,
+    /// The map of ports itself.
+    Ports,
+    /// The map of what passed of their datagrams itself.
+    Buckets,
 }
 
 impl Reference {
@@ -59,7 +63,7 @@ impl Reference {
     const fn kind(self) -> u8 {
         match self {
             Self::Cell => 2,
-            Self::Sockets | Self::Flows | Self::Limits => 1,
+            Self::Sockets | Self::Flows | Self::Limits | Self::Ports | Self::Buckets => 1,
         }
     }
 }
@@ -96,6 +100,11 @@ pub const fn set(to: Register, number: i32) -> Instruction {
 /// `to += number`
 pub const fn add(to: Register, number: i32) -> Instruction {
     make(0x07, to, 0, 0, number)
+}
+
+/// `to *= number`
+pub const fn multiply(to: Register, number: i32) -> Instruction {
+    make(0x27, to, 0, 0, number)
 }
 
 /// `to |= from`
@@ -304,6 +313,8 @@ impl Instruction {
             Reference::Cell,
             Reference::Flows,
             Reference::Limits,
+            Reference::Ports,
+            Reference::Buckets,
         ];
         let named = |reference: &Reference| *reference as i32 == self.immediate;
         all.into_iter()

@@ -31,7 +31,7 @@ const REDIRECT_MAP: i32 = 51;
 
 /// Verdicts, the same numbers for tcx and for a filter's direct action.
 pub(super) const TCX_NEXT: i32 = -1;
-const TCX_DROP: i32 = 2;
+pub(super) const TCX_DROP: i32 = 2;
 const XDP_PASS: i32 = 2;
 
 /// Where a context keeps the frame's beginning and end: `__sk_buff` and `xdp_md` of the kernel's interface.

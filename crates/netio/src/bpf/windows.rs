@@ -18,33 +18,26 @@ use super::heartbeat::Heartbeat;
 use super::instruction::Register::{R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10};
 use super::instruction::Width::{Byte, Double, Half, Word as Long};
 use super::instruction::{
-    Instruction, Reference, add, aimed, and, call, copy, count, exit, load, or, pass_if, pass_if_any,
-    pass_if_at_least, pass_if_less, pass_if_more, pass_if_not, refer, set, shift_left, shift_left_by,
-    shift_right, shift_right_by, signed, skip, skip_if_at_least, skip_if_at_most, skip_if_equal,
-    skip_if_not_equal, store, store_number, subtract, sum, swap,
+    Instruction, Reference, add, aimed, and, call, copy, count, exit, load, or, pass_if, pass_if_at_least,
+    pass_if_less, pass_if_more, refer, set, shift_left, shift_left_by, shift_right, shift_right_by, signed,
+    skip_if_at_least, skip_if_at_most, skip_if_equal, skip_if_not_equal, store, store_number, subtract, sum,
+    swap,
 };
 use super::programs::{ALIVE, TCX_NEXT};
 use super::syscall::{Hash, Hook, WhenFull, load_with};
+use super::transport::{KTIME_GET_NS, LENGTH, LOAD_BYTES, fetch, lookup, moved, over, transport, zeros};
 use crate::interface::Interface;
 use crate::tcp::{Agreed, Carried, Connection, Ends, Limit, Options};
 use engine::units::{Bytes, Duration, Instant};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-const LOOKUP: i32 = 1;
 const UPDATE: i32 = 2;
-const KTIME_GET_NS: i32 = 5;
 const STORE_BYTES: i32 = 9;
 const REPLACE_CHECKSUM: i32 = 11;
-const LOAD_BYTES: i32 = 26;
 
-/// `__sk_buff`: length, protocol (as on the wire), segments of a super-frame.
-const LENGTH: i16 = 0;
-const PROTOCOL: i16 = 16;
+/// `__sk_buff`: segments of a super-frame.
 const SEGMENTS: i16 = 164;
-const IPV4: i32 = 0x0800_u16.to_be() as i32;
-const IPV6: i32 = 0x86dd_u16.to_be() as i32;
-const FRAGMENT: i32 = 0x1fff_u16.to_be() as i32;
 const TCP: i32 = 6;
 const SYN: i32 = 2;
 const FIN: u32 = 1;
@@ -87,36 +80,6 @@ const POLITE: i16 = 8;
 const LEAVING: usize = 0;
 const COMING: usize = 1;
 
-/// How long a block is, for jumps over it.
-fn over(block: &[Instruction]) -> i16 {
-    i16::try_from(block.len()).unwrap_or(i16::MAX)
-}
-
-/// `len` bytes of the frame to `to` on the stack, from a place in it or from `R8` on; passes if there are not so many.
-fn fetch(from: Option<i32>, to: i16, len: i32) -> [Instruction; 7] {
-    [
-        copy(R1, R6),
-        from.map_or(copy(R2, R8), |from| set(R2, from)),
-        copy(R3, R10),
-        add(R3, i32::from(to)),
-        set(R4, len),
-        call(LOAD_BYTES),
-        pass_if_not(R0, 0),
-    ]
-}
-
-/// Copies from the stack to the stack.
-fn moved(width: super::instruction::Width, from: i16, to: i16) -> [Instruction; 2] {
-    [load(width, R1, R10, from), store(width, R10, to, R1)]
-}
-
-/// Zeros so many times eight bytes of the stack.
-fn zeros(from: i16, times: i16) -> Vec<Instruction> {
-    (0..times)
-        .map(|n| store_number(Double, R10, from + 8 * n, 0))
-        .collect()
-}
-
 /// Puts the key of the frame's connection and its TCP header on the stack, and where that header begins into `R8`.
 fn parse(way: usize) -> Vec<Instruction> {
     // What is this side's in frames that leave is the other's in those that come.
@@ -124,52 +87,22 @@ fn parse(way: usize) -> Vec<Instruction> {
         LEAVING => (KEY, KEY + OTHER, KEY + PORT, KEY + OTHER_PORT),
         _ => (KEY + OTHER, KEY, KEY + OTHER_PORT, KEY + PORT),
     };
+    let v4 = [moved(Long, IP + 12, source), moved(Long, IP + 16, target)].concat();
     let v6 = [
-        vec![pass_if_not(R7, IPV6)],
-        fetch(Some(14), IP, 40).to_vec(),
-        vec![load(Byte, R1, R10, IP + 6), pass_if_not(R1, TCP), set(R8, 54)],
-        moved(Double, IP + 8, source).to_vec(),
-        moved(Double, IP + 16, source + 8).to_vec(),
-        moved(Double, IP + 24, target).to_vec(),
-        moved(Double, IP + 32, target + 8).to_vec(),
-    ]
-    .concat();
-    let v4 = [
-        fetch(Some(14), IP, 20).to_vec(),
-        vec![
-            load(Byte, R1, R10, IP + 9),
-            pass_if_not(R1, TCP),
-            load(Half, R1, R10, IP + 6),
-            pass_if_any(R1, FRAGMENT),
-            load(Byte, R8, R10, IP),
-            and(R8, 15),
-            shift_left(R8, 2),
-            add(R8, 14),
-        ],
-        moved(Long, IP + 12, source).to_vec(),
-        moved(Long, IP + 16, target).to_vec(),
-        vec![skip(over(&v6))],
+        moved(Double, IP + 8, source),
+        moved(Double, IP + 16, source + 8),
+        moved(Double, IP + 24, target),
+        moved(Double, IP + 32, target + 8),
     ]
     .concat();
     [
         zeros(KEY, 5),
-        vec![
-            load(Long, R7, R6, PROTOCOL),
-            skip_if_not_equal(R7, IPV4, over(&v4)),
-        ],
-        v4,
-        v6,
+        transport(TCP, IP, &v4, &v6),
         fetch(None, HEAD, 20).to_vec(),
         moved(Half, HEAD, source_port).to_vec(),
         moved(Half, HEAD + 2, target_port).to_vec(),
     ]
     .concat()
-}
-
-/// Looks the key up in a map; the value's address, or zero, in `R0`.
-fn lookup(map: Reference) -> Vec<Instruction> {
-    let [low, high] = refer(R1, map);
-    vec![low, high, copy(R2, R10), add(R2, i32::from(KEY)), call(LOOKUP)]
 }
 
 /// The connection's value in `R9`: it is entered at a SYN, and frames of unknown connections pass.
@@ -188,12 +121,12 @@ fn connection() -> Vec<Instruction> {
             set(R4, 1),
             call(UPDATE),
         ],
-        lookup(Reference::Flows),
+        lookup(Reference::Flows, KEY),
         vec![pass_if(R0, 0), copy(R9, R0)],
     ]
     .concat();
     [
-        lookup(Reference::Flows),
+        lookup(Reference::Flows, KEY),
         vec![copy(R9, R0), skip_if_not_equal(R9, 0, over(&enter))],
         enter,
     ]
@@ -367,7 +300,7 @@ fn leaves() -> Vec<Instruction> {
         ],
         // The header's place is needed again; R8 is the limit meanwhile.
         vec![store(Double, R10, NEW, R8)],
-        lookup(Reference::Limits),
+        lookup(Reference::Limits, KEY),
         vec![pass_if(R0, 0), copy(R8, R0), load(Long, R1, R8, LIMIT)],
         vec![load(Long, R2, R8, POLITE), skip_if_equal(R2, 0, over(&keep))],
         keep,
@@ -452,7 +385,7 @@ impl Windows {
             let loaded = load_with(name, hook, false, &program, |reference| match reference {
                 Reference::Limits => limits.number(),
                 Reference::Cell => std::os::fd::AsRawFd::as_raw_fd(&heart.map()),
-                Reference::Flows | Reference::Sockets => flows.number(),
+                _ => flows.number(),
             })?;
             attached.add(&loaded)?;
         }

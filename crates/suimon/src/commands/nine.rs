@@ -52,7 +52,10 @@ pub struct Nine {
     /// As root: instead of a command, all connections of the hosts behind this interface, until you press ctrl-c
     #[arg(long, value_name = "NAME", conflicts_with_all = ["pid", "command"])]
     behind: Option<String>,
-    /// The interface of the link, with --rewrite or --behind; that of the default route if not given
+    /// As root: its UDP, QUIC too, gets at most this in each direction; what is beyond is lost
+    #[arg(long, value_name = "RATE", conflicts_with = "behind")]
+    udp: Option<Bandwidth>,
+    /// The interface of the link, with --rewrite, --behind or --udp; that of the default route if not given
     #[arg(short, long, value_name = "NAME")]
     interface: Option<String>,
     /// The command and its arguments
@@ -81,7 +84,7 @@ impl Nine {
             let words: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
             words.join(" ")
         };
-        let rewrite = self.rewrite_at()?;
+        let link = self.link()?;
         let (subject, command) = match (self.pid, &self.behind) {
             (None, Some(name)) => (Subject::Behind(name.clone()), format!("hosts behind {name}")),
             (Some(pid), _) => {
@@ -105,16 +108,19 @@ impl Nine {
                 window: self.window,
             },
             meeting: Meeting::new(&directory, places()),
-            rewrite,
+            police: link.clone().zip(self.udp),
+            rewrite: link.filter(|_| self.rewrite || self.behind.is_some()),
         });
         Err(Failure::at_run_time(trouble.to_string()))
     }
 
-    /// The interface at which windows are rewritten, if they are: the link's.
-    fn rewrite_at(&self) -> Result<Option<String>, Failure> {
-        if !self.rewrite && self.behind.is_none() {
+    /// The link's interface, if something is done there.
+    fn link(&self) -> Result<Option<String>, Failure> {
+        if !self.rewrite && self.behind.is_none() && self.udp.is_none() {
             return match &self.interface {
-                Some(_) => Err(Failure::usage("--interface goes with --rewrite or --behind")),
+                Some(_) => Err(Failure::usage(
+                    "--interface goes with --rewrite, --behind or --udp",
+                )),
                 None => Ok(None),
             };
         }

@@ -141,8 +141,12 @@ fn lines(status: &Status) -> Vec<Said> {
             lines.push(line(kind, connection_line(connection)));
         }
         for one in &member.not_controlled {
-            let text = format!("  {:>7}  {}: not controlled: {}", one.pid, one.what, one.why);
-            lines.push(line(Kind::NotControlled, text));
+            let (kind, how) = match one.policed_bps {
+                Some(bps) => (Kind::Held, format!("at most {}", figures::rate(bps))),
+                None => (Kind::NotControlled, "not controlled".into()),
+            };
+            let text = format!("  {:>7}  {}: {how}: {}", one.pid, one.what, one.why);
+            lines.push(line(kind, text));
         }
     }
     lines
@@ -243,6 +247,7 @@ mod tests {
                     pid: 812,
                     what: "UDP to 198.51.100.1:443".into(),
                     why: "no window".into(),
+                    policed_bps: None,
                 }],
             }],
         }

@@ -6,20 +6,20 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// A socket that is not listening.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Socket {
+pub(crate) struct Socket {
     /// Its own end and the other one; no port there if it is not connected.
-    pub(super) ends: [SocketAddr; 2],
+    pub(crate) ends: [SocketAddr; 2],
     /// Whether it is TCP's, and UDP's otherwise.
-    pub(super) tcp: bool,
+    pub(crate) tcp: bool,
     /// Whether it is established.
-    pub(super) established: bool,
+    pub(crate) established: bool,
 }
 
 const LISTEN: &str = "0A";
 const ESTABLISHED: &str = "01";
 
 /// All sockets, by inode.
-pub(super) fn all() -> BTreeMap<u64, Socket> {
+pub(crate) fn all() -> BTreeMap<u64, Socket> {
     let tables = ["tcp", "tcp6", "udp", "udp6"].map(|table| {
         let text = fs::read_to_string(format!("/proc/self/net/{table}")).unwrap_or_default();
         let sockets = text
