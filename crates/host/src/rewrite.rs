@@ -32,6 +32,10 @@ const HELD: Duration = Duration::from_secs(1);
 /// Headers of Ethernet, IPv4 and TCP with timestamps, which a super-frame has once.
 const HEADERS: u64 = 14 + 20 + 32;
 
+/// Numbers of connections, which nines of one user tell each other, begin here and with the process: those of borrowed sockets are the
+/// kernel's cookies, counted from one.
+const NOT_COOKIES: u64 = 1 << 63;
+
 /// Says whose a connection is; none for nobody's.
 pub type Whose = Box<dyn FnMut(&Ends) -> Option<MemberId> + Send>;
 
@@ -102,7 +106,6 @@ struct Known {
 #[derive(Debug)]
 pub struct Rewrite<P> {
     place: P,
-    polite: bool,
     known: BTreeMap<Ends, Known>,
     next: u64,
     held: BTreeMap<FlowId, (Ends, u8, u64)>,
@@ -113,9 +116,8 @@ impl<P: Place> Rewrite<P> {
     pub fn at(place: P) -> Self {
         Self {
             place,
-            polite: false,
             known: BTreeMap::new(),
-            next: 0,
+            next: NOT_COOKIES | u64::from(std::process::id()) << 32,
             held: BTreeMap::new(),
         }
     }
@@ -207,7 +209,7 @@ impl<P: Place> Actuator for Rewrite<P> {
             let limit = Limit {
                 window,
                 scale,
-                polite: self.polite,
+                polite: false,
             };
             Some((ends, Some(limit)))
         };
@@ -221,5 +223,78 @@ impl<P: Place> Actuator for Rewrite<P> {
     fn release(&mut self) -> io::Result<()> {
         let all = self.known.keys().map(|ends| (*ends, None)).collect();
         self.place.put(all)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::order::Why;
+
+    /// A place with these connections, which notes what it is told.
+    struct Noted(Vec<(Connection, Option<MemberId>)>, Vec<(Ends, Option<u64>)>);
+
+    impl Place for Noted {
+        fn connections(&mut self) -> io::Result<Vec<(Connection, Option<MemberId>)>> {
+            Ok(self.0.clone())
+        }
+
+        fn put(&mut self, limits: Vec<(Ends, Option<Limit>)>) -> io::Result<()> {
+            let bytes = |limit: Limit| limit.window.get();
+            self.1 = limits
+                .into_iter()
+                .map(|(ends, limit)| (ends, limit.map(bytes)))
+                .collect();
+            Ok(())
+        }
+    }
+
+    fn connection(port: u16) -> Connection {
+        Connection {
+            ends: Ends {
+                here: ([10, 0, 0, 1], port).into(),
+                there: ([192, 0, 2, 1], 443).into(),
+            },
+            sent: Carried::default(),
+            received: Carried {
+                bytes: Bytes::new(4_410),
+                frames: 1,
+                segments: 3,
+            },
+            scale: 7,
+            mss: 1448,
+            window: Bytes::new(64_000),
+            handshake: Some(Duration::from_millis(20)),
+            round_trips: (Duration::from_millis(90), 3),
+            closes: false,
+        }
+    }
+
+    #[test]
+    fn members_connections_are_read_and_told_what_is_ordered() {
+        let member = Some(MemberId(7));
+        let all = vec![(connection(1), member), (connection(2), None), (connection(3), member)];
+        let mut rewrite = Rewrite::at(Noted(all, Vec::new()));
+        let readings = rewrite.readings(Instant::START).expect("read");
+        assert_eq!(readings.len(), 2, "nobody's is other traffic");
+        assert_eq!(readings[0].rtt, Some(Duration::from_millis(30)), "the mean of those measured");
+        assert_eq!(readings[0].received, Bytes::new(4_410 + 2 * HEADERS));
+        assert!(readings[0].id != readings[1].id && readings[0].id.0 > NOT_COOKIES);
+        let order = |place: usize, direction, hold| Order {
+            flow: readings[place].id,
+            direction,
+            hold,
+            why: Why::LinkIsFull,
+        };
+        let orders = [
+            order(0, Direction::Download, Hold::Window(Bytes::new(6_016))),
+            order(0, Direction::Upload, Hold::Free),
+            order(1, Direction::Download, Hold::Parked),
+        ];
+        rewrite.apply(&orders).expect("put");
+        let told: Vec<_> = rewrite.place().1.iter().map(|(ends, bytes)| (ends.here.port(), *bytes)).collect();
+        assert_eq!(told, [(1, Some(6_016)), (3, Some(362))], "and uploads are not held");
+        rewrite.release().expect("put");
+        assert!(rewrite.place().1.len() == 3 && rewrite.place().1.iter().all(|(_, limit)| limit.is_none()));
     }
 }
