@@ -273,11 +273,19 @@ mod tests {
     #[test]
     fn members_connections_are_read_and_told_what_is_ordered() {
         let member = Some(MemberId(7));
-        let all = vec![(connection(1), member), (connection(2), None), (connection(3), member)];
+        let all = vec![
+            (connection(1), member),
+            (connection(2), None),
+            (connection(3), member),
+        ];
         let mut rewrite = Rewrite::at(Noted(all, Vec::new()));
         let readings = rewrite.readings(Instant::START).expect("read");
         assert_eq!(readings.len(), 2, "nobody's is other traffic");
-        assert_eq!(readings[0].rtt, Some(Duration::from_millis(30)), "the mean of those measured");
+        assert_eq!(
+            readings[0].rtt,
+            Some(Duration::from_millis(30)),
+            "the mean of those measured"
+        );
         assert_eq!(readings[0].received, Bytes::new(4_410 + 2 * HEADERS));
         assert!(readings[0].id != readings[1].id && readings[0].id.0 > NOT_COOKIES);
         let order = |place: usize, direction, hold| Order {
@@ -292,8 +300,17 @@ mod tests {
             order(1, Direction::Download, Hold::Parked),
         ];
         rewrite.apply(&orders).expect("put");
-        let told: Vec<_> = rewrite.place().1.iter().map(|(ends, bytes)| (ends.here.port(), *bytes)).collect();
-        assert_eq!(told, [(1, Some(6_016)), (3, Some(362))], "and uploads are not held");
+        let told: Vec<_> = rewrite
+            .place()
+            .1
+            .iter()
+            .map(|(ends, bytes)| (ends.here.port(), *bytes))
+            .collect();
+        assert_eq!(
+            told,
+            [(1, Some(6_016)), (3, Some(362))],
+            "and uploads are not held"
+        );
         rewrite.release().expect("put");
         assert!(rewrite.place().1.len() == 3 && rewrite.place().1.iter().all(|(_, limit)| limit.is_none()));
     }
