@@ -1,10 +1,11 @@
 //! Which of very many numbered things comes next: noted down for a time, given out in the order of times, exact to one unit.
 //!
-//! A calendar of days: a hierarchical timing wheel (Varghese and Lauck, "Hashed and hierarchical timing wheels", 1987, scheme
-//! 7), laid out for so many things that memory is what they cost. Where it differs from [`TimerWheel`](crate::timer_wheel):
+//! A calendar of days: timing wheels (Varghese and Lauck, "Hashed and hierarchical timing wheels", 1987, schemes 4 and 7), laid
+//! out for so many things that memory is what they cost. Where it differs from [`TimerWheel`](crate::timer_wheel):
 //!
-//! - Days are few and long, by how many things there are and how far ahead they are usually noted: a thing passes through
-//!   one of them and not through one on each level, and some dozens share it.
+//! - The days to come are in a ring, as many as most things are noted ahead: a thing passes through one of them and
+//!   nothing else, and some dozens share it. What is noted farther ahead waits in levels of ages, each of which is as long
+//!   as all of the level below, and is noted again when its age begins.
 //! - A day is an array, in pieces of four cache lines, and not a list through all things: it is written at its end and read
 //!   through, which needs no waiting for memory.
 //! - The day that has begun is sorted by time and number; what is noted for that day later goes into a binary heap beside.
@@ -25,6 +26,10 @@ const NONE: u32 = u32::MAX;
 const FEW: usize = 1_024;
 /// Notes in a piece.
 const PIECE: usize = 21;
+/// Things that are to share a day, as a power of two: not so few that there are more days than the caches hold ends of.
+const SHARE: u32 = 5;
+/// Bits for the number of an age within its level: a word says which have notes.
+const AGES: u32 = 6;
 
 /// A part of a day.
 #[derive(Clone, Copy, Debug)]
@@ -74,18 +79,77 @@ fn of_day(within: u64, thing: u32) -> u64 {
 /// Bits of the longest day.
 const LONGEST: u32 = 32;
 
+/// Which days of the ring have notes: 64 in a word, and which words have one.
+#[derive(Clone, Debug)]
+struct Occupied {
+    words: Vec<u64>,
+    used: Vec<u64>,
+}
+
+impl Occupied {
+    fn new(days: usize) -> Self {
+        let words = days.div_ceil(64);
+        Self {
+            words: vec![0; words],
+            used: vec![0; words.div_ceil(64)],
+        }
+    }
+
+    #[inline]
+    fn set(&mut self, day: usize) {
+        self.words[day / 64] |= 1 << (day % 64);
+        self.used[day / 4096] |= 1 << (day / 64 % 64);
+    }
+
+    #[inline]
+    fn clear(&mut self, day: usize) {
+        self.words[day / 64] &= !(1 << (day % 64));
+        if self.words[day / 64] == 0 {
+            self.used[day / 4096] &= !(1 << (day / 64 % 64));
+        }
+    }
+
+    /// The first from this one on, round the ring.
+    #[inline]
+    fn next(&self, from: usize) -> Option<usize> {
+        let rest = self.words[from / 64] & (!0 << (from % 64));
+        if rest > 0 {
+            return Some(from / 64 * 64 + rest.trailing_zeros() as usize);
+        }
+        let after = from / 64 + 1;
+        let word = self.word(after).or_else(|| self.word(0))?;
+        Some(word * 64 + self.words[word].trailing_zeros() as usize)
+    }
+
+    /// The first word with a day, from this one on.
+    #[inline]
+    fn word(&self, from: usize) -> Option<usize> {
+        let mut mask = !0 << (from % 64);
+        for index in from / 64..self.used.len() {
+            let rest = self.used[index] & mask;
+            if rest > 0 {
+                return Some(index * 64 + rest.trailing_zeros() as usize);
+            }
+            mask = !0;
+        }
+        None
+    }
+}
+
 /// Times of numbered things.
 #[derive(Clone, Debug)]
 pub struct Calendar {
     /// All of the day of this time, and before, is in `run` and `late`.
     base: u64,
-    /// Bits of the time within a day of the lowest level, and bits for the number of a day within its level.
+    /// Bits of the time within a day, and bits for the number of a day within the ring.
     width: u32,
     bits: u32,
-    /// Which levels have notes, and which days, 64 a word.
-    levels: u32,
-    occupied: Vec<u64>,
+    occupied: Occupied,
+    /// The days of the ring; then the ages, level by level.
     days: Vec<Day>,
+    /// Which levels of ages have notes, and which ages of each.
+    levels: u64,
+    ages: Vec<u64>,
     pieces: Vec<Piece>,
     free: u32,
     /// The day that has begun: what was noted before, the first last, by times within it; and what was noted since, or is older
@@ -101,9 +165,8 @@ impl Calendar {
         if len <= FEW {
             return Self::heap();
         }
-        // Most are noted two levels up. Days of both levels are as few, so that the ends of all of them stay in a cache.
-        let bits = (len.ilog2().saturating_sub(4)).div_ceil(2).clamp(6, 9);
-        let width = (span.max(1).ilog2() + 3).saturating_sub(2 * bits);
+        let bits = len.ilog2().saturating_sub(SHARE).clamp(6, 15);
+        let width = (span.max(1).ilog2() + 1).saturating_sub(bits);
         let mut calendar = Self::with(width.min(LONGEST), bits);
         calendar
             .pieces
@@ -117,19 +180,20 @@ impl Calendar {
     pub fn heap() -> Self {
         Self {
             base: u64::MAX,
-            ..Self::with(63, 6)
+            ..Self::with(LONGEST, 6)
         }
     }
 
     fn with(width: u32, bits: u32) -> Self {
-        let levels = (64 - width).div_ceil(bits) as usize;
+        let levels = (64 - (width + bits).min(64)).div_ceil(AGES) as usize;
         Self {
             base: 0,
             width,
             bits,
+            occupied: Occupied::new(1 << bits),
+            days: vec![EMPTY; (1 << bits) + (levels << AGES)],
             levels: 0,
-            occupied: vec![0; levels << (bits - 6)],
-            days: vec![EMPTY; levels << bits],
+            ages: vec![0; levels],
             pieces: Vec::new(),
             free: NONE,
             run: Vec::new(),
@@ -143,7 +207,7 @@ impl Calendar {
     pub fn next(&self) -> Option<u64> {
         match self.foremost() {
             Some(note) => Some(at_of(note)),
-            None => self.lowest().map(|day| self.days[day].earliest),
+            None => self.lowest().map(|(_, earliest)| earliest),
         }
     }
 
@@ -172,11 +236,14 @@ impl Calendar {
                 }
                 return Some(thing_of(note));
             }
-            let day = self.lowest()?;
-            if self.days[day].earliest > now {
+            let (index, earliest) = self.lowest()?;
+            if earliest > now {
                 return None;
             }
-            self.begin(day, now);
+            match index < 1 << self.bits {
+                true => self.begin_day(index, now),
+                false => self.begin_age(index),
+            }
         }
     }
 
@@ -189,9 +256,10 @@ impl Calendar {
 
     /// Forgets all.
     pub fn clear(&mut self) {
-        self.levels = 0;
-        self.occupied.fill(0);
+        self.occupied = Occupied::new(1 << self.bits);
         self.days.fill(EMPTY);
+        self.levels = 0;
+        self.ages.fill(0);
         self.pieces.clear();
         self.free = NONE;
         self.run.clear();
@@ -221,23 +289,44 @@ impl Calendar {
         at <= self.base || (at ^ self.base) >> self.width == 0
     }
 
-    /// The first day that has notes.
+    /// The first day that has notes, or an age that has one of that day or before; and the earliest of all notes to come.
     #[inline]
-    fn lowest(&self) -> Option<usize> {
-        if self.levels == 0 {
-            return None;
+    fn lowest(&self) -> Option<(usize, u64)> {
+        let today = (self.base >> self.width) as usize & ((1 << self.bits) - 1);
+        let day = self.occupied.next(today);
+        let mut lowest = day.map(|day| (day, self.days[day].earliest));
+        let mut levels = self.levels;
+        while levels > 0 {
+            let level = levels.trailing_zeros() as usize;
+            levels &= levels - 1;
+            let age = (1 << self.bits) + (level << AGES) + self.ages[level].trailing_zeros() as usize;
+            let earliest = self.days[age].earliest;
+            lowest = match lowest {
+                Some((day, first)) if first >> self.width < earliest >> self.width => Some((day, first)),
+                Some((_, first)) => Some((age, first.min(earliest))),
+                None => Some((age, earliest)),
+            };
         }
-        let words = (self.levels.trailing_zeros() as usize) << (self.bits - 6);
-        let found = self.occupied[words..].iter().position(|&word| word > 0)?;
-        let word = words + found;
-        Some(word * 64 + self.occupied[word].trailing_zeros() as usize)
+        lowest
+    }
+
+    /// Where a time after today belongs: the number of its day, or of its age.
+    #[inline]
+    fn place(&self, at: u64) -> usize {
+        let (day, today) = (at >> self.width, self.base >> self.width);
+        let days = 1u64 << self.bits;
+        if day - today < days {
+            return (day & (days - 1)) as usize;
+        }
+        // As seen from the age that has begun, the highest bit that differs tells the level.
+        let level = (63 - ((at ^ self.base) >> (self.width + self.bits)).leading_zeros()) / AGES;
+        let age = (at >> (self.width + self.bits + AGES * level)) as usize & ((1 << AGES) - 1);
+        days as usize + ((level as usize) << AGES) + age
     }
 
     #[inline]
     fn note_for_later(&mut self, thing: u32, at: u64) {
-        let level = (63 - ((at ^ self.base) >> self.width).leading_zeros()) / self.bits;
-        let digit = (at >> (self.width + self.bits * level)) as usize & ((1 << self.bits) - 1);
-        let index = (level as usize) << self.bits | digit;
+        let index = self.place(at);
         if self.days[index].filled as usize == PIECE {
             self.lengthen(index);
         }
@@ -252,8 +341,13 @@ impl Calendar {
     fn lengthen(&mut self, index: usize) {
         let day = &mut self.days[index];
         if day.first == NONE {
-            self.levels |= 1 << (index >> self.bits);
-            self.occupied[index / 64] |= 1 << (index % 64);
+            match index.checked_sub(1 << self.bits) {
+                None => self.occupied.set(index),
+                Some(age) => {
+                    self.levels |= 1 << (age >> AGES);
+                    self.ages[age >> AGES] |= 1 << (age % (1 << AGES));
+                }
+            }
         }
         day.filled = 0;
         let behind = day.first;
@@ -273,39 +367,58 @@ impl Calendar {
         }
     }
 
-    /// Begins a day, the lowest, as far as `now` allows: its notes go to where they belong. Nothing is left of the day before.
-    fn begin(&mut self, index: usize, now: u64) {
+    /// Begins an age: its notes go to the days of the ring, or to younger ages. Nothing in the ring is earlier than its first day.
+    fn begin_age(&mut self, index: usize) {
         let Day {
             mut first,
             mut filled,
-            ..
+            earliest,
         } = std::mem::replace(&mut self.days[index], EMPTY);
-        let level = index >> self.bits;
-        let words = level << (self.bits - 6)..(level + 1) << (self.bits - 6);
-        self.occupied[index / 64] &= !(1 << (index % 64));
-        if self.occupied[words].iter().all(|&word| word == 0) {
+        let age = index - (1 << self.bits);
+        let level = age >> AGES;
+        self.ages[level] &= !(1 << (age % (1 << AGES)));
+        if self.ages[level] == 0 {
             self.levels &= !(1 << level);
         }
-        // All of the day agree in the bits above those within it.
-        let within = (1u64 << (self.width + self.bits * level as u32)) - 1;
-        let last = self.pieces[first as usize].at[0] | within;
+        // Up to the day of the first, but not into it: others of that day may be in the ring.
+        let eve = (earliest >> self.width << self.width).saturating_sub(1);
+        self.base = self.base.max(eve);
+        while let Some(piece) = self.take_piece(&mut first) {
+            for (&at, &thing) in piece.at.iter().zip(&piece.things).take(filled as usize) {
+                self.note(thing, at);
+            }
+            filled = PIECE as u32;
+        }
+    }
+
+    /// Begins a day of the ring, the lowest, as far as `now` allows. Nothing is left of the day before.
+    fn begin_day(&mut self, index: usize, now: u64) {
+        let Day {
+            mut first,
+            mut filled,
+            earliest,
+        } = std::mem::replace(&mut self.days[index], EMPTY);
+        self.occupied.clear(index);
+        let last = earliest | ((1u64 << self.width) - 1);
         self.base = self.base.max(now.min(last));
         self.begun = true;
         let dawn = self.dawn();
-        while let Some(&Piece { at, things, next }) = self.pieces.get(first as usize) {
-            for (&at, &thing) in at.iter().zip(&things).take(filled as usize) {
-                if !self.is_today(at) {
-                    self.note_for_later(thing, at);
-                } else if let Some(within) = at.checked_sub(dawn) {
-                    self.run.push(of_day(within, thing));
-                } else {
-                    self.late.push(note(at, thing));
-                }
-            }
-            self.pieces[first as usize].next = std::mem::replace(&mut self.free, first);
-            (first, filled) = (next, PIECE as u32);
+        while let Some(piece) = self.take_piece(&mut first) {
+            let notes = piece.at.iter().zip(&piece.things).take(filled as usize);
+            self.run
+                .extend(notes.map(|(&at, &thing)| of_day(at - dawn, thing)));
+            filled = PIECE as u32;
         }
         self.run.sort_unstable_by_key(|&note| Reverse(note));
+    }
+
+    /// Takes the first piece off a list.
+    fn take_piece(&mut self, first: &mut u32) -> Option<Piece> {
+        let piece = self.pieces.get_mut(*first as usize)?;
+        let copy = *piece;
+        piece.next = std::mem::replace(&mut self.free, *first);
+        *first = copy.next;
+        Some(copy)
     }
 }
 
@@ -340,7 +453,7 @@ mod tests {
         #[test]
         fn agrees_with_a_sorted_set_whatever_its_days(
             width in 0u32..=LONGEST,
-            bits in 6u32..=9,
+            bits in 6u32..=13,
             heap in prop::bool::weighted(0.05),
             start in prop_oneof![Just(0), any::<u64>().prop_map(|n| n >> 1)],
             steps in prop::collection::vec(step(), 1..400),

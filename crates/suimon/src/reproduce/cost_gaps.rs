@@ -307,7 +307,7 @@ fn run(options: &Options, progress: &mut dyn Progress) -> Result<Outcome, Failur
     }
     let picture = Bars {
         title: "Memory bandwidth left to a copy while the host sends".into(),
-        axis: Axis::new("MB/s", Unit::Number("MB/s")),
+        axis: Axis::new("", Unit::Number("MB/s")),
         groups,
     };
     Ok(Outcome {
