@@ -131,7 +131,7 @@ impl Flow {
             self.kept == Some(bytes.max(LEAST)) && self.info.receive_threshold <= bytes.max(LEAST)
         };
         match order.hold {
-            Hold::Free => !self.is_touched(),
+            Hold::Free => !self.is_touched() || self.held[index(order.direction)].0 == Hold::Free,
             Hold::Window(bytes) => kept(u32::try_from(bytes.get()).unwrap_or(u32::MAX)),
             Hold::Parked if order.direction == Direction::Download => kept(1),
             Hold::Parked | Hold::Pace(_) => false,

@@ -1,8 +1,8 @@
 //! Classes that yield: the law of `nine` (host::law) over the connections of classes, held in the acknowledgments that pass through
 //! the worker.
 //!
-//! A thread beside the worker: twenty times a second it reads what the worker has seen, lets the law decide, and gives the
-//! worker the limits of windows. When it hangs, the worker forgets them a second later.
+//! A thread beside the worker: twenty times a second, fifty while the link is full, it reads what the worker has seen, lets the
+//! law decide, and gives the worker the limits of windows. When it hangs, the worker forgets them a second later.
 
 use control::policy::Interface;
 use engine::inspect::Value;

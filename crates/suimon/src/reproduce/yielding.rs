@@ -72,7 +72,7 @@ fn row(what: String, paper: impl Into<Figure>, ours: f64, unit: &str, holds: boo
 }
 
 const HOW: &str = "The kernel's TCP (cubic senders) between network namespaces, over a link that Suimon emulates. Windows are rewritten in the \
-                   acknowledgments that leave the receiving host, by a BPF program; its law is asked every 50 ms.";
+                   acknowledgments that leave the receiving host, by a BPF program; its law is asked every 50 ms, or sooner if it wants.";
 
 fn figure(options: &Options, progress: &mut dyn Progress) -> Result<Outcome, Failure> {
     if let Err(why) = &options.lab {
