@@ -177,6 +177,15 @@ impl Reduction {
         }
     }
 
+    /// A neighbour behind this interface has heard nothing of what was said so far: names mean nothing to it, and what is
+    /// said again goes out whole.
+    pub fn say_again(&mut self, interface: InterfaceId) {
+        let sent = self.sent.values_mut();
+        for sent in sent.filter(|sent| sent.transmit.interface == interface) {
+            sent.acknowledged = None;
+        }
+    }
+
     /// The next message to send.
     pub fn poll_transmit(&mut self) -> Option<Transmit> {
         self.transmits.pop_front()

@@ -138,3 +138,19 @@ fn loss_of_a_third_leaves_reservations_standing() {
     pair.run(SECOND.times(10));
     assert_eq!(pair.promises(), 20);
 }
+
+#[test]
+fn what_is_said_again_goes_out_whole() {
+    let mut pair = standing([true, true]);
+    pair.sent.clear();
+    let now = pair.now;
+    if let Some(layer) = &mut pair.layers[LEFT] {
+        layer.say_again(0);
+    }
+    pair.nodes[LEFT].say_again(now, 0);
+    pair.run(Duration::from_millis(5));
+    assert_eq!((pair.of(1), pair.of(15)), (20, 0), "{:?}", pair.sent);
+    pair.sent.clear();
+    pair.run(SECOND.times(20));
+    assert_eq!((pair.of(1), pair.promises()), (0, 20), "then by name again");
+}
