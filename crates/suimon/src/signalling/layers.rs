@@ -207,6 +207,9 @@ impl Layers {
                     wanted: false,
                 };
                 interfaces.push(*interface);
+                if let Some(reduction) = &mut self.reduction {
+                    reduction.say_again(*interface);
+                }
             }
         }
         interfaces

@@ -1,6 +1,6 @@
 //! Keys (RFC 2747): who knows them is believed, and nobody else.
 
-use crate::rig::{LONG, Plan, Rig, framed, in_turn, keep, kill, send, until};
+use crate::rig::{LONG, Plan, R, Rig, SLACK, framed, in_turn, keep, kill, send, until};
 use netio::interface::Interface;
 use netio::signalling::{Arrival, Envelope, Signalling};
 use rsvp::wire::{Hop, Message, PathTear, Sender, Session};
@@ -28,7 +28,7 @@ fn explained(rig: &Rig, name: &str, what: &str) -> bool {
     rig.output(name, &["reserve", "explain"]).out.contains(what)
 }
 
-fn believed(rig: Rig) {
+fn believed(mut rig: Rig) {
     wrong_key(&rig);
     // Another file takes its place, and holds without a restart.
     keep(&rig.files.join("r2.keys"), ROUTERS);
@@ -52,6 +52,13 @@ fn believed(rig: Rig) {
         (rig.promised("r1", 5000).len(), rig.promised("r2", 5000).len()),
         (1, 1)
     );
+    // A router that has forgotten where its neighbours' counts are asks them.
+    let r1 = Rig::at("r1");
+    rig.running[r1].take().expect("it runs").kill().expect("its end");
+    assert!(rig.launch(r1), "it ran before");
+    until("it is back", 3 * R + SLACK, || {
+        rig.promised("r1", 5000).len() == 1
+    });
     kill(held.id(), "TERM");
     until("it is torn", Duration::from_secs(4), || {
         rig.classes("r1").is_empty() && rig.classes("r2").is_empty()

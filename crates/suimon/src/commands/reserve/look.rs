@@ -55,8 +55,9 @@ impl Ask {
             writeln!(out, "{}", json!(status))?;
             return Ok(Exit::Done);
         }
+        let keys = status.interfaces.iter().any(|link| link.keys.is_some());
         for link in &status.interfaces {
-            show_link(out, link)?;
+            show_link(out, link, keys)?;
         }
         for sender in &status.senders {
             show_sender(out, sender)?;
@@ -161,7 +162,8 @@ impl Ask {
     }
 }
 
-fn show_link(out: &mut dyn Write, link: &Link) -> io::Result<()> {
+/// An interface; `keys` says whether any has some.
+fn show_link(out: &mut dyn Write, link: &Link, keys: bool) -> io::Result<()> {
     let room = match (link.reserved_bps, link.reservable_bps) {
         (Some(used), Some(whole)) => format!(
             "{} of {} reserved, as the link counts",
@@ -171,6 +173,7 @@ fn show_link(out: &mut dyn Write, link: &Link) -> io::Result<()> {
         _ => "not managed: nothing is refused, and nothing is guarded".into(),
     };
     let keys = match link.keys {
+        None if keys => "; there is no key for it, and whoever is on the link is believed",
         None => "",
         Some(keys) if keys.stale => "; the key that messages are sent with has ended, and there is no other",
         Some(keys) if keys.required => "; messages need a key",
@@ -188,9 +191,15 @@ fn show_sender(out: &mut dyn Write, sender: &SenderView) -> io::Result<()> {
         format!(" (number {number}, of a program here)")
     });
     let answered = if sender.answered { "; answered here" } else { "" };
+    let heard = match (sender.previous, sender.forgotten_in_s) {
+        (Some(previous), Some(seconds)) => {
+            format!("; heard of by {previous}, forgotten in {seconds:.0} s unless refreshed")
+        }
+        _ => String::new(),
+    };
     writeln!(
         out,
-        "{}: sends {}{number}{answered}",
+        "{}: sends {}{number}{answered}{heard}",
         sender.flow,
         speaker::rate(sender.sends_bps)
     )?;
