@@ -231,6 +231,8 @@ fn missing(why: &str) -> Outcome {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Trial {
     None,
+    /// The same with BBR senders.
+    NoneBbr,
     Paper,
     Modern,
     Auto,
@@ -239,8 +241,9 @@ enum Trial {
     Twenty,
 }
 
-const TRIALS: [Trial; 7] = [
+const TRIALS: [Trial; 8] = [
     Trial::None,
+    Trial::NoneBbr,
     Trial::Paper,
     Trial::Modern,
     Trial::Auto,
@@ -254,6 +257,7 @@ impl Trial {
     fn name(self) -> &'static str {
         match self {
             Self::None => "none",
+            Self::NoneBbr => "none, BBR senders",
             Self::Paper => "the paper's, 6000 bytes",
             Self::Modern => "default",
             Self::Auto => "default, rate unknown",
@@ -269,7 +273,7 @@ impl Trial {
         member.window = Some(Bytes::new(6_000));
         Rule {
             law: match self {
-                Self::None => None,
+                Self::None | Self::NoneBbr => None,
                 Self::Paper => Some(Box::new(Paper::default())),
                 _ => Some(modern()),
             },
@@ -279,7 +283,18 @@ impl Trial {
                 Self::Delay => Bottleneck::Unknown,
                 _ => Bottleneck::Stated(rate),
             },
-            congestion: if self == Self::Bbr { "bbr" } else { "cubic" },
+            congestion: match self {
+                Self::Bbr | Self::NoneBbr => "bbr",
+                _ => "cubic",
+            },
+        }
+    }
+
+    /// What it is held against: the same senders without a law.
+    fn free(self) -> Self {
+        match self {
+            Self::Bbr => Self::NoneBbr,
+            _ => Self::None,
         }
     }
 }
@@ -426,10 +441,11 @@ fn judged(found: &[Found]) -> Vec<Row> {
         };
         let none = found
             .iter()
-            .find(|other| other.trial == Trial::None && other.mbit == one.mbit);
+            .find(|other| other.trial == one.trial.free() && other.mbit == one.mbit);
         let alone = none.map_or(0.0, |none| one.alone / none.alone * 100.0);
         match one.trial {
             Trial::None => rows.push(row(what("the high one"), 50.0, one.high, "%", one.high < 70.0, "Both the same, in the paper: 4.30 Mbit/s each.")),
+            Trial::NoneBbr => rows.push(percent("the high one", one.high, 0.0, "Shown.")),
             Trial::Paper => rows.push(row(
                 what("the high one"),
                 73.9,
