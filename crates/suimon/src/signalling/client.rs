@@ -10,6 +10,11 @@ use control::socket::Client;
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long a node that says where it is may take until it answers, and how often it is tried.
+const PATIENCE: Duration = Duration::from_secs(5);
+const GLANCE: Duration = Duration::from_millis(20);
 
 /// A node to ask.
 #[derive(Debug)]
@@ -47,10 +52,11 @@ pub fn running(named: Option<&str>) -> Result<Found, Refusal> {
         });
     }
     match beacon::seen() {
-        Some(path) => Ok(Found {
-            socket: path.to_string_lossy().into_owned(),
-            guard: None,
-        }),
+        Some(path) => {
+            let socket = path.to_string_lossy().into_owned();
+            await_answer(&socket);
+            Ok(Found { socket, guard: None })
+        }
         None => Err(Refusal {
             message: "no suimon speaks RSVP on this host".into(),
             help: Some("start `suimon accept`, or `suimon run` with an [rsvp] section".into()),
@@ -65,12 +71,21 @@ fn speaks(socket: &str) -> Result<(), Refusal> {
     }
 }
 
+/// A node that begins says where it is before it can be asked.
+fn await_answer(socket: &str) {
+    let until = Instant::now() + PATIENCE;
+    while Client::connect(Some(socket)).is_err() && Instant::now() < until {
+        std::thread::sleep(GLANCE);
+    }
+}
+
 /// A running node, or one of our own.
 pub fn running_or_own(named: Option<&str>, options: &[String]) -> Result<Found, Failure> {
     match running(named) {
         Ok(found) => Ok(found),
         Err(why) if named.is_some() => Err(why.into()),
-        Err(_) => own(options),
+        // Another verb may have started one at the same moment: then ours could not begin.
+        Err(_) => own(options).or_else(|failure| running(None).map_err(|_| failure)),
     }
 }
 

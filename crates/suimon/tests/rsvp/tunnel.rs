@@ -42,6 +42,7 @@ fn send(rig: &Rig, protocol: u32, before: &[u8]) {
 fn reserved(rig: Rig) {
     const GRE: u32 = 47;
     const IPIP: u32 = 4;
+    // All at one moment: one of them starts the node on a, and the others ask it.
     let held = [
         rig.hold_with("10.0.3.2", "2M", &["--protocol", "gre"]),
         rig.hold_with("10.0.3.2", "2M", &["--protocol", "ipip"]),
