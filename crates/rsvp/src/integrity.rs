@@ -454,15 +454,7 @@ impl Guard {
         let Some(protection) = self.interfaces.get(&interface) else {
             return;
         };
-        let frame = Frame {
-            send_ttl: TTL,
-            reduction: false,
-            integrity: None,
-            acknowledgements: Vec::new(),
-            id: None,
-            message,
-            forwarded: Vec::new(),
-        };
+        let frame = Frame::plain(TTL, message);
         let alike = |address: &&IpAddr| address.is_ipv4() == destination.is_ipv4();
         let Some(source) = protection.addresses.iter().find(alike).copied() else {
             return;

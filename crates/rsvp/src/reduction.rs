@@ -508,13 +508,8 @@ impl Reduction {
 
 fn plain(message: Message) -> Frame {
     Frame {
-        send_ttl: TTL,
         reduction: true,
-        integrity: None,
-        acknowledgements: Vec::new(),
-        id: None,
-        message,
-        forwarded: Vec::new(),
+        ..Frame::plain(TTL, message)
     }
 }
 

@@ -34,13 +34,8 @@ impl<T: TrafficControl, R: Routing> Node<T, R> {
         forwarded: Vec<Opaque>,
     ) {
         let frame = Frame {
-            send_ttl: ttl,
-            reduction: false,
-            integrity: None,
-            acknowledgements: Vec::new(),
-            id: None,
-            message,
             forwarded,
+            ..Frame::plain(ttl, message)
         };
         // What came in fits, and what is gathered is sent in pieces; what neighbours had forwarded may be too long
         // together, and is then not sent at all.

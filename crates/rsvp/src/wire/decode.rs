@@ -440,13 +440,8 @@ impl Frame {
             return Err(Flaw::Checksum.into());
         }
         let mut frame = Self {
-            send_ttl,
             reduction: first & 1 != 0,
-            integrity: None,
-            acknowledgements: Vec::new(),
-            id: None,
-            message: Message::Ack,
-            forwarded: Vec::new(),
+            ..Self::plain(send_ttl, Message::Ack)
         };
         let body = Reader(&bytes[8..]);
         if kind == BUNDLE {

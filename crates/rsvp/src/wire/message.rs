@@ -30,6 +30,21 @@ pub struct Frame {
     pub forwarded: Vec<Opaque>,
 }
 
+impl Frame {
+    /// A message with nothing else in its frame.
+    pub fn plain(send_ttl: u8, message: Message) -> Self {
+        Self {
+            send_ttl,
+            reduction: false,
+            integrity: None,
+            acknowledgements: Vec::new(),
+            id: None,
+            message,
+            forwarded: Vec::new(),
+        }
+    }
+}
+
 /// What a message says.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Message {

@@ -66,15 +66,7 @@ pub(crate) fn tear(from: IpAddr, port: u16) -> Vec<u8> {
             port: 4000,
         },
     });
-    let frame = Frame {
-        send_ttl: 63,
-        reduction: false,
-        integrity: None,
-        acknowledgements: Vec::new(),
-        id: None,
-        message,
-        forwarded: Vec::new(),
-    };
+    let frame = Frame::plain(63, message);
     frame.encode().expect("it fits")
 }
 

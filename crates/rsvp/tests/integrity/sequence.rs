@@ -206,15 +206,7 @@ fn challenges_are_answered_by_those_who_say_so_with_keys_that_they_have_and_not_
             key,
             cookie: vec![1, 2, 3, 4],
         });
-        let frame = Frame {
-            send_ttl: 64,
-            reduction: false,
-            integrity: None,
-            acknowledgements: Vec::new(),
-            id: None,
-            message,
-            forwarded: Vec::new(),
-        };
+        let frame = Frame::plain(64, message);
         frame.encode().expect("it fits")
     };
     let mut silent = guard(LEFT, settings(), vec![key(1)]);

@@ -15,15 +15,7 @@ use rsvp::wire::{
 const TEN: Bandwidth = Bandwidth::mbit(10);
 
 fn framed(message: Message) -> Vec<u8> {
-    let frame = Frame {
-        send_ttl: 63,
-        reduction: false,
-        integrity: None,
-        acknowledgements: Vec::new(),
-        id: None,
-        message,
-        forwarded: Vec::new(),
-    };
+    let frame = Frame::plain(63, message);
     frame.encode().expect("it fits")
 }
 

@@ -139,15 +139,7 @@ fn guaranteed() -> Content<Flowspec> {
 }
 
 fn frame(message: Message) -> Frame {
-    Frame {
-        send_ttl: 63,
-        reduction: false,
-        integrity: None,
-        acknowledgements: Vec::new(),
-        id: None,
-        message,
-        forwarded: Vec::new(),
-    }
+    Frame::plain(63, message)
 }
 
 fn encoded(frame: &Frame) -> Vec<u8> {

@@ -19,15 +19,7 @@ fn message(kind: u8, objects: &[&[u8]]) -> Vec<u8> {
 }
 
 fn plain(message: Message) -> Frame {
-    Frame {
-        send_ttl: 63,
-        reduction: false,
-        integrity: None,
-        acknowledgements: Vec::new(),
-        id: None,
-        message,
-        forwarded: Vec::new(),
-    }
+    Frame::plain(63, message)
 }
 
 /// These bytes are this message, both ways; the checksum is compared apart.

@@ -225,15 +225,7 @@ impl Answers {
             policy: Vec::new(),
             sender: path.sender.clone(),
         });
-        let frame = Frame {
-            send_ttl: TTL,
-            reduction: false,
-            integrity: None,
-            acknowledgements: Vec::new(),
-            id: None,
-            message,
-            forwarded: Vec::new(),
-        };
+        let frame = Frame::plain(TTL, message);
         Some((*interface, address, frame))
     }
 }

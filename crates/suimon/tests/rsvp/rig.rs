@@ -346,15 +346,7 @@ pub(crate) fn send(host: &Host, interface: &str, envelope: Envelope, bytes: &[u8
 
 /// A message that is no answer, from here.
 pub(crate) fn framed(message: Message) -> Frame {
-    Frame {
-        send_ttl: 64,
-        reduction: false,
-        integrity: None,
-        acknowledgements: Vec::new(),
-        id: None,
-        message,
-        forwarded: Vec::new(),
-    }
+    Frame::plain(64, message)
 }
 
 /// Waits until something holds; how long it took.
