@@ -242,27 +242,19 @@ fn intervals(_options: &Options, progress: &mut dyn Progress) -> Result<Outcome,
     let name = |paced: &bool| if *paced { "paced" } else { "not paced" }.to_string();
     let found = points::all(&both, progress, name, |&paced| Course::run(paced))?;
     let (paced, free) = (&found[0], &found[1]);
-    let row = |what: &str, paper: f64, ours: f64, unit: &str, holds: bool, note: &str| Row {
-        what: what.into(),
-        paper: paper.into(),
-        ours: ((ours * 1e3).round() / 1e3).into(),
-        unit: unit.into(),
-        holds,
-        note: note.into(),
-    };
     let (even, part) = paced.usual();
     let (burst, _) = free.usual();
     let least = paced.spans().min().unwrap_or(0) as f64 / 1e3;
     let rows = vec![
-        row(
+        Row::rounded(
             "paced: the usual interval",
             24.0,
             even,
             "µs",
             even == 24.288,
-            &format!("Asked: 1518 B at 62.5 MB/s, exactly. It is {part:.1} % of all."),
+            format!("Asked: 1518 B at 62.5 MB/s, exactly. It is {part:.1} % of all."),
         ),
-        row(
+        Row::rounded(
             "paced: the shortest interval",
             24.0,
             least,
@@ -270,7 +262,7 @@ fn intervals(_options: &Options, progress: &mut dyn Progress) -> Result<Outcome,
             least >= 24.288,
             "Asked: not less.",
         ),
-        row(
+        Row::rounded(
             "not paced: the usual interval",
             12.0,
             burst,
@@ -278,7 +270,7 @@ fn intervals(_options: &Options, progress: &mut dyn Progress) -> Result<Outcome,
             burst == 12.304,
             "Asked: 1538 B at 125 MB/s: back to back.",
         ),
-        row(
+        Row::rounded(
             "paced: slope of sequence numbers",
             60.0,
             paced.slope(),
@@ -286,7 +278,7 @@ fn intervals(_options: &Options, progress: &mut dyn Progress) -> Result<Outcome,
             (paced.slope() - 59.6).abs() < 0.1,
             "Asked: 59.6 MB/s of data within 0.1.",
         ),
-        row(
+        Row::rounded(
             "not paced: slope in the longest burst",
             120.0,
             free.slope(),

@@ -6,7 +6,7 @@
 
 use super::testbed::{ATM, LAB, Wire, filters, interface};
 use super::timeline::{AMPLE, Source, at, in_lab, simulated};
-use super::{Experiment, Options, Outcome, Picture, Progress, Row, rounded};
+use super::{Experiment, Options, Outcome, Picture, Progress, Row};
 use crate::exit::Failure;
 use crate::report::chart::{Panel, picture};
 use crate::report::plot::Style;
@@ -120,14 +120,14 @@ fn judged(trace: &Trace, place: &str, most: f64, note: &str) -> Vec<Row> {
                 .iter()
                 .map(|window| off(trace.got(line, &[*window])))
                 .fold(0.0, f64::max);
-            Row {
-                what: format!("{place}: {}", line.name),
-                paper: (asked / 1e6).into(),
-                ours: rounded(mean.bits() as f64 / 1e6).into(),
-                unit: "Mbit/s".into(),
-                holds: mean.bits() > 0 && if each { furthest <= most } else { off(mean) <= most },
-                note: note.into(),
-            }
+            Row::rounded(
+                format!("{place}: {}", line.name),
+                asked / 1e6,
+                mean.bits() as f64 / 1e6,
+                "Mbit/s",
+                mean.bits() > 0 && if each { furthest <= most } else { off(mean) <= most },
+                note,
+            )
         })
         .collect();
     rows.extend(
@@ -156,16 +156,16 @@ fn rest(trace: &Trace, line: &Line, place: &str, most: f64) -> Row {
         0.0,
         |most: f64, off| if off.abs() > most.abs() { off } else { most },
     );
-    Row {
-        what: format!("{place}: background, furthest from what is left"),
-        paper: "what is left".into(),
-        ours: rounded(furthest).into(),
-        unit: "%".into(),
-        holds: furthest.abs() <= most,
-        note: format!(
+    Row::rounded(
+        format!("{place}: background, furthest from what is left"),
+        "what is left",
+        furthest,
+        "%",
+        furthest.abs() <= most,
+        format!(
             "Asked: within {most} % in each window. What is left falls from 134 to 34 Mbit/s as the others join."
         ),
-    }
+    )
 }
 
 fn missing(why: &str) -> Vec<Row> {

@@ -7,7 +7,7 @@
 //! the queue between them.
 
 use super::testbed::{ATM, HUNDRED, SERIAL, TEN, Testbed, Wire, interface};
-use super::{Experiment, Figure, Options, Outcome, Picture, Progress, Row, points, rounded};
+use super::{Experiment, Figure, Options, Outcome, Picture, Progress, Row, points};
 use crate::exit::Failure;
 use crate::report::plot::{picture, target_against_measured};
 use engine::packet::ClassId;
@@ -252,23 +252,12 @@ fn run(_options: &Options, progress: &mut dyn Progress) -> Result<Outcome, Failu
     })
 }
 
-fn row(what: String, paper: impl Into<Figure>, ours: f64, unit: &str, holds: bool, note: &str) -> Row {
-    Row {
-        what,
-        paper: paper.into(),
-        ours: rounded(ours).into(),
-        unit: unit.into(),
-        holds,
-        note: note.into(),
-    }
-}
-
 fn accuracy(curve: &Curve) -> Row {
     let off = curve.furthest(5, 95);
     let what = format!("{}: furthest of 5 … 95 % from its target", curve.name());
     let note = "Exact timers. Asked: at most 0.5 % of the target at every point. What the class sends on the wire, as \
                 the policy counts it (frames; Ethernet with 24 B more for preamble, FCS and gap), against its rate.";
-    row(what, "nearly linear", off, "%", off <= 0.5, note)
+    Row::rounded(what, "nearly linear", off, "%", off <= 0.5, note)
 }
 
 fn borrowing(curve: &Curve) -> Row {
@@ -279,7 +268,7 @@ fn borrowing(curve: &Curve) -> Row {
     let note = "Asked: the class fills the link, within 0.5 %. The paper's figures are those of Table 1, with CBQ. Its \
                 10baseT is a shared medium, where acknowledgments collide with data; ours is full duplex and does \
                 not saturate.";
-    row(what, paper, goodput, "Mbit/s", (class - 100.0).abs() <= 0.5, note)
+    Row::rounded(what, paper, goodput, "Mbit/s", (class - 100.0).abs() <= 0.5, note)
 }
 
 fn paper_throughput(wire: &Wire) -> Figure {
@@ -305,11 +294,11 @@ fn with_ticks(curves: &[Curve]) -> Vec<Row> {
     let off = |curve: &Curve, from, to, most, paper: &str, note: &str| {
         let off = curve.furthest(from, to);
         let what = format!("{}: furthest of {from} … {to} % from its target", curve.name());
-        row(what, paper, off, "%", off <= most, note)
+        Row::rounded(what, paper, off, "%", off <= most, note)
     };
     let plateau = |what: &str, rate: f64| {
         let what = format!("{}: {what} rate from 15 to 40 %", hundred.name());
-        row(what, 9.6, rate, "Mbit/s", (9.0..=10.5).contains(&rate), dip)
+        Row::rounded(what, 9.6, rate, "Mbit/s", (9.0..=10.5).contains(&rate), dip)
     };
     let slow = atm.span(40, 60).0;
     vec![
@@ -322,7 +311,7 @@ fn with_ticks(curves: &[Curve]) -> Vec<Row> {
             "A packet takes longer than the timers' 20 ms.",
         ),
         off(ten, 5, 50, 0.5, "nearly linear", "Below the bound of the timers."),
-        row(
+        Row::rounded(
             format!("{}: lowest rate from 70 to 95 %", ten.name()),
             6.45,
             ten.span(70, 95).0,
@@ -341,7 +330,7 @@ fn with_ticks(curves: &[Curve]) -> Vec<Row> {
         ),
         plateau("lowest", low),
         plateau("highest", high),
-        row(
+        Row::rounded(
             format!("{}: reached, by nine tenths and more, again from", hundred.name()),
             60.0,
             end_of_dip as f64,
@@ -350,7 +339,7 @@ fn with_ticks(curves: &[Curve]) -> Vec<Row> {
             dip,
         ),
         off(hundred, end_of_dip, 95, 10.0, "as asked", "Beyond the dip."),
-        row(
+        Row::rounded(
             format!("{}: lowest rate from 40 to 60 %", atm.name()),
             58.8,
             slow,

@@ -144,6 +144,25 @@ pub struct Row {
 }
 
 impl Row {
+    /// A claim in numbers. Ours is told to three digits behind the point: accepted tables are compared, and more says nothing.
+    pub fn rounded(
+        what: impl Into<String>,
+        paper: impl Into<Figure>,
+        ours: f64,
+        unit: &str,
+        holds: bool,
+        note: impl Into<String>,
+    ) -> Self {
+        Self {
+            what: what.into(),
+            paper: paper.into(),
+            ours: ((ours * 1e3).round() / 1e3).into(),
+            unit: unit.into(),
+            holds,
+            note: note.into(),
+        }
+    }
+
     /// A claim that could not be tried on this machine. It does not hold: nothing was shown.
     pub fn unmeasured(what: impl Into<String>, paper: Figure, unit: &str, why: &str) -> Self {
         Self {
@@ -226,11 +245,6 @@ pub fn number(value: f64) -> String {
             "0" => "0".into(),
             _ => format!("−{positive}"),
         })
-}
-
-/// A figure of a simulation to three digits behind the point: accepted tables are compared, and more says nothing.
-pub fn rounded(value: f64) -> f64 {
-    (value * 1_000.0).round() / 1_000.0
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@
 use super::cost_ways::Way;
 use super::cost_wire::Wire;
 use super::rounds::median;
-use super::{Experiment, Figure, Options, Outcome, Picture, Progress, Row, rounded};
+use super::{Experiment, Figure, Options, Outcome, Picture, Progress, Row};
 use crate::exit::Failure;
 use crate::report::plot::{Axis, Plot, Series, Unit, picture};
 use engine::kind::Link;
@@ -136,13 +136,8 @@ const STRAIGHT: f64 = 0.9;
 
 fn rows(points: &[Point], most: &Point) -> Vec<Row> {
     let lines = [0, 1].map(|way| line(&curve(points, way)));
-    let row = |what: &str, paper: Figure, ours: f64, unit: &str, holds: bool, note: &str| Row {
-        what: format!("lab: {what}"),
-        paper,
-        ours: rounded(ours).into(),
-        unit: unit.into(),
-        holds,
-        note: note.into(),
+    let row = |what: &str, paper: Figure, ours: f64, unit: &str, holds: bool, note: &str| {
+        Row::rounded(format!("lab: {what}"), paper, ours, unit, holds, note)
     };
     let straight = |way: usize| {
         let (_, _, squared) = lines[way];

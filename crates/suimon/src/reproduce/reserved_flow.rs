@@ -12,7 +12,7 @@
 
 use super::reserved_sockets::{self, Heard};
 use super::testbed::interface;
-use super::{Experiment, Options, Outcome, Picture, Progress, Row, points, rounded};
+use super::{Experiment, Figure, Options, Outcome, Picture, Progress, Row, points};
 use crate::exit::Failure;
 use crate::report::plot::bars::{Bar, Bars, Group};
 use crate::report::plot::{Axis, Plot, Series, Unit, picture};
@@ -304,16 +304,14 @@ fn run(options: &Options, progress: &mut dyn Progress) -> Result<Outcome, Failur
     let curves: Vec<Curve<'_>> = runs.chunks((MOST + 1) as usize).map(Curve).collect();
     let mut rows: Vec<Row> = curves.iter().flat_map(Curve::rows).collect();
     rows.extend(in_step.iter().map(|(trial, got)| {
-        Row {
-            what:
-                "1,440 bytes of data, not reserved (FIFO): with nine disturbers, hosts on Fast Ethernet too"
-                    .into(),
-            paper: "falls with the load".into(),
-            ours: rounded(*got).into(),
-            unit: "Mbit/s".into(),
-            holds: *got < trial.proportional(),
-            note: IN_STEP.into(),
-        }
+        Row::rounded(
+            "1,440 bytes of data, not reserved (FIFO): with nine disturbers, hosts on Fast Ethernet too",
+            "falls with the load",
+            *got,
+            "Mbit/s",
+            *got < trial.proportional(),
+            IN_STEP,
+        )
     }));
     let cases: Vec<&str> = unequal().map(|(case, _)| case).collect();
     rows.extend(
@@ -365,13 +363,8 @@ impl Curve<'_> {
             .find(|(length, _)| *length == data)
             .map_or("", |(_, name)| name);
         let name = format!("{reading}, {}", trial.discipline.name());
-        let row = |what: &str, paper: &str, ours: f64, unit: &str, holds: bool, note: &str| Row {
-            what: format!("{name}: {what}"),
-            paper: paper.into(),
-            ours: rounded(ours).into(),
-            unit: unit.into(),
-            holds,
-            note: note.into(),
+        let row = |what: &str, paper: &str, ours: f64, unit: &str, holds: bool, note: &str| {
+            Row::rounded(format!("{name}: {what}"), paper, ours, unit, holds, note)
         };
         if trial.discipline == Fifo {
             let off = |(trial, got): &(Trial, f64)| (got - trial.proportional()).abs();
@@ -444,14 +437,8 @@ fn mixed(case: &str, trial: &Trial, got: f64) -> Row {
     } else {
         note
     };
-    Row {
-        what: format!("unequal packets, {}: {case}", trial.discipline.name()),
-        paper: super::Figure::Nothing,
-        ours: rounded(got).into(),
-        unit: "Mbit/s".into(),
-        holds,
-        note: note.into(),
-    }
+    let what = format!("unequal packets, {}: {case}", trial.discipline.name());
+    Row::rounded(what, Figure::Nothing, got, "Mbit/s", holds, note)
 }
 
 fn drawn(curves: &[Curve<'_>], heard: Option<&Heard>) -> String {

@@ -8,7 +8,7 @@
 //! ```
 
 use super::reserved_flow::{Discipline, HEADERS, LINK, MOST, ON_WIRE, PORT, Stream};
-use super::{Figure, Options, Progress, Row, rounded};
+use super::{Figure, Options, Progress, Row};
 use crate::exit::Failure;
 use crate::report::plot::Series;
 use control::protocol::{Reply, Request};
@@ -151,29 +151,28 @@ impl Curve {
         let of = |what: &str| format!("lab: {}, {what}", self.discipline.name());
         if !self.reserved {
             let last = self.points.last().map_or(0.0, |point| point.1);
-            return Row {
-                what: of("not reserved: with nine disturbers"),
-                paper: "falls with the load".into(),
-                ours: rounded(last).into(),
-                unit: "Mbit/s".into(),
-                holds: last < 0.85 * offer,
-                note: "Asked: less than 85 % of its offer. It waits in one class with the disturbers.".into(),
-            };
+            return Row::rounded(
+                of("not reserved: with nine disturbers"),
+                "falls with the load",
+                last,
+                "Mbit/s",
+                last < 0.85 * offer,
+                "Asked: less than 85 % of its offer. It waits in one class with the disturbers.",
+            );
         }
         let least = self
             .points
             .iter()
             .map(|point| point.1 / offer * 100.0)
             .fold(100.0, f64::min);
-        Row {
-            what: of(&format!("reserved: {LEAST}")),
-            paper: "keeps it".into(),
-            ours: rounded(least).into(),
-            unit: "%".into(),
-            holds: least >= 95.0,
-            note: "Asked: at least 95 % of what it offers with any number of disturbers from none to nine."
-                .into(),
-        }
+        Row::rounded(
+            of(&format!("reserved: {LEAST}")),
+            "keeps it",
+            least,
+            "%",
+            least >= 95.0,
+            "Asked: at least 95 % of what it offers with any number of disturbers from none to nine.",
+        )
     }
 }
 
@@ -190,17 +189,11 @@ fn mixed(discipline: Discipline, got: f64) -> Row {
             "Asked: by packets, far less than what 4 of the wire's 10 Mbit/s are in data.",
         ),
     };
-    Row {
-        what: format!(
-            "lab: unequal packets, {}: 200-byte data reserved, all rates a tenth",
-            discipline.name()
-        ),
-        paper: Figure::Nothing,
-        ours: rounded(got).into(),
-        unit: "Mbit/s".into(),
-        holds,
-        note: note.into(),
-    }
+    let what = format!(
+        "lab: unequal packets, {}: 200-byte data reserved, all rates a tenth",
+        discipline.name()
+    );
+    Row::rounded(what, Figure::Nothing, got, "Mbit/s", holds, note)
 }
 
 fn slow() -> Bandwidth {

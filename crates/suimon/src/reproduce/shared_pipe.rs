@@ -115,19 +115,11 @@ fn run(_options: &Options, progress: &mut dyn Progress) -> Result<Outcome, Failu
     let name = |paced: &bool| if *paced { "paced" } else { "not paced" }.to_string();
     let found = points::all(&both, progress, name, |&paced| Course::run(paced))?;
     let (paced, free) = (&found[0], &found[1]);
-    let row = |what: &str, paper: &str, ours: f64, unit: &str, holds: bool, note: &str| Row {
-        what: what.into(),
-        paper: paper.into(),
-        ours: ((ours * 1e3).round() / 1e3).into(),
-        unit: unit.into(),
-        holds,
-        note: note.into(),
-    };
     let due = 3.0 * PAIR.bits() as f64 / 8e6 * DATA / FRAME;
     let note =
         format!("Asked: within 1 % of the {due:.1} MB/s of data that three pairs can have; from 5 to 30 s.");
     let rows = vec![
-        row(
+        Row::rounded(
             "paced: packets lost",
             "none",
             paced.lost as f64,
@@ -135,7 +127,7 @@ fn run(_options: &Options, progress: &mut dyn Progress) -> Result<Outcome, Failu
             paced.lost == 0,
             "Asked: none.",
         ),
-        row(
+        Row::rounded(
             "paced: data received",
             "stable",
             paced.received,
@@ -143,7 +135,7 @@ fn run(_options: &Options, progress: &mut dyn Progress) -> Result<Outcome, Failu
             (paced.received / due - 1.0).abs() <= 0.01,
             &note,
         ),
-        row(
+        Row::rounded(
             "paced: swing of bins of 100 ms",
             "stable",
             paced.swing(),
@@ -151,7 +143,7 @@ fn run(_options: &Options, progress: &mut dyn Progress) -> Result<Outcome, Failu
             paced.swing() <= 1.0,
             "Asked: at most 1 %.",
         ),
-        row(
+        Row::rounded(
             "not paced: packets lost",
             "losses",
             free.lost as f64,
@@ -159,7 +151,7 @@ fn run(_options: &Options, progress: &mut dyn Progress) -> Result<Outcome, Failu
             free.lost > 0,
             "Asked: some.",
         ),
-        row(
+        Row::rounded(
             "not paced: swing of bins of 100 ms",
             "swings",
             free.swing(),
@@ -167,7 +159,7 @@ fn run(_options: &Options, progress: &mut dyn Progress) -> Result<Outcome, Failu
             free.swing() >= 5.0,
             "Asked: 5 % at least.",
         ),
-        row(
+        Row::rounded(
             "not paced: data received",
             "unstable",
             free.received,

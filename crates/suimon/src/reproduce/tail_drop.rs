@@ -200,17 +200,11 @@ fn judged(table: &Table, span: &str, paper: Figure, rate: f64, reading: &Reading
             ),
         )
     };
-    let row = |what: &str, paper, ours: f64, unit: &str, (holds, note): (bool, String)| Row {
-        what: format!("{span}: {what}"),
-        paper,
-        ours: ours.into(),
-        unit: unit.into(),
-        holds,
-        note,
+    let row = |what: &str, paper: Figure, ours: f64, unit: &str, (holds, note): (bool, String)| {
+        Row::rounded(format!("{span}: {what}"), paper, ours, unit, holds, note)
     };
-    let rounded = (rate * 1_000.0).round() / 1_000.0;
     [
-        row("bandwidth", paper, rounded, "MB/s", asked),
+        row("bandwidth", paper, rate, "MB/s", asked),
         row("drops", Figure::Nothing, reading.drops as f64, "packets", drops),
     ]
 }
@@ -298,14 +292,6 @@ fn fine(_options: &Options, progress: &mut dyn Progress) -> Result<Outcome, Fail
         over as f64 * 100.0 / bins.len().max(1) as f64
     };
     const ONE_FRAME: f64 = 1_514.0 * 8.0 * 2_000.0;
-    let row = |what: &str, paper: &str, ours: f64, unit: &str, holds: bool, note: &str| Row {
-        what: what.into(),
-        paper: paper.into(),
-        ours: ((ours * 1_000.0).round() / 1_000.0).into(),
-        unit: unit.into(),
-        holds,
-        note: note.into(),
-    };
     let (paced, free) = (&found[0], &found[1]);
     let bound = (NARROW.bits() as f64 + ONE_FRAME) / 8e6;
     let note = format!(
@@ -313,7 +299,7 @@ fn fine(_options: &Options, progress: &mut dyn Progress) -> Result<Outcome, Fail
          with a frame."
     );
     let rows = vec![
-        row(
+        Row::rounded(
             "paced: most in 500 µs",
             "the bottleneck's rate",
             most(paced),
@@ -321,7 +307,7 @@ fn fine(_options: &Options, progress: &mut dyn Progress) -> Result<Outcome, Fail
             most(paced) <= bound,
             &note,
         ),
-        row(
+        Row::rounded(
             "paced: bins above that",
             "none",
             over(paced),
@@ -329,7 +315,7 @@ fn fine(_options: &Options, progress: &mut dyn Progress) -> Result<Outcome, Fail
             over(paced) == 0.0,
             "Asked: none.",
         ),
-        row(
+        Row::rounded(
             "not paced: most in 500 µs",
             "far above it",
             most(free),
@@ -337,7 +323,7 @@ fn fine(_options: &Options, progress: &mut dyn Progress) -> Result<Outcome, Fail
             most(free) > 100.0,
             "Asked: above 100 MB/s. Gigabit Ethernet carries 123 MB/s of frames.",
         ),
-        row(
+        Row::rounded(
             "not paced: bins above that",
             "many",
             over(free),

@@ -56,21 +56,6 @@ impl Law for Clamp {
     }
 }
 
-fn rounded(value: f64) -> f64 {
-    (value * 1_000.0).round() / 1_000.0
-}
-
-fn row(what: String, paper: impl Into<Figure>, ours: f64, unit: &str, holds: bool, note: &str) -> Row {
-    Row {
-        what,
-        paper: paper.into(),
-        ours: rounded(ours).into(),
-        unit: unit.into(),
-        holds,
-        note: note.into(),
-    }
-}
-
 const HOW: &str = "The kernel's TCP (cubic senders) between network namespaces, over a link that Suimon emulates. Windows are rewritten in the \
                    acknowledgments that leave the receiving host, by a BPF program; its law is asked every 50 ms, or sooner if it wants.";
 
@@ -137,8 +122,8 @@ fn curve(points: &[Point]) -> Vec<Row> {
     let ordered = points.windows(2).all(|two| two[1].1[1] <= two[0].1[1] + 1.5);
     let sum = of(None)[0] + of(None)[1];
     vec![
-        row(
-            "no clamp: both together".into(),
+        Row::rounded(
+            "no clamp: both together",
             8.6,
             sum,
             "Mbit/s",
@@ -146,8 +131,8 @@ fn curve(points: &[Point]) -> Vec<Row> {
             "The paper has 4.30 Mbit/s each on a shared 10 Mbit/s Ethernet, half duplex. How two cubic flows share a buffer that drops its \
              tail differs from run to run.",
         ),
-        row(
-            "8000 bytes: the free one".into(),
+        Row::rounded(
+            "8000 bytes: the free one",
             Figure::Nothing,
             of(Some(8_000))[0],
             "Mbit/s",
@@ -155,24 +140,24 @@ fn curve(points: &[Point]) -> Vec<Row> {
             "The knee is where the window meets what the free flow keeps in the buffer, tens of kB, and not at the paper's 400 bytes: \
              its free flow had a window of 32 kB at most.",
         ),
-        row(
-            "400 bytes: the free one".into(),
+        Row::rounded(
+            "400 bytes: the free one",
             "gains",
             of(Some(400))[0],
             "Mbit/s",
             of(Some(400))[0] >= 9.0,
             "Below one segment a sender falls back on its persist timer: the clamped one is all but stopped.",
         ),
-        row(
-            "80 bytes: the clamped one".into(),
+        Row::rounded(
+            "80 bytes: the clamped one",
             Figure::Nothing,
             of(Some(80))[1],
             "Mbit/s",
             of(Some(80))[1] < 0.2,
             "",
         ),
-        row(
-            "lowest total at any window".into(),
+        Row::rounded(
+            "lowest total at any window",
             "falls below 80 B",
             least,
             "Mbit/s",
@@ -437,16 +422,16 @@ fn judged(found: &[Found]) -> Vec<Row> {
     for one in found {
         let what = |of: &str| format!("{} Mbit/s, law {}: {of}", one.mbit, one.trial.name());
         let percent = |of: &str, ours: f64, least: f64, note: &str| {
-            row(what(of), Figure::Nothing, ours, "%", ours >= least, note)
+            Row::rounded(what(of), Figure::Nothing, ours, "%", ours >= least, note)
         };
         let none = found
             .iter()
             .find(|other| other.trial == one.trial.free() && other.mbit == one.mbit);
         let alone = none.map_or(0.0, |none| one.alone / none.alone * 100.0);
         match one.trial {
-            Trial::None => rows.push(row(what("the high one"), 50.0, one.high, "%", one.high < 70.0, "Both the same, in the paper: 4.30 Mbit/s each.")),
+            Trial::None => rows.push(Row::rounded(what("the high one"), 50.0, one.high, "%", one.high < 70.0, "Both the same, in the paper: 4.30 Mbit/s each.")),
             Trial::NoneBbr => rows.push(percent("the high one", one.high, 0.0, "Shown.")),
-            Trial::Paper => rows.push(row(
+            Trial::Paper => rows.push(Row::rounded(
                 what("the high one"),
                 73.9,
                 one.high,
@@ -460,9 +445,9 @@ fn judged(found: &[Found]) -> Vec<Row> {
                 let reached = one.reached.unwrap_or(f64::INFINITY);
                 let least = if one.trial == Trial::Auto { 90.0 } else { 97.0 };
                 rows.push(percent("the low one alone, of what it has without a law", alone, least, "Asked: 97 %; 90 % while the rate has to be found out."));
-                rows.push(row(what("the high one at 80 % after"), Figure::Nothing, reached, "s", reached <= 1.0, "Asked: within 1 s."));
+                rows.push(Row::rounded(what("the high one at 80 % after"), Figure::Nothing, reached, "s", reached <= 1.0, "Asked: within 1 s."));
                 rows.push(percent("together", one.total, 97.0, "Asked: 97 %."));
-                rows.push(row(what("the low one back after"), Figure::Nothing, back, "s", back <= 1.0, "Asked: within 1 s."));
+                rows.push(Row::rounded(what("the low one back after"), Figure::Nothing, back, "s", back <= 1.0, "Asked: within 1 s."));
             }
         }
     }
