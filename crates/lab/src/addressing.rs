@@ -28,14 +28,8 @@ fn network(number: u16, side: u8) -> Pair {
     let [high, low] = number.to_be_bytes();
     let v6 = Ipv6Addr::new(0xfd00, 0, 0, number, 0, 0, 0, u16::from(side));
     [
-        Address {
-            ip: Ipv4Addr::new(10, high, low, side).into(),
-            prefix: 24,
-        },
-        Address {
-            ip: v6.into(),
-            prefix: 64,
-        },
+        Address::new(Ipv4Addr::new(10, high, low, side), 24),
+        Address::new(v6, 64),
     ]
 }
 

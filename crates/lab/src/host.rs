@@ -21,6 +21,14 @@ pub struct Address {
 }
 
 impl Address {
+    /// The address, and its network.
+    pub fn new(ip: impl Into<IpAddr>, prefix: u8) -> Self {
+        Self {
+            ip: ip.into(),
+            prefix,
+        }
+    }
+
     /// Every address of the family of `of`: "0.0.0.0/0" or "::/0".
     pub fn everything(of: IpAddr) -> Self {
         let ip = match of {

@@ -267,13 +267,7 @@ impl Network {
         lab.veth((&sender, "eth0"), (&router, "left"))?;
         lab.veth((&receiver, "eth0"), (&router, "right"))?;
         for (host, ip) in [(&sender, SENDER), (&receiver, RECEIVER)] {
-            host.address(
-                "eth0",
-                lab::Address {
-                    ip: ip.into(),
-                    prefix: 24,
-                },
-            )?;
+            host.address("eth0", lab::Address::new(ip, 24))?;
         }
         let (mut worker, handle) = Worker::new(Settings {
             realtime: true,

@@ -88,13 +88,7 @@ impl Wire {
             }
         }
         for (host, ip) in [(&sender, SENDER), (&receiver, RECEIVER)] {
-            host.address(
-                "eth0",
-                Address {
-                    ip: ip.into(),
-                    prefix: 24,
-                },
-            )?;
+            host.address("eth0", Address::new(ip, 24))?;
         }
         let window = WINDOW * mtu;
         sender.set("net/ipv4/tcp_wmem", &format!("4096 {window} {window}"))?;

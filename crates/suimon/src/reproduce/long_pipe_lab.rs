@@ -116,13 +116,7 @@ impl Network {
         let forth = Direction::from(forth).overhead(Bytes::new(4)).recorded(&record);
         lab.link((&nic, "right"), (&far, "eth0"), forth, Link::new(GBE).delay(HALF))?;
         for (host, ip) in [(&sender, SENDER), (&far, FAR)] {
-            host.address(
-                "eth0",
-                Address {
-                    ip: ip.into(),
-                    prefix: 24,
-                },
-            )?;
+            host.address("eth0", Address::new(ip, 24))?;
             for window in ["tcp_rmem", "tcp_wmem"] {
                 host.set(&format!("net/ipv4/{window}"), &format!("4096 131072 {WINDOW}"))?;
             }

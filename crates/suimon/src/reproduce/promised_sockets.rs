@@ -175,13 +175,7 @@ fn measure(policy: &Interface, settle: Duration, packets: u64) -> Result<Heard, 
         link,
     )?;
     for (host, ip) in [(&sender, SENDER), (&receiver, RECEIVER)] {
-        host.address(
-            "eth0",
-            Address {
-                ip: ip.into(),
-                prefix: 24,
-            },
-        )?;
+        host.address("eth0", Address::new(ip, 24))?;
     }
     let start = |number: usize, shape: Shape, from: &Host, to: &Host| {
         let to_address = (RECEIVER, 9_001 + number as u16).into();

@@ -16,9 +16,9 @@ use control::socket::Client;
 use engine::units::Bandwidth;
 use lab::traffic::generator::Shape;
 use lab::traffic::udp::{self, StreamRun};
-use lab::{Host, Lab, Running};
+use lab::{Address, Host, Lab, Running};
 use std::fs;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -257,8 +257,8 @@ impl Rig {
         for ([host, other], [interface, of_other], network) in LINKS {
             lab.veth((&hosts[host], interface), (&hosts[other], of_other))?;
             for (end, (at, interface)) in [(host, interface), (other, of_other)].into_iter().enumerate() {
-                let ip = IpAddr::from([10, 10, network, 1 + end as u8]);
-                hosts[at].address(interface, lab::Address { ip, prefix: 24 })?;
+                let ip = [10, 10, network, 1 + end as u8];
+                hosts[at].address(interface, Address::new(ip, 24))?;
             }
         }
         for (at, gateway) in [
