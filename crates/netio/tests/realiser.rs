@@ -21,7 +21,7 @@ use netio::realiser::Realiser;
 use netio::realiser::gap::{GapFrame, GapFrames};
 use netio::realiser::launch::LaunchTime;
 use netio::realiser::timer::Timer;
-use netio::worker::{PathSpec, Settings, Turn, Worker};
+use netio::worker::{PathSpec, PortId, Settings, Turn, Worker};
 
 /// 800 ns a byte.
 const WIRE: Bandwidth = Bandwidth::mbit(10);
@@ -50,6 +50,23 @@ fn pacer(gap: &str) -> TreePlan {
     spec.check(&Registry::builtin(), link).expect("a plan")
 }
 
+/// Everything through a pacer, by this realiser.
+fn out(from: PortId, to: PortId, gap: &str, realiser: Box<dyn Realiser>) -> PathSpec {
+    let plan = pacer(gap);
+    PathSpec {
+        name: "out".into(),
+        from,
+        to,
+        mark: 0,
+        classify: Box::new(Everything(ClassId(0))),
+        queue: plan.build(Seed(1)),
+        plan: Some(plan),
+        bandwidth: Some(WIRE),
+        overhead: Bytes::ZERO,
+        realiser: Some(realiser),
+    }
+}
+
 /// Full packets through a pacer by this realiser: since when they came, what went onto the wire, and how well it did.
 fn paced(gap: &str, wire: ModelWire, mut realiser: Box<dyn Realiser>) -> (Instant, Vec<Sent>, Realised) {
     let mut wire: Box<ModelWire> = Box::new(wire);
@@ -63,19 +80,7 @@ fn paced(gap: &str, wire: ModelWire, mut realiser: Box<dyn Realiser>) -> (Instan
     let (mut worker, handle) = Worker::new(settings).expect("a worker");
     let [near, far] = Memory::pair(["in", "source"], Capabilities::plain(MTU, 64)).expect("a wire");
     let (from, to) = (worker.add_port(Box::new(near)), worker.add_port(wire));
-    let plan = pacer(gap);
-    worker.add_path(PathSpec {
-        name: "out".into(),
-        from,
-        to,
-        mark: 0,
-        classify: Box::new(Everything(ClassId(0))),
-        queue: plan.build(Seed(1)),
-        plan: Some(plan),
-        bandwidth: Some(WIRE),
-        overhead: Bytes::ZERO,
-        realiser: Some(realiser),
-    });
+    worker.add_path(out(from, to, gap, realiser));
     let begin = clock::now();
     for n in 0..PACKETS {
         far.send(&[n as u8; 1_514], Offload::default());
@@ -246,19 +251,8 @@ fn a_worker_that_turns_by_hand_asks_no_realiser_where_the_path_is_switched_off()
     let mut wire = ModelWire::new("eth0", Bandwidth::gbit(100), 64).expect("a wire");
     let log = wire.log();
     let (from, to) = (worker.add_port(Box::new(near)), worker.add_port(Box::new(wire)));
-    let plan = pacer("timer");
-    let path = worker.add_path(PathSpec {
-        name: "out".into(),
-        from,
-        to,
-        mark: 0,
-        classify: Box::new(Everything(ClassId(0))),
-        queue: plan.build(Seed(1)),
-        plan: Some(plan),
-        bandwidth: Some(WIRE),
-        overhead: Bytes::ZERO,
-        realiser: Some(Box::new(Timer::new(WIRE, MTU))),
-    });
+    let timer = Box::new(Timer::new(WIRE, MTU));
+    let path = worker.add_path(out(from, to, "timer", timer));
     for _ in 0..PACKETS {
         far.send(&[7; 1_514], Offload::default());
     }

@@ -8,7 +8,7 @@ use engine::tree::{ClassSpec, DisciplineSpec, Registry};
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
 use sim::agent::Agent;
 use sim::link::{Driver, Framing, Hold, LinkSpec, Ruled};
-use sim::simulation::{End, FlowId, LinkId, Simulation};
+use sim::simulation::{End, FlowId, LinkId, NodeId, Simulation};
 use sim::sources::{Constant, Datagrams, Listener, Source};
 
 const GBE: Bandwidth = Bandwidth::gbit(1);
@@ -42,17 +42,9 @@ fn paced(driver: Driver) -> Hold {
     }))
 }
 
-/// Packets at the interface's speed for 60 ms, paced by this driver for 100 ms.
-fn run(driver: Driver) -> (Simulation, LinkId, FlowId) {
-    let mut sim = Simulation::new(Seed(1));
-    let [host, switch, far] = ["host", "switch", "far"].map(|name| sim.node(name));
-    let wire = LinkSpec::new(GBE, Duration::from_micros(5)).framing(Framing::Ethernet);
-    let out = sim.link(host, switch, wire.clone().hold(paced(driver)));
-    sim.link(switch, far, wire.clone());
-    sim.link(far, host, wire);
-    sim.watch(out, Duration::from_micros(100));
-    sim.capture(out, usize::MAX);
-    let datagrams = Datagrams::from(FRAME).until(Instant::START + Duration::from_millis(60));
+/// Packets at the interface's speed from one node to another, from this time on until `end` of the simulation.
+fn packets(sim: &mut Simulation, between: [NodeId; 2], begin: Instant, end: Duration) -> FlowId {
+    let datagrams = Datagrams::from(FRAME).until(Instant::START + end);
     let ends: [Box<dyn Agent>; 2] = [
         Box::new(Source::new(
             datagrams,
@@ -64,9 +56,25 @@ fn run(driver: Driver) -> (Simulation, LinkId, FlowId) {
         family: Family::V4,
         ..FlowKey::default()
     };
-    let flow = sim
-        .flow([host, far], key, Instant::from_nanos(7), ends)
-        .expect("a route");
+    sim.flow(between, key, begin, ends).expect("a route")
+}
+
+/// Packets at the interface's speed for 60 ms, paced by this driver for 100 ms.
+fn run(driver: Driver) -> (Simulation, LinkId, FlowId) {
+    let mut sim = Simulation::new(Seed(1));
+    let [host, switch, far] = ["host", "switch", "far"].map(|name| sim.node(name));
+    let wire = LinkSpec::new(GBE, Duration::from_micros(5)).framing(Framing::Ethernet);
+    let out = sim.link(host, switch, wire.clone().hold(paced(driver)));
+    sim.link(switch, far, wire.clone());
+    sim.link(far, host, wire);
+    sim.watch(out, Duration::from_micros(100));
+    sim.capture(out, usize::MAX);
+    let flow = packets(
+        &mut sim,
+        [host, far],
+        Instant::from_nanos(7),
+        Duration::from_millis(60),
+    );
     sim.run_until(Instant::START + Duration::from_millis(100));
     (sim, out, flow)
 }
@@ -156,19 +164,7 @@ fn bins_of_32_ns_hold_the_four_bytes_of_their_time_or_none() {
     let out = sim.link(host, far, wire.clone().hold(paced(Driver::default())));
     sim.link(far, host, wire);
     sim.watch(out, Duration::from_nanos(32));
-    let datagrams = Datagrams::from(FRAME).until(Instant::START + Duration::from_millis(1));
-    let ends: [Box<dyn Agent>; 2] = [
-        Box::new(Source::new(
-            datagrams,
-            Constant::every(Duration::from_nanos(12_304)),
-        )),
-        Box::new(Listener::default()),
-    ];
-    let key = FlowKey {
-        family: Family::V4,
-        ..FlowKey::default()
-    };
-    sim.flow([host, far], key, Instant::START, ends).expect("a route");
+    packets(&mut sim, [host, far], Instant::START, Duration::from_millis(1));
     sim.run_until(Instant::START + Duration::from_millis(1));
     let bytes = sim.meter(out).expect("a meter").classes()[0].series.bytes();
     // At 1 Gbit/s a byte takes 8 ns. What a frame adds on the wire, 24 bytes, is spread over its time: a frame of 1538 byte-times

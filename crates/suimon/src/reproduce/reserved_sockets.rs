@@ -36,6 +36,8 @@ const LIMIT: Duration = Duration::from_secs(600);
 const RESERVED: u64 = 40;
 /// A packet costs this machine as much whatever its length: short ones are sent over a link of a tenth of the rate.
 const SLOWER: u64 = 10;
+/// What a reservation does not count of a packet's headers.
+const ETHERNET: u64 = netio::port::ETHERNET as u64;
 /// Where disturbers send to.
 const DISTURBED: u16 = 6_001;
 
@@ -319,7 +321,7 @@ impl Rig {
 
     /// Reserves [`RESERVED`] per cent for packets such as these, until what is returned is dropped.
     fn reserve(&self, stream: &Stream) -> Result<Running, Failure> {
-        let packet = stream.data + HEADERS - u64::from(ETHERNET);
+        let packet = stream.data + HEADERS - ETHERNET;
         let rate = format!(
             "{} bit/s",
             self.link.bits() * RESERVED / 100 * packet / (stream.data + HEADERS + ON_WIRE)
@@ -374,8 +376,6 @@ impl Rig {
         Ok(arrived as f64 * measured.data as f64 * 8.0 / span.as_secs_f64() / 1e6)
     }
 }
-
-const ETHERNET: u8 = 14;
 
 /// Waits until it is so, as long as the program runs.
 fn wait(what: &str, running: Running, holds: impl Fn() -> Result<bool, Failure>) -> Result<Running, Failure> {

@@ -207,8 +207,7 @@ impl Speaker {
                     tell,
                     done,
                 } => {
-                    let links = &self.links;
-                    let mtu = |index| mtu_of(links, index);
+                    let mtu = mtus(&self.links);
                     let begun = self
                         .programs
                         .begin(&mut self.node, now, (number, wanted, trial), mtu, tell);
@@ -219,8 +218,7 @@ impl Speaker {
                     rate_bps,
                     done,
                 } => {
-                    let links = &self.links;
-                    let mtu = |index| mtu_of(links, index);
+                    let mtu = mtus(&self.links);
                     self.programs
                         .change(&mut self.node, now, (number, rate_bps), mtu, done);
                 }
@@ -408,8 +406,7 @@ impl Speaker {
                 } => {
                     let flow = (plain(&session), sender);
                     let gathered = self.gathered.remove(&flow);
-                    let links = &self.links;
-                    let mtu = |index| mtu_of(links, index);
+                    let mtu = mtus(&self.links);
                     self.programs
                         .failed(&mut self.node, now, (&flow, &error), gathered.as_ref(), mtu);
                     None
@@ -573,12 +570,12 @@ impl Speaker {
     }
 }
 
-/// The longest datagram of the interface of this number; Ethernet's, if it is not known.
-fn mtu_of(links: &[Link], index: u32) -> u32 {
-    links
-        .iter()
-        .find(|link| link.index == Some(index))
-        .map_or(1500, |link| link.mtu)
+/// The longest datagram of an interface, by its number; Ethernet's, if it is not known.
+fn mtus(links: &[Link]) -> impl Fn(u32) -> u32 {
+    |index| {
+        let link = links.iter().find(|link| link.index == Some(index));
+        link.map_or(1500, |link| link.mtu)
+    }
 }
 
 /// A rate for people.
