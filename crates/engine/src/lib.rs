@@ -52,6 +52,8 @@ mod rings;
 pub mod series;
 mod service_curve;
 pub mod settings;
+#[cfg(test)]
+mod sinks;
 pub mod timer_wheel;
 pub mod tree;
 pub mod units;

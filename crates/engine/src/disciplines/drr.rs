@@ -278,20 +278,14 @@ impl Discipline for Drr {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::discipline::Reason;
     use crate::kind::Link;
     use crate::queue::Queue;
     use crate::random::{Rng, Seed};
     use crate::settings::{Raw, Table};
+    use crate::sinks::Nowhere;
     use crate::tree::{ClassSpec, DisciplineSpec, Registry};
     use crate::units::Bandwidth;
     use proptest::prelude::*;
-
-    struct Nowhere;
-
-    impl Sink for Nowhere {
-        fn drop(&mut self, _packet: Packet, _why: Reason) {}
-    }
 
     fn check(tables: Vec<Table>) -> Result<Queue, Vec<Problem>> {
         let class = |(i, settings): (usize, Table)| ClassSpec {

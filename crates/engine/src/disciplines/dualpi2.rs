@@ -453,6 +453,7 @@ mod tests {
     use crate::packet::ClassId;
     use crate::random::Seed;
     use crate::settings::Table;
+    use crate::sinks::Lost;
     use crate::units::Bandwidth;
 
     /// A packet of 1,000 bytes takes 0.1 ms.
@@ -460,15 +461,6 @@ mod tests {
         bandwidth: Bandwidth::mbit(80),
         mtu: Bytes::new(1000),
     };
-
-    #[derive(Default)]
-    struct Lost(Vec<(u32, Reason)>);
-
-    impl Sink for Lost {
-        fn drop(&mut self, packet: Packet, why: Reason) {
-            self.0.push((packet.flow.full, why));
-        }
-    }
 
     fn dual(table: Table) -> Dual {
         let settings = Settings::read(&table, &[], &mut Vec::new()).expect("good settings");

@@ -357,18 +357,10 @@ mod tests {
     use crate::kind::Link;
     use crate::packet::{ClassId, Flow};
     use crate::random::Seed;
+    use crate::sinks::Lost;
     use crate::units::Bandwidth;
 
     const LINK: Link = Link { bandwidth: Bandwidth::mbit(8), mtu: Bytes::new(1000) };
-
-    #[derive(Default)]
-    struct Lost(Vec<(u32, Reason)>);
-
-    impl Sink for Lost {
-        fn drop(&mut self, packet: Packet, why: Reason) {
-            self.0.push((packet.flow.full, why));
-        }
-    }
 
     /// With a law that hits nothing, unless `aqm`.
     fn queue(limit: u64, aqm: bool) -> FqCodel {

@@ -232,19 +232,13 @@ impl Discipline for Priq {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::discipline::Reason;
     use crate::kind::Link;
     use crate::queue::Queue;
     use crate::random::Seed;
     use crate::settings::{Raw, Table};
+    use crate::sinks::Nowhere;
     use crate::tree::{ClassSpec, DisciplineSpec, Registry};
     use crate::units::Bytes;
-
-    struct Nowhere;
-
-    impl Sink for Nowhere {
-        fn drop(&mut self, _packet: Packet, _why: Reason) {}
-    }
 
     fn spec(priorities: &[i64]) -> DisciplineSpec {
         let class = |(i, &priority): (usize, &i64)| ClassSpec {

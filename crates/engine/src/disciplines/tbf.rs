@@ -232,19 +232,13 @@ impl Discipline for Tbf {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::discipline::Reason;
     use crate::kind::Link;
     use crate::packet::ClassId;
     use crate::random::Seed;
     use crate::settings::{Raw, Table};
+    use crate::sinks::Nowhere;
     use crate::tree::{DisciplineSpec, Registry};
     use proptest::prelude::*;
-
-    struct Nowhere;
-
-    impl Sink for Nowhere {
-        fn drop(&mut self, _packet: Packet, _why: Reason) {}
-    }
 
     fn check(settings: Table) -> Result<Queue, Vec<Problem>> {
         let fifo = DisciplineSpec {

@@ -498,19 +498,11 @@ mod tests {
     use crate::packet::ClassId;
     use crate::random::Seed;
     use crate::settings::Table;
+    use crate::sinks::Lost;
     use crate::tree::{DisciplineSpec, Registry};
     use crate::units::Bandwidth;
 
     const LINK: Link = Link { bandwidth: Bandwidth::mbit(100), mtu: Bytes::new(1_514) };
-
-    #[derive(Default)]
-    struct Lost(Vec<(u32, Reason)>);
-
-    impl Sink for Lost {
-        fn drop(&mut self, packet: Packet, why: Reason) {
-            self.0.push((packet.flow.full, why));
-        }
-    }
 
     fn plan(queues: u32, limit: u64) -> WfqPlan {
         WfqPlan {

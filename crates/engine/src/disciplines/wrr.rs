@@ -446,21 +446,15 @@ impl Discipline for Wrr {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::discipline::Reason;
     use crate::kind::Link;
     use crate::packet::ClassId;
     use crate::queue::Queue;
     use crate::random::Seed;
     use crate::settings::{Raw, Table};
+    use crate::sinks::Nowhere;
     use crate::tree::{ClassSpec, DisciplineSpec, Registry};
     use crate::units::Bandwidth;
     use proptest::prelude::*;
-
-    struct Nowhere;
-
-    impl Sink for Nowhere {
-        fn drop(&mut self, _packet: Packet, _why: Reason) {}
-    }
 
     fn check(kind: &str, settings: Table, tables: Vec<Table>) -> Result<Queue, Vec<Problem>> {
         let class = |(i, settings): (usize, Table)| ClassSpec {
