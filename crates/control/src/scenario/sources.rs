@@ -105,7 +105,7 @@ settings! {
 }
 
 settings! {
-    /// Settings of `request`, beside those of `tcp`. Requests themselves take no time.
+    /// Settings of `request` alone. Requests themselves take no time.
     pub struct RequestSettings {
         /// How many bytes each answer has
         size: Bytes = required, "", "";
@@ -117,31 +117,33 @@ settings! {
 }
 
 settings! {
-    /// Settings of `constant`.
+    /// Settings of the kinds that send packets of one length, beside their own.
+    pub struct PacketSettings {
+        /// The length of each frame: Ethernet header and all above
+        frame: Bytes = default "1514 B", "smaller: more packets for the same rate", "a full frame";
+        /// Whether its packets say that they are ECN-capable, or of L4S, ECT(1)
+        ecn: EcnWord = default "false", "true: marked where others are dropped", "most do not";
+    }
+}
+
+settings! {
+    /// Settings of `constant` alone.
     pub struct ConstantSettings {
         /// How fast, counted in frames
         rate: Bandwidth = required, "", "";
-        /// The length of each frame: Ethernet header and all above
-        frame: Bytes = default "1514 B", "smaller: more packets for the same rate", "a full frame";
-        /// Whether its packets say that they are ECN-capable, or of L4S, ECT(1)
-        ecn: EcnWord = default "false", "true: marked where others are dropped", "most do not";
     }
 }
 
 settings! {
-    /// Settings of `poisson`.
+    /// Settings of `poisson` alone.
     pub struct PoissonSettings {
         /// How fast in the mean, counted in frames
         rate: Bandwidth = required, "", "";
-        /// The length of each frame: Ethernet header and all above
-        frame: Bytes = default "1514 B", "smaller: more packets for the same rate", "a full frame";
-        /// Whether its packets say that they are ECN-capable, or of L4S, ECT(1)
-        ecn: EcnWord = default "false", "true: marked where others are dropped", "most do not";
     }
 }
 
 settings! {
-    /// Settings of `on-off`.
+    /// Settings of `on-off` alone.
     pub struct OnOffSettings {
         /// How fast while it is on, counted in frames
         rate: Bandwidth = required, "", "";
@@ -151,15 +153,11 @@ settings! {
         off: Duration = required, "", "";
         /// Whether `on` and `off` are means of exponentially distributed times
         random: bool = default "true", "false: sources alike stay in step", "the usual model of a talker";
-        /// The length of each frame: Ethernet header and all above
-        frame: Bytes = default "1514 B", "smaller: more packets for the same rate", "a full frame";
-        /// Whether its packets say that they are ECN-capable, or of L4S, ECT(1)
-        ecn: EcnWord = default "false", "true: marked where others are dropped", "most do not";
     }
 }
 
 settings! {
-    /// Settings of `burst`.
+    /// Settings of `burst` alone.
     pub struct BurstSettings {
         /// How many frames a burst has
         frames: u32 = required, "", "";
@@ -167,22 +165,14 @@ settings! {
         period: Duration = required, "", "";
         /// From one frame of a burst to the next
         gap: Duration = default "0 s", "", "all at once";
-        /// The length of each frame: Ethernet header and all above
-        frame: Bytes = default "1514 B", "", "a full frame";
-        /// Whether its packets say that they are ECN-capable, or of L4S, ECT(1)
-        ecn: EcnWord = default "false", "true: marked where others are dropped", "most do not";
     }
 }
 
 settings! {
-    /// Settings of `greedy`.
+    /// Settings of `greedy` alone.
     pub struct GreedySettings {
         /// How many of its packets wait before its first link
         window: u32 = default "8", "1: a class can run empty between two packets; more than its queue holds: drops", "a few";
-        /// The length of each frame: Ethernet header and all above
-        frame: Bytes = default "1514 B", "smaller: more packets for the same rate", "a full frame";
-        /// Whether its packets say that they are ECN-capable, or of L4S, ECT(1)
-        ecn: EcnWord = default "false", "true: marked where others are dropped", "most do not";
     }
 }
 
@@ -201,6 +191,10 @@ pub const KINDS: &[(&str, &[Setting])] = &[
     ("tcp and request", TcpSettings::SETTINGS),
     ("tcp", TransferSettings::SETTINGS),
     ("request", RequestSettings::SETTINGS),
+    (
+        "constant, poisson, on-off, burst and greedy",
+        PacketSettings::SETTINGS,
+    ),
     ("constant", ConstantSettings::SETTINGS),
     ("poisson", PoissonSettings::SETTINGS),
     ("on-off", OnOffSettings::SETTINGS),
@@ -220,15 +214,15 @@ pub enum Source {
     /// TCP that answers requests.
     Request(TcpSettings, RequestSettings),
     /// A constant rate.
-    Constant(ConstantSettings),
+    Constant(PacketSettings, ConstantSettings),
     /// Poisson arrivals.
-    Poisson(PoissonSettings),
+    Poisson(PacketSettings, PoissonSettings),
     /// A constant rate, now and then.
-    OnOff(OnOffSettings),
+    OnOff(PacketSettings, OnOffSettings),
     /// Bursts.
-    Burst(BurstSettings),
+    Burst(PacketSettings, BurstSettings),
     /// As much as the first link takes.
-    Greedy(GreedySettings),
+    Greedy(PacketSettings, GreedySettings),
     /// What a file says.
     Replay(ReplaySettings, Packets),
 }
@@ -258,11 +252,11 @@ impl Source {
         match self {
             Self::Tcp(settings, _) => format!("tcp {}", settings.control.name()),
             Self::Request(settings, _) => format!("request {}", settings.control.name()),
-            Self::Constant(_) => "constant".into(),
-            Self::Poisson(_) => "poisson".into(),
-            Self::OnOff(_) => "on-off".into(),
-            Self::Burst(_) => "burst".into(),
-            Self::Greedy(_) => "greedy".into(),
+            Self::Constant(..) => "constant".into(),
+            Self::Poisson(..) => "poisson".into(),
+            Self::OnOff(..) => "on-off".into(),
+            Self::Burst(..) => "burst".into(),
+            Self::Greedy(..) => "greedy".into(),
             Self::Replay(settings, _) => settings.file.clone(),
         }
     }
@@ -271,11 +265,11 @@ impl Source {
     pub(super) fn frames(&self) -> Option<[Bytes; 2]> {
         match self {
             Self::Tcp(..) | Self::Request(..) => None,
-            Self::Constant(ConstantSettings { frame, .. })
-            | Self::Poisson(PoissonSettings { frame, .. })
-            | Self::OnOff(OnOffSettings { frame, .. })
-            | Self::Burst(BurstSettings { frame, .. })
-            | Self::Greedy(GreedySettings { frame, .. }) => Some([*frame; 2]),
+            Self::Constant(packet, _)
+            | Self::Poisson(packet, _)
+            | Self::OnOff(packet, _)
+            | Self::Burst(packet, _)
+            | Self::Greedy(packet, _) => Some([packet.frame; 2]),
             Self::Replay(_, packets) => {
                 let lengths = || packets.iter().map(|(_, length)| *length);
                 lengths()
@@ -297,32 +291,22 @@ pub(super) fn read(
     let table = section.table(|_| true);
     let generic = FlowSettings::SETTINGS.iter().map(|setting| setting.name);
     let also: Vec<&str> = generic.chain(["between"]).collect();
+    // Structs of settings have the same names, and no trait.
+    macro_rules! both {
+        ($kind:ident, $shared:ident, $own:ident) => {{
+            let own = ($own::SETTINGS, $own::read as Reader<$own>);
+            let (shared, own) = both(&table, &also, $shared::read, own, problems)?;
+            Source::$kind(shared, own)
+        }};
+    }
     let source = match kind {
-        Kind::Tcp => {
-            let (tcp, own) = with_tcp(
-                &table,
-                &also,
-                TransferSettings::SETTINGS,
-                TransferSettings::read,
-                problems,
-            );
-            Source::Tcp(tcp?, own?)
-        }
-        Kind::Request => {
-            let (tcp, own) = with_tcp(
-                &table,
-                &also,
-                RequestSettings::SETTINGS,
-                RequestSettings::read,
-                problems,
-            );
-            Source::Request(tcp?, own?)
-        }
-        Kind::Constant => Source::Constant(ConstantSettings::read(&table, &also, problems)?),
-        Kind::Poisson => Source::Poisson(PoissonSettings::read(&table, &also, problems)?),
-        Kind::OnOff => Source::OnOff(OnOffSettings::read(&table, &also, problems)?),
-        Kind::Burst => Source::Burst(BurstSettings::read(&table, &also, problems)?),
-        Kind::Greedy => Source::Greedy(GreedySettings::read(&table, &also, problems)?),
+        Kind::Tcp => both!(Tcp, TcpSettings, TransferSettings),
+        Kind::Request => both!(Request, TcpSettings, RequestSettings),
+        Kind::Constant => both!(Constant, PacketSettings, ConstantSettings),
+        Kind::Poisson => both!(Poisson, PacketSettings, PoissonSettings),
+        Kind::OnOff => both!(OnOff, PacketSettings, OnOffSettings),
+        Kind::Burst => both!(Burst, PacketSettings, BurstSettings),
+        Kind::Greedy => both!(Greedy, PacketSettings, GreedySettings),
         Kind::Trace | Kind::Pcap => {
             let settings = ReplaySettings::read(&table, &also, problems)?;
             let packets = match kind {
@@ -341,16 +325,19 @@ pub(super) fn read(
     Some(source)
 }
 
-/// Settings of TCP, and those of a kind that has them too.
-fn with_tcp<T>(
+/// Reads settings.
+type Reader<T> = fn(&Table, &[&str], &mut Vec<Problem>) -> Option<T>;
+
+/// Settings that several kinds have, and those that one of them has alone.
+fn both<S, T>(
     table: &Table,
     also: &[&str],
-    own: &[Setting],
-    read: fn(&Table, &[&str], &mut Vec<Problem>) -> Option<T>,
+    shared: Reader<S>,
+    (own, read): (&[Setting], Reader<T>),
     problems: &mut Vec<Problem>,
-) -> (Option<TcpSettings>, Option<T>) {
+) -> Option<(S, T)> {
     let of_own: Vec<&str> = own.iter().map(|setting| setting.name).collect();
-    let tcp = TcpSettings::read(table, &[also, &of_own].concat(), problems);
+    let shared = shared(table, &[also, &of_own].concat(), problems);
     // What neither knows has been refused.
     let known = Table {
         entries: table
@@ -361,7 +348,7 @@ fn with_tcp<T>(
             .collect(),
         at: table.at,
     };
-    (tcp, read(&known, &[], problems))
+    shared.zip(read(&known, &[], problems))
 }
 
 fn sensible(source: &Source, section: &Section<'_>, problems: &mut Vec<Problem>) {
@@ -372,9 +359,9 @@ fn sensible(source: &Source, section: &Section<'_>, problems: &mut Vec<Problem>)
         }
     };
     let rate = match source {
-        Source::Constant(ConstantSettings { rate, .. })
-        | Source::Poisson(PoissonSettings { rate, .. })
-        | Source::OnOff(OnOffSettings { rate, .. }) => Some(*rate),
+        Source::Constant(_, ConstantSettings { rate, .. })
+        | Source::Poisson(_, PoissonSettings { rate, .. })
+        | Source::OnOff(_, OnOffSettings { rate, .. }) => Some(*rate),
         _ => None,
     };
     refuse(
@@ -397,7 +384,7 @@ fn sensible(source: &Source, section: &Section<'_>, problems: &mut Vec<Problem>)
                 "`receive_window` must be at least 1460 B: one segment",
             );
         }
-        Source::Burst(burst) => {
+        Source::Burst(_, burst) => {
             refuse("frames", burst.frames == 0, "`frames` must be at least 1");
             refuse(
                 "period",
@@ -405,8 +392,8 @@ fn sensible(source: &Source, section: &Section<'_>, problems: &mut Vec<Problem>)
                 "`period` must be more than 0 s",
             );
         }
-        Source::Greedy(greedy) => refuse("window", greedy.window == 0, "`window` must be at least 1"),
-        Source::OnOff(on_off) => refuse("on", on_off.on == Duration::ZERO, "`on` must be more than 0 s"),
+        Source::Greedy(_, greedy) => refuse("window", greedy.window == 0, "`window` must be at least 1"),
+        Source::OnOff(_, on_off) => refuse("on", on_off.on == Duration::ZERO, "`on` must be more than 0 s"),
         Source::Replay(_, packets) => refuse("file", packets.is_empty(), "the file has no packets"),
         _ => {}
     }

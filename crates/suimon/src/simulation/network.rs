@@ -134,25 +134,19 @@ fn agents(flow: &FlowConfig, seed: Seed) -> [Box<dyn Agent>; 2] {
             let answers = tcp::program::Answers::new(count, request.size, request.pause);
             return tcp::pair_with(&connection(flow, settings), Box::new(answers));
         }
-        Source::Constant(settings) => {
+        Source::Constant(packet, settings) => {
             let timing = sources::Constant::rate(settings.rate);
-            Box::new(sources::Source::new(
-                datagrams(settings.frame, settings.ecn),
-                timing,
-            ))
+            Box::new(sources::Source::new(datagrams(packet.frame, packet.ecn), timing))
         }
-        Source::Greedy(settings) => Box::new(sources::Greedy::new(
-            datagrams(settings.frame, settings.ecn),
+        Source::Greedy(packet, settings) => Box::new(sources::Greedy::new(
+            datagrams(packet.frame, packet.ecn),
             settings.window.into(),
         )),
-        Source::Poisson(settings) => {
-            let timing = sources::Poisson::rate(settings.rate, &settings.frame.into(), seed);
-            Box::new(sources::Source::new(
-                datagrams(settings.frame, settings.ecn),
-                timing,
-            ))
+        Source::Poisson(packet, settings) => {
+            let timing = sources::Poisson::rate(settings.rate, &packet.frame.into(), seed);
+            Box::new(sources::Source::new(datagrams(packet.frame, packet.ecn), timing))
         }
-        Source::OnOff(settings) => {
+        Source::OnOff(packet, settings) => {
             let spell = if settings.random {
                 Spell::Exponential
             } else {
@@ -160,17 +154,11 @@ fn agents(flow: &FlowConfig, seed: Seed) -> [Box<dyn Agent>; 2] {
             };
             let pace = Pace::Rate(settings.rate);
             let timing = sources::OnOff::new(pace, spell(settings.on), spell(settings.off), seed);
-            Box::new(sources::Source::new(
-                datagrams(settings.frame, settings.ecn),
-                timing,
-            ))
+            Box::new(sources::Source::new(datagrams(packet.frame, packet.ecn), timing))
         }
-        Source::Burst(settings) => {
+        Source::Burst(packet, settings) => {
             let timing = sources::Burst::every(settings.period, settings.frames.into(), settings.gap);
-            Box::new(sources::Source::new(
-                datagrams(settings.frame, settings.ecn),
-                timing,
-            ))
+            Box::new(sources::Source::new(datagrams(packet.frame, packet.ecn), timing))
         }
         Source::Replay(settings, packets) => {
             let timing = sources::Trace::new(packets.clone());
