@@ -37,6 +37,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const IDLE: Duration = Duration::from_secs(300);
 /// How often a connection that only listens looks whether the server ends.
 const GLANCE: Duration = Duration::from_millis(200);
+/// How long a program may be silent before a client looks whether it is stopped, and how often it looks again.
+const SILENCE: Duration = Duration::from_secs(2);
 
 /// What a running program does on request. Called from several threads; may wait for the packet loop, which
 /// must never wait for it.
@@ -471,16 +473,21 @@ fn done(result: Result<String, Refusal>) -> Result<Reply, Refusal> {
 pub struct Client {
     lines: BufReader<UnixStream>,
     path: PathBuf,
+    /// How long a reply may take; `None`: for ever.
+    patience: Option<Duration>,
 }
 
 impl Client {
     /// Connects; `named` is a name or a path, and may be left out if only one program is running.
     pub fn connect(named: Option<&str>) -> Result<Self, Refusal> {
         let path = find(named)?;
-        let stream = UnixStream::connect(&path).map_err(|error| unanswered(&path, &error))?;
+        let stream = UnixStream::connect(&path)
+            .and_then(|stream| stream.set_read_timeout(Some(SILENCE)).map(|()| stream))
+            .map_err(|error| unanswered(&path, &error))?;
         Ok(Self {
             lines: BufReader::new(stream),
             path,
+            patience: None,
         })
     }
 
@@ -491,7 +498,7 @@ impl Client {
             _ => Duration::from_millis(INTERVAL_MS),
         };
         // The program may itself wait for its packet loop, and says so after five seconds.
-        self.set_patience(Some(interval + Duration::from_secs(7)))?;
+        self.patience = Some(interval + Duration::from_secs(7));
         self.tell(request)?;
         self.next_reply()
     }
@@ -506,7 +513,7 @@ impl Client {
     /// Waits for the next reply, after a status request that goes on.
     pub fn next_reply(&mut self) -> Result<Reply, Refusal> {
         let mut line = Vec::new();
-        match self.lines.read_until(b'\n', &mut line) {
+        match self.read_line(&mut line) {
             Ok(0) => Err(self.gone(&io::ErrorKind::UnexpectedEof.into())),
             Ok(_) => serde_json::from_slice(&line).map_err(|error| {
                 let message = format!(
@@ -522,16 +529,45 @@ impl Client {
         }
     }
 
+    /// Waits for a line as long as the patience lasts since the last that came of it, but not for a program that is stopped.
+    fn read_line(&mut self, line: &mut Vec<u8>) -> io::Result<usize> {
+        let mut silent = Instant::now();
+        loop {
+            let had = line.len();
+            match self.lines.read_until(b'\n', line) {
+                Err(error) if is_silence(&error) => {
+                    if line.len() > had {
+                        silent = Instant::now();
+                    }
+                    if let Some(patience) = self.patience
+                        && (silent.elapsed() >= patience || self.stopped().is_some())
+                    {
+                        return Err(error);
+                    }
+                }
+                read => return read,
+            }
+        }
+    }
+
+    /// The process that is asked, if it is stopped; nothing where it cannot be seen.
+    fn stopped(&self) -> Option<i32> {
+        let peer = rustix::net::sockopt::socket_peercred(self.lines.get_ref()).ok()?;
+        let process = peer.pid.as_raw_pid();
+        let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+        let stopped = status.lines().any(|line| line.starts_with("State:\tT"));
+        stopped.then_some(process)
+    }
+
     /// Ends the connection when it goes, whoever reads from it then.
     pub fn hang_up_later(&self) -> Result<HangUp, Refusal> {
         let stream = self.lines.get_ref().try_clone();
         stream.map(HangUp).map_err(|e| self.gone(&e))
     }
 
-    /// Waits no longer than this for each reply from now on; `None`: for ever.
-    pub fn set_patience(&mut self, patience: Option<Duration>) -> Result<(), Refusal> {
-        let set = self.lines.get_ref().set_read_timeout(patience);
-        set.map_err(|e| self.gone(&e))
+    /// Waits for ever for each reply from now on.
+    pub fn wait_for_ever(&mut self) {
+        self.patience = None;
     }
 
     /// The metrics over an interval.
@@ -546,16 +582,24 @@ impl Client {
             io::ErrorKind::UnexpectedEof | io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => {
                 format!("the suimon at {} has ended", self.path.display())
             }
-            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
-                format!(
-                    "the suimon at {} does not answer; it may be stopped",
-                    self.path.display()
-                )
+            _ if is_silence(error) => {
+                if let Some(process) = self.stopped() {
+                    return Refusal {
+                        message: format!("the suimon at {} is stopped", self.path.display()),
+                        help: Some(format!("`kill -CONT {process}` lets it go on")),
+                    };
+                }
+                format!("the suimon at {} does not answer", self.path.display())
             }
             _ => format!("the suimon at {}: {error}", self.path.display()),
         };
         Refusal::new(message)
     }
+}
+
+/// Whether nothing came for a while, and nothing else is wrong.
+fn is_silence(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
 }
 
 /// Ends a connection when it goes.

@@ -18,6 +18,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -167,11 +168,18 @@ struct Fake {
     looks: AtomicU64,
     policy: Mutex<Arc<Interface>>,
     state: Mutex<State>,
+    /// How long a look takes.
+    takes: std::time::Duration,
 }
 
 impl Fake {
     fn new() -> Arc<Self> {
+        Self::taking(std::time::Duration::ZERO)
+    }
+
+    fn taking(takes: std::time::Duration) -> Arc<Self> {
         Arc::new(Self {
+            takes,
             looks: AtomicU64::new(0),
             policy: Mutex::new(Arc::new(interface())),
             state: Mutex::new(State::Enabled),
@@ -185,6 +193,7 @@ impl Handler for Fake {
     }
 
     fn read(&self) -> Result<Reading, Refusal> {
+        std::thread::sleep(self.takes);
         let seconds = self.looks.fetch_add(1, Ordering::Relaxed) + 1;
         let policy = self.policy.lock().expect("not poisoned");
         let state = *self.state.lock().expect("not poisoned");
@@ -350,4 +359,86 @@ fn a_socket_left_by_the_dead_is_replaced_and_one_of_the_living_is_not() {
         std::fs::read_to_string(&place.0).expect("still there"),
         "precious"
     );
+}
+
+/// A program that serves, of its own process, ended with this.
+struct Apart(Child);
+
+impl Apart {
+    /// This test again, in a process of its own that [`serve_if_asked`] ends in.
+    fn start(test: &str, place: &Place) -> Self {
+        let mut program = Command::new(std::env::current_exe().expect("this program"));
+        program.args(["--exact", test]).env(SERVE, &place.0);
+        let child = program.stdout(Stdio::null()).spawn().expect("it starts");
+        let until = std::time::Instant::now() + std::time::Duration::from_secs(20);
+        while Client::connect(Some(place.name())).is_err() {
+            assert!(std::time::Instant::now() < until, "nothing is served");
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        Self(child)
+    }
+
+    fn signal(&self, name: &str) {
+        let kill = Command::new("kill")
+            .args([&format!("-{name}"), &self.0.id().to_string()])
+            .status();
+        assert!(kill.expect("kill runs").success());
+    }
+
+    /// Stops it, and waits until each of its threads stands.
+    fn stop(&self) {
+        self.signal("STOP");
+        let stands = |thread: std::fs::DirEntry| {
+            let status = std::fs::read_to_string(thread.path().join("status"));
+            status.is_ok_and(|status| status.contains("State:\tT"))
+        };
+        let threads = || std::fs::read_dir(format!("/proc/{}/task", self.0.id())).expect("it is there");
+        while !threads().flatten().all(stands) {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+    }
+}
+
+impl Drop for Apart {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+const SERVE: &str = "SUIMON_TEST_SERVE";
+
+/// Serves for a while, and says so, where a test has started itself for it.
+fn serve_if_asked() -> bool {
+    let Some(path) = std::env::var_os(SERVE) else {
+        return false;
+    };
+    let _server = Server::start(&PathBuf::from(path), Fake::new()).expect("a server");
+    std::thread::sleep(std::time::Duration::from_secs(60));
+    true
+}
+
+#[test]
+fn a_stopped_program_is_not_waited_for_and_a_slow_one_is() {
+    if serve_if_asked() {
+        return;
+    }
+    let place = Place::new("stopped");
+    let apart = Apart::start("a_stopped_program_is_not_waited_for_and_a_slow_one_is", &place);
+    let mut client = Client::connect(Some(place.name())).expect("a connection");
+    apart.stop();
+    let why = client.ask(&Request::Version {}).expect_err("it is stopped");
+    assert!(why.message.ends_with("is stopped"), "{why}");
+    let help = why.help.expect("what to do");
+    assert!(help.contains(&format!("kill -CONT {}", apart.0.id())), "{help}");
+    apart.signal("CONT");
+    let mut client = Client::connect(Some(place.name())).expect("a connection");
+    assert!(matches!(
+        client.ask(&Request::Version {}),
+        Ok(Reply::Version { .. })
+    ));
+    let slow = Place::new("slowly");
+    let _server = Server::start(&slow.0, Fake::taking(std::time::Duration::from_secs(3))).expect("a server");
+    let mut client = Client::connect(Some(slow.name())).expect("a connection");
+    client.status(std::time::Duration::ZERO, false).expect("a status");
 }

@@ -227,7 +227,7 @@ fn ask(found: Found, request: &Request) -> Result<Lasting, Failure> {
     if let Reply::Refused(why) = first {
         return Err(why.into());
     }
-    client.set_patience(None)?;
+    client.wait_for_ever();
     let (tell, told) = channel();
     std::thread::spawn(move || {
         let mut reply = Ok(first);

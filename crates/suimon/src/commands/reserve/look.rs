@@ -148,7 +148,7 @@ impl Ask {
     /// Shows it.
     pub(super) fn watch(&self, out: &mut dyn Write) -> Result<Exit, Failure> {
         let mut client = self.client()?;
-        client.set_patience(None)?;
+        client.wait_for_ever();
         client.tell(&Request::Watch {})?;
         loop {
             match client.next_reply()? {
