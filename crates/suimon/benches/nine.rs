@@ -6,8 +6,8 @@
 //! ```
 //!
 //! A table: of each course the median of its rounds, and the worst behind a stroke. `--only` runs the courses whose name has this in it;
-//! `--series` writes what was seen every 50 ms, a file for each round; `--picture` draws the first course. As root it is run as an
-//! ordinary user all the same.
+//! `--series` writes what was seen every 50 ms, a file for each round; `--picture` draws the first course. Cargo runs it
+//! in crates/suimon, where relative paths begin. As root it is run as an ordinary user all the same.
 
 #![expect(clippy::print_stdout, reason = "a bench prints its figures")]
 
@@ -164,11 +164,11 @@ fn svg(rate: f64, seen: &Seen) -> String {
     svg += &line(&seen.other, "#1d4ed8");
     svg += &format!(
         "<g fill=\"#b45309\">{}</g>",
-        text(x(BEGINS / 8), 60.0, "the command under nine")
+        text(x(BEGINS / 8), 90.0, "the command under nine")
     );
     svg += &format!(
         "<g fill=\"#1d4ed8\">{}</g>",
-        text(x((BEGINS + ENDS) / 2 - step(2)), 60.0, "another download")
+        text(x((BEGINS + ENDS) / 2 - step(2)), 90.0, "another download")
     );
     svg + "</svg>\n"
 }
