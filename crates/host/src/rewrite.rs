@@ -39,10 +39,13 @@ const NOT_COOKIES: u64 = 1 << 63;
 /// Says whose a connection is; none for nobody's.
 pub type Whose = Box<dyn FnMut(&Ends) -> Option<MemberId> + Send>;
 
+/// A connection, and whose it is, if a member's.
+pub type Found = (Connection, Option<MemberId>);
+
 /// Where windows are rewritten.
 pub trait Place {
-    /// The connections there that are not over, as they are now, each with its member, if it has one.
-    fn connections(&mut self) -> io::Result<Vec<(Connection, Option<MemberId>)>>;
+    /// The connections there that are not over, each with its member, if it has one; and when they were like that.
+    fn connections(&mut self) -> io::Result<(Vec<Found>, Instant)>;
 
     /// Limits the windows of these from now on, or no more; everything else stays as it was. Holds for a second without
     /// another word.
@@ -72,14 +75,14 @@ impl AtInterface {
 }
 
 impl Place for AtInterface {
-    fn connections(&mut self) -> io::Result<Vec<(Connection, Option<MemberId>)>> {
+    fn connections(&mut self) -> io::Result<(Vec<Found>, Instant)> {
         self.windows.beat(netio::clock::now());
-        let (over, alive): (Vec<Connection>, Vec<Connection>) =
-            self.windows.connections().into_iter().partition(|c| c.closes);
+        let (all, at) = netio::clock::timed(|| self.windows.connections());
+        let (over, alive): (Vec<Connection>, Vec<Connection>) = all.into_iter().partition(|c| c.closes);
         over.iter()
             .for_each(|connection| self.windows.forget(&connection.ends));
         let of = |connection: Connection| (connection, (self.whose)(&connection.ends));
-        Ok(alive.into_iter().map(of).collect())
+        Ok((alive.into_iter().map(of).collect(), at))
     }
 
     fn put(&mut self, limits: Vec<(Ends, Option<Limit>)>) -> io::Result<()> {
@@ -184,8 +187,7 @@ fn frames(carried: &Carried) -> Bytes {
 
 impl<P: Place> Actuator for Rewrite<P> {
     fn readings(&mut self, _now: Instant) -> io::Result<Vec<FlowReading>> {
-        let connections = self.place.connections()?;
-        let read = netio::clock::now();
+        let (connections, read) = self.place.connections()?;
         self.held.clear();
         let alive: BTreeSet<Ends> = connections
             .iter()
@@ -232,11 +234,11 @@ mod tests {
     use crate::order::Why;
 
     /// A place with these connections, which notes what it is told.
-    struct Noted(Vec<(Connection, Option<MemberId>)>, Vec<(Ends, Option<u64>)>);
+    struct Noted(Vec<Found>, Vec<(Ends, Option<u64>)>);
 
     impl Place for Noted {
-        fn connections(&mut self) -> io::Result<Vec<(Connection, Option<MemberId>)>> {
-            Ok(self.0.clone())
+        fn connections(&mut self) -> io::Result<(Vec<Found>, Instant)> {
+            Ok((self.0.clone(), Instant::START))
         }
 
         fn put(&mut self, limits: Vec<(Ends, Option<Limit>)>) -> io::Result<()> {

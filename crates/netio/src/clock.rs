@@ -10,6 +10,25 @@ pub fn now() -> Instant {
     Instant::from_nanos(crate::sys::monotonic())
 }
 
+/// A reading that takes longer was interrupted, and nobody can say when in that time it was made.
+const INTERRUPTED: Duration = Duration::from_millis(1);
+
+/// Reads something that grows with time, and when that was: rates are differences of both. A reading that was interrupted is made
+/// once more.
+pub fn timed<T>(mut read: impl FnMut() -> T) -> (T, Instant) {
+    let mut once = || {
+        let before = now();
+        let value = read();
+        (value, before, now().since(before))
+    };
+    let mut made = once();
+    if made.2 > INTERRUPTED {
+        made = once();
+    }
+    let (value, before, took) = made;
+    (value, before + Duration::from_nanos(took.nanos() / 2))
+}
+
 /// The time that all threads of this process have spent on processors, the kernel's work for them included: what something
 /// costs, as the difference of two readings.
 pub fn processor_time() -> Duration {
@@ -19,4 +38,26 @@ pub fn processor_time() -> Duration {
 /// The same of the calling thread alone.
 pub fn thread_time() -> Duration {
     Duration::from_nanos(crate::sys::thread_time())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reading_that_was_interrupted_is_made_once_more() {
+        let mut made = 0;
+        let begin = now();
+        let (value, at) = timed(|| {
+            made += 1;
+            std::thread::sleep(std::time::Duration::from_millis(5));
+            made
+        });
+        assert_eq!(value, 2, "and no third time");
+        let least = Duration::from_millis(7);
+        assert!(
+            at.since(begin) >= least && at <= now(),
+            "in the midst of the second one"
+        );
+    }
 }

@@ -3,9 +3,9 @@
 use super::ledger::{Entry, Former, Ledger};
 use crate::order::{Hold, Order, Why};
 use crate::reading::{Direction, FlowId, FlowReading, MemberId, on_the_link};
-use crate::sys::now;
 use crate::sys::socket::{self, Info, RECEIVE_LOCK};
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
+use netio::clock;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -79,8 +79,9 @@ impl Flow {
 
     /// Takes what the kernel says, and counts what has been carried since the last time.
     pub(crate) fn take(&mut self, of: &OwnedFd) -> io::Result<()> {
-        let info = socket::info(of)?;
-        self.read_at = now();
+        let (info, at) = clock::timed(|| socket::info(of));
+        let info = info?;
+        self.read_at = at;
         if self.ends.is_none() && info.state != socket::SYN_SENT {
             let [local, remote] = socket::ends(of);
             self.ends = local.zip(remote).map(|(local, remote)| [local, remote]);

@@ -11,8 +11,8 @@ use crate::law::{INTERVAL, Law, Modern, Paper};
 use crate::link;
 use crate::order::{Hold, Order, Why};
 use crate::reading::{Direction, FlowId, FlowReading, LinkReading, Member, MemberId, Tick};
-use crate::sys::now;
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
+use netio::clock;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::fs::File;
@@ -190,8 +190,7 @@ impl Leader {
     pub(super) fn conclude(&mut self, own: &Profile, readings: Readings) -> Vec<Order> {
         self.begun = None;
         // Right after the connections: what comes in between is nobody's.
-        let counters = link::counters().unwrap_or_default();
-        let at = now();
+        let (counters, at) = clock::timed(|| link::counters().unwrap_or_default());
         let mut all = vec![(own.clone(), readings)];
         for peer in self.peers.iter().filter(|peer| peer.has_answered(self.tick)) {
             all.extend(

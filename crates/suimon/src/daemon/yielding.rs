@@ -6,9 +6,9 @@
 
 use control::policy::Interface;
 use engine::inspect::Value;
-use engine::units::{Bandwidth, Bytes};
+use engine::units::{Bandwidth, Bytes, Instant};
 use host::law::{INTERVAL, Law, Modern};
-use host::rewrite::{Place, Rewrite};
+use host::rewrite::{Found, Place, Rewrite};
 use host::{Actuator, Bottleneck, Direction, FlowReading, LinkReading, Member, MemberId, Order, Tick, Why};
 use netio::handle::{Handle, Unanswered};
 use netio::holding::Watched;
@@ -118,10 +118,11 @@ fn failed(why: Unanswered) -> io::Error {
 }
 
 impl Place for InWorker {
-    fn connections(&mut self) -> io::Result<Vec<(Connection, Option<MemberId>)>> {
+    fn connections(&mut self) -> io::Result<(Vec<Found>, Instant)> {
         self.watched = self.handle.watch(self.path).map_err(failed)?;
         let of = |(class, connection): &(usize, Connection)| (*connection, Some(member(*class)));
-        Ok(self.watched.connections.iter().map(of).collect())
+        // The worker reads the link and the connections at once.
+        Ok((self.watched.connections.iter().map(of).collect(), self.watched.at))
     }
 
     fn put(&mut self, limits: Vec<(Ends, Option<Limit>)>) -> io::Result<()> {
@@ -172,10 +173,8 @@ impl Course {
 
     /// Reads, decides and holds; what the classes do now.
     fn tick(&mut self) -> io::Result<Seen> {
-        let mut flows = self.rewrite.readings(netio::clock::now())?;
+        let flows = self.rewrite.readings(netio::clock::now())?;
         let watched = &self.rewrite.place().watched;
-        // The worker reads the link and the connections at once.
-        flows.iter_mut().for_each(|flow| flow.at = watched.at);
         let orders = self.law.tick(&Tick {
             now: watched.at,
             link: LinkReading {
@@ -221,7 +220,6 @@ fn state<'a>(orders: impl Iterator<Item = (&'a FlowReading, &'a Order)>) -> &'st
 #[cfg(test)]
 mod tests {
     use super::*;
-    use engine::units::Instant;
     use host::{FlowId, Hold};
 
     #[test]

@@ -177,10 +177,10 @@ pub fn run(bed: &Bed, downloads: &[Download], mut rule: Rule, seconds: f64) -> R
             let mut interval = INTERVAL;
             if let (Some(actuator), Some(law)) = (&mut actuator, &mut rule.law) {
                 let flows = actuator.readings(now)?;
-                let link = carried()?;
+                let (link, now) = clock::timed(carried);
                 let orders = law.tick(&Tick {
-                    now: clock::now(),
-                    link,
+                    now,
+                    link: link?,
                     bottleneck: rule.bottleneck,
                     members: &rule.members,
                     flows: &flows,
