@@ -3,6 +3,8 @@
 
 #[path = "laws/model.rs"]
 mod model;
+#[path = "laws/probing.rs"]
+mod probing;
 
 use engine::units::{Bandwidth, Bytes};
 use host::law::{Modern, Paper};
@@ -101,6 +103,57 @@ fn a_newcomer_has_the_link_within_a_second_whenever_it_comes() {
             }
         }
     }
+}
+
+/// How long after `from` a connection had 80 % of the link again, in milliseconds: the end of the first tenth of a second in which it had.
+fn back_after(model: &Model, flow: usize, from: u64, mbit: u64) -> u64 {
+    let has = |ms: &u64| model.rate(flow, *ms, ms + 100) >= 0.8 * mbit as f64;
+    let tenths = (from..from + 3_000).step_by(100);
+    tenths
+        .into_iter()
+        .find(has)
+        .map_or(u64::MAX, |ms| ms + 100 - from)
+}
+
+#[test]
+fn a_sender_that_climbs_slowly_has_kept_enough_to_be_back_soon_however_fast_the_link() {
+    // BBR climbs by a factor that its round trips decide: from what it had, and not from what the link is.
+    for (mbit, buffer) in [(10, 64_000), (100, 256_000), (1_000, 2_500_000)] {
+        for phase in [0, 30, 60] {
+            let mut model = Model::new(mbit, buffer, &members(1), stated(mbit));
+            let both = [Spec::of(Some(0), 0, 8_000), Spec::of(None, 2_000 + phase, 5_000)];
+            let [low, newcomer] = both.map(|spec| model.add(Spec { probes: true, ..spec }));
+            model.run(&mut modern(), 8_000);
+            let back = back_after(&model, low, 5_000, mbit);
+            let other = model.rate(newcomer, 3_100, 5_000) / mbit as f64;
+            let least = if mbit == 10 { 0.9 } else { 0.95 };
+            assert!(
+                back <= 700 && other >= least,
+                "{mbit} Mbit/s, {phase} ms: back after {back} ms, the other one {other:.3}"
+            );
+        }
+    }
+}
+
+#[test]
+fn who_comes_and_is_gone_at_once_is_not_waited_for_twice() {
+    // A transfer that ends within its onset: the time in which nothing of it comes any more counts from there.
+    let mut model = Model::new(100, 256_000, &members(1), stated(100));
+    model.add(Spec::of(Some(0), 0, 4_000));
+    model.add(Spec::of(None, 2_000, 2_120));
+    model.run(&mut modern(), 4_000);
+    let since = |ms: u64, why: fn(&Why) -> bool| {
+        let mut orders = model.orders.iter().filter(|(at, _)| *at >= ms);
+        orders
+            .find(|(_, orders)| why(&orders[0].why))
+            .map_or(u64::MAX, |(at, _)| *at)
+    };
+    let held = since(2_000, |why| *why == Why::OnsetOfOthers);
+    let free = since(held, |why| *why == Why::LinkIsFree);
+    assert!(
+        (2_020..2_100).contains(&held) && free <= 2_300,
+        "held at {held}, free at {free}"
+    );
 }
 
 #[test]

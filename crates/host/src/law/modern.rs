@@ -6,8 +6,11 @@
 //! | state | until | T |
 //! |---|---|---|
 //! | free | H is above 4 % of B | B; a lid on all windows together, near one bandwidth-delay product |
-//! | onset | H no longer grows, at most 0.5 s | 0: a slow start that finds an empty queue comes to its end |
-//! | active | H is below 4 % for 0.15 s | 0.96 B − H − m; m is 4 to 15 % of B while the link is full, else it decays |
+//! | onset | H no longer grows, 0.15 to 0.5 s | 2 % of B: a slow start that finds an empty queue comes to its end |
+//! | active | H is below 4 % for 0.15 s | 0.96 B − H − m, 2 % of B at least; m is 4 to 15 % of B while the link is full, else it decays |
+//!
+//! The 2 % are for senders like BBR. They climb by a quarter in a round trip and a half from what they had last, however much the
+//! window allows: from two segments a round trip they would have 100 Mbit/s again after 0.7 s, and faster links later.
 //!
 //! The lid decides how soon a clamp is felt, and how much of the link's buffer a newcomer finds free. It follows what the link
 //! needs to be just full: it falls slowly while the link is full, and grows fast when it is not and the lid binds. What it brings
@@ -53,6 +56,8 @@ const GROWS: f64 = 1.1;
 const FULL: f64 = 0.98;
 const NEARLY_FULL: f64 = 0.9;
 const AIM: f64 = 0.96;
+/// What members keep, however much others want.
+const KEPT: f64 = 0.02;
 /// The margin while the link is full: at least and at most this part of it, between them twice what other traffic has grown by in
 /// [`SHORT`]; and what remains of it after each interval in which the link is not.
 const MARGIN: (f64, f64) = (0.04, 0.15);
@@ -90,9 +95,7 @@ enum State {
     Onset {
         seconds: f64,
     },
-    Active {
-        quiet: f64,
-    },
+    Active,
 }
 
 /// What there was when the lid began to grow.
@@ -110,6 +113,8 @@ pub struct Modern {
     meter: Meter,
     estimate: Estimate,
     state: State,
+    /// For so many seconds there has been no other traffic.
+    quiet: f64,
     margin: f64,
     lid: f64,
     lid_rests: f64,
@@ -131,6 +136,7 @@ impl Modern {
             meter: Meter::new(direction),
             estimate: Estimate::default(),
             state: State::Free { seconds: 0.0 },
+            quiet: 0.0,
             margin: MARGIN.1,
             lid: LID,
             lid_rests: 0.0,
@@ -200,29 +206,29 @@ impl Modern {
             let (least, most) = MARGIN;
             self.margin = self.margin.max((2.0 * (last - before) / rate).clamp(least, most));
         }
+        self.quiet = match others(0.0) < THERE * rate {
+            true => self.quiet + seconds,
+            false => 0.0,
+        };
+        // Half a tick early rather than a tick late.
+        let gone = self.quiet > QUIET - seconds / 2.0;
         let next = match self.state {
             State::Free { seconds: past } if self.others_appear(rate, past + seconds) => {
-                self.margin = MARGIN.1;
+                (self.margin, self.quiet) = (MARGIN.1, 0.0);
                 State::Onset { seconds: 0.0 }
             }
             State::Free { seconds: past } => State::Free {
                 seconds: past + seconds,
             },
-            State::Onset { seconds: past } => {
-                let (least, most) = ONSET;
-                let past = past + seconds;
-                if past >= most || (past >= least && last <= GROWS * before) {
-                    State::Active { quiet: 0.0 }
-                } else {
-                    State::Onset { seconds: past }
+            State::Onset { seconds: past }
+                if past + seconds < ONSET.0 || (past + seconds < ONSET.1 && last > GROWS * before) =>
+            {
+                State::Onset {
+                    seconds: past + seconds,
                 }
             }
-            // Half a tick early rather than a tick late.
-            State::Active { quiet } if others(0.0) < THERE * rate => match quiet + seconds {
-                quiet if quiet > QUIET - seconds / 2.0 => State::Free { seconds: 0.0 },
-                quiet => State::Active { quiet },
-            },
-            State::Active { .. } => State::Active { quiet: 0.0 },
+            State::Onset { .. } | State::Active if gone => State::Free { seconds: 0.0 },
+            State::Onset { .. } | State::Active => State::Active,
         };
         if matches!(next, State::Free { .. }) && !matches!(self.state, State::Free { .. }) {
             self.flows.values_mut().for_each(Steered::straighten);
@@ -235,10 +241,10 @@ impl Modern {
     fn together(&self, rate: f64) -> f64 {
         match self.state {
             State::Free { .. } => rate,
-            State::Onset { .. } => 0.0,
-            State::Active { .. } => {
+            State::Onset { .. } => KEPT * rate,
+            State::Active => {
                 let others = self.meter.others(LONG).max(self.meter.others(SHORT));
-                (AIM * rate - others - self.margin * rate).max(0.0)
+                (AIM * rate - others - self.margin * rate).max(KEPT * rate)
             }
         }
     }
@@ -454,7 +460,7 @@ impl Law for Modern {
                             !tick.flows.is_empty() && self.meter.total(SHORT) >= NEARLY_FULL * rate
                         }
                         State::Onset { .. } => true,
-                        State::Active { .. } => false,
+                        State::Active => false,
                     };
                 }
                 _ => {

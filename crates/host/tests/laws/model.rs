@@ -1,7 +1,8 @@
 //! A bottleneck with TCP senders behind it, packet by packet: drop-tail buffer, slow start and its early end (HyStart), CUBIC's
-//! growth and decrease, windows whose right edge never moves left, the persist timer below one segment. Coarse beside a kernel (a loss is known a
+//! growth and decrease, or BBR ([`Probing`]), windows whose right edge never moves left, the persist timer below one segment. Coarse beside a kernel (a loss is known a
 //! round trip later, and nothing else happens to it), and enough to close the loop of a law in no time.
 
+use crate::probing::Probing;
 use engine::units::{Bytes, Duration, Instant};
 use host::{
     Bottleneck, Direction, FlowId, FlowReading, Hold, Law, LinkReading, Member, MemberId, Order, Tick,
@@ -41,6 +42,8 @@ pub struct Spec {
     pub wants: Wants,
     /// The round trip without a queue, in milliseconds.
     pub rtt: u64,
+    /// Whether it is BBR that sends, and not CUBIC.
+    pub probes: bool,
 }
 
 impl Spec {
@@ -51,6 +54,7 @@ impl Spec {
             until,
             wants: Wants::All,
             rtt: 20,
+            probes: false,
         }
     }
 }
@@ -65,6 +69,7 @@ struct Flow {
     /// For so many seconds after a loss CUBIC stays below where it was.
     plateau: f64,
     start: SlowStart,
+    probing: Option<Probing>,
     /// Segments: sent, known to have arrived or been lost, and up to where the receiver allows.
     sent: u64,
     done: u64,
@@ -208,6 +213,7 @@ impl Model {
             lost_at: 0,
             plateau: 0.0,
             start: SlowStart::new(),
+            probing: spec.probes.then(Probing::new),
             sent: 0,
             done: 0,
             edge: 45,
@@ -277,7 +283,7 @@ impl Model {
                 flow.lost += 1;
                 flow.edge += 1;
                 // Once for all that was sent before the last decrease.
-                if sent >= flow.lost_at {
+                if flow.probing.is_none() && sent >= flow.lost_at {
                     flow.lost_at = self.now;
                     flow.before_loss = flow.cwnd;
                     flow.plateau = (flow.cwnd * 0.3 / 0.4).cbrt();
@@ -340,8 +346,13 @@ impl Model {
             }
             flow.sent += 1;
             flow.available -= 1;
-            if flow.pace.is_finite() {
-                flow.paced_until = self.now + (FRAME as f64 * 8e9 / flow.pace) as u64;
+            let mut pace = flow.pace;
+            if let Some(probing) = &mut flow.probing {
+                probing.sends(self.now);
+                pace = pace.min(probing.pace().map_or(pace, |rate| rate * FRAME as f64 * 8.0));
+            }
+            if pace.is_finite() {
+                flow.paced_until = self.now + (FRAME as f64 * 8e9 / pace) as u64;
             }
             let rtt = flow.spec.rtt * MS;
             let waiting = self.free_at.saturating_sub(self.now);
@@ -447,6 +458,11 @@ impl Flow {
     fn acknowledged(&mut self, now: u64, sent: u64) {
         let flying = (self.sent - self.done) as f64;
         self.done += 1;
+        if let Some(probing) = &mut self.probing {
+            probing.acknowledged(now, sent);
+            self.cwnd = probing.window();
+            return;
+        }
         let slow = self.cwnd < self.ssthresh;
         if slow
             && self
