@@ -223,6 +223,8 @@ impl Found {
         let share = |rates: &[f64]| 100.0 * mean(rates) / course.carries();
         let both = seen.both();
         let rate = 0.8 * course.carries();
+        // It is told to end, and then what its sender's kernel has still comes.
+        let ended = seen.other.iter().rposition(|rate| *rate > 0.0).unwrap_or(ENDS);
         // Of frames, from the second second on: the first has the onset, which `both` counts, and what programs get in a second swings with
         // every hole that a loss leaves.
         let seconds = seen.link[BEGINS + SECOND..ENDS].windows(SECOND);
@@ -234,7 +236,7 @@ impl Found {
             both: share(&both[BEGINS..ENDS]),
             worst_second: seconds.fold(f64::MAX, f64::min),
             reached: reaches(&seen.other[BEGINS..ENDS], rate),
-            back: reaches(&seen.low[ENDS..], rate),
+            back: reaches(&seen.low[ended..], rate),
             processor: mean(&seen.processor[2 * SECOND..]),
         }
     }

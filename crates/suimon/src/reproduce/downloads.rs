@@ -114,6 +114,13 @@ impl Counted {
         downloads.map(|download| self.rate(download, from, to)).sum()
     }
 
+    /// When a download's last byte came, or a look before that.
+    pub fn ended(&self, download: usize) -> f64 {
+        let all = self.bytes.last().map_or(0, |bytes| bytes[download]);
+        let whole = self.bytes.partition_point(|bytes| bytes[download] < all);
+        self.times.get(whole.saturating_sub(1)).copied().unwrap_or(0.0)
+    }
+
     /// How long after `from` these had this rate for half a second, in seconds; none if never before `until`.
     pub fn reached(
         &self,
@@ -270,6 +277,15 @@ mod tests {
             "{reached:?}"
         );
         assert_eq!(counted.reached(1..2, 2.0, 0.0, 4.0), None);
+    }
+
+    #[test]
+    fn a_download_ends_with_its_last_byte() {
+        let counted = Counted {
+            times: (0..=4).map(f64::from).collect(),
+            bytes: [[0, 0], [5, 1], [9, 2], [9, 3], [9, 4]].map(Vec::from).to_vec(),
+        };
+        assert_eq!((counted.ended(0), counted.ended(1)), (1.0, 3.0));
     }
 
     /// A window of so many bytes for everyone.

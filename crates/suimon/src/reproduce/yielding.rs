@@ -298,7 +298,7 @@ struct Found {
     /// From a second after its beginning on.
     later: f64,
     total: f64,
-    /// Until it had 80 % for half a second, and until the low one had it again.
+    /// Until it had 80 % for half a second; and from its last byte until the low one had it again.
     reached: Option<f64>,
     back: Option<f64>,
 }
@@ -345,7 +345,7 @@ fn tried(
         later: percent(high.clone(), joins + 1.0, leaves),
         total: percent(0..lows + 1, joins, leaves),
         reached: counted.reached(high, 0.8 * link, joins, leaves),
-        back: counted.reached(low, 0.8 * link, leaves, end),
+        back: counted.reached(low, 0.8 * link, counted.ended(lows), end),
     };
     Ok((found, counted))
 }
@@ -385,8 +385,9 @@ fn laws(options: &Options, progress: &mut dyn Progress) -> Result<Outcome, Failu
     let mut remarks = vec![
         HOW.into(),
         format!(
-            "20 ms of round trip; 64 kB of buffer at 10 Mbit/s, 256 kB at 100. The low one from 0 s, the high one from {} to {} s. Rates are \
-             in per cent of what the link carries as payload. One run each: trust the first two digits.",
+            "20 ms of round trip; 64 kB of buffer at 10 Mbit/s, 256 kB at 100. The low one from 0 s, the high one from {} to {} s. Its \
+             sender's kernel still has something then: the low one is back so long after its last byte. Rates are in per cent of what \
+             the link carries as payload. One run each: trust the first two digits.",
             course[0], course[1]
         ),
     ];
