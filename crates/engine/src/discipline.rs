@@ -14,6 +14,7 @@ use crate::inspect::Inspection;
 use crate::kind::Plan;
 use crate::packet::{ClassId, Packet};
 use crate::units::{Bytes, Instant};
+use std::any::Any;
 use std::fmt;
 
 /// What happened to the packet that was offered. Other packets that had to leave for it (from the head,
@@ -135,7 +136,7 @@ pub struct Debt {
 
 /// A queueing discipline: only the algorithm. It does not count, log, sleep or lock; its host and
 /// [`Queue`](crate::queue::Queue) do, and check this contract.
-pub trait Discipline: fmt::Debug + Send {
+pub trait Discipline: fmt::Debug + Send + Any {
     /// Takes the packet, or gives it to the sink and says so. May give others to the sink.
     fn enqueue(&mut self, now: Instant, packet: Packet, sink: &mut dyn Sink) -> Verdict;
 

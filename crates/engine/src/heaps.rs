@@ -1,20 +1,71 @@
 //! Heaps over one set of numbered things, each of which is in at most one of them: the least key first.
 //!
-//! Four children a node, and key and thing in one word of 128 bits, so that the children fill one cache line: a heap of many
+//! Four children a node, and key and thing in one word of 128 bits, so that the children are one cache line: a heap of many
 //! is memory to be fetched and not comparisons. A thing's place is kept, so that its key can change and it can
 //! leave in logarithmic time. Of equal keys the smaller thing comes first. No allocation after construction.
+//!
+//! Where the same thing is first and gets a new key all the time, [`tournaments`](crate::tournaments) are faster; a heap costs
+//! what those in it cost, however many may come.
 
 /// In no heap.
 const NOWHERE: u32 = u32::MAX;
 const ARITY: usize = 4;
 /// Keys are less than 2 to this.
 const KEY_BITS: u32 = 96;
+/// Nobody: comes after everybody.
+const NOBODY: u128 = u128::MAX;
+
+/// The children of a node, or of nobody: the first row has the top alone, as its last. So row *n* + 1 has the children of
+/// node *n*, and node *n* is in row (*n* + 3) / 4.
+#[derive(Clone, Debug)]
+#[repr(align(64))]
+struct Row([u128; ARITY]);
+
+impl Row {
+    /// Which item is the least. That cannot be guessed, so it is found without a branch. A function of its own for that: in
+    /// the loop that calls it the compiler would make branches, as it does in short loops.
+    #[inline(never)]
+    fn least(&self) -> usize {
+        let [a, b, c, d] = self.0;
+        let (left, right) = (usize::from(b < a), usize::from(d < c));
+        let (first, second) = (self.0[left], self.0[2 + right]);
+        left + usize::from(second < first) * (2 + right - left)
+    }
+}
+
+/// One heap: its rows have room for all that may come.
+#[derive(Clone, Debug)]
+struct Heap {
+    rows: Vec<Row>,
+    len: usize,
+}
+
+impl Heap {
+    fn new(size: usize) -> Self {
+        let row = Row([NOBODY; ARITY]);
+        Self {
+            rows: vec![row; (size + ARITY - 1).div_ceil(ARITY) + 1],
+            len: 0,
+        }
+    }
+
+    #[inline]
+    fn item(&mut self, node: usize) -> &mut u128 {
+        let place = node + ARITY - 1;
+        &mut self.rows[place / ARITY].0[place % ARITY]
+    }
+
+    #[inline]
+    fn first(&self) -> u128 {
+        self.rows[0].0[ARITY - 1]
+    }
+}
 
 /// The heaps.
 #[derive(Clone, Debug)]
 pub(crate) struct Heaps {
     /// Keys, shifted, and things.
-    heaps: Vec<Vec<u128>>,
+    heaps: Vec<Heap>,
     /// Of each thing.
     places: Vec<u32>,
 }
@@ -27,7 +78,7 @@ impl Heaps {
     /// Heaps for so many things each; `things` is the number of all.
     pub(crate) fn new(sizes: impl IntoIterator<Item = usize>, things: usize) -> Self {
         Self {
-            heaps: sizes.into_iter().map(Vec::with_capacity).collect(),
+            heaps: sizes.into_iter().map(Heap::new).collect(),
             places: vec![NOWHERE; things],
         }
     }
@@ -35,13 +86,14 @@ impl Heaps {
     /// The thing with the least key, and its key.
     #[inline]
     pub(crate) fn first(&self, heap: usize) -> Option<(u128, u32)> {
-        self.heaps[heap].first().map(|&item| (item >> 32, item as u32))
+        let item = self.heaps[heap].first();
+        (item != NOBODY).then_some((item >> 32, item as u32))
     }
 
     /// Whether a heap has nothing in it.
     #[inline]
     pub(crate) fn is_empty(&self, heap: usize) -> bool {
-        self.heaps[heap].is_empty()
+        self.heaps[heap].len == 0
     }
 
     /// Whether a thing is in a heap.
@@ -50,22 +102,19 @@ impl Heaps {
         self.places[thing as usize] != NOWHERE
     }
 
-    /// Gives a thing this key, in its heap; keys of 2⁹⁶ and more are as the largest below.
+    /// Gives a thing this key, in its heap; keys of 2⁹⁶ − 1 and more are as the largest below.
     #[inline]
     pub(crate) fn set(&mut self, heap: usize, thing: u32, key: u128) {
         let items = &mut self.heaps[heap];
-        let item = key.min((1 << KEY_BITS) - 1) << 32 | u128::from(thing);
+        let item = key.min((1 << KEY_BITS) - 2) << 32 | u128::from(thing);
         let at = match self.places[thing as usize] {
             NOWHERE => {
-                items.push(item);
-                items.len() - 1
+                items.len += 1;
+                items.len - 1
             }
-            place => {
-                items[place as usize] = item;
-                place as usize
-            }
+            place => place as usize,
         };
-        self.settle(heap, at);
+        self.settle(heap, at, item);
     }
 
     /// Takes a thing out of its heap; nothing happens if it is in none.
@@ -76,39 +125,39 @@ impl Heaps {
             return;
         }
         let at = at as usize;
-        self.heaps[heap].swap_remove(at);
-        if at < self.heaps[heap].len() {
-            self.settle(heap, at);
+        let items = &mut self.heaps[heap];
+        items.len -= 1;
+        let last = std::mem::replace(items.item(items.len), NOBODY);
+        if at < items.len {
+            self.settle(heap, at, last);
         }
     }
 
-    /// Moves an item up or down to where it belongs.
-    fn settle(&mut self, heap: usize, mut at: usize) {
-        let items = &mut self.heaps[heap][..];
-        let item = items[at];
+    /// Puts an item into this place, which is free, or above or below it where it belongs.
+    fn settle(&mut self, heap: usize, mut at: usize, item: u128) {
+        let items = &mut self.heaps[heap];
         while at > 0 {
             let parent = (at - 1) / ARITY;
-            if items[parent] < item {
+            let above = *items.item(parent);
+            if above < item {
                 break;
             }
-            items[at] = items[parent];
-            self.places[thing_of(items[at])] = at as u32;
+            *items.item(at) = above;
+            self.places[thing_of(above)] = at as u32;
             at = parent;
         }
-        loop {
-            let first = ARITY * at + 1;
-            let children = &items[first.min(items.len())..(first + ARITY).min(items.len())];
-            let Some((nth, &least)) = children.iter().enumerate().min_by_key(|(_, item)| **item) else {
-                break;
-            };
+        while let Some(row) = items.rows.get(at + 1) {
+            let nth = row.least();
+            let least = row.0[nth % ARITY];
             if least > item {
                 break;
             }
-            items[at] = least;
+            let child = ARITY * at + 1 + nth;
+            *items.item(at) = least;
             self.places[thing_of(least)] = at as u32;
-            at = first + nth;
+            at = child;
         }
-        items[at] = item;
+        *items.item(at) = item;
         self.places[thing_of(item)] = at as u32;
     }
 }
@@ -132,7 +181,7 @@ mod tests {
                     heaps.remove(heap, thing);
                 } else {
                     heaps.set(heap, thing, key);
-                    models[heap].insert((key.min((1 << 96) - 1), thing));
+                    models[heap].insert((key.min((1 << 96) - 2), thing));
                 }
                 prop_assert_eq!(heaps.holds(thing), what > 0);
                 for (heap, model) in models.iter().enumerate() {

@@ -234,7 +234,7 @@ impl Leaves {
     }
 
     /// What has passed through a leaf.
-    pub(crate) fn stats(&self, leaf: usize) -> &Stats {
+    pub(crate) fn stats(&self, leaf: usize) -> Stats {
         self.queues[leaf].stats()
     }
 

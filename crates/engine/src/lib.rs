@@ -55,6 +55,7 @@ pub mod settings;
 #[cfg(test)]
 mod sinks;
 pub mod timer_wheel;
+mod tournaments;
 pub mod tree;
 pub mod units;
 mod wire;

@@ -560,12 +560,17 @@ pub(crate) fn rows(full: bool) -> Vec<Verdict> {
             bar: BAR,
         }
     };
-    // Each by itself: 10,000 leaves are 10 MB, and four times that would only measure the cache.
-    verdicts.extend(Served::ALL.map(|served| {
-        let rows = effort.leaves.into_iter().map(|n| served.row(n)).collect();
-        growth(&run(rows, effort), served.name(), 20)
-    }));
     let held = REGIMES.into_iter().filter(|regime| !regime.borrow);
     verdicts.extend(held.map(verdict));
     verdicts
+}
+
+/// The same for the regimes of `hfsc`, each by itself: 10,000 leaves are megabytes, and four times that would only measure the cache.
+pub(crate) fn curves(full: bool) -> Vec<Verdict> {
+    let effort = if full { FULL } else { SMOKE };
+    let judged = |served: Served| {
+        let rows = effort.leaves.into_iter().map(|n| served.row(n)).collect();
+        growth(&run(rows, effort), served.name(), 20)
+    };
+    Served::ALL.map(judged).into()
 }

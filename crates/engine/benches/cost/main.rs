@@ -21,8 +21,9 @@ pub(crate) struct Verdict {
 /// A part of the table: its name, and what prints its rows.
 type Part = (&'static str, fn(bool) -> Vec<Verdict>);
 
-const PARTS: [Part; 3] = [
+const PARTS: [Part; 4] = [
     ("disciplines", disciplines::rows),
+    ("hfsc", disciplines::curves),
     ("pacing", paced::rows),
     ("classifier", classifier::rows),
 ];

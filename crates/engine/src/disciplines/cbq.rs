@@ -1083,7 +1083,7 @@ impl Discipline for Cbq {
         let mut below: Vec<Stats> = vec![Stats::default(); link + 1];
         for number in self.bottom_up() {
             if let Some(queue) = self.queues.get(number) {
-                below[number] = *queue.stats();
+                below[number] = queue.stats();
             }
             let stats = below[number];
             below[self.nodes[number].parent as usize] += stats;

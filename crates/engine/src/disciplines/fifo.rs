@@ -4,6 +4,9 @@
 //! packet is the one that is lost. Departures: a second limit in bytes, since a packet may be 40 or 65,000
 //! bytes long, and drop from the head by choice, which tells a sender of congestion one queue earlier
 //! (Lakshman, Neidhardt and Ott, "The drop from front strategy in TCP and in TCP over ATM", 1996).
+//!
+//! One thing is not for other disciplines: as most leaves are FIFOs, [`Queue`](crate::queue::Queue) has one in its own memory and
+//! calls it by name. So it pins its oldest packet itself, and says what the processor may fetch ahead in two steps.
 
 use crate::bounds::{Promise, Service, Terms, WorstCase};
 use crate::discipline::{Discipline, Next, Reason, Sink, Verdict};
@@ -83,52 +86,123 @@ impl Plan for Settings {
     }
 
     fn build(&self, _cx: &Build) -> Box<dyn Discipline> {
-        Box::new(Fifo { settings: self.clone(), queue: VecDeque::new(), bytes: Bytes::ZERO })
+        Box::new(Fifo::new(self))
     }
 }
 
-/// In one line of a cache, since there can be very many.
+/// In place of a limit in bytes.
+const NO_LIMIT: Bytes = Bytes::new(u64::MAX);
+
+/// With its oldest packet at hand: in a queue of very many, the others' memory is asked for when that one leaves, and is needed
+/// one packet later.
 #[derive(Debug)]
-#[repr(align(64))]
-struct Fifo {
-    settings: Settings,
-    queue: VecDeque<Packet>,
+#[repr(C)]
+pub(crate) struct Fifo {
+    others: VecDeque<Packet>,
+    oldest: Option<Packet>,
     bytes: Bytes,
+    limit_bytes: Bytes,
+    limit: u32,
+    drop: DropFrom,
+    /// The oldest stays for the next `take`: it counts no more, and nothing else removes it.
+    pinned: bool,
 }
 
 impl Fifo {
-    fn fits(&self, len: Bytes) -> bool {
-        let Settings { limit, limit_bytes, .. } = self.settings;
-        self.queue.len() < limit as usize && limit_bytes.is_none_or(|limit| self.bytes + len <= limit)
+    fn new(settings: &Settings) -> Self {
+        let mut fifo = Self {
+            oldest: None,
+            bytes: Bytes::ZERO,
+            others: VecDeque::new(),
+            limit: 0,
+            drop: DropFrom::Tail,
+            limit_bytes: Bytes::ZERO,
+            pinned: false,
+        };
+        fifo.adopt(settings);
+        fifo
     }
 
-    fn take(&mut self) -> Option<Packet> {
-        let packet = self.queue.pop_front()?;
+    fn adopt(&mut self, settings: &Settings) {
+        self.limit = settings.limit;
+        self.drop = settings.drop;
+        self.limit_bytes = settings.limit_bytes.unwrap_or(NO_LIMIT);
+    }
+
+    #[inline]
+    fn fits(&self, len: Bytes) -> bool {
+        let packets = self.others.len() + usize::from(self.oldest.is_some() && !self.pinned);
+        packets < self.limit as usize && self.bytes + len <= self.limit_bytes
+    }
+
+    /// The oldest packet.
+    #[inline]
+    pub(crate) fn take(&mut self) -> Option<Packet> {
+        let packet = self.oldest.take()?;
+        if !std::mem::take(&mut self.pinned) {
+            self.bytes -= packet.len;
+        }
+        self.oldest = self.others.pop_front();
+        if self.others.is_empty() {
+            // The ring begins at its beginning again, so that a short queue has the same memory in use all the time.
+            self.others.clear();
+        }
+        Some(packet)
+    }
+
+    /// The packet that the next `take` returns, whatever comes in between: as if the queue had taken it, but it stays where it is.
+    #[inline]
+    pub(crate) fn pin(&mut self) -> Option<&Packet> {
+        let packet = self.oldest.as_ref()?;
+        if !std::mem::replace(&mut self.pinned, true) {
+            self.bytes -= packet.len;
+        }
+        Some(packet)
+    }
+
+    /// The oldest packet that may be lost.
+    fn give_up(&mut self) -> Option<Packet> {
+        if !self.pinned {
+            return self.take();
+        }
+        let packet = self.others.pop_front()?;
         self.bytes -= packet.len;
         Some(packet)
+    }
+
+    /// Reads what the packet after the oldest needs, once the FIFO's own memory is there: see [`Discipline::touch`].
+    #[inline]
+    pub(crate) fn touch_others(&self) -> u64 {
+        let ends = [self.others.front(), self.others.back()];
+        ends.into_iter().flatten().fold(0, |all, packet| all ^ packet.len.get() ^ u64::from(packet.buffer.0))
     }
 }
 
 impl Discipline for Fifo {
+    #[inline]
     fn enqueue(&mut self, _now: Instant, packet: Packet, sink: &mut dyn Sink) -> Verdict {
         while !self.fits(packet.len) {
-            match self.settings.drop {
-                DropFrom::Head if !self.queue.is_empty() => {
-                    if let Some(oldest) = self.take() {
-                        sink.drop(oldest, Reason::Head);
-                    }
-                }
-                _ => {
+            let oldest = match self.drop {
+                DropFrom::Head => self.give_up(),
+                DropFrom::Tail => None,
+            };
+            match oldest {
+                Some(oldest) => sink.drop(oldest, Reason::Head),
+                None => {
                     sink.drop(packet, Reason::Full);
                     return Verdict::Dropped(Reason::Full);
                 }
             }
         }
         self.bytes += packet.len;
-        self.queue.push_back(packet);
+        match self.oldest {
+            Some(_) => self.others.push_back(packet),
+            None => self.oldest = Some(packet),
+        }
         Verdict::Queued
     }
 
+    #[inline]
     fn dequeue(&mut self, _now: Instant, _sink: &mut dyn Sink) -> Next<Packet> {
         self.take().map_or(Next::Empty, Next::Ready)
     }
@@ -140,14 +214,13 @@ impl Discipline for Fifo {
     }
 
     fn touch(&self) -> u64 {
-        let ends = [self.queue.front(), self.queue.back()];
-        ends.into_iter().flatten().fold(0, |all, packet| all ^ packet.len.get() ^ u64::from(packet.buffer.0))
+        self.bytes.get()
     }
 
     fn inspect(&self, out: &mut Inspection<'_>) {
-        out.gauge("limit", Value::Count(u64::from(self.settings.limit)));
-        if let Some(limit) = self.settings.limit_bytes {
-            out.gauge("limit_bytes", Value::Bytes(limit));
+        out.gauge("limit", Value::Count(u64::from(self.limit)));
+        if self.limit_bytes != NO_LIMIT {
+            out.gauge("limit_bytes", Value::Bytes(self.limit_bytes));
         }
     }
 
@@ -155,7 +228,7 @@ impl Discipline for Fifo {
         let plan: &dyn Any = plan;
         let Some(settings) = plan.downcast_ref::<Settings>() else { return false };
         // A smaller limit takes effect as packets leave: nothing that is held is lost.
-        self.settings = settings.clone();
+        self.adopt(settings);
         true
     }
 }
@@ -164,6 +237,7 @@ impl Discipline for Fifo {
 mod tests {
     use super::*;
     use crate::packet::ClassId;
+    use crate::queue::Queue;
     use crate::random::Seed;
     use crate::settings::{Raw, Table};
     use crate::tree::{DisciplineSpec, Registry};
@@ -179,10 +253,14 @@ mod tests {
         }
     }
 
-    fn run(settings: Table, lens: &[u64]) -> (Vec<u64>, Vec<(u64, Reason)>) {
+    fn queue(settings: Table) -> Queue {
         let spec = DisciplineSpec { settings, ..DisciplineSpec::new("fifo") };
         let link = Link { bandwidth: Bandwidth::mbit(10), mtu: Bytes::new(100) };
-        let mut queue = spec.check(&Registry::builtin(), link).expect("a good plan").build(Seed(1));
+        spec.check(&Registry::builtin(), link).expect("a good plan").build(Seed(1))
+    }
+
+    fn run(settings: Table, lens: &[u64]) -> (Vec<u64>, Vec<(u64, Reason)>) {
+        let mut queue = queue(settings);
         let (now, mut lost) = (Instant::START, Lost::default());
         for &len in lens {
             let _ = queue.enqueue(now, Packet::new(Bytes::new(len), now, ClassId(0)), &mut lost);
@@ -204,6 +282,27 @@ mod tests {
     fn head_drop_loses_the_oldest() {
         let settings = Table::default().with("limit", Raw::Integer(2)).text("drop", "head");
         assert_eq!(run(settings, &[1, 2, 3]), (vec![2, 3], vec![(1, Reason::Head)]));
+    }
+
+    #[test]
+    fn a_peeked_packet_is_sent_next_and_does_not_count() {
+        for (drop, lost) in [("head", (2, Reason::Head)), ("tail", (4, Reason::Full))] {
+            let settings = Table::default().with("limit", Raw::Integer(2)).text("drop", drop);
+            let (mut queue, mut sink) = (queue(settings), Lost::default());
+            let now = Instant::START;
+            let mut offer = |queue: &mut Queue, len| {
+                let _ = queue.enqueue(now, Packet::new(Bytes::new(len), now, ClassId(0)), &mut sink);
+            };
+            offer(&mut queue, 1);
+            assert!(matches!(queue.peek(now, &mut Lost::default()), Next::Ready(packet) if packet.len.get() == 1));
+            (2..=4).for_each(|len| offer(&mut queue, len));
+            assert_eq!((sink.0, queue.backlog().packets), (vec![lost], 3), "{drop}");
+            let kept: Vec<u64> = (1..=4).filter(|len| *len != lost.0).collect();
+            for len in kept {
+                let Next::Ready(packet) = queue.dequeue(now, &mut Lost::default()) else { panic!("{len} is held") };
+                assert_eq!(packet.len.get(), len);
+            }
+        }
     }
 
     #[test]

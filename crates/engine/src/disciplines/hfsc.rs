@@ -20,7 +20,7 @@
 //!
 //! Nothing is scanned (ALTQ: sorted lists; Linux: trees, with a walk over children that do not fit): eligible times and
 //! fit times are timers on a wheel; eligible leaves are in a heap by deadline; the children of a class that fit are
-//! in a heap by virtual time, and a class that has none is out of its own parent's heap.
+//! in a tree of winners by virtual time, and a class that has none is out of its own parent's tree.
 //!
 //! Departures:
 //! 1. A child that begins starts at the virtual time of the child served last, not between the least and the largest.
@@ -45,6 +45,7 @@ use crate::service_curve::{Curve, LONGEST_PIECE, ServiceCurve, Slopes};
 use crate::settings;
 use crate::settings::Problem;
 use crate::timer_wheel::TimerWheel;
+use crate::tournaments::Tournaments;
 use crate::units::{Bytes, Duration, Instant};
 use std::any::Any;
 use std::sync::Arc;
@@ -243,16 +244,14 @@ impl Plan for HfscPlan {
 
     fn build(&self, cx: &Build) -> Box<dyn Discipline> {
         let (link, leaves) = (self.classes.len(), self.leaves.len());
-        let mut children = vec![0usize; link + 1];
-        self.classes.iter().for_each(|class| children[class.parent as usize] += 1);
         let curve = |shape: Option<Slopes>| shape.map(|shape| Curve::new(shape, 0));
         Box::new(Hfsc {
             leaves: self.leaves.build(cx),
             nodes: self.classes.iter().map(Node::new).collect(),
             clocks: vec![Clock::default(); link + 1 - leaves],
-            limits: self.classes.iter().map(|class| curve(class.curves.limit)).collect(),
+            limits: self.classes.iter().map(|class| Limit(curve(class.curves.limit))).collect(),
             reals: self.classes[..leaves].iter().map(|class| curve(class.curves.real).map(Real::new)).collect(),
-            shares: Heaps::new(children.split_off(leaves), link),
+            shares: Tournaments::new(self.classes.iter().map(|class| class.parent as usize - leaves), link + 1 - leaves),
             deadlines: Heaps::new([leaves], leaves),
             wheel: TimerWheel::new(leaves + link),
             catch_up: self.catch_up,
@@ -308,6 +307,11 @@ struct Clock {
     busy: u32,
 }
 
+/// A class's upper limit, in one line of a cache as its node.
+#[derive(Clone, Debug)]
+#[repr(align(64))]
+struct Limit(Option<Curve>);
+
 /// A leaf's real-time curve, and its next packet's deadline.
 #[derive(Clone, Debug)]
 struct Real {
@@ -336,10 +340,10 @@ struct Hfsc {
     nodes: Vec<Node>,
     /// By number, less the number of leaves.
     clocks: Vec<Clock>,
-    limits: Vec<Option<Curve>>,
+    limits: Vec<Limit>,
     reals: Vec<Option<Real>>,
     /// Of each class with classes: its children that may share now, by virtual time.
-    shares: Heaps,
+    shares: Tournaments,
     /// The leaves whose packet is eligible.
     deadlines: Heaps,
     /// Eligible times by leaf; after them fit times by number.
@@ -376,7 +380,7 @@ impl Hfsc {
     /// A leaf is ready: a backlogged period begins. Its packet is looked at later: that may lose it, and who offers one
     /// is told that it is held.
     fn activate(&mut self, leaf: usize, now: Instant) {
-        if let (Some(real), true) = (&mut self.reals[leaf], self.nodes[leaf].has(REAL)) {
+        if self.nodes[leaf].has(REAL) && let Some(real) = &mut self.reals[leaf] {
             real.curve.restart(now.nanos().into(), false);
             self.wheel.set(leaf as u32, now);
         }
@@ -397,7 +401,7 @@ impl Hfsc {
         self.nodes.len()
     }
 
-    /// Where the clock and the heap of a class with classes, or of the link, are.
+    /// Where the clock and the tree of a class with classes, or of the link, are.
     #[inline]
     fn inner(&self, node: usize) -> usize {
         node - self.reals.len()
@@ -430,7 +434,7 @@ impl Hfsc {
             if this.share.time_of(0) < clock.now {
                 this.share.restart(clock.now, false);
             }
-            if let Some(limit) = &mut self.limits[node] {
+            if let Some(limit) = &mut self.limits[node].0 {
                 limit.restart(now.into(), true);
             }
             self.check_limit(node, now);
@@ -467,14 +471,14 @@ impl Hfsc {
         if !self.nodes[node].has(LIMITED) {
             return;
         }
-        let fit = self.limits[node].as_ref().map_or(0, |limit| nanos(limit.time_of(0)));
+        let fit = self.limits[node].0.as_ref().map_or(0, |limit| nanos(limit.time_of(0)));
         if fit > now {
             self.nodes[node].mark(HELD, true);
             self.wheel.set(self.fit_timer(node), Instant::from_nanos(fit));
         }
     }
 
-    /// Puts a node into its parent's heap if it may share, and those above it that had nobody to give to.
+    /// Puts a node into its parent's tree if it may share, and those above it that had nobody to give to.
     fn list(&mut self, mut node: usize) {
         let link = self.link();
         while node != link {
@@ -495,7 +499,7 @@ impl Hfsc {
         }
     }
 
-    /// Takes a node out of its parent's heap, and those above it that have nobody to give to then.
+    /// Takes a node out of its parent's tree, and those above it that have nobody to give to then.
     fn unlist(&mut self, mut node: usize) {
         let link = self.link();
         while node != link && self.shares.holds(node as u32) {
@@ -544,7 +548,7 @@ impl Hfsc {
     }
 
     fn charge_limit(&mut self, node: usize, bits: u64, now: u64) {
-        let Some(limit) = &mut self.limits[node] else { return };
+        let Some(limit) = &mut self.limits[node].0 else { return };
         let earliest = u128::from(now.saturating_sub(self.catch_up));
         limit.put_off(earliest.saturating_sub(limit.time_of(0)));
         limit.advance(bits);
@@ -577,7 +581,8 @@ impl Hfsc {
 
     fn sent(&mut self, (leaf, real): (usize, bool), packet: &Packet, more: bool, now: Instant, sink: &mut dyn Sink) {
         let bits = nanobits(packet.len.get()) as u64;
-        if let (Some(this), true) = (&mut self.reals[leaf], real) {
+        // Who is served by link sharing needs no more of its memory than that takes.
+        if real && let Some(this) = &mut self.reals[leaf] {
             this.curve.advance(bits);
             this.tally.bytes += packet.len.get();
             this.tally.late = this.tally.late.max(now.nanos().saturating_sub(this.deadline));
@@ -603,7 +608,7 @@ impl Hfsc {
             let held = self.nodes[node].has(HELD);
             self.nodes[node].mark(HELD, false);
             self.nodes[node].mark(LIMITED, new.limit.is_some());
-            self.limits[node] = new.limit.map(|shape| Curve::new(shape, now.into()));
+            self.limits[node].0 = new.limit.map(|shape| Curve::new(shape, now.into()));
             if held {
                 self.wheel.cancel(self.fit_timer(node));
                 self.list(node);
@@ -667,7 +672,7 @@ impl Discipline for Hfsc {
         // Leaves, and then the others from the bottom up.
         for node in (0..leaves).chain((leaves..self.nodes.len()).rev()) {
             if self.is_leaf(node) {
-                below[node] = *self.leaves.stats(node);
+                below[node] = self.leaves.stats(node);
             }
             let stats = below[node];
             below[self.classes[node].parent as usize] += stats;

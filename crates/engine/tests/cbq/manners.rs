@@ -282,7 +282,7 @@ fn a_look_inside_shows_what_each_class_sent_borrowed_and_lent() {
         .into_iter()
         .find(|view| view.class == x)
         .expect("a view");
-    assert_eq!(view.stats, *rig.queue.stats());
+    assert_eq!(view.stats, rig.queue.stats());
     assert_eq!(rig.gauge("a", "state"), Value::State("borrowing"));
     assert_eq!(rig.gauge("b", "state"), Value::State("idle"));
 }

@@ -311,7 +311,7 @@ impl Exam<'_> {
     fn inspect(&mut self) {
         self.queue.inspect(&mut Inspection::new(&mut self.views));
         let top = &self.views[0];
-        assert!(top.class.is_none() && top.kind == self.queue.kind() && top.stats == *self.queue.stats());
+        assert!(top.class.is_none() && top.kind == self.queue.kind() && top.stats == self.queue.stats());
         let shown: Vec<u32> = self.views.iter().filter_map(|v| v.class).map(|c| c.0).collect();
         let unique: HashSet<u32> = shown.iter().copied().collect();
         assert!(
