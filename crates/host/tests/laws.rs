@@ -277,6 +277,32 @@ fn weights_decide_between_members_on_a_free_link_and_beside_others() {
 }
 
 #[test]
+fn a_counter_that_once_showed_more_does_not_keep_the_link_from_being_full() {
+    // An interface that counts super-frames once counts more where they are shorter: 3 % more for a while now and then.
+    let now_and_then = |ms: u64| if ms % 4_000 < 400 { 1.03 } else { 1.0 };
+    let once = |ms: u64| if (2_000..2_400).contains(&ms) { 1.03 } else { 1.0 };
+    let mut three = members(3);
+    (three[1].weight, three[2].weight) = (2, 4);
+    for (mbit, buffer) in LINKS {
+        for (what, counts) in [("now and then", now_and_then as fn(u64) -> f64), ("once", once)] {
+            let mut model = Model::new(mbit, buffer, &three, stated(mbit));
+            (model.counts, model.counted) = (counts, 1.01);
+            for member in 0..3 {
+                model.add(Spec::of(Some(member), 0, 30_000));
+            }
+            model.run(&mut modern(), 30_000);
+            let (rates, queue) = (model.by_member(8_000, 30_000), model.queue_ms());
+            let case = format!("{mbit} Mbit/s, {what}: {rates:?}, {queue:.1} ms");
+            for member in [1, 2] {
+                let ratio = rates[&member] / rates[&0] / f64::from(1 << member);
+                assert!((0.9..1.1).contains(&ratio), "{case}");
+            }
+            assert!(model.total(8_000, 30_000) >= 0.97 * mbit as f64, "{case}");
+        }
+    }
+}
+
+#[test]
 fn a_cap_holds_on_a_free_link_and_a_floor_beside_others() {
     let mut two = members(2);
     two[0].cap = Some(Bandwidth::mbit(2));

@@ -180,7 +180,9 @@ impl Modern {
             self.flows.insert(reading.id, flow);
         }
         let queue = self.flows.values().any(Steered::queue_stands);
-        self.estimate.see(rates.seconds, self.meter.total(0.4), queue);
+        let free = matches!(self.state, State::Free { seconds } if seconds > 0.4);
+        self.estimate
+            .see(rates.seconds, self.meter.total(0.4), queue, free);
     }
 
     /// Whether other traffic has come, where there was none for so many seconds.

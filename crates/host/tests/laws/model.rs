@@ -168,6 +168,8 @@ pub struct Model {
     /// Whether the edge may move left (windows rewritten in acknowledgments), and what readings report of what was carried.
     pub shrinks: bool,
     pub counted: f64,
+    /// What the link's own counter counts of a byte at this many milliseconds.
+    pub counts: fn(u64) -> f64,
     /// Whether the tick at this many milliseconds is missed.
     pub missed: fn(u64) -> bool,
     /// All orders that were given, with their milliseconds.
@@ -189,6 +191,7 @@ impl Model {
             direction: Direction::Download,
             shrinks: false,
             counted: 0.99,
+            counts: |_| 1.0,
             missed: |_| false,
             orders: Vec::new(),
         }
@@ -261,7 +264,7 @@ impl Model {
                 let rtt = (self.now - sent + flow.spec.rtt * MS - BEHIND) as f64 / 1e9;
                 flow.rtt += (rtt - flow.rtt) * if flow.rtt == 0.0 { 1.0 } else { 0.125 };
                 flow.carried += FRAME;
-                self.received += FRAME;
+                self.received += (FRAME as f64 * (self.counts)(self.now / MS)).round() as u64;
                 let bin = usize::try_from(self.now / BIN).unwrap_or_default();
                 flow.bins.resize(flow.bins.len().max(bin + 1), 0);
                 flow.bins[bin] += FRAME;
