@@ -10,10 +10,23 @@
 /// In no heap.
 const NOWHERE: u32 = u32::MAX;
 const ARITY: usize = 4;
-/// Keys are less than 2 to this.
-const KEY_BITS: u32 = 96;
 /// Nobody: comes after everybody.
-const NOBODY: u128 = u128::MAX;
+pub(crate) const NOBODY: u128 = u128::MAX;
+/// The largest key, of 96 bits: the one after it is nobody's.
+const LARGEST: u128 = (1 << 96) - 2;
+
+/// A thing and its key in one word: the order of words is that of keys, and of things where those are equal. Larger keys are as the
+/// largest.
+#[inline]
+pub(crate) fn item(key: u128, thing: u32) -> u128 {
+    key.min(LARGEST) << 32 | u128::from(thing)
+}
+
+/// The key and the thing again; none of nobody.
+#[inline]
+pub(crate) fn key_and_thing(item: u128) -> Option<(u128, u32)> {
+    (item != NOBODY).then_some((item >> 32, item as u32))
+}
 
 /// The children of a node, or of nobody: the first row has the top alone, as its last. So row *n* + 1 has the children of
 /// node *n*, and node *n* is in row (*n* + 3) / 4.
@@ -86,8 +99,7 @@ impl Heaps {
     /// The thing with the least key, and its key.
     #[inline]
     pub(crate) fn first(&self, heap: usize) -> Option<(u128, u32)> {
-        let item = self.heaps[heap].first();
-        (item != NOBODY).then_some((item >> 32, item as u32))
+        key_and_thing(self.heaps[heap].first())
     }
 
     /// Whether a heap has nothing in it.
@@ -106,7 +118,6 @@ impl Heaps {
     #[inline]
     pub(crate) fn set(&mut self, heap: usize, thing: u32, key: u128) {
         let items = &mut self.heaps[heap];
-        let item = key.min((1 << KEY_BITS) - 2) << 32 | u128::from(thing);
         let at = match self.places[thing as usize] {
             NOWHERE => {
                 items.len += 1;
@@ -114,7 +125,7 @@ impl Heaps {
             }
             place => place as usize,
         };
-        self.settle(heap, at, item);
+        self.settle(heap, at, item(key, thing));
     }
 
     /// Takes a thing out of its heap; nothing happens if it is in none.

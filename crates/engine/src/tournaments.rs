@@ -11,11 +11,9 @@
 //! Key and thing are one word of 128 bits, so that a row is one line of a cache. Of equal keys the smaller thing comes
 //! first. No allocation after construction.
 
-/// Nobody: comes after everybody.
-const NOBODY: u128 = u128::MAX;
+use crate::heaps::{NOBODY, item, key_and_thing};
+
 const ARITY: usize = 4;
-/// Keys are less than 2 to this, and the largest is nobody's.
-const KEY_BITS: u32 = 96;
 
 /// Things that are compared with each other, or the firsts of the rows below.
 #[derive(Clone, Debug)]
@@ -87,8 +85,7 @@ impl Tournaments {
     /// The thing with the least key of a tree, and its key.
     #[inline]
     pub(crate) fn first(&self, tree: usize) -> Option<(u128, u32)> {
-        let first = self.trees[tree].first;
-        (first != NOBODY).then_some((first >> 32, first as u32))
+        key_and_thing(self.trees[tree].first)
     }
 
     /// Whether a tree has nothing in it.
@@ -107,11 +104,7 @@ impl Tournaments {
     /// Gives a thing of this tree this key; keys of 2⁹⁶ − 1 and more are as the largest below.
     #[inline]
     pub(crate) fn set(&mut self, tree: usize, thing: u32, key: u128) {
-        self.put(
-            tree,
-            thing,
-            key.min((1 << KEY_BITS) - 2) << 32 | u128::from(thing),
-        );
+        self.put(tree, thing, item(key, thing));
     }
 
     /// Takes a thing out of its tree; nothing happens if it is not in it.

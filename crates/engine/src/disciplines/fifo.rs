@@ -202,7 +202,6 @@ impl Discipline for Fifo {
         Verdict::Queued
     }
 
-    #[inline]
     fn dequeue(&mut self, _now: Instant, _sink: &mut dyn Sink) -> Next<Packet> {
         self.take().map_or(Next::Empty, Next::Ready)
     }
