@@ -49,6 +49,8 @@ const QUIET: f64 = 0.15;
 /// Over how many seconds rates are compared.
 const SHORT: f64 = 0.1;
 const LONG: f64 = 0.2;
+/// Over how many seconds the link's own rate is read.
+const SEEN: f64 = 0.4;
 /// How long an onset lasts, in seconds, and by how much other traffic must still grow in [`SHORT`] for it to go on.
 const ONSET: (f64, f64) = (0.15, 0.5);
 const GROWS: f64 = 1.1;
@@ -180,9 +182,9 @@ impl Modern {
             self.flows.insert(reading.id, flow);
         }
         let queue = self.flows.values().any(Steered::queue_stands);
-        let free = matches!(self.state, State::Free { seconds } if seconds > 0.4);
+        let free = matches!(self.state, State::Free { seconds } if seconds > SEEN);
         self.estimate
-            .see(rates.seconds, self.meter.total(0.4), queue, free);
+            .see(rates.seconds, self.meter.total(SEEN), queue, free);
     }
 
     /// Whether other traffic has come, where there was none for so many seconds.
@@ -351,7 +353,7 @@ impl Modern {
             if self.lid >= RAISED * before.lid {
                 self.raise = Some(now);
                 if total < BROUGHT * before.total && rtt > LONGER * before.rtt {
-                    self.estimate.is_full_at(self.meter.total(0.4));
+                    self.estimate.is_full_at(self.meter.total(SEEN));
                     (self.lid, self.lid_rests) = (before.lid, 0.0);
                 }
             }
