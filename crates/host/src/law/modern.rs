@@ -13,8 +13,9 @@
 //! window allows: from two segments a round trip they would have 100 Mbit/s again after 0.7 s, and faster links later.
 //!
 //! The lid decides how soon a clamp is felt, and how much of the link's buffer a newcomer finds free. It follows what the link
-//! needs to be just full: it falls slowly while the link is full, and grows fast when it is not and the lid binds. What it brings
-//! to raise it shows where the link is full, if that is below the rate that was stated.
+//! needs to be just full: it falls slowly while the link is full, and grows fast when it is not and the lid binds those who are to
+//! have most of it: one that recovers from losses is not helped by larger windows of the others. What it brings to raise it shows
+//! where the link is full, if that is below the rate that was stated.
 //! So neither a round trip that was measured too long nor one measured too short costs throughput. The margin m lets other traffic that can use more grow into
 //! it; traffic that cannot leaves the rest to members. T is divided by weight, with floors and caps ([`super::share`]);
 //! what one does not use, others get. A window is its rate times the round trip, corrected by what is
@@ -290,8 +291,8 @@ impl Modern {
     /// While the link is free: a lid on all windows together, in proportion to shares; where a cap binds, its rate.
     fn fill(&mut self, tick: &Tick<'_>, rate: f64, seconds: f64) {
         let full = self.is_full(rate);
-        self.move_lid(rate, full, seconds);
         let targets = self.targets(tick, rate, |flow| flow.demand);
+        self.move_lid(tick, rate, full, &targets, seconds);
         let fair = self.targets(tick, rate, |_| f64::INFINITY);
         let lid = self.lid * self.compare(tick, full, &targets, seconds);
         // What uploads little, such as the acknowledgments of downloads, needs no pace.
@@ -331,8 +332,15 @@ impl Modern {
     }
 
     /// The lid, and whether moving it shows at which rate the link is full.
-    fn move_lid(&mut self, rate: f64, full: bool, seconds: f64) {
-        let binds = self.flows.values().any(Steered::fills_window);
+    fn move_lid(&mut self, tick: &Tick<'_>, rate: f64, full: bool, targets: &[f64], seconds: f64) {
+        // It binds where windows hold those who are to have most of the link. Who recovers from losses fills no window, and is not
+        // helped by larger ones for the rest.
+        let held = tick
+            .flows
+            .iter()
+            .zip(targets)
+            .filter(|(reading, _)| self.is_held(reading));
+        let binds = 2.0 * held.map(|(_, target)| target).sum::<f64>() >= targets.iter().sum();
         let (total, intervals) = (self.meter.total(LONG), intervals(seconds));
         self.lid_rests = (self.lid_rests - seconds).max(0.0);
         if full || (!binds && total >= NEARLY_FULL * rate) {
@@ -360,6 +368,10 @@ impl Modern {
         }
     }
 
+    fn is_held(&self, reading: &FlowReading) -> bool {
+        self.flows.get(&reading.id).is_some_and(Steered::is_held)
+    }
+
     /// The mean round trip of what is on its way, in seconds.
     fn round_trip(&self) -> f64 {
         let sum = |what: fn(&Steered) -> f64| self.flows.values().map(what).sum::<f64>();
@@ -369,13 +381,23 @@ impl Modern {
     /// Compares the shares of connections on a free link with what they should be, and corrects windows by that; the factor that
     /// leaves all corrected windows together as they were.
     fn compare(&mut self, tick: &Tick<'_>, full: bool, targets: &[f64], seconds: f64) -> f64 {
-        let (all, wanted) = (self.meter.total(LONG), targets.iter().sum::<f64>());
+        let (all, wanted) = (
+            self.meter.total(LONG).max(1.0),
+            targets.iter().sum::<f64>().max(1.0),
+        );
+        let is_short = |flow: &Steered, target: f64| flow.mean / all < target / wanted;
+        // While one has less than its share for another reason than its window, the rest has more for that reason.
+        let shown = |(reading, target): (&FlowReading, &f64)| {
+            let flow = self.flows.get(&reading.id);
+            flow.is_none_or(|flow| !is_short(flow, *target) || flow.is_held() || flow.demand.is_finite())
+        };
+        let all_shown = tick.flows.iter().zip(targets).all(shown);
         let (mut plain, mut corrected) = (0.0, 0.0);
         for (reading, target) in tick.flows.iter().zip(targets) {
             let capped = is_capped(tick, reading, targets);
             if let Some(flow) = self.flows.get_mut(&reading.id).filter(|_| !capped) {
-                if full && tick.flows.len() > 1 {
-                    flow.correct(flow.mean / all.max(1.0), target / wanted.max(1.0), seconds);
+                if full && tick.flows.len() > 1 && (all_shown || is_short(flow, *target)) {
+                    flow.correct(flow.mean / all, target / wanted, seconds);
                 }
                 let window = target * flow.base();
                 plain += window;

@@ -15,8 +15,9 @@ const PATIENCE: f64 = 0.5;
 /// Below this part of what it is given it does not use it; and what it is given is then this much more than it uses.
 const USES: f64 = 0.8;
 const ROOM: f64 = 1.3;
-/// From this part of its window in flight on, a connection is held by it.
+/// From this part of its window in flight on, a connection may be held by it; from the second on nothing else holds it.
 const FILLS: f64 = 0.6;
+const HOLDS: f64 = 0.7;
 /// How fast the correction of a window follows what was measured, in an [`INTERVAL`](super::INTERVAL), and how far.
 const FOLLOW: f64 = 0.2;
 const CORRECTION: (f64, f64) = (0.3, 3.0);
@@ -114,9 +115,19 @@ impl Steered {
         LEAST * self.mss * 8.0 / self.base()
     }
 
+    /// The part of its window that is on its way.
+    fn fill(&self) -> f64 {
+        self.mean * self.rtt / 8.0 / self.window
+    }
+
     /// Whether it uses its window.
     pub(super) fn fills_window(&self) -> bool {
-        self.mean * self.rtt / 8.0 >= FILLS * self.window
+        self.fill() >= FILLS
+    }
+
+    /// Whether its window decides, and not what its sender has to send or may send after losses.
+    pub(super) fn is_held(&self) -> bool {
+        self.fill() >= HOLDS
     }
 
     /// Compares what it used with what it was given. One that fills its window could use more than that allows.
