@@ -4,12 +4,12 @@
 //! out for so many things that memory is what they cost. Where it differs from [`TimerWheel`](crate::timer_wheel):
 //!
 //! - The days to come are in a ring, as many as most things are noted ahead: a thing passes through one of them and
-//!   nothing else, and some dozens share it. What is noted farther ahead waits in levels of ages, each of which is as long
+//!   nothing else, which a hundred of them share, more or less. What is noted farther ahead waits in levels of ages, each of which is as long
 //!   as all of the level below, and is noted again when its age begins.
 //! - A day is an array, in pieces of four cache lines, and not a list through all things: it is written at its end and read
 //!   through, which needs no waiting for memory.
 //! - The day that has begun is sorted by time and number; what is noted for that day later goes into a binary heap beside.
-//!   So nothing is given out early, and the order is exact. It also tells who is about to come: see [`Calendar::begun`].
+//!   So nothing is given out early, and the order is exact. It also tells who is about to come: see [`Calendar::upcoming`].
 //! - Nothing can be crossed out, so that a thing costs no memory beside its note. Who has to cross out much clears all and notes
 //!   the rest again.
 //!
@@ -24,10 +24,12 @@ use std::collections::BinaryHeap;
 const NONE: u32 = u32::MAX;
 /// So few things are in the heap alone: its memory stays in the first cache.
 const FEW: usize = 1_024;
-/// Notes in a piece.
-const PIECE: usize = 21;
-/// Things that are to share a day, as a power of two: not so few that there are more days than the caches hold ends of.
-const SHARE: u32 = 5;
+/// Words in a piece: a note of a day is one, a note of an age two.
+const WORDS: usize = 31;
+/// How much of a full piece of an age is in use.
+const OF_AGE: usize = WORDS / 2 * 2;
+/// Things that share a day at least, as a power of two: not so few that there are more days than the caches hold ends of.
+const SHARE: u32 = 6;
 /// Bits for the number of an age within its level: a word says which have notes.
 const AGES: u32 = 6;
 
@@ -35,8 +37,7 @@ const AGES: u32 = 6;
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
 struct Piece {
-    at: [u64; PIECE],
-    things: [u32; PIECE],
+    words: [u64; WORDS],
     /// The one behind it, of a day or of the free ones.
     next: u32,
 }
@@ -46,14 +47,14 @@ struct Piece {
 struct Day {
     earliest: u64,
     first: u32,
-    /// How many notes are in its first piece; the others are full. Without a piece: as many as fit in one.
+    /// How many words of its first piece are in use; the others are full. Without a piece: all.
     filled: u32,
 }
 
 const EMPTY: Day = Day {
     earliest: u64::MAX,
     first: NONE,
-    filled: PIECE as u32,
+    filled: WORDS as u32,
 };
 
 /// A time and a thing in one number, the earlier and then the smaller the greater.
@@ -71,7 +72,7 @@ fn thing_of(Reverse(note): Note) -> u32 {
     note as u32
 }
 
-/// A time within a day and a thing in one number, which is sorted in half the time.
+/// A time within a day and a thing in one number: half the memory, and sorted in half the time.
 fn of_day(within: u64, thing: u32) -> u64 {
     within << 32 | u64::from(thing)
 }
@@ -156,7 +157,8 @@ pub struct Calendar {
     /// than it.
     run: Vec<u64>,
     late: BinaryHeap<Note>,
-    begun: bool,
+    /// So many of `run` were not told of as upcoming.
+    untold: usize,
 }
 
 impl Calendar {
@@ -170,7 +172,7 @@ impl Calendar {
         let mut calendar = Self::with(width.min(LONGEST), bits);
         calendar
             .pieces
-            .reserve(len / PIECE + len.min(calendar.days.len()));
+            .reserve(len / WORDS + len.min(calendar.days.len()));
         calendar.run.reserve(FEW);
         calendar.late.reserve(FEW);
         calendar
@@ -198,7 +200,7 @@ impl Calendar {
             free: NONE,
             run: Vec::new(),
             late: BinaryHeap::new(),
-            begun: false,
+            untold: 0,
         }
     }
 
@@ -214,10 +216,11 @@ impl Calendar {
     /// Notes a thing down for this time; for one that is past, too.
     #[inline]
     pub fn note(&mut self, thing: u32, at: u64) {
-        if self.is_today(at) {
+        let (day, today) = (at >> self.width, self.base >> self.width);
+        if day <= today {
             self.late.push(note(at, thing));
         } else {
-            self.note_for_later(thing, at);
+            self.note_for_later(thing, at, day - today);
         }
     }
 
@@ -225,11 +228,12 @@ impl Calendar {
     #[inline]
     pub fn take(&mut self, now: u64) -> Option<u32> {
         loop {
-            if let Some(note) = self.foremost() {
+            let (of_run, late) = (self.earliest_of_run(), self.late.peek().copied());
+            if let Some(note) = of_run.max(late) {
                 if at_of(note) > now {
                     return None;
                 }
-                if self.earliest_of_run() == Some(note) {
+                if of_run > late {
                     self.run.pop();
                 } else {
                     self.late.pop();
@@ -247,11 +251,15 @@ impl Calendar {
         }
     }
 
-    /// The things that come next, the first first, if a day has begun since this was asked last: the time to fetch what they
-    /// will need.
+    /// Of the day that has begun, so many things that come next, the first first, if all who were told of before have come: the
+    /// time to fetch what they will need.
     #[inline]
-    pub fn begun(&mut self) -> Option<impl Iterator<Item = u32> + '_> {
-        std::mem::take(&mut self.begun).then(|| self.run.iter().rev().map(|&note| note as u32))
+    pub fn upcoming(&mut self, most: usize) -> Option<impl Iterator<Item = u32> + '_> {
+        let left = self.run.len();
+        (left > 0 && left <= self.untold).then(|| {
+            self.untold = left.saturating_sub(most);
+            self.run[self.untold..].iter().rev().map(|&note| note as u32)
+        })
     }
 
     /// Forgets all.
@@ -284,11 +292,6 @@ impl Calendar {
         self.base >> self.width << self.width
     }
 
-    #[inline]
-    fn is_today(&self, at: u64) -> bool {
-        at <= self.base || (at ^ self.base) >> self.width == 0
-    }
-
     /// The first day that has notes, or an age that has one of that day or before; and the earliest of all notes to come.
     #[inline]
     fn lowest(&self) -> Option<(usize, u64)> {
@@ -310,31 +313,37 @@ impl Calendar {
         lowest
     }
 
-    /// Where a time after today belongs: the number of its day, or of its age.
+    /// Notes a thing for a time after today, so many days ahead.
     #[inline]
-    fn place(&self, at: u64) -> usize {
-        let (day, today) = (at >> self.width, self.base >> self.width);
+    fn note_for_later(&mut self, thing: u32, at: u64, ahead: u64) {
         let days = 1u64 << self.bits;
-        if day - today < days {
-            return (day & (days - 1)) as usize;
+        if ahead < days {
+            let day = (at >> self.width) & (days - 1);
+            self.write(day as usize, at, [of_day(at & ((1 << self.width) - 1), thing)]);
+        } else {
+            self.write(self.age(at), at, [at, thing.into()]);
         }
+    }
+
+    /// The number of the age that a time belongs to.
+    fn age(&self, at: u64) -> usize {
         // As seen from the age that has begun, the highest bit that differs tells the level.
         let level = (63 - ((at ^ self.base) >> (self.width + self.bits)).leading_zeros()) / AGES;
         let age = (at >> (self.width + self.bits + AGES * level)) as usize & ((1 << AGES) - 1);
-        days as usize + ((level as usize) << AGES) + age
+        (1 << self.bits) + ((level as usize) << AGES) + age
     }
 
+    /// Writes a note into a day or an age.
     #[inline]
-    fn note_for_later(&mut self, thing: u32, at: u64) {
-        let index = self.place(at);
-        if self.days[index].filled as usize == PIECE {
+    fn write<const N: usize>(&mut self, index: usize, at: u64, note: [u64; N]) {
+        if self.days[index].filled as usize + N > WORDS {
             self.lengthen(index);
         }
         let day = &mut self.days[index];
         day.earliest = day.earliest.min(at);
-        let piece = &mut self.pieces[day.first as usize];
-        (piece.at[day.filled as usize], piece.things[day.filled as usize]) = (at, thing);
-        day.filled += 1;
+        let from = day.filled as usize;
+        day.filled += N as u32;
+        self.pieces[day.first as usize].words[from..from + N].copy_from_slice(&note);
     }
 
     /// Gives a day another piece.
@@ -359,8 +368,7 @@ impl Calendar {
             None => {
                 day.first = self.pieces.len() as u32;
                 self.pieces.push(Piece {
-                    at: [0; PIECE],
-                    things: [0; PIECE],
+                    words: [0; WORDS],
                     next: behind,
                 });
             }
@@ -384,10 +392,10 @@ impl Calendar {
         let eve = (earliest >> self.width << self.width).saturating_sub(1);
         self.base = self.base.max(eve);
         while let Some(piece) = self.take_piece(&mut first) {
-            for (&at, &thing) in piece.at.iter().zip(&piece.things).take(filled as usize) {
-                self.note(thing, at);
+            for note in piece.words[..filled as usize].chunks_exact(2) {
+                self.note(note[1] as u32, note[0]);
             }
-            filled = PIECE as u32;
+            filled = OF_AGE as u32;
         }
     }
 
@@ -401,15 +409,12 @@ impl Calendar {
         self.occupied.clear(index);
         let last = earliest | ((1u64 << self.width) - 1);
         self.base = self.base.max(now.min(last));
-        self.begun = true;
-        let dawn = self.dawn();
         while let Some(piece) = self.take_piece(&mut first) {
-            let notes = piece.at.iter().zip(&piece.things).take(filled as usize);
-            self.run
-                .extend(notes.map(|(&at, &thing)| of_day(at - dawn, thing)));
-            filled = PIECE as u32;
+            self.run.extend_from_slice(&piece.words[..filled as usize]);
+            filled = WORDS as u32;
         }
         self.run.sort_unstable_by_key(|&note| Reverse(note));
+        self.untold = self.run.len();
     }
 
     /// Takes the first piece off a list.
@@ -530,11 +535,17 @@ mod tests {
             for thing in (0..30).rev() {
                 calendar.note(thing, (day << 10) + 10 * u64::from(thing));
             }
-            assert!(calendar.begun().is_none());
-            assert_eq!(calendar.take(day << 10), Some(0));
-            let upcoming: Vec<u32> = calendar.begun().expect("a day has begun").collect();
-            assert_eq!(upcoming, (1..30).collect::<Vec<_>>());
-            (1..30).for_each(|thing| assert_eq!(calendar.take(u64::MAX >> 1), Some(thing)));
+            assert!(calendar.upcoming(20).is_none());
+            for thing in 0..30 {
+                assert_eq!(calendar.take(u64::MAX >> 1), Some(thing));
+                let upcoming: Vec<u32> = calendar.upcoming(20).into_iter().flatten().collect();
+                let told = match thing {
+                    0 => 1..21,
+                    20 => 21..30,
+                    _ => 0..0,
+                };
+                assert_eq!(upcoming, told.collect::<Vec<_>>());
+            }
         }
         assert!(calendar.pieces.len() <= 4, "{}", calendar.pieces.len());
     }

@@ -1,8 +1,9 @@
-//! Heaps over one set of numbered things, each of which is in at most one of them: the least key first.
+//! Heaps of numbered things: the least key first, and of equal keys the smaller thing.
 //!
 //! Four children a node, and key and thing in one word of 128 bits, so that the children are one cache line: a heap of many
-//! is memory to be fetched and not comparisons. A thing's place is kept, so that its key can change and it can
-//! leave in logarithmic time. Of equal keys the smaller thing comes first. No allocation after construction.
+//! is memory to be fetched and not comparisons. [`Heaps`] are over one set of things, each of which is in at most one of them; they
+//! keep the place of each, so that its key can change and it can leave in logarithmic time. Of [`Soonest`] only the first can be
+//! taken. No allocation after construction.
 //!
 //! Where the same thing is first and gets a new key all the time, [`tournaments`](crate::tournaments) are faster; a heap costs
 //! what those in it cost, however many may come.
@@ -49,6 +50,7 @@ impl Row {
 /// One heap: its rows have room for all that may come.
 #[derive(Clone, Debug)]
 struct Heap {
+    /// Keys, shifted, and things.
     rows: Vec<Row>,
     len: usize,
 }
@@ -63,28 +65,149 @@ impl Heap {
     }
 
     #[inline]
+    fn first(&self) -> u128 {
+        self.rows[0].0[ARITY - 1]
+    }
+
+    fn push(&mut self, item: u128) {
+        let at = self.raise(self.len, item, |_, _| {});
+        *self.item(at) = item;
+        self.len += 1;
+    }
+
+    fn pop(&mut self) -> Option<u128> {
+        let first = self.first();
+        let last = self.take_last()?;
+        if self.len > 0 {
+            let at = self.sink(0, last, |_, _| {});
+            *self.item(at) = last;
+        }
+        Some(first)
+    }
+
+    #[inline]
     fn item(&mut self, node: usize) -> &mut u128 {
         let place = node + ARITY - 1;
         &mut self.rows[place / ARITY].0[place % ARITY]
     }
 
     #[inline]
-    fn first(&self) -> u128 {
-        self.rows[0].0[ARITY - 1]
+    fn take_last(&mut self) -> Option<u128> {
+        self.len = self.len.checked_sub(1)?;
+        Some(std::mem::replace(self.item(self.len), NOBODY))
+    }
+
+    /// The place for an item at this one, which is free, or above. Those that come lower by that are told, with their new places.
+    #[inline]
+    fn raise(&mut self, mut at: usize, item: u128, mut moved: impl FnMut(u128, usize)) -> usize {
+        while at > 0 {
+            let parent = (at - 1) / ARITY;
+            let above = *self.item(parent);
+            if above < item {
+                break;
+            }
+            *self.item(at) = above;
+            moved(above, at);
+            at = parent;
+        }
+        at
+    }
+
+    /// The place for an item at this one, which is free, or below. Those that come higher by that are told likewise.
+    #[inline]
+    fn sink(&mut self, mut at: usize, item: u128, mut moved: impl FnMut(u128, usize)) -> usize {
+        while let Some(row) = self.rows.get(at + 1) {
+            let nth = row.least();
+            let least = row.0[nth % ARITY];
+            if least > item {
+                break;
+            }
+            *self.item(at) = least;
+            moved(least, at);
+            at = ARITY * at + 1 + nth;
+        }
+        at
     }
 }
 
-/// The heaps.
+/// So many of the first are in order.
+const FRONT: usize = 64;
+
+/// Things of which the first alone leaves: those with the least keys in order, and a heap of the others. While there are few, as a rule,
+/// one comes and goes by a copy of a part of their list, which takes no guesses.
+#[derive(Clone, Debug)]
+pub(crate) struct Soonest {
+    /// The last first; before all of the heap.
+    front: Vec<u128>,
+    heap: Heap,
+}
+
+impl Soonest {
+    /// For so many things.
+    pub(crate) fn new(size: usize) -> Self {
+        Self {
+            front: Vec::with_capacity(FRONT),
+            heap: Heap::new(size),
+        }
+    }
+
+    /// The thing with the least key.
+    #[inline]
+    pub(crate) fn first(&self) -> Option<u32> {
+        self.front.last().map(|&item| item as u32)
+    }
+
+    /// Puts a thing in, which is not in it; keys of 2⁹⁶ − 1 and more are as the largest below.
+    #[inline]
+    pub(crate) fn push(&mut self, thing: u32, key: u128) {
+        let item = item(key, thing);
+        if self.front.len() == FRONT {
+            let last = self.front[0];
+            self.heap.push(item.max(last));
+            if item > last {
+                return;
+            }
+            self.front.remove(0);
+        } else if item > self.heap.first() {
+            return self.heap.push(item);
+        }
+        let at = self.front.partition_point(|&one| one > item);
+        self.front.insert(at, item);
+    }
+
+    /// Takes the first out, if there is one.
+    #[inline]
+    pub(crate) fn pop(&mut self) {
+        self.front.pop();
+        if self.front.is_empty() && self.heap.len > 0 {
+            self.refill();
+        }
+    }
+
+    /// Half of a front: pushes and pops that come in turns do not go to and fro.
+    fn refill(&mut self) {
+        while self.front.len() < FRONT / 2
+            && let Some(item) = self.heap.pop()
+        {
+            self.front.push(item);
+        }
+        self.front.reverse();
+    }
+
+    /// Takes all out.
+    pub(crate) fn clear(&mut self) {
+        self.front.clear();
+        self.heap.rows.fill(Row([NOBODY; ARITY]));
+        self.heap.len = 0;
+    }
+}
+
+/// Heaps of one set of things.
 #[derive(Clone, Debug)]
 pub(crate) struct Heaps {
-    /// Keys, shifted, and things.
     heaps: Vec<Heap>,
     /// Of each thing.
     places: Vec<u32>,
-}
-
-fn thing_of(item: u128) -> usize {
-    (item as u32) as usize
 }
 
 impl Heaps {
@@ -100,18 +223,6 @@ impl Heaps {
     #[inline]
     pub(crate) fn first(&self, heap: usize) -> Option<(u128, u32)> {
         key_and_thing(self.heaps[heap].first())
-    }
-
-    /// Whether a heap has nothing in it.
-    #[inline]
-    pub(crate) fn is_empty(&self, heap: usize) -> bool {
-        self.heaps[heap].len == 0
-    }
-
-    /// Whether a thing is in a heap.
-    #[inline]
-    pub(crate) fn holds(&self, thing: u32) -> bool {
-        self.places[thing as usize] != NOWHERE
     }
 
     /// Gives a thing this key, in its heap; keys of 2⁹⁶ − 1 and more are as the largest below.
@@ -131,45 +242,24 @@ impl Heaps {
     /// Takes a thing out of its heap; nothing happens if it is in none.
     #[inline]
     pub(crate) fn remove(&mut self, heap: usize, thing: u32) {
-        let at = std::mem::replace(&mut self.places[thing as usize], NOWHERE);
-        if at == NOWHERE {
+        let at = std::mem::replace(&mut self.places[thing as usize], NOWHERE) as usize;
+        if at == NOWHERE as usize {
             return;
         }
-        let at = at as usize;
         let items = &mut self.heaps[heap];
-        items.len -= 1;
-        let last = std::mem::replace(items.item(items.len), NOBODY);
-        if at < items.len {
+        if let Some(last) = items.take_last().filter(|_| at < items.len) {
             self.settle(heap, at, last);
         }
     }
 
     /// Puts an item into this place, which is free, or above or below it where it belongs.
-    fn settle(&mut self, heap: usize, mut at: usize, item: u128) {
+    fn settle(&mut self, heap: usize, at: usize, item: u128) {
         let items = &mut self.heaps[heap];
-        while at > 0 {
-            let parent = (at - 1) / ARITY;
-            let above = *items.item(parent);
-            if above < item {
-                break;
-            }
-            *items.item(at) = above;
-            self.places[thing_of(above)] = at as u32;
-            at = parent;
-        }
-        while let Some(row) = items.rows.get(at + 1) {
-            let nth = row.least();
-            let least = row.0[nth % ARITY];
-            if least > item {
-                break;
-            }
-            let child = ARITY * at + 1 + nth;
-            *items.item(at) = least;
-            self.places[thing_of(least)] = at as u32;
-            at = child;
-        }
+        let mut moved = |item: u128, at: usize| self.places[(item as u32) as usize] = at as u32;
+        let at = items.raise(at, item, &mut moved);
+        let at = items.sink(at, item, &mut moved);
         *items.item(at) = item;
-        self.places[thing_of(item)] = at as u32;
+        moved(item, at);
     }
 }
 
@@ -194,10 +284,35 @@ mod tests {
                     heaps.set(heap, thing, key);
                     models[heap].insert((key.min((1 << 96) - 2), thing));
                 }
-                prop_assert_eq!(heaps.holds(thing), what > 0);
                 for (heap, model) in models.iter().enumerate() {
                     prop_assert_eq!(heaps.first(heap), model.first().copied());
-                    prop_assert_eq!(heaps.is_empty(heap), model.is_empty());
+                }
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn the_soonest_come_as_out_of_a_sorted_set(
+            steps in prop::collection::vec((0u128..900, -1..4i32), 1..60),
+        ) {
+            let (mut soonest, mut model) = (Soonest::new(3_000), BTreeSet::new());
+            for (n, (key, what)) in (0u32..).zip(steps) {
+                // Dozens at a time, so that some are in the heap.
+                for thing in 40 * n..40 * n + 40 {
+                    if what > 0 {
+                        let key = key * u128::from(thing * 7_919 % 101) / 100;
+                        soonest.push(thing, key);
+                        model.insert((key, thing));
+                    } else if what == 0 {
+                        soonest.pop();
+                        model.pop_first();
+                    }
+                    prop_assert_eq!(soonest.first(), model.first().map(|first| first.1));
+                }
+                if what < 0 && key < 100 {
+                    soonest.clear();
+                    model.clear();
                 }
             }
         }

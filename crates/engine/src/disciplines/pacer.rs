@@ -32,7 +32,7 @@
 use crate::byte_clock::{Basis, Pace, SHORTEST_SLOT, Slots, WireTime, gap_slot};
 use crate::calendar::Calendar;
 use crate::discipline::{Debt, Discipline, Next, Sink, Verdict};
-use crate::heaps::Heaps;
+use crate::heaps::Soonest;
 use crate::inspect::{Inspection, Value};
 use crate::kind::{Build, Check, Children, Kind, Pacing, Plan};
 use crate::leaves::{Leaves, LeavesPlan};
@@ -41,7 +41,7 @@ use crate::settings::Problem;
 use crate::units::{Bandwidth, Bytes, Instant, Rate};
 use crate::{choices, settings};
 use std::any::Any;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::hint::black_box;
 use std::sync::Arc;
 
@@ -325,8 +325,8 @@ struct Node {
     state: State,
 }
 
-/// The timer of a leaf that sleeps, an item of a heap and its place, a note, the number of a leaf and its state.
-const _: () = assert!(size_of::<Node>() + 16 + 16 + 4 + 12 + 4 + 1 < 128);
+/// The timer of a leaf that sleeps, an item of a heap, a note, the number of a leaf and its state.
+const _: () = assert!(size_of::<Node>() + 16 + 16 + 12 + 4 + 1 < 128);
 
 /// Where the next packet can start, in byte-times: not before `low`, and at `high` at the latest. They differ by 1 at most,
 /// when the time is between two bytes.
@@ -345,11 +345,10 @@ struct Pacer {
     waiting: Calendar,
     /// Those of them who are about to come, for a moment.
     upcoming: Vec<u32>,
-    /// Of the top, of each class with classes below it, by deadline; and of best effort, by turn.
-    heaps: Heaps,
-    best_effort: usize,
-    /// Turns of best effort, counted.
-    turns: u64,
+    /// Eligible classes by deadline: of the top, and of each class with classes below it.
+    eligible: Vec<Soonest>,
+    /// Those without a rate that have something to send, by turn.
+    best_effort: VecDeque<u32>,
     time: WireTime,
     /// On a wire with gap frames: up to where it is filled, and whether that was rounded up from a time between two bytes.
     filled: u64,
@@ -385,18 +384,15 @@ impl Pacer {
                 state: State::Idle,
             });
         }
-        let best_effort = sizes.len();
-        sizes.push(nodes.iter().filter(|node| !node.paced).count());
-        nodes.iter_mut().filter(|node| !node.paced).for_each(|node| node.above = best_effort as u32);
+        let best_effort = nodes.iter().filter(|node| !node.paced).count();
         Self {
             leaves,
             waiting: if plan.heap { Calendar::heap() } else { Calendar::new(nodes.len(), plan.span()) },
-            upcoming: Vec::with_capacity(FETCHED),
-            heaps: Heaps::new(sizes, nodes.len()),
+            upcoming: Vec::with_capacity(FETCHED + 1),
+            eligible: sizes.into_iter().map(Soonest::new).collect(),
+            best_effort: VecDeque::with_capacity(best_effort),
             nodes,
             node_of,
-            best_effort,
-            turns: 0,
             time: WireTime::new(plan.rules.wire),
             filled: 0,
             rounded: 0,
@@ -405,15 +401,16 @@ impl Pacer {
         }
     }
 
-    /// Lets the processor fetch at one time what the classes that are about to come will need.
-    fn fetch(&mut self) {
-        let Some(upcoming) = self.waiting.begun() else { return };
+    /// Lets the processor fetch at one time what the class that comes and those that are about to come will need.
+    fn fetch(&mut self, comes: u32) {
+        let Some(upcoming) = self.waiting.upcoming(FETCHED) else { return };
         // Each round asks for what the one before has told the place of.
         self.upcoming.clear();
-        self.upcoming.extend(upcoming.take(FETCHED));
+        self.upcoming.push(comes);
+        self.upcoming.extend(upcoming);
         let mut all = 0;
         for &index in &self.upcoming {
-            all ^= self.nodes[index as usize].late ^ u64::from(self.heaps.holds(index));
+            all ^= self.nodes[index as usize].late;
         }
         let leaves = |&index: &u32| {
             let node = &self.nodes[index as usize];
@@ -447,8 +444,7 @@ impl Pacer {
         if self.nodes[index as usize].paced {
             return self.wait(index, at, at.high);
         }
-        self.turns += 1;
-        self.heaps.set(self.best_effort, index, self.turns.into());
+        self.best_effort.push_back(index);
     }
 
     /// An idle node waits for its time, which is over if it had nothing to send then: what it did not use before `since` is
@@ -479,7 +475,7 @@ impl Pacer {
         node.state = State::Eligible;
         let (deadline, since) = (node.pace.deadline(bytes, rules.wire), node.pace.eligible());
         let (above, parent) = (node.above as usize, node.parent);
-        self.heaps.set(above, index, deadline.into());
+        self.eligible[above].push(index, deadline.into());
         if parent != NONE && self.nodes[parent as usize].state == State::Idle {
             self.wait(parent, at, since.min(at.high));
         }
@@ -490,7 +486,7 @@ impl Pacer {
     fn first(&self) -> Option<u32> {
         let mut heap = TOP;
         loop {
-            let (_, index) = self.heaps.first(heap)?;
+            let index = self.eligible[heap].first()?;
             let node = &self.nodes[index as usize];
             if node.leaf {
                 return Some(index);
@@ -510,9 +506,9 @@ impl Pacer {
             node.late = node.late.max(at.low.saturating_sub(node.pace.eligible()));
             node.pace.send(bytes, rules.wire);
             let (above, eligible, parent) = (node.above as usize, node.pace.eligible(), node.parent);
-            let again = if node.leaf { more } else { !self.heaps.is_empty(node.number as usize) };
+            let again = if node.leaf { more } else { self.eligible[node.number as usize].first().is_some() };
             node.state = if again { State::Waiting } else { State::Idle };
-            self.heaps.remove(above, index);
+            self.eligible[above].pop();
             if again {
                 self.waiting.note(index, eligible);
             }
@@ -522,22 +518,20 @@ impl Pacer {
 
     /// A packet of a class without a rate, if it may go now.
     fn take_best_effort(&mut self, now: Instant, at: Position, sink: &mut dyn Sink) -> Option<Packet> {
-        while let Some((_, index)) = self.heaps.first(self.best_effort) {
+        while let Some(&index) = self.best_effort.front() {
             let leaf = self.nodes[index as usize].number as usize;
             let Some(len) = self.leaves.peek(leaf, now, sink) else {
-                self.heaps.remove(self.best_effort, index);
+                self.best_effort.pop_front();
                 continue;
             };
             if self.plan.best_effort == BestEffort::Strict && !self.is_out_in_time(len, at) {
                 return None;
             }
-            let next = self.leaves.dequeue(leaf, now, sink);
-            self.turns += 1;
-            match next {
-                Some((_, true)) => self.heaps.set(self.best_effort, index, self.turns.into()),
-                _ => self.heaps.remove(self.best_effort, index),
-            }
-            if let Some((packet, _)) = next {
+            self.best_effort.pop_front();
+            if let Some((packet, more)) = self.leaves.dequeue(leaf, now, sink) {
+                if more {
+                    self.best_effort.push_back(index);
+                }
                 return Some(packet);
             }
         }
@@ -578,7 +572,7 @@ impl Discipline for Pacer {
             self.activate(leaf, at);
         }
         while let Some(index) = self.waiting.take(at.low) {
-            self.fetch();
+            self.fetch(index);
             self.rise(index, now, at, sink);
         }
         // Its packet was looked at when its time came, and is there.
@@ -632,11 +626,9 @@ impl Discipline for Pacer {
     fn flush(&mut self, sink: &mut dyn Sink) {
         self.leaves.flush(sink);
         self.waiting.clear();
-        for index in 0..self.nodes.len() {
-            let node = &mut self.nodes[index];
-            node.state = State::Idle;
-            self.heaps.remove(node.above as usize, index as u32);
-        }
+        self.eligible.iter_mut().for_each(Soonest::clear);
+        self.best_effort.clear();
+        self.nodes.iter_mut().for_each(|node| node.state = State::Idle);
     }
 
     fn inspect(&self, out: &mut Inspection<'_>) {
