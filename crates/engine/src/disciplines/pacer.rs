@@ -25,9 +25,9 @@
 //! Where classes are added or removed, a new tree takes the place of the old, and its classes begin with what those before
 //! them [owe](crate::discipline::Debt): nobody is early by that.
 //!
-//! Classes that wait for *E* are in a [`calendar`](crate::calendar), exact to the byte; those whose *E* has come are in a heap by
+//! Classes that wait for *E* are in a [`calendar`](crate::calendar), exact to the byte; those whose *E* has come stand by
 //! deadline, few while the wire keeps up. What a packet costs with very many classes is memory that has to be fetched; as the
-//! calendar tells who is about to come, that is done for some dozens of classes at one time.
+//! calendar tells who is about to come, that is done for many classes at one time.
 
 use crate::byte_clock::{Basis, Pace, SHORTEST_SLOT, Slots, WireTime, gap_slot};
 use crate::calendar::Calendar;
@@ -294,7 +294,7 @@ impl Plan for PacerPlan {
 const NONE: u32 = u32::MAX;
 /// So many classes at most are fetched at one time.
 const FETCHED: usize = 256;
-/// The heap of the top.
+/// The eligible classes of the top.
 const TOP: usize = 0;
 
 /// Where a node is.
@@ -304,11 +304,11 @@ enum State {
     Idle,
     /// In the calendar until its time.
     Waiting,
-    /// In the heap above it.
+    /// Among those of the class above it.
     Eligible,
 }
 
-/// A class, in one line of a cache. With its places in the calendar, in a heap and among the leaves it is less than 128 bytes.
+/// A class, in one line of a cache. With its places in the calendar, among the eligible and among the leaves it is less than 128 bytes.
 #[derive(Clone, Debug)]
 #[repr(align(64))]
 struct Node {
@@ -316,9 +316,9 @@ struct Node {
     /// The most byte-times that a packet started after its time.
     late: u64,
     parent: u32,
-    /// The number among the leaves, or of the heap of the eligible classes below.
+    /// The number among the leaves, or of the eligible classes below.
     number: u32,
-    /// The heap that it joins when it is eligible.
+    /// Those that it joins when it is eligible.
     above: u32,
     leaf: bool,
     paced: bool,
@@ -458,7 +458,7 @@ impl Pacer {
         self.waiting.note(index, eligible.max(at.low));
     }
 
-    /// A node's time has come: it joins the heap above.
+    /// A node's time has come: it joins those of the class above.
     #[inline]
     fn rise(&mut self, index: u32, now: Instant, at: Position, sink: &mut dyn Sink) {
         let rules = self.plan.rules;
@@ -484,14 +484,14 @@ impl Pacer {
     /// The leaf that is to send, of those whose time has come and whose bottlenecks are free.
     #[inline]
     fn first(&self) -> Option<u32> {
-        let mut heap = TOP;
+        let mut above = TOP;
         loop {
-            let index = self.eligible[heap].first()?;
+            let index = self.eligible[above].first()?;
             let node = &self.nodes[index as usize];
             if node.leaf {
                 return Some(index);
             }
-            heap = node.number as usize;
+            above = node.number as usize;
         }
     }
 
