@@ -18,7 +18,7 @@ settings! {
         weight: u32 = default "1", "1 to 1000", "";
         /// More than this its TCP connections together never get
         cap: Rate = derived "the link's rate",
-            "below two segments a round trip windows cannot go", "";
+            "below two segments a round trip connections go and wait in half seconds", "";
         /// Less than this they are not asked to yield
         floor: Rate = derived "nothing",
             "too large: other traffic waits for them; none: long downloads may stand nearly still", "";

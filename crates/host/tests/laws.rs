@@ -389,6 +389,27 @@ fn a_cap_holds_on_a_free_link_and_a_floor_beside_others() {
 }
 
 #[test]
+fn a_cap_holds_that_no_window_is_small_enough_for() {
+    let mut one = members(1);
+    one[0].cap = Some(Bandwidth::kbit(400));
+    for connections in [1, 3] {
+        for bottleneck in [stated(100), Bottleneck::Auto, Bottleneck::Unknown] {
+            let mut model = Model::new(100, 256_000, &one, bottleneck);
+            (0..connections).for_each(|_| _ = model.add(Spec::of(Some(0), 0, 40_000)));
+            model.add(Spec::of(None, 20_000, 40_000));
+            model.run(&mut modern(), 40_000);
+            for (from, to) in [(5_000, 20_000), (25_000, 40_000)] {
+                let rate = model.by_member(from, to)[&0];
+                let case = format!("{connections} connections, {bottleneck:?}, from {from}: {rate:.2}");
+                // Beside others by less, as they make round trips longer.
+                let least = if from < 20_000 { 0.3 } else { 0.1 };
+                assert!((least..0.48).contains(&rate), "{case}");
+            }
+        }
+    }
+}
+
+#[test]
 fn other_traffic_that_does_not_want_the_link_leaves_the_rest() {
     // 4 Mbit/s: smooth, and in bursts of 200 ms and of a second.
     for (every, least) in [(20, 0.9), (200, 0.75), (1_000, 0.75)] {

@@ -22,11 +22,12 @@ pub struct Delay {
 }
 
 impl Delay {
-    /// What is to be done with one connection.
+    /// What is to be done with one connection, which may have this `part` of its member's cap at most.
     pub(super) fn steer(
         &mut self,
         flow: &mut Steered,
         member: &Member,
+        part: f64,
         seconds: f64,
         direction: Direction,
     ) -> (Hold, Why) {
@@ -48,9 +49,7 @@ impl Delay {
             }
             (false, _) => 1.0,
         };
-        let cap = member
-            .cap
-            .map_or(f64::INFINITY, |cap| cap.bits() as f64 * flow.rtt / 8.0);
+        let cap = part * flow.rtt / 8.0;
         let capped = flow.window >= cap;
         let floor = member
             .floor

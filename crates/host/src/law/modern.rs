@@ -85,6 +85,8 @@ const UNDER: f64 = 0.98;
 const OVER: f64 = 1.02;
 const OVER_FALLS: f64 = 0.94;
 const OVER_GROWS: f64 = 1.01;
+/// More than any link carries, in bits per second.
+const UNLIMITED: f64 = 1e15;
 /// An upload is paced to a segment in so many seconds at least: the next one is due when it is given more.
 const NEXT: f64 = 0.2;
 
@@ -99,6 +101,26 @@ enum State {
         seconds: f64,
     },
     Active,
+}
+
+/// What connections are to have on a free link, in the sequence of the tick, and which of them their members' caps hold.
+struct Shares {
+    targets: Vec<f64>,
+    capped: Vec<bool>,
+}
+
+impl Shares {
+    /// The targets of those that caps hold; the others' are infinite.
+    fn of_caps(&self) -> Vec<f64> {
+        let of_cap = |(&target, &capped): (&f64, &bool)| if capped { target } else { f64::INFINITY };
+        self.targets.iter().zip(&self.capped).map(of_cap).collect()
+    }
+
+    /// Those that no cap holds, with their targets.
+    fn uncapped<'a>(&'a self, tick: &'a Tick<'_>) -> impl Iterator<Item = (&'a FlowReading, f64)> + 'a {
+        let all = tick.flows.iter().zip(&self.targets).zip(&self.capped);
+        all.filter_map(|((reading, &target), &capped)| (!capped).then_some((reading, target)))
+    }
 }
 
 /// What there was when the lid began to grow.
@@ -288,13 +310,23 @@ impl Modern {
         targets
     }
 
+    /// What each is to have of this rate.
+    fn shares(&self, tick: &Tick<'_>, rate: f64) -> Shares {
+        let targets = self.targets(tick, rate, |flow| flow.demand);
+        let is_capped = |reading| is_capped(tick, reading, &targets);
+        let capped = tick.flows.iter().map(is_capped).collect();
+        Shares { targets, capped }
+    }
+
     /// While the link is free: a lid on all windows together, in proportion to shares; where a cap binds, its rate.
     fn fill(&mut self, tick: &Tick<'_>, rate: f64, seconds: f64) {
         let full = self.is_full(rate);
-        let targets = self.targets(tick, rate, |flow| flow.demand);
-        self.move_lid(tick, rate, full, &targets, seconds);
+        let shares = self.shares(tick, rate);
+        self.move_lid(tick, rate, full, &shares, seconds);
         let fair = self.targets(tick, rate, |_| f64::INFINITY);
-        let lid = self.lid * self.compare(tick, full, &targets, seconds);
+        let lid = self.lid * self.compare(tick, full, &shares, seconds);
+        let goes = self.take_turns(tick, &shares.of_caps(), false, seconds);
+        let Shares { targets, capped } = shares;
         // What uploads little, such as the acknowledgments of downloads, needs no pace.
         let busy = self.meter.total(LONG) >= NEARLY_FULL * rate;
         self.over = match self.flows.values().any(Steered::queue_stands) {
@@ -306,11 +338,18 @@ impl Modern {
             let Some(flow) = self.flows.get_mut(&reading.id) else {
                 continue;
             };
-            let capped = is_capped(tick, reading, &targets);
+            if !goes[i] {
+                flow.park();
+                self.give(reading, targets[i], Hold::Parked, why_capped(tick, reading));
+                continue;
+            }
+            let capped = capped[i];
             // One that did not use its share until now may begin to.
             let share = targets[i].max(fair[i]);
             if capped {
-                flow.correct(flow.mean, targets[i], seconds);
+                if targets[i] > flow.unit() {
+                    flow.correct(flow.mean, targets[i], seconds);
+                }
                 flow.steer(targets[i], flow.base(), 0.0, seconds);
             } else {
                 let beside = LID_SEGMENTS * (share / rate).min(1.0);
@@ -332,15 +371,16 @@ impl Modern {
     }
 
     /// The lid, and whether moving it shows at which rate the link is full.
-    fn move_lid(&mut self, tick: &Tick<'_>, rate: f64, full: bool, targets: &[f64], seconds: f64) {
+    fn move_lid(&mut self, tick: &Tick<'_>, rate: f64, full: bool, shares: &Shares, seconds: f64) {
         // It binds where windows hold those who are to have most of the link. Who recovers from losses fills no window, and is not
         // helped by larger ones for the rest.
-        let held = tick
-            .flows
-            .iter()
-            .zip(targets)
-            .filter(|(reading, _)| self.is_held(reading));
-        let binds = 2.0 * held.map(|(_, target)| target).sum::<f64>() >= targets.iter().sum();
+        let (mut all, mut held) = (0.0, 0.0);
+        for (reading, target) in shares.uncapped(tick) {
+            let is_held = self.flows.get(&reading.id).is_some_and(Steered::is_held);
+            all += target;
+            held += if is_held { target } else { 0.0 };
+        }
+        let binds = all > 0.0 && 2.0 * held >= all;
         let (total, intervals) = (self.meter.total(LONG), intervals(seconds));
         self.lid_rests = (self.lid_rests - seconds).max(0.0);
         if full || (!binds && total >= NEARLY_FULL * rate) {
@@ -368,10 +408,6 @@ impl Modern {
         }
     }
 
-    fn is_held(&self, reading: &FlowReading) -> bool {
-        self.flows.get(&reading.id).is_some_and(Steered::is_held)
-    }
-
     /// The mean round trip of what is on its way, in seconds.
     fn round_trip(&self) -> f64 {
         let sum = |what: fn(&Steered) -> f64| self.flows.values().map(what).sum::<f64>();
@@ -380,23 +416,20 @@ impl Modern {
 
     /// Compares the shares of connections on a free link with what they should be, and corrects windows by that; the factor that
     /// leaves all corrected windows together as they were.
-    fn compare(&mut self, tick: &Tick<'_>, full: bool, targets: &[f64], seconds: f64) -> f64 {
-        let (all, wanted) = (
-            self.meter.total(LONG).max(1.0),
-            targets.iter().sum::<f64>().max(1.0),
-        );
+    fn compare(&mut self, tick: &Tick<'_>, full: bool, shares: &Shares, seconds: f64) -> f64 {
+        let (all, wanted) = (self.meter.total(LONG), shares.targets.iter().sum::<f64>());
+        let (all, wanted) = (all.max(1.0), wanted.max(1.0));
         let is_short = |flow: &Steered, target: f64| flow.mean / all < target / wanted;
         // While one has less than its share for another reason than its window, the rest has more for that reason.
-        let shown = |(reading, target): (&FlowReading, &f64)| {
+        let shown = |(reading, target): (&FlowReading, f64)| {
             let flow = self.flows.get(&reading.id);
-            flow.is_none_or(|flow| !is_short(flow, *target) || flow.is_held() || flow.demand.is_finite())
+            flow.is_none_or(|flow| !is_short(flow, target) || flow.is_held() || flow.demand.is_finite())
         };
-        let all_shown = tick.flows.iter().zip(targets).all(shown);
+        let all_shown = shares.uncapped(tick).all(shown);
         let (mut plain, mut corrected) = (0.0, 0.0);
-        for (reading, target) in tick.flows.iter().zip(targets) {
-            let capped = is_capped(tick, reading, targets);
-            if let Some(flow) = self.flows.get_mut(&reading.id).filter(|_| !capped) {
-                if full && tick.flows.len() > 1 && (all_shown || is_short(flow, *target)) {
+        for (reading, target) in shares.uncapped(tick) {
+            if let Some(flow) = self.flows.get_mut(&reading.id) {
+                if full && tick.flows.len() > 1 && (all_shown || is_short(flow, target)) {
                     flow.correct(flow.mean / all, target / wanted, seconds);
                 }
                 let window = target * flow.base();
@@ -413,37 +446,65 @@ impl Modern {
         self.orders.insert(reading.id, order);
     }
 
+    /// Who may go, where some have targets that no window is small enough for.
+    fn take_turns(&mut self, tick: &Tick<'_>, targets: &[f64], somebody: bool, seconds: f64) -> Vec<bool> {
+        if !takes_turns(self.direction) {
+            return vec![true; targets.len()];
+        }
+        let weight = |reading| f64::from(settings(tick.members, reading).weight.max(1));
+        let weights: Vec<f64> = tick.flows.iter().map(weight).collect();
+        let mut places: Vec<usize> = (0..targets.len()).collect();
+        places.sort_by_key(|&i| tick.flows[i].id);
+        let sorted = |values: &[f64]| -> Vec<f64> { places.iter().map(|&i| values[i]).collect() };
+        let mut flows: Vec<&mut Steered> = self.flows.values_mut().collect();
+        let (targets, weights) = (sorted(targets), sorted(&weights));
+        let going = self
+            .turns
+            .go(tick.now, seconds, &mut flows, &targets, &weights, somebody);
+        let mut goes = vec![true; going.len()];
+        for (place, going) in places.into_iter().zip(going) {
+            goes[place] = going;
+        }
+        goes
+    }
+
+    /// While the link's rate is not known.
+    fn go_by_delay(&mut self, tick: &Tick<'_>, seconds: f64) {
+        let shares = self.shares(tick, UNLIMITED);
+        let goes = self.take_turns(tick, &shares.of_caps(), false, seconds);
+        for ((reading, target), goes) in tick.flows.iter().zip(shares.targets).zip(goes) {
+            let Some(flow) = self.flows.get_mut(&reading.id) else {
+                continue;
+            };
+            let (hold, why) = if goes {
+                let member = settings(tick.members, reading);
+                flow.judge_demand(target, seconds);
+                self.delay.steer(flow, &member, target, seconds, self.direction)
+            } else {
+                flow.park();
+                (Hold::Parked, why_capped(tick, reading))
+            };
+            self.orders
+                .insert(reading.id, order(reading, self.direction, hold, why));
+        }
+    }
+
     /// While there is other traffic: each connection at its rate, or waiting for its turn.
     fn hold(&mut self, tick: &Tick<'_>, rate: f64, seconds: f64) {
         let targets = self.targets(tick, self.together(rate), |flow| flow.demand);
-        let weights: Vec<f64> = tick
+        let all_capped = tick
             .flows
             .iter()
-            .map(|reading| f64::from(settings(tick.members, reading).weight.max(1)))
-            .collect();
-        let place: BTreeMap<FlowId, usize> = tick.flows.iter().enumerate().map(|(i, f)| (f.id, i)).collect();
-        let sorted = |values: &[f64]| -> Vec<f64> { place.values().map(|&i| values[i]).collect() };
-        let goes = if takes_turns(self.direction) {
-            let mut flows: Vec<&mut Steered> = self.flows.values_mut().collect();
-            self.turns.go(
-                tick.now,
-                seconds,
-                &mut flows,
-                &sorted(&targets),
-                &sorted(&weights),
-            )
-        } else {
-            vec![true; tick.flows.len()]
-        };
+            .all(|reading| is_capped(tick, reading, &targets));
+        let goes = self.take_turns(tick, &targets, !all_capped, seconds);
         let others = Bandwidth::bits_per_sec(self.meter.others(LONG) as u64);
         let onset = matches!(self.state, State::Onset { .. });
-        for ((&id, &i), goes) in place.iter().zip(goes) {
-            let (reading, target) = (&tick.flows[i], targets[i]);
-            let Some(flow) = self.flows.get_mut(&id) else {
+        for ((reading, &target), goes) in tick.flows.iter().zip(&targets).zip(goes) {
+            let Some(flow) = self.flows.get_mut(&reading.id) else {
                 continue;
             };
-            if !onset && target > flow.unit() && self.given.get(&id).is_some_and(|given| *given > flow.unit())
-            {
+            let given = self.given.get(&reading.id);
+            if !onset && target > flow.unit() && given.is_some_and(|given| *given > flow.unit()) {
                 flow.correct(flow.mean, target, seconds);
                 flow.judge_demand(target, seconds);
             }
@@ -491,15 +552,7 @@ impl Law for Modern {
                 }
                 _ => {
                     self.watchful = false;
-                    for reading in tick.flows {
-                        let Some(flow) = self.flows.get_mut(&reading.id) else {
-                            continue;
-                        };
-                        let member = settings(tick.members, reading);
-                        let (hold, why) = self.delay.steer(flow, &member, rates.seconds, self.direction);
-                        self.orders
-                            .insert(reading.id, order(reading, self.direction, hold, why));
-                    }
+                    self.go_by_delay(tick, rates.seconds);
                 }
             }
             let alive = &self.flows;

@@ -196,8 +196,10 @@ impl Steered {
 
 /// How long a turn of connections lasts of which only some can go at a time.
 const TURN: Duration = Duration::from_millis(500);
-/// What one can be owed or owe, as so much time of a window of [`LEAST`] segments.
+/// What one can be owed and can owe, as so much time of a window of [`LEAST`] segments: it owes for its last turn, and not for what it
+/// had when nobody knew what it would do.
 const OWED: f64 = 20.0;
+const OWES: f64 = 0.5;
 
 /// Whose turn it is, where shares are below [`LEAST`] segments a round trip.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
@@ -207,7 +209,7 @@ pub(super) struct Turns {
 
 impl Turns {
     /// Decides for each connection whether it goes. All with enough of a target do. Of the others as many do as their targets
-    /// together carry, those first who are owed most; nobody who has had more than its share, unless nobody else goes.
+    /// together carry, those first who are owed most; nobody who has had more than its share, unless nobody else goes and somebody has to.
     pub(super) fn go(
         &mut self,
         now: Instant,
@@ -215,6 +217,7 @@ impl Turns {
         flows: &mut [&mut Steered],
         targets: &[f64],
         weights: &[f64],
+        somebody: bool,
     ) -> Vec<bool> {
         let small: Vec<usize> = (0..flows.len())
             .filter(|&i| targets[i] < flows[i].unit())
@@ -223,7 +226,7 @@ impl Turns {
         let sum = |what: &dyn Fn(usize) -> f64| small.iter().map(|&i| what(i)).sum::<f64>();
         let unit = sum(&|i| flows[i].unit()) / small.len().max(1) as f64;
         let (together, weight) = (sum(&|i| targets[i]), sum(&|i| weights[i]));
-        let least = usize::from(small.len() == flows.len());
+        let least = usize::from(somebody && small.len() == flows.len());
         let places = ((together / unit.max(1.0)).ceil() as usize).max(least);
         for &i in &small {
             let due = if least == 1 && together < unit {
@@ -231,8 +234,9 @@ impl Turns {
             } else {
                 targets[i]
             };
-            let most = OWED * flows[i].unit();
-            flows[i].credit = (flows[i].credit + (due - flows[i].rate) * seconds).clamp(-most, most);
+            let unit = flows[i].unit();
+            let credit = flows[i].credit + (due - flows[i].rate) * seconds;
+            flows[i].credit = credit.clamp(-OWES * unit, OWED * unit);
         }
         if now >= self.next {
             self.next = now + TURN;

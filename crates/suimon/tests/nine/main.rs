@@ -10,7 +10,7 @@ use engine::units::Bandwidth;
 use rig::{CUBIC, Rig, TAKES, until};
 use serde_json::Value;
 use std::process::{Command, Stdio};
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::{Duration, Instant, UNIX_EPOCH};
 
 const NOBODY: u32 = 65534;
 /// How long a busy machine may take for what takes a second.
@@ -201,6 +201,15 @@ fn caps_floors_and_the_papers_window_decide_how_a_command_is_held() {
         let status = std::fs::read_to_string(format!("/proc/{}/status", capped.id())).expect("it runs");
         assert!(status.contains("CapEff:\t0000000000000000"), "{status}");
         drop(capped);
+        // Two segments a round trip are 1.2 Mbit/s: no window is small enough, but it need not always go.
+        let slow = low(&["--cap", "400kbit/s"], "slow");
+        assert!(said("at its cap of 400"), "{:#}", rig.top());
+        std::thread::sleep(Duration::from_secs(2));
+        let (began, before) = (Instant::now(), rig.sent("slow"));
+        std::thread::sleep(Duration::from_secs(6));
+        let rate = (rig.sent("slow") - before) as f64 * 8e-3 / began.elapsed().as_secs_f64();
+        assert!(rate < 600.0, "{rate:.0} kbit/s");
+        drop(slow);
         let clamped = low(&["-6000"], "clamped");
         let high = rig.high("cubic", LONG);
         assert!(said("clamped: the link's rate is reached"), "{:#}", rig.top());
