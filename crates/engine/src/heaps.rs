@@ -146,7 +146,7 @@ impl Soonest {
     /// For so many things.
     pub(crate) fn new(size: usize) -> Self {
         Self {
-            front: Vec::with_capacity(FRONT),
+            front: Vec::with_capacity(size.min(FRONT)),
             heap: Heap::new(size),
         }
     }
