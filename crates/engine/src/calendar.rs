@@ -4,7 +4,7 @@
 //! out for so many things that memory is what they cost. Where it differs from [`TimerWheel`](crate::timer_wheel):
 //!
 //! - The days to come are in a ring, as many as most things are noted ahead: a thing passes through one of them and
-//!   nothing else, which a hundred of them share, more or less. What is noted farther ahead waits in levels of ages, each of which is as long
+//!   nothing else, and a hundred or so share it. What is noted farther ahead waits in levels of ages, each of which is as long
 //!   as all of the level below, and is noted again when its age begins.
 //! - A day is an array, in pieces of four cache lines, and not a list through all things: it is written at its end and read
 //!   through, which needs no waiting for memory.

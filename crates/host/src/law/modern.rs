@@ -103,7 +103,7 @@ enum State {
     Active,
 }
 
-/// What connections are to have on a free link, in the sequence of the tick, and which of them their members' caps hold.
+/// What connections are to have, in the sequence of the tick, and which of them their members' caps hold.
 struct Shares {
     targets: Vec<f64>,
     capped: Vec<bool>,
@@ -491,15 +491,12 @@ impl Modern {
 
     /// While there is other traffic: each connection at its rate, or waiting for its turn.
     fn hold(&mut self, tick: &Tick<'_>, rate: f64, seconds: f64) {
-        let targets = self.targets(tick, self.together(rate), |flow| flow.demand);
-        let all_capped = tick
-            .flows
-            .iter()
-            .all(|reading| is_capped(tick, reading, &targets));
+        let Shares { targets, capped } = self.shares(tick, self.together(rate));
+        let all_capped = capped.iter().all(|&capped| capped);
         let goes = self.take_turns(tick, &targets, !all_capped, seconds);
         let others = Bandwidth::bits_per_sec(self.meter.others(LONG) as u64);
         let onset = matches!(self.state, State::Onset { .. });
-        for ((reading, &target), goes) in tick.flows.iter().zip(&targets).zip(goes) {
+        for (((reading, target), capped), goes) in tick.flows.iter().zip(targets).zip(capped).zip(goes) {
             let Some(flow) = self.flows.get_mut(&reading.id) else {
                 continue;
             };
@@ -516,7 +513,7 @@ impl Modern {
                 };
                 let member = settings(tick.members, reading);
                 let why = match member.floor {
-                    _ if is_capped(tick, reading, &targets) => why_capped(tick, reading),
+                    _ if capped => why_capped(tick, reading),
                     Some(floor) if self.together(rate) < floor.bits() as f64 => Why::Floor(floor),
                     _ if onset => Why::OnsetOfOthers,
                     _ => Why::YieldsTo(others),

@@ -196,10 +196,8 @@ impl Steered {
 
 /// How long a turn of connections lasts of which only some can go at a time.
 const TURN: Duration = Duration::from_millis(500);
-/// What one can be owed and can owe, as so much time of a window of [`LEAST`] segments: it owes for its last turn, and not for what it
-/// had when nobody knew what it would do.
+/// What one can be owed, as so much time of a window of [`LEAST`] segments.
 const OWED: f64 = 20.0;
-const OWES: f64 = 0.5;
 
 /// Whose turn it is, where shares are below [`LEAST`] segments a round trip.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
@@ -236,7 +234,8 @@ impl Turns {
             };
             let unit = flows[i].unit();
             let credit = flows[i].credit + (due - flows[i].rate) * seconds;
-            flows[i].credit = credit.clamp(-OWES * unit, OWED * unit);
+            // It owes for its last turn, and not for what it had when nobody knew what it would do.
+            flows[i].credit = credit.clamp(-TURN.as_secs_f64() * unit, OWED * unit);
         }
         if now >= self.next {
             self.next = now + TURN;
