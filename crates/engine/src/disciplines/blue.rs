@@ -85,16 +85,26 @@ fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
     let settings = Settings::read(check.settings, &[], check.problems)?;
     let threshold = settings.threshold.unwrap_or(settings.limit);
     let wrong = match (settings.limit, threshold, settings.freeze) {
-        (0, ..) => Some(("limit", "`limit` must be at least 1: a queue of 0 loses every packet")),
-        (_, 0, _) => Some(("threshold", "`threshold` must be at least 1: every packet would be an overflow")),
-        (limit, threshold, _) if threshold > limit => {
-            Some(("threshold", "`threshold` must be at most `limit`: it would never be reached"))
-        }
+        (0, ..) => Some((
+            "limit",
+            "`limit` must be at least 1: a queue of 0 loses every packet",
+        )),
+        (_, 0, _) => Some((
+            "threshold",
+            "`threshold` must be at least 1: every packet would be an overflow",
+        )),
+        (limit, threshold, _) if threshold > limit => Some((
+            "threshold",
+            "`threshold` must be at most `limit`: it would never be reached",
+        )),
         (.., Duration::ZERO) => Some(("freeze", "`freeze` must be more than 0")),
         _ => None,
     };
     if let Some((key, message)) = wrong {
-        let at = check.settings.get(key).map_or(check.settings.at, |entry| entry.at);
+        let at = check
+            .settings
+            .get(key)
+            .map_or(check.settings.at, |entry| entry.at);
         check.problems.push(Problem::new(at, message));
         return None;
     }
@@ -125,7 +135,10 @@ pub(crate) struct Chance {
 
 impl Chance {
     /// No chance.
-    pub(crate) const NONE: Self = Self { parts: 0, frozen: Instant::START };
+    pub(crate) const NONE: Self = Self {
+        parts: 0,
+        frozen: Instant::START,
+    };
 
     /// The queue is too long.
     pub(crate) fn grow(&mut self, now: Instant, by: u64, freeze: Duration) {
@@ -186,8 +199,11 @@ impl Blue {
 
     /// The queue was empty until now.
     fn end_idle(&mut self, now: Instant) {
-        let Some(since) = self.idle_since.take() else { return };
-        self.chance.shrink(since, now, self.plan.decrement, self.plan.freeze);
+        let Some(since) = self.idle_since.take() else {
+            return;
+        };
+        self.chance
+            .shrink(since, now, self.plan.decrement, self.plan.freeze);
     }
 
     /// Whether the arrival is lost, and why. May mark it.
@@ -224,7 +240,9 @@ impl Discipline for Blue {
 
     fn dequeue(&mut self, now: Instant, _sink: &mut dyn Sink) -> Next<Packet> {
         self.clock = now;
-        let Some(packet) = self.queue.pop_front() else { return Next::Empty };
+        let Some(packet) = self.queue.pop_front() else {
+            return Next::Empty;
+        };
         if self.queue.is_empty() {
             // A packet time early, but not every host asks an empty queue again.
             self.idle_since = Some(now);
@@ -233,7 +251,9 @@ impl Discipline for Blue {
     }
 
     fn flush(&mut self, sink: &mut dyn Sink) {
-        self.queue.drain(..).for_each(|packet| sink.drop(packet, Reason::Flushed));
+        self.queue
+            .drain(..)
+            .for_each(|packet| sink.drop(packet, Reason::Flushed));
         self.idle_since = self.idle_since.or(Some(self.clock));
     }
 
@@ -246,7 +266,9 @@ impl Discipline for Blue {
 
     fn retune(&mut self, _now: Instant, plan: &dyn Plan) -> bool {
         let plan: &dyn Any = plan;
-        let Some(plan) = plan.downcast_ref::<BluePlan>() else { return false };
+        let Some(plan) = plan.downcast_ref::<BluePlan>() else {
+            return false;
+        };
         self.plan = plan.clone();
         true
     }
@@ -268,7 +290,11 @@ mod tests {
 
     impl Sink for Seen {
         fn drop(&mut self, _packet: Packet, why: Reason) {
-            *(if why == Reason::Full { &mut self.full } else { &mut self.early }) += 1;
+            *(if why == Reason::Full {
+                &mut self.full
+            } else {
+                &mut self.early
+            }) += 1;
         }
         fn mark(&mut self, packet: &Packet, _why: Reason) {
             assert_eq!(packet.ecn, Ecn::Ce);
@@ -293,7 +319,10 @@ mod tests {
     }
 
     fn put(blue: &mut Blue, at: u64, ecn: Ecn, seen: &mut Seen) {
-        let packet = Packet { ecn, ..Packet::new(Bytes::new(1000), millis(at), ClassId(0)) };
+        let packet = Packet {
+            ecn,
+            ..Packet::new(Bytes::new(1000), millis(at), ClassId(0))
+        };
         let _ = blue.enqueue(millis(at), packet, seen);
     }
 
@@ -335,7 +364,12 @@ mod tests {
         }
         let chance = blue.chance.probability().as_f64();
         assert!((0.17..0.24).contains(&chance), "{chance}");
-        assert!(seen.full * 20 < seen.early, "{} by overflow, {} by chance", seen.full, seen.early);
+        assert!(
+            seen.full * 20 < seen.early,
+            "{} by overflow, {} by chance",
+            seen.full,
+            seen.early
+        );
     }
 
     #[test]

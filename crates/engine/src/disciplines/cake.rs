@@ -103,11 +103,14 @@ impl Tins {
 pub struct Shaped(Option<Rate>);
 
 impl SettingValue for Shaped {
-    const UNIT: &'static str = "a rate such as \"20 Mbit/s\", a share of the link such as \"40 %\", or \"unlimited\"";
+    const UNIT: &'static str =
+        "a rate such as \"20 Mbit/s\", a share of the link such as \"40 %\", or \"unlimited\"";
     fn from_raw(raw: &Raw) -> Result<Self, String> {
         match raw {
             Raw::Text(text) if text == "unlimited" => Ok(Self(None)),
-            other => Rate::from_raw(other).map(|rate| Self(Some(rate))).map_err(|e| format!("{e}; or \"unlimited\"")),
+            other => Rate::from_raw(other)
+                .map(|rate| Self(Some(rate)))
+                .map_err(|e| format!("{e}; or \"unlimited\"")),
         }
     }
 }
@@ -190,7 +193,10 @@ fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
     let (link, mut wrong) = (check.link, Vec::new());
     let rate = settings.rate.0.map(|rate| rate.on(link.bandwidth));
     if rate == Some(Bandwidth::ZERO) {
-        wrong.push(("rate", "`rate` must be more than 0: nothing could leave".to_string()));
+        wrong.push((
+            "rate",
+            "`rate` must be more than 0: nothing could leave".to_string(),
+        ));
     }
     if !(1..=MAX_FLOWS).contains(&settings.flows) {
         wrong.push(("flows", format!("`flows` must be from 1 to {MAX_FLOWS}")));
@@ -200,28 +206,61 @@ fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
         wrong.push(("quantum", "`quantum` must be from 256 B to 1 GiB".into()));
     }
     if settings.limit_bytes.is_some_and(|limit| limit < link.mtu) {
-        wrong.push(("limit_bytes", format!("`limit_bytes` is less than one full packet ({})", link.mtu)));
+        wrong.push((
+            "limit_bytes",
+            format!("`limit_bytes` is less than one full packet ({})", link.mtu),
+        ));
     }
     let of_all = rate.unwrap_or(link.bandwidth);
     let mut tin = |number: usize| {
         let (name, part) = TINS[number];
-        let rate = Bandwidth::bits_per_sec((u128::from(of_all.bits()) * u128::from(part)).div_ceil(16) as u64);
-        let law = Law::new(settings.target, settings.interval, settings.ecn, Link { bandwidth: rate, ..link });
+        let rate =
+            Bandwidth::bits_per_sec((u128::from(of_all.bits()) * u128::from(part)).div_ceil(16) as u64);
+        let law = Law::new(
+            settings.target,
+            settings.interval,
+            settings.ecn,
+            Link {
+                bandwidth: rate,
+                ..link
+            },
+        );
         let law = law.map_err(|fault| wrong.push(fault)).ok()?;
         let turn = (part * link.mtu.get().max(256)).min(1 << 40) as i64;
-        Some(TinPlan { name, rate, turn, law, packet_time: rate.time_to_send(link.mtu) })
+        Some(TinPlan {
+            name,
+            rate,
+            turn,
+            law,
+            packet_time: rate.time_to_send(link.mtu),
+        })
     };
-    let tins: Vec<TinPlan> = settings.tins.all().iter().filter_map(|&number| tin(number)).collect();
-    let at = |key: &str| check.settings.get(key).map_or(check.settings.at, |entry| entry.at);
+    let tins: Vec<TinPlan> = settings
+        .tins
+        .all()
+        .iter()
+        .filter_map(|&number| tin(number))
+        .collect();
+    let at = |key: &str| {
+        check
+            .settings
+            .get(key)
+            .map_or(check.settings.at, |entry| entry.at)
+    };
     // What is wrong with the law is so in every tin.
     wrong.dedup();
-    let problems: Vec<_> = wrong.into_iter().map(|(key, message)| Problem::new(at(key), message)).collect();
+    let problems: Vec<_> = wrong
+        .into_iter()
+        .map(|(key, message)| Problem::new(at(key), message))
+        .collect();
     if !problems.is_empty() {
         check.problems.extend(problems);
         return None;
     }
     let longest = tins.iter().map(|tin| tin.law.interval).max()?;
-    let usual = rate.map_or(UNSHAPED_LIMIT, |rate| rate.bytes_in(longest.times(4)).max(LEAST_LIMIT));
+    let usual = rate.map_or(UNSHAPED_LIMIT, |rate| {
+        rate.bytes_in(longest.times(4)).max(LEAST_LIMIT)
+    });
     Some(Arc::new(CakePlan {
         rate,
         fair: settings.fair,
@@ -245,7 +284,14 @@ impl Plan for CakePlan {
         let mut rng = cx.rng();
         Box::new(Cake {
             flows: Flows::new(self.fair, self.flows, self.quantum, self.freezes(), rng.bits()),
-            tins: self.tins.iter().map(|tin| Tin { pace: pace(tin.rate), turn: 0 }).collect(),
+            tins: self
+                .tins
+                .iter()
+                .map(|tin| Tin {
+                    pace: pace(tin.rate),
+                    turn: 0,
+                })
+                .collect(),
             shaper: self.rate.map(|rate| LinkClock::new(rate, CATCH_UP)),
             visited: 0,
             rng,
@@ -255,8 +301,12 @@ impl Plan for CakePlan {
     }
 
     fn bounds(&self, _terms: &Terms<'_>) -> Vec<WorstCase> {
-        let why = "a packet waits for the flows and hosts that have packets, and nothing bounds how many there are";
-        vec![WorstCase { class: None, bound: Err(why.into()) }]
+        let why =
+            "a packet waits for the flows and hosts that have packets, and nothing bounds how many there are";
+        vec![WorstCase {
+            class: None,
+            bound: Err(why.into()),
+        }]
     }
 }
 
@@ -296,9 +346,12 @@ impl Cake {
     }
 
     fn by_clock(&self, now: Instant) -> usize {
-        let busy = (0..self.tins.len()).rev().filter(|&tin| self.flows.packets(tin) > 0);
+        let busy = (0..self.tins.len())
+            .rev()
+            .filter(|&tin| self.flows.packets(tin) > 0);
         // The first of equals is the highest.
-        busy.min_by_key(|&tin| self.tins[tin].pace.busy_until(now)).unwrap_or(0)
+        busy.min_by_key(|&tin| self.tins[tin].pace.busy_until(now))
+            .unwrap_or(0)
     }
 
     fn by_turn(&mut self) -> usize {
@@ -335,7 +388,10 @@ impl Cake {
     fn law(&self, tin: usize) -> Law {
         let TinPlan { law, packet_time, .. } = self.plan.tins[tin];
         let round = packet_time.times((2 * self.flows.bulk(tin)).max(4));
-        Law { target: law.target.max(round), ..law }
+        Law {
+            target: law.target.max(round),
+            ..law
+        }
     }
 }
 
@@ -350,7 +406,9 @@ impl Discipline for Cake {
         }
         let queue = self.flows.put(now, tin, packet);
         while self.flows.bytes() > self.plan.limit {
-            let Some(shortened) = self.flows.shorten(now, sink) else { break };
+            let Some(shortened) = self.flows.shorten(now, sink) else {
+                break;
+            };
             // The arriving packet is the last of its queue, so it is lost if and only if none is left there.
             if shortened == queue && self.flows.is_empty(queue) {
                 return Verdict::Dropped(Reason::Longest);
@@ -393,7 +451,9 @@ impl Discipline for Cake {
 
     fn retune(&mut self, _now: Instant, plan: &dyn Plan) -> bool {
         let plan: &dyn Any = plan;
-        let Some(plan) = plan.downcast_ref::<CakePlan>() else { return false };
+        let Some(plan) = plan.downcast_ref::<CakePlan>() else {
+            return false;
+        };
         // Other queues, other flows or other tins would move packets that are held.
         if (plan.flows, plan.fair, plan.choice) != (self.plan.flows, self.plan.fair, self.plan.choice) {
             return false;

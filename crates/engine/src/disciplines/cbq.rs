@@ -203,25 +203,39 @@ fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
     if let Some(settings) = &settings {
         check_settings(check, settings);
     }
-    let read: Vec<Option<ClassSettings>> =
-        check.classes.iter().map(|class| ClassSettings::read(class.settings, &[], check.problems)).collect();
+    let read: Vec<Option<ClassSettings>> = check
+        .classes
+        .iter()
+        .map(|class| ClassSettings::read(class.settings, &[], check.problems))
+        .collect();
     let (settings, read) = (settings?, read.into_iter().collect::<Option<Vec<_>>>()?);
     for (index, class) in read.iter().enumerate() {
         check_class(check, index, class);
     }
-    let rates: Vec<Bandwidth> = read.iter().map(|class| class.rate.on(check.link.bandwidth)).collect();
+    let rates: Vec<Bandwidth> = read
+        .iter()
+        .map(|class| class.rate.on(check.link.bandwidth))
+        .collect();
     let borrows: Vec<bool> = read.iter().map(|class| class.borrow).collect();
     class_rates::check_sums(check, &rates);
     class_rates::check_reach(check, &rates, &borrows);
     let levels = class_rates::levels(check)?;
-    (check.problems.len() == before).then(|| Arc::new(number(check, settings, read, &levels)) as Arc<dyn Plan>)
+    (check.problems.len() == before)
+        .then(|| Arc::new(number(check, settings, read, &levels)) as Arc<dyn Plan>)
 }
 
 fn check_settings(check: &mut Check<'_>, settings: &Settings) {
-    let at = |key: &str| check.settings.get(key).map_or(check.settings.at, |entry| entry.at);
+    let at = |key: &str| {
+        check
+            .settings
+            .get(key)
+            .map_or(check.settings.at, |entry| entry.at)
+    };
     if settings.tick == Some(Duration::ZERO) {
         let problem = Problem::new(at("tick"), "`tick` must be longer than 0");
-        check.problems.push(problem.help("leave it out for timers without a tick"));
+        check
+            .problems
+            .push(problem.help("leave it out for timers without a tick"));
     }
     if check.link.bandwidth == Bandwidth::ZERO {
         let message = "`cbq` needs a link with a bandwidth: the classes share it";
@@ -235,20 +249,45 @@ fn check_class(check: &mut Check<'_>, index: usize, class: &ClassSettings) {
     let packet = class.packet_size.unwrap_or(check.link.mtu).get();
     let mut wrong = |key: &str, message: String| check.problems.push(Problem::new(at(key), message));
     if class.priority as usize >= PRIORITIES {
-        wrong("priority", format!("`priority` is a number from 0 to 7, the larger served first; found {}", class.priority));
+        wrong(
+            "priority",
+            format!(
+                "`priority` is a number from 0 to 7, the larger served first; found {}",
+                class.priority
+            ),
+        );
     }
     if class.minburst == 0 {
-        wrong("minburst", "`minburst` must be at least 1: a class that wakes up sends a packet".into());
+        wrong(
+            "minburst",
+            "`minburst` must be at least 1: a class that wakes up sends a packet".into(),
+        );
     }
     if class.maxburst < class.minburst {
-        let message = format!("`maxburst` ({}) is less than `minburst` ({})", class.maxburst, class.minburst);
-        wrong(if table.get("maxburst").is_some() { "maxburst" } else { "minburst" }, message);
+        let message = format!(
+            "`maxburst` ({}) is less than `minburst` ({})",
+            class.maxburst, class.minburst
+        );
+        wrong(
+            if table.get("maxburst").is_some() {
+                "maxburst"
+            } else {
+                "minburst"
+            },
+            message,
+        );
     }
     if packet == 0 {
         wrong("packet_size", "`packet_size` must be at least 1 B".into());
     }
     if u64::from(class.maxburst).saturating_mul(packet) > LONGEST_BURST {
-        wrong("maxburst", format!("`maxburst` × `packet_size` is more than {}", Bytes::new(LONGEST_BURST)));
+        wrong(
+            "maxburst",
+            format!(
+                "`maxburst` × `packet_size` is more than {}",
+                Bytes::new(LONGEST_BURST)
+            ),
+        );
     }
 }
 
@@ -256,13 +295,21 @@ fn check_class(check: &mut Check<'_>, index: usize, class: &ClassSettings) {
 fn number(check: &mut Check<'_>, settings: Settings, read: Vec<ClassSettings>, levels: &[u8]) -> CbqPlan {
     let (link, count) = (check.link, read.len());
     let leaf = |index: usize| levels[index] == 0;
-    let order: Vec<usize> =
-        (0..count).filter(|&i| leaf(i)).chain((0..count).filter(|&i| !leaf(i))).collect();
+    let order: Vec<usize> = (0..count)
+        .filter(|&i| leaf(i))
+        .chain((0..count).filter(|&i| !leaf(i)))
+        .collect();
     let mut numbers = vec![count as u32; count + 1];
-    order.iter().enumerate().for_each(|(number, &index)| numbers[index] = number as u32);
+    order
+        .iter()
+        .enumerate()
+        .for_each(|(number, &index)| numbers[index] = number as u32);
     let mut routes = Routes::default();
     for (index, class) in check.classes.iter().enumerate().filter(|(index, _)| leaf(*index)) {
-        class.routes.iter().for_each(|&route| routes.add(route, numbers[index]));
+        class
+            .routes
+            .iter()
+            .for_each(|&route| routes.add(route, numbers[index]));
         if class.default {
             routes.set_default(numbers[index]);
         }
@@ -271,7 +318,9 @@ fn number(check: &mut Check<'_>, settings: Settings, read: Vec<ClassSettings>, l
     let mut classes: Vec<ClassPlan> = Vec::with_capacity(count);
     for &index in &order {
         let class = &mut check.classes[index];
-        let Some(settings) = read[index].take() else { continue };
+        let Some(settings) = read[index].take() else {
+            continue;
+        };
         let rate = settings.rate.on(link.bandwidth);
         let packet = settings.packet_size.unwrap_or(link.mtu);
         let bursts = (settings.maxburst, settings.minburst);
@@ -291,14 +340,27 @@ fn number(check: &mut Check<'_>, settings: Settings, read: Vec<ClassSettings>, l
     let leaves = classes.iter().filter(|class| class.level == 0).count();
     set_weights(&mut classes, leaves);
     let levels = usize::from(levels[count]) + 1;
-    CbqPlan { settings, link: link.bandwidth, mtu: link.mtu, classes, leaves, levels, routes }
+    CbqPlan {
+        settings,
+        link: link.bandwidth,
+        mtu: link.mtu,
+        classes,
+        leaves,
+        levels,
+        routes,
+    }
 }
 
 /// The weights with which classes take turns: by rate, among those they take turns with.
 fn set_weights(classes: &mut [ClassPlan], leaves: usize) {
-    let each = classes.iter().map(|class| (class.credit.rate, class.parent, class.settings.priority));
+    let each = classes
+        .iter()
+        .map(|class| (class.credit.rate, class.parent, class.settings.priority));
     let weights = rings::weights(&each.collect::<Vec<_>>(), leaves);
-    classes.iter_mut().zip(weights).for_each(|(class, weights)| (class.own_weight, class.feed_weight) = weights);
+    classes
+        .iter_mut()
+        .zip(weights)
+        .for_each(|(class, weights)| (class.own_weight, class.feed_weight) = weights);
 }
 
 impl ClassPlan {
@@ -310,7 +372,11 @@ impl ClassPlan {
             parent: self.parent,
             level: self.level,
             priority: self.settings.priority as u8,
-            flags: if self.credit.rate == 0 { OVER | borrow } else { borrow },
+            flags: if self.credit.rate == 0 {
+                OVER | borrow
+            } else {
+                borrow
+            },
             demand: 0,
         }
     }
@@ -319,15 +385,28 @@ impl ClassPlan {
 impl Plan for CbqPlan {
     fn bounds(&self, terms: &Terms<'_>) -> Vec<WorstCase> {
         let queue = |class: &ClassPlan| class.queue.as_ref().map_or("", |queue| queue.kind.name);
-        let leaf = |c: &ClassPlan| Credited { id: c.id, queue: queue(c), credit: c.credit, priority: c.settings.priority };
+        let leaf = |c: &ClassPlan| Credited {
+            id: c.id,
+            queue: queue(c),
+            credit: c.credit,
+            priority: c.settings.priority,
+        };
         let patience = (self.settings.link == Pace::Port).then_some(self.settings.link_burst);
         let formal = self.settings.sharing == Sharing::Formal && self.settings.tick.is_none();
-        credit_bound::all(self.classes[..self.leaves].iter().map(leaf).collect(), terms, formal, patience)
+        credit_bound::all(
+            self.classes[..self.leaves].iter().map(leaf).collect(),
+            terms,
+            formal,
+            patience,
+        )
     }
 
     fn build(&self, cx: &Build) -> Box<dyn Discipline> {
         let queues = self.classes.iter().filter_map(|class| {
-            class.queue.as_ref().map(|queue| queue.build(&cx.part(&class.name)))
+            class
+                .queue
+                .as_ref()
+                .map(|queue| queue.build(&cx.part(&class.name)))
         });
         let mut cbq = Cbq {
             nodes: Vec::new(),
@@ -445,8 +524,11 @@ impl Rules {
     fn new(plan: &CbqPlan) -> Self {
         let settings = &plan.settings;
         let formal = settings.sharing == Sharing::Formal;
-        let bursts: u128 =
-            plan.classes.iter().map(|class| u128::from(class.settings.maxburst) * u128::from(class.packet)).sum();
+        let bursts: u128 = plan
+            .classes
+            .iter()
+            .map(|class| u128::from(class.settings.maxburst) * u128::from(class.packet))
+            .sum();
         // The sum of the credits cannot grow while the link is busy (departure 3); twice it, for debts.
         let ceiling = (bursts * 2 * NANOBITS as u128).min(i64::MAX as u128 / 4) as i64;
         Self {
@@ -471,14 +553,18 @@ impl Cbq {
             feed: Link::FREE,
             borrower: NONE,
             own: Turn { left: 0, weight: own },
-            lent: Turn { left: 0, weight: lent },
+            lent: Turn {
+                left: 0,
+                weight: lent,
+            },
         };
         self.nodes.clear();
         self.places.clear();
         for (number, class) in plan.classes.iter().enumerate() {
             self.nodes.push(class.node());
             let places = if number < plan.leaves { 1 } else { PRIORITIES };
-            self.places.extend((0..places).map(|_| place(class.own_weight, class.feed_weight)));
+            self.places
+                .extend((0..places).map(|_| place(class.own_weight, class.feed_weight)));
         }
         self.nodes.push(Node {
             parent: link as u32,
@@ -503,13 +589,21 @@ impl Cbq {
     #[inline]
     fn place_of(&self, node: usize, priority: usize) -> u32 {
         let leaves = self.leaves();
-        if node < leaves { node as u32 } else { (leaves + (node - leaves) * PRIORITIES + priority) as u32 }
+        if node < leaves {
+            node as u32
+        } else {
+            (leaves + (node - leaves) * PRIORITIES + priority) as u32
+        }
     }
 
     #[inline]
     fn node_at(&self, place: u32) -> usize {
         let (place, leaves) = (place as usize, self.leaves());
-        if place < leaves { place } else { leaves + (place - leaves) / PRIORITIES }
+        if place < leaves {
+            place
+        } else {
+            leaves + (place - leaves) / PRIORITIES
+        }
     }
 
     /// The priority in which a leaf borrows.
@@ -542,7 +636,9 @@ impl Cbq {
     /// Puts a node that may send or lend into its row, in all its priorities.
     fn list_all(&mut self, node: usize, since: u64) {
         self.nodes[node].flags |= LISTED;
-        self.for_rows(node, |cbq, priority, place| cbq.list(node, priority, place, since));
+        self.for_rows(node, |cbq, priority, place| {
+            cbq.list(node, priority, place, since)
+        });
     }
 
     fn unlist_all(&mut self, node: usize) {
@@ -596,7 +692,8 @@ impl Cbq {
             let parent = self.nodes[child].parent as usize;
             let (owner, place) = (self.place_of(parent, priority), self.place_of(child, priority));
             let head = self.places[owner as usize].borrower;
-            self.places[owner as usize].borrower = rings::insert(&mut self.places, |p| &mut p.feed, head, place);
+            self.places[owner as usize].borrower =
+                rings::insert(&mut self.places, |p| &mut p.feed, head, place);
             if head != NONE {
                 return;
             }
@@ -669,7 +766,8 @@ impl Cbq {
     #[inline]
     fn accrue(&mut self, node: usize, clock: u64) {
         let node = &mut self.nodes[node];
-        node.credit.accrue(clock, self.rules.ceiling.filter(|_| node.demand != 0));
+        node.credit
+            .accrue(clock, self.rules.ceiling.filter(|_| node.demand != 0));
     }
 
     /// Sets the timer of a node that has to wait.
@@ -695,7 +793,11 @@ impl Cbq {
     fn charge(&mut self, payer: usize, bits: i64, clock: u64, now: u64) {
         let link = self.link();
         // A borrower's debt would grow without end where it is charged too: the original's minidle.
-        let floor = if self.rules.formal { i64::MIN } else { -nanobits(self.unit) };
+        let floor = if self.rules.formal {
+            i64::MIN
+        } else {
+            -nanobits(self.unit)
+        };
         let mut node = payer;
         while node != link {
             self.accrue(node, clock);
@@ -771,12 +873,20 @@ impl Cbq {
         while self.node_at(place) >= self.leaves() {
             place = self.borrower_of(place);
         }
-        Some(Choice { leaf: place as usize, lender, priority })
+        Some(Choice {
+            leaf: place as usize,
+            lender,
+            priority,
+        })
     }
 
     /// Moves the turns on by a packet.
     fn take_turns(&mut self, choice: Choice, len: u64) {
-        let Choice { leaf, lender, priority } = choice;
+        let Choice {
+            leaf,
+            lender,
+            priority,
+        } = choice;
         let weighted = self.rules.weighted;
         if lender == leaf || !self.rules.formal {
             let place = &mut self.places[leaf];
@@ -799,7 +909,8 @@ impl Cbq {
         }
         let place = self.place_of(lender, priority);
         let level = usize::from(self.nodes[lender].level);
-        self.rows.set(level, priority, self.places[place as usize].row.next);
+        self.rows
+            .set(level, priority, self.places[place as usize].row.next);
     }
 
     /// A packet leaves: turns, charges, the wire.
@@ -844,7 +955,11 @@ impl Cbq {
 
     /// When somebody could first have sent; the past if somebody still may.
     fn since(&self) -> u64 {
-        if !self.rows.is_empty() { self.wire.ready } else { self.wheel.next().map_or(u64::MAX, Instant::nanos) }
+        if !self.rows.is_empty() {
+            self.wire.ready
+        } else {
+            self.wheel.next().map_or(u64::MAX, Instant::nanos)
+        }
     }
 }
 
@@ -870,7 +985,13 @@ impl Cbq {
                             first = if first == NONE { at } else { first };
                             self.rows.set(0, priority, next);
                         }
-                        Permit::From(lender) if self.has_turn(leaf) => return Some(Choice { leaf, lender, priority }),
+                        Permit::From(lender) if self.has_turn(leaf) => {
+                            return Some(Choice {
+                                leaf,
+                                lender,
+                                priority,
+                            });
+                        }
                         Permit::From(_) => {
                             first = NONE;
                             self.rows.set(0, priority, next);
@@ -967,7 +1088,11 @@ impl Cbq {
             if node != link {
                 self.accrue(node, clock);
             }
-            let within = if node == leaf { self.nodes[node].flags & OVER == 0 } else { self.nodes[node].credit.left > 0 };
+            let within = if node == leaf {
+                self.nodes[node].flags & OVER == 0
+            } else {
+                self.nodes[node].credit.left > 0
+            };
             if node == link || within {
                 self.cutoff = self.nodes[node].level;
                 return;
@@ -1005,7 +1130,11 @@ impl Discipline for Cbq {
             return verdict;
         }
         let now = now.nanos();
-        let clock = if self.held > 0 { self.wire.clock(now, self.since()) } else { now - self.wire.lost };
+        let clock = if self.held > 0 {
+            self.wire.clock(now, self.since())
+        } else {
+            now - self.wire.lost
+        };
         match (flags & HELD != 0, holds) {
             (false, true) => {
                 self.nodes[leaf].flags |= HELD;
@@ -1038,7 +1167,11 @@ impl Discipline for Cbq {
         let clock = self.wire.clock(at, since);
         self.wake(clock, at, since);
         loop {
-            let choice = if self.rules.formal { self.choose() } else { self.choose_by_priority(clock, at) };
+            let choice = if self.rules.formal {
+                self.choose()
+            } else {
+                self.choose_by_priority(clock, at)
+            };
             let Some(choice) = choice else {
                 return match self.held {
                     0 => Next::Empty,
@@ -1101,10 +1234,15 @@ impl Discipline for Cbq {
 
     fn retune(&mut self, now: Instant, plan: &dyn Plan) -> bool {
         let plan: &dyn Any = plan;
-        let Some(plan) = plan.downcast_ref::<CbqPlan>() else { return false };
+        let Some(plan) = plan.downcast_ref::<CbqPlan>() else {
+            return false;
+        };
         let shape = |plan: &CbqPlan| -> Vec<_> {
             let kind = |class: &ClassPlan| class.queue.as_ref().map(|queue| queue.kind.name);
-            plan.classes.iter().map(|class| (class.id, class.parent, kind(class))).collect()
+            plan.classes
+                .iter()
+                .map(|class| (class.id, class.parent, kind(class)))
+                .collect()
         };
         if shape(plan) != shape(&self.plan) {
             return false;
@@ -1114,9 +1252,13 @@ impl Discipline for Cbq {
             .filter_map(|(queue, class)| Some(queue.retune(now, class.queue.as_ref()?.plan.as_ref())))
             .fold(true, |all, one| all & one);
         let values = |plan: &CbqPlan| -> Vec<_> {
-            plan.classes.iter().map(|class| (class.credit.rate, class.packet, class.settings.clone())).collect()
+            plan.classes
+                .iter()
+                .map(|class| (class.credit.rate, class.packet, class.settings.clone()))
+                .collect()
         };
-        let same = (plan.link, plan.mtu, &plan.settings) == (self.plan.link, self.plan.mtu, &self.plan.settings);
+        let same =
+            (plan.link, plan.mtu, &plan.settings) == (self.plan.link, self.plan.mtu, &self.plan.settings);
         if !same || values(plan) != values(&self.plan) {
             self.adopt(plan, now.nanos());
         }
@@ -1134,7 +1276,11 @@ impl Cbq {
     }
 
     fn inspect_class(&self, number: usize, out: &mut Inspection<'_>) {
-        let (node, tally, class) = (&self.nodes[number], &self.tallies[number], &self.plan.classes[number]);
+        let (node, tally, class) = (
+            &self.nodes[number],
+            &self.tallies[number],
+            &self.plan.classes[number],
+        );
         let settings = &class.settings;
         let waits = node.flags & OVER != 0 && node.demand != 0;
         let state = match () {
@@ -1146,7 +1292,10 @@ impl Cbq {
             () => "suspended",
         };
         out.gauge("state", Value::State(state));
-        out.gauge("rate", Value::Bandwidth(Bandwidth::bits_per_sec(node.credit.rate)));
+        out.gauge(
+            "rate",
+            Value::Bandwidth(Bandwidth::bits_per_sec(node.credit.rate)),
+        );
         out.gauge("priority", Value::Count(u64::from(node.priority)));
         out.gauge("credit", Value::Credit(node.credit.left / NANOBITS));
         out.gauge("maxburst", Value::Count(u64::from(settings.maxburst)));
@@ -1160,15 +1309,23 @@ impl Cbq {
 
     /// Takes over the rates and rules of a plan of the same shape; packets, credits and turns stay.
     fn adopt(&mut self, plan: &CbqPlan, now: u64) {
-        let clock = if self.held > 0 { self.wire.clock(now, self.since()) } else { now - self.wire.lost };
+        let clock = if self.held > 0 {
+            self.wire.clock(now, self.since())
+        } else {
+            now - self.wire.lost
+        };
         let rings = |plan: &CbqPlan| -> Vec<_> {
-            plan.classes.iter().map(|class| (class.settings.priority, class.settings.borrow)).collect()
+            plan.classes
+                .iter()
+                .map(|class| (class.settings.priority, class.settings.borrow))
+                .collect()
         };
         let moved = rings(plan) != rings(&self.plan)
             || plan.settings.sharing != self.plan.settings.sharing
             || plan.settings.excess != self.plan.settings.excess;
-        let waiting: Vec<usize> =
-            (0..self.leaves()).filter(|&leaf| moved && self.nodes[leaf].demand != 0).collect();
+        let waiting: Vec<usize> = (0..self.leaves())
+            .filter(|&leaf| moved && self.nodes[leaf].demand != 0)
+            .collect();
         waiting.iter().for_each(|&leaf| self.leave(leaf, clock));
         self.plan = plan.clone();
         self.rules = Rules::new(plan);
@@ -1183,7 +1340,9 @@ impl Cbq {
             self.adopt_class(number, clock, now);
         }
         let since = self.wire.ready;
-        waiting.iter().for_each(|&leaf| self.join(leaf, clock, now, since));
+        waiting
+            .iter()
+            .for_each(|&leaf| self.join(leaf, clock, now, since));
     }
 
     fn adopt_class(&mut self, number: usize, clock: u64, now: u64) {

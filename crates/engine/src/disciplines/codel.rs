@@ -104,9 +104,17 @@ impl Law {
             return Err(("target", "`target` must be more than 0".into()));
         }
         if target >= interval {
-            return Err(("target", "`target` must be less than `interval`; a twentieth is usual".into()));
+            return Err((
+                "target",
+                "`target` must be less than `interval`; a twentieth is usual".into(),
+            ));
         }
-        Ok(Self { target, interval, ecn, mtu: link.mtu })
+        Ok(Self {
+            target,
+            interval,
+            ecn,
+            mtu: link.mtu,
+        })
     }
 
     /// When the next hit is due.
@@ -206,13 +214,22 @@ struct CodelPlan {
 fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
     let settings = Settings::read(check.settings, &[], check.problems)?;
     let law = match settings.limit {
-        0 => Err(("limit", "`limit` must be at least 1: a queue of 0 loses every packet".into())),
+        0 => Err((
+            "limit",
+            "`limit` must be at least 1: a queue of 0 loses every packet".into(),
+        )),
         _ => Law::new(settings.target, settings.interval, settings.ecn, check.link),
     };
     match law {
-        Ok(law) => Some(Arc::new(CodelPlan { law, limit: settings.limit as usize })),
+        Ok(law) => Some(Arc::new(CodelPlan {
+            law,
+            limit: settings.limit as usize,
+        })),
         Err((key, message)) => {
-            let at = check.settings.get(key).map_or(check.settings.at, |entry| entry.at);
+            let at = check
+                .settings
+                .get(key)
+                .map_or(check.settings.at, |entry| entry.at);
             check.problems.push(Problem::new(at, message));
             None
         }
@@ -266,12 +283,16 @@ impl Discipline for Codel {
             Some((packet, *bytes))
         };
         let packet = self.controller.dequeue(&self.plan.law, now, sink, take);
-        self.sojourn = packet.as_ref().map_or(Duration::ZERO, |packet| now.since(packet.arrived));
+        self.sojourn = packet
+            .as_ref()
+            .map_or(Duration::ZERO, |packet| now.since(packet.arrived));
         packet.map_or(Next::Empty, Next::Ready)
     }
 
     fn flush(&mut self, sink: &mut dyn Sink) {
-        self.queue.drain(..).for_each(|packet| sink.drop(packet, Reason::Flushed));
+        self.queue
+            .drain(..)
+            .for_each(|packet| sink.drop(packet, Reason::Flushed));
         self.bytes = Bytes::ZERO;
         self.controller.empty();
     }
@@ -280,7 +301,11 @@ impl Discipline for Codel {
         out.gauge("sojourn", Value::Duration(self.sojourn));
         out.gauge("target", Value::Duration(self.plan.law.target));
         out.gauge("interval", Value::Duration(self.plan.law.interval));
-        let dropping = if self.controller.dropping { "dropping" } else { "passing" };
+        let dropping = if self.controller.dropping {
+            "dropping"
+        } else {
+            "passing"
+        };
         out.gauge("state", Value::State(dropping));
         out.gauge("count", Value::Count(u64::from(self.controller.count)));
         out.gauge("limit", Value::Count(self.plan.limit as u64));
@@ -288,7 +313,9 @@ impl Discipline for Codel {
 
     fn retune(&mut self, _now: Instant, plan: &dyn Plan) -> bool {
         let plan: &dyn Any = plan;
-        let Some(plan) = plan.downcast_ref::<CodelPlan>() else { return false };
+        let Some(plan) = plan.downcast_ref::<CodelPlan>() else {
+            return false;
+        };
         // A smaller limit takes effect as packets leave: nothing that is held is lost for it.
         self.plan = plan.clone();
         true
@@ -301,7 +328,10 @@ mod tests {
     use crate::packet::{ClassId, Ecn};
     use crate::units::Bandwidth;
 
-    const LINK: Link = Link { bandwidth: Bandwidth::mbit(8), mtu: Bytes::new(1000) };
+    const LINK: Link = Link {
+        bandwidth: Bandwidth::mbit(8),
+        mtu: Bytes::new(1000),
+    };
 
     #[derive(Default)]
     struct Seen {
@@ -330,7 +360,10 @@ mod tests {
     }
 
     fn put(codel: &mut Codel, at: u64, ecn: Ecn, seen: &mut Seen) {
-        let packet = Packet { ecn, ..Packet::new(Bytes::new(1000), millis(at), ClassId(0)) };
+        let packet = Packet {
+            ecn,
+            ..Packet::new(Bytes::new(1000), millis(at), ClassId(0))
+        };
         let _ = codel.enqueue(millis(at), packet, seen);
     }
 
@@ -358,7 +391,10 @@ mod tests {
                 let found = law.next(Instant::START, count).nanos();
                 let wide = u128::from(interval) * u128::from(interval);
                 let square = |n: u64| u128::from(n) * u128::from(n) * u128::from(count);
-                assert!(square(found) <= wide && wide < square(found + 1), "{interval} / √{count}: {found}");
+                assert!(
+                    square(found) <= wide && wide < square(found + 1),
+                    "{interval} / √{count}: {found}"
+                );
             }
         }
     }
@@ -383,7 +419,10 @@ mod tests {
     #[test]
     fn nothing_is_hit_below_the_target() {
         assert_eq!(stand(&mut codel(1000), Ecn::NotEct, 4, 1_000, 3_000), [0; 0]);
-        assert!(!stand(&mut codel(1000), Ecn::NotEct, 5, 1_000, 3_000).is_empty(), "the bound is sharp");
+        assert!(
+            !stand(&mut codel(1000), Ecn::NotEct, 5, 1_000, 3_000).is_empty(),
+            "the bound is sharp"
+        );
     }
 
     #[test]
@@ -404,7 +443,10 @@ mod tests {
             put(&mut codel, 0, Ecn::NotEct, &mut seen);
             assert!(matches!(codel.dequeue(millis(at), &mut seen), Next::Ready(_)));
         }
-        assert_eq!(seen.lost, 0, "packets that waited for a second, but one at a time");
+        assert_eq!(
+            seen.lost, 0,
+            "packets that waited for a second, but one at a time"
+        );
     }
 
     #[test]
@@ -422,7 +464,10 @@ mod tests {
         assert_eq!(again[0], 2_101);
         assert_eq!(codel.controller.last_count, count - 1);
         let gap = 100.0 / f64::from(count - 1).sqrt();
-        assert!((again[1] as f64 - 2_101.0 - gap).abs() <= 1.0, "{again:?}, not {gap} ms apart");
+        assert!(
+            (again[1] as f64 - 2_101.0 - gap).abs() <= 1.0,
+            "{again:?}, not {gap} ms apart"
+        );
     }
 
     #[test]
@@ -443,7 +488,10 @@ mod tests {
 
     #[test]
     fn a_slow_link_has_a_target_of_one_and_a_half_packets() {
-        let slow = Link { bandwidth: Bandwidth::kbit(64), ..LINK };
+        let slow = Link {
+            bandwidth: Bandwidth::kbit(64),
+            ..LINK
+        };
         let law = Law::new(None, None, true, slow).expect("good defaults");
         assert_eq!(law.target, Duration::from_nanos(187_500_000));
         assert_eq!(law.interval, Duration::from_nanos(282_500_000));

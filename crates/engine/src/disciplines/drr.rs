@@ -27,9 +27,9 @@ use crate::inspect::{Inspection, Value};
 use crate::kind::{Build, Check, Children, Kind, Plan};
 use crate::leaves::{Leaves, LeavesPlan};
 use crate::packet::{ClassId, Packet};
+use crate::settings;
 use crate::settings::Problem;
 use crate::units::{Bytes, Instant};
-use crate::settings;
 use std::any::Any;
 use std::sync::Arc;
 
@@ -83,26 +83,44 @@ fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
     let settings = Settings::read(check.settings, &[], check.problems);
     let mtu = check.link.mtu;
     let quantum = |quantum: Bytes| match quantum.get() {
-        n if n < mtu.get() => Err(format!("`quantum` is less than the link's longest packet ({mtu}): turns would send nothing")),
+        n if n < mtu.get() => Err(format!(
+            "`quantum` is less than the link's longest packet ({mtu}): turns would send nothing"
+        )),
         n if n > LONGEST_QUANTUM => Err(format!("`quantum` is more than {}", Bytes::new(LONGEST_QUANTUM))),
         n => Ok(n),
     };
     let mut report = |at, message: String| check.problems.push(Problem::new(at, message));
-    let unit = quantum(settings.as_ref().and_then(|settings| settings.quantum).unwrap_or(mtu));
+    let unit = quantum(
+        settings
+            .as_ref()
+            .and_then(|settings| settings.quantum)
+            .unwrap_or(mtu),
+    );
     if let Err(message) = &unit {
-        let at = check.settings.get("quantum").map_or(check.settings.at, |entry| entry.at);
+        let at = check
+            .settings
+            .get("quantum")
+            .map_or(check.settings.at, |entry| entry.at);
         report(at, message.clone());
     }
     let unit = unit.unwrap_or(mtu.get());
     let mut quanta = Vec::new();
     for class in &check.classes {
-        let Some(settings) = ClassSettings::read(class.settings, &[], check.problems) else { continue };
+        let Some(settings) = ClassSettings::read(class.settings, &[], check.problems) else {
+            continue;
+        };
         let own = match (settings.weight, settings.quantum) {
-            (Some(_), Some(_)) => Err(("quantum", "`quantum` and `weight` exclude each other: both say how long a turn is".into())),
+            (Some(_), Some(_)) => Err((
+                "quantum",
+                "`quantum` and `weight` exclude each other: both say how long a turn is".into(),
+            )),
             (None, Some(own)) => quantum(own).map_err(|message| ("quantum", message)),
             (weight, None) => match weight.unwrap_or(1) {
                 weight @ 1..=HEAVIEST => Ok(unit * u64::from(weight)),
-                weight => Err(("weight", format!("`weight` is a number from 1 to {HEAVIEST}; found {weight}"))),
+                weight => Err((
+                    "weight",
+                    format!("`weight` is a number from 1 to {HEAVIEST}; found {weight}"),
+                )),
             },
         };
         match own {
@@ -113,8 +131,12 @@ fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
             }
         }
     }
-    (check.problems.len() == before)
-        .then(|| Arc::new(DrrPlan { leaves: LeavesPlan::new(check), quanta }) as Arc<dyn Plan>)
+    (check.problems.len() == before).then(|| {
+        Arc::new(DrrPlan {
+            leaves: LeavesPlan::new(check),
+            quanta,
+        }) as Arc<dyn Plan>
+    })
 }
 
 impl Plan for DrrPlan {
@@ -132,13 +154,20 @@ impl Plan for DrrPlan {
                 grain: terms.longest,
                 ..Service::after(before, terms.link.bandwidth)
             };
-            WorstCase { class: Some(class), bound: terms.worst(class, queue, service) }
+            WorstCase {
+                class: Some(class),
+                bound: terms.worst(class, queue, service),
+            }
         };
         self.leaves.each().zip(&self.quanta).map(case).collect()
     }
 
     fn build(&self, cx: &Build) -> Box<dyn Discipline> {
-        let member = |&quantum: &u64| Member { quantum, deficit: 0, next: NONE };
+        let member = |&quantum: &u64| Member {
+            quantum,
+            deficit: 0,
+            next: NONE,
+        };
         Box::new(Drr {
             leaves: self.leaves.build(cx),
             members: self.quanta.iter().map(member).collect(),
@@ -266,11 +295,16 @@ impl Discipline for Drr {
 
     fn retune(&mut self, now: Instant, plan: &dyn Plan) -> bool {
         let plan: &dyn Any = plan;
-        let Some(plan) = plan.downcast_ref::<DrrPlan>() else { return false };
+        let Some(plan) = plan.downcast_ref::<DrrPlan>() else {
+            return false;
+        };
         if !self.leaves.is_alike(&plan.leaves) {
             return false;
         }
-        self.members.iter_mut().zip(&plan.quanta).for_each(|(member, &quantum)| member.quantum = quantum);
+        self.members
+            .iter_mut()
+            .zip(&plan.quanta)
+            .for_each(|(member, &quantum)| member.quantum = quantum);
         self.leaves.retune(now, &plan.leaves)
     }
 }
@@ -294,9 +328,16 @@ mod tests {
             settings,
             ..ClassSpec::default()
         };
-        let spec = DisciplineSpec { classes: tables.into_iter().enumerate().map(class).collect(), ..DisciplineSpec::new("drr") };
-        let link = Link { bandwidth: Bandwidth::mbit(100), mtu: Bytes::new(1_514) };
-        spec.check(&Registry::builtin(), link).map(|plan| plan.build(Seed(1)))
+        let spec = DisciplineSpec {
+            classes: tables.into_iter().enumerate().map(class).collect(),
+            ..DisciplineSpec::new("drr")
+        };
+        let link = Link {
+            bandwidth: Bandwidth::mbit(100),
+            mtu: Bytes::new(1_514),
+        };
+        spec.check(&Registry::builtin(), link)
+            .map(|plan| plan.build(Seed(1)))
     }
 
     fn weighing(weights: &[u32]) -> Queue {
@@ -306,7 +347,10 @@ mod tests {
 
     fn offer(queue: &mut Queue, class: usize, len: u64) {
         let packet = Packet::new(Bytes::new(len), Instant::START, ClassId(class as u32));
-        assert_eq!(queue.enqueue(Instant::START, packet, &mut Nowhere), Verdict::Queued);
+        assert_eq!(
+            queue.enqueue(Instant::START, packet, &mut Nowhere),
+            Verdict::Queued
+        );
     }
 
     fn next(queue: &mut Queue) -> Option<(usize, u64)> {
@@ -395,16 +439,29 @@ mod tests {
         (0..2).for_each(|_| offer(&mut queue, 2, 1_514));
         assert_eq!(next(&mut queue), Some((1, 1_514)));
         (0..3).for_each(|_| offer(&mut queue, 0, 1_000));
-        let order: Vec<usize> = std::iter::from_fn(|| next(&mut queue)).map(|(class, _)| class).collect();
+        let order: Vec<usize> = std::iter::from_fn(|| next(&mut queue))
+            .map(|(class, _)| class)
+            .collect();
         assert_eq!(order, [2, 0, 1, 2, 0, 0], "one of 1,514 bytes, then two of 2,028");
     }
 
     #[test]
     fn settings_that_cannot_work_are_refused_with_a_reason() {
         let cases = [
-            (Table::default().text("quantum", "1000 B"), "less than the link's longest packet"),
-            (Table::default().with("weight", Raw::Integer(0)), "from 1 to 10000"),
-            (Table::default().with("weight", Raw::Integer(2)).text("quantum", "3 kB"), "exclude each other"),
+            (
+                Table::default().text("quantum", "1000 B"),
+                "less than the link's longest packet",
+            ),
+            (
+                Table::default().with("weight", Raw::Integer(0)),
+                "from 1 to 10000",
+            ),
+            (
+                Table::default()
+                    .with("weight", Raw::Integer(2))
+                    .text("quantum", "3 kB"),
+                "exclude each other",
+            ),
         ];
         for (table, message) in cases {
             let problems = check(vec![Table::default(), table]).expect_err("cannot work");

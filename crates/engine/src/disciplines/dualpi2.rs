@@ -134,7 +134,10 @@ impl DualPlan {
     /// The error names the setting and its fault.
     fn new(settings: &Settings, link: Link) -> Result<Self, (&'static str, String)> {
         let (milli, second) = (Duration::from_millis(1), Duration::from_secs(1));
-        let packets = link.bandwidth.time_to_send(Bytes::new(link.mtu.get() * 3 / 2)).min(second);
+        let packets = link
+            .bandwidth
+            .time_to_send(Bytes::new(link.mtu.get() * 3 / 2))
+            .min(second);
         let target = settings.target.unwrap_or(packets.max(milli.times(15)));
         let within = |key, value: Duration, from: Duration, to: Duration| match value < from || value > to {
             true => Err((key, format!("`{key}` must be from {from} to {to}"))),
@@ -143,13 +146,19 @@ impl DualPlan {
         let micro = Duration::from_micros(1);
         let share = settings.classic_share.parts();
         if !(1..=Probability::ONE.parts() / 2).contains(&share) {
-            return Err(("classic_share", "`classic_share` must be more than 0 % and at most 50 %".into()));
+            return Err((
+                "classic_share",
+                "`classic_share` must be more than 0 % and at most 50 %".into(),
+            ));
         }
         if !(1..=16).contains(&settings.coupling) {
             return Err(("coupling", "`coupling` must be from 1 to 16; 2 is usual".into()));
         }
         if settings.limit == 0 {
-            return Err(("limit", "`limit` must be at least 1: a queue of 0 loses every packet".into()));
+            return Err((
+                "limit",
+                "`limit` must be at least 1: a queue of 0 loses every packet".into(),
+            ));
         }
         Ok(Self {
             target: within("target", target, micro, second.times(60))?,
@@ -196,7 +205,10 @@ fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
     match DualPlan::new(&settings, check.link) {
         Ok(plan) => Some(Arc::new(plan)),
         Err((key, message)) => {
-            let at = check.settings.get(key).map_or(check.settings.at, |entry| entry.at);
+            let at = check
+                .settings
+                .get(key)
+                .map_or(check.settings.at, |entry| entry.at);
             check.problems.push(Problem::new(at, message));
             None
         }
@@ -229,7 +241,9 @@ impl Fifo {
 
     /// The age of the oldest packet.
     fn age(&self, now: Instant) -> Duration {
-        self.packets.front().map_or(Duration::ZERO, |packet| now.since(packet.arrived))
+        self.packets
+            .front()
+            .map_or(Duration::ZERO, |packet| now.since(packet.arrived))
     }
 }
 
@@ -338,7 +352,9 @@ impl Dual {
             return Some((true, packet));
         }
         let packet = self.classic.pop()?;
-        self.owed = self.owed.saturating_sub(packet.len.get() * (Probability::ONE.parts() - self.plan.share));
+        self.owed = self
+            .owed
+            .saturating_sub(packet.len.get() * (Probability::ONE.parts() - self.plan.share));
         Some((false, packet))
     }
 
@@ -353,7 +369,11 @@ impl Dual {
             return Fate::Lose;
         }
         let several = self.low.bytes + packet.len.get() > self.plan.mtu;
-        let native = if several { self.plan.native(now.since(packet.arrived)) } else { 0 };
+        let native = if several {
+            self.plan.native(now.since(packet.arrived))
+        } else {
+            0
+        };
         // Both are at most 1, so the sum is below 2.
         self.sum += coupled.max(native);
         if self.sum < ONE {
@@ -369,7 +389,11 @@ impl Dual {
             return Fate::Pass;
         }
         let overload = self.coupled() == ONE;
-        if packet.ecn == Ecn::NotEct || overload { Fate::Lose } else { Fate::Mark }
+        if packet.ecn == Ecn::NotEct || overload {
+            Fate::Lose
+        } else {
+            Fate::Mark
+        }
     }
 }
 
@@ -390,7 +414,11 @@ impl Discipline for Dual {
     fn dequeue(&mut self, now: Instant, sink: &mut dyn Sink) -> Next<Packet> {
         self.catch_up(now);
         while let Some((low, mut packet)) = self.take(now) {
-            let fate = if low { self.fate_of_low(&packet, now) } else { self.fate_of_classic(&packet) };
+            let fate = if low {
+                self.fate_of_low(&packet, now)
+            } else {
+                self.fate_of_classic(&packet)
+            };
             let queue = usize::from(!low);
             match fate {
                 // The last one stays: whoever asked was promised a packet.
@@ -424,7 +452,11 @@ impl Discipline for Dual {
         out.gauge("delay", Value::Duration(self.delay));
         out.gauge("p_classic", share(square(self.chance)));
         out.gauge("p_coupled", share(self.coupled()));
-        let state = if self.coupled() == ONE { "overload" } else { "normal" };
+        let state = if self.coupled() == ONE {
+            "overload"
+        } else {
+            "normal"
+        };
         out.gauge("state", Value::State(state));
         out.gauge("l4s_bytes", Value::Bytes(Bytes::new(self.low.bytes)));
         out.gauge("classic_bytes", Value::Bytes(Bytes::new(self.classic.bytes)));
@@ -436,7 +468,9 @@ impl Discipline for Dual {
 
     fn retune(&mut self, now: Instant, plan: &dyn Plan) -> bool {
         let plan: &dyn Any = plan;
-        let Some(plan) = plan.downcast_ref::<DualPlan>() else { return false };
+        let Some(plan) = plan.downcast_ref::<DualPlan>() else {
+            return false;
+        };
         if plan.update != self.plan.update {
             self.catch_up(now);
             self.next_update = now + plan.update;
@@ -498,13 +532,19 @@ mod tests {
             let chance = (p * ONE as f64) as u64;
             let mut one = dual(Table::default());
             one.chance = chance;
-            let (classic, coupled) = (square(chance) as f64 / ONE as f64, one.coupled() as f64 / ONE as f64);
+            let (classic, coupled) = (
+                square(chance) as f64 / ONE as f64,
+                one.coupled() as f64 / ONE as f64,
+            );
             assert!((classic - (coupled / 2.0).powi(2)).abs() < 1e-12);
             // And so are the hits: L's evenly spread, C's by chance.
             assert!((hits(chance, Ecn::Ect1) - 2.0 * p).abs() < 1e-4);
             for ecn in [Ecn::Ect0, Ecn::NotEct] {
                 let found = hits(chance, ecn);
-                assert!((found - p * p).abs() < 0.03 * p + 0.0005, "{ecn:?} at {p}: {found}");
+                assert!(
+                    (found - p * p).abs() < 0.03 * p + 0.0005,
+                    "{ecn:?} at {p}: {found}"
+                );
             }
         }
     }
@@ -524,7 +564,10 @@ mod tests {
     fn the_native_chance_is_a_ramp_and_without_one_a_step() {
         let plan = dual(Table::default()).plan;
         let at = |plan: &DualPlan, us: u64| plan.native(Duration::from_micros(us)) as f64 / ONE as f64;
-        assert_eq!([0, 800, 900, 1_000, 1_200, 9_999].map(|us| at(&plan, us)), [0.0, 0.0, 0.25, 0.5, 1.0, 1.0]);
+        assert_eq!(
+            [0, 800, 900, 1_000, 1_200, 9_999].map(|us| at(&plan, us)),
+            [0.0, 0.0, 0.25, 0.5, 1.0, 1.0]
+        );
         let step = dual(Table::default().text("ramp", "0 s").text("step", "1 ms")).plan;
         assert_eq!([999, 1_000, 1_001].map(|us| at(&step, us)), [0.0, 0.0, 1.0]);
     }
@@ -533,7 +576,8 @@ mod tests {
     fn the_controller_follows_its_law() {
         let plan = dual(Table::default()).plan;
         for (delay, former) in [(0, 0), (15, 15), (30, 15), (10, 40), (200, 0)] {
-            let found = plan.change(Duration::from_millis(delay), Duration::from_millis(former)) as f64 / ONE as f64;
+            let found =
+                plan.change(Duration::from_millis(delay), Duration::from_millis(former)) as f64 / ONE as f64;
             // α = 0.1 · 16 ms / (100 ms)² = 0.16 Hz and β = 0.3 / 100 ms = 3 Hz.
             let (delay, former) = (delay as f64 / 1e3, former as f64 / 1e3);
             let expected = 0.16 * (delay - 0.015) + 3.0 * (delay - former);
@@ -550,7 +594,9 @@ mod tests {
             }
             (0..=3_000).step_by(step).for_each(|at| dual.catch_up(slot(at)));
             dual.flush(&mut lost);
-            (3_000..=6_000).step_by(step).for_each(|at| dual.catch_up(slot(at)));
+            (3_000..=6_000)
+                .step_by(step)
+                .for_each(|at| dual.catch_up(slot(at)));
             (dual.chance, dual.delay, dual.next_update)
         };
         assert_eq!(run(1), run(3_000));
@@ -572,7 +618,15 @@ mod tests {
 
     impl Sender {
         fn new(ecn: Ecn) -> Self {
-            Self { ecn, window: 10.0, in_flight: 0.0, deaf_until: 0, share: 0.0, marked: 0.0, answered: 0.0 }
+            Self {
+                ecn,
+                window: 10.0,
+                in_flight: 0.0,
+                deaf_until: 0,
+                share: 0.0,
+                marked: 0.0,
+                answered: 0.0,
+            }
         }
 
         /// An answer comes back: Reno for classic senders, DCTCP for L4S ones.
@@ -626,7 +680,11 @@ mod tests {
                     sent[sender] += 1;
                 }
             }
-            answers.extend(lost.0.iter().map(|&(sender, _)| (at + 200, sender as usize, true)));
+            answers.extend(
+                lost.0
+                    .iter()
+                    .map(|&(sender, _)| (at + 200, sender as usize, true)),
+            );
         }
         (waits.map(|(sum, n)| sum / f64::from(n.max(1))), sent)
     }
@@ -647,10 +705,16 @@ mod tests {
             let kinds = [Ecn::NotEct, Ecn::Ect1].into_iter().cycle().take(8);
             let mut senders: Vec<_> = kinds.map(Sender::new).collect();
             let ([classic, low], sent) = run(Table::default().text("schedule", schedule), &mut senders);
-            assert!(low < 1.5 && (10.0..22.0).contains(&classic), "{schedule}: {low} ms and {classic} ms");
+            assert!(
+                low < 1.5 && (10.0..22.0).contains(&classic),
+                "{schedule}: {low} ms and {classic} ms"
+            );
             let of = |kind: usize| sent.iter().skip(kind).step_by(2).sum::<u64>() as f64;
             let ratio = of(1) / of(0);
-            assert!((0.4..2.5).contains(&ratio), "{schedule}: L4S gets {ratio} of classic, {sent:?}");
+            assert!(
+                (0.4..2.5).contains(&ratio),
+                "{schedule}: L4S gets {ratio} of classic, {sent:?}"
+            );
         }
     }
 
@@ -673,8 +737,15 @@ mod tests {
             let (dual, losses) = overload(ecns);
             assert_eq!(dual.coupled(), ONE, "{ecns:?}");
             // 20 s of twice the link: half is lost, and by chance, not by the limit.
-            assert!(losses.iter().all(|&n| (90_000..105_000).contains(&n)), "{ecns:?}: {losses:?}");
-            assert!(dual.delay < Duration::from_millis(25), "{ecns:?}: {:?}", dual.delay);
+            assert!(
+                losses.iter().all(|&n| (90_000..105_000).contains(&n)),
+                "{ecns:?}: {losses:?}"
+            );
+            assert!(
+                dual.delay < Duration::from_millis(25),
+                "{ecns:?}: {:?}",
+                dual.delay
+            );
         }
     }
 
@@ -690,6 +761,9 @@ mod tests {
                 classic += packet.flow.full;
             }
         }
-        assert!((195..=200).contains(&classic), "{classic} of 2,000 for a share of 10 %");
+        assert!(
+            (195..=200).contains(&classic),
+            "{classic} of 2,000 for a share of 10 %"
+        );
     }
 }

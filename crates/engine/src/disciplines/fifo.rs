@@ -61,9 +61,17 @@ settings! {
 
 fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
     let settings = Settings::read(check.settings, &[], check.problems)?;
-    let at = |key: &str| check.settings.get(key).map_or(check.settings.at, |entry| entry.at);
+    let at = |key: &str| {
+        check
+            .settings
+            .get(key)
+            .map_or(check.settings.at, |entry| entry.at)
+    };
     if settings.limit == 0 {
-        check.problems.push(Problem::new(at("limit"), "`limit` must be at least 1: a queue of 0 loses every packet"));
+        check.problems.push(Problem::new(
+            at("limit"),
+            "`limit` must be at least 1: a queue of 0 loses every packet",
+        ));
         return None;
     }
     if settings.limit_bytes.is_some_and(|limit| limit < check.link.mtu) {
@@ -79,7 +87,10 @@ impl Plan for Settings {
     fn bounds(&self, terms: &Terms<'_>) -> Vec<WorstCase> {
         let packets = terms.longest.times(self.limit.into());
         let held = self.limit_bytes.map_or(packets, |bytes| bytes.min(packets));
-        let senders = Promise { rate: Bandwidth::ZERO, burst: held };
+        let senders = Promise {
+            rate: Bandwidth::ZERO,
+            burst: held,
+        };
         let bound = Service::after(terms.ahead().get().into(), terms.link.bandwidth).bound(senders);
         let bound = bound.ok_or_else(|| "the time does not fit".into());
         vec![WorstCase { class: None, bound }]
@@ -174,7 +185,9 @@ impl Fifo {
     #[inline]
     pub(crate) fn touch_others(&self) -> u64 {
         let ends = [self.others.front(), self.others.back()];
-        ends.into_iter().flatten().fold(0, |all, packet| all ^ packet.len.get() ^ u64::from(packet.buffer.0))
+        ends.into_iter().flatten().fold(0, |all, packet| {
+            all ^ packet.len.get() ^ u64::from(packet.buffer.0)
+        })
     }
 }
 
@@ -225,7 +238,9 @@ impl Discipline for Fifo {
 
     fn retune(&mut self, _now: Instant, plan: &dyn Plan) -> bool {
         let plan: &dyn Any = plan;
-        let Some(settings) = plan.downcast_ref::<Settings>() else { return false };
+        let Some(settings) = plan.downcast_ref::<Settings>() else {
+            return false;
+        };
         // A smaller limit takes effect as packets leave: nothing that is held is lost.
         self.adopt(settings);
         true
@@ -235,12 +250,12 @@ impl Discipline for Fifo {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kind::Link;
     use crate::packet::ClassId;
     use crate::queue::Queue;
     use crate::random::Seed;
     use crate::settings::{Raw, Table};
     use crate::tree::{DisciplineSpec, Registry};
-    use crate::kind::Link;
     use crate::units::Bandwidth;
 
     #[derive(Default)]
@@ -253,9 +268,17 @@ mod tests {
     }
 
     fn queue(settings: Table) -> Queue {
-        let spec = DisciplineSpec { settings, ..DisciplineSpec::new("fifo") };
-        let link = Link { bandwidth: Bandwidth::mbit(10), mtu: Bytes::new(100) };
-        spec.check(&Registry::builtin(), link).expect("a good plan").build(Seed(1))
+        let spec = DisciplineSpec {
+            settings,
+            ..DisciplineSpec::new("fifo")
+        };
+        let link = Link {
+            bandwidth: Bandwidth::mbit(10),
+            mtu: Bytes::new(100),
+        };
+        spec.check(&Registry::builtin(), link)
+            .expect("a good plan")
+            .build(Seed(1))
     }
 
     fn run(settings: Table, lens: &[u64]) -> (Vec<u64>, Vec<(u64, Reason)>) {
@@ -279,7 +302,9 @@ mod tests {
 
     #[test]
     fn head_drop_loses_the_oldest() {
-        let settings = Table::default().with("limit", Raw::Integer(2)).text("drop", "head");
+        let settings = Table::default()
+            .with("limit", Raw::Integer(2))
+            .text("drop", "head");
         assert_eq!(run(settings, &[1, 2, 3]), (vec![2, 3], vec![(1, Reason::Head)]));
     }
 
@@ -293,12 +318,16 @@ mod tests {
                 let _ = queue.enqueue(now, Packet::new(Bytes::new(len), now, ClassId(0)), &mut sink);
             };
             offer(&mut queue, 1);
-            assert!(matches!(queue.peek(now, &mut Lost::default()), Next::Ready(packet) if packet.len.get() == 1));
+            assert!(
+                matches!(queue.peek(now, &mut Lost::default()), Next::Ready(packet) if packet.len.get() == 1)
+            );
             (2..=4).for_each(|len| offer(&mut queue, len));
             assert_eq!((sink.0, queue.backlog().packets), (vec![lost], 3), "{drop}");
             let kept: Vec<u64> = (1..=4).filter(|len| *len != lost.0).collect();
             for len in kept {
-                let Next::Ready(packet) = queue.dequeue(now, &mut Lost::default()) else { panic!("{len} is held") };
+                let Next::Ready(packet) = queue.dequeue(now, &mut Lost::default()) else {
+                    panic!("{len} is held")
+                };
                 assert_eq!(packet.len.get(), len);
             }
         }
@@ -307,6 +336,9 @@ mod tests {
     #[test]
     fn a_limit_in_bytes_counts_bytes() {
         let settings = Table::default().text("limit_bytes", "100 B");
-        assert_eq!(run(settings, &[60, 40, 1]), (vec![60, 40], vec![(1, Reason::Full)]));
+        assert_eq!(
+            run(settings, &[60, 40, 1]),
+            (vec![60, 40], vec![(1, Reason::Full)])
+        );
     }
 }

@@ -104,12 +104,18 @@ fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
     if !(1..=MAX_FLOWS).contains(&settings.flows) {
         wrong.push(("flows", format!("`flows` must be from 1 to {MAX_FLOWS}")));
     }
-    let quantum = settings.quantum.unwrap_or(check.link.mtu.max(Bytes::new(256))).get();
+    let quantum = settings
+        .quantum
+        .unwrap_or(check.link.mtu.max(Bytes::new(256)))
+        .get();
     if !(256..=1 << 30).contains(&quantum) {
         wrong.push(("quantum", "`quantum` must be from 256 B to 1 GiB".into()));
     }
     if settings.limit == 0 {
-        wrong.push(("limit", "`limit` must be at least 1: a queue of 0 loses every packet".into()));
+        wrong.push((
+            "limit",
+            "`limit` must be at least 1: a queue of 0 loses every packet".into(),
+        ));
     }
     if settings.limit_bytes < check.link.mtu {
         let message = format!("`limit_bytes` is less than one full packet ({})", check.link.mtu);
@@ -117,8 +123,16 @@ fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
     }
     let law = Law::new(settings.target, settings.interval, settings.ecn, check.link);
     let law = law.map_err(|fault| wrong.push(fault)).ok();
-    let at = |key: &str| check.settings.get(key).map_or(check.settings.at, |entry| entry.at);
-    let problems: Vec<_> = wrong.into_iter().map(|(key, message)| Problem::new(at(key), message)).collect();
+    let at = |key: &str| {
+        check
+            .settings
+            .get(key)
+            .map_or(check.settings.at, |entry| entry.at)
+    };
+    let problems: Vec<_> = wrong
+        .into_iter()
+        .map(|(key, message)| Problem::new(at(key), message))
+        .collect();
     if !problems.is_empty() {
         check.problems.extend(problems);
         return None;
@@ -135,7 +149,10 @@ fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
 impl Plan for FqPlan {
     fn bounds(&self, _terms: &Terms<'_>) -> Vec<WorstCase> {
         let why = "a packet waits for the flows that have packets, and nothing bounds how many there are or which share a queue";
-        vec![WorstCase { class: None, bound: Err(why.into()) }]
+        vec![WorstCase {
+            class: None,
+            bound: Err(why.into()),
+        }]
     }
 
     fn build(&self, cx: &Build) -> Box<dyn Discipline> {
@@ -173,7 +190,11 @@ struct Line {
 }
 
 impl Line {
-    const EMPTY: Self = Self { first: NONE, last: NONE, count: 0 };
+    const EMPTY: Self = Self {
+        first: NONE,
+        last: NONE,
+        count: 0,
+    };
 
     fn push(&mut self, flows: &mut [FlowQueue], flow: u32) {
         flows[flow as usize].next = NONE;
@@ -256,7 +277,11 @@ impl FqCodel {
 
     /// Puts the first queue of its line at the end of the old ones.
     fn make_old(&mut self, flow: u32) {
-        let line = if self.flows[flow as usize].stand == Stand::New { &mut self.new } else { &mut self.old };
+        let line = if self.flows[flow as usize].stand == Stand::New {
+            &mut self.new
+        } else {
+            &mut self.old
+        };
         line.pop(&self.flows);
         self.flows[flow as usize].stand = Stand::Old;
         self.old.push(&mut self.flows, flow);
@@ -275,7 +300,9 @@ impl Discipline for FqCodel {
         }
         self.note_length(flow);
         while self.store.packets() > self.plan.limit || self.store.bytes() > self.plan.limit_bytes {
-            let Some(shortened) = self.shorten(sink) else { break };
+            let Some(shortened) = self.shorten(sink) else {
+                break;
+            };
             // The arriving packet is the last of its queue, so it is lost if and only if none is left there.
             if shortened == flow && self.flows[flow as usize].list.is_empty() {
                 return Verdict::Dropped(Reason::Longest);
@@ -286,8 +313,14 @@ impl Discipline for FqCodel {
 
     fn dequeue(&mut self, now: Instant, sink: &mut dyn Sink) -> Next<Packet> {
         loop {
-            let at = if self.new.first != NONE { self.new.first } else { self.old.first };
-            let Some(flow) = self.flows.get_mut(at as usize) else { return Next::Empty };
+            let at = if self.new.first != NONE {
+                self.new.first
+            } else {
+                self.old.first
+            };
+            let Some(flow) = self.flows.get_mut(at as usize) else {
+                return Next::Empty;
+            };
             if flow.credit <= 0 {
                 flow.credit += self.plan.quantum;
                 self.make_old(at);
@@ -331,7 +364,10 @@ impl Discipline for FqCodel {
     fn inspect(&self, out: &mut Inspection<'_>) {
         out.gauge("new", Value::Count(u64::from(self.new.count)));
         out.gauge("old", Value::Count(u64::from(self.old.count)));
-        let fattest = self.lengths.longest().map_or(0, |flow| self.flows[flow as usize].list.bytes());
+        let fattest = self
+            .lengths
+            .longest()
+            .map_or(0, |flow| self.flows[flow as usize].list.bytes());
         out.gauge("fattest", Value::Bytes(Bytes::new(fattest)));
         out.gauge("became_new", Value::Count(self.became_new));
         out.gauge("target", Value::Duration(self.plan.law.target));
@@ -341,7 +377,9 @@ impl Discipline for FqCodel {
 
     fn retune(&mut self, _now: Instant, plan: &dyn Plan) -> bool {
         let plan: &dyn Any = plan;
-        let Some(plan) = plan.downcast_ref::<FqPlan>() else { return false };
+        let Some(plan) = plan.downcast_ref::<FqPlan>() else {
+            return false;
+        };
         // Another number of queues would move flows whose packets are held.
         if plan.flows != self.plan.flows {
             return false;
@@ -360,20 +398,43 @@ mod tests {
     use crate::sinks::Lost;
     use crate::units::Bandwidth;
 
-    const LINK: Link = Link { bandwidth: Bandwidth::mbit(8), mtu: Bytes::new(1000) };
+    const LINK: Link = Link {
+        bandwidth: Bandwidth::mbit(8),
+        mtu: Bytes::new(1000),
+    };
 
     /// With a law that hits nothing, unless `aqm`.
     fn queue(limit: u64, aqm: bool) -> FqCodel {
         let slow = Some(Duration::from_secs(3));
-        let law = if aqm { Law::new(None, None, true, LINK) } else { Law::new(slow, Some(Duration::from_secs(4)), true, LINK) };
+        let law = if aqm {
+            Law::new(None, None, true, LINK)
+        } else {
+            Law::new(slow, Some(Duration::from_secs(4)), true, LINK)
+        };
         let law = law.expect("a good law");
-        FqCodel::new(FqPlan { flows: 1024, quantum: 1000, limit, limit_bytes: 1 << 30, law }, 7)
+        FqCodel::new(
+            FqPlan {
+                flows: 1024,
+                quantum: 1000,
+                limit,
+                limit_bytes: 1 << 30,
+                law,
+            },
+            7,
+        )
     }
 
     fn put(queue: &mut FqCodel, now: Instant, flow: u32, len: u64) -> Vec<(u32, Reason)> {
         let mut lost = Lost::default();
-        let flow = Flow { source: flow, destination: flow, full: flow };
-        let packet = Packet { flow, ..Packet::new(Bytes::new(len), now, ClassId(0)) };
+        let flow = Flow {
+            source: flow,
+            destination: flow,
+            full: flow,
+        };
+        let packet = Packet {
+            flow,
+            ..Packet::new(Bytes::new(len), now, ClassId(0))
+        };
         let verdict = queue.enqueue(now, packet, &mut lost);
         assert!(verdict == Verdict::Queued || !lost.0.is_empty());
         lost.0
@@ -413,7 +474,12 @@ mod tests {
         // A flow that always comes back as soon as its queue is empty.
         let (mut greedy, mut returning) = (0, 0);
         for _ in 0..100 {
-            if returning == 0 || queue.flows.iter().all(|flow| flow.list.is_empty() || flow.list.bytes() > 50_000) {
+            if returning == 0
+                || queue
+                    .flows
+                    .iter()
+                    .all(|flow| flow.list.is_empty() || flow.list.bytes() > 50_000)
+            {
                 assert!(put(&mut queue, millis(0), 2, 500).is_empty());
             }
             match get(&mut queue, millis(0)).flow.full {
@@ -421,7 +487,10 @@ mod tests {
                 _ => returning += 1,
             }
         }
-        assert!(greedy >= 30, "{greedy} packets of 1,000 bytes against {returning} of 500");
+        assert!(
+            greedy >= 30,
+            "{greedy} packets of 1,000 bytes against {returning} of 500"
+        );
         assert_eq!(queue.became_new, 2, "it never came to be in neither list");
     }
 
@@ -431,8 +500,17 @@ mod tests {
         let mut worst = 0;
         // Flows of which no two share a queue.
         let mut taken = std::collections::HashSet::new();
-        let probe = |flow: u32| Packet { flow: Flow { full: flow, ..Flow::default() }, ..Packet::new(Bytes::new(1), millis(0), ClassId(0)) };
-        let apart: Vec<u32> = (0..).filter(|&flow| taken.insert(queue.flow_of(&probe(flow)))).take(22).collect();
+        let probe = |flow: u32| Packet {
+            flow: Flow {
+                full: flow,
+                ..Flow::default()
+            },
+            ..Packet::new(Bytes::new(1), millis(0), ClassId(0))
+        };
+        let apart: Vec<u32> = (0..)
+            .filter(|&flow| taken.insert(queue.flow_of(&probe(flow))))
+            .take(22)
+            .collect();
         let (sparse, greedy) = apart.split_at(2);
         for &flow in greedy {
             (0..20).for_each(|_| assert!(put(&mut queue, millis(0), flow, 1000).is_empty()));
@@ -440,7 +518,9 @@ mod tests {
         for at in 0..5_000 {
             // After the first round, in which all are new.
             if at > 50 && at % 50 == 7 {
-                sparse.iter().for_each(|&flow| assert!(put(&mut queue, millis(at), flow, 100).is_empty()));
+                sparse
+                    .iter()
+                    .for_each(|&flow| assert!(put(&mut queue, millis(at), flow, 100).is_empty()));
             }
             let packet = get(&mut queue, millis(at));
             if sparse.contains(&packet.flow.full) {
@@ -472,7 +552,10 @@ mod tests {
             sent[flow] += packet.len.get();
             assert!(put(&mut queue, millis(0), flow as u32, len(flow)).is_empty());
             let (least, most) = (sent.iter().min(), sent.iter().max());
-            assert!(most.zip(least).is_some_and(|(most, least)| most - least <= 4_000), "{sent:?}");
+            assert!(
+                most.zip(least).is_some_and(|(most, least)| most - least <= 4_000),
+                "{sent:?}"
+            );
         }
     }
 
@@ -483,7 +566,12 @@ mod tests {
         let mut lost = Vec::new();
         (0..91).for_each(|_| lost.extend(put(&mut queue, millis(0), 2, 1000)));
         assert_eq!(lost, vec![(2, Reason::Longest); 46]);
-        let left: Vec<u64> = queue.flows.iter().map(|flow| flow.list.bytes()).filter(|&n| n > 0).collect();
+        let left: Vec<u64> = queue
+            .flows
+            .iter()
+            .map(|flow| flow.list.bytes())
+            .filter(|&n| n > 0)
+            .collect();
         assert!(left == [10_000, 45_000] || left == [45_000, 10_000], "{left:?}");
     }
 
@@ -506,6 +594,12 @@ mod tests {
             }
             assert!(matches!(queue.dequeue(millis(at), &mut lost), Next::Ready(_)));
         }
-        assert!(lost.0.len() > 100 && lost.0.iter().all(|&(flow, why)| (flow, why) == (1, Reason::Delay)));
+        assert!(
+            lost.0.len() > 100
+                && lost
+                    .0
+                    .iter()
+                    .all(|&(flow, why)| (flow, why) == (1, Reason::Delay))
+        );
     }
 }

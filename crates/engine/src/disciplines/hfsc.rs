@@ -116,10 +116,15 @@ struct HfscPlan {
 fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
     let before = check.problems.len();
     let settings = Settings::read(check.settings, &[], check.problems);
-    let read: Vec<Option<ClassSettings>> =
-        check.classes.iter().map(|class| ClassSettings::read(class.settings, &[], check.problems)).collect();
+    let read: Vec<Option<ClassSettings>> = check
+        .classes
+        .iter()
+        .map(|class| ClassSettings::read(class.settings, &[], check.problems))
+        .collect();
     let (settings, read) = (settings?, read.into_iter().collect::<Option<Vec<_>>>()?);
-    let curves: Vec<Option<Curves>> = (0..read.len()).map(|index| check_class(check, index, &read[index])).collect();
+    let curves: Vec<Option<Curves>> = (0..read.len())
+        .map(|index| check_class(check, index, &read[index]))
+        .collect();
     let curves: Vec<Curves> = curves.into_iter().collect::<Option<_>>()?;
     check_sums(check, &curves);
     if check.problems.len() > before {
@@ -127,15 +132,29 @@ fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
     }
     let is_leaf = |index: &usize| check.classes[*index].queue.is_some();
     let count = curves.len();
-    let order: Vec<usize> = (0..count).filter(is_leaf).chain((0..count).filter(|index| !is_leaf(index))).collect();
+    let order: Vec<usize> = (0..count)
+        .filter(is_leaf)
+        .chain((0..count).filter(|index| !is_leaf(index)))
+        .collect();
     let mut numbers = vec![count as u32; count + 1];
-    order.iter().enumerate().for_each(|(number, &index)| numbers[index] = number as u32);
+    order
+        .iter()
+        .enumerate()
+        .for_each(|(number, &index)| numbers[index] = number as u32);
     let class = |&index: &usize| {
         let class = &check.classes[index];
-        ClassPlan { id: class.id, parent: numbers[class.parent.unwrap_or(count)], curves: curves[index] }
+        ClassPlan {
+            id: class.id,
+            parent: numbers[class.parent.unwrap_or(count)],
+            curves: curves[index],
+        }
     };
     let classes = order.iter().map(class).collect();
-    Some(Arc::new(HfscPlan { catch_up: settings.limit_burst.nanos(), classes, leaves: LeavesPlan::new(check) }))
+    Some(Arc::new(HfscPlan {
+        catch_up: settings.limit_burst.nanos(),
+        classes,
+        leaves: LeavesPlan::new(check),
+    }))
 }
 
 /// The slopes of a class; none if a problem was reported.
@@ -143,24 +162,42 @@ fn check_class(check: &mut Check<'_>, index: usize, settings: &ClassSettings) ->
     let (link, class) = (check.link.bandwidth, &check.classes[index]);
     let at = |key: &str| class.settings.get(key).map_or(class.at, |entry| entry.at);
     let on = |curve: Option<ServiceCurve>| curve.map(|curve| curve.on(link));
-    let (real, share, limit) = (on(settings.realtime), on(settings.linkshare), on(settings.upperlimit));
+    let (real, share, limit) = (
+        on(settings.realtime),
+        on(settings.linkshare),
+        on(settings.upperlimit),
+    );
     let mut wrong = Vec::new();
     for (key, curve) in [("realtime", real), ("linkshare", share), ("upperlimit", limit)] {
         if curve.is_some_and(|curve| curve.m2 == 0) {
-            wrong.push(Problem::new(at(key), format!("`{key}` must end with a rate of more than 0")));
+            wrong.push(Problem::new(
+                at(key),
+                format!("`{key}` must end with a rate of more than 0"),
+            ));
         }
         if curve.is_some_and(|curve| u128::from(curve.m1) * u128::from(curve.d) > LONGEST_PIECE) {
-            wrong.push(Problem::new(at(key), format!("the first piece of `{key}` brings more than 500 MB")));
+            wrong.push(Problem::new(
+                at(key),
+                format!("the first piece of `{key}` brings more than 500 MB"),
+            ));
         }
     }
     if class.queue.is_none() && real.is_some() {
-        let message = format!("class `{}` has classes below it, so it has no packets to promise time to", class.name);
-        wrong.push(Problem::new(at("realtime"), message).help("give `realtime` to its leaves, and `linkshare` to it"));
+        let message = format!(
+            "class `{}` has classes below it, so it has no packets to promise time to",
+            class.name
+        );
+        wrong.push(
+            Problem::new(at("realtime"), message)
+                .help("give `realtime` to its leaves, and `linkshare` to it"),
+        );
     }
     let share = share.or(real);
     if share.is_none() {
         let message = format!("class `{}` has no curve", class.name);
-        wrong.push(Problem::new(class.at, message).help("give it a `linkshare`, or if it is a leaf a `realtime`"));
+        wrong.push(
+            Problem::new(class.at, message).help("give it a `linkshare`, or if it is a leaf a `realtime`"),
+        );
     }
     let good = wrong.is_empty();
     check.problems.extend(wrong);
@@ -170,10 +207,18 @@ fn check_class(check: &mut Check<'_>, index: usize, settings: &ClassSettings) ->
 /// The real-time curves fit the link, and the upper limit of each class above them.
 fn check_sums(check: &mut Check<'_>, curves: &[Curves]) {
     let bits = check.link.bandwidth.bits();
-    let link = Slopes { m1: bits, d: 0, m2: bits };
+    let link = Slopes {
+        m1: bits,
+        d: 0,
+        m2: bits,
+    };
     let mut below: Vec<Vec<Slopes>> = vec![Vec::new(); curves.len() + 1];
     let mut last = None;
-    for (index, real) in curves.iter().enumerate().filter_map(|(index, curves)| Some((index, curves.real?))) {
+    for (index, real) in curves
+        .iter()
+        .enumerate()
+        .filter_map(|(index, curves)| Some((index, curves.real?)))
+    {
         last = Some(index);
         let mut at = Some(index);
         while let Some(here) = at {
@@ -193,16 +238,33 @@ fn check_sums(check: &mut Check<'_>, curves: &[Curves]) {
         let at = class.settings.get("realtime").map_or(class.at, |entry| entry.at);
         let sum: u128 = below[curves.len()].iter().map(|curve| u128::from(curve.m2)).sum();
         let sum = crate::units::Bandwidth::bits_per_sec(u64::try_from(sum).unwrap_or(u64::MAX));
-        let message = format!("the real-time curves do not fit the link ({}): {}", check.link.bandwidth, when(time));
+        let message = format!(
+            "the real-time curves do not fit the link ({}): {}",
+            check.link.bandwidth,
+            when(time)
+        );
         let help = format!("their rates add up to {sum}; lower a rate, or a first piece");
         check.problems.push(Problem::new(at, message).help(help));
     }
-    for (index, limit) in curves.iter().enumerate().filter_map(|(index, curves)| Some((index, curves.limit?))) {
+    for (index, limit) in curves
+        .iter()
+        .enumerate()
+        .filter_map(|(index, curves)| Some((index, curves.limit?)))
+    {
         if let Some(time) = Slopes::exceed(&below[index], &limit) {
             let class = &check.classes[index];
-            let at = class.settings.get("upperlimit").map_or(class.at, |entry| entry.at);
-            let message = format!("the real-time curves of `{}` do not fit its upper limit: {}", class.name, when(time));
-            check.problems.push(Problem::new(at, message).help("raise the limit, or lower a real-time curve"));
+            let at = class
+                .settings
+                .get("upperlimit")
+                .map_or(class.at, |entry| entry.at);
+            let message = format!(
+                "the real-time curves of `{}` do not fit its upper limit: {}",
+                class.name,
+                when(time)
+            );
+            check
+                .problems
+                .push(Problem::new(at, message).help("raise the limit, or lower a real-time curve"));
         }
     }
 }
@@ -218,7 +280,10 @@ fn worst(real: Option<Slopes>, promise: Promise, terms: &Terms<'_>) -> Result<Bo
                     concave curve or a line has a bound".into());
     }
     if promise.rate.bits() > real.m2 || real.m2 == 0 {
-        return Err(format!("it is promised {}, more than its real-time curve brings", promise.rate));
+        return Err(format!(
+            "it is promised {}, more than its real-time curve brings",
+            promise.rate
+        ));
     }
     let burst = u128::from(promise.burst.get()) * 8_000_000_000;
     let first = u128::from(real.m1) * u128::from(real.d);
@@ -230,14 +295,22 @@ fn worst(real: Option<Slopes>, promise: Promise, terms: &Terms<'_>) -> Result<Bo
     let device = terms.link.bandwidth.time_to_send(terms.ahead()) + Duration::from_nanos(2);
     let wait = Duration::from_nanos(u64::try_from(wait).map_err(|_| "the time does not fit")?);
     let meanwhile = promise.rate.bytes_in(device) + Bytes::new(1);
-    Ok(Bound { delay: wait + device, backlog: promise.burst + meanwhile + terms.longest })
+    Ok(Bound {
+        delay: wait + device,
+        backlog: promise.burst + meanwhile + terms.longest,
+    })
 }
 
 impl Plan for HfscPlan {
     fn bounds(&self, terms: &Terms<'_>) -> Vec<WorstCase> {
         let case = |((class, _, queue), plan): ((ClassId, &str, &'static str), &ClassPlan)| {
-            let bound = terms.in_order(class, queue).and_then(|promise| worst(plan.curves.real, promise, terms));
-            WorstCase { class: Some(class), bound }
+            let bound = terms
+                .in_order(class, queue)
+                .and_then(|promise| worst(plan.curves.real, promise, terms));
+            WorstCase {
+                class: Some(class),
+                bound,
+            }
         };
         self.leaves.each().zip(&self.classes).map(case).collect()
     }
@@ -249,9 +322,19 @@ impl Plan for HfscPlan {
             leaves: self.leaves.build(cx),
             nodes: self.classes.iter().map(Node::new).collect(),
             clocks: vec![Clock::default(); link + 1 - leaves],
-            limits: self.classes.iter().map(|class| Limit(curve(class.curves.limit))).collect(),
-            reals: self.classes[..leaves].iter().map(|class| curve(class.curves.real).map(Real::new)).collect(),
-            shares: Tournaments::new(self.classes.iter().map(|class| class.parent as usize - leaves), link + 1 - leaves),
+            limits: self
+                .classes
+                .iter()
+                .map(|class| Limit(curve(class.curves.limit)))
+                .collect(),
+            reals: self.classes[..leaves]
+                .iter()
+                .map(|class| curve(class.curves.real).map(Real::new))
+                .collect(),
+            shares: Tournaments::new(
+                self.classes.iter().map(|class| class.parent as usize - leaves),
+                link + 1 - leaves,
+            ),
             deadlines: Heaps::new([leaves], leaves),
             wheel: TimerWheel::new(leaves + link),
             catch_up: self.catch_up,
@@ -280,7 +363,11 @@ struct Node {
 
 impl Node {
     fn new(class: &ClassPlan) -> Self {
-        let mut node = Self { share: Curve::new(class.curves.share, 0), parent: class.parent, flags: 0 };
+        let mut node = Self {
+            share: Curve::new(class.curves.share, 0),
+            parent: class.parent,
+            flags: 0,
+        };
         node.mark(LIMITED, class.curves.limit.is_some());
         node.mark(REAL, class.curves.real.is_some());
         node
@@ -322,7 +409,11 @@ struct Real {
 
 impl Real {
     fn new(curve: Curve) -> Self {
-        Self { curve, deadline: 0, tally: Tally::default() }
+        Self {
+            curve,
+            deadline: 0,
+            tally: Tally::default(),
+        }
     }
 }
 
@@ -363,8 +454,12 @@ impl Hfsc {
         if !self.nodes[leaf].has(REAL) {
             return true;
         }
-        let Some(real) = &mut self.reals[leaf] else { return true };
-        let Some(len) = self.leaves.peek(leaf, now, sink) else { return false };
+        let Some(real) = &mut self.reals[leaf] else {
+            return true;
+        };
+        let Some(len) = self.leaves.peek(leaf, now, sink) else {
+            return false;
+        };
         real.deadline = nanos(real.curve.time_of(nanobits(len.get()) as u128));
         let (eligible, deadline) = (nanos(real.curve.eligible()), real.deadline);
         if eligible <= now.nanos() {
@@ -380,7 +475,9 @@ impl Hfsc {
     /// A leaf is ready: a backlogged period begins. Its packet is looked at later: that may lose it, and who offers one
     /// is told that it is held.
     fn activate(&mut self, leaf: usize, now: Instant) {
-        if self.nodes[leaf].has(REAL) && let Some(real) = &mut self.reals[leaf] {
+        if self.nodes[leaf].has(REAL)
+            && let Some(real) = &mut self.reals[leaf]
+        {
             real.curve.restart(now.nanos().into(), false);
             self.wheel.set(leaf as u32, now);
         }
@@ -471,7 +568,10 @@ impl Hfsc {
         if !self.nodes[node].has(LIMITED) {
             return;
         }
-        let fit = self.limits[node].0.as_ref().map_or(0, |limit| nanos(limit.time_of(0)));
+        let fit = self.limits[node]
+            .0
+            .as_ref()
+            .map_or(0, |limit| nanos(limit.time_of(0)));
         if fit > now {
             self.nodes[node].mark(HELD, true);
             self.wheel.set(self.fit_timer(node), Instant::from_nanos(fit));
@@ -491,7 +591,8 @@ impl Hfsc {
             let share = &mut self.nodes[node].share;
             share.put_off(self.clocks[row].now.saturating_sub(share.time_of(0)));
             let first = self.shares.is_empty(row);
-            self.shares.set(row, node as u32, self.nodes[node].share.time_of(0));
+            self.shares
+                .set(row, node as u32, self.nodes[node].share.time_of(0));
             if !first {
                 return;
             }
@@ -548,7 +649,9 @@ impl Hfsc {
     }
 
     fn charge_limit(&mut self, node: usize, bits: u64, now: u64) {
-        let Some(limit) = &mut self.limits[node].0 else { return };
+        let Some(limit) = &mut self.limits[node].0 else {
+            return;
+        };
         let earliest = u128::from(now.saturating_sub(self.catch_up));
         limit.put_off(earliest.saturating_sub(limit.time_of(0)));
         limit.advance(bits);
@@ -579,7 +682,14 @@ impl Hfsc {
         }
     }
 
-    fn sent(&mut self, (leaf, real): (usize, bool), packet: &Packet, more: bool, now: Instant, sink: &mut dyn Sink) {
+    fn sent(
+        &mut self,
+        (leaf, real): (usize, bool),
+        packet: &Packet,
+        more: bool,
+        now: Instant,
+        sink: &mut dyn Sink,
+    ) {
         let bits = nanobits(packet.len.get()) as u64;
         // Who is served by link sharing needs no more of its memory than that takes.
         if real && let Some(this) = &mut self.reals[leaf] {
@@ -703,8 +813,12 @@ impl Discipline for Hfsc {
 
     fn retune(&mut self, now: Instant, plan: &dyn Plan) -> bool {
         let plan: &dyn Any = plan;
-        let Some(plan) = plan.downcast_ref::<HfscPlan>() else { return false };
-        let shape = |classes: &[ClassPlan]| -> Vec<_> { classes.iter().map(|class| (class.id, class.parent)).collect() };
+        let Some(plan) = plan.downcast_ref::<HfscPlan>() else {
+            return false;
+        };
+        let shape = |classes: &[ClassPlan]| -> Vec<_> {
+            classes.iter().map(|class| (class.id, class.parent)).collect()
+        };
         if !self.leaves.is_alike(&plan.leaves) || shape(&plan.classes) != shape(&self.classes) {
             return false;
         }

@@ -161,23 +161,47 @@ fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
     let places = admit(check, &settings, ahead, &flows);
     (check.problems.len() == before).then_some(())?;
     let promised = |(index, flow): (usize, &Option<Flow>)| {
-        let (Some(flow), Some(place)) = (flow, places[index]) else { return None };
-        Some(Promised { promise: flow.promise, delay: flow.delay, bound: place.delay, queue: place.queue })
+        let (Some(flow), Some(place)) = (flow, places[index]) else {
+            return None;
+        };
+        Some(Promised {
+            promise: flow.promise,
+            delay: flow.delay,
+            bound: place.delay,
+            queue: place.queue,
+        })
     };
     let promised: Vec<Option<Promised>> = flows.iter().enumerate().map(promised).collect();
     let mut routes = Routes::default();
     let mut classes = Vec::new();
     for (number, class) in check.classes.iter().enumerate() {
-        class.routes.iter().for_each(|&route| routes.add(route, number as u32));
+        class
+            .routes
+            .iter()
+            .for_each(|&route| routes.add(route, number as u32));
         if class.default {
             routes.set_default(number as u32);
         }
-        classes.push(ClassPlan { id: class.id, promised: promised[number] });
+        classes.push(ClassPlan {
+            id: class.id,
+            promised: promised[number],
+        });
     }
     // A port that fills its ring asks again when there is room; until then it must not seem late.
-    let patience = check.link.bandwidth.time_to_send(ahead + longest).max(Duration::from_millis(5));
+    let patience = check
+        .link
+        .bandwidth
+        .time_to_send(ahead + longest)
+        .max(Duration::from_millis(5));
     let inner = inside(check, (settings.over, patience), &places, &promised)?;
-    Some(Arc::new(IpsPlan { link: check.link.bandwidth, settings, longest, classes, routes, inner }))
+    Some(Arc::new(IpsPlan {
+        link: check.link.bandwidth,
+        settings,
+        longest,
+        classes,
+        routes,
+        inner,
+    }))
 }
 
 /// The flow of a class; `Some(None)` for best effort, `None` if a problem was reported.
@@ -194,63 +218,117 @@ fn flow(check: &mut Check<'_>, index: usize) -> Option<Option<Flow>> {
         (None, None) if settings.burst.is_none() => return Some(None),
         (_, None) => {
             let key = if settings.rate.is_some() { "rate" } else { "burst" };
-            let message = format!("class `{}` states a {key}, but no delay that it needs", class.name);
-            wrong(key, message, "add `delay`, such as \"10 ms\"; without it and without a rate the class is best effort");
+            let message = format!(
+                "class `{}` states a {key}, but no delay that it needs",
+                class.name
+            );
+            wrong(
+                key,
+                message,
+                "add `delay`, such as \"10 ms\"; without it and without a rate the class is best effort",
+            );
             return None;
         }
         (None, Some(_)) => {
             let message = format!("class `{}` asks for a delay, but states no rate", class.name);
-            wrong("delay", message, "add `rate` and `burst`: what its senders send at most");
+            wrong(
+                "delay",
+                message,
+                "add `rate` and `burst`: what its senders send at most",
+            );
             return None;
         }
     };
     let fits = before_burst >= link.mtu && before_burst <= LONGEST_BURST && rate > Bandwidth::ZERO;
     if before_burst < link.mtu || before_burst > LONGEST_BURST {
-        let message = format!("`burst` must be from one full packet ({}) to {LONGEST_BURST}; found {before_burst}", link.mtu);
+        let message = format!(
+            "`burst` must be from one full packet ({}) to {LONGEST_BURST}; found {before_burst}",
+            link.mtu
+        );
         wrong("burst", message, "it is what the senders send at once");
     } else if rate == Bandwidth::ZERO {
-        wrong("rate", "`rate` must be more than 0: nothing would be let in".into(), "state what the senders send");
+        wrong(
+            "rate",
+            "`rate` must be more than 0: nothing would be let in".into(),
+            "state what the senders send",
+        );
     }
     let plain = fifo::Settings::read(&Table::default(), &[], &mut Vec::new());
     let queue: Option<&dyn Any> = class.queue.as_ref().map(|queue| &*queue.plan as &dyn Any);
     let in_order = queue.is_none_or(|queue| queue.downcast_ref::<fifo::Settings>() == plain.as_ref());
     if !in_order {
         let kind = class.queue.as_ref().map_or("", |queue| queue.kind.name);
-        let message = format!("class `{}` is promised a delay, so its queue cannot be a `{kind}` of its own", class.name);
-        wrong("", message, "leave `discipline` out: it is a `fifo` as long as the promise needs");
+        let message = format!(
+            "class `{}` is promised a delay, so its queue cannot be a `{kind}` of its own",
+            class.name
+        );
+        wrong(
+            "",
+            message,
+            "leave `discipline` out: it is a `fifo` as long as the promise needs",
+        );
     }
-    let promise = Promise { rate, burst: before_burst };
-    (fits && in_order).then(|| Some(Flow { name: class.name.into(), promise, delay }))
+    let promise = Promise {
+        rate,
+        burst: before_burst,
+    };
+    (fits && in_order).then(|| {
+        Some(Flow {
+            name: class.name.into(),
+            promise,
+            delay,
+        })
+    })
 }
 
 fn longest(check: &mut Check<'_>, settings: &Settings) -> Option<Bytes> {
     let (link, own) = (check.link, settings.longest);
     if own.is_some_and(|own| own < link.mtu) {
-        let at = check.settings.get("longest").map_or(check.settings.at, |entry| entry.at);
-        check.problems.push(Problem::new(at, format!("`longest` is less than the link's longest packet ({})", link.mtu)));
+        let at = check
+            .settings
+            .get("longest")
+            .map_or(check.settings.at, |entry| entry.at);
+        check.problems.push(Problem::new(
+            at,
+            format!("`longest` is less than the link's longest packet ({})", link.mtu),
+        ));
         return None;
     }
     Some(own.unwrap_or(bounds::longest(link)))
 }
 
 /// Lets the flows in, one by one as they are declared; each that cannot come in is a problem, with the numbers.
-fn admit(check: &mut Check<'_>, settings: &Settings, ahead: Bytes, flows: &[Option<Flow>]) -> Vec<Option<Place>> {
+fn admit(
+    check: &mut Check<'_>,
+    settings: &Settings,
+    ahead: Bytes,
+    flows: &[Option<Flow>],
+) -> Vec<Option<Place>> {
     let priorities = match settings.over {
         Over::Priq => u32::MAX,
         Over::Cbq => CBQ_PRIORITIES - 1,
     };
     let mut admission = Admission::new(settings.rule, check.link.bandwidth, ahead, priorities);
     for (class, flow) in check.classes.iter().zip(flows) {
-        let Some(Err(refusal)) = flow.clone().map(|flow| admission.admit(flow)) else { continue };
+        let Some(Err(refusal)) = flow.clone().map(|flow| admission.admit(flow)) else {
+            continue;
+        };
         let at = class.settings.get("delay").map_or(class.at, |entry| entry.at);
-        check.problems.push(Problem::new(at, refusal.to_string()).help(refusal.advice()));
+        check
+            .problems
+            .push(Problem::new(at, refusal.to_string()).help(refusal.advice()));
     }
     if settings.over == Over::Priq && flows.len() > PRIQ_PRIORITIES {
         let message = format!("more than {PRIQ_PRIORITIES} classes: strict priority has a priority for each");
         let help = "put flows of the same delay into one class: their rates and bursts add up";
-        check.problems.push(Problem::new(check.settings.at, message).help(help));
+        check
+            .problems
+            .push(Problem::new(check.settings.at, message).help(help));
     }
-    flows.iter().map(|flow| admission.place(&flow.as_ref()?.name)).collect()
+    flows
+        .iter()
+        .map(|flow| admission.place(&flow.as_ref()?.name))
+        .collect()
 }
 
 /// The scheduling inside: the classes with the priorities and queues that follow.
@@ -261,7 +339,11 @@ fn inside(
     promised: &[Option<Promised>],
 ) -> Option<QueuePlan> {
     let rest = places.iter().filter(|place| place.is_none()).count() as u32;
-    let used: Bandwidth = promised.iter().flatten().map(|promised| promised.promise.rate).sum();
+    let used: Bandwidth = promised
+        .iter()
+        .flatten()
+        .map(|promised| promised.promise.rate)
+        .sum();
     let left = (check.link.bandwidth - used).bits() / u64::from(rest.max(1));
     let mut behind = rest;
     let tables: Vec<Table> = places
@@ -282,29 +364,47 @@ fn inside(
             (Over::Cbq, None) => priority(0).text("rate", &format!("{left} bit/s")),
         })
         .collect();
-    let classes = check.classes.iter_mut().zip(&tables).zip(promised).map(|((class, table), promised)| {
-        let own = class.queue.take();
-        CheckedClass {
-            id: class.id,
-            name: class.name,
-            at: class.at,
-            parent: None,
-            default: class.default,
-            settings: table,
-            queue: promised.map(|promised| fifo_of(promised.queue)).or(own),
-            routes: class.routes.clone(),
-        }
-    });
+    let classes = check
+        .classes
+        .iter_mut()
+        .zip(&tables)
+        .zip(promised)
+        .map(|((class, table), promised)| {
+            let own = class.queue.take();
+            CheckedClass {
+                id: class.id,
+                name: class.name,
+                at: class.at,
+                parent: None,
+                default: class.default,
+                settings: table,
+                queue: promised.map(|promised| fifo_of(promised.queue)).or(own),
+                routes: class.routes.clone(),
+            }
+        });
     let (kind, settings) = match over {
         Over::Priq => (&priq::KIND, Table::default()),
         Over::Cbq => {
             let patience = format!("{} ns", patience.nanos());
-            (&cbq::KIND, Table::default().text("link", "port").text("link_burst", &patience))
+            (
+                &cbq::KIND,
+                Table::default()
+                    .text("link", "port")
+                    .text("link_burst", &patience),
+            )
         }
     };
-    let mut inner =
-        Check { link: check.link, settings: &settings, child: None, classes: classes.collect(), problems: check.problems };
-    Some(QueuePlan { kind, plan: (kind.check)(&mut inner)? })
+    let mut inner = Check {
+        link: check.link,
+        settings: &settings,
+        child: None,
+        classes: classes.collect(),
+        problems: check.problems,
+    };
+    Some(QueuePlan {
+        kind,
+        plan: (kind.check)(&mut inner)?,
+    })
 }
 
 fn priority(priority: u32) -> Table {
@@ -313,15 +413,26 @@ fn priority(priority: u32) -> Table {
 
 /// A queue of so many bytes, in packets of any length.
 fn fifo_of(bytes: Bytes) -> QueuePlan {
-    let settings = fifo::Settings { limit: u32::MAX, limit_bytes: Some(bytes), drop: fifo::DropFrom::Tail };
-    QueuePlan { kind: &fifo::KIND, plan: Arc::new(settings) }
+    let settings = fifo::Settings {
+        limit: u32::MAX,
+        limit_bytes: Some(bytes),
+        drop: fifo::DropFrom::Tail,
+    };
+    QueuePlan {
+        kind: &fifo::KIND,
+        plan: Arc::new(settings),
+    }
 }
 
 impl Plan for IpsPlan {
     fn build(&self, cx: &Build) -> Box<dyn Discipline> {
         Box::new(Ips {
             inner: self.inner.plan.build(cx),
-            members: self.classes.iter().map(|class| Member::new(class.promised)).collect(),
+            members: self
+                .classes
+                .iter()
+                .map(|class| Member::new(class.promised))
+                .collect(),
             wire: LinkClock::new(self.link, Duration::ZERO),
             excess: VecDeque::new(),
             held: 0,
@@ -340,7 +451,11 @@ impl Plan for IpsPlan {
         };
         let flow = |class: &ClassPlan| {
             let Promised { promise, delay, .. } = class.promised?;
-            Some(Flow { name: class.id.0.to_string(), promise, delay })
+            Some(Flow {
+                name: class.id.0.to_string(),
+                promise,
+                delay,
+            })
         };
         let flows: Vec<Flow> = self.classes.iter().filter_map(flow).collect();
         let found = Admission::sound(terms.link.bandwidth, ahead, over, &flows);
@@ -348,11 +463,16 @@ impl Plan for IpsPlan {
             let name = class.id.0.to_string();
             let bound = match class.promised {
                 None => Err("best effort: nothing is promised".into()),
-                Some(_) => found.iter().find(|(other, _)| *other == name).and_then(|(_, bound)| *bound).ok_or_else(|| {
-                    "none: the classes above it are promised all of the link".to_string()
-                }),
+                Some(_) => found
+                    .iter()
+                    .find(|(other, _)| *other == name)
+                    .and_then(|(_, bound)| *bound)
+                    .ok_or_else(|| "none: the classes above it are promised all of the link".to_string()),
             };
-            WorstCase { class: Some(class.id), bound }
+            WorstCase {
+                class: Some(class.id),
+                bound,
+            }
         };
         self.classes.iter().map(case).collect()
     }
@@ -378,22 +498,31 @@ struct Member {
 
 impl Member {
     fn new(promised: Option<Promised>) -> Self {
-        let mut member =
-            Self { promised: None, tokens: Credit::default(), worst: Duration::ZERO, late: 0, policed: 0 };
+        let mut member = Self {
+            promised: None,
+            tokens: Credit::default(),
+            worst: Duration::ZERO,
+            late: 0,
+            policed: 0,
+        };
         member.adopt(promised, 0);
         member.tokens.left = member.full();
         member
     }
 
     fn full(&self) -> i64 {
-        self.promised.map_or(0, |promised| nanobits(promised.promise.burst.get()))
+        self.promised
+            .map_or(0, |promised| nanobits(promised.promise.burst.get()))
     }
 
     /// Whether the packet is within what its senders promise; then it is charged.
     #[inline]
     fn conforms(&mut self, now: Instant, len: Bytes) -> bool {
-        let Some(promised) = self.promised else { return true };
-        self.tokens.accrue(now.nanos(), Some(nanobits(promised.promise.burst.get())));
+        let Some(promised) = self.promised else {
+            return true;
+        };
+        self.tokens
+            .accrue(now.nanos(), Some(nanobits(promised.promise.burst.get())));
         let enough = self.tokens.left >= nanobits(len.get());
         if enough {
             self.tokens.left -= nanobits(len.get());
@@ -408,7 +537,11 @@ impl Member {
         let was_free = self.promised.is_none();
         self.promised = promised;
         self.tokens.rate = promised.map_or(0, |promised| promised.promise.rate.bits());
-        self.tokens.left = if was_free { self.full() } else { self.tokens.left.min(self.full()) };
+        self.tokens.left = if was_free {
+            self.full()
+        } else {
+            self.tokens.left.min(self.full())
+        };
     }
 }
 
@@ -455,8 +588,14 @@ impl Ips {
         if self.held > 0 {
             self.idle = self.idle.max(now.since(before.max(self.since)));
         }
-        let member = self.plan.routes.child(packet.class).and_then(|member| self.members.get_mut(member));
-        let Some((member, promised)) = member.and_then(|member| member.promised.map(|promised| (member, promised))) else {
+        let member = self
+            .plan
+            .routes
+            .child(packet.class)
+            .and_then(|member| self.members.get_mut(member));
+        let Some((member, promised)) =
+            member.and_then(|member| member.promised.map(|promised| (member, promised)))
+        else {
             return;
         };
         if !conforming {
@@ -480,7 +619,10 @@ struct Losing<'a> {
 
 impl Sink for Losing<'_> {
     fn drop(&mut self, packet: Packet, why: Reason) {
-        let member = self.routes.child(packet.class).and_then(|member| self.members.get(member));
+        let member = self
+            .routes
+            .child(packet.class)
+            .and_then(|member| self.members.get(member));
         self.lost += u64::from(member.is_some_and(|member| member.promised.is_some()));
         self.outer.drop(packet, why);
     }
@@ -513,7 +655,12 @@ impl Discipline for Ips {
     }
 
     fn dequeue(&mut self, now: Instant, sink: &mut dyn Sink) -> Next<Packet> {
-        let mut losing = Losing { outer: sink, members: &self.members, routes: &self.plan.routes, lost: 0 };
+        let mut losing = Losing {
+            outer: sink,
+            members: &self.members,
+            routes: &self.plan.routes,
+            lost: 0,
+        };
         let next = self.inner.dequeue(now, &mut losing);
         self.held = self.held.saturating_sub(losing.lost);
         if let Next::Ready(packet) = next {
@@ -531,7 +678,9 @@ impl Discipline for Ips {
 
     fn flush(&mut self, sink: &mut dyn Sink) {
         self.inner.flush(sink);
-        self.excess.drain(..).for_each(|packet| sink.drop(packet, Reason::Flushed));
+        self.excess
+            .drain(..)
+            .for_each(|packet| sink.drop(packet, Reason::Flushed));
         self.held = 0;
     }
 
@@ -542,7 +691,9 @@ impl Discipline for Ips {
         self.inner.inspect(out);
         out.amend(|id, out| {
             let number = self.plan.classes.iter().position(|class| class.id == id);
-            let Some(member) = number.and_then(|number| self.members.get(number)) else { return };
+            let Some(member) = number.and_then(|number| self.members.get(number)) else {
+                return;
+            };
             let Some(promised) = member.promised else { return };
             out.gauge("promised", Value::Duration(promised.delay));
             out.gauge("bound", Value::Duration(shown(promised.bound)));
@@ -554,9 +705,14 @@ impl Discipline for Ips {
 
     fn retune(&mut self, now: Instant, plan: &dyn Plan) -> bool {
         let plan: &dyn Any = plan;
-        let Some(plan) = plan.downcast_ref::<IpsPlan>() else { return false };
+        let Some(plan) = plan.downcast_ref::<IpsPlan>() else {
+            return false;
+        };
         let shape = |plan: &IpsPlan| -> Vec<_> {
-            plan.classes.iter().map(|class| (class.id, class.promised.is_some())).collect()
+            plan.classes
+                .iter()
+                .map(|class| (class.id, class.promised.is_some()))
+                .collect()
         };
         if plan.settings.over != self.plan.settings.over || shape(plan) != shape(&self.plan) {
             return false;
@@ -585,7 +741,10 @@ mod tests {
     use crate::tree::{ClassSpec, DisciplineSpec, Registry, TreePlan};
 
     const FRAME: u64 = 1_518;
-    const LINK: Link = Link { bandwidth: Bandwidth::mbit(10), mtu: Bytes::new(FRAME) };
+    const LINK: Link = Link {
+        bandwidth: Bandwidth::mbit(10),
+        mtu: Bytes::new(FRAME),
+    };
 
     #[derive(Default)]
     struct Lost(Vec<(u32, Reason)>);
@@ -606,9 +765,17 @@ mod tests {
                 .text("delay", &format!("{millis} ms")),
             ..ClassSpec::default()
         };
-        let rest = ClassSpec { name: "rest".into(), default: true, ..ClassSpec::default() };
+        let rest = ClassSpec {
+            name: "rest".into(),
+            default: true,
+            ..ClassSpec::default()
+        };
         let classes = classes.iter().enumerate().map(promised).chain([rest]).collect();
-        DisciplineSpec { classes, settings, ..DisciplineSpec::new("ips") }
+        DisciplineSpec {
+            classes,
+            settings,
+            ..DisciplineSpec::new("ips")
+        }
     }
 
     fn plan(spec: &DisciplineSpec) -> Result<TreePlan, Vec<Problem>> {
@@ -616,7 +783,9 @@ mod tests {
     }
 
     fn queue(settings: Table, classes: &[(u64, u64, u64)]) -> Queue {
-        plan(&spec(settings, classes)).expect("a good plan").build(Seed(1))
+        plan(&spec(settings, classes))
+            .expect("a good plan")
+            .build(Seed(1))
     }
 
     fn offer(queue: &mut Queue, now: Instant, class: u32, sink: &mut Lost) {
@@ -634,15 +803,27 @@ mod tests {
     fn gauge(queue: &Queue, class: u32, name: &str) -> Value {
         let mut views: Vec<View> = Vec::new();
         queue.inspect(&mut Inspection::new(&mut views));
-        let view = views.iter().find(|view| view.class == Some(ClassId(class))).expect("a class");
-        view.gauges.iter().find(|gauge| gauge.0 == name).expect("a gauge").1
+        let view = views
+            .iter()
+            .find(|view| view.class == Some(ClassId(class)))
+            .expect("a class");
+        view.gauges
+            .iter()
+            .find(|gauge| gauge.0 == name)
+            .expect("a gauge")
+            .1
     }
 
     #[test]
     fn the_shorter_delay_goes_first_and_best_effort_last() {
         for over in ["priq", "cbq"] {
-            let (mut queue, mut lost) =
-                (queue(Table::default().text("over", over), &[(2, 1_000, 30), (2, 1_000, 5)]), Lost::default());
+            let (mut queue, mut lost) = (
+                queue(
+                    Table::default().text("over", over),
+                    &[(2, 1_000, 30), (2, 1_000, 5)],
+                ),
+                Lost::default(),
+            );
             for class in [2, 0, 1, 2, 0, 1] {
                 offer(&mut queue, Instant::START, class, &mut lost);
             }
@@ -657,7 +838,10 @@ mod tests {
         (0..3).for_each(|_| offer(&mut drop, Instant::START, 0, &mut lost));
         assert_eq!(lost.0, [(0, Reason::Policed)]);
         assert_eq!(gauge(&drop, 0, "policed"), Value::Count(1));
-        let (mut last, mut lost) = (queue(Table::default().text("excess", "last"), &[(2, 1_000, 30)]), Lost::default());
+        let (mut last, mut lost) = (
+            queue(Table::default().text("excess", "last"), &[(2, 1_000, 30)]),
+            Lost::default(),
+        );
         for class in [0, 0, 0, 1] {
             offer(&mut last, Instant::START, class, &mut lost);
         }
@@ -685,30 +869,57 @@ mod tests {
         offer(&mut queue, Instant::from_nanos(20_000_000), 0, &mut lost);
         let _ = queue.dequeue(Instant::from_nanos(24_000_000), &mut lost);
         assert_eq!(gauge(&queue, 0, "late"), Value::Count(1));
-        assert_eq!(gauge(&queue, 0, "worst"), Value::Duration(Duration::from_nanos(5_214_400)));
+        assert_eq!(
+            gauge(&queue, 0, "worst"),
+            Value::Duration(Duration::from_nanos(5_214_400))
+        );
         let mut views = Vec::new();
         queue.inspect(&mut Inspection::new(&mut views));
-        assert!(views[0].gauges.contains(&("idle", Value::Duration(Duration::from_millis(4)))), "{:?}", views[0]);
+        assert!(
+            views[0]
+                .gauges
+                .contains(&("idle", Value::Duration(Duration::from_millis(4)))),
+            "{:?}",
+            views[0]
+        );
     }
 
     #[test]
     fn a_promise_that_cannot_be_kept_is_refused_with_the_numbers() {
         let problems = plan(&spec(Table::default(), &[(8, 1_910, 10)])).expect_err("11 ms");
-        assert_eq!(problems[0].message, "`flow 1` asks for 10 ms, and 10.93 ms is possible");
+        assert_eq!(
+            problems[0].message,
+            "`flow 1` asks for 10 ms, and 10.93 ms is possible"
+        );
         let help = "it would fit with a delay of 10.93 ms, or with a burst of 10.982 kB";
         assert_eq!(problems[0].help.as_deref(), Some(help));
         assert!(plan(&spec(Table::default().text("rule", "paper"), &[(8, 1_910, 10)])).is_ok());
         let ring = Table::default().with("transmit_ring", Raw::Integer(3));
         let problems = plan(&spec(ring, &[(8, 1_910, 13)])).expect_err("13.36 ms");
-        assert_eq!(problems[0].message, "`flow 1` asks for 13 ms, and 13.359 ms is possible");
+        assert_eq!(
+            problems[0].message,
+            "`flow 1` asks for 13 ms, and 13.359 ms is possible"
+        );
     }
 
     #[test]
     fn half_a_promise_is_refused() {
         let cases = [
-            (Table::default().text("rate", "1 Mbit/s"), "states a rate, but no delay"),
-            (Table::default().text("delay", "10 ms"), "asks for a delay, but states no rate"),
-            (Table::default().text("delay", "9 ms").text("rate", "1 Mbit/s").text("burst", "9 B"), "from one full packet"),
+            (
+                Table::default().text("rate", "1 Mbit/s"),
+                "states a rate, but no delay",
+            ),
+            (
+                Table::default().text("delay", "10 ms"),
+                "asks for a delay, but states no rate",
+            ),
+            (
+                Table::default()
+                    .text("delay", "9 ms")
+                    .text("rate", "1 Mbit/s")
+                    .text("burst", "9 B"),
+                "from one full packet",
+            ),
         ];
         for (settings, message) in cases {
             let mut spec = spec(Table::default(), &[(1, 1, 50)]);
@@ -719,17 +930,26 @@ mod tests {
         let mut spec = spec(Table::default(), &[(1, 1, 50)]);
         spec.classes[0].discipline = Some(DisciplineSpec::new("codel"));
         let problems = plan(&spec).expect_err("out of order");
-        assert!(problems[0].message.contains("cannot be a `codel` of its own"), "{problems:?}");
+        assert!(
+            problems[0].message.contains("cannot be a `codel` of its own"),
+            "{problems:?}"
+        );
     }
 
     #[test]
     fn a_promise_changes_while_packets_flow() {
-        let (mut queue, mut lost) = (queue(Table::default(), &[(2, 1_000, 30), (2, 1_000, 5)]), Lost::default());
+        let (mut queue, mut lost) = (
+            queue(Table::default(), &[(2, 1_000, 30), (2, 1_000, 5)]),
+            Lost::default(),
+        );
         offer(&mut queue, Instant::START, 0, &mut lost);
         offer(&mut queue, Instant::START, 1, &mut lost);
         let other = plan(&spec(Table::default(), &[(2, 1_000, 4), (2, 1_000, 40)])).expect("a good plan");
         assert!(queue.retune(Instant::START, other.root.plan.as_ref()));
         assert_eq!(order(&mut queue, &mut lost), [0, 1]);
-        assert_eq!(gauge(&queue, 0, "promised"), Value::Duration(Duration::from_millis(4)));
+        assert_eq!(
+            gauge(&queue, 0, "promised"),
+            Value::Duration(Duration::from_millis(4))
+        );
     }
 }

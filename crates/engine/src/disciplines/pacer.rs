@@ -171,25 +171,43 @@ fn plan(check: &mut Check<'_>, heap: bool) -> Option<Arc<dyn Plan>> {
     let mut nodes = Vec::with_capacity(check.classes.len());
     let mut needs = Vec::with_capacity(check.classes.len());
     for class in &check.classes {
-        let Some(settings) = ClassSettings::read(class.settings, &[], check.problems) else { continue };
+        let Some(settings) = ClassSettings::read(class.settings, &[], check.problems) else {
+            continue;
+        };
         let leaf = class.queue.is_some();
         let rate = settings.rate.map(|rate| rate.on(check.link.bandwidth).bits());
         let at = |key| class.settings.get(key).map_or(class.at, |entry| entry.at);
         let wrong = |key, message: String| Problem::new(at(key), message);
         if rate == Some(0) {
-            check.problems.push(wrong("rate", format!("`{}` has a rate of 0: nothing could leave", class.name)));
+            check.problems.push(wrong(
+                "rate",
+                format!("`{}` has a rate of 0: nothing could leave", class.name),
+            ));
         }
         if rate.is_none() && (!leaf || class.parent.is_some()) {
-            let message = format!("`{}` has no rate: only a class at the top, without classes below it, is best effort", class.name);
-            check.problems.push(wrong("rate", message).help("give it the rate of its bottleneck"));
+            let message = format!(
+                "`{}` has no rate: only a class at the top, without classes below it, is best effort",
+                class.name
+            );
+            check
+                .problems
+                .push(wrong("rate", message).help("give it the rate of its bottleneck"));
         }
         let packet = settings.packet.unwrap_or(check.link.mtu);
         if packet > check.link.mtu || packet == Bytes::ZERO {
-            let message = format!("`packet` is from 1 B to the link's longest packet ({})", check.link.mtu);
+            let message = format!(
+                "`packet` is from 1 B to the link's longest packet ({})",
+                check.link.mtu
+            );
             check.problems.push(wrong("packet", message));
         }
         needs.push(packet);
-        nodes.push(NodePlan { id: class.id, parent: class.parent, leaf, rate });
+        nodes.push(NodePlan {
+            id: class.id,
+            parent: class.parent,
+            leaf,
+            rate,
+        });
     }
     if check.problems.len() > before {
         return None;
@@ -198,14 +216,23 @@ fn plan(check: &mut Check<'_>, heap: bool) -> Option<Arc<dyn Plan>> {
     if check.problems.len() > before {
         return None;
     }
-    Some(Arc::new(PacerPlan { leaves: LeavesPlan::new(check), nodes, rules, best_effort: settings.best_effort, heap }))
+    Some(Arc::new(PacerPlan {
+        leaves: LeavesPlan::new(check),
+        nodes,
+        rules,
+        best_effort: settings.best_effort,
+        heap,
+    }))
 }
 
 fn rules(check: &mut Check<'_>, settings: &Settings) -> Option<Rules> {
     let mtu = check.link.mtu;
     let mut wrong = Vec::new();
     if settings.overhead >= mtu {
-        wrong.push(("overhead", format!("`overhead` leaves nothing of the longest packet ({mtu})")));
+        wrong.push((
+            "overhead",
+            format!("`overhead` leaves nothing of the longest packet ({mtu})"),
+        ));
     }
     if settings.tags > MOST_TAGS {
         wrong.push(("tags", format!("`tags` is at most {MOST_TAGS}")));
@@ -215,14 +242,27 @@ fn rules(check: &mut Check<'_>, settings: &Settings) -> Option<Rules> {
         wrong.push(("wire", "`wire` must be more than 0".into()));
     }
     let right = wrong.is_empty();
-    let at = |key: &str| check.settings.get(key).map_or(check.settings.at, |entry| entry.at);
-    check.problems.extend(wrong.into_iter().map(|(key, message)| Problem::new(at(key), message)));
+    let at = |key: &str| {
+        check
+            .settings
+            .get(key)
+            .map_or(check.settings.at, |entry| entry.at)
+    };
+    check.problems.extend(
+        wrong
+            .into_iter()
+            .map(|(key, message)| Problem::new(at(key), message)),
+    );
     let (overhead, tags) = (settings.overhead.get(), settings.tags.into());
     right.then(|| Rules {
         basis: settings.basis,
         frames: settings.gap == Gap::Frames,
         wire: wire.bits(),
-        slots: Slots { overhead, tags, longest: mtu.get() - overhead },
+        slots: Slots {
+            overhead,
+            tags,
+            longest: mtu.get() - overhead,
+        },
     })
 }
 
@@ -237,7 +277,10 @@ fn admit(check: &mut Check<'_>, rules: Rules, nodes: &[NodePlan], packets: &[Byt
         if let Some(parent) = node.parent {
             sums[parent] += rate;
         } else if rate > 0 {
-            let (slot, counted) = (rules.slots.slot(*packet), rules.slots.counted(*packet, rules.basis));
+            let (slot, counted) = (
+                rules.slots.slot(*packet),
+                rules.slots.counted(*packet, rules.basis),
+            );
             let need = (rate * u128::from(slot)).div_ceil(u128::from(counted));
             total += need;
             told.push((class.name, rate, need, slot, counted));
@@ -248,19 +291,34 @@ fn admit(check: &mut Check<'_>, rules: Rules, nodes: &[NodePlan], packets: &[Byt
         if sum > u128::from(has.bits()) {
             let class = &check.classes[index];
             let at = class.settings.get("rate").map_or(class.at, |entry| entry.at);
-            let message = format!("the classes of `{}` are promised {}, more than its {}", class.name, mb(sum), mb(has.bits().into()));
+            let message = format!(
+                "the classes of `{}` are promised {}, more than its {}",
+                class.name,
+                mb(sum),
+                mb(has.bits().into())
+            );
             check.problems.push(Problem::new(at, message));
         }
     }
     if total > u128::from(rules.wire) {
-        let message = format!("the paced classes need {} of the wire, which carries {}", mb(total), mb(rules.wire.into()));
+        let message = format!(
+            "the paced classes need {} of the wire, which carries {}",
+            mb(total),
+            mb(rules.wire.into())
+        );
         let basis = rules.basis.name();
         let parts = told.iter().take(4).map(|(name, rate, need, slot, counted)| {
-            format!("`{name}`: {} of {basis} bytes in packets that count {counted} B and take {slot} B are {}", mb(*rate), mb(*need))
+            format!(
+                "`{name}`: {} of {basis} bytes in packets that count {counted} B and take {slot} B are {}",
+                mb(*rate),
+                mb(*need)
+            )
         });
         let more = if told.len() > 4 { "; and so on" } else { "" };
         let help = format!("{}{more}", parts.collect::<Vec<_>>().join("; "));
-        check.problems.push(Problem::new(check.settings.at, message).help(help));
+        check
+            .problems
+            .push(Problem::new(check.settings.at, message).help(help));
     }
 }
 
@@ -286,7 +344,10 @@ impl Plan for PacerPlan {
 
     fn pacing(&self) -> Option<Pacing> {
         let Rules { wire, frames, .. } = self.rules;
-        Some(Pacing { wire: Bandwidth::bits_per_sec(wire), frames })
+        Some(Pacing {
+            wire: Bandwidth::bits_per_sec(wire),
+            frames,
+        })
     }
 }
 
@@ -387,7 +448,11 @@ impl Pacer {
         let best_effort = nodes.iter().filter(|node| !node.paced).count();
         Self {
             leaves,
-            waiting: if plan.heap { Calendar::heap() } else { Calendar::new(nodes.len(), plan.span()) },
+            waiting: if plan.heap {
+                Calendar::heap()
+            } else {
+                Calendar::new(nodes.len(), plan.span())
+            },
             upcoming: Vec::with_capacity(FETCHED + 1),
             eligible: sizes.into_iter().map(Soonest::new).collect(),
             best_effort: VecDeque::with_capacity(best_effort),
@@ -403,7 +468,9 @@ impl Pacer {
 
     /// Lets the processor fetch at one time what the class that comes and those that are about to come will need.
     fn fetch(&mut self, comes: u32) {
-        let Some(upcoming) = self.waiting.upcoming(FETCHED) else { return };
+        let Some(upcoming) = self.waiting.upcoming(FETCHED) else {
+            return;
+        };
         // Each round asks for what the one before has told the place of.
         self.upcoming.clear();
         self.upcoming.push(comes);
@@ -434,7 +501,10 @@ impl Pacer {
         if high > self.filled || low > self.filled - self.rounded {
             (self.filled, self.rounded) = (high, high - low);
         }
-        Position { low: self.filled - self.rounded, high: self.filled }
+        Position {
+            low: self.filled - self.rounded,
+            high: self.filled,
+        }
     }
 
     /// A leaf has something to send from now on.
@@ -470,7 +540,10 @@ impl Pacer {
             };
             rules.slots.counted(len, rules.basis)
         } else {
-            rules.slots.counted(Bytes::new(rules.slots.longest + rules.slots.overhead), rules.basis)
+            rules.slots.counted(
+                Bytes::new(rules.slots.longest + rules.slots.overhead),
+                rules.basis,
+            )
         };
         node.state = State::Eligible;
         let (deadline, since) = (node.pace.deadline(bytes, rules.wire), node.pace.eligible());
@@ -506,7 +579,11 @@ impl Pacer {
             node.late = node.late.max(at.low.saturating_sub(node.pace.eligible()));
             node.pace.send(bytes, rules.wire);
             let (above, eligible, parent) = (node.above as usize, node.pace.eligible(), node.parent);
-            let again = if node.leaf { more } else { self.eligible[node.number as usize].first().is_some() };
+            let again = if node.leaf {
+                more
+            } else {
+                self.eligible[node.number as usize].first().is_some()
+            };
             node.state = if again { State::Waiting } else { State::Idle };
             self.eligible[above].pop();
             if again {
@@ -540,9 +617,13 @@ impl Pacer {
 
     /// Whether a packet delays no paced one; nor may the gap behind it, which is nothing or long enough for a gap frame.
     fn is_out_in_time(&self, len: Bytes, at: Position) -> bool {
-        let Some(next) = self.waiting.next() else { return true };
+        let Some(next) = self.waiting.next() else {
+            return true;
+        };
         let slot = self.plan.rules.slots.slot(len);
-        let Some(left) = next.checked_sub(at.low.saturating_add(slot)) else { return false };
+        let Some(left) = next.checked_sub(at.low.saturating_add(slot)) else {
+            return false;
+        };
         left == 0 || !self.plan.rules.frames || left >= SHORTEST_SLOT
     }
 
@@ -578,7 +659,8 @@ impl Discipline for Pacer {
         // Its packet was looked at when its time came, and is there.
         if let Some(index) = self.first()
             && let Some((packet, more)) =
-                self.leaves.dequeue(self.nodes[index as usize].number as usize, now, sink)
+                self.leaves
+                    .dequeue(self.nodes[index as usize].number as usize, now, sink)
         {
             self.charge(index, packet.len, more, at);
             self.occupy(packet.len);
@@ -592,7 +674,13 @@ impl Discipline for Pacer {
             return self.leaves.rest();
         }
         let paced = self.waiting.next().map(|at| self.time.nanos(at));
-        Next::Wait(paced.into_iter().chain(self.leaves.next()).min().unwrap_or(Instant::NEVER))
+        Next::Wait(
+            paced
+                .into_iter()
+                .chain(self.leaves.next())
+                .min()
+                .unwrap_or(Instant::NEVER),
+        )
     }
 
     fn fill(&mut self, longest: Bytes) -> Option<Bytes> {
@@ -608,16 +696,35 @@ impl Discipline for Pacer {
 
     fn debts(&mut self, now: Instant) -> Vec<Debt> {
         let (at, wire) = (self.position(now), self.plan.rules.wire);
-        let paced = self.nodes.iter().zip(&self.plan.nodes).filter(|(node, _)| node.paced);
-        let debt = |(node, plan): (&Node, &NodePlan)| Debt { class: plan.id, bytes: node.pace.owed(at.low, wire) };
+        let paced = self
+            .nodes
+            .iter()
+            .zip(&self.plan.nodes)
+            .filter(|(node, _)| node.paced);
+        let debt = |(node, plan): (&Node, &NodePlan)| Debt {
+            class: plan.id,
+            bytes: node.pace.owed(at.low, wire),
+        };
         paced.map(debt).filter(|debt| debt.bytes > 0).collect()
     }
 
     fn owe(&mut self, now: Instant, debts: &[Debt]) {
         let (at, wire) = (self.position(now), self.plan.rules.wire);
-        let places: HashMap<_, _> = self.plan.nodes.iter().enumerate().map(|(index, plan)| (plan.id, index)).collect();
+        let places: HashMap<_, _> = self
+            .plan
+            .nodes
+            .iter()
+            .enumerate()
+            .map(|(index, plan)| (plan.id, index))
+            .collect();
         for debt in debts {
-            let Some(node) = places.get(&debt.class).map(|&index| &mut self.nodes[index]).filter(|node| node.paced) else { continue };
+            let Some(node) = places
+                .get(&debt.class)
+                .map(|&index| &mut self.nodes[index])
+                .filter(|node| node.paced)
+            else {
+                continue;
+            };
             node.pace.not_before(at.high);
             node.pace.send(debt.bytes, wire);
         }
@@ -639,12 +746,19 @@ impl Discipline for Pacer {
         for (node, plan) in self.nodes.iter().zip(&self.plan.nodes) {
             let gauges = |out: &mut Inspection<'_>| {
                 if node.paced {
-                    out.gauge("rate", Value::Bandwidth(Bandwidth::bits_per_sec(node.pace.rate())));
-                    out.gauge("late-most", Value::Duration(Bandwidth::bits_per_sec(wire).time_to_send(Bytes::new(node.late))));
+                    out.gauge(
+                        "rate",
+                        Value::Bandwidth(Bandwidth::bits_per_sec(node.pace.rate())),
+                    );
+                    out.gauge(
+                        "late-most",
+                        Value::Duration(Bandwidth::bits_per_sec(wire).time_to_send(Bytes::new(node.late))),
+                    );
                 }
             };
             if node.leaf {
-                self.leaves.inspect_one(node.number as usize, out, |_, out| gauges(out));
+                self.leaves
+                    .inspect_one(node.number as usize, out, |_, out| gauges(out));
             } else {
                 out.class(plan.id, gauges);
             }
@@ -653,7 +767,9 @@ impl Discipline for Pacer {
 
     fn retune(&mut self, now: Instant, plan: &dyn Plan) -> bool {
         let plan: &dyn Any = plan;
-        let Some(plan) = plan.downcast_ref::<PacerPlan>() else { return false };
+        let Some(plan) = plan.downcast_ref::<PacerPlan>() else {
+            return false;
+        };
         let shape = |node: &NodePlan| (node.id, node.parent, node.leaf, node.rate.is_some());
         if plan.rules != self.plan.rules
             || !plan.nodes.iter().map(shape).eq(self.plan.nodes.iter().map(shape))
@@ -667,7 +783,9 @@ impl Discipline for Pacer {
             // All times can become others: who waits is noted down anew.
             self.waiting.clear();
             for (index, (node, new)) in self.nodes.iter_mut().zip(&plan.nodes).enumerate() {
-                new.rate.into_iter().for_each(|rate| node.pace.change(rate, at.high));
+                new.rate
+                    .into_iter()
+                    .for_each(|rate| node.pace.change(rate, at.high));
                 if node.state == State::Waiting {
                     self.waiting.note(index as u32, node.pace.eligible().max(at.low));
                 }

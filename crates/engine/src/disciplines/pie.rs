@@ -118,7 +118,9 @@ impl PiePlan {
     fn new(settings: &Settings, link: Link) -> Result<Self, (&'static str, String)> {
         let packets = link.bandwidth.time_to_send(Bytes::new(link.mtu.get() * 3 / 2));
         let second = Duration::from_secs(1);
-        let target = settings.target.unwrap_or(packets.clamp(Duration::from_millis(15), second));
+        let target = settings
+            .target
+            .unwrap_or(packets.clamp(Duration::from_millis(15), second));
         if target == Duration::ZERO || target > second.times(60) {
             return Err(("target", "`target` must be more than 0 and at most 60 s".into()));
         }
@@ -126,14 +128,21 @@ impl PiePlan {
             return Err(("update", "`update` must be from 10 us to 1 s".into()));
         }
         if settings.limit == 0 {
-            return Err(("limit", "`limit` must be at least 1: a queue of 0 loses every packet".into()));
+            return Err((
+                "limit",
+                "`limit` must be at least 1: a queue of 0 loses every packet".into(),
+            ));
         }
         let parts = |p: Probability| p.parts() << 28;
         Ok(Self {
             target,
             update: settings.update,
             burst: settings.burst,
-            mark_below: if settings.ecn { parts(settings.mark_below) } else { 0 },
+            mark_below: if settings.ecn {
+                parts(settings.mark_below)
+            } else {
+                0
+            },
             derandomize: settings.derandomize,
             limit: settings.limit as usize,
             mtu: link.mtu,
@@ -166,7 +175,10 @@ fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
     match PiePlan::new(&settings, check.link) {
         Ok(plan) => Some(Arc::new(plan)),
         Err((key, message)) => {
-            let at = check.settings.get(key).map_or(check.settings.at, |entry| entry.at);
+            let at = check
+                .settings
+                .get(key)
+                .map_or(check.settings.at, |entry| entry.at);
             check.problems.push(Problem::new(at, message));
             None
         }
@@ -223,7 +235,10 @@ impl Pie {
             if now < self.next_update || calm && self.queue.is_empty() {
                 break;
             }
-            let oldest = self.queue.front().map_or(self.next_update, |packet| packet.arrived);
+            let oldest = self
+                .queue
+                .front()
+                .map_or(self.next_update, |packet| packet.arrived);
             self.update(self.next_update.since(oldest));
             self.next_update = self.next_update + self.plan.update;
         }
@@ -294,20 +309,27 @@ impl Discipline for Pie {
 
     fn dequeue(&mut self, now: Instant, _sink: &mut dyn Sink) -> Next<Packet> {
         self.catch_up(now);
-        let Some(packet) = self.queue.pop_front() else { return Next::Empty };
+        let Some(packet) = self.queue.pop_front() else {
+            return Next::Empty;
+        };
         self.bytes -= packet.len;
         Next::Ready(packet)
     }
 
     fn flush(&mut self, sink: &mut dyn Sink) {
-        self.queue.drain(..).for_each(|packet| sink.drop(packet, Reason::Flushed));
+        self.queue
+            .drain(..)
+            .for_each(|packet| sink.drop(packet, Reason::Flushed));
         self.bytes = Bytes::ZERO;
     }
 
     fn inspect(&self, out: &mut Inspection<'_>) {
         out.gauge("delay", Value::Duration(self.delay));
         out.gauge("target", Value::Duration(self.plan.target));
-        out.gauge("probability", Value::Share(Probability::from_parts(self.chance >> 28)));
+        out.gauge(
+            "probability",
+            Value::Share(Probability::from_parts(self.chance >> 28)),
+        );
         out.gauge("burst", Value::Duration(self.burst));
         out.gauge("hits", Value::Count(self.hits));
         out.gauge("limit", Value::Count(self.plan.limit as u64));
@@ -315,12 +337,18 @@ impl Discipline for Pie {
 
     fn retune(&mut self, now: Instant, plan: &dyn Plan) -> bool {
         let plan: &dyn Any = plan;
-        let Some(plan) = plan.downcast_ref::<PiePlan>() else { return false };
+        let Some(plan) = plan.downcast_ref::<PiePlan>() else {
+            return false;
+        };
         if plan.update != self.plan.update {
             self.catch_up(now);
             self.next_update = now + plan.update;
         }
-        self.burst = if self.burst == self.plan.burst { plan.burst } else { self.burst.min(plan.burst) };
+        self.burst = if self.burst == self.plan.burst {
+            plan.burst
+        } else {
+            self.burst.min(plan.burst)
+        };
         self.plan = plan.clone();
         true
     }
@@ -334,7 +362,10 @@ mod tests {
     use crate::settings::{Raw, Table};
     use crate::units::Bandwidth;
 
-    const LINK: Link = Link { bandwidth: Bandwidth::mbit(8), mtu: Bytes::new(1000) };
+    const LINK: Link = Link {
+        bandwidth: Bandwidth::mbit(8),
+        mtu: Bytes::new(1000),
+    };
 
     #[derive(Default)]
     struct Seen {
@@ -354,11 +385,17 @@ mod tests {
 
     fn pie(table: Table) -> Pie {
         let settings = Settings::read(&table, &[], &mut Vec::new()).expect("good settings");
-        Pie::new(PiePlan::new(&settings, LINK).expect("good settings"), Seed(4).stream())
+        Pie::new(
+            PiePlan::new(&settings, LINK).expect("good settings"),
+            Seed(4).stream(),
+        )
     }
 
     fn packet(at: Instant, ecn: Ecn) -> Packet {
-        Packet { ecn, ..Packet::new(Bytes::new(1000), at, ClassId(0)) }
+        Packet {
+            ecn,
+            ..Packet::new(Bytes::new(1000), at, ClassId(0))
+        }
     }
 
     fn millis(n: u64) -> Instant {
@@ -368,13 +405,25 @@ mod tests {
     /// The law of the RFC in floating point.
     fn law(p: f64, delay: f64, former: f64) -> f64 {
         let mut change = 0.125 * (delay - 0.015) + 1.25 * (delay - former);
-        let scales = [(1e-6, 2048.0), (1e-5, 512.0), (1e-4, 128.0), (1e-3, 32.0), (1e-2, 8.0), (1e-1, 2.0)];
+        let scales = [
+            (1e-6, 2048.0),
+            (1e-5, 512.0),
+            (1e-4, 128.0),
+            (1e-3, 32.0),
+            (1e-2, 8.0),
+            (1e-1, 2.0),
+        ];
         match scales.iter().find(|(bound, _)| p < *bound) {
             Some((_, scale)) => change /= scale,
             None => change = change.min(0.02),
         }
         let p = p + change;
-        (if delay == 0.0 && former == 0.0 { p * 0.98 } else { p }).clamp(0.0, 1.0)
+        (if delay == 0.0 && former == 0.0 {
+            p * 0.98
+        } else {
+            p
+        })
+        .clamp(0.0, 1.0)
     }
 
     #[test]
@@ -382,10 +431,27 @@ mod tests {
         let plan = pie(Table::default()).plan;
         let as_real = |chance: u64| chance as f64 / ONE as f64;
         for p in [0.0, 5e-7, 5e-6, 5e-5, 5e-4, 5e-3, 5e-2, 0.5, 1.0] {
-            for (delay, former) in [(0, 0), (15, 15), (20, 15), (15, 20), (30, 10), (100, 0), (0, 100), (900, 0)] {
-                let found = plan.next((p * ONE as f64) as u64, Duration::from_millis(delay), Duration::from_millis(former));
+            for (delay, former) in [
+                (0, 0),
+                (15, 15),
+                (20, 15),
+                (15, 20),
+                (30, 10),
+                (100, 0),
+                (0, 100),
+                (900, 0),
+            ] {
+                let found = plan.next(
+                    (p * ONE as f64) as u64,
+                    Duration::from_millis(delay),
+                    Duration::from_millis(former),
+                );
                 let expected = law(p, delay as f64 / 1e3, former as f64 / 1e3);
-                assert!((as_real(found) - expected).abs() < 1e-12, "{p}, {delay}, {former}: {} {expected}", as_real(found));
+                assert!(
+                    (as_real(found) - expected).abs() < 1e-12,
+                    "{p}, {delay}, {former}: {} {expected}",
+                    as_real(found)
+                );
             }
         }
     }
@@ -412,7 +478,8 @@ mod tests {
     #[test]
     fn the_chance_decays_to_nothing_when_idle_in_bounded_work() {
         let mut pie = pie(Table::default());
-        (pie.chance, pie.delay, pie.next_update, pie.burst) = (ONE / 2, Duration::from_millis(20), millis(15), Duration::ZERO);
+        (pie.chance, pie.delay, pie.next_update, pie.burst) =
+            (ONE / 2, Duration::from_millis(20), millis(15), Duration::ZERO);
         let (mut expected, mut former) = (0.5, 0.020);
         for update in 1..=100 {
             pie.catch_up(millis(15 * update));
@@ -424,7 +491,9 @@ mod tests {
         // A year later, at once.
         pie.catch_up(millis(31_536_000_000));
         assert_eq!((pie.chance, pie.burst), (0, pie.plan.burst));
-        assert!(pie.next_update > millis(31_536_000_000) && pie.next_update.nanos().is_multiple_of(15_000_000));
+        assert!(
+            pie.next_update > millis(31_536_000_000) && pie.next_update.nanos().is_multiple_of(15_000_000)
+        );
     }
 
     #[test]
@@ -434,7 +503,9 @@ mod tests {
             for _ in 0..50 {
                 let _ = pie.enqueue(millis(0), packet(millis(0), Ecn::NotEct), &mut seen);
             }
-            (0..=600).step_by(step as usize).for_each(|at| pie.catch_up(millis(at)));
+            (0..=600)
+                .step_by(step as usize)
+                .for_each(|at| pie.catch_up(millis(at)));
             (pie.chance, pie.delay, pie.burst, pie.next_update)
         };
         assert_eq!(run(1), run(600));

@@ -76,7 +76,8 @@ fn dscp(name: &str) -> Option<u8> {
     if let Some(af) = name.strip_prefix("af") {
         let number = digit(af, 43)?;
         let (class, precedence) = (number / 10, number % 10);
-        return ((1..=4).contains(&class) && (1..=3).contains(&precedence)).then_some(8 * class + 2 * precedence);
+        return ((1..=4).contains(&class) && (1..=3).contains(&precedence))
+            .then_some(8 * class + 2 * precedence);
     }
     match name {
         "ef" => Some(46),
@@ -181,26 +182,49 @@ impl Parameters {
     fn new(settings: &Settings, link: Bandwidth, mtu: Bytes) -> Result<Self, (&'static str, String)> {
         let rate = settings.rate.on(link);
         if rate == Bandwidth::ZERO {
-            return Err(("rate", "`rate` must be more than 0; to lose all, set green, yellow and red to drop".into()));
+            return Err((
+                "rate",
+                "`rate` must be more than 0; to lose all, set green, yellow and red to drop".into(),
+            ));
         }
         let two = [Meter::TrTcm, Meter::TrTcm4115].contains(&settings.meter);
         if settings.excess_rate.is_some() && !two {
-            return Err(("excess_rate", format!("`excess_rate` says nothing to the meter `{}`", settings.meter.name())));
+            return Err((
+                "excess_rate",
+                format!(
+                    "`excess_rate` says nothing to the meter `{}`",
+                    settings.meter.name()
+                ),
+            ));
         }
         if settings.aware && settings.meter == Meter::TokenBucket {
-            return Err(("aware", "`aware` says nothing to the meter `token-bucket`: it has no colour-aware mode".into()));
+            return Err((
+                "aware",
+                "`aware` says nothing to the meter `token-bucket`: it has no colour-aware mode".into(),
+            ));
         }
-        let derived = if settings.meter == Meter::TrTcm { rate.bits().saturating_mul(2) } else { rate.bits() };
-        let excess = settings.excess_rate.map_or(derived, |excess| excess.on(link).bits());
+        let derived = if settings.meter == Meter::TrTcm {
+            rate.bits().saturating_mul(2)
+        } else {
+            rate.bits()
+        };
+        let excess = settings
+            .excess_rate
+            .map_or(derived, |excess| excess.on(link).bits());
         if settings.meter == Meter::TrTcm && excess < rate.bits() {
-            return Err(("excess_rate", "`excess_rate` is the peak rate and must be at least `rate`".into()));
+            return Err((
+                "excess_rate",
+                "`excess_rate` is the peak rate and must be at least `rate`".into(),
+            ));
         }
         let usual = rate.bytes_in(Duration::from_millis(10)).max(mtu.times(4));
         let burst = settings.burst.unwrap_or(usual.min(Bytes::new(MAX_BURST))).get();
         let excess_burst = settings.excess_burst.map_or(burst, Bytes::get);
         for (key, burst) in [("burst", burst), ("excess_burst", excess_burst)] {
             if burst < mtu.get() || burst > MAX_BURST {
-                let message = format!("`{key}` must be from one full packet ({mtu}) to 1 GiB: longer packets would be red");
+                let message = format!(
+                    "`{key}` must be from one full packet ({mtu}) to 1 GiB: longer packets would be red"
+                );
                 return Err((key, message));
             }
         }
@@ -217,9 +241,15 @@ impl Parameters {
 fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
     let settings = Settings::read(check.settings, &[], check.problems)?;
     match Parameters::new(&settings, check.link.bandwidth, check.link.mtu) {
-        Ok(parameters) => Some(Arc::new(PolicePlan { parameters, child: check.child.take()? })),
+        Ok(parameters) => Some(Arc::new(PolicePlan {
+            parameters,
+            child: check.child.take()?,
+        })),
         Err((key, message)) => {
-            let at = check.settings.get(key).map_or(check.settings.at, |entry| entry.at);
+            let at = check
+                .settings
+                .get(key)
+                .map_or(check.settings.at, |entry| entry.at);
             check.problems.push(Problem::new(at, message));
             None
         }
@@ -229,7 +259,12 @@ fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
 impl Plan for PolicePlan {
     fn build(&self, cx: &Build) -> Box<dyn Discipline> {
         let child = self.child.build(&cx.part("child"));
-        Box::new(Police { buckets: Buckets::new(&self.parameters), parameters: self.parameters.clone(), child, counts: [0; 3] })
+        Box::new(Police {
+            buckets: Buckets::new(&self.parameters),
+            parameters: self.parameters.clone(),
+            child,
+            counts: [0; 3],
+        })
     }
 }
 
@@ -242,7 +277,10 @@ struct Buckets {
 
 impl Buckets {
     fn new(parameters: &Parameters) -> Self {
-        Self { tokens: parameters.bursts, filled: Instant::START }
+        Self {
+            tokens: parameters.bursts,
+            filled: Instant::START,
+        }
     }
 
     fn fill(&mut self, parameters: &Parameters, now: Instant) {
@@ -252,7 +290,12 @@ impl Buckets {
         for (i, tokens) in self.tokens.iter_mut().enumerate() {
             let more = u128::from(parameters.rates[i]) * span;
             // What C cannot take is E's in RFC 2697, and nobody's elsewhere.
-            let inflow = more + if parameters.meter == Meter::SrTcm { spilt } else { 0 };
+            let inflow = more
+                + if parameters.meter == Meter::SrTcm {
+                    spilt
+                } else {
+                    0
+                };
             let full = u128::from(*tokens) + inflow;
             let burst = u128::from(parameters.bursts[i]);
             spilt = full.saturating_sub(burst);
@@ -335,7 +378,10 @@ impl Discipline for Police {
     }
 
     fn inspect(&self, out: &mut Inspection<'_>) {
-        let [committed, excess] = self.buckets.tokens.map(|tokens| Value::Bytes(Bytes::new(tokens / BYTE)));
+        let [committed, excess] = self
+            .buckets
+            .tokens
+            .map(|tokens| Value::Bytes(Bytes::new(tokens / BYTE)));
         for (name, count) in ["green", "yellow", "red"].into_iter().zip(self.counts) {
             out.gauge(name, Value::Count(count));
         }
@@ -348,7 +394,9 @@ impl Discipline for Police {
 
     fn retune(&mut self, now: Instant, plan: &dyn Plan) -> bool {
         let plan: &dyn Any = plan;
-        let Some(plan) = plan.downcast_ref::<PolicePlan>() else { return false };
+        let Some(plan) = plan.downcast_ref::<PolicePlan>() else {
+            return false;
+        };
         if !self.child.retune(now, &*plan.child.plan) {
             return false;
         }
@@ -373,7 +421,10 @@ mod tests {
     use crate::tree::{DisciplineSpec, Registry};
     use Colour::{Green, Red, Yellow};
 
-    const LINK: Link = Link { bandwidth: Bandwidth::mbit(100), mtu: Bytes::new(1000) };
+    const LINK: Link = Link {
+        bandwidth: Bandwidth::mbit(100),
+        mtu: Bytes::new(1000),
+    };
 
     fn parameters(table: Table) -> Parameters {
         let settings = Settings::read(&table, &[], &mut Vec::new()).expect("good settings");
@@ -382,9 +433,16 @@ mod tests {
 
     /// 8 Mbit/s is 1,000 bytes in a millisecond; the excess rate is twice that.
     fn meter(name: &str) -> Table {
-        let table = Table::default().text("meter", name).text("rate", "8 Mbit/s").text("burst", "2000 B");
+        let table = Table::default()
+            .text("meter", name)
+            .text("rate", "8 Mbit/s")
+            .text("burst", "2000 B");
         let table = table.text("excess_burst", "3000 B");
-        if name.starts_with("trtcm") { table.text("excess_rate", "16 Mbit/s") } else { table }
+        if name.starts_with("trtcm") {
+            table.text("excess_rate", "16 Mbit/s")
+        } else {
+            table
+        }
     }
 
     /// The colours of packets: when (in µs), how long, the colour they come with, and the colour expected.
@@ -394,7 +452,13 @@ mod tests {
         for (i, &(at, len, came, expected)) in steps.iter().enumerate() {
             let now = Instant::from_nanos(at * 1_000);
             let found = buckets.colour(&parameters, now, Bytes::new(len), came);
-            assert_eq!(found, expected, "{} step {i}: {:?}", parameters.meter.name(), buckets.tokens.map(|t| t / BYTE));
+            assert_eq!(
+                found,
+                expected,
+                "{} step {i}: {:?}",
+                parameters.meter.name(),
+                buckets.tokens.map(|t| t / BYTE)
+            );
         }
     }
 
@@ -406,7 +470,7 @@ mod tests {
                 (0, 1000, Green, Green),
                 (0, 1000, Green, Green),
                 (0, 1, Green, Red),
-                (999, 1000, Green, Red),   // 999 B
+                (999, 1000, Green, Red), // 999 B
                 (1_000, 1000, Green, Green),
                 (1_000, 1, Green, Red),
                 (9_000, 2000, Green, Green), // full again, and no more
@@ -420,15 +484,15 @@ mod tests {
         vector(
             meter("srtcm"),
             &[
-                (0, 1500, Green, Green),     // C 500, E 3000
-                (0, 1000, Green, Yellow),    // C 500, E 2000
-                (0, 500, Green, Green),      // C 0
-                (0, 2000, Green, Yellow),    // E 0
+                (0, 1500, Green, Green),  // C 500, E 3000
+                (0, 1000, Green, Yellow), // C 500, E 2000
+                (0, 500, Green, Green),   // C 0
+                (0, 2000, Green, Yellow), // E 0
                 (0, 1, Green, Red),
                 (1_000, 1000, Green, Green), // C 1000 → 0; E gets nothing before C is full
                 (1_000, 1, Green, Red),
                 (4_000, 1000, Yellow, Yellow), // 3000: C 2000, E 1000 → 0
-                (4_000, 1, Yellow, Red),     // C is full, but not for yellow
+                (4_000, 1, Yellow, Red),       // C is full, but not for yellow
                 (4_000, 1, Red, Red),
                 (4_000, 2000, Green, Green),
             ],
@@ -440,16 +504,16 @@ mod tests {
         vector(
             meter("trtcm"),
             &[
-                (0, 1500, Green, Green),     // C 500, P 1500
-                (0, 1000, Green, Yellow),    // C 500, P 500
-                (0, 600, Green, Red),        // more than P, though it would take nothing
-                (0, 500, Green, Green),      // C 0, P 0
+                (0, 1500, Green, Green),  // C 500, P 1500
+                (0, 1000, Green, Yellow), // C 500, P 500
+                (0, 600, Green, Red),     // more than P, though it would take nothing
+                (0, 500, Green, Green),   // C 0, P 0
                 (0, 1, Green, Red),
-                (500, 1000, Green, Yellow),  // C 500, P 1000 → 0
-                (500, 100, Green, Red),      // C has 500, but P comes first
+                (500, 1000, Green, Yellow),    // C 500, P 1000 → 0
+                (500, 100, Green, Red),        // C has 500, but P comes first
                 (1_000, 1000, Yellow, Yellow), // C 1000, P 1000 → 0
-                (1_500, 1000, Red, Red),     // C 1500, P 1000
-                (1_500, 1000, Green, Green), // C 500, P 0
+                (1_500, 1000, Red, Red),       // C 1500, P 1000
+                (1_500, 1000, Green, Green),   // C 500, P 0
             ],
         );
     }
@@ -459,13 +523,13 @@ mod tests {
         vector(
             meter("trtcm-4115"),
             &[
-                (0, 1500, Green, Green),     // C 500, E 3000
-                (0, 1000, Green, Yellow),    // E 2000
-                (0, 500, Green, Green),      // C 0
-                (0, 2000, Yellow, Yellow),   // E 0
+                (0, 1500, Green, Green),   // C 500, E 3000
+                (0, 1000, Green, Yellow),  // E 2000
+                (0, 500, Green, Green),    // C 0
+                (0, 2000, Yellow, Yellow), // E 0
                 (0, 1, Green, Red),
-                (500, 1000, Green, Yellow),  // C 500, E 1000 → 0
-                (500, 500, Yellow, Red),     // C is not for yellow
+                (500, 1000, Green, Yellow), // C 500, E 1000 → 0
+                (500, 500, Yellow, Red),    // C is not for yellow
                 (500, 500, Green, Green),
                 (500, 1, Red, Red),
             ],
@@ -474,7 +538,9 @@ mod tests {
 
     #[test]
     fn a_sender_that_keeps_to_its_rate_is_never_red() {
-        let table = Table::default().text("rate", "7777777 bit/s").text("burst", "1001 B");
+        let table = Table::default()
+            .text("rate", "7777777 bit/s")
+            .text("burst", "1001 B");
         let parameters = parameters(table);
         let mut buckets = Buckets::new(&parameters);
         for i in 0..100_000u128 {
@@ -498,16 +564,30 @@ mod tests {
     #[test]
     fn a_token_bucket_that_is_to_heed_colours_is_refused_since_it_has_no_such_mode() {
         let table = meter("token-bucket").with("aware", Raw::Boolean(true));
-        let spec = DisciplineSpec { settings: table, ..DisciplineSpec::new("police") };
+        let spec = DisciplineSpec {
+            settings: table,
+            ..DisciplineSpec::new("police")
+        };
         let report = spec.check(&Registry::builtin(), LINK).expect_err("refused");
-        assert!(format!("{report:?}").contains("`aware` says nothing to the meter `token-bucket`"), "{report:?}");
+        assert!(
+            format!("{report:?}").contains("`aware` says nothing to the meter `token-bucket`"),
+            "{report:?}"
+        );
     }
 
     #[test]
     fn colours_become_drop_precedences_new_marks_and_losses() {
-        let table = meter("srtcm").text("green", "af21").with("aware", Raw::Boolean(true));
-        let spec = DisciplineSpec { settings: table, ..DisciplineSpec::new("police") };
-        let mut queue = spec.check(&Registry::builtin(), LINK).expect("a good plan").build(Seed(1));
+        let table = meter("srtcm")
+            .text("green", "af21")
+            .with("aware", Raw::Boolean(true));
+        let spec = DisciplineSpec {
+            settings: table,
+            ..DisciplineSpec::new("police")
+        };
+        let mut queue = spec
+            .check(&Registry::builtin(), LINK)
+            .expect("a good plan")
+            .build(Seed(1));
         let mut lost = Lost::default();
         let now = Instant::START;
         // AF31 green, AF32 yellow, best effort from yellow, AF33 red.
@@ -525,8 +605,20 @@ mod tests {
 
     #[test]
     fn names_of_dscps_are_those_of_the_rfcs() {
-        let known = [("af11", 10), ("af43", 38), ("ef", 46), ("cs0", 0), ("cs7", 56), ("le", 1), ("63", 63)];
-        known.iter().for_each(|&(name, value)| assert_eq!(dscp(name), Some(value), "{name}"));
-        ["af14", "af51", "af1", "cs8", "64", "x", ""].iter().for_each(|name| assert_eq!(dscp(name), None, "{name}"));
+        let known = [
+            ("af11", 10),
+            ("af43", 38),
+            ("ef", 46),
+            ("cs0", 0),
+            ("cs7", 56),
+            ("le", 1),
+            ("63", 63),
+        ];
+        known
+            .iter()
+            .for_each(|&(name, value)| assert_eq!(dscp(name), Some(value), "{name}"));
+        ["af14", "af51", "af1", "cs8", "64", "x", ""]
+            .iter()
+            .for_each(|name| assert_eq!(dscp(name), None, "{name}"));
     }
 }

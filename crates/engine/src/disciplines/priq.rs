@@ -14,9 +14,9 @@ use crate::inspect::{Inspection, Value};
 use crate::kind::{Build, Check, Children, Kind, Plan};
 use crate::leaves::{Leaves, LeavesPlan};
 use crate::packet::{ClassId, Packet};
+use crate::settings;
 use crate::settings::{Problem, refuse_unknown};
 use crate::units::{Bandwidth, Instant};
-use crate::settings;
 use std::any::Any;
 use std::sync::Arc;
 
@@ -56,22 +56,34 @@ fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
     let mut owners: [Option<&str>; PRIORITIES] = [None; PRIORITIES];
     let mut priorities = Vec::new();
     for class in &check.classes {
-        let Some(settings) = ClassSettings::read(class.settings, &[], check.problems) else { continue };
+        let Some(settings) = ClassSettings::read(class.settings, &[], check.problems) else {
+            continue;
+        };
         let at = class.settings.get("priority").map_or(class.at, |entry| entry.at);
         let Ok(priority) = u8::try_from(settings.priority) else {
-            let message = format!("`priority` is a number from 0 to 255, the larger served first; found {}", settings.priority);
+            let message = format!(
+                "`priority` is a number from 0 to 255, the larger served first; found {}",
+                settings.priority
+            );
             check.problems.push(Problem::new(at, message));
             continue;
         };
         if let Some(owner) = owners[usize::from(priority)].replace(class.name) {
-            let message = format!("classes `{owner}` and `{}` both have priority {priority}", class.name);
+            let message = format!(
+                "classes `{owner}` and `{}` both have priority {priority}",
+                class.name
+            );
             let help = "give each a priority of its own, or put one class here and let its discipline share (`drr`, `wfq`)";
             check.problems.push(Problem::new(at, message).help(help));
         }
         priorities.push(priority);
     }
-    (check.problems.len() == before)
-        .then(|| Arc::new(PriqPlan { leaves: LeavesPlan::new(check), priorities }) as Arc<dyn Plan>)
+    (check.problems.len() == before).then(|| {
+        Arc::new(PriqPlan {
+            leaves: LeavesPlan::new(check),
+            priorities,
+        }) as Arc<dyn Plan>
+    })
 }
 
 /// What classes promise, each with its priority.
@@ -86,7 +98,9 @@ impl PriqPlan {
         let mut promising = Vec::new();
         for ((class, name, queue), &priority) in order {
             let promise = terms.promise(class).ok().filter(|_| is_work_conserving(queue));
-            let Some(promise) = promise else { return (promising, Some((priority, name))) };
+            let Some(promise) = promise else {
+                return (promising, Some((priority, name)));
+            };
             promising.push((u32::from(priority), promise));
         }
         (promising, None)
@@ -98,15 +112,20 @@ impl Plan for PriqPlan {
         let (promising, first) = self.promising(terms);
         let services = strict_priority(terms.link.bandwidth, terms.ahead(), &promising);
         let case = |((class, _, queue), &priority): ((ClassId, &str, &'static str), &u8)| {
-            let place = promising.iter().position(|(other, _)| *other == u32::from(priority));
+            let place = promising
+                .iter()
+                .position(|(other, _)| *other == u32::from(priority));
             let bound = match (place, first) {
                 (Some(place), _) => terms.worst(class, queue, services[place]),
-                (None, Some((higher, name))) if higher > priority => {
-                    Err(format!("`{name}` goes before it, and nothing bounds what that sends"))
-                }
+                (None, Some((higher, name))) if higher > priority => Err(format!(
+                    "`{name}` goes before it, and nothing bounds what that sends"
+                )),
                 _ => terms.worst(class, queue, Service::after(0, Bandwidth::ZERO)),
             };
-            WorstCase { class: Some(class), bound }
+            WorstCase {
+                class: Some(class),
+                bound,
+            }
         };
         self.leaves.each().zip(&self.priorities).map(case).collect()
     }
@@ -220,7 +239,9 @@ impl Discipline for Priq {
 
     fn retune(&mut self, now: Instant, plan: &dyn Plan) -> bool {
         let plan: &dyn Any = plan;
-        let Some(plan) = plan.downcast_ref::<PriqPlan>() else { return false };
+        let Some(plan) = plan.downcast_ref::<PriqPlan>() else {
+            return false;
+        };
         if !self.leaves.is_alike(&plan.leaves) {
             return false;
         }
@@ -247,17 +268,27 @@ mod tests {
             settings: Table::default().with("priority", Raw::Integer(priority)),
             ..ClassSpec::default()
         };
-        DisciplineSpec { classes: priorities.iter().enumerate().map(class).collect(), ..DisciplineSpec::new("priq") }
+        DisciplineSpec {
+            classes: priorities.iter().enumerate().map(class).collect(),
+            ..DisciplineSpec::new("priq")
+        }
     }
 
     fn check(spec: &DisciplineSpec) -> Result<Queue, Vec<Problem>> {
-        let link = Link { bandwidth: Bandwidth::mbit(100), mtu: Bytes::new(1_514) };
-        spec.check(&Registry::builtin(), link).map(|plan| plan.build(Seed(1)))
+        let link = Link {
+            bandwidth: Bandwidth::mbit(100),
+            mtu: Bytes::new(1_514),
+        };
+        spec.check(&Registry::builtin(), link)
+            .map(|plan| plan.build(Seed(1)))
     }
 
     fn offer(queue: &mut Queue, class: u32) {
         let packet = Packet::new(Bytes::new(1_000), Instant::START, ClassId(class));
-        assert_eq!(queue.enqueue(Instant::START, packet, &mut Nowhere), Verdict::Queued);
+        assert_eq!(
+            queue.enqueue(Instant::START, packet, &mut Nowhere),
+            Verdict::Queued
+        );
     }
 
     fn next(queue: &mut Queue) -> Option<u32> {
@@ -272,7 +303,9 @@ mod tests {
         let priorities: Vec<i64> = (0..256).map(|i| (i * 37 + 11) % 256).collect();
         let mut queue = check(&spec(&priorities)).expect("a good plan");
         (0..256).for_each(|class| offer(&mut queue, class));
-        let order: Vec<i64> = std::iter::from_fn(|| next(&mut queue)).map(|class| priorities[class as usize]).collect();
+        let order: Vec<i64> = std::iter::from_fn(|| next(&mut queue))
+            .map(|class| priorities[class as usize])
+            .collect();
         assert_eq!(order, (0..256).rev().collect::<Vec<i64>>());
     }
 
@@ -292,10 +325,18 @@ mod tests {
         let mut queue = check(&spec(&[1, 2])).expect("a good plan");
         offer(&mut queue, 0);
         offer(&mut queue, 1);
-        let link = Link { bandwidth: Bandwidth::mbit(100), mtu: Bytes::new(1_514) };
-        let other = spec(&[2, 1]).check(&Registry::builtin(), link).expect("a good plan");
+        let link = Link {
+            bandwidth: Bandwidth::mbit(100),
+            mtu: Bytes::new(1_514),
+        };
+        let other = spec(&[2, 1])
+            .check(&Registry::builtin(), link)
+            .expect("a good plan");
         assert!(queue.retune(Instant::START, other.root.plan.as_ref()));
-        assert_eq!([next(&mut queue), next(&mut queue), next(&mut queue)], [Some(0), Some(1), None]);
+        assert_eq!(
+            [next(&mut queue), next(&mut queue), next(&mut queue)],
+            [Some(0), Some(1), None]
+        );
     }
 
     #[test]
@@ -303,6 +344,9 @@ mod tests {
         let problems = check(&spec(&[3, 256])).expect_err("too large");
         assert!(problems[0].message.contains("from 0 to 255"), "{problems:?}");
         let problems = check(&spec(&[3, 4, 3])).expect_err("twice the same");
-        assert!(problems[0].message.contains("`0` and `2` both have priority 3"), "{problems:?}");
+        assert!(
+            problems[0].message.contains("`0` and `2` both have priority 3"),
+            "{problems:?}"
+        );
     }
 }

@@ -185,9 +185,17 @@ struct RedPlan {
 
 fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
     let settings = Settings::read(check.settings, &[], check.problems)?;
-    let at = |key: &str| check.settings.get(key).map_or(check.settings.at, |entry| entry.at);
+    let at = |key: &str| {
+        check
+            .settings
+            .get(key)
+            .map_or(check.settings.at, |entry| entry.at)
+    };
     match Parameters::new(&settings, check.link.bandwidth) {
-        Ok(parameters) => Some(Arc::new(RedPlan { parameters, child: check.child.take()? })),
+        Ok(parameters) => Some(Arc::new(RedPlan {
+            parameters,
+            child: check.child.take()?,
+        })),
         Err((key, message)) => {
             check.problems.push(Problem::new(at(key), message));
             None
@@ -198,30 +206,57 @@ fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
 impl Parameters {
     /// The error names the setting and says what is wrong with it.
     pub(super) fn new(settings: &Settings, link: Bandwidth) -> Result<Self, (&'static str, String)> {
-        let &Settings { measure, packet_size, max_p, gentle, ecn, .. } = settings;
+        let &Settings {
+            measure,
+            packet_size,
+            max_p,
+            gentle,
+            ecn,
+            ..
+        } = settings;
         if packet_size == Bytes::ZERO || packet_size.get() > MAX_THRESHOLD {
-            return Err(("packet_size", "`packet_size` must be the length of a packet, at least 1 B".into()));
+            return Err((
+                "packet_size",
+                "`packet_size` must be the length of a packet, at least 1 B".into(),
+            ));
         }
         if max_p == Probability::ZERO {
-            return Err(("max_p", "`max_p` must be more than 0: nothing would ever be hit early".into()));
+            return Err((
+                "max_p",
+                "`max_p` must be more than 0: nothing would ever be hit early".into(),
+            ));
         }
         let bandwidth = settings.bandwidth.map_or(link, |rate| rate.on(link));
         if bandwidth == Bandwidth::ZERO {
             return Err(("bandwidth", "`bandwidth` must be more than 0".into()));
         }
-        let unit = if measure == Measure::Bytes { packet_size.get() } else { 1 };
+        let unit = if measure == Measure::Bytes {
+            packet_size.get()
+        } else {
+            1
+        };
         let threshold = |key, value| threshold(key, value, measure, unit);
         let min = threshold("min", settings.min)?;
-        let max = settings.max.map_or(Ok(min.saturating_mul(3)), |max| threshold("max", max))?;
+        let max = settings
+            .max
+            .map_or(Ok(min.saturating_mul(3)), |max| threshold("max", max))?;
         if max <= min {
-            return Err(("max", "`max` must be larger than `min`; three times `min` is usual".into()));
+            return Err((
+                "max",
+                "`max` must be larger than `min`; three times `min` is usual".into(),
+            ));
         }
         if max > MAX_THRESHOLD {
-            return Err(("max", format!("`max` is too large: at most {MAX_THRESHOLD} bytes or packets")));
+            return Err((
+                "max",
+                format!("`max` is too large: at most {MAX_THRESHOLD} bytes or packets"),
+            ));
         }
         let scaled = |n: u64| n << FRACTION;
         let slope = |rise: u64, run: u64| ((u128::from(rise) << SLOPE) / u128::from(scaled(run))) as u64;
-        let shift = settings.weight.map_or_else(|| default_shift(bandwidth, packet_size), |w| w.shift);
+        let shift = settings
+            .weight
+            .map_or_else(|| default_shift(bandwidth, packet_size), |w| w.shift);
         Ok(Self {
             measure,
             ecn,
@@ -263,7 +298,9 @@ impl Parameters {
             return 0;
         }
         let set = (0..POWERS).filter(|k| samples >> k & 1 == 1);
-        set.fold(average, |a, k| ((u128::from(a) * u128::from(self.powers[k])) >> POWER) as u64)
+        set.fold(average, |a, k| {
+            ((u128::from(a) * u128::from(self.powers[k])) >> POWER) as u64
+        })
     }
 }
 
@@ -276,7 +313,10 @@ fn threshold(
     let value = match (value, measure) {
         (Threshold::Bytes(_), Measure::Packets) => {
             let message = format!("`{key}` is a length, but the queue is measured in packets");
-            return Err((key, message + ": write a number of packets, or measure = \"bytes\""));
+            return Err((
+                key,
+                message + ": write a number of packets, or measure = \"bytes\"",
+            ));
         }
         (Threshold::Bytes(bytes), Measure::Bytes) => bytes.get(),
         (Threshold::Packets(packets), _) => u64::from(packets).saturating_mul(unit),
@@ -321,7 +361,11 @@ pub(super) fn throw(rng: &mut Rng, passed: &mut u64, chance: u64, size: u64, uni
 
 impl Plan for RedPlan {
     fn build(&self, cx: &Build) -> Box<dyn Discipline> {
-        Box::new(Red::new(self.parameters.clone(), self.child.build(&cx.part("child")), cx.rng()))
+        Box::new(Red::new(
+            self.parameters.clone(),
+            self.child.build(&cx.part("child")),
+            cx.rng(),
+        ))
     }
 }
 
@@ -363,7 +407,8 @@ impl Red {
     fn observe(&mut self, now: Instant) {
         let parameters = &self.parameters;
         if let Some(since) = self.idle_since.take() {
-            let sendable = parameters.bandwidth.bytes_in(now.since(since)).get() / parameters.packet_size.get();
+            let sendable =
+                parameters.bandwidth.bytes_in(now.since(since)).get() / parameters.packet_size.get();
             // The idle time began when the last packet did, and this arrival is a sample of its own.
             self.average = parameters.decayed(self.average, sendable.saturating_sub(1));
         }
@@ -389,8 +434,18 @@ impl Red {
     }
 
     fn hit(&mut self, chance: u64, len: Bytes) -> bool {
-        let size = if self.parameters.measure == Measure::Bytes { len.get().min(MAX_QUEUE) } else { 1 };
-        throw(&mut self.rng, &mut self.passed, chance, size, self.parameters.unit)
+        let size = if self.parameters.measure == Measure::Bytes {
+            len.get().min(MAX_QUEUE)
+        } else {
+            1
+        };
+        throw(
+            &mut self.rng,
+            &mut self.passed,
+            chance,
+            size,
+            self.parameters.unit,
+        )
     }
 
     fn note_idle(&mut self, now: Instant) {
@@ -409,7 +464,11 @@ impl Discipline for Red {
             self.passed = 0;
             let may_mark = self.parameters.ecn && self.average < self.parameters.max;
             if !(may_mark && packet.mark()) {
-                *(if why == Reason::Forced { &mut self.forced } else { &mut self.early }) += 1;
+                *(if why == Reason::Forced {
+                    &mut self.forced
+                } else {
+                    &mut self.early
+                }) += 1;
                 sink.drop(packet, why);
                 self.note_idle(now);
                 return Verdict::Dropped(why);
@@ -454,7 +513,9 @@ impl Discipline for Red {
 
     fn retune(&mut self, now: Instant, plan: &dyn Plan) -> bool {
         let plan: &dyn Any = plan;
-        let Some(plan) = plan.downcast_ref::<RedPlan>() else { return false };
+        let Some(plan) = plan.downcast_ref::<RedPlan>() else {
+            return false;
+        };
         // An average in packets says nothing about bytes.
         let same = plan.parameters.measure == self.parameters.measure;
         if !same || !self.child.retune(now, &*plan.child.plan) {
@@ -499,12 +560,17 @@ mod tests {
         let mut problems = Vec::new();
         let settings = Settings::read(&settings, &[], &mut problems).expect("good settings");
         let parameters = Parameters::new(&settings, LINK.bandwidth).expect("good settings");
-        let fifo = DisciplineSpec::new("fifo").check(&Registry::builtin(), LINK).expect("a good plan");
+        let fifo = DisciplineSpec::new("fifo")
+            .check(&Registry::builtin(), LINK)
+            .expect("a good plan");
         Red::new(parameters, fifo.build(Seed(1)), Seed(2).stream())
     }
 
     fn packet(len: u64, ecn: Ecn) -> Packet {
-        Packet { ecn, ..Packet::new(Bytes::new(len), Instant::START, ClassId(0)) }
+        Packet {
+            ecn,
+            ..Packet::new(Bytes::new(len), Instant::START, ClassId(0))
+        }
     }
 
     fn packets(n: f64) -> u64 {
@@ -546,8 +612,14 @@ mod tests {
             (gap, red.passed) = (0, 0);
         }
         let expected = f64::from(rounds) / 20.0;
-        let chi: f64 = counts.iter().map(|&n| (f64::from(n) - expected).powi(2) / expected).sum();
-        assert!(chi < 43.8, "chi-squared {chi} with 19 degrees of freedom, 0.1 %: {counts:?}");
+        let chi: f64 = counts
+            .iter()
+            .map(|&n| (f64::from(n) - expected).powi(2) / expected)
+            .sum();
+        assert!(
+            chi < 43.8,
+            "chi-squared {chi} with 19 degrees of freedom, 0.1 %: {counts:?}"
+        );
     }
 
     #[test]
@@ -560,16 +632,29 @@ mod tests {
                 expected += (100.0 - expected) / f64::from(n);
             }
             let off = (average as f64 / f64::from(1 << FRACTION) - expected).abs();
-            assert!(off <= f64::from(n) / f64::from(1 << FRACTION), "1/{n}: off by {off} packets");
+            assert!(
+                off <= f64::from(n) / f64::from(1 << FRACTION),
+                "1/{n}: off by {off} packets"
+            );
         }
     }
 
     #[test]
     fn the_chance_rises_to_max_p_at_max_and_to_one_at_twice_max() {
         let parameters = red(Table::default()).parameters;
-        for (average, chance) in [(0.0, 0.0), (5.0, 0.0), (10.0, 0.05), (15.0, 0.1), (22.5, 0.55), (30.0, 1.0)] {
+        for (average, chance) in [
+            (0.0, 0.0),
+            (5.0, 0.0),
+            (10.0, 0.05),
+            (15.0, 0.1),
+            (22.5, 0.55),
+            (30.0, 1.0),
+        ] {
             let found = parameters.chance(packets(average)) as f64 / ONE as f64;
-            assert!((found - chance).abs() < 1e-7, "at {average}: {found}, not {chance}");
+            assert!(
+                (found - chance).abs() < 1e-7,
+                "at {average}: {found}, not {chance}"
+            );
         }
         let steep = red(Table::default().with("gentle", Raw::Boolean(false))).parameters;
         assert_eq!(steep.chance(packets(15.0)), ONE);
@@ -624,7 +709,10 @@ mod tests {
         let seen = offer(&mut red(standing()), 31.0, Ecn::Ect0, 100);
         assert_eq!(seen.lost, vec![Reason::Forced; 100]);
         let steep = standing().with("gentle", Raw::Boolean(false));
-        assert_eq!(offer(&mut red(steep), 16.0, Ecn::Ect0, 100).lost, vec![Reason::Forced; 100]);
+        assert_eq!(
+            offer(&mut red(steep), 16.0, Ecn::Ect0, 100).lost,
+            vec![Reason::Forced; 100]
+        );
         let seen = offer(&mut red(standing()), 4.9, Ecn::Ect0, 1_000);
         assert!(seen.lost.is_empty() && seen.marked == 0);
     }
@@ -671,7 +759,10 @@ mod tests {
 
     #[test]
     fn the_largest_threshold_and_queue_do_not_overflow() {
-        let table = Table::default().text("measure", "bytes").text("min", "10 GB").text("max", "64 GiB");
+        let table = Table::default()
+            .text("measure", "bytes")
+            .text("min", "10 GB")
+            .text("max", "64 GiB");
         for weight in ["1/1", "1/65536"] {
             let parameters = red(table.clone().text("weight", weight)).parameters;
             let mut average = 0;
@@ -680,21 +771,41 @@ mod tests {
             }
             assert!(average <= MAX_QUEUE << FRACTION && average >= parameters.certain);
             assert_eq!(parameters.chance(average), ONE);
-            assert!(parameters.chance(parameters.max).abs_diff(parameters.max_p.parts()) <= 32);
+            assert!(
+                parameters
+                    .chance(parameters.max)
+                    .abs_diff(parameters.max_p.parts())
+                    <= 32
+            );
         }
     }
 
     #[test]
     fn settings_that_cannot_work_are_refused_with_a_reason() {
         let cases = [
-            (Table::default().with("max", Raw::Integer(5)), "`max` must be larger than `min`"),
-            (Table::default().with("min", Raw::Integer(0)), "`min` must be at least 1"),
-            (Table::default().text("min", "5 kB"), "the queue is measured in packets"),
+            (
+                Table::default().with("max", Raw::Integer(5)),
+                "`max` must be larger than `min`",
+            ),
+            (
+                Table::default().with("min", Raw::Integer(0)),
+                "`min` must be at least 1",
+            ),
+            (
+                Table::default().text("min", "5 kB"),
+                "the queue is measured in packets",
+            ),
             (Table::default().text("weight", "1/500"), "a power of two"),
-            (Table::default().text("max_p", "0 %"), "`max_p` must be more than 0"),
+            (
+                Table::default().text("max_p", "0 %"),
+                "`max_p` must be more than 0",
+            ),
         ];
         for (settings, message) in cases {
-            let spec = DisciplineSpec { settings, ..DisciplineSpec::new("red") };
+            let spec = DisciplineSpec {
+                settings,
+                ..DisciplineSpec::new("red")
+            };
             let problems = spec.check(&Registry::builtin(), LINK).expect_err("cannot work");
             assert!(problems[0].message.contains(message), "{problems:?}");
         }

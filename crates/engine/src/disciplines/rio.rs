@@ -112,7 +112,10 @@ struct RioPlan {
 impl RioPlan {
     fn new(settings: &Settings, check: &Check<'_>) -> Result<Self, (&'static str, String)> {
         if settings.limit == 0 {
-            return Err(("limit", "`limit` must be at least 1: a queue of 0 loses every packet".into()));
+            return Err((
+                "limit",
+                "`limit` must be at least 1: a queue of 0 loses every packet".into(),
+            ));
         }
         let level = |names: [&'static str; 2], min: u32, max: u32| {
             let settings = red::Settings {
@@ -138,10 +141,18 @@ impl RioPlan {
         };
         let levels = [
             level(["green_min", "green_max"], settings.green_min, settings.green_max)?,
-            level(["yellow_min", "yellow_max"], settings.yellow_min, settings.yellow_max)?,
+            level(
+                ["yellow_min", "yellow_max"],
+                settings.yellow_min,
+                settings.yellow_max,
+            )?,
             level(["red_min", "red_max"], settings.red_min, settings.red_max)?,
         ];
-        Ok(Self { levels, ecn: settings.ecn, limit: settings.limit as usize })
+        Ok(Self {
+            levels,
+            ecn: settings.ecn,
+            limit: settings.limit as usize,
+        })
     }
 }
 
@@ -150,7 +161,10 @@ fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
     match RioPlan::new(&settings, check) {
         Ok(plan) => Some(Arc::new(plan)),
         Err((key, message)) => {
-            let at = check.settings.get(key).map_or(check.settings.at, |entry| entry.at);
+            let at = check
+                .settings
+                .get(key)
+                .map_or(check.settings.at, |entry| entry.at);
             check.problems.push(Problem::new(at, message));
             None
         }
@@ -187,20 +201,36 @@ struct Rio {
 }
 
 fn level_of(packet: &Packet) -> usize {
-    packet.dscp.precedence().map_or(0, |precedence| usize::from(precedence) - 1)
+    packet
+        .dscp
+        .precedence()
+        .map_or(0, |precedence| usize::from(precedence) - 1)
 }
 
 impl Rio {
     fn new(plan: RioPlan, rng: Rng) -> Self {
-        let level = Level { held: 0, average: 0, passed: 0, idle_since: Some(Instant::START), hits: 0 };
-        Self { plan, rng, queue: VecDeque::new(), levels: [level; LEVELS], clock: Instant::START }
+        let level = Level {
+            held: 0,
+            average: 0,
+            passed: 0,
+            idle_since: Some(Instant::START),
+            hits: 0,
+        };
+        Self {
+            plan,
+            rng,
+            queue: VecDeque::new(),
+            levels: [level; LEVELS],
+            clock: Instant::START,
+        }
     }
 
     /// Brings the averages up to date for an arrival of this level.
     fn observe(&mut self, now: Instant, level: usize) {
         for (one, parameters) in self.levels.iter_mut().zip(&self.plan.levels).skip(level) {
             if let Some(since) = one.idle_since {
-                let sendable = parameters.bandwidth.bytes_in(now.since(since)).get() / parameters.packet_size.get();
+                let sendable =
+                    parameters.bandwidth.bytes_in(now.since(since)).get() / parameters.packet_size.get();
                 one.average = parameters.decayed(one.average, sendable.saturating_sub(1));
                 // If this arrival is not held, the idle time goes on from here.
                 one.idle_since = Some(now);
@@ -260,7 +290,9 @@ impl Discipline for Rio {
 
     fn dequeue(&mut self, now: Instant, _sink: &mut dyn Sink) -> Next<Packet> {
         self.clock = now;
-        let Some(packet) = self.queue.pop_front() else { return Next::Empty };
+        let Some(packet) = self.queue.pop_front() else {
+            return Next::Empty;
+        };
         for one in &mut self.levels[level_of(&packet)..] {
             one.held -= 1;
             if one.held == 0 {
@@ -271,7 +303,9 @@ impl Discipline for Rio {
     }
 
     fn flush(&mut self, sink: &mut dyn Sink) {
-        self.queue.drain(..).for_each(|packet| sink.drop(packet, Reason::Flushed));
+        self.queue
+            .drain(..)
+            .for_each(|packet| sink.drop(packet, Reason::Flushed));
         for one in &mut self.levels {
             one.held = 0;
             one.idle_since = one.idle_since.or(Some(self.clock));
@@ -279,9 +313,16 @@ impl Discipline for Rio {
     }
 
     fn inspect(&self, out: &mut Inspection<'_>) {
-        let names = [("green_average", "green_hits"), ("yellow_average", "yellow_hits"), ("red_average", "red_hits")];
+        let names = [
+            ("green_average", "green_hits"),
+            ("yellow_average", "yellow_hits"),
+            ("red_average", "red_hits"),
+        ];
         for ((average, hits), level) in names.into_iter().zip(&self.levels) {
-            out.gauge(average, Value::Real(level.average as f64 / f64::from(1 << FRACTION)));
+            out.gauge(
+                average,
+                Value::Real(level.average as f64 / f64::from(1 << FRACTION)),
+            );
             out.gauge(hits, Value::Count(level.hits));
         }
         out.gauge("limit", Value::Count(self.plan.limit as u64));
@@ -289,7 +330,9 @@ impl Discipline for Rio {
 
     fn retune(&mut self, _now: Instant, plan: &dyn Plan) -> bool {
         let plan: &dyn Any = plan;
-        let Some(plan) = plan.downcast_ref::<RioPlan>() else { return false };
+        let Some(plan) = plan.downcast_ref::<RioPlan>() else {
+            return false;
+        };
         self.plan = plan.clone();
         true
     }
@@ -306,7 +349,10 @@ mod tests {
     use crate::tree::{DisciplineSpec, Registry};
     use crate::units::Bandwidth;
 
-    const LINK: Link = Link { bandwidth: Bandwidth::mbit(8), mtu: Bytes::new(1000) };
+    const LINK: Link = Link {
+        bandwidth: Bandwidth::mbit(8),
+        mtu: Bytes::new(1000),
+    };
     const AF: [u8; 3] = [10, 12, 14];
 
     #[derive(Default)]
@@ -320,8 +366,13 @@ mod tests {
     }
 
     fn rio(table: Table) -> Queue {
-        let spec = DisciplineSpec { settings: table, ..DisciplineSpec::new("rio") };
-        spec.check(&Registry::builtin(), LINK).expect("a good plan").build(Seed(1))
+        let spec = DisciplineSpec {
+            settings: table,
+            ..DisciplineSpec::new("rio")
+        };
+        spec.check(&Registry::builtin(), LINK)
+            .expect("a good plan")
+            .build(Seed(1))
     }
 
     fn packet(now: Instant, dscp: u8) -> Packet {
@@ -369,7 +420,11 @@ mod tests {
     fn green_alone_is_ruled_by_its_own_thresholds() {
         let (lost, queue) = run(Table::default(), [15, 0, 0]);
         assert!(lost.0[0] > 4_500 && lost.1 == 0, "{:?} {}", lost.0, lost.1);
-        assert!((30..=120).contains(&queue.backlog().packets), "{}", queue.backlog().packets);
+        assert!(
+            (30..=120).contains(&queue.backlog().packets),
+            "{}",
+            queue.backlog().packets
+        );
     }
 
     #[test]
@@ -377,14 +432,27 @@ mod tests {
         for dscp in [0, 46, 8, 40, 42] {
             assert_eq!(level_of(&packet(Instant::START, dscp)), 0);
         }
-        assert_eq!([10, 20, 30, 38].map(|dscp| level_of(&packet(Instant::START, dscp))), [0, 1, 2, 2]);
+        assert_eq!(
+            [10, 20, 30, 38].map(|dscp| level_of(&packet(Instant::START, dscp))),
+            [0, 1, 2, 2]
+        );
     }
 
     #[test]
     fn a_threshold_that_cannot_work_is_refused_by_its_name() {
         let table = Table::default().with("yellow_max", Raw::Integer(20));
-        let spec = DisciplineSpec { settings: table, ..DisciplineSpec::new("rio") };
-        let problems = spec.check(&Registry::builtin(), LINK).expect_err("not above the min");
-        assert!(problems[0].message.contains("`yellow_max` must be larger than `yellow_min`"), "{problems:?}");
+        let spec = DisciplineSpec {
+            settings: table,
+            ..DisciplineSpec::new("rio")
+        };
+        let problems = spec
+            .check(&Registry::builtin(), LINK)
+            .expect_err("not above the min");
+        assert!(
+            problems[0]
+                .message
+                .contains("`yellow_max` must be larger than `yellow_min`"),
+            "{problems:?}"
+        );
     }
 }

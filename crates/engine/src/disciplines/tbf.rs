@@ -77,7 +77,10 @@ fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
     let peak = settings.peak.map(|peak| peak.on(link));
     let mut wrong = Vec::new();
     if rate == Bandwidth::ZERO {
-        wrong.push(("rate", "`rate` must be more than 0: nothing could leave".to_string()));
+        wrong.push((
+            "rate",
+            "`rate` must be more than 0: nothing could leave".to_string(),
+        ));
     }
     if peak.is_some_and(|peak| peak < rate) {
         wrong.push(("peak", format!("`peak` is less than `rate` ({rate})")));
@@ -94,13 +97,27 @@ fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
         }
     }
     if !wrong.is_empty() {
-        let at = |key: &str| check.settings.get(key).map_or(check.settings.at, |entry| entry.at);
-        check.problems.extend(wrong.into_iter().map(|(key, message)| Problem::new(at(key), message)));
+        let at = |key: &str| {
+            check
+                .settings
+                .get(key)
+                .map_or(check.settings.at, |entry| entry.at)
+        };
+        check.problems.extend(
+            wrong
+                .into_iter()
+                .map(|(key, message)| Problem::new(at(key), message)),
+        );
         return None;
     }
-    let burst = settings.burst.unwrap_or(rate.bytes_in(CATCH_UP).max(mtu).min(LONGEST_BURST));
+    let burst = settings
+        .burst
+        .unwrap_or(rate.bytes_in(CATCH_UP).max(mtu).min(LONGEST_BURST));
     let peak = peak.map(|peak| (peak, settings.peak_burst.unwrap_or(mtu)));
-    Some(Arc::new(TbfPlan { buckets: [Some((rate, burst)), peak], child: check.child.take()? }))
+    Some(Arc::new(TbfPlan {
+        buckets: [Some((rate, burst)), peak],
+        child: check.child.take()?,
+    }))
 }
 
 impl Plan for TbfPlan {
@@ -110,12 +127,28 @@ impl Plan for TbfPlan {
     fn bounds(&self, terms: &Terms<'_>) -> Vec<WorstCase> {
         let below = |terms: &Terms<'_>| self.child.plan.bounds(terms);
         let slowest = self.buckets.iter().flatten().map(|(rate, _)| *rate).min();
-        let rate = slowest.filter(|rate| *rate < terms.link.bandwidth).unwrap_or(terms.link.bandwidth);
-        let debts = self.buckets.iter().flatten().map(|(_, burst)| terms.longest - *burst);
+        let rate = slowest
+            .filter(|rate| *rate < terms.link.bandwidth)
+            .unwrap_or(terms.link.bandwidth);
+        let debts = self
+            .buckets
+            .iter()
+            .flatten()
+            .map(|(_, burst)| terms.longest - *burst);
         let taken = terms.taken + terms.longest.times(2) + debts.sum();
-        let mut cases = below(&Terms { link: Link { bandwidth: rate, ..terms.link }, taken, ..*terms });
+        let mut cases = below(&Terms {
+            link: Link {
+                bandwidth: rate,
+                ..terms.link
+            },
+            taken,
+            ..*terms
+        });
         if !follows_any_rate(self.child.kind.name) {
-            let why = format!("what `{}` promises is settled for all of the link, and `tbf` above it gives less", self.child.kind.name);
+            let why = format!(
+                "what `{}` promises is settled for all of the link, and `tbf` above it gives less",
+                self.child.kind.name
+            );
             cases.iter_mut().for_each(|case| case.bound = Err(why.clone()));
         }
         cases
@@ -151,7 +184,11 @@ impl Bucket {
     fn wait(&mut self, now: u64, len: Bytes) -> u64 {
         self.credit.accrue(now, Some(self.full));
         let lacks = nanobits(len.get()).min(self.full) - self.credit.left;
-        if lacks <= 0 { 0 } else { (lacks as u64).div_ceil(self.credit.rate.max(1)) }
+        if lacks <= 0 {
+            0
+        } else {
+            (lacks as u64).div_ceil(self.credit.rate.max(1))
+        }
     }
 
     /// Adopts another rate and depth; what it holds stays, up to the new depth.
@@ -183,12 +220,19 @@ impl Discipline for Tbf {
             Next::Empty => return Next::Empty,
         };
         let mut buckets = self.buckets.iter_mut().flatten();
-        let wait = buckets.by_ref().map(|bucket| bucket.wait(now.nanos(), len)).max().unwrap_or(0);
+        let wait = buckets
+            .by_ref()
+            .map(|bucket| bucket.wait(now.nanos(), len))
+            .max()
+            .unwrap_or(0);
         if wait > 0 {
             self.waits += 1;
             return Next::Wait(now + Duration::from_nanos(wait));
         }
-        self.buckets.iter_mut().flatten().for_each(|bucket| bucket.credit.left -= nanobits(len.get()));
+        self.buckets
+            .iter_mut()
+            .flatten()
+            .for_each(|bucket| bucket.credit.left -= nanobits(len.get()));
         self.child.dequeue(now, sink)
     }
 
@@ -200,8 +244,14 @@ impl Discipline for Tbf {
         let names = [("rate", "burst", "tokens"), ("peak", "peak_burst", "peak_tokens")];
         for (bucket, (rate, burst, tokens)) in self.buckets.iter().zip(names) {
             let Some(bucket) = bucket else { continue };
-            out.gauge(rate, Value::Bandwidth(Bandwidth::bits_per_sec(bucket.credit.rate)));
-            out.gauge(burst, Value::Bytes(Bytes::new((bucket.full / credit::NANOBITS) as u64)));
+            out.gauge(
+                rate,
+                Value::Bandwidth(Bandwidth::bits_per_sec(bucket.credit.rate)),
+            );
+            out.gauge(
+                burst,
+                Value::Bytes(Bytes::new((bucket.full / credit::NANOBITS) as u64)),
+            );
             out.gauge(tokens, Value::Credit(bucket.credit.left / credit::NANOBITS));
         }
         out.gauge("waits", Value::Count(self.waits));
@@ -210,7 +260,9 @@ impl Discipline for Tbf {
 
     fn retune(&mut self, now: Instant, plan: &dyn Plan) -> bool {
         let plan: &dyn Any = plan;
-        let Some(plan) = plan.downcast_ref::<TbfPlan>() else { return false };
+        let Some(plan) = plan.downcast_ref::<TbfPlan>() else {
+            return false;
+        };
         if plan.child.kind.name != self.kind || !self.child.retune(now, plan.child.plan.as_ref()) {
             return false;
         }
@@ -245,9 +297,17 @@ mod tests {
             settings: Table::default().with("limit", Raw::Integer(1_000_000)),
             ..DisciplineSpec::new("fifo")
         };
-        let spec = DisciplineSpec { settings, child: Some(Box::new(fifo)), ..DisciplineSpec::new("tbf") };
-        let link = Link { bandwidth: Bandwidth::gbit(800), mtu: Bytes::new(1_514) };
-        spec.check(&Registry::builtin(), link).map(|plan| plan.build(Seed(1)))
+        let spec = DisciplineSpec {
+            settings,
+            child: Some(Box::new(fifo)),
+            ..DisciplineSpec::new("tbf")
+        };
+        let link = Link {
+            bandwidth: Bandwidth::gbit(800),
+            mtu: Bytes::new(1_514),
+        };
+        spec.check(&Registry::builtin(), link)
+            .map(|plan| plan.build(Seed(1)))
     }
 
     fn offer(queue: &mut Queue, now: Instant, len: u64) {
@@ -272,14 +332,16 @@ mod tests {
         // Over the windows that end with this packet: the running maximum of a walk.
         let (mut level, mut most, mut last) = (0i128, 0i128, sent[0].0);
         for &(at, len) in sent {
-            level = (level - i128::from(rate) * i128::from(at - last)).max(0) + i128::from(len) * 8_000_000_000;
+            level =
+                (level - i128::from(rate) * i128::from(at - last)).max(0) + i128::from(len) * 8_000_000_000;
             (most, last) = (most.max(level), at);
         }
         most
     }
 
     fn rates() -> impl Strategy<Value = u64> {
-        (0u32..27, 1u64..2_000).prop_map(|(bits, odd)| (8_000u64 << bits).saturating_add(odd * 7).min(800_000_000_000))
+        (0u32..27, 1u64..2_000)
+            .prop_map(|(bits, odd)| (8_000u64 << bits).saturating_add(odd * 7).min(800_000_000_000))
     }
 
     proptest! {
@@ -336,9 +398,14 @@ mod tests {
     fn a_packet_longer_than_the_burst_goes_when_the_bucket_is_full_and_is_paid_for() {
         let table = Table::default().text("rate", "8 Mbit/s").text("burst", "2 kB");
         let mut queue = check(table).expect("a good plan");
-        [1_000, 60_000, 1_000].into_iter().for_each(|len| offer(&mut queue, Instant::START, len));
+        [1_000, 60_000, 1_000]
+            .into_iter()
+            .for_each(|len| offer(&mut queue, Instant::START, len));
         // 1 MB/s: full again after 1 ms; then a debt of 58,000 bytes, and 1,000 more.
-        assert_eq!(serve(&mut queue, 0), [(0, 1_000), (1_000_000, 60_000), (60_000_000, 1_000)]);
+        assert_eq!(
+            serve(&mut queue, 0),
+            [(0, 1_000), (1_000_000, 60_000), (60_000_000, 1_000)]
+        );
     }
 
     #[test]

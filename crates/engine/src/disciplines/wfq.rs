@@ -62,7 +62,10 @@ pub struct Weights(Vec<(u32, u32, u32)>);
 
 impl Weights {
     fn of(&self, queue: u32) -> u32 {
-        let found = self.0.iter().find(|(first, last, _)| (*first..=*last).contains(&queue));
+        let found = self
+            .0
+            .iter()
+            .find(|(first, last, _)| (*first..=*last).contains(&queue));
         found.map_or(1, |(_, _, weight)| *weight)
     }
 }
@@ -142,22 +145,38 @@ fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
     if !(64..=1 << 30).contains(&quantum) {
         wrong.push(("quantum", "`quantum` must be from 64 B to 1 GiB".into()));
     }
-    if settings.perturb.is_some_and(|period| period < Duration::from_millis(1)) {
+    if settings
+        .perturb
+        .is_some_and(|period| period < Duration::from_millis(1))
+    {
         wrong.push(("perturb", "`perturb` must be at least 1 ms".into()));
     }
     if let Some(Weights(ranges)) = &settings.weights {
         if settings.perturb.is_some() {
-            let message = "`perturb` and `weights` exclude each other: a flow's weight would change with its queue";
+            let message =
+                "`perturb` and `weights` exclude each other: a flow's weight would change with its queue";
             wrong.push(("perturb", message.into()));
         }
         if let Some((_, last, _)) = ranges.iter().find(|(_, last, _)| *last >= settings.queues) {
-            let message = format!("there is no queue {last}: they are numbered 0 to {}", settings.queues - 1);
+            let message = format!(
+                "there is no queue {last}: they are numbered 0 to {}",
+                settings.queues - 1
+            );
             wrong.push(("weights", message));
         }
     }
     if !wrong.is_empty() {
-        let at = |key: &str| check.settings.get(key).map_or(check.settings.at, |entry| entry.at);
-        check.problems.extend(wrong.into_iter().map(|(key, message)| Problem::new(at(key), message)));
+        let at = |key: &str| {
+            check
+                .settings
+                .get(key)
+                .map_or(check.settings.at, |entry| entry.at)
+        };
+        check.problems.extend(
+            wrong
+                .into_iter()
+                .map(|(key, message)| Problem::new(at(key), message)),
+        );
         return None;
     }
     Some(Arc::new(WfqPlan {
@@ -176,7 +195,10 @@ fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
 impl Plan for WfqPlan {
     fn bounds(&self, _terms: &Terms<'_>) -> Vec<WorstCase> {
         let why = "a packet waits for the flows that have packets, and nothing bounds how many there are or which share a queue";
-        vec![WorstCase { class: None, bound: Err(why.into()) }]
+        vec![WorstCase {
+            class: None,
+            bound: Err(why.into()),
+        }]
     }
 
     fn build(&self, cx: &Build) -> Box<dyn Discipline> {
@@ -217,7 +239,12 @@ struct Round {
     packets: u32,
 }
 
-const IDLE: Round = Round { first: NONE, last: NONE, visiting: false, packets: 0 };
+const IDLE: Round = Round {
+    first: NONE,
+    last: NONE,
+    visiting: false,
+    packets: 0,
+};
 
 #[derive(Debug)]
 struct Wfq {
@@ -297,7 +324,10 @@ impl Wfq {
     }
 
     fn slot(&mut self, packet: Packet) -> u32 {
-        let filled = Slot { packet: Some(packet), next: NONE };
+        let filled = Slot {
+            packet: Some(packet),
+            next: NONE,
+        };
         match self.free {
             NONE => {
                 self.slots.push(filled);
@@ -429,7 +459,9 @@ impl Discipline for Wfq {
         let arrived = self.buckets[queue as usize].last;
         let mut verdict = Verdict::Queued;
         while self.bytes > self.plan.limit {
-            let Some(longest) = self.lengths.longest() else { break };
+            let Some(longest) = self.lengths.longest() else {
+                break;
+            };
             if longest == queue && self.buckets[queue as usize].first == arrived {
                 verdict = Verdict::Dropped(Reason::Longest);
             }
@@ -443,7 +475,11 @@ impl Discipline for Wfq {
 
     fn dequeue(&mut self, _now: Instant, _sink: &mut dyn Sink) -> Next<Packet> {
         let former = 1 - self.current;
-        let set = if self.rounds[former].packets > 0 { former } else { self.current };
+        let set = if self.rounds[former].packets > 0 {
+            former
+        } else {
+            self.current
+        };
         if self.rounds[set].packets == 0 {
             return Next::Empty;
         }
@@ -463,7 +499,10 @@ impl Discipline for Wfq {
 
     fn inspect(&self, out: &mut Inspection<'_>) {
         out.gauge("active", Value::Count(u64::from(self.busy)));
-        let longest = self.lengths.longest().map_or(0, |queue| self.buckets[queue as usize].bytes);
+        let longest = self
+            .lengths
+            .longest()
+            .map_or(0, |queue| self.buckets[queue as usize].bytes);
         out.gauge("longest", Value::Bytes(Bytes::new(longest)));
         out.gauge("perturbations", Value::Count(self.perturbations));
         out.gauge("limit", Value::Bytes(self.plan.limit));
@@ -471,7 +510,9 @@ impl Discipline for Wfq {
 
     fn retune(&mut self, now: Instant, plan: &dyn Plan) -> bool {
         let plan: &dyn Any = plan;
-        let Some(plan) = plan.downcast_ref::<WfqPlan>() else { return false };
+        let Some(plan) = plan.downcast_ref::<WfqPlan>() else {
+            return false;
+        };
         // Other queues or another hash would move flows whose packets are held.
         if (plan.queues, plan.hash, plan.perturb.is_some())
             != (self.plan.queues, self.plan.hash, self.plan.perturb.is_some())
@@ -502,7 +543,10 @@ mod tests {
     use crate::tree::{DisciplineSpec, Registry};
     use crate::units::Bandwidth;
 
-    const LINK: Link = Link { bandwidth: Bandwidth::mbit(100), mtu: Bytes::new(1_514) };
+    const LINK: Link = Link {
+        bandwidth: Bandwidth::mbit(100),
+        mtu: Bytes::new(1_514),
+    };
 
     fn plan(queues: u32, limit: u64) -> WfqPlan {
         WfqPlan {
@@ -520,8 +564,15 @@ mod tests {
     }
 
     fn packet(flow: u32, len: u64) -> Packet {
-        let flow = Flow { source: flow, destination: flow, full: flow };
-        Packet { flow, ..Packet::new(Bytes::new(len), Instant::START, ClassId(0)) }
+        let flow = Flow {
+            source: flow,
+            destination: flow,
+            full: flow,
+        };
+        Packet {
+            flow,
+            ..Packet::new(Bytes::new(len), Instant::START, ClassId(0))
+        }
     }
 
     fn offer(queue: &mut Wfq, now: Instant, flow: u32, len: u64) -> Verdict {
@@ -538,8 +589,13 @@ mod tests {
     /// Flows of which no two share a queue, one for each queue number from 0.
     fn flow_of_each_queue(queue: &Wfq) -> Vec<u32> {
         let flow = |number: u32| {
-            let hashed = |flow: u32| Flow { full: flow, ..Flow::default() };
-            (0..).find(|&flow| queue.place(hashed(flow)) == number).expect("some flow")
+            let hashed = |flow: u32| Flow {
+                full: flow,
+                ..Flow::default()
+            };
+            (0..)
+                .find(|&flow| queue.place(hashed(flow)) == number)
+                .expect("some flow")
         };
         (0..queue.plan.queues).map(flow).collect()
     }
@@ -555,12 +611,18 @@ mod tests {
         let mut worst = 0;
         for _ in 0..packets {
             let packet = next(queue).expect("a backlog");
-            let i = flows.iter().position(|f| f.0 == packet.flow.full).expect("a known flow");
+            let i = flows
+                .iter()
+                .position(|f| f.0 == packet.flow.full)
+                .expect("a known flow");
             let (flow, longest, weight) = flows[i];
             sent[i] += packet.len.get() * 1_000 / weight;
             let len = longest / 2 + rng.below(longest / 2) + 1;
             assert_eq!(offer(queue, Instant::START, flow, len), Verdict::Queued);
-            let (most, least) = (sent.iter().max().expect("flows"), sent.iter().min().expect("flows"));
+            let (most, least) = (
+                sent.iter().max().expect("flows"),
+                sent.iter().min().expect("flows"),
+            );
             worst = worst.max((most - least) / 1_000);
         }
         worst
@@ -570,7 +632,11 @@ mod tests {
     fn flows_get_equal_bytes_whatever_their_packet_sizes() {
         let mut queue = wfq(plan(5, 1 << 20));
         let lens = [64, 300, 576, 1_000, 1_514];
-        let flows: Vec<_> = flow_of_each_queue(&queue).into_iter().zip(lens).map(|(f, len)| (f, len, 1)).collect();
+        let flows: Vec<_> = flow_of_each_queue(&queue)
+            .into_iter()
+            .zip(lens)
+            .map(|(f, len)| (f, len, 1))
+            .collect();
         let worst = unfairness(&mut queue, &flows, 50_000);
         assert!(worst <= 1_514 + 2 * 1_514, "{worst} bytes apart");
     }
@@ -578,8 +644,16 @@ mod tests {
     #[test]
     fn queues_get_bytes_by_weight() {
         let weights = Weights::from_raw(&Raw::Text("1: 2, 2-3: 7".into())).expect("good weights");
-        let mut queue = wfq(WfqPlan { weights, perturb: None, ..plan(4, 1 << 20) });
-        let flows: Vec<_> = flow_of_each_queue(&queue).into_iter().zip([1, 2, 7, 7]).map(|(f, w)| (f, 1_500, w)).collect();
+        let mut queue = wfq(WfqPlan {
+            weights,
+            perturb: None,
+            ..plan(4, 1 << 20)
+        });
+        let flows: Vec<_> = flow_of_each_queue(&queue)
+            .into_iter()
+            .zip([1, 2, 7, 7])
+            .map(|(f, w)| (f, 1_500, w))
+            .collect();
         let worst = unfairness(&mut queue, &flows, 50_000);
         assert!(worst <= 1_514 + 2 * 1_514, "{worst} bytes apart");
     }
@@ -587,7 +661,11 @@ mod tests {
     #[test]
     fn a_packet_longer_than_the_quantum_waits_its_rounds() {
         let mut queue = wfq(plan(2, 1 << 20));
-        let flows: Vec<_> = flow_of_each_queue(&queue).into_iter().zip([60_000, 1_000]).map(|(f, l)| (f, l, 1)).collect();
+        let flows: Vec<_> = flow_of_each_queue(&queue)
+            .into_iter()
+            .zip([60_000, 1_000])
+            .map(|(f, l)| (f, l, 1))
+            .collect();
         let worst = unfairness(&mut queue, &flows, 20_000);
         assert!(worst <= 1_514 + 2 * 60_000, "{worst} bytes apart");
     }
@@ -609,13 +687,20 @@ mod tests {
             (0..10).for_each(|_| assert!(next(&mut queue).is_some()));
         }
         assert!(lost.0.len() > 5_000);
-        assert!(lost.0.iter().all(|&l| l == (flows[0], Reason::Longest)), "others lost packets");
+        assert!(
+            lost.0.iter().all(|&l| l == (flows[0], Reason::Longest)),
+            "others lost packets"
+        );
     }
 
     #[test]
     fn overflow_takes_the_oldest_of_the_longest_by_weight() {
         let weights = Weights::from_raw(&Raw::Text("0: 10".into())).expect("good weights");
-        let mut queue = wfq(WfqPlan { weights, perturb: None, ..plan(2, 10_000) });
+        let mut queue = wfq(WfqPlan {
+            weights,
+            perturb: None,
+            ..plan(2, 10_000)
+        });
         let flows = flow_of_each_queue(&queue);
         let mut lost = Lost::default();
         for i in 0..8 {
@@ -623,7 +708,10 @@ mod tests {
             assert!(lost.0.is_empty() || i > 7);
         }
         for _ in 0..3 {
-            assert_eq!(queue.enqueue(Instant::START, packet(flows[1], 1_000), &mut lost), Verdict::Queued);
+            assert_eq!(
+                queue.enqueue(Instant::START, packet(flows[1], 1_000), &mut lost),
+                Verdict::Queued
+            );
         }
         // 8,000 at weight 10 is shorter than 3,000 at weight 1.
         assert_eq!(lost.0, vec![(flows[1], Reason::Longest)]);
@@ -635,12 +723,25 @@ mod tests {
         let mut rng = Seed(5).stream();
         for _ in 0..20_000 {
             if rng.below(100) < 52 {
-                let _ = offer(&mut queue, Instant::START, rng.below(500) as u32, 40 + rng.below(9_000));
+                let _ = offer(
+                    &mut queue,
+                    Instant::START,
+                    rng.below(500) as u32,
+                    40 + rng.below(9_000),
+                );
             } else {
                 let _ = next(&mut queue);
             }
-            let longest = queue.buckets.iter().map(|bucket| bucket.bytes).max().expect("queues");
-            let found = queue.lengths.longest().map_or(0, |found| queue.buckets[found as usize].bytes);
+            let longest = queue
+                .buckets
+                .iter()
+                .map(|bucket| bucket.bytes)
+                .max()
+                .expect("queues");
+            let found = queue
+                .lengths
+                .longest()
+                .map_or(0, |found| queue.buckets[found as usize].bytes);
             assert!(found + found / 32 >= longest, "{found} of {longest}");
         }
     }
@@ -649,7 +750,9 @@ mod tests {
     fn flows_that_share_a_queue_part_at_a_perturbation() {
         let mut queue = wfq(plan(64, 1 << 20));
         let place = |queue: &Wfq, flow: u32| queue.place(packet(flow, 1).flow);
-        let other = (1..).find(|&flow| place(&queue, flow) == place(&queue, 0)).expect("a collision");
+        let other = (1..)
+            .find(|&flow| place(&queue, flow) == place(&queue, 0))
+            .expect("a collision");
         let mut parted = false;
         for period in 1..=4 {
             let now = Instant::START + Duration::from_secs(10 * period);
@@ -673,7 +776,10 @@ mod tests {
             let mut numbered = packet(flow as u32, 100 + rng.below(1_400));
             numbered.buffer = crate::packet::Buffer(offered[flow]);
             offered[flow] += 1;
-            assert_eq!(queue.enqueue(now, numbered, &mut Lost::default()), Verdict::Queued);
+            assert_eq!(
+                queue.enqueue(now, numbered, &mut Lost::default()),
+                Verdict::Queued
+            );
             while queue.bytes > Bytes::new(20_000) {
                 let packet = next(&mut queue).expect("a backlog");
                 let flow = packet.flow.full as usize;
@@ -693,7 +799,9 @@ mod tests {
         }
         assert_eq!(next(&mut queue).expect("a backlog").flow.full, flows[0]);
         let _ = offer(&mut queue, Instant::START, flows[2], 64);
-        let order: Vec<u32> = std::iter::from_fn(|| next(&mut queue)).map(|p| p.flow.full).collect();
+        let order: Vec<u32> = std::iter::from_fn(|| next(&mut queue))
+            .map(|p| p.flow.full)
+            .collect();
         assert_eq!(order, [1, 2, 0, 1, 0, 1].map(|i: usize| flows[i]));
     }
 
@@ -706,22 +814,41 @@ mod tests {
                 let _ = next(&mut queue);
             }
         }
-        assert!(queue.slots.len() <= 67, "{} slots for 65 packets", queue.slots.len());
+        assert!(
+            queue.slots.len() <= 67,
+            "{} slots for 65 packets",
+            queue.slots.len()
+        );
     }
 
     #[test]
     fn settings_that_cannot_work_are_refused_with_a_reason() {
         let cases = [
-            (Table::default().with("queues", Raw::Integer(0)), "`queues` must be"),
-            (Table::default().text("limit_bytes", "1 kB"), "less than one full packet"),
+            (
+                Table::default().with("queues", Raw::Integer(0)),
+                "`queues` must be",
+            ),
+            (
+                Table::default().text("limit_bytes", "1 kB"),
+                "less than one full packet",
+            ),
             (Table::default().text("quantum", "1 B"), "`quantum` must be"),
-            (Table::default().text("weights", "3"), "such as \"0-15: 4, 16: 2\""),
+            (
+                Table::default().text("weights", "3"),
+                "such as \"0-15: 4, 16: 2\"",
+            ),
             (Table::default().text("weights", "3: 0"), "from 1 to 1000"),
             (Table::default().text("weights", "256: 2"), "no queue 256"),
-            (Table::default().text("weights", "1: 2").text("perturb", "1 s"), "exclude each other"),
+            (
+                Table::default().text("weights", "1: 2").text("perturb", "1 s"),
+                "exclude each other",
+            ),
         ];
         for (settings, message) in cases {
-            let spec = DisciplineSpec { settings, ..DisciplineSpec::new("wfq") };
+            let spec = DisciplineSpec {
+                settings,
+                ..DisciplineSpec::new("wfq")
+            };
             let problems = spec.check(&Registry::builtin(), LINK).expect_err("cannot work");
             assert!(problems[0].message.contains(message), "{problems:?}");
         }

@@ -118,12 +118,23 @@ struct WrrPlan {
 fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
     let before = check.problems.len();
     let settings = Settings::read(check.settings, &[], check.problems);
-    let classes: Option<Vec<ClassSettings>> =
-        check.classes.iter().map(|class| ClassSettings::read(class.settings, &[], check.problems)).collect();
+    let classes: Option<Vec<ClassSettings>> = check
+        .classes
+        .iter()
+        .map(|class| ClassSettings::read(class.settings, &[], check.problems))
+        .collect();
     let (settings, classes) = (settings?, classes?);
-    let at = |key: &str| check.settings.get(key).map_or(check.settings.at, |entry| entry.at);
+    let at = |key: &str| {
+        check
+            .settings
+            .get(key)
+            .map_or(check.settings.at, |entry| entry.at)
+    };
     if settings.cycle == 0 || u64::from(settings.cycle) > LONGEST_CYCLE {
-        check.problems.push(Problem::new(at("cycle"), format!("`cycle` is a number from 1 to {LONGEST_CYCLE}")));
+        check.problems.push(Problem::new(
+            at("cycle"),
+            format!("`cycle` is a number from 1 to {LONGEST_CYCLE}"),
+        ));
         return None;
     }
     match settings.interval {
@@ -131,22 +142,36 @@ fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
             let problem = Problem::new(at("interval"), "`interval` needs `mode = \"poll\"`");
             check.problems.push(problem);
         }
-        Some(Duration::ZERO) => check.problems.push(Problem::new(at("interval"), "`interval` must be longer than 0")),
+        Some(Duration::ZERO) => check
+            .problems
+            .push(Problem::new(at("interval"), "`interval` must be longer than 0")),
         _ => {}
     }
     let weights = weights(check, &settings, &classes)?;
     let cycle: u64 = weights.iter().map(|&weight| u64::from(weight)).sum();
     let (link, mtu) = (check.link.bandwidth, check.link.mtu);
     let sent = || link.time_to_send(Bytes::new(mtu.get() * cycle)).nanos().max(1);
-    let interval = (settings.mode == Mode::Poll).then(|| settings.interval.map_or_else(sent, Duration::nanos));
-    let rules = Rules { interval, order: settings.order, weights };
-    (check.problems.len() == before)
-        .then(|| Arc::new(WrrPlan { rules, leaves: LeavesPlan::new(check) }) as Arc<dyn Plan>)
+    let interval =
+        (settings.mode == Mode::Poll).then(|| settings.interval.map_or_else(sent, Duration::nanos));
+    let rules = Rules {
+        interval,
+        order: settings.order,
+        weights,
+    };
+    (check.problems.len() == before).then(|| {
+        Arc::new(WrrPlan {
+            rules,
+            leaves: LeavesPlan::new(check),
+        }) as Arc<dyn Plan>
+    })
 }
 
 /// The packets of a cycle, by class.
 fn weights(check: &mut Check<'_>, settings: &Settings, classes: &[ClassSettings]) -> Option<Vec<u32>> {
-    let (link, cycle) = (u128::from(check.link.bandwidth.bits()), u128::from(settings.cycle));
+    let (link, cycle) = (
+        u128::from(check.link.bandwidth.bits()),
+        u128::from(settings.cycle),
+    );
     let (mut given, mut rates, mut wrong) = (0u64, 0u128, false);
     let mut problem = |index: usize, key: &str, message: String, help: &str| {
         let class = &check.classes[index];
@@ -158,11 +183,21 @@ fn weights(check: &mut Check<'_>, settings: &Settings, classes: &[ClassSettings]
     for (index, class) in classes.iter().enumerate() {
         let weight = match (class.weight, class.rate) {
             (Some(_), Some(_)) => {
-                problem(index, "weight", "`weight` and `rate` exclude each other".into(), "leave one of them out");
+                problem(
+                    index,
+                    "weight",
+                    "`weight` and `rate` exclude each other".into(),
+                    "leave one of them out",
+                );
                 None
             }
             (Some(0), _) => {
-                problem(index, "weight", "`weight` must be at least 1: the class could never send".into(), "leave the class out");
+                problem(
+                    index,
+                    "weight",
+                    "`weight` must be at least 1: the class could never send".into(),
+                    "leave the class out",
+                );
                 None
             }
             (Some(weight), None) => Some(weight),
@@ -170,7 +205,10 @@ fn weights(check: &mut Check<'_>, settings: &Settings, classes: &[ClassSettings]
                 let bits = u128::from(rate.on(check.link.bandwidth).bits());
                 rates += bits;
                 if rates > link {
-                    let message = format!("the classes' rates add up to more than the link's {}", check.link.bandwidth);
+                    let message = format!(
+                        "the classes' rates add up to more than the link's {}",
+                        check.link.bandwidth
+                    );
                     problem(index, "rate", message, "lower a rate, or use weights");
                 }
                 Some(((cycle * bits * 2 + link) / (link * 2).max(1)).clamp(1, cycle) as u32)
@@ -183,7 +221,12 @@ fn weights(check: &mut Check<'_>, settings: &Settings, classes: &[ClassSettings]
     let without = own.iter().filter(|weight| weight.is_none()).count() as u64;
     let left = u64::from(settings.cycle).saturating_sub(given);
     if given + without > LONGEST_CYCLE {
-        problem(0, "weight", format!("the weights add up to more than {LONGEST_CYCLE}"), "only their ratio counts");
+        problem(
+            0,
+            "weight",
+            format!("the weights add up to more than {LONGEST_CYCLE}"),
+            "only their ratio counts",
+        );
     }
     let part = (left / without.max(1)).max(1) as u32;
     (!wrong).then(|| own.into_iter().map(|weight| weight.unwrap_or(part)).collect())
@@ -193,7 +236,13 @@ impl Plan for WrrPlan {
     /// None: a promise is in bytes, and turns are of packets.
     fn bounds(&self, _terms: &Terms<'_>) -> Vec<WorstCase> {
         let why = "`wrr` counts packets, so a promise in bytes says nothing of the turns it takes; `drr` has a bound";
-        self.leaves.each().map(|(class, ..)| WorstCase { class: Some(class), bound: Err(why.into()) }).collect()
+        self.leaves
+            .each()
+            .map(|(class, ..)| WorstCase {
+                class: Some(class),
+                bound: Err(why.into()),
+            })
+            .collect()
     }
 
     fn build(&self, cx: &Build) -> Box<dyn Discipline> {
@@ -266,7 +315,11 @@ impl Member {
             // The least k with (2k + 1) / 2w at least the rank's part of the cycle.
             Order::Interleaved => (u64::from(rank) * u64::from(self.weight)).div_ceil(HALF) / 2,
         };
-        (self.cycle, self.k) = if k < u64::from(self.weight) { (cycle, k as u32) } else { (cycle + 1, 0) };
+        (self.cycle, self.k) = if k < u64::from(self.weight) {
+            (cycle, k as u32)
+        } else {
+            (cycle + 1, 0)
+        };
     }
 }
 
@@ -328,12 +381,18 @@ impl Wrr {
 
     /// Polls, if it is time. When nobody was ready no poll was missed.
     fn poll(&mut self, now: u64) {
-        let Some(interval) = self.rules.interval else { return };
+        let Some(interval) = self.rules.interval else {
+            return;
+        };
         if now < self.poll.next || !self.leaves.any_ready() {
             return;
         }
         let (count, left) = (self.poll.count + 1, self.cycle);
-        self.poll = Poll { count, left, next: (now / interval + 1).saturating_mul(interval) };
+        self.poll = Poll {
+            count,
+            left,
+            next: (now / interval + 1).saturating_mul(interval),
+        };
         while let Some(leaf) = self.apart.pop() {
             self.list(leaf as usize);
         }
@@ -342,7 +401,9 @@ impl Wrr {
     /// Whether all that a leaf holds has come after this poll.
     fn is_late(&self, leaf: usize) -> bool {
         let member = &self.members[leaf];
-        self.rules.interval.is_some() && member.poll == self.poll.count && self.leaves.packets(leaf) <= member.late
+        self.rules.interval.is_some()
+            && member.poll == self.poll.count
+            && self.leaves.packets(leaf) <= member.late
     }
 }
 
@@ -371,7 +432,9 @@ impl Discipline for Wrr {
         }
         self.poll(now.nanos());
         while self.rules.interval.is_none() || self.poll.left > 0 {
-            let Some((key, leaf)) = self.places.first(0) else { break };
+            let Some((key, leaf)) = self.places.first(0) else {
+                break;
+            };
             if self.is_late(leaf as usize) {
                 self.places.remove(0, leaf);
                 self.apart.push(leaf);
@@ -408,18 +471,32 @@ impl Discipline for Wrr {
     }
 
     fn inspect(&self, out: &mut Inspection<'_>) {
-        out.gauge("mode", Value::State(if self.rules.interval.is_some() { Mode::Poll } else { Mode::Event }.name()));
+        out.gauge(
+            "mode",
+            Value::State(
+                if self.rules.interval.is_some() {
+                    Mode::Poll
+                } else {
+                    Mode::Event
+                }
+                .name(),
+            ),
+        );
         out.gauge("cycle", Value::Count(self.cycle));
         if let Some(interval) = self.rules.interval {
             out.gauge("interval", Value::Duration(Duration::from_nanos(interval)));
             out.gauge("polls", Value::Count(self.poll.count));
         }
-        self.leaves.inspect(out, |leaf, out| out.gauge("weight", Value::Count(u64::from(self.members[leaf].weight))));
+        self.leaves.inspect(out, |leaf, out| {
+            out.gauge("weight", Value::Count(u64::from(self.members[leaf].weight)))
+        });
     }
 
     fn retune(&mut self, now: Instant, plan: &dyn Plan) -> bool {
         let plan: &dyn Any = plan;
-        let Some(plan) = plan.downcast_ref::<WrrPlan>() else { return false };
+        let Some(plan) = plan.downcast_ref::<WrrPlan>() else {
+            return false;
+        };
         if !self.leaves.is_alike(&plan.leaves) {
             return false;
         }
@@ -464,9 +541,17 @@ mod tests {
             ..ClassSpec::default()
         };
         let classes = tables.into_iter().enumerate().map(class).collect();
-        let spec = DisciplineSpec { settings, classes, ..DisciplineSpec::new(kind) };
-        let link = Link { bandwidth: Bandwidth::mbit(100), mtu: Bytes::new(1_250) };
-        spec.check(&Registry::builtin(), link).map(|plan| plan.build(Seed(1)))
+        let spec = DisciplineSpec {
+            settings,
+            classes,
+            ..DisciplineSpec::new(kind)
+        };
+        let link = Link {
+            bandwidth: Bandwidth::mbit(100),
+            mtu: Bytes::new(1_250),
+        };
+        spec.check(&Registry::builtin(), link)
+            .map(|plan| plan.build(Seed(1)))
     }
 
     fn weight(weight: u32) -> Table {
@@ -594,9 +679,15 @@ mod tests {
         assert_eq!([ask(&mut queue, ms), ask(&mut queue, ms)], [Ok(0), Ok(1)]);
         offer(&mut queue, ms, 1, 100);
         // The second of class 1 came after the poll; class 0 takes what is left of the cycle.
-        assert_eq!([ask(&mut queue, ms + 1), ask(&mut queue, ms + 1)], [Ok(0), Err(Some(2 * ms))]);
+        assert_eq!(
+            [ask(&mut queue, ms + 1), ask(&mut queue, ms + 1)],
+            [Ok(0), Err(Some(2 * ms))]
+        );
         // A late caller polls late, once.
-        assert_eq!([0; 4].map(|_| ask(&mut queue, 4 * ms + 7)), [Ok(1), Ok(0), Ok(0), Err(None)]);
+        assert_eq!(
+            [0; 4].map(|_| ask(&mut queue, 4 * ms + 7)),
+            [Ok(1), Ok(0), Ok(0), Err(None)]
+        );
         // Nobody was there at 5 ms; what comes at 5.5 ms waits for 6 ms.
         offer(&mut queue, 5 * ms + ms / 2, 0, 100);
         assert_eq!(ask(&mut queue, 5 * ms + ms / 2), Err(Some(6 * ms)));
@@ -616,13 +707,30 @@ mod tests {
         let class = [
             (weight(0), "must be at least 1"),
             (both, "exclude each other"),
-            (Table::default().text("rate", "101 Mbit/s"), "more than the link's"),
+            (
+                Table::default().text("rate", "101 Mbit/s"),
+                "more than the link's",
+            ),
         ];
-        let cases = class.into_iter().map(|(table, message)| (Table::default(), table, message));
+        let cases = class
+            .into_iter()
+            .map(|(table, message)| (Table::default(), table, message));
         let own = [
-            (Table::default().with("cycle", Raw::Integer(0)), Table::default(), "`cycle` is a number"),
-            (Table::default().text("interval", "1 ms"), Table::default(), "needs `mode"),
-            (Table::default().text("mode", "poll").text("interval", "0 s"), Table::default(), "longer than 0"),
+            (
+                Table::default().with("cycle", Raw::Integer(0)),
+                Table::default(),
+                "`cycle` is a number",
+            ),
+            (
+                Table::default().text("interval", "1 ms"),
+                Table::default(),
+                "needs `mode",
+            ),
+            (
+                Table::default().text("mode", "poll").text("interval", "0 s"),
+                Table::default(),
+                "longer than 0",
+            ),
         ];
         for (settings, table, message) in cases.chain(own) {
             let problems = check("wrr", settings, vec![table]).expect_err("cannot work");
