@@ -5,8 +5,8 @@
 //! - [`discipline`]: the contract, and its answers;
 //! - [`queue`]: the wrapper that pins, counts and checks;
 //! - [`mod@settings`], [`kind`], [`tree`]: from a policy's text to a checked plan to a running queue;
-//! - [`disciplines`]: one file each; what several can share stands beside them ([`timer_wheel`], [`calendar`], `cobalt`, `credit`,
-//!   `credit_bound`, `heaps`, `host_fair`, `keyed`, `leaves`, `lengths`, `lists`, `rings`, `service_curve`, `wire`);
+//! - [`disciplines`]: one file each; what several share stands in [`structures`] (data structures), `sharing`
+//!   (classes that share a link) and `flows` (queues for each flow);
 //! - [`header`], [`classify`]: from a frame's bytes to its fields, and to a class;
 //! - [`bounds`], [`admission`]: how long packets can wait at most, and whom a link can promise a delay;
 //! - [`reserved`]: classes that come and go beside those of a policy;
@@ -23,39 +23,27 @@
 pub mod admission;
 pub mod bounds;
 pub mod byte_clock;
-pub mod calendar;
-mod class_rates;
 pub mod classify;
-mod cobalt;
-mod credit;
-mod credit_bound;
 pub mod delay;
 pub mod discipline;
 pub mod disciplines;
+mod flows;
 pub mod header;
-mod heaps;
 pub mod histogram;
-mod host_fair;
 pub mod impairments;
 pub mod inspect;
-mod keyed;
 pub mod kind;
-mod leaves;
-mod lengths;
 pub mod link_clock;
-mod lists;
 pub mod packet;
 pub mod queue;
 pub mod random;
 pub mod reserved;
-mod rings;
 pub mod series;
-mod service_curve;
 pub mod settings;
+mod sharing;
 #[cfg(test)]
 mod sinks;
-pub mod timer_wheel;
-mod tournaments;
+pub mod structures;
 pub mod tree;
 pub mod units;
 mod wire;

@@ -9,7 +9,6 @@
 //! no structure for waiting has anything to do, and the heap of those who may send has all.
 
 use crate::Verdict;
-use engine::calendar::Calendar;
 use engine::discipline::{Next, Reason, Sink};
 use engine::disciplines::pacer;
 use engine::kind::Link;
@@ -17,6 +16,7 @@ use engine::packet::{ClassId, Packet};
 use engine::queue::Queue;
 use engine::random::Seed;
 use engine::settings::Table;
+use engine::structures::calendar::Calendar;
 use engine::tree::{ClassSpec, DisciplineSpec, Registry};
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
 use std::cmp::Reverse;

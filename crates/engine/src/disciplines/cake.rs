@@ -32,7 +32,7 @@
 use super::codel::Law;
 use crate::bounds::{Terms, WorstCase};
 use crate::discipline::{Discipline, Next, Reason, Sink, Verdict};
-use crate::host_fair::{Fair, Flows};
+use crate::flows::host_fair::{Fair, Flows};
 use crate::inspect::{Inspection, Value};
 use crate::kind::{Build, Check, Children, Kind, Link, Plan};
 use crate::link_clock::LinkClock;

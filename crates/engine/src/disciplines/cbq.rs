@@ -40,19 +40,20 @@
 //! backlogged class, and top-level looks through the classes that its cutoff holds back.
 
 use crate::bounds::{Terms, WorstCase};
-use crate::credit::{Credit, NANOBITS, nanobits};
-use crate::credit_bound::{self, Credited};
 use crate::discipline::{Discipline, Next, Reason, Sink, Verdict};
 use crate::inspect::{Inspection, Value};
 use crate::kind::{Build, Check, Children, Kind, Plan, QueuePlan, Routes};
 use crate::packet::{ClassId, Packet};
 use crate::queue::{Queue, Stats};
-use crate::rings::{self, Link, NONE, PRIORITIES, Rows, Turn};
 use crate::settings::Problem;
-use crate::timer_wheel::TimerWheel;
+use crate::sharing::class_rates;
+use crate::sharing::credit::{Credit, NANOBITS, nanobits};
+use crate::sharing::credit_bound::{self, Credited};
+use crate::structures::rings::{self, Link, NONE, PRIORITIES, Rows, Turn};
+use crate::structures::timer_wheel::TimerWheel;
 use crate::units::{Bandwidth, Bytes, Duration, Instant, Rate};
 use crate::wire::Wire;
-use crate::{choices, class_rates, settings};
+use crate::{choices, settings};
 use std::any::Any;
 use std::sync::Arc;
 

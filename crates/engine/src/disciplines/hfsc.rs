@@ -33,19 +33,19 @@
 //! 5. Times are rounded up to whole nanoseconds from exact sums, not at each packet.
 
 use crate::bounds::{Bound, Promise, Terms, WorstCase};
-use crate::credit::nanobits;
 use crate::discipline::{Discipline, Next, Sink, Verdict};
-use crate::heaps::Heaps;
 use crate::inspect::{Inspection, Value};
 use crate::kind::{Build, Check, Children, Kind, Plan};
-use crate::leaves::{Leaves, LeavesPlan};
 use crate::packet::{ClassId, Packet};
 use crate::queue::Stats;
-use crate::service_curve::{Curve, LONGEST_PIECE, ServiceCurve, Slopes};
 use crate::settings;
 use crate::settings::Problem;
-use crate::timer_wheel::TimerWheel;
-use crate::tournaments::Tournaments;
+use crate::sharing::credit::nanobits;
+use crate::sharing::leaves::{Leaves, LeavesPlan};
+use crate::sharing::service_curve::{Curve, LONGEST_PIECE, ServiceCurve, Slopes};
+use crate::structures::heaps::Heaps;
+use crate::structures::timer_wheel::TimerWheel;
+use crate::structures::tournaments::Tournaments;
 use crate::units::{Bytes, Duration, Instant};
 use std::any::Any;
 use std::sync::Arc;

@@ -23,7 +23,6 @@
 
 use crate::admission::{Admission, Flow, Place, Rule};
 use crate::bounds::{self, Promise, Terms, WorstCase, shown};
-use crate::credit::{Credit, nanobits};
 use crate::discipline::{Discipline, Next, Reason, Sink, Verdict};
 use crate::disciplines::{cbq, fifo, priq};
 use crate::inspect::{Inspection, Value};
@@ -31,6 +30,7 @@ use crate::kind::{Build, Check, CheckedClass, Children, Kind, Plan, QueuePlan, R
 use crate::link_clock::LinkClock;
 use crate::packet::{ClassId, Packet};
 use crate::settings::{Problem, Raw, Table};
+use crate::sharing::credit::{Credit, nanobits};
 use crate::units::{Bandwidth, Bytes, Duration, Instant, Rate};
 use crate::{choices, settings};
 use std::any::Any;

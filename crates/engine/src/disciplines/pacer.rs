@@ -25,19 +25,19 @@
 //! Where classes are added or removed, a new tree takes the place of the old, and its classes begin with what those before
 //! them [owe](crate::discipline::Debt): nobody is early by that.
 //!
-//! Classes that wait for *E* are in a [`calendar`](crate::calendar), exact to the byte; those whose *E* has come stand by
+//! Classes that wait for *E* are in a [`calendar`](crate::structures::calendar), exact to the byte; those whose *E* has come stand by
 //! deadline, few while the wire keeps up. What a packet costs with very many classes is memory that has to be fetched; as the
 //! calendar tells who is about to come, that is done for many classes at one time.
 
 use crate::byte_clock::{Basis, Pace, SHORTEST_SLOT, Slots, WireTime, gap_slot};
-use crate::calendar::Calendar;
 use crate::discipline::{Debt, Discipline, Next, Sink, Verdict};
-use crate::heaps::Soonest;
 use crate::inspect::{Inspection, Value};
 use crate::kind::{Build, Check, Children, Kind, Pacing, Plan};
-use crate::leaves::{Leaves, LeavesPlan};
 use crate::packet::{ClassId, Packet};
 use crate::settings::Problem;
+use crate::sharing::leaves::{Leaves, LeavesPlan};
+use crate::structures::calendar::Calendar;
+use crate::structures::heaps::Soonest;
 use crate::units::{Bandwidth, Bytes, Instant, Rate};
 use crate::{choices, settings};
 use std::any::Any;

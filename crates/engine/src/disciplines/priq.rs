@@ -12,10 +12,10 @@ use crate::bounds::{Promise, Service, Terms, WorstCase, is_work_conserving, stri
 use crate::discipline::{Discipline, Next, Sink, Verdict};
 use crate::inspect::{Inspection, Value};
 use crate::kind::{Build, Check, Children, Kind, Plan};
-use crate::leaves::{Leaves, LeavesPlan};
 use crate::packet::{ClassId, Packet};
 use crate::settings;
 use crate::settings::{Problem, refuse_unknown};
+use crate::sharing::leaves::{Leaves, LeavesPlan};
 use crate::units::{Bandwidth, Instant};
 use std::any::Any;
 use std::sync::Arc;

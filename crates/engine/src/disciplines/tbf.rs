@@ -14,15 +14,16 @@
 //! behind it.
 
 use crate::bounds::{Terms, WorstCase, follows_any_rate};
-use crate::credit::{Credit, nanobits};
 use crate::discipline::{Discipline, Next, Sink, Verdict};
 use crate::inspect::{Inspection, Value};
 use crate::kind::{Build, Check, Children, Kind, Link, Plan, QueuePlan};
 use crate::packet::Packet;
 use crate::queue::Queue;
+use crate::settings;
 use crate::settings::Problem;
+use crate::sharing::credit;
+use crate::sharing::credit::{Credit, nanobits};
 use crate::units::{Bandwidth, Bytes, Duration, Instant, Rate};
-use crate::{credit, settings};
 use std::any::Any;
 use std::sync::Arc;
 

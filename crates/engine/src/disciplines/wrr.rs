@@ -19,12 +19,12 @@
 
 use crate::bounds::{Terms, WorstCase};
 use crate::discipline::{Discipline, Next, Sink, Verdict};
-use crate::heaps::Heaps;
 use crate::inspect::{Inspection, Value};
 use crate::kind::{Build, Check, Children, Kind, Plan};
-use crate::leaves::{Leaves, LeavesPlan};
 use crate::packet::Packet;
 use crate::settings::Problem;
+use crate::sharing::leaves::{Leaves, LeavesPlan};
+use crate::structures::heaps::Heaps;
 use crate::units::{Bytes, Duration, Instant, Rate};
 use crate::{choices, settings};
 use std::any::Any;

@@ -30,17 +30,17 @@
 //! overtakes another of its flow and tin (in CAKE a flow that moves to a free place of its set may).
 
 use crate::choices;
-use crate::cobalt::{Cobalt, Fate};
 use crate::discipline::{Reason, Sink};
 use crate::disciplines::codel::Law;
-use crate::heaps::Heaps;
+use crate::flows::cobalt::{Cobalt, Fate};
 use crate::inspect::{Inspection, Value};
-use crate::keyed::Keyed;
-use crate::lengths::Lengths;
-use crate::lists::{List, Store};
 use crate::packet::{Flow, Packet};
 use crate::random::{Rng, mix};
-use crate::rings::{self, Link, NONE};
+use crate::structures::heaps::Heaps;
+use crate::structures::keyed::Keyed;
+use crate::structures::lengths::Lengths;
+use crate::structures::lists::{List, Store};
+use crate::structures::rings::{self, Link, NONE};
 use crate::units::{Bytes, Duration, Instant};
 
 choices! {

@@ -1,6 +1,6 @@
 //! Winner trees over numbered things, each of which belongs to one of them: the least key first.
 //!
-//! As [`heaps`](crate::heaps), for the case that many things are in and the first of them gets a new key all the time. In a heap that
+//! As [`heaps`](crate::structures::heaps), for the case that many things are in and the first of them gets a new key all the time. In a heap that
 //! one sinks to the bottom, and at each level where to look next is known only when the level above has been compared; a processor
 //! guesses, wrongly two times of three, or waits. Here each thing has its place in a row of four, the least of a row is
 //! an item of the row above, and a new key concerns the rows between its place and the top: which rows those are is known at
@@ -11,7 +11,7 @@
 //! Key and thing are one word of 128 bits, so that a row is one line of a cache. Of equal keys the smaller thing comes
 //! first. No allocation after construction.
 
-use crate::heaps::{NOBODY, item, key_and_thing};
+use crate::structures::heaps::{NOBODY, item, key_and_thing};
 
 const ARITY: usize = 4;
 

@@ -8,8 +8,8 @@
 //! Σ (full credit + 2 *Max*) + twice what is in the device, and the rates of those leaves from then on.
 
 use crate::bounds::{Bound, Service, Terms, WorstCase, is_work_conserving};
-use crate::credit::Credit;
 use crate::packet::ClassId;
+use crate::sharing::credit::Credit;
 use crate::units::{Bandwidth, Bytes, Duration};
 
 /// A leaf as checked.

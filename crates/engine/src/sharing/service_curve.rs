@@ -9,8 +9,8 @@
 //! for 10 years they are below 2¹⁰⁰, and a virtual time that runs 10⁸ times as fast (a class of 8 kbit/s alone on
 //! that link) is as well.
 
-use crate::credit::NANOBITS;
 use crate::settings::{Raw, SettingValue, describe};
+use crate::sharing::credit::NANOBITS;
 use crate::units::{Bandwidth, Bytes, Duration, Rate};
 
 /// A curve as a policy writes it.

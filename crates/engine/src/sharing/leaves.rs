@@ -9,7 +9,7 @@ use crate::inspect::Inspection;
 use crate::kind::{Build, Check, QueuePlan, Routes};
 use crate::packet::{ClassId, Packet};
 use crate::queue::{Queue, Stats};
-use crate::timer_wheel::TimerWheel;
+use crate::structures::timer_wheel::TimerWheel;
 use crate::units::{Bytes, Instant};
 
 /// A leaf as checked.

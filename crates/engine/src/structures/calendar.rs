@@ -1,7 +1,7 @@
 //! Which of very many numbered things comes next: noted down for a time, given out in the order of times, exact to one unit.
 //!
 //! A calendar of days: timing wheels (Varghese and Lauck, "Hashed and hierarchical timing wheels", 1987, schemes 4 and 7), laid
-//! out for so many things that memory is what they cost. Where it differs from [`TimerWheel`](crate::timer_wheel):
+//! out for so many things that memory is what they cost. Where it differs from [`TimerWheel`](crate::structures::timer_wheel):
 //!
 //! - The days to come are in a ring, as many as most things are noted ahead: a thing passes through one of them and
 //!   nothing else, and a hundred or so share it. What is noted farther ahead waits in levels of ages, each of which is as long

@@ -5,7 +5,7 @@
 //! keep the place of each, so that its key can change and it can leave in logarithmic time. Of [`Soonest`] only the first can be
 //! taken. No allocation after construction.
 //!
-//! Where the same thing is first and gets a new key all the time, [`tournaments`](crate::tournaments) are faster; a heap costs
+//! Where the same thing is first and gets a new key all the time, [`tournaments`](crate::structures::tournaments) are faster; a heap costs
 //! what those in it cost, however many may come.
 
 /// In no heap.

@@ -1,0 +1,15 @@
+//! What disciplines are made of that share a link among classes.
+//!
+//! | module | what | used by |
+//! |---|---|---|
+//! | [`leaves`] | the leaf classes' queues: idle, ready or asleep | `priq`, `drr`, `wrr`, `hfsc`, `pacer` |
+//! | [`class_rates`] | admission to a tree of rates: no parent is oversubscribed | `cbq` |
+//! | [`credit`] | what a class may still send, in nanobits | `cbq`, `tbf`, `ips`, `hfsc` |
+//! | [`credit_bound`] | the worst-case delay of a leaf that is served by credit and priority | `cbq` |
+//! | [`service_curve`] | service curves of two pieces | `hfsc` |
+
+pub(crate) mod class_rates;
+pub(crate) mod credit;
+pub(crate) mod credit_bound;
+pub(crate) mod leaves;
+pub(crate) mod service_curve;
