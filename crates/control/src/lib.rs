@@ -6,7 +6,7 @@
 //! - [`scenario`]: TOML text → hosts, links, flows and expectations of a simulation;
 //! - [`port_config`], [`filters`], [`rsvp_config`], [`yields`]: a policy's parts with a syntax of their own; [`rsvp_keys`]: RSVP's
 //!   file of keys;
-//! - [`snapshot`]: what every class got; [`figures`] and [`picture`]: how that is shown;
+//! - [`snapshot`]: what every class got; [`readout`]: how its values are shown;
 //! - [`protocol`], [`socket`]: how a running program is looked at and told; [`reservation`]: and asked for bandwidth.
 //!
 //! Absent on purpose: ports, packets and clocks. Whoever moves packets takes a [`policy::Policy`] and
@@ -14,13 +14,12 @@
 
 #![forbid(unsafe_code)]
 
-pub mod figures;
 pub mod filters;
 pub mod findings;
-pub mod picture;
 pub mod policy;
 pub mod port_config;
 pub mod protocol;
+pub mod readout;
 pub mod reservation;
 pub mod rsvp_config;
 pub mod rsvp_keys;

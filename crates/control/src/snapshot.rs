@@ -9,7 +9,6 @@
 //! ([`BASIS`]). In JSON the unit of a number is part of its name.
 
 use crate::policy::Interface;
-use engine::delay::Delays;
 use engine::discipline::Reason;
 use engine::inspect::{Value, View};
 use engine::packet::ClassId;
@@ -17,6 +16,7 @@ use engine::queue::{Count, Stats};
 use engine::settings::SettingValue;
 use engine::tree::DisciplineSpec;
 use engine::units::{Bandwidth, Duration, Instant, Probability, Rate};
+use measure::delay::Delays;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;

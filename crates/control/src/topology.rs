@@ -21,11 +21,11 @@ use crate::findings::{Findings, Severity};
 use crate::policy::{Interface, Reader};
 use crate::scenario;
 use crate::sections::{self, Section};
-use engine::impairments::Loss;
 use engine::settings;
 use engine::settings::{Problem, Raw, Span, unknown};
 use engine::tree::Registry;
 use engine::units::{Bandwidth, Bytes, Duration};
+use measure::impairments::Loss;
 
 settings! {
     /// The settings of a link, the same in both directions.

@@ -12,8 +12,7 @@
 //! - [`reserved`]: classes that come and go beside those of a policy;
 //! - [`link_clock`]: a link's bandwidth as a clock, for ports and for the simulator's wires;
 //! - [`byte_clock`]: time in bytes of an Ethernet wire, for pacing;
-//! - [`impairments`]: what a wire loses and delays by itself, in the simulator and in the lab; [`series`]: bytes over time;
-//! - [`inspect`]: looking into a running tree; [`delay`]: how long packets waited, in a [`histogram`].
+//! - [`inspect`]: looking into a running tree.
 //!
 //! Absent on purpose: clocks, sockets, threads, files, logging, global state, unsafe code, and randomness
 //! that was not given. The same code therefore runs in the simulator, in the lab and on a real link.
@@ -24,13 +23,10 @@ pub mod admission;
 pub mod bounds;
 pub mod byte_clock;
 pub mod classify;
-pub mod delay;
 pub mod discipline;
 pub mod disciplines;
 mod flows;
 pub mod header;
-pub mod histogram;
-pub mod impairments;
 pub mod inspect;
 pub mod kind;
 pub mod link_clock;
@@ -38,7 +34,6 @@ pub mod packet;
 pub mod queue;
 pub mod random;
 pub mod reserved;
-pub mod series;
 pub mod settings;
 mod sharing;
 #[cfg(test)]

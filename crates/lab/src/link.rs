@@ -12,11 +12,10 @@
 //!
 //! Every operation is O(1) beside the queue's own. The propagation holds a whole bandwidth-delay product.
 //! What the wire loses, and how much longer packets travel, is decided by the models of the simulator
-//! ([`engine::impairments`]), from a seed. A link that is [recorded](Link::queue_over) tells what came and what went, bin by bin.
+//! ([`measure::impairments`]), from a seed. A link that is [recorded](Link::queue_over) tells what came and what went, bin by bin.
 
 use crate::record::Record;
 use engine::discipline::{Discipline, Next, Reason, Sink, Verdict};
-use engine::impairments::{Losing, Loss, Wander};
 use engine::inspect::{Inspection, Value};
 use engine::kind;
 use engine::packet::Packet;
@@ -25,6 +24,7 @@ use engine::random::Seed;
 use engine::settings::{Raw, Table};
 use engine::tree::{DisciplineSpec, Registry};
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
+use measure::impairments::{Losing, Loss, Wander};
 use std::collections::VecDeque;
 
 /// The longest frame of a link: 1500 bytes of IP packet, Ethernet header, a tag.

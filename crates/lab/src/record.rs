@@ -3,8 +3,8 @@
 //! What came counts in the bin in which the emulator took it in; it reads its clock once a batch, so bursts that
 //! came together count together. What was sent is spread over the time of its bits, as the link reckons it, exactly.
 
-use engine::series::Series;
 use engine::units::{Bytes, Duration, Instant};
+use measure::series::Series;
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

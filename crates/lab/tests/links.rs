@@ -4,7 +4,6 @@
 
 use engine::classify::{Classifier, Filter, Ports};
 use engine::discipline::Reason;
-use engine::impairments::Loss;
 use engine::kind;
 use engine::random::Seed;
 use engine::settings::Table;
@@ -13,6 +12,7 @@ use engine::units::{Bandwidth, Bytes, Duration as Span};
 use lab::host::Offload;
 use lab::traffic::{generator::Shape, probe::Probe, tcp::Bulk, udp::Stream};
 use lab::{Direction, Emulator, Host, Lab, Link, Record, Result};
+use measure::impairments::Loss;
 use netio::classify::ByFilters;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};

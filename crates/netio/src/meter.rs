@@ -1,9 +1,9 @@
 //! What left by a path, class by class: counts, the last second's rate, and how long packets waited.
 
-use engine::delay::Delays;
 use engine::packet::ClassId;
 use engine::queue::Count;
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
+use measure::delay::Delays;
 
 /// Parts of the second over which a rate is taken.
 const PARTS: u64 = 10;

@@ -10,7 +10,6 @@ use crate::port::{Capabilities, ETHERNET, Port, TAG};
 use crate::realiser::{self, Realiser, Step};
 use crate::segment::{self, Cut};
 use crate::worker::{PathSpec, PortId};
-use engine::delay::Delays;
 use engine::discipline::{Next, Reason, Sink};
 use engine::header::{self, Headers};
 use engine::inspect::Inspection;
@@ -19,6 +18,7 @@ use engine::packet::{Buffer, ClassId, Dscp, Ecn, Packet};
 use engine::queue::{Count, Queue, Stats};
 use engine::tree::{ClassInfo, TreePlan};
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
+use measure::delay::Delays;
 use std::collections::VecDeque;
 
 /// Packets sent by one path before others have their turn.

@@ -21,14 +21,14 @@ use engine::byte_clock::{AROUND, SHORTEST_FRAME};
 use engine::classify::{Classifier, Filter};
 use engine::discipline::{Next, Reason, Sink};
 use engine::header::FlowHasher;
-pub use engine::impairments::Loss;
-use engine::impairments::{Losing, Wander};
 use engine::link_clock::LinkClock;
 use engine::packet::{Buffer, ClassId, Dscp, Flow, Packet};
 use engine::queue::Queue;
 use engine::random::Seed;
 use engine::tree::TreePlan;
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
+pub use measure::impairments::Loss;
+use measure::impairments::{Losing, Wander};
 use std::collections::VecDeque;
 
 /// What a link is like, in one direction.

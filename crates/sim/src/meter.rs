@@ -12,8 +12,8 @@
 mod levels;
 mod window;
 
-pub use engine::series::Series;
 pub use levels::Levels;
+pub use measure::series::Series;
 pub use window::{Tally, Window};
 
 use engine::discipline::Reason;

@@ -4,7 +4,6 @@
 
 #![forbid(unsafe_code)]
 
-mod colour;
 mod commands;
 mod daemon;
 mod demo;

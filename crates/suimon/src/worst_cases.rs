@@ -1,8 +1,8 @@
 //! The worst case of each class of a policy, as `suimon check` shows it: how long a packet can take, and how much can be held.
 
-use control::picture::{self, Align};
 use control::policy::{Interface, Policy};
 use engine::bounds::{self, WorstCase};
+use plot::text::{self, Align};
 use serde_json::{Value, json};
 
 /// The depth of the port's ring, if the policy has a port.
@@ -21,10 +21,7 @@ pub fn lines(interface: &Interface, ring: Option<u32>) -> Vec<String> {
         lines.push(format!(
             "at worst, from arrival to the last bit on the link, with {ring} {packets} in the transmit ring:"
         ));
-        lines.extend(picture::table(
-            &bounded,
-            &[Align::Left, Align::Right, Align::Right],
-        ));
+        lines.extend(text::table(&bounded, &[Align::Left, Align::Right, Align::Right]));
     }
     let mut reasons: Vec<(&str, Vec<String>)> = Vec::new();
     for case in &cases {

@@ -4,11 +4,11 @@ use super::Files;
 use crate::findings::Findings;
 use crate::policy::{Interface, Policy, Reader};
 use crate::sections::{Section, Value};
-use engine::impairments::Loss;
 use engine::settings::{Problem, Raw, SettingValue, Span, describe, unknown};
 use engine::tree::Registry;
 use engine::units::{Bandwidth, Bytes, Duration};
 use engine::{choices, settings};
+use measure::impairments::Loss;
 
 /// What the wire adds to a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -18,10 +18,10 @@ pub mod timer;
 
 use crate::pool::Pool;
 use crate::port::Port;
-use engine::delay::Delays;
 use engine::packet::Buffer;
 use engine::queue::{Count, Queue};
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
+use measure::delay::Delays;
 use std::fmt;
 
 /// How far a host that was held up may catch up, in one go, at most: a tick of a 250 Hz kernel and some.

@@ -1,8 +1,8 @@
 //! How much was held, weighted by time: what one finds on looking at a queue at any time, not what packets find.
 
-use engine::histogram::Histogram;
 use engine::queue::Count;
 use engine::units::{Bytes, Duration, Instant};
+use measure::histogram::Histogram;
 
 /// For how long a queue held so many packets, and so many bytes.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]

@@ -5,10 +5,10 @@
 
 use super::levels::{Held, Levels};
 use super::{Departure, Loss, Series};
-use engine::delay::Delays;
 use engine::discipline::Reason;
 use engine::queue::Count;
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
+use measure::delay::Delays;
 
 /// What passed of one class, or of one stream. A class that has classes has nothing of its own but its queue.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -2,8 +2,8 @@
 
 use crate::agent::{Agent, Context};
 use crate::packet::{Packet, Payload};
-use engine::delay::Delays;
 use engine::units::Duration;
+use measure::delay::Delays;
 
 /// Takes datagrams.
 #[derive(Clone, Debug, Default)]

@@ -7,10 +7,10 @@ use super::chance::Spells;
 use super::{Active, Spell};
 use crate::agent::{Agent, Context};
 use crate::packet::{Packet, Payload};
-use engine::delay::Delays;
 use engine::packet::Ecn;
 use engine::random::Seed;
 use engine::units::{Bytes, Duration, Instant};
+use measure::delay::Delays;
 use std::collections::VecDeque;
 
 /// Ethernet's, IPv4's and UDP's headers.

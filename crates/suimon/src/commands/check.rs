@@ -1,15 +1,12 @@
 //! `suimon check`: reads a policy or a scenario, and reports every mistake in it, or shows what it means.
 
-use crate::colour;
 use crate::exit::{Exit, Failure};
 use crate::simulation::preview;
 use crate::source;
 use crate::worst_cases;
 use clap::Args;
-use control::figures;
 use control::filters;
 use control::findings::Findings;
-use control::picture::{self, Align};
 use control::policy::{Interface, Policy};
 use control::port_config::{Place, PortConfig};
 use control::scenario;
@@ -18,6 +15,9 @@ use control::yields::Yields;
 use engine::settings::{Raw, Table};
 use engine::tree::{ClassSpec, DisciplineSpec, Registry};
 use engine::units::{Bandwidth, Probability};
+use measure::numbers;
+use plot::colour;
+use plot::text::{self, Align};
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -100,7 +100,7 @@ fn show_interface(out: &mut dyn Write, interface: &Interface, ring: Option<u32>)
         0 => String::new(),
         n => format!(" with {n} B added to each frame"),
     };
-    let (name, rate) = (&interface.name, figures::rate(settings.bandwidth.bits()));
+    let (name, rate) = (&interface.name, numbers::rate(settings.bandwidth.bits()));
     writeln!(
         out,
         "\n{name}  {rate}{overhead}  {}",
@@ -115,7 +115,7 @@ fn show_interface(out: &mut dyn Write, interface: &Interface, ring: Option<u32>)
     let depths: Vec<usize> = order.iter().map(|(_, depth)| *depth).collect();
     let rows = order
         .iter()
-        .zip(picture::branches(&depths))
+        .zip(text::branches(&depths))
         .map(|(&(index, _), branch)| {
             let info = &plan.classes[index];
             let class = classes.get(info.name.as_str());
@@ -127,8 +127,8 @@ fn show_interface(out: &mut dyn Write, interface: &Interface, ring: Option<u32>)
             });
             vec![
                 format!("{branch}{}", info.name),
-                rate.map(|rate| figures::rate(rate.bits())).unwrap_or_default(),
-                share.map(figures::share).unwrap_or_default(),
+                rate.map(|rate| numbers::rate(rate.bits())).unwrap_or_default(),
+                share.map(numbers::share).unwrap_or_default(),
                 class
                     .map(|class| settings_words(&class.settings, &["rate"]))
                     .unwrap_or_default(),
@@ -141,7 +141,7 @@ fn show_interface(out: &mut dyn Write, interface: &Interface, ring: Option<u32>)
             ]
         });
     let (left, right) = (Align::Left, Align::Right);
-    for line in picture::table(&rows.collect::<Vec<_>>(), &[left, right, right, left, left, left]) {
+    for line in text::table(&rows.collect::<Vec<_>>(), &[left, right, right, left, left, left]) {
         writeln!(out, "{line}")?;
     }
     for yields in &interface.yields {
@@ -162,7 +162,7 @@ fn show_interface(out: &mut dyn Write, interface: &Interface, ring: Option<u32>)
 fn yields_words(yields: &Yields, link: Bandwidth) -> String {
     let [cap, floor] = yields
         .rates(link)
-        .map(|rate| rate.map(|rate| figures::rate(rate.bits())));
+        .map(|rate| rate.map(|rate| numbers::rate(rate.bits())));
     let mut words = vec![format!("with weight {}", yields.settings.weight)];
     words.extend(cap.map(|cap| format!("at most {cap}")));
     words.extend(floor.map(|floor| format!("not below {floor}")));
@@ -188,7 +188,7 @@ fn show_filters(out: &mut dyn Write, interface: &Interface) -> io::Result<()> {
             rule,
         ]
     });
-    for line in picture::table(&rows.collect::<Vec<_>>(), &[Align::Left; 3]) {
+    for line in text::table(&rows.collect::<Vec<_>>(), &[Align::Left; 3]) {
         writeln!(out, "{line}")?;
     }
     Ok(())

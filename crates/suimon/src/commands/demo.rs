@@ -3,11 +3,11 @@
 use crate::demo::answer::Answer;
 use crate::demo::course::{Course, Outcome};
 use crate::exit::{Exit, Failure};
-use crate::report::terminal::{Abilities, Live};
 use clap::Args;
 use control::policy::Policy;
 use engine::tree::Registry;
 use engine::units::Duration;
+use plot::terminal::{Abilities, Live};
 use serde_json::json;
 use std::fs;
 use std::io::{self, IsTerminal, Write};

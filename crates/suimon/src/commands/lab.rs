@@ -3,7 +3,6 @@
 //! The file is read and checked before anything is made. Then the process goes into a box of namespaces, so
 //! that nothing of the lab is left behind, however it ends.
 
-use crate::colour;
 use crate::exit::{Exit, Failure};
 use crate::simulation::captures::Wanted;
 use crate::source;
@@ -19,6 +18,7 @@ use engine::units::{Bandwidth, Duration};
 use lab::addressing::{self, Pair};
 use lab::{Direction, Host, Lab, Link, Record};
 use netio::classify::ByFilters;
+use plot::colour;
 use serde_json::{Value, json};
 use std::fs::File;
 use std::io::{BufWriter, Write};

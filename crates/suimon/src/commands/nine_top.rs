@@ -4,12 +4,12 @@
 
 use super::bottlenet::said;
 use super::nine::{directory, places};
-use crate::colour;
 use crate::exit::{Exit, Failure};
 use clap::Args;
-use control::figures;
 use host::coordinate::Meeting;
 use host::coordinate::message::{ConnectionStatus, InterfaceStatus, MemberStatus, Status};
+use measure::numbers;
+use plot::colour;
 use ratatui::Frame;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use ratatui::style::{Color, Modifier, Style};
@@ -123,8 +123,8 @@ fn lines(status: &Status) -> Vec<Said> {
         let text = format!(
             "{}: {} in, {} out; bottlenet {}{}",
             interface.name,
-            figures::rate(interface.down_bps),
-            figures::rate(interface.up_bps),
+            numbers::rate(interface.down_bps),
+            numbers::rate(interface.up_bps),
             said(interface.bottlenet),
             taken_for(interface),
         );
@@ -142,7 +142,7 @@ fn lines(status: &Status) -> Vec<Said> {
         }
         for one in &member.not_controlled {
             let (kind, how) = match one.policed_bps {
-                Some(bps) => (Kind::Held, format!("at most {}", figures::rate(bps))),
+                Some(bps) => (Kind::Held, format!("at most {}", numbers::rate(bps))),
                 None => (Kind::NotControlled, "not controlled".into()),
             };
             let text = format!("  {:>7}  {}: {how}: {}", one.pid, one.what, one.why);
@@ -157,7 +157,7 @@ fn taken_for(interface: &InterfaceStatus) -> String {
     let rates = [(interface.link_down_bps, "in"), (interface.link_up_bps, "out")];
     let known: Vec<String> = rates
         .iter()
-        .filter_map(|(rate, way)| Some(format!("{} {way}", figures::rate((*rate)?))))
+        .filter_map(|(rate, way)| Some(format!("{} {way}", numbers::rate((*rate)?))))
         .collect();
     match known.is_empty() {
         true => ", the link's rate is not known yet".into(),
@@ -167,7 +167,7 @@ fn taken_for(interface: &InterfaceStatus) -> String {
 
 fn head(member: &MemberStatus) -> String {
     let profile = &member.profile;
-    let rate = |bps: Option<u64>| bps.map(figures::rate);
+    let rate = |bps: Option<u64>| bps.map(numbers::rate);
     let mut asked = vec![format!("weight {}", profile.weight)];
     asked.extend(rate(profile.cap_bps).map(|cap| format!("cap {cap}")));
     asked.extend(rate(profile.floor_bps).map(|floor| format!("floor {floor}")));
@@ -180,8 +180,8 @@ fn head(member: &MemberStatus) -> String {
         "{}  ({}; {} in, {} out)",
         profile.command,
         asked.join(", "),
-        figures::rate(down),
-        figures::rate(up)
+        numbers::rate(down),
+        numbers::rate(up)
     )
 }
 
@@ -192,8 +192,8 @@ fn connection_line(connection: &ConnectionStatus) -> String {
         connection.pid,
         connection.program,
         connection.remote.to_string(),
-        figures::rate(connection.down_bps),
-        figures::rate(connection.up_bps),
+        numbers::rate(connection.down_bps),
+        numbers::rate(connection.up_bps),
         rtt,
         connection.held,
         connection.why,

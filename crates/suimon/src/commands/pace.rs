@@ -9,7 +9,6 @@ use crate::daemon::realise::Place;
 use crate::daemon::selfcheck;
 use crate::exit::{Exit, Failure};
 use clap::{Args, ValueEnum};
-use control::figures;
 use control::policy::Policy;
 use control::socket::Client;
 use engine::byte_clock::Basis;
@@ -18,6 +17,7 @@ use engine::queue::Count;
 use engine::settings::{Raw, SettingValue};
 use engine::tree::Registry;
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
+use measure::numbers;
 use netio::handle::Snapshot;
 use serde_json::json;
 use std::io::{self, Write};
@@ -263,15 +263,15 @@ impl Watch {
                 out,
                 "{at:6.1} s  {} ({})  by {}: late {} at the median, {} of 99 in 100, {} at most; {} by more than a frame; \
                  ring dry {} times; {} dropped",
-                figures::rate(rate),
+                numbers::rate(rate),
                 self.basis.name(),
                 realised.by,
-                figures::time(late(500)),
-                figures::time(late(990)),
-                figures::time(achieved.lateness.longest().nanos()),
-                figures::count(achieved.late),
-                figures::count(achieved.dry),
-                figures::count(path.totals.dropped.packets),
+                numbers::time(late(500)),
+                numbers::time(late(990)),
+                numbers::time(achieved.lateness.longest().nanos()),
+                numbers::count(achieved.late),
+                numbers::count(achieved.dry),
+                numbers::count(path.totals.dropped.packets),
             )?;
         }
         out.flush()

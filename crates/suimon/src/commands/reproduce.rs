@@ -1,10 +1,10 @@
 //! `suimon reproduce`: the papers' experiments, each by its id, on the same code that manages traffic.
 
 use crate::exit::{Exit, Failure};
-use crate::report::progress;
 use crate::reproduce::{EXPERIMENTS, Experiment, Options, Progress, page};
 use clap::Args;
 use engine::settings::{Span, unknown};
+use plot::progress;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 

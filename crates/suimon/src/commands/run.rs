@@ -1,6 +1,5 @@
 //! `suimon run`: a policy on real interfaces, until it is told to end.
 
-use crate::colour;
 use crate::daemon::assemble::{Assembly, assemble};
 use crate::daemon::claim::Claim;
 use crate::daemon::direction::secret_seed;
@@ -23,6 +22,7 @@ use control::socket::{Server, path_of};
 use engine::tree::Registry;
 use engine::units::Bytes;
 use netio::handle::Snapshot;
+use plot::colour;
 use std::io::{self, Write};
 use std::path::Path;
 use std::sync::Arc;

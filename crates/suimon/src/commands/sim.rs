@@ -3,11 +3,8 @@
 //! A sweep can be split: `--shard i/n` runs every n-th point, wherever; `--merge` puts the outputs together again, byte
 //! for byte as one run would have printed them.
 
-use crate::colour;
 use crate::exit::{Exit, Failure};
-use crate::report::progress::Progress;
 use crate::report::simulation as report;
-use crate::report::terminal::{Abilities, still};
 use crate::simulation::captures::Wanted;
 use crate::simulation::outcome::Outcome;
 use crate::simulation::place::Place;
@@ -15,9 +12,12 @@ use crate::simulation::points::{Done, Job, Shard};
 use crate::simulation::{json, merge, series, table};
 use crate::source;
 use clap::Args;
-use control::figures;
 use control::scenario::Scenarios;
 use engine::tree::Registry;
+use measure::numbers;
+use plot::colour;
+use plot::progress::Progress;
+use plot::terminal::{Abilities, still};
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -220,10 +220,10 @@ fn show(progress: &mut Progress, done: &Done, total: u64, points: usize) {
             1 => String::new(),
             all => format!(", {finished} of {all} points"),
         };
-        let [now, all] = [simulated, total].map(figures::time);
+        let [now, all] = [simulated, total].map(numbers::time);
         format!(
             "{now} of {all}{points}, {} events/s",
-            figures::count(per_second as u64)
+            numbers::count(per_second as u64)
         )
     });
 }

@@ -3,11 +3,12 @@
 use crate::commands::set::Target;
 use crate::exit::{Exit, Failure};
 use clap::Args;
-use control::figures;
-use control::picture::{self, Align};
+use control::readout;
 use control::snapshot::{ClassView, Gauge, InterfaceView, Snapshot, State, Traffic};
 use control::socket::{Client, snapshot};
 use engine::units::Duration;
+use measure::numbers;
+use plot::text::{self, Align};
 use std::io::{self, Write};
 
 /// Show what every class of a running suimon asked for and got
@@ -76,7 +77,7 @@ const COLUMNS: [(&str, Align); 11] = [
 /// The tables of all interfaces.
 pub fn show(out: &mut dyn Write, now: &Snapshot, verbose: bool) -> io::Result<()> {
     let over = match now.interval_ns {
-        Some(ns) => format!("rates and delays over {}", figures::time(ns)),
+        Some(ns) => format!("rates and delays over {}", numbers::time(ns)),
         None => "counters and delays since the start".into(),
     };
     writeln!(out, "{}: {over}, lengths per {}", now.policy, now.basis)?;
@@ -90,7 +91,7 @@ fn show_interface(out: &mut dyn Write, interface: &InterfaceView, verbose: bool)
         out,
         "\n{}  {}  {}  {}{}",
         interface.name,
-        figures::rate(interface.bandwidth_bps),
+        numbers::rate(interface.bandwidth_bps),
         interface.discipline,
         interface.state.name(),
         interface
@@ -102,7 +103,7 @@ fn show_interface(out: &mut dyn Write, interface: &InterfaceView, verbose: bool)
     let titles = COLUMNS.map(|(title, _)| title.to_owned()).to_vec();
     let depths: Vec<usize> = interface.classes.iter().map(|class| class.depth).collect();
     let mut rows = vec![titles];
-    for (class, branch) in interface.classes.iter().zip(picture::branches(&depths)) {
+    for (class, branch) in interface.classes.iter().zip(text::branches(&depths)) {
         rows.push(class_row(class, &branch, interface.bandwidth_bps));
     }
     let whole = [String::from("all"), String::new(), String::new()];
@@ -114,11 +115,11 @@ fn show_interface(out: &mut dyn Write, interface: &InterfaceView, verbose: bool)
         .concat(),
     );
     blank_where_nothing_is_shown(&mut rows);
-    for line in picture::table(&rows, &COLUMNS.map(|(_, align)| align)) {
+    for line in text::table(&rows, &COLUMNS.map(|(_, align)| align)) {
         writeln!(out, "{line}")?;
     }
     // How well packets start at their times is what somebody who paces wants to see.
-    if verbose || figures::is_paced(interface) {
+    if verbose || readout::is_paced(interface) {
         show_gauges(out, &interface.discipline, &interface.gauges)?;
     }
     // Likewise what became of the connections of classes that yield.
@@ -142,10 +143,10 @@ fn blank_where_nothing_is_shown(rows: &mut [Vec<String>]) {
 fn class_row(class: &ClassView, branch: &str, link: u64) -> Vec<String> {
     let own = [
         format!("{branch}{}", class.name),
-        class.asked_bps.map(figures::rate).unwrap_or_default(),
-        class.share.map(figures::share).unwrap_or_default(),
+        class.asked_bps.map(numbers::rate).unwrap_or_default(),
+        class.share.map(numbers::share).unwrap_or_default(),
     ];
-    let borrowed = [figures::borrowed(class)];
+    let borrowed = [readout::borrowed(class)];
     [&own[..], &traffic_cells(&class.traffic, link), &borrowed].concat()
 }
 
@@ -155,27 +156,27 @@ fn traffic_cells(traffic: &Traffic, link: u64) -> Vec<String> {
         0 => "0".into(),
         n => format!(
             "{} ({})",
-            figures::count(n),
-            figures::bytes(traffic.backlog_bytes)
+            numbers::count(n),
+            numbers::bytes(traffic.backlog_bytes)
         ),
     };
     vec![
-        traffic.got_bps.map(figures::rate).unwrap_or_default(),
-        used.map(figures::share).unwrap_or_default(),
+        traffic.got_bps.map(numbers::rate).unwrap_or_default(),
+        used.map(numbers::share).unwrap_or_default(),
         backlog,
         traffic
             .delay
-            .map(|delay| figures::time(delay.p50_ns))
+            .map(|delay| numbers::time(delay.p50_ns))
             .unwrap_or_default(),
         traffic
             .delay
-            .map(|delay| figures::time(delay.p99_ns))
+            .map(|delay| numbers::time(delay.p99_ns))
             .unwrap_or_default(),
-        figures::drops(traffic),
+        readout::drops(traffic),
         if traffic.marked_packets == 0 {
             String::new()
         } else {
-            figures::count(traffic.marked_packets)
+            numbers::count(traffic.marked_packets)
         },
     ]
 }
@@ -186,7 +187,7 @@ fn show_gauges(out: &mut dyn Write, name: &str, gauges: &[Gauge]) -> io::Result<
     }
     let all: Vec<String> = gauges
         .iter()
-        .map(|gauge| format!("{} {}", gauge.name, figures::gauge(gauge)))
+        .map(|gauge| format!("{} {}", gauge.name, readout::gauge(gauge)))
         .collect();
     writeln!(out, "  {name}: {}", all.join(", "))
 }

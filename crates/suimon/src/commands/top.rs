@@ -3,16 +3,16 @@
 //! A thread follows the control socket, and comes back when the program does; this one draws and takes keys.
 //! Where output is not a terminal there is one line for every interval.
 
-use crate::colour;
 use crate::exit::{Exit, Failure};
 use crate::monitor::history::History;
 use crate::monitor::screen::{View, draw};
 use clap::Args;
-use control::figures;
 use control::protocol::{Reply, Request};
 use control::snapshot::Snapshot;
 use control::socket::{self, Client};
 use engine::units::Duration;
+use measure::numbers;
+use plot::colour;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use std::io::{self, IsTerminal, Write};
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
@@ -220,7 +220,7 @@ fn lines(out: &mut dyn Write, mut client: Client, interval: std::time::Duration)
 
 /// `12.0 s  wan0 enabled 19 Mbit/s: voice 1 Mbit/s, work 14 Mbit/s`
 fn line(now: &Snapshot) -> String {
-    let rate = |got: Option<u64>| figures::rate(got.unwrap_or(0));
+    let rate = |got: Option<u64>| numbers::rate(got.unwrap_or(0));
     let interfaces = now.interfaces.iter().map(|interface| {
         let leaves = interface.classes.iter().filter(|class| class.leaf);
         let leaves: Vec<String> = leaves

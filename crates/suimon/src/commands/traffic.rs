@@ -6,7 +6,6 @@
 
 use crate::daemon::supervise::heed_signals;
 use crate::exit::{Exit, Failure};
-use crate::report::plot::{self, Series, Style, Unit};
 use clap::{Args, Subcommand};
 use engine::random::Seed;
 use engine::units::{Bandwidth, Bytes, Duration};
@@ -14,6 +13,7 @@ use lab::traffic::analyser::{Analyser, Heard, wall_clock};
 use lab::traffic::datagram::LEAST_PAYLOAD;
 use lab::traffic::generator::{self, Sent, Shape};
 use lab::traffic::tally::Tally;
+use plot::{self, Series, Style, Unit};
 use serde_json::{Value, json};
 use std::io::{IsTerminal, Write};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, ToSocketAddrs};

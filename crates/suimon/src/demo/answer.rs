@@ -5,11 +5,11 @@
 //! the policy charges them, Ethernet header included; what programs received is shown beside it.
 
 use super::course::Outcome;
-use crate::report::chart::{Panel, picture};
-use crate::report::html::{Cell, Page};
-use crate::report::plot::Style;
-use crate::report::trace::{Line, Trace};
 use engine::units::{Bandwidth, Duration, Instant};
+use plot::Style;
+use plot::chart::{Panel, picture};
+use plot::html::{Cell, Page};
+use plot::trace::{Line, Trace};
 use serde_json::{Value, json};
 use std::io::{self, Write};
 
@@ -247,7 +247,7 @@ const HEAD: [&str; 7] = [
 ];
 
 fn paint(text: &str, cell: &Cell, colour: bool) -> String {
-    use crate::report::html::Tone;
+    use plot::html::Tone;
     match (cell.tone, colour) {
         (Tone::Good, true) => format!("\x1b[32m{text}\x1b[0m"),
         (Tone::Bad, true) => format!("\x1b[31m{text}\x1b[0m"),

@@ -9,7 +9,6 @@
 
 use crate::daemon::direction;
 use crate::exit::Failure;
-use crate::report::trace::Trace;
 use control::policy::Interface;
 use engine::packet::ClassId;
 use engine::settings::SettingValue;
@@ -21,6 +20,7 @@ use netio::clock;
 use netio::handle::{Handle, Snapshot};
 use netio::port::PortError;
 use netio::worker::{Settings, Worker};
+use plot::trace::Trace;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::thread::JoinHandle;

@@ -3,9 +3,10 @@
 
 use super::bands::{Bands, COLOURS, letter};
 use super::history::History;
-use control::figures;
-use control::picture;
+use control::readout;
 use control::snapshot::{ClassView, InterfaceView, State};
+use measure::numbers;
+use plot::text;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
@@ -95,9 +96,9 @@ fn draw_head(frame: &mut Frame<'_>, area: Rect, history: &History, interface: &I
         Span::styled(interface.state.name(), state),
         Span::raw(format!(
             "  {} of {} ({})  {}",
-            figures::rate(used),
-            figures::rate(interface.bandwidth_bps),
-            figures::share(share),
+            numbers::rate(used),
+            numbers::rate(interface.bandwidth_bps),
+            numbers::share(share),
             interface.discipline,
         )),
     ];
@@ -120,7 +121,7 @@ fn leaves(interface: &InterfaceView) -> Vec<&str> {
 
 fn draw_graph(frame: &mut Frame<'_>, area: Rect, history: &History, interface: &InterfaceView, view: &View) {
     let interval = history.last.as_ref().and_then(|s| s.interval_ns).unwrap_or(0);
-    let title = format!(" bandwidth by class, {} a column ", figures::time(interval));
+    let title = format!(" bandwidth by class, {} a column ", numbers::time(interval));
     let block = Block::new().borders(Borders::TOP).title(title);
     let inner = block.inner(area);
     frame.render_widget(block, area);
@@ -130,7 +131,7 @@ fn draw_graph(frame: &mut Frame<'_>, area: Rect, history: &History, interface: &
     let lines = labels.len();
     for (place, rate) in [(0, top), (lines / 2, top / 2), (lines.saturating_sub(1), 0)] {
         if let Some(label) = labels.get_mut(place) {
-            *label = Line::from(figures::rate(rate)).right_aligned();
+            *label = Line::from(numbers::rate(rate)).right_aligned();
         }
     }
     let [labels_area, _] = Layout::horizontal([Constraint::Length(10), Constraint::Length(1)]).areas(scale);
@@ -193,7 +194,7 @@ fn draw_classes(frame: &mut Frame<'_>, area: Rect, interface: &InterfaceView, vi
     let rows = interface
         .classes
         .iter()
-        .zip(picture::branches(&depths))
+        .zip(text::branches(&depths))
         .map(|(class, branch)| {
             let index = names.iter().position(|name| class.leaf && *name == class.name);
             let mark = match index {
@@ -229,18 +230,18 @@ fn cell(class: &ClassView, column: usize) -> Line<'static> {
     let or_nothing = |n: u64, shown: String| if n == 0 { String::new() } else { shown };
     let delay = |choose: fn(&control::snapshot::Delay) -> u64| {
         let delay = traffic.delay.as_ref().map(choose);
-        delay.map(figures::time).unwrap_or_default()
+        delay.map(numbers::time).unwrap_or_default()
     };
     let text = match COLUMNS[column].0 {
-        "got" => traffic.got_bps.map(figures::rate).unwrap_or_default(),
-        "asked" => class.asked_bps.map(figures::rate).unwrap_or_default(),
+        "got" => traffic.got_bps.map(numbers::rate).unwrap_or_default(),
+        "asked" => class.asked_bps.map(numbers::rate).unwrap_or_default(),
         "of asked" => return Line::from(bar(traffic.got_bps, class.asked_bps)),
-        "backlog" => figures::count(traffic.backlog_packets),
+        "backlog" => numbers::count(traffic.backlog_packets),
         "p50" => delay(|delay| delay.p50_ns),
         "p99" => delay(|delay| delay.p99_ns),
-        "dropped" => or_nothing(traffic.dropped_packets, figures::count(traffic.dropped_packets)),
-        "marked" => or_nothing(traffic.marked_packets, figures::count(traffic.marked_packets)),
-        _ => figures::borrowed(class),
+        "dropped" => or_nothing(traffic.dropped_packets, numbers::count(traffic.dropped_packets)),
+        "marked" => or_nothing(traffic.marked_packets, numbers::count(traffic.marked_packets)),
+        _ => readout::borrowed(class),
     };
     Line::from(text).right_aligned()
 }
@@ -273,7 +274,7 @@ fn draw_state(frame: &mut Frame<'_>, area: Rect, interface: &InterfaceView, view
     let block = Block::new()
         .borders(Borders::TOP)
         .title(format!(" {name} {kind} "));
-    let drops = figures::drops(class.map_or(&interface.traffic, |class| &class.traffic));
+    let drops = readout::drops(class.map_or(&interface.traffic, |class| &class.traffic));
     let mut words: Vec<String> = if drops.is_empty() {
         Vec::new()
     } else {
@@ -282,12 +283,12 @@ fn draw_state(frame: &mut Frame<'_>, area: Rect, interface: &InterfaceView, view
     let of_all = interface
         .gauges
         .iter()
-        .filter(|_| class.is_some() && figures::is_paced(interface));
+        .filter(|_| class.is_some() && readout::is_paced(interface));
     words.extend(
         gauges
             .iter()
             .chain(of_all)
-            .map(|gauge| format!("{} {}", gauge.name, figures::gauge(gauge))),
+            .map(|gauge| format!("{} {}", gauge.name, readout::gauge(gauge))),
     );
     let text = Paragraph::new(words.join("   ")).wrap(WRAPPED);
     frame.render_widget(text.block(block), area);

@@ -1,9 +1,9 @@
 //! The picture of a table: of each row the paper's figure, and ours below it.
 
 use super::{Figure, Picture, Row};
-use crate::report::plot::bars::{Bar, Bars, Group};
-use crate::report::plot::{Axis, Unit};
-use crate::report::svg::PALETTE;
+use plot::bars::{Bar, Bars, Group};
+use plot::svg::PALETTE;
+use plot::{Axis, Unit};
 
 /// One in the unit of a row, in the base unit of a picture's axis.
 fn base(unit: &str) -> (Unit, f64) {

@@ -9,13 +9,13 @@ use super::cost_wire::Wire;
 use super::rounds::Rounds;
 use super::{Experiment, Figure, Options, Outcome, Picture, Progress, Row};
 use crate::exit::Failure;
-use crate::report::plot::{self, Axis, Plot, Series, Unit};
 use engine::classify::{Filter, Ports, Prefix};
 use engine::header::{FlowHasher, Headers};
 use engine::kind::Link;
 use engine::packet::{ClassId, Packet};
 use engine::units::{Bandwidth, Bytes};
 use netio::classify::Classify;
+use plot::{self, Axis, Plot, Series, Unit};
 use std::net::Ipv4Addr;
 
 /// The registration.

@@ -4,9 +4,9 @@
 use super::long_pipe::{DATA, FRAME, GBE, LongPipe, SLOT, connection, gigabit, hold, key};
 use super::{Experiment, Figure, Options, Outcome, Picture, Progress, Row, points};
 use crate::exit::Failure;
-use crate::report::plot::{Axis, Plot, Series, Unit, picture};
 use engine::random::Seed;
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
+use plot::{Axis, Plot, Series, Unit, picture};
 use sim::agent::Agent;
 use sim::simulation::Simulation;
 use sim::sources::{Constant, Listener, Source};

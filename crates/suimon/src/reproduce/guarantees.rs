@@ -8,10 +8,10 @@ use super::testbed::{ATM, LAB, Wire, filters, interface};
 use super::timeline::{AMPLE, Source, at, in_lab, simulated};
 use super::{Experiment, Options, Outcome, Picture, Progress, Row};
 use crate::exit::Failure;
-use crate::report::chart::{Panel, picture};
-use crate::report::plot::Style;
-use crate::report::trace::{Line, Trace};
 use engine::units::{Bandwidth, Duration, Instant};
+use plot::Style;
+use plot::chart::{Panel, picture};
+use plot::trace::{Line, Trace};
 
 /// The experiment.
 pub const A6: Experiment = Experiment {

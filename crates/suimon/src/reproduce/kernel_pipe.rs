@@ -4,8 +4,8 @@ use super::long_pipe_lab::{self, COUNTED, Reading, Trial};
 use super::tail_drop::possible;
 use super::{Figure, Options, Outcome, Picture, Progress, Row};
 use crate::exit::Failure;
-use crate::report::plot::{Series, Style, picture, rates_over_time};
-use control::figures;
+use measure::numbers;
+use plot::{Series, Style, picture, rates_over_time};
 
 const BUFFERS: [u64; 4] = [512, 1_024, 2_048, 4_096];
 const QUICK: [u64; 2] = [512, 4_096];
@@ -80,7 +80,7 @@ fn judged(trial: Trial, reading: &Reading) -> Vec<Row> {
     if !trial.paced {
         let note = format!(
             "Asked: some, always. Data in the last {COUNTED} s: {rate} MB/s; at most {} waited.",
-            figures::bytes(reading.recorded.deepest.get())
+            numbers::bytes(reading.recorded.deepest.get())
         );
         return vec![row("drops", drops, "packets", reading.drops > 0, note)];
     }
@@ -90,16 +90,16 @@ fn judged(trial: Trial, reading: &Reading) -> Vec<Row> {
     );
     let realised = reading.realised.as_ref().map(|realised| &realised.achieved);
     let late = realised.map_or_else(String::new, |achieved| {
-        let time = |per_mille| figures::time(achieved.lateness.quantile(per_mille).nanos());
+        let time = |per_mille| numbers::time(achieved.lateness.quantile(per_mille).nanos());
         format!(
             " Packets started {} late at the median, {} for 99 of 100, {} at most; for {} in all the machine held the worker up.",
             time(500),
             time(990),
-            figures::time(achieved.lateness.longest().nanos()),
-            figures::time(achieved.held_up.nanos())
+            numbers::time(achieved.lateness.longest().nanos()),
+            numbers::time(achieved.held_up.nanos())
         )
     });
-    let waited = figures::bytes(reading.recorded.deepest.get());
+    let waited = numbers::bytes(reading.recorded.deepest.get());
     let none = format!("Asked: none. At most {waited} waited.{late}");
     vec![
         row(

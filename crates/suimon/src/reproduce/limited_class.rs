@@ -9,9 +9,9 @@
 use super::testbed::{ATM, HUNDRED, SERIAL, TEN, Testbed, Wire, interface};
 use super::{Experiment, Figure, Options, Outcome, Picture, Progress, Row, points};
 use crate::exit::Failure;
-use crate::report::plot::{picture, target_against_measured};
 use engine::packet::ClassId;
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
+use plot::{picture, target_against_measured};
 use sim::link::Driver;
 use sim::simulation::End;
 use sim::tcp;

@@ -16,9 +16,9 @@ use super::testbed::{ATM, LAB, Wire, filters, interface};
 use super::timeline::{AMPLE, Source, at, in_lab, simulated};
 use super::{Experiment, Figure, Options, Outcome, Picture, Progress, Row};
 use crate::exit::Failure;
-use crate::report::plot::{Level, Plot, picture, stacked_windows};
-use crate::report::trace::{Trace, Window};
 use engine::units::{Bytes, Instant};
+use plot::trace::{Trace, Window};
+use plot::{Level, Plot, picture, stacked_windows};
 
 /// With priorities.
 pub const A7: Experiment = Experiment {

@@ -10,13 +10,13 @@
 use super::testbed::interface;
 use super::{Experiment, Figure, Options, Outcome, Picture, Progress, Row, points, promised_sockets};
 use crate::exit::Failure;
-use crate::report::plot::{self, cumulated, picture};
 use control::policy::Interface;
 use engine::header::{Family, FlowKey};
 use engine::inspect::Value;
 use engine::packet::ClassId;
 use engine::random::Seed;
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
+use plot::{self, cumulated, picture};
 use sim::agent::{Agent, Context};
 use sim::link::{Driver, Framing, Hold, LinkSpec, Ruled};
 use sim::meter::gauge;

@@ -10,9 +10,9 @@ use super::cost_wire::Wire;
 use super::rounds::median;
 use super::{Experiment, Figure, Options, Outcome, Picture, Progress, Row};
 use crate::exit::Failure;
-use crate::report::plot::{Axis, Plot, Series, Unit, picture};
 use engine::kind::Link;
 use engine::units::{Bandwidth, Bytes};
+use plot::{Axis, Plot, Series, Unit, picture};
 use std::time::{Duration, Instant};
 
 /// The experiment.

@@ -10,13 +10,13 @@
 use super::reserved_flow::{Discipline, HEADERS, LINK, MOST, ON_WIRE, PORT, Stream};
 use super::{Figure, Options, Progress, Row};
 use crate::exit::Failure;
-use crate::report::plot::Series;
 use control::protocol::{Reply, Request};
 use control::socket::Client;
 use engine::units::Bandwidth;
 use lab::traffic::generator::Shape;
 use lab::traffic::udp::{self, StreamRun};
 use lab::{Address, Host, Lab, Running};
+use plot::Series;
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;

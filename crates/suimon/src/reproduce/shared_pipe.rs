@@ -10,9 +10,9 @@
 use super::long_pipe::{DATA, FRAME, connection, gigabit, hold, key};
 use super::{Experiment, Options, Outcome, Picture, Progress, Row, points};
 use crate::exit::Failure;
-use crate::report::plot::{Level, Series, Style, picture, rates_over_time};
 use engine::random::Seed;
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
+use plot::{Level, Series, Style, picture, rates_over_time};
 use sim::link::{Framing, Hold, LinkSpec};
 use sim::simulation::{FlowId, Simulation};
 use sim::tcp::{self, Control};

@@ -7,8 +7,8 @@ use super::kernel_pipe as kernel;
 use super::long_pipe::{DATA, FRAME, LongPipe, NARROW, connection};
 use super::{Experiment, Figure, Options, Outcome, Picture, Progress, Row, points};
 use crate::exit::Failure;
-use crate::report::plot::{Level, Series, Style, picture, rates_over_time};
 use engine::units::{Bytes, Duration, Instant};
+use plot::{Level, Series, Style, picture, rates_over_time};
 use sim::simulation::End;
 use sim::tcp::{Control, Sender};
 

@@ -4,9 +4,9 @@
 use super::testbed::{ATM, DELAY, Testbed};
 use crate::demo::course::{Course, Program};
 use crate::exit::Failure;
-use crate::report::trace::Trace;
 use control::policy::Interface;
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
+use plot::trace::Trace;
 use sim::link::Driver;
 use sim::tcp;
 

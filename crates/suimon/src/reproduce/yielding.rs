@@ -7,10 +7,10 @@
 use super::downloads::{Bed, Counted, Download, Rule, run};
 use super::{Experiment, Figure, Options, Outcome, Picture, Progress, Row};
 use crate::exit::Failure;
-use crate::report::plot::{Axis, Plot, Series, Style, Unit, picture, rates_over_time};
 use engine::units::{Bandwidth, Bytes, Duration};
 use host::law::{Law, Modern, Paper};
 use host::{Bottleneck, Direction, Hold, Member, MemberId, Order, Tick, Why};
+use plot::{Axis, Plot, Series, Style, Unit, picture, rates_over_time};
 
 /// The paper's figure 4.
 pub const N1: Experiment = Experiment {

@@ -1,7 +1,7 @@
 //! Outcomes as JSON: one object on one line for each point. The unit of a number is part of its name.
 
 use super::outcome::{ClassOutcome, FlowOutcome, Judgement, LinkOutcome, Outcome, Passed};
-use engine::delay::Delays;
+use measure::delay::Delays;
 use serde_json::{Map, Value, json};
 
 /// The version of the format. It rises when a field changes its meaning or goes away.

@@ -2,10 +2,10 @@
 
 use super::outcome::Judgement;
 use super::readings::{Counted, Meters, Reading, between};
-use control::figures;
 use control::scenario::{Expectation, Metric, Subject, Unit};
-use engine::delay::Delays;
 use engine::units::{Bandwidth, Bytes, Instant, Probability};
+use measure::delay::Delays;
+use measure::numbers;
 use sim::meter::jain;
 
 /// What was read at the beginning and at the end of a window.
@@ -37,7 +37,7 @@ pub fn judge(expectation: &Expectation, window: &Window, meters: &Meters<'_>) ->
             let share = if bound == 0 || unit == Unit::Share {
                 String::new()
             } else {
-                format!(" ({})", figures::share(by as f64 / bound as f64))
+                format!(" ({})", numbers::share(by as f64 / bound as f64))
             };
             format!("{} {what}{share}", words(unit, by))
         }),
@@ -47,11 +47,11 @@ pub fn judge(expectation: &Expectation, window: &Window, meters: &Meters<'_>) ->
 /// A value for people, rounded.
 fn words(unit: Unit, value: u64) -> String {
     match unit {
-        Unit::Rate => figures::rate(value),
-        Unit::Time => figures::time(value),
+        Unit::Rate => numbers::rate(value),
+        Unit::Time => numbers::time(value),
         Unit::Count => value.to_string(),
-        Unit::Bytes => figures::bytes(value),
-        Unit::Share => figures::share(Probability::from_parts(value).as_f64()),
+        Unit::Bytes => numbers::bytes(value),
+        Unit::Share => numbers::share(Probability::from_parts(value).as_f64()),
     }
 }
 

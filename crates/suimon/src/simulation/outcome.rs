@@ -4,8 +4,8 @@
 //! the wire; those of flows are what the receiver's program got. Series begin at time zero.
 
 use control::scenario::Picture;
-use engine::delay::Delays;
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
+use measure::delay::Delays;
 use sim::meter::Levels;
 
 /// What one point of a scenario gave; a scenario without a sweep has one point.

@@ -1,15 +1,15 @@
 //! What a scenario means, without running it: hosts with their addresses, links, and which class each flow comes into.
 
 use super::place::Place;
-use crate::colour;
 use crate::exit::{Exit, Failure};
-use control::figures;
 use control::findings::Findings;
-use control::picture::{self, Align};
 use control::scenario::{DirectionConfig, FlowConfig, Scenario, Scenarios};
 use engine::classify::Classifier;
 use engine::random::Seed;
 use engine::tree::Registry;
+use measure::numbers;
+use plot::colour;
+use plot::text::{self, Align};
 use serde_json::{Value, json};
 use std::io::{self, Write};
 
@@ -68,7 +68,7 @@ fn show(out: &mut dyn Write, path: &str, scenario: &Scenario, all: &Scenarios) -
     let link = |direction: &DirectionConfig| {
         let ruled = match &direction.policy {
             Some(policy) => format!("{} at {}", policy.plan.root.kind.name, policy.settings.bandwidth),
-            None => format!("a buffer of {}", figures::bytes(direction.buffer().get())),
+            None => format!("a buffer of {}", numbers::bytes(direction.buffer().get())),
         };
         let settings = &direction.settings;
         vec![
@@ -114,7 +114,7 @@ fn show(out: &mut dyn Write, path: &str, scenario: &Scenario, all: &Scenarios) -
 
 fn section(out: &mut dyn Write, rows: &[Vec<String>], align: &[Align]) -> io::Result<()> {
     writeln!(out)?;
-    picture::table(rows, align)
+    text::table(rows, align)
         .into_iter()
         .try_for_each(|line| writeln!(out, "{line}"))
 }

@@ -2,13 +2,13 @@
 
 use super::network::Network;
 use control::scenario::{Scenario, Subject};
-use engine::delay::Delays;
 use engine::discipline::Reason;
 use engine::inspect::Value;
 use engine::packet::ClassId;
 use engine::queue::Queue;
 use engine::tree::TreePlan;
 use engine::units::{Bandwidth, Bytes, Instant};
+use measure::delay::Delays;
 use sim::meter::{self, Levels, Tally};
 use sim::simulation::{End, FlowId, Simulation};
 use sim::sources::Listener;

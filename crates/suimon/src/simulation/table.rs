@@ -1,9 +1,9 @@
 //! Outcomes as tables for people: each point in full, or a sweep with a line for each point.
 
 use super::outcome::{ClassOutcome, Judgement, LinkOutcome, Outcome, Passed};
-use control::figures;
-use control::picture::{self, Align};
-use engine::delay::Delays;
+use measure::delay::Delays;
+use measure::numbers;
+use plot::text::{self, Align};
 use std::io::{self, Write};
 
 /// One point in full.
@@ -13,7 +13,7 @@ pub fn point(out: &mut dyn Write, outcome: &Outcome) -> io::Result<()> {
         "{}: {} simulated, {} events",
         outcome.scenario,
         outcome.duration,
-        figures::count(outcome.events)
+        numbers::count(outcome.events)
     )?;
     for link in outcome.links.iter().filter(|link| link.total.packets > 0) {
         writeln!(out)?;
@@ -52,7 +52,7 @@ fn write_table(out: &mut dyn Write, rows: &mut [Vec<String>], align: &[Align]) -
             rows[0][column].clear();
         }
     }
-    picture::table(rows, align)
+    text::table(rows, align)
         .into_iter()
         .try_for_each(|line| writeln!(out, "{line}"))
 }
@@ -63,19 +63,19 @@ fn show_link(out: &mut dyn Write, link: &LinkOutcome) -> io::Result<()> {
         out,
         "{} · {} · {what}",
         link.name,
-        figures::rate(link.rate.bits())
+        numbers::rate(link.rate.bits())
     )?;
     let mut rows = vec![COLUMNS.map(|(title, _)| title.to_owned()).to_vec()];
     let mut order = Vec::new();
     down(&link.classes, None, 0, &mut order);
     let depths: Vec<usize> = order.iter().map(|(_, depth)| *depth).collect();
-    for ((index, _), branch) in order.iter().zip(picture::branches(&depths)) {
+    for ((index, _), branch) in order.iter().zip(text::branches(&depths)) {
         let class = &link.classes[*index];
         let asked = class
             .target
-            .map_or_else(String::new, |target| figures::rate(target.bits()));
+            .map_or_else(String::new, |target| numbers::rate(target.bits()));
         let borrowed = class.borrowed.filter(|bytes| bytes.get() > 0);
-        let borrowed = borrowed.map_or_else(String::new, |bytes| figures::bytes(bytes.get()));
+        let borrowed = borrowed.map_or_else(String::new, |bytes| numbers::bytes(bytes.get()));
         rows.push(row(
             format!("{branch}{}", class.name),
             asked,
@@ -101,13 +101,13 @@ fn down(classes: &[ClassOutcome], parent: Option<usize>, depth: usize, order: &m
 }
 
 fn row(name: String, asked: String, passed: &Passed, link: &LinkOutcome, borrowed: String) -> Vec<String> {
-    let some = |n: u64| if n > 0 { figures::count(n) } else { String::new() };
+    let some = |n: u64| if n > 0 { numbers::count(n) } else { String::new() };
     let share = passed.bytes as f64 / link.total.bytes.max(1) as f64;
     let [p50, p99, max] = delay_cells(&passed.waited);
-    let rate = figures::rate(passed.rate.bits());
+    let rate = numbers::rate(passed.rate.bits());
     let most = passed.backlog.most().bytes.get();
     let backlog = if most > 0 {
-        figures::bytes(most)
+        numbers::bytes(most)
     } else {
         String::new()
     };
@@ -115,7 +115,7 @@ fn row(name: String, asked: String, passed: &Passed, link: &LinkOutcome, borrowe
         name,
         asked,
         rate,
-        figures::share(share),
+        numbers::share(share),
         p50,
         p99,
         max,
@@ -130,7 +130,7 @@ fn delay_cells(delays: &Delays) -> [String; 3] {
     if delays.count() == 0 {
         return Default::default();
     }
-    [delays.quantile(500), delays.quantile(990), delays.longest()].map(|delay| figures::time(delay.nanos()))
+    [delays.quantile(500), delays.quantile(990), delays.longest()].map(|delay| numbers::time(delay.nanos()))
 }
 
 fn show_flows(out: &mut dyn Write, outcome: &Outcome) -> io::Result<()> {
@@ -157,7 +157,7 @@ fn show_flows(out: &mut dyn Write, outcome: &Outcome) -> io::Result<()> {
         };
         let counts = flow.counts.iter().filter(|(_, n)| *n > 0);
         let counts: Vec<String> = counts
-            .map(|(name, n)| format!("{} {name}", figures::count(*n)))
+            .map(|(name, n)| format!("{} {name}", numbers::count(*n)))
             .collect();
         rows.push(vec![
             flow.name.clone(),
@@ -165,7 +165,7 @@ fn show_flows(out: &mut dyn Write, outcome: &Outcome) -> io::Result<()> {
             flow.from.clone(),
             flow.to.clone(),
             copies,
-            figures::rate(flow.rate.bits()),
+            numbers::rate(flow.rate.bits()),
             p50,
             p99,
             max,
@@ -223,13 +223,13 @@ pub fn sweep(out: &mut dyn Write, outcomes: &[Outcome]) -> io::Result<()> {
             };
             row.extend(outcome.expectations.iter().map(cell));
         } else {
-            row.extend(outcome.flows.iter().map(|flow| figures::rate(flow.rate.bits())));
+            row.extend(outcome.flows.iter().map(|flow| numbers::rate(flow.rate.bits())));
         }
         rows.push(row);
     }
     let align = vec![Align::Right; rows[0].len()];
     writeln!(out)?;
-    picture::table(&rows, &align)
+    text::table(&rows, &align)
         .into_iter()
         .try_for_each(|line| writeln!(out, "{line}"))?;
     for outcome in outcomes {

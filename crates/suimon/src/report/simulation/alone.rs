@@ -4,10 +4,10 @@
 //! differ are named by these, so that the same traffic through two of them can be compared.
 
 use super::pictures::{self, Part};
-use crate::report::plot::{Axis, Plot, Series, Style, Unit, delays, picture as drawn, rates_over_time};
 use crate::simulation::outcome::{FlowOutcome, LinkOutcome, Outcome};
 use control::scenario::Picture;
 use engine::units::{Bytes, Instant};
+use plot::{Axis, Plot, Series, Style, Unit, delays, picture as drawn, rates_over_time};
 use std::collections::HashSet;
 
 /// The picture that the scenario names.

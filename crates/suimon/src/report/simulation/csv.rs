@@ -1,7 +1,7 @@
 //! A sweep as a table for other programs: RFC 4180, a line for each point, units in the names of the columns.
 
 use crate::simulation::outcome::{Outcome, Passed};
-use engine::delay::Delays;
+use measure::delay::Delays;
 use std::collections::BTreeMap;
 
 /// A field as section 2 has it: in quotes if it has a comma, a quote or the end of a line, and quotes twice.

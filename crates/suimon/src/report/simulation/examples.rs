@@ -2,25 +2,30 @@
 
 use super::csv;
 use super::page;
-use crate::report::plot::examples::Noise;
 use crate::simulation::outcome::{ClassOutcome, FlowOutcome, Judgement, LinkOutcome, Outcome, Passed, Point};
 use control::scenario::Picture;
-use engine::delay::Delays;
+use engine::random::{Rng, Seed};
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
+use measure::delay::Delays;
 use sim::meter::Levels;
 
 const BINS: u64 = 300;
 
 /// What passed at about so many Mbit/s in bins of 100 ms, with waits around this.
-fn passed(noise: &mut Noise, mbit: f64, wait: f64) -> Passed {
+/// From 0 to 1, always the same.
+fn next(noise: &mut Rng) -> f64 {
+    (noise.bits() >> 11) as f64 / (1u64 << 53) as f64
+}
+
+fn passed(noise: &mut Rng, mbit: f64, wait: f64) -> Passed {
     let series: Vec<u64> = (0..BINS)
-        .map(|_| (mbit * 12_500.0 * (0.9 + 0.2 * noise.next())) as u64)
+        .map(|_| (mbit * 12_500.0 * (0.9 + 0.2 * next(noise))) as u64)
         .collect();
     let bytes: u64 = series.iter().sum();
     let mut waited = Delays::default();
     for _ in 0..2000 {
         waited.record(Duration::from_nanos(
-            (wait * 1e9 * -(1.0 - noise.next()).ln()) as u64,
+            (wait * 1e9 * -(1.0 - next(noise)).ln()) as u64,
         ));
     }
     Passed {
@@ -35,7 +40,7 @@ fn passed(noise: &mut Noise, mbit: f64, wait: f64) -> Passed {
     }
 }
 
-fn class(noise: &mut Noise, name: &str, parent: Option<usize>, leaf: bool, mbit: f64) -> ClassOutcome {
+fn class(noise: &mut Rng, name: &str, parent: Option<usize>, leaf: bool, mbit: f64) -> ClassOutcome {
     ClassOutcome {
         name: name.into(),
         parent,
@@ -47,7 +52,7 @@ fn class(noise: &mut Noise, name: &str, parent: Option<usize>, leaf: bool, mbit:
 }
 
 fn outcome(number: usize, of: usize, values: &[(&str, &str)], mbit: f64) -> Outcome {
-    let mut noise = Noise(number as u64);
+    let mut noise = Seed(number as u64).stream();
     let down = LinkOutcome {
         name: "server > home".into(),
         rate: Bandwidth::mbit(20),
@@ -224,7 +229,7 @@ fn the_table_of_a_sweep_has_a_line_for_each_point_and_as_many_fields_in_each() {
 #[test]
 fn many_classes_are_drawn_as_the_largest_and_the_others_together() {
     let mut outcome = outcome(1, 1, &[], 12.0);
-    let mut noise = Noise(5);
+    let mut noise = Seed(5).stream();
     let link = &mut outcome.links[0];
     link.classes = (0..40)
         .map(|n| {

@@ -9,10 +9,10 @@ pub mod csv;
 pub mod pictures;
 mod sweep;
 
-use super::html::{Cell, Page};
 use crate::simulation::outcome::{ClassOutcome, FlowOutcome, LinkOutcome, Outcome, Passed};
-use control::figures;
-use engine::delay::Delays;
+use measure::delay::Delays;
+use measure::numbers;
+use plot::html::{Cell, Page};
 
 /// How many points of a sweep are shown in full.
 const SHOWN: usize = 4;
@@ -36,8 +36,8 @@ pub fn page(outcomes: &[Outcome], texts: &[(String, String)]) -> String {
     let events: u64 = outcomes.iter().map(|outcome| outcome.events).sum();
     let mut facts = vec![
         ("simulated", first.duration.to_string()),
-        ("events", figures::count(events)),
-        ("a bin of the pictures", figures::time(first.bin.nanos())),
+        ("events", numbers::count(events)),
+        ("a bin of the pictures", numbers::time(first.bin.nanos())),
         (
             "basis",
             "links and classes count frames, Ethernet header included; flows what the receiving program got"
@@ -99,7 +99,7 @@ fn point(page: &mut Page, outcome: &Outcome) {
     }
     for link in outcome.links.iter().filter(|link| link.total.packets > 0) {
         let discipline = link.discipline.unwrap_or("plain buffer");
-        let rate = figures::rate(link.rate.bits());
+        let rate = numbers::rate(link.rate.bits());
         page.heading(&format!("{} · {rate} · {discipline}", link.name));
         page.table(&COLUMNS, &classes(link));
         page.folded("Pictures", pictures::is_busy(link), |page| {
@@ -176,22 +176,22 @@ fn row(name: String, class: Option<&ClassOutcome>, passed: &Passed, link: &LinkO
     let share = passed.bytes as f64 / link.total.bytes.max(1) as f64;
     let reasons = passed.dropped.iter().filter(|(_, n)| *n > 0);
     let reasons: Vec<String> = reasons
-        .map(|(why, n)| format!("{} {why}", figures::count(*n)))
+        .map(|(why, n)| format!("{} {why}", numbers::count(*n)))
         .collect();
     let some = |n: u64, show: fn(u64) -> String| if n > 0 { show(n) } else { String::new() };
     let [p50, p99, longest] = delays(&passed.waited);
     let cells = [
         name,
-        asked.map_or_else(String::new, |asked| figures::rate(asked.bits())),
-        figures::rate(passed.rate.bits()),
-        figures::share(share),
+        asked.map_or_else(String::new, |asked| numbers::rate(asked.bits())),
+        numbers::rate(passed.rate.bits()),
+        numbers::share(share),
         p50,
         p99,
         longest,
-        some(passed.backlog.most().bytes.get(), figures::bytes),
+        some(passed.backlog.most().bytes.get(), numbers::bytes),
         reasons.join(", "),
-        some(passed.marked, figures::count),
-        some(borrowed, figures::bytes),
+        some(passed.marked, numbers::count),
+        some(borrowed, numbers::bytes),
     ];
     cells.into_iter().map(Cell::new).collect()
 }
@@ -200,7 +200,7 @@ fn delays(delays: &Delays) -> [String; 3] {
     if delays.count() == 0 {
         return Default::default();
     }
-    [delays.quantile(500), delays.quantile(990), delays.longest()].map(|delay| figures::time(delay.nanos()))
+    [delays.quantile(500), delays.quantile(990), delays.longest()].map(|delay| numbers::time(delay.nanos()))
 }
 
 const FLOW_COLUMNS: [&str; 8] = [
@@ -222,14 +222,14 @@ fn flows(outcome: &Outcome) -> Vec<Vec<Cell>> {
         };
         let counts = flow.counts.iter().filter(|(_, n)| *n > 0);
         let counts: Vec<String> = counts
-            .map(|(name, n)| format!("{} {name}", figures::count(*n)))
+            .map(|(name, n)| format!("{} {name}", numbers::count(*n)))
             .collect();
         let [p50, p99, longest] = flow.delays.as_ref().map(delays).unwrap_or_default();
         let cells = [
             copies,
             flow.kind.clone(),
             format!("{} > {}", flow.from, flow.to),
-            figures::rate(flow.rate.bits()),
+            numbers::rate(flow.rate.bits()),
             p50,
             p99,
             longest,

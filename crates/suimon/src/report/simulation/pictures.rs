@@ -1,12 +1,12 @@
 //! Pictures of one point: bandwidth of classes, waiting, flows.
 
-use crate::report::plot::{Level, Plot, Series, Style, cumulated, delays, picture, rates_over_time};
-use crate::report::svg::PALETTE;
-use crate::report::trace::Trace;
 use crate::simulation::outcome::{LinkOutcome, Outcome, Passed};
-use control::figures;
-use engine::delay::Delays;
 use engine::units::{Bytes, Duration, Instant};
+use measure::delay::Delays;
+use measure::numbers;
+use plot::svg::PALETTE;
+use plot::trace::Trace;
+use plot::{Level, Plot, Series, Style, cumulated, delays, picture, rates_over_time};
 
 /// More than these are told apart by nobody; the smallest are put together.
 const MOST: usize = 10;
@@ -71,7 +71,7 @@ pub(super) fn bandwidth(outcome: &Outcome, link: &LinkOutcome, parts: &[Part], n
     bands.x = bands.x.between(0.0, outcome.duration.as_secs_f64());
     bands.levels.push(Level {
         at: link.rate.bits() as f64,
-        name: format!("link {}", figures::rate(link.rate.bits())),
+        name: format!("link {}", numbers::rate(link.rate.bits())),
     });
     bands
 }

@@ -4,12 +4,12 @@
 //! list is one of numbers, each point is a bar.
 
 use super::missed;
-use crate::report::html::{Cell, Page};
-use crate::report::plot::bars::{Bar, Bars, Group};
-use crate::report::plot::{Axis, Plot, Series, Unit, picture};
 use crate::simulation::outcome::Outcome;
-use control::figures;
 use engine::units::{Bandwidth, Bytes, Duration, Probability};
+use measure::numbers;
+use plot::bars::{Bar, Bars, Group};
+use plot::html::{Cell, Page};
+use plot::{Axis, Plot, Series, Unit, picture};
 
 /// How many things are drawn.
 const DRAWN: usize = 8;
@@ -113,7 +113,7 @@ impl Measured {
             },
             From::Flow(index) => {
                 let flow = outcome.flows.get(index);
-                Cell::new(flow.map_or_else(String::new, |flow| figures::rate(flow.rate.bits())))
+                Cell::new(flow.map_or_else(String::new, |flow| numbers::rate(flow.rate.bits())))
             }
         }
     }
@@ -226,7 +226,7 @@ fn bars(outcomes: &[Outcome], measured: &Measured) -> String {
         Some(Bar {
             name: others(outcome, usize::MAX),
             value: measured.value(outcome)?,
-            paint: Some(crate::report::svg::PALETTE[0]),
+            paint: Some(plot::svg::PALETTE[0]),
             ..Bar::default()
         })
     };

@@ -1,6 +1,4 @@
-//! Numbers for people: four significant digits with a unit, where the engine's own texts are exact.
-
-use crate::snapshot::{ClassView, Gauge, InterfaceView, Traffic};
+//! Human-readable numbers: four significant digits with a unit, where the engine's own texts are exact.
 
 /// A rate such as `19.98 Mbit/s`.
 pub fn rate(bps: u64) -> String {
@@ -43,8 +41,8 @@ fn scaled(value: f64, units: &[&str]) -> String {
     String::new()
 }
 
-/// The number with so many significant digits, without zeros at the end.
-fn digits(value: f64, significant: i32) -> String {
+/// A number with so many significant digits, without zeros at the end.
+pub fn digits(value: f64, significant: i32) -> String {
     let whole = if value.abs() < 1.0 {
         1
     } else {
@@ -56,46 +54,6 @@ fn digits(value: f64, significant: i32) -> String {
         return text.trim_end_matches('0').trim_end_matches('.').to_owned();
     }
     text
-}
-
-/// Why packets were dropped, such as `12 full, 3 early`; empty if none were.
-pub fn drops(traffic: &Traffic) -> String {
-    let each = traffic.drops.iter();
-    let each = each.map(|(why, n)| format!("{} {why}", count(*n)));
-    each.collect::<Vec<_>>().join(", ")
-}
-
-/// What a class has borrowed; empty if nothing, or if its discipline does not lend.
-pub fn borrowed(class: &ClassView) -> String {
-    let found = class.gauges.iter().find(|gauge| gauge.name == "borrowed");
-    let found = found.filter(|gauge| gauge.value.as_u64() != Some(0));
-    found.map(gauge).unwrap_or_default()
-}
-
-/// Whether a realiser makes the times of its discipline come true.
-pub fn is_paced(interface: &InterfaceView) -> bool {
-    interface.gauges.iter().any(|gauge| gauge.name == "realiser")
-}
-
-/// A gauge's value as its unit asks for.
-pub fn gauge(gauge: &Gauge) -> String {
-    let value = &gauge.value;
-    match (
-        gauge.unit.as_str(),
-        value.as_u64(),
-        value.as_f64(),
-        value.as_str(),
-    ) {
-        (_, _, _, Some(text)) => text.to_owned(),
-        ("B", Some(n), ..) => bytes(n),
-        ("B", None, Some(x), _) => format!("-{}", bytes(x.abs() as u64)),
-        ("bit/s", Some(n), ..) => rate(n),
-        ("ns", Some(n), ..) => time(n),
-        ("share", _, Some(x), _) => share(x),
-        (_, Some(n), ..) => count(n),
-        (_, None, Some(x), _) => digits(x, 4),
-        _ => value.to_string(),
-    }
 }
 
 #[cfg(test)]

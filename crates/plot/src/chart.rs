@@ -4,9 +4,9 @@
 //! Each class is named where its line ends, with what it got and what it asked for, so that the picture can
 //! be read without colours. Dashed lines are what was asked for. Small triangles on the time axis are joins.
 
-use super::plot::{Event, Level, Plot, Series, Stroke, Style, rates_over_time};
-use super::svg::{PALETTE, Paint};
-use super::trace::{Line, Trace, Window};
+use crate::svg::{PALETTE, Paint};
+use crate::trace::{Line, Trace, Window};
+use crate::{Event, Level, Plot, Series, Stroke, Style, rates_over_time};
 use engine::units::{Duration, Instant};
 
 /// One panel: a trace, and what to call it.
@@ -25,7 +25,7 @@ pub struct Panel<'a> {
 /// The picture with these panels, one below the other.
 pub fn picture(title: &str, panels: &[Panel<'_>]) -> String {
     let plots: Vec<Plot> = panels.iter().map(Panel::plot).collect();
-    super::plot::picture(title, &plots)
+    crate::picture(title, &plots)
 }
 
 /// The paint of each of the trace's lines.

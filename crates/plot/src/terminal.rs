@@ -4,9 +4,9 @@
 //! band above in the background colour. Without colours a band is filled
 //! with its class's number. Where output is not a terminal there is one plain line a second.
 
-use super::plot::axis::{Axis, Scale, Unit, digits};
-use super::trace::Trace;
+use crate::axis::{Axis, Scale, Unit, digits};
 use crate::colour;
+use crate::trace::Trace;
 use engine::units::{Duration, Instant};
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write};

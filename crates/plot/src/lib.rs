@@ -2,16 +2,30 @@
 //!
 //! A [`Plot`] says what is to be seen: two axes, series of points, a style. Each series is named at the right edge,
 //! beside where it ends, so that a picture can be read without colours; where there are more series than colours the
-//! dashes differ. [`bars`] has plots of named values. However many points come in, a picture stays small ([`thin`]).
+//! dashes differ. [`bars`] has plots of named values. However many points come in, a picture stays small (`thin`).
+//!
+//! [`svg`] writes the pictures, [`html`] puts pictures and tables on one page. A [`trace`] holds what each class got over
+//! time; [`chart`] makes plots of it, and [`terminal`] draws it while it happens. [`progress`] shows how far a long run is,
+//! [`text`] has tables and trees of names, [`colour`] says where colours are shown.
+
+#![forbid(unsafe_code)]
 
 pub mod axis;
 pub mod bars;
+pub mod chart;
+pub mod colour;
 mod draw;
 #[cfg(test)]
-pub mod examples;
+mod examples;
+pub mod html;
+pub mod progress;
+pub mod svg;
+pub mod terminal;
+pub mod text;
 mod thin;
+pub mod trace;
 
-use super::svg::Paint;
+use crate::svg::Paint;
 pub use axis::{Axis, Unit};
 pub use draw::picture;
 
@@ -160,7 +174,7 @@ pub fn target_against_measured(title: &str, cases: &[(&str, Vec<(f64, f64)>)]) -
         .iter()
         .flat_map(|(_, points)| points.iter().map(|p| p.0.max(p.1)));
     let end = end.filter(|v| v.is_finite()).fold(100.0, f64::max);
-    let diagonal = Series::dashed("as asked", vec![(0.0, 0.0), (end, end)]).in_paint(super::svg::GREY);
+    let diagonal = Series::dashed("as asked", vec![(0.0, 0.0), (end, end)]).in_paint(crate::svg::GREY);
     let cases = cases
         .iter()
         .map(|(name, points)| Series::marked(name, points.clone()));

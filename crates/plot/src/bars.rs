@@ -2,9 +2,9 @@
 //!
 //! They lie, so that names of any length can be read, and each has its value at its end.
 
-use super::axis::{Axis, Scale};
-use super::draw::{WIDTH, shortened, width};
-use crate::report::svg::{Anchor, FAINT, GREY, INK, PALETTE, PAPER, Paint, Svg};
+use crate::axis::{Axis, Scale};
+use crate::draw::{WIDTH, shortened, width};
+use crate::svg::{Anchor, FAINT, GREY, INK, PALETTE, PAPER, Paint, Svg};
 
 /// One bar.
 #[derive(Clone, Debug, Default)]

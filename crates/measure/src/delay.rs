@@ -1,7 +1,7 @@
 //! How long packets waited: a [`Histogram`] of times. Two of them can be merged, which is how threads are summed up.
 
 use crate::histogram::Histogram;
-use crate::units::Duration;
+use engine::units::Duration;
 
 /// How often each delay occurred.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]

@@ -3,7 +3,7 @@
 //! A packet's bytes are apportioned to bins by the time that its bits are on the wire (GNET-1's way), not counted whole
 //! in one of them: at bins of a few packets, whole packets alone would make steps of their own.
 
-use crate::units::{Bandwidth, Bytes, Duration, Instant};
+use engine::units::{Bandwidth, Bytes, Duration, Instant};
 
 /// Bytes over time, in bins of equal length; what lies before the first bin is left out, and what lies after the end.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -8,9 +8,9 @@
 //! Jitter: a packet travels longer by a time that is evenly distributed from nothing to a bound. Packets keep their order,
 //! as on one path: one that would overtake arrives with the one before it.
 
-use crate::random::{Rng, Seed};
-use crate::settings::{Raw, SettingValue, describe};
-use crate::units::{Duration, Instant, Probability};
+use engine::random::{Rng, Seed};
+use engine::settings::{Raw, SettingValue, describe};
+use engine::units::{Duration, Instant, Probability};
 use std::fmt;
 
 /// What a wire loses.

@@ -1,12 +1,12 @@
 //! Examples of every kind of picture, with made-up data: the tests judge what can be judged by reading, and for the
-//! rest one looks at them: `PICTURES=/tmp/pictures cargo test -p suimon pictures` writes them there.
+//! rest one looks at them: `PICTURES=/tmp/pictures cargo test -p plot pictures` writes them there.
 
-use super::bars::{Bar, Bars, Group};
-use super::{
+use crate::bars::{Bar, Bars, Group};
+use crate::svg::PALETTE;
+use crate::{
     Axis, Event, Level, Plot, Series, Style, Unit, cumulated, delays, picture, rates_over_time,
     stacked_windows, target_against_measured,
 };
-use crate::report::svg::PALETTE;
 
 /// Numbers that look random and are always the same.
 pub struct Noise(pub u64);

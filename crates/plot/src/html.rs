@@ -1,7 +1,7 @@
 //! One self-contained HTML page: the answer, the tables, the pictures, and what was run. No script, no font,
 //! no address is fetched, so the page reads the same in ten years and can be sent by mail.
 
-use super::svg::{INK, PAPER, escape};
+use crate::svg::{INK, PAPER, escape};
 use std::fmt::Write;
 
 /// How a cell is to be read.

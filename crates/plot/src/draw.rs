@@ -2,10 +2,10 @@
 //!
 //! How wide a text is depends on the reader's fonts, so it is estimated, on the wide side.
 
-use super::axis::{Scale, Tick};
-use super::thin::{averaged, thin};
-use super::{Plot, Series, Stroke, Style};
-use crate::report::svg::{Anchor, FAINT, GREY, INK, PALETTE, PAPER, Paint, Svg};
+use crate::axis::{Scale, Tick};
+use crate::svg::{Anchor, FAINT, GREY, INK, PALETTE, PAPER, Paint, Svg};
+use crate::thin::{averaged, thin};
+use crate::{Plot, Series, Stroke, Style};
 
 /// The width of every picture, in pixels.
 pub const WIDTH: f64 = 760.0;
@@ -426,8 +426,8 @@ fn apart(ys: &[f64], ceiling: f64, floor: f64) -> Vec<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::plot::Axis;
-    use crate::report::plot::Unit;
+    use crate::Axis;
+    use crate::Unit;
 
     #[test]
     fn names_never_overlap_and_stay_inside() {

@@ -1,0 +1,44 @@
+//! Values of a snapshot as they are shown: drops by reason, what was borrowed, gauges with their units.
+
+use crate::snapshot::{ClassView, Gauge, InterfaceView, Traffic};
+use measure::numbers;
+
+/// Why packets were dropped, such as `12 full, 3 early`; empty if none were.
+pub fn drops(traffic: &Traffic) -> String {
+    let each = traffic.drops.iter();
+    let each = each.map(|(why, n)| format!("{} {why}", numbers::count(*n)));
+    each.collect::<Vec<_>>().join(", ")
+}
+
+/// What a class has borrowed; empty if nothing, or if its discipline does not lend.
+pub fn borrowed(class: &ClassView) -> String {
+    let found = class.gauges.iter().find(|gauge| gauge.name == "borrowed");
+    let found = found.filter(|gauge| gauge.value.as_u64() != Some(0));
+    found.map(gauge).unwrap_or_default()
+}
+
+/// Whether a realiser makes the times of its discipline come true.
+pub fn is_paced(interface: &InterfaceView) -> bool {
+    interface.gauges.iter().any(|gauge| gauge.name == "realiser")
+}
+
+/// A gauge's value as its unit asks for.
+pub fn gauge(gauge: &Gauge) -> String {
+    let value = &gauge.value;
+    match (
+        gauge.unit.as_str(),
+        value.as_u64(),
+        value.as_f64(),
+        value.as_str(),
+    ) {
+        (_, _, _, Some(text)) => text.to_owned(),
+        ("B", Some(n), ..) => numbers::bytes(n),
+        ("B", None, Some(x), _) => format!("-{}", numbers::bytes(x.abs() as u64)),
+        ("bit/s", Some(n), ..) => numbers::rate(n),
+        ("ns", Some(n), ..) => numbers::time(n),
+        ("share", _, Some(x), _) => numbers::share(x),
+        (_, Some(n), ..) => numbers::count(n),
+        (_, None, Some(x), _) => numbers::digits(x, 4),
+        _ => value.to_string(),
+    }
+}
