@@ -252,7 +252,7 @@ impl Sum {
     }
 
     fn traffic(&self, interval: Option<Duration>) -> Traffic {
-        let held = self.stats.held();
+        let held = self.stats.backlog();
         let drops = Reason::ALL
             .iter()
             .map(|why| (why.name().to_owned(), self.stats.dropped_for(*why)));

@@ -161,7 +161,7 @@ impl Pace {
     }
 
     /// The bytes sent ahead of the rate at `now`, rounded up.
-    pub fn owed(&self, now: u64, link: u64) -> u64 {
+    pub fn deficit(&self, now: u64, link: u64) -> u64 {
         let span = u128::from(self.eligible().saturating_sub(now));
         u64::try_from((span * u128::from(self.rate)).div_ceil(u128::from(link.max(1)))).unwrap_or(u64::MAX)
     }

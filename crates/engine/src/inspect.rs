@@ -5,7 +5,7 @@
 //! in the [plan](crate::tree::TreePlan).
 
 use crate::packet::ClassId;
-use crate::queue::Stats;
+use crate::stats::Stats;
 use crate::units::{Bandwidth, Bytes, Duration, Probability};
 
 /// The value of a gauge, with its unit.

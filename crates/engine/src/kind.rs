@@ -7,7 +7,6 @@
 use crate::bounds::{Terms, WorstCase};
 use crate::discipline::Discipline;
 use crate::packet::ClassId;
-use crate::queue::Queue;
 use crate::random::{Rng, Seed};
 use crate::settings::{Problem, Setting, Span, Table};
 use crate::units::{Bandwidth, Bytes};
@@ -87,20 +86,13 @@ pub struct Pacing {
     pub frames: bool,
 }
 
-/// A plan with its kind: what becomes a [`Queue`].
+/// A plan with its kind: what becomes a [`Queue`](crate::queue::Queue).
 #[derive(Clone, Debug)]
 pub struct QueuePlan {
     /// The kind.
     pub kind: &'static Kind,
     /// Its plan.
     pub plan: Arc<dyn Plan>,
-}
-
-impl QueuePlan {
-    /// Makes the queue.
-    pub fn build(&self, cx: &Build) -> Queue {
-        Queue::new(self.kind.name, self.plan.build(cx))
-    }
 }
 
 /// One class, as its parent's `check` sees it.

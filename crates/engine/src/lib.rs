@@ -22,6 +22,7 @@
 pub mod admission;
 pub mod bounds;
 pub mod byte_clock;
+pub mod carry_over;
 pub mod classify;
 pub mod discipline;
 pub mod disciplines;
@@ -31,14 +32,16 @@ pub mod inspect;
 pub mod kind;
 pub mod link_clock;
 pub mod packet;
+pub mod prefetch;
 pub mod queue;
 pub mod random;
 pub mod reserved;
 pub mod settings;
 mod sharing;
+pub mod sink;
 #[cfg(test)]
 mod sinks;
+pub mod stats;
 pub mod structures;
 pub mod tree;
 pub mod units;
-mod wire;

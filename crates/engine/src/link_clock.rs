@@ -1,9 +1,12 @@
-//! A link as a clock: what is sent moves it on by its length over the bandwidth, exactly.
+//! A link as a clock: each packet moves it on by its length over the bandwidth, exactly.
 //!
 //! In front of a port it is ALTQ's token-bucket regulator (altq(4), "token bucket regulator"), and for
 //! the same reason: the bottleneck is often not the interface but a modem or a switch behind it, where no
-//! policy rules. In the simulator it is the wire itself. The rest of each division is carried to the next
-//! packet, so that a discipline that holds to the same bandwidth by itself never has to wait here.
+//! policy rules. In the simulator it is the wire itself. The remainder of each division is carried to the
+//! next packet, so that a discipline that keeps to the same bandwidth by itself never has to wait here.
+//!
+//! [`CreditClock`] adds what `cbq` needs: a clock for credits that stands still while the link's caller
+//! is too late.
 
 use crate::units::{Bandwidth, Bytes, Duration, Instant};
 
@@ -16,19 +19,19 @@ pub struct LinkClock {
     /// How far a late caller may catch up.
     catch_up: Duration,
     free_at: Instant,
-    /// What the last division left, in nanobits; less than the rate.
-    rest: u64,
+    /// The remainder of the last division, in nanobits; less than the rate.
+    remainder: u64,
 }
 
 impl LinkClock {
-    /// A link that is free, and lets a late caller catch up so far: nothing for a wire, a tick of its clock for a
-    /// program that is woken late.
+    /// An idle link. `catch_up` is how far a late caller may catch up: zero for a wire, a tick of its clock
+    /// for a program that is woken late.
     pub fn new(rate: Bandwidth, catch_up: Duration) -> Self {
         Self {
             rate,
             catch_up,
             free_at: Instant::START,
-            rest: 0,
+            remainder: 0,
         }
     }
 
@@ -37,26 +40,27 @@ impl LinkClock {
         self.rate
     }
 
-    /// When all that was sent is out, rounded down to a nanosecond; the rest is carried.
+    /// When the last packet is out, rounded down to a nanosecond; the remainder is carried.
     pub fn free_at(&self) -> Instant {
         self.free_at
     }
 
-    /// Nothing was waiting to be sent before `now`: what was not used is lost.
+    /// Nothing was queued before `now`: unused time is gone.
+    #[inline]
     pub fn start(&mut self, now: Instant) {
         if self.free_at < now {
-            (self.free_at, self.rest) = (now, 0);
+            (self.free_at, self.remainder) = (now, 0);
         }
     }
 
-    /// What is beyond `latest` of what was sent too early is let off.
+    /// Forgives what was sent ahead of the bandwidth beyond `latest`.
     pub fn forgive(&mut self, latest: Instant) {
         if self.free_at > latest {
-            (self.free_at, self.rest) = (latest, 0);
+            (self.free_at, self.remainder) = (latest, 0);
         }
     }
 
-    /// The time before which nothing may leave, if it has not come.
+    /// When the link becomes free, if it is busy at `now`.
     pub fn busy_until(&self, now: Instant) -> Option<Instant> {
         (self.free_at > now).then_some(self.free_at)
     }
@@ -64,22 +68,117 @@ impl LinkClock {
     /// A packet leaves now.
     #[inline]
     pub fn send(&mut self, now: Instant, len: Bytes) {
-        let earliest = now - self.catch_up;
-        if self.free_at < earliest {
-            (self.free_at, self.rest) = (earliest, 0);
-        }
-        let rate = self.rate.bits().max(1);
+        self.start(now - self.catch_up);
         // In 64 bits while they suffice, which is up to 2 GB a packet: the division is five times faster.
-        let (span, rest) = match (len.get().checked_mul(8 * NANOS)).and_then(|n| n.checked_add(self.rest)) {
-            Some(nanobits) => (nanobits / rate, nanobits % rate),
-            None => {
-                let nanobits = u128::from(len.get()) * u128::from(8 * NANOS) + u128::from(self.rest);
-                let span = u64::try_from(nanobits / u128::from(rate)).unwrap_or(u64::MAX);
-                (span, (nanobits % u128::from(rate)) as u64)
-            }
+        match len.get().checked_mul(8 * NANOS) {
+            Some(nanobits) => self.advance(nanobits),
+            None => self.advance_wide(u128::from(len.get()) * u128::from(8 * NANOS)),
+        }
+    }
+
+    #[inline]
+    fn advance(&mut self, nanobits: u64) {
+        let Some(work) = nanobits.checked_add(self.remainder) else {
+            return self.advance_wide(nanobits.into());
         };
+        let rate = self.rate.bits().max(1);
+        self.free_at = self.free_at + Duration::from_nanos(work / rate);
+        self.remainder = work % rate;
+    }
+
+    #[cold]
+    fn advance_wide(&mut self, nanobits: u128) {
+        let (work, rate) = (
+            nanobits + u128::from(self.remainder),
+            u128::from(self.rate.bits().max(1)),
+        );
+        let span = u64::try_from(work / rate).unwrap_or(u64::MAX);
         self.free_at = self.free_at + Duration::from_nanos(span);
-        self.rest = rest;
+        self.remainder = (work % rate) as u64;
+    }
+}
+
+/// A link whose idle time earns credit only as far as a late caller may catch up: beyond that its clock
+/// stands still, as if the time had not passed. Times are in nanoseconds.
+#[derive(Clone, Debug)]
+pub(crate) struct CreditClock {
+    link: LinkClock,
+    /// Since when somebody may send, if anybody may.
+    ready: u64,
+    /// How far the clock is behind: the time by which callers were later than they may catch up.
+    behind: u64,
+}
+
+impl CreditClock {
+    /// For an idle link.
+    pub(crate) fn new(rate: Bandwidth, catch_up: Duration) -> Self {
+        Self {
+            link: LinkClock::new(rate, catch_up),
+            ready: 0,
+            behind: 0,
+        }
+    }
+
+    /// Since when somebody may send, if anybody may.
+    #[inline]
+    pub(crate) fn ready(&self) -> u64 {
+        self.ready
+    }
+
+    /// From now on somebody may send: since this time.
+    #[inline]
+    pub(crate) fn set_ready(&mut self, since: u64) {
+        self.ready = since;
+    }
+
+    /// How far the clock is behind the time, and stays.
+    #[inline]
+    pub(crate) fn behind(&self) -> u64 {
+        self.behind
+    }
+
+    /// The clock at `now` while nobody could send.
+    #[inline]
+    pub(crate) fn idle(&self, now: u64) -> u64 {
+        now - self.behind
+    }
+
+    /// The clock at `now`. `since`: when somebody could first have sent.
+    #[inline]
+    pub(crate) fn at(&mut self, now: u64, since: u64) -> u64 {
+        let catch_up = self.link.catch_up.nanos();
+        let latest = since.max(self.link.free_at.nanos()).saturating_add(catch_up);
+        if now > latest {
+            self.behind += now - latest;
+            (self.link.free_at, self.link.remainder) = (Instant::from_nanos(now - catch_up), 0);
+        }
+        now - self.behind
+    }
+
+    /// A packet of this many nanobits leaves, after [`CreditClock::at`] at the same time. On a link that
+    /// another paces, one that runs ahead of the bandwidth is not stopped: the excess is forgiven.
+    #[inline]
+    pub(crate) fn send(&mut self, now: u64, nanobits: u64, shaped: bool) {
+        self.link.start(Instant::from_nanos(self.ready));
+        self.link.advance(nanobits);
+        if !shaped {
+            let latest = Instant::from_nanos(now + self.link.catch_up.nanos());
+            self.link.free_at = self.link.free_at.min(latest);
+        }
+    }
+
+    /// The first nanosecond in which the link is free.
+    #[inline]
+    pub(crate) fn free_at(&self) -> u64 {
+        self.link.free_at.nanos() + u64::from(self.link.remainder > 0)
+    }
+
+    /// Another bandwidth or catch-up from `now` on. Time that a smaller catch-up would not allow has been
+    /// credited already: the clock must not turn back.
+    pub(crate) fn retune(&mut self, rate: Bandwidth, catch_up: Duration, now: u64) {
+        (self.link.rate, self.link.catch_up) = (rate, catch_up);
+        self.link
+            .start(Instant::from_nanos(now.saturating_sub(catch_up.nanos())));
     }
 }
 
@@ -117,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_caller_late_within_the_burst_loses_nothing_and_one_later_still_does() {
+    fn a_caller_late_within_the_burst_wastes_nothing_and_one_later_still_does() {
         let rate = Bandwidth::mbit(80);
         let second = Duration::from_secs(1);
         let full = rate.bytes_in(second).get();

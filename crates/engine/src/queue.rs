@@ -1,8 +1,8 @@
-//! `Queue`: what hosts and parents hold. A discipline, plus what is true of all of them.
+//! `Queue`: what hosts and parents own. A discipline, plus what is true of all of them.
 //!
 //! It pins the peeked packet, counts, and checks the discipline against the contract on every call, in
-//! release too: the checks are a few compares. After every call, in packets and in bytes,
-//! offered = sent + dropped + held.
+//! release builds too: a packet that was never offered, *empty* with a backlog, a wait that is not in the
+//! future. The checks are a few compares.
 //!
 //! Peeking *pins*: the next dequeue returns that packet, later arrivals do not overtake it, its drop
 //! decision is final, and only a flush removes it otherwise. The price, which ALTQ's poll and Linux's stash
@@ -12,107 +12,45 @@
 use crate::discipline::{Discipline, Next, Reason, Sink, Verdict};
 use crate::disciplines::fifo::Fifo;
 use crate::inspect::Inspection;
-use crate::kind::Plan;
+use crate::kind::{Build, Plan, QueuePlan};
 use crate::packet::{ClassId, Packet};
+use crate::prefetch::Prefetched;
+pub use crate::stats::{Count, Stats};
 use crate::units::{Bytes, Instant};
 use std::any::Any;
-use std::ops::AddAssign;
 
-/// Packets and their bytes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Count {
-    /// How many packets.
-    pub packets: u64,
-    /// Their lengths, summed.
-    pub bytes: Bytes,
-}
-
-impl AddAssign<Bytes> for Count {
-    /// Counts one packet of this length.
-    fn add_assign(&mut self, len: Bytes) {
-        self.packets += 1;
-        self.bytes += len;
-    }
-}
-
-impl std::ops::Sub for Count {
-    type Output = Self;
-    fn sub(self, other: Self) -> Self {
-        Self {
-            packets: self.packets - other.packets,
-            bytes: self.bytes - other.bytes,
-        }
-    }
-}
-
-/// What has passed through a queue since it was made.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Stats {
-    /// Packets that were offered.
-    pub offered: Count,
-    /// Packets that left by `dequeue`.
-    pub sent: Count,
-    /// Packets that left by the sink.
-    pub dropped: Count,
-    /// Packets marked (ECN) here or below.
-    pub marked: u64,
-    /// `dropped`, by [`Reason`]'s number.
-    pub reasons: [u64; Reason::ALL.len()],
-}
-
-impl Stats {
-    /// What is held: offered and neither sent nor dropped.
-    pub fn held(&self) -> Count {
-        self.offered - self.sent - self.dropped
-    }
-
-    /// Packets dropped for this reason.
-    pub fn dropped_for(&self, why: Reason) -> u64 {
-        self.reasons[why as usize]
-    }
-}
-
-impl AddAssign for Stats {
-    /// What passed through two queues.
-    fn add_assign(&mut self, other: Self) {
-        let sums = [&mut self.offered, &mut self.sent, &mut self.dropped];
-        for (sum, one) in sums.into_iter().zip([other.offered, other.sent, other.dropped]) {
-            sum.packets += one.packets;
-            sum.bytes += one.bytes;
-        }
-        self.marked += other.marked;
-        self.reasons
-            .iter_mut()
-            .zip(other.reasons)
-            .for_each(|(sum, one)| *sum += one);
+impl QueuePlan {
+    /// Makes the queue.
+    pub fn build(&self, cx: &Build) -> Queue {
+        Queue::new(self.kind.name, self.plan.build(cx))
     }
 }
 
 /// A queue with a discipline.
 ///
-/// There can be very many, and then a packet costs the lines of memory that have to be fetched for it. So what every packet
-/// needs comes first: two lines, of which the second is a plain FIFO's.
+/// There can be very many, and then a packet costs the cache lines that have to be fetched for it. So
+/// what every packet needs comes first: two lines, of which the second is a plain FIFO's.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Queue {
-    held: Held,
+    backlog: Backlog,
     sent: Count,
     discipline: Inner,
     pinned: Option<Packet>,
-    losses: Losses,
+    drops: Drops,
     kind: &'static str,
 }
 
-/// What is held. All that was offered is here, sent or dropped.
+/// Every packet that was offered is in here, sent or dropped.
 #[derive(Debug, Default)]
-struct Held {
+struct Backlog {
     bytes: Bytes,
     packets: u32,
     /// One of them is in [`Queue::pinned`].
     pinned: bool,
 }
 
-impl Held {
+impl Backlog {
     #[inline]
     fn leave(&mut self, packet: &Packet, kind: &&str) {
         assert!(
@@ -124,15 +62,15 @@ impl Held {
     }
 }
 
-/// A discipline. A plain FIFO, which most leaves have, is in the queue's own memory and not behind a pointer: what it needs can be
-/// fetched together with the queue.
+/// A discipline. A plain FIFO, which most leaves have, is in the queue's own memory and not behind a
+/// pointer: what it needs can be fetched together with the queue.
 #[derive(Debug)]
 enum Inner {
     Fifo(Fifo),
     Other(Box<dyn Discipline>),
 }
 
-/// What is read of every packet of a FIFO is in two lines.
+/// What every packet of a FIFO reads is in two cache lines.
 const _: () = assert!(std::mem::offset_of!(Queue, pinned) <= 128);
 
 impl Inner {
@@ -144,7 +82,7 @@ impl Inner {
         let any: Box<dyn Any> = discipline;
         match any.downcast::<Fifo>() {
             Ok(fifo) => Self::Fifo(*fifo),
-            Err(_) => unreachable!("it was looked at"),
+            Err(_) => unreachable!("its type was checked"),
         }
     }
 
@@ -167,31 +105,31 @@ impl Inner {
 
 /// What was dropped and marked, and why.
 #[derive(Debug, Default)]
-struct Losses {
+struct Drops {
     dropped: Count,
     marked: u64,
     reasons: [u64; Reason::ALL.len()],
 }
 
-/// Passes losses and marks on, and counts them.
-struct Counting<'a> {
-    held: &'a mut Held,
-    losses: &'a mut Losses,
-    /// By reference: its line of memory is needed for messages only.
+/// Passes drops and marks on, and counts them.
+struct CountingSink<'a> {
+    backlog: &'a mut Backlog,
+    drops: &'a mut Drops,
+    /// By reference: its cache line is needed for messages only.
     kind: &'a &'static str,
     outer: &'a mut dyn Sink,
 }
 
-impl Sink for Counting<'_> {
+impl Sink for CountingSink<'_> {
     fn drop(&mut self, packet: Packet, why: Reason) {
-        self.held.leave(&packet, self.kind);
-        self.losses.dropped += packet.len;
-        self.losses.reasons[why as usize] += 1;
+        self.backlog.leave(&packet, self.kind);
+        self.drops.dropped += packet.len;
+        self.drops.reasons[why as usize] += 1;
         self.outer.drop(packet, why);
     }
 
     fn mark(&mut self, packet: &Packet, why: Reason) {
-        self.losses.marked += 1;
+        self.drops.marked += 1;
         self.outer.mark(packet, why);
     }
 }
@@ -200,11 +138,11 @@ impl Queue {
     /// A queue of this discipline; `kind` is its name, for messages.
     pub fn new(kind: &'static str, discipline: Box<dyn Discipline>) -> Self {
         Self {
-            held: Held::default(),
+            backlog: Backlog::default(),
             sent: Count::default(),
             discipline: Inner::new(discipline),
             pinned: None,
-            losses: Losses::default(),
+            drops: Drops::default(),
             kind,
         }
     }
@@ -217,18 +155,18 @@ impl Queue {
     /// Offers a packet.
     ///
     /// # Panics
-    /// If the discipline says "dropped" and gave nothing to the sink.
+    /// If the discipline answers `Dropped` without giving a packet to the sink.
     pub fn enqueue(&mut self, now: Instant, packet: Packet, sink: &mut dyn Sink) -> Verdict {
-        let before = self.held.packets;
-        self.held.packets += 1;
-        self.held.bytes += packet.len;
+        let before = self.backlog.packets;
+        self.backlog.packets += 1;
+        self.backlog.bytes += packet.len;
         let (discipline, mut sink) = self.counting(sink);
         let verdict = match discipline {
             Inner::Fifo(fifo) => fifo.enqueue(now, packet, &mut sink),
             Inner::Other(discipline) => discipline.enqueue(now, packet, &mut sink),
         };
         assert!(
-            verdict == Verdict::Queued || self.held.packets <= before,
+            verdict == Verdict::Queued || self.backlog.packets <= before,
             "{}: a packet was dropped without a witness",
             self.kind
         );
@@ -238,36 +176,36 @@ impl Queue {
     /// The next packet that may leave now.
     ///
     /// # Panics
-    /// If the discipline breaks its contract: waits for a time that is not after `now`, is empty while
-    /// packets are held, or waits while none are.
+    /// If the discipline breaks its contract: waits for a time that is not after `now`, answers `Empty`
+    /// with a backlog, or waits without one.
     pub fn dequeue(&mut self, now: Instant, sink: &mut dyn Sink) -> Next<Packet> {
-        let next = match self.held.pinned {
+        let next = match self.backlog.pinned {
             true => self.unpin().map_or(Next::Empty, Next::Ready),
             false => self.ask(now, sink),
         };
         if let Next::Ready(packet) = &next {
-            self.held.leave(packet, &self.kind);
+            self.backlog.leave(packet, &self.kind);
             self.sent += packet.len;
         }
         next
     }
 
     fn unpin(&mut self) -> Option<Packet> {
-        self.held.pinned = false;
+        self.backlog.pinned = false;
         self.pinned.take()
     }
 
-    /// The discipline, and where it gives what it loses.
+    /// The discipline, and the sink for what it drops.
     #[inline]
-    fn counting<'a>(&'a mut self, outer: &'a mut dyn Sink) -> (&'a mut Inner, Counting<'a>) {
+    fn counting<'a>(&'a mut self, outer: &'a mut dyn Sink) -> (&'a mut Inner, CountingSink<'a>) {
         let Self {
-            held, losses, kind, ..
+            backlog, drops, kind, ..
         } = self;
         (
             &mut self.discipline,
-            Counting {
-                held,
-                losses,
+            CountingSink {
+                backlog,
+                drops,
                 kind,
                 outer,
             },
@@ -282,10 +220,10 @@ impl Queue {
         if let Inner::Fifo(ref mut fifo) = self.discipline {
             return fifo.pin().map_or(Next::Empty, Next::Ready);
         }
-        if !self.held.pinned {
+        if !self.backlog.pinned {
             match self.ask(now, sink) {
                 Next::Ready(packet) => {
-                    self.held.pinned = true;
+                    self.backlog.pinned = true;
                     self.pinned = Some(packet);
                 }
                 Next::Wait(at) => return Next::Wait(at),
@@ -295,16 +233,17 @@ impl Queue {
         self.pinned.as_ref().map_or(Next::Empty, Next::Ready)
     }
 
-    /// After [`Next::Wait`] at the same time, for a host that keeps its wire busy with gap frames: the wire slot of the
-    /// gap frame to put there now, no longer than `longest`. Then it asks again. `None`: it waits.
-    pub fn fill(&mut self, longest: Bytes) -> Option<Bytes> {
-        match self.held.pinned {
+    /// After [`Next::Wait`] at the same time, for a host that keeps its wire busy with gap frames: the
+    /// wire slot of the gap frame to send now, no longer than `longest`. Then the host dequeues again.
+    /// `None`: it waits.
+    pub fn gap(&mut self, longest: Bytes) -> Option<Bytes> {
+        match self.backlog.pinned {
             true => None,
-            false => self.discipline.get_mut().fill(longest),
+            false => self.discipline.get_mut().gap(longest),
         }
     }
 
-    /// Asks the discipline, and holds its answer against the contract.
+    /// Asks the discipline, and checks its answer against the contract.
     #[inline]
     fn ask(&mut self, now: Instant, sink: &mut dyn Sink) -> Next<Packet> {
         if let Inner::Fifo(fifo) = &mut self.discipline
@@ -318,7 +257,7 @@ impl Queue {
     fn ask_any(&mut self, now: Instant, sink: &mut dyn Sink) -> Next<Packet> {
         let (discipline, mut sink) = self.counting(sink);
         let next = discipline.get_mut().dequeue(now, &mut sink);
-        let held = self.held.packets;
+        let backlog = self.backlog.packets;
         match &next {
             Next::Ready(_) => {}
             Next::Wait(at) => {
@@ -327,34 +266,43 @@ impl Queue {
                     "{}: waits until {at}, which is not after {now}",
                     self.kind
                 );
-                assert!(held > 0, "{}: waits, but holds nothing", self.kind);
+                assert!(backlog > 0, "{}: waits without a backlog", self.kind);
             }
-            Next::Empty => assert!(held == 0, "{}: says empty, but holds {held} packets", self.kind),
+            Next::Empty => assert!(
+                backlog == 0,
+                "{}: empty with a backlog of {backlog} packets",
+                self.kind
+            ),
         }
         next
     }
 
-    /// This queue takes the place of another: its classes wait as those that they replace would have. `renumber` tells the
-    /// class here for one there.
-    pub fn take_debts(
+    /// This queue replaces `former`: its classes start with the deficits of those that they replace.
+    /// `renumber` maps a class of the former tree to its successor here.
+    pub fn carry_over(
         &mut self,
         now: Instant,
-        from: &mut Self,
+        former: &mut Self,
         renumber: impl Fn(ClassId) -> Option<ClassId>,
     ) {
-        let mut debts = from.discipline.get_mut().debts(now);
-        debts.retain_mut(|debt| {
-            let class = renumber(debt.class);
-            debt.class = class.unwrap_or(debt.class);
+        let Some(from) = former.discipline.get_mut().carry_over() else {
+            return;
+        };
+        let mut deficits = from.deficits(now);
+        deficits.retain_mut(|deficit| {
+            let class = renumber(deficit.class);
+            deficit.class = class.unwrap_or(deficit.class);
             class.is_some()
         });
-        self.discipline.get_mut().owe(now, &debts);
+        if let Some(to) = self.discipline.get_mut().carry_over() {
+            to.start_with(now, &deficits);
+        }
     }
 
-    /// Gives up everything held, each packet to the sink as [`Reason::Flushed`].
+    /// Drops the whole backlog, each packet with [`Reason::Flushed`].
     ///
     /// # Panics
-    /// If packets are held afterwards.
+    /// If the discipline keeps a packet.
     pub fn flush(&mut self, sink: &mut dyn Sink) {
         let pinned = self.unpin();
         let (discipline, mut sink) = self.counting(sink);
@@ -362,53 +310,52 @@ impl Queue {
             sink.drop(packet, Reason::Flushed);
         }
         discipline.get_mut().flush(&mut sink);
-        assert!(self.is_empty(), "{}: holds packets after a flush", self.kind);
+        assert!(self.is_empty(), "{}: has a backlog after a flush", self.kind);
     }
 
-    /// Reads what the next packet needs in this queue, so that it is in the cache by then. Called for several of very many
-    /// queues, one after the other, it lets the processor fetch their memory at one time. The value means nothing.
+    /// Reads what the next packet needs of the queue itself, so that it is in the cache by then.
     #[inline]
-    pub fn touch(&self) -> u64 {
-        let held = u64::from(self.held.packets);
+    pub fn prefetch(&self) -> Prefetched {
+        let backlog = Prefetched::word(self.backlog.packets.into());
         match &self.discipline {
-            Inner::Fifo(fifo) => held ^ fifo.touch(),
-            Inner::Other(_) => held,
+            Inner::Fifo(fifo) => backlog.and(fifo.prefetch()),
+            Inner::Other(_) => backlog,
         }
     }
 
-    /// The same for the discipline, once the queue's own memory is there.
+    /// Reads what the next packet needs of the discipline, once the queue itself is in the cache.
     #[inline]
-    pub fn touch_below(&self) -> u64 {
+    pub fn prefetch_discipline(&self) -> Prefetched {
         match &self.discipline {
-            Inner::Fifo(fifo) => fifo.touch_others(),
-            Inner::Other(discipline) => discipline.touch(),
+            Inner::Fifo(fifo) => fifo.prefetch_others(),
+            Inner::Other(discipline) => discipline.prefetch(),
         }
     }
 
-    /// What is held, a pinned packet included. O(1).
+    /// Packets queued, a pinned one included. O(1).
     pub fn backlog(&self) -> Count {
         Count {
-            packets: self.held.packets.into(),
-            bytes: self.held.bytes,
+            packets: self.backlog.packets.into(),
+            bytes: self.backlog.bytes,
         }
     }
 
-    /// Whether nothing is held.
+    /// Whether there is no backlog.
     pub fn is_empty(&self) -> bool {
-        self.held.packets == 0
+        self.backlog.packets == 0
     }
 
-    /// What has passed so far.
+    /// What has passed through since the queue was made.
     pub fn stats(&self) -> Stats {
-        let Losses {
+        let Drops {
             dropped,
             marked,
             reasons,
-        } = self.losses;
-        let held = self.backlog();
+        } = self.drops;
+        let backlog = self.backlog();
         let offered = Count {
-            packets: self.sent.packets + dropped.packets + held.packets,
-            bytes: self.sent.bytes + dropped.bytes + held.bytes,
+            packets: self.sent.packets + dropped.packets + backlog.packets,
+            bytes: self.sent.bytes + dropped.bytes + backlog.bytes,
         };
         Stats {
             offered,
@@ -419,14 +366,14 @@ impl Queue {
         }
     }
 
-    /// Shows this queue's counts and its discipline's state, children included.
+    /// Reports this queue's counts and its discipline's state, children included.
     pub fn inspect(&self, out: &mut Inspection<'_>) {
         out.counts(self.kind, &self.stats());
         self.discipline.get().inspect(out);
     }
 
-    /// Adopts a plan of the same shape while packets flow. `false` if some discipline in it cannot; others
-    /// may have adopted theirs by then, so the host then applies the former plan again.
+    /// Adopts a plan of the same shape while packets are queued. `false` if some discipline in it cannot;
+    /// others may have adopted theirs by then, so the host then applies the former plan again.
     pub fn retune(&mut self, now: Instant, plan: &dyn Plan) -> bool {
         self.discipline.get_mut().retune(now, plan)
     }

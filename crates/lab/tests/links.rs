@@ -129,8 +129,8 @@ fn a_full_buffer_drops_what_arrives_and_accounts_for_it() {
             let totals = path.totals;
             assert_eq!(totals.offered, {
                 let mut sum = totals.sent;
-                sum.packets += totals.dropped.packets + totals.held().packets;
-                sum.bytes += totals.dropped.bytes + totals.held().bytes;
+                sum.packets += totals.dropped.packets + totals.backlog().packets;
+                sum.bytes += totals.dropped.bytes + totals.backlog().bytes;
                 sum
             });
             Ok(())

@@ -456,7 +456,7 @@ impl Path {
             Some(old) => old.info(class).and_then(|info| plan.class(&info.name)),
             None => Some(class),
         };
-        self.queue.take_debts(now, &mut former, renumber);
+        self.queue.carry_over(now, &mut former, renumber);
         former.flush(&mut moving);
         let before = self.totals.dropped.packets;
         for mut packet in moving.0 {

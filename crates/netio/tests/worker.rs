@@ -219,7 +219,7 @@ fn what_goes_in_comes_out_in_order_or_is_counted_as_lost() {
     assert!(got.is_sorted() && got.len() >= 50 * 20, "{}", got.len());
     assert_eq!(totals.offered.packets, 1500);
     assert_eq!(
-        (totals.sent.packets, totals.held().packets),
+        (totals.sent.packets, totals.backlog().packets),
         (got.len() as u64, 0)
     );
     assert_eq!(totals.dropped.packets, totals.dropped_for(Reason::Full));
@@ -463,7 +463,7 @@ fn a_full_pool_leaves_no_frame_unaccounted_for() {
     rig.settle();
     let view = rig.show();
     assert_eq!(view.ports[0].counters.refused, 4);
-    assert_eq!(view.paths[0].totals.held().packets, 5);
+    assert_eq!(view.paths[0].totals.backlog().packets, 5);
     assert!(view.pool[1].exhausted >= 4);
 }
 

@@ -573,7 +573,7 @@ impl Managed {
     /// The slot of a gap frame, if this driver makes them and the queue asks for one.
     fn fill(&mut self) -> Option<Bytes> {
         let longest = self.plan.link.mtu + Bytes::new(AROUND);
-        self.driver.gaps.then(|| self.queue.fill(longest)).flatten()
+        self.driver.gaps.then(|| self.queue.gap(longest)).flatten()
     }
 
     /// When the device next reports a packet as sent.

@@ -43,6 +43,7 @@ use crate::bounds::{Terms, WorstCase};
 use crate::discipline::{Discipline, Next, Reason, Sink, Verdict};
 use crate::inspect::{Inspection, Value};
 use crate::kind::{Build, Check, Children, Kind, Plan, QueuePlan, Routes};
+use crate::link_clock::CreditClock;
 use crate::packet::{ClassId, Packet};
 use crate::queue::{Queue, Stats};
 use crate::settings::Problem;
@@ -52,7 +53,6 @@ use crate::sharing::credit_bound::{self, Credited};
 use crate::structures::rings::{self, Link, NONE, PRIORITIES, Rows, Turn};
 use crate::structures::timer_wheel::TimerWheel;
 use crate::units::{Bandwidth, Bytes, Duration, Instant, Rate};
-use crate::wire::Wire;
 use crate::{choices, settings};
 use std::any::Any;
 use std::sync::Arc;
@@ -416,7 +416,7 @@ impl Plan for CbqPlan {
             queues: queues.collect(),
             held: 0,
             wheel: TimerWheel::new(self.classes.len()),
-            wire: Wire::default(),
+            clock: CreditClock::new(self.link, self.settings.link_burst),
             rules: Rules::new(self),
             cutoff: NO_CUTOFF,
             unit: self.mtu.get().clamp(1, LONGEST_UNIT),
@@ -502,7 +502,7 @@ struct Cbq {
     /// Leaves that hold packets.
     held: usize,
     wheel: TimerWheel,
-    wire: Wire,
+    clock: CreditClock,
     rules: Rules,
     /// Top-level sharing: nobody above this level lends.
     cutoff: u8,
@@ -574,8 +574,6 @@ impl Cbq {
         });
         self.places.extend((0..PRIORITIES).map(|_| place(0, 0)));
         self.rows = Rows::new(plan.levels);
-        self.wire.rate = plan.link.bits();
-        self.wire.burst = plan.settings.link_burst.nanos();
     }
 
     fn leaves(&self) -> usize {
@@ -618,7 +616,7 @@ impl Cbq {
     #[inline]
     fn list(&mut self, node: usize, priority: usize, place: u32, since: u64) {
         if self.rows.is_empty() {
-            self.wire.ready = since;
+            self.clock.set_ready(since);
         }
         let level = usize::from(self.nodes[node].level);
         let head = self.rows.head(level, priority);
@@ -931,7 +929,7 @@ impl Cbq {
         }
         // The older modes charge the borrower too, as the original does.
         self.charge(if self.rules.formal { lender } else { leaf }, bits, clock, now);
-        self.wire.send(now, bits, self.rules.shaped);
+        self.clock.send(now, bits as u64, self.rules.shaped);
         if self.rules.top_level && lender != leaf {
             self.move_cutoff(lender, empty, clock);
         }
@@ -957,7 +955,7 @@ impl Cbq {
     /// When somebody could first have sent; the past if somebody still may.
     fn since(&self) -> u64 {
         if !self.rows.is_empty() {
-            self.wire.ready
+            self.clock.ready()
         } else {
             self.wheel.next().map_or(u64::MAX, Instant::nanos)
         }
@@ -1132,9 +1130,9 @@ impl Discipline for Cbq {
         }
         let now = now.nanos();
         let clock = if self.held > 0 {
-            self.wire.clock(now, self.since())
+            self.clock.at(now, self.since())
         } else {
-            now - self.wire.lost
+            self.clock.idle(now)
         };
         match (flags & HELD != 0, holds) {
             (false, true) => {
@@ -1161,11 +1159,11 @@ impl Discipline for Cbq {
             return Next::Empty;
         }
         let at = now.nanos();
-        if self.rules.shaped && self.wire.free_at() > at {
-            return Next::Wait(Instant::from_nanos(self.wire.free_at()));
+        if self.rules.shaped && self.clock.free_at() > at {
+            return Next::Wait(Instant::from_nanos(self.clock.free_at()));
         }
         let since = self.since();
-        let clock = self.wire.clock(at, since);
+        let clock = self.clock.at(at, since);
         self.wake(clock, at, since);
         loop {
             let choice = if self.rules.formal {
@@ -1213,7 +1211,10 @@ impl Discipline for Cbq {
         out.gauge("sharing", Value::State(self.plan.settings.sharing.name()));
         out.gauge("rate", Value::Bandwidth(self.plan.link));
         out.gauge("lent", Value::Bytes(Bytes::new(self.tallies[link].lent)));
-        out.gauge("lost_time", Value::Duration(Duration::from_nanos(self.wire.lost)));
+        out.gauge(
+            "lost_time",
+            Value::Duration(Duration::from_nanos(self.clock.behind())),
+        );
         let mut below: Vec<Stats> = vec![Stats::default(); link + 1];
         for number in self.bottom_up() {
             if let Some(queue) = self.queues.get(number) {
@@ -1311,9 +1312,9 @@ impl Cbq {
     /// Takes over the rates and rules of a plan of the same shape; packets, credits and turns stay.
     fn adopt(&mut self, plan: &CbqPlan, now: u64) {
         let clock = if self.held > 0 {
-            self.wire.clock(now, self.since())
+            self.clock.at(now, self.since())
         } else {
-            now - self.wire.lost
+            self.clock.idle(now)
         };
         let rings = |plan: &CbqPlan| -> Vec<_> {
             plan.classes
@@ -1330,17 +1331,11 @@ impl Cbq {
         waiting.iter().for_each(|&leaf| self.leave(leaf, clock));
         self.plan = plan.clone();
         self.rules = Rules::new(plan);
-        self.wire.rate = plan.link.bits();
-        self.wire.burst = plan.settings.link_burst.nanos();
-        // What a smaller burst would call lost has been given already: the clock must not turn back.
-        let caught_up = now.saturating_sub(self.wire.burst);
-        if self.wire.free < caught_up {
-            (self.wire.free, self.wire.rest) = (caught_up, 0);
-        }
+        self.clock.retune(plan.link, plan.settings.link_burst, now);
         for number in 0..self.link() {
             self.adopt_class(number, clock, now);
         }
-        let since = self.wire.ready;
+        let since = self.clock.ready();
         waiting
             .iter()
             .for_each(|&leaf| self.join(leaf, clock, now, since));
@@ -1366,7 +1361,7 @@ impl Cbq {
             self.wheel.cancel(number as u32);
             match self.rules.formal {
                 true => self.regulate(number, now),
-                false => self.list_all(number, self.wire.ready),
+                false => self.list_all(number, self.clock.ready()),
             }
         }
     }

@@ -13,6 +13,7 @@ use crate::discipline::{Discipline, Next, Reason, Sink, Verdict};
 use crate::inspect::{Inspection, Value};
 use crate::kind::{Build, Check, Children, Kind, Plan};
 use crate::packet::Packet;
+use crate::prefetch::Prefetched;
 use crate::settings::Problem;
 use crate::units::{Bandwidth, Bytes, Instant};
 use crate::{choices, settings};
@@ -181,13 +182,15 @@ impl Fifo {
         Some(packet)
     }
 
-    /// Reads what the packet after the oldest needs, once the FIFO's own memory is there: see [`Discipline::touch`].
+    /// Reads what the packet after the oldest needs, once the FIFO itself is in the cache.
     #[inline]
-    pub(crate) fn touch_others(&self) -> u64 {
+    pub(crate) fn prefetch_others(&self) -> Prefetched {
         let ends = [self.others.front(), self.others.back()];
-        ends.into_iter().flatten().fold(0, |all, packet| {
-            all ^ packet.len.get() ^ u64::from(packet.buffer.0)
-        })
+        let read = |packet: &Packet| packet.len.get() ^ u64::from(packet.buffer.0);
+        let words = ends.into_iter().flatten().map(read);
+        words
+            .map(Prefetched::word)
+            .fold(Prefetched::NOTHING, Prefetched::and)
     }
 }
 
@@ -225,8 +228,8 @@ impl Discipline for Fifo {
         }
     }
 
-    fn touch(&self) -> u64 {
-        self.bytes.get()
+    fn prefetch(&self) -> Prefetched {
+        Prefetched::word(self.bytes.get())
     }
 
     fn inspect(&self, out: &mut Inspection<'_>) {

@@ -45,7 +45,7 @@ use crate::sharing::leaves::{Leaves, LeavesPlan};
 use crate::sharing::service_curve::{Curve, LONGEST_PIECE, ServiceCurve, Slopes};
 use crate::structures::heaps::Heaps;
 use crate::structures::timer_wheel::TimerWheel;
-use crate::structures::tournaments::Tournaments;
+use crate::structures::winner_tree::WinnerTrees;
 use crate::units::{Bytes, Duration, Instant};
 use std::any::Any;
 use std::sync::Arc;
@@ -331,7 +331,7 @@ impl Plan for HfscPlan {
                 .iter()
                 .map(|class| curve(class.curves.real).map(Real::new))
                 .collect(),
-            shares: Tournaments::new(
+            shares: WinnerTrees::new(
                 self.classes.iter().map(|class| class.parent as usize - leaves),
                 link + 1 - leaves,
             ),
@@ -434,7 +434,7 @@ struct Hfsc {
     limits: Vec<Limit>,
     reals: Vec<Option<Real>>,
     /// Of each class with classes: its children that may share now, by virtual time.
-    shares: Tournaments,
+    shares: WinnerTrees,
     /// The leaves whose packet is eligible.
     deadlines: Heaps,
     /// Eligible times by leaf; after them fit times by number.

@@ -6,7 +6,7 @@
 //! starts at the first opportunity *s ≥ E*; *E* does not depend on *s*.
 //!
 //! **Gaps.** Where a host keeps its wire busy with gap frames (`gap = "frames"`), *s* is counted on the wire: each packet and
-//! each gap frame that [`fill`](crate::discipline::Discipline::fill) asks for moves it on by its slot. Gaps of 1 to 83 cannot be made, and become 84;
+//! each gap frame that [`gap`](crate::discipline::Discipline::gap) asks for moves it on by its slot. Gaps of 1 to 83 cannot be made, and become 84;
 //! as *E* stays where it was, the next gap is shorter: gaps alternate, and 0 ≤ *s − E* < 84. Where hosts wait by timers or in
 //! a simulator (`gap = "timer"`), *s* is the time they ask, and any gap can be made.
 //!
@@ -23,26 +23,27 @@
 //! each division is carried; nothing is built for one speed of link.
 //!
 //! Where classes are added or removed, a new tree takes the place of the old, and its classes begin with what those before
-//! them [owe](crate::discipline::Debt): nobody is early by that.
+//! them [have sent ahead](crate::carry_over): nobody is early by that.
 //!
 //! Classes that wait for *E* are in a [`calendar`](crate::structures::calendar), exact to the byte; those whose *E* has come stand by
 //! deadline, few while the wire keeps up. What a packet costs with very many classes is memory that has to be fetched; as the
 //! calendar tells who is about to come, that is done for many classes at one time.
 
 use crate::byte_clock::{Basis, Pace, SHORTEST_SLOT, Slots, WireTime, gap_slot};
-use crate::discipline::{Debt, Discipline, Next, Sink, Verdict};
+use crate::carry_over::{CarryOver, Deficit};
+use crate::discipline::{Discipline, Next, Sink, Verdict};
 use crate::inspect::{Inspection, Value};
 use crate::kind::{Build, Check, Children, Kind, Pacing, Plan};
 use crate::packet::{ClassId, Packet};
+use crate::prefetch::Prefetched;
 use crate::settings::Problem;
 use crate::sharing::leaves::{Leaves, LeavesPlan};
 use crate::structures::calendar::Calendar;
-use crate::structures::heaps::Soonest;
+use crate::structures::heaps::PriorityQueue;
 use crate::units::{Bandwidth, Bytes, Instant, Rate};
 use crate::{choices, settings};
 use std::any::Any;
-use std::collections::{HashMap, VecDeque};
-use std::hint::black_box;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 /// The registration.
@@ -407,7 +408,7 @@ struct Pacer {
     /// Those of them who are about to come, for a moment.
     upcoming: Vec<u32>,
     /// Eligible classes by deadline: of the top, and of each class with classes below it.
-    eligible: Vec<Soonest>,
+    eligible: Vec<PriorityQueue>,
     /// Those without a rate that have something to send, by turn.
     best_effort: VecDeque<u32>,
     time: WireTime,
@@ -454,7 +455,7 @@ impl Pacer {
                 Calendar::new(nodes.len(), plan.span())
             },
             upcoming: Vec::with_capacity(FETCHED + 1),
-            eligible: sizes.into_iter().map(Soonest::new).collect(),
+            eligible: sizes.into_iter().map(PriorityQueue::new).collect(),
             best_effort: VecDeque::with_capacity(best_effort),
             nodes,
             node_of,
@@ -475,21 +476,21 @@ impl Pacer {
         self.upcoming.clear();
         self.upcoming.push(comes);
         self.upcoming.extend(upcoming);
-        let mut all = 0;
+        let mut read = Prefetched::NOTHING;
         for &index in &self.upcoming {
-            all ^= self.nodes[index as usize].late;
+            read = read.and(Prefetched::word(self.nodes[index as usize].late));
         }
         let leaves = |&index: &u32| {
             let node = &self.nodes[index as usize];
             node.leaf.then_some(node.number as usize)
         };
         for leaf in self.upcoming.iter().filter_map(leaves) {
-            all ^= self.leaves.touch(leaf);
+            read = read.and(self.leaves.prefetch(leaf));
         }
         for leaf in self.upcoming.iter().filter_map(leaves) {
-            all ^= self.leaves.touch_below(leaf);
+            read = read.and(self.leaves.prefetch_discipline(leaf));
         }
-        black_box(all);
+        read.done();
     }
 
     #[inline]
@@ -683,7 +684,7 @@ impl Discipline for Pacer {
         )
     }
 
-    fn fill(&mut self, longest: Bytes) -> Option<Bytes> {
+    fn gap(&mut self, longest: Bytes) -> Option<Bytes> {
         if !self.plan.rules.frames || !self.leaves.any_ready() {
             return None;
         }
@@ -694,46 +695,14 @@ impl Discipline for Pacer {
         Some(Bytes::new(slot))
     }
 
-    fn debts(&mut self, now: Instant) -> Vec<Debt> {
-        let (at, wire) = (self.position(now), self.plan.rules.wire);
-        let paced = self
-            .nodes
-            .iter()
-            .zip(&self.plan.nodes)
-            .filter(|(node, _)| node.paced);
-        let debt = |(node, plan): (&Node, &NodePlan)| Debt {
-            class: plan.id,
-            bytes: node.pace.owed(at.low, wire),
-        };
-        paced.map(debt).filter(|debt| debt.bytes > 0).collect()
-    }
-
-    fn owe(&mut self, now: Instant, debts: &[Debt]) {
-        let (at, wire) = (self.position(now), self.plan.rules.wire);
-        let places: HashMap<_, _> = self
-            .plan
-            .nodes
-            .iter()
-            .enumerate()
-            .map(|(index, plan)| (plan.id, index))
-            .collect();
-        for debt in debts {
-            let Some(node) = places
-                .get(&debt.class)
-                .map(|&index| &mut self.nodes[index])
-                .filter(|node| node.paced)
-            else {
-                continue;
-            };
-            node.pace.not_before(at.high);
-            node.pace.send(debt.bytes, wire);
-        }
+    fn carry_over(&mut self) -> Option<&mut dyn CarryOver> {
+        Some(self)
     }
 
     fn flush(&mut self, sink: &mut dyn Sink) {
         self.leaves.flush(sink);
         self.waiting.clear();
-        self.eligible.iter_mut().for_each(Soonest::clear);
+        self.eligible.iter_mut().for_each(PriorityQueue::clear);
         self.best_effort.clear();
         self.nodes.iter_mut().for_each(|node| node.state = State::Idle);
     }
@@ -793,5 +762,35 @@ impl Discipline for Pacer {
         }
         self.plan = plan.clone();
         self.leaves.retune(now, &plan.leaves)
+    }
+}
+
+impl CarryOver for Pacer {
+    fn deficits(&mut self, now: Instant) -> Vec<Deficit> {
+        let (at, wire) = (self.position(now), self.plan.rules.wire);
+        let nodes = self.nodes.iter().zip(&self.plan.nodes);
+        let paced = nodes.filter(|(node, _)| node.paced);
+        let deficit = |(node, plan): (&Node, &NodePlan)| Deficit {
+            class: plan.id,
+            bytes: node.pace.deficit(at.low, wire),
+        };
+        paced.map(deficit).filter(|deficit| deficit.bytes > 0).collect()
+    }
+
+    fn start_with(&mut self, now: Instant, deficits: &[Deficit]) {
+        let (at, wire) = (self.position(now), self.plan.rules.wire);
+        let nodes = self.plan.nodes.iter().enumerate();
+        let node_of: BTreeMap<_, _> = nodes.map(|(index, plan)| (plan.id, index)).collect();
+        for deficit in deficits {
+            let Some(node) = node_of
+                .get(&deficit.class)
+                .map(|&index| &mut self.nodes[index])
+                .filter(|node| node.paced)
+            else {
+                continue;
+            };
+            node.pace.not_before(at.high);
+            node.pace.send(deficit.bytes, wire);
+        }
     }
 }

@@ -8,6 +8,7 @@ use crate::discipline::{Next, Reason, Sink, Verdict};
 use crate::inspect::Inspection;
 use crate::kind::{Build, Check, QueuePlan, Routes};
 use crate::packet::{ClassId, Packet};
+use crate::prefetch::Prefetched;
 use crate::queue::{Queue, Stats};
 use crate::structures::timer_wheel::TimerWheel;
 use crate::units::{Bytes, Instant};
@@ -174,15 +175,17 @@ impl Leaves {
         None
     }
 
-    /// Reads what the next packet of a leaf needs here, and then below: see [`Queue::touch`].
+    /// Reads what the next packet of a leaf needs of the leaf and its queue; then of the discipline.
     #[inline]
-    pub(crate) fn touch(&self, leaf: usize) -> u64 {
-        self.queues[leaf].touch() ^ self.states[leaf] as u64
+    pub(crate) fn prefetch(&self, leaf: usize) -> Prefetched {
+        let state = Prefetched::word(self.states[leaf] as u64);
+        self.queues[leaf].prefetch().and(state)
     }
 
+    /// See [`Queue::prefetch_discipline`].
     #[inline]
-    pub(crate) fn touch_below(&self, leaf: usize) -> u64 {
-        self.queues[leaf].touch_below()
+    pub(crate) fn prefetch_discipline(&self, leaf: usize) -> Prefetched {
+        self.queues[leaf].prefetch_discipline()
     }
 
     /// When the first that sleeps wakes up, if any sleeps.

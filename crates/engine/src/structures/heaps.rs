@@ -2,10 +2,10 @@
 //!
 //! Four children a node, and key and thing in one word of 128 bits, so that the children are one cache line: a heap of many
 //! is memory to be fetched and not comparisons. [`Heaps`] are over one set of things, each of which is in at most one of them; they
-//! keep the place of each, so that its key can change and it can leave in logarithmic time. Of [`Soonest`] only the first can be
+//! keep the place of each, so that its key can change and it can leave in logarithmic time. Of [`PriorityQueue`] only the first can be
 //! taken. No allocation after construction.
 //!
-//! Where the same thing is first and gets a new key all the time, [`tournaments`](crate::structures::tournaments) are faster; a heap costs
+//! Where the same thing is first and gets a new key all the time, [`winner_tree`](crate::structures::winner_tree) are faster; a heap costs
 //! what those in it cost, however many may come.
 
 /// In no heap.
@@ -136,13 +136,13 @@ const FRONT: usize = 64;
 /// Things of which the first alone leaves: those with the least keys in order, and a heap of the others. While there are few, as a rule,
 /// one comes and goes by a copy of a part of their list, which takes no guesses.
 #[derive(Clone, Debug)]
-pub(crate) struct Soonest {
+pub(crate) struct PriorityQueue {
     /// The last first; before all of the heap.
     front: Vec<u128>,
     heap: Heap,
 }
 
-impl Soonest {
+impl PriorityQueue {
     /// For so many things.
     pub(crate) fn new(size: usize) -> Self {
         Self {
@@ -296,7 +296,7 @@ mod tests {
         fn the_soonest_come_as_out_of_a_sorted_set(
             steps in prop::collection::vec((0u128..900, -1..4i32), 1..60),
         ) {
-            let (mut soonest, mut model) = (Soonest::new(3_000), BTreeSet::new());
+            let (mut soonest, mut model) = (PriorityQueue::new(3_000), BTreeSet::new());
             for (n, (key, what)) in (0u32..).zip(steps) {
                 // Dozens at a time, so that some are in the heap.
                 for thing in 40 * n..40 * n + 40 {

@@ -8,7 +8,7 @@
 //! | take | when |
 //! |---|---|
 //! | [`heaps`] | few of many things are in, or things come and go; the key of any of them may change |
-//! | [`tournaments`] | many things are in, and the first gets a new key all the time |
+//! | [`winner_tree`] | many things are in, and the first gets a new key all the time |
 //! | [`calendar`] | the key is a time, very many things, and none has to be cancelled |
 //! | [`timer_wheel`] | the key is a time, and timers are moved and cancelled as often as they expire |
 //! | [`lengths`] | only the greatest matters, and 1/32 of it is exact enough: constant time |
@@ -28,4 +28,4 @@ pub(crate) mod lengths;
 pub(crate) mod lists;
 pub(crate) mod rings;
 pub mod timer_wheel;
-pub(crate) mod tournaments;
+pub(crate) mod winner_tree;

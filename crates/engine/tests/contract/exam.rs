@@ -236,7 +236,7 @@ impl Exam<'_> {
             self.ledger.pinned.is_none(),
             "waits, though a packet was peeked at"
         );
-        assert!(self.ledger.held().packets > 0, "waits, but holds nothing");
+        assert!(self.ledger.held().packets > 0, "waits without a backlog");
         if self.deadline.is_some_and(|former| former <= now) {
             self.waits += 1;
             assert!(
@@ -250,7 +250,7 @@ impl Exam<'_> {
     fn empty(&mut self) {
         self.ledger.note(Event::Empty);
         let held = self.ledger.held().packets;
-        assert!(held == 0, "says empty, but holds {held} packets");
+        assert!(held == 0, "empty with a backlog of {held} packets");
     }
 
     fn flush(&mut self) {

@@ -141,7 +141,7 @@ impl Rig {
         let (now, old) = (self.now(), std::mem::take(&mut self.names));
         let renumber = |class: ClassId| plan.class(&old[class.0 as usize]);
         let mut former = std::mem::replace(&mut self.queue, plan.build(Seed(1)));
-        self.queue.take_debts(now, &mut former, renumber);
+        self.queue.carry_over(now, &mut former, renumber);
         let mut moving = Moving(Vec::new());
         former.flush(&mut moving);
         for mut packet in moving.0 {
@@ -185,7 +185,7 @@ impl Rig {
                 true
             }
             Next::Wait(until) => {
-                if let Some(slot) = self.queue.fill(Bytes::new(self.slots.longest_slot())) {
+                if let Some(slot) = self.queue.gap(Bytes::new(self.slots.longest_slot())) {
                     self.gaps.push(slot.get());
                     self.at += slot.get();
                     return self.at <= end;

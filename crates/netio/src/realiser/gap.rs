@@ -243,7 +243,7 @@ impl Realiser for GapFrames {
 
     fn wait(&mut self, until: Instant, queue: &mut Queue, port: &mut dyn Port) -> Step {
         self.punctuality.due = Some(until);
-        let Some(slot) = queue.fill(self.slot()) else {
+        let Some(slot) = queue.gap(self.slot()) else {
             // It waits for something else than the wire.
             self.busy = false;
             return Step::Sleep(until);

@@ -44,14 +44,14 @@ struct Tree {
 
 /// The trees.
 #[derive(Clone, Debug)]
-pub(crate) struct Tournaments {
+pub(crate) struct WinnerTrees {
     rows: Vec<Row>,
     trees: Vec<Tree>,
     /// Of each thing: its row, and which of the row it is.
     places: Vec<u32>,
 }
 
-impl Tournaments {
+impl WinnerTrees {
     /// So many trees; `homes` is each thing's.
     pub(crate) fn new(homes: impl IntoIterator<Item = usize>, trees: usize) -> Self {
         let mut members = vec![0; trees];
@@ -146,7 +146,7 @@ mod tests {
             steps in prop::collection::vec((0u32..90, 0u128..50, 0u32..4), 1..300),
         ) {
             let home = |thing: u32| (thing % 5 / 2) as usize;
-            let mut trees = Tournaments::new((0..things).map(home), 3);
+            let mut trees = WinnerTrees::new((0..things).map(home), 3);
             let mut models = [BTreeSet::new(), BTreeSet::new(), BTreeSet::new()];
             for (thing, key, what) in steps {
                 let thing = thing % things;

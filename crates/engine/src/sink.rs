@@ -1,0 +1,88 @@
+//! Where packets go that do not leave by `dequeue`, and why: [`Sink`] and [`Reason`].
+
+use crate::packet::Packet;
+use std::fmt;
+
+/// Why a packet was dropped or marked.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[repr(u8)]
+pub enum Reason {
+    /// The queue's limit was reached; the arriving packet was refused (tail drop).
+    Full,
+    /// The queue's limit was reached; the oldest packet made room (drop from the head).
+    Head,
+    /// The shared limit was reached; the longest queue dropped its oldest packet.
+    Longest,
+    /// Early notification by chance: the queue is longer than its target (RED, PIE, BLUE, DualPI2).
+    Early,
+    /// The average queue is above its upper threshold (RED).
+    Forced,
+    /// No class, and no default class, takes the packet.
+    NoClass,
+    /// The queue was flushed.
+    Flushed,
+    /// The port could not send it: its interface is down or gone.
+    Port,
+    /// It was longer than the interface can carry.
+    TooLong,
+    /// It had been forwarded by other means while the process was stopped.
+    Stale,
+    /// The queueing delay had been above its target for too long (CoDel).
+    Delay,
+    /// It exceeded its sender's traffic contract (a meter).
+    Policed,
+    /// The wire lost it (an emulated link).
+    Wire,
+}
+
+impl Reason {
+    /// Every reason, in the order of its number.
+    pub const ALL: [Self; 13] = [
+        Self::Full,
+        Self::Head,
+        Self::Longest,
+        Self::Early,
+        Self::Forced,
+        Self::NoClass,
+        Self::Flushed,
+        Self::Port,
+        Self::TooLong,
+        Self::Stale,
+        Self::Delay,
+        Self::Policed,
+        Self::Wire,
+    ];
+
+    /// The name under which it is counted and shown.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Full => "full",
+            Self::Head => "head",
+            Self::Longest => "longest",
+            Self::Early => "early",
+            Self::Forced => "forced",
+            Self::NoClass => "no-class",
+            Self::Flushed => "flushed",
+            Self::Port => "port",
+            Self::TooLong => "too-long",
+            Self::Stale => "stale",
+            Self::Delay => "delay",
+            Self::Policed => "policed",
+            Self::Wire => "wire",
+        }
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// Takes packets out of the system, and is told of marks. Every drop, at any moment, comes here.
+pub trait Sink {
+    /// The packet is dropped, for this reason.
+    fn drop(&mut self, packet: Packet, why: Reason);
+    /// The packet was marked (ECN) and stays queued.
+    fn mark(&mut self, _packet: &Packet, _why: Reason) {}
+}
