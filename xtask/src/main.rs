@@ -12,7 +12,8 @@ use std::process::ExitCode;
 
 const HELP: &str = "\
 usage: cargo xtask ci      what CI runs: format, lints, tidy, tests in debug and release, docs
-       cargo xtask tidy    the promises of the design, checked on the source
+       cargo xtask tidy [RULE]  the promises of the design, checked on the source; with a rule's name, all
+                          that it finds, also what is still allowed
        cargo xtask docs    writes the generated parts of docs/disciplines
        cargo xtask pictures  draws docs/disciplines/*.svg from scenarios/disciplines
        cargo xtask compare [CASE...]   disciplines of the Linux kernel beside ours, written into
@@ -26,7 +27,10 @@ fn main() -> ExitCode {
         .map_or(("", &[][..]), |(verb, rest)| (verb, rest));
     let done = match verb {
         "ci" => ci::run(&root),
-        "tidy" => tidy::run(&root),
+        "tidy" => match rest {
+            [] => tidy::run(&root),
+            rule => tidy::list(&root, &rule.join(" ")),
+        },
         "docs" => docs::write(&root),
         "pictures" => pictures::draw(&root),
         "compare" => compare::run(&root, rest),
