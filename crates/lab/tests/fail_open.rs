@@ -377,7 +377,7 @@ fn wire(kind: &str, name: &str, shape: Shape) -> Outcome<Option<Wire>> {
     if !CANNOT.iter().any(|cannot| error.contains(cannot)) {
         return Err(error.into());
     }
-    println!("{name}: skipped: {}", error.trim());
+    skips::skipped(format_args!("{name}: {error}"));
     Ok(None)
 }
 

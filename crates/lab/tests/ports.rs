@@ -323,11 +323,11 @@ fn filters_replace_their_like_and_leave_others_alone() {
     lab::isolated(|| {
         let heart = match Heartbeat::new(engine::units::Duration::from_millis(20)) {
             Ok(heart) => heart,
-            Err(e) => return println!("skipped: {e}"),
+            Err(e) => return skips::skipped(e),
         };
         let (_lab, [a, ..]) = line().expect("a line");
         let seen = match a.call(|| come_and_go(&heart)).expect("a thread") {
-            Err(e) if e.to_string().contains("not permitted") => return println!("skipped: {e}"),
+            Err(e) if e.to_string().contains("not permitted") => return skips::skipped(e),
             seen => seen.expect("filters"),
         };
         let names = |names: &[&str]| Some(names.iter().map(|name| name.to_string()).collect::<Vec<_>>());

@@ -7,10 +7,10 @@ use std::process::ExitCode;
 
 /// Shown under the help.
 pub const HELP: &str = "Exit codes: 0 done, 1 failed at run time, 2 usage or configuration, \
-     3 changes pending, 4 an expectation missed, 5 running in bypass, \
-     6 a reservation was refused, 7 nobody answered to a reservation";
+     4 an expectation missed, 5 running in bypass, 6 a reservation was refused, \
+     7 nobody answered to a reservation";
 
-/// How a verb ended. The numbers are documented and never change.
+/// How a verb ended. The numbers are documented and never change; 3 is free.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Exit {
     /// It did what was asked.

@@ -59,7 +59,7 @@ impl Rig {
             if !running.is_running() {
                 let output = running.wait().expect("its end");
                 assert!(output.err.contains("not permitted"), "{output:?}");
-                eprintln!("skipped: {}", output.err.trim());
+                skips::skipped(output.err);
                 return None;
             }
             assert!(Instant::now() < until, "the control socket does not answer");

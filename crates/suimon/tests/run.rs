@@ -178,7 +178,7 @@ impl Rig {
                 let output = suimon.wait().expect("its end");
                 let cannot = ["not permitted", "has no AF_XDP"];
                 assert!(cannot.iter().any(|why| output.err.contains(why)), "{output:?}");
-                eprintln!("skipped: {}", output.err.trim());
+                skips::skipped(output.err);
                 return false;
             }
             assert!(Instant::now() < until, "the control socket does not answer");

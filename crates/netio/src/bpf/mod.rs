@@ -30,9 +30,7 @@ mod tests {
 
     /// A cell, or none where bpf(2) is not for us, which is then said.
     fn cell(limit: Duration) -> Option<Heartbeat> {
-        Heartbeat::new(limit)
-            .inspect_err(|e| eprintln!("skipped: {e}"))
-            .ok()
+        Heartbeat::new(limit).inspect_err(|e| skips::skipped(e)).ok()
     }
 
     #[test]
@@ -55,7 +53,7 @@ mod tests {
             return;
         };
         let sockets = match new_socket_map(4) {
-            Err(e) if e.to_string().contains("has no AF_XDP") => return eprintln!("skipped: {e}"),
+            Err(e) if e.to_string().contains("has no AF_XDP") => return skips::skipped(e),
             sockets => sockets.unwrap(),
         };
         let map = Some(sockets.as_fd());

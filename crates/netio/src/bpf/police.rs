@@ -219,7 +219,7 @@ mod tests {
             Heartbeat::new(Duration::from_millis(20)),
         ) {
             (Ok(ports), Ok(heart)) => (ports, heart),
-            (Err(e), _) | (_, Err(e)) => return eprintln!("skipped: {e}"),
+            (Err(e), _) | (_, Err(e)) => return skips::skipped(e),
         };
         let buckets = Hash::<4, VALUE_BYTES>::new(2, WhenFull::Refuse).expect("a map");
         for (hook, way) in [(Hook::Ingress, COMING), (Hook::Egress, LEAVING)] {

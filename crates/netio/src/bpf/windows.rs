@@ -533,7 +533,7 @@ mod tests {
             Heartbeat::new(Duration::from_millis(20)),
         ) {
             (Ok(flows), Ok(heart)) => (flows, heart),
-            (Err(e), _) | (_, Err(e)) => return eprintln!("skipped: {e}"),
+            (Err(e), _) | (_, Err(e)) => return skips::skipped(e),
         };
         let heart = limits;
         let limits = Hash::<KEY_BYTES, LIMIT_BYTES>::new(8, WhenFull::Refuse).expect("a map");

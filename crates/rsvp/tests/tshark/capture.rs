@@ -87,7 +87,7 @@ fn tshark(name: &str, packets: &[Packet], arguments: &[&str]) -> Option<String> 
         .output();
     fs::remove_file(&path).expect("our own file");
     let Ok(output) = output else {
-        eprintln!("tshark is missing: nothing is held. On Debian and Ubuntu: apt-get install tshark");
+        skips::skipped("tshark is missing; on Debian and Ubuntu: apt-get install tshark");
         return None;
     };
     assert!(

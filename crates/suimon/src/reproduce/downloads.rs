@@ -340,7 +340,7 @@ mod tests {
                     let rate = counted.rate(0, 1.0, 3.0);
                     assert!((0.3..2.6).contains(&rate), "{rate}");
                 }
-                Err(e) if e.message.contains("CAP_BPF") => eprintln!("skipped: {}", e.message),
+                Err(e) if e.message.contains("CAP_BPF") => skips::skipped(e.message),
                 Err(e) => panic!("{}", e.message),
             }
         });
@@ -368,7 +368,7 @@ mod tests {
             Ok(counted) => Some(counted),
             // Without root there are namespaces, and no BPF programs.
             Err(e) if e.message.contains("CAP_BPF") => {
-                eprintln!("skipped: {}", e.message);
+                skips::skipped(e.message);
                 None
             }
             Err(e) => panic!("{}", e.message),

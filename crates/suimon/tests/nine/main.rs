@@ -26,7 +26,7 @@ fn is_installed(program: &str) -> bool {
         .status();
     let found = found.is_ok_and(|status| status.success());
     if !found {
-        eprintln!("not tested: there is no {program} here");
+        skips::skipped(format_args!("there is no {program} here"));
     }
     found
 }
@@ -44,7 +44,7 @@ fn client(rig: &Rig) -> String {
         cc.output().expect("a C compiler, which Rust needs too")
     };
     if !build(&["-static"]).status.success() {
-        eprintln!("not tested: the C library here cannot be linked statically; a dynamic program instead");
+        skips::skipped("the C library here cannot be linked statically; a dynamic program instead");
         let built = build(&[]);
         assert!(built.status.success(), "{built:?}");
     }
@@ -276,7 +276,7 @@ fn go_client(rig: &Rig) -> Option<String> {
         found.is_ok_and(|status| status.success())
     });
     let Some(go) = go else {
-        eprintln!("not tested: there is no go here");
+        skips::skipped("there is no go here");
         return None;
     };
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/nine/client.go");
@@ -296,7 +296,7 @@ fn go_client(rig: &Rig) -> Option<String> {
         .output();
     let built = built.is_ok_and(|built| built.status.success());
     if !built {
-        eprintln!("not tested: go builds nothing here");
+        skips::skipped("go builds nothing here");
     }
     built.then(|| program.to_string_lossy().into_owned())
 }
