@@ -7,12 +7,12 @@ use control::filters::FilterSettings;
 use control::policy::InterfaceSettings;
 use control::port_config::PortSettings;
 use control::rsvp_config::{AcceptSettings, RsvpSettings};
-use control::scenario;
 use control::yields::YieldsSettings;
 use engine::kind::{Children, Kind};
 use engine::reserved::ReserveSettings;
 use engine::settings::{Fallback, Setting};
 use engine::tree::Registry;
+use scenario::language;
 use std::fmt::Write;
 use std::path::Path;
 
@@ -76,17 +76,17 @@ fn parts() -> Vec<Part> {
         text: table(settings),
     };
     let whole = [
-        ("scenario", scenario::ScenarioSettings::SETTINGS),
-        ("host", scenario::HostSettings::SETTINGS),
-        ("link", scenario::LinkSettings::SETTINGS),
-        ("flow", scenario::FlowSettings::SETTINGS),
-        ("change", scenario::ChangeSettings::SETTINGS),
-        ("expect", scenario::ExpectSettings::SETTINGS),
+        ("scenario", language::ScenarioSettings::SETTINGS),
+        ("host", language::HostSettings::SETTINGS),
+        ("link", language::LinkSettings::SETTINGS),
+        ("flow", language::FlowSettings::SETTINGS),
+        ("change", language::ChangeSettings::SETTINGS),
+        ("expect", language::ExpectSettings::SETTINGS),
     ];
     parts.extend(
         whole
             .iter()
-            .chain(scenario::KINDS)
+            .chain(language::KINDS)
             .map(|(name, settings)| part(name, settings)),
     );
     parts.extend(Registry::builtin().kinds().map(of_kind));

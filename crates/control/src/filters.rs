@@ -134,7 +134,7 @@ pub fn protocol_number(text: &str) -> Result<u8, String> {
 }
 
 /// Those of them that have ports.
-pub(crate) const WITH_PORTS: &[u8] = &[6, 17, 33, 132, 136];
+pub const WITH_PORTS: &[u8] = &[6, 17, 33, 132, 136];
 
 /// Code points by name (RFC 2474, 2597, 3246, 5865, 8622).
 const CODE_POINTS: &[(&str, u8)] = &[
@@ -231,7 +231,7 @@ type Classes<'a> = HashMap<&'a str, bool>;
 
 /// Reads the filters of an interface. Names are looked up in the tree as asked for, so that a filter is
 /// checked also where the tree has faults; numbers come from the plan.
-pub(crate) fn read_all(
+pub fn read_all(
     sections: &[Section<'_>],
     spec: &DisciplineSpec,
     plan: Option<&TreePlan>,

@@ -63,7 +63,8 @@ impl Findings {
         }
     }
 
-    pub(crate) fn fill(&mut self, severity: Severity, problems: Vec<Problem>) {
+    /// Adds problems of this severity.
+    pub fn fill(&mut self, severity: Severity, problems: Vec<Problem>) {
         self.list
             .extend(problems.into_iter().map(|problem| Finding { severity, problem }));
         // Two checks may find the same fault in the same words.

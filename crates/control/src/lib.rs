@@ -2,8 +2,7 @@
 //!
 //! - [`findings`]: mistakes and warnings that point into a policy's text;
 //! - [`policy`]: TOML text → checked plan for every interface;
-//! - [`topology`]: TOML text → hosts and links of a lab, with policies on the links;
-//! - [`scenario`]: TOML text → hosts, links, flows and expectations of a simulation;
+//! - [`documents`]: which document a text is; [`sections`]: TOML with places, for other documents as well;
 //! - [`port_config`], [`filters`], [`rsvp_config`], [`yields`]: a policy's parts with a syntax of their own; [`rsvp_keys`]: RSVP's
 //!   file of keys;
 //! - [`snapshot`]: what every class got; [`readout`]: how its values are shown;
@@ -14,6 +13,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod documents;
 pub mod filters;
 pub mod findings;
 pub mod policy;
@@ -23,9 +23,7 @@ pub mod readout;
 pub mod reservation;
 pub mod rsvp_config;
 pub mod rsvp_keys;
-pub mod scenario;
-mod sections;
+pub mod sections;
 pub mod snapshot;
 pub mod socket;
-pub mod topology;
 pub mod yields;

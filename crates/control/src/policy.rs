@@ -12,11 +12,11 @@
 //! Quantities carry their unit in quotes; a key that is not known is a mistake and never ignored. What a
 //! discipline or a class may say is declared by its kind in the engine; nothing of it is repeated here.
 
+use crate::documents::Document;
 use crate::filters;
 use crate::findings::{Findings, Severity};
 use crate::port_config::{self, Place, PortConfig};
 use crate::rsvp_config::{self, RsvpConfig};
-use crate::scenario;
 use crate::sections::{self, Section, Value};
 use crate::yields::{self, Yields, YieldsSettings};
 use engine::kind::{Children, Kind, Link};
@@ -206,11 +206,14 @@ fn find_class<'a>(spec: &'a mut DisciplineSpec, name: &str) -> Option<&'a mut Cl
 /// What a policy is made of.
 type Whole = (Option<PortConfig>, Option<RsvpConfig>, Vec<Interface>);
 
-/// Reads the parts of a policy, and gathers what is wrong with them.
-pub(crate) struct Reader<'a> {
+/// Reads the parts of a policy, of a topology or of a scenario that they share, and gathers what is wrong with them.
+#[derive(Debug)]
+pub struct Reader<'a> {
     registry: &'a Registry,
-    pub(crate) problems: Vec<Problem>,
-    pub(crate) warnings: Vec<Problem>,
+    /// Mistakes so far.
+    pub problems: Vec<Problem>,
+    /// Warnings so far.
+    pub warnings: Vec<Problem>,
     /// Of the interface that is being read.
     yields: Vec<Yields>,
 }
@@ -221,7 +224,8 @@ const OF_DISCIPLINE: &[&str] = &["kind", "child", "class"];
 const OF_CLASS: &[&str] = &["name", "parent", "default", "discipline", "sends", "yields"];
 
 impl<'a> Reader<'a> {
-    pub(crate) fn new(registry: &'a Registry) -> Self {
+    /// Reads with these kinds of disciplines.
+    pub fn new(registry: &'a Registry) -> Self {
         Self {
             registry,
             problems: Vec::new(),
@@ -231,12 +235,7 @@ impl<'a> Reader<'a> {
     }
 
     fn policy(&mut self, root: &Section<'_>) -> Option<Whole> {
-        if let (Some(hosts), None) = (root.get("hosts"), root.get("interface")) {
-            let other = Problem::new(hosts.key_at, "this is a topology, not a policy");
-            self.problems.push(other.help("`suimon lab FILE` builds it"));
-            return None;
-        }
-        if let (Some(other), None) = (scenario::given_for("a policy", root), root.get("interface")) {
+        if let Some(other) = Document::Policy.refuse_others(root) {
             self.problems.push(other);
             return None;
         }
@@ -320,7 +319,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    pub(crate) fn version(&mut self, root: &Section<'_>) {
+    /// Refuses another version than 1.
+    pub fn version(&mut self, root: &Section<'_>) {
         let Some(pair) = root.get("version") else {
             let problem = Problem::new(root.at, "`version` is missing");
             self.problems
@@ -376,7 +376,7 @@ impl<'a> Reader<'a> {
     }
 
     /// One section of an interface.
-    pub(crate) fn interface(&mut self, name: &str, value: &Value<'_>) -> Option<Interface> {
+    pub fn interface(&mut self, name: &str, value: &Value<'_>) -> Option<Interface> {
         let Some(section) = value.section() else {
             let expected = format!("expected a section [interface.{name}]");
             self.problems.push(value.wrong(&expected));

@@ -10,27 +10,34 @@ use toml::de::{DeTable, DeValue};
 
 /// A value with its place.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Value<'a> {
-    pub(crate) value: &'a DeValue<'a>,
-    pub(crate) at: Span,
+pub struct Value<'a> {
+    /// As TOML has it.
+    pub value: &'a DeValue<'a>,
+    /// Where it stands.
+    pub at: Span,
 }
 
 /// A key, its place, and its value.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Pair<'a> {
-    pub(crate) key: &'a str,
-    pub(crate) key_at: Span,
-    pub(crate) value: Value<'a>,
+pub struct Pair<'a> {
+    /// The key.
+    pub key: &'a str,
+    /// Where the key stands.
+    pub key_at: Span,
+    /// The value.
+    pub value: Value<'a>,
 }
 
 /// A table with its place: its header, or its braces.
 #[derive(Clone, Debug)]
-pub(crate) struct Section<'a> {
-    pub(crate) at: Span,
+pub struct Section<'a> {
+    /// Its header, or its braces.
+    pub at: Span,
     pairs: Vec<Pair<'a>>,
 }
 
-pub(crate) fn span(range: Range<usize>) -> Span {
+/// A range of bytes as the engine has it.
+pub fn span(range: Range<usize>) -> Span {
     Span {
         start: range.start,
         end: range.end,
@@ -38,7 +45,7 @@ pub(crate) fn span(range: Range<usize>) -> Span {
 }
 
 /// Reads the text; `None` if its syntax is so wrong that nothing more can be said.
-pub(crate) fn parse<T>(
+pub fn parse<T>(
     text: &str,
     problems: &mut Vec<Problem>,
     read: impl FnOnce(Section<'_>, &mut Vec<Problem>) -> Option<T>,
@@ -47,7 +54,7 @@ pub(crate) fn parse<T>(
 }
 
 /// The same after `amend` has changed values; each keeps the place of what it replaces.
-pub(crate) fn parse_amended<T>(
+pub fn parse_amended<T>(
     text: &str,
     problems: &mut Vec<Problem>,
     amend: impl FnOnce(&mut DeTable<'_>, &mut Vec<Problem>),
@@ -99,16 +106,17 @@ impl<'a> Section<'a> {
     }
 
     /// Its entries in the order of the text.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Pair<'a>> {
+    pub fn iter(&self) -> impl Iterator<Item = &Pair<'a>> {
         self.pairs.iter()
     }
 
-    pub(crate) fn get(&self, key: &str) -> Option<&Pair<'a>> {
+    /// The entry of this key.
+    pub fn get(&self, key: &str) -> Option<&Pair<'a>> {
         self.iter().find(|pair| pair.key == key)
     }
 
     /// The entries that `keep` keeps, as the engine takes them.
-    pub(crate) fn table(&self, keep: impl Fn(&str) -> bool) -> Table {
+    pub fn table(&self, keep: impl Fn(&str) -> bool) -> Table {
         let entries = self
             .iter()
             .filter(|pair| keep(pair.key))
@@ -123,7 +131,7 @@ impl<'a> Section<'a> {
     }
 
     /// The text of this key; a problem if it is something else.
-    pub(crate) fn text(&self, key: &str, problems: &mut Vec<Problem>) -> Option<(&'a str, Span)> {
+    pub fn text(&self, key: &str, problems: &mut Vec<Problem>) -> Option<(&'a str, Span)> {
         let pair = self.get(key)?;
         let text = pair.value.value.as_str().map(|text| (text, pair.value.at));
         if text.is_none() {
@@ -133,7 +141,7 @@ impl<'a> Section<'a> {
     }
 
     /// The table of this key; a problem if it is something else.
-    pub(crate) fn section(&self, key: &str, problems: &mut Vec<Problem>) -> Option<Section<'a>> {
+    pub fn section(&self, key: &str, problems: &mut Vec<Problem>) -> Option<Section<'a>> {
         let pair = self.get(key)?;
         pair.value.section().or_else(|| {
             problems.push(
@@ -145,7 +153,7 @@ impl<'a> Section<'a> {
     }
 
     /// The tables of this key, none if it is absent; a problem for everything that is not a table.
-    pub(crate) fn sections(&self, key: &str, header: &str, problems: &mut Vec<Problem>) -> Vec<Section<'a>> {
+    pub fn sections(&self, key: &str, header: &str, problems: &mut Vec<Problem>) -> Vec<Section<'a>> {
         let Some(pair) = self.get(key) else {
             return Vec::new();
         };
@@ -166,7 +174,8 @@ impl<'a> Section<'a> {
 }
 
 impl<'a> Value<'a> {
-    pub(crate) fn raw(&self) -> Raw {
+    /// As the engine takes it.
+    pub fn raw(&self) -> Raw {
         match self.value {
             DeValue::String(text) => Raw::Text(text.to_string()),
             DeValue::Boolean(b) => Raw::Boolean(*b),
@@ -179,14 +188,16 @@ impl<'a> Value<'a> {
         }
     }
 
-    pub(crate) fn section(&self) -> Option<Section<'a>> {
+    /// As a table; none if it is something else.
+    pub fn section(&self) -> Option<Section<'a>> {
         match self.value {
             DeValue::Table(table) => Some(Section::new(table, self.at)),
             _ => None,
         }
     }
 
-    pub(crate) fn items(&self) -> Option<Vec<Value<'a>>> {
+    /// The items of a list; none if it is something else.
+    pub fn items(&self) -> Option<Vec<Value<'a>>> {
         let DeValue::Array(items) = self.value else {
             return None;
         };
@@ -198,7 +209,7 @@ impl<'a> Value<'a> {
     }
 
     /// The problem of a value of the wrong type.
-    pub(crate) fn wrong(&self, expected: &str) -> Problem {
+    pub fn wrong(&self, expected: &str) -> Problem {
         Problem::new(
             self.at,
             format!("{expected}; found {}", engine::settings::describe(&self.raw())),

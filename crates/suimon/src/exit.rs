@@ -114,6 +114,16 @@ impl From<Refusal> for Failure {
     }
 }
 
+impl From<scenario::Error> for Failure {
+    fn from(error: scenario::Error) -> Self {
+        match error {
+            scenario::Error::Output(error) => error.into(),
+            error if error.is_usage() => Self::usage(error.to_string()),
+            error => Self::at_run_time(error.to_string()),
+        }
+    }
+}
+
 impl From<lab::Error> for Failure {
     fn from(error: lab::Error) -> Self {
         Self::at_run_time(error.to_string())

@@ -9,10 +9,8 @@ mod daemon;
 mod demo;
 mod exit;
 mod monitor;
-mod report;
 mod reproduce;
 mod signalling;
-mod simulation;
 mod source;
 mod worst_cases;
 

@@ -17,12 +17,16 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("lab", &["engine", "measure", "netio"]),
     ("host", &["engine", "netio"]),
     (
+        "scenario",
+        &["engine", "measure", "plot", "netio", "sim", "control", "lab"],
+    ),
+    (
         "suimon",
         &[
-            "engine", "measure", "plot", "netio", "sim", "control", "rsvp", "lab", "host",
+            "engine", "measure", "plot", "netio", "sim", "control", "rsvp", "lab", "host", "scenario",
         ],
     ),
-    ("xtask", &["control", "engine"]),
+    ("xtask", &["control", "engine", "scenario"]),
 ];
 
 /// Crates that must be functions of their arguments.

@@ -1,15 +1,14 @@
 //! `suimon check`: reads a policy or a scenario, and reports every mistake in it, or shows what it means.
 
 use crate::exit::{Exit, Failure};
-use crate::simulation::preview;
 use crate::source;
 use crate::worst_cases;
 use clap::Args;
+use control::documents::Document;
 use control::filters;
 use control::findings::Findings;
 use control::policy::{Interface, Policy};
 use control::port_config::{Place, PortConfig};
-use control::scenario;
 use control::snapshot;
 use control::yields::Yields;
 use engine::settings::{Raw, Table};
@@ -18,6 +17,7 @@ use engine::units::{Bandwidth, Probability};
 use measure::numbers;
 use plot::colour;
 use plot::text::{self, Align};
+use scenario::report::preview;
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -36,8 +36,9 @@ impl Check {
     /// Checks it.
     pub fn run(&self, out: &mut dyn Write) -> Result<Exit, Failure> {
         let text = source::load("policy", &self.policy)?;
-        if scenario::is_one(&text) {
-            return preview::check(&self.policy, &text, self.json, out);
+        if Document::of(&text) == Some(Document::Scenario) {
+            let accepted = preview::check(&self.policy, &text, &Registry::builtin(), self.json, out)?;
+            return Ok(if accepted { Exit::Done } else { Exit::Usage });
         }
         let colour = colour::wanted(&io::stdout());
         let read = Policy::read(&self.policy, &text, &Registry::builtin());

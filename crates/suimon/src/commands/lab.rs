@@ -4,26 +4,19 @@
 //! that nothing of the lab is left behind, however it ends.
 
 use crate::exit::{Exit, Failure};
-use crate::simulation::captures::Wanted;
 use crate::source;
 use clap::Args;
-use control::policy::Interface;
-use control::topology::{LinkConfig, LinkSettings, Topology};
-use engine::classify::Classifier;
-use engine::packet::ClassId;
 use engine::random::Seed;
 use engine::settings::{Span, unknown};
 use engine::tree::Registry;
-use engine::units::{Bandwidth, Duration};
-use lab::addressing::{self, Pair};
-use lab::{Direction, Host, Lab, Link, Record};
-use netio::classify::ByFilters;
+use engine::units::Duration;
+use lab::Record;
 use plot::colour;
+use scenario::lab::{Built, HostInterface, Instruments, Way, build};
+use scenario::run::captures::Wanted;
+use scenario::topology::Topology;
 use serde_json::{Value, json};
-use std::fs::File;
-use std::io::{BufWriter, Write};
-use std::os::fd::AsRawFd;
-use std::path::PathBuf;
+use std::io::Write;
 
 /// Build a made-up network from a topology file, and run a program in it
 #[derive(Debug, Args)]
@@ -53,55 +46,6 @@ pub struct LabVerb {
     command: Vec<String>,
 }
 
-/// A lab that stands, and what to tell of it.
-struct Built {
-    lab: Lab,
-    /// For each host its interfaces, with addresses and what they lead to.
-    interfaces: Vec<Vec<InterfaceView>>,
-}
-
-struct InterfaceView {
-    name: String,
-    addresses: Pair,
-    to: String,
-}
-
-/// A direction of a link: its number, and the end from which it leads.
-type Way = (usize, usize);
-
-/// What looks at links.
-struct Instruments {
-    captures: Vec<(Way, PathBuf)>,
-    series: Vec<(Way, PathBuf, Record)>,
-}
-
-impl Instruments {
-    /// The direction with those of its instruments.
-    fn on(&self, way: Way, mut direction: Direction) -> Direction {
-        for (_, file) in self.captures.iter().filter(|(of, _)| *of == way) {
-            direction = direction.captured(file);
-        }
-        for (_, _, record) in self.series.iter().filter(|(of, ..)| *of == way) {
-            direction = direction.recorded(record);
-        }
-        direction
-    }
-
-    /// Writes what is not written yet.
-    fn write(&self) -> Result<(), Failure> {
-        for (_, file, record) in &self.series {
-            let failed = |e| Failure::at_run_time(format!("cannot write `{}`: {e}", file.display()));
-            let mut out = File::create(file).map(BufWriter::new).map_err(failed)?;
-            record
-                .read()
-                .write_csv(&mut out)
-                .and_then(|()| out.flush())
-                .map_err(failed)?;
-        }
-        Ok(())
-    }
-}
-
 impl LabVerb {
     /// Builds the lab, runs the program or waits.
     pub fn run(&self, out: &mut dyn Write) -> Result<Exit, Failure> {
@@ -129,9 +73,9 @@ impl LabVerb {
             };
         }
         if self.json {
-            writeln!(out, "{:#}", built.to_json())?;
+            writeln!(out, "{:#}", Self::to_json(&built))?;
         } else {
-            built.describe(out)?;
+            Self::describe(&built, out)?;
         }
         out.flush()?;
         // Until a signal ends the process, and with it the lab.
@@ -161,7 +105,7 @@ impl LabVerb {
         if self.bin == Duration::ZERO {
             return Err(Failure::usage("a bin is longer than 0: --bin 100us"));
         }
-        let find = |wanted: &Wanted| -> Result<(usize, usize), Failure> {
+        let find = |wanted: &Wanted| -> Result<Way, Failure> {
             let mut names = Vec::new();
             for (number, link) in topology.links.iter().enumerate() {
                 for side in [0, 1] {
@@ -198,148 +142,32 @@ impl LabVerb {
     }
 }
 
-/// Makes hosts and links, and gives them addresses and routes.
-fn build(topology: &Topology, instruments: &Instruments, seed: Seed) -> lab::Result<Built> {
-    let mut lab = Lab::new();
-    let hosts: Vec<Host> = topology
-        .hosts
-        .iter()
-        .map(|name| lab.host(name))
-        .collect::<lab::Result<_>>()?;
-    let mut interfaces: Vec<Vec<InterfaceView>> = hosts.iter().map(|_| Vec::new()).collect();
-    for (number, link) in topology.links.iter().enumerate() {
-        let names = link.between.map(|host| format!("eth{}", interfaces[host].len()));
-        let [a, b] = link.between;
-        join(
-            &mut lab,
-            [&hosts[a], &hosts[b]],
-            &names,
-            link,
-            seed.fork(&number.to_string()),
-            &|side, direction| instruments.on((number, side), direction),
-        )?;
-        // The reader of topologies allows 250 links.
-        let addresses = addressing::of_link(number as u16);
-        for (side, name) in names.into_iter().enumerate() {
-            let host = link.between[side];
-            for address in addresses[side] {
-                hosts[host].address(&name, address)?;
-            }
-            interfaces[host].push(InterfaceView {
-                name,
-                addresses: addresses[side],
-                to: topology.hosts[link.between[1 - side]].clone(),
-            });
-        }
-    }
-    for (host, interfaces) in hosts.iter().zip(&interfaces) {
-        if interfaces.len() > 1 {
-            host.forward()?;
-        }
-    }
-    let ends: Vec<[usize; 2]> = topology.links.iter().map(|link| link.between).collect();
-    for route in addressing::routes(hosts.len(), &ends) {
-        hosts[route.host].route(route.to, route.by)?;
-    }
-    Ok(Built { lab, interfaces })
-}
-
-fn join(
-    lab: &mut Lab,
-    hosts: [&Host; 2],
-    names: &[String; 2],
-    link: &LinkConfig,
-    seed: Seed,
-    look: &dyn Fn(usize, Direction) -> Direction,
-) -> lab::Result<()> {
-    let (a, b) = ((hosts[0], names[0].as_str()), (hosts[1], names[1].as_str()));
-    let Some(rate) = link.settings.rate else {
-        return lab.veth(a, b);
-    };
-    let direction = |side: usize| {
-        let seed = seed.fork(["forth", "back"][side]);
-        let policy = link.policies[side].as_ref();
-        look(side, direction(rate, &link.settings, policy, seed))
-    };
-    lab.link(a, b, direction(0), direction(1)).map(drop)
-}
-
-/// One direction of a link, ruled by a policy where there is one.
-fn direction(rate: Bandwidth, settings: &LinkSettings, policy: Option<&Interface>, seed: Seed) -> Direction {
-    let link = Link::new(rate).delay(settings.delay);
-    let mut link = link.impaired(settings.loss, settings.jitter, seed);
-    if let Some(buffer) = settings.buffer {
-        link = link.buffer(buffer);
-    }
-    let Some(policy) = policy else {
-        return link.into();
-    };
-    ruled(link, policy, seed)
-}
-
-/// One direction of a link that a policy rules: of the policy's bandwidth, which is at most the link's rate, so nothing would
-/// wait behind it.
-pub fn ruled(mut link: Link, policy: &Interface, seed: Seed) -> Direction {
-    link.rate = policy.settings.bandwidth;
-    let classifier = Classifier::new(policy.filters.iter().cloned(), seed);
-    let default = policy.plan.default.unwrap_or(ClassId(0));
-    let classify = ByFilters::new(classifier, default, seed);
-    let direction = Direction::ruled(link, policy.plan.build(seed), Box::new(classify));
-    direction.overhead(policy.settings.overhead)
-}
-
-impl Built {
-    /// For the program: the first IPv4 address of each host, as SUIMON_ALICE.
-    fn variables(&self) -> Vec<(String, String)> {
-        let named = self.lab.hosts().iter().zip(&self.interfaces);
-        let addressed = named.filter_map(|(host, interfaces)| {
-            let name = host.name().to_uppercase().replace('-', "_");
-            let first = interfaces.first()?;
-            Some((format!("SUIMON_{name}"), first.addresses[0].ip.to_string()))
-        });
-        addressed.collect()
-    }
-
-    /// The command line that opens a shell in a host, from outside the lab.
-    fn enter(&self, host: &Host) -> Vec<String> {
-        let id = lab::isolation::id_outside();
-        let mut command = vec!["nsenter".to_string()];
-        if lab::isolation::in_user_namespace() {
-            command.extend([
-                "--preserve-credentials".into(),
-                format!("--user=/proc/{id}/ns/user"),
-            ]);
-        }
-        command.push(format!("--net=/proc/{id}/fd/{}", host.namespace().as_raw_fd()));
-        command.push("bash".into());
-        command
-    }
-
-    fn describe(&self, out: &mut dyn Write) -> std::io::Result<()> {
-        for (host, interfaces) in self.lab.hosts().iter().zip(&self.interfaces) {
+impl LabVerb {
+    fn describe(built: &Built, out: &mut dyn Write) -> std::io::Result<()> {
+        for (host, interfaces) in built.lab.hosts().iter().zip(&built.interfaces) {
             writeln!(out, "{}", host.name())?;
-            for InterfaceView { name, addresses, to } in interfaces {
+            for HostInterface { name, addresses, to } in interfaces {
                 let [v4, v6] = addresses;
                 writeln!(out, "    {name:<6} {v4:<16} {v6:<20} to {to}")?;
             }
-            writeln!(out, "    enter: {}", self.enter(host).join(" "))?;
+            writeln!(out, "    enter: {}", built.enter(host).join(" "))?;
         }
         writeln!(out, "\nThe lab stands until Ctrl-C.")
     }
 
-    fn to_json(&self) -> Value {
-        let interface = |view: &InterfaceView| {
+    fn to_json(built: &Built) -> Value {
+        let interface = |view: &HostInterface| {
             json!({ "name": view.name, "to": view.to,
                     "addresses": view.addresses.map(|a| a.to_string()) })
         };
-        let hosts = self
+        let hosts = built
             .lab
             .hosts()
             .iter()
-            .zip(&self.interfaces)
+            .zip(&built.interfaces)
             .map(|(host, interfaces)| {
                 let interfaces: Vec<Value> = interfaces.iter().map(interface).collect();
-                json!({ "name": host.name(), "interfaces": interfaces, "enter": self.enter(host) })
+                json!({ "name": host.name(), "interfaces": interfaces, "enter": built.enter(host) })
             });
         json!({ "hosts": hosts.collect::<Vec<_>>() })
     }

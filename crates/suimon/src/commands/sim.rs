@@ -4,20 +4,19 @@
 //! for byte as one run would have printed them.
 
 use crate::exit::{Exit, Failure};
-use crate::report::simulation as report;
-use crate::simulation::captures::Wanted;
-use crate::simulation::outcome::Outcome;
-use crate::simulation::place::Place;
-use crate::simulation::points::{Done, Job, Shard};
-use crate::simulation::{json, merge, series, table};
 use crate::source;
 use clap::Args;
-use control::scenario::Scenarios;
 use engine::tree::Registry;
 use measure::numbers;
 use plot::colour;
 use plot::progress::Progress;
 use plot::terminal::{Abilities, still};
+use scenario::Scenarios;
+use scenario::folder::Folder;
+use scenario::report::{alone, csv, json, merge, page, pictures, series, table};
+use scenario::run::captures::Wanted;
+use scenario::run::outcome::Outcome;
+use scenario::run::points::{Done, Job, Shard};
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -59,7 +58,13 @@ impl Sim {
     /// Runs them.
     pub fn run(&self, out: &mut dyn Write) -> Result<Exit, Failure> {
         if self.merge {
-            return merge::merge(&self.files, out);
+            let outputs = self
+                .files
+                .iter()
+                .map(|path| Ok((path.clone(), source::load("output", path)?)));
+            let outputs = outputs.collect::<Result<Vec<_>, Failure>>()?;
+            let met = merge::merge(&outputs, out)?;
+            return Ok(if met { Exit::Done } else { Exit::Missed });
         }
         let read: Vec<Read> = self
             .files
@@ -125,7 +130,7 @@ impl Sim {
         let job = Job {
             name: &read.name,
             scenarios: &read.scenarios,
-            files: &read.place,
+            files: &read.folder,
             points: &points,
             jobs: self.jobs.map_or_else(processors, usize::from),
             captures: &self.pcap,
@@ -141,7 +146,7 @@ impl Sim {
                 series::write(csv, &outcome)?;
             }
             if let Some(path) = &self.picture {
-                write_to(path, &report::alone::picture(&outcome), "--picture")?;
+                write_to(path, &alone::picture(&outcome), "--picture")?;
             }
             if self.json {
                 writeln!(out, "{}", json::point(&outcome))?;
@@ -151,7 +156,7 @@ impl Sim {
             }
             Ok(())
         };
-        let ran = job.run(
+        let ran: Result<(), Failure> = job.run(
             &mut |done| show(&mut progress, done, total, points.len()),
             &mut tell,
         );
@@ -181,11 +186,11 @@ impl Sim {
             write_to(&path, text, "--report")
         };
         let texts = [("The scenario".to_owned(), read.text.clone())];
-        write("html", &report::page(outcomes, &texts))?;
+        write("html", &page::page(outcomes, &texts))?;
         if read.scenarios.sweep.is_empty() {
             return Ok(());
         }
-        write("csv", &report::csv::points(outcomes))
+        write("csv", &csv::points(outcomes))
     }
 }
 
@@ -201,8 +206,8 @@ fn write_to(path: &Path, text: &str, option: &str) -> Result<(), Failure> {
 /// What passed the links over time, as far as the terminal has room.
 fn graphs(out: &mut dyn Write, outcome: &Outcome) -> io::Result<()> {
     let abilities = Abilities::of(&io::stdout());
-    for link in report::pictures::busy(outcome) {
-        let lines = still(&report::pictures::trace(outcome, link), abilities);
+    for link in pictures::busy(outcome) {
+        let lines = still(&pictures::trace(outcome, link), abilities);
         if !lines.is_empty() {
             writeln!(out, "{}\n{}\n", link.name, lines.join("\n"))?;
         }
@@ -233,7 +238,7 @@ struct Read {
     /// The file's name without its ending.
     name: String,
     /// Where its files are looked for.
-    place: Place,
+    folder: Folder,
     /// What stands in the file.
     text: String,
     scenarios: Scenarios,
@@ -249,8 +254,8 @@ impl Read {
                 .file_stem()
                 .map_or_else(String::new, |stem| stem.to_string_lossy().into_owned()),
         };
-        let place = Place::of(path);
-        let scenarios = Scenarios::read(path, &text, &Registry::builtin(), &place);
+        let folder = Folder::of(path);
+        let scenarios = Scenarios::read(path, &text, &Registry::builtin(), &folder);
         let scenarios = scenarios.map_err(|findings| {
             let colour = colour::wanted(&io::stderr());
             Failure::usage(format!("{path} cannot be run:\n{}", findings.render(colour)))
@@ -260,7 +265,7 @@ impl Read {
         }
         Ok(Self {
             name,
-            place,
+            folder,
             text,
             scenarios,
         })
@@ -268,7 +273,7 @@ impl Read {
 
     /// How long a point lasts, in simulated nanoseconds.
     fn length(&self, point: usize) -> Result<u64, Failure> {
-        let scenario = self.scenarios.point(point, &self.place);
+        let scenario = self.scenarios.point(point, &self.folder);
         let scenario = scenario.map_err(|findings| Failure::usage(findings.to_string()))?;
         Ok(scenario.settings.duration.nanos())
     }

@@ -7,7 +7,6 @@
 
 use super::promised_delays::{FLOWS, FRAME_TIME, Flow, Measurement, SHOWN, WITHIN, rounded};
 use super::{Figure, Options, Progress, Row};
-use crate::commands::lab::ruled;
 use crate::exit::Failure;
 use control::policy::Interface;
 use engine::inspect::{Value, View};
@@ -15,6 +14,7 @@ use engine::random::Seed;
 use lab::traffic::generator::Shape;
 use lab::traffic::udp::{Stream, StreamReport, StreamRun};
 use lab::{Address, Emulator, Host, Lab, Link};
+use scenario::lab::ruled;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 

@@ -1,0 +1,91 @@
+//! Why a scenario could not be run, or its outcome not be reported.
+
+use control::findings::Findings;
+use engine::settings::Problem;
+use engine::units::Instant;
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+/// Why a scenario could not be run.
+#[derive(Debug)]
+pub enum Error {
+    /// The text is wrong.
+    Mistakes(Box<Findings>),
+    /// A word that names no part of the scenario.
+    Unknown(Problem),
+    /// Two hosts of a flow are not connected.
+    NoRoute(sim::simulation::NoRoute),
+    /// A change that cannot be made on a queue with packets.
+    NotWhileRunning {
+        /// When it was to be made.
+        at: Instant,
+        /// The direction of the link.
+        link: String,
+        /// The change.
+        change: String,
+    },
+    /// A file could not be written.
+    Unwritten {
+        /// The file.
+        file: PathBuf,
+        /// Why.
+        why: io::Error,
+    },
+    /// Outputs of shards that do not fit together.
+    Shards(String),
+    /// The output could not be written.
+    Output(io::Error),
+    /// A thread of the simulation panicked.
+    ThreadEnded,
+}
+
+impl Error {
+    /// Whether the command line or a text is wrong, and nothing was run.
+    pub fn is_usage(&self) -> bool {
+        matches!(self, Self::Mistakes(_) | Self::Unknown(_) | Self::Shards(_))
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Mistakes(findings) => write!(f, "{findings}"),
+            Self::Unknown(problem) => match &problem.help {
+                Some(help) => write!(f, "{}; {help}", problem.message),
+                None => write!(f, "{}", problem.message),
+            },
+            Self::NoRoute(why) => write!(f, "{why}"),
+            Self::NotWhileRunning { at, link, change } => {
+                write!(
+                    f,
+                    "the change at {at} on `{link}` ({change}) cannot be made while packets flow"
+                )
+            }
+            Self::Unwritten { file, why } => write!(f, "cannot write `{}`: {why}", file.display()),
+            Self::Shards(why) => write!(f, "{why}"),
+            Self::Output(why) => write!(f, "cannot write: {why}"),
+            Self::ThreadEnded => write!(f, "a thread of the simulation ended early"),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl From<Problem> for Error {
+    fn from(problem: Problem) -> Self {
+        Self::Unknown(problem)
+    }
+}
+
+impl From<Findings> for Error {
+    fn from(findings: Findings) -> Self {
+        Self::Mistakes(Box::new(findings))
+    }
+}
+
+impl From<io::Error> for Error {
+    fn from(why: io::Error) -> Self {
+        Self::Output(why)
+    }
+}

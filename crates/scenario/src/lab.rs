@@ -1,0 +1,196 @@
+//! A topology as namespaces, addresses, routes and emulated links of a lab.
+
+use crate::Error;
+use crate::topology::{LinkConfig, LinkSettings, Topology};
+use control::policy::Interface;
+use engine::classify::Classifier;
+use engine::packet::ClassId;
+use engine::random::Seed;
+use engine::units::Bandwidth;
+use lab::addressing::{self, Pair};
+use lab::{Direction, Host, Lab, Link, Record};
+use netio::classify::ByFilters;
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::os::fd::AsRawFd;
+use std::path::PathBuf;
+
+/// A lab that stands, and what to tell of it.
+#[derive(Debug)]
+pub struct Built {
+    /// Hosts and links; they go when it does.
+    pub lab: Lab,
+    /// For each host its interfaces, with addresses and what they lead to.
+    pub interfaces: Vec<Vec<HostInterface>>,
+}
+
+/// An interface of a host.
+#[derive(Debug)]
+pub struct HostInterface {
+    /// Its name.
+    pub name: String,
+    /// Its addresses, IPv4 and IPv6.
+    pub addresses: Pair,
+    /// The host at the other end.
+    pub to: String,
+}
+
+/// A direction of a link: its number, and the end from which it leads.
+pub type Way = (usize, usize);
+
+/// What looks at links.
+#[derive(Debug, Default)]
+pub struct Instruments {
+    /// Files of pcapng for what arrives at the far end.
+    pub captures: Vec<(Way, PathBuf)>,
+    /// Files of CSV for what came and what was sent, bin by bin.
+    pub series: Vec<(Way, PathBuf, Record)>,
+}
+
+impl Instruments {
+    /// The direction with those of its instruments.
+    fn on(&self, way: Way, mut direction: Direction) -> Direction {
+        for (_, file) in self.captures.iter().filter(|(of, _)| *of == way) {
+            direction = direction.captured(file);
+        }
+        for (_, _, record) in self.series.iter().filter(|(of, ..)| *of == way) {
+            direction = direction.recorded(record);
+        }
+        direction
+    }
+
+    /// Writes what is not written yet.
+    pub fn write(&self) -> Result<(), Error> {
+        for (_, file, record) in &self.series {
+            let failed = |why| Error::Unwritten {
+                file: file.clone(),
+                why,
+            };
+            let mut out = File::create(file).map(BufWriter::new).map_err(failed)?;
+            record
+                .read()
+                .write_csv(&mut out)
+                .and_then(|()| out.flush())
+                .map_err(failed)?;
+        }
+        Ok(())
+    }
+}
+
+/// Makes hosts and links, and gives them addresses and routes.
+pub fn build(topology: &Topology, instruments: &Instruments, seed: Seed) -> lab::Result<Built> {
+    let mut lab = Lab::new();
+    let hosts: Vec<Host> = topology
+        .hosts
+        .iter()
+        .map(|name| lab.host(name))
+        .collect::<lab::Result<_>>()?;
+    let mut interfaces: Vec<Vec<HostInterface>> = hosts.iter().map(|_| Vec::new()).collect();
+    for (number, link) in topology.links.iter().enumerate() {
+        let names = link.between.map(|host| format!("eth{}", interfaces[host].len()));
+        let [a, b] = link.between;
+        join(
+            &mut lab,
+            [&hosts[a], &hosts[b]],
+            &names,
+            link,
+            seed.fork(&number.to_string()),
+            &|side, direction| instruments.on((number, side), direction),
+        )?;
+        // The reader of topologies allows 250 links.
+        let addresses = addressing::of_link(number as u16);
+        for (side, name) in names.into_iter().enumerate() {
+            let host = link.between[side];
+            for address in addresses[side] {
+                hosts[host].address(&name, address)?;
+            }
+            interfaces[host].push(HostInterface {
+                name,
+                addresses: addresses[side],
+                to: topology.hosts[link.between[1 - side]].clone(),
+            });
+        }
+    }
+    for (host, interfaces) in hosts.iter().zip(&interfaces) {
+        if interfaces.len() > 1 {
+            host.forward()?;
+        }
+    }
+    let ends: Vec<[usize; 2]> = topology.links.iter().map(|link| link.between).collect();
+    for route in addressing::routes(hosts.len(), &ends) {
+        hosts[route.host].route(route.to, route.by)?;
+    }
+    Ok(Built { lab, interfaces })
+}
+
+fn join(
+    lab: &mut Lab,
+    hosts: [&Host; 2],
+    names: &[String; 2],
+    link: &LinkConfig,
+    seed: Seed,
+    look: &dyn Fn(usize, Direction) -> Direction,
+) -> lab::Result<()> {
+    let (a, b) = ((hosts[0], names[0].as_str()), (hosts[1], names[1].as_str()));
+    let Some(rate) = link.settings.rate else {
+        return lab.veth(a, b);
+    };
+    let direction = |side: usize| {
+        let seed = seed.fork(["forth", "back"][side]);
+        let policy = link.policies[side].as_ref();
+        look(side, direction(rate, &link.settings, policy, seed))
+    };
+    lab.link(a, b, direction(0), direction(1)).map(drop)
+}
+
+/// One direction of a link, ruled by a policy where there is one.
+fn direction(rate: Bandwidth, settings: &LinkSettings, policy: Option<&Interface>, seed: Seed) -> Direction {
+    let link = Link::new(rate).delay(settings.delay);
+    let mut link = link.impaired(settings.loss, settings.jitter, seed);
+    if let Some(buffer) = settings.buffer {
+        link = link.buffer(buffer);
+    }
+    let Some(policy) = policy else {
+        return link.into();
+    };
+    ruled(link, policy, seed)
+}
+
+/// One direction of a link that a policy rules: of the policy's bandwidth, which is at most the link's rate, so nothing would
+/// wait behind it.
+pub fn ruled(mut link: Link, policy: &Interface, seed: Seed) -> Direction {
+    link.rate = policy.settings.bandwidth;
+    let classifier = Classifier::new(policy.filters.iter().cloned(), seed);
+    let default = policy.plan.default.unwrap_or(ClassId(0));
+    let classify = ByFilters::new(classifier, default, seed);
+    let direction = Direction::ruled(link, policy.plan.build(seed), Box::new(classify));
+    direction.overhead(policy.settings.overhead)
+}
+
+impl Built {
+    /// For the program: the first IPv4 address of each host, as SUIMON_ALICE.
+    pub fn variables(&self) -> Vec<(String, String)> {
+        let named = self.lab.hosts().iter().zip(&self.interfaces);
+        let addressed = named.filter_map(|(host, interfaces)| {
+            let name = host.name().to_uppercase().replace('-', "_");
+            let first = interfaces.first()?;
+            Some((format!("SUIMON_{name}"), first.addresses[0].ip.to_string()))
+        });
+        addressed.collect()
+    }
+
+    /// The command line that opens a shell in a host, from outside the lab.
+    pub fn enter(&self, host: &Host) -> Vec<String> {
+        let id = lab::isolation::id_outside();
+        let mut command = vec!["nsenter".to_string()];
+        if lab::isolation::in_user_namespace() {
+            command.extend([
+                "--preserve-credentials".into(),
+                format!("--user=/proc/{id}/ns/user"),
+            ]);
+        }
+        command.push(format!("--net=/proc/{id}/fd/{}", host.namespace().as_raw_fd()));
+        command.push("bash".into());
+        command
+    }
+}

@@ -1,0 +1,360 @@
+//! The links of a scenario, and what rules each end of them.
+
+use super::Files;
+use control::findings::Findings;
+use control::policy::{Interface, Policy, Reader};
+use control::sections::{Section, Value};
+use engine::settings::{Problem, Raw, SettingValue, Span, describe, unknown};
+use engine::tree::Registry;
+use engine::units::{Bandwidth, Bytes, Duration};
+use engine::{choices, settings};
+use measure::impairments::Loss;
+
+/// What the wire adds to a frame.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Framing {
+    /// So many bytes.
+    Add(u32),
+    /// Ethernet's slots.
+    Ethernet,
+    /// Cells of ATM.
+    Atm,
+}
+
+impl SettingValue for Framing {
+    const UNIT: &'static str =
+        "\"none\", \"ethernet\" (at least 60 B, and 24 B), \"atm\", or a length such as \"8 B\"";
+    fn from_raw(raw: &Raw) -> Result<Self, String> {
+        let wrong = || format!("expected {}; found {}", Self::UNIT, describe(raw));
+        let Raw::Text(text) = raw else {
+            return Err(wrong());
+        };
+        match text.as_str() {
+            "none" => Ok(Self::Add(0)),
+            "ethernet" => Ok(Self::Ethernet),
+            "atm" => Ok(Self::Atm),
+            other => match other.parse::<Bytes>() {
+                Ok(bytes) if bytes <= Bytes::new(512) => Ok(Self::Add(bytes.get() as u32)),
+                Ok(_) => Err("expected at most 512 B for each frame".into()),
+                Err(_) => Err(wrong()),
+            },
+        }
+    }
+}
+
+choices! {
+    /// How the driver knows that the wire is free.
+    pub enum Completion {
+        /// The device says so.
+        Exact = "exact",
+        /// It is reckoned from the policy's bandwidth, as `suimon run` has to.
+        Estimated = "estimated",
+    }
+}
+
+settings! {
+    /// The settings of a link; those of the way back are the same unless [link.back] says otherwise.
+    pub struct LinkSettings {
+        /// How fast the wire is, framing included
+        rate: Bandwidth = required,
+            "what is to be tried out", "none";
+        /// How long packets travel, in each direction
+        delay: Duration = default "0 s",
+            "what is to be tried out", "none";
+        /// Bytes that may wait where no policy rules, beside the frame that is being sent
+        buffer: Bytes = derived "100 ms at the rate, at least 10 full frames",
+            "too small: bursts are lost and the link idles; too large: packets wait long for nothing",
+            "what many routers have";
+        /// What the wire adds to each frame
+        framing: Framing = default "none",
+            "too little: small packets cost less than on the real link", "frames count as policies count them";
+        /// What the wire loses by itself
+        loss: Loss = default "nothing",
+            "what is to be tried out", "none";
+        /// How much longer than `delay` packets travel at most, evenly distributed; they keep their order
+        jitter: Duration = default "0 s",
+            "what is to be tried out", "none";
+        /// The longest IP packet
+        mtu: Bytes = default "1500 B",
+            "smaller: more packets for the same bytes", "Ethernet";
+        /// Packets that the device holds, the one on the wire included
+        transmit_ring: u32 = default "1",
+            "too large: packets wait behind the policy, where no priority helps",
+            "the least; `suimon run` has 64";
+        /// Whether the driver fills gaps with gap frames, where the policy asks for them (`pacer` with `gap = "frames"`)
+        gap_frames: bool = default "false",
+            "true: the wire is never idle while paced packets wait, and its bytes are the clock", "none";
+        /// The granularity of the driver's timers
+        timer_tick: Duration = derived "exact",
+            "10 ms is BSD's of 1998: classes are held up to the next tick but one", "Cho 1999, section 4.2.7";
+        /// How the driver knows that the wire is free
+        completion: Completion = default "exact",
+            "estimated: a policy faster than its link fills the device's ring", "Cho 1999, section 4.2.5";
+    }
+}
+
+/// What leaves one end of a link, and how it is carried to the other.
+#[derive(Clone, Debug)]
+pub struct DirectionConfig {
+    /// From this host, by its place in the list.
+    pub from: usize,
+    /// To this host.
+    pub to: usize,
+    /// `from > to`, by name.
+    pub name: String,
+    /// What the wire is like.
+    pub settings: LinkSettings,
+    /// What rules here; none: a plain buffer.
+    pub policy: Option<Interface>,
+}
+
+impl DirectionConfig {
+    /// The buffer where no policy rules.
+    pub fn buffer(&self) -> Bytes {
+        let full = (self.settings.mtu + Bytes::new(14)).times(10);
+        let usual = self.settings.rate.bytes_in(Duration::from_millis(100)).max(full);
+        self.settings.buffer.unwrap_or(usual)
+    }
+}
+
+const OF_LINK: &[&str] = &["between", "policy", "back"];
+
+/// The names of the hosts in the order in which links name them.
+pub(super) fn hosts_of(sections: &[Section<'_>]) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    let ends = sections
+        .iter()
+        .filter_map(|section| section.get("between")?.value.items());
+    for item in ends.flatten() {
+        if let Raw::Text(name) = item.raw()
+            && !names.contains(&name)
+        {
+            names.push(name);
+        }
+    }
+    names
+}
+
+/// Reads a link in both its directions.
+pub(super) fn read(
+    reader: &mut Reader<'_>,
+    registry: &Registry,
+    files: Files<'_>,
+    section: &Section<'_>,
+    hosts: &[String],
+) -> Option<[DirectionConfig; 2]> {
+    let table = section.table(|_| true);
+    let settings = LinkSettings::read(&table, OF_LINK, &mut reader.problems);
+    let settings = settings.and_then(|settings| sensible(settings, section, &mut reader.problems));
+    let back = match section.section("back", &mut reader.problems) {
+        None => settings.clone(),
+        Some(back) => {
+            let own = |key: &str| back.get(key).is_none() && !OF_LINK.contains(&key);
+            let mut both = back.table(|_| true);
+            both.entries.extend(section.table(own).entries);
+            let read = LinkSettings::read(&both, &[], &mut reader.problems);
+            read.and_then(|settings| sensible(settings, &back, &mut reader.problems))
+        }
+    };
+    let between = super::ends(section, hosts, &mut reader.problems);
+    let both = [settings, back];
+    let policies = policies(reader, registry, files, section, hosts, between, &both);
+    let [a, b] = between?;
+    let [there, back] = both;
+    let [of_a, of_b] = policies;
+    let direction = |from: usize, to: usize, settings, policy| DirectionConfig {
+        from,
+        to,
+        name: format!("{} > {}", hosts[from], hosts[to]),
+        settings,
+        policy,
+    };
+    Some([direction(a, b, there?, of_a), direction(b, a, back?, of_b)])
+}
+
+fn sensible(
+    settings: LinkSettings,
+    section: &Section<'_>,
+    problems: &mut Vec<Problem>,
+) -> Option<LinkSettings> {
+    let before = problems.len();
+    let mut refuse = |key: &str, wrong: bool, message: &str| {
+        if wrong {
+            let at = section.get(key).map_or(section.at, |pair| pair.value.at);
+            problems.push(Problem::new(at, message));
+        }
+    };
+    let LinkSettings {
+        rate,
+        delay,
+        jitter,
+        buffer,
+        mtu,
+        transmit_ring,
+        ..
+    } = settings;
+    let slow = rate < Bandwidth::kbit(8) || rate > Bandwidth::gbit(800);
+    refuse("rate", slow, "`rate` must be from 8 kbit/s to 800 Gbit/s");
+    refuse(
+        "delay",
+        delay > Duration::from_secs(3600),
+        "`delay` must be at most 3600 s",
+    );
+    refuse(
+        "jitter",
+        jitter > Duration::from_secs(60),
+        "`jitter` must be at most 60 s",
+    );
+    refuse(
+        "mtu",
+        mtu < Bytes::new(68) || mtu > Bytes::new(65_535),
+        "`mtu` must be from 68 B to 65535 B",
+    );
+    let small = buffer.is_some_and(|buffer| buffer < mtu + Bytes::new(14));
+    refuse(
+        "buffer",
+        small,
+        "`buffer` must hold one full frame: the `mtu` and 14 B",
+    );
+    let ring = transmit_ring == 0 || transmit_ring > 65_536;
+    refuse(
+        "transmit_ring",
+        ring,
+        "`transmit_ring` must be from 1 to 65536 packets",
+    );
+    (problems.len() == before).then_some(settings)
+}
+
+/// The policies of a link's two ends.
+fn policies(
+    reader: &mut Reader<'_>,
+    registry: &Registry,
+    files: Files<'_>,
+    section: &Section<'_>,
+    hosts: &[String],
+    between: Option<[usize; 2]>,
+    settings: &[Option<LinkSettings>; 2],
+) -> [Option<Interface>; 2] {
+    let mut policies = [None, None];
+    let Some(section) = section.section("policy", &mut reader.problems) else {
+        return policies;
+    };
+    for pair in section.iter() {
+        let interface = match pair.value.value.as_str() {
+            Some(file) => from_file(reader, registry, files, file, pair.value.at),
+            None if pair.value.section().is_none() => {
+                let expected =
+                    "expected the path of a policy in quotes, or a section as [interface.…] of a policy";
+                reader.problems.push(pair.value.wrong(expected));
+                None
+            }
+            None => reader.interface(pair.key, &pair.value),
+        };
+        let Some(ends) = between else { continue };
+        let Some(end) = ends.iter().position(|&host| hosts[host] == pair.key) else {
+            let names = ends.iter().map(|&host| hosts[host].as_str());
+            reader
+                .problems
+                .push(unknown("end of this link", pair.key, pair.key_at, names));
+            continue;
+        };
+        if let (Some(interface), Some(settings)) = (&interface, &settings[end]) {
+            fits(reader, &pair.value, interface, settings);
+        }
+        policies[end] = interface;
+    }
+    policies
+}
+
+/// Refuses a policy whose frames are shorter than the link's, and warns of one that is faster than the link.
+fn fits(reader: &mut Reader<'_>, value: &Value<'_>, interface: &Interface, link: &LinkSettings) {
+    let at = |key: &str| {
+        let inside = value
+            .section()
+            .and_then(|section| section.get(key).map(|pair| pair.value.at));
+        inside.unwrap_or(value.at)
+    };
+    if interface.settings.bandwidth > link.rate {
+        let message = format!(
+            "`bandwidth` of the policy is {}, more than the link's rate, {}",
+            interface.settings.bandwidth, link.rate
+        );
+        let help =
+            "the link is slower than the policy believes: all its classes get less than they are promised";
+        reader
+            .warnings
+            .push(Problem::new(at("bandwidth"), message).help(help));
+    }
+    let longest = link.mtu + Bytes::new(14);
+    let policys = interface.settings.max_frame;
+    if policys < longest {
+        let [longest, policys] = [longest, policys].map(Bytes::get);
+        let message =
+            format!("the policy's `max_frame` is {policys} B, and the link carries frames of {longest} B");
+        let help =
+            format!("write `max_frame = \"{longest} B\"` in the policy, or give the link a smaller `mtu`");
+        reader
+            .problems
+            .push(Problem::new(at("max_frame"), message).help(help));
+    }
+}
+
+/// What a policy file says of an interface: `home-router.toml`, or `home-router.toml: wan0` if it has several.
+fn from_file(
+    reader: &mut Reader<'_>,
+    registry: &Registry,
+    files: Files<'_>,
+    word: &str,
+    at: Span,
+) -> Option<Interface> {
+    let (path, interface) = match word.rsplit_once(": ") {
+        Some((path, name)) => (path.trim(), Some(name.trim())),
+        None => (word, None),
+    };
+    let text = match files.text(path) {
+        Ok(text) => text,
+        Err(why) => {
+            let message = format!("cannot read the policy `{path}`: {why}");
+            let help = "a path is relative to the place of the scenario";
+            reader.problems.push(Problem::new(at, message).help(help));
+            return None;
+        }
+    };
+    let policy = match Policy::read(path, &text, registry) {
+        Ok(policy) => policy,
+        Err(findings) => {
+            reader.problems.push(not_good(path, &findings, at));
+            return None;
+        }
+    };
+    let names = || policy.interfaces.iter().map(|interface| interface.name.as_str());
+    let found = match (interface, policy.interfaces.as_slice()) {
+        (Some(name), _) => policy
+            .interface(name)
+            .ok_or_else(|| unknown("interface of the policy", name, at, names())),
+        (None, [only]) => Ok(only),
+        (None, _) => {
+            let names: Vec<&str> = names().collect();
+            let message = format!("the policy `{path}` has several interfaces: {}", names.join(", "));
+            let help = format!("say which: \"{path}: {}\"", names.first().unwrap_or(&"wan0"));
+            Err(Problem::new(at, message).help(help))
+        }
+    };
+    found
+        .cloned()
+        .map_err(|problem| reader.problems.push(problem))
+        .ok()
+}
+
+fn not_good(path: &str, findings: &Findings, at: Span) -> Problem {
+    let places = findings.places();
+    let words = places
+        .iter()
+        .take(3)
+        .map(|place| format!("{path}:{}:{}: {}", place.line, place.column, place.message));
+    let message = format!(
+        "the policy cannot be used: {}",
+        words.collect::<Vec<_>>().join("; ")
+    );
+    Problem::new(at, message).help(format!("`suimon check` on {path} shows every mistake in it"))
+}

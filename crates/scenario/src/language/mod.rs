@@ -1,0 +1,655 @@
+//! A scenario: TOML text → hosts, links, flows, changes and expectations of a simulation, checked, or every mistake.
+//!
+//! ```toml
+//! version = 1
+//! duration = "30 s"
+//! [[link]]
+//! between = ["server", "home"]         # hosts are those that links name
+//! rate = "20 Mbit/s"
+//! policy.server = "home-router.toml"   # what leaves server by this link: the very file of `suimon run`
+//! [[flow]]
+//! between = ["server", "home"]
+//! kind = "constant"
+//! rate = "10 Mbit/s"
+//! ```
+//!
+//! With a section `[sweep]` a text is many scenarios, one for each point; all are checked before any is run.
+
+mod changes;
+mod expectations;
+mod flows;
+mod links;
+mod sources;
+mod sweep;
+
+pub use changes::{Change, ChangeSettings};
+pub use expectations::{ExpectSettings, Expectation, Metric, Subject, Unit};
+pub use flows::{Address, FlowConfig, FlowSettings, Spans};
+pub use links::{Completion, DirectionConfig, Framing, LinkSettings};
+pub use sources::{Control, EcnWord, KINDS, Kind, Packets, Source, TcpSettings};
+pub use sweep::Sweep;
+
+use control::documents::Document;
+use control::findings::{Findings, Severity};
+use control::policy::Reader;
+use control::sections::{self, Section};
+use engine::inspect::Inspection;
+use engine::packet::ClassId;
+use engine::random::Seed;
+use engine::settings::{Problem, Raw, Span, unknown};
+use engine::tree::Registry;
+use engine::units::{Bytes, Duration};
+use engine::{choices, settings};
+use std::collections::{HashSet, VecDeque};
+use std::net::{IpAddr, Ipv4Addr};
+
+/// Gives what stands in the files that a scenario names, or says why not.
+pub trait Store: Sync {
+    /// A text.
+    fn text(&self, path: &str) -> Result<String, String>;
+
+    /// The packets of a capture.
+    fn capture(&self, path: &str) -> Result<Packets, String>;
+}
+
+/// Where a scenario's files are.
+pub type Files<'a> = &'a dyn Store;
+
+choices! {
+    /// A picture that tells what a scenario is about.
+    pub enum Picture {
+        /// What left by each link that a policy rules, class by class.
+        Bandwidth = "bandwidth",
+        /// How long packets waited at those links.
+        Delays = "delays",
+        /// How long packets of flows were on their way.
+        FlowDelays = "flow-delays",
+        /// What waited at those links, over time.
+        Backlog = "backlog",
+        /// What flows got.
+        Flows = "flows",
+    }
+}
+
+settings! {
+    /// The settings of a scenario as a whole.
+    pub struct ScenarioSettings {
+        /// How long is simulated
+        duration: Duration = required, "too short: what starts up is not over yet", "none";
+        /// The seed of everything random: the same seed gives the same results
+        seed: u32 = default "1", "", "any will do";
+        /// The length of a bin of the series over time
+        bin: Duration = derived "about 1/500 of the duration",
+            "too small: large files, noisy curves; too large: what is short is not seen", "the width of a picture";
+        /// What `--picture` draws: bandwidth of classes, how long packets waited at links or took from end to end, what waited over time, or what flows got
+        picture: Picture = default "bandwidth", "", "what classes are about";
+    }
+}
+
+settings! {
+    /// The settings of a host.
+    pub struct HostSettings {
+        /// Its address
+        address: Address = derived "10.0.0.1, and so on, in the order in which links name the hosts", "", "";
+    }
+}
+
+/// A host.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct HostConfig {
+    /// Its name.
+    pub name: String,
+    /// What filters see of it.
+    pub address: IpAddr,
+}
+
+/// A scenario that may be run: everything in it has been checked.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    /// The scenario's settings.
+    pub settings: ScenarioSettings,
+    /// The hosts.
+    pub hosts: Vec<HostConfig>,
+    /// The links, each as two directions one after the other.
+    pub directions: Vec<DirectionConfig>,
+    /// The flows.
+    pub flows: Vec<FlowConfig>,
+    /// Changes, in the order of time.
+    pub changes: Vec<Change>,
+    /// What is expected.
+    pub expectations: Vec<Expectation>,
+}
+
+impl Scenario {
+    /// The directions that packets pass from the one host to the other, by their places in the list.
+    pub fn way(&self, between: [usize; 2]) -> Vec<usize> {
+        way(self.hosts.len(), &self.directions, between).unwrap_or_default()
+    }
+
+    /// The length of a bin.
+    pub fn bin(&self) -> Duration {
+        self.settings
+            .bin
+            .unwrap_or_else(|| round(self.settings.duration.nanos() / 500))
+    }
+}
+
+/// 1, 2 or 5 times a power of ten, not below `ns`.
+fn round(ns: u64) -> Duration {
+    let mut power = 1;
+    loop {
+        for step in [1, 2, 5] {
+            if step * power >= ns {
+                return Duration::from_nanos(step * power);
+            }
+        }
+        power *= 10;
+    }
+}
+
+const ROOT: &[&str] = &[
+    "version", "hosts", "host", "link", "flow", "change", "expect", "sweep",
+];
+
+/// A text of one scenario or, with a sweep, of many.
+#[derive(Clone, Debug)]
+pub struct Scenarios {
+    path: String,
+    text: String,
+    registry: Registry,
+    /// The lists.
+    pub sweep: Sweep,
+    /// What is legal and may surprise.
+    pub warnings: Findings,
+}
+
+impl Scenarios {
+    /// Reads and checks a text with all its points. The error holds every mistake in the first point that has any.
+    pub fn read(path: &str, text: &str, registry: &Registry, files: Files<'_>) -> Result<Self, Findings> {
+        let mut all = Self {
+            path: path.into(),
+            text: text.into(),
+            registry: registry.clone(),
+            sweep: Sweep::default(),
+            warnings: Findings::new(path, text),
+        };
+        let mut wrong = Vec::new();
+        let lists = |root: Section<'_>, problems: &mut Vec<Problem>| Some(sweep::read(&root, problems));
+        all.sweep = sections::parse(text, &mut wrong, lists).unwrap_or_default();
+        let points = if wrong.is_empty() { all.sweep.points() } else { 1 };
+        for number in 1..=points {
+            let (read, warnings) = all.read_point(number, files, &mut wrong);
+            if read.is_none() || !wrong.is_empty() {
+                let values = all.sweep.values(number);
+                let values = values.iter().map(|(name, value)| format!("{name} = {value}"));
+                let place = format!(" (at point {number}: {})", values.collect::<Vec<_>>().join(", "));
+                // What is wrong at the first point is mostly wrong at all.
+                if number > 1 {
+                    wrong.iter_mut().for_each(|problem| problem.message += &place);
+                }
+                let mut findings = all.warnings;
+                findings.fill(Severity::Mistake, wrong);
+                return Err(findings);
+            }
+            all.warnings.fill(Severity::Warning, warnings);
+        }
+        Ok(all)
+    }
+
+    /// One point, numbered from 1. It has been checked; an error means that a policy file has changed since.
+    pub fn point(&self, number: usize, files: Files<'_>) -> Result<Scenario, Findings> {
+        let mut wrong = Vec::new();
+        match self.read_point(number, files, &mut wrong) {
+            (Some(scenario), _) if wrong.is_empty() => Ok(scenario),
+            _ => {
+                let mut findings = Findings::new(&self.path, &self.text);
+                findings.fill(Severity::Mistake, wrong);
+                Err(findings)
+            }
+        }
+    }
+
+    fn read_point(
+        &self,
+        number: usize,
+        files: Files<'_>,
+        wrong: &mut Vec<Problem>,
+    ) -> (Option<Scenario>, Vec<Problem>) {
+        let mut reader = Reader::new(&self.registry);
+        let mut used = HashSet::new();
+        let put = |root: &mut toml::de::DeTable<'_>, problems: &mut Vec<Problem>| {
+            used = sweep::substitute(root, &self.sweep, number, problems);
+        };
+        let mut unused = Vec::new();
+        let read = sections::parse_amended(&self.text, wrong, put, |root, problems| {
+            let read = scenario(&mut reader, &self.registry, files, &root);
+            problems.append(&mut reader.problems);
+            unused = root
+                .get("sweep")
+                .and_then(|pair| pair.value.section())
+                .map_or_else(Vec::new, |section| {
+                    section
+                        .iter()
+                        .map(|pair| (pair.key.to_owned(), pair.key_at))
+                        .collect()
+                });
+            read
+        });
+        let unused = unused.into_iter().filter(|(name, _)| !used.contains(name));
+        reader.warnings.extend(unused.map(|(name, at)| {
+            let problem = Problem::new(at, format!("nothing uses `{name}`: its points differ in nothing"));
+            problem.help(format!("write \"{{{name}}}\" where its value belongs"))
+        }));
+        (read, reader.warnings)
+    }
+}
+
+fn scenario(
+    reader: &mut Reader<'_>,
+    registry: &Registry,
+    files: Files<'_>,
+    root: &Section<'_>,
+) -> Option<Scenario> {
+    if let Some(other) = Document::Scenario.refuse_others(root) {
+        reader.problems.push(other);
+        return None;
+    }
+    reader.version(root);
+    let settings = ScenarioSettings::read(&root.table(|_| true), ROOT, &mut reader.problems);
+    let settings = settings.and_then(|settings| sensible(settings, root, &mut reader.problems));
+    let links = root.sections("link", "link", &mut reader.problems);
+    let names = names(root, &links, &mut reader.problems);
+    let hosts = hosts(root, &names, &mut reader.problems);
+    if links.is_empty() {
+        let problem = Problem::new(root.at, "a scenario needs at least one link");
+        reader
+            .problems
+            .push(problem.help("write a section [[link]] with `between` and `rate`"));
+    }
+    let read = links
+        .iter()
+        .map(|section| links::read(reader, registry, files, section, &names));
+    let read: Vec<_> = read.collect();
+    // Beside a faulty link, what else is said of routes and classes would be its consequences.
+    let whole = read.iter().all(Option::is_some);
+    let directions: Vec<DirectionConfig> = read.into_iter().flatten().flatten().collect();
+    refuse_twins(&links, &directions, whole, &mut reader.problems);
+    let duration = settings
+        .as_ref()
+        .map_or(Duration::from_secs(u64::MAX / 2_000_000_000), |settings| {
+            settings.duration
+        });
+    let flows = read_flows(
+        reader,
+        root,
+        files,
+        &hosts,
+        &names,
+        duration,
+        whole.then_some(directions.as_slice()),
+    );
+    let whole = whole && flows.is_some();
+    let flows = flows.unwrap_or_default();
+    let expects = root.sections("expect", "expect", &mut reader.problems);
+    let changes = root.sections("change", "change", &mut reader.problems);
+    let named = Named {
+        directions: &directions,
+        flows: &flows,
+        duration,
+    };
+    let (changes, expectations) = if whole {
+        let changes = changes::read_all(&changes, &named, registry, &mut reader.problems);
+        let expects = expects
+            .iter()
+            .filter_map(|section| expectations::read(section, &named, &mut reader.problems));
+        (changes, expects.collect())
+    } else {
+        (Vec::new(), Vec::new())
+    };
+    Some(Scenario {
+        settings: settings?,
+        hosts,
+        directions,
+        flows,
+        changes,
+        expectations,
+    })
+}
+
+fn sensible(
+    settings: ScenarioSettings,
+    root: &Section<'_>,
+    problems: &mut Vec<Problem>,
+) -> Option<ScenarioSettings> {
+    let at = |key: &str| root.get(key).map_or(root.at, |pair| pair.value.at);
+    let before = problems.len();
+    let most = Duration::from_secs(10_000_000);
+    if settings.duration == Duration::ZERO || settings.duration > most {
+        problems.push(Problem::new(
+            at("duration"),
+            format!("`duration` must be more than 0 s and at most {most}"),
+        ));
+    }
+    let bins = |bin: Duration| {
+        settings
+            .duration
+            .nanos()
+            .checked_div(bin.nanos())
+            .unwrap_or(u64::MAX)
+    };
+    if settings.bin.is_some_and(|bin| bins(bin) > 10_000_000) {
+        problems.push(Problem::new(
+            at("bin"),
+            "`bin` is too short: the scenario would have more than 10000000 bins",
+        ));
+    }
+    (problems.len() == before).then_some(settings)
+}
+
+/// The names of the hosts: as listed, or as the links have them.
+fn names(root: &Section<'_>, links: &[Section<'_>], problems: &mut Vec<Problem>) -> Vec<String> {
+    const EXPECTED: &str = "`hosts`: expected a list of names such as [\"alice\", \"bob\"]";
+    let Some(pair) = root.get("hosts") else {
+        return links::hosts_of(links);
+    };
+    let Some(items) = pair.value.items() else {
+        problems.push(pair.value.wrong(EXPECTED));
+        return links::hosts_of(links);
+    };
+    let mut names: Vec<String> = Vec::new();
+    for item in items {
+        match item.raw() {
+            Raw::Text(name) if names.contains(&name) => {
+                problems.push(Problem::new(
+                    item.at,
+                    format!("a second host `{name}`: names are unique"),
+                ));
+            }
+            Raw::Text(name) => names.push(name),
+            _ => problems.push(item.wrong(EXPECTED)),
+        }
+    }
+    names
+}
+
+/// Gives each host its address.
+fn hosts(root: &Section<'_>, names: &[String], problems: &mut Vec<Problem>) -> Vec<HostConfig> {
+    let first = Ipv4Addr::new(10, 0, 0, 1).to_bits();
+    let usual = |index: usize| Ipv4Addr::from_bits(first + index as u32).into();
+    let hosts = names.iter().enumerate().map(|(index, name)| HostConfig {
+        name: name.clone(),
+        address: usual(index),
+    });
+    let mut hosts: Vec<HostConfig> = hosts.collect();
+    let Some(section) = root.section("host", problems) else {
+        return hosts;
+    };
+    for pair in section.iter() {
+        let Some(found) = names.iter().position(|name| name == pair.key) else {
+            problems.push(unknown(
+                "host",
+                pair.key,
+                pair.key_at,
+                names.iter().map(String::as_str),
+            ));
+            continue;
+        };
+        let Some(section) = pair.value.section() else {
+            problems.push(
+                pair.value
+                    .wrong(&format!("expected a section [host.{}]", pair.key)),
+            );
+            continue;
+        };
+        let settings = HostSettings::read(&section.table(|_| true), &[], problems);
+        if let Some(address) = settings.and_then(|settings| settings.address) {
+            hosts[found].address = address.0;
+        }
+    }
+    hosts
+}
+
+/// The two hosts of a link or a flow.
+fn ends(section: &Section<'_>, hosts: &[String], problems: &mut Vec<Problem>) -> Option<[usize; 2]> {
+    const EXPECTED: &str = "expected two hosts such as [\"server\", \"home\"]";
+    let Some(pair) = section.get("between") else {
+        problems.push(Problem::new(
+            section.at,
+            format!("`between` is missing: {EXPECTED}"),
+        ));
+        return None;
+    };
+    let Some(items) = pair.value.items().filter(|items| items.len() == 2) else {
+        problems.push(pair.value.wrong(&format!("`between`: {EXPECTED}")));
+        return None;
+    };
+    let mut found = [None; 2];
+    for (place, item) in found.iter_mut().zip(&items) {
+        match item.raw() {
+            Raw::Text(name) => {
+                *place = hosts.iter().position(|host| *host == name);
+                if place.is_none() {
+                    problems.push(unknown("host", &name, item.at, hosts.iter().map(String::as_str)));
+                }
+            }
+            _ => problems.push(item.wrong(&format!("`between`: {EXPECTED}"))),
+        }
+    }
+    let [a, b] = [found[0]?, found[1]?];
+    if a == b {
+        problems.push(Problem::new(pair.value.at, "`between` names two different hosts"));
+        return None;
+    }
+    Some([a, b])
+}
+
+/// Links are known by their ends, so there is one between two hosts.
+fn refuse_twins(
+    sections: &[Section<'_>],
+    directions: &[DirectionConfig],
+    whole: bool,
+    problems: &mut Vec<Problem>,
+) {
+    let mut seen = HashSet::new();
+    for (link, section) in directions.chunks(2).zip(sections).filter(|_| whole) {
+        let [from, to] = [link[0].from, link[0].to];
+        if !seen.insert([from.min(to), from.max(to)]) {
+            let at = section.get("between").map_or(section.at, |pair| pair.value.at);
+            let message = "a second link between these hosts: nothing would take it";
+            problems
+                .push(Problem::new(at, message).help("put a host in between, or make one link of the two"));
+        }
+    }
+}
+
+/// All flows; `None` if one is faulty.
+fn read_flows(
+    reader: &mut Reader<'_>,
+    root: &Section<'_>,
+    files: Files<'_>,
+    hosts: &[HostConfig],
+    names: &[String],
+    duration: Duration,
+    directions: Option<&[DirectionConfig]>,
+) -> Option<Vec<FlowConfig>> {
+    let sections = root.sections("flow", "flow", &mut reader.problems);
+    if sections.is_empty() {
+        let problem = Problem::new(root.at, "nothing flows");
+        reader
+            .problems
+            .push(problem.help("write a section [[flow]] with `between` and `kind`"));
+    }
+    let mtu = |from, to| match directions {
+        Some(all) => {
+            let way = way(hosts.len(), all, [from, to])?;
+            way.into_iter().map(|index| all[index].settings.mtu).min()
+        }
+        None => Some(Bytes::new(65_535)),
+    };
+    let mut flows: Vec<FlowConfig> = Vec::new();
+    let mut before = 0;
+    for (index, section) in sections.iter().enumerate() {
+        let around = flows::Around {
+            files,
+            hosts,
+            names,
+            duration,
+            mtu: &mtu,
+            before,
+        };
+        let Some(flow) = flows::read(section, index + 1, &around, &mut reader.problems) else {
+            continue;
+        };
+        before += flow.settings.count;
+        if flows.iter().any(|other| other.name == flow.name) {
+            let at = section.get("name").map_or(section.at, |pair| pair.value.at);
+            reader.problems.push(Problem::new(
+                at,
+                format!("a second flow `{}`: names are unique", flow.name),
+            ));
+        }
+        flows.push(flow);
+    }
+    (flows.len() == sections.len()).then_some(flows)
+}
+
+/// The directions from one host to another that the simulator takes: the fewest, the first declared among equals.
+fn way(hosts: usize, directions: &[DirectionConfig], [from, to]: [usize; 2]) -> Option<Vec<usize>> {
+    let mut came: Vec<Option<usize>> = vec![None; hosts];
+    let mut next = VecDeque::from([from]);
+    while let Some(host) = next.pop_front() {
+        let leave = directions
+            .iter()
+            .enumerate()
+            .filter(|(_, direction)| direction.from == host);
+        for (index, direction) in leave {
+            if direction.to != from && came[direction.to].is_none() {
+                came[direction.to] = Some(index);
+                next.push_back(direction.to);
+            }
+        }
+    }
+    let (mut path, mut host) = (Vec::new(), to);
+    while host != from {
+        let index = came[host]?;
+        path.push(index);
+        host = directions[index].from;
+    }
+    path.reverse();
+    Some(path)
+}
+
+/// What changes and expectations can name.
+struct Named<'a> {
+    directions: &'a [DirectionConfig],
+    flows: &'a [FlowConfig],
+    duration: Duration,
+}
+
+impl Named<'_> {
+    /// The directions whose policy has such a class.
+    fn directions_with(&self, class: &str) -> Vec<usize> {
+        let has = |direction: &DirectionConfig| {
+            direction
+                .policy
+                .as_ref()
+                .is_some_and(|policy| policy.plan.class(class).is_some())
+        };
+        let found = self
+            .directions
+            .iter()
+            .enumerate()
+            .filter(|(_, direction)| has(direction));
+        found.map(|(index, _)| index).collect()
+    }
+
+    /// The direction of this name.
+    fn direction(&self, name: &str, at: Span, problems: &mut Vec<Problem>) -> Option<usize> {
+        let spaced = |text: &str| text.split('>').map(str::trim).collect::<Vec<_>>().join(" > ");
+        let found = self
+            .directions
+            .iter()
+            .position(|direction| direction.name == spaced(name));
+        if found.is_none() {
+            problems.push(unknown(
+                "link",
+                name,
+                at,
+                self.directions.iter().map(|direction| direction.name.as_str()),
+            ));
+        }
+        found
+    }
+
+    /// The class of this name: of the link that the section names, or of the only one that has it.
+    fn class(
+        &self,
+        name: &str,
+        at: Span,
+        section: &Section<'_>,
+        problems: &mut Vec<Problem>,
+    ) -> Option<(usize, ClassId)> {
+        let link = section.text("link", problems);
+        let direction = match link {
+            Some((link, at)) => Some(self.direction(link, at, problems)?),
+            None => None,
+        };
+        let found = self.directions_with(name);
+        let chosen = match (direction, found.as_slice()) {
+            (Some(direction), _) => direction,
+            (None, [only]) => *only,
+            (None, []) => usize::MAX,
+            (None, several) => {
+                let names: Vec<&str> = several
+                    .iter()
+                    .map(|&index| self.directions[index].name.as_str())
+                    .collect();
+                let message = format!("several links have a class `{name}`: {}", names.join(", "));
+                problems
+                    .push(Problem::new(at, message).help(format!("say which: `link = \"{}\"`", names[0])));
+                return None;
+            }
+        };
+        let plan = |index: usize| {
+            self.directions
+                .get(index)?
+                .policy
+                .as_ref()
+                .map(|policy| &policy.plan)
+        };
+        if let Some(class) = plan(chosen).and_then(|plan| plan.class(name)) {
+            return Some((chosen, class));
+        }
+        let known =
+            (0..self.directions.len()).filter(|&index| direction.is_none_or(|wanted| wanted == index));
+        let known: Vec<&str> = known
+            .filter_map(plan)
+            .flat_map(|plan| &plan.classes)
+            .map(|class| class.name.as_str())
+            .collect();
+        let mut problem = unknown("class", name, at, known.iter().copied());
+        if known.is_empty() {
+            problem =
+                problem.help("no policy with classes rules there: a link says `policy.HOST = \"FILE\"`");
+        }
+        problems.push(problem);
+        None
+    }
+
+    /// Whether the discipline of a class lends.
+    fn lends(&self, direction: usize, class: ClassId) -> bool {
+        let Some(policy) = &self.directions[direction].policy else {
+            return false;
+        };
+        let mut views = Vec::new();
+        policy
+            .plan
+            .build(Seed(0))
+            .inspect(&mut Inspection::new(&mut views));
+        let view = views.iter().find(|view| view.class == Some(class));
+        view.is_some_and(|view| view.gauges.iter().any(|(name, _)| *name == "borrowed"))
+    }
+}
+
+#[cfg(test)]
+mod tests;

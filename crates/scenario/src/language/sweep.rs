@@ -1,0 +1,190 @@
+//! Sweeps: named lists of values, and every combination of them.
+//!
+//! ```toml
+//! [sweep]
+//! rate = ["10 Mbit/s", "100 Mbit/s"]
+//! flows = [1, 2, 4]
+//! ```
+//!
+//! `"{rate}"` stands for the value itself, whatever its type; within a longer text for the value's text. Points are
+//! numbered from 1 in the order of the lists, the last list fastest, so that a number means the same wherever it runs.
+
+use control::sections::{Section, span};
+use engine::settings::{Problem, Span, unknown};
+use std::collections::HashSet;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+/// More points than this are a mistake of the author's.
+const MOST: usize = 1_000_000;
+
+/// The lists of a sweep.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Sweep {
+    lists: Vec<(String, Vec<String>)>,
+}
+
+impl Sweep {
+    /// How many points there are; one without lists.
+    pub fn points(&self) -> usize {
+        self.lists.iter().map(|(_, values)| values.len()).product()
+    }
+
+    /// Whether there are lists.
+    pub fn is_empty(&self) -> bool {
+        self.lists.is_empty()
+    }
+
+    /// The name and the value of each list at a point, which is numbered from 1.
+    pub fn values(&self, number: usize) -> Vec<(String, String)> {
+        let indices = self.indices(number);
+        let pairs = self.lists.iter().zip(indices);
+        pairs
+            .map(|((name, values), index)| (name.clone(), values[index].clone()))
+            .collect()
+    }
+
+    fn indices(&self, number: usize) -> Vec<usize> {
+        let mut rest = number.saturating_sub(1);
+        let mut indices: Vec<usize> = Vec::new();
+        for (_, values) in self.lists.iter().rev() {
+            indices.push(rest % values.len());
+            rest /= values.len();
+        }
+        indices.reverse();
+        indices
+    }
+}
+
+/// How a value looks inside a text; `None` for what cannot stand there.
+fn text(value: &DeValue<'_>) -> Option<String> {
+    match value {
+        DeValue::String(text) => Some(text.to_string()),
+        DeValue::Integer(n) => Some(n.as_str().to_owned()),
+        DeValue::Float(x) => Some(x.as_str().to_owned()),
+        DeValue::Boolean(b) => Some(b.to_string()),
+        _ => None,
+    }
+}
+
+/// Reads the lists; whatever is wrong with them is reported.
+pub(super) fn read(root: &Section<'_>, problems: &mut Vec<Problem>) -> Sweep {
+    const EXPECTED: &str = "expected a list of values such as [\"10 Mbit/s\", \"100 Mbit/s\"]";
+    let mut sweep = Sweep::default();
+    let Some(section) = root.section("sweep", problems) else {
+        return sweep;
+    };
+    for pair in section.iter() {
+        let Some(items) = pair.value.items().filter(|items| !items.is_empty()) else {
+            problems.push(pair.value.wrong(&format!("`{}`: {EXPECTED}", pair.key)));
+            continue;
+        };
+        let mut values = Vec::new();
+        for item in items {
+            match text(item.value) {
+                Some(value) => values.push(value),
+                None => problems.push(item.wrong("expected a text, a number, true or false")),
+            }
+        }
+        sweep.lists.push((pair.key.into(), values));
+        let points = sweep
+            .lists
+            .iter()
+            .try_fold(1usize, |n, (_, values)| n.checked_mul(values.len()));
+        if points.is_none_or(|points| points > MOST) {
+            let message = format!("a sweep has at most {MOST} points");
+            problems.push(Problem::new(pair.key_at, message).help("split it into several scenarios"));
+            return Sweep::default();
+        }
+    }
+    sweep
+}
+
+/// Puts the values of one point in place of their names, and reports names that there are none of.
+pub(super) fn substitute(
+    root: &mut DeTable<'_>,
+    sweep: &Sweep,
+    number: usize,
+    problems: &mut Vec<Problem>,
+) -> HashSet<String> {
+    let lists = root
+        .get("sweep")
+        .and_then(|value| value.get_ref().as_table())
+        .cloned()
+        .unwrap_or_default();
+    let values = sweep.lists.iter().zip(sweep.indices(number));
+    let values = values.filter_map(|((name, _), index)| {
+        let list = lists.get(name.as_str())?.get_ref().as_array()?;
+        Some((name.as_str(), list.get(index)?.get_ref().clone()))
+    });
+    let mut walk = Walk {
+        values: values.collect(),
+        used: HashSet::new(),
+        problems,
+    };
+    for (key, value) in root.iter_mut() {
+        if key.get_ref() != "sweep" {
+            walk.value(value);
+        }
+    }
+    walk.used
+}
+
+struct Walk<'a, 'i> {
+    values: Vec<(&'a str, DeValue<'i>)>,
+    used: HashSet<String>,
+    problems: &'a mut Vec<Problem>,
+}
+
+impl<'i> Walk<'_, 'i> {
+    fn value(&mut self, value: &mut Spanned<DeValue<'i>>) {
+        let at = span(value.span());
+        match value.get_mut() {
+            DeValue::String(text) if text.contains('{') => {
+                let text = text.to_string();
+                if let Some(new) = self.replaced(&text, at) {
+                    *value.get_mut() = new;
+                }
+            }
+            DeValue::Array(items) => items.iter_mut().for_each(|item| self.value(item)),
+            DeValue::Table(table) => table.iter_mut().for_each(|(_, value)| self.value(value)),
+            _ => {}
+        }
+    }
+
+    fn replaced(&mut self, whole: &str, at: Span) -> Option<DeValue<'i>> {
+        let mut out = String::new();
+        let mut rest = whole;
+        while let Some((before, name, after)) = next_name(rest) {
+            let Some((_, value)) = self.values.iter().find(|(known, _)| *known == name) else {
+                let known: Vec<&str> = self.values.iter().map(|(known, _)| *known).collect();
+                let problem = match known.is_empty() {
+                    true => Problem::new(
+                        at,
+                        format!("`{{{name}}}` stands for a value of [sweep], and there is none"),
+                    )
+                    .help(format!("write a section [sweep] with `{name} = [\"…\", \"…\"]`")),
+                    false => unknown("list of the sweep", name, at, known),
+                };
+                self.problems.push(problem);
+                return None;
+            };
+            self.used.insert(name.into());
+            if name.len() + 2 == whole.len() {
+                return Some(value.clone());
+            }
+            out += before;
+            out += &text(value).unwrap_or_default();
+            rest = after;
+        }
+        out += rest;
+        Some(DeValue::String(out.into()))
+    }
+}
+
+/// What is before the first `{name}`, the name, and what is after it.
+fn next_name(text: &str) -> Option<(&str, &str, &str)> {
+    let (before, rest) = text.split_once('{')?;
+    let (name, after) = rest.split_once('}')?;
+    Some((before, name, after))
+}

@@ -1,0 +1,117 @@
+//! One picture that stands alone, for a page of documentation: what `--picture` draws.
+//!
+//! It shows the links that policies rule, and no others: those are what a scenario is about. Links whose disciplines
+//! differ are named by these, so that the same traffic through two of them can be compared.
+
+use super::pictures::{self, Part};
+use crate::language::Picture;
+use crate::run::outcome::{FlowOutcome, LinkOutcome, Outcome};
+use engine::units::{Bytes, Instant};
+use plot::{Axis, Plot, Series, Style, Unit, delays, picture as drawn, rates_over_time};
+use std::collections::HashSet;
+
+/// The picture that the scenario names.
+pub fn picture(outcome: &Outcome) -> String {
+    let plots = match outcome.picture {
+        Picture::Flows => ruled(outcome)
+            .map(|(name, link)| flows(outcome, link, &name))
+            .collect(),
+        Picture::Bandwidth => ruled(outcome)
+            .map(|(name, link)| pictures::bandwidth(outcome, link, &pictures::parts(link), &name))
+            .collect(),
+        Picture::Delays => vec![waits(outcome)],
+        Picture::FlowDelays => vec![travels(outcome)],
+        Picture::Backlog => vec![backlog(outcome)],
+    };
+    drawn(&outcome.scenario, &plots)
+}
+
+/// The links that policies rule and something passed, by what tells them apart.
+fn ruled(outcome: &Outcome) -> impl Iterator<Item = (String, &LinkOutcome)> {
+    let links: Vec<_> = outcome
+        .links
+        .iter()
+        .filter_map(|link| Some((link.discipline?, link)))
+        .filter(|(_, link)| link.total.packets > 0)
+        .collect();
+    let kinds: HashSet<&str> = links.iter().map(|(kind, _)| *kind).collect();
+    let differ = links.len() > 1 && kinds.len() == links.len();
+    links.into_iter().map(move |(kind, link)| {
+        let name = if differ { kind } else { &link.name };
+        (name.to_owned(), link)
+    })
+}
+
+/// What the flows got that begin where a link does, on top of each other.
+fn flows(outcome: &Outcome, link: &LinkOutcome, name: &str) -> Plot {
+    let begin = |flow: &&FlowOutcome| {
+        let rest = link.name.strip_prefix(flow.from.as_str());
+        rest.is_some_and(|rest| rest.starts_with(" > "))
+    };
+    let series = outcome.flows.iter().filter(begin);
+    let series = series.map(|flow| pictures::over_time(outcome, &flow.name, &flow.series));
+    let mut plot = rates_over_time(
+        &format!("{name}: what each flow got"),
+        Style::Bands,
+        series.collect(),
+    );
+    plot.x = plot.x.between(0.0, outcome.duration.as_secs_f64());
+    plot
+}
+
+/// How long packets waited: a line for each class of each link.
+fn waits(outcome: &Outcome) -> Plot {
+    let several = ruled(outcome).count() > 1;
+    let mut lines = Vec::new();
+    for (name, link) in ruled(outcome) {
+        let parts = pictures::parts(link);
+        let one = parts.len() == 1;
+        let called = |part: &Part| match (several, one) {
+            (true, true) => name.clone(),
+            (true, false) => format!("{name}: {}", part.name),
+            (false, _) => part.name.clone(),
+        };
+        let waited = parts.iter().filter(|part| part.waited.count() > 0);
+        lines.extend(waited.map(|part| (called(part), pictures::distribution(&part.waited))));
+    }
+    distributions("How long packets waited", &lines)
+}
+
+/// How long packets took from end to end: a line for each flow that can tell.
+fn travels(outcome: &Outcome) -> Plot {
+    let lines: Vec<_> = outcome
+        .flows
+        .iter()
+        .filter_map(|flow| Some((flow.name.clone(), pictures::distribution(flow.delays.as_ref()?))))
+        .collect();
+    let mut plot = distributions("How long packets took from end to end", &lines);
+    plot.y.label = "packets that took at most this long".into();
+    plot
+}
+
+fn distributions(title: &str, lines: &[(String, Vec<(f64, f64)>)]) -> Plot {
+    let lines: Vec<_> = lines
+        .iter()
+        .map(|(name, points)| (name.as_str(), points.clone()))
+        .collect();
+    delays(title, &lines)
+}
+
+/// What waited, as the time in which the link sends it: a line for each link.
+fn backlog(outcome: &Outcome) -> Plot {
+    let series = ruled(outcome).map(|(name, link)| {
+        let rate = link.rate.bits().max(1) as f64;
+        let point = |(at, held): &(Instant, Bytes)| {
+            let at = at.since(Instant::START).as_secs_f64();
+            (at, held.get() as f64 * 8.0 / rate)
+        };
+        Series::new(&name, link.held.iter().map(point).collect())
+    });
+    Plot {
+        title: "What waits, as the time to send it".into(),
+        x: Axis::new("time", Unit::Time).between(0.0, outcome.duration.as_secs_f64()),
+        y: Axis::new("", Unit::Time),
+        series: series.collect(),
+        ..Plot::default()
+    }
+}

@@ -1,0 +1,108 @@
+//! Outcomes as JSON: one object on one line for each point. The unit of a number is part of its name.
+
+use crate::run::outcome::{ClassOutcome, FlowOutcome, Judgement, LinkOutcome, Outcome, Passed};
+use measure::delay::Delays;
+use serde_json::{Map, Value, json};
+
+/// The version of the format. It rises when a field changes its meaning or goes away.
+pub const VERSION: u32 = 1;
+
+/// One point.
+pub fn point(outcome: &Outcome) -> Value {
+    let values = outcome.point.values.iter();
+    let values: Map<String, Value> = values.map(|(name, value)| (name.clone(), json!(value))).collect();
+    json!({
+        "version": VERSION,
+        "scenario": outcome.scenario,
+        "point": outcome.point.number,
+        "points": outcome.point.of,
+        "sweep": values,
+        "duration_ns": outcome.duration.nanos(),
+        "events": outcome.events,
+        "links": outcome.links.iter().map(link).collect::<Vec<_>>(),
+        "flows": outcome.flows.iter().map(flow).collect::<Vec<_>>(),
+        "expectations": outcome.expectations.iter().map(judgement).collect::<Vec<_>>(),
+        "met": outcome.expectations.iter().all(|judgement| judgement.met),
+    })
+}
+
+fn delays(delays: &Delays) -> Value {
+    if delays.count() == 0 {
+        return Value::Null;
+    }
+    json!({
+        "mean_ns": delays.mean().nanos(),
+        "p50_ns": delays.quantile(500).nanos(),
+        "p99_ns": delays.quantile(990).nanos(),
+        "max_ns": delays.longest().nanos(),
+    })
+}
+
+fn passed(passed: &Passed) -> Value {
+    let drops: Map<String, Value> = passed
+        .dropped
+        .iter()
+        .map(|(why, n)| ((*why).to_owned(), json!(n)))
+        .collect();
+    json!({
+        "rate_bps": passed.rate.bits(),
+        "sent_packets": passed.packets,
+        "sent_bytes": passed.bytes,
+        "delay": delays(&passed.waited),
+        "dropped_packets": passed.drops(),
+        "drops": drops,
+        "marked_packets": passed.marked,
+        "backlog_max_bytes": passed.backlog.most().bytes.get(),
+        "backlog_p99_bytes": passed.backlog.bytes(990).get(),
+    })
+}
+
+fn link(link: &LinkOutcome) -> Value {
+    let mut value = passed(&link.total);
+    value["name"] = json!(link.name);
+    value["bandwidth_bps"] = json!(link.rate.bits());
+    value["discipline"] = json!(link.discipline);
+    let class = |class: &ClassOutcome| {
+        let mut value = passed(&class.passed);
+        value["name"] = json!(class.name);
+        value["parent"] = json!(class.parent.map(|parent| link.classes[parent].name.as_str()));
+        value["leaf"] = json!(class.leaf);
+        value["asked_bps"] = json!(class.target.map(|target| target.bits()));
+        value["borrowed_bytes"] = json!(class.borrowed.map(|bytes| bytes.get()));
+        value
+    };
+    value["classes"] = link.classes.iter().map(class).collect();
+    value
+}
+
+fn flow(flow: &FlowOutcome) -> Value {
+    let counts: Map<String, Value> = flow
+        .counts
+        .iter()
+        .map(|(name, n)| ((*name).to_owned(), json!(n)))
+        .collect();
+    json!({
+        "name": flow.name,
+        "kind": flow.kind,
+        "from": flow.from,
+        "to": flow.to,
+        "start_ns": flow.start.nanos(),
+        "rate_bps": flow.rate.bits(),
+        "received_bytes": flow.bytes,
+        "copies_bytes": flow.copies,
+        "delay": flow.delays.as_ref().map_or(Value::Null, delays),
+        "counts": counts,
+    })
+}
+
+fn judgement(judgement: &Judgement) -> Value {
+    json!({
+        "what": judgement.what,
+        "expected": judgement.expected,
+        "got": judgement.got,
+        "value": judgement.value,
+        "unit": judgement.unit,
+        "met": judgement.met,
+        "missed_by": (!judgement.met).then_some(&judgement.missed_by),
+    })
+}

@@ -1,0 +1,257 @@
+//! A sweep: its points beside each other in a table, and what was measured over the values that were swept.
+//!
+//! The list of numbers that has the most values is the x axis; each combination of the other lists is a line. Where no
+//! list is one of numbers, each point is a bar.
+
+use super::page::missed;
+use crate::run::outcome::Outcome;
+use engine::units::{Bandwidth, Bytes, Duration, Probability};
+use measure::numbers;
+use plot::bars::{Bar, Bars, Group};
+use plot::html::{Cell, Page};
+use plot::{Axis, Plot, Series, Unit, picture};
+
+/// How many things are drawn.
+const DRAWN: usize = 8;
+
+/// Shows the points of a sweep.
+pub fn show(page: &mut Page, outcomes: &[Outcome]) {
+    let Some(first) = outcomes.first() else {
+        return;
+    };
+    page.heading("The sweep");
+    let names = first.point.values.iter().map(|(name, _)| name.as_str());
+    let measured = measured(first);
+    let head: Vec<&str> = std::iter::once("point")
+        .chain(names)
+        .chain(measured.iter().map(|m| m.name.as_str()))
+        .collect();
+    let row = |outcome: &Outcome| {
+        let values = outcome.point.values.iter().map(|(_, value)| Cell::new(value));
+        let number = match missed(outcome) {
+            0 => Cell::new(outcome.point.number.to_string()),
+            _ => Cell::judged(format!("{} missed", outcome.point.number), false),
+        };
+        let got = |m: &Measured| m.cell(outcome);
+        std::iter::once(number)
+            .chain(values)
+            .chain(measured.iter().map(got))
+            .collect()
+    };
+    page.table(&head, &outcomes.iter().map(row).collect::<Vec<_>>());
+    let along = along(outcomes);
+    for measured in measured.iter().take(DRAWN) {
+        let svg = match &along {
+            Some(along) => curve(outcomes, measured, along),
+            None => bars(outcomes, measured),
+        };
+        page.picture(&svg, "");
+    }
+}
+
+/// Something that every point has measured.
+struct Measured {
+    name: String,
+    unit: Unit,
+    from: From,
+}
+
+/// Where it stands in an outcome.
+#[derive(Clone, Copy)]
+enum From {
+    Expectation(usize),
+    Flow(usize),
+}
+
+/// What is compared: what was expected, or else what each flow got.
+fn measured(first: &Outcome) -> Vec<Measured> {
+    if first.expectations.is_empty() {
+        let flow = |(index, flow): (usize, &crate::run::outcome::FlowOutcome)| Measured {
+            name: flow.name.clone(),
+            unit: Unit::Rate,
+            from: From::Flow(index),
+        };
+        return first.flows.iter().enumerate().map(flow).collect();
+    }
+    let judgements = first.expectations.iter().enumerate();
+    judgements
+        .map(|(index, judgement)| Measured {
+            name: judgement.what.clone(),
+            unit: scale(judgement.unit).0,
+            from: From::Expectation(index),
+        })
+        .collect()
+}
+
+/// The unit that a plot has for this smallest unit, and how much of it that is.
+fn scale(name: &str) -> (Unit, f64) {
+    match name {
+        "bit/s" => (Unit::Rate, 1.0),
+        "ns" => (Unit::Time, 1e-9),
+        "B" => (Unit::Bytes, 1.0),
+        "1/2^32" => (Unit::Percent, 100.0 / 2f64.powi(32)),
+        _ => (Unit::Number(""), 1.0),
+    }
+}
+
+impl Measured {
+    fn value(&self, outcome: &Outcome) -> Option<f64> {
+        match self.from {
+            From::Expectation(index) => {
+                let judgement = outcome.expectations.get(index)?;
+                Some(judgement.value as f64 * scale(judgement.unit).1)
+            }
+            From::Flow(index) => Some(outcome.flows.get(index)?.rate.bits() as f64),
+        }
+    }
+
+    fn cell(&self, outcome: &Outcome) -> Cell {
+        match self.from {
+            From::Expectation(index) => match outcome.expectations.get(index) {
+                Some(judgement) => Cell::judged(&judgement.got, judgement.met),
+                None => Cell::new(""),
+            },
+            From::Flow(index) => {
+                let flow = outcome.flows.get(index);
+                Cell::new(flow.map_or_else(String::new, |flow| numbers::rate(flow.rate.bits())))
+            }
+        }
+    }
+}
+
+/// The list along which curves are drawn.
+#[derive(PartialEq, Debug)]
+struct Along {
+    list: usize,
+    name: String,
+    unit: Unit,
+    /// Its values are of different magnitudes.
+    logarithmic: bool,
+}
+
+/// The list of numbers with the most values, if there are at least two.
+fn along(outcomes: &[Outcome]) -> Option<Along> {
+    let lists = &outcomes.first()?.point.values;
+    let mut best: Option<(usize, Along)> = None;
+    for (list, (name, _)) in lists.iter().enumerate() {
+        let texts = outcomes
+            .iter()
+            .filter_map(|outcome| Some(outcome.point.values.get(list)?.1.as_str()));
+        let Some(numbers) = texts.map(number).collect::<Option<Vec<_>>>() else {
+            continue;
+        };
+        let unit = numbers[0].1;
+        if numbers.iter().any(|(_, other)| *other != unit) {
+            continue;
+        }
+        let mut values: Vec<f64> = numbers.iter().map(|(value, _)| *value).collect();
+        values.sort_by(f64::total_cmp);
+        values.dedup();
+        let (least, most) = (values[0], values[values.len() - 1]);
+        let candidate = Along {
+            list,
+            name: name.clone(),
+            unit,
+            logarithmic: least > 0.0 && most / least >= 50.0,
+        };
+        if values.len() > 1 && best.as_ref().is_none_or(|(count, _)| values.len() > *count) {
+            best = Some((values.len(), candidate));
+        }
+    }
+    best.map(|(_, along)| along)
+}
+
+/// A swept value as a number in its base unit.
+fn number(text: &str) -> Option<(f64, Unit)> {
+    if let Ok(number) = text.trim().parse::<f64>() {
+        return Some((number, Unit::Number("")));
+    }
+    if text.contains('%') {
+        let share: Probability = text.parse().ok()?;
+        return Some((share.as_f64() * 100.0, Unit::Percent));
+    }
+    let rate = |r: Bandwidth| (r.bits() as f64, Unit::Rate);
+    let time = |d: Duration| (d.as_secs_f64(), Unit::Time);
+    let bytes = |b: Bytes| (b.get() as f64, Unit::Bytes);
+    let rate = text.parse().ok().map(rate);
+    rate.or_else(|| text.parse().ok().map(time))
+        .or_else(|| text.parse().ok().map(bytes))
+}
+
+fn curve(outcomes: &[Outcome], measured: &Measured, along: &Along) -> String {
+    let mut series: Vec<Series> = Vec::new();
+    for outcome in outcomes {
+        let (Some(y), Some((x, _))) = (
+            measured.value(outcome),
+            outcome
+                .point
+                .values
+                .get(along.list)
+                .and_then(|(_, text)| number(text)),
+        ) else {
+            continue;
+        };
+        let name = others(outcome, along.list);
+        let place = series.iter().position(|s| s.name == name).unwrap_or_else(|| {
+            series.push(Series::marked(&name, Vec::new()));
+            series.len() - 1
+        });
+        series[place].points.push((x, y));
+    }
+    for line in &mut series {
+        line.points.sort_by(|a, b| a.0.total_cmp(&b.0));
+    }
+    let x = Axis::new(&along.name, along.unit);
+    let plot = Plot {
+        title: measured.name.clone(),
+        x: if along.logarithmic { x.logarithmic() } else { x },
+        y: Axis::new("", measured.unit),
+        series,
+        ..Plot::default()
+    };
+    picture(&measured.name, &[plot])
+}
+
+/// The values of the other lists.
+fn others(outcome: &Outcome, but: usize) -> String {
+    let values = outcome.point.values.iter().enumerate();
+    let others = values
+        .filter(|(index, _)| *index != but)
+        .map(|(_, (_, value))| value.as_str());
+    others.collect::<Vec<_>>().join(", ")
+}
+
+fn bars(outcomes: &[Outcome], measured: &Measured) -> String {
+    let bar = |outcome: &Outcome| {
+        Some(Bar {
+            name: others(outcome, usize::MAX),
+            value: measured.value(outcome)?,
+            paint: Some(plot::svg::PALETTE[0]),
+            ..Bar::default()
+        })
+    };
+    let bars = Bars {
+        title: measured.name.clone(),
+        axis: Axis::new("", measured.unit),
+        groups: vec![Group {
+            name: String::new(),
+            bars: outcomes.iter().filter_map(bar).collect(),
+        }],
+    };
+    bars.picture()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn swept_values_are_read_with_their_units() {
+        assert_eq!(number("12"), Some((12.0, Unit::Number(""))));
+        assert_eq!(number("10 Mbit/s"), Some((10e6, Unit::Rate)));
+        assert_eq!(number("250 us"), Some((250e-6, Unit::Time)));
+        assert_eq!(number("64 kB").map(|n| n.1), Some(Unit::Bytes));
+        assert_eq!(number("12.5 %"), Some((12.5, Unit::Percent)));
+        assert_eq!(number("cubic"), None);
+    }
+}

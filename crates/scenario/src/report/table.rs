@@ -1,0 +1,242 @@
+//! Outcomes as tables for people: each point in full, or a sweep with a line for each point.
+
+use crate::run::outcome::{ClassOutcome, Judgement, LinkOutcome, Outcome, Passed};
+use measure::delay::Delays;
+use measure::numbers;
+use plot::text::{self, Align};
+use std::io::{self, Write};
+
+/// One point in full.
+pub fn point(out: &mut dyn Write, outcome: &Outcome) -> io::Result<()> {
+    writeln!(
+        out,
+        "{}: {} simulated, {} events",
+        outcome.scenario,
+        outcome.duration,
+        numbers::count(outcome.events)
+    )?;
+    for link in outcome.links.iter().filter(|link| link.total.packets > 0) {
+        writeln!(out)?;
+        show_link(out, link)?;
+    }
+    writeln!(out)?;
+    show_flows(out, outcome)?;
+    if !outcome.expectations.is_empty() {
+        writeln!(out)?;
+        outcome
+            .expectations
+            .iter()
+            .try_for_each(|judgement| show_judgement(out, judgement))?;
+    }
+    Ok(())
+}
+
+const COLUMNS: [(&str, Align); 11] = [
+    ("class", Align::Left),
+    ("asked", Align::Right),
+    ("got", Align::Right),
+    ("share", Align::Right),
+    ("p50", Align::Right),
+    ("p99", Align::Right),
+    ("max", Align::Right),
+    ("backlog", Align::Right),
+    ("drops", Align::Right),
+    ("marks", Align::Right),
+    ("borrowed", Align::Right),
+];
+
+fn write_table(out: &mut dyn Write, rows: &mut [Vec<String>], align: &[Align]) -> io::Result<()> {
+    // The title of a column in which nothing stands goes, and the column with it.
+    for column in 0..align.len() {
+        if rows.iter().skip(1).all(|row| row[column].is_empty()) {
+            rows[0][column].clear();
+        }
+    }
+    text::table(rows, align)
+        .into_iter()
+        .try_for_each(|line| writeln!(out, "{line}"))
+}
+
+fn show_link(out: &mut dyn Write, link: &LinkOutcome) -> io::Result<()> {
+    let what = link.discipline.unwrap_or("plain buffer");
+    writeln!(
+        out,
+        "{} · {} · {what}",
+        link.name,
+        numbers::rate(link.rate.bits())
+    )?;
+    let mut rows = vec![COLUMNS.map(|(title, _)| title.to_owned()).to_vec()];
+    let mut order = Vec::new();
+    down(&link.classes, None, 0, &mut order);
+    let depths: Vec<usize> = order.iter().map(|(_, depth)| *depth).collect();
+    for ((index, _), branch) in order.iter().zip(text::branches(&depths)) {
+        let class = &link.classes[*index];
+        let asked = class
+            .target
+            .map_or_else(String::new, |target| numbers::rate(target.bits()));
+        let borrowed = class.borrowed.filter(|bytes| bytes.get() > 0);
+        let borrowed = borrowed.map_or_else(String::new, |bytes| numbers::bytes(bytes.get()));
+        rows.push(row(
+            format!("{branch}{}", class.name),
+            asked,
+            &class.passed,
+            link,
+            borrowed,
+        ));
+    }
+    rows.push(row("all".into(), String::new(), &link.total, link, String::new()));
+    write_table(out, &mut rows, &COLUMNS.map(|(_, align)| align))
+}
+
+/// The classes from the top down, each with its depth.
+fn down(classes: &[ClassOutcome], parent: Option<usize>, depth: usize, order: &mut Vec<(usize, usize)>) {
+    for (index, _) in classes
+        .iter()
+        .enumerate()
+        .filter(|(_, class)| class.parent == parent)
+    {
+        order.push((index, depth));
+        down(classes, Some(index), depth + 1, order);
+    }
+}
+
+fn row(name: String, asked: String, passed: &Passed, link: &LinkOutcome, borrowed: String) -> Vec<String> {
+    let some = |n: u64| if n > 0 { numbers::count(n) } else { String::new() };
+    let share = passed.bytes as f64 / link.total.bytes.max(1) as f64;
+    let [p50, p99, max] = delay_cells(&passed.waited);
+    let rate = numbers::rate(passed.rate.bits());
+    let most = passed.backlog.most().bytes.get();
+    let backlog = if most > 0 {
+        numbers::bytes(most)
+    } else {
+        String::new()
+    };
+    vec![
+        name,
+        asked,
+        rate,
+        numbers::share(share),
+        p50,
+        p99,
+        max,
+        backlog,
+        some(passed.drops()),
+        some(passed.marked),
+        borrowed,
+    ]
+}
+
+fn delay_cells(delays: &Delays) -> [String; 3] {
+    if delays.count() == 0 {
+        return Default::default();
+    }
+    [delays.quantile(500), delays.quantile(990), delays.longest()].map(|delay| numbers::time(delay.nanos()))
+}
+
+fn show_flows(out: &mut dyn Write, outcome: &Outcome) -> io::Result<()> {
+    const TITLES: [(&str, Align); 10] = [
+        ("flow", Align::Left),
+        ("kind", Align::Left),
+        ("from", Align::Left),
+        ("to", Align::Left),
+        ("", Align::Right),
+        ("received", Align::Right),
+        ("p50", Align::Right),
+        ("p99", Align::Right),
+        ("max", Align::Right),
+        ("counted", Align::Left),
+    ];
+    let mut rows = vec![TITLES.map(|(title, _)| title.to_owned()).to_vec()];
+    for flow in &outcome.flows {
+        let [p50, p99, max] = flow.delays.as_ref().map(delay_cells).unwrap_or_default();
+        let copies = flow.copies.len();
+        let copies = if copies > 1 {
+            format!("x {copies}")
+        } else {
+            String::new()
+        };
+        let counts = flow.counts.iter().filter(|(_, n)| *n > 0);
+        let counts: Vec<String> = counts
+            .map(|(name, n)| format!("{} {name}", numbers::count(*n)))
+            .collect();
+        rows.push(vec![
+            flow.name.clone(),
+            flow.kind.clone(),
+            flow.from.clone(),
+            flow.to.clone(),
+            copies,
+            numbers::rate(flow.rate.bits()),
+            p50,
+            p99,
+            max,
+            counts.join(", "),
+        ]);
+    }
+    write_table(out, &mut rows, &TITLES.map(|(_, align)| align))
+}
+
+fn show_judgement(out: &mut dyn Write, judgement: &Judgement) -> io::Result<()> {
+    let Judgement {
+        what,
+        expected,
+        got,
+        met,
+        missed_by,
+        ..
+    } = judgement;
+    if *met {
+        writeln!(out, "met     {what}: expected {expected}, got {got}")
+    } else {
+        writeln!(out, "MISSED  {what}: expected {expected}, got {got}: {missed_by}")
+    }
+}
+
+/// A sweep: a line for each point, with what was expected, or else with what each flow got.
+pub fn sweep(out: &mut dyn Write, outcomes: &[Outcome]) -> io::Result<()> {
+    let Some(first) = outcomes.first() else {
+        return Ok(());
+    };
+    writeln!(
+        out,
+        "{}: {} of {} points, {} simulated each",
+        first.scenario,
+        outcomes.len(),
+        first.point.of,
+        first.duration
+    )?;
+    let judged = !first.expectations.is_empty();
+    let mut titles = vec!["point".to_owned()];
+    titles.extend(first.point.values.iter().map(|(name, _)| name.clone()));
+    if judged {
+        titles.extend(first.expectations.iter().map(|judgement| judgement.what.clone()));
+    } else {
+        titles.extend(first.flows.iter().map(|flow| flow.name.clone()));
+    }
+    let mut rows = vec![titles];
+    for outcome in outcomes {
+        let mut row = vec![outcome.point.number.to_string()];
+        row.extend(outcome.point.values.iter().map(|(_, value)| value.clone()));
+        if judged {
+            let cell = |judgement: &Judgement| match judgement.met {
+                true => judgement.got.clone(),
+                false => format!("MISSED {}", judgement.got),
+            };
+            row.extend(outcome.expectations.iter().map(cell));
+        } else {
+            row.extend(outcome.flows.iter().map(|flow| numbers::rate(flow.rate.bits())));
+        }
+        rows.push(row);
+    }
+    let align = vec![Align::Right; rows[0].len()];
+    writeln!(out)?;
+    text::table(&rows, &align)
+        .into_iter()
+        .try_for_each(|line| writeln!(out, "{line}"))?;
+    for outcome in outcomes {
+        for missed in outcome.expectations.iter().filter(|judgement| !judgement.met) {
+            write!(out, "point {}: ", outcome.point.number)?;
+            show_judgement(out, missed)?;
+        }
+    }
+    Ok(())
+}

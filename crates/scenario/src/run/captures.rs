@@ -1,0 +1,107 @@
+//! Links captured into files of pcapng while a course runs. Packets have their headers and their length, and no data.
+
+use super::network::Network;
+use crate::Error;
+use crate::Scenario;
+use engine::settings::{Span, unknown};
+use netio::pcap::Writer;
+use sim::simulation::LinkId;
+use std::fs::File;
+use std::io::BufWriter;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+/// A link and the file into which what goes onto its wire is written: `server > home=down.pcapng`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Wanted {
+    link: String,
+    file: PathBuf,
+}
+
+impl FromStr for Wanted {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.rsplit_once('=') {
+            Some((link, file)) if !link.trim().is_empty() && !file.is_empty() => Ok(Self {
+                link: link.split('>').map(str::trim).collect::<Vec<_>>().join(" > "),
+                file: file.into(),
+            }),
+            _ => Err("expected a link and a file, such as \"server > home=down.pcapng\"".into()),
+        }
+    }
+}
+
+impl Wanted {
+    /// The link, as `server > home`.
+    pub fn link(&self) -> &str {
+        &self.link
+    }
+
+    /// The file.
+    pub fn file(&self) -> &std::path::Path {
+        &self.file
+    }
+}
+
+/// A link that is captured.
+#[derive(Debug)]
+pub struct Capturing {
+    link: LinkId,
+    file: PathBuf,
+    writer: Writer<BufWriter<File>>,
+}
+
+/// Begins with all of them.
+pub fn begin(network: &mut Network, scenario: &Scenario, wanted: &[Wanted]) -> Result<Vec<Capturing>, Error> {
+    let mut all = Vec::with_capacity(wanted.len());
+    for Wanted { link, file } in wanted {
+        let found = scenario
+            .directions
+            .iter()
+            .position(|direction| direction.name == *link);
+        let Some(found) = found else {
+            let names = scenario
+                .directions
+                .iter()
+                .map(|direction| direction.name.as_str());
+            return Err(unknown("link", link, Span::default(), names).into());
+        };
+        let id = network.links[found];
+        network.sim.capture(id, usize::MAX);
+        let sink = File::create(file).map(BufWriter::new);
+        let writer = sink.and_then(|sink| Writer::new(sink, &[link]));
+        let writer = writer.map_err(|error| unwritten(file, error))?;
+        all.push(Capturing {
+            link: id,
+            file: file.clone(),
+            writer,
+        });
+    }
+    Ok(all)
+}
+
+impl Capturing {
+    /// Writes what was captured so far, and forgets it.
+    pub fn write(&mut self, network: &mut Network) -> Result<(), Error> {
+        let frames = network
+            .sim
+            .captured(self.link)
+            .into_iter()
+            .flat_map(|capture| capture.frames());
+        for frame in frames {
+            let written = self
+                .writer
+                .beginning(frame.at.nanos(), 0, frame.headers, frame.original);
+            written.map_err(|error| unwritten(&self.file, error))?;
+        }
+        network.sim.forget_captured(self.link);
+        self.writer.flush().map_err(|error| unwritten(&self.file, error))
+    }
+}
+
+fn unwritten(file: &std::path::Path, error: std::io::Error) -> Error {
+    Error::Unwritten {
+        file: file.into(),
+        why: error,
+    }
+}

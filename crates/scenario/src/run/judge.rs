@@ -1,0 +1,145 @@
+//! Expectations held against what was measured.
+
+use super::outcome::Judgement;
+use super::readings::{Counted, Meters, Reading, between};
+use crate::language::{Expectation, Metric, Subject, Unit};
+use engine::units::{Bandwidth, Bytes, Instant, Probability};
+use measure::delay::Delays;
+use measure::numbers;
+use sim::meter::jain;
+
+/// What was read at the beginning and at the end of a window.
+#[derive(Debug, Default)]
+pub struct Window {
+    /// At its beginning.
+    pub from: Reading,
+    /// At its end.
+    pub to: Reading,
+}
+
+/// What became of an expectation.
+pub fn judge(expectation: &Expectation, window: &Window, meters: &Meters<'_>) -> Judgement {
+    let value = measure(expectation, window, meters);
+    let unit = expectation.metric.unit();
+    let missed = match (expectation.at_least, expectation.at_most) {
+        (Some(least), _) if value < least => Some((least, least - value, "too little")),
+        (_, Some(most)) if value > most => Some((most, value - most, "too much")),
+        _ => None,
+    };
+    Judgement {
+        what: expectation.what.clone(),
+        expected: expectation.bounds(),
+        got: words(unit, value),
+        value,
+        unit: unit.name(),
+        met: missed.is_none(),
+        missed_by: missed.map_or_else(String::new, |(bound, by, what)| {
+            let share = if bound == 0 || unit == Unit::Share {
+                String::new()
+            } else {
+                format!(" ({})", numbers::share(by as f64 / bound as f64))
+            };
+            format!("{} {what}{share}", words(unit, by))
+        }),
+    }
+}
+
+/// A value for people, rounded.
+fn words(unit: Unit, value: u64) -> String {
+    match unit {
+        Unit::Rate => numbers::rate(value),
+        Unit::Time => numbers::time(value),
+        Unit::Count => value.to_string(),
+        Unit::Bytes => numbers::bytes(value),
+        Unit::Share => numbers::share(Probability::from_parts(value).as_f64()),
+    }
+}
+
+fn measure(expectation: &Expectation, window: &Window, meters: &Meters<'_>) -> u64 {
+    let Expectation {
+        subject, from, to, ..
+    } = *expectation;
+    let span = to.since(from);
+    let bin = meters.scenario.bin().nanos();
+    let got = |flow: Option<usize>| between(&meters.received(flow), bin, from, to);
+    match subject {
+        Subject::Class { direction, class } => {
+            let counted = meters.counted(direction, Some(class), Some((from, to)));
+            of_link(expectation, &counted, direction, window, meters)
+        }
+        Subject::Link(direction) => {
+            let counted = meters.counted(direction, None, Some((from, to)));
+            of_link(expectation, &counted, direction, window, meters)
+        }
+        Subject::Flow(flow) => match expectation.metric {
+            Metric::Rate => Bandwidth::of(Bytes::new(got(Some(flow))), span).bits(),
+            Metric::Share => ratio(got(Some(flow)), got(None)),
+            Metric::Packets => window.to.packets - window.from.packets,
+            Metric::Retransmissions => window.to.retransmissions - window.from.retransmissions,
+            Metric::Timeouts => window.to.timeouts - window.from.timeouts,
+            Metric::Jain => fairness(meters, Some(flow), from, to),
+            metric => delay(metric, &window.to.delays.since(&window.from.delays)),
+        },
+        Subject::All => match expectation.metric {
+            Metric::Jain => fairness(meters, None, from, to),
+            _ => Bandwidth::of(Bytes::new(got(None)), span).bits(),
+        },
+    }
+}
+
+/// Of a link, or of a class there.
+fn of_link(
+    expectation: &Expectation,
+    counted: &Counted,
+    direction: usize,
+    window: &Window,
+    meters: &Meters<'_>,
+) -> u64 {
+    let Expectation { from, to, .. } = *expectation;
+    let span = to.since(from);
+    match expectation.metric {
+        Metric::Rate => Bandwidth::of(Bytes::new(counted.bytes), span).bits(),
+        Metric::Share => ratio(
+            counted.bytes,
+            meters.counted(direction, None, Some((from, to))).bytes,
+        ),
+        Metric::Load => {
+            let rate = meters.scenario.directions[direction].settings.rate;
+            ratio(counted.bytes, rate.bytes_in(span).get())
+        }
+        Metric::Packets => counted.packets,
+        Metric::Drops => counted.drops(),
+        Metric::Marks => counted.marked,
+        Metric::BacklogMax => counted.queue.most().bytes.get(),
+        Metric::BacklogP99 => counted.queue.bytes(990).get(),
+        Metric::Borrowed => (window.to.borrowed - window.from.borrowed).get(),
+        metric => delay(metric, &counted.waited),
+    }
+}
+
+fn delay(metric: Metric, delays: &Delays) -> u64 {
+    let delay = match metric {
+        Metric::DelayMean => delays.mean(),
+        Metric::DelayP50 => delays.quantile(500),
+        Metric::DelayP99 => delays.quantile(990),
+        _ => delays.longest(),
+    };
+    delay.nanos()
+}
+
+fn ratio(part: u64, whole: u64) -> u64 {
+    Probability::ratio(part, whole).parts()
+}
+
+/// Jain's index over the copies of a flow, or of all flows; all, if nobody got anything.
+fn fairness(meters: &Meters<'_>, flow: Option<usize>, from: Instant, to: Instant) -> u64 {
+    let bin = meters.scenario.bin().nanos();
+    let flows = &meters.network.flows;
+    let flows = flow.map_or(flows.as_slice(), |flow| &flows[flow..=flow]);
+    let got = flows
+        .iter()
+        .flatten()
+        .map(|&copy| between(meters.copy_series(copy), bin, from, to));
+    let index = jain(got).unwrap_or(1.0);
+    Probability::from_parts((index * Probability::ONE.parts() as f64).round() as u64).parts()
+}

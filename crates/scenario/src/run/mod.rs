@@ -1,0 +1,201 @@
+//! One run of a point: time passes, changes are made, windows are read, and all is summed up.
+//!
+//! `network` makes the simulator's hosts, links and flows; [`captures`] writes packets into files; `readings` are what has been
+//! counted, `judge` holds them against what was expected; [`outcome`] is the result. [`points`] runs the points of a sweep.
+
+pub mod captures;
+mod judge;
+mod network;
+pub mod outcome;
+pub mod points;
+mod readings;
+
+use self::captures::Wanted;
+use self::judge::Window;
+use self::network::Network;
+use self::outcome::{ClassOutcome, FlowOutcome, LinkOutcome, Outcome, Passed, Point};
+use self::readings::Meters;
+use crate::Error;
+use crate::Scenario;
+use crate::language::Subject;
+use engine::discipline::Reason;
+use engine::packet::ClassId;
+use engine::units::{Bandwidth, Bytes, Duration, Instant};
+use sim::simulation::End;
+
+/// How often a course says how far it is.
+const STEPS: u64 = 400;
+
+/// Runs a scenario. `said` is told now and then how much time has passed and how many events there were.
+pub fn run(
+    name: &str,
+    scenario: &Scenario,
+    point: Point,
+    wanted: &[Wanted],
+    said: &mut dyn FnMut(Duration, u64),
+) -> Result<Outcome, Error> {
+    let mut network = Network::new(scenario).map_err(|why| Error::NoRoute(why))?;
+    let mut captures = captures::begin(&mut network, scenario, wanted)?;
+    let end = Instant::START + scenario.settings.duration;
+    let mut windows: Vec<Window> = scenario.expectations.iter().map(|_| Window::default()).collect();
+    let mut held: Vec<Vec<(Instant, Bytes)>> = vec![Vec::new(); network.links.len()];
+    for at in stops(scenario, end) {
+        network.sim.run_until(at);
+        for (link, held) in network.links.iter().zip(&mut held) {
+            let queue = network.sim.queue(*link);
+            held.extend(queue.map(|(queue, _)| (at, queue.backlog().bytes)));
+        }
+        read(&network, scenario, at, &mut windows);
+        captures
+            .iter_mut()
+            .try_for_each(|capture| capture.write(&mut network))?;
+        for change in scenario.changes.iter().filter(|change| change.at == at) {
+            let link = network.links[change.direction];
+            if !network.sim.retune(link, change.plan.clone()) {
+                let link = &scenario.directions[change.direction].name;
+                return Err(Error::NotWhileRunning {
+                    at,
+                    link: link.clone(),
+                    change: change.what.to_string(),
+                });
+            }
+        }
+        said(at.since(Instant::START), network.sim.events());
+    }
+    let meters = Meters {
+        network: &network,
+        scenario,
+    };
+    let judged = scenario.expectations.iter().zip(&windows);
+    Ok(Outcome {
+        scenario: name.into(),
+        point,
+        duration: scenario.settings.duration,
+        bin: scenario.bin(),
+        picture: scenario.settings.picture,
+        events: network.sim.events(),
+        expectations: judged
+            .map(|(expectation, window)| judge::judge(expectation, window, &meters))
+            .collect(),
+        links: (0..scenario.directions.len())
+            .zip(held)
+            .map(|(index, held)| link(&meters, index, held))
+            .collect(),
+        flows: (0..scenario.flows.len())
+            .map(|index| flow(&meters, index))
+            .collect(),
+    })
+}
+
+/// The instants at which something is done, in order, the last is the end.
+fn stops(scenario: &Scenario, end: Instant) -> Vec<Instant> {
+    let step = Duration::from_nanos((scenario.settings.duration.nanos() / STEPS).max(1));
+    let steps = (1..STEPS).map(|n| Instant::START + step.times(n));
+    let windows = scenario
+        .expectations
+        .iter()
+        .flat_map(|expectation| [expectation.from, expectation.to]);
+    let changes = scenario.changes.iter().map(|change| change.at);
+    let mut stops: Vec<Instant> = steps
+        .chain(windows)
+        .chain(changes)
+        .chain([end])
+        .filter(|at| *at <= end)
+        .collect();
+    stops.sort_unstable();
+    stops.dedup();
+    stops
+}
+
+/// Reads what begins or ends now.
+fn read(network: &Network, scenario: &Scenario, now: Instant, windows: &mut [Window]) {
+    let meters = Meters { network, scenario };
+    for (expectation, window) in scenario.expectations.iter().zip(windows) {
+        if expectation.from == now && now > Instant::START {
+            window.from = meters.reading(expectation.subject);
+        }
+        if expectation.to == now {
+            window.to = meters.reading(expectation.subject);
+        }
+    }
+}
+
+fn passed(meters: &Meters<'_>, direction: usize, class: Option<ClassId>) -> Passed {
+    let counted = meters.counted(direction, class, None);
+    let dropped = Reason::ALL
+        .into_iter()
+        .map(|why| (why.name(), counted.dropped[why as usize]));
+    Passed {
+        packets: counted.packets,
+        bytes: counted.bytes,
+        rate: Bandwidth::of(Bytes::new(counted.bytes), meters.scenario.settings.duration),
+        dropped: dropped.filter(|(_, n)| *n > 0).collect(),
+        series: counted.series,
+        waited: counted.waited,
+        marked: counted.marked,
+        backlog: counted.queue,
+    }
+}
+
+fn link(meters: &Meters<'_>, index: usize, held: Vec<(Instant, Bytes)>) -> LinkOutcome {
+    let direction = &meters.scenario.directions[index];
+    let classes = meters
+        .network
+        .sim
+        .queue(meters.network.links[index])
+        .map_or_else(Vec::new, |(_, plan)| {
+            let of = |(number, info): (usize, &engine::tree::ClassInfo)| {
+                let class = ClassId(number as u32);
+                ClassOutcome {
+                    name: info.name.clone(),
+                    parent: info.parent.map(|parent| parent.0 as usize),
+                    leaf: info.leaf,
+                    target: meters.target(index, class),
+                    passed: passed(meters, index, Some(class)),
+                    borrowed: meters.borrowed(index, class),
+                }
+            };
+            plan.classes.iter().enumerate().map(of).collect()
+        });
+    LinkOutcome {
+        name: direction.name.clone(),
+        rate: direction.settings.rate,
+        discipline: direction.policy.as_ref().map(|policy| policy.plan.root.kind.name),
+        total: passed(meters, index, None),
+        classes,
+        held,
+    }
+}
+
+fn flow(meters: &Meters<'_>, index: usize) -> FlowOutcome {
+    let flow = &meters.scenario.flows[index];
+    let copies = &meters.network.flows[index];
+    let got = |&copy| meters.network.sim.received(copy, End::Answerer).bytes.get();
+    let copied: Vec<u64> = copies.iter().map(got).collect();
+    let bytes = copied.iter().sum();
+    let listeners: Vec<_> = copies.iter().filter_map(|&copy| meters.listener(copy)).collect();
+    let reading = meters.reading(Subject::Flow(index));
+    let mut counts = vec![("packets", reading.packets)];
+    if listeners.is_empty() {
+        counts.extend([
+            ("answers", reading.answers),
+            ("sent again", reading.retransmissions),
+            ("timeouts", reading.timeouts),
+        ]);
+    } else {
+        counts.push(("lost", listeners.iter().map(|listener| listener.lost()).sum()));
+    }
+    FlowOutcome {
+        name: flow.name.clone(),
+        kind: flow.source.words(),
+        from: meters.scenario.hosts[flow.between[0]].name.clone(),
+        to: meters.scenario.hosts[flow.between[1]].name.clone(),
+        start: flow.start(0),
+        copies: copied,
+        bytes,
+        rate: Bandwidth::of(Bytes::new(bytes), meters.scenario.settings.duration),
+        series: meters.received(Some(index)),
+        delays: (reading.delays.count() > 0).then_some(reading.delays),
+        counts,
+    }
+}

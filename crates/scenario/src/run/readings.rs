@@ -1,0 +1,248 @@
+//! What has been counted at an instant, of whatever an expectation can be about.
+
+use super::network::Network;
+use crate::Scenario;
+use crate::language::Subject;
+use engine::discipline::Reason;
+use engine::inspect::Value;
+use engine::packet::ClassId;
+use engine::queue::Queue;
+use engine::tree::TreePlan;
+use engine::units::{Bandwidth, Bytes, Instant};
+use measure::delay::Delays;
+use sim::meter::{self, Levels, Tally};
+use sim::simulation::{End, FlowId, Simulation};
+use sim::sources::Listener;
+use sim::tcp;
+
+/// Counts that only grow, of what no meter keeps by windows.
+#[derive(Clone, Debug, Default)]
+pub struct Reading {
+    /// Packets that a flow's receivers got.
+    pub packets: u64,
+    /// How long they took; of requests, how long answers took.
+    pub delays: Delays,
+    /// Requests that were answered.
+    pub answers: u64,
+    /// Segments that were sent again.
+    pub retransmissions: u64,
+    /// Time-outs.
+    pub timeouts: u64,
+    /// Bytes that a class borrowed.
+    pub borrowed: Bytes,
+}
+
+/// What passed a link, or a class there, within some time.
+#[derive(Clone, Debug, Default)]
+pub struct Counted {
+    /// Packets.
+    pub packets: u64,
+    /// Their bytes, by the time of their bits.
+    pub bytes: u64,
+    /// How long packets waited.
+    pub waited: Delays,
+    /// Packets dropped.
+    pub dropped: [u64; Reason::ALL.len()],
+    /// Packets marked.
+    pub marked: u64,
+    /// What waited.
+    pub queue: Levels,
+    /// Bytes in each bin; of a window, one.
+    pub series: Vec<u64>,
+}
+
+impl Counted {
+    fn add(&mut self, tally: &Tally) {
+        self.packets += tally.sent.packets;
+        self.bytes += tally.series.total();
+        self.waited.merge(&tally.waited);
+        self.marked += tally.marked;
+        let reasons = self.dropped.iter_mut().zip(tally.dropped);
+        reasons.for_each(|(sum, one)| *sum += one);
+        add(&mut self.series, tally.series.bytes());
+    }
+
+    /// All that was dropped.
+    pub fn drops(&self) -> u64 {
+        self.dropped.iter().sum()
+    }
+}
+
+/// Readings and series of a network, by the scenario's numbers.
+#[derive(Debug)]
+pub struct Meters<'a> {
+    /// The network.
+    pub network: &'a Network,
+    /// Its scenario.
+    pub scenario: &'a Scenario,
+}
+
+impl Meters<'_> {
+    fn sim(&self) -> &Simulation {
+        &self.network.sim
+    }
+
+    /// What passed a link, or a class there: within a window, which the meter was told of, or at all.
+    pub fn counted(
+        &self,
+        direction: usize,
+        class: Option<ClassId>,
+        window: Option<(Instant, Instant)>,
+    ) -> Counted {
+        let link = self.network.links[direction];
+        let mut counted = Counted::default();
+        let Some(meter) = self.sim().meter(link) else {
+            return counted;
+        };
+        let found = match window {
+            Some((from, to)) => meter.window(from, to),
+            None => Some(meter.whole()),
+        };
+        let Some(found) = found else {
+            return counted;
+        };
+        match (class, self.sim().queue(link)) {
+            (Some(class), Some((_, plan))) => {
+                for (index, tally) in found.classes().iter().enumerate() {
+                    if is_below(plan, ClassId(index as u32), class) {
+                        counted.add(tally);
+                    }
+                    if index == class.0 as usize {
+                        counted.queue.clone_from(&tally.queue);
+                    }
+                }
+            }
+            _ => {
+                let total = found.total();
+                counted.add(&total);
+                counted.queue = total.queue;
+            }
+        }
+        counted
+    }
+
+    /// What no meter keeps by windows, of a subject by now.
+    pub fn reading(&self, subject: Subject) -> Reading {
+        let mut reading = Reading::default();
+        match subject {
+            Subject::Class { direction, class } => {
+                reading.borrowed = self.borrowed(direction, class).unwrap_or_default();
+            }
+            Subject::Flow(flow) => {
+                for &copy in &self.network.flows[flow] {
+                    if let Some(listener) = self.listener(copy) {
+                        reading.packets += listener.packets;
+                        reading.delays.merge(&listener.delays);
+                    }
+                    if let Some(sender) = self.sim().agent::<tcp::Sender>(copy, End::Caller) {
+                        reading.retransmissions += sender.statistics.retransmissions;
+                        reading.timeouts += sender.statistics.timeouts;
+                        let answers = sender.program::<tcp::program::Answers>();
+                        for took in answers.map_or(&[][..], |answers| &answers.took) {
+                            reading.answers += 1;
+                            reading.delays.record(*took);
+                        }
+                    }
+                    if let Some(receiver) = self.sim().agent::<tcp::Receiver>(copy, End::Answerer) {
+                        reading.packets += receiver.segments;
+                    }
+                }
+            }
+            Subject::Link(_) | Subject::All => {}
+        }
+        reading
+    }
+
+    /// What a flow, or all flows, got in each bin.
+    pub fn received(&self, flow: Option<usize>) -> Vec<u64> {
+        let mut sum = Vec::new();
+        let flows = &self.network.flows;
+        let flows = flow.map_or(flows.as_slice(), |flow| &flows[flow..=flow]);
+        flows
+            .iter()
+            .flatten()
+            .for_each(|&copy| add(&mut sum, self.copy_series(copy)));
+        sum
+    }
+
+    /// What one copy of a flow got in each bin.
+    pub fn copy_series(&self, copy: FlowId) -> &[u64] {
+        let received = self.sim().received(copy, End::Answerer);
+        received.series.as_ref().map_or(&[], |series| series.bytes())
+    }
+
+    /// The other end of a source that does not wait for answers.
+    pub fn listener(&self, copy: FlowId) -> Option<&Listener> {
+        self.sim().agent(copy, End::Answerer)
+    }
+
+    fn queue(&self, direction: usize) -> Option<&Queue> {
+        self.sim()
+            .queue(self.network.links[direction])
+            .map(|(queue, _)| queue)
+    }
+
+    /// What a class has borrowed, if its discipline lends.
+    pub fn borrowed(&self, direction: usize, class: ClassId) -> Option<Bytes> {
+        meter::borrowed(self.queue(direction)?, class)
+    }
+
+    /// What a class is sure of, if its discipline promises that.
+    pub fn target(&self, direction: usize, class: ClassId) -> Option<Bandwidth> {
+        match meter::gauge(self.queue(direction)?, class, "rate")? {
+            Value::Bandwidth(rate) => Some(rate),
+            _ => None,
+        }
+    }
+}
+
+/// Whether a class is another, or below it.
+fn is_below(plan: &TreePlan, class: ClassId, above: ClassId) -> bool {
+    let mut at = Some(class);
+    while let Some(here) = at {
+        if here == above {
+            return true;
+        }
+        at = plan.info(here).and_then(|info| info.parent);
+    }
+    false
+}
+
+fn add(sum: &mut Vec<u64>, bytes: &[u64]) {
+    if sum.len() < bytes.len() {
+        sum.resize(bytes.len(), 0);
+    }
+    sum.iter_mut().zip(bytes).for_each(|(sum, bytes)| *sum += bytes);
+}
+
+/// The bytes of a series from one instant to another; of bins that are cut, the part in proportion.
+pub fn between(series: &[u64], bin: u64, from: Instant, to: Instant) -> u64 {
+    let (from, to) = (from.nanos(), to.nanos());
+    let (first, last) = (
+        (from / bin) as usize,
+        (to.div_ceil(bin) as usize).min(series.len()),
+    );
+    let part = |index: usize| {
+        let begin = index as u64 * bin;
+        let inside = to.min(begin + bin).saturating_sub(from.max(begin));
+        (u128::from(series[index]) * u128::from(inside) / u128::from(bin)) as u64
+    };
+    (first..last).map(part).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_window_takes_whole_bins_and_parts_of_those_that_it_cuts() {
+        let at = Instant::from_nanos;
+        let series = [100, 200, 300];
+        assert_eq!(between(&series, 10, at(0), at(30)), 600);
+        assert_eq!(between(&series, 10, at(10), at(20)), 200);
+        assert_eq!(between(&series, 10, at(5), at(25)), 50 + 200 + 150);
+        assert_eq!(between(&series, 10, at(12), at(15)), 60);
+        assert_eq!(between(&series, 10, at(20), at(90)), 300);
+        assert_eq!(between(&[], 10, at(0), at(90)), 0);
+    }
+}

@@ -1,0 +1,397 @@
+//! A topology: TOML text → hosts and links of a lab, checked, or every mistake in it.
+//!
+//! ```toml
+//! version = 1
+//! hosts = ["alice", "router", "bob"]
+//! [[link]]
+//! between = ["alice", "router"]    # no rate: the kernel's own pair of interfaces
+//! [[link]]
+//! between = ["router", "bob"]
+//! rate = "20 Mbit/s"
+//! delay = "10 ms"
+//! buffer = "100 kB"
+//! [link.policy.router]             # what leaves router by this link: as [interface.…] of a policy
+//! bandwidth = "20 Mbit/s"
+//! discipline = "fifo"
+//! ```
+//!
+//! Addresses, interface names and routes are not written: the lab gives them out and shows them.
+
+use control::documents::Document;
+use control::findings::{Findings, Severity};
+use control::policy::{Interface, Reader};
+use control::sections::{self, Section};
+use engine::settings;
+use engine::settings::{Problem, Raw, Span, unknown};
+use engine::tree::Registry;
+use engine::units::{Bandwidth, Bytes, Duration};
+use measure::impairments::Loss;
+
+settings! {
+    /// The settings of a link, the same in both directions.
+    pub struct LinkSettings {
+        /// How fast frames are sent
+        rate: Bandwidth = derived "no limit: the kernel's own pair of interfaces",
+            "what is to be tried out", "none: it is what the lab is about";
+        /// How long they travel, in each direction
+        delay: Duration = default "0 s",
+            "what is to be tried out", "none";
+        /// Bytes that may wait for the link, beside the frame that is being sent
+        buffer: Bytes = derived "100 ms at the rate",
+            "too small: bursts are lost and the link idles; too large: packets wait long for nothing",
+            "what many routers have";
+        /// What the wire loses by itself
+        loss: Loss = default "nothing",
+            "what is to be tried out", "none";
+        /// How much longer than `delay` packets travel at most, evenly distributed; they keep their order
+        jitter: Duration = default "0 s",
+            "what is to be tried out", "none";
+    }
+}
+
+/// A link between two hosts.
+#[derive(Clone, Debug)]
+pub struct LinkConfig {
+    /// The two hosts, by their place in the list.
+    pub between: [usize; 2],
+    /// What it is like. Without a rate it is the kernel's own.
+    pub settings: LinkSettings,
+    /// What rules the packets that leave each of the two hosts by this link.
+    pub policies: [Option<Interface>; 2],
+}
+
+/// A topology that may be built: everything in it has been checked.
+#[derive(Clone, Debug)]
+pub struct Topology {
+    /// The names of the hosts.
+    pub hosts: Vec<String>,
+    /// The links.
+    pub links: Vec<LinkConfig>,
+    /// What is legal and may surprise.
+    pub warnings: Findings,
+}
+
+const ROOT: &[&str] = &["version", "hosts", "link"];
+const OF_LINK: &[&str] = &["between", "policy"];
+/// Bounds of what one machine is asked to hold.
+const MOST: usize = 250;
+
+impl Topology {
+    /// Reads and checks a topology. The error holds every mistake in it.
+    pub fn read(path: &str, text: &str, registry: &Registry) -> Result<Self, Findings> {
+        let mut reader = Reader::new(registry);
+        let mut syntax = Vec::new();
+        let read = sections::parse(text, &mut syntax, |root, problems| {
+            let read = topology(&mut reader, &root);
+            problems.append(&mut reader.problems);
+            Some(read)
+        });
+        let mut findings = Findings::new(path, text);
+        findings.fill(Severity::Mistake, syntax);
+        findings.fill(Severity::Warning, reader.warnings);
+        match read {
+            Some((hosts, links)) if findings.mistakes() == 0 => Ok(Self {
+                hosts,
+                links,
+                warnings: findings,
+            }),
+            _ => Err(findings),
+        }
+    }
+}
+
+fn topology(reader: &mut Reader<'_>, root: &Section<'_>) -> (Vec<String>, Vec<LinkConfig>) {
+    if let Some(other) = Document::Topology.refuse_others(root) {
+        reader.problems.push(other);
+        return (Vec::new(), Vec::new());
+    }
+    for pair in root.iter().filter(|pair| !ROOT.contains(&pair.key)) {
+        let problem = unknown("setting", pair.key, pair.key_at, ROOT.iter().copied());
+        reader.problems.push(problem);
+    }
+    reader.version(root);
+    let hosts = hosts(root, &mut reader.problems);
+    let sections = root.sections("link", "link", &mut reader.problems);
+    if sections.len() > MOST {
+        let message = format!("a lab has at most {MOST} links");
+        reader.problems.push(Problem::new(sections[MOST].at, message));
+    }
+    let links = sections
+        .iter()
+        .take(MOST)
+        .filter_map(|section| link(reader, section, &hosts));
+    let links = links.collect();
+    (hosts, links)
+}
+
+fn hosts(root: &Section<'_>, problems: &mut Vec<Problem>) -> Vec<String> {
+    const EXPECTED: &str = "expected a list of names such as [\"alice\", \"bob\"]";
+    let Some(pair) = root.get("hosts") else {
+        let problem = Problem::new(root.at, "`hosts` is missing");
+        problems.push(problem.help("write `hosts = [\"alice\", \"bob\"]`"));
+        return Vec::new();
+    };
+    let items = pair.value.items().unwrap_or_else(|| {
+        problems.push(pair.value.wrong(&format!("`hosts`: {EXPECTED}")));
+        Vec::new()
+    });
+    let mut names: Vec<String> = Vec::new();
+    for item in items {
+        let Raw::Text(name) = item.raw() else {
+            problems.push(item.wrong(&format!("`hosts`: {EXPECTED}")));
+            continue;
+        };
+        let good = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+        if name.is_empty() || name.len() > 15 || !name.chars().all(good) {
+            let message =
+                format!("`{name}` cannot be a host: a name has 1 to 15 letters, digits, `-` or `_`");
+            problems.push(Problem::new(item.at, message));
+        } else if names.contains(&name) {
+            problems.push(Problem::new(
+                item.at,
+                format!("a second host `{name}`: names are unique"),
+            ));
+        } else if names.len() == MOST {
+            problems.push(Problem::new(item.at, format!("a lab has at most {MOST} hosts")));
+            break;
+        } else {
+            names.push(name);
+        }
+    }
+    if names.is_empty() && problems.is_empty() {
+        problems.push(Problem::new(pair.value.at, "a lab needs at least one host"));
+    }
+    names
+}
+
+fn link(reader: &mut Reader<'_>, section: &Section<'_>, hosts: &[String]) -> Option<LinkConfig> {
+    let settings = LinkSettings::read(&section.table(|_| true), OF_LINK, &mut reader.problems);
+    let between = ends(section, hosts, &mut reader.problems);
+    let settings = settings.and_then(|settings| sensible(settings, section, &mut reader.problems));
+    let policies = policies(reader, section, hosts, between, settings.as_ref());
+    Some(LinkConfig {
+        between: between?,
+        settings: settings?,
+        policies,
+    })
+}
+
+/// The two hosts of a link.
+fn ends(section: &Section<'_>, hosts: &[String], problems: &mut Vec<Problem>) -> Option<[usize; 2]> {
+    const EXPECTED: &str = "expected two hosts such as [\"alice\", \"bob\"]";
+    let Some(pair) = section.get("between") else {
+        problems.push(Problem::new(
+            section.at,
+            format!("`between` is missing: {EXPECTED}"),
+        ));
+        return None;
+    };
+    let items = pair.value.items().filter(|items| items.len() == 2);
+    let Some(items) = items else {
+        problems.push(pair.value.wrong(&format!("`between`: {EXPECTED}")));
+        return None;
+    };
+    let mut found = [None; 2];
+    for (place, item) in found.iter_mut().zip(&items) {
+        match item.raw() {
+            Raw::Text(name) => {
+                *place = hosts.iter().position(|host| *host == name);
+                if place.is_none() {
+                    let names = hosts.iter().map(String::as_str);
+                    problems.push(unknown("host", &name, item.at, names));
+                }
+            }
+            _ => problems.push(item.wrong(&format!("`between`: {EXPECTED}"))),
+        }
+    }
+    let [a, b] = [found[0]?, found[1]?];
+    if a == b {
+        problems.push(Problem::new(pair.value.at, "a link joins two different hosts"));
+        return None;
+    }
+    Some([a, b])
+}
+
+fn sensible(
+    settings: LinkSettings,
+    section: &Section<'_>,
+    problems: &mut Vec<Problem>,
+) -> Option<LinkSettings> {
+    let before = problems.len();
+    let at = |key: &str| section.get(key).map_or(section.at, |pair| pair.value.at);
+    match settings.rate {
+        None => {
+            for key in ["delay", "buffer", "loss", "jitter", "policy"] {
+                if let Some(pair) = section.get(key) {
+                    let message =
+                        format!("`{key}` needs a link with a `rate`: one without is the kernel's own");
+                    problems.push(Problem::new(pair.key_at, message).help("write `rate = \"100 Mbit/s\"`"));
+                }
+            }
+        }
+        Some(rate) if rate < Bandwidth::kbit(8) || rate > Bandwidth::gbit(800) => {
+            let message = "`rate` must be from 8 kbit/s to 800 Gbit/s";
+            problems.push(Problem::new(at("rate"), message));
+        }
+        Some(_) => {}
+    }
+    if settings.delay > Duration::from_secs(60) {
+        problems.push(Problem::new(at("delay"), "`delay` must be at most 60 s"));
+    }
+    if settings.jitter > Duration::from_secs(60) {
+        problems.push(Problem::new(at("jitter"), "`jitter` must be at most 60 s"));
+    }
+    if settings.buffer.is_some_and(|buffer| buffer < Bytes::new(1518)) {
+        let message = "`buffer` must be at least 1518 B: one full frame";
+        problems.push(Problem::new(at("buffer"), message));
+    }
+    (problems.len() == before).then_some(settings)
+}
+
+/// The policies of a link's two ends.
+fn policies(
+    reader: &mut Reader<'_>,
+    section: &Section<'_>,
+    hosts: &[String],
+    between: Option<[usize; 2]>,
+    settings: Option<&LinkSettings>,
+) -> [Option<Interface>; 2] {
+    let mut policies = [None, None];
+    let Some(section) = section.section("policy", &mut reader.problems) else {
+        return policies;
+    };
+    let rate = settings.and_then(|settings| settings.rate);
+    for pair in section.iter() {
+        let interface = reader.interface(pair.key, &pair.value);
+        let Some(ends) = between else { continue };
+        let Some(end) = ends.iter().position(|&host| hosts[host] == pair.key) else {
+            let names = ends.iter().map(|&host| hosts[host].as_str());
+            let problem = unknown("end of this link", pair.key, pair.key_at, names);
+            reader.problems.push(problem);
+            continue;
+        };
+        if let (Some(interface), Some(rate)) = (&interface, rate)
+            && interface.settings.bandwidth > rate
+        {
+            reader.problems.push(too_fast(&pair.value, interface, rate));
+        }
+        policies[end] = interface;
+    }
+    policies
+}
+
+fn too_fast(value: &sections::Value<'_>, interface: &Interface, rate: Bandwidth) -> Problem {
+    let at: Span = value
+        .section()
+        .and_then(|section| section.get("bandwidth").map(|pair| pair.value.at))
+        .unwrap_or(value.at);
+    let message = format!(
+        "`bandwidth` is {}, more than the link's rate, {rate}",
+        interface.settings.bandwidth
+    );
+    Problem::new(at, message).help("what the policy lets go faster than the link would be lost behind it")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use engine::units::Probability;
+
+    fn read(text: &str) -> Result<Topology, String> {
+        Topology::read("t.toml", text, &Registry::builtin()).map_err(|findings| findings.to_string())
+    }
+
+    #[test]
+    fn a_good_topology_is_read_with_its_policies() {
+        let topology = read(
+            r#"
+            version = 1
+            hosts = ["a", "r", "b"]
+            [[link]]
+            between = ["a", "r"]
+            [[link]]
+            between = ["r", "b"]
+            rate = "20 Mbit/s"
+            delay = "10 ms"
+            loss = "1 % in bursts of 4"
+            jitter = "2 ms"
+            [link.policy.r]
+            bandwidth = "20 Mbit/s"
+            discipline = { kind = "fifo", limit = 50 }
+            "#,
+        )
+        .expect("a good topology");
+        assert_eq!(topology.hosts, ["a", "r", "b"]);
+        assert_eq!(topology.links[1].between, [1, 2]);
+        assert_eq!(topology.links[0].settings.rate, None);
+        let settings = &topology.links[1].settings;
+        assert_eq!(settings.loss, Loss::Bursts(Probability::ratio(1, 100), 4));
+        assert_eq!(settings.jitter, Duration::from_millis(2));
+        let ruled = topology.links[1].policies.each_ref().map(Option::is_some);
+        assert_eq!(ruled, [true, false]);
+    }
+
+    #[test]
+    fn a_policy_is_known_as_one_and_nothing_else_is_said_of_it() {
+        let report =
+            read("version = 1\n[port]\nbetween = [\"a\", \"b\"]\n[interface.b]\n").expect_err("a policy");
+        assert!(report.contains("t.toml:4:2"), "{report}");
+        assert!(report.contains("this is a policy, not a topology"), "{report}");
+        assert!(report.contains("t.toml: 1 mistake\n"), "{report}");
+    }
+
+    #[test]
+    fn every_mistake_is_reported_in_one_go_with_its_place() {
+        let report = read(
+            r#"version = 1
+hosts = ["alice", "bob", "bob", "a host"]
+[[link]]
+between = ["alcie", "bob"]
+rate = "20 Mb/s"
+[[link]]
+between = ["alice", "bob"]
+delay = "5 ms"
+[[link]]
+between = ["alice", "alice"]
+rate = "20 Mbit/s"
+bufer = "1 MB"
+[[link]]
+between = ["alice", "bob"]
+rate = "20 Mbit/s"
+[link.policy.alise]
+bandwidth = "20 Mbit/s"
+discipline = "fifo"
+[link.policy.bob]
+bandwidth = "30 Mbit/s"
+discipline = "fifo"
+"#,
+        )
+        .expect_err("mistakes");
+        for expected in [
+            "t.toml:2:26", // the second bob
+            "a second host `bob`",
+            "`a host` cannot be a host",
+            "did you mean `alice`?",
+            "t.toml:4:12",
+            "t.toml:5:8",
+            "`delay` needs a link with a `rate`",
+            "a link joins two different hosts",
+            "did you mean `buffer`?",
+            "unknown end of this link `alise`",
+            "more than the link's rate",
+        ] {
+            assert!(report.contains(expected), "{expected} is missing in:\n{report}");
+        }
+    }
+
+    #[test]
+    fn any_damage_is_reported_without_panic() {
+        let text = "version = 1\nhosts = [\"a\", \"b\"]\n[[link]]\nbetween = [\"a\", \"b\"]\nrate = \"1 Mbit/s\"\n\
+                    [link.policy.a]\nbandwidth = \"1 Mbit/s\"\ndiscipline = \"fifo\"\n";
+        assert!(read(text).is_ok());
+        for at in 0..text.len() {
+            let (head, tail) = text.split_at(at);
+            let _ = (read(head), read(tail), read(&format!("{head}[{tail}")));
+        }
+    }
+}

@@ -1,3 +1,0 @@
-//! The report of a simulation.
-
-pub mod simulation;
