@@ -19,7 +19,8 @@ use crate::port_config::{self, Place, PortConfig};
 use crate::rsvp_config::{self, RsvpConfig};
 use crate::sections::{self, Section, Value};
 use crate::yields::{self, Yields, YieldsSettings};
-use engine::kind::{Children, Kind, Link};
+use engine::kind::{Children, Kind};
+use engine::link::Link;
 use engine::reserved::{Reservable, ReserveSettings};
 use engine::settings;
 use engine::settings::{Problem, Raw, Span, unknown};
@@ -130,7 +131,15 @@ impl Policy {
 impl Interface {
     /// The link, in the basis in which packets are counted.
     pub fn link(&self) -> Link {
-        link(&self.settings)
+        self.plan.link
+    }
+
+    /// The same interface behind a device that holds so many packets, checked as a whole.
+    ///
+    /// # Errors
+    /// Every promise that such a device would break.
+    pub fn behind(&self, registry: &Registry, ring: u32) -> Result<Self, Vec<Problem>> {
+        self.checked(registry, self.spec.clone(), self.link().with_ring(ring))
     }
 
     /// The same interface with settings of one class changed, checked as a whole; nothing changes if the
@@ -149,10 +158,14 @@ impl Interface {
         for (key, value) in changes {
             found.settings = std::mem::take(&mut found.settings).with(key, value.clone());
         }
-        let plan = spec.check(registry, self.link())?;
+        self.checked(registry, spec, self.link())
+    }
+
+    fn checked(&self, registry: &Registry, spec: DisciplineSpec, link: Link) -> Result<Self, Vec<Problem>> {
+        let plan = spec.check(registry, link)?;
         let reserve = match &self.reserve {
             Some(Reserve { settings, at, .. }) => Some(Reserve {
-                room: Reservable::new(&spec, self.link(), settings, *at)?,
+                room: Reservable::new(&spec, link, settings, *at)?,
                 settings: settings.clone(),
                 at: *at,
             }),
@@ -184,11 +197,15 @@ fn warn_of_promises_below(spec: &DisciplineSpec, warnings: &mut Vec<Problem>) {
     }
 }
 
-fn link(settings: &InterfaceSettings) -> Link {
-    Link {
-        bandwidth: settings.bandwidth,
-        mtu: settings.max_frame + settings.overhead,
-    }
+fn link(settings: &InterfaceSettings, ring: u32) -> Link {
+    Link::new(settings.bandwidth, settings.max_frame + settings.overhead)
+        .with_overhead(settings.overhead)
+        .with_ring(ring)
+}
+
+/// Packets that the device of a port holds; without a port the one on the wire alone.
+fn ring(port: Option<&PortConfig>) -> u32 {
+    port.map_or(1, |port| port.settings.transmit_ring)
 }
 
 fn find_class<'a>(spec: &'a mut DisciplineSpec, name: &str) -> Option<&'a mut ClassSpec> {
@@ -265,8 +282,8 @@ impl<'a> Reader<'a> {
                 let sections = root.section("interface", &mut self.problems)?;
                 for pair in sections.iter() {
                     self.of_the_port(pair.key, pair.key_at, port.as_ref().and_then(Option::as_ref));
-                    let interface = self.interface(pair.key, &pair.value);
-                    self.warn_of_ring(interface.as_ref(), port.as_ref().and_then(Option::as_ref));
+                    let ring = ring(port.as_ref().and_then(Option::as_ref));
+                    let interface = self.interface(pair.key, &pair.value, ring);
                     self.warn_of_idle(interface.as_ref(), port.as_ref().and_then(Option::as_ref));
                     interfaces.push(interface);
                 }
@@ -347,22 +364,6 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Warns where a discipline counts on another depth of the device's ring than the port's.
-    fn warn_of_ring(&mut self, interface: Option<&Interface>, port: Option<&PortConfig>) {
-        let (Some(interface), Some(port)) = (interface, port) else {
-            return;
-        };
-        let (counted, is) = (interface.plan.root.plan.ring(), port.settings.transmit_ring);
-        if let Some(counted) = counted.filter(|&counted| counted != is) {
-            let message =
-                format!("`ips` counts on {counted} packets in the transmit ring, and the port has {is}");
-            let help = "write the same `transmit_ring` in [port] and in the discipline: the smaller, the shorter the delays";
-            self.warnings.push(
-                Problem::new(interface.spec.at, message.replace("ips", &interface.spec.kind)).help(help),
-            );
-        }
-    }
-
     /// Warns where nothing yields, as nobody who could hold windows sees them.
     fn warn_of_idle(&mut self, interface: Option<&Interface>, port: Option<&PortConfig>) {
         let idle = interface.zip(yields::idle(port));
@@ -375,8 +376,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// One section of an interface.
-    pub fn interface(&mut self, name: &str, value: &Value<'_>) -> Option<Interface> {
+    /// One section of an interface, whose device holds so many packets.
+    pub fn interface(&mut self, name: &str, value: &Value<'_>, ring: u32) -> Option<Interface> {
         let Some(section) = value.section() else {
             let expected = format!("expected a section [interface.{name}]");
             self.problems.push(value.wrong(&expected));
@@ -390,11 +391,8 @@ impl<'a> Reader<'a> {
         let filters = section.sections("filter", &format!("interface.{name}.filter"), &mut self.problems);
         let spec = spec?;
         // A tree can be checked only for a link; for want of one, take a fast one that no sum exceeds.
-        let assumed = Link {
-            bandwidth: Bandwidth::gbit(800),
-            mtu: Bytes::new(1514),
-        };
-        let link = settings.as_ref().map_or(assumed, link);
+        let assumed = Link::new(Bandwidth::gbit(800), Bytes::new(1514));
+        let link = settings.as_ref().map_or(assumed, |settings| link(settings, ring));
         let plan = match spec.check(self.registry, link) {
             Ok(plan) => Some(plan),
             Err(mut problems) => {
@@ -415,6 +413,8 @@ impl<'a> Reader<'a> {
         }
         // Only now: beside mistakes, most warnings are their consequences.
         self.warnings.append(&mut warnings);
+        self.warnings
+            .extend(plan.iter().flat_map(|plan| plan.notices.clone()));
         warn_of_promises_below(&spec, &mut self.warnings);
         Some(Interface {
             name: name.into(),
@@ -548,7 +548,18 @@ impl<'a> Reader<'a> {
             return None;
         };
         let kind = self.registry.find(name);
-        let settings = self.known(&section, at, OF_DISCIPLINE, kind.map(|kind| kind.settings));
+        let former: Vec<&str> = kind
+            .iter()
+            .flat_map(|kind| kind.properties.former)
+            .map(|(key, _)| *key)
+            .collect();
+        let settings = self.known(
+            &section,
+            at,
+            OF_DISCIPLINE,
+            kind.map(|kind| kind.settings),
+            &former,
+        );
         let child = match section.get("child") {
             Some(pair) => Some(Box::new(self.discipline(&pair.value)?)),
             None => None,
@@ -564,16 +575,20 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// The settings of a section without the generic keys; refuses what its kind does not declare.
+    /// The settings of a section without the generic keys; refuses what its kind does not declare. What it declared
+    /// in a `former` release goes through: the tree's check says what became of it.
     fn known(
         &mut self,
         section: &Section<'_>,
         at: Span,
         generic: &[&str],
         declared: Option<&[settings::Setting]>,
+        former: &[&str],
     ) -> settings::Table {
-        let is_declared =
-            |key: &str| declared.is_none_or(|settings| settings.iter().any(|setting| setting.name == key));
+        let is_declared = |key: &str| {
+            former.contains(&key)
+                || declared.is_none_or(|settings| settings.iter().any(|setting| setting.name == key))
+        };
         for pair in section.iter() {
             if !generic.contains(&pair.key) && !is_declared(pair.key) {
                 let names = declared.unwrap_or_default().iter().map(|setting| setting.name);
@@ -603,7 +618,7 @@ impl<'a> Reader<'a> {
         // A class of a discipline without classes is refused as a whole, so not for its settings too.
         let declared =
             declared.filter(|_| kind.is_some_and(|k| matches!(k.children, Children::Classes { .. })));
-        let settings = self.known(section, at, OF_CLASS, declared);
+        let settings = self.known(section, at, OF_CLASS, declared, &[]);
         let parent = section
             .text("parent", &mut self.problems)
             .map(|(name, at)| (name.to_owned(), at));

@@ -162,7 +162,7 @@ pub struct Admission {
 }
 
 impl Admission {
-    /// A link without flows. `ahead` is what may have been handed to the device before, see [`bounds::ahead`](crate::bounds::ahead).
+    /// A link without flows. `ahead` is what may have been handed to the device before, see [`Link::ahead`](crate::link::Link::ahead).
     pub fn new(rule: Rule, link: Bandwidth, ahead: Bytes, priorities: u32) -> Self {
         Self {
             rule,

@@ -18,7 +18,7 @@
 //!
 //! Everything is rounded so that a bound is never too small.
 
-use crate::kind::Link;
+use crate::link::Link;
 use crate::packet::ClassId;
 use crate::units::{Bandwidth, Bytes, Duration};
 
@@ -140,28 +140,11 @@ pub fn strict_priority(link: Bandwidth, ahead: Bytes, classes: &[(u32, Promise)]
     services
 }
 
-/// What may be in the device when a packet arrives: a ring of so many packets, of which the last may be a long one.
-pub fn ahead(link: Link, ring: u32, longest: Bytes) -> Bytes {
-    link.mtu.times(u64::from(ring.saturating_sub(1))) + link.mtu.max(longest)
-}
-
-/// The longest super-packet: 64 KiB of IP and its header.
-const LONGEST_SUPER: Bytes = Bytes::new(65_549);
-/// Ports cut super-packets that would take longer.
-const SPLIT: Duration = Duration::from_millis(1);
-
-/// The longest packet on a link, super-packets included.
-pub fn longest(link: Link) -> Bytes {
-    link.bandwidth.bytes_in(SPLIT).min(LONGEST_SUPER).max(link.mtu)
-}
-
 /// What bounds are asked for.
 #[derive(Clone, Copy, Debug)]
 pub struct Terms<'a> {
     /// The link.
     pub link: Link,
-    /// Packets that the device holds, the one on the wire included.
-    pub ring: u32,
     /// The longest packet.
     pub longest: Bytes,
     /// What the senders of each class promise, by its number.
@@ -173,7 +156,7 @@ pub struct Terms<'a> {
 impl Terms<'_> {
     /// What may have been handed on before, to the device and above.
     pub fn ahead(&self) -> Bytes {
-        ahead(self.link, self.ring, self.longest) + self.taken
+        self.link.ahead(self.longest) + self.taken
     }
 
     /// What the senders of a class promise, or why nothing can be said.

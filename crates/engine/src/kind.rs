@@ -6,22 +6,14 @@
 
 use crate::bounds::{Terms, WorstCase};
 use crate::discipline::Discipline;
+use crate::link::{Fact, Link};
 use crate::packet::ClassId;
 use crate::random::{Rng, Seed};
 use crate::settings::{Problem, Setting, Span, Table};
-use crate::units::{Bandwidth, Bytes};
+use crate::units::Bandwidth;
 use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
-
-/// Facts about the link that a tree is for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Link {
-    /// Its bandwidth, in the basis in which packets' lengths are counted.
-    pub bandwidth: Bandwidth,
-    /// The longest packet, in the same basis.
-    pub mtu: Bytes,
-}
 
 /// Whether a kind has children, and which.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -52,8 +44,22 @@ pub struct Kind {
     pub settings: &'static [Setting],
     /// Settings of each of its classes.
     pub class_settings: &'static [Setting],
+    /// What others may rely on.
+    pub properties: Properties,
     /// Checks settings and children; `None` if it reported a problem.
     pub check: fn(&mut Check<'_>) -> Option<Arc<dyn Plan>>,
+}
+
+/// What others may rely on of a kind. Who asks, asks this, and never a kind's name.
+#[derive(Clone, Copy, Debug)]
+pub struct Properties {
+    /// Settings that repeated a fact of the link, and are still read for one release: key and fact.
+    pub former: &'static [(&'static str, Fact)],
+}
+
+impl Properties {
+    /// Nothing to rely on: what a kind begins with.
+    pub const NONE: Self = Self { former: &[] };
 }
 
 /// A checked configuration of a discipline.
@@ -64,11 +70,6 @@ pub trait Plan: Any + fmt::Debug + Send + Sync {
     /// The worst case of each of its classes, or of itself if it has none. The default: none is known.
     fn bounds(&self, _terms: &Terms<'_>) -> Vec<WorstCase> {
         Vec::new()
-    }
-
-    /// The depth of the device's ring that it counts on, if it does.
-    fn ring(&self) -> Option<u32> {
-        None
     }
 
     /// What it asks of its host if it says when packets are to start, and not only in which order. The default: nothing.
@@ -130,6 +131,8 @@ pub struct Check<'a> {
     pub classes: Vec<CheckedClass<'a>>,
     /// Where problems go.
     pub problems: &'a mut Vec<Problem>,
+    /// Where goes what is legal and may surprise.
+    pub notices: &'a mut Vec<Problem>,
 }
 
 /// What `build` may use: randomness of its own.

@@ -10,6 +10,7 @@
 //! - [`header`], [`classify`]: from a frame's bytes to its fields, and to a class;
 //! - [`bounds`], [`admission`]: how long packets can wait at most, and whom a link can promise a delay;
 //! - [`reserved`]: classes that come and go beside those of a policy;
+//! - [`link`]: the facts of the link behind a tree, each of them once;
 //! - [`link_clock`]: a link's bandwidth as a clock, for ports and for the simulator's wires;
 //! - [`byte_clock`]: time in bytes of an Ethernet wire, for pacing;
 //! - [`inspect`]: looking into a running tree.
@@ -30,6 +31,7 @@ mod flows;
 pub mod header;
 pub mod inspect;
 pub mod kind;
+pub mod link;
 pub mod link_clock;
 pub mod packet;
 pub mod prefetch;

@@ -18,7 +18,7 @@
 //! holds, and so takes nothing from any promise; with `cbq` it is sure of a hundredth of the reservable part.
 
 use crate::classify::Filter;
-use crate::kind::Link;
+use crate::link::Link;
 use crate::packet::ClassId;
 use crate::settings;
 use crate::settings::{Problem, Raw, Span, Table};
@@ -560,10 +560,7 @@ mod tests {
     const C: Bandwidth = Bandwidth::mbit(100);
 
     fn link() -> Link {
-        Link {
-            bandwidth: C,
-            mtu: Bytes::new(1538),
-        }
+        Link::new(C, Bytes::new(1538))
     }
 
     fn settings(share: &str, smallest: &str) -> ReserveSettings {

@@ -3,14 +3,16 @@
 //! Everything is checked before anything is built: a wrong tree reports all its problems and changes
 //! nothing. A [`TreePlan`] can be built any number of times, in the simulator, the lab, or on a link.
 
-use crate::bounds::{self, Promise, Terms, WorstCase};
+use crate::bounds::{Promise, Terms, WorstCase};
 use crate::disciplines::ips;
-use crate::kind::{Build, Check, CheckedClass, Children, Kind, Link, QueuePlan};
+use crate::kind::{Build, Check, CheckedClass, Children, Kind, QueuePlan};
+use crate::link::Link;
 use crate::packet::ClassId;
 use crate::queue::Queue;
 use crate::random::Seed;
-use crate::settings::{Problem, Span, Table, unknown};
+use crate::settings::{Problem, Raw, Span, Table, describe, unknown};
 use crate::units::{Bytes, Rate};
+use std::borrow::Cow;
 
 /// The kinds that policies may name.
 #[derive(Clone, Debug)]
@@ -102,6 +104,8 @@ pub struct TreePlan {
     pub default: Option<ClassId>,
     /// The link that it was checked for.
     pub link: Link,
+    /// What is legal and may surprise.
+    pub notices: Vec<Problem>,
 }
 
 impl TreePlan {
@@ -110,14 +114,13 @@ impl TreePlan {
         self.root.build(&Build::new(seed))
     }
 
-    /// The worst case of every class that packets can be put into, or of the whole where there are no classes; behind a
-    /// device that holds so many packets, if that is known.
-    pub fn bounds(&self, ring: Option<u32>) -> Vec<WorstCase> {
+    /// The worst case of every class that packets can be put into, or of the whole where there are no classes; behind the
+    /// link's device.
+    pub fn bounds(&self) -> Vec<WorstCase> {
         let promises: Vec<_> = self.classes.iter().map(|class| class.promise).collect();
         let terms = Terms {
             link: self.link,
-            ring: ring.or(self.root.plan.ring()).unwrap_or(1),
-            longest: bounds::longest(self.link),
+            longest: self.link.longest(),
             promises: &promises,
             taken: Bytes::ZERO,
         };
@@ -179,6 +182,15 @@ impl TreePlan {
     }
 }
 
+/// A value as a policy writes it.
+fn written(value: &Raw) -> String {
+    match value {
+        Raw::Text(text) => text.clone(),
+        Raw::Integer(number) => number.to_string(),
+        other => describe(other),
+    }
+}
+
 fn class_id(index: usize) -> ClassId {
     ClassId(u32::try_from(index).unwrap_or(u32::MAX))
 }
@@ -198,6 +210,7 @@ impl DisciplineSpec {
             registry,
             link,
             problems: Vec::new(),
+            notices: Vec::new(),
             classes: Vec::new(),
             names: Default::default(),
         };
@@ -208,6 +221,7 @@ impl DisciplineSpec {
                 classes: checker.classes,
                 default,
                 link,
+                notices: checker.notices,
             }),
             _ => Err(checker.problems),
         }
@@ -218,6 +232,7 @@ struct Checker<'a> {
     registry: &'a Registry,
     link: Link,
     problems: Vec<Problem>,
+    notices: Vec<Problem>,
     classes: Vec<ClassInfo>,
     names: std::collections::HashSet<String>,
 }
@@ -252,12 +267,14 @@ impl Checker<'_> {
             Children::Classes { .. } => self.classes(spec, &order, owner)?,
             _ => (Vec::new(), None),
         };
+        let settings = self.without_former(kind, &spec.settings);
         let mut check = Check {
             link: self.link,
-            settings: &spec.settings,
+            settings: &settings,
             child,
             classes,
             problems: &mut self.problems,
+            notices: &mut self.notices,
         };
         let unusable = kind.children == Children::One && check.child.is_none();
         let plan = if unusable { None } else { (kind.check)(&mut check) };
@@ -266,6 +283,40 @@ impl Checker<'_> {
             "a refusal without a reason"
         );
         plan.map(|plan| (QueuePlan { kind, plan }, default))
+    }
+
+    /// The settings without those that the kind once had and that repeat a fact of the link: one that agrees with the
+    /// link is noted, one that does not is a problem.
+    fn without_former<'s>(&mut self, kind: &Kind, settings: &'s Table) -> Cow<'s, Table> {
+        let former = |key: &str| kind.properties.former.iter().find(|(name, _)| *name == key);
+        if !settings.entries.iter().any(|entry| former(&entry.key).is_some()) {
+            return Cow::Borrowed(settings);
+        }
+        let mut rest = settings.clone();
+        rest.entries.retain(|entry| former(&entry.key).is_none());
+        for entry in &settings.entries {
+            let Some(&(key, fact)) = former(&entry.key) else {
+                continue;
+            };
+            let (said, is, stated) = (written(&entry.value), written(&fact.of(self.link)), fact.stated());
+            match fact.agrees(&entry.value, self.link) {
+                Ok(true) => {
+                    let message = format!("`{key}` of `{}` is no longer needed: it is the link's", kind.name);
+                    let help =
+                        format!("leave it out: it is stated by {stated}; the next release refuses it here");
+                    self.notices.push(Problem::new(entry.key_at, message).help(help));
+                }
+                Ok(false) => {
+                    let message = format!("`{key}` of `{}` is {said}, and the link's is {is}", kind.name);
+                    let help = format!("leave it out here, and state it once: {stated}");
+                    self.problems.push(Problem::new(entry.at, message).help(help));
+                }
+                Err(why) => self
+                    .problems
+                    .push(Problem::new(entry.at, format!("`{key}`: {why}"))),
+            }
+        }
+        Cow::Owned(rest)
     }
 
     fn refuse_wrong_children(&mut self, kind: &Kind, spec: &DisciplineSpec) {
@@ -474,10 +525,7 @@ mod tests {
     use crate::units::Bandwidth;
 
     fn link() -> Link {
-        Link {
-            bandwidth: Bandwidth::mbit(100),
-            mtu: Bytes::new(1514),
-        }
+        Link::new(Bandwidth::mbit(100), Bytes::new(1514))
     }
 
     #[test]
@@ -486,6 +534,36 @@ mod tests {
             .check(&Registry::builtin(), link())
             .expect_err("unknown kind");
         assert_eq!(problems[0].help.as_deref(), Some("did you mean `fifo`?"));
+    }
+
+    /// A `pacer` that says this of its overhead, on a link of 24 B.
+    fn repeated(overhead: &str) -> Result<TreePlan, Vec<Problem>> {
+        let mut spec = DisciplineSpec::new("pacer");
+        spec.settings = Table::default().text("overhead", overhead);
+        spec.classes = vec![ClassSpec {
+            name: "a".into(),
+            default: true,
+            ..ClassSpec::default()
+        }];
+        spec.check(&Registry::builtin(), link().with_overhead(Bytes::new(24)))
+    }
+
+    #[test]
+    fn a_fact_of_the_link_that_a_discipline_repeats_is_noted_and_one_that_differs_is_refused() {
+        let notices = repeated("24 B").expect("it agrees").notices;
+        assert_eq!(
+            notices[0].message,
+            "`overhead` of `pacer` is no longer needed: it is the link's"
+        );
+        let problems = repeated("0 B").expect_err("it differs");
+        assert_eq!(
+            problems[0].message,
+            "`overhead` of `pacer` is 0 B, and the link's is 24 B"
+        );
+        let help = problems[0].help.as_deref().unwrap_or_default();
+        assert!(help.contains("`overhead` of the interface"), "{help}");
+        let problems = repeated("many").expect_err("no length");
+        assert!(problems[0].message.starts_with("`overhead`: "), "{problems:?}");
     }
 
     #[test]

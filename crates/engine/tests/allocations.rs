@@ -13,7 +13,7 @@ mod policies;
 mod sound;
 
 use engine::discipline::{Next, Reason, Sink};
-use engine::kind::Link;
+use engine::link::Link;
 use engine::packet::{ClassId, Flow, Packet};
 use engine::queue::Queue;
 use engine::random::Seed;
@@ -131,7 +131,7 @@ fn the_pacer_does_not_allocate_at_all() {
         ..DisciplineSpec::new("pacer")
     };
     let mtu = Bytes::new(1_514);
-    let plan = spec.check(&Registry::builtin(), Link { bandwidth: link, mtu });
+    let plan = spec.check(&Registry::builtin(), Link::new(link, mtu));
     let queue = plan.expect("a good plan").build(Seed(1));
     let (count, sent) = Loop::new(queue, classes, 2 * classes, Duration::from_nanos(820)).count(200_000);
     assert!(sent > 50_000, "{sent}");

@@ -9,7 +9,7 @@ mod rig;
 
 use engine::bounds::{Promise, WorstCase};
 use engine::inspect::{Inspection, Value, View};
-use engine::kind::Link;
+use engine::link::Link;
 use engine::packet::ClassId;
 use engine::queue::Queue;
 use engine::random::{Rng, Seed};
@@ -33,11 +33,10 @@ fn cases() -> u64 {
 
 const MTU: u64 = 1_518;
 
-/// A link, promises for its classes, and a ring.
+/// A link and promises for its classes.
 struct World {
     link: Link,
     promises: Vec<Promise>,
-    ring: u32,
     /// The rate of a `tbf` above, if there is one.
     held_to: Option<Bandwidth>,
     rng: Rng,
@@ -47,10 +46,7 @@ impl World {
     fn draw(seed: Seed) -> Self {
         let mut rng = seed.stream();
         let bandwidth = Bandwidth::kbit(64 << rng.below(12));
-        let link = Link {
-            bandwidth,
-            mtu: Bytes::new(MTU),
-        };
+        let link = Link::new(bandwidth, Bytes::new(MTU));
         let classes = match rng.below(8) {
             0 => 1 + rng.below(40),
             _ => 1 + rng.below(5),
@@ -64,11 +60,10 @@ impl World {
             burst: Bytes::new(MTU + rng.below(10 * MTU)),
         };
         let promises = weights.iter().map(promise).collect();
-        let ring = 1 + rng.below(4) as u32;
+        let link = link.with_ring(1 + rng.below(4) as u32);
         Self {
             link,
             promises,
-            ring,
             held_to: None,
             rng,
         }
@@ -159,7 +154,7 @@ impl World {
 
 /// How near to its bound the worst packet came, in thousandths; checks that no class went beyond.
 fn nearest(cases: &[WorstCase], plan: &TreePlan, world: &mut World, what: &str) -> (u64, Queue) {
-    let (fates, queue) = run(plan, world.ring as usize, world.harm());
+    let (fates, queue) = run(plan, world.link.ring as usize, world.harm());
     let mut nearest = 0;
     for case in cases {
         let (Some(ClassId(class)), Ok(bound)) = (case.class, &case.bound) else {
@@ -187,7 +182,7 @@ fn try_all(name: &str, cases: u64, plan: impl Fn(&mut World) -> Option<TreePlan>
     for case in 0..cases {
         let mut world = World::draw(Seed(base).fork(name).fork(&case.to_string()));
         let Some(plan) = plan(&mut world) else { continue };
-        let found = plan.bounds(Some(world.ring));
+        let found = plan.bounds();
         bounded += found.iter().filter(|case| case.bound.is_ok()).count() as u64;
         let what = format!("{name}, case {case} of SUIMON_BOUNDS_SEED={base}");
         let (near, queue) = nearest(&found, &plan, &mut world, &what);
@@ -219,8 +214,7 @@ fn ips(over: &str) -> impl Fn(&mut World) -> Option<TreePlan> {
     move |world| {
         let settings = Table::default()
             .text("over", &over)
-            .text("longest", &format!("{MTU} B"))
-            .with("transmit_ring", Raw::Integer(world.ring.into()));
+            .text("longest", &format!("{MTU} B"));
         // The delays give the order only; they are long enough for nearly all.
         let delays: Vec<u64> = world
             .promises
@@ -380,10 +374,7 @@ fn cbq_keeps_its_bound() {
 
 /// Flow 1: 8 packets at 6 Mbit/s in 10 ms; flow 2: 8 packets at 1 Mbit/s in 20 ms. The link has 10 Mbit/s.
 fn two_flows(rule: &str) -> Option<TreePlan> {
-    let link = Link {
-        bandwidth: Bandwidth::mbit(10),
-        mtu: Bytes::new(MTU),
-    };
+    let link = Link::new(Bandwidth::mbit(10), Bytes::new(MTU));
     let promise = |mbit| Promise {
         rate: Bandwidth::mbit(mbit),
         burst: Bytes::new(8 * MTU),
@@ -391,7 +382,6 @@ fn two_flows(rule: &str) -> Option<TreePlan> {
     let world = World {
         link,
         promises: vec![promise(6), promise(1)],
-        ring: 1,
         held_to: None,
         rng: Seed(1).stream(),
     };
@@ -440,7 +430,7 @@ fn a_class_without_a_promise_has_no_bound_and_says_why() {
     let plan = world
         .plan(DisciplineSpec::new("priq"), |n, _| priority(n), priority(200))
         .expect("a plan");
-    let found = plan.bounds(None);
+    let found = plan.bounds();
     let last = world.promises.len();
     assert!(
         found[last]
@@ -460,19 +450,13 @@ fn a_class_without_a_promise_has_no_bound_and_says_why() {
 
 #[test]
 fn a_plain_queue_has_the_bound_of_its_limit() {
-    let link = Link {
-        bandwidth: Bandwidth::mbit(10),
-        mtu: Bytes::new(1_500),
-    };
+    let link = Link::new(Bandwidth::mbit(10), Bytes::new(1_500));
     let spec = DisciplineSpec::new("fifo");
     let spec = DisciplineSpec {
         settings: Table::default().with("limit", Raw::Integer(50)),
         ..spec
     };
-    let found = spec
-        .check(&Registry::builtin(), link)
-        .expect("a plan")
-        .bounds(None);
+    let found = spec.check(&Registry::builtin(), link).expect("a plan").bounds();
     // 50 in the queue and one on the wire, 1.2 ms each.
     assert_eq!(
         found[0].bound.as_ref().map(|bound| bound.delay.nanos()),

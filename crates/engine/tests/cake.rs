@@ -3,7 +3,7 @@
 
 use engine::discipline::{Next, Reason, Sink};
 use engine::inspect::{Inspection, Value, View};
-use engine::kind::Link;
+use engine::link::Link;
 use engine::packet::{ClassId, Dscp, Ecn, Flow, Packet};
 use engine::queue::Queue;
 use engine::random::{Rng, Seed};
@@ -12,10 +12,7 @@ use engine::tree::{DisciplineSpec, Registry};
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
 use std::collections::HashMap;
 
-const LINK: Link = Link {
-    bandwidth: Bandwidth::mbit(100),
-    mtu: Bytes::new(1_514),
-};
+const LINK: Link = Link::new(Bandwidth::mbit(100), Bytes::new(1_514));
 const L: u64 = 1_514;
 
 /// Counts what is lost and marked.

@@ -2,7 +2,7 @@
 //! queue said that one may leave.
 
 use engine::discipline::{Next, Reason, Sink, Verdict};
-use engine::kind::Link;
+use engine::link::Link;
 use engine::link_clock::LinkClock;
 use engine::packet::{ClassId, Packet};
 use engine::queue::Queue;
@@ -47,10 +47,7 @@ fn check(rate: u64, classes: &[Class<'_>]) -> Result<Queue, Vec<Problem>> {
         classes: classes.iter().enumerate().map(class).collect(),
         ..DisciplineSpec::new("hfsc")
     };
-    let link = Link {
-        bandwidth: Bandwidth::bits_per_sec(rate),
-        mtu: Bytes::new(1_500),
-    };
+    let link = Link::new(Bandwidth::bits_per_sec(rate), Bytes::new(1_500));
     spec.check(&Registry::builtin(), link)
         .map(|plan| plan.build(Seed(1)))
 }

@@ -18,6 +18,7 @@ use crate::record::Record;
 use engine::discipline::{Discipline, Next, Reason, Sink, Verdict};
 use engine::inspect::{Inspection, Value};
 use engine::kind;
+use engine::link;
 use engine::packet::Packet;
 use engine::queue::Queue;
 use engine::random::Seed;
@@ -96,10 +97,7 @@ impl Link {
             settings,
             ..DisciplineSpec::new("fifo")
         };
-        let link = kind::Link {
-            bandwidth: self.rate,
-            mtu: LONGEST,
-        };
+        let link = link::Link::new(self.rate, LONGEST);
         let plan = spec.check(&Registry::builtin(), link);
         // The settings above are good by construction.
         let tail_drop = plan.map(|plan| plan.build(Seed(0)));

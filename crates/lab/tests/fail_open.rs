@@ -155,10 +155,7 @@ fn bump<P: Capture + 'static>(ports: [P; 2], means: Means, status: &Path) -> Out
 }
 
 fn path(name: &str, from: netio::worker::PortId, to: netio::worker::PortId) -> Outcome<PathSpec> {
-    let link = engine::kind::Link {
-        bandwidth: Bandwidth::gbit(100),
-        mtu: Bytes::new(1514),
-    };
+    let link = engine::link::Link::new(Bandwidth::gbit(100), Bytes::new(1514));
     let fifo = DisciplineSpec::new("fifo").check(&Registry::builtin(), link);
     let plan = fifo.map_err(|problems| format!("{problems:?}"))?;
     Ok(PathSpec {

@@ -4,7 +4,7 @@
 
 use engine::classify::{Classifier, Filter, Ports};
 use engine::discipline::Reason;
-use engine::kind;
+use engine::link;
 use engine::random::Seed;
 use engine::settings::Table;
 use engine::tree::{ClassSpec, DisciplineSpec, Registry};
@@ -271,10 +271,7 @@ fn three_to_one(link: Link) -> Direction {
         classes: vec![class("more", "75 %", false), class("less", "25 %", true)],
         ..DisciplineSpec::new("cbq")
     };
-    let facts = kind::Link {
-        bandwidth: link.rate,
-        mtu: Bytes::new(1514),
-    };
+    let facts = link::Link::new(link.rate, Bytes::new(1514));
     let plan = spec.check(&Registry::builtin(), facts).expect("a good tree");
     let more = plan.class("more").expect("a class of the tree");
     let filter = Filter {

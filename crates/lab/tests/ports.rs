@@ -4,7 +4,7 @@
 
 #![expect(clippy::print_stdout, reason = "a test that measures says what it measured")]
 
-use engine::kind::Link;
+use engine::link::Link;
 use engine::packet::{Buffer, ClassId};
 use engine::random::Seed;
 use engine::tree::{DisciplineSpec, Registry};
@@ -34,10 +34,7 @@ fn at(address: &str) -> SocketAddr {
 
 /// A path from one port to another with a plain queue.
 fn plain(from: PortId, to: PortId, bandwidth: Option<Bandwidth>) -> PathSpec {
-    let link = Link {
-        bandwidth: Bandwidth::gbit(1),
-        mtu: Bytes::new(1514),
-    };
+    let link = Link::new(Bandwidth::gbit(1), Bytes::new(1514));
     let settings = engine::settings::Table::default().with("limit", engine::settings::Raw::Integer(1000));
     let spec = DisciplineSpec {
         settings,

@@ -4,7 +4,7 @@
 //! Where this machine holds the worker up, gaps become longer, which is counted: then only "never early" is asserted.
 
 use engine::byte_clock::AROUND;
-use engine::kind::Link;
+use engine::link::Link;
 use engine::packet::ClassId;
 use engine::random::Seed;
 use engine::settings::Table;
@@ -43,10 +43,7 @@ fn pacer(gap: &str) -> TreePlan {
         classes: vec![class],
         ..DisciplineSpec::new("pacer")
     };
-    let link = Link {
-        bandwidth: WIRE,
-        mtu: Bytes::new(1_514),
-    };
+    let link = Link::new(WIRE, Bytes::new(1_514));
     spec.check(&Registry::builtin(), link).expect("a plan")
 }
 

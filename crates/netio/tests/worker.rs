@@ -1,7 +1,7 @@
 //! The worker's loop, between ends of wires in memory.
 
 use engine::discipline::{Discipline, Next, Reason, Sink, Verdict};
-use engine::kind::Link as LinkFacts;
+use engine::link::Link as LinkFacts;
 use engine::packet::{ClassId, Packet};
 use engine::queue::Queue;
 use engine::random::Seed;
@@ -22,10 +22,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
 fn checked(spec: &DisciplineSpec) -> TreePlan {
-    let link = LinkFacts {
-        bandwidth: Bandwidth::mbit(10),
-        mtu: Bytes::new(1514),
-    };
+    let link = LinkFacts::new(Bandwidth::mbit(10), Bytes::new(1514));
     spec.check(&Registry::builtin(), link).expect("a plan")
 }
 

@@ -15,7 +15,6 @@ use crate::traffic_control::{
     Advertised, ErrorTerms, Granted, Handle, InterfaceId, Refused, Request, TrafficControl,
 };
 use crate::wire::{Flowspec, Real, Sender, Session, code, value};
-use engine::bounds;
 use engine::classify::{Filter, Ports, Prefix};
 use engine::packet::ClassId;
 use engine::reserved::{self, Layout, Reservable, Reserved};
@@ -47,8 +46,6 @@ pub struct Managed {
     pub headers: Bytes,
     /// The longest IP datagram.
     pub mtu: u32,
-    /// Packets that the device may hold.
-    pub ring: u32,
     /// D of guaranteed service: none where it is not offered.
     pub delay: Option<Duration>,
 }
@@ -225,7 +222,7 @@ impl Books {
         let Ok(layout) = managed.lay_out(&list.collect::<Vec<_>>()) else {
             return false;
         };
-        let cases = layout.plan.bounds(Some(managed.ring));
+        let cases = layout.plan.bounds();
         let kept = |handle: Handle| {
             let class = layout.plan.class(&reserved::class_name(handle.0));
             let case = cases.iter().find(|case| case.class == class);
@@ -250,17 +247,17 @@ fn refused(code: u8, value: u16) -> Refused {
 
 impl Managed {
     /// The D that holds however many reservations come: of `drr` alone there is one.
-    pub fn worst_delay(room: &Reservable, ring: u32) -> Option<Duration> {
+    pub fn worst_delay(room: &Reservable) -> Option<Duration> {
         if room.kind() != "drr" {
             return None;
         }
         let (link, (classes, least)) = (room.link(), room.extremes());
-        let longest = bounds::longest(link);
+        let longest = link.longest();
         // The longest turn, rounded up class by class, and a packet of each class beyond it.
         let turn = u128::from(link.mtu.get() + classes + 1) * u128::from(link.bandwidth.bits())
             / u128::from(least.bits().max(1));
         let turn = Bytes::new(u64::try_from(turn).ok()?);
-        let all = turn + longest.times(classes) + bounds::ahead(link, ring, longest);
+        let all = turn + longest.times(classes) + link.ahead(longest);
         Some(link.bandwidth.time_to_send(all))
     }
 
@@ -453,7 +450,7 @@ mod tests {
     use super::*;
     use crate::traffic_control::Police;
     use crate::wire::TokenBucket;
-    use engine::kind::Link;
+    use engine::link::Link;
     use engine::reserved::ReserveSettings;
     use engine::settings::{Raw, Span, Table};
     use engine::tree::{ClassSpec, DisciplineSpec};
@@ -463,10 +460,7 @@ mod tests {
     const HEADERS: u64 = 38;
 
     fn account(kind: &str, settings: Table) -> Account {
-        let link = Link {
-            bandwidth: Bandwidth::mbit(100),
-            mtu: Bytes::new(1500 + HEADERS),
-        };
+        let link = Link::new(Bandwidth::mbit(100), Bytes::new(1500 + HEADERS));
         let rate = if kind == "cbq" {
             Table::default().text("rate", "1 Mbit/s")
         } else {
@@ -488,12 +482,11 @@ mod tests {
         let settings = ReserveSettings::read(&settings, &[], &mut Vec::new()).expect("sound");
         let room = Reservable::new(&spec, link, &settings, Span::default()).expect("room");
         Account::Managed(Box::new(Managed {
-            delay: settings.delay.or_else(|| Managed::worst_delay(&room, 1)),
+            delay: settings.delay.or_else(|| Managed::worst_delay(&room)),
             plan: spec.check(&Registry::builtin(), link).expect("sound"),
             filters: Vec::new(),
             headers: Bytes::new(HEADERS),
             mtu: 1500,
-            ring: 1,
             room,
         }))
     }

@@ -164,7 +164,7 @@ pub fn ruled(mut link: Link, policy: &Interface, seed: Seed) -> Direction {
     let default = policy.plan.default.unwrap_or(ClassId(0));
     let classify = ByFilters::new(classifier, default, seed);
     let direction = Direction::ruled(link, policy.plan.build(seed), Box::new(classify));
-    direction.overhead(policy.settings.overhead)
+    direction.overhead(policy.link().overhead)
 }
 
 impl Built {

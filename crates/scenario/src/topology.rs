@@ -262,7 +262,7 @@ fn policies(
     };
     let rate = settings.and_then(|settings| settings.rate);
     for pair in section.iter() {
-        let interface = reader.interface(pair.key, &pair.value);
+        let interface = reader.interface(pair.key, &pair.value, 1);
         let Some(ends) = between else { continue };
         let Some(end) = ends.iter().position(|&host| hosts[host] == pair.key) else {
             let names = ends.iter().map(|&host| hosts[host].as_str());

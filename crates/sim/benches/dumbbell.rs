@@ -14,7 +14,7 @@
 
 use engine::classify::{Filter, Ports};
 use engine::header::{Family, FlowKey};
-use engine::kind::Link;
+use engine::link::Link;
 use engine::packet::ClassId;
 use engine::random::Seed;
 use engine::settings::Table;
@@ -169,10 +169,7 @@ fn classes(number: u16, rate: Bandwidth, length: Duration) -> (u64, f64) {
         settings: Table::default().text("rate", &format!("{} bit/s", rate.bits() / u64::from(number))),
         ..ClassSpec::default()
     };
-    let link = Link {
-        bandwidth: rate,
-        mtu: FRAME,
-    };
+    let link = Link::new(rate, FRAME);
     let mut spec = DisciplineSpec::new("cbq");
     spec.classes = (0..number).map(class).collect();
     let plan = spec.check(&Registry::builtin(), link).expect("a tree");
@@ -185,7 +182,6 @@ fn classes(number: u16, rate: Bandwidth, length: Duration) -> (u64, f64) {
         Hold::Ruled(Box::new(Ruled {
             plan,
             filters: (0..number).map(filter).collect(),
-            overhead: Bytes::ZERO,
             driver: Driver::default(),
         })),
     );

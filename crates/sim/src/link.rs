@@ -132,17 +132,13 @@ pub struct Ruled {
     pub plan: TreePlan,
     /// Which packets go into which class.
     pub filters: Vec<Filter>,
-    /// What counts with each frame by the policy, whatever the wire's framing.
-    pub overhead: Bytes,
     /// The driver.
     pub driver: Driver,
 }
 
-/// What lies between a queue and its wire.
+/// What lies between a queue and its wire. How many packets the device holds is a fact of the plan's link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Driver {
-    /// Packets that the device holds at most, the one on the wire included.
-    pub ring: usize,
     /// The granularity of its timers; none: exact.
     pub tick: Option<Duration>,
     /// How it knows that the wire is free.
@@ -155,7 +151,6 @@ pub struct Driver {
 impl Default for Driver {
     fn default() -> Self {
         Self {
-            ring: 1,
             tick: None,
             completion: Completion::Exact,
             gaps: false,
@@ -285,7 +280,7 @@ impl Link {
             },
             Holding::Ruled(managed) => {
                 let (class, flow) = managed.class(stream, remarked, around.streams);
-                let mut offered = Packet::new(frame + managed.overhead, around.now, class);
+                let mut offered = Packet::new(frame + managed.plan.link.overhead, around.now, class);
                 (offered.flow, offered.ecn, offered.buffer) = (flow, ecn, packet);
                 let point = remarked.unwrap_or(around.streams[stream as usize].key.dscp);
                 offered.dscp = Dscp::arrived(point);
@@ -350,7 +345,7 @@ impl Link {
                     }
                 }
                 Step::Rest(until) => {
-                    managed.full = managed.driver.gaps && managed.ring.len() >= managed.driver.ring;
+                    managed.full = managed.driver.gaps && managed.ring.len() >= managed.depth();
                     if until < managed.armed {
                         managed.armed = until;
                         around.agenda.schedule(until, Event::Drive(self.id));
@@ -467,7 +462,6 @@ struct Managed {
     plan: TreePlan,
     classifier: Classifier,
     hasher: FlowHasher,
-    overhead: Bytes,
     driver: Driver,
     /// The wire as it is estimated.
     estimate: Option<LinkClock>,
@@ -498,7 +492,6 @@ impl Managed {
         let Ruled {
             plan,
             filters,
-            overhead,
             driver,
         } = ruled;
         let estimated = driver.completion == Completion::Estimated;
@@ -506,11 +499,7 @@ impl Managed {
             queue: plan.build(seed),
             classifier: Classifier::new(filters, seed),
             hasher: FlowHasher::new(seed),
-            overhead,
-            driver: Driver {
-                ring: driver.ring.max(1),
-                ..driver
-            },
+            driver,
             estimate: estimated
                 .then(|| LinkClock::new(plan.link.bandwidth, driver.tick.unwrap_or(Duration::ZERO))),
             plan,
@@ -520,6 +509,11 @@ impl Managed {
             full: false,
             streams: Vec::new(),
         }
+    }
+
+    /// Packets that the device holds at most, the one on the wire included.
+    fn depth(&self) -> usize {
+        self.plan.link.ring.max(1) as usize
     }
 
     /// The class and flow of a stream's packets: the same for all, but for those with a changed code point, so they
@@ -549,7 +543,7 @@ impl Managed {
         if self.queue.is_empty() {
             return Step::Rest(Instant::NEVER);
         }
-        if self.ring.len() >= self.driver.ring {
+        if self.ring.len() >= self.depth() {
             return Step::Rest(self.completion());
         }
         if let Some(until) = self.estimate.as_ref().and_then(|clock| clock.busy_until(now)) {

@@ -6,7 +6,7 @@
 use engine::classify::{Filter, Ports};
 use engine::discipline::Reason;
 use engine::header::{Family, FlowKey};
-use engine::kind::Link;
+use engine::link::Link;
 use engine::packet::{ClassId, Ecn};
 use engine::random::Seed;
 use engine::settings::{Raw, Span, Table};
@@ -79,10 +79,9 @@ fn ruled() -> Hold {
     red.settings = Table::default().with("ecn", Raw::Boolean(true));
     spec.classes[1].discipline = Some(red);
     spec.classes[2].discipline = Some(DisciplineSpec::new("wfq"));
-    let link = Link {
-        bandwidth: Bandwidth::mbit(10),
-        mtu: Bytes::new(1514),
-    };
+    let link = Link::new(Bandwidth::mbit(10), Bytes::new(1514))
+        .with_overhead(Bytes::new(4))
+        .with_ring(3);
     let filter = |port, class| Filter {
         source_port: Some(Ports::one(port)),
         ..Filter::new(ClassId(class))
@@ -90,9 +89,7 @@ fn ruled() -> Hold {
     Hold::Ruled(Box::new(Ruled {
         plan: spec.check(&Registry::builtin(), link).expect("a tree"),
         filters: vec![filter(1, 1), filter(2, 1), filter(3, 2), filter(4, 2)],
-        overhead: Bytes::new(4),
         driver: Driver {
-            ring: 3,
             tick: Some(Duration::from_micros(100)),
             completion: Completion::Estimated,
             gaps: false,

@@ -2,7 +2,7 @@
 
 use engine::discipline::Reason;
 use engine::header::{Family, FlowKey};
-use engine::kind::Link;
+use engine::link::Link;
 use engine::packet::ClassId;
 use engine::random::Seed;
 use engine::settings::{Raw, Span, Table};
@@ -68,21 +68,14 @@ fn buffer(bytes: u64) -> Hold {
     Hold::Buffer(Bytes::new(bytes))
 }
 
-fn fifo(limit: i64, ring: usize) -> Hold {
-    let link = Link {
-        bandwidth: Bandwidth::mbit(10),
-        mtu: Bytes::new(1514),
-    };
+fn fifo(limit: i64, ring: u32) -> Hold {
+    let link = Link::new(Bandwidth::mbit(10), Bytes::new(1514)).with_ring(ring);
     let mut spec = DisciplineSpec::new("fifo");
     spec.settings = Table::default().with("limit", Raw::Integer(limit));
     Hold::Ruled(Box::new(Ruled {
         plan: spec.check(&Registry::builtin(), link).expect("a FIFO"),
         filters: Vec::new(),
-        overhead: Bytes::ZERO,
-        driver: Driver {
-            ring,
-            ..Driver::default()
-        },
+        driver: Driver::default(),
     }))
 }
 
@@ -232,15 +225,11 @@ fn what_waits_in_a_class_waits_in_those_above_it() {
         class("b", Some("site"), "30 %"),
         class("other", None, "40 %"),
     ];
-    let link = Link {
-        bandwidth: Bandwidth::mbit(10),
-        mtu: Bytes::new(1514),
-    };
+    let link = Link::new(Bandwidth::mbit(10), Bytes::new(1514));
     let plan = spec.check(&Registry::builtin(), link).expect("a tree");
     let hold = Hold::Ruled(Box::new(Ruled {
         filters: Vec::new(),
         plan,
-        overhead: Bytes::ZERO,
         driver: Driver::default(),
     }));
     let bench = Bench::new(hold, watch(&[(100, 200)]));

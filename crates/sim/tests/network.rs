@@ -2,7 +2,7 @@
 
 use engine::discipline::Reason;
 use engine::header::{Family, FlowKey};
-use engine::kind::Link;
+use engine::link::Link;
 use engine::random::Seed;
 use engine::settings::{Raw, Table};
 use engine::tree::{DisciplineSpec, Registry};
@@ -32,28 +32,21 @@ fn ms(n: u64) -> Instant {
 }
 
 /// A FIFO of the engine with room for so many packets.
-fn fifo(limit: i64, driver: Driver) -> Hold {
-    let link = Link {
-        bandwidth: Bandwidth::mbit(10),
-        mtu: Bytes::new(1514),
-    };
+fn fifo(limit: i64, ring: u32) -> Hold {
+    let link = Link::new(Bandwidth::mbit(10), Bytes::new(1514)).with_ring(ring);
     let mut spec = DisciplineSpec::new("fifo");
     spec.settings = Table::default().with("limit", Raw::Integer(limit));
     let plan = spec.check(&Registry::builtin(), link).expect("a FIFO");
     Hold::Ruled(Box::new(Ruled {
         plan,
         filters: Vec::new(),
-        overhead: Bytes::ZERO,
-        driver,
+        driver: Driver::default(),
     }))
 }
 
 /// A meter whose contract is wider than the link; `word` says one thing more.
 fn police(word: (&'static str, Raw)) -> Hold {
-    let link = Link {
-        bandwidth: Bandwidth::mbit(10),
-        mtu: Bytes::new(1514),
-    };
+    let link = Link::new(Bandwidth::mbit(10), Bytes::new(1514));
     let mut spec = DisciplineSpec::new("police");
     spec.settings = Table::default()
         .with("meter", Raw::Text("srtcm".into()))
@@ -63,7 +56,6 @@ fn police(word: (&'static str, Raw)) -> Hold {
     Hold::Ruled(Box::new(Ruled {
         plan,
         filters: Vec::new(),
-        overhead: Bytes::ZERO,
         driver: Driver::default(),
     }))
 }
@@ -176,7 +168,7 @@ fn a_reckoned_buffer_and_the_engines_fifo_treat_every_packet_alike() {
     };
     let reckoned = run(Hold::Buffer(limit));
     assert!(reckoned.1 > 100, "the link is overloaded: {reckoned:?}");
-    let simulated = run(fifo(16, Driver::default()));
+    let simulated = run(fifo(16, 1));
     assert!(
         reckoned == simulated,
         "{:?} {:?}",
@@ -197,11 +189,7 @@ fn an_overloaded_link_is_full_in_every_bin_and_a_queue_waits_no_longer_than_its_
 
 #[test]
 fn a_deep_transmit_ring_takes_packets_from_the_queue_before_their_time() {
-    let driver = Driver {
-        ring: 8,
-        ..Driver::default()
-    };
-    let (mut sim, narrow, _) = crowd(fifo(16, driver));
+    let (mut sim, narrow, _) = crowd(fifo(16, 8));
     sim.run_until(ms(3_000));
     let (queue, _) = sim.queue(narrow).expect("a queue");
     let (sent, ..) = facts(sim.meter(narrow).expect("a meter"));

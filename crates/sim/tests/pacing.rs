@@ -1,7 +1,7 @@
 //! Gap frames on a simulated wire: what a paced queue promises, seen behind it.
 
 use engine::header::{Family, FlowKey};
-use engine::kind::Link;
+use engine::link::Link;
 use engine::random::Seed;
 use engine::settings::{Raw, Table};
 use engine::tree::{ClassSpec, DisciplineSpec, Registry};
@@ -14,7 +14,7 @@ use sim::sources::{Constant, Datagrams, Listener, Source};
 const GBE: Bandwidth = Bandwidth::gbit(1);
 const FRAME: Bytes = Bytes::new(1_514);
 
-fn paced(driver: Driver) -> Hold {
+fn paced(ring: u32, driver: Driver) -> Hold {
     let class = ClassSpec {
         name: "a".into(),
         default: true,
@@ -30,14 +30,10 @@ fn paced(driver: Driver) -> Hold {
         classes: vec![class],
         ..DisciplineSpec::new("pacer")
     };
-    let link = Link {
-        bandwidth: GBE,
-        mtu: FRAME,
-    };
+    let link = Link::new(GBE, FRAME).with_ring(ring);
     Hold::Ruled(Box::new(Ruled {
         plan: spec.check(&Registry::builtin(), link).expect("a good plan"),
         filters: Vec::new(),
-        overhead: Bytes::ZERO,
         driver,
     }))
 }
@@ -60,11 +56,11 @@ fn packets(sim: &mut Simulation, between: [NodeId; 2], begin: Instant, end: Dura
 }
 
 /// Packets at the interface's speed for 60 ms, paced by this driver for 100 ms.
-fn run(driver: Driver) -> (Simulation, LinkId, FlowId) {
+fn run(ring: u32, driver: Driver) -> (Simulation, LinkId, FlowId) {
     let mut sim = Simulation::new(Seed(1));
     let [host, switch, far] = ["host", "switch", "far"].map(|name| sim.node(name));
     let wire = LinkSpec::new(GBE, Duration::from_micros(5)).framing(Framing::Ethernet);
-    let out = sim.link(host, switch, wire.clone().hold(paced(driver)));
+    let out = sim.link(host, switch, wire.clone().hold(paced(ring, driver)));
     sim.link(switch, far, wire.clone());
     sim.link(far, host, wire);
     sim.watch(out, Duration::from_micros(100));
@@ -98,11 +94,13 @@ fn assert_exact(intervals: &[u64]) {
 #[test]
 fn gap_frames_fill_the_wire_between_packets_and_the_next_node_drops_them() {
     for ring in [1, 2, 16] {
-        let (sim, out, flow) = run(Driver {
+        let (sim, out, flow) = run(
             ring,
-            gaps: true,
-            ..Driver::default()
-        });
+            Driver {
+                gaps: true,
+                ..Driver::default()
+            },
+        );
         let intervals = intervals(&sim, out);
         assert_exact(&intervals);
         let meter = sim.meter(out).expect("a meter");
@@ -119,7 +117,7 @@ fn gap_frames_fill_the_wire_between_packets_and_the_next_node_drops_them() {
 
 #[test]
 fn with_timers_the_intervals_are_the_same_and_the_wire_idles_between_them() {
-    let (sim, out, _) = run(Driver::default());
+    let (sim, out, _) = run(1, Driver::default());
     assert_exact(&intervals(&sim, out));
     assert_eq!(sim.meter(out).map(|meter| meter.gaps().packets), Some(0));
 }
@@ -128,12 +126,14 @@ fn with_timers_the_intervals_are_the_same_and_the_wire_idles_between_them() {
 fn a_ring_that_runs_dry_is_counted_and_no_packet_is_early() {
     // 10 frames are 123 µs, and the host looks every 200 µs.
     let tick = Some(Duration::from_micros(200));
-    let (sim, out, _) = run(Driver {
-        ring: 10,
-        tick,
-        gaps: true,
-        ..Driver::default()
-    });
+    let (sim, out, _) = run(
+        10,
+        Driver {
+            tick,
+            gaps: true,
+            ..Driver::default()
+        },
+    );
     let dry = sim.meter(out).map_or(0, |meter| meter.dry());
     assert!(dry > 0, "the ring never ran dry");
     let intervals = intervals(&sim, out);
@@ -147,13 +147,66 @@ fn a_ring_that_runs_dry_is_counted_and_no_packet_is_early() {
         intervals.len()
     );
     // 20 frames fill the time.
-    let (sim, out, _) = run(Driver {
-        ring: 20,
-        tick,
-        gaps: true,
-        ..Driver::default()
-    });
+    let (sim, out, _) = run(
+        20,
+        Driver {
+            tick,
+            gaps: true,
+            ..Driver::default()
+        },
+    );
     assert_eq!(sim.meter(out).map(|meter| meter.dry()), Some(0));
+}
+
+#[test]
+fn a_class_gets_its_rate_whatever_overhead_the_link_has() {
+    // Frames of 100 B count 104 B with FCS, so 500 Mbit/s are 480.77 Mbit/s of frames; 390.6 if 24 B were forgotten.
+    let frame = Bytes::new(100);
+    let rate = |overhead: u64| {
+        let class = ClassSpec {
+            name: "a".into(),
+            default: true,
+            settings: Table::default()
+                .text("rate", "500 Mbit/s")
+                .text("packet", &format!("{} B", 100 + overhead)),
+            ..ClassSpec::default()
+        };
+        let spec = DisciplineSpec {
+            classes: vec![class],
+            ..DisciplineSpec::new("pacer")
+        };
+        let overhead = Bytes::new(overhead);
+        let link = Link::new(GBE, FRAME + overhead).with_overhead(overhead);
+        let hold = Hold::Ruled(Box::new(Ruled {
+            plan: spec.check(&Registry::builtin(), link).expect("a good plan"),
+            filters: Vec::new(),
+            driver: Driver::default(),
+        }));
+        let mut sim = Simulation::new(Seed(1));
+        let [host, far] = ["host", "far"].map(|name| sim.node(name));
+        let wire = LinkSpec::new(GBE, Duration::from_micros(5)).framing(Framing::Ethernet);
+        sim.link(host, far, wire.clone().hold(hold));
+        sim.link(far, host, wire);
+        let datagrams = Datagrams::from(frame).until(Instant::START + Duration::from_millis(100));
+        let ends: [Box<dyn Agent>; 2] = [
+            Box::new(Source::new(
+                datagrams,
+                Constant::every(Duration::from_nanos(1_000)),
+            )),
+            Box::new(Listener::default()),
+        ];
+        let key = FlowKey {
+            family: Family::V4,
+            ..FlowKey::default()
+        };
+        let flow = sim.flow([host, far], key, Instant::START, ends).expect("a route");
+        sim.run_until(Instant::START + Duration::from_millis(100));
+        sim.received(flow, End::Answerer).bytes.get() as f64 * 8.0 / 0.1 / 1e6
+    };
+    for overhead in [0, 24] {
+        let mbit = rate(overhead);
+        assert!((480.7..480.8).contains(&mbit), "{mbit} Mbit/s with {overhead} B");
+    }
 }
 
 #[test]
@@ -161,7 +214,7 @@ fn bins_of_32_ns_hold_the_four_bytes_of_their_time_or_none() {
     let mut sim = Simulation::new(Seed(1));
     let [host, far] = ["host", "far"].map(|name| sim.node(name));
     let wire = LinkSpec::new(GBE, Duration::from_micros(5)).framing(Framing::Ethernet);
-    let out = sim.link(host, far, wire.clone().hold(paced(Driver::default())));
+    let out = sim.link(host, far, wire.clone().hold(paced(1, Driver::default())));
     sim.link(far, host, wire);
     sim.watch(out, Duration::from_nanos(32));
     packets(&mut sim, [host, far], Instant::START, Duration::from_millis(1));

@@ -1,22 +1,17 @@
 //! The worst case of each class of a policy, as `suimon check` shows it: how long a packet can take, and how much can be held.
 
-use control::policy::{Interface, Policy};
+use control::policy::Interface;
 use engine::bounds::{self, WorstCase};
 use plot::text::{self, Align};
 use serde_json::{Value, json};
 
-/// The depth of the port's ring, if the policy has a port.
-pub fn ring(policy: &Policy) -> Option<u32> {
-    policy.port.as_ref().map(|port| port.settings.transmit_ring)
-}
-
 /// In words: a line for each class with a bound, and one for all that have none for the same reason.
-pub fn lines(interface: &Interface, ring: Option<u32>) -> Vec<String> {
-    let cases = interface.plan.bounds(ring);
+pub fn lines(interface: &Interface) -> Vec<String> {
+    let cases = interface.plan.bounds();
     let bounded: Vec<Vec<String>> = cases.iter().filter_map(|case| row(interface, case)).collect();
     let mut lines = Vec::new();
     if !bounded.is_empty() {
-        let ring = ring.or(interface.plan.root.plan.ring()).unwrap_or(1);
+        let ring = interface.link().ring;
         let packets = if ring == 1 { "packet" } else { "packets" };
         lines.push(format!(
             "at worst, from arrival to the last bit on the link, with {ring} {packets} in the transmit ring:"
@@ -55,7 +50,7 @@ fn row(interface: &Interface, case: &WorstCase) -> Option<Vec<String>> {
 
 /// As JSON, for each class: `class` (null for a discipline without classes), and `delay_ns` and `backlog_bytes`, or `none`,
 /// the reason.
-pub fn json(interface: &Interface, ring: Option<u32>) -> Value {
+pub fn json(interface: &Interface) -> Value {
     let case = |case: &WorstCase| {
         let class = case
             .class
@@ -67,12 +62,13 @@ pub fn json(interface: &Interface, ring: Option<u32>) -> Value {
             Err(why) => json!({ "class": class, "delay_ns": null, "backlog_bytes": null, "none": why }),
         }
     };
-    interface.plan.bounds(ring).iter().map(case).collect()
+    interface.plan.bounds().iter().map(case).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use control::policy::Policy;
     use engine::tree::Registry;
 
     const PORT: &str = "version = 1\n[port]\nbetween = [\"lan0\", \"wan0\"]\ntransmit_ring = 4\n[interface.wan0]\nbandwidth = \"10 Mbit/s\"\n";
@@ -83,10 +79,10 @@ mod tests {
 
     fn shown(text: &str) -> Vec<String> {
         let policy = policy(text);
-        lines(&policy.interfaces[0], ring(&policy))
+        lines(&policy.interfaces[0])
     }
 
-    const VOICE: &str = "discipline = { kind = \"ips\", transmit_ring = 4 }
+    const VOICE: &str = "discipline = \"ips\"
 [[interface.wan0.class]]
 name = \"voice\"
 rate = \"2 Mbit/s\"
@@ -128,7 +124,7 @@ default = true
     #[test]
     fn json_has_numbers_or_a_reason_for_every_class() {
         let policy = policy(VOICE);
-        let value = json(&policy.interfaces[0], ring(&policy));
+        let value = json(&policy.interfaces[0]);
         assert_eq!(
             value[0],
             json!({ "class": "voice", "delay_ns": 9_644_800, "backlog_bytes": 7_212, "none": null })
@@ -154,13 +150,18 @@ default = true
     }
 
     #[test]
-    fn a_ring_that_is_not_the_ports_is_warned_of() {
-        let other = policy(&VOICE.replace("transmit_ring = 4", "transmit_ring = 2"));
-        let text = other.warnings.render(false);
+    fn a_bound_that_is_printed_beside_an_admitted_delay_is_within_it() {
+        let voice = |delay: &str| VOICE.replace("12 ms", delay);
+        assert_eq!(shown(&voice("9.645 ms"))[1], "  voice  9.645 ms  7.212 kB held");
+        let refused = Policy::read(
+            "a policy",
+            &format!("{PORT}{}", voice("9.644 ms")),
+            &Registry::builtin(),
+        );
+        let text = refused.expect_err("a microsecond less").render(false);
         assert!(
-            text.contains("counts on 2 packets in the transmit ring, and the port has 4"),
+            text.contains("asks for 9.644 ms, and 9.645 ms is possible"),
             "{text}"
         );
-        assert!(!policy(VOICE).warnings.render(false).contains("counts on"));
     }
 }

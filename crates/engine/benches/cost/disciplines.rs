@@ -13,7 +13,7 @@
 
 use crate::Verdict;
 use engine::discipline::{Next, Reason, Sink};
-use engine::kind::Link;
+use engine::link::Link;
 use engine::packet::{ClassId, Ecn, Flow, Packet};
 use engine::queue::Queue;
 use engine::random::Seed;
@@ -23,10 +23,7 @@ use engine::units::{Bandwidth, Bytes, Duration, Instant};
 use std::hint::black_box;
 use std::time::Instant as Clock;
 
-const LINK: Link = Link {
-    bandwidth: Bandwidth::gbit(10),
-    mtu: Bytes::new(1_514),
-};
+const LINK: Link = Link::new(Bandwidth::gbit(10), Bytes::new(1_514));
 
 /// CBQ with 1,000 classes that may not borrow, against itself with 20.
 const BAR: f64 = 3.0;

@@ -11,7 +11,8 @@
 use crate::Verdict;
 use engine::discipline::{Next, Reason, Sink};
 use engine::disciplines::pacer;
-use engine::kind::Link;
+use engine::kind::Kind;
+use engine::link::Link;
 use engine::packet::{ClassId, Packet};
 use engine::queue::Queue;
 use engine::random::Seed;
@@ -24,10 +25,19 @@ use std::collections::BinaryHeap;
 use std::hint::black_box;
 use std::time::Instant as Clock;
 
-const LINK: Link = Link {
-    bandwidth: Bandwidth::gbit(10),
-    mtu: Bytes::new(1_514),
+/// `pacer` with a binary heap of all classes that wait, in place of the calendar.
+static ON_A_HEAP: Kind = Kind {
+    name: "pacer on a heap",
+    summary: pacer::KIND.summary,
+    reference: pacer::KIND.reference,
+    children: pacer::KIND.children,
+    settings: pacer::KIND.settings,
+    class_settings: pacer::KIND.class_settings,
+    properties: pacer::KIND.properties,
+    check: |check| pacer::plan_with(check, pacer::Waiting::Heap),
 };
+
+const LINK: Link = Link::new(Bandwidth::gbit(10), Bytes::new(1_514));
 /// A full packet's bytes of wire, and their time.
 const SLOT: u64 = 1_538;
 const SLOT_TIME: Duration = Duration::from_nanos(1_231);
@@ -130,7 +140,7 @@ impl Paced {
             classes: (0..classes).map(class).collect(),
             ..DisciplineSpec::new(kind)
         };
-        let plan = spec.check(&Registry::builtin().with(&pacer::ON_A_HEAP), LINK);
+        let plan = spec.check(&Registry::builtin().with(&ON_A_HEAP), LINK);
         let plan = plan.unwrap_or_else(|problems| panic!("{kind}: {problems:?}"));
         let mut paced = Self {
             queue: plan.build(Seed(1)),

@@ -34,7 +34,8 @@ use crate::bounds::{Terms, WorstCase};
 use crate::discipline::{Discipline, Next, Reason, Sink, Verdict};
 use crate::flows::host_fair::{Fair, Flows};
 use crate::inspect::{Inspection, Value};
-use crate::kind::{Build, Check, Children, Kind, Link, Plan};
+use crate::kind::{Build, Check, Children, Kind, Plan, Properties};
+use crate::link::Link;
 use crate::link_clock::LinkClock;
 use crate::packet::{Dscp, Packet};
 use crate::random::Rng;
@@ -52,6 +53,7 @@ pub static KIND: Kind = Kind {
     children: Children::None,
     settings: Settings::SETTINGS,
     class_settings: &[],
+    properties: Properties::NONE,
     check,
 };
 

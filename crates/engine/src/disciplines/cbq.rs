@@ -42,7 +42,7 @@
 use crate::bounds::{Terms, WorstCase};
 use crate::discipline::{Discipline, Next, Reason, Sink, Verdict};
 use crate::inspect::{Inspection, Value};
-use crate::kind::{Build, Check, Children, Kind, Plan, QueuePlan, Routes};
+use crate::kind::{Build, Check, Children, Kind, Plan, Properties, QueuePlan, Routes};
 use crate::link_clock::CreditClock;
 use crate::packet::{ClassId, Packet};
 use crate::queue::{Queue, Stats};
@@ -65,6 +65,7 @@ pub static KIND: Kind = Kind {
     children: Children::Classes { nested: true },
     settings: Settings::SETTINGS,
     class_settings: ClassSettings::SETTINGS,
+    properties: Properties::NONE,
     check,
 };
 

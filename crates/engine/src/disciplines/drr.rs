@@ -24,7 +24,7 @@
 use crate::bounds::{Service, Terms, WorstCase};
 use crate::discipline::{Discipline, Next, Sink, Verdict};
 use crate::inspect::{Inspection, Value};
-use crate::kind::{Build, Check, Children, Kind, Plan};
+use crate::kind::{Build, Check, Children, Kind, Plan, Properties};
 use crate::packet::{ClassId, Packet};
 use crate::settings;
 use crate::settings::Problem;
@@ -41,6 +41,7 @@ pub static KIND: Kind = Kind {
     children: Children::Classes { nested: false },
     settings: Settings::SETTINGS,
     class_settings: ClassSettings::SETTINGS,
+    properties: Properties::NONE,
     check,
 };
 
@@ -312,7 +313,7 @@ impl Discipline for Drr {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kind::Link;
+    use crate::link::Link;
     use crate::queue::Queue;
     use crate::random::{Rng, Seed};
     use crate::settings::{Raw, Table};
@@ -332,10 +333,7 @@ mod tests {
             classes: tables.into_iter().enumerate().map(class).collect(),
             ..DisciplineSpec::new("drr")
         };
-        let link = Link {
-            bandwidth: Bandwidth::mbit(100),
-            mtu: Bytes::new(1_514),
-        };
+        let link = Link::new(Bandwidth::mbit(100), Bytes::new(1_514));
         spec.check(&Registry::builtin(), link)
             .map(|plan| plan.build(Seed(1)))
     }

@@ -31,7 +31,8 @@
 
 use crate::discipline::{Discipline, Next, Reason, Sink, Verdict};
 use crate::inspect::{Inspection, Value};
-use crate::kind::{Build, Check, Children, Kind, Link, Plan};
+use crate::kind::{Build, Check, Children, Kind, Plan, Properties};
+use crate::link::Link;
 use crate::packet::{Ecn, Packet};
 use crate::random::Rng;
 use crate::settings::Problem;
@@ -49,6 +50,7 @@ pub static KIND: Kind = Kind {
     children: Children::None,
     settings: Settings::SETTINGS,
     class_settings: &[],
+    properties: Properties::NONE,
     check,
 };
 
@@ -491,10 +493,7 @@ mod tests {
     use crate::units::Bandwidth;
 
     /// A packet of 1,000 bytes takes 0.1 ms.
-    const LINK: Link = Link {
-        bandwidth: Bandwidth::mbit(80),
-        mtu: Bytes::new(1000),
-    };
+    const LINK: Link = Link::new(Bandwidth::mbit(80), Bytes::new(1000));
 
     fn dual(table: Table) -> Dual {
         let settings = Settings::read(&table, &[], &mut Vec::new()).expect("good settings");

@@ -11,7 +11,7 @@
 use crate::bounds::{Promise, Service, Terms, WorstCase};
 use crate::discipline::{Discipline, Next, Reason, Sink, Verdict};
 use crate::inspect::{Inspection, Value};
-use crate::kind::{Build, Check, Children, Kind, Plan};
+use crate::kind::{Build, Check, Children, Kind, Plan, Properties};
 use crate::packet::Packet;
 use crate::prefetch::Prefetched;
 use crate::settings::Problem;
@@ -29,6 +29,7 @@ pub static KIND: Kind = Kind {
     children: Children::None,
     settings: Settings::SETTINGS,
     class_settings: &[],
+    properties: Properties::NONE,
     check,
 };
 
@@ -253,7 +254,7 @@ impl Discipline for Fifo {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kind::Link;
+    use crate::link::Link;
     use crate::packet::ClassId;
     use crate::queue::Queue;
     use crate::random::Seed;
@@ -275,10 +276,7 @@ mod tests {
             settings,
             ..DisciplineSpec::new("fifo")
         };
-        let link = Link {
-            bandwidth: Bandwidth::mbit(10),
-            mtu: Bytes::new(100),
-        };
+        let link = Link::new(Bandwidth::mbit(10), Bytes::new(100));
         spec.check(&Registry::builtin(), link)
             .expect("a good plan")
             .build(Seed(1))

@@ -28,7 +28,7 @@ use super::codel::{Controller, Law};
 use crate::bounds::{Terms, WorstCase};
 use crate::discipline::{Discipline, Next, Reason, Sink, Verdict};
 use crate::inspect::{Inspection, Value};
-use crate::kind::{Build, Check, Children, Kind, Plan};
+use crate::kind::{Build, Check, Children, Kind, Plan, Properties};
 use crate::packet::Packet;
 use crate::random::mix;
 use crate::settings;
@@ -47,6 +47,7 @@ pub static KIND: Kind = Kind {
     children: Children::None,
     settings: Settings::SETTINGS,
     class_settings: &[],
+    properties: Properties::NONE,
     check,
 };
 
@@ -392,16 +393,13 @@ impl Discipline for FqCodel {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kind::Link;
+    use crate::link::Link;
     use crate::packet::{ClassId, Flow};
     use crate::random::Seed;
     use crate::sinks::Lost;
     use crate::units::Bandwidth;
 
-    const LINK: Link = Link {
-        bandwidth: Bandwidth::mbit(8),
-        mtu: Bytes::new(1000),
-    };
+    const LINK: Link = Link::new(Bandwidth::mbit(8), Bytes::new(1000));
 
     /// With a law that hits nothing, unless `aqm`.
     fn queue(limit: u64, aqm: bool) -> FqCodel {

@@ -35,7 +35,7 @@
 use crate::bounds::{Bound, Promise, Terms, WorstCase};
 use crate::discipline::{Discipline, Next, Sink, Verdict};
 use crate::inspect::{Inspection, Value};
-use crate::kind::{Build, Check, Children, Kind, Plan};
+use crate::kind::{Build, Check, Children, Kind, Plan, Properties};
 use crate::packet::{ClassId, Packet};
 use crate::queue::Stats;
 use crate::settings;
@@ -58,6 +58,7 @@ pub static KIND: Kind = Kind {
     children: Children::Classes { nested: true },
     settings: Settings::SETTINGS,
     class_settings: ClassSettings::SETTINGS,
+    properties: Properties::NONE,
     check,
 };
 

@@ -4,7 +4,7 @@
 //! scheduling"), section 2.2. A class states a rate ρ, a burst σ and the delay *D* that it needs. A token bucket on input makes
 //! the burst a fact; the required delays become priorities, the bursts become the limits of the queues; scheduling
 //! itself is strict priority (`priq`), or `cbq` as in the paper. Who is let in, and with which bound, is
-//! [`admission`](crate::admission)'s affair; the bounds are derived in [`bounds`].
+//! [`admission`](crate::admission)'s affair; the bounds are derived in [`bounds`](crate::bounds).
 //!
 //! Departures:
 //!
@@ -22,11 +22,12 @@
 //! priorities, so more than 7 deadlines share some, and count for each other.
 
 use crate::admission::{Admission, Flow, Place, Rule};
-use crate::bounds::{self, Promise, Terms, WorstCase, shown};
+use crate::bounds::{Promise, Terms, WorstCase, shown};
 use crate::discipline::{Discipline, Next, Reason, Sink, Verdict};
 use crate::disciplines::{cbq, fifo, priq};
 use crate::inspect::{Inspection, Value};
-use crate::kind::{Build, Check, CheckedClass, Children, Kind, Plan, QueuePlan, Routes};
+use crate::kind::{Build, Check, CheckedClass, Children, Kind, Plan, Properties, QueuePlan, Routes};
+use crate::link::Fact;
 use crate::link_clock::LinkClock;
 use crate::packet::{ClassId, Packet};
 use crate::settings::{Problem, Raw, Table};
@@ -45,6 +46,10 @@ pub static KIND: Kind = Kind {
     children: Children::Classes { nested: false },
     settings: Settings::SETTINGS,
     class_settings: ClassSettings::SETTINGS,
+    properties: Properties {
+        former: &[("transmit_ring", Fact::Ring)],
+        ..Properties::NONE
+    },
     check,
 };
 
@@ -83,10 +88,6 @@ settings! {
         excess: Excess = default "drop",
             "last: nothing is lost while the link has room, but packets of a flow overtake each other",
             "Kusaka and Sugano, section 2.2: policing";
-        /// Packets that the device holds, the one on the wire included
-        transmit_ring: u32 = default "1",
-            "less than the device's: promises are broken; more: fewer flows are admitted",
-            "the least; that of the policy's port should stand here";
         /// The longest packet of any class, also of best effort
         longest: Bytes = derived "what the link carries in 1 ms (super-packets are cut to that), at least its longest packet",
             "longer packets are lost as \"policed\": they would break promises. Larger: fewer flows are admitted",
@@ -157,7 +158,7 @@ fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
         return None;
     }
     let longest = longest(check, &settings)?;
-    let ahead = bounds::ahead(check.link, settings.transmit_ring, longest);
+    let ahead = check.link.ahead(longest);
     let places = admit(check, &settings, ahead, &flows);
     (check.problems.len() == before).then_some(())?;
     let promised = |(index, flow): (usize, &Option<Flow>)| {
@@ -294,7 +295,7 @@ fn longest(check: &mut Check<'_>, settings: &Settings) -> Option<Bytes> {
         ));
         return None;
     }
-    Some(own.unwrap_or(bounds::longest(link)))
+    Some(own.unwrap_or(link.longest()))
 }
 
 /// Lets the flows in, one by one as they are declared; each that cannot come in is a problem, with the numbers.
@@ -314,9 +315,18 @@ fn admit(
             continue;
         };
         let at = class.settings.get("delay").map_or(class.at, |entry| entry.at);
+        let mut advice = refusal.advice();
+        if settings.rule == Rule::Sound && check.link.ring > 1 {
+            let ring = check.link.bandwidth.time_to_send(ahead - check.link.mtu);
+            advice += &format!(
+                "; {} of it are the {} packets that the device may hold: see `transmit_ring`",
+                shown(ring),
+                check.link.ring
+            );
+        }
         check
             .problems
-            .push(Problem::new(at, refusal.to_string()).help(refusal.advice()));
+            .push(Problem::new(at, refusal.to_string()).help(advice));
     }
     if settings.over == Over::Priq && flows.len() > PRIQ_PRIORITIES {
         let message = format!("more than {PRIQ_PRIORITIES} classes: strict priority has a priority for each");
@@ -325,10 +335,35 @@ fn admit(
             .problems
             .push(Problem::new(check.settings.at, message).help(help));
     }
+    if settings.rule == Rule::Paper {
+        note_exceeded(check, ahead, priorities, flows);
+    }
     flows
         .iter()
         .map(|flow| admission.place(&flow.as_ref()?.name))
         .collect()
+}
+
+/// Notes the delays that the paper's rule admits and that are not bounds.
+fn note_exceeded(check: &mut Check<'_>, ahead: Bytes, priorities: u32, flows: &[Option<Flow>]) {
+    let all: Vec<Flow> = flows.iter().flatten().cloned().collect();
+    let sound = Admission::sound(check.link.bandwidth, ahead, priorities, &all);
+    for (class, flow) in check.classes.iter().zip(flows) {
+        let Some(flow) = flow else { continue };
+        let bound = sound.iter().find(|(name, _)| *name == flow.name);
+        let delay = bound.and_then(|(_, bound)| *bound).map(|bound| bound.delay);
+        if delay.is_some_and(|delay| delay <= flow.delay) {
+            continue;
+        }
+        let worst = delay.map_or("has no bound".into(), |delay| format!("can be {}", shown(delay)));
+        let message = format!(
+            "`{}` asks for {}, which the paper's rule admits; its delay {worst}",
+            flow.name, flow.delay
+        );
+        let at = class.settings.get("delay").map_or(class.at, |entry| entry.at);
+        let help = "`rule = \"sound\"` admits only what holds";
+        check.notices.push(Problem::new(at, message).help(help));
+    }
 }
 
 /// The scheduling inside: the classes with the priorities and queues that follow.
@@ -400,6 +435,7 @@ fn inside(
         child: None,
         classes: classes.collect(),
         problems: check.problems,
+        notices: check.notices,
     };
     Some(QueuePlan {
         kind,
@@ -444,7 +480,7 @@ impl Plan for IpsPlan {
     }
 
     fn bounds(&self, terms: &Terms<'_>) -> Vec<WorstCase> {
-        let ahead = bounds::ahead(terms.link, terms.ring, self.longest) + terms.taken;
+        let ahead = terms.link.ahead(self.longest) + terms.taken;
         let over = match self.settings.over {
             Over::Priq => u32::MAX,
             Over::Cbq => CBQ_PRIORITIES - 1,
@@ -475,10 +511,6 @@ impl Plan for IpsPlan {
             }
         };
         self.classes.iter().map(case).collect()
-    }
-
-    fn ring(&self) -> Option<u32> {
-        Some(self.settings.transmit_ring)
     }
 }
 
@@ -735,16 +767,13 @@ impl Discipline for Ips {
 mod tests {
     use super::*;
     use crate::inspect::View;
-    use crate::kind::Link;
+    use crate::link::Link;
     use crate::queue::Queue;
     use crate::random::Seed;
     use crate::tree::{ClassSpec, DisciplineSpec, Registry, TreePlan};
 
     const FRAME: u64 = 1_518;
-    const LINK: Link = Link {
-        bandwidth: Bandwidth::mbit(10),
-        mtu: Bytes::new(FRAME),
-    };
+    const LINK: Link = Link::new(Bandwidth::mbit(10), Bytes::new(FRAME));
 
     #[derive(Default)]
     struct Lost(Vec<(u32, Reason)>);
@@ -894,8 +923,9 @@ mod tests {
         let help = "it would fit with a delay of 10.93 ms, or with a burst of 10.982 kB";
         assert_eq!(problems[0].help.as_deref(), Some(help));
         assert!(plan(&spec(Table::default().text("rule", "paper"), &[(8, 1_910, 10)])).is_ok());
-        let ring = Table::default().with("transmit_ring", Raw::Integer(3));
-        let problems = plan(&spec(ring, &[(8, 1_910, 13)])).expect_err("13.36 ms");
+        let problems = spec(Table::default(), &[(8, 1_910, 13)])
+            .check(&Registry::builtin(), LINK.with_ring(3))
+            .expect_err("13.36 ms");
         assert_eq!(
             problems[0].message,
             "`flow 1` asks for 13 ms, and 13.359 ms is possible"

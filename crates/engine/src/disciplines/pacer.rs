@@ -33,7 +33,8 @@ use crate::byte_clock::{Basis, Pace, SHORTEST_SLOT, Slots, WireTime, gap_slot};
 use crate::carry_over::{CarryOver, Deficit};
 use crate::discipline::{Discipline, Next, Sink, Verdict};
 use crate::inspect::{Inspection, Value};
-use crate::kind::{Build, Check, Children, Kind, Pacing, Plan};
+use crate::kind::{Build, Check, Children, Kind, Pacing, Plan, Properties};
+use crate::link::{Fact, Link};
 use crate::packet::{ClassId, Packet};
 use crate::prefetch::Prefetched;
 use crate::settings::Problem;
@@ -54,19 +55,22 @@ pub static KIND: Kind = Kind {
     children: Children::Classes { nested: true },
     settings: Settings::SETTINGS,
     class_settings: ClassSettings::SETTINGS,
-    check: |check| plan(check, false),
+    properties: Properties {
+        former: &[("overhead", Fact::Overhead)],
+        ..Properties::NONE
+    },
+    check: |check| plan_with(check, Waiting::Calendar),
 };
 
-/// The same with a binary heap of all who wait in place of the calendar. For the bench that compares them: it is in no list.
-pub static ON_A_HEAP: Kind = Kind {
-    name: "pacer on a heap",
-    summary: KIND.summary,
-    reference: KIND.reference,
-    children: KIND.children,
-    settings: KIND.settings,
-    class_settings: KIND.class_settings,
-    check: |check| plan(check, true),
-};
+/// What keeps the classes that wait for their time. For the bench that compares the two: a policy has no word for it.
+#[doc(hidden)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Waiting {
+    /// A calendar, exact to the byte.
+    Calendar,
+    /// A binary heap of all who wait.
+    Heap,
+}
 
 choices! {
     /// What makes the gaps between packets.
@@ -107,10 +111,6 @@ settings! {
         wire: Bandwidth = derived "the interface's `bandwidth`",
             "must be the device's: all gaps are reckoned from it",
             "-";
-        /// The interface's `overhead`, which is in every length
-        overhead: Bytes = default "0 B",
-            "not as the interface's: slots are reckoned too short or too long",
-            "-";
         /// VLAN tags that the device puts into frames
         tags: u32 = default "0",
             "missing tags: slots are 4 B too short each",
@@ -148,7 +148,7 @@ struct PacerPlan {
     nodes: Vec<NodePlan>,
     rules: Rules,
     best_effort: BestEffort,
-    heap: bool,
+    waiting: Waiting,
 }
 
 /// What cannot change while packets flow.
@@ -165,7 +165,9 @@ const MOST_TAGS: u32 = 8;
 /// The longest gap frame is at least so long, so that half of a longer gap is not too short for a frame.
 const LEAST_LONGEST: u64 = 2 * SHORTEST_SLOT - 1;
 
-fn plan(check: &mut Check<'_>, heap: bool) -> Option<Arc<dyn Plan>> {
+/// Checks the settings of a pacer.
+#[doc(hidden)]
+pub fn plan_with(check: &mut Check<'_>, waiting: Waiting) -> Option<Arc<dyn Plan>> {
     let before = check.problems.len();
     let settings = Settings::read(check.settings, &[], check.problems)?;
     let rules = rules(check, &settings)?;
@@ -222,25 +224,25 @@ fn plan(check: &mut Check<'_>, heap: bool) -> Option<Arc<dyn Plan>> {
         nodes,
         rules,
         best_effort: settings.best_effort,
-        heap,
+        waiting,
     }))
 }
 
 fn rules(check: &mut Check<'_>, settings: &Settings) -> Option<Rules> {
-    let mtu = check.link.mtu;
+    let Link { mtu, overhead, .. } = check.link;
     let mut wrong = Vec::new();
-    if settings.overhead >= mtu {
-        wrong.push((
-            "overhead",
-            format!("`overhead` leaves nothing of the longest packet ({mtu})"),
-        ));
-    }
     if settings.tags > MOST_TAGS {
         wrong.push(("tags", format!("`tags` is at most {MOST_TAGS}")));
     }
     let wire = settings.wire.unwrap_or(check.link.bandwidth);
     if wire == Bandwidth::ZERO {
         wrong.push(("wire", "`wire` must be more than 0".into()));
+    } else if wire < check.link.bandwidth {
+        let message = format!(
+            "`wire` ({wire}) is slower than the link ({})",
+            check.link.bandwidth
+        );
+        wrong.push(("wire", message));
     }
     let right = wrong.is_empty();
     let at = |key: &str| {
@@ -254,7 +256,7 @@ fn rules(check: &mut Check<'_>, settings: &Settings) -> Option<Rules> {
             .into_iter()
             .map(|(key, message)| Problem::new(at(key), message)),
     );
-    let (overhead, tags) = (settings.overhead.get(), settings.tags.into());
+    let (overhead, tags) = (overhead.get(), settings.tags.into());
     right.then(|| Rules {
         basis: settings.basis,
         frames: settings.gap == Gap::Frames,
@@ -262,7 +264,7 @@ fn rules(check: &mut Check<'_>, settings: &Settings) -> Option<Rules> {
         slots: Slots {
             overhead,
             tags,
-            longest: mtu.get() - overhead,
+            longest: mtu.get().saturating_sub(overhead).max(1),
         },
     })
 }
@@ -449,10 +451,9 @@ impl Pacer {
         let best_effort = nodes.iter().filter(|node| !node.paced).count();
         Self {
             leaves,
-            waiting: if plan.heap {
-                Calendar::heap()
-            } else {
-                Calendar::new(nodes.len(), plan.span())
+            waiting: match plan.waiting {
+                Waiting::Heap => Calendar::heap(),
+                Waiting::Calendar => Calendar::new(nodes.len(), plan.span()),
             },
             upcoming: Vec::with_capacity(FETCHED + 1),
             eligible: sizes.into_iter().map(PriorityQueue::new).collect(),

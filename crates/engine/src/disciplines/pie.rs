@@ -28,7 +28,8 @@
 
 use crate::discipline::{Discipline, Next, Reason, Sink, Verdict};
 use crate::inspect::{Inspection, Value};
-use crate::kind::{Build, Check, Children, Kind, Link, Plan};
+use crate::kind::{Build, Check, Children, Kind, Plan, Properties};
+use crate::link::Link;
 use crate::packet::Packet;
 use crate::random::Rng;
 use crate::settings;
@@ -46,6 +47,7 @@ pub static KIND: Kind = Kind {
     children: Children::None,
     settings: Settings::SETTINGS,
     class_settings: &[],
+    properties: Properties::NONE,
     check,
 };
 
@@ -362,10 +364,7 @@ mod tests {
     use crate::settings::{Raw, Table};
     use crate::units::Bandwidth;
 
-    const LINK: Link = Link {
-        bandwidth: Bandwidth::mbit(8),
-        mtu: Bytes::new(1000),
-    };
+    const LINK: Link = Link::new(Bandwidth::mbit(8), Bytes::new(1000));
 
     #[derive(Default)]
     struct Seen {

@@ -23,7 +23,7 @@
 
 use crate::discipline::{Discipline, Next, Reason, Sink, Verdict};
 use crate::inspect::{Inspection, Value};
-use crate::kind::{Build, Check, Children, Kind, Plan, QueuePlan};
+use crate::kind::{Build, Check, Children, Kind, Plan, Properties, QueuePlan};
 use crate::packet::Packet;
 use crate::queue::Queue;
 use crate::settings::{Problem, Raw, SettingValue, describe};
@@ -40,6 +40,7 @@ pub static KIND: Kind = Kind {
     children: Children::One,
     settings: Settings::SETTINGS,
     class_settings: &[],
+    properties: Properties::NONE,
     check,
 };
 
@@ -414,17 +415,14 @@ impl Discipline for Police {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kind::Link;
+    use crate::link::Link;
     use crate::packet::{ClassId, Dscp};
     use crate::random::Seed;
     use crate::settings::Table;
     use crate::tree::{DisciplineSpec, Registry};
     use Colour::{Green, Red, Yellow};
 
-    const LINK: Link = Link {
-        bandwidth: Bandwidth::mbit(100),
-        mtu: Bytes::new(1000),
-    };
+    const LINK: Link = Link::new(Bandwidth::mbit(100), Bytes::new(1000));
 
     fn parameters(table: Table) -> Parameters {
         let settings = Settings::read(&table, &[], &mut Vec::new()).expect("good settings");

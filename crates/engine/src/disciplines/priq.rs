@@ -11,7 +11,7 @@
 use crate::bounds::{Promise, Service, Terms, WorstCase, is_work_conserving, strict_priority};
 use crate::discipline::{Discipline, Next, Sink, Verdict};
 use crate::inspect::{Inspection, Value};
-use crate::kind::{Build, Check, Children, Kind, Plan};
+use crate::kind::{Build, Check, Children, Kind, Plan, Properties};
 use crate::packet::{ClassId, Packet};
 use crate::settings;
 use crate::settings::{Problem, refuse_unknown};
@@ -28,6 +28,7 @@ pub static KIND: Kind = Kind {
     children: Children::Classes { nested: false },
     settings: &[],
     class_settings: ClassSettings::SETTINGS,
+    properties: Properties::NONE,
     check,
 };
 
@@ -253,7 +254,7 @@ impl Discipline for Priq {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kind::Link;
+    use crate::link::Link;
     use crate::queue::Queue;
     use crate::random::Seed;
     use crate::settings::{Raw, Table};
@@ -275,10 +276,7 @@ mod tests {
     }
 
     fn check(spec: &DisciplineSpec) -> Result<Queue, Vec<Problem>> {
-        let link = Link {
-            bandwidth: Bandwidth::mbit(100),
-            mtu: Bytes::new(1_514),
-        };
+        let link = Link::new(Bandwidth::mbit(100), Bytes::new(1_514));
         spec.check(&Registry::builtin(), link)
             .map(|plan| plan.build(Seed(1)))
     }
@@ -325,10 +323,7 @@ mod tests {
         let mut queue = check(&spec(&[1, 2])).expect("a good plan");
         offer(&mut queue, 0);
         offer(&mut queue, 1);
-        let link = Link {
-            bandwidth: Bandwidth::mbit(100),
-            mtu: Bytes::new(1_514),
-        };
+        let link = Link::new(Bandwidth::mbit(100), Bytes::new(1_514));
         let other = spec(&[2, 1])
             .check(&Registry::builtin(), link)
             .expect("a good plan");

@@ -27,7 +27,7 @@
 
 use crate::discipline::{Discipline, Next, Reason, Sink, Verdict};
 use crate::inspect::{Inspection, Value};
-use crate::kind::{Build, Check, Children, Kind, Plan, QueuePlan};
+use crate::kind::{Build, Check, Children, Kind, Plan, Properties, QueuePlan};
 use crate::packet::Packet;
 use crate::queue::Queue;
 use crate::random::Rng;
@@ -45,6 +45,7 @@ pub static KIND: Kind = Kind {
     children: Children::One,
     settings: Settings::SETTINGS,
     class_settings: &[],
+    properties: Properties::NONE,
     check,
 };
 
@@ -529,16 +530,13 @@ impl Discipline for Red {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kind::Link;
+    use crate::link::Link;
     use crate::packet::{ClassId, Ecn};
     use crate::random::Seed;
     use crate::settings::Table;
     use crate::tree::{DisciplineSpec, Registry};
 
-    const LINK: Link = Link {
-        bandwidth: Bandwidth::mbit(8),
-        mtu: Bytes::new(1000),
-    };
+    const LINK: Link = Link::new(Bandwidth::mbit(8), Bytes::new(1000));
 
     #[derive(Default)]
     struct Seen {

@@ -20,7 +20,7 @@
 use super::red::{self, FRACTION, Measure, Parameters, Threshold, Weight};
 use crate::discipline::{Discipline, Next, Reason, Sink, Verdict};
 use crate::inspect::{Inspection, Value};
-use crate::kind::{Build, Check, Children, Kind, Plan};
+use crate::kind::{Build, Check, Children, Kind, Plan, Properties};
 use crate::packet::Packet;
 use crate::random::Rng;
 use crate::settings;
@@ -38,6 +38,7 @@ pub static KIND: Kind = Kind {
     children: Children::None,
     settings: Settings::SETTINGS,
     class_settings: &[],
+    properties: Properties::NONE,
     check,
 };
 
@@ -341,7 +342,7 @@ impl Discipline for Rio {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kind::Link;
+    use crate::link::Link;
     use crate::packet::{ClassId, Dscp};
     use crate::queue::Queue;
     use crate::random::Seed;
@@ -349,10 +350,7 @@ mod tests {
     use crate::tree::{DisciplineSpec, Registry};
     use crate::units::Bandwidth;
 
-    const LINK: Link = Link {
-        bandwidth: Bandwidth::mbit(8),
-        mtu: Bytes::new(1000),
-    };
+    const LINK: Link = Link::new(Bandwidth::mbit(8), Bytes::new(1000));
     const AF: [u8; 3] = [10, 12, 14];
 
     #[derive(Default)]

@@ -16,7 +16,8 @@
 use crate::bounds::{Terms, WorstCase, follows_any_rate};
 use crate::discipline::{Discipline, Next, Sink, Verdict};
 use crate::inspect::{Inspection, Value};
-use crate::kind::{Build, Check, Children, Kind, Link, Plan, QueuePlan};
+use crate::kind::{Build, Check, Children, Kind, Plan, Properties, QueuePlan};
+use crate::link::Link;
 use crate::packet::Packet;
 use crate::queue::Queue;
 use crate::settings;
@@ -35,6 +36,7 @@ pub static KIND: Kind = Kind {
     children: Children::One,
     settings: Settings::SETTINGS,
     class_settings: &[],
+    properties: Properties::NONE,
     check,
 };
 
@@ -285,7 +287,7 @@ impl Discipline for Tbf {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kind::Link;
+    use crate::link::Link;
     use crate::packet::ClassId;
     use crate::random::Seed;
     use crate::settings::{Raw, Table};
@@ -303,10 +305,7 @@ mod tests {
             child: Some(Box::new(fifo)),
             ..DisciplineSpec::new("tbf")
         };
-        let link = Link {
-            bandwidth: Bandwidth::gbit(800),
-            mtu: Bytes::new(1_514),
-        };
+        let link = Link::new(Bandwidth::gbit(800), Bytes::new(1_514));
         spec.check(&Registry::builtin(), link)
             .map(|plan| plan.build(Seed(1)))
     }

@@ -23,7 +23,7 @@
 use crate::bounds::{Terms, WorstCase};
 use crate::discipline::{Discipline, Next, Reason, Sink, Verdict};
 use crate::inspect::{Inspection, Value};
-use crate::kind::{Build, Check, Children, Kind, Plan};
+use crate::kind::{Build, Check, Children, Kind, Plan, Properties};
 use crate::packet::{Flow, Packet};
 use crate::random::{Rng, mix};
 use crate::settings::{Problem, Raw, SettingValue, describe};
@@ -41,6 +41,7 @@ pub static KIND: Kind = Kind {
     children: Children::None,
     settings: Settings::SETTINGS,
     class_settings: &[],
+    properties: Properties::NONE,
     check,
 };
 
@@ -535,7 +536,7 @@ impl Discipline for Wfq {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kind::Link;
+    use crate::link::Link;
     use crate::packet::ClassId;
     use crate::random::Seed;
     use crate::settings::Table;
@@ -543,10 +544,7 @@ mod tests {
     use crate::tree::{DisciplineSpec, Registry};
     use crate::units::Bandwidth;
 
-    const LINK: Link = Link {
-        bandwidth: Bandwidth::mbit(100),
-        mtu: Bytes::new(1_514),
-    };
+    const LINK: Link = Link::new(Bandwidth::mbit(100), Bytes::new(1_514));
 
     fn plan(queues: u32, limit: u64) -> WfqPlan {
         WfqPlan {

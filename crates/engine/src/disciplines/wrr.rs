@@ -20,7 +20,7 @@
 use crate::bounds::{Terms, WorstCase};
 use crate::discipline::{Discipline, Next, Sink, Verdict};
 use crate::inspect::{Inspection, Value};
-use crate::kind::{Build, Check, Children, Kind, Plan};
+use crate::kind::{Build, Check, Children, Kind, Plan, Properties};
 use crate::packet::Packet;
 use crate::settings::Problem;
 use crate::sharing::leaves::{Leaves, LeavesPlan};
@@ -38,6 +38,7 @@ pub static KIND: Kind = Kind {
     children: Children::Classes { nested: false },
     settings: Settings::SETTINGS,
     class_settings: ClassSettings::SETTINGS,
+    properties: Properties::NONE,
     check,
 };
 
@@ -523,7 +524,7 @@ impl Discipline for Wrr {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kind::Link;
+    use crate::link::Link;
     use crate::packet::ClassId;
     use crate::queue::Queue;
     use crate::random::Seed;
@@ -546,10 +547,7 @@ mod tests {
             classes,
             ..DisciplineSpec::new(kind)
         };
-        let link = Link {
-            bandwidth: Bandwidth::mbit(100),
-            mtu: Bytes::new(1_250),
-        };
+        let link = Link::new(Bandwidth::mbit(100), Bytes::new(1_250));
         spec.check(&Registry::builtin(), link)
             .map(|plan| plan.build(Seed(1)))
     }

@@ -118,14 +118,11 @@ impl Cobalt {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kind::Link;
+    use crate::link::Link;
     use crate::units::{Bandwidth, Bytes};
 
     fn law() -> Law {
-        let link = Link {
-            bandwidth: Bandwidth::mbit(100),
-            mtu: Bytes::new(1_514),
-        };
+        let link = Link::new(Bandwidth::mbit(100), Bytes::new(1_514));
         Law::new(None, None, true, link).expect("a good law")
     }
 

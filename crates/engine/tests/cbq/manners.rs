@@ -3,7 +3,7 @@
 use crate::rig::{MTU, Rig, With, check, check_with, class, near};
 use engine::discipline::{Discipline, Next, Reason, Sink, Verdict};
 use engine::inspect::Value;
-use engine::kind::{Build, Check, Children, Kind, Plan};
+use engine::kind::{Build, Check, Children, Kind, Plan, Properties};
 use engine::packet::Packet;
 use engine::random::{Rng, Seed};
 use engine::settings::{Raw, Table};
@@ -87,6 +87,7 @@ const fn kind(name: &'static str, check: fn(&mut Check<'_>) -> Option<Arc<dyn Pl
         children: Children::None,
         settings: &[],
         class_settings: &[],
+        properties: Properties::NONE,
         check,
     }
 }

@@ -2,7 +2,7 @@
 
 use engine::discipline::{Next, Reason, Sink};
 use engine::inspect::{Inspection, Value, View};
-use engine::kind::Link;
+use engine::link::Link;
 use engine::packet::{ClassId, Packet};
 use engine::queue::Queue;
 use engine::random::Seed;
@@ -63,7 +63,7 @@ pub fn check_with(
         ..DisciplineSpec::new("cbq")
     };
     let mtu = Bytes::new(MTU);
-    spec.check(registry, Link { bandwidth: link, mtu })
+    spec.check(registry, Link::new(link, mtu))
 }
 
 /// What was lost.

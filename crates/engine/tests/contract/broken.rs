@@ -4,7 +4,7 @@
 
 use engine::discipline::{Discipline, Next, Reason, Sink, Verdict};
 use engine::inspect::Inspection;
-use engine::kind::{Build, Check, Children, Kind, Plan};
+use engine::kind::{Build, Check, Children, Kind, Plan, Properties};
 use engine::packet::{Buffer, Ecn, Packet};
 use engine::units::{Bytes, Duration, Instant};
 use std::any::Any;
@@ -114,6 +114,7 @@ pub static KIND: Kind = Kind {
     children: Children::None,
     settings: &[],
     class_settings: &[],
+    properties: Properties::NONE,
     check,
 };
 

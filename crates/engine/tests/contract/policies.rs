@@ -3,7 +3,8 @@
 //! A setting's type says what values it can have; [`VALUES`] narrows that where one setting depends on
 //! another or on the link. What a kind's own `check` still refuses is drawn again.
 
-use engine::kind::{Children, Kind, Link};
+use engine::kind::{Children, Kind};
+use engine::link::Link;
 use engine::random::{Rng, Seed};
 use engine::settings::{Fallback, Raw, Setting, SettingValue, Table};
 use engine::tree::{ClassSpec, DisciplineSpec, Registry, TreePlan};
@@ -149,7 +150,6 @@ pub const VALUES: &[(&str, &[(&str, Draw)])] = &[
                 percent(rng, 1, [20, 5, 1][place.depth.min(2)])
             }),
             ("wire", |_, _| Raw::Text("100 Mbit/s".into())),
-            ("overhead", |rng, _| bytes(rng, 0, 24)),
             ("tags", |rng, _| Raw::Integer(rng.below(3) as i64)),
             ("packet", |rng, _| bytes(rng, 60, 1_514)),
         ],
@@ -193,7 +193,6 @@ pub const VALUES: &[(&str, &[(&str, Draw)])] = &[
             ("burst", |rng, _| bytes(rng, 1_514, 20_000)),
             ("delay", |rng, _| micros(rng, 8_000, 60_000)),
             ("longest", |rng, _| bytes(rng, 1_514, 70_000)),
-            ("transmit_ring", |rng, _| Raw::Integer(between(rng, 1, 8) as i64)),
             // What is sent last is out of order, as the docs say; the exam allows that to nobody.
             ("excess", |_, _| Raw::Text("drop".into())),
         ],
@@ -220,10 +219,7 @@ const TOGETHER: &[(&str, &str, &str, bool)] =
     &[("ips", "burst", "rate", false), ("ips", "delay", "rate", true)];
 
 /// The link that policies are for.
-pub const LINK: Link = Link {
-    bandwidth: Bandwidth::mbit(100),
-    mtu: Bytes::new(1_514),
-};
+pub const LINK: Link = Link::new(Bandwidth::mbit(100), Bytes::new(1_514));
 
 fn bytes(rng: &mut Rng, from: u64, to: u64) -> Raw {
     Raw::Text(format!("{} B", between(rng, from, to)))

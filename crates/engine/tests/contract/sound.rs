@@ -3,7 +3,7 @@
 
 use engine::discipline::{Discipline, Next, Sink, Verdict};
 use engine::inspect::Inspection;
-use engine::kind::{Build, Check, Children, Kind, Plan, QueuePlan, Routes};
+use engine::kind::{Build, Check, Children, Kind, Plan, Properties, QueuePlan, Routes};
 use engine::packet::{ClassId, Packet};
 use engine::queue::Queue;
 use engine::settings;
@@ -19,6 +19,7 @@ pub static SHAPER: Kind = Kind {
     children: Children::One,
     settings: ShaperSettings::SETTINGS,
     class_settings: &[],
+    properties: Properties::NONE,
     check: check_shaper,
 };
 
@@ -106,6 +107,7 @@ pub static SHORTEST: Kind = Kind {
     children: Children::Classes { nested: true },
     settings: &[],
     class_settings: &[],
+    properties: Properties::NONE,
     check: check_shortest,
 };
 

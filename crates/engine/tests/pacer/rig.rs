@@ -2,7 +2,7 @@
 
 use engine::byte_clock::Slots;
 use engine::discipline::{Next, Reason, Sink};
-use engine::kind::Link;
+use engine::link::Link;
 use engine::packet::{ClassId, Packet};
 use engine::queue::Queue;
 use engine::random::Seed;
@@ -66,7 +66,7 @@ pub fn check(
         ..DisciplineSpec::new("pacer")
     };
     let mtu = Bytes::new(mtu);
-    spec.check(&Registry::builtin(), Link { bandwidth: link, mtu })
+    spec.check(&Registry::builtin(), Link::new(link, mtu))
 }
 
 /// A packet that went onto the wire.

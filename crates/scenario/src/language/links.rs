@@ -240,25 +240,28 @@ fn policies(
         return policies;
     };
     for pair in section.iter() {
+        let end = between.and_then(|ends| ends.iter().position(|&host| hosts[host] == pair.key));
+        let link = end.and_then(|end| settings[end].as_ref());
+        let ring = link.map_or(1, |link| link.transmit_ring);
         let interface = match pair.value.value.as_str() {
-            Some(file) => from_file(reader, registry, files, file, pair.value.at),
+            Some(file) => from_file(reader, registry, files, (file, pair.value.at), ring),
             None if pair.value.section().is_none() => {
                 let expected =
                     "expected the path of a policy in quotes, or a section as [interface.…] of a policy";
                 reader.problems.push(pair.value.wrong(expected));
                 None
             }
-            None => reader.interface(pair.key, &pair.value),
+            None => reader.interface(pair.key, &pair.value, ring),
         };
         let Some(ends) = between else { continue };
-        let Some(end) = ends.iter().position(|&host| hosts[host] == pair.key) else {
+        let Some(end) = end else {
             let names = ends.iter().map(|&host| hosts[host].as_str());
             reader
                 .problems
                 .push(unknown("end of this link", pair.key, pair.key_at, names));
             continue;
         };
-        if let (Some(interface), Some(settings)) = (&interface, &settings[end]) {
+        if let (Some(interface), Some(settings)) = (&interface, link) {
             fits(reader, &pair.value, interface, settings);
         }
         policies[end] = interface;
@@ -299,13 +302,14 @@ fn fits(reader: &mut Reader<'_>, value: &Value<'_>, interface: &Interface, link:
     }
 }
 
-/// What a policy file says of an interface: `home-router.toml`, or `home-router.toml: wan0` if it has several.
+/// What a policy file says of an interface: `home-router.toml`, or `home-router.toml: wan0` if it has several. Here its
+/// device has the ring of the scenario's link, whatever the file's own port has.
 fn from_file(
     reader: &mut Reader<'_>,
     registry: &Registry,
     files: Files<'_>,
-    word: &str,
-    at: Span,
+    (word, at): (&str, Span),
+    ring: u32,
 ) -> Option<Interface> {
     let (path, interface) = match word.rsplit_once(": ") {
         Some((path, name)) => (path.trim(), Some(name.trim())),
@@ -340,8 +344,18 @@ fn from_file(
             Err(Problem::new(at, message).help(help))
         }
     };
+    let behind = |interface: &Interface| {
+        interface.behind(registry, ring).map_err(|problems| {
+            let words: Vec<String> = problems.into_iter().map(|problem| problem.message).collect();
+            let message = format!(
+                "the policy `{path}` cannot be used on this link: {}",
+                words.join("; ")
+            );
+            Problem::new(at, message).help("the link's `transmit_ring` is what the device holds here")
+        })
+    };
     found
-        .cloned()
+        .and_then(behind)
         .map_err(|problem| reader.problems.push(problem))
         .ok()
 }

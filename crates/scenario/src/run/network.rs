@@ -63,9 +63,7 @@ fn spec(direction: &DirectionConfig) -> LinkSpec {
         Some(policy) => Hold::Ruled(Box::new(Ruled {
             plan: policy.plan.clone(),
             filters: policy.filters.clone(),
-            overhead: policy.settings.overhead,
             driver: Driver {
-                ring: settings.transmit_ring as usize,
                 tick: settings.timer_tick,
                 completion: match settings.completion {
                     Completion::Exact => link::Completion::Exact,

@@ -79,7 +79,7 @@ fn show(out: &mut dyn Write, path: &str, policy: &Policy) -> io::Result<()> {
     policy
         .interfaces
         .iter()
-        .try_for_each(|interface| show_interface(out, interface, worst_cases::ring(policy)))
+        .try_for_each(|interface| show_interface(out, interface))
 }
 
 fn port_words(port: &PortConfig) -> String {
@@ -95,7 +95,7 @@ fn port_words(port: &PortConfig) -> String {
     )
 }
 
-fn show_interface(out: &mut dyn Write, interface: &Interface, ring: Option<u32>) -> io::Result<()> {
+fn show_interface(out: &mut dyn Write, interface: &Interface) -> io::Result<()> {
     let settings = &interface.settings;
     let overhead = match settings.overhead.get() {
         0 => String::new(),
@@ -153,7 +153,7 @@ fn show_interface(out: &mut dyn Write, interface: &Interface, ring: Option<u32>)
             yields_words(yields, settings.bandwidth)
         )?;
     }
-    for line in worst_cases::lines(interface, ring) {
+    for line in worst_cases::lines(interface) {
         writeln!(out, "{line}")?;
     }
     show_filters(out, interface)
@@ -240,11 +240,7 @@ fn to_json(path: &str, read: &Result<Policy, Findings>) -> Value {
         Err(findings) => findings,
     };
     let interfaces: Vec<Value> = match read {
-        Ok(policy) => {
-            let ring = worst_cases::ring(policy);
-            let interface = |interface| interface_json(interface, ring);
-            policy.interfaces.iter().map(interface).collect()
-        }
+        Ok(policy) => policy.interfaces.iter().map(interface_json).collect(),
         Err(_) => Vec::new(),
     };
     let port = read.as_ref().ok().and_then(|policy| policy.port.as_ref());
@@ -259,7 +255,7 @@ fn to_json(path: &str, read: &Result<Policy, Findings>) -> Value {
     })
 }
 
-fn interface_json(interface: &Interface, ring: Option<u32>) -> Value {
+fn interface_json(interface: &Interface) -> Value {
     let mut rates = HashMap::new();
     snapshot::rates(&interface.spec, interface.settings.bandwidth, &mut rates);
     let plan = &interface.plan;
@@ -285,7 +281,7 @@ fn interface_json(interface: &Interface, ring: Option<u32>) -> Value {
         "overhead_bytes": interface.settings.overhead.get(),
         "discipline": discipline_words(&interface.spec),
         "classes": classes.collect::<Vec<_>>(),
-        "worst_cases": worst_cases::json(interface, ring),
+        "worst_cases": worst_cases::json(interface),
         "filters": filters.collect::<Vec<_>>(),
     })
 }

@@ -110,7 +110,7 @@ pub fn enforce(
         .spawn(move || worker.run())
         .map_err(|e| Failure::at_run_time(format!("cannot start the packet loop: {e}")))?;
     // Only now: it puts its first tree into force, which takes a worker that answers.
-    let speaker = speak(policy, config, keys, &in_force).inspect_err(|_| handle.stop())?;
+    let speaker = speak(policy, keys, &in_force).inspect_err(|_| handle.stop())?;
     let (_yields, yielding) = yielding::start(&handle, &managed).inspect_err(|_| handle.stop())?;
     let asked = speaker.as_ref().map(|(asked, _)| asked.clone());
     let service = Service::new(name, handle.clone(), in_force, asked, yielding, Arc::clone(&end));
@@ -138,7 +138,6 @@ type Speaking = (speaker::Handle, JoinHandle<()>);
 /// Starts to speak RSVP, if the policy says so.
 fn speak(
     policy: &Policy,
-    config: &PortConfig,
     keys: Option<KeyFile>,
     in_force: &Arc<InForce>,
 ) -> Result<Option<Speaking>, Failure> {
@@ -148,7 +147,6 @@ fn speak(
         everywhere: false,
         keys,
         trees: Box::new(Arc::clone(in_force)),
-        ring: config.settings.transmit_ring,
         seed: secret_seed(),
         log: Box::new(|line| eprintln!("rsvp: {line}")),
     };

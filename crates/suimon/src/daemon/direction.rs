@@ -2,7 +2,7 @@
 
 use control::policy::Interface;
 use engine::classify::Classifier;
-use engine::kind::Link;
+use engine::link::Link;
 use engine::packet::ClassId;
 use engine::random::Seed;
 use engine::tree::{DisciplineSpec, Registry, TreePlan};
@@ -37,8 +37,8 @@ pub fn managed(interface: &Interface, from: PortId, to: PortId) -> PathSpec {
         classify: by_filters(interface),
         queue: interface.plan.build(secret_seed()),
         plan: Some(interface.plan.clone()),
-        bandwidth: Some(interface.settings.bandwidth),
-        overhead: interface.settings.overhead,
+        bandwidth: Some(interface.link().bandwidth),
+        overhead: interface.link().overhead,
         realiser: None,
     }
 }
@@ -56,10 +56,10 @@ pub fn plain(interface: &Interface, from: PortId, to: PortId) -> PathSpec {
 
 /// A direction that the policy leaves alone.
 pub fn unmanaged(name: &str, from: PortId, to: PortId) -> PathSpec {
-    let plan = fifo(Link {
-        bandwidth: Bandwidth::gbit(800),
-        mtu: Bytes::new(u64::from(u16::MAX) + 64),
-    });
+    let plan = fifo(Link::new(
+        Bandwidth::gbit(800),
+        Bytes::new(u64::from(u16::MAX) + 64),
+    ));
     PathSpec {
         name: name.into(),
         from,

@@ -7,7 +7,7 @@ use super::cost_wire::Wire;
 use super::rounds::Rounds;
 use super::{Experiment, Figure, Options, Outcome, Progress, Row};
 use crate::exit::Failure;
-use engine::kind::Link;
+use engine::link::Link;
 use engine::units::{Bandwidth, Bytes};
 
 /// The registration.
@@ -19,10 +19,7 @@ pub const A4: Experiment = Experiment {
 };
 
 /// The paper's ATM link: 135 Mbit/s of IP, MTU 9180.
-const LINK: Link = Link {
-    bandwidth: Bandwidth::mbit(135),
-    mtu: Bytes::new(9_194),
-};
+const LINK: Link = Link::new(Bandwidth::mbit(135), Bytes::new(9_194));
 
 /// The paper's table, in microseconds on a 200 MHz PentiumPro.
 const PAPER: [(&str, f64); 5] = [

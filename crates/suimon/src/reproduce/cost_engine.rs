@@ -161,13 +161,10 @@ pub fn frame(payload: usize) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use engine::kind::Link;
+    use engine::link::Link;
     use engine::units::Bandwidth;
 
-    const LINK: Link = Link {
-        bandwidth: Bandwidth::mbit(135),
-        mtu: Bytes::new(9_194),
-    };
+    const LINK: Link = Link::new(Bandwidth::mbit(135), Bytes::new(9_194));
 
     #[test]
     fn every_way_passes_every_packet_and_cbq_knows_its_class_and_flow() {

@@ -7,7 +7,7 @@ use super::cost_wire::Wire;
 use super::rounds::Rounds;
 use super::{Experiment, Options, Outcome, Progress, Row, number};
 use crate::exit::Failure;
-use engine::kind::Link;
+use engine::link::Link;
 use engine::units::{Bandwidth, Bytes};
 
 /// The registration.
@@ -48,10 +48,7 @@ const EVEN: f64 = 0.2;
 
 impl Case {
     fn link(&self) -> Link {
-        Link {
-            bandwidth: self.rate,
-            mtu: Bytes::new(self.mtu + netio::port::ETHERNET as u64),
-        }
+        Link::new(self.rate, Bytes::new(self.mtu + netio::port::ETHERNET as u64))
     }
 }
 

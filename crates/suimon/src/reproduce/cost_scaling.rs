@@ -11,7 +11,7 @@ use super::{Experiment, Figure, Options, Outcome, Picture, Progress, Row};
 use crate::exit::Failure;
 use engine::classify::{Filter, Ports, Prefix};
 use engine::header::{FlowHasher, Headers};
-use engine::kind::Link;
+use engine::link::Link;
 use engine::packet::{ClassId, Packet};
 use engine::units::{Bandwidth, Bytes};
 use netio::classify::Classify;
@@ -27,10 +27,7 @@ pub const A3: Experiment = Experiment {
 };
 
 /// The paper's ATM link: 135 Mbit/s of IP, MTU 9180.
-const LINK: Link = Link {
-    bandwidth: Bandwidth::mbit(135),
-    mtu: Bytes::new(9_194),
-};
+const LINK: Link = Link::new(Bandwidth::mbit(135), Bytes::new(9_194));
 
 /// The most of each.
 const MOST: u32 = 100;

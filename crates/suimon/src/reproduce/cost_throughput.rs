@@ -6,7 +6,7 @@ use super::cost_wire::Wire;
 use super::rounds::Rounds;
 use super::{Experiment, Options, Outcome, Progress, Row};
 use crate::exit::Failure;
-use engine::kind::Link;
+use engine::link::Link;
 use engine::units::{Bandwidth, Bytes};
 use lab::traffic::tcp::BulkRun;
 use netio::clock;
@@ -68,10 +68,10 @@ const START: Duration = Duration::from_millis(400);
 
 impl Case {
     fn link(&self) -> Link {
-        Link {
-            bandwidth: self.rate.unwrap_or(Bandwidth::gbit(800)),
-            mtu: Bytes::new(self.mtu + netio::port::ETHERNET as u64),
-        }
+        Link::new(
+            self.rate.unwrap_or(Bandwidth::gbit(800)),
+            Bytes::new(self.mtu + netio::port::ETHERNET as u64),
+        )
     }
 
     /// Rounds, and how long each of the two ways is measured in each.

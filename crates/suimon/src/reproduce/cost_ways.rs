@@ -4,7 +4,7 @@
 //! at the flow, CBQ at headers and filters.
 
 use engine::classify::{Classifier, Filter, Ports};
-use engine::kind::Link;
+use engine::link::Link;
 use engine::packet::ClassId;
 use engine::random::Seed;
 use engine::settings::Table;

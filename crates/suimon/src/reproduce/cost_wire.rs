@@ -11,7 +11,7 @@ use super::cost_ways::{SEED, Way};
 use super::rounds::median;
 use crate::daemon::direction;
 use crate::exit::Failure;
-use engine::kind::Link;
+use engine::link::Link;
 use engine::units::{Bandwidth, Bytes};
 use lab::host::Offload;
 use lab::traffic::generator::Shape;

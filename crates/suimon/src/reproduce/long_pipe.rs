@@ -48,7 +48,6 @@ pub fn hold(rate: Option<Bandwidth>) -> Result<Hold, Failure> {
     Ok(Hold::Ruled(Box::new(Ruled {
         plan: policy.plan,
         filters: policy.filters,
-        overhead: policy.settings.overhead,
         driver: Driver {
             gaps: true,
             ..Driver::default()

@@ -7,7 +7,7 @@
 //!
 //! The delay is from a packet's first bit at its sender to its last bit at the receiver, of 10,000 packets of flow 1.
 
-use super::testbed::interface;
+use super::testbed::{behind, interface};
 use super::{Experiment, Figure, Options, Outcome, Picture, Progress, Row, points, promised_sockets};
 use crate::exit::Failure;
 use control::policy::Interface;
@@ -190,7 +190,7 @@ const FCS: i32 = 4;
 /// The excess of 0.37 % takes this long to fill a queue.
 const SETTLE: Duration = Duration::from_secs(60);
 const PACKETS: usize = 10_000;
-const RINGS: [usize; 2] = [1, 3];
+const RINGS: [u32; 2] = [1, 3];
 
 impl Measurement {
     fn policy(&self) -> String {
@@ -258,19 +258,15 @@ struct Found {
     late: u64,
 }
 
-fn measure(policy: &Interface, ring: usize) -> Result<Found, Failure> {
+fn measure(policy: &Interface, ring: u32) -> Result<Found, Failure> {
+    let policy = behind(policy, ring)?;
     let mut sim = Simulation::new(Seed(1));
     let [router, receiver] = ["router", "receiver"].map(|name| sim.node(name));
-    let driver = Driver {
-        ring,
-        ..Driver::default()
-    };
     let (plan, filters) = (policy.plan.clone(), policy.filters.clone());
     let ruled = Ruled {
         plan,
         filters,
-        overhead: policy.settings.overhead,
-        driver,
+        driver: Driver::default(),
     };
     let spec = |rate| LinkSpec::new(rate, Duration::ZERO).framing(Framing::Add(FCS));
     let out = spec(Bandwidth::mbit(10)).hold(Hold::Ruled(Box::new(ruled)));
@@ -342,7 +338,7 @@ fn run(
     progress: &mut dyn Progress,
 ) -> Result<Outcome, Failure> {
     let policy = interface(&measurement.policy())?;
-    let name = |ring: &usize| format!("a ring of {ring}");
+    let name = |ring: &u32| format!("a ring of {ring}");
     let found = points::all(&RINGS, progress, name, |&ring| measure(&policy, ring))?;
     let mut rows = Vec::new();
     for (&ring, found) in RINGS.iter().zip(&found) {
@@ -385,7 +381,7 @@ pub fn rounded(value: f64) -> f64 {
     (value * 100.0).round() / 100.0
 }
 
-fn ring_name(ring: usize) -> String {
+fn ring_name(ring: u32) -> String {
     match ring {
         1 => "no ring".into(),
         n => format!("ring of {n}"),
@@ -398,7 +394,7 @@ const NEAR: &str =
 pub const SHOWN: &str = "Shown, for comparison; nothing is asked.";
 
 /// A row for each threshold.
-fn within(measurement: &Measurement, ring: usize, found: &Found) -> Vec<Row> {
+fn within(measurement: &Measurement, ring: u32, found: &Found) -> Vec<Row> {
     let row = |(index, &micros): (usize, &u64)| {
         let ours = rounded(percent(found, micros));
         let kept = ring == 1 && measurement.kept.contains(&index);
@@ -423,7 +419,7 @@ fn within(measurement: &Measurement, ring: usize, found: &Found) -> Vec<Row> {
     WITHIN.iter().enumerate().map(row).collect()
 }
 
-fn lost(measurement: &Measurement, ring: usize, found: &Found) -> Row {
+fn lost(measurement: &Measurement, ring: u32, found: &Found) -> Row {
     let promised = !measurement.promised.is_empty();
     Row {
         what: format!("{}: lost of flow 1", ring_name(ring)),
@@ -455,7 +451,7 @@ fn rates(found: &Found) -> Vec<Row> {
 
 /// What `ips` counted itself.
 fn counted(measurement: &Measurement, found: &[Found]) -> Vec<Row> {
-    let row = |(&ring, found): (&usize, &Found)| {
+    let row = |(&ring, found): (&u32, &Found)| {
         let kept = measurement.kept.contains(&2);
         let (holds, note) = match ring {
             1 if kept => (found.late == 0, "Asked: none, as no packet of flow 1 is."),

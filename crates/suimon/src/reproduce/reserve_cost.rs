@@ -10,7 +10,7 @@ use super::cost_wire::Wire;
 use super::rounds::median;
 use super::{Experiment, Figure, Options, Outcome, Picture, Progress, Row};
 use crate::exit::Failure;
-use engine::kind::Link;
+use engine::link::Link;
 use engine::units::{Bandwidth, Bytes};
 use plot::{Axis, Plot, Series, Unit, picture};
 use std::time::{Duration, Instant};
@@ -36,10 +36,7 @@ const MANY: u32 = 35;
 const SETTLE: Duration = Duration::from_millis(100);
 
 /// The link: what a class may have is reckoned against it, but the wire does not hold to it.
-const LINK: Link = Link {
-    bandwidth: Bandwidth::mbit(100),
-    mtu: Bytes::new(1_514),
-};
+const LINK: Link = Link::new(Bandwidth::mbit(100), Bytes::new(1_514));
 
 /// One load: Mbit/s of frames that come in, and the processor's use in per cent of one, not reserved and reserved.
 #[derive(Clone, Copy, Debug)]

@@ -170,7 +170,6 @@ impl Trial {
         let ruled = Ruled {
             plan: policy.plan.clone(),
             filters: policy.filters.clone(),
-            overhead: policy.settings.overhead,
             driver: Driver::default(),
         };
         let mut sim = Simulation::new(Seed(1));

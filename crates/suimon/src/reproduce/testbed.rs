@@ -125,6 +125,15 @@ pub fn interface(text: &str) -> Result<Interface, Failure> {
     first.ok_or_else(|| Failure::at_run_time("the experiment's policy manages no interface"))
 }
 
+/// The same interface behind a device whose ring has this depth.
+pub fn behind(interface: &Interface, ring: u32) -> Result<Interface, Failure> {
+    let registry = Registry::builtin();
+    interface.behind(&registry, ring).map_err(|problems| {
+        let words: Vec<String> = problems.into_iter().map(|problem| problem.message).collect();
+        Failure::at_run_time(words.join("; "))
+    })
+}
+
 /// The three hosts, simulated.
 #[derive(Debug)]
 pub struct Testbed {
@@ -152,7 +161,6 @@ impl Testbed {
         let ruled = Ruled {
             plan: policy.plan.clone(),
             filters: policy.filters.clone(),
-            overhead: policy.settings.overhead,
             driver,
         };
         let out = sim.link(b, c, wire.spec(delay).hold(Hold::Ruled(Box::new(ruled))));
@@ -164,7 +172,7 @@ impl Testbed {
             b,
             c,
             out,
-            overhead: policy.settings.overhead,
+            overhead: policy.link().overhead,
             mtu: wire.mtu,
             classes: policy.plan.classes.len(),
         }

@@ -44,7 +44,6 @@ impl Alone {
             config,
             keys,
             trees: Box::new(NoTrees),
-            ring: 1,
             seed: secret_seed(),
             log: Box::new(|line| eprintln!("rsvp: {line}")),
         };

@@ -13,12 +13,11 @@ pub struct Promises {
     trees: Box<dyn Trees>,
     /// The policies of the managed interfaces, by the node's number.
     policies: BTreeMap<InterfaceId, Interface>,
-    ring: u32,
 }
 
 impl Promises {
-    /// Of those of these interfaces of which anything may be reserved. `ring` is what a device may hold.
-    pub fn new<'a>(trees: Box<dyn Trees>, names: impl Iterator<Item = &'a str>, ring: u32) -> Self {
+    /// Of those of these interfaces of which anything may be reserved.
+    pub fn new<'a>(trees: Box<dyn Trees>, names: impl Iterator<Item = &'a str>) -> Self {
         let managed = trees.managed();
         let of = |name: &str| {
             let mut managed = managed.iter();
@@ -30,7 +29,6 @@ impl Promises {
         Self {
             policies: policies.collect(),
             trees,
-            ring,
         }
     }
 
@@ -39,7 +37,7 @@ impl Promises {
         let books = node.traffic_control_mut();
         let policy = self.policies.get(&id);
         if books.account(id).is_none() || policy.is_none() {
-            let managed = policy.and_then(|policy| account(policy, self.ring));
+            let managed = policy.and_then(|policy| account(policy));
             books.open(id, managed.unwrap_or(Account::Free { mtu }));
         }
     }
@@ -71,7 +69,7 @@ impl Promises {
             )));
         };
         let gone = || Refusal::new(format!("nothing can be reserved on {} any more", policy.name));
-        let new = account(&policy, self.ring).ok_or_else(gone)?;
+        let new = account(&policy).ok_or_else(gone)?;
         let books = node.traffic_control_mut();
         let old = books.account(id).cloned();
         books.open(id, new);

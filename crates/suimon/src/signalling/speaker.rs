@@ -53,8 +53,6 @@ pub struct Setup {
     pub keys: Option<KeyFile>,
     /// Where packets are queued.
     pub trees: Box<dyn Trees>,
-    /// What the device of an interface may hold.
-    pub ring: u32,
     /// The node's luck.
     pub seed: Seed,
     /// Where refusals and troubles are written down.
@@ -113,7 +111,7 @@ pub fn start(setup: Setup) -> io::Result<(Handle, JoinHandle<()>)> {
     let settings = setup.config.settings;
     let mut speaker = Speaker {
         node: Node::new(Settings::new(Vec::new(), setup.seed), Books::new(), routing),
-        promises: Promises::new(setup.trees, names, setup.ring),
+        promises: Promises::new(setup.trees, names),
         layers: Layers::new(
             clock::now(),
             setup.keys,

@@ -31,22 +31,21 @@ impl Trees for NoTrees {
 /// What the tree counts of a frame that is not IP.
 const ETHERNET: Bytes = Bytes::new(14);
 
-/// The account of an interface, if anything of it may be reserved. `ring` is what its device may hold.
-pub fn account(policy: &Interface, ring: u32) -> Option<Account> {
+/// The account of an interface, if anything of it may be reserved.
+pub fn account(policy: &Interface) -> Option<Account> {
     let reserve = policy.reserve.as_ref()?;
     let settings = &policy.settings;
     let delay = reserve
         .settings
         .delay
-        .or_else(|| Managed::worst_delay(&reserve.room, ring));
+        .or_else(|| Managed::worst_delay(&reserve.room));
     let mtu = settings.max_frame.get().saturating_sub(ETHERNET.get());
     Some(Account::Managed(Box::new(Managed {
         room: reserve.room.clone(),
         plan: policy.plan.clone(),
         filters: policy.filters.clone(),
-        headers: settings.overhead + ETHERNET,
+        headers: policy.link().overhead + ETHERNET,
         mtu: u32::try_from(mtu).unwrap_or(u32::MAX),
-        ring,
         delay: delay.filter(|_| reserve.room.is_exact()),
     })))
 }
