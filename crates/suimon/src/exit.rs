@@ -124,6 +124,16 @@ impl From<scenario::Error> for Failure {
     }
 }
 
+impl From<gateway::Error> for Failure {
+    fn from(error: gateway::Error) -> Self {
+        match error {
+            gateway::Error::Output(error) => error.into(),
+            error if error.is_usage() => Self::usage(error.to_string()),
+            error => Self::at_run_time(error.to_string()),
+        }
+    }
+}
+
 impl From<lab::Error> for Failure {
     fn from(error: lab::Error) -> Self {
         Self::at_run_time(error.to_string())

@@ -5,12 +5,10 @@
 #![forbid(unsafe_code)]
 
 mod commands;
-mod daemon;
 mod demo;
 mod exit;
 mod monitor;
 mod reproduce;
-mod signalling;
 mod source;
 mod worst_cases;
 

@@ -21,9 +21,14 @@ const ARROWS: &[(&str, &[&str])] = &[
         &["engine", "measure", "plot", "netio", "sim", "control", "lab"],
     ),
     (
+        "gateway",
+        &["engine", "measure", "netio", "control", "rsvp", "host"],
+    ),
+    (
         "suimon",
         &[
-            "engine", "measure", "plot", "netio", "sim", "control", "rsvp", "lab", "host", "scenario",
+            "gateway", "engine", "measure", "plot", "netio", "sim", "control", "rsvp", "lab", "host",
+            "scenario",
         ],
     ),
     ("xtask", &["control", "engine", "scenario"]),

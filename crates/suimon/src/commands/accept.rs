@@ -1,13 +1,13 @@
 //! `suimon accept`: a host that answers reservations by rule, so that who sends need not ask anybody at the other end.
 
-use crate::daemon::supervise::heed_signals;
 use crate::exit::{Exit, Failure};
-use crate::signalling::alone::Alone;
 use clap::Args;
 use control::rsvp_config::{Accept as Rule, Protection, RsvpConfig, RsvpSettings};
 use control::socket::path_of;
 use engine::classify::{Ports, Prefix};
 use engine::units::{Bandwidth, Duration};
+use gateway::signalling::alone::Alone;
+use gateway::supervise::heed_signals;
 use serde_json::json;
 use std::io::Write;
 use std::sync::Arc;

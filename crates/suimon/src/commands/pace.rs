@@ -3,10 +3,6 @@
 //! It is `suimon run` with a policy of one class of `pacer` over what the host sends, so that all that works there works here:
 //! `status`, `top`, failing open, and `suimon set IFACE all rate=R2` while packets flow. Super-frames are cut.
 
-use super::run::enforce;
-use crate::daemon::facts::{self, Facts};
-use crate::daemon::realise::Place;
-use crate::daemon::selfcheck;
 use crate::exit::{Exit, Failure};
 use clap::{Args, ValueEnum};
 use control::policy::Policy;
@@ -17,6 +13,10 @@ use engine::queue::Count;
 use engine::settings::{Raw, SettingValue};
 use engine::tree::Registry;
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
+use gateway::enforce::enforce;
+use gateway::facts::{self, Facts};
+use gateway::realise::Place;
+use gateway::selfcheck;
 use measure::numbers;
 use netio::handle::Snapshot;
 use serde_json::json;
@@ -99,13 +99,15 @@ impl Pace {
         let mut achieved = Watch::new(self.basis, self.json);
         if self.json {
             let mut unsaid = io::sink();
-            return enforce(&policy, &name, socket, &mut unsaid, &mut |seen, _| {
+            enforce(&policy, &name, socket, &mut unsaid, &mut |seen, _| {
                 achieved.show(seen, out)
-            });
+            })?;
+            return Ok(Exit::Done);
         }
         enforce(&policy, &name, socket, out, &mut |seen, out| {
             achieved.show(seen, out)
-        })
+        })?;
+        Ok(Exit::Done)
     }
 
     fn place(&self) -> Result<Place, Failure> {
@@ -115,7 +117,7 @@ impl Pace {
                 &self.interface,
             )));
         }
-        Place::named(&self.interface)
+        Ok(Place::named(&self.interface)?)
     }
 
     /// The speed of the wire.
@@ -151,12 +153,12 @@ impl Pace {
         };
         match place.try_launch(launch) {
             Ok(_) => return Ok((false, "launch")),
-            Err(why) => tried.push(why.message),
+            Err(why) => tried.push(why.to_string()),
         }
         match place.try_gaps(gaps, &port.settings) {
             Ok(_) => Ok((true, "timer")),
             Err(why) => {
-                tried.push(why.message);
+                tried.push(why.to_string());
                 Ok((false, "timer"))
             }
         }

@@ -4,11 +4,11 @@
 //! The sender numbers and stamps its datagrams, so that its receiver knows loss, order, delay, jitter and throughput without a
 //! word back. Sizes are of UDP payload, as in the paper; rates that are set are of IP packets, and both are shown.
 
-use crate::daemon::supervise::heed_signals;
 use crate::exit::{Exit, Failure};
 use clap::{Args, Subcommand};
 use engine::random::Seed;
 use engine::units::{Bandwidth, Bytes, Duration};
+use gateway::supervise::heed_signals;
 use lab::traffic::analyser::{Analyser, Heard, wall_clock};
 use lab::traffic::datagram::LEAST_PAYLOAD;
 use lab::traffic::generator::{self, Sent, Shape};

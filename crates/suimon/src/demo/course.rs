@@ -7,12 +7,12 @@
 //! Hosts are network namespaces; `left` and `right` are two more interfaces in a third one, and nothing
 //! passes between them but through the worker. The kernel's TCP sends with its ordinary offloads.
 
-use crate::daemon::direction;
 use crate::exit::Failure;
 use control::policy::Interface;
 use engine::packet::ClassId;
 use engine::settings::SettingValue;
 use engine::units::{Bandwidth, Bytes, Duration, Instant, Rate};
+use gateway::direction;
 use lab::traffic::tcp::{Bulk, BulkRun};
 use lab::{Host, Lab};
 use netio::af_packet::{self, AfPacket};

@@ -8,10 +8,10 @@
 use super::rounds::Rounds;
 use super::testbed::interface;
 use super::{Experiment, Figure, Options, Outcome, Picture, Progress, Row};
-use crate::daemon::direction;
 use crate::exit::Failure;
 use engine::packet::Buffer;
 use engine::units::{Bandwidth, Duration};
+use gateway::direction;
 use netio::clock;
 use netio::handle::Snapshot;
 use netio::model_wire::ModelWire;

@@ -9,10 +9,10 @@
 
 use super::cost_ways::{SEED, Way};
 use super::rounds::median;
-use crate::daemon::direction;
 use crate::exit::Failure;
 use engine::link::Link;
 use engine::units::{Bandwidth, Bytes};
+use gateway::direction;
 use lab::host::Offload;
 use lab::traffic::generator::Shape;
 use lab::traffic::tcp::{Bulk, BulkRun};

@@ -10,11 +10,11 @@
 
 use super::long_pipe::{GBE, HALF, NARROW};
 use super::testbed::interface;
-use crate::daemon::direction;
 use crate::exit::Failure;
 use control::policy::Interface;
 use engine::discipline::Reason;
 use engine::units::{Bytes, Duration};
+use gateway::direction;
 use lab::record::Recorded;
 use lab::traffic::tcp::Bulk;
 use lab::{Address, Direction, Emulator, Host, Lab, Link, Record};

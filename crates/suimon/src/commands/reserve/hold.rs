@@ -1,14 +1,14 @@
 //! Holding a reservation while a command runs, and asking what the path offers.
 
 use super::Flow;
-use crate::daemon::supervise::heed_signals;
 use crate::exit::{Exit, Failure};
-use crate::signalling::client::{Found, Guard};
-use crate::signalling::speaker;
 use clap::Args;
 use control::protocol::{Reply, Request};
 use control::reservation::{Denial, Offer, Progress, Wanted};
 use control::socket::{Client, HangUp};
+use gateway::signalling::client::{Found, Guard};
+use gateway::signalling::speaker;
+use gateway::supervise::heed_signals;
 use serde_json::json;
 use std::io::{self, Write};
 use std::os::unix::process::ExitStatusExt;

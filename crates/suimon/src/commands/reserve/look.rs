@@ -1,13 +1,13 @@
 //! What a node knows of reservations, and changing one.
 
 use crate::exit::{Exit, Failure};
-use crate::signalling::client;
-use crate::signalling::speaker;
 use clap::Args;
 use control::protocol::{Reply, Request};
 use control::reservation::{Link, SenderView, Status};
 use control::socket::Client;
 use engine::units::Bandwidth;
+use gateway::signalling::client;
+use gateway::signalling::speaker;
 use serde_json::json;
 use std::io::{self, Write};
 

@@ -8,10 +8,10 @@ mod look;
 mod node;
 
 use crate::exit::{Exit, Failure};
-use crate::signalling::client::{self, Found};
 use clap::{Args, Subcommand};
 use control::reservation::{USUAL_PACKET, Wanted};
 use engine::units::{Bandwidth, Bytes, Duration};
+use gateway::signalling::client::{self, Found};
 use hold::{Check, Hold};
 use look::{Ask, Change};
 use std::io::Write;
@@ -196,7 +196,10 @@ impl Flow {
     }
 
     fn found(&self) -> Result<Found, Failure> {
-        client::running_or_own(self.node.socket.as_deref(), &self.node.options())
+        Ok(client::running_or_own(
+            self.node.socket.as_deref(),
+            &self.node.options(),
+        )?)
     }
 
     fn wait(&self) -> std::time::Duration {

@@ -1,12 +1,12 @@
 //! A node for as long as it is needed: what `reserve` starts where none runs.
 
 use crate::commands::accept::NodeArgs;
-use crate::daemon::supervise::heed_signals;
 use crate::exit::{Exit, Failure};
-use crate::signalling::alone::Alone;
-use crate::signalling::client::READY;
 use control::reservation::Reservations;
 use control::socket::path_of;
+use gateway::signalling::alone::Alone;
+use gateway::signalling::client::READY;
+use gateway::supervise::heed_signals;
 use std::io::{self, Read, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,7 +23,7 @@ pub(super) fn serve(node: &NodeArgs, out: &mut dyn Write) -> Result<Exit, Failur
         Ok(alone) => alone,
         Err(failure) => {
             // Its parent reads a line.
-            writeln!(out, "{}", failure.message.replace('\n', "; "))?;
+            writeln!(out, "{}", failure.to_string().replace('\n', "; "))?;
             return Ok(Exit::Failed);
         }
     };

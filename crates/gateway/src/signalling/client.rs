@@ -4,7 +4,7 @@
 //! torn down also when this process is killed.
 
 use super::beacon;
-use crate::exit::Failure;
+use crate::Error;
 use control::protocol::{Refusal, Reply, Request};
 use control::socket::Client;
 use std::io::{BufRead, BufReader};
@@ -80,7 +80,7 @@ fn await_answer(socket: &str) {
 }
 
 /// A running node, or one of our own.
-pub fn running_or_own(named: Option<&str>, options: &[String]) -> Result<Found, Failure> {
+pub fn running_or_own(named: Option<&str>, options: &[String]) -> Result<Found, Error> {
     match running(named) {
         Ok(found) => Ok(found),
         Err(why) if named.is_some() => Err(why.into()),
@@ -90,8 +90,8 @@ pub fn running_or_own(named: Option<&str>, options: &[String]) -> Result<Found, 
 }
 
 /// Starts a node and waits until it speaks.
-fn own(options: &[String]) -> Result<Found, Failure> {
-    let cannot = |what: String| Failure::at_run_time(format!("cannot start a node of our own: {what}"));
+fn own(options: &[String]) -> Result<Found, Error> {
+    let cannot = |what: String| Error::Node(what);
     let program = std::env::current_exe().map_err(|e| cannot(e.to_string()))?;
     let directory = std::env::temp_dir().join(format!("suimon-rsvp-{}", std::process::id()));
     let socket = directory.join("control.sock").to_string_lossy().into_owned();
@@ -120,7 +120,7 @@ fn own(options: &[String]) -> Result<Found, Failure> {
             Err(if said.is_empty() {
                 cannot("it ended at once".into())
             } else {
-                Failure::at_run_time(said)
+                Error::NodeSaid(said.into())
             })
         }
     }

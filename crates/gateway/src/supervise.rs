@@ -1,7 +1,7 @@
 //! While packets flow: waits for a signal, for word from the control socket, or for the worker's end; and
 //! says when a port fails or works again.
 
-use crate::exit::Failure;
+use crate::Error;
 use netio::handle::{Handle, Snapshot, Unanswered};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -61,7 +61,7 @@ pub fn supervise(
     end: &AtomicBool,
     out: &mut dyn Write,
     watch: &mut dyn FnMut(&Snapshot, &mut dyn Write) -> io::Result<()>,
-) -> Result<Snapshot, Failure> {
+) -> Result<Snapshot, Error> {
     let (mut troubles, mut glances) = (Troubles::default(), 0u32);
     while !end.load(Ordering::Relaxed) && !worker.is_finished() {
         std::thread::sleep(GLANCE);
@@ -76,7 +76,5 @@ pub fn supervise(
         }
     }
     handle.stop();
-    worker
-        .join()
-        .map_err(|_| Failure::at_run_time("the packet loop has failed; traffic takes the kernel's own path"))
+    worker.join().map_err(|_| Error::LoopFailed)
 }

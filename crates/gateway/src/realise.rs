@@ -1,7 +1,7 @@
 //! Which realiser makes a pacing discipline's times come true at an interface: what the policy asks for, if a trial shows that
 //! it works there.
 
-use crate::exit::Failure;
+use crate::Error;
 use control::policy::Interface;
 use control::port_config::{GapFrames as Frame, PortConfig, PortKind, PortSettings, Realise};
 use engine::inspect::Value;
@@ -36,7 +36,7 @@ pub struct Place {
 
 impl Place {
     /// The interface of this name.
-    pub fn named(name: &str) -> Result<Self, Failure> {
+    pub fn named(name: &str) -> Result<Self, Error> {
         let found = netio::interface::Interface::named(name)
             .map_err(|e| PortError::new(name, "looking for it", e))?;
         Ok(Self {
@@ -60,22 +60,21 @@ impl Place {
     }
 
     /// Tries a realiser by a port of its own, so that nothing of the trial stays with the one that is used.
-    fn try_out(&self, realiser: &dyn Realiser, ring: usize) -> Result<String, Failure> {
+    fn try_out(&self, realiser: &dyn Realiser, ring: usize) -> Result<String, Error> {
         let mut port = AfPacket::open(af_packet::Settings {
             transmit_ring: ring,
             receive: false,
             promiscuous: false,
             ..af_packet::Settings::new(&self.name)
         })?;
-        let mut pool = Pool::new(Slots { small: 8, big: 1 })
-            .map_err(|e| Failure::at_run_time(format!("cannot make room for packets: {e}")))?;
+        let mut pool = Pool::new(Slots { small: 8, big: 1 }).map_err(Error::Memory)?;
         realiser
             .prove(&mut port, &mut pool)
             .map_err(|why| self.refused(realiser, &why))
     }
 
-    fn refused(&self, realiser: &dyn Realiser, why: &Refusal) -> Failure {
-        Failure::usage(format!(
+    fn refused(&self, realiser: &dyn Realiser, why: &Refusal) -> Error {
+        Error::Realiser(format!(
             "{}: {} cannot work here: {why}",
             self.name,
             words(realiser.name())
@@ -83,12 +82,12 @@ impl Place {
     }
 
     /// Whether gap frames work here, or why not.
-    pub fn try_gaps(&self, pacing: Pacing, settings: &PortSettings) -> Result<String, Failure> {
+    pub fn try_gaps(&self, pacing: Pacing, settings: &PortSettings) -> Result<String, Error> {
         self.try_out(&self.gaps(pacing, settings), settings.transmit_ring as usize)
     }
 
     /// Whether launch times work here, or why not.
-    pub fn try_launch(&self, pacing: Pacing) -> Result<String, Failure> {
+    pub fn try_launch(&self, pacing: Pacing) -> Result<String, Error> {
         self.try_out(&self.launch(pacing), 1)
     }
 }
@@ -103,7 +102,7 @@ pub fn words(name: &str) -> &'static str {
 }
 
 /// The realiser for what leaves by an interface; none if its policy does not pace.
-pub fn choose(interface: &Interface, config: &PortConfig) -> Result<Option<Chosen>, Failure> {
+pub fn choose(interface: &Interface, config: &PortConfig) -> Result<Option<Chosen>, Error> {
     let Some(pacing) = interface.plan.root.plan.pacing() else {
         return Ok(None);
     };
@@ -118,7 +117,7 @@ pub fn choose(interface: &Interface, config: &PortConfig) -> Result<Option<Chose
             (false, Realise::Timer | Realise::Auto) => {
                 Ok(Some((Box::new(Timer::new(pacing.wire, mtu)), None)))
             }
-            _ => Err(Failure::usage(format!(
+            _ => Err(Error::Realiser(format!(
                 "{}: a port of kind `{}` has no wire; write `gap = \"timer\"` in the discipline, and no `realiser`",
                 interface.name,
                 config.kind.name()
@@ -126,9 +125,9 @@ pub fn choose(interface: &Interface, config: &PortConfig) -> Result<Option<Chose
         };
     }
     let place = Place::named(&interface.name)?;
-    let help = |failure: Failure, remedy: &str| Failure {
-        message: format!("{}; {remedy}", failure.message),
-        ..failure
+    let help = |why: Error, remedy: &str| match why {
+        Error::Realiser(why) => Error::Realiser(format!("{why}; {remedy}")),
+        other => other,
     };
     if pacing.frames {
         let found = place.try_gaps(pacing, settings);
@@ -145,16 +144,16 @@ pub fn choose(interface: &Interface, config: &PortConfig) -> Result<Option<Chose
         }
         Realise::Auto => match place.try_launch(pacing) {
             Ok(found) => (Box::new(place.launch(pacing)), Some(found)),
-            Err(why) => timer(Some(why.message)),
+            Err(why) => timer(Some(why.to_string())),
         },
     }))
 }
 
 /// Prepares the port that is used.
-pub fn attach(interface: &str, realiser: &mut dyn Realiser, port: &mut dyn Port) -> Result<(), Failure> {
+pub fn attach(interface: &str, realiser: &mut dyn Realiser, port: &mut dyn Port) -> Result<(), Error> {
     realiser.attach(port).map_err(|why| {
         let name = words(realiser.name());
-        Failure::usage(format!(
+        Error::Realiser(format!(
             "{interface}: {name} cannot work here: {why}; use `gap = \"timer\"`"
         ))
     })

@@ -5,15 +5,14 @@ use super::beacon::Beacon;
 use super::protection::KeyFile;
 use super::speaker::{self, Handle, Setup};
 use super::trees::NoTrees;
-use crate::daemon::direction::secret_seed;
-use crate::exit::Failure;
+use crate::Error;
+use crate::direction::secret_seed;
 use control::protocol::{Change, Refusal};
 use control::reservation::Reservations;
 use control::rsvp_config::RsvpConfig;
 use control::snapshot::Reading;
 use control::socket::{Handler, Server};
 use std::collections::BTreeMap;
-use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -36,9 +35,9 @@ struct Service {
 
 impl Alone {
     /// Starts it; `end` is set when it is asked to end. On all interfaces that have an address, unless some are named.
-    pub fn start(config: RsvpConfig, socket: &Path, end: &Arc<AtomicBool>) -> Result<Self, Failure> {
-        let keys = KeyFile::of(&config).map_err(Failure::usage)?;
-        let beacon = Beacon::light(socket).map_err(Failure::at_run_time)?;
+    pub fn start(config: RsvpConfig, socket: &Path, end: &Arc<AtomicBool>) -> Result<Self, Error> {
+        let keys = KeyFile::of(&config).map_err(Error::Keys)?;
+        let beacon = Beacon::light(socket).map_err(Error::Beacon)?;
         let setup = Setup {
             everywhere: config.interfaces.is_empty(),
             config,
@@ -47,17 +46,17 @@ impl Alone {
             seed: secret_seed(),
             log: Box::new(|line| eprintln!("rsvp: {line}")),
         };
-        let (handle, thread) = speaker::start(setup).map_err(|error| cannot_speak(&error))?;
+        let (handle, thread) = speaker::start(setup).map_err(Error::Speaker)?;
         let service = Service {
             handle: handle.clone(),
             end: Arc::clone(end),
         };
-        let server = Server::start(socket, Arc::new(service)).map_err(|e| {
+        let server = Server::start(socket, Arc::new(service)).map_err(|why| {
             handle.stop();
-            Failure::at_run_time(format!(
-                "cannot serve the control socket {}: {e}",
-                socket.display()
-            ))
+            Error::Socket {
+                path: socket.into(),
+                why,
+            }
         })?;
         Ok(Self {
             handle,
@@ -78,19 +77,6 @@ impl Alone {
         self.handle.stop();
         let _ = self.thread.join();
     }
-}
-
-/// Why RSVP cannot be spoken, and what to do about it.
-pub fn cannot_speak(error: &io::Error) -> Failure {
-    let text = error.to_string();
-    let permitted = !(text.contains("not permitted") || error.kind() == io::ErrorKind::PermissionDenied);
-    let help = match permitted {
-        true => "",
-        false => {
-            "; raw sockets need root, or CAP_NET_RAW: run it as root, or `setcap cap_net_raw+ep` the program"
-        }
-    };
-    Failure::at_run_time(format!("cannot speak RSVP: {text}{help}"))
 }
 
 /// What a node answers that moves no packets.

@@ -4,8 +4,8 @@
 //! a wrong one is refused and nothing has changed.
 
 use super::in_force::{InForce, Managed, refused};
-use super::realise;
 use super::yielding::Yielding;
+use crate::realise;
 use crate::signalling::speaker;
 use control::protocol::{Change, Refusal};
 use control::reservation::Reservations;

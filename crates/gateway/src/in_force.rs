@@ -3,7 +3,7 @@
 //! Whoever changes something brings the whole of it, checked; the worker adopts it while packets flow, and those that wait move
 //! into the classes of the same names.
 
-use super::direction::{by_filters, secret_seed};
+use crate::direction::{by_filters, secret_seed};
 use crate::signalling::trees::Trees;
 use control::policy::Interface;
 use control::protocol::Refusal;

@@ -3,9 +3,9 @@
 //! Sockets are opened first and kernel programs attached last; until the worker's first turn the kernel goes
 //! on by itself.
 
-use super::direction;
-use super::realise::{self, Chosen};
-use crate::exit::Failure;
+use crate::Error;
+use crate::direction;
+use crate::realise::{self, Chosen};
 use control::policy::Policy;
 use control::port_config::{Place, PortConfig, PortKind, PortSettings, Split, XdpMode};
 use engine::units::Duration;
@@ -60,7 +60,7 @@ impl Way {
 }
 
 /// Opens the ports and builds the paths.
-pub fn assemble(policy: &Policy, config: &PortConfig) -> Result<Assembly, Failure> {
+pub fn assemble(policy: &Policy, config: &PortConfig) -> Result<Assembly, Error> {
     let chosen: Vec<Option<Chosen>> = policy
         .interfaces
         .iter()
@@ -88,7 +88,7 @@ pub fn assemble(policy: &Policy, config: &PortConfig) -> Result<Assembly, Failur
         split_above: split_above(config.settings.split),
         ..Settings::default()
     };
-    let room = |e| Failure::at_run_time(format!("cannot make room for packets: {e}"));
+    let room = Error::Memory;
     let (mut worker, handle) = Worker::new(settings).map_err(room)?;
     let ids: Vec<_> = opened
         .ports
@@ -122,11 +122,10 @@ pub fn assemble(policy: &Policy, config: &PortConfig) -> Result<Assembly, Failur
         worker.set_gate(gate);
     }
     let paths: Option<Vec<PathId>> = paths.into_iter().collect();
-    let lost = || Failure::usage("the policy manages an interface by which its port does not send");
     Ok(Assembly {
         worker,
         handle,
-        paths: paths.ok_or_else(lost)?,
+        paths: paths.ok_or(Error::NotOfThePort)?,
         without_us: opened.without_us,
         realised,
     })
@@ -165,7 +164,7 @@ fn split_above(split: Split) -> Duration {
     }
 }
 
-fn open(config: &PortConfig) -> Result<Opened, Failure> {
+fn open(config: &PortConfig) -> Result<Opened, Error> {
     let PortConfig {
         kind,
         place,
@@ -211,9 +210,9 @@ fn open(config: &PortConfig) -> Result<Opened, Failure> {
                 without_us: format!("{without_us}; what is sent passes by {tap}"),
             })
         }
-        (PortKind::Pcap, Place::Files { read, write }) if is_same_file(read, write) => Err(Failure::usage(
-            format!("{write} is where packets come from, and would be overwritten; write to another file"),
-        )),
+        (PortKind::Pcap, Place::Files { read, write }) if is_same_file(read, write) => {
+            Err(Error::SameFile(write.clone()))
+        }
         (PortKind::Pcap, Place::Files { read, write }) => {
             // Two ports, since one that has come to the end of its input does not work any more.
             let input = Pcap::open(Some((Path::new(read), Pace::Recorded)), None)?;
@@ -229,10 +228,7 @@ fn open(config: &PortConfig) -> Result<Opened, Failure> {
                 without_us: "there are only files".into(),
             })
         }
-        (kind, _) => Err(Failure::usage(format!(
-            "`run` has no port of kind `{}`; there are af_packet, af_xdp, tap, egress and pcap",
-            kind.name()
-        ))),
+        (kind, _) => Err(Error::NoSuchPort(kind.name().into())),
     }
 }
 
@@ -260,7 +256,7 @@ fn bump<P: Capture + 'static>(
     names: [&String; 2],
     ports: [P; 2],
     settings: &PortSettings,
-) -> Result<Opened, Failure> {
+) -> Result<Opened, Error> {
     let ([a, b], pulse) = fail_open::bump(ports, settings.fail_open_after, Means::Best)?;
     let without_us = kernel_takes_over(settings, a.attached());
     Ok(Opened {

@@ -1,0 +1,148 @@
+//! Why a policy is not in force, or no longer.
+
+use control::protocol::Refusal;
+use netio::port::PortError;
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+/// Why a policy could not be put into force, or a node not be reached.
+#[derive(Debug)]
+pub enum Error {
+    /// The policy has no `[port]` section.
+    NoPort,
+    /// The policy manages an interface by which its port does not send.
+    NotOfThePort,
+    /// There is no port of this kind.
+    NoSuchPort(String),
+    /// A capture would be written over the one that is read.
+    SameFile(String),
+    /// What the interfaces are does not fit the policy: every mistake.
+    Unsuitable(Vec<String>),
+    /// RSVP's keys cannot be used.
+    Keys(String),
+    /// No realiser makes the discipline's times come true there.
+    Realiser(String),
+    /// Another suimon manages one of the interfaces.
+    Claimed(String),
+    /// Another node speaks RSVP on this host.
+    Beacon(String),
+    /// A port does not work.
+    Port(PortError),
+    /// There is no memory for packets.
+    Memory(io::Error),
+    /// Signals cannot be handled.
+    Signals(io::Error),
+    /// The packet loop could not be started.
+    Thread(io::Error),
+    /// The packet loop panicked.
+    LoopFailed,
+    /// RSVP cannot be spoken.
+    Speaker(io::Error),
+    /// The control socket cannot be served.
+    Socket {
+        /// Its path.
+        path: PathBuf,
+        /// Why.
+        why: io::Error,
+    },
+    /// A node of our own could not be started.
+    Node(String),
+    /// A node of our own said why it ended.
+    NodeSaid(String),
+    /// What the running program, or the way to it, refused.
+    Refused(Refusal),
+    /// The output could not be written.
+    Output(io::Error),
+}
+
+impl Error {
+    /// Whether the policy or the command line is wrong, and nothing was changed.
+    pub fn is_usage(&self) -> bool {
+        matches!(
+            self,
+            Self::NoPort
+                | Self::NotOfThePort
+                | Self::NoSuchPort(_)
+                | Self::SameFile(_)
+                | Self::Unsuitable(_)
+                | Self::Keys(_)
+                | Self::Realiser(_)
+        )
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoPort => write!(
+                f,
+                "the policy has no [port] section, which says between which interfaces"
+            ),
+            Self::NotOfThePort => write!(
+                f,
+                "the policy manages an interface by which its port does not send"
+            ),
+            Self::NoSuchPort(kind) => write!(
+                f,
+                "`run` has no port of kind `{kind}`; there are af_packet, af_xdp, tap, egress and pcap"
+            ),
+            Self::SameFile(file) => write!(
+                f,
+                "{file} is where packets come from, and would be overwritten; write to another file"
+            ),
+            Self::Unsuitable(mistakes) => write!(f, "{}", mistakes.join("; ")),
+            Self::Keys(why)
+            | Self::Realiser(why)
+            | Self::Claimed(why)
+            | Self::Beacon(why)
+            | Self::NodeSaid(why) => write!(f, "{why}"),
+            Self::Port(why) => write!(f, "{why}"),
+            Self::Memory(why) => write!(f, "cannot make room for packets: {why}"),
+            Self::Signals(why) => write!(f, "cannot handle signals: {why}"),
+            Self::Thread(why) => write!(f, "cannot start the packet loop: {why}"),
+            Self::LoopFailed => write!(
+                f,
+                "the packet loop has failed; traffic takes the kernel's own path"
+            ),
+            Self::Speaker(why) => write!(f, "cannot speak RSVP: {why}{}", capabilities(why)),
+            Self::Socket { path, why } => {
+                write!(f, "cannot serve the control socket {}: {why}", path.display())
+            }
+            Self::Node(why) => write!(f, "cannot start a node of our own: {why}"),
+            Self::Refused(why) => write!(f, "{why}"),
+            Self::Output(why) => write!(f, "cannot write: {why}"),
+        }
+    }
+}
+
+/// What to do where raw sockets are not permitted.
+fn capabilities(why: &io::Error) -> &'static str {
+    let refused = why.to_string().contains("not permitted") || why.kind() == io::ErrorKind::PermissionDenied;
+    match refused {
+        true => {
+            "; raw sockets need root, or CAP_NET_RAW: run it as root, or `setcap cap_net_raw+ep` the program"
+        }
+        false => "",
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl From<PortError> for Error {
+    fn from(why: PortError) -> Self {
+        Self::Port(why)
+    }
+}
+
+impl From<Refusal> for Error {
+    fn from(why: Refusal) -> Self {
+        Self::Refused(why)
+    }
+}
+
+impl From<io::Error> for Error {
+    fn from(why: io::Error) -> Self {
+        Self::Output(why)
+    }
+}
