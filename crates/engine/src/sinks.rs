@@ -12,9 +12,9 @@ impl Sink for Nowhere {
 
 /// The flow of each packet that was lost, and why it was.
 #[derive(Default)]
-pub struct Lost(pub Vec<(u32, Reason)>);
+pub struct Drops(pub Vec<(u32, Reason)>);
 
-impl Sink for Lost {
+impl Sink for Drops {
     fn drop(&mut self, packet: Packet, why: Reason) {
         self.0.push((packet.flow.full, why));
     }

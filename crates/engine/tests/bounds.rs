@@ -169,7 +169,7 @@ fn nearest(cases: &[WorstCase], plan: &TreePlan, world: &mut World, what: &str) 
         };
         assert!(fate.worst <= bound.delay.nanos(), "too late: {}", story());
         assert!(fate.held <= bound.backlog.get(), "too much held: {}", story());
-        assert!(fate.lost == 0, "lost: {}", story());
+        assert!(fate.dropped == 0, "lost: {}", story());
         nearest = nearest.max(fate.worst * 1_000 / bound.delay.nanos().max(1));
     }
     (nearest, queue)

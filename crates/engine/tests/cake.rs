@@ -17,12 +17,12 @@ const L: u64 = 1_514;
 
 /// Counts what is lost and marked.
 #[derive(Default)]
-struct Lost {
+struct Drops {
     reasons: HashMap<Reason, u64>,
     marks: u64,
 }
 
-impl Sink for Lost {
+impl Sink for Drops {
     fn drop(&mut self, _packet: Packet, why: Reason) {
         *self.reasons.entry(why).or_default() += 1;
     }
@@ -70,7 +70,7 @@ impl Sender {
 /// A queue of `cake` with senders.
 struct Rig {
     queue: Queue,
-    lost: Lost,
+    dropped: Drops,
     rng: Rng,
     now: Instant,
     senders: Vec<Sender>,
@@ -87,7 +87,7 @@ impl Rig {
         let plan = spec.check(&Registry::builtin(), LINK).expect("good settings");
         Self {
             queue: plan.build(Seed(5)),
-            lost: Lost::default(),
+            dropped: Drops::default(),
             rng: Seed(6).stream(),
             now: Instant::START + Duration::from_secs(1),
             sent: vec![0; senders.len()],
@@ -97,7 +97,7 @@ impl Rig {
 
     fn put(&mut self, sender: usize) {
         let packet = self.senders[sender].packet(&mut self.rng, self.now);
-        let _ = self.queue.enqueue(self.now, packet, &mut self.lost);
+        let _ = self.queue.enqueue(self.now, packet, &mut self.dropped);
     }
 
     /// Each has so many packets waiting.
@@ -111,7 +111,7 @@ impl Rig {
     /// The next packet, when it may leave; its sender.
     fn next(&mut self) -> (usize, Packet) {
         loop {
-            match self.queue.dequeue(self.now, &mut self.lost) {
+            match self.queue.dequeue(self.now, &mut self.dropped) {
                 Next::Ready(packet) => {
                     let of = |sender: &Sender| sender.flow.full == packet.flow.full;
                     let sender = self.senders.iter().position(of).expect("a sender");
@@ -290,7 +290,7 @@ fn a_host_that_is_late_catches_up_by_5_ms_and_not_more() {
         let mut rig = Rig::new(settings(), vec![sender]).fill(20);
         let start = rig.now;
         while rig.now < start + Duration::from_secs(1) {
-            while let Next::Ready(packet) = rig.queue.dequeue(rig.now, &mut rig.lost) {
+            while let Next::Ready(packet) = rig.queue.dequeue(rig.now, &mut rig.dropped) {
                 rig.sent[0] += packet.len.get();
                 rig.put(0);
             }
@@ -430,7 +430,7 @@ fn a_flow_that_does_not_listen_soon_stops_overflowing_and_its_queue_is_drained()
     let mut sender = Sender::new(1, 2, 3);
     sender.len = (1_000, 1_000);
     let mut rig = Rig::new(settings, vec![sender]);
-    let full = |rig: &Rig| rig.lost.reasons.get(&Reason::Longest).copied().unwrap_or(0);
+    let full = |rig: &Rig| rig.dropped.reasons.get(&Reason::Longest).copied().unwrap_or(0);
     let (mut overflow, mut waited) = (Vec::new(), Duration::ZERO);
     for second in 0..10 {
         let before = full(&rig);
@@ -438,7 +438,7 @@ fn a_flow_that_does_not_listen_soon_stops_overflowing_and_its_queue_is_drained()
         for packet in 0..1_500 {
             rig.now = Instant::START + Duration::from_secs(10 + second) + Duration::from_micros(packet * 667);
             rig.put(0);
-            while let Next::Ready(packet) = rig.queue.dequeue(rig.now, &mut rig.lost) {
+            while let Next::Ready(packet) = rig.queue.dequeue(rig.now, &mut rig.dropped) {
                 rig.sent[0] += packet.len.get();
                 waited = rig.now.since(packet.arrived);
             }
@@ -452,12 +452,16 @@ fn a_flow_that_does_not_listen_soon_stops_overflowing_and_its_queue_is_drained()
         waited < Duration::from_millis(20),
         "the last packet waited for {waited}"
     );
-    assert!(rig.lost.reasons[&Reason::Early] > 500, "{:?}", rig.lost.reasons);
+    assert!(
+        rig.dropped.reasons[&Reason::Early] > 500,
+        "{:?}",
+        rig.dropped.reasons
+    );
     assert!(rig.sent[0] >= 9_700_000, "the link stays busy: {} B", rig.sent[0]);
 }
 
 #[test]
-fn codel_marks_flows_that_listen_and_hits_no_little_flow() {
+fn codel_marks_flows_that_listen_and_drops_no_little_flow() {
     let mut all = vec![
         Sender {
             ecn: Ecn::Ect0,
@@ -476,8 +480,8 @@ fn codel_marks_flows_that_listen_and_hits_no_little_flow() {
             rig.put(1);
         }
     }
-    assert!(rig.lost.marks > 50, "{} marks", rig.lost.marks);
-    assert_eq!(rig.lost.reasons, HashMap::new());
+    assert!(rig.dropped.marks > 50, "{} marks", rig.dropped.marks);
+    assert_eq!(rig.dropped.reasons, HashMap::new());
 }
 
 #[test]
@@ -512,7 +516,7 @@ fn a_full_cake_takes_from_the_longest_queue_and_leaves_the_others_alone() {
     (0..5).for_each(|_| rig.put(1));
     (0..100).for_each(|_| rig.put(0));
     assert_eq!(
-        rig.lost.reasons,
+        rig.dropped.reasons,
         HashMap::from([(Reason::Longest, 100 - (20_000 - 2_500) / L)])
     );
     while !rig.queue.is_empty() {

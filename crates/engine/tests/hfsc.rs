@@ -410,7 +410,7 @@ fn real_time_curves_that_do_not_fit_the_link_at_any_time_are_refused() {
     // The rates fit, the first pieces do not: 60 + 50 for 10 ms.
     let steep = [("realtime", "50 Mbit/s for 10 ms, then 1 Mbit/s")];
     let message = refusal(&[(None, &sixty), (None, &steep)]);
-    assert!(message.contains("by 10 ms they promise more"), "{message}");
+    assert!(message.contains("by 10 ms they guarantee more"), "{message}");
     // A steep first piece fits beside one that begins late.
     let later = [("realtime", "40 Mbit/s for 10 ms, then 90 Mbit/s")];
     assert!(check(100_000_000, &[(None, &later), (None, &steep)]).is_ok());

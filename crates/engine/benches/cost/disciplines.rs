@@ -78,7 +78,7 @@ struct Row {
     n: u32,
     queue: Option<Queue>,
     packet: Option<Packet>,
-    lost: Recycled,
+    dropped: Recycled,
     /// Among how many classes packets wander; none if they stay in theirs.
     wander: u32,
     now: Instant,
@@ -92,7 +92,7 @@ impl Row {
             n,
             queue,
             packet: Some(packet(0, 0)),
-            lost: Recycled::default(),
+            dropped: Recycled::default(),
             wander: 0,
             now: Instant::START,
             figures: Vec::new(),
@@ -109,7 +109,7 @@ impl Row {
     fn offer(&mut self, mut packet: Packet) {
         packet.arrived = self.now;
         if let Some(queue) = &mut self.queue {
-            let _ = black_box(queue.enqueue(self.now, packet, &mut self.lost));
+            let _ = black_box(queue.enqueue(self.now, packet, &mut self.dropped));
         }
     }
 
@@ -118,7 +118,7 @@ impl Row {
     fn step(&mut self) {
         let mut packet = loop {
             let next = match &mut self.queue {
-                Some(queue) => queue.dequeue(self.now, &mut self.lost),
+                Some(queue) => queue.dequeue(self.now, &mut self.dropped),
                 None => self.packet.take().map_or(Next::Empty, Next::Ready),
             };
             match next {
@@ -137,8 +137,8 @@ impl Row {
             Some(_) => self.offer(packet),
             None => self.packet = Some(black_box(packet)),
         }
-        if let Some(lost) = self.lost.0.pop() {
-            self.offer(lost);
+        if let Some(dropped) = self.dropped.0.pop() {
+            self.offer(dropped);
         }
     }
 

@@ -1,21 +1,24 @@
-//! `blue`: a chance of loss that grows when the queue overflows and shrinks when the link idles.
+//! `blue`: a drop probability that grows when the queue overflows and shrinks when the link idles.
 //!
-//! Feng, Kandlur, Saha and Shin, "BLUE: a new class of active queue management algorithms", 1999 (ToN 10(4), 2002), section
-//! 3, as ALTQ has it too. There is no average and no delay; with *p* the chance and *freeze* a time in which it stays:
+//! Feng, Kandlur, Saha and Shin, "BLUE: a new class of active queue management algorithms", 1999
+//! (ToN 10(4), 2002), section 3, as ALTQ has it too. There is no average and no delay; with *p_m*
+//! the drop probability and *freeze* a time in which it stays constant:
 //!
 //! ```text
-//! a packet comes and `threshold` or more are held:  p ← p + increment     if the last change is `freeze` ago
-//! the link is idle:                                 p ← p − decrement     the same
+//! a packet arrives to a backlog of `threshold` or more:  p_m ← p_m + increment     if the last change is `freeze` ago
+//! the link is idle:                                      p_m ← p_m − decrement     the same
 //! ```
 //!
-//! Every arrival is hit with probability *p*: marked if it is ECN-capable, lost otherwise. Overflow speaks of a queue that is
-//! too long for too many, idleness of losses that were too many, and *p* settles where neither happens.
+//! Every arrival is signalled with probability *p_m*: marked if it is ECN-capable, dropped
+//! otherwise. Overflow means that too few were signalled, idleness that too many were, and *p_m*
+//! settles where neither happens.
 //!
-//! It holds its packets itself, since overflow is its signal. There is no timer: an idle time counts once for each whole
-//! `freeze` in it, when the next packet comes. Arithmetic: *p* has 32 fractional bits and is exact.
+//! It queues its packets itself, since overflow is its signal. There is no timer: an idle time
+//! counts once for each whole `freeze` in it, when the next packet arrives. Arithmetic: *p_m* has
+//! 32 fractional bits and is exact.
 //!
-//! Departures: the paper lowers *p* once when the link becomes idle and does not say what a long idle time does; nothing is
-//! hit while no packet waits, which would only punish a sparse sender.
+//! Departures: the paper lowers *p_m* once when the link becomes idle and does not say what a long
+//! idle time does; nothing is dropped without a backlog, which would only punish a sparse sender.
 
 use crate::discipline::{Discipline, Next, Reason, Sink, Verdict};
 use crate::inspect::{Inspection, Value};
@@ -32,7 +35,7 @@ use std::sync::Arc;
 /// The registration.
 pub static KIND: Kind = Kind {
     name: "blue",
-    summary: "A chance of loss that grows when the queue overflows and shrinks when the link idles",
+    summary: "A drop probability that grows when the queue overflows and shrinks when the link idles",
     reference: "Feng, Kandlur, Saha and Shin, \"BLUE: a new class of active queue management algorithms\", 1999",
     children: Children::None,
     settings: Settings::SETTINGS,
@@ -44,29 +47,29 @@ pub static KIND: Kind = Kind {
 settings! {
     /// Settings of `blue`.
     pub struct Settings {
-        /// Packets held at most
+        /// Packets queued at most
         limit: u32 = default "200",
-            "too small: bursts are lost and the link idles; too large: packets wait long, and overflow comes late",
+            "too small: bursts are dropped and the link idles; too large: long queueing delays, and overflow comes late",
             "ALTQ";
-        /// So many packets held count as an overflow
+        /// A backlog of this many packets counts as an overflow
         threshold: u32 = derived "the limit",
-            "below the limit: room is left for bursts, and waits are shorter",
+            "below the limit: room is left for bursts, and queueing delays are shorter",
             "the paper's L";
-        /// What the chance grows by
+        /// The step by which the drop probability grows
         increment: Probability = default "0.25 %",
-            "too small: losses by overflow go on for long; too large: the link idles after each overflow",
+            "too small: overflow continues for long; too large: the link idles after each overflow",
             "the paper asks for much more than decrement; this is of the order of its experiments";
-        /// What the chance shrinks by
+        /// The step by which the drop probability shrinks
         decrement: Probability = default "0.025 %",
-            "too small: the link idles long after a load is gone; too large: the chance swings",
+            "too small: the link idles long after a load is gone; too large: the probability oscillates",
             "as increment";
-        /// How long the chance stays after a change
+        /// How long the drop probability stays after a change
         freeze: Duration = default "100 ms",
             "too small: it changes before senders can answer; too large: it follows loads slowly",
             "the paper: about a round trip";
-        /// Whether packets of ECN-capable senders are marked instead of lost
+        /// Whether ECN-capable packets are marked instead of dropped
         ecn: bool = default "true",
-            "false: senders that understand marks lose packets for nothing",
+            "false: ECN-capable senders suffer drops for nothing",
             "the paper; RFC 7567";
     }
 }
@@ -88,7 +91,7 @@ fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
     let wrong = match (settings.limit, threshold, settings.freeze) {
         (0, ..) => Some((
             "limit",
-            "`limit` must be at least 1: a queue of 0 loses every packet",
+            "`limit` must be at least 1: a queue of 0 drops every packet",
         )),
         (_, 0, _) => Some((
             "threshold",
@@ -125,23 +128,23 @@ impl Plan for BluePlan {
     }
 }
 
-/// The chance, for one queue.
+/// *p_m*, the drop probability of one queue.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Chance {
+pub(crate) struct DropProbability {
     /// In parts of 2³².
     parts: u64,
     /// Until when it stays.
     frozen: Instant,
 }
 
-impl Chance {
-    /// No chance.
+impl DropProbability {
+    /// Never drops.
     pub(crate) const NONE: Self = Self {
         parts: 0,
         frozen: Instant::START,
     };
 
-    /// The queue is too long.
+    /// The queue overflows.
     pub(crate) fn grow(&mut self, now: Instant, by: u64, freeze: Duration) {
         if now >= self.frozen {
             self.parts = (self.parts + by).min(Probability::ONE.parts());
@@ -149,7 +152,7 @@ impl Chance {
         }
     }
 
-    /// The queue was empty from `since` until now: once for each freeze.
+    /// The queue was empty from `since` until now: one step for each freeze.
     pub(crate) fn shrink(&mut self, since: Instant, now: Instant, by: u64, freeze: Duration) {
         let first = since.max(self.frozen);
         if now < first || self.parts == 0 {
@@ -160,14 +163,14 @@ impl Chance {
         self.frozen = first + freeze.times(changes);
     }
 
-    /// Whether it strikes a packet.
+    /// Draws whether to drop a packet.
     #[inline]
-    pub(crate) fn strikes(&self, rng: &mut Rng) -> bool {
-        rng.chance(self.probability())
+    pub(crate) fn should_drop(&self, rng: &mut Rng) -> bool {
+        rng.chance(self.value())
     }
 
     /// Its value.
-    pub(crate) fn probability(&self) -> Probability {
+    pub(crate) fn value(&self) -> Probability {
         Probability::from_parts(self.parts)
     }
 }
@@ -177,12 +180,12 @@ struct Blue {
     plan: BluePlan,
     rng: Rng,
     queue: VecDeque<Packet>,
-    chance: Chance,
-    /// Since when nothing is held, if so.
+    p_m: DropProbability,
+    /// Since when there is no backlog, if so.
     idle_since: Option<Instant>,
-    /// The latest time seen; a flush is told none.
+    /// The latest time seen; a flush is given none.
     clock: Instant,
-    hits: u64,
+    early: u64,
 }
 
 impl Blue {
@@ -191,10 +194,10 @@ impl Blue {
             plan,
             rng,
             queue: VecDeque::new(),
-            chance: Chance::NONE,
+            p_m: DropProbability::NONE,
             idle_since: Some(Instant::START),
             clock: Instant::START,
-            hits: 0,
+            early: 0,
         }
     }
 
@@ -203,22 +206,21 @@ impl Blue {
         let Some(since) = self.idle_since.take() else {
             return;
         };
-        self.chance
-            .shrink(since, now, self.plan.decrement, self.plan.freeze);
+        self.p_m.shrink(since, now, self.plan.decrement, self.plan.freeze);
     }
 
-    /// Whether the arrival is lost, and why. May mark it.
-    fn lost(&mut self, now: Instant, packet: &mut Packet, sink: &mut dyn Sink) -> Option<Reason> {
+    /// Whether the arrival is dropped, and why. May mark it.
+    fn drop_reason(&mut self, now: Instant, packet: &mut Packet, sink: &mut dyn Sink) -> Option<Reason> {
         if self.queue.len() >= self.plan.threshold {
-            self.chance.grow(now, self.plan.increment, self.plan.freeze);
+            self.p_m.grow(now, self.plan.increment, self.plan.freeze);
         }
         if self.queue.len() >= self.plan.limit {
             return Some(Reason::Full);
         }
-        if self.queue.is_empty() || !self.chance.strikes(&mut self.rng) {
+        if self.queue.is_empty() || !self.p_m.should_drop(&mut self.rng) {
             return None;
         }
-        self.hits += 1;
+        self.early += 1;
         if self.plan.ecn && packet.mark() {
             sink.mark(packet, Reason::Early);
             return None;
@@ -231,7 +233,7 @@ impl Discipline for Blue {
     fn enqueue(&mut self, now: Instant, mut packet: Packet, sink: &mut dyn Sink) -> Verdict {
         self.clock = now;
         self.end_idle(now);
-        if let Some(why) = self.lost(now, &mut packet, sink) {
+        if let Some(why) = self.drop_reason(now, &mut packet, sink) {
             sink.drop(packet, why);
             return Verdict::Dropped(why);
         }
@@ -245,7 +247,7 @@ impl Discipline for Blue {
             return Next::Empty;
         };
         if self.queue.is_empty() {
-            // A packet time early, but not every host asks an empty queue again.
+            // A packet time early, but not every host polls an empty queue again.
             self.idle_since = Some(now);
         }
         Next::Ready(packet)
@@ -259,8 +261,8 @@ impl Discipline for Blue {
     }
 
     fn inspect(&self, out: &mut Inspection<'_>) {
-        out.gauge("probability", Value::Share(self.chance.probability()));
-        out.gauge("hits", Value::Count(self.hits));
+        out.gauge("probability", Value::Share(self.p_m.value()));
+        out.gauge("early", Value::Count(self.early));
         out.gauge("threshold", Value::Count(self.plan.threshold as u64));
         out.gauge("limit", Value::Count(self.plan.limit as u64));
     }
@@ -283,13 +285,13 @@ mod tests {
     use crate::units::Bytes;
 
     #[derive(Default)]
-    struct Seen {
+    struct Witness {
         early: u64,
         full: u64,
         marked: u64,
     }
 
-    impl Sink for Seen {
+    impl Sink for Witness {
         fn drop(&mut self, _packet: Packet, why: Reason) {
             *(if why == Reason::Full {
                 &mut self.full
@@ -319,7 +321,7 @@ mod tests {
         Instant::from_nanos(n * 1_000_000)
     }
 
-    fn put(blue: &mut Blue, at: u64, ecn: Ecn, seen: &mut Seen) {
+    fn put(blue: &mut Blue, at: u64, ecn: Ecn, seen: &mut Witness) {
         let packet = Packet {
             ecn,
             ..Packet::new(Bytes::new(1000), millis(at), ClassId(0))
@@ -329,45 +331,45 @@ mod tests {
 
     #[test]
     fn overflow_raises_the_chance_once_in_a_freeze() {
-        let (mut blue, mut seen) = (blue(), Seen::default());
+        let (mut blue, mut seen) = (blue(), Witness::default());
         (0..250).for_each(|at| put(&mut blue, at, Ecn::NotEct, &mut seen));
-        assert_eq!(blue.chance.parts, 3 << 26, "at 20, 120 and 220 ms");
+        assert_eq!(blue.p_m.parts, 3 << 26, "at 20, 120 and 220 ms");
         assert!(seen.full > 200);
     }
 
     #[test]
     fn idle_time_lowers_the_chance_once_in_a_freeze_and_never_below_nothing() {
-        let (mut blue, mut seen) = (blue(), Seen::default());
-        blue.chance.parts = 10 << 22;
+        let (mut blue, mut seen) = (blue(), Witness::default());
+        blue.p_m.parts = 10 << 22;
         put(&mut blue, 0, Ecn::NotEct, &mut seen);
-        blue.chance.parts = 10 << 22;
+        blue.p_m.parts = 10 << 22;
         assert!(matches!(blue.dequeue(millis(200), &mut seen), Next::Ready(_)));
         put(&mut blue, 450, Ecn::NotEct, &mut seen);
-        assert_eq!(blue.chance.parts, 7 << 22, "at 200, 300 and 400 ms");
+        assert_eq!(blue.p_m.parts, 7 << 22, "at 200, 300 and 400 ms");
         assert!(matches!(blue.dequeue(millis(460), &mut seen), Next::Ready(_)));
         put(&mut blue, 490, Ecn::NotEct, &mut seen);
-        assert_eq!(blue.chance.parts, 7 << 22, "frozen until 500 ms");
+        assert_eq!(blue.p_m.parts, 7 << 22, "frozen until 500 ms");
         let _ = blue.dequeue(millis(495), &mut seen);
         let _ = blue.dequeue(millis(495), &mut seen);
         put(&mut blue, 1_000_000, Ecn::NotEct, &mut seen);
-        assert_eq!(blue.chance.parts, 0);
+        assert_eq!(blue.p_m.parts, 0);
     }
 
     #[test]
     fn the_chance_settles_where_the_load_fits_the_link() {
-        let (mut blue, mut seen) = (blue(), Seen::default());
-        // Five packets come for every four that leave: 20 % must go.
+        let (mut blue, mut seen) = (blue(), Witness::default());
+        // Five packets arrive for every four that leave: 20 % must be dropped.
         for at in 0..400_000 {
             put(&mut blue, at, Ecn::NotEct, &mut seen);
             if at % 5 != 0 {
                 let _ = blue.dequeue(millis(at), &mut seen);
             }
         }
-        let chance = blue.chance.probability().as_f64();
-        assert!((0.17..0.24).contains(&chance), "{chance}");
+        let p_m = blue.p_m.value().as_f64();
+        assert!((0.17..0.24).contains(&p_m), "{p_m}");
         assert!(
             seen.full * 20 < seen.early,
-            "{} by overflow, {} by chance",
+            "{} by overflow, {} by probability",
             seen.full,
             seen.early
         );
@@ -375,9 +377,9 @@ mod tests {
 
     #[test]
     fn ecn_capable_packets_are_marked() {
-        let (mut blue, mut seen) = (blue(), Seen::default());
+        let (mut blue, mut seen) = (blue(), Witness::default());
         for at in 0..1_000 {
-            blue.chance.parts = Probability::ONE.parts();
+            blue.p_m.parts = Probability::ONE.parts();
             put(&mut blue, at, Ecn::Ect0, &mut seen);
             if at > 0 {
                 let _ = blue.dequeue(millis(at), &mut seen);

@@ -122,11 +122,11 @@ settings! {
     pub struct Settings {
         /// The rate to which packets are held
         rate: Shaped = default "100 %",
-            "above the rate of the narrowest link: the queue builds up there; \"unlimited\": another discipline has to hold it",
-            "the link's bandwidth, at which the interface holds it too";
+            "above the rate of the narrowest link: the queue builds up there; \"unlimited\": another discipline has to shape",
+            "the link's bandwidth, to which the interface shapes it too";
         /// Among whom shares are equal
         fair: Fair = default "triple",
-            "flows: who opens more connections has more; hosts: a host's flows are not told apart",
+            "flows: a host with more connections gets more; hosts: a host's flows are not distinguished",
             "tc-cake(8)";
         /// Which tins the DSCP chooses from
         tins: Tins = default "diffserv3",
@@ -134,28 +134,28 @@ settings! {
             "tc-cake(8)";
         /// How many queues there are for flows
         flows: u32 = default "1024",
-            "fewer than flows that wait at once: some share a queue; too large: memory, 300 B for each",
+            "fewer than flows backlogged at once: some share a queue; too large: memory, 300 B for each",
             "tc-cake(8)";
         /// How far a flow may be ahead of its share and still go before the others
         quantum: Bytes = derived "the link's longest packet",
-            "too small: little flows wait for others; too large: the first packets of greedy flows go before all others",
+            "too small: sparse flows are delayed by others; too large: the first packets of bulk flows precede all others",
             "RFC 8290, section 4.1.2";
         /// Bytes held at most, by all queues together
         limit_bytes: Bytes = derived "what the rate brings in four intervals, at least 1 MB; 32 MB if unlimited",
-            "too small: bursts are lost; too large: memory, and long waits behind who does not listen, until BLUE holds him",
+            "too small: bursts are dropped; too large: memory, and long queueing delays behind unresponsive senders until BLUE acts",
             "tc-cake(8), which has at least 4 MB of the kernel's memory";
         /// The wait that is put up with
         target: Duration = derived "for each tin 5 ms, or the time to send 1.5 full packets at its threshold if that is longer",
-            "too small: flows do not reach their share; too large: packets of greedy flows wait for nothing",
+            "too small: flows do not reach their share; too large: queueing delay for nothing",
             "RFC 8289, section 4.3";
         /// How long the wait must last before anything is hit; about the longest round trip of most flows
         interval: Duration = derived "100 ms, and what target has above 5 ms",
-            "too small: hits before senders can answer; too large: long waits before the first hit",
+            "too small: drops before senders can react; too large: long delays before the first drop",
             "RFC 8289, section 4.3";
         /// Whether packets of ECN-capable senders are marked instead of lost
         ecn: bool = default "true",
-            "false: senders that understand marks lose packets for nothing",
-            "RFC 8290, section 5.2.6; BLUE's chance never marks, since it is for senders that do not listen";
+            "false: ECN-capable senders suffer drops for nothing",
+            "RFC 8290, section 5.2.6; BLUE never marks, since it is for unresponsive senders";
     }
 }
 
@@ -304,7 +304,7 @@ impl Plan for CakePlan {
 
     fn bounds(&self, _terms: &Terms<'_>) -> Vec<WorstCase> {
         let why =
-            "a packet waits for the flows and hosts that have packets, and nothing bounds how many there are";
+            "a packet is delayed by all backlogged flows and hosts, and nothing bounds how many there are";
         vec![WorstCase {
             class: None,
             bound: Err(why.into()),

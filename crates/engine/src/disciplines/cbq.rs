@@ -50,7 +50,7 @@ use crate::settings::Problem;
 use crate::sharing::class_rates;
 use crate::sharing::credit::{Credit, NANOBITS, nanobits};
 use crate::sharing::credit_bound::{self, Credited};
-use crate::structures::rings::{self, Link, NONE, PRIORITIES, Rows, Turn};
+use crate::structures::rings::{self, NONE, Neighbours, PRIORITIES, Rows, Turn};
 use crate::structures::timer_wheel::TimerWheel;
 use crate::units::{Bandwidth, Bytes, Duration, Instant, Rate};
 use crate::{choices, settings};
@@ -60,7 +60,7 @@ use std::sync::Arc;
 /// The registration.
 pub static KIND: Kind = Kind {
     name: "cbq",
-    summary: "Class-based queueing: a tree of classes with sure rates, priorities, and borrowing",
+    summary: "Class-based queueing: a tree of classes with guaranteed rates, priorities, and borrowing",
     reference: "Floyd and Jacobson, IEEE/ACM ToN 3(4), 1995; Cho, \"Traffic management by alternate queueing\", 1999",
     children: Children::Classes { nested: true },
     settings: Settings::SETTINGS,
@@ -132,7 +132,7 @@ settings! {
             "the token-bucket regulator of ALTQ";
         /// How far a late caller may catch up
         link_burst: Duration = default "5 ms",
-            "too small: a host that wakes up late loses bandwidth; too large: a burst after a stall",
+            "too small: a host that wakes up late wastes bandwidth; too large: a burst after a stall",
             "one tick of a 250 Hz kernel and some";
         /// Wake classes up on multiples of this time only, two ahead at least
         tick: Duration = derived "no tick: exact to 1 ns",
@@ -154,11 +154,11 @@ settings! {
             "ALTQ";
         /// Whether it may use what its parent has left
         borrow: bool = default "true",
-            "false: the rate is a limit, and the link can idle while packets wait",
+            "false: the rate is a limit, and the link can idle with a backlog",
             "a link should not idle; ALTQ asked for the word";
         /// Packets it may send at once after it was idle
         maxburst: u32 = default "16",
-            "too small: a class that comes and goes does not reach its rate; too large: others wait longer",
+            "too small: an intermittent class does not reach its rate; too large: other classes are delayed longer",
             "Floyd's CBQ notes; ALTQ";
         /// Packets it may send at once after it had to wait
         minburst: u32 = default "2",
@@ -461,9 +461,9 @@ struct Node {
 /// A node's place in a row and in its parent's ring, for one priority; a leaf has only one.
 #[derive(Clone, Debug)]
 #[repr(align(64))]
-struct Place {
-    row: Link,
-    feed: Link,
+struct Membership {
+    row: Neighbours,
+    feed: Neighbours,
     /// The child whose turn it is to borrow from this node.
     borrower: u32,
     own: Turn,
@@ -495,7 +495,7 @@ struct Tally {
 #[derive(Debug)]
 struct Cbq {
     nodes: Vec<Node>,
-    places: Vec<Place>,
+    places: Vec<Membership>,
     /// Who may send or lend.
     rows: Rows,
     /// Of the leaves, by number.
@@ -550,9 +550,9 @@ impl Cbq {
     fn lay_out(&mut self) {
         let plan = &self.plan;
         let link = plan.classes.len();
-        let place = |own, lent| Place {
-            row: Link::FREE,
-            feed: Link::FREE,
+        let place = |own, lent| Membership {
+            row: Neighbours::FREE,
+            feed: Neighbours::FREE,
             borrower: NONE,
             own: Turn { left: 0, weight: own },
             lent: Turn {

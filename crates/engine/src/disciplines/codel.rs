@@ -1,30 +1,33 @@
-//! `codel`: Controlled Delay, a queue that judges itself by how long packets stay in it.
+//! `codel`: Controlled Delay, a queue that is controlled by how long packets stay in it.
 //!
-//! Nichols and Jacobson, RFC 8289 (2018), sections 3 to 5. A packet's *sojourn* is the time from its arrival to
-//! its dequeue. With *target* and *interval*:
+//! Nichols and Jacobson, RFC 8289 (2018), sections 3 to 5, in the RFC's names. A packet's *sojourn
+//! time* is the time from its arrival to its dequeue. With *target* and *interval*:
 //!
 //! ```text
-//! bad     = sojourn ≥ target, and more than one full packet stays behind, for an interval without a break
-//! if bad, and not dropping:   hit the packet; dropping; count ← 1, or how far it came last time (below)
-//! while dropping, and bad:    hit a packet at drop_next;  count ← count + 1
+//! ok_to_drop = sojourn time ≥ target, with more than one full packet behind it, for an interval without a break
+//! if ok_to_drop, and not dropping:  drop the packet; dropping; count ← 1, or where it left off (below)
+//! while dropping, and ok_to_drop:   drop a packet at drop_next;  count ← count + 1
 //! drop_next ← drop_next + interval / √count      (from now, for the first)
-//! as soon as a packet is not bad: no longer dropping
+//! as soon as a packet is not ok_to_drop: no longer dropping
 //! ```
 //!
-//! Hits thus come faster until the senders yield. Re-entry: if dropping ended less than 16 intervals after the last
-//! *drop_next*, count starts at the number of hits of the last time, if those were more than one (count −
-//! count at entry); so a load that comes back is met with the rate that held it. A hit packet is marked if it is
-//! ECN-capable, and leaves; any other is lost, and the next one is judged.
+//! So drops come faster until the senders back off. Re-entry: if dropping ended less than 16
+//! intervals after the last *drop_next*, count starts at the number of drops of the last time, if
+//! those were more than one (count − lastcount); so a load that comes back meets the rate that
+//! controlled it. An ECN-capable packet is marked instead of dropped, and leaves; after a drop, the
+//! next packet is examined.
 //!
-//! Arithmetic: interval / √count is the whole number of nanoseconds at or below the true one, exactly: ⌊√⌊interval² /
-//! count⌋⌋ in 64 bits, which is why an interval is at most 4 s.
+//! Arithmetic: interval / √count is the whole number of nanoseconds at or below the true one,
+//! exactly: ⌊√⌊interval² / count⌋⌋ in 64 bits, which is why an interval is at most 4 s.
 //!
-//! It holds its packets itself and stands over no other queue, unlike `red`: the sojourn is the sojourn in a FIFO. Over a
-//! queue that reorders, the wait of one packet says little of the next; over a shaper a packet lost here had been
-//! charged there. With flows apart it is `fq_codel`.
+//! It queues its packets itself and wraps no other queue, unlike `red`: the sojourn time is that of
+//! a FIFO. Over a queue that reorders, one packet's sojourn time says little about the next one's;
+//! over a shaper a packet dropped here had already been charged there. With flows apart it is
+//! `fq_codel`.
 //!
-//! Departures: the "one full packet" is the link's longest and not the longest seen; the target is raised on a link
-//! that takes longer than 3 ms to send a full packet; there is a limit in packets, as every queue here has.
+//! Departures: the "one full packet" is the link's longest and not the longest seen; the target is
+//! raised on a link that takes longer than 3 ms to send a full packet; there is a limit in packets,
+//! as every queue here has.
 
 use crate::discipline::{Discipline, Next, Reason, Sink, Verdict};
 use crate::inspect::{Inspection, Value};
@@ -41,7 +44,7 @@ use std::sync::Arc;
 /// The registration.
 pub static KIND: Kind = Kind {
     name: "codel",
-    summary: "Controlled Delay: loses or marks packets while they wait longer than wanted",
+    summary: "Controlled Delay: drops or marks packets while the queueing delay exceeds a target",
     reference: "Nichols and Jacobson, RFC 8289, \"Controlled delay active queue management\", 2018",
     children: Children::None,
     settings: Settings::SETTINGS,
@@ -53,21 +56,22 @@ pub static KIND: Kind = Kind {
 settings! {
     /// Settings of `codel`.
     pub struct Settings {
-        /// The wait that is put up with
+        /// The acceptable sojourn time
         target: Duration = derived "5 ms, or the time to send 1.5 full packets if that is longer",
-            "too small: the link idles; too large: packets wait for nothing",
+            "too small: the link idles; too large: queueing delay for nothing",
             "RFC 8289, section 4.3; 1.5 packets is the practice on slow links";
-        /// How long the wait must last before anything is hit; about the longest round trip of most flows
+        /// How long the sojourn time must exceed target before the first drop; about the longest
+        /// round trip of most flows
         interval: Duration = derived "100 ms, and what target has above 5 ms",
-            "too small: hits before senders can answer; too large: long waits before the first hit",
+            "too small: drops before senders can react; too large: long delays before the first drop",
             "RFC 8289, section 4.3";
-        /// Whether packets of ECN-capable senders are marked instead of lost
+        /// Whether ECN-capable packets are marked instead of dropped
         ecn: bool = default "true",
-            "false: senders that understand marks lose packets for nothing",
+            "false: ECN-capable senders suffer drops for nothing",
             "RFC 8289, section 5.3; RFC 7567";
-        /// Packets held at most
+        /// Packets queued at most
         limit: u32 = default "1000",
-            "too small: bursts are lost before the law is asked; too large: only memory, as the law keeps it short",
+            "too small: bursts are dropped before the control law acts; too large: only memory, as the law keeps the queue short",
             "the usual length of a kernel's queue";
     }
 }
@@ -75,18 +79,19 @@ settings! {
 /// The longest interval, whose square in nanoseconds fits in 64 bits.
 const MAX_INTERVAL: Duration = Duration::from_secs(4);
 
-/// What the control law goes by.
+/// The parameters of the control law.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Law {
     pub(crate) target: Duration,
     pub(crate) interval: Duration,
     pub(crate) ecn: bool,
-    /// So much may stay behind without being too much.
+    /// A backlog of this much is not too much.
     pub(crate) mtu: Bytes,
 }
 
 impl Law {
-    /// From settings, some of which may follow from the link. The error names the setting and its fault.
+    /// From settings, some of which may follow from the link. The error names the setting and its
+    /// fault.
     pub(crate) fn new(
         target: Option<Duration>,
         interval: Option<Duration>,
@@ -119,8 +124,8 @@ impl Law {
         })
     }
 
-    /// When the next hit is due.
-    pub(crate) fn next(&self, from: Instant, count: u32) -> Instant {
+    /// The RFC's `control_law`: when the next drop is due.
+    pub(crate) fn control_law(&self, from: Instant, count: u32) -> Instant {
         let square = self.interval.nanos() * self.interval.nanos();
         from + Duration::from_nanos((square / u64::from(count.max(1))).isqrt())
     }
@@ -129,46 +134,47 @@ impl Law {
 /// The state of the law for one queue.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Controller {
-    /// When the wait will have been too long for an interval, if it is too long now.
-    first_above: Option<Instant>,
+    /// When the sojourn time will have exceeded target for an interval, if it exceeds target now.
+    first_above_time: Option<Instant>,
     dropping: bool,
     drop_next: Instant,
     count: u32,
     /// `count` when dropping began.
-    last_count: u32,
+    lastcount: u32,
 }
 
 impl Controller {
-    /// Nothing is held: no wait is too long.
+    /// The queue is empty: no sojourn time exceeds target.
     pub(crate) fn empty(&mut self) {
-        self.first_above = None;
+        self.first_above_time = None;
         self.dropping = false;
     }
 
-    /// Whether the wait has been too long for an interval, at a packet behind which `left` bytes stay.
-    fn bad(&mut self, law: &Law, now: Instant, sojourn: Duration, left: Bytes) -> bool {
+    /// Whether the sojourn time has exceeded target for an interval, at a packet with `left` bytes
+    /// behind it.
+    fn ok_to_drop(&mut self, law: &Law, now: Instant, sojourn: Duration, left: Bytes) -> bool {
         if sojourn < law.target || left <= law.mtu {
-            self.first_above = None;
+            self.first_above_time = None;
             return false;
         }
-        now >= *self.first_above.get_or_insert(now + law.interval)
+        now >= *self.first_above_time.get_or_insert(now + law.interval)
     }
 
-    /// Whether the packet that is about to leave is to be hit.
-    fn hits(&mut self, law: &Law, now: Instant, sojourn: Duration, left: Bytes) -> bool {
-        let bad = self.bad(law, now, sojourn, left);
+    /// Whether to drop (or mark) the packet that is about to leave.
+    fn should_drop(&mut self, law: &Law, now: Instant, sojourn: Duration, left: Bytes) -> bool {
+        let ok_to_drop = self.ok_to_drop(law, now, sojourn, left);
         if !self.dropping {
-            if !bad {
+            if !ok_to_drop {
                 return false;
             }
-            let last_time = self.count.saturating_sub(self.last_count);
+            let drops = self.count.saturating_sub(self.lastcount);
             let recent = now.since(self.drop_next) < law.interval.times(16);
-            self.count = if recent && last_time > 1 { last_time } else { 1 };
-            (self.last_count, self.dropping) = (self.count, true);
-            self.drop_next = law.next(now, self.count);
+            self.count = if recent && drops > 1 { drops } else { 1 };
+            (self.lastcount, self.dropping) = (self.count, true);
+            self.drop_next = law.control_law(now, self.count);
             return true;
         }
-        if !bad {
+        if !ok_to_drop {
             self.dropping = false;
             return false;
         }
@@ -176,11 +182,11 @@ impl Controller {
             return false;
         }
         self.count = self.count.saturating_add(1);
-        self.drop_next = law.next(self.drop_next, self.count);
+        self.drop_next = law.control_law(self.drop_next, self.count);
         true
     }
 
-    /// The next packet to leave; `take` gives the oldest and what stays behind it.
+    /// The next packet to leave; `take` takes the oldest, and returns the bytes behind it.
     pub(crate) fn dequeue(
         &mut self,
         law: &Law,
@@ -194,7 +200,7 @@ impl Controller {
                 return None;
             };
             let sojourn = now.since(packet.arrived);
-            match self.hits(law, now, sojourn, left) {
+            match self.should_drop(law, now, sojourn, left) {
                 false => return Some(packet),
                 true if law.ecn && packet.mark() => {
                     sink.mark(&packet, Reason::Delay);
@@ -218,7 +224,7 @@ fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
     let law = match settings.limit {
         0 => Err((
             "limit",
-            "`limit` must be at least 1: a queue of 0 loses every packet".into(),
+            "`limit` must be at least 1: a queue of 0 drops every packet".into(),
         )),
         _ => Law::new(settings.target, settings.interval, settings.ecn, check.link),
     };
@@ -250,7 +256,7 @@ struct Codel {
     queue: VecDeque<Packet>,
     bytes: Bytes,
     controller: Controller,
-    /// The wait of the packet that left last.
+    /// The sojourn time of the packet that left last.
     sojourn: Duration,
 }
 
@@ -318,7 +324,7 @@ impl Discipline for Codel {
         let Some(plan) = plan.downcast_ref::<CodelPlan>() else {
             return false;
         };
-        // A smaller limit takes effect as packets leave: nothing that is held is lost for it.
+        // A smaller limit takes effect as packets leave: retuning drops nothing.
         self.plan = plan.clone();
         true
     }
@@ -333,15 +339,15 @@ mod tests {
     const LINK: Link = Link::new(Bandwidth::mbit(8), Bytes::new(1000));
 
     #[derive(Default)]
-    struct Seen {
-        lost: u32,
+    struct Witness {
+        dropped: u32,
         marked: u32,
     }
 
-    impl Sink for Seen {
+    impl Sink for Witness {
         fn drop(&mut self, _packet: Packet, why: Reason) {
             assert!([Reason::Delay, Reason::Full].contains(&why));
-            self.lost += 1;
+            self.dropped += 1;
         }
         fn mark(&mut self, packet: &Packet, _why: Reason) {
             assert_eq!(packet.ecn, Ecn::Ce);
@@ -358,7 +364,7 @@ mod tests {
         Instant::from_nanos(n * 1_000_000)
     }
 
-    fn put(codel: &mut Codel, at: u64, ecn: Ecn, seen: &mut Seen) {
+    fn put(codel: &mut Codel, at: u64, ecn: Ecn, seen: &mut Witness) {
         let packet = Packet {
             ecn,
             ..Packet::new(Bytes::new(1000), millis(at), ClassId(0))
@@ -366,17 +372,18 @@ mod tests {
         let _ = codel.enqueue(millis(at), packet, seen);
     }
 
-    /// Serves one packet each millisecond that has waited for about `wait` ms, others behind it; the times of hits.
+    /// Serves one packet each millisecond with a sojourn time of about `wait` ms, others behind it;
+    /// the times of drops and marks.
     fn stand(codel: &mut Codel, ecn: Ecn, wait: u64, from: u64, to: u64) -> Vec<u64> {
-        let (mut seen, mut hits) = (Seen::default(), Vec::new());
+        let (mut seen, mut hits) = (Witness::default(), Vec::new());
         for at in from..to {
-            // What is lost is made up for.
+            // What is dropped is replaced.
             while codel.queue.len() < 6 {
                 put(codel, at + codel.queue.len() as u64 - wait, ecn, &mut seen);
             }
-            let before = seen.lost + seen.marked;
+            let before = seen.dropped + seen.marked;
             assert!(matches!(codel.dequeue(millis(at), &mut seen), Next::Ready(_)));
-            (before..seen.lost + seen.marked).for_each(|_| hits.push(at));
+            (before..seen.dropped + seen.marked).for_each(|_| hits.push(at));
         }
         hits
     }
@@ -387,7 +394,7 @@ mod tests {
         for interval in [100_000_000, 4_000_000_000, 1] {
             law.interval = Duration::from_nanos(interval);
             for count in [1, 2, 3, 4, 7, 100, 1_000, 65_537, 4_000_000_000] {
-                let found = law.next(Instant::START, count).nanos();
+                let found = law.control_law(Instant::START, count).nanos();
                 let wide = u128::from(interval) * u128::from(interval);
                 let square = |n: u64| u128::from(n) * u128::from(n) * u128::from(count);
                 assert!(
@@ -399,10 +406,11 @@ mod tests {
     }
 
     #[test]
-    fn hits_come_at_the_times_of_the_law() {
+    fn drops_come_at_the_times_of_the_law() {
         for ecn in [Ecn::NotEct, Ecn::Ect0] {
             let hits = stand(&mut codel(1000), ecn, 20, 1_000, 1_500);
-            // Seen at 1,000 for the first time; then 100, 100/√1, 100/√2, … ms, on the next whole millisecond.
+            // Above target at 1,000 for the first time; then 100, 100/√1, 100/√2, … ms, on the next
+            // whole millisecond.
             let (mut due, mut expected) = (1_100.0, vec![1_100]);
             for count in 1.. {
                 due += 100.0 / f64::from(count).sqrt();
@@ -416,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_hit_below_the_target() {
+    fn nothing_is_dropped_below_the_target() {
         assert_eq!(stand(&mut codel(1000), Ecn::NotEct, 4, 1_000, 3_000), [0; 0]);
         assert!(
             !stand(&mut codel(1000), Ecn::NotEct, 5, 1_000, 3_000).is_empty(),
@@ -425,25 +433,25 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_that_is_over_within_an_interval_is_not_hit() {
-        let (mut codel, mut seen) = (codel(1000), Seen::default());
+    fn a_burst_that_is_over_within_an_interval_is_not_dropped() {
+        let (mut codel, mut seen) = (codel(1000), Witness::default());
         (0..90).for_each(|_| put(&mut codel, 0, Ecn::NotEct, &mut seen));
         for at in 0..90 {
             assert!(matches!(codel.dequeue(millis(at), &mut seen), Next::Ready(_)));
         }
-        assert_eq!((seen.lost, codel.controller.dropping), (0, false));
+        assert_eq!((seen.dropped, codel.controller.dropping), (0, false));
     }
 
     #[test]
-    fn nothing_is_hit_while_no_more_than_a_full_packet_stays_behind() {
-        let (mut codel, mut seen) = (codel(1000), Seen::default());
+    fn nothing_is_dropped_while_no_more_than_a_full_packet_stays_behind() {
+        let (mut codel, mut seen) = (codel(1000), Witness::default());
         put(&mut codel, 0, Ecn::NotEct, &mut seen);
         for at in 1_000..3_000 {
             put(&mut codel, 0, Ecn::NotEct, &mut seen);
             assert!(matches!(codel.dequeue(millis(at), &mut seen), Next::Ready(_)));
         }
         assert_eq!(
-            seen.lost, 0,
+            seen.dropped, 0,
             "packets that waited for a second, but one at a time"
         );
     }
@@ -452,16 +460,16 @@ mod tests {
     fn one_short_wait_ends_dropping_and_a_soon_return_goes_on_at_the_former_rate() {
         let mut codel = codel(1000);
         let first = stand(&mut codel, Ecn::NotEct, 20, 1_000, 2_000);
-        let (count, mut seen) = (codel.controller.count, Seen::default());
-        assert_eq!((count as usize, codel.controller.last_count), (first.len(), 1));
+        let (count, mut seen) = (codel.controller.count, Witness::default());
+        assert_eq!((count as usize, codel.controller.lastcount), (first.len(), 1));
         codel.flush(&mut Flushed);
         put(&mut codel, 2_000, Ecn::NotEct, &mut seen);
         assert!(matches!(codel.dequeue(millis(2_000), &mut seen), Next::Ready(_)));
         assert!(!codel.controller.dropping);
-        // Again too long for an interval: the first hit, and then at once as fast as before.
+        // Above target for an interval again: the first drop, and then at once as fast as before.
         let again = stand(&mut codel, Ecn::NotEct, 20, 2_001, 2_200);
         assert_eq!(again[0], 2_101);
-        assert_eq!(codel.controller.last_count, count - 1);
+        assert_eq!(codel.controller.lastcount, count - 1);
         let gap = 100.0 / f64::from(count - 1).sqrt();
         assert!(
             (again[1] as f64 - 2_101.0 - gap).abs() <= 1.0,
@@ -480,9 +488,9 @@ mod tests {
 
     #[test]
     fn the_limit_refuses_the_arriving_packet() {
-        let (mut codel, mut seen) = (codel(3), Seen::default());
+        let (mut codel, mut seen) = (codel(3), Witness::default());
         (0..5).for_each(|_| put(&mut codel, 0, Ecn::Ect0, &mut seen));
-        assert_eq!((codel.queue.len(), seen.lost), (3, 2));
+        assert_eq!((codel.queue.len(), seen.dropped), (3, 2));
     }
 
     #[test]

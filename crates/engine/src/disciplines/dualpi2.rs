@@ -69,7 +69,7 @@ settings! {
     pub struct Settings {
         /// The delay that is aimed at for classic traffic
         target: Duration = derived "15 ms, or the time to send 1.5 full packets if that is longer",
-            "too small: classic senders do not fill the link; too large: their packets wait for nothing",
+            "too small: classic senders do not fill the link; too large: queueing delay for nothing",
             "RFC 9332, appendix A.1";
         /// The longest round trip of most flows, which sets how fast the controller acts
         rtt_max: Duration = default "100 ms",
@@ -85,7 +85,7 @@ settings! {
             "RFC 9332, section 2.1 and appendix C";
         /// The wait in the L4S queue from which its own marks begin
         step: Duration = derived "800 us, or the time to send 1.5 full packets if that is longer",
-            "too small: the link idles; too large: L4S packets wait for nothing",
+            "too small: the link idles; too large: L4S packets are delayed for nothing",
             "RFC 9332, appendix A.1 (minTh)";
         /// By how much more wait its marks rise from none to all; 0 for a step
         ramp: Duration = default "400 us",
@@ -93,19 +93,19 @@ settings! {
             "RFC 9332, appendix A.1 (range)";
         /// How the queues take turns
         schedule: Schedule = default "wrr",
-            "time-shift: bounds the difference of the waits instead of a share",
+            "time-shift: bounds the difference of the queueing delays instead of a share",
             "RFC 9332, section 2.3 and appendix A.1";
         /// With wrr: the classic queue's share while both wait
         classic_share: Probability = default "10 %",
-            "too small: L4S senders that do not yield starve classic ones; too large: L4S packets wait for classic ones",
+            "too small: unresponsive L4S senders starve classic ones; too large: L4S packets wait for classic ones",
             "RFC 9332, section 4.2.1 asks for a small one";
         /// With time-shift: how much longer classic packets wait than L4S ones
         shift: Duration = derived "twice target",
-            "too small: L4S packets wait for classic ones; too large: classic ones wait",
+            "too small: L4S packets wait for classic ones; too large: classic ones are delayed",
             "RFC 9332, appendix A.1 (tshift)";
         /// Packets held at most, in both queues
         limit: u32 = default "10000",
-            "too small: bursts are lost; too large: only memory",
+            "too small: bursts are dropped; too large: only memory",
             "RFC 9332, appendix A.1: 250 ms at the link's rate";
     }
 }
@@ -159,7 +159,7 @@ impl DualPlan {
         if settings.limit == 0 {
             return Err((
                 "limit",
-                "`limit` must be at least 1: a queue of 0 loses every packet".into(),
+                "`limit` must be at least 1: a queue of 0 drops every packet".into(),
             ));
         }
         Ok(Self {
@@ -265,7 +265,7 @@ struct Dual {
     /// What C is behind its share, in bytes · 2³².
     owed: u64,
     marks: [u64; 2],
-    lost: [u64; 2],
+    dropped: [u64; 2],
 }
 
 /// What is to happen to a packet.
@@ -288,7 +288,7 @@ impl Dual {
             next_update: Instant::START + plan.update,
             owed: 0,
             marks: [0; 2],
-            lost: [0; 2],
+            dropped: [0; 2],
             plan,
         }
     }
@@ -425,7 +425,7 @@ impl Discipline for Dual {
             match fate {
                 // The last one stays: whoever asked was promised a packet.
                 Fate::Lose if !self.is_empty() => {
-                    self.lost[queue] += 1;
+                    self.dropped[queue] += 1;
                     sink.drop(packet, Reason::Early);
                     continue;
                 }
@@ -464,8 +464,8 @@ impl Discipline for Dual {
         out.gauge("classic_bytes", Value::Bytes(Bytes::new(self.classic.bytes)));
         out.gauge("l4s_marks", Value::Count(self.marks[0]));
         out.gauge("classic_marks", Value::Count(self.marks[1]));
-        out.gauge("l4s_lost", Value::Count(self.lost[0]));
-        out.gauge("classic_lost", Value::Count(self.lost[1]));
+        out.gauge("l4s_dropped", Value::Count(self.dropped[0]));
+        out.gauge("classic_dropped", Value::Count(self.dropped[1]));
     }
 
     fn retune(&mut self, now: Instant, plan: &dyn Plan) -> bool {
@@ -489,7 +489,7 @@ mod tests {
     use crate::packet::ClassId;
     use crate::random::Seed;
     use crate::settings::Table;
-    use crate::sinks::Lost;
+    use crate::sinks::Drops;
     use crate::units::Bandwidth;
 
     /// A packet of 1,000 bytes takes 0.1 ms.
@@ -512,17 +512,17 @@ mod tests {
     }
 
     /// The share of packets that are hit at a standing p', nothing waiting long.
-    fn hits(chance: u64, ecn: Ecn) -> f64 {
-        let (mut dual, mut lost, n) = (dual(Table::default()), Lost::default(), 100_000u64);
+    fn drops(chance: u64, ecn: Ecn) -> f64 {
+        let (mut dual, mut dropped, n) = (dual(Table::default()), Drops::default(), 100_000u64);
         for _ in 0..n {
             dual.chance = chance;
             while dual.low.packets.len() + dual.classic.packets.len() < 10 {
-                let _ = dual.enqueue(slot(0), packet(slot(0), 0, ecn), &mut lost);
+                let _ = dual.enqueue(slot(0), packet(slot(0), 0, ecn), &mut dropped);
             }
-            let _ = dual.dequeue(slot(0), &mut lost);
+            let _ = dual.dequeue(slot(0), &mut dropped);
         }
-        let lost = dual.lost.iter().sum::<u64>();
-        (dual.marks.iter().sum::<u64>() + lost) as f64 / (n + lost) as f64
+        let dropped = dual.dropped.iter().sum::<u64>();
+        (dual.marks.iter().sum::<u64>() + dropped) as f64 / (n + dropped) as f64
     }
 
     #[test]
@@ -537,9 +537,9 @@ mod tests {
             );
             assert!((classic - (coupled / 2.0).powi(2)).abs() < 1e-12);
             // And so are the hits: L's evenly spread, C's by chance.
-            assert!((hits(chance, Ecn::Ect1) - 2.0 * p).abs() < 1e-4);
+            assert!((drops(chance, Ecn::Ect1) - 2.0 * p).abs() < 1e-4);
             for ecn in [Ecn::Ect0, Ecn::NotEct] {
-                let found = hits(chance, ecn);
+                let found = drops(chance, ecn);
                 assert!(
                     (found - p * p).abs() < 0.03 * p + 0.0005,
                     "{ecn:?} at {p}: {found}"
@@ -550,12 +550,12 @@ mod tests {
 
     #[test]
     fn packets_are_told_apart_by_their_ecn_field() {
-        let (mut dual, mut lost) = (dual(Table::default()), Lost::default());
+        let (mut dual, mut dropped) = (dual(Table::default()), Drops::default());
         for ecn in [Ecn::NotEct, Ecn::Ect0, Ecn::Ect1, Ecn::Ce] {
-            let _ = dual.enqueue(slot(0), packet(slot(0), 0, ecn), &mut lost);
+            let _ = dual.enqueue(slot(0), packet(slot(0), 0, ecn), &mut dropped);
         }
         assert_eq!((dual.low.packets.len(), dual.classic.packets.len()), (2, 2));
-        let _ = dual.dequeue(slot(0), &mut lost);
+        let _ = dual.dequeue(slot(0), &mut dropped);
         assert_eq!(dual.low.packets.len(), 1, "L goes first");
     }
 
@@ -587,12 +587,12 @@ mod tests {
     #[test]
     fn updates_made_late_are_those_a_timer_would_have_made() {
         let run = |step: usize| {
-            let (mut dual, mut lost) = (dual(Table::default()), Lost::default());
+            let (mut dual, mut dropped) = (dual(Table::default()), Drops::default());
             for _ in 0..3 {
-                let _ = dual.enqueue(slot(0), packet(slot(0), 0, Ecn::NotEct), &mut lost);
+                let _ = dual.enqueue(slot(0), packet(slot(0), 0, Ecn::NotEct), &mut dropped);
             }
             (0..=3_000).step_by(step).for_each(|at| dual.catch_up(slot(at)));
-            dual.flush(&mut lost);
+            dual.flush(&mut dropped);
             (3_000..=6_000)
                 .step_by(step)
                 .for_each(|at| dual.catch_up(slot(at)));
@@ -659,17 +659,17 @@ mod tests {
             while let Some((_, sender, hit)) = answers.pop_front_if(|(due, ..)| *due <= at) {
                 senders[sender].hear(at, hit);
             }
-            let mut lost = Lost::default();
+            let mut dropped = Drops::default();
             for (i, sender) in senders.iter_mut().enumerate() {
                 // At most four at once, as paced senders.
                 for _ in 0..4 {
                     if sender.in_flight + 1.0 <= sender.window {
                         sender.in_flight += 1.0;
-                        let _ = dual.enqueue(slot(at), packet(slot(at), i as u32, sender.ecn), &mut lost);
+                        let _ = dual.enqueue(slot(at), packet(slot(at), i as u32, sender.ecn), &mut dropped);
                     }
                 }
             }
-            if let Next::Ready(packet) = dual.dequeue(slot(at), &mut lost) {
+            if let Next::Ready(packet) = dual.dequeue(slot(at), &mut dropped) {
                 let sender = packet.flow.full as usize;
                 let kind = usize::from(senders[sender].ecn == Ecn::Ect1);
                 answers.push_back((at + 200, sender, packet.ecn == Ecn::Ce));
@@ -680,7 +680,8 @@ mod tests {
                 }
             }
             answers.extend(
-                lost.0
+                dropped
+                    .0
                     .iter()
                     .map(|&(sender, _)| (at + 200, sender as usize, true)),
             );
@@ -719,26 +720,27 @@ mod tests {
 
     /// Two packets for every one that the link can send, of senders that never yield; what is held in the end, and losses.
     fn overload(ecns: [Ecn; 2]) -> (Dual, Vec<u32>) {
-        let (mut dual, mut lost) = (dual(Table::default()), Lost::default());
+        let (mut dual, mut dropped) = (dual(Table::default()), Drops::default());
         for at in 0..200_000 {
             for (flow, ecn) in (0..).zip(ecns) {
-                let _ = dual.enqueue(slot(at), packet(slot(at), flow, ecn), &mut lost);
+                let _ = dual.enqueue(slot(at), packet(slot(at), flow, ecn), &mut dropped);
             }
-            let _ = dual.dequeue(slot(at), &mut lost);
+            let _ = dual.dequeue(slot(at), &mut dropped);
         }
-        let losses = [0, 1].map(|flow| lost.0.iter().filter(|&&l| l == (flow, Reason::Early)).count() as u32);
-        (dual, losses.to_vec())
+        let drops =
+            [0, 1].map(|flow| dropped.0.iter().filter(|&&l| l == (flow, Reason::Early)).count() as u32);
+        (dual, drops.to_vec())
     }
 
     #[test]
-    fn in_an_overload_both_queues_lose_packets_and_stay_near_the_target() {
+    fn in_an_overload_both_queues_drop_packets_and_stay_near_the_target() {
         for ecns in [[Ecn::Ect1; 2], [Ecn::Ect0; 2], [Ecn::NotEct; 2]] {
-            let (dual, losses) = overload(ecns);
+            let (dual, drops) = overload(ecns);
             assert_eq!(dual.coupled(), ONE, "{ecns:?}");
             // 20 s of twice the link: half is lost, and by chance, not by the limit.
             assert!(
-                losses.iter().all(|&n| (90_000..105_000).contains(&n)),
-                "{ecns:?}: {losses:?}"
+                drops.iter().all(|&n| (90_000..105_000).contains(&n)),
+                "{ecns:?}: {drops:?}"
             );
             assert!(
                 dual.delay < Duration::from_millis(25),
@@ -750,13 +752,13 @@ mod tests {
 
     #[test]
     fn classic_packets_get_their_share_beside_l4s_senders_that_never_yield() {
-        let (mut dual, mut lost, mut classic) = (dual(Table::default()), Lost::default(), 0);
+        let (mut dual, mut dropped, mut classic) = (dual(Table::default()), Drops::default(), 0);
         for at in 0..2_000 {
             // Both queues wait all the time.
             dual.chance = 0;
-            let _ = dual.enqueue(slot(at), packet(slot(at), 0, Ecn::Ect1), &mut lost);
-            let _ = dual.enqueue(slot(at), packet(slot(at), 1, Ecn::NotEct), &mut lost);
-            if let Next::Ready(packet) = dual.dequeue(slot(at), &mut lost) {
+            let _ = dual.enqueue(slot(at), packet(slot(at), 0, Ecn::Ect1), &mut dropped);
+            let _ = dual.enqueue(slot(at), packet(slot(at), 1, Ecn::NotEct), &mut dropped);
+            if let Next::Ready(packet) = dual.dequeue(slot(at), &mut dropped) {
                 classic += packet.flow.full;
             }
         }

@@ -1,12 +1,13 @@
 //! `fifo`: first in, first out, with tail drop. The template for new disciplines.
 //!
-//! Follows the FIFOQ of ALTQ (Cho 1999, section 4.1.4): one list, a limit in packets, and the arriving
-//! packet is the one that is lost. Departures: a second limit in bytes, since a packet may be 40 or 65,000
-//! bytes long, and drop from the head by choice, which tells a sender of congestion one queue earlier
-//! (Lakshman, Neidhardt and Ott, "The drop from front strategy in TCP and in TCP over ATM", 1996).
+//! Follows the FIFOQ of ALTQ (Cho 1999, section 4.1.4): one list, a limit in packets, and tail
+//! drop. Departures: a second limit in bytes, since a packet may be 40 or 65,000 bytes long, and
+//! drop from the head as an option, which signals congestion one queue earlier (Lakshman, Neidhardt
+//! and Ott, "The drop from front strategy in TCP and in TCP over ATM", 1996).
 //!
-//! One thing is not for other disciplines: as most leaves are FIFOs, [`Queue`](crate::queue::Queue) has one in its own memory and
-//! calls it by name. So it pins its oldest packet itself, and says what the processor may fetch ahead in two steps.
+//! One thing here is not for other disciplines: as most leaves are FIFOs,
+//! [`Queue`](crate::queue::Queue) keeps one in its own memory and calls it directly. So it pins its
+//! oldest packet itself, and can be prefetched in two steps.
 
 use crate::bounds::{Promise, Service, Terms, WorstCase};
 use crate::discipline::{Discipline, Next, Reason, Sink, Verdict};
@@ -34,7 +35,7 @@ pub static KIND: Kind = Kind {
 };
 
 choices! {
-    /// Which packet is lost when the queue is full.
+    /// Which packet is dropped when the queue is full.
     pub enum DropFrom {
         /// The arriving one.
         Tail = "tail",
@@ -46,15 +47,15 @@ choices! {
 settings! {
     /// Settings of `fifo`.
     pub struct Settings {
-        /// Packets held at most
+        /// Packets queued at most
         limit: u32 = default "100",
-            "too small: bursts are lost and the link idles; too large: packets wait long for nothing",
-            "about 10 ms of full frames at 100 Mbit/s; ALTQ held 50";
-        /// Bytes held at most
+            "too small: bursts are dropped and the link idles; too large: queueing delay for nothing",
+            "about 10 ms of full frames at 100 Mbit/s; ALTQ queued 50";
+        /// Bytes queued at most
         limit_bytes: Bytes = derived "no limit in bytes",
             "as limit; the better limit where packets differ in length",
             "ALTQ counted packets only";
-        /// Which packet is lost when a limit is reached
+        /// Which packet is dropped when a limit is reached
         drop: DropFrom = default "tail",
             "head: senders learn of congestion sooner, and what is delivered is fresher",
             "the plain FIFO";
@@ -72,7 +73,7 @@ fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
     if settings.limit == 0 {
         check.problems.push(Problem::new(
             at("limit"),
-            "`limit` must be at least 1: a queue of 0 loses every packet",
+            "`limit` must be at least 1: a queue of 0 drops every packet",
         ));
         return None;
     }
@@ -85,7 +86,8 @@ fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
 }
 
 impl Plan for Settings {
-    /// What comes in waits for no more than the queue holds, and for what is in the device; whatever senders do.
+    /// A packet is delayed by the queue's limit and by the device's ring at most, whatever senders
+    /// do.
     fn bounds(&self, terms: &Terms<'_>) -> Vec<WorstCase> {
         let packets = terms.longest.times(self.limit.into());
         let held = self.limit_bytes.map_or(packets, |bytes| bytes.min(packets));
@@ -103,11 +105,11 @@ impl Plan for Settings {
     }
 }
 
-/// In place of a limit in bytes.
+/// Stands for no limit in bytes.
 const NO_LIMIT: Bytes = Bytes::new(u64::MAX);
 
-/// With its oldest packet at hand: in a queue of very many, the others' memory is asked for when that one leaves, and is needed
-/// one packet later.
+/// The oldest packet is kept apart: with very many queues, the others' memory is prefetched when it
+/// leaves, and is needed one packet later.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Fifo {
@@ -117,7 +119,7 @@ pub(crate) struct Fifo {
     limit_bytes: Bytes,
     limit: u32,
     drop: DropFrom,
-    /// The oldest stays for the next `take`: it counts no more, and nothing else removes it.
+    /// The oldest stays for the next `take`: it no longer counts, and nothing else removes it.
     pinned: bool,
 }
 
@@ -157,13 +159,14 @@ impl Fifo {
         }
         self.oldest = self.others.pop_front();
         if self.others.is_empty() {
-            // The ring begins at its beginning again, so that a short queue has the same memory in use all the time.
+            // The ring starts over at its beginning, so that a short queue reuses the same memory.
             self.others.clear();
         }
         Some(packet)
     }
 
-    /// The packet that the next `take` returns, whatever comes in between: as if the queue had taken it, but it stays where it is.
+    /// Pins the packet that the next `take` returns, whatever comes in between: as if it had been
+    /// taken, but it stays in place.
     #[inline]
     pub(crate) fn pin(&mut self) -> Option<&Packet> {
         let packet = self.oldest.as_ref()?;
@@ -173,7 +176,7 @@ impl Fifo {
         Some(packet)
     }
 
-    /// The oldest packet that may be lost.
+    /// The oldest packet that may be dropped.
     fn give_up(&mut self) -> Option<Packet> {
         if !self.pinned {
             return self.take();
@@ -245,7 +248,7 @@ impl Discipline for Fifo {
         let Some(settings) = plan.downcast_ref::<Settings>() else {
             return false;
         };
-        // A smaller limit takes effect as packets leave: nothing that is held is lost.
+        // A smaller limit takes effect as packets leave: retuning drops nothing.
         self.adopt(settings);
         true
     }
@@ -263,9 +266,9 @@ mod tests {
     use crate::units::Bandwidth;
 
     #[derive(Default)]
-    struct Lost(Vec<(u64, Reason)>);
+    struct Drops(Vec<(u64, Reason)>);
 
-    impl Sink for Lost {
+    impl Sink for Drops {
         fn drop(&mut self, packet: Packet, why: Reason) {
             self.0.push((packet.len.get(), why));
         }
@@ -284,25 +287,25 @@ mod tests {
 
     fn run(settings: Table, lens: &[u64]) -> (Vec<u64>, Vec<(u64, Reason)>) {
         let mut queue = queue(settings);
-        let (now, mut lost) = (Instant::START, Lost::default());
+        let (now, mut dropped) = (Instant::START, Drops::default());
         for &len in lens {
-            let _ = queue.enqueue(now, Packet::new(Bytes::new(len), now, ClassId(0)), &mut lost);
+            let _ = queue.enqueue(now, Packet::new(Bytes::new(len), now, ClassId(0)), &mut dropped);
         }
         let mut sent = Vec::new();
-        while let Next::Ready(packet) = queue.dequeue(now, &mut lost) {
+        while let Next::Ready(packet) = queue.dequeue(now, &mut dropped) {
             sent.push(packet.len.get());
         }
-        (sent, lost.0)
+        (sent, dropped.0)
     }
 
     #[test]
-    fn tail_drop_loses_the_arriving_packet() {
+    fn tail_drop_drops_the_arriving_packet() {
         let settings = Table::default().with("limit", Raw::Integer(2));
         assert_eq!(run(settings, &[1, 2, 3]), (vec![1, 2], vec![(3, Reason::Full)]));
     }
 
     #[test]
-    fn head_drop_loses_the_oldest() {
+    fn head_drop_drops_the_oldest() {
         let settings = Table::default()
             .with("limit", Raw::Integer(2))
             .text("drop", "head");
@@ -311,22 +314,22 @@ mod tests {
 
     #[test]
     fn a_peeked_packet_is_sent_next_and_does_not_count() {
-        for (drop, lost) in [("head", (2, Reason::Head)), ("tail", (4, Reason::Full))] {
+        for (drop, dropped) in [("head", (2, Reason::Head)), ("tail", (4, Reason::Full))] {
             let settings = Table::default().with("limit", Raw::Integer(2)).text("drop", drop);
-            let (mut queue, mut sink) = (queue(settings), Lost::default());
+            let (mut queue, mut sink) = (queue(settings), Drops::default());
             let now = Instant::START;
             let mut offer = |queue: &mut Queue, len| {
                 let _ = queue.enqueue(now, Packet::new(Bytes::new(len), now, ClassId(0)), &mut sink);
             };
             offer(&mut queue, 1);
             assert!(
-                matches!(queue.peek(now, &mut Lost::default()), Next::Ready(packet) if packet.len.get() == 1)
+                matches!(queue.peek(now, &mut Drops::default()), Next::Ready(packet) if packet.len.get() == 1)
             );
             (2..=4).for_each(|len| offer(&mut queue, len));
-            assert_eq!((sink.0, queue.backlog().packets), (vec![lost], 3), "{drop}");
-            let kept: Vec<u64> = (1..=4).filter(|len| *len != lost.0).collect();
+            assert_eq!((sink.0, queue.backlog().packets), (vec![dropped], 3), "{drop}");
+            let kept: Vec<u64> = (1..=4).filter(|len| *len != dropped.0).collect();
             for len in kept {
-                let Next::Ready(packet) = queue.dequeue(now, &mut Lost::default()) else {
+                let Next::Ready(packet) = queue.dequeue(now, &mut Drops::default()) else {
                     panic!("{len} is held")
                 };
                 assert_eq!(packet.len.get(), len);

@@ -64,23 +64,23 @@ settings! {
             "RFC 8290, section 4.1.2; 300 B on slow links favours short packets";
         /// Packets held at most, by all queues together
         limit: u32 = default "10240",
-            "too small: bursts are lost; too large: memory",
+            "too small: bursts are dropped; too large: memory",
             "RFC 8290, section 4.1.3";
         /// Bytes held at most, by all queues together
         limit_bytes: Bytes = default "32 MB",
-            "too small: bursts are lost; too large: memory",
+            "too small: bursts are dropped; too large: memory",
             "the usual implementation's memory limit";
         /// The wait that is put up with
         target: Duration = derived "5 ms, or the time to send 1.5 full packets if that is longer",
-            "too small: flows do not reach their share; too large: packets of greedy flows wait for nothing",
+            "too small: flows do not reach their share; too large: queueing delay for nothing",
             "RFC 8290, section 5.2.2";
         /// How long the wait must last before anything is hit; about the longest round trip of most flows
         interval: Duration = derived "100 ms, and what target has above 5 ms",
-            "too small: hits before senders can answer; too large: long waits before the first hit",
+            "too small: drops before senders can react; too large: long delays before the first drop",
             "RFC 8290, section 5.2.1";
         /// Whether packets of ECN-capable senders are marked instead of lost
         ecn: bool = default "true",
-            "false: senders that understand marks lose packets for nothing",
+            "false: ECN-capable senders suffer drops for nothing",
             "RFC 8290, section 5.2.6";
     }
 }
@@ -115,7 +115,7 @@ fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
     if settings.limit == 0 {
         wrong.push((
             "limit",
-            "`limit` must be at least 1: a queue of 0 loses every packet".into(),
+            "`limit` must be at least 1: a queue of 0 drops every packet".into(),
         ));
     }
     if settings.limit_bytes < check.link.mtu {
@@ -149,7 +149,7 @@ fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
 
 impl Plan for FqPlan {
     fn bounds(&self, _terms: &Terms<'_>) -> Vec<WorstCase> {
-        let why = "a packet waits for the flows that have packets, and nothing bounds how many there are or which share a queue";
+        let why = "a packet is delayed by all backlogged flows, and nothing bounds how many there are or which share a queue";
         vec![WorstCase {
             class: None,
             bound: Err(why.into()),
@@ -396,7 +396,7 @@ mod tests {
     use crate::link::Link;
     use crate::packet::{ClassId, Flow};
     use crate::random::Seed;
-    use crate::sinks::Lost;
+    use crate::sinks::Drops;
     use crate::units::Bandwidth;
 
     const LINK: Link = Link::new(Bandwidth::mbit(8), Bytes::new(1000));
@@ -423,7 +423,7 @@ mod tests {
     }
 
     fn put(queue: &mut FqCodel, now: Instant, flow: u32, len: u64) -> Vec<(u32, Reason)> {
-        let mut lost = Lost::default();
+        let mut dropped = Drops::default();
         let flow = Flow {
             source: flow,
             destination: flow,
@@ -433,13 +433,13 @@ mod tests {
             flow,
             ..Packet::new(Bytes::new(len), now, ClassId(0))
         };
-        let verdict = queue.enqueue(now, packet, &mut lost);
-        assert!(verdict == Verdict::Queued || !lost.0.is_empty());
-        lost.0
+        let verdict = queue.enqueue(now, packet, &mut dropped);
+        assert!(verdict == Verdict::Queued || !dropped.0.is_empty());
+        dropped.0
     }
 
     fn get(queue: &mut FqCodel, now: Instant) -> Packet {
-        match queue.dequeue(now, &mut Lost::default()) {
+        match queue.dequeue(now, &mut Drops::default()) {
             Next::Ready(packet) => packet,
             other => panic!("{other:?}"),
         }
@@ -561,9 +561,9 @@ mod tests {
     fn the_limit_takes_half_of_the_fattest_queue_from_its_head_and_spares_the_others() {
         let mut queue = queue(100, false);
         assert!((0..10).all(|_| put(&mut queue, millis(0), 1, 1000).is_empty()));
-        let mut lost = Vec::new();
-        (0..91).for_each(|_| lost.extend(put(&mut queue, millis(0), 2, 1000)));
-        assert_eq!(lost, vec![(2, Reason::Longest); 46]);
+        let mut dropped = Vec::new();
+        (0..91).for_each(|_| dropped.extend(put(&mut queue, millis(0), 2, 1000)));
+        assert_eq!(dropped, vec![(2, Reason::Longest); 46]);
         let left: Vec<u64> = queue
             .flows
             .iter()
@@ -583,18 +583,18 @@ mod tests {
     #[test]
     fn codel_keeps_each_flow_by_itself() {
         let mut queue = queue(10_000, true);
-        let mut lost = Lost::default();
+        let mut dropped = Drops::default();
         // Flow 1 overloads the link; flow 2 sends a tenth of it.
         for at in 0..3_000 {
             (0..2).for_each(|_| drop(put(&mut queue, millis(at), 1, 1000)));
             if at % 10 == 0 {
                 drop(put(&mut queue, millis(at), 2, 1000));
             }
-            assert!(matches!(queue.dequeue(millis(at), &mut lost), Next::Ready(_)));
+            assert!(matches!(queue.dequeue(millis(at), &mut dropped), Next::Ready(_)));
         }
         assert!(
-            lost.0.len() > 100
-                && lost
+            dropped.0.len() > 100
+                && dropped
                     .0
                     .iter()
                     .all(|&(flow, why)| (flow, why) == (1, Reason::Delay))

@@ -53,7 +53,7 @@ use std::sync::Arc;
 /// The registration.
 pub static KIND: Kind = Kind {
     name: "hfsc",
-    summary: "Hierarchical fair service curves: promised delay and rate apart, the rest shared by a tree",
+    summary: "Hierarchical fair service curves: guaranteed delay and rate decoupled, the excess shared by a tree",
     reference: "Stoica, Zhang and Ng, \"A hierarchical fair service curve algorithm\", SIGCOMM 1997; ToN 8(2), 2000",
     children: Children::Classes { nested: true },
     settings: Settings::SETTINGS,
@@ -76,7 +76,7 @@ settings! {
     /// Settings of a class of `hfsc`.
     pub struct ClassSettings {
         /// What a leaf is sure of, whatever the others do
-        realtime: ServiceCurve = derived "nothing is sure",
+        realtime: ServiceCurve = derived "nothing is guaranteed",
             "all of them together must fit the link at any time; a steep first piece gives a short delay",
             "Stoica, Zhang and Ng, the real-time criterion";
         /// Its share of what is left, against the other classes of its parent
@@ -85,7 +85,7 @@ settings! {
             "Stoica, Zhang and Ng, the link-sharing criterion";
         /// What it gets at most
         upperlimit: ServiceCurve = derived "no limit",
-            "too small: the link idles while packets wait",
+            "too small: the link idles with a backlog",
             "ALTQ";
     }
 }
@@ -185,7 +185,7 @@ fn check_class(check: &mut Check<'_>, index: usize, settings: &ClassSettings) ->
     }
     if class.queue.is_none() && real.is_some() {
         let message = format!(
-            "class `{}` has classes below it, so it has no packets to promise time to",
+            "class `{}` has child classes, so it has no packets of its own to guarantee service to",
             class.name
         );
         wrong.push(
@@ -231,8 +231,8 @@ fn check_sums(check: &mut Check<'_>, curves: &[Curves]) {
         below[curves.len()].push(real);
     }
     let when = |time: Option<u64>| match time {
-        Some(time) => format!("by {} they promise more", Duration::from_nanos(time)),
-        None => "in the long run they promise more".into(),
+        Some(time) => format!("by {} they guarantee more", Duration::from_nanos(time)),
+        None => "in the long run they guarantee more".into(),
     };
     if let (Some(time), Some(last)) = (Slopes::exceed(&below[curves.len()], &link), last) {
         let class = &check.classes[last];
@@ -275,14 +275,14 @@ fn check_sums(check: &mut Check<'_>, curves: &[Curves]) {
 /// by more than what is in the device, the packet on the wire at least. A convex curve that starts again may have to
 /// give up some of what it had, so none is stated.
 fn worst(real: Option<Slopes>, promise: Promise, terms: &Terms<'_>) -> Result<Bound, String> {
-    let real = real.ok_or("it has no real-time curve, so nothing is sure")?;
+    let real = real.ok_or("it has no real-time curve, so nothing is guaranteed")?;
     if real.m1 < real.m2 && real.d > 0 {
         return Err("its real-time curve is convex, and one that starts again may have to give up some of what it had; a \
                     concave curve or a line has a bound".into());
     }
     if promise.rate.bits() > real.m2 || real.m2 == 0 {
         return Err(format!(
-            "it is promised {}, more than its real-time curve brings",
+            "its senders may send {}, more than its real-time curve guarantees",
             promise.rate
         ));
     }

@@ -123,7 +123,7 @@ settings! {
     pub struct ClassSettings {
         /// Its rate; of a class with classes below it, that of the bottleneck they share
         rate: Rate = derived "none: best effort",
-            "above the bottleneck's: packets are lost there",
+            "above the bottleneck's: packets are dropped there",
             "the narrowest link on the way";
         /// The shortest packets that it sends many of: what it takes of the wire at most is reckoned from them
         packet: Bytes = derived "the link's longest packet",

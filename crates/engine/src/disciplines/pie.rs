@@ -1,30 +1,33 @@
-//! `pie`: Proportional Integral controller Enhanced, which keeps a queue's delay at a reference by losing arrivals
-//! by chance.
+//! `pie`: Proportional Integral controller Enhanced, which keeps a queue's delay at a target by
+//! dropping arrivals at random.
 //!
-//! Pan, Natarajan, Baker and White, RFC 8033 (2017), sections 4 and 5. Every *T* (`update`), with *τ* the delay now and
-//! *τ'* that of the last update:
+//! Pan, Natarajan, Baker and White, RFC 8033 (2017), sections 4 and 5. Every *T* (`update`, the
+//! RFC's T_UPDATE), with *τ* the delay now (qdelay), *τ'* that of the last update (qdelay_old) and
+//! *p* the drop probability (drop_prob):
 //!
 //! ```text
 //! Δ = α (τ − target) + β (τ − τ')                 α = 1/8 Hz · T / 15 ms,  β = 5/4 Hz
 //! Δ ← Δ / 2048, 512, 128, 32, 8, 2                while p < 10⁻⁶, 10⁻⁵, 10⁻⁴, 10⁻³, 10⁻², 10⁻¹
 //! Δ ← min(Δ, 2 %)                                 if p ≥ 10 %
 //! p ← p + Δ;  p ← 0.98 p if τ = τ' = 0;           0 ≤ p ≤ 1
-//! burst ← burst − T, at least 0;  `burst` again if p = 0 and τ, τ' < target / 2
+//! burst_allowance ← burst_allowance − T, at least 0;  `burst` again if p = 0 and τ, τ' < target / 2
 //! ```
 //!
-//! An arrival is hit with probability *p*, but not while *burst* > 0, nor while τ' < target / 2 and p < 20 %, nor while two
-//! full packets or fewer are held. With `derandomize`, *accu*, the sum of *p* since the last hit, stretches that: below
-//! 0.85 nothing is hit, at 8.5 the packet is. A hit packet is marked if it is ECN-capable and p < `mark_below`, else lost.
+//! An arrival is dropped with probability *p*, but not while *burst_allowance* > 0, nor while τ' <
+//! target / 2 and p < 20 %, nor with a backlog of two full packets or less. With `derandomize`,
+//! *accu_prob*, the sum of *p* since the last drop, spaces drops: below 0.85 nothing is dropped, at
+//! 8.5 the packet is. An ECN-capable packet is marked instead while p < `mark_below`.
 //!
-//! The delay is the age of the oldest packet held (the RFC's time-stamp variant; the departure rate is not estimated), so it
-//! holds its packets itself, as `codel` does. There is no timer: as nothing happens between two calls, updates that are
-//! due are made at the next one, each with the delay that the queue had at its time, which is exactly what a timer
-//! would have seen. An update that changes nothing ends that, and so do 1,024 (15 s) at once: by then p is 0 or 1.
+//! The delay is the age of the oldest packet (the RFC's timestamp variant; the departure rate is
+//! not estimated), so it queues its packets itself, as `codel` does. There is no timer: as nothing
+//! happens between two calls, updates that are due are made at the next one, each with the delay
+//! that the queue had at its time, which is exactly what a timer would have seen. Catching up ends
+//! at an update that changes nothing, or after 1,024 (15 s): by then p is 0 or 1.
 //!
 //! Arithmetic: p has 60 fractional bits, and each step is rounded toward zero.
 //!
-//! Departures: α grows with *T*, so that the integral does not depend on it; a burst is allowed anew at an update, not
-//! between two; all packets are alike, whatever their length.
+//! Departures: α grows with *T*, so that the integral does not depend on it; a burst is allowed
+//! anew at an update, not between two; all packets are alike, whatever their length.
 
 use crate::discipline::{Discipline, Next, Reason, Sink, Verdict};
 use crate::inspect::{Inspection, Value};
@@ -42,7 +45,7 @@ use std::sync::Arc;
 /// The registration.
 pub static KIND: Kind = Kind {
     name: "pie",
-    summary: "Keeps the delay at a reference: loses or marks arrivals by a chance that a controller sets",
+    summary: "Keeps the queueing delay at a target: drops or marks arrivals at random, by a controlled probability",
     reference: "Pan, Natarajan, Baker and White, RFC 8033, \"Proportional integral controller enhanced\", 2017",
     children: Children::None,
     settings: Settings::SETTINGS,
@@ -54,42 +57,42 @@ pub static KIND: Kind = Kind {
 settings! {
     /// Settings of `pie`.
     pub struct Settings {
-        /// The delay that is aimed at
+        /// The target delay
         target: Duration = derived "15 ms, or the time to send 1.5 full packets if that is longer",
-            "too small: the link idles; too large: packets wait for nothing",
+            "too small: the link idles; too large: queueing delay for nothing",
             "RFC 8033, section 4.2 (QDELAY_REF)";
-        /// How often the chance is set anew
+        /// How often the drop probability is updated (T_UPDATE)
         update: Duration = default "15 ms",
             "too small: work, and noise; too large: reacts late",
             "RFC 8033, section 4.2 (T_UPDATE)";
-        /// How long a burst passes untouched after a calm
+        /// How long a burst passes without drops after an idle period (MAX_BURST)
         burst: Duration = default "150 ms",
-            "too small: slow starts are hit early; too large: long queues after each calm",
+            "too small: slow starts meet drops early; too large: long queues after each idle period",
             "RFC 8033, section 4.4 (MAX_BURST)";
-        /// Whether packets of ECN-capable senders are marked instead of lost
+        /// Whether ECN-capable packets are marked instead of dropped
         ecn: bool = default "true",
-            "false: senders that understand marks lose packets for nothing",
+            "false: ECN-capable senders suffer drops for nothing",
             "RFC 8033, section 5.1";
-        /// The chance from which on ECN-capable packets are lost too
+        /// The drop probability from which ECN-capable packets are dropped too
         mark_below: Probability = default "10 %",
-            "too small: losses instead of marks; too large: senders that ignore marks rule the queue",
+            "too small: drops instead of marks; too large: senders that ignore marks take over the queue",
             "RFC 8033, section 5.1 (mark_ecnth)";
-        /// Whether hits are kept apart
+        /// Whether drops are kept apart
         derandomize: bool = default "true",
-            "false: hits come close together at times, and one sender is hit twice",
+            "false: drops cluster at times, and one sender suffers two",
             "RFC 8033, section 5.4";
-        /// Packets held at most
+        /// Packets queued at most
         limit: u32 = default "1000",
-            "too small: bursts are lost before the law is asked; too large: only memory",
+            "too small: bursts are dropped before the control law acts; too large: only memory",
             "the usual length of a kernel's queue";
     }
 }
 
-/// 1.0 as a chance.
+/// 1.0 as a probability.
 const ONE: u64 = 1 << 60;
 /// Updates that are made at once at most.
 const MAX_UPDATES: u32 = 1_024;
-/// By how much a change is divided while the chance is below a bound.
+/// By how much a change is divided while the probability is below a bound.
 const SCALES: [(u64, i128); 6] = [
     (ONE / 1_000_000, 2_048),
     (ONE / 100_000, 512),
@@ -108,7 +111,7 @@ struct PiePlan {
     target: Duration,
     update: Duration,
     burst: Duration,
-    /// ECN-capable packets are marked below this chance.
+    /// ECN-capable packets are marked below this probability.
     mark_below: u64,
     derandomize: bool,
     limit: usize,
@@ -132,7 +135,7 @@ impl PiePlan {
         if settings.limit == 0 {
             return Err((
                 "limit",
-                "`limit` must be at least 1: a queue of 0 loses every packet".into(),
+                "`limit` must be at least 1: a queue of 0 drops every packet".into(),
             ));
         }
         let parts = |p: Probability| p.parts() << 28;
@@ -151,20 +154,20 @@ impl PiePlan {
         })
     }
 
-    /// The chance after an update.
-    fn next(&self, chance: u64, delay: Duration, former: Duration) -> u64 {
-        // A packet that is an hour old says no more than one that is a minute old.
+    /// The drop probability after an update.
+    fn next(&self, drop_prob: u64, delay: Duration, former: Duration) -> u64 {
+        // Above a minute, delays are all alike.
         let signed = |span: Duration| i128::from(span.nanos().min(60_000_000_000));
         let one = i128::from(ONE);
         let integral = (signed(delay) - signed(self.target)) * signed(self.update) * one / (8 * REFERENCE);
         let proportional = (signed(delay) - signed(former)) * one * 5 / 4;
         let mut change = (integral + proportional) / NANOS;
-        if let Some((_, scale)) = SCALES.iter().find(|(bound, _)| chance < *bound) {
+        if let Some((_, scale)) = SCALES.iter().find(|(bound, _)| drop_prob < *bound) {
             change /= scale;
         } else {
             change = change.min(one / 50);
         }
-        let next = (i128::from(chance) + change).clamp(0, one) as u64;
+        let next = (i128::from(drop_prob) + change).clamp(0, one) as u64;
         match (delay, former) {
             (Duration::ZERO, Duration::ZERO) => next - next / 50,
             _ => next,
@@ -200,15 +203,15 @@ struct Pie {
     queue: VecDeque<Packet>,
     bytes: Bytes,
     /// In parts of [`ONE`].
-    chance: u64,
-    /// The sum of chances since the last hit.
-    accu: u64,
-    /// What is left of the burst that passes.
-    burst: Duration,
+    drop_prob: u64,
+    /// The sum of probabilities since the last drop.
+    accu_prob: u64,
+    /// What is left of the burst that passes without drops.
+    burst_allowance: Duration,
     /// At the last update.
-    delay: Duration,
+    qdelay_old: Duration,
     next_update: Instant,
-    hits: u64,
+    early: u64,
 }
 
 impl Pie {
@@ -217,23 +220,24 @@ impl Pie {
             rng,
             queue: VecDeque::new(),
             bytes: Bytes::ZERO,
-            chance: 0,
-            accu: 0,
-            burst: plan.burst,
-            delay: Duration::ZERO,
+            drop_prob: 0,
+            accu_prob: 0,
+            burst_allowance: plan.burst,
+            qdelay_old: Duration::ZERO,
             next_update: Instant::START + plan.update,
-            hits: 0,
+            early: 0,
             plan,
         }
     }
 
-    /// Makes the updates that have come due.
+    /// Makes the updates that have become due.
     fn catch_up(&mut self, now: Instant) {
         if now < self.next_update {
             return;
         }
         for _ in 0..MAX_UPDATES {
-            let calm = (self.chance, self.delay, self.burst) == (0, Duration::ZERO, self.plan.burst);
+            let calm = (self.drop_prob, self.qdelay_old, self.burst_allowance)
+                == (0, Duration::ZERO, self.plan.burst);
             if now < self.next_update || calm && self.queue.is_empty() {
                 break;
             }
@@ -251,47 +255,51 @@ impl Pie {
     }
 
     fn update(&mut self, delay: Duration) {
-        self.chance = self.plan.next(self.chance, delay, self.delay);
+        self.drop_prob = self.plan.next(self.drop_prob, delay, self.qdelay_old);
         let half = Duration::from_nanos(self.plan.target.nanos() / 2);
-        self.burst = Duration::from_nanos(self.burst.nanos().saturating_sub(self.plan.update.nanos()));
-        if self.chance == 0 && delay < half && self.delay < half {
-            self.burst = self.plan.burst;
+        self.burst_allowance = Duration::from_nanos(
+            self.burst_allowance
+                .nanos()
+                .saturating_sub(self.plan.update.nanos()),
+        );
+        if self.drop_prob == 0 && delay < half && self.qdelay_old < half {
+            self.burst_allowance = self.plan.burst;
         }
-        self.delay = delay;
+        self.qdelay_old = delay;
     }
 
-    /// Whether this arrival is to be told of congestion.
-    fn hit(&mut self) -> bool {
-        let calm = self.delay.nanos() < self.plan.target.nanos() / 2 && self.chance < ONE / 5;
-        if self.burst > Duration::ZERO || calm || self.bytes <= self.plan.mtu.times(2) {
+    /// Whether to drop or mark this arrival.
+    fn should_drop(&mut self) -> bool {
+        let calm = self.qdelay_old.nanos() < self.plan.target.nanos() / 2 && self.drop_prob < ONE / 5;
+        if self.burst_allowance > Duration::ZERO || calm || self.bytes <= self.plan.mtu.times(2) {
             return false;
         }
-        if self.chance == 0 {
-            self.accu = 0;
+        if self.drop_prob == 0 {
+            self.accu_prob = 0;
             return false;
         }
         // At most 8.5, and one more: within 64 bits.
-        self.accu += self.chance;
-        let dice = self.rng.bits() >> 4 < self.chance;
-        let hit = match self.plan.derandomize {
-            true => self.accu >= ONE / 100 * 85 && (dice || self.accu >= ONE / 2 * 17),
+        self.accu_prob += self.drop_prob;
+        let dice = self.rng.bits() >> 4 < self.drop_prob;
+        let drop = match self.plan.derandomize {
+            true => self.accu_prob >= ONE / 100 * 85 && (dice || self.accu_prob >= ONE / 2 * 17),
             false => dice,
         };
-        if hit || !self.plan.derandomize {
-            self.accu = 0;
+        if drop || !self.plan.derandomize {
+            self.accu_prob = 0;
         }
-        hit
+        drop
     }
 }
 
 impl Discipline for Pie {
     fn enqueue(&mut self, now: Instant, mut packet: Packet, sink: &mut dyn Sink) -> Verdict {
         self.catch_up(now);
-        let lost = if self.queue.len() >= self.plan.limit {
+        let dropped = if self.queue.len() >= self.plan.limit {
             Some(Reason::Full)
-        } else if self.hit() {
-            self.hits += 1;
-            let marked = self.chance < self.plan.mark_below && packet.mark();
+        } else if self.should_drop() {
+            self.early += 1;
+            let marked = self.drop_prob < self.plan.mark_below && packet.mark();
             if marked {
                 sink.mark(&packet, Reason::Early);
             }
@@ -299,8 +307,8 @@ impl Discipline for Pie {
         } else {
             None
         };
-        if let Some(why) = lost {
-            self.accu = 0;
+        if let Some(why) = dropped {
+            self.accu_prob = 0;
             sink.drop(packet, why);
             return Verdict::Dropped(why);
         }
@@ -326,14 +334,14 @@ impl Discipline for Pie {
     }
 
     fn inspect(&self, out: &mut Inspection<'_>) {
-        out.gauge("delay", Value::Duration(self.delay));
+        out.gauge("delay", Value::Duration(self.qdelay_old));
         out.gauge("target", Value::Duration(self.plan.target));
         out.gauge(
             "probability",
-            Value::Share(Probability::from_parts(self.chance >> 28)),
+            Value::Share(Probability::from_parts(self.drop_prob >> 28)),
         );
-        out.gauge("burst", Value::Duration(self.burst));
-        out.gauge("hits", Value::Count(self.hits));
+        out.gauge("burst", Value::Duration(self.burst_allowance));
+        out.gauge("early", Value::Count(self.early));
         out.gauge("limit", Value::Count(self.plan.limit as u64));
     }
 
@@ -346,10 +354,10 @@ impl Discipline for Pie {
             self.catch_up(now);
             self.next_update = now + plan.update;
         }
-        self.burst = if self.burst == self.plan.burst {
+        self.burst_allowance = if self.burst_allowance == self.plan.burst {
             plan.burst
         } else {
-            self.burst.min(plan.burst)
+            self.burst_allowance.min(plan.burst)
         };
         self.plan = plan.clone();
         true
@@ -367,14 +375,14 @@ mod tests {
     const LINK: Link = Link::new(Bandwidth::mbit(8), Bytes::new(1000));
 
     #[derive(Default)]
-    struct Seen {
-        lost: u32,
+    struct Witness {
+        dropped: u32,
         marked: u32,
     }
 
-    impl Sink for Seen {
+    impl Sink for Witness {
         fn drop(&mut self, _packet: Packet, _why: Reason) {
-            self.lost += 1;
+            self.dropped += 1;
         }
         fn mark(&mut self, packet: &Packet, why: Reason) {
             assert_eq!((packet.ecn, why), (Ecn::Ce, Reason::Early));
@@ -401,7 +409,7 @@ mod tests {
         Instant::from_nanos(n * 1_000_000)
     }
 
-    /// The law of the RFC in floating point.
+    /// The RFC's control law in floating point.
     fn law(p: f64, delay: f64, former: f64) -> f64 {
         let mut change = 0.125 * (delay - 0.015) + 1.25 * (delay - former);
         let scales = [
@@ -428,7 +436,7 @@ mod tests {
     #[test]
     fn the_chance_follows_the_law_at_every_scale() {
         let plan = pie(Table::default()).plan;
-        let as_real = |chance: u64| chance as f64 / ONE as f64;
+        let as_real = |drop_prob: u64| drop_prob as f64 / ONE as f64;
         for p in [0.0, 5e-7, 5e-6, 5e-5, 5e-4, 5e-3, 5e-2, 0.5, 1.0] {
             for (delay, former) in [
                 (0, 0),
@@ -456,16 +464,16 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_after_a_calm_passes_and_a_longer_one_is_hit() {
-        let (mut pie, mut seen) = (pie(Table::default()), Seen::default());
+    fn a_burst_after_a_calm_passes_and_a_longer_one_is_dropped() {
+        let (mut pie, mut seen) = (pie(Table::default()), Witness::default());
         let start = 1_000;
-        // Twice what the link sends: the delay is above target after 30 ms.
+        // Twice the link's rate: the delay exceeds target after 30 ms.
         let mut first = None;
         for at in start..start + 2_000 {
             for _ in 0..2 {
                 let _ = pie.enqueue(millis(at), packet(millis(at), Ecn::NotEct), &mut seen);
             }
-            if seen.lost > 0 {
+            if seen.dropped > 0 {
                 first.get_or_insert(at - start);
             }
             let _ = pie.dequeue(millis(at), &mut seen);
@@ -477,19 +485,23 @@ mod tests {
     #[test]
     fn the_chance_decays_to_nothing_when_idle_in_bounded_work() {
         let mut pie = pie(Table::default());
-        (pie.chance, pie.delay, pie.next_update, pie.burst) =
-            (ONE / 2, Duration::from_millis(20), millis(15), Duration::ZERO);
+        (
+            pie.drop_prob,
+            pie.qdelay_old,
+            pie.next_update,
+            pie.burst_allowance,
+        ) = (ONE / 2, Duration::from_millis(20), millis(15), Duration::ZERO);
         let (mut expected, mut former) = (0.5, 0.020);
         for update in 1..=100 {
             pie.catch_up(millis(15 * update));
             expected = law(expected, 0.0, former);
             former = 0.0;
-            assert!((pie.chance as f64 / ONE as f64 - expected).abs() < 1e-12);
+            assert!((pie.drop_prob as f64 / ONE as f64 - expected).abs() < 1e-12);
         }
         assert!(expected < 0.05);
         // A year later, at once.
         pie.catch_up(millis(31_536_000_000));
-        assert_eq!((pie.chance, pie.burst), (0, pie.plan.burst));
+        assert_eq!((pie.drop_prob, pie.burst_allowance), (0, pie.plan.burst));
         assert!(
             pie.next_update > millis(31_536_000_000) && pie.next_update.nanos().is_multiple_of(15_000_000)
         );
@@ -498,14 +510,19 @@ mod tests {
     #[test]
     fn updates_made_late_are_those_a_timer_would_have_made() {
         let run = |step: u64| {
-            let (mut pie, mut seen) = (pie(Table::default()), Seen::default());
+            let (mut pie, mut seen) = (pie(Table::default()), Witness::default());
             for _ in 0..50 {
                 let _ = pie.enqueue(millis(0), packet(millis(0), Ecn::NotEct), &mut seen);
             }
             (0..=600)
                 .step_by(step as usize)
                 .for_each(|at| pie.catch_up(millis(at)));
-            (pie.chance, pie.delay, pie.burst, pie.next_update)
+            (
+                pie.drop_prob,
+                pie.qdelay_old,
+                pie.burst_allowance,
+                pie.next_update,
+            )
         };
         assert_eq!(run(1), run(600));
         assert!(run(600).0 > 0);
@@ -513,26 +530,28 @@ mod tests {
 
     #[test]
     fn a_head_that_never_leaves_brings_the_chance_to_one_in_bounded_work() {
-        let (mut pie, mut seen) = (pie(Table::default()), Seen::default());
+        let (mut pie, mut seen) = (pie(Table::default()), Witness::default());
         let _ = pie.enqueue(millis(0), packet(millis(0), Ecn::NotEct), &mut seen);
         pie.catch_up(Instant::from_nanos(u64::MAX / 2));
-        assert_eq!(pie.chance, ONE);
+        assert_eq!(pie.drop_prob, ONE);
     }
 
-    /// Hits among `n` arrivals at a standing chance, and the shortest gap between two.
-    fn standing(pie: &mut Pie, chance: u64, ecn: Ecn, n: u32) -> (Seen, u32) {
-        let (mut seen, mut shortest, mut last) = (Seen::default(), u32::MAX, None);
+    /// Drops and marks among `n` arrivals at a constant probability, and the shortest gap between
+    /// two.
+    fn standing(pie: &mut Pie, drop_prob: u64, ecn: Ecn, n: u32) -> (Witness, u32) {
+        let (mut seen, mut shortest, mut last) = (Witness::default(), u32::MAX, None);
         for _ in 0..10 {
             pie.bytes += Bytes::new(1000);
             pie.queue.push_back(packet(millis(0), ecn));
         }
         for i in 0..n {
-            (pie.chance, pie.burst, pie.delay) = (chance, Duration::ZERO, Duration::from_millis(20));
-            let before = seen.lost + seen.marked;
+            (pie.drop_prob, pie.burst_allowance, pie.qdelay_old) =
+                (drop_prob, Duration::ZERO, Duration::from_millis(20));
+            let before = seen.dropped + seen.marked;
             if pie.enqueue(millis(0), packet(millis(0), ecn), &mut seen) == Verdict::Queued {
                 let _ = pie.dequeue(millis(0), &mut seen);
             }
-            if seen.lost + seen.marked > before {
+            if seen.dropped + seen.marked > before {
                 shortest = shortest.min(last.map_or(u32::MAX, |last| i - last));
                 last = Some(i);
             }
@@ -541,20 +560,20 @@ mod tests {
     }
 
     #[test]
-    fn hits_are_kept_apart_unless_they_are_left_to_chance() {
+    fn drops_are_kept_apart_unless_they_are_left_to_chance() {
         let (_, shortest) = standing(&mut pie(Table::default()), ONE / 20, Ecn::NotEct, 20_000);
         assert_eq!(shortest, 17, "0.85 / 5 %");
         let random = Table::default().with("derandomize", Raw::Boolean(false));
         let (seen, shortest) = standing(&mut pie(random), ONE / 20, Ecn::NotEct, 20_000);
         assert_eq!(shortest, 1);
-        assert!((850..1_150).contains(&seen.lost), "{}", seen.lost);
+        assert!((850..1_150).contains(&seen.dropped), "{}", seen.dropped);
     }
 
     #[test]
-    fn ecn_capable_packets_are_marked_below_the_threshold_and_lost_above() {
+    fn ecn_capable_packets_are_marked_below_the_threshold_and_dropped_above() {
         let (seen, _) = standing(&mut pie(Table::default()), ONE / 11, Ecn::Ect0, 2_000);
-        assert!(seen.marked > 50 && seen.lost == 0);
+        assert!(seen.marked > 50 && seen.dropped == 0);
         let (seen, _) = standing(&mut pie(Table::default()), ONE / 9, Ecn::Ect0, 2_000);
-        assert!(seen.lost > 50 && seen.marked == 0);
+        assert!(seen.dropped > 50 && seen.marked == 0);
     }
 }

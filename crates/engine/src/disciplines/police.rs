@@ -35,7 +35,7 @@ use std::sync::Arc;
 /// The registration.
 pub static KIND: Kind = Kind {
     name: "police",
-    summary: "Meters arrivals against rates and bursts, and passes, remarks or loses them by their colour",
+    summary: "Meters arrivals against rates and bursts, and passes, remarks or drops them by their colour",
     reference: "RFC 2697, RFC 2698, RFC 4115 (single-rate and two-rate three-colour markers); RFC 2597, RFC 2475",
     children: Children::One,
     settings: Settings::SETTINGS,
@@ -185,7 +185,7 @@ impl Parameters {
         if rate == Bandwidth::ZERO {
             return Err((
                 "rate",
-                "`rate` must be more than 0; to lose all, set green, yellow and red to drop".into(),
+                "`rate` must be more than 0; to drop everything, set green, yellow and red to drop".into(),
             ));
         }
         let two = [Meter::TrTcm, Meter::TrTcm4115].contains(&settings.meter);
@@ -550,9 +550,9 @@ mod tests {
     }
 
     #[derive(Default)]
-    struct Lost(u32);
+    struct Drops(u32);
 
-    impl Sink for Lost {
+    impl Sink for Drops {
         fn drop(&mut self, _packet: Packet, why: Reason) {
             assert_eq!(why, Reason::Policed);
             self.0 += 1;
@@ -574,7 +574,7 @@ mod tests {
     }
 
     #[test]
-    fn colours_become_drop_precedences_new_marks_and_losses() {
+    fn colours_become_drop_precedences_new_marks_and_drops() {
         let table = meter("srtcm")
             .text("green", "af21")
             .with("aware", Raw::Boolean(true));
@@ -586,19 +586,19 @@ mod tests {
             .check(&Registry::builtin(), LINK)
             .expect("a good plan")
             .build(Seed(1));
-        let mut lost = Lost::default();
+        let mut dropped = Drops::default();
         let now = Instant::START;
         // AF31 green, AF32 yellow, best effort from yellow, AF33 red.
         for (dscp, len) in [(26, 1000), (28, 1000), (0, 1500), (30, 10)] {
             let mut packet = Packet::new(Bytes::new(len), now, ClassId(0));
             packet.dscp = Dscp::arrived(dscp);
-            let _ = queue.enqueue(now, packet, &mut lost);
+            let _ = queue.enqueue(now, packet, &mut dropped);
         }
         let mut left = Vec::new();
-        while let Next::Ready(packet) = queue.dequeue(now, &mut lost) {
+        while let Next::Ready(packet) = queue.dequeue(now, &mut dropped) {
             left.push((packet.dscp.value(), packet.dscp.to_write().is_some()));
         }
-        assert_eq!((left, lost.0), (vec![(18, true), (28, false), (0, false)], 1));
+        assert_eq!((left, dropped.0), (vec![(18, true), (28, false), (0, false)], 1));
     }
 
     #[test]

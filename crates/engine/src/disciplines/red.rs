@@ -1,29 +1,33 @@
 //! `red`: Random Early Detection, over any queue below it.
 //!
-//! Floyd and Jacobson, "Random early detection gateways for congestion avoidance", ToN 1(4), 1993, as ALTQ
-//! has it (Cho 1999, section 4.1.2), with ECN (RFC 3168) and the *gentle* slope (Floyd 1999). On each arrival,
-//! with *q* the queue below before it, *w* the weight and *m* the packets the link could have sent while idle:
+//! Floyd and Jacobson, "Random early detection gateways for congestion avoidance", ToN 1(4), 1993,
+//! as ALTQ has it (Cho 1999, section 4.1.2), with ECN (RFC 3168) and the *gentle* slope (Floyd
+//! 1999). On each arrival, with *q* the queue below before it, *w* the weight and *m* the packets
+//! the link could have sent while idle:
 //!
 //! ```text
 //! avg ← avg · (1 − w)^(m − 1)                                    if the queue was empty
 //! avg ← avg + w (q − avg)
-//! p   = max_p (avg − min) / (max − min)                          min ≤ avg < max
-//! p   = max_p + (1 − max_p) (avg − max) / max                    max ≤ avg < 2 max, gentle
-//! the packet is hit with probability  p s / (1 − p · passed)     s = 1, or its length / packet_size
+//! p_b = max_p (avg − min) / (max − min)                          min ≤ avg < max
+//! p_b = max_p + (1 − max_p) (avg − max) / max                    max ≤ avg < 2 max, gentle
+//! drop or mark with probability  p_a = p_b s / (1 − p_b · count)   s = 1, or the packet's length / packet_size
 //! ```
 //!
-//! where *passed* is the sum of *s* over packets let through since the last loss or mark, or since `avg` rose
-//! above *min*. So gaps between hits are uniform on 1 … 1/p, exactly; the papers' pseudo-code and ALTQ count one
-//! packet more. A hit packet that is ECN-capable is marked while `avg` < *max*; any other is lost. Above 2 *max*
-//! (*max* if not gentle) every arriving packet is lost, ECN-capable or not. Nothing is lost while the queue holds
-//! fewer than two packets. It is always the arriving packet that is hit, and if the queue below refuses it (its
-//! own limit), that starts a new gap as a hit does.
+//! where *count* is the sum of *s* over packets let through since the last drop or mark, or since
+//! `avg` rose above *min*. So gaps between drops are uniform on 1 … 1/p_b, exactly; the papers'
+//! pseudo-code and ALTQ count one packet more. An ECN-capable packet is marked instead of dropped
+//! while `avg` < *max*. Above 2 *max* (*max* if not gentle) every arriving packet is dropped,
+//! ECN-capable or not. Nothing is dropped while the queue has fewer than two packets. It is always
+//! the arriving packet that is dropped or marked, and if the queue below refuses it (its own
+//! limit), that resets *count* as a drop does.
 //!
-//! Departures: any idle time decays by an exact power and there is no reset after 60 s; the slope is gentle and
-//! ECN is on unless switched off; there is no limit here, since the queue below has its own.
+//! Departures: any idle time decays by an exact power and there is no reset after 60 s; the slope
+//! is gentle and ECN is on unless switched off; there is no limit here, since the queue below has
+//! its own.
 //!
-//! Arithmetic: `avg` has 24 fractional bits and rounding keeps it within 2⁻²⁴/w of the true one; thresholds go up
-//! to 2³⁶ bytes or packets; *p* is right to 2⁻²⁷ of itself or 2⁻³², whichever is more.
+//! Arithmetic: `avg` has 24 fractional bits and rounding keeps it within 2⁻²⁴/w of the true one;
+//! thresholds go up to 2³⁶ bytes or packets; *p_b* is right to 2⁻²⁷ of itself or 2⁻³², whichever is
+//! more.
 
 use crate::discipline::{Discipline, Next, Reason, Sink, Verdict};
 use crate::inspect::{Inspection, Value};
@@ -40,7 +44,7 @@ use std::sync::Arc;
 /// The registration.
 pub static KIND: Kind = Kind {
     name: "red",
-    summary: "Random Early Detection: loses or marks a few packets early, before the queue is full",
+    summary: "Random Early Detection: drops or marks a few packets early, before the queue is full",
     reference: "Floyd and Jacobson, \"Random early detection gateways for congestion avoidance\", 1993",
     children: Children::One,
     settings: Settings::SETTINGS,
@@ -52,9 +56,9 @@ pub static KIND: Kind = Kind {
 choices! {
     /// In what the queue is measured.
     pub enum Measure {
-        /// In packets; every packet is as likely to be hit.
+        /// In packets; every packet is as likely to be dropped.
         Packets = "packets",
-        /// In bytes; a packet is hit in proportion to its length.
+        /// In bytes; the probability is proportional to the packet's length.
         Bytes = "bytes",
     }
 }
@@ -102,35 +106,36 @@ impl SettingValue for Weight {
 settings! {
     /// Settings of `red`.
     pub struct Settings {
-        /// Whether queue, thresholds and chances go by packets or by bytes
+        /// Whether queue, thresholds and probabilities go by packets or by bytes
         measure: Measure = default "packets",
-            "bytes: short packets (acknowledgements, voice) are hit seldom, in proportion to their length",
+            "bytes: short packets (ACKs, voice) are dropped rarely, in proportion to their length",
             "Floyd and Jacobson describe both";
-        /// The average queue below which nothing is hit
+        /// The average queue below which nothing is dropped
         min: Threshold = default "5",
-            "too small: the link idles after each burst; too large: packets wait for nothing",
+            "too small: the link idles after each burst; too large: queueing delay for nothing",
             "the paper's simulations, and ALTQ";
-        /// The average queue at which the chance is max_p
+        /// The average queue at which the probability is max_p
         max: Threshold = derived "three times min",
-            "too near to min: senders are hit all at once and fall into step; too large: long waits",
+            "too near to min: drops come all at once and senders synchronise; too large: long queueing delays",
             "the paper asks for at least twice min; Floyd's later advice is three times";
-        /// The chance of a hit at max
+        /// The drop probability at max
         max_p: Probability = default "10 %",
             "too small: the average runs above max; too large: senders are driven off a free link",
             "Floyd's advice of 1997, and ALTQ's code; the paper of 1993 had 2 %";
-        /// Whether the chance rises slowly from max_p to 1 between max and twice max, instead of at once
+        /// Whether the probability rises slowly from max_p to 1 between max and twice max, instead
+        /// of at once
         gentle: bool = default "true",
-            "false: at max the losses jump from max_p to all, which is hard on every sender",
+            "false: at max the drop probability jumps from max_p to 1, which is hard on every sender",
             "Floyd, \"Recommendation on using the gentle variant of RED\", 1999";
-        /// Whether packets of ECN-capable senders are marked instead of lost
+        /// Whether ECN-capable packets are marked instead of dropped
         ecn: bool = default "true",
-            "false: senders that understand marks lose packets for nothing",
+            "false: ECN-capable senders suffer drops for nothing",
             "RFC 3168, RFC 7567";
-        /// What one arriving packet weighs in the average
+        /// The weight of one arriving packet in the average
         weight: Weight = derived "1/512; 1/128 on a link below 300 packets/s, 1/64 below 50",
-            "too small: reacts late to a lasting queue; too large: hits short bursts",
+            "too small: reacts late to a standing queue; too large: drops from short bursts",
             "the paper (0.002), and ALTQ";
-        /// The length of a usual packet: for idle time, and the unit in which bytes are measured
+        /// The length of a typical packet: for idle time, and the unit in which bytes are measured
         packet_size: Bytes = default "1000 B",
             "only its order of size matters, except that in bytes it scales the chances",
             "Floyd's advice of 500 to 1000 B";
@@ -157,22 +162,22 @@ const POWERS: usize = 24;
 const SLOPE: u32 = 55;
 const ONE: u64 = Probability::ONE.parts();
 
-/// Settings in the units in which they are used.
+/// Settings in the units of the computation.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Parameters {
     measure: Measure,
     ecn: bool,
-    /// Thresholds with [`FRACTION`] bits; `certain` is where every packet is lost.
+    /// Thresholds with [`FRACTION`] bits; `certain` is where every packet is dropped.
     pub(super) min: u64,
     pub(super) max: u64,
     pub(super) certain: u64,
     max_p: Probability,
-    /// Rise of the chance for one unit of average: between min and max, and from there to certain.
+    /// Increase of p_b for one unit of average: between min and max, and from there to certain.
     slopes: [u64; 2],
     shift: u32,
     /// (1 − w)^(2^k)
     powers: [u64; POWERS],
-    /// A usual packet in the measure: 1, or its length.
+    /// A typical packet in the measure: 1, or its length.
     unit: u64,
     pub(super) packet_size: Bytes,
     pub(super) bandwidth: Bandwidth,
@@ -224,7 +229,7 @@ impl Parameters {
         if max_p == Probability::ZERO {
             return Err((
                 "max_p",
-                "`max_p` must be more than 0: nothing would ever be hit early".into(),
+                "`max_p` must be more than 0: nothing would ever be dropped early".into(),
             ));
         }
         let bandwidth = settings.bandwidth.map_or(link, |rate| rate.on(link));
@@ -274,8 +279,9 @@ impl Parameters {
         })
     }
 
-    /// The chance of a hit for a usual packet, before the correction for the gap, in parts of 2³².
-    pub(super) fn chance(&self, average: u64) -> u64 {
+    /// *p_b*: the drop probability of a typical packet, before the correction for the gap, in parts
+    /// of 2³².
+    pub(super) fn p_b(&self, average: u64) -> u64 {
         let rise = |over: u64, slope: u64| ((u128::from(over) * u128::from(slope)) >> SLOPE) as u64;
         let parts = match average {
             a if a < self.min => 0,
@@ -347,17 +353,18 @@ fn powers(shift: u32) -> [u64; POWERS] {
     })
 }
 
-/// Throws the dice: `true` with probability p s / (1 − p · passed), which spreads hits evenly. Notes what passed.
-pub(super) fn throw(rng: &mut Rng, passed: &mut u64, chance: u64, size: u64, unit: u64) -> bool {
+/// Draws: `true` with probability p_a = p_b s / (1 − p_b · count), which spaces drops evenly.
+/// Updates `count`.
+pub(super) fn draw(rng: &mut Rng, count: &mut u64, chance: u64, size: u64, unit: u64) -> bool {
     let wide = u128::from;
     // In units of `unit` · 2³².
     let numerator = wide(chance) * wide(size);
-    let denominator = (wide(unit) << 32).saturating_sub(wide(chance) * wide(*passed));
-    let hit = wide(rng.bits() >> 32) * denominator < numerator << 32;
-    if !hit {
-        *passed = passed.saturating_add(size);
+    let denominator = (wide(unit) << 32).saturating_sub(wide(chance) * wide(*count));
+    let drop = wide(rng.bits() >> 32) * denominator < numerator << 32;
+    if !drop {
+        *count = count.saturating_add(size);
     }
-    hit
+    drop
 }
 
 impl Plan for RedPlan {
@@ -377,11 +384,11 @@ struct Red {
     rng: Rng,
     /// The average queue, with [`FRACTION`] bits.
     average: u64,
-    /// Let through since the last hit, in the measure.
-    passed: u64,
+    /// Let through since the last drop or mark, in the measure.
+    count: u64,
     /// Since when the queue below is empty, if it is.
     idle_since: Option<Instant>,
-    /// The latest time seen; a flush is told none.
+    /// The latest time seen; a flush is given none.
     clock: Instant,
     early: u64,
     forced: u64,
@@ -395,7 +402,7 @@ impl Red {
             child,
             rng,
             average: 0,
-            passed: 0,
+            count: 0,
             idle_since: Some(Instant::START),
             clock: Instant::START,
             early: 0,
@@ -404,13 +411,14 @@ impl Red {
         }
     }
 
-    /// Brings the average up to date for an arrival.
+    /// Updates the average for an arrival.
     fn observe(&mut self, now: Instant) {
         let parameters = &self.parameters;
         if let Some(since) = self.idle_since.take() {
             let sendable =
                 parameters.bandwidth.bytes_in(now.since(since)).get() / parameters.packet_size.get();
-            // The idle time began when the last packet did, and this arrival is a sample of its own.
+            // The idle time began when the last packet left, and this arrival is a sample of its
+            // own.
             self.average = parameters.decayed(self.average, sendable.saturating_sub(1));
         }
         let held = self.child.backlog();
@@ -421,32 +429,26 @@ impl Red {
         self.average = parameters.sample(self.average, queue);
     }
 
-    /// Whether this arrival is to be told of congestion, and why.
+    /// Whether to drop or mark this arrival, and why.
     fn verdict(&mut self, len: Bytes) -> Option<Reason> {
         if self.average < self.parameters.min || self.child.backlog().packets < 2 {
-            self.passed = 0;
+            self.count = 0;
             return None;
         }
         if self.average >= self.parameters.certain {
             return Some(Reason::Forced);
         }
-        let chance = self.parameters.chance(self.average);
-        self.hit(chance, len).then_some(Reason::Early)
+        let p_b = self.parameters.p_b(self.average);
+        self.should_drop(p_b, len).then_some(Reason::Early)
     }
 
-    fn hit(&mut self, chance: u64, len: Bytes) -> bool {
+    fn should_drop(&mut self, p_b: u64, len: Bytes) -> bool {
         let size = if self.parameters.measure == Measure::Bytes {
             len.get().min(MAX_QUEUE)
         } else {
             1
         };
-        throw(
-            &mut self.rng,
-            &mut self.passed,
-            chance,
-            size,
-            self.parameters.unit,
-        )
+        draw(&mut self.rng, &mut self.count, p_b, size, self.parameters.unit)
     }
 
     fn note_idle(&mut self, now: Instant) {
@@ -462,7 +464,7 @@ impl Discipline for Red {
     fn enqueue(&mut self, now: Instant, mut packet: Packet, sink: &mut dyn Sink) -> Verdict {
         self.observe(now);
         if let Some(why) = self.verdict(packet.len) {
-            self.passed = 0;
+            self.count = 0;
             let may_mark = self.parameters.ecn && self.average < self.parameters.max;
             if !(may_mark && packet.mark()) {
                 *(if why == Reason::Forced {
@@ -479,7 +481,7 @@ impl Discipline for Red {
         }
         let verdict = self.child.enqueue(now, packet, sink);
         if verdict != Verdict::Queued {
-            self.passed = 0;
+            self.count = 0;
         }
         self.note_idle(now);
         verdict
@@ -504,7 +506,7 @@ impl Discipline for Red {
         out.gauge("average", length(self.average));
         out.gauge("min", length(self.parameters.min));
         out.gauge("max", length(self.parameters.max));
-        let chance = Probability::from_parts(self.parameters.chance(self.average));
+        let chance = Probability::from_parts(self.parameters.p_b(self.average));
         out.gauge("probability", Value::Share(chance));
         out.gauge("early", Value::Count(self.early));
         out.gauge("forced", Value::Count(self.forced));
@@ -539,14 +541,14 @@ mod tests {
     const LINK: Link = Link::new(Bandwidth::mbit(8), Bytes::new(1000));
 
     #[derive(Default)]
-    struct Seen {
-        lost: Vec<Reason>,
+    struct Witness {
+        dropped: Vec<Reason>,
         marked: u64,
     }
 
-    impl Sink for Seen {
+    impl Sink for Witness {
         fn drop(&mut self, _packet: Packet, why: Reason) {
-            self.lost.push(why);
+            self.dropped.push(why);
         }
         fn mark(&mut self, packet: &Packet, _why: Reason) {
             assert_eq!(packet.ecn, Ecn::Ce);
@@ -575,14 +577,14 @@ mod tests {
         (n * f64::from(1 << FRACTION)) as u64
     }
 
-    /// Offers `n` packets to a queue that holds ten, at a standing average.
-    fn offer(red: &mut Red, average: f64, ecn: Ecn, n: usize) -> Seen {
-        let mut seen = Seen::default();
+    /// Offers `n` packets to a queue of ten, at a constant average.
+    fn offer(red: &mut Red, average: f64, ecn: Ecn, n: usize) -> Witness {
+        let mut seen = Witness::default();
         red.average = 0;
         while red.child.backlog().packets < 10 {
             let _ = red.enqueue(Instant::START, packet(1000, Ecn::NotEct), &mut seen);
         }
-        assert!(seen.lost.is_empty());
+        assert!(seen.dropped.is_empty());
         for _ in 0..n {
             red.average = packets(average);
             // A weight of 1/65536 leaves it there; what comes in goes out.
@@ -598,16 +600,16 @@ mod tests {
     }
 
     #[test]
-    fn gaps_between_losses_are_uniform_on_one_to_one_over_p() {
+    fn gaps_between_drops_are_uniform_on_one_to_one_over_p() {
         let mut red = red(Table::default());
         let (mut counts, mut gap) = ([0u32; 20], 0);
         let rounds = 40_000;
         for _ in 0..rounds {
-            while !red.hit(ONE / 20, Bytes::new(1)) {
+            while !red.should_drop(ONE / 20, Bytes::new(1)) {
                 gap += 1;
             }
             counts[gap] += 1;
-            (gap, red.passed) = (0, 0);
+            (gap, red.count) = (0, 0);
         }
         let expected = f64::from(rounds) / 20.0;
         let chi: f64 = counts
@@ -648,15 +650,15 @@ mod tests {
             (22.5, 0.55),
             (30.0, 1.0),
         ] {
-            let found = parameters.chance(packets(average)) as f64 / ONE as f64;
+            let found = parameters.p_b(packets(average)) as f64 / ONE as f64;
             assert!(
                 (found - chance).abs() < 1e-7,
                 "at {average}: {found}, not {chance}"
             );
         }
         let steep = red(Table::default().with("gentle", Raw::Boolean(false))).parameters;
-        assert_eq!(steep.chance(packets(15.0)), ONE);
-        assert!(steep.chance(packets(14.9)) < ONE / 10);
+        assert_eq!(steep.p_b(packets(15.0)), ONE);
+        assert!(steep.p_b(packets(14.9)) < ONE / 10);
     }
 
     #[test]
@@ -681,14 +683,14 @@ mod tests {
     }
 
     #[test]
-    fn ecn_capable_packets_are_marked_and_others_lost() {
+    fn ecn_capable_packets_are_marked_and_others_dropped() {
         let marked = offer(&mut red(standing()), 14.0, Ecn::Ect0, 2_000);
-        assert!(marked.lost.is_empty());
-        let lost = offer(&mut red(standing()), 14.0, Ecn::NotEct, 2_000);
-        assert_eq!(lost.marked, 0);
-        assert!(lost.lost.iter().all(|&why| why == Reason::Early));
-        // p is 0.09, so the mean gap is between 6 and 6.1.
-        for hits in [marked.marked, lost.lost.len() as u64] {
+        assert!(marked.dropped.is_empty());
+        let dropped = offer(&mut red(standing()), 14.0, Ecn::NotEct, 2_000);
+        assert_eq!(dropped.marked, 0);
+        assert!(dropped.dropped.iter().all(|&why| why == Reason::Early));
+        // p_b is 0.09, so the mean gap is between 6 and 6.1.
+        for hits in [marked.marked, dropped.dropped.len() as u64] {
             assert!((300..365).contains(&hits), "{hits} hits");
         }
         let off = standing().with("ecn", Raw::Boolean(false));
@@ -696,48 +698,48 @@ mod tests {
     }
 
     #[test]
-    fn ecn_capable_packets_are_lost_above_max() {
+    fn ecn_capable_packets_are_dropped_above_max() {
         let seen = offer(&mut red(standing()), 22.0, Ecn::Ect1, 1_000);
         assert_eq!(seen.marked, 0);
-        assert!(seen.lost.len() > 500 && seen.lost.iter().all(|&why| why == Reason::Early));
+        assert!(seen.dropped.len() > 500 && seen.dropped.iter().all(|&why| why == Reason::Early));
     }
 
     #[test]
-    fn every_packet_is_lost_above_twice_max_and_none_below_min() {
+    fn every_packet_is_dropped_above_twice_max_and_none_below_min() {
         let seen = offer(&mut red(standing()), 31.0, Ecn::Ect0, 100);
-        assert_eq!(seen.lost, vec![Reason::Forced; 100]);
+        assert_eq!(seen.dropped, vec![Reason::Forced; 100]);
         let steep = standing().with("gentle", Raw::Boolean(false));
         assert_eq!(
-            offer(&mut red(steep), 16.0, Ecn::Ect0, 100).lost,
+            offer(&mut red(steep), 16.0, Ecn::Ect0, 100).dropped,
             vec![Reason::Forced; 100]
         );
         let seen = offer(&mut red(standing()), 4.9, Ecn::Ect0, 1_000);
-        assert!(seen.lost.is_empty() && seen.marked == 0);
+        assert!(seen.dropped.is_empty() && seen.marked == 0);
     }
 
     #[test]
-    fn nothing_is_lost_while_fewer_than_two_packets_are_held() {
+    fn nothing_is_dropped_while_fewer_than_two_packets_are_held() {
         let mut red = red(standing());
-        let mut seen = Seen::default();
+        let mut seen = Witness::default();
         for _ in 0..100 {
             red.average = packets(40.0);
             let _ = red.enqueue(Instant::START, packet(1000, Ecn::NotEct), &mut seen);
             let _ = red.enqueue(Instant::START, packet(1000, Ecn::NotEct), &mut seen);
             while let Next::Ready(_) = red.dequeue(Instant::START, &mut seen) {}
         }
-        assert!(seen.lost.is_empty());
+        assert!(seen.dropped.is_empty());
     }
 
     #[test]
-    fn in_bytes_a_packet_is_hit_in_proportion_to_its_length() {
+    fn in_bytes_a_packet_is_dropped_in_proportion_to_its_length() {
         let mut red = red(Table::default().text("measure", "bytes").text("min", "5 kB"));
         let (mut short, mut long) = (0u32, 0u32);
         let mut dice = Seed(7).stream();
         for _ in 0..200_000 {
             let len = if dice.below(2) == 0 { 100 } else { 1_000 };
-            if red.hit(ONE / 50, Bytes::new(len)) {
+            if red.should_drop(ONE / 50, Bytes::new(len)) {
                 *(if len == 100 { &mut short } else { &mut long }) += 1;
-                red.passed = 0;
+                red.count = 0;
             }
         }
         let ratio = f64::from(long) / f64::from(short);
@@ -747,12 +749,12 @@ mod tests {
     #[test]
     fn a_refusal_below_keeps_its_reason_and_starts_a_new_gap() {
         let mut red = red(Table::default().with("min", Raw::Integer(1_000)));
-        let mut seen = Seen::default();
-        red.passed = 9;
+        let mut seen = Witness::default();
+        red.count = 9;
         for _ in 0..101 {
             let _ = red.enqueue(Instant::START, packet(1000, Ecn::NotEct), &mut seen);
         }
-        assert_eq!((seen.lost, red.passed, red.early), (vec![Reason::Full], 0, 0));
+        assert_eq!((seen.dropped, red.count, red.early), (vec![Reason::Full], 0, 0));
     }
 
     #[test]
@@ -768,13 +770,8 @@ mod tests {
                 average = parameters.sample(average, u64::MAX);
             }
             assert!(average <= MAX_QUEUE << FRACTION && average >= parameters.certain);
-            assert_eq!(parameters.chance(average), ONE);
-            assert!(
-                parameters
-                    .chance(parameters.max)
-                    .abs_diff(parameters.max_p.parts())
-                    <= 32
-            );
+            assert_eq!(parameters.p_b(average), ONE);
+            assert!(parameters.p_b(parameters.max).abs_diff(parameters.max_p.parts()) <= 32);
         }
     }
 

@@ -1,21 +1,24 @@
-//! `rio`: RED with In and Out: packets out of their contract are lost first.
+//! `rio`: RED with In and Out: out-of-profile packets are dropped first.
 //!
-//! Clark and Fang, "Explicit allocation of best-effort packet delivery service", ToN 6(4), 1998, section IV, with the three
-//! levels of assured forwarding (RFC 2597) as ALTQ has it. The level of a packet is its DSCP's drop precedence: AFx1 is green,
-//! AFx2 yellow, AFx3 red, any other DSCP green. Each level *i* is a RED (see `red`, whose equations and arithmetic are used)
-//! over the packets held of its own and all better levels:
+//! Clark and Fang, "Explicit allocation of best-effort packet delivery service", ToN 6(4), 1998,
+//! section IV, with the three drop precedences of assured forwarding (RFC 2597) as ALTQ has it. The
+//! level of a packet is its DSCP's drop precedence: AFx1 is green, AFx2 yellow, AFx3 red, any other
+//! DSCP green. Each level *i* is a RED (see `red`, whose equations and arithmetic are used) over
+//! the queued packets of its own and all better levels:
 //!
 //! ```text
-//! on arrival of level i, for each level j ≥ i:   avg_j ← avg_j + w (q_j − avg_j),   q_j packets held of levels ≤ j
-//! the packet is hit by the chance of its own level at avg_i
+//! on arrival of level i, for each level j ≥ i:   avg_j ← avg_j + w (q_j − avg_j),   q_j packets queued of levels ≤ j
+//! the packet is dropped or marked with the probability of its own level at avg_i
 //! ```
 //!
-//! So red packets are judged by the whole queue and by low thresholds, and green ones only by green ones: a flood of red
-//! does not touch green until `limit` is reached. It holds its packets itself, since it must know what is held of each level.
+//! So red packets are judged by the whole queue and by low thresholds, and green ones only by green
+//! ones: a flood of red does not affect green until `limit` is reached. It queues its packets
+//! itself, since it must know the backlog of each level.
 //!
-//! Departures: In and Out are three levels; the thresholds are ALTQ's, so levels are not *gentle* unless asked: the max of one
-//! lies below the min of the next better, and that is what spares the better one; a hit ECN-capable packet is marked below its level's
-//! max; nothing is hit while fewer than two packets are held.
+//! Departures: In and Out are three levels; the thresholds are ALTQ's, so levels are not *gentle*
+//! unless configured: the max of one lies below the min of the next better, and that is what spares
+//! the better one; an ECN-capable packet is marked instead of dropped below its level's max;
+//! nothing is dropped while fewer than two packets are queued.
 
 use super::red::{self, FRACTION, Measure, Parameters, Threshold, Weight};
 use crate::discipline::{Discipline, Next, Reason, Sink, Verdict};
@@ -33,7 +36,7 @@ use std::sync::Arc;
 /// The registration.
 pub static KIND: Kind = Kind {
     name: "rio",
-    summary: "RED with three levels: packets that a meter found above their rate are lost first",
+    summary: "RED with three levels: packets that a meter found out of profile are dropped first",
     reference: "Clark and Fang, \"Explicit allocation of best-effort packet delivery service\", 1998; RFC 2597",
     children: Children::None,
     settings: Settings::SETTINGS,
@@ -45,47 +48,47 @@ pub static KIND: Kind = Kind {
 settings! {
     /// Settings of `rio`. Thresholds are in packets.
     pub struct Settings {
-        /// Green: the average of green packets below which none is hit
+        /// Green: the average of green packets below which none is dropped
         green_min: u32 = default "35",
-            "too small: good packets are hit; too large: long waits",
+            "too small: in-profile packets are dropped; too large: long queueing delays",
             "ALTQ";
-        /// Green: the average at which the chance is max_p
+        /// Green: the average at which the probability is max_p
         green_max: u32 = default "45",
             "as green_min",
             "ALTQ";
-        /// Yellow: the average of green and yellow packets below which none is hit
+        /// Yellow: the average of green and yellow packets below which none is dropped
         yellow_min: u32 = default "20",
             "near green_min: yellow is as good as green",
             "ALTQ";
-        /// Yellow: the average at which the chance is max_p
+        /// Yellow: the average at which the probability is max_p
         yellow_max: u32 = default "30",
             "as yellow_min",
             "ALTQ";
-        /// Red: the average of all packets below which none is hit
+        /// Red: the average of all packets below which none is dropped
         red_min: u32 = default "5",
             "near yellow_min: red is as good as yellow; too small: red gets little of a free link",
             "ALTQ";
-        /// Red: the average at which the chance is max_p
+        /// Red: the average at which the probability is max_p
         red_max: u32 = default "15",
             "as red_min",
             "ALTQ";
-        /// The chance of a hit at each max
+        /// The drop probability at each max
         max_p: Probability = default "10 %",
             "too small: the average runs above max; too large: senders are driven off a free link",
             "ALTQ";
-        /// Whether the chance rises slowly from max_p to 1 between max and twice max
+        /// Whether the probability rises slowly from max_p to 1 between max and twice max
         gentle: bool = default "false",
             "true: red fills the queue to twice red_max, so the mins above must be higher than that",
             "ALTQ, whose thresholds are made for it";
-        /// Whether packets of ECN-capable senders are marked instead of lost
+        /// Whether ECN-capable packets are marked instead of dropped
         ecn: bool = default "true",
-            "false: senders that understand marks lose packets for nothing",
+            "false: ECN-capable senders suffer drops for nothing",
             "as red";
-        /// What one arriving packet weighs in the averages
+        /// The weight of one arriving packet in the averages
         weight: Weight = derived "1/512; 1/128 on a link below 300 packets/s, 1/64 below 50",
-            "too small: reacts late to a lasting queue; too large: hits short bursts",
+            "too small: reacts late to a standing queue; too large: drops from short bursts",
             "as red";
-        /// The length of a usual packet, for idle time
+        /// The length of a typical packet, for idle time
         packet_size: Bytes = default "1000 B",
             "only its order of size matters",
             "as red";
@@ -93,10 +96,10 @@ settings! {
         bandwidth: Rate = derived "the link's",
             "give a class's rate for RIO in a class",
             "as red";
-        /// Packets held at most
+        /// Packets queued at most
         limit: u32 = default "120",
-            "too small: bursts are lost, green ones too; too large: only memory",
-            "above the largest max, so that chance decides";
+            "too small: bursts are dropped, green ones too; too large: only memory",
+            "above the largest max, so that the probabilities decide";
     }
 }
 
@@ -115,7 +118,7 @@ impl RioPlan {
         if settings.limit == 0 {
             return Err((
                 "limit",
-                "`limit` must be at least 1: a queue of 0 loses every packet".into(),
+                "`limit` must be at least 1: a queue of 0 drops every packet".into(),
             ));
         }
         let level = |names: [&'static str; 2], min: u32, max: u32| {
@@ -178,17 +181,17 @@ impl Plan for RioPlan {
     }
 }
 
-/// What is known of a level.
+/// The state of a level.
 #[derive(Clone, Copy, Debug)]
 struct Level {
-    /// Packets held of this level and better ones.
-    held: u64,
+    /// Queued packets of this level and better ones.
+    backlog: u64,
     /// With [`FRACTION`] bits.
     average: u64,
-    /// Let through since the last hit.
-    passed: u64,
+    /// Let through since the last drop or mark.
+    count: u64,
     idle_since: Option<Instant>,
-    hits: u64,
+    early: u64,
 }
 
 #[derive(Debug)]
@@ -197,7 +200,7 @@ struct Rio {
     rng: Rng,
     queue: VecDeque<Packet>,
     levels: [Level; LEVELS],
-    /// The latest time seen; a flush is told none.
+    /// The latest time seen; a flush is given none.
     clock: Instant,
 }
 
@@ -211,11 +214,11 @@ fn level_of(packet: &Packet) -> usize {
 impl Rio {
     fn new(plan: RioPlan, rng: Rng) -> Self {
         let level = Level {
-            held: 0,
+            backlog: 0,
             average: 0,
-            passed: 0,
+            count: 0,
             idle_since: Some(Instant::START),
-            hits: 0,
+            early: 0,
         };
         Self {
             plan,
@@ -226,44 +229,44 @@ impl Rio {
         }
     }
 
-    /// Brings the averages up to date for an arrival of this level.
+    /// Updates the averages for an arrival of this level.
     fn observe(&mut self, now: Instant, level: usize) {
         for (one, parameters) in self.levels.iter_mut().zip(&self.plan.levels).skip(level) {
             if let Some(since) = one.idle_since {
                 let sendable =
                     parameters.bandwidth.bytes_in(now.since(since)).get() / parameters.packet_size.get();
                 one.average = parameters.decayed(one.average, sendable.saturating_sub(1));
-                // If this arrival is not held, the idle time goes on from here.
+                // If this arrival is not queued, the idle time continues from here.
                 one.idle_since = Some(now);
             }
-            one.average = parameters.sample(one.average, one.held);
+            one.average = parameters.sample(one.average, one.backlog);
         }
     }
 
-    /// Whether this arrival is to be told of congestion, and why.
+    /// Whether to drop or mark this arrival, and why.
     fn verdict(&mut self, level: usize) -> Option<Reason> {
         let (one, parameters) = (&mut self.levels[level], &self.plan.levels[level]);
         if one.average < parameters.min || self.queue.len() < 2 {
-            one.passed = 0;
+            one.count = 0;
             return None;
         }
         if one.average >= parameters.certain {
             return Some(Reason::Forced);
         }
-        let chance = parameters.chance(one.average);
-        red::throw(&mut self.rng, &mut one.passed, chance, 1, 1).then_some(Reason::Early)
+        let p_b = parameters.p_b(one.average);
+        red::draw(&mut self.rng, &mut one.count, p_b, 1, 1).then_some(Reason::Early)
     }
 
-    /// Whether the arrival is lost, and why. May mark it.
-    fn lost(&mut self, level: usize, packet: &mut Packet, sink: &mut dyn Sink) -> Option<Reason> {
+    /// Whether the arrival is dropped, and why. May mark it.
+    fn drop_reason(&mut self, level: usize, packet: &mut Packet, sink: &mut dyn Sink) -> Option<Reason> {
         if self.queue.len() >= self.plan.limit {
-            self.levels[level].passed = 0;
+            self.levels[level].count = 0;
             return Some(Reason::Full);
         }
         let why = self.verdict(level)?;
         let one = &mut self.levels[level];
-        one.passed = 0;
-        one.hits += 1;
+        one.count = 0;
+        one.early += 1;
         if self.plan.ecn && one.average < self.plan.levels[level].max && packet.mark() {
             sink.mark(packet, why);
             return None;
@@ -277,12 +280,12 @@ impl Discipline for Rio {
         self.clock = now;
         let level = level_of(&packet);
         self.observe(now, level);
-        if let Some(why) = self.lost(level, &mut packet, sink) {
+        if let Some(why) = self.drop_reason(level, &mut packet, sink) {
             sink.drop(packet, why);
             return Verdict::Dropped(why);
         }
         for one in &mut self.levels[level..] {
-            one.held += 1;
+            one.backlog += 1;
             one.idle_since = None;
         }
         self.queue.push_back(packet);
@@ -295,8 +298,8 @@ impl Discipline for Rio {
             return Next::Empty;
         };
         for one in &mut self.levels[level_of(&packet)..] {
-            one.held -= 1;
-            if one.held == 0 {
+            one.backlog -= 1;
+            if one.backlog == 0 {
                 one.idle_since = Some(now);
             }
         }
@@ -308,23 +311,23 @@ impl Discipline for Rio {
             .drain(..)
             .for_each(|packet| sink.drop(packet, Reason::Flushed));
         for one in &mut self.levels {
-            one.held = 0;
+            one.backlog = 0;
             one.idle_since = one.idle_since.or(Some(self.clock));
         }
     }
 
     fn inspect(&self, out: &mut Inspection<'_>) {
         let names = [
-            ("green_average", "green_hits"),
-            ("yellow_average", "yellow_hits"),
-            ("red_average", "red_hits"),
+            ("green_average", "green_early"),
+            ("yellow_average", "yellow_early"),
+            ("red_average", "red_early"),
         ];
-        for ((average, hits), level) in names.into_iter().zip(&self.levels) {
+        for ((average, early), level) in names.into_iter().zip(&self.levels) {
             out.gauge(
                 average,
                 Value::Real(level.average as f64 / f64::from(1 << FRACTION)),
             );
-            out.gauge(hits, Value::Count(level.hits));
+            out.gauge(early, Value::Count(level.early));
         }
         out.gauge("limit", Value::Count(self.plan.limit as u64));
     }
@@ -354,9 +357,9 @@ mod tests {
     const AF: [u8; 3] = [10, 12, 14];
 
     #[derive(Default)]
-    struct Lost([u32; 3], u32);
+    struct Drops([u32; 3], u32);
 
-    impl Sink for Lost {
+    impl Sink for Drops {
         fn drop(&mut self, packet: Packet, why: Reason) {
             self.0[level_of(&packet)] += 1;
             self.1 += u32::from(why == Reason::Full);
@@ -379,45 +382,56 @@ mod tests {
         packet
     }
 
-    /// A link that sends a packet each millisecond; these come in each ten. Losses after the averages have settled.
-    fn run(table: Table, per_ten: [u64; 3]) -> (Lost, Queue) {
-        let (mut queue, mut lost) = (rio(table), Lost::default());
+    /// A link that sends a packet each millisecond; these arrive in each ten. Drops after the
+    /// averages have settled.
+    fn run(table: Table, per_ten: [u64; 3]) -> (Drops, Queue) {
+        let (mut queue, mut dropped) = (rio(table), Drops::default());
         let mut owed = [0; 3];
         for at in 0..20_000 {
             if at == 10_000 {
-                lost = Lost::default();
+                dropped = Drops::default();
             }
             let now = Instant::from_nanos(at * 1_000_000);
             for level in 0..3 {
                 owed[level] += per_ten[level];
                 while owed[level] >= 10 {
                     owed[level] -= 10;
-                    let _ = queue.enqueue(now, packet(now, AF[level]), &mut lost);
+                    let _ = queue.enqueue(now, packet(now, AF[level]), &mut dropped);
                 }
             }
-            let _ = queue.dequeue(now, &mut lost);
+            let _ = queue.dequeue(now, &mut dropped);
         }
-        (lost, queue)
+        (dropped, queue)
     }
 
     #[test]
     fn a_flood_of_red_costs_green_and_yellow_nothing() {
-        let (lost, _) = run(Table::default(), [5, 3, 20]);
-        assert_eq!((lost.0[0], lost.0[1], lost.1), (0, 0, 0), "{:?}", lost.0);
-        // 2.8 times the link: what red loses is all the excess.
-        assert!((17_500..18_500).contains(&lost.0[2]), "{:?}", lost.0);
+        let (dropped, _) = run(Table::default(), [5, 3, 20]);
+        assert_eq!(
+            (dropped.0[0], dropped.0[1], dropped.1),
+            (0, 0, 0),
+            "{:?}",
+            dropped.0
+        );
+        // 2.8 times the link: red's drops are the whole excess.
+        assert!((17_500..18_500).contains(&dropped.0[2]), "{:?}", dropped.0);
     }
 
     #[test]
-    fn yellow_is_lost_before_green_when_there_is_no_red_to_lose() {
-        let (lost, _) = run(Table::default(), [8, 6, 0]);
-        assert!(lost.0[0] == 0 && lost.0[1] > 3_500, "{:?}", lost.0);
+    fn yellow_is_dropped_before_green_when_there_is_no_red_to_drop() {
+        let (dropped, _) = run(Table::default(), [8, 6, 0]);
+        assert!(dropped.0[0] == 0 && dropped.0[1] > 3_500, "{:?}", dropped.0);
     }
 
     #[test]
     fn green_alone_is_ruled_by_its_own_thresholds() {
-        let (lost, queue) = run(Table::default(), [15, 0, 0]);
-        assert!(lost.0[0] > 4_500 && lost.1 == 0, "{:?} {}", lost.0, lost.1);
+        let (dropped, queue) = run(Table::default(), [15, 0, 0]);
+        assert!(
+            dropped.0[0] > 4_500 && dropped.1 == 0,
+            "{:?} {}",
+            dropped.0,
+            dropped.1
+        );
         assert!(
             (30..=120).contains(&queue.backlog().packets),
             "{}",

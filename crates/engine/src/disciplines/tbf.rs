@@ -49,7 +49,7 @@ settings! {
             "-";
         /// Bytes that may leave at once after a pause
         burst: Bytes = derived "what 5 ms at the rate bring, at least the link's longest packet",
-            "too small: a host that is woken late loses rate; too large: the next device has to hold the burst",
+            "too small: a host that is woken late wastes rate; too large: the next device has to buffer the burst",
             "as the catch-up of a link";
         /// The rate within a burst
         peak: Rate = derived "no bound: a burst leaves at the port's speed",
@@ -149,7 +149,7 @@ impl Plan for TbfPlan {
         });
         if !follows_any_rate(self.child.kind.name) {
             let why = format!(
-                "what `{}` promises is settled for all of the link, and `tbf` above it gives less",
+                "what `{}` guarantees assumes the whole link, and `tbf` above it gives less",
                 self.child.kind.name
             );
             cases.iter_mut().for_each(|case| case.bound = Err(why.clone()));

@@ -97,7 +97,7 @@ settings! {
             "ALTQ";
         /// Bytes held at most, by all queues together
         limit_bytes: Bytes = default "64 KiB",
-            "too small: bursts are lost and the link idles; too large: packets wait long for nothing",
+            "too small: bursts are dropped and the link idles; too large: queueing delay for nothing",
             "ALTQ; 5 ms at 100 Mbit/s";
         /// What counts as one flow
         hash: Hash = default "full",
@@ -195,7 +195,7 @@ fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
 
 impl Plan for WfqPlan {
     fn bounds(&self, _terms: &Terms<'_>) -> Vec<WorstCase> {
-        let why = "a packet waits for the flows that have packets, and nothing bounds how many there are or which share a queue";
+        let why = "a packet is delayed by all backlogged flows, and nothing bounds how many there are or which share a queue";
         vec![WorstCase {
             class: None,
             bound: Err(why.into()),
@@ -540,7 +540,7 @@ mod tests {
     use crate::packet::ClassId;
     use crate::random::Seed;
     use crate::settings::Table;
-    use crate::sinks::Lost;
+    use crate::sinks::Drops;
     use crate::tree::{DisciplineSpec, Registry};
     use crate::units::Bandwidth;
 
@@ -574,11 +574,11 @@ mod tests {
     }
 
     fn offer(queue: &mut Wfq, now: Instant, flow: u32, len: u64) -> Verdict {
-        queue.enqueue(now, packet(flow, len), &mut Lost::default())
+        queue.enqueue(now, packet(flow, len), &mut Drops::default())
     }
 
     fn next(queue: &mut Wfq) -> Option<Packet> {
-        match queue.dequeue(Instant::START, &mut Lost::default()) {
+        match queue.dequeue(Instant::START, &mut Drops::default()) {
             Next::Ready(packet) => Some(packet),
             _ => None,
         }
@@ -669,24 +669,24 @@ mod tests {
     }
 
     #[test]
-    fn an_aggressive_flow_loses_its_own_packets_only() {
+    fn an_aggressive_flow_drops_its_own_packets_only() {
         let mut queue = wfq(plan(16, 65_536));
         let flows = flow_of_each_queue(&queue);
-        let mut lost = Lost::default();
+        let mut dropped = Drops::default();
         for round in 0..200 {
             for &flow in &flows[1..] {
                 if round % 5 == 0 {
-                    let _ = queue.enqueue(Instant::START, packet(flow, 700), &mut lost);
+                    let _ = queue.enqueue(Instant::START, packet(flow, 700), &mut dropped);
                 }
             }
             for _ in 0..40 {
-                let _ = queue.enqueue(Instant::START, packet(flows[0], 1_000), &mut lost);
+                let _ = queue.enqueue(Instant::START, packet(flows[0], 1_000), &mut dropped);
             }
             (0..10).for_each(|_| assert!(next(&mut queue).is_some()));
         }
-        assert!(lost.0.len() > 5_000);
+        assert!(dropped.0.len() > 5_000);
         assert!(
-            lost.0.iter().all(|&l| l == (flows[0], Reason::Longest)),
+            dropped.0.iter().all(|&l| l == (flows[0], Reason::Longest)),
             "others lost packets"
         );
     }
@@ -700,19 +700,19 @@ mod tests {
             ..plan(2, 10_000)
         });
         let flows = flow_of_each_queue(&queue);
-        let mut lost = Lost::default();
+        let mut dropped = Drops::default();
         for i in 0..8 {
-            let _ = queue.enqueue(Instant::START, packet(flows[0], 1_000), &mut lost);
-            assert!(lost.0.is_empty() || i > 7);
+            let _ = queue.enqueue(Instant::START, packet(flows[0], 1_000), &mut dropped);
+            assert!(dropped.0.is_empty() || i > 7);
         }
         for _ in 0..3 {
             assert_eq!(
-                queue.enqueue(Instant::START, packet(flows[1], 1_000), &mut lost),
+                queue.enqueue(Instant::START, packet(flows[1], 1_000), &mut dropped),
                 Verdict::Queued
             );
         }
         // 8,000 at weight 10 is shorter than 3,000 at weight 1.
-        assert_eq!(lost.0, vec![(flows[1], Reason::Longest)]);
+        assert_eq!(dropped.0, vec![(flows[1], Reason::Longest)]);
     }
 
     #[test]
@@ -775,7 +775,7 @@ mod tests {
             numbered.buffer = crate::packet::Buffer(offered[flow]);
             offered[flow] += 1;
             assert_eq!(
-                queue.enqueue(now, numbered, &mut Lost::default()),
+                queue.enqueue(now, numbered, &mut Drops::default()),
                 Verdict::Queued
             );
             while queue.bytes > Bytes::new(20_000) {

@@ -75,7 +75,7 @@ settings! {
             "the paper, as far as it says";
         /// Packets in a cycle
         cycle: u32 = default "10",
-            "too small: rates are rounded coarsely; too large: a class waits long for its turn",
+            "too small: rates are rounded coarsely; too large: a class is delayed long until its turn",
             "steps of 10 % of the link";
         /// The time between two polls; at each up to one cycle leaves
         interval: Duration = derived "the time in which the link sends a cycle of its longest packets",
@@ -236,7 +236,7 @@ fn weights(check: &mut Check<'_>, settings: &Settings, classes: &[ClassSettings]
 impl Plan for WrrPlan {
     /// None: a promise is in bytes, and turns are of packets.
     fn bounds(&self, _terms: &Terms<'_>) -> Vec<WorstCase> {
-        let why = "`wrr` counts packets, so a promise in bytes says nothing of the turns it takes; `drr` has a bound";
+        let why = "`wrr` counts packets, so an arrival curve in bytes does not bound the turns it takes; `drr` has a bound";
         self.leaves
             .each()
             .map(|(class, ..)| WorstCase {

@@ -1,33 +1,39 @@
-//! Flows that are served fairly by host and by flow, each kept short by COBALT: what `cake` is made of. They stand in
-//! groups (*tins*) that have nothing to do with each other but the packets' memory.
+//! Flow queues that are served fairly by host and by flow, each kept short by COBALT: what `cake`
+//! is made of. They stand in groups (*tins*) that share nothing but the packets' memory.
 //!
-//! **Shares.** Let *n* be the number of greedy flows of a flow's host: the host that sends, the host that receives, or
-//! the one of both that has more (*triple*, section III.C of "Piece of CAKE"). A flow's share is 1/*n* of that of a flow whose hosts have
-//! no other. CAKE divides the quantum of deficit round robin by *n*; a full packet then takes *n* visits, so with a thousand
-//! flows of one host a packet costs a thousand visits. Here each flow has a *virtual time*, the bytes it sent times the *n*
-//! of the moment, and the greedy flow with the least is served, found in logarithmic time (`heaps.rs`): start-time fair
-//! queueing (Goyal, Vin and Cheng, SIGCOMM 1996) with weights 1/*n*.
+//! **Shares.** Let *n* be the number of bulk flows of a flow's host: the source host, the
+//! destination host, or whichever of both has more (*triple*, section III.C of "Piece of CAKE"). A
+//! flow's share is 1/*n* of that of a flow that is the only one of its hosts. CAKE divides the
+//! quantum of deficit round robin by *n*; a full packet then takes *n* visits, so with a thousand
+//! flows of one host a packet costs a thousand visits. Here each flow has a *virtual time*, the sum
+//! of the bytes it sent, each times the *n* of the moment, and the bulk flow with the least is
+//! served, found in logarithmic time (`structures/heaps.rs`): start-time fair queueing (Goyal, Vin
+//! and Cheng, SIGCOMM 1996) with weights 1/*n*.
 //!
 //! ```text
-//! V  = the virtual time of the greedy flow served last: where a flow would be that just had its share
+//! V  = the virtual time of the bulk flow served last: where a flow would be that just had its share
 //! a packet of length l leaves:      flow ← flow + l n
-//! a flow comes back with packets:   flow ← max(flow, V);   sparse if flow − V < quantum, else greedy
-//! next: the first of the sparse flows, in the order of their coming, which becomes greedy once flow − V ≥ quantum;
-//!       if there is none, the greedy flow with the least virtual time
+//! a flow becomes backlogged:        flow ← max(flow, V);   sparse if flow − V < quantum, else bulk
+//! next: the first of the sparse flows, in order of arrival, which becomes bulk once flow − V ≥ quantum;
+//!       if there is none, the bulk flow with the least virtual time
 //! ```
 //!
-//! While the same greedy flows stay backlogged, all their virtual times lie within one packet times *n* of *V*. So what any
-//! flow sends is its share to within one longest packet *L*; what a host with *a* flows and a host with *b* flows send
-//! differs by at most (*a* + *b*) *L*, whatever the lengths and however long. A sparse flow is behind its share or ahead
-//! of it by less than a quantum, so it waits for other sparse flows and one packet only, and cannot starve the rest: it gets its
-//! share, a quantum and a packet at most. When a tin is empty its round ends: *V* becomes the largest virtual time.
+//! While the same bulk flows stay backlogged, all their virtual times lie within one packet times
+//! *n* of *V*. So each flow gets its share to within one longest packet *L*; what a host with *a*
+//! flows and a host with *b* flows send differs by at most (*a* + *b*) *L*, whatever the lengths
+//! and however long. A sparse flow is behind its share or ahead of it by less than a quantum, so it
+//! waits for other sparse flows and one packet only, and cannot starve the bulk flows: it gets its
+//! share, a quantum and a packet at most. When a tin is empty its round ends: *V* becomes the
+//! largest virtual time.
 //!
-//! **Queues.** A flow keeps a queue of its own, its virtual time and COBALT's state, also while it has no packets,
-//! until all others have been used since (CAKE: a queue that decays; its chance shrinks for the time it rested). Flows are found
-//! by their whole key in a table of chains, where CAKE looks through 8 places of a set: no two flows share a queue while there
-//! are as many queues as flows with packets, where 8-way sets collide from half of that on. Beyond that, flows share: each tin
-//! has 1/8 more queues for it. A flow with packets in a shared queue stays there until that is empty, so no packet
-//! overtakes another of its flow and tin (in CAKE a flow that moves to a free place of its set may).
+//! **Queues.** A flow keeps a queue of its own, its virtual time and COBALT's state while it has no
+//! packets, until all other queues have been used since (CAKE: a queue that decays; its drop
+//! probability shrinks for the time it was idle). Flows are found by their whole key in a hash
+//! table with chains, where CAKE looks through the 8 ways of a set: no two flows share a queue
+//! while there are as many queues as backlogged flows, where 8-way sets collide from half of that
+//! on. Beyond that, flows share: each tin has 1/8 more queues for it. A backlogged flow in a shared
+//! queue stays there until that is empty, so no packet overtakes another of its flow and tin (in
+//! CAKE a flow that moves to a free way of its set may).
 
 use crate::choices;
 use crate::discipline::{Reason, Sink};
@@ -40,7 +46,7 @@ use crate::structures::heaps::Heaps;
 use crate::structures::keyed::Keyed;
 use crate::structures::lengths::Lengths;
 use crate::structures::lists::{List, Store};
-use crate::structures::rings::{self, Link, NONE};
+use crate::structures::rings::{self, NONE, Neighbours};
 use crate::units::{Bytes, Duration, Instant};
 
 choices! {
@@ -48,17 +54,17 @@ choices! {
     pub enum Fair {
         /// Flows.
         Flows = "flows",
-        /// Hosts that send: all of a host is one flow.
+        /// Source hosts: all of a host is one flow.
         SrcHost = "srchost",
-        /// Hosts that receive: all to a host is one flow.
+        /// Destination hosts: all to a host is one flow.
         DstHost = "dsthost",
         /// Pairs of hosts: all between two hosts is one flow.
         Hosts = "hosts",
-        /// Hosts that send, and the flows of each.
+        /// Source hosts, and the flows of each.
         DualSrcHost = "dual-srchost",
-        /// Hosts that receive, and the flows of each.
+        /// Destination hosts, and the flows of each.
         DualDstHost = "dual-dsthost",
-        /// Hosts that send and hosts that receive, whichever has more flows, and the flows of each.
+        /// Source and destination hosts, whichever has more flows, and the flows of each.
         Triple = "triple",
     }
 }
@@ -74,7 +80,7 @@ impl Fair {
         }
     }
 
-    /// The hosts whose flows are counted: that sends, that receives.
+    /// The hosts whose flows are counted: source, destination.
     fn hosts(self, flow: Flow) -> [Option<u32>; 2] {
         let (source, destination) = (Some(flow.source), Some(flow.destination));
         match self {
@@ -86,24 +92,24 @@ impl Fair {
     }
 }
 
-/// Where a queue stands.
+/// The state of a queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Stand {
+enum QueueState {
     /// It has no packets.
     Resting,
     Sparse,
-    Greedy,
+    Bulk,
 }
 
 /// The queue of a flow, or one that several share.
 #[derive(Clone, Debug)]
 struct FlowQueue {
     list: List,
-    stand: Stand,
+    stand: QueueState,
     tin: u8,
     /// Its neighbours among those that rest, or among the tin's sparse ones.
-    link: Link,
-    /// The hosts of the flow for which it was woken, with the tin.
+    link: Neighbours,
+    /// The hosts of the flow that made it backlogged, with the tin.
     hosts: [Option<u64>; 2],
     /// Its virtual time. A byte and a flow at 800 Gbit/s: enough for five years.
     time: u64,
@@ -113,20 +119,20 @@ struct FlowQueue {
 impl FlowQueue {
     const NEW: Self = Self {
         list: List::EMPTY,
-        stand: Stand::Resting,
+        stand: QueueState::Resting,
         tin: 0,
-        link: Link::FREE,
+        link: Neighbours::FREE,
         hosts: [None, None],
         time: 0,
         cobalt: Cobalt::NEW,
     };
 }
 
-/// How many greedy flows each host has, of the hosts that have any.
+/// How many bulk flows each host has, of the hosts that have any.
 #[derive(Debug)]
 struct Hosts {
     table: Keyed,
-    greedy: Vec<u32>,
+    bulk: Vec<u32>,
     free: Vec<u32>,
 }
 
@@ -134,15 +140,15 @@ impl Hosts {
     fn new(most: u32) -> Self {
         Self {
             table: Keyed::new(most as usize),
-            greedy: vec![0; most as usize],
+            bulk: vec![0; most as usize],
             free: (0..most).rev().collect(),
         }
     }
 
-    fn greedy(&self, host: u64) -> u64 {
+    fn bulk(&self, host: u64) -> u64 {
         self.table
             .find(host)
-            .map_or(0, |member| self.greedy[member as usize].into())
+            .map_or(0, |member| self.bulk[member as usize].into())
     }
 
     fn join(&mut self, host: u64) {
@@ -150,9 +156,9 @@ impl Hosts {
         let Some(member) = self.table.find(host).or_else(|| self.free.pop()) else {
             return;
         };
-        let greedy = &mut self.greedy[member as usize];
-        *greedy += 1;
-        if *greedy == 1 {
+        let bulk = &mut self.bulk[member as usize];
+        *bulk += 1;
+        if *bulk == 1 {
             self.table.set(member, host);
         }
     }
@@ -161,9 +167,9 @@ impl Hosts {
         let Some(member) = self.table.find(host) else {
             return;
         };
-        let greedy = &mut self.greedy[member as usize];
-        *greedy -= 1;
-        if *greedy == 0 {
+        let bulk = &mut self.bulk[member as usize];
+        *bulk -= 1;
+        if *bulk == 0 {
             self.table.clear(member);
             self.free.push(member);
         }
@@ -175,14 +181,14 @@ impl Hosts {
 struct Line {
     /// The head of the ring of sparse flows.
     sparse: u32,
-    greedy: u64,
+    bulk: u64,
     /// *V*.
     time: u64,
     /// The largest virtual time of a flow.
     latest: u64,
     packets: u64,
     bytes: u64,
-    /// How long a chance stays after a change.
+    /// How long a drop probability stays after a change.
     freeze: Duration,
 }
 
@@ -193,28 +199,29 @@ pub(crate) struct Flows {
     seed: u64,
     quantum: u64,
     queues: Vec<FlowQueue>,
-    /// So many queues are of one flow each; behind them stand so many shared ones of each tin.
+    /// This many queues are of one flow each; behind them stand this many shared ones of each tin.
     own: u32,
     shared: u32,
-    /// Which queue a flow has.
+    /// The queue of each flow.
     table: Keyed,
-    /// The head of the ring of queues without packets, the longest without first.
+    /// The head of the ring of idle queues, the longest idle first.
     resting: u32,
     lines: Vec<Line>,
-    /// The greedy flows of each tin, by virtual time.
-    greedy: Heaps,
+    /// The bulk flows of each tin, by virtual time.
+    bulk: Heaps,
     hosts: [Hosts; 2],
     store: Store,
     lengths: Lengths,
-    /// The latest time seen; a flush is told none.
+    /// The latest time seen; a flush is given none.
     clock: Instant,
-    /// Packets that had to share a queue, and packets that BLUE's chance struck.
+    /// Packets that had to share a queue, and packets dropped by BLUE.
     shares: u64,
-    strikes: u64,
+    blue_drops: u64,
 }
 
 impl Flows {
-    /// With so many queues of one flow each; `freezes` has for each tin how long a chance stays after a change.
+    /// With this many queues of one flow each; `freezes` has for each tin how long a drop
+    /// probability stays after a change.
     pub(crate) fn new(
         fair: Fair,
         own: u32,
@@ -230,7 +237,7 @@ impl Flows {
         });
         let line = |freeze| Line {
             sparse: NONE,
-            greedy: 0,
+            bulk: 0,
             time: 0,
             latest: 0,
             packets: 0,
@@ -247,42 +254,42 @@ impl Flows {
             table: Keyed::new(own as usize),
             resting,
             lines: freezes.map(line).collect(),
-            greedy: Heaps::new(vec![(own + shared) as usize; tins], all as usize),
+            bulk: Heaps::new(vec![(own + shared) as usize; tins], all as usize),
             hosts: [Hosts::new(all), Hosts::new(all)],
             store: Store::default(),
             lengths: Lengths::new(all as usize),
             clock: Instant::START,
             shares: 0,
-            strikes: 0,
+            blue_drops: 0,
         }
     }
 
-    /// Packets held.
+    /// Packets queued.
     pub(crate) fn held(&self) -> u64 {
         self.store.packets()
     }
 
-    /// Bytes held.
+    /// Bytes queued.
     pub(crate) fn bytes(&self) -> u64 {
         self.store.bytes()
     }
 
-    /// Packets held in a tin.
+    /// Packets queued in a tin.
     pub(crate) fn packets(&self, tin: usize) -> u64 {
         self.lines[tin].packets
     }
 
-    /// Bytes held in a tin.
+    /// Bytes queued in a tin.
     pub(crate) fn bytes_in(&self, tin: usize) -> Bytes {
         Bytes::new(self.lines[tin].bytes)
     }
 
-    /// Greedy flows in a tin.
+    /// Bulk flows in a tin.
     pub(crate) fn bulk(&self, tin: usize) -> u64 {
-        self.lines[tin].greedy
+        self.lines[tin].bulk
     }
 
-    /// Whether a queue holds nothing.
+    /// Whether a queue has no backlog.
     pub(crate) fn is_empty(&self, queue: u32) -> bool {
         self.queues[queue as usize].list.is_empty()
     }
@@ -310,14 +317,14 @@ impl Flows {
         queue
     }
 
-    /// Takes a packet in, and says into which queue.
+    /// Queues a packet, and returns its queue.
     pub(crate) fn put(&mut self, now: Instant, tin: usize, packet: Packet) -> u32 {
         self.clock = now;
         let queue = self.place(tin, packet.flow);
         let line = &mut self.lines[tin];
         line.packets += 1;
         line.bytes += packet.len.get();
-        if self.queues[queue as usize].stand == Stand::Resting {
+        if self.queues[queue as usize].stand == QueueState::Resting {
             self.wake(queue, tin, packet.flow);
         }
         let list = &mut self.queues[queue as usize].list;
@@ -341,7 +348,7 @@ impl Flows {
         flow.time = flow.time.max(line.time);
         flow.cobalt.wake(self.clock, line.freeze);
         if flow.time - line.time < self.quantum {
-            flow.stand = Stand::Sparse;
+            flow.stand = QueueState::Sparse;
             line.sparse = rings::insert(&mut self.queues, |q| &mut q.link, line.sparse, queue);
         } else {
             self.make_greedy(queue);
@@ -350,28 +357,28 @@ impl Flows {
 
     fn make_greedy(&mut self, queue: u32) {
         let flow = &mut self.queues[queue as usize];
-        flow.stand = Stand::Greedy;
+        flow.stand = QueueState::Bulk;
         for (hosts, host) in self.hosts.iter_mut().zip(flow.hosts) {
             host.into_iter().for_each(|host| hosts.join(host));
         }
-        self.lines[usize::from(flow.tin)].greedy += 1;
-        self.greedy.set(flow.tin.into(), queue, flow.time.into());
+        self.lines[usize::from(flow.tin)].bulk += 1;
+        self.bulk.set(flow.tin.into(), queue, flow.time.into());
     }
 
-    /// A queue is empty: it leaves its tin's lists and rests.
+    /// A queue becomes empty: it leaves its tin's lists and is idle.
     fn rest(&mut self, queue: u32) {
         let flow = &mut self.queues[queue as usize];
         let tin = usize::from(flow.tin);
         let line = &mut self.lines[tin];
         flow.cobalt.empty(self.clock);
-        match std::mem::replace(&mut flow.stand, Stand::Resting) {
-            Stand::Resting => return,
-            Stand::Sparse => {
+        match std::mem::replace(&mut flow.stand, QueueState::Resting) {
+            QueueState::Resting => return,
+            QueueState::Sparse => {
                 line.sparse = rings::remove(&mut self.queues, |q| &mut q.link, line.sparse, queue)
             }
-            Stand::Greedy => {
-                line.greedy -= 1;
-                self.greedy.remove(tin, queue);
+            QueueState::Bulk => {
+                line.bulk -= 1;
+                self.bulk.remove(tin, queue);
                 for (hosts, host) in self.hosts.iter_mut().zip(flow.hosts) {
                     host.into_iter().for_each(|host| hosts.leave(host));
                 }
@@ -390,7 +397,7 @@ impl Flows {
         loop {
             let line = &mut self.lines[tin];
             if line.sparse == NONE {
-                let (time, queue) = self.greedy.first(tin)?;
+                let (time, queue) = self.bulk.first(tin)?;
                 line.time = line.time.max(time as u64);
                 return Some(queue);
             }
@@ -403,7 +410,7 @@ impl Flows {
         }
     }
 
-    /// The next packet of a tin; none if all that were looked at are lost.
+    /// The next packet of a tin; none if all that were looked at are dropped.
     pub(crate) fn serve(
         &mut self,
         tin: usize,
@@ -422,8 +429,8 @@ impl Flows {
             };
             match cobalt.judge(law, now, rng, (&mut packet, list.is_empty()), sink) {
                 Fate::Leaves => break Some(packet),
-                Fate::Lost(why) => {
-                    self.strikes += u64::from(why == Reason::Early);
+                Fate::Dropped(why) => {
+                    self.blue_drops += u64::from(why == Reason::Early);
                     sink.drop(packet, why);
                 }
             }
@@ -435,24 +442,24 @@ impl Flows {
         packet
     }
 
-    /// A queue sends so much.
+    /// Charges a queue for this much.
     fn charge(&mut self, queue: u32, len: Bytes) {
         let flow = &mut self.queues[queue as usize];
         let counts = self
             .hosts
             .iter()
             .zip(flow.hosts)
-            .map(|(hosts, host)| host.map_or(0, |host| hosts.greedy(host)));
+            .map(|(hosts, host)| host.map_or(0, |host| hosts.bulk(host)));
         let load = counts.max().unwrap_or(0).max(1);
         flow.time = flow.time.saturating_add(len.get().saturating_mul(load));
         let line = &mut self.lines[usize::from(flow.tin)];
         line.latest = line.latest.max(flow.time);
-        if flow.stand == Stand::Greedy {
-            self.greedy.set(flow.tin.into(), queue, flow.time.into());
+        if flow.stand == QueueState::Bulk {
+            self.bulk.set(flow.tin.into(), queue, flow.time.into());
         }
     }
 
-    /// Packets of one queue have left; `before` that so many packets and bytes were held.
+    /// Packets of one queue have left; `before` is the backlog of packets and bytes until then.
     fn settle(&mut self, queue: u32, before: (u64, u64)) {
         let flow = &self.queues[queue as usize];
         let line = &mut self.lines[usize::from(flow.tin)];
@@ -465,7 +472,8 @@ impl Flows {
         }
     }
 
-    /// The longest queue loses its oldest packet, and COBALT is told; which queue it was.
+    /// Drops the oldest packet of the longest queue, and reports the overflow to COBALT; returns
+    /// the queue.
     pub(crate) fn shorten(&mut self, now: Instant, sink: &mut dyn Sink) -> Option<u32> {
         let longest = self.lengths.longest()?;
         let before = (self.store.packets(), self.store.bytes());
@@ -487,7 +495,7 @@ impl Flows {
         }
     }
 
-    /// Adopts another quantum, and other times that a chance stays.
+    /// Adopts another quantum, and other times that a drop probability stays.
     pub(crate) fn retune(&mut self, quantum: u64, freezes: impl Iterator<Item = Duration>) {
         self.quantum = quantum;
         for (line, freeze) in self.lines.iter_mut().zip(freezes) {
@@ -501,11 +509,11 @@ impl Flows {
             .longest()
             .map_or(0, |queue| self.queues[queue as usize].list.bytes());
         out.gauge(
-            "greedy",
-            Value::Count(self.lines.iter().map(|line| line.greedy).sum()),
+            "bulk",
+            Value::Count(self.lines.iter().map(|line| line.bulk).sum()),
         );
         out.gauge("longest", Value::Bytes(Bytes::new(longest)));
         out.gauge("shared", Value::Count(self.shares));
-        out.gauge("struck", Value::Count(self.strikes));
+        out.gauge("blue_drops", Value::Count(self.blue_drops));
     }
 }

@@ -1,4 +1,5 @@
-//! Admission to a tree of classes with rates: no parent promises more than it has, and none is left without.
+//! Admission to a tree of classes with rates: no parent is oversubscribed, and every class can
+//! send.
 
 use crate::kind::Check;
 use crate::settings::Problem;
@@ -7,7 +8,7 @@ use crate::units::Bandwidth;
 /// Levels fit a word of bits.
 const DEEPEST: u8 = 60;
 
-/// The classes of one parent are promised no more than it has.
+/// The rates of the classes of one parent add up to no more than its own.
 pub(crate) fn check_sums(check: &mut Check<'_>, rates: &[Bandwidth]) {
     let link = check.link.bandwidth;
     let rate = |index: usize| rates[index];
@@ -30,11 +31,11 @@ pub(crate) fn check_sums(check: &mut Check<'_>, rates: &[Bandwidth]) {
             .parent
             .map_or("the link".into(), |p| format!("`{}`", check.classes[p].name));
         let sum = Bandwidth::bits_per_sec(u64::try_from(sums[parent]).unwrap_or(u64::MAX));
-        // Without what all others are promised, also those after it: so much it can be given.
+        // What the others leave, including those declared later: the most it can have.
         let others = sums[parent] - u128::from(rate(index).bits());
         let left = Bandwidth::bits_per_sec(has_bits.saturating_sub(others) as u64);
         let at = class.settings.get("rate").map_or(class.at, |entry| entry.at);
-        let message = format!("the classes of {owner} are promised {sum}, more than its {has}");
+        let message = format!("the classes of {owner} have rates of {sum} in sum, more than its {has}");
         let help = format!(
             "`{}` asks for {}, and {left} is left for it",
             class.name,
@@ -44,7 +45,8 @@ pub(crate) fn check_sums(check: &mut Check<'_>, rates: &[Bandwidth]) {
     }
 }
 
-/// Every class can get bandwidth from somewhere: itself, or over classes that borrow.
+/// Every class can get bandwidth from somewhere: its own rate, or an ancestor's through classes
+/// that borrow.
 pub(crate) fn check_reach(check: &mut Check<'_>, rates: &[Bandwidth], borrows: &[bool]) {
     for (index, class) in check.classes.iter().enumerate() {
         let mut at = Some(index);
@@ -68,7 +70,8 @@ pub(crate) fn check_reach(check: &mut Check<'_>, rates: &[Bandwidth], borrows: &
     }
 }
 
-/// The level of each class, and last of the link: 0 of a leaf, of others one more than their highest child's.
+/// The level of each class, and last of the link: 0 for a leaf, otherwise one more than the highest
+/// child's.
 pub(crate) fn levels(check: &mut Check<'_>) -> Option<Vec<u8>> {
     let link = check.classes.len();
     let mut levels = vec![0u8; link + 1];

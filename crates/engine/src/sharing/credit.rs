@@ -1,8 +1,9 @@
-//! What a class may still send, in nanobits: rate [bit/s] × time [ns] is a whole number of them at any rate.
+//! What a class may still send, in nanobits: rate [bit/s] × time [ns] is a whole number of them at
+//! any rate.
 
 use crate::units::{Bandwidth, Bytes};
 
-/// In a byte.
+/// Nanobits in a byte.
 pub(crate) const NANOBITS: i64 = 8_000_000_000;
 
 /// Bytes as nanobits.
@@ -15,22 +16,22 @@ fn more_than(bytes: u32) -> i64 {
     i64::from(bytes) * NANOBITS + 1
 }
 
-/// A credit that grows with time and shrinks with packets.
+/// A credit that accrues with time and is charged for packets.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Credit {
-    /// Nanobits that may still be sent; below zero a debt.
+    /// Nanobits that may still be sent; negative: overdrawn.
     pub(crate) left: i64,
     /// Bits per second.
     pub(crate) rate: u64,
-    /// Up to when credit was given.
+    /// Up to when credit has accrued.
     pub(crate) updated: u64,
-    /// Bytes of credit at most, while idle; and those that end a regulated time.
+    /// The most bytes of credit while idle; and the bytes that end a regulated period.
     bounds: (u32, u32),
 }
 
 impl Credit {
-    /// A full credit, from which `maxburst` packets can go at the link's speed, and `minburst` after waiting.
-    /// None without a rate. `maxburst` × `packet` is at most 10⁹ bytes.
+    /// A full credit, from which `maxburst` packets can go at the link's speed, and `minburst`
+    /// after a regulated period. None without a rate. `maxburst` × `packet` is at most 10⁹ bytes.
     pub(crate) fn full(
         rate: Bandwidth,
         link: Bandwidth,
@@ -38,7 +39,8 @@ impl Credit {
         (maxburst, minburst): (u32, u32),
     ) -> Self {
         let (part, whole) = (u128::from(rate.bits()), u128::from(link.bits()));
-        // The last packet may make a debt; while each other is on the wire, the rate's part of it is regained.
+        // The last packet may overdraw; while each other is on the wire, the rate's part of it is
+        // regained.
         let bytes = |packets: u32| {
             let more = u128::from(packets.saturating_sub(1));
             (u128::from(packet.get()) * (more * whole - more.saturating_sub(1) * part)).div_ceil(whole) as u32
@@ -62,7 +64,7 @@ impl Credit {
         self.bounds.0.into()
     }
 
-    /// Gives the credit of the time since the last look, up to `most`, or to a full burst.
+    /// Accrues credit since the last update, up to `most`, or to a full burst.
     #[inline]
     pub(crate) fn accrue(&mut self, now: u64, most: Option<i64>) {
         let time = now.saturating_sub(self.updated);
@@ -77,17 +79,17 @@ impl Credit {
             .min(most.unwrap_or(more_than(self.bounds.0)));
     }
 
-    /// Cuts what goes beyond a full burst.
+    /// Cuts what exceeds a full burst.
     pub(crate) fn cap(&mut self) {
         self.left = self.left.min(more_than(self.bounds.0));
     }
 
-    /// Whether there is enough to end a regulated time.
+    /// Whether there is enough to end a regulated period.
     pub(crate) fn is_enough(&self) -> bool {
         self.left >= more_than(self.bounds.1)
     }
 
-    /// The nanoseconds until there is enough to end a regulated time, at least 1.
+    /// The nanoseconds until there is enough to end a regulated period, at least 1.
     pub(crate) fn time_to_enough(&self) -> u64 {
         let lacks = more_than(self.bounds.1).saturating_sub(self.left).max(1) as u64;
         lacks.div_ceil(self.rate.max(1))

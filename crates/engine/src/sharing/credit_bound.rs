@@ -1,11 +1,13 @@
-//! How long a packet of a leaf that is served by credit and priority can take at worst, by the formal rule of link sharing.
+//! The worst-case delay of a leaf that is served by credit and priority, under formal link sharing.
 //!
-//! A leaf whose senders keep within its rate and its full credit σᵢ has credit whenever it has packets, as credit is
-//! earned no slower than packets come. By the formal rule only leaves with credit and no smaller priority go before
-//! it. What they may send: the link is busy as long as it waits, so the sum of all credits, which grows with the
-//! rates and shrinks with the link, has not grown since no leaf was waiting; then each had at most a full one.
-//! A debt is less than a packet, and so is what a last packet goes beyond its credit. So at most
-//! Σ (full credit + 2 *Max*) + twice what is in the device, and the rates of those leaves from then on.
+//! A leaf whose senders keep within its rate and its full credit σᵢ has credit whenever it has
+//! packets, as credit accrues no slower than packets come. By the formal rule only leaves with
+//! credit and no smaller priority go before it. How much those may send: the link is busy as long
+//! as the leaf is backlogged, so the sum of all credits, which grows with the rates and shrinks
+//! with the link, has not grown since no leaf was backlogged; then each had at most a full one. An
+//! overdraft is less than a packet, and so is what a last packet exceeds its credit by. So at most
+//! Σ (full credit + 2 *Max*) + twice what is in the device, and the rates of those leaves from then
+//! on.
 
 use crate::bounds::{Bound, Service, Terms, WorstCase, is_work_conserving};
 use crate::packet::ClassId;
@@ -17,19 +19,21 @@ pub(crate) struct Credited {
     pub(crate) id: ClassId,
     /// The kind of its queue.
     pub(crate) queue: &'static str,
-    /// Full.
+    /// A full credit.
     pub(crate) credit: Credit,
     pub(crate) priority: u32,
 }
 
-/// The worst case of each of these leaves. `patience` is how late a port may come before it seems late, if a port is the clock.
+/// The worst case of each of these leaves. `patience`: if a port is the clock, how late it may come
+/// before it counts as late.
 pub(crate) fn all(
     leaves: Vec<Credited>,
     terms: &Terms<'_>,
     formal: bool,
     patience: Option<Duration>,
 ) -> Vec<WorstCase> {
-    // A port that fills its ring asks again when there is room; until then it must not seem late.
+    // A port that fills its ring dequeues again when there is room; until then it must not count as
+    // late.
     let filled = terms.link.bandwidth.time_to_send(terms.ahead() + terms.longest);
     let known = match () {
         () if !formal => Err("only formal sharing without a tick has a bound".into()),
@@ -37,7 +41,7 @@ pub(crate) fn all(
             "`link_burst` is less than the device's ring and a packet ({filled})"
         )),
         () if !leaves.iter().all(|leaf| is_work_conserving(leaf.queue)) => {
-            Err("a class may hold packets back, and gather credit".into())
+            Err("a class may be regulated, and accumulate credit".into())
         }
         () => Ok(()),
     };

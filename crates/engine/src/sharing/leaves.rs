@@ -1,8 +1,10 @@
-//! The queues of a discipline's leaf classes: which of them takes a packet, and which has one to give.
+//! The queues of a discipline's leaf classes: where a packet goes, and which of them have one to
+//! send.
 //!
-//! A queue can hold packets and give none before some time, so a leaf is idle, ready or asleep. The discipline keeps its
-//! ready leaves in the order of its own rule; it hears when one becomes ready, and learns that one no longer is when it
-//! asks it. A ready leaf can turn out to be empty, as a queue may drop what it holds.
+//! A queue can have a backlog and release nothing before some time, so a leaf is idle, ready or
+//! asleep. The discipline keeps its ready leaves in the order of its own rule: [`Leaves::enqueue`]
+//! and [`Leaves::wake`] report a leaf that became ready, [`Leaves::peek`] and [`Leaves::dequeue`]
+//! one that no longer is. A ready leaf can turn out to be empty, as a queue may drop its backlog.
 
 use crate::discipline::{Next, Reason, Sink, Verdict};
 use crate::inspect::Inspection;
@@ -76,13 +78,13 @@ impl LeavesPlan {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
-    /// Holds nothing.
+    /// No backlog.
     Idle,
-    /// Holds packets; the discipline has it in its order.
+    /// Has a backlog, and is in the discipline's order.
     Ready,
-    /// Was ready, and its queue has dropped what it held; the discipline has it in its order still.
+    /// Was ready, and its queue has dropped its backlog; it is still in the discipline's order.
     Hollow,
-    /// Holds packets and gives none before its timer.
+    /// Has a backlog, of which nothing may leave before its timer.
     Asleep,
 }
 
@@ -98,7 +100,7 @@ pub(crate) struct Leaves {
 }
 
 impl Leaves {
-    /// Offers a packet to its leaf; and the leaf, if that became ready by it.
+    /// Offers a packet to its leaf; also returns the leaf if the packet made it ready.
     #[inline]
     pub(crate) fn enqueue(
         &mut self,
@@ -117,7 +119,7 @@ impl Leaves {
             (State::Ready, false) => self.enter(leaf, State::Hollow),
             (State::Hollow, true) => self.enter(leaf, State::Ready),
             (State::Asleep, false) => self.enter(leaf, State::Idle),
-            // One that sleeps may have a packet earlier now: it is asked again.
+            // A sleeping queue may have a packet earlier now: it is polled again.
             (State::Idle | State::Asleep, true) => {
                 self.enter(leaf, State::Ready);
                 return (verdict, Some(leaf));
@@ -131,7 +133,7 @@ impl Leaves {
         self.plan.routes.child(class)
     }
 
-    /// A leaf whose time to sleep is over: it is ready. To be asked until none is left.
+    /// A leaf whose timer has expired, which is ready now. To be called until it returns none.
     #[inline]
     pub(crate) fn wake(&mut self, now: Instant) -> Option<usize> {
         if self.asleep == 0 {
@@ -142,7 +144,8 @@ impl Leaves {
         Some(leaf)
     }
 
-    /// The length of a ready leaf's next packet, which is pinned by this; none if it is ready no more.
+    /// The length of a ready leaf's next packet, which is pinned by this; none if it is no longer
+    /// ready.
     #[inline]
     pub(crate) fn peek(&mut self, leaf: usize, now: Instant, sink: &mut dyn Sink) -> Option<Bytes> {
         match self.queues[leaf].peek(now, sink) {
@@ -153,7 +156,8 @@ impl Leaves {
         None
     }
 
-    /// A ready leaf's next packet, and whether the leaf is ready still; none if it is ready no more.
+    /// A ready leaf's next packet, and whether the leaf is still ready; none if it is no longer
+    /// ready.
     #[inline]
     pub(crate) fn dequeue(
         &mut self,
@@ -175,7 +179,8 @@ impl Leaves {
         None
     }
 
-    /// Reads what the next packet of a leaf needs of the leaf and its queue; then of the discipline.
+    /// Reads what the next packet of a leaf needs of the leaf and its queue; then of the
+    /// discipline.
     #[inline]
     pub(crate) fn prefetch(&self, leaf: usize) -> Prefetched {
         let state = Prefetched::word(self.states[leaf] as u64);
@@ -188,12 +193,12 @@ impl Leaves {
         self.queues[leaf].prefetch_discipline()
     }
 
-    /// When the first that sleeps wakes up, if any sleeps.
+    /// When the first sleeping leaf wakes up, if any sleeps.
     pub(crate) fn next(&self) -> Option<Instant> {
         self.wheel.next()
     }
 
-    /// The answer when nobody is ready.
+    /// The discipline's answer when no leaf is ready.
     pub(crate) fn rest(&self) -> Next<Packet> {
         self.next().map_or(Next::Empty, Next::Wait)
     }
@@ -203,12 +208,12 @@ impl Leaves {
         self.ready > 0
     }
 
-    /// How many packets a leaf holds.
+    /// A leaf's backlog in packets.
     pub(crate) fn packets(&self, leaf: usize) -> u64 {
         self.queues[leaf].backlog().packets
     }
 
-    /// Empties all; all are idle then.
+    /// Drops the backlog of all; all are idle then.
     pub(crate) fn flush(&mut self, sink: &mut dyn Sink) {
         for leaf in 0..self.queues.len() {
             self.queues[leaf].flush(sink);
@@ -216,14 +221,14 @@ impl Leaves {
         }
     }
 
-    /// Shows the leaves, `gauges` before the queue's own.
+    /// Reports the leaves, `gauges` before the queue's own.
     pub(crate) fn inspect(&self, out: &mut Inspection<'_>, gauges: impl Fn(usize, &mut Inspection<'_>)) {
         for number in 0..self.queues.len() {
             self.inspect_one(number, out, &gauges);
         }
     }
 
-    /// Shows one leaf.
+    /// Reports one leaf.
     pub(crate) fn inspect_one(
         &self,
         leaf: usize,
@@ -241,7 +246,8 @@ impl Leaves {
         self.queues[leaf].stats()
     }
 
-    /// Whether a plan is for the same classes with the same kinds of queues, so that it can be adopted.
+    /// Whether a plan has the same classes with the same kinds of queues, so that it can be
+    /// adopted.
     pub(crate) fn is_alike(&self, plan: &LeavesPlan) -> bool {
         let shape = |plan: &LeavesPlan| -> Vec<_> {
             let leaf = |leaf: &Leaf| (leaf.id, leaf.queue.kind.name);
@@ -250,7 +256,7 @@ impl Leaves {
         shape(plan) == shape(&self.plan)
     }
 
-    /// Adopts an alike plan.
+    /// Adopts a plan of the same shape; `false` if some queue cannot.
     pub(crate) fn retune(&mut self, now: Instant, plan: &LeavesPlan) -> bool {
         self.plan = plan.clone();
         let queues = self.queues.iter_mut().zip(&self.plan.leaves);

@@ -1,13 +1,14 @@
 //! Service curves of two pieces: a slope *m1* for a time *d*, then a slope *m2*.
 //!
-//! Concave (m1 > m2) gives a short delay to a class with a small rate; convex (m1 < m2) makes a class wait; a line is
-//! both. Cruz, "Service burstiness and dynamic burstiness measures", 1992, for the curves; the two pieces and what is
-//! done with them: Stoica, Zhang and Ng, "A hierarchical fair service curve algorithm", SIGCOMM 1997.
+//! Concave (m1 > m2) gives a short delay to a class with a small rate; convex (m1 < m2) delays a
+//! class; a straight line is both. Cruz, "Service burstiness and dynamic burstiness measures",
+//! 1992, for the curves; Stoica, Zhang and Ng, "A hierarchical fair service curve algorithm",
+//! SIGCOMM 1997, for two pieces and the operations on them.
 //!
-//! Scale: time in ns, service in nanobits, rate (bit/s) × time (ns), so values at a time are exact; only a time at which
-//! some service is reached is rounded, up to a whole ns, and never from a rounded one. Both have 128 bits: at 800 Gbit/s
-//! for 10 years they are below 2¹⁰⁰, and a virtual time that runs 10⁸ times as fast (a class of 8 kbit/s alone on
-//! that link) is as well.
+//! Scale: time in ns, service in nanobits, rate (bit/s) × time (ns), so service at a time is exact;
+//! only the time at which some service is reached is rounded, up to a whole ns, and never from a
+//! rounded one. Both have 128 bits: at 800 Gbit/s for 10 years they are below 2¹⁰⁰, and so is a
+//! virtual time that runs 10⁸ times as fast (a class of 8 kbit/s alone on that link).
 
 use crate::settings::{Raw, SettingValue, describe};
 use crate::sharing::credit::NANOBITS;
@@ -20,7 +21,7 @@ pub enum ServiceCurve {
     Line(Rate),
     /// A rate for some time, then another.
     Pieces(Rate, Duration, Rate),
-    /// So many bytes within some time, then a rate: the delay of a packet of this length.
+    /// This many bytes within some time, then a rate: the delay of a packet of this length.
     Packet(Bytes, Duration, Rate),
 }
 
@@ -68,7 +69,7 @@ impl ServiceCurve {
                     let m1 = u64::try_from(m1).unwrap_or(u64::MAX);
                     return Slopes { m1, d: d.nanos(), m2 };
                 }
-                // The rate alone is fast enough; it may begin so much later.
+                // The rate alone is fast enough; it may begin this much later.
                 let needs = u64::try_from(work.div_ceil(u128::from(m2.max(1)))).unwrap_or(u64::MAX);
                 let d = d.nanos().saturating_sub(needs);
                 Slopes { m1: 0, d, m2 }
@@ -93,7 +94,8 @@ impl Slopes {
         (u128::from(self.m1) * first).saturating_add(then)
     }
 
-    /// The first time looked at when the sum of curves is more than a bound; no time at all if it is only in the end.
+    /// The first of the inspected times at which the sum of curves exceeds a bound; no time if it
+    /// does only in the limit.
     pub(crate) fn exceed(curves: &[Self], bound: &Self) -> Option<Option<u64>> {
         let mut bends: Vec<(u64, i128)> = curves
             .iter()
@@ -114,7 +116,7 @@ impl Slopes {
     }
 }
 
-/// A curve from where it was put last: *x*, and the service *done* since, which is less than 2⁶⁴.
+/// A curve from its last anchor: *x*, and the service *done* since, which is less than 2⁶⁴.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub(crate) struct Curve {
@@ -126,10 +128,11 @@ pub(crate) struct Curve {
     pub(crate) shape: Slopes,
 }
 
-/// Beyond it a curve is moved along, so that what is done since fits 64 bits, and divisions are fast.
+/// Beyond it the anchor moves along, so that the service done since fits 64 bits, and divisions are
+/// fast.
 const FAR: u64 = 1 << 62;
 
-/// No first piece may bring more, in nanobits: some 500 MB.
+/// The most service of a first piece, in nanobits: some 500 MB.
 pub(crate) const LONGEST_PIECE: u128 = FAR as u128;
 
 fn div_up(service: u128, rate: u64) -> u128 {
@@ -159,7 +162,7 @@ impl Curve {
         u128::from(self.shape.m1) * u128::from(self.dx)
     }
 
-    /// When the curve reaches what was done and `more`.
+    /// When the curve reaches the service done and `more`.
     #[inline]
     pub(crate) fn time_of(&self, more: u128) -> u128 {
         let (target, knee, dx) = (u128::from(self.done) + more, self.knee(), u128::from(self.dx));
@@ -170,7 +173,8 @@ impl Curve {
         }
     }
 
-    /// When what comes next may be served early: a convex curve without its first piece (the eligible curve).
+    /// When the next packet may be served early: a convex curve without its first piece (the
+    /// eligible curve).
     #[inline]
     pub(crate) fn eligible(&self) -> u128 {
         match self.shape.m1 > self.shape.m2 {
@@ -179,7 +183,7 @@ impl Curve {
         }
     }
 
-    /// Service was done; less than 2⁶³ nanobits of it.
+    /// Records service, less than 2⁶³ nanobits.
     #[inline]
     pub(crate) fn advance(&mut self, service: u64) {
         self.done += service;
@@ -192,7 +196,7 @@ impl Curve {
         }
     }
 
-    /// Puts the curve off.
+    /// Shifts the curve later.
     pub(crate) fn put_off(&mut self, by: u128) {
         let x = self.x() + by;
         self.x = [(x >> 64) as u64, x as u64];
@@ -207,12 +211,14 @@ impl Curve {
         .at(time)
     }
 
-    /// Becomes the lesser of itself and of the whole curve from `time` and what was done on: a new backlogged period.
+    /// Becomes the minimum of itself and of the whole curve from `time` and the service done on: a
+    /// new backlogged period.
     ///
-    /// The lesser of two concave curves is one. A bend that falls between two nanoseconds is rounded to the later one, or with
-    /// `down` to the earlier one. Of two convex curves it has three pieces, so it becomes the one that is less in the end,
-    /// after both first pieces. (ALTQ keeps the old one whenever that is less at first; a class that
-    /// came back then had no first piece, and others missed their deadlines.)
+    /// The minimum of two concave curves is concave. A knee that falls between two nanoseconds is
+    /// rounded to the later one, or with `down` to the earlier one. The minimum of two convex
+    /// curves has three pieces, so it becomes the one that is less in the end, after both first
+    /// pieces. (ALTQ keeps the old one whenever that is less at first; a class that came back then
+    /// had no first piece, and others missed their deadlines.)
     pub(crate) fn restart(&mut self, time: u128, down: bool) {
         let Slopes { m1, d, m2 } = self.shape;
         let (here, done) = (self.value(time), u128::from(self.done));
@@ -281,8 +287,8 @@ mod tests {
         (rate(), 0u64..200_000_000, rate()).prop_map(|(m1, d, m2)| Slopes { m1, d, m2 })
     }
 
-    /// Those whose second slope is the steeper one, or the other way round: drawn so, since a test that refuses most of what it
-    /// draws is given up now and then.
+    /// Those whose second slope is the steeper one, or the other way round: drawn so, since a test
+    /// that refuses most of what it draws is given up now and then.
     fn bent(convex: bool) -> impl Strategy<Value = Slopes> {
         shapes().prop_map(move |Slopes { m1, d, m2 }| match (m1 <= m2) == convex {
             true => Slopes { m1, d, m2 },
@@ -300,7 +306,7 @@ mod tests {
             let time = curve.time_of(done) - x;
             prop_assert!(shape.at(time) >= done);
             prop_assert!(time == 0 || done == 0 || shape.at(time - 1) < done);
-            // Where the curve was put and what was done since may move along, and nothing else changes.
+            // The anchor and the service done since may move along; nothing else changes.
             (0..rounds).for_each(|_| curve.advance(work));
             prop_assert_eq!(curve.time_of(12_000 * 8_000_000_000), Curve::new(shape, x).time_of(done + 12_000 * 8_000_000_000));
         }
@@ -325,7 +331,7 @@ mod tests {
                 for after in [0u64, 1_000, 1_000_000, 50_000_000, 1_000_000_000] {
                     let at = now + u128::from(after);
                     let (own, model) = (curve.value(at) - u128::from(curve.done) + total, least(&starts, at).expect("a start"));
-                    // The bend is rounded up to a whole nanosecond, at each start anew.
+                    // The knee is rounded up to a whole nanosecond, at each start anew.
                     prop_assert!(own >= model && own - model <= u128::from(shape.m1) * starts.len() as u128, "{own} {model}");
                 }
             }

@@ -1,36 +1,41 @@
-//! Which of very many numbered things comes next: noted down for a time, given out in the order of times, exact to one unit.
+//! A calendar queue: which of very many numbered elements comes next, in the order of times, exact
+//! to one unit.
 //!
-//! A calendar of days: timing wheels (Varghese and Lauck, "Hashed and hierarchical timing wheels", 1987, schemes 4 and 7), laid
-//! out for so many things that memory is what they cost. Where it differs from [`TimerWheel`](crate::structures::timer_wheel):
+//! Timing wheels (Varghese and Lauck, "Hashed and hierarchical timing wheels", 1987, schemes 4 and
+//! 7), laid out for so many elements that memory dominates the cost. Differences from
+//! [`TimerWheel`](crate::structures::timer_wheel):
 //!
-//! - The days to come are in a ring, as many as most things are noted ahead: a thing passes through one of them and
-//!   nothing else, and a hundred or so share it. What is noted farther ahead waits in levels of ages, each of which is as long
-//!   as all of the level below, and is noted again when its age begins.
-//! - A day is an array, in pieces of four cache lines, and not a list through all things: it is written at its end and read
-//!   through, which needs no waiting for memory.
-//! - The day that has begun is sorted by time and number; what is noted for that day later goes into a binary heap beside.
-//!   So nothing is given out early, and the order is exact. It also tells who is about to come: see [`Calendar::upcoming`].
-//! - Nothing can be crossed out, so that a thing costs no memory beside its note. Who has to cross out much clears all and notes
-//!   the rest again.
+//! - The days to come are in a ring that is as long as most elements are scheduled ahead: an
+//!   element passes through one day and nothing else, and about a hundred share it. What is
+//!   scheduled farther ahead waits in levels of ages, each of which is as long as the whole level
+//!   below, and is scheduled again when its age begins.
+//! - A day is an array, in pieces of four cache lines, and not a list through all elements: it is
+//!   appended to and read sequentially, without waiting for memory.
+//! - When a day begins it is sorted by time and number; what is scheduled for that day later goes
+//!   into a binary heap beside it. So nothing comes out early, and the order is exact. It also
+//!   shows what is about to come: see [`Calendar::upcoming`].
+//! - Nothing can be cancelled, so an element costs no memory beside its entry. A caller that has to
+//!   cancel much clears the calendar and schedules the rest again.
 //!
-//! Few things are all in the heap.
+//! A calendar of few elements is a heap alone.
 //!
-//! Pieces and heap grow to what was needed at most; then nothing is allocated.
+//! Pieces and heap grow to their largest use; then nothing is allocated.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 /// Ends a list of pieces.
 const NONE: u32 = u32::MAX;
-/// So few things are in the heap alone: its memory stays in the first cache.
+/// Up to this many elements are in the heap alone: its memory stays in the first-level cache.
 const FEW: usize = 1_024;
-/// Words in a piece: a note of a day is one, a note of an age two.
+/// Words in a piece: an entry of a day is one, an entry of an age two.
 const WORDS: usize = 31;
-/// How much of a full piece of an age is in use.
+/// Words of a full piece of an age that are in use.
 const OF_AGE: usize = WORDS / 2 * 2;
-/// Things that share a day at least, as a power of two: not so few that there are more days than the caches hold ends of.
+/// The least number of elements that share a day, as a power of two: enough that the caches hold
+/// the ends of all days.
 const SHARE: u32 = 6;
-/// Bits for the number of an age within its level: a word says which have notes.
+/// Bits for the number of an age within its level: a word tells which have entries.
 const AGES: u32 = 6;
 
 /// A part of a day.
@@ -38,7 +43,7 @@ const AGES: u32 = 6;
 #[repr(align(64))]
 struct Piece {
     words: [u64; WORDS],
-    /// The one behind it, of a day or of the free ones.
+    /// The piece behind it, of a day or of the free list.
     next: u32,
 }
 
@@ -47,7 +52,7 @@ struct Piece {
 struct Day {
     earliest: u64,
     first: u32,
-    /// How many words of its first piece are in use; the others are full. Without a piece: all.
+    /// Words of its first piece in use; the others are full. Without a piece: all.
     filled: u32,
 }
 
@@ -57,30 +62,30 @@ const EMPTY: Day = Day {
     filled: WORDS as u32,
 };
 
-/// A time and a thing in one number, the earlier and then the smaller the greater.
+/// A time and an element in one number: the earlier, then the smaller, is the greater.
 type Note = Reverse<u128>;
 
-fn note(at: u64, thing: u32) -> Note {
-    Reverse(u128::from(at) << 32 | u128::from(thing))
+fn note(at: u64, element: u32) -> Note {
+    Reverse(u128::from(at) << 32 | u128::from(element))
 }
 
 fn at_of(Reverse(note): Note) -> u64 {
     (note >> 32) as u64
 }
 
-fn thing_of(Reverse(note): Note) -> u32 {
+fn element_of(Reverse(note): Note) -> u32 {
     note as u32
 }
 
-/// A time within a day and a thing in one number: half the memory, and sorted in half the time.
-fn of_day(within: u64, thing: u32) -> u64 {
-    within << 32 | u64::from(thing)
+/// A time within a day and an element in one number: half the memory, and sorted in half the time.
+fn of_day(within: u64, element: u32) -> u64 {
+    within << 32 | u64::from(element)
 }
 
 /// Bits of the longest day.
 const LONGEST: u32 = 32;
 
-/// Which days of the ring have notes: 64 in a word, and which words have one.
+/// Which days of the ring have entries: 64 in a word, and which words have one.
 #[derive(Clone, Debug)]
 struct Occupied {
     words: Vec<u64>,
@@ -110,7 +115,7 @@ impl Occupied {
         }
     }
 
-    /// The first from this one on, round the ring.
+    /// The first from this one on, around the ring.
     #[inline]
     fn next(&self, from: usize) -> Option<usize> {
         let rest = self.words[from / 64] & (!0 << (from % 64));
@@ -137,10 +142,10 @@ impl Occupied {
     }
 }
 
-/// Times of numbered things.
+/// Times of numbered elements.
 #[derive(Clone, Debug)]
 pub struct Calendar {
-    /// All of the day of this time, and before, is in `run` and `late`.
+    /// Everything of the day of this time, and before, is in `run` and `late`.
     base: u64,
     /// Bits of the time within a day, and bits for the number of a day within the ring.
     width: u32,
@@ -148,21 +153,21 @@ pub struct Calendar {
     occupied: Occupied,
     /// The days of the ring; then the ages, level by level.
     days: Vec<Day>,
-    /// Which levels of ages have notes, and which ages of each.
+    /// Which levels of ages have entries, and which ages of each.
     levels: u64,
     ages: Vec<u64>,
     pieces: Vec<Piece>,
     free: u32,
-    /// The day that has begun: what was noted before, the first last, by times within it; and what was noted since, or is older
-    /// than it.
+    /// The day that has begun: what was scheduled before it began, the first last, by times within
+    /// it; and what was scheduled since, or is older than it.
     run: Vec<u64>,
     late: BinaryHeap<Note>,
-    /// So many of `run` were not told of as upcoming.
+    /// This many of `run` were not reported as upcoming yet.
     untold: usize,
 }
 
 impl Calendar {
-    /// For `len` things, most of which are noted at most `span` ahead.
+    /// For `len` elements, most of which are scheduled at most `span` ahead.
     pub fn new(len: usize, span: u64) -> Self {
         if len <= FEW {
             return Self::heap();
@@ -204,7 +209,7 @@ impl Calendar {
         }
     }
 
-    /// When the next thing comes.
+    /// The time of the next element.
     #[inline]
     pub fn next(&self) -> Option<u64> {
         match self.foremost() {
@@ -213,18 +218,19 @@ impl Calendar {
         }
     }
 
-    /// Notes a thing down for this time; for one that is past, too.
+    /// Schedules an element for this time, which may be past.
     #[inline]
-    pub fn note(&mut self, thing: u32, at: u64) {
+    pub fn note(&mut self, element: u32, at: u64) {
         let (day, today) = (at >> self.width, self.base >> self.width);
         if day <= today {
-            self.late.push(note(at, thing));
+            self.late.push(note(at, element));
         } else {
-            self.note_for_later(thing, at, day - today);
+            self.note_for_later(element, at, day - today);
         }
     }
 
-    /// Takes out the first thing of those whose time has come by `now`, in the order of times and, of equal times, of numbers.
+    /// Takes out the first element whose time has come by `now`, in the order of times and, of
+    /// equal times, of numbers.
     #[inline]
     pub fn take(&mut self, now: u64) -> Option<u32> {
         loop {
@@ -238,7 +244,7 @@ impl Calendar {
                 } else {
                     self.late.pop();
                 }
-                return Some(thing_of(note));
+                return Some(element_of(note));
             }
             let (index, earliest) = self.lowest()?;
             if earliest > now {
@@ -251,8 +257,8 @@ impl Calendar {
         }
     }
 
-    /// Of the day that has begun, so many things that come next, the first first, if all who were told of before have come: the
-    /// time to fetch what they will need.
+    /// The next elements of the day that has begun, in order, at most this many: the moment to
+    /// prefetch what they will need. None while some that were reported before have not come.
     #[inline]
     pub fn upcoming(&mut self, most: usize) -> Option<impl Iterator<Item = u32> + '_> {
         let left = self.run.len();
@@ -262,7 +268,7 @@ impl Calendar {
         })
     }
 
-    /// Forgets all.
+    /// Removes all.
     pub fn clear(&mut self) {
         self.occupied = Occupied::new(1 << self.bits);
         self.days.fill(EMPTY);
@@ -286,13 +292,14 @@ impl Calendar {
         Some(note(self.dawn() + (last >> 32), last as u32))
     }
 
-    /// When the day that has begun began.
+    /// When the current day began.
     #[inline]
     fn dawn(&self) -> u64 {
         self.base >> self.width << self.width
     }
 
-    /// The first day that has notes, or an age that has one of that day or before; and the earliest of all notes to come.
+    /// The first day that has entries, or an age that has one of that day or before; and the
+    /// earliest of all entries to come.
     #[inline]
     fn lowest(&self) -> Option<(usize, u64)> {
         let today = (self.base >> self.width) as usize & ((1 << self.bits) - 1);
@@ -313,27 +320,27 @@ impl Calendar {
         lowest
     }
 
-    /// Notes a thing for a time after today, so many days ahead.
+    /// Schedules an element for a time after today, this many days ahead.
     #[inline]
-    fn note_for_later(&mut self, thing: u32, at: u64, ahead: u64) {
+    fn note_for_later(&mut self, element: u32, at: u64, ahead: u64) {
         let days = 1u64 << self.bits;
         if ahead < days {
             let day = (at >> self.width) & (days - 1);
-            self.write(day as usize, at, [of_day(at & ((1 << self.width) - 1), thing)]);
+            self.write(day as usize, at, [of_day(at & ((1 << self.width) - 1), element)]);
         } else {
-            self.write(self.age(at), at, [at, thing.into()]);
+            self.write(self.age(at), at, [at, element.into()]);
         }
     }
 
     /// The number of the age that a time belongs to.
     fn age(&self, at: u64) -> usize {
-        // As seen from the age that has begun, the highest bit that differs tells the level.
+        // Seen from the current age, the highest bit that differs determines the level.
         let level = (63 - ((at ^ self.base) >> (self.width + self.bits)).leading_zeros()) / AGES;
         let age = (at >> (self.width + self.bits + AGES * level)) as usize & ((1 << AGES) - 1);
         (1 << self.bits) + ((level as usize) << AGES) + age
     }
 
-    /// Writes a note into a day or an age.
+    /// Writes an entry into a day or an age.
     #[inline]
     fn write<const N: usize>(&mut self, index: usize, at: u64, note: [u64; N]) {
         if self.days[index].filled as usize + N > WORDS {
@@ -375,7 +382,8 @@ impl Calendar {
         }
     }
 
-    /// Begins an age: its notes go to the days of the ring, or to younger ages. Nothing in the ring is earlier than its first day.
+    /// Begins an age: its entries go to the days of the ring, or to younger ages. Nothing in the
+    /// ring is earlier than its first day.
     fn begin_age(&mut self, index: usize) {
         let Day {
             mut first,
@@ -388,7 +396,7 @@ impl Calendar {
         if self.ages[level] == 0 {
             self.levels &= !(1 << level);
         }
-        // Up to the day of the first, but not into it: others of that day may be in the ring.
+        // Up to the day of the first entry, but not into it: others of that day may be in the ring.
         let eve = (earliest >> self.width << self.width).saturating_sub(1);
         self.base = self.base.max(eve);
         while let Some(piece) = self.take_piece(&mut first) {
@@ -399,7 +407,8 @@ impl Calendar {
         }
     }
 
-    /// Begins a day of the ring, the lowest, as far as `now` allows. Nothing is left of the day before.
+    /// Begins the lowest day of the ring, as far as `now` allows. Nothing is left of the day
+    /// before.
     fn begin_day(&mut self, index: usize, now: u64) {
         let Day {
             mut first,
@@ -447,7 +456,7 @@ mod tests {
 
     fn step() -> impl Strategy<Value = Step> {
         prop_oneof![
-            8 => (0..100u32, span()).prop_map(|(thing, span)| Step::Note(thing, span)),
+            8 => (0..100u32, span()).prop_map(|(element, span)| Step::Note(element, span)),
             3 => span().prop_map(Step::Pass),
             5 => Just(Step::ToNext),
             1 => prop::bool::weighted(0.1).prop_map(|clear| if clear { Step::Clear } else { Step::ToNext }),
@@ -467,12 +476,12 @@ mod tests {
             let (mut now, mut model) = (start, BTreeSet::new());
             for step in steps {
                 match step {
-                    Step::Note(thing, span) => {
-                        if !model.iter().any(|&(_, one)| one == thing) {
-                            // Some of what is noted is past.
-                            let at = (now + span).saturating_sub(u64::from(thing));
-                            calendar.note(thing, at);
-                            model.insert((at, thing));
+                    Step::Note(element, span) => {
+                        if !model.iter().any(|&(_, one)| one == element) {
+                            // Some of what is scheduled is past.
+                            let at = (now + span).saturating_sub(u64::from(element));
+                            calendar.note(element, at);
+                            model.insert((at, element));
                         }
                     }
                     Step::Pass(span) => now += span,
@@ -489,30 +498,30 @@ mod tests {
                 for _ in 0..2 {
                     let due = model.first().filter(|&&(at, _)| at <= now).copied();
                     let taken = calendar.take(now);
-                    if let Some(thing) = taken {
-                        let found = model.iter().find(|&&(_, one)| one == thing).copied();
-                        prop_assert!(found.is_some_and(|(at, _)| at <= now), "{} is early", thing);
+                    if let Some(element) = taken {
+                        let found = model.iter().find(|&&(_, one)| one == element).copied();
+                        prop_assert!(found.is_some_and(|(at, _)| at <= now), "{} is early", element);
                         found.map(|found| model.remove(&found));
                     }
                     prop_assert_eq!(taken.is_some(), due.is_some());
                 }
             }
             let mut left = Vec::new();
-            while let Some(thing) = calendar.take(u64::MAX) {
-                left.push(thing);
+            while let Some(element) = calendar.take(u64::MAX) {
+                left.push(element);
             }
-            let expected: BTreeSet<u32> = model.iter().map(|&(_, thing)| thing).collect();
+            let expected: BTreeSet<u32> = model.iter().map(|&(_, element)| element).collect();
             prop_assert_eq!(left.len(), expected.len());
             prop_assert_eq!(left.into_iter().collect::<BTreeSet<_>>(), expected);
         }
     }
 
     #[test]
-    fn things_come_in_the_order_of_times_and_then_of_numbers() {
+    fn elements_come_in_the_order_of_times_and_then_of_numbers() {
         let mut calendar = Calendar::with(10, 6);
         let times: Vec<u64> = (0..5_000).map(|n| n * 7_919 % 100_003).collect();
-        let noted = (0..5_000u32).flat_map(|thing| [thing, thing + 5_000]);
-        noted.for_each(|thing| calendar.note(thing, times[thing as usize % 5_000]));
+        let noted = (0..5_000u32).flat_map(|element| [element, element + 5_000]);
+        noted.for_each(|element| calendar.note(element, times[element as usize % 5_000]));
         let mut last = None;
         for _ in 0..10_000 {
             let at = calendar.next().expect("one is left");
@@ -520,10 +529,10 @@ mod tests {
                 at == 0 || calendar.take(at - 1).is_none(),
                 "given out before {at}"
             );
-            let thing = calendar.take(at).expect("its time has come");
-            assert_eq!(times[thing as usize % 5_000], at);
-            assert!(Some((at, thing)) > last, "{thing} at {at} after {last:?}");
-            last = Some((at, thing));
+            let element = calendar.take(at).expect("its time has come");
+            assert_eq!(times[element as usize % 5_000], at);
+            assert!(Some((at, element)) > last, "{element} at {at} after {last:?}");
+            last = Some((at, element));
         }
         assert_eq!(calendar.next(), None);
     }
@@ -532,14 +541,14 @@ mod tests {
     fn a_day_that_begins_tells_who_comes_and_pieces_are_used_again() {
         let mut calendar = Calendar::with(10, 6);
         for day in 1..2_000u64 {
-            for thing in (0..30).rev() {
-                calendar.note(thing, (day << 10) + 10 * u64::from(thing));
+            for element in (0..30).rev() {
+                calendar.note(element, (day << 10) + 10 * u64::from(element));
             }
             assert!(calendar.upcoming(20).is_none());
-            for thing in 0..30 {
-                assert_eq!(calendar.take(u64::MAX >> 1), Some(thing));
+            for element in 0..30 {
+                assert_eq!(calendar.take(u64::MAX >> 1), Some(element));
                 let upcoming: Vec<u32> = calendar.upcoming(20).into_iter().flatten().collect();
-                let told = match thing {
+                let told = match element {
                     0 => 1..21,
                     20 => 21..30,
                     _ => 0..0,

@@ -1,43 +1,46 @@
-//! Heaps of numbered things: the least key first, and of equal keys the smaller thing.
+//! Heaps of numbered elements: the least key first, and of equal keys the smaller element.
 //!
-//! Four children a node, and key and thing in one word of 128 bits, so that the children are one cache line: a heap of many
-//! is memory to be fetched and not comparisons. [`Heaps`] are over one set of things, each of which is in at most one of them; they
-//! keep the place of each, so that its key can change and it can leave in logarithmic time. Of [`PriorityQueue`] only the first can be
-//! taken. No allocation after construction.
+//! Four children a node, and key and element in one word of 128 bits, so that the children are one
+//! cache line: in a large heap the cost is memory to be fetched and not comparisons. [`Heaps`]
+//! partition one set of elements, each of which is in at most one of them; they keep the position
+//! of each, so that its key can change and it can leave in logarithmic time. From a
+//! [`PriorityQueue`] only the first can be taken. No allocation after construction.
 //!
-//! Where the same thing is first and gets a new key all the time, [`winner_tree`](crate::structures::winner_tree) are faster; a heap costs
-//! what those in it cost, however many may come.
+//! Where the first element gets a new key all the time, a
+//! [`winner_tree`](crate::structures::winner_tree) is faster; a heap costs what the elements in it
+//! cost, however many may come.
 
 /// In no heap.
 const NOWHERE: u32 = u32::MAX;
 const ARITY: usize = 4;
-/// Nobody: comes after everybody.
-pub(crate) const NOBODY: u128 = u128::MAX;
-/// The largest key, of 96 bits: the one after it is nobody's.
+/// No element: compares greater than every element.
+pub(crate) const ABSENT: u128 = u128::MAX;
+/// The largest key, of 96 bits: the one above it is [`ABSENT`]'s.
 const LARGEST: u128 = (1 << 96) - 2;
 
-/// A thing and its key in one word: the order of words is that of keys, and of things where those are equal. Larger keys are as the
-/// largest.
+/// Key and element in one word: words compare as keys do, then as elements. Larger keys are clamped
+/// to the largest.
 #[inline]
-pub(crate) fn item(key: u128, thing: u32) -> u128 {
-    key.min(LARGEST) << 32 | u128::from(thing)
+pub(crate) fn item(key: u128, element: u32) -> u128 {
+    key.min(LARGEST) << 32 | u128::from(element)
 }
 
-/// The key and the thing again; none of nobody.
+/// The key and the element of a word; none of [`ABSENT`].
 #[inline]
-pub(crate) fn key_and_thing(item: u128) -> Option<(u128, u32)> {
-    (item != NOBODY).then_some((item >> 32, item as u32))
+pub(crate) fn key_and_element(item: u128) -> Option<(u128, u32)> {
+    (item != ABSENT).then_some((item >> 32, item as u32))
 }
 
-/// The children of a node, or of nobody: the first row has the top alone, as its last. So row *n* + 1 has the children of
-/// node *n*, and node *n* is in row (*n* + 3) / 4.
+/// The children of a node. The first row has the root alone, as its last: row *n* + 1 has the
+/// children of node *n*, and node *n* is in row (*n* + 3) / 4.
 #[derive(Clone, Debug)]
 #[repr(align(64))]
 struct Row([u128; ARITY]);
 
 impl Row {
-    /// Which item is the least. That cannot be guessed, so it is found without a branch. A function of its own for that: in
-    /// the loop that calls it the compiler would make branches, as it does in short loops.
+    /// The position of the least item, found without a branch, as the processor cannot predict it.
+    /// Not inlined: in the caller's loop the compiler would turn it into branches, as it does in
+    /// short loops.
     #[inline(never)]
     fn least(&self) -> usize {
         let [a, b, c, d] = self.0;
@@ -47,17 +50,17 @@ impl Row {
     }
 }
 
-/// One heap: its rows have room for all that may come.
+/// One heap: its rows have room for all elements that may come.
 #[derive(Clone, Debug)]
 struct Heap {
-    /// Keys, shifted, and things.
+    /// Keys, shifted, and elements.
     rows: Vec<Row>,
     len: usize,
 }
 
 impl Heap {
     fn new(size: usize) -> Self {
-        let row = Row([NOBODY; ARITY]);
+        let row = Row([ABSENT; ARITY]);
         Self {
             rows: vec![row; (size + ARITY - 1).div_ceil(ARITY) + 1],
             len: 0,
@@ -94,10 +97,11 @@ impl Heap {
     #[inline]
     fn take_last(&mut self) -> Option<u128> {
         self.len = self.len.checked_sub(1)?;
-        Some(std::mem::replace(self.item(self.len), NOBODY))
+        Some(std::mem::replace(self.item(self.len), ABSENT))
     }
 
-    /// The place for an item at this one, which is free, or above. Those that come lower by that are told, with their new places.
+    /// Moves a hole at this position up to where the item belongs. `moved` is called with each item
+    /// that moves down, and its new position.
     #[inline]
     fn raise(&mut self, mut at: usize, item: u128, mut moved: impl FnMut(u128, usize)) -> usize {
         while at > 0 {
@@ -113,7 +117,8 @@ impl Heap {
         at
     }
 
-    /// The place for an item at this one, which is free, or below. Those that come higher by that are told likewise.
+    /// Moves a hole at this position down to where the item belongs. `moved` is called with each
+    /// item that moves up, and its new position.
     #[inline]
     fn sink(&mut self, mut at: usize, item: u128, mut moved: impl FnMut(u128, usize)) -> usize {
         while let Some(row) = self.rows.get(at + 1) {
@@ -130,20 +135,21 @@ impl Heap {
     }
 }
 
-/// So many of the first are in order.
+/// This many of the first are kept in order.
 const FRONT: usize = 64;
 
-/// Things of which the first alone leaves: those with the least keys in order, and a heap of the others. While there are few, as a rule,
-/// one comes and goes by a copy of a part of their list, which takes no guesses.
+/// A bounded priority queue, from which only the first element leaves: those with the least keys in
+/// a sorted front, and a heap of the others. While there are few, as a rule, one comes and goes by
+/// copying a part of the front, which takes no unpredictable branches.
 #[derive(Clone, Debug)]
 pub(crate) struct PriorityQueue {
-    /// The last first; before all of the heap.
+    /// Sorted, the first last; before all of the heap.
     front: Vec<u128>,
     heap: Heap,
 }
 
 impl PriorityQueue {
-    /// For so many things.
+    /// For this many elements.
     pub(crate) fn new(size: usize) -> Self {
         Self {
             front: Vec::with_capacity(size.min(FRONT)),
@@ -151,16 +157,17 @@ impl PriorityQueue {
         }
     }
 
-    /// The thing with the least key.
+    /// The element with the least key.
     #[inline]
     pub(crate) fn first(&self) -> Option<u32> {
         self.front.last().map(|&item| item as u32)
     }
 
-    /// Puts a thing in, which is not in it; keys of 2⁹⁶ − 1 and more are as the largest below.
+    /// Inserts an element that is not in the queue; keys of 2⁹⁶ − 1 and more are clamped to the
+    /// largest below.
     #[inline]
-    pub(crate) fn push(&mut self, thing: u32, key: u128) {
-        let item = item(key, thing);
+    pub(crate) fn push(&mut self, element: u32, key: u128) {
+        let item = item(key, element);
         if self.front.len() == FRONT {
             let last = self.front[0];
             self.heap.push(item.max(last));
@@ -175,7 +182,7 @@ impl PriorityQueue {
         self.front.insert(at, item);
     }
 
-    /// Takes the first out, if there is one.
+    /// Removes the first, if there is one.
     #[inline]
     pub(crate) fn pop(&mut self) {
         self.front.pop();
@@ -184,7 +191,7 @@ impl PriorityQueue {
         }
     }
 
-    /// Half of a front: pushes and pops that come in turns do not go to and fro.
+    /// Half of a front, so that alternating pushes and pops do not thrash.
     fn refill(&mut self) {
         while self.front.len() < FRONT / 2
             && let Some(item) = self.heap.pop()
@@ -194,55 +201,56 @@ impl PriorityQueue {
         self.front.reverse();
     }
 
-    /// Takes all out.
+    /// Removes all.
     pub(crate) fn clear(&mut self) {
         self.front.clear();
-        self.heap.rows.fill(Row([NOBODY; ARITY]));
+        self.heap.rows.fill(Row([ABSENT; ARITY]));
         self.heap.len = 0;
     }
 }
 
-/// Heaps of one set of things.
+/// Heaps of one set of elements.
 #[derive(Clone, Debug)]
 pub(crate) struct Heaps {
     heaps: Vec<Heap>,
-    /// Of each thing.
+    /// Of each element: its position, or [`NOWHERE`].
     places: Vec<u32>,
 }
 
 impl Heaps {
-    /// Heaps for so many things each; `things` is the number of all.
-    pub(crate) fn new(sizes: impl IntoIterator<Item = usize>, things: usize) -> Self {
+    /// Heaps with room for `sizes` elements; `elements` is the number of all.
+    pub(crate) fn new(sizes: impl IntoIterator<Item = usize>, elements: usize) -> Self {
         Self {
             heaps: sizes.into_iter().map(Heap::new).collect(),
-            places: vec![NOWHERE; things],
+            places: vec![NOWHERE; elements],
         }
     }
 
-    /// The thing with the least key, and its key.
+    /// The element with the least key, and its key.
     #[inline]
     pub(crate) fn first(&self, heap: usize) -> Option<(u128, u32)> {
-        key_and_thing(self.heaps[heap].first())
+        key_and_element(self.heaps[heap].first())
     }
 
-    /// Gives a thing this key, in its heap; keys of 2⁹⁶ − 1 and more are as the largest below.
+    /// Inserts an element into its heap with this key, or changes its key; keys of 2⁹⁶ − 1 and more
+    /// are clamped to the largest below.
     #[inline]
-    pub(crate) fn set(&mut self, heap: usize, thing: u32, key: u128) {
+    pub(crate) fn set(&mut self, heap: usize, element: u32, key: u128) {
         let items = &mut self.heaps[heap];
-        let at = match self.places[thing as usize] {
+        let at = match self.places[element as usize] {
             NOWHERE => {
                 items.len += 1;
                 items.len - 1
             }
             place => place as usize,
         };
-        self.settle(heap, at, item(key, thing));
+        self.settle(heap, at, item(key, element));
     }
 
-    /// Takes a thing out of its heap; nothing happens if it is in none.
+    /// Removes an element from its heap; does nothing if it is in none.
     #[inline]
-    pub(crate) fn remove(&mut self, heap: usize, thing: u32) {
-        let at = std::mem::replace(&mut self.places[thing as usize], NOWHERE) as usize;
+    pub(crate) fn remove(&mut self, heap: usize, element: u32) {
+        let at = std::mem::replace(&mut self.places[element as usize], NOWHERE) as usize;
         if at == NOWHERE as usize {
             return;
         }
@@ -252,7 +260,7 @@ impl Heaps {
         }
     }
 
-    /// Puts an item into this place, which is free, or above or below it where it belongs.
+    /// Puts an item into this hole, or above or below it where it belongs.
     fn settle(&mut self, heap: usize, at: usize, item: u128) {
         let items = &mut self.heaps[heap];
         let mut moved = |item: u128, at: usize| self.places[(item as u32) as usize] = at as u32;
@@ -274,15 +282,15 @@ mod tests {
         fn agree_with_sorted_sets(steps in prop::collection::vec((0u32..40, 0u128..50, 0u32..4), 1..300)) {
             let mut heaps = Heaps::new([20, 20], 40);
             let mut models = [BTreeSet::new(), BTreeSet::new()];
-            for (thing, key, what) in steps {
-                let heap = (thing % 2) as usize;
+            for (element, key, what) in steps {
+                let heap = (element % 2) as usize;
                 let key = if key == 49 { u128::MAX } else { key };
-                models[heap].retain(|(_, t)| *t != thing);
+                models[heap].retain(|(_, t)| *t != element);
                 if what == 0 {
-                    heaps.remove(heap, thing);
+                    heaps.remove(heap, element);
                 } else {
-                    heaps.set(heap, thing, key);
-                    models[heap].insert((key.min((1 << 96) - 2), thing));
+                    heaps.set(heap, element, key);
+                    models[heap].insert((key.min((1 << 96) - 2), element));
                 }
                 for (heap, model) in models.iter().enumerate() {
                     prop_assert_eq!(heaps.first(heap), model.first().copied());
@@ -296,22 +304,22 @@ mod tests {
         fn the_soonest_come_as_out_of_a_sorted_set(
             steps in prop::collection::vec((0u128..900, -1..4i32), 1..60),
         ) {
-            let (mut soonest, mut model) = (PriorityQueue::new(3_000), BTreeSet::new());
+            let (mut queue, mut model) = (PriorityQueue::new(3_000), BTreeSet::new());
             for (n, (key, what)) in (0u32..).zip(steps) {
                 // Dozens at a time, so that some are in the heap.
-                for thing in 40 * n..40 * n + 40 {
+                for element in 40 * n..40 * n + 40 {
                     if what > 0 {
-                        let key = key * u128::from(thing * 7_919 % 101) / 100;
-                        soonest.push(thing, key);
-                        model.insert((key, thing));
+                        let key = key * u128::from(element * 7_919 % 101) / 100;
+                        queue.push(element, key);
+                        model.insert((key, element));
                     } else if what == 0 {
-                        soonest.pop();
+                        queue.pop();
                         model.pop_first();
                     }
-                    prop_assert_eq!(soonest.first(), model.first().map(|first| first.1));
+                    prop_assert_eq!(queue.first(), model.first().map(|first| first.1));
                 }
                 if what < 0 && key < 100 {
-                    soonest.clear();
+                    queue.clear();
                     model.clear();
                 }
             }

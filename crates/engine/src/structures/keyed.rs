@@ -1,14 +1,15 @@
-//! Which of a fixed number of members has a key: a hash table that takes no memory after construction.
+//! A hash table from keys to a fixed number of members; allocates nothing after construction.
 //!
-//! Chains through an array by the member's number. There are as many chains as members, so one has one member in the
-//! mean, and two keys are never taken for each other. Who chooses keys must not know how they are mixed.
+//! Chains run through an array indexed by the member's number. There are as many chains as members,
+//! so the mean chain has one member, and keys are compared in full. An adversary who chooses keys
+//! must not know how they are mixed.
 
 use crate::random::mix;
 
 /// No member.
 const NONE: u32 = u32::MAX;
 
-/// The keys of the members 0 to n − 1, who have none at first.
+/// The keys of the members 0 to n − 1; none has one at first.
 #[derive(Debug)]
 pub(crate) struct Keyed {
     heads: Vec<u32>,
@@ -18,7 +19,7 @@ pub(crate) struct Keyed {
 }
 
 impl Keyed {
-    /// For so many members.
+    /// For this many members.
     pub(crate) fn new(members: usize) -> Self {
         Self {
             heads: vec![NONE; members.next_power_of_two()],
@@ -49,7 +50,7 @@ impl Keyed {
         self.next[member as usize] = std::mem::replace(&mut self.heads[chain], member);
     }
 
-    /// Takes a member's key away, if it has one.
+    /// Removes a member's key, if it has one.
     pub(crate) fn clear(&mut self, member: u32) {
         let Some(key) = self.keys[member as usize].take() else {
             return;

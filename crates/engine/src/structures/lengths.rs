@@ -1,23 +1,24 @@
 //! Which of many members has the longest queue, in constant time.
 //!
-//! Lists of members by length: one for each 32nd part of each power of two, with bitmaps that find the last list
-//! that is not empty. Lengths in one list differ by less than 1/32, so "longest" is exact to that. Links stand in an
-//! array by the member's number: no memory is taken after construction.
+//! Lists of members by length: one for each 32nd part of each power of two, with bitmaps that find
+//! the last list that is not empty. Lengths in one list differ by less than 1/32, so "longest" is
+//! exact to that. Links stand in an array indexed by the member's number: nothing is allocated
+//! after construction.
 
 /// No member, no list.
 const NONE: u32 = u32::MAX;
 
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct Neighbours {
     list: u32,
-    before: u32,
-    after: u32,
+    previous: u32,
+    next: u32,
 }
 
-/// The lengths of the members 0 to n − 1, who have none at first.
+/// The lengths of the members 0 to n − 1; none has one at first.
 #[derive(Debug)]
 pub(crate) struct Lengths {
-    places: Vec<Place>,
+    links: Vec<Neighbours>,
     lists: Vec<u32>,
     /// A bit for each list that is not empty, and one for each word that is not zero.
     words: [u64; 32],
@@ -25,15 +26,15 @@ pub(crate) struct Lengths {
 }
 
 impl Lengths {
-    /// For so many members.
+    /// For this many members.
     pub(crate) fn new(members: usize) -> Self {
-        let nowhere = Place {
+        let nowhere = Neighbours {
             list: NONE,
-            before: NONE,
-            after: NONE,
+            previous: NONE,
+            next: NONE,
         };
         Self {
-            places: vec![nowhere; members],
+            links: vec![nowhere; members],
             lists: vec![NONE; 32 * 64],
             words: [0; 32],
             summary: 0,
@@ -56,11 +57,11 @@ impl Lengths {
         Some(self.lists[(word * 64 + bit) as usize])
     }
 
-    /// A member's length has changed; none if it is not to be found.
+    /// Sets a member's length; with none, [`Lengths::longest`] does not return it.
     #[inline]
     pub(crate) fn set(&mut self, member: u32, length: Option<u64>) {
         let list = length.map_or(NONE, Self::list_of);
-        let former = self.places[member as usize].list;
+        let former = self.links[member as usize].list;
         if former == list {
             return;
         }
@@ -70,17 +71,17 @@ impl Lengths {
         if list != NONE {
             self.link(member, list);
         }
-        self.places[member as usize].list = list;
+        self.links[member as usize].list = list;
     }
 
     fn unlink(&mut self, member: u32, list: u32) {
-        let Place { before, after, .. } = self.places[member as usize];
-        match before {
-            NONE => self.lists[list as usize] = after,
-            before => self.places[before as usize].after = after,
+        let Neighbours { previous, next, .. } = self.links[member as usize];
+        match previous {
+            NONE => self.lists[list as usize] = next,
+            previous => self.links[previous as usize].next = next,
         }
-        if after != NONE {
-            self.places[after as usize].before = before;
+        if next != NONE {
+            self.links[next as usize].previous = previous;
         }
         if self.lists[list as usize] == NONE {
             let word = &mut self.words[list as usize / 64];
@@ -94,10 +95,10 @@ impl Lengths {
     fn link(&mut self, member: u32, list: u32) {
         let first = std::mem::replace(&mut self.lists[list as usize], member);
         if first != NONE {
-            self.places[first as usize].before = member;
+            self.links[first as usize].previous = member;
         }
-        let place = &mut self.places[member as usize];
-        (place.before, place.after) = (NONE, first);
+        let neighbours = &mut self.links[member as usize];
+        (neighbours.previous, neighbours.next) = (NONE, first);
         self.words[list as usize / 64] |= 1 << (list % 64);
         self.summary |= 1 << (list / 64);
     }

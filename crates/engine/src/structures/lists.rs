@@ -1,7 +1,8 @@
-//! Packets in many lists that share one array: for disciplines with a queue for each of many flows.
+//! Packets in many FIFO lists that share one array: for disciplines with a queue for each of many
+//! flows.
 //!
-//! A list is two numbers and its counts, so thousands of empty ones cost little; the array grows to the most packets
-//! that were ever held and is used again.
+//! A list is two indices and its counts, so thousands of empty ones cost little; the array grows to
+//! the largest backlog of all lists and is reused.
 
 use crate::packet::Packet;
 
@@ -70,7 +71,7 @@ impl Store {
         self.bytes
     }
 
-    /// Puts a packet at the end of a list.
+    /// Appends a packet to a list.
     #[inline]
     pub(crate) fn push(&mut self, list: &mut List, packet: Packet) {
         let len = packet.len.get();

@@ -1,25 +1,26 @@
 //! The data structures of the disciplines: what each is for, and when to take which.
 //!
-//! All of them work on *things* that are numbered from 0 (classes, flows, queues), keep their links in
-//! arrays indexed by that number, and allocate nothing after construction unless stated otherwise.
+//! All of them work on *elements* that are numbered from 0 (classes, flows, queues), keep their
+//! links in arrays indexed by that number, and allocate nothing after construction unless stated
+//! otherwise.
 //!
 //! Who is next, by a key:
 //!
 //! | take | when |
 //! |---|---|
-//! | [`heaps`] | few of many things are in, or things come and go; the key of any of them may change |
-//! | [`winner_tree`] | many things are in, and the first gets a new key all the time |
-//! | [`calendar`] | the key is a time, very many things, and none has to be cancelled |
+//! | `heaps` | few of many elements are in, or they come and go; the key of any of them may change |
+//! | `winner_tree` | many elements are in, and the first gets a new key all the time |
+//! | [`calendar`] | the key is a time, very many elements, and none has to be cancelled |
 //! | [`timer_wheel`] | the key is a time, and timers are moved and cancelled as often as they expire |
-//! | [`lengths`] | only the greatest matters, and 1/32 of it is exact enough: constant time |
+//! | `lengths` | only the greatest matters, and exact to 1/32 is enough: constant time |
 //!
 //! Everything else:
 //!
 //! | take | when |
 //! |---|---|
-//! | [`rings`] | members take turns by bytes: deficit round robin |
-//! | [`lists`] | packets queue in many lists that share one array |
-//! | [`keyed`] | a member is found by a key (a hash table of fixed size) |
+//! | `rings` | members take turns by bytes: deficit round robin |
+//! | `lists` | packets queue in many lists that share one array |
+//! | `keyed` | a member is found by a key (a hash table of fixed size) |
 
 pub mod calendar;
 pub(crate) mod heaps;

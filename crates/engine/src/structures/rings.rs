@@ -1,8 +1,9 @@
-//! Rings through an array, and turns by bytes: who is served next among those who wait.
+//! Rings through an array, and turns by bytes: deficit round robin among those with a backlog.
 //!
-//! A ring is known by its head, the member whose turn it is; links stand in the members, so that joining and
-//! leaving take constant time and no memory. Turns are those of deficit round robin (Shreedhar and Varghese,
-//! 1995), with the debt kept: a member may send while its turn has bytes left, and the last packet may be longer.
+//! A ring is known by its head, the member whose turn it is; links stand in the members, so that
+//! joining and leaving take constant time and no memory. Turns are those of deficit round robin
+//! (Shreedhar and Varghese, 1995), with the deficit kept: a member may send while its turn has
+//! bytes left, and the last packet may overdraw it.
 
 /// No member.
 pub(crate) const NONE: u32 = u32::MAX;
@@ -10,14 +11,14 @@ pub(crate) const NONE: u32 = u32::MAX;
 /// 1.0 as a weight.
 pub(crate) const ONE: u64 = 1 << 16;
 
-/// A member's neighbours.
+/// A member's neighbours in its ring.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Link {
+pub(crate) struct Neighbours {
     pub(crate) next: u32,
     pub(crate) previous: u32,
 }
 
-impl Link {
+impl Neighbours {
     /// In no ring.
     pub(crate) const FREE: Self = Self {
         next: NONE,
@@ -25,18 +26,24 @@ impl Link {
     };
 }
 
-/// Puts a member at the end of the ring of this head, and returns the head. `link` finds a member's link.
+/// Inserts a member at the end of the ring with this head, and returns the head. `link` finds a
+/// member's neighbours.
 #[inline]
-pub(crate) fn insert<T>(all: &mut [T], link: impl Fn(&mut T) -> &mut Link, head: u32, member: u32) -> u32 {
+pub(crate) fn insert<T>(
+    all: &mut [T],
+    link: impl Fn(&mut T) -> &mut Neighbours,
+    head: u32,
+    member: u32,
+) -> u32 {
     if head == NONE {
-        *link(&mut all[member as usize]) = Link {
+        *link(&mut all[member as usize]) = Neighbours {
             next: member,
             previous: member,
         };
         return member;
     }
     let last = link(&mut all[head as usize]).previous;
-    *link(&mut all[member as usize]) = Link {
+    *link(&mut all[member as usize]) = Neighbours {
         next: head,
         previous: last,
     };
@@ -45,10 +52,15 @@ pub(crate) fn insert<T>(all: &mut [T], link: impl Fn(&mut T) -> &mut Link, head:
     head
 }
 
-/// Takes a member out of the ring of this head, and returns the head.
+/// Removes a member from the ring with this head, and returns the head.
 #[inline]
-pub(crate) fn remove<T>(all: &mut [T], link: impl Fn(&mut T) -> &mut Link, head: u32, member: u32) -> u32 {
-    let Link { next, previous } = *link(&mut all[member as usize]);
+pub(crate) fn remove<T>(
+    all: &mut [T],
+    link: impl Fn(&mut T) -> &mut Neighbours,
+    head: u32,
+    member: u32,
+) -> u32 {
+    let Neighbours { next, previous } = *link(&mut all[member as usize]);
     if next == member {
         return NONE;
     }
@@ -57,7 +69,7 @@ pub(crate) fn remove<T>(all: &mut [T], link: impl Fn(&mut T) -> &mut Link, head:
     if head == member { next } else { head }
 }
 
-/// The priorities of a level.
+/// Priorities of a level.
 pub(crate) const PRIORITIES: usize = 8;
 
 /// The heads of rings by level and priority, with bitmaps that find the first.
@@ -70,7 +82,7 @@ pub(crate) struct Rows {
 }
 
 impl Rows {
-    /// So many levels, at most 64, without rings.
+    /// This many levels, at most 64, without rings.
     pub(crate) fn new(levels: usize) -> Self {
         Self {
             busy: 0,
@@ -99,7 +111,7 @@ impl Rows {
         self.levels[level].1[priority]
     }
 
-    /// Sets the head of a ring; [`NONE`] when nobody is left in it.
+    /// Sets the head of a ring; [`NONE`] when it is empty.
     #[inline]
     pub(crate) fn set(&mut self, level: usize, priority: usize, head: u32) {
         let (occupied, heads) = &mut self.levels[level];
@@ -117,26 +129,27 @@ pub(crate) struct Turn {
 }
 
 impl Turn {
-    /// A new turn, after the old one; `unit` is as long as one of weight [`ONE`], at most 1 MiB.
+    /// Adds a new turn to what is left of the old one; `unit` is the length of one of weight
+    /// [`ONE`], at most 1 MiB.
     pub(crate) fn grow(&mut self, unit: u64) {
         self.left = self
             .left
             .saturating_add(((unit * u64::from(self.weight)) / ONE) as i32);
     }
 
-    /// Takes `len` off; whether the turn is over.
+    /// Charges `len`; `true` if the turn is over.
     pub(crate) fn spend(&mut self, len: u64) -> bool {
         self.left = self.left.saturating_sub(i32::try_from(len).unwrap_or(i32::MAX));
         self.left <= 0
     }
 }
 
-/// The member whose turn is long enough to send, from the head on; those passed over have a longer one next time.
-/// Alone, there is nobody to take turns with.
+/// The first member from the head on whose turn has bytes left; each one passed over gets another
+/// turn. A ring of one has no turns.
 #[inline]
 pub(crate) fn whose_turn<T>(
     all: &mut [T],
-    look: impl Fn(&mut T) -> (Link, &mut Turn),
+    look: impl Fn(&mut T) -> (Neighbours, &mut Turn),
     head: u32,
     unit: u64,
 ) -> u32 {
@@ -162,13 +175,14 @@ struct Average {
 }
 
 impl Average {
-    /// One more who takes turns.
+    /// Another member of the ring.
     fn add(&mut self, rate: u64) {
         self.sum += u128::from(rate);
         self.count += 1;
     }
 
-    /// The weight of one. Its floor bounds how often one is passed over before its turn is long enough for a packet.
+    /// The weight of a member. Its floor bounds how often a member is passed over before its turn
+    /// covers a packet.
     fn weight(self, rate: u64) -> u32 {
         let one = u128::from(ONE);
         match self.sum {
@@ -178,8 +192,8 @@ impl Average {
     }
 }
 
-/// The weights of nodes (rate, parent, priority), of which the first are leaves: among the leaves of its priority, and among
-/// the children of its parent.
+/// The weights of nodes (rate, parent, priority), the first `leaves` of which are leaves: among the
+/// leaves of its priority, and among the children of its parent.
 pub(crate) fn weights(nodes: &[(u64, u32, u32)], leaves: usize) -> Vec<(u32, u32)> {
     let mut siblings = vec![Average::default(); nodes.len() + 1];
     let mut alike = [Average::default(); PRIORITIES];
@@ -202,8 +216,8 @@ mod tests {
 
     #[test]
     fn members_leave_from_anywhere_and_join_at_the_end() {
-        let mut links = [Link::FREE; 4];
-        let order = |links: &[Link], head: u32| {
+        let mut links = [Neighbours::FREE; 4];
+        let order = |links: &[Neighbours], head: u32| {
             let next = |at: &u32| Some(links[*at as usize].next).filter(|next| *next != head);
             std::iter::successors(Some(head), next).collect::<Vec<_>>()
         };

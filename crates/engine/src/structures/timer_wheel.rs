@@ -1,13 +1,15 @@
-//! A timer for each of many numbered things: set, cancelled and expired in constant time, exact to 1 ns.
+//! A timer for each of many numbered elements: set, cancelled and expired in constant time, exact
+//! to 1 ns.
 //!
-//! A hierarchical timing wheel (Varghese and Lauck, "Hashed and hierarchical timing wheels", 1987, scheme 7)
-//! with 64 slots a level, so that one bitmap word finds the next occupied slot. The slot of a timer is given
-//! by the highest group of six bits in which its time differs from the wheel's: lower levels are always due
-//! before higher ones. Departures: nothing ticks, the wheel jumps from slot to slot; each slot remembers
-//! its earliest time, so [`TimerWheel::next`] is exact without sorting; and timers in a slot that lies wholly in the
-//! past are given out from where they are, without passing through the lower levels.
+//! A hierarchical timing wheel (Varghese and Lauck, "Hashed and hierarchical timing wheels", 1987,
+//! scheme 7) with 64 slots a level, so that one bitmap word finds the next occupied slot. A timer's
+//! slot is determined by the highest group of six bits in which its time differs from the wheel's:
+//! lower levels are always due before higher ones. Departures: nothing ticks, the wheel jumps from
+//! slot to slot; each slot records its earliest time, so [`TimerWheel::next`] is exact without
+//! sorting; and timers in a slot that lies wholly in the past expire from where they are, without
+//! cascading through the lower levels.
 //!
-//! Lists run through an array indexed by the thing's number: no allocation after construction.
+//! Lists run through an array indexed by the element's number: no allocation after construction.
 
 use crate::units::Instant;
 
@@ -19,7 +21,7 @@ const LEVELS: usize = 11;
 const NONE: u32 = u32::MAX;
 /// As `previous`: the first of its slot, whose number is in the low bits.
 const FIRST: u32 = 1 << 31;
-/// The list of timers that are due and not yet given out.
+/// The list of timers that are due and have not been returned yet.
 const DUE: usize = LEVELS * SLOTS;
 
 #[derive(Clone, Copy, Debug)]
@@ -29,7 +31,7 @@ struct Timer {
     previous: u32,
 }
 
-/// Timers of the things 0 to `len` − 1.
+/// Timers of the elements 0 to `len` − 1.
 #[derive(Clone, Debug)]
 pub struct TimerWheel {
     now: u64,
@@ -43,10 +45,10 @@ pub struct TimerWheel {
 }
 
 impl TimerWheel {
-    /// A wheel for `len` things, none of them set.
+    /// A wheel for `len` elements, no timer set.
     ///
     /// # Panics
-    /// If there are 2³¹ things or more.
+    /// If there are 2³¹ elements or more.
     pub fn new(len: usize) -> Self {
         assert!(len < FIRST as usize, "a wheel holds fewer than 2^31 timers");
         Self {
@@ -66,28 +68,28 @@ impl TimerWheel {
         }
     }
 
-    /// When this thing's timer is due; none if it is not set.
-    pub fn get(&self, thing: u32) -> Option<Instant> {
-        let timer = &self.timers[thing as usize];
+    /// When this element's timer is due; none if it is not set.
+    pub fn get(&self, element: u32) -> Option<Instant> {
+        let timer = &self.timers[element as usize];
         (timer.previous != NONE).then(|| Instant::from_nanos(timer.at))
     }
 
-    /// Sets this thing's timer, in place of an earlier setting. A time in the past is due at once.
+    /// Sets this element's timer, replacing an earlier setting. A time in the past is due at once.
     #[inline]
-    pub fn set(&mut self, thing: u32, at: Instant) {
-        self.cancel(thing);
-        self.timers[thing as usize].at = at.nanos();
-        self.place(thing, at.nanos());
+    pub fn set(&mut self, element: u32, at: Instant) {
+        self.cancel(element);
+        self.timers[element as usize].at = at.nanos();
+        self.place(element, at.nanos());
     }
 
-    /// Takes this thing's timer back; nothing happens if it is not set.
+    /// Cancels this element's timer; does nothing if it is not set.
     #[inline]
-    pub fn cancel(&mut self, thing: u32) {
-        let Timer { next, previous, .. } = self.timers[thing as usize];
+    pub fn cancel(&mut self, element: u32) {
+        let Timer { next, previous, .. } = self.timers[element as usize];
         if previous == NONE {
             return;
         }
-        self.timers[thing as usize].previous = NONE;
+        self.timers[element as usize].previous = NONE;
         if next != NONE {
             self.timers[next as usize].previous = previous;
         }
@@ -115,10 +117,10 @@ impl TimerWheel {
     #[inline]
     pub fn expire(&mut self, now: Instant) -> Option<u32> {
         loop {
-            let thing = self.first[DUE];
-            if thing != NONE {
-                self.cancel(thing);
-                return Some(thing);
+            let element = self.first[DUE];
+            if element != NONE {
+                self.cancel(element);
+                return Some(element);
             }
             let slot = self.lowest()?;
             if self.earliest[slot] > now.nanos() {
@@ -138,20 +140,21 @@ impl TimerWheel {
         Some(level * SLOTS + self.occupied[level].trailing_zeros() as usize)
     }
 
-    /// Moves the wheel into this slot, the lowest, as far as `now` allows, and its timers to where they belong.
+    /// Advances the wheel into this slot, the lowest, as far as `now` allows, and cascades its
+    /// timers.
     fn open(&mut self, slot: usize, now: u64) {
-        let mut thing = self.first[slot];
+        let mut element = self.first[slot];
         self.first[slot] = NONE;
         self.vacate(slot);
         let level = (slot / SLOTS) as u32;
         let within = (1u64 << (BITS * level)) - 1;
         // Every timer of the slot agrees in the bits above those within it.
-        let last = self.timers[thing as usize].at | within;
+        let last = self.timers[element as usize].at | within;
         self.now = self.now.max(now.min(last));
-        while thing != NONE {
-            let Timer { at, next, .. } = self.timers[thing as usize];
-            self.place(thing, at);
-            thing = next;
+        while element != NONE {
+            let Timer { at, next, .. } = self.timers[element as usize];
+            self.place(element, at);
+            element = next;
         }
     }
 
@@ -165,9 +168,9 @@ impl TimerWheel {
         }
     }
 
-    /// Puts a timer that is in no list where it belongs.
+    /// Inserts a timer that is in no list.
     #[inline]
-    fn place(&mut self, thing: u32, at: u64) {
+    fn place(&mut self, element: u32, at: u64) {
         let slot = if at <= self.now {
             DUE
         } else {
@@ -181,11 +184,11 @@ impl TimerWheel {
             slot
         };
         let next = self.first[slot];
-        self.first[slot] = thing;
+        self.first[slot] = element;
         if next != NONE {
-            self.timers[next as usize].previous = thing;
+            self.timers[next as usize].previous = element;
         }
-        let timer = &mut self.timers[thing as usize];
+        let timer = &mut self.timers[element as usize];
         timer.next = next;
         timer.previous = FIRST | slot as u32;
     }
@@ -211,7 +214,7 @@ mod tests {
 
     fn step() -> impl Strategy<Value = Step> {
         prop_oneof![
-            4 => (0..20u32, span()).prop_map(|(thing, span)| Step::Set(thing, span)),
+            4 => (0..20u32, span()).prop_map(|(element, span)| Step::Set(element, span)),
             1 => (0..20u32).prop_map(Step::Cancel),
             2 => span().prop_map(Step::Pass),
             2 => Just(Step::ToNext),
@@ -228,13 +231,13 @@ mod tests {
             let (mut wheel, mut model) = (TimerWheel::new(20), BTreeMap::new());
             for step in steps {
                 match step {
-                    Step::Set(thing, span) => {
-                        wheel.set(thing, Instant::from_nanos(now + span));
-                        model.insert(thing, now + span);
+                    Step::Set(element, span) => {
+                        wheel.set(element, Instant::from_nanos(now + span));
+                        model.insert(element, now + span);
                     }
-                    Step::Cancel(thing) => {
-                        wheel.cancel(thing);
-                        model.remove(&thing);
+                    Step::Cancel(element) => {
+                        wheel.cancel(element);
+                        model.remove(&element);
                     }
                     Step::Pass(span) => now += span,
                     Step::ToNext => now = wheel.next().map_or(now, |at| at.nanos().max(now)),
@@ -244,16 +247,16 @@ mod tests {
                 prop_assert!(told.is_none() == earliest.is_none());
                 prop_assert!(told.is_none() || told.map(|at| at.min(now)) <= earliest.map(|at| at.max(now)));
                 let mut due = Vec::new();
-                while let Some(thing) = wheel.expire(Instant::from_nanos(now)) {
-                    prop_assert_eq!(wheel.get(thing), None);
-                    due.push(thing);
+                while let Some(element) = wheel.expire(Instant::from_nanos(now)) {
+                    prop_assert_eq!(wheel.get(element), None);
+                    due.push(element);
                 }
                 due.sort_unstable();
                 let expected: Vec<u32> = model.iter().filter(|e| *e.1 <= now).map(|e| *e.0).collect();
                 prop_assert_eq!(due, expected);
                 model.retain(|_, at| *at > now);
-                for (thing, at) in &model {
-                    prop_assert_eq!(wheel.get(*thing), Some(Instant::from_nanos(*at)));
+                for (element, at) in &model {
+                    prop_assert_eq!(wheel.get(*element), Some(Instant::from_nanos(*at)));
                 }
                 prop_assert!(wheel.next().is_none_or(|at| at.nanos() > now));
             }
@@ -263,8 +266,8 @@ mod tests {
     #[test]
     fn the_next_time_is_exact_when_nothing_was_cancelled() {
         let mut wheel = TimerWheel::new(3);
-        for (thing, at) in [(0, 70_001), (1, 70_000), (2, u64::MAX)] {
-            wheel.set(thing, Instant::from_nanos(at));
+        for (element, at) in [(0, 70_001), (1, 70_000), (2, u64::MAX)] {
+            wheel.set(element, Instant::from_nanos(at));
         }
         assert_eq!(wheel.next(), Some(Instant::from_nanos(70_000)));
         assert_eq!(wheel.expire(Instant::from_nanos(70_000)), Some(1));

@@ -1,29 +1,32 @@
-//! Winner trees over numbered things, each of which belongs to one of them: the least key first.
+//! Winner trees over numbered elements, each of which belongs to one tree: the least key first.
 //!
-//! As [`heaps`](crate::structures::heaps), for the case that many things are in and the first of them gets a new key all the time. In a heap that
-//! one sinks to the bottom, and at each level where to look next is known only when the level above has been compared; a processor
-//! guesses, wrongly two times of three, or waits. Here each thing has its place in a row of four, the least of a row is
-//! an item of the row above, and a new key concerns the rows between its place and the top: which rows those are is known at
-//! once, so that they are fetched at one time and compared without a branch (Knuth, "The art of computer programming",
-//! vol. 3, section 5.4.1, replacement selection by a tree of winners). What it costs: a tree is as high as all its things
-//! need, however few are in.
+//! Compare [`heaps`](crate::structures::heaps): these are for many elements, the first of which
+//! gets a new key all the time. In a heap that element sinks to the bottom, and each level's
+//! comparison determines which memory the next level needs; the processor mispredicts two times of
+//! three, or waits. Here each element has a fixed position in a row of four, and the least of a row
+//! is an item of the row above. A new key concerns the rows between that position and the root.
+//! These rows are known at once, so they are fetched in parallel and compared without a branch
+//! (Knuth, "The art of computer programming", vol. 3, section 5.4.1, replacement selection by a
+//! tree of winners). The cost: a tree is as high as all its elements need, however few are in.
 //!
-//! Key and thing are one word of 128 bits, so that a row is one line of a cache. Of equal keys the smaller thing comes
-//! first. No allocation after construction.
+//! Key and element are one word of 128 bits, so that a row is one cache line. Of equal keys the
+//! smaller element comes first. No allocation after construction.
 
-use crate::structures::heaps::{NOBODY, item, key_and_thing};
+use crate::structures::heaps::{ABSENT, item, key_and_element};
 
 const ARITY: usize = 4;
 
-/// Things that are compared with each other, or the firsts of the rows below.
+/// Elements that are compared with each other, or the winners of the rows below.
 #[derive(Clone, Debug)]
 #[repr(align(64))]
 struct Row([u128; ARITY]);
 
 impl Row {
-    /// Puts an item in, and returns the first of the row. Which one that is cannot be guessed, so it is found without a branch.
+    /// Writes an item, and returns the winner of the row, found without a branch, as it cannot be
+    /// predicted.
     ///
-    /// A function of its own for that: in the loop that calls it the compiler would make branches, as it does in short loops.
+    /// Not inlined: in the caller's loop the compiler would turn it into branches, as it does in
+    /// short loops.
     #[inline(never)]
     fn put(&mut self, at: usize, item: u128) -> u128 {
         let items = &mut self.0;
@@ -34,11 +37,12 @@ impl Row {
     }
 }
 
-/// Its rows stand in the order of a heap: row *r* has those from 4*r* + 1 on below it, and the lowest have the things.
+/// Rows in heap order: row *r* has those from 4*r* + 1 on below it, and the lowest have the
+/// elements.
 #[derive(Clone, Debug)]
 struct Tree {
     first: u128,
-    /// Where its rows begin.
+    /// Index of its first row.
     base: u32,
 }
 
@@ -47,12 +51,12 @@ struct Tree {
 pub(crate) struct WinnerTrees {
     rows: Vec<Row>,
     trees: Vec<Tree>,
-    /// Of each thing: its row, and which of the row it is.
+    /// Of each element: its row, and its position in the row.
     places: Vec<u32>,
 }
 
 impl WinnerTrees {
-    /// So many trees; `homes` is each thing's.
+    /// This many trees; `homes` is each element's.
     pub(crate) fn new(homes: impl IntoIterator<Item = usize>, trees: usize) -> Self {
         let mut members = vec![0; trees];
         let nth = |home: usize| {
@@ -62,14 +66,14 @@ impl WinnerTrees {
         let nths: Vec<(usize, usize)> = homes.into_iter().map(nth).collect();
         let (mut rows, mut lowest) = (0, Vec::with_capacity(trees));
         let tree = |&members: &usize| {
-            let rows_of_things = members.div_ceil(ARITY).max(1);
+            let rows_of_elements = members.div_ceil(ARITY).max(1);
             // Each row but the highest is below one of these.
-            let above = (rows_of_things - 1).div_ceil(ARITY - 1);
+            let above = (rows_of_elements - 1).div_ceil(ARITY - 1);
             let base = rows;
             lowest.push(base + above);
-            rows += above + rows_of_things;
+            rows += above + rows_of_elements;
             Tree {
-                first: NOBODY,
+                first: ABSENT,
                 base: base as u32,
             }
         };
@@ -77,44 +81,45 @@ impl WinnerTrees {
         let place = |&(tree, nth): &(usize, usize)| (lowest[tree] * ARITY + nth) as u32;
         Self {
             places: nths.iter().map(place).collect(),
-            rows: vec![Row([NOBODY; ARITY]); rows],
+            rows: vec![Row([ABSENT; ARITY]); rows],
             trees,
         }
     }
 
-    /// The thing with the least key of a tree, and its key.
+    /// The element with the least key of a tree, and its key.
     #[inline]
     pub(crate) fn first(&self, tree: usize) -> Option<(u128, u32)> {
-        key_and_thing(self.trees[tree].first)
+        key_and_element(self.trees[tree].first)
     }
 
-    /// Whether a tree has nothing in it.
+    /// Whether a tree is empty.
     #[inline]
     pub(crate) fn is_empty(&self, tree: usize) -> bool {
-        self.trees[tree].first == NOBODY
+        self.trees[tree].first == ABSENT
     }
 
-    /// Whether a thing is in its tree.
+    /// Whether an element is in its tree.
     #[inline]
-    pub(crate) fn holds(&self, thing: u32) -> bool {
-        let place = self.places[thing as usize] as usize;
-        self.rows[place / ARITY].0[place % ARITY] != NOBODY
+    pub(crate) fn holds(&self, element: u32) -> bool {
+        let place = self.places[element as usize] as usize;
+        self.rows[place / ARITY].0[place % ARITY] != ABSENT
     }
 
-    /// Gives a thing of this tree this key; keys of 2⁹⁶ − 1 and more are as the largest below.
+    /// Inserts an element of this tree with this key, or changes its key; keys of 2⁹⁶ − 1 and more
+    /// are clamped to the largest below.
     #[inline]
-    pub(crate) fn set(&mut self, tree: usize, thing: u32, key: u128) {
-        self.put(tree, thing, item(key, thing));
+    pub(crate) fn set(&mut self, tree: usize, element: u32, key: u128) {
+        self.put(tree, element, item(key, element));
     }
 
-    /// Takes a thing out of its tree; nothing happens if it is not in it.
+    /// Removes an element from its tree; does nothing if it is not in it.
     #[inline]
-    pub(crate) fn remove(&mut self, tree: usize, thing: u32) {
-        self.put(tree, thing, NOBODY);
+    pub(crate) fn remove(&mut self, tree: usize, element: u32) {
+        self.put(tree, element, ABSENT);
     }
 
-    fn put(&mut self, tree: usize, thing: u32, item: u128) {
-        let place = self.places[thing as usize] as usize;
+    fn put(&mut self, tree: usize, element: u32, item: u128) {
+        let place = self.places[element as usize] as usize;
         let tree = &mut self.trees[tree];
         let rows = &mut self.rows[tree.base as usize..];
         let (mut row, mut at, mut first) = (place / ARITY - tree.base as usize, place % ARITY, item);
@@ -142,24 +147,24 @@ mod tests {
     proptest! {
         #[test]
         fn agree_with_sorted_sets(
-            things in 1u32..90,
+            elements in 1u32..90,
             steps in prop::collection::vec((0u32..90, 0u128..50, 0u32..4), 1..300),
         ) {
-            let home = |thing: u32| (thing % 5 / 2) as usize;
-            let mut trees = WinnerTrees::new((0..things).map(home), 3);
+            let home = |element: u32| (element % 5 / 2) as usize;
+            let mut trees = WinnerTrees::new((0..elements).map(home), 3);
             let mut models = [BTreeSet::new(), BTreeSet::new(), BTreeSet::new()];
-            for (thing, key, what) in steps {
-                let thing = thing % things;
-                let tree = home(thing);
+            for (element, key, what) in steps {
+                let element = element % elements;
+                let tree = home(element);
                 let key = if key == 49 { u128::MAX } else { key };
-                models[tree].retain(|(_, t)| *t != thing);
+                models[tree].retain(|(_, t)| *t != element);
                 if what == 0 {
-                    trees.remove(tree, thing);
+                    trees.remove(tree, element);
                 } else {
-                    trees.set(tree, thing, key);
-                    models[tree].insert((key.min((1 << 96) - 2), thing));
+                    trees.set(tree, element, key);
+                    models[tree].insert((key.min((1 << 96) - 2), element));
                 }
-                prop_assert_eq!(trees.holds(thing), what > 0);
+                prop_assert_eq!(trees.holds(element), what > 0);
                 for (tree, model) in models.iter().enumerate() {
                     prop_assert_eq!(trees.first(tree), model.first().copied());
                     prop_assert_eq!(trees.is_empty(tree), model.is_empty());

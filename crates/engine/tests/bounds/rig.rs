@@ -26,7 +26,7 @@ pub struct Fate {
     /// The most bytes in the queue.
     pub held: u64,
     pub sent: u64,
-    pub lost: u64,
+    pub dropped: u64,
 }
 
 #[derive(Default)]
@@ -123,7 +123,7 @@ pub fn run(plan: &TreePlan, ring: usize, mut arrivals: Vec<Arrival>) -> (Vec<Fat
     let mut wire = LinkClock::new(plan.link.bandwidth, Duration::ZERO);
     let mut fates = vec![Fate::default(); plan.classes.len()];
     let mut held = vec![0u64; plan.classes.len()];
-    let (mut device, mut losses) = (VecDeque::new(), Losses::default());
+    let (mut device, mut drops) = (VecDeque::new(), Losses::default());
     arrivals.sort_by_key(|arrival| arrival.at);
     let mut arrivals = arrivals.into_iter().peekable();
     let mut wait = u64::MAX;
@@ -153,12 +153,12 @@ pub fn run(plan: &TreePlan, ring: usize, mut arrivals: Vec<Arrival>) -> (Vec<Fat
             let verdict = queue.enqueue(
                 at,
                 Packet::new(Bytes::new(arrival.len), at, ClassId(arrival.class)),
-                &mut losses,
+                &mut drops,
             );
             let _: Verdict = verdict;
         }
         while device.len() < ring {
-            match queue.dequeue(at, &mut losses) {
+            match queue.dequeue(at, &mut drops) {
                 Next::Ready(packet) => {
                     wire.send(at, packet.len);
                     device.push_back(wire.free_at().nanos());
@@ -174,8 +174,8 @@ pub fn run(plan: &TreePlan, ring: usize, mut arrivals: Vec<Arrival>) -> (Vec<Fat
                 Next::Empty => break,
             }
         }
-        for (class, len) in losses.0.drain(..) {
-            fates[class as usize].lost += 1;
+        for (class, len) in drops.0.drain(..) {
+            fates[class as usize].dropped += 1;
             held[class as usize] -= len;
         }
     }

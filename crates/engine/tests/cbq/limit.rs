@@ -125,7 +125,7 @@ fn run_late(rig: &mut Rig, every: Duration, rounds: u64) -> f64 {
 }
 
 #[test]
-fn a_host_that_wakes_up_late_loses_nothing_within_the_bound() {
+fn a_host_that_wakes_up_late_drops_nothing_within_the_bound() {
     let link = Bandwidth::mbit(100);
     for (one, expected) in [
         (class("one", "", "50 %"), 100_000.0),

@@ -153,7 +153,7 @@ fn a_queue_that_empties_itself_is_passed_over() {
     }
     rig.offer(0, MTU);
     assert_eq!(rig.take(), Next::Empty);
-    assert_eq!(rig.lost.0.len(), 101);
+    assert_eq!(rig.dropped.0.len(), 101);
 }
 
 #[test]
@@ -170,7 +170,7 @@ fn a_class_drops_from_the_head_if_its_queue_does() {
     }
     rig.run(Duration::from_secs(1));
     assert_eq!(
-        (rig.sent[0], rig.lost.0.as_slice()),
+        (rig.sent[0], rig.dropped.0.as_slice()),
         (500, &[(0, Reason::Head)][..])
     );
 }
@@ -179,7 +179,7 @@ fn a_class_drops_from_the_head_if_its_queue_does() {
 fn a_packet_of_no_class_goes_to_the_default_class() {
     let mut rig = rig(&[class("a", "", "50 %"), class("default", "", "50 %")]);
     let packet = Packet::new(Bytes::new(100), rig.now, engine::packet::ClassId(77));
-    let _ = rig.queue.enqueue(rig.now, packet, &mut rig.lost);
+    let _ = rig.queue.enqueue(rig.now, packet, &mut rig.dropped);
     assert_eq!(rig.gauge("default", "state"), Value::State("ready"));
 }
 
@@ -202,7 +202,7 @@ fn rates_change_while_packets_flow() {
         &[6_000.0, 500.0],
         1.0,
     );
-    assert!(rig.lost.0.is_empty());
+    assert!(rig.dropped.0.is_empty());
 }
 
 #[test]
@@ -234,7 +234,7 @@ fn every_other_setting_changes_while_packets_flow() {
     }
     rig.stop(&["low", "high"]);
     rig.run(second);
-    assert!(rig.queue.is_empty() && rig.lost.0.is_empty());
+    assert!(rig.queue.is_empty() && rig.dropped.0.is_empty());
 }
 
 #[test]
@@ -326,7 +326,7 @@ fn other_settings(rng: &mut Rng) -> Option<TreePlan> {
 }
 
 #[test]
-fn no_change_of_settings_loses_or_strands_a_packet() {
+fn no_change_of_settings_drops_or_strands_a_packet() {
     for seed in 0..60 {
         let mut rng = Seed(seed).stream();
         let mut rig = Rig::of(
@@ -364,7 +364,7 @@ fn no_change_of_settings_loses_or_strands_a_packet() {
             rig.queue.backlog()
         );
         assert!(
-            rig.lost.0.iter().all(|(_, why)| *why == Reason::Full),
+            rig.dropped.0.iter().all(|(_, why)| *why == Reason::Full),
             "seed {seed}"
         );
     }

@@ -39,7 +39,7 @@ fn promises_beyond_the_parent_are_refused_with_the_numbers() {
     assert_eq!(
         found,
         [(
-            "the classes of `x` are promised 7 Mbit/s, more than its 5 Mbit/s".into(),
+            "the classes of `x` have rates of 7 Mbit/s in sum, more than its 5 Mbit/s".into(),
             Some("`b` asks for 3 Mbit/s, and 1 Mbit/s is left for it".into()),
             77
         )]
@@ -51,7 +51,7 @@ fn promises_beyond_the_parent_are_refused_with_the_numbers() {
     assert!(
         found[0]
             .0
-            .starts_with("the classes of the link are promised 10.01"),
+            .starts_with("the classes of the link have rates of 10.01"),
         "{found:?}"
     );
     assert!(

@@ -68,9 +68,9 @@ pub fn check_with(
 
 /// What was lost.
 #[derive(Default)]
-pub struct Lost(pub Vec<(u32, Reason)>);
+pub struct Drops(pub Vec<(u32, Reason)>);
 
-impl Sink for Lost {
+impl Sink for Drops {
     fn drop(&mut self, packet: Packet, why: Reason) {
         self.0.push((packet.class.0, why));
     }
@@ -81,7 +81,7 @@ pub struct Rig {
     pub queue: Queue,
     pub plan: TreePlan,
     pub now: Instant,
-    pub lost: Lost,
+    pub dropped: Drops,
     /// Bytes sent, by class.
     pub sent: Vec<u64>,
     /// Length of packets of the classes that always have some; 0 of the others.
@@ -101,7 +101,7 @@ impl Rig {
             queue: plan.build(Seed(1)),
             plan,
             now: Instant::START,
-            lost: Lost::default(),
+            dropped: Drops::default(),
             sent: vec![0; classes],
             greedy: vec![0; classes],
             log: Vec::new(),
@@ -131,7 +131,7 @@ impl Rig {
 
     pub fn offer(&mut self, class: usize, len: u64) {
         let packet = Packet::new(Bytes::new(len), self.now, ClassId(class as u32));
-        let _ = self.queue.enqueue(self.now, packet, &mut self.lost);
+        let _ = self.queue.enqueue(self.now, packet, &mut self.dropped);
     }
 
     fn fill(&mut self, class: usize) {
@@ -142,7 +142,7 @@ impl Rig {
 
     /// Takes what may leave now, by class and length; a greedy class gets another packet at once.
     pub fn take(&mut self) -> Next<(usize, u64)> {
-        let packet = match self.queue.dequeue(self.now, &mut self.lost) {
+        let packet = match self.queue.dequeue(self.now, &mut self.dropped) {
             Next::Ready(packet) => packet,
             Next::Wait(at) => return Next::Wait(at),
             Next::Empty => return Next::Empty,

@@ -313,7 +313,7 @@ const MISTAKES: &[(&str, &str, &str, &str)] = &[
     (
         "rate = \"5 %\"",
         "rate = \"15 %\"",
-        "are promised 21 Mbit/s, more than its 20 Mbit/s",
+        "have rates of 21 Mbit/s in sum, more than its 20 Mbit/s",
         "24:8",
     ),
     ("rate = \"5 %\"", "rat = \"5 %\"", "unknown setting `rat`", "24:7"),
