@@ -134,6 +134,12 @@ impl From<gateway::Error> for Failure {
     }
 }
 
+impl From<papers::Error> for Failure {
+    fn from(error: papers::Error) -> Self {
+        Self::at_run_time(error.to_string())
+    }
+}
+
 impl From<lab::Error> for Failure {
     fn from(error: lab::Error) -> Self {
         Self::at_run_time(error.to_string())

@@ -5,10 +5,8 @@
 #![forbid(unsafe_code)]
 
 mod commands;
-mod demo;
 mod exit;
 mod monitor;
-mod reproduce;
 mod source;
 mod worst_cases;
 

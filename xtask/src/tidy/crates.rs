@@ -25,10 +25,16 @@ const ARROWS: &[(&str, &[&str])] = &[
         &["engine", "measure", "netio", "control", "rsvp", "host"],
     ),
     (
+        "papers",
+        &[
+            "engine", "measure", "plot", "netio", "sim", "control", "host", "lab", "scenario", "gateway",
+        ],
+    ),
+    (
         "suimon",
         &[
-            "gateway", "engine", "measure", "plot", "netio", "sim", "control", "rsvp", "lab", "host",
-            "scenario",
+            "papers", "gateway", "engine", "measure", "plot", "netio", "sim", "control", "rsvp", "lab",
+            "host", "scenario",
         ],
     ),
     ("xtask", &["control", "engine", "scenario"]),

@@ -1,12 +1,12 @@
 //! `suimon demo`: one command, no root, no set-up, and real TCP shares a real link by policy.
 
-use crate::demo::answer::Answer;
-use crate::demo::course::{Course, Outcome};
 use crate::exit::{Exit, Failure};
 use clap::Args;
 use control::policy::Policy;
 use engine::tree::Registry;
 use engine::units::Duration;
+use papers::demo::answer::Answer;
+use papers::demo::course::{Course, Outcome};
 use plot::terminal::{Abilities, Live};
 use serde_json::json;
 use std::fs;

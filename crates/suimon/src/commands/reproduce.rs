@@ -1,9 +1,9 @@
 //! `suimon reproduce`: the papers' experiments, each by its id, on the same code that manages traffic.
 
 use crate::exit::{Exit, Failure};
-use crate::reproduce::{EXPERIMENTS, Experiment, Options, Progress, page};
 use clap::Args;
 use engine::settings::{Span, unknown};
+use papers::{EXPERIMENTS, Experiment, Options, Progress, page};
 use plot::progress;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -69,7 +69,7 @@ impl Reproduce {
                 Ok(outcome) => outcome,
                 // The others can be run all the same.
                 Err(failure) => {
-                    eprintln!("suimon: {}: {}", experiment.id, failure.message);
+                    eprintln!("suimon: {}: {}", experiment.id, failure);
                     failed = true;
                     continue;
                 }
@@ -148,7 +148,7 @@ impl Progress for Bar<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reproduce::{Figure, Outcome, Row};
+    use papers::{Figure, Outcome, Row};
 
     fn row(holds: bool, note: &str) -> Row {
         Row {
@@ -242,11 +242,7 @@ mod tests {
     fn an_unknown_id_is_a_usage_error_that_names_the_nearest() {
         let failure = run(&verb(&["Z1", "Z22"])).0.expect_err("no such experiment");
         assert_eq!(failure.exit, Exit::Usage);
-        assert!(
-            failure.message.contains("did you mean `Z2`"),
-            "{}",
-            failure.message
-        );
+        assert!(failure.contains("did you mean `Z2`"), "{}", failure);
     }
 
     #[test]
@@ -258,7 +254,7 @@ mod tests {
         let (exit, text) = run(&verb);
         let failure = exit.expect_err("no such place");
         assert_eq!((failure.exit, text.as_str()), (Exit::Failed, ""));
-        assert!(failure.message.contains("--write"), "{}", failure.message);
+        assert!(failure.contains("--write"), "{}", failure);
     }
 
     #[test]

@@ -1,0 +1,100 @@
+//! What was accepted: the simulated tables are made again, and compared with those in `docs/reproductions`.
+//!
+//! A simulation gives the same figures everywhere, so a change of one is a change of the program. What was measured
+//! in a lab or of a machine is not compared; it has to hold where it was accepted.
+
+use crate::{EXPERIMENTS, Experiment, Options, Progress, Row};
+use serde_json::Value;
+use std::fs;
+use std::path::PathBuf;
+
+/// Experiments that only measure the machine, or real TCP. Every other has simulated rows.
+const MEASURED: [&str; 8] = ["A1", "A2", "A3", "A4", "K2", "N1", "N2", "P7"];
+
+fn simulated() -> impl Iterator<Item = &'static Experiment> {
+    EXPERIMENTS
+        .iter()
+        .filter(|experiment| !MEASURED.contains(&experiment.id))
+}
+
+struct Silent;
+
+impl Progress for Silent {
+    fn show(&mut self, _done: f64, _what: &str) {}
+}
+
+fn read(name: &str) -> String {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+        .join("../../docs/reproductions")
+        .join(name);
+    fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+}
+
+/// Whether a row, or a remark, is of a lab.
+fn of_lab(text: &str) -> bool {
+    text.starts_with("lab")
+}
+
+/// Whether a row is of a run that is too long to be made again by a test; its beginning is in other rows.
+fn of_long_run(row: &Value) -> bool {
+    row["what"].as_str().is_some_and(|what| what.starts_with("300 s"))
+}
+
+fn told(row: &Value) -> String {
+    format!(
+        "{}: {} {} (holds: {})",
+        row["what"], row["ours"], row["unit"], row["holds"]
+    )
+}
+
+/// Lines of `left` that `right` has not.
+fn only(left: &[String], right: &[String], sign: char) -> String {
+    left.iter()
+        .filter(|line| !right.contains(line))
+        .map(|line| format!("  {sign} {line}\n"))
+        .collect()
+}
+
+fn is_accepted(experiment: &Experiment) {
+    let id = experiment.id;
+    let accepted: Value = serde_json::from_str(&read(&format!("{id}.json"))).expect("JSON");
+    let rows = accepted["rows"].as_array().expect("rows");
+    let (measured, simulated): (Vec<&Value>, Vec<&Value>) = rows
+        .iter()
+        .partition(|row| row["what"].as_str().is_some_and(of_lab) || of_long_run(row));
+    for row in measured {
+        assert_eq!(
+            row["holds"],
+            true,
+            "{id} was accepted with a row that does not hold: {}",
+            told(row)
+        );
+    }
+    let options = Options {
+        quick: true,
+        lab: Err("not asked for".into()),
+    };
+    let outcome = (experiment.run)(&options, &mut Silent).unwrap_or_else(|e| panic!("{id}: {}", e));
+    let found: Vec<&Row> = outcome.rows.iter().filter(|row| !of_lab(&row.what)).collect();
+    let found = serde_json::to_value(found).expect("JSON");
+    let before: Vec<String> = simulated.into_iter().map(told).collect();
+    let now: Vec<String> = found.as_array().expect("rows").iter().map(told).collect();
+    let mut changes = only(&before, &now, '-') + &only(&now, &before, '+');
+    let page = read(&format!("{id}.md"));
+    let remarks = outcome
+        .remarks
+        .iter()
+        .filter(|remark| !of_lab(remark) && !page.contains(remark.as_str()));
+    changes.extend(remarks.map(|remark| format!("  + {remark}\n")));
+    assert!(
+        changes.is_empty(),
+        "{id} is not what was accepted:\n{changes}\
+         If that is meant, say in the commit why, with the table and the picture that this writes:\n  \
+         cargo run --release -p suimon -- reproduce {id} --write docs/reproductions\n"
+    );
+}
+
+#[test]
+fn the_simulated_tables_are_those_that_were_accepted() {
+    simulated().for_each(is_accepted);
+}

@@ -1,0 +1,211 @@
+//! A2: the round trip of requests and responses by CBQ, against FIFO (Cho 1999, section 5.1.2, Table 2).
+
+use super::beside;
+use super::cost_engine::{self, Course, Effort};
+use super::cost_ways::Way;
+use super::cost_wire::Wire;
+use super::rounds::Rounds;
+use super::{Experiment, Options, Outcome, Progress, Row, number};
+use crate::Error;
+use engine::link::Link;
+use engine::units::{Bandwidth, Bytes};
+
+/// The registration.
+pub const A2: Experiment = Experiment {
+    id: "A2",
+    title: "Latency of requests and responses by CBQ, less FIFO's",
+    reference: "Cho, \"Traffic management by alternate queueing\", 1999, section 5.1.2, Table 2",
+    run,
+};
+
+/// A link of the paper's table.
+#[derive(Clone, Copy, Debug)]
+struct Case {
+    name: &'static str,
+    mtu: u64,
+    rate: Bandwidth,
+    /// Bytes of request and response, and by how many microseconds CBQ's round trip was longer.
+    sizes: &'static [(usize, usize, f64)],
+}
+
+const CASES: [Case; 2] = [
+    Case {
+        name: "ATM",
+        mtu: 9_180,
+        rate: Bandwidth::mbit(135),
+        sizes: &[(1, 1, 10.3), (64, 64, 11.2), (1024, 64, 11.9), (8192, 64, 10.2)],
+    },
+    Case {
+        name: "10baseT",
+        mtu: 1_500,
+        rate: Bandwidth::mbit(10),
+        sizes: &[(1, 1, 10.3), (64, 64, 9.0), (1024, 64, 10.8)],
+    },
+];
+
+/// What part of the whole the cost may change by with the size.
+const EVEN: f64 = 0.2;
+
+impl Case {
+    fn link(&self) -> Link {
+        Link::new(self.rate, Bytes::new(self.mtu + netio::port::ETHERNET as u64))
+    }
+}
+
+fn run(options: &Options, progress: &mut dyn Progress) -> Result<Outcome, Error> {
+    let mut outcome = Outcome::default();
+    progress.show(0.0, "in the engine");
+    let atm = &CASES[0];
+    outcome.rows = engine_rows(atm, &in_engine(atm, Effort::of(options.quick)));
+    let mut noise = Vec::new();
+    for case in &CASES {
+        for &(request, answer, paper) in case.sizes {
+            let what = format!("{}, {request}/{answer} bytes, through the port", case.name);
+            let row = match &options.lab {
+                Err(why) => Row::unmeasured(what, paper.into(), "µs", why),
+                Ok(()) => {
+                    progress.show(outcome.rows.len() as f64 / 12.0, &what);
+                    let turns = if options.quick { 30 } else { 120 };
+                    let rounds = through_port(case, (request, answer), turns, 20)?;
+                    noise.push(rounds.more(2, 0).abs());
+                    port_row(what, paper, &rounds)
+                }
+            };
+            outcome.rows.push(row);
+        }
+    }
+    let title = "By how much CBQ's round trip is longer than FIFO's";
+    outcome.pictures = vec![beside::picture("beside", title, "time", &outcome.rows)];
+    outcome.remarks = REMARKS.map(String::from).to_vec();
+    if let Some(most) = noise.into_iter().reduce(f64::max) {
+        outcome.remarks.push(format!(
+            "FIFO measured against itself in the same rounds differed by up to {} µs: differences through the port that are no \
+             larger are noise.",
+            number(most)
+        ));
+    }
+    Ok(outcome)
+}
+
+const REMARKS: [&str; 2] = [
+    "Through the port: one request at a time from one host of a lab, through the worker and the ports of `suimon run`, to \
+     another that answers; the median round trip of 20, by FIFO and by CBQ with three classes in turns; the \
+     median of the differences of neighbouring turns. One direction is managed, as in the paper. The links are their rates and \
+     MTUs, held by the worker's clock of the link, and no request finds it busy.",
+    "In the engine: headers read, class chosen, one packet in and out, by CBQ, less one packet in and out by FIFO. That is \
+     what a packet's round trip can be longer by; it is far less than what sockets scatter by.",
+];
+
+/// Round by round: for each size FIFO, then CBQ, in ns.
+fn in_engine(case: &Case, effort: Effort) -> Vec<Rounds> {
+    let ways = [Way::fifo(case.link()), Way::cbq(case.link())];
+    let of_size = |&(request, _, _): &(usize, usize, f64)| {
+        let mut courses = ways.each_ref().map(Course::by);
+        cost_engine::measure(&mut courses, &cost_engine::frame(request), effort)
+    };
+    case.sizes.iter().map(of_size).collect()
+}
+
+fn engine_rows(case: &Case, sizes: &[Rounds]) -> Vec<Row> {
+    let ours: Vec<f64> = sizes.iter().map(|rounds| rounds.more(1, 0) / 1e3).collect();
+    let row = |(&(request, answer, paper), &ours): (&(usize, usize, f64), &f64)| Row {
+        what: format!("{}, {request}/{answer} bytes, in the engine", case.name),
+        paper: paper.into(),
+        ours: ours.into(),
+        unit: "µs".into(),
+        holds: ours <= paper,
+        note: "Asked: at most the paper's, which is of the whole round trip.".into(),
+    };
+    let mut rows: Vec<Row> = case.sizes.iter().zip(&ours).map(row).collect();
+    let paper = case.sizes.iter().map(|size| size.2);
+    let apart = span(&ours);
+    rows.push(Row {
+        what: format!("{}, most less least of all sizes, in the engine", case.name),
+        paper: ((span(&paper.collect::<Vec<_>>()) * 10.0).round() / 10.0).into(),
+        ours: apart.into(),
+        unit: "µs".into(),
+        holds: apart <= EVEN * ours.iter().copied().fold(0.0, f64::max),
+        note: "Asked: the same whatever the size, to a fifth of it.".into(),
+    });
+    rows
+}
+
+/// The most less the least.
+fn span(values: &[f64]) -> f64 {
+    let most = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    most - values.iter().copied().fold(f64::INFINITY, f64::min)
+}
+
+/// Round by round: FIFO, CBQ, FIFO again, in µs.
+fn through_port(
+    case: &Case,
+    (request, answer): (usize, usize),
+    turns: usize,
+    count: usize,
+) -> Result<Rounds, Error> {
+    let (fifo, cbq) = (Way::fifo(case.link()), Way::cbq(case.link()));
+    let wire = Wire::new(case.link(), Some(case.rate))?;
+    let pair = wire.pair()?;
+    let mut rounds = Rounds::default();
+    for _ in 0..turns {
+        let mut round = Vec::new();
+        for way in [&fifo, &cbq, &fifo] {
+            wire.take(Some(way))?;
+            round.push(pair.round_trip(count, request, answer)?);
+        }
+        rounds.push(round);
+    }
+    Ok(rounds)
+}
+
+fn port_row(what: String, paper: f64, rounds: &Rounds) -> Row {
+    let (ours, doubt) = (rounds.more(1, 0), rounds.doubt(1, 0));
+    Row {
+        what,
+        paper: paper.into(),
+        ours: ours.into(),
+        unit: "µs".into(),
+        holds: ours - doubt <= paper,
+        note: "Asked: not above the paper's by more than the rounds scatter.".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Figure;
+
+    #[test]
+    fn a_cost_that_depends_on_the_size_does_not_hold() {
+        let sizes = |last: f64| {
+            [100.0, 100.0, 101.0, last].map(|ns| {
+                let mut rounds = Rounds::default();
+                rounds.push(vec![20.0, 20.0 + ns]);
+                rounds
+            })
+        };
+        let last = |ns| engine_rows(&CASES[0], &sizes(ns)).pop().expect("a row").holds;
+        assert!(last(105.0) && !last(200.0));
+    }
+
+    #[test]
+    fn every_size_has_a_figure_in_the_engine() {
+        let effort = Effort { rounds: 3, steps: 50 };
+        let rows = engine_rows(&CASES[0], &in_engine(&CASES[0], effort));
+        assert_eq!(rows.len(), CASES[0].sizes.len() + 1);
+        assert!(rows.iter().all(|row| row.ours != Figure::Nothing));
+    }
+
+    #[test]
+    fn requests_of_every_size_are_answered() {
+        lab::isolated(|| {
+            for case in &CASES {
+                for &(request, answer, paper) in case.sizes {
+                    let rounds = through_port(case, (request, answer), 1, 3).expect("answers");
+                    let row = port_row("a row".into(), paper, &rounds);
+                    assert!(matches!(row.ours, Figure::Number(ours) if ours.is_finite()));
+                }
+            }
+        });
+    }
+}

@@ -1,0 +1,374 @@
+//! A3: what filters and classes add to a packet's cost as they become more (Cho 1999, section 5.1.3, Fig. 4).
+//!
+//! ALTQ's classifier looked up filters with a destination in a hash table and went through the others, the wildcard
+//! filters, one by one. That list stands here beside the engine's classifier, so that the paper's line appears.
+
+use super::cost_engine::{self, Course, Effort};
+use super::cost_ways::{SEED, Way};
+use super::cost_wire::Wire;
+use super::rounds::Rounds;
+use super::{Experiment, Figure, Options, Outcome, Picture, Progress, Row};
+use crate::Error;
+use engine::classify::{Filter, Ports, Prefix};
+use engine::header::{FlowHasher, Headers};
+use engine::link::Link;
+use engine::packet::{ClassId, Packet};
+use engine::units::{Bandwidth, Bytes};
+use netio::classify::Classify;
+use plot::{self, Axis, Plot, Series, Unit};
+use std::net::Ipv4Addr;
+
+/// The registration.
+pub const A3: Experiment = Experiment {
+    id: "A3",
+    title: "What 0 to 100 filters and classes add to a packet's latency",
+    reference: "Cho, \"Traffic management by alternate queueing\", 1999, section 5.1.3, Fig. 4",
+    run,
+};
+
+/// The paper's ATM link: 135 Mbit/s of IP, MTU 9180.
+const LINK: Link = Link::new(Bandwidth::mbit(135), Bytes::new(9_194));
+
+/// The most of each.
+const MOST: u32 = 100;
+
+/// By what part of CBQ's cost with none a hundred more may raise it, if that is to be called flat.
+const FLAT: f64 = 0.5;
+
+/// What there is more and more of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Curve {
+    /// Filters without a destination, in a list that is gone through.
+    List,
+    /// Filters without a destination.
+    Wildcard,
+    /// Filters with a destination.
+    Fixed,
+    /// Classes, of which one has traffic.
+    Classes,
+}
+
+const CURVES: [Curve; 4] = [Curve::List, Curve::Wildcard, Curve::Fixed, Curve::Classes];
+
+impl Curve {
+    fn name(self) -> &'static str {
+        match self {
+            Self::List => "wildcard filters in the paper's list",
+            Self::Wildcard => "wildcard filters",
+            Self::Fixed => "fixed filters",
+            Self::Classes => "classes",
+        }
+    }
+
+    /// CBQ with this many of them beside the filter and the class that take the packets.
+    fn way(self, n: u32) -> Way {
+        match self {
+            Self::List | Self::Wildcard => Way::cbq(LINK).with_filters((0..n).map(wildcard)),
+            Self::Fixed => Way::cbq(LINK).with_filters((0..n).map(fixed)),
+            Self::Classes => Way::cbq_classes(LINK, n.max(1)),
+        }
+    }
+
+    fn course(self, n: u32) -> Course {
+        let way = self.way(n);
+        match self {
+            Self::List => {
+                let filters = way.filters.clone().unwrap_or_default();
+                Course::classified(&way, Some(Box::new(List::new(filters))))
+            }
+            _ => Course::by(&way),
+        }
+    }
+}
+
+/// A filter without a destination that takes none of the packets: some with a port, some with a range of them.
+fn wildcard(n: u32) -> Filter {
+    let length = 12 + (n % 21) as u8;
+    let source = Ipv4Addr::from(0xac10_0000 + (n << 12));
+    let port = 6_000 + n as u16;
+    Filter {
+        source: prefix(source, length),
+        protocol: Some(17),
+        destination_port: match n % 3 {
+            0 => None,
+            1 => Some(Ports::one(port)),
+            _ => Ports::new(port, port + 15),
+        },
+        ..Filter::new(ClassId(1))
+    }
+}
+
+/// A filter with a destination that takes none of the packets.
+fn fixed(n: u32) -> Filter {
+    Filter {
+        destination: prefix(Ipv4Addr::from(0x0ac8_0001 + n), 32),
+        protocol: Some(17),
+        destination_port: Some(Ports::one(6_000 + n as u16)),
+        ..Filter::new(ClassId(1))
+    }
+}
+
+fn prefix(address: Ipv4Addr, length: u8) -> Option<Prefix> {
+    let mask = u32::MAX << (32 - u32::from(length));
+    Prefix::new(Ipv4Addr::from(u32::from(address) & mask).into(), length)
+}
+
+/// The paper's wildcard list: the later filters first, until one takes the packet.
+#[derive(Debug)]
+struct List {
+    filters: Vec<Filter>,
+    hasher: FlowHasher,
+}
+
+impl List {
+    fn new(mut filters: Vec<Filter>) -> Self {
+        filters.reverse();
+        Self {
+            filters,
+            hasher: FlowHasher::new(SEED),
+        }
+    }
+}
+
+impl Classify for List {
+    fn classify(&mut self, headers: &Headers, packet: &mut Packet) {
+        let found = self.filters.iter().find(|filter| filter.matches(&headers.key));
+        packet.class = found.map_or(ClassId(0), |filter| filter.class);
+        packet.flow = self.hasher.flow(&headers.key);
+    }
+}
+
+/// What a curve's points cost more than FIFO: how many, and ns.
+type Points = Vec<(u32, f64)>;
+
+fn run(options: &Options, progress: &mut dyn Progress) -> Result<Outcome, Error> {
+    let mut outcome = Outcome::default();
+    progress.show(0.0, "in the engine");
+    let step = if options.quick { 25 } else { 10 };
+    let curves = in_engine(step, Effort::of(options.quick));
+    outcome.rows = engine_rows(&curves);
+    for (index, curve) in CURVES.iter().enumerate().skip(1) {
+        let what = format!("100 {}, through the port", curve.name());
+        let row = match &options.lab {
+            Err(why) => Row::unmeasured(what, Figure::Nothing, "µs", why),
+            Ok(()) => {
+                progress.show(0.4 + index as f64 * 0.15, &what);
+                let rounds = through_port(*curve, if options.quick { 40 } else { 300 }, 50)?;
+                port_row(what, *curve, &rounds)
+            }
+        };
+        outcome.rows.push(row);
+    }
+    outcome.pictures = vec![picture(&curves)];
+    outcome.remarks = REMARKS.map(String::from).to_vec();
+    Ok(outcome)
+}
+
+const REMARKS: [&str; 3] = [
+    "In the engine: headers read, class chosen, one packet of 106 bytes in and out, by CBQ, less one packet in and out by \
+     FIFO; all curves and points in turns. No filter but one takes the packet, and that one comes last. The \
+     classes beside the first have no traffic.",
+    "The paper's figure is lost in our copy; its text says linear for wildcard filters, and flat for the others. The list that \
+     made it so is measured beside ours, which finds a packet's filter by hash tables, one for each shape of filter, so that \
+     their number hardly matters.",
+    "Through the port: round trips of 64 bytes between two hosts of a lab, by CBQ with a hundred of them, less the same with \
+     none, in turns.",
+];
+
+/// Each curve's points.
+fn in_engine(step: u32, effort: Effort) -> Vec<Points> {
+    let numbers: Vec<u32> = (0..=MOST).step_by(step as usize).collect();
+    let mut courses = vec![Course::by(&Way::fifo(LINK))];
+    for curve in CURVES {
+        courses.extend(numbers.iter().map(|&n| curve.course(n)));
+    }
+    let rounds = cost_engine::measure(&mut courses, &cost_engine::frame(64), effort);
+    let points = |curve: usize| {
+        let first = 1 + curve * numbers.len();
+        let point = |(index, &n): (usize, &u32)| (n, rounds.more(first + index, 0));
+        numbers.iter().enumerate().map(point).collect()
+    };
+    (0..CURVES.len()).map(points).collect()
+}
+
+/// The curves over their numbers.
+fn picture(curves: &[Points]) -> Picture {
+    let series = CURVES.iter().zip(curves).map(|(curve, points)| {
+        let points = points.iter().map(|&(n, ns)| (f64::from(n), ns * 1e-9));
+        Series::marked(curve.name(), points.collect())
+    });
+    let plot = Plot {
+        title: "What CBQ adds to FIFO, per packet".into(),
+        x: Axis::new("how many", Unit::Number("")),
+        y: Axis::new("time", Unit::Time),
+        series: series.collect(),
+        ..Plot::default()
+    };
+    Picture {
+        name: "curves".into(),
+        svg: plot::picture("Cost by numbers of filters and classes", &[plot]),
+    }
+}
+
+/// The cost at the first and the last point.
+fn ends(points: &Points) -> (f64, f64) {
+    let cost = |point: Option<&(u32, f64)>| point.map_or(f64::NAN, |point| point.1);
+    (cost(points.first()), cost(points.last()))
+}
+
+fn engine_rows(curves: &[Points]) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for (curve, points) in CURVES.iter().zip(curves) {
+        let (none, all) = ends(points);
+        let growth = all - none;
+        let linear = *curve == Curve::List;
+        rows.push(Row {
+            what: format!("100 {}, in the engine", curve.name()),
+            paper: match curve {
+                Curve::List | Curve::Wildcard => "linear",
+                Curve::Fixed | Curve::Classes => "flat",
+            }
+            .into(),
+            ours: growth.into(),
+            unit: "ns".into(),
+            holds: if linear {
+                is_linear(points)
+            } else {
+                growth <= FLAT * none
+            },
+            note: if linear {
+                "What a hundred add. Asked: linear, as in the paper: no point further from the line between the ends than a \
+                 fifth of its height."
+            } else {
+                "What a hundred add. Asked: flat, that is no more than half of what CBQ costs with none."
+            }
+            .into(),
+        });
+        if *curve == Curve::Wildcard {
+            rows.push(Row {
+                what: "CBQ with no more filters and three classes, in the engine".into(),
+                paper: (10.0 * 1e3).into(),
+                ours: none.into(),
+                unit: "ns".into(),
+                holds: none <= 10.0 * 1e3,
+                note: "Where the curves begin. Asked: at most the paper's (about 10 µs, Table 2).".into(),
+            });
+        }
+    }
+    rows
+}
+
+/// Whether it rises, and the points lie on the line between the ends.
+fn is_linear(points: &Points) -> bool {
+    let (none, all) = ends(points);
+    let growth = all - none;
+    let on_line = |&(n, cost): &(u32, f64)| {
+        let line = none + growth * f64::from(n) / f64::from(MOST);
+        (cost - line).abs() <= growth / 5.0
+    };
+    growth > FLAT * none && points.iter().all(on_line)
+}
+
+/// Round by round: with none, with a hundred, in µs.
+fn through_port(curve: Curve, turns: usize, count: usize) -> Result<Rounds, Error> {
+    let ways = [curve.way(0), curve.way(MOST)];
+    let wire = Wire::new(LINK, None)?;
+    let pair = wire.pair()?;
+    let mut rounds = Rounds::default();
+    for turn in 0..turns {
+        let mut round = [f64::NAN; 2];
+        for index in [turn % 2, 1 - turn % 2] {
+            wire.take(Some(&ways[index]))?;
+            round[index] = pair.round_trip(count, 64, 64)?;
+        }
+        rounds.push(round.to_vec());
+    }
+    Ok(rounds)
+}
+
+fn port_row(what: String, curve: Curve, rounds: &Rounds) -> Row {
+    let (ours, doubt) = (rounds.more(1, 0), rounds.doubt(1, 0));
+    Row {
+        what,
+        paper: if curve == Curve::Wildcard { "linear" } else { "flat" }.into(),
+        ours: ours.into(),
+        unit: "µs".into(),
+        holds: ours - doubt <= rounds.of(0) / 20.0,
+        note: "What a hundred add. Asked: no more than a twentieth of the round trip, beyond what the rounds scatter by.".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_list_and_the_engine_choose_the_same_class_whatever_the_number() {
+        let frame = cost_engine::frame(64);
+        let headers = Headers::parse(&frame, 0);
+        for n in [0, 1, 20, MOST] {
+            for curve in CURVES {
+                let way = curve.way(n);
+                let mut packet = Packet::new(Bytes::new(106), engine::units::Instant::START, ClassId(9));
+                way.classify().classify(&headers, &mut packet);
+                let flow = packet.flow;
+                assert_eq!(packet.class, ClassId(0), "{curve:?} {n}");
+                List::new(way.filters.unwrap_or_default()).classify(&headers, &mut packet);
+                assert_eq!((packet.class, packet.flow), (ClassId(0), flow), "{curve:?} {n}");
+            }
+        }
+        assert_eq!(Curve::Classes.way(MOST).plan.classes.len(), MOST as usize);
+        assert_eq!(
+            Curve::Wildcard.way(MOST).filters.map(|f| f.len()),
+            Some(MOST as usize + 2)
+        );
+    }
+
+    #[test]
+    fn a_curve_is_judged_linear_or_flat() {
+        let points = |at: fn(f64) -> f64| {
+            (0..=4)
+                .map(|n| (n * 25, at(f64::from(n) * 25.0)))
+                .collect::<Points>()
+        };
+        let curves = [
+            points(|n| 80.0 + 3.0 * n),
+            points(|_| 81.0),
+            points(|_| 79.0),
+            points(|n| 80.0 + 0.1 * n),
+        ];
+        assert!(engine_rows(&curves).iter().all(|row| row.holds));
+        let wrong = [
+            points(|_| 80.0),
+            points(|n| 80.0 + n),
+            points(|n| 80.0 + n),
+            points(|n| 80.0 + n),
+        ];
+        let holds: Vec<bool> = engine_rows(&wrong).iter().map(|row| row.holds).collect();
+        assert_eq!(holds, [false, false, true, false, false]);
+    }
+
+    #[test]
+    fn every_point_of_every_curve_is_measured() {
+        let effort = Effort { rounds: 2, steps: 20 };
+        let curves = in_engine(50, effort);
+        assert_eq!(curves.len(), CURVES.len());
+        for points in curves {
+            assert_eq!(
+                points.iter().map(|point| point.0).collect::<Vec<_>>(),
+                [0, 50, 100]
+            );
+            assert!(points.iter().all(|point| point.1.is_finite()));
+        }
+    }
+
+    #[test]
+    fn packets_pass_with_none_and_with_a_hundred() {
+        lab::isolated(|| {
+            for curve in [Curve::Wildcard, Curve::Fixed, Curve::Classes] {
+                let rounds = through_port(curve, 2, 3).expect("answers");
+                assert!(rounds.of(0) > 0.0 && rounds.of(1) > 0.0);
+            }
+        });
+    }
+}

@@ -1,0 +1,279 @@
+//! A1: TCP throughput by CBQ with three classes, against FIFO (Cho 1999, section 5.1.1, Table 1).
+
+use super::beside;
+use super::cost_ways::Way;
+use super::cost_wire::Wire;
+use super::rounds::Rounds;
+use super::{Experiment, Options, Outcome, Progress, Row};
+use crate::Error;
+use engine::link::Link;
+use engine::units::{Bandwidth, Bytes};
+use lab::traffic::tcp::BulkRun;
+use netio::clock;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// The registration.
+pub const A1: Experiment = Experiment {
+    id: "A1",
+    title: "TCP throughput by CBQ with three classes, against FIFO",
+    reference: "Cho, \"Traffic management by alternate queueing\", 1999, section 5.1.1, Table 1",
+    run,
+};
+
+/// A line of the paper's table.
+#[derive(Clone, Copy, Debug)]
+struct Case {
+    name: &'static str,
+    mtu: u64,
+    /// None: as fast as processors can.
+    rate: Option<Bandwidth>,
+    /// Mbit/s by FIFO and by CBQ, and the overhead in per cent.
+    paper: [f64; 3],
+}
+
+const fn case(name: &'static str, mtu: u64, rate: Option<Bandwidth>, paper: [f64; 3]) -> Case {
+    Case {
+        name,
+        mtu,
+        rate,
+        paper,
+    }
+}
+
+const CASES: [Case; 6] = [
+    case("ATM", 9_180, Some(Bandwidth::mbit(135)), [132.98, 132.77, 0.16]),
+    case("10baseT", 1_500, Some(Bandwidth::mbit(10)), [6.52, 6.45, 1.07]),
+    case(
+        "100baseT",
+        1_500,
+        Some(Bandwidth::mbit(100)),
+        [93.11, 92.74, 0.40],
+    ),
+    case("no link, MTU 16384", 16_384, None, [366.20, 334.77, 8.58]),
+    case("no link, MTU 9180", 9_180, None, [337.96, 314.04, 7.08]),
+    case("no link, MTU 1500", 1_500, None, [239.21, 185.07, 22.63]),
+];
+
+/// The overhead that a link with its own rate may show, in per cent: a packet in a hundred.
+const MOST: f64 = 1.0;
+
+/// What part of its rate a link's TCP gets at least, headers taken off.
+const FULL: f64 = 0.9;
+
+/// How long a change is left to settle before it is measured.
+const SETTLE: Duration = Duration::from_millis(20);
+/// How long a new connection may take to find the link's rate.
+const START: Duration = Duration::from_millis(400);
+
+impl Case {
+    fn link(&self) -> Link {
+        Link::new(
+            self.rate.unwrap_or(Bandwidth::gbit(800)),
+            Bytes::new(self.mtu + netio::port::ETHERNET as u64),
+        )
+    }
+
+    /// Rounds, and how long each of the two ways is measured in each.
+    fn effort(&self, quick: bool) -> (usize, Duration) {
+        match (self.rate.is_some(), quick) {
+            (true, true) => (4, Duration::from_millis(400)),
+            (true, false) => (10, Duration::from_millis(700)),
+            (false, true) => (32, Duration::from_millis(50)),
+            (false, false) => (90, Duration::from_millis(80)),
+        }
+    }
+
+    fn unmeasured(&self, why: &str) -> [Row; 3] {
+        let [fifo, cbq, overhead] = self.paper;
+        [
+            (fifo, "FIFO", "Mbit/s"),
+            (cbq, "CBQ", "Mbit/s"),
+            (overhead, "overhead", "%"),
+        ]
+        .map(|(paper, what, unit)| Row::unmeasured(format!("{}, {what}", self.name), paper.into(), unit, why))
+    }
+}
+
+fn run(options: &Options, progress: &mut dyn Progress) -> Result<Outcome, Error> {
+    let mut outcome = Outcome::default();
+    for (index, case) in CASES.iter().enumerate() {
+        let rows = match &options.lab {
+            Err(why) => case.unmeasured(why),
+            Ok(()) => {
+                let effort = case.effort(options.quick);
+                let parts = CASES.len() as f64;
+                let rounds = measure(case, effort, &mut |done| {
+                    progress.show((index as f64 + done) / parts, case.name);
+                })?;
+                rows(case, &rounds)
+            }
+        };
+        outcome.rows.extend(rows);
+    }
+    let title = "What CBQ costs TCP's throughput, against FIFO";
+    outcome.pictures = vec![beside::picture(
+        "beside",
+        title,
+        "overhead",
+        outcome.rows.iter().filter(|row| row.unit == "%"),
+    )];
+    outcome.remarks = REMARKS.map(String::from).to_vec();
+    Ok(outcome)
+}
+
+const REMARKS: [&str; 3] = [
+    "One TCP connection between two hosts of a lab, through the worker and the ports of `suimon run`. While it \
+     runs, the queue is exchanged in turns: FIFO, which looks at nothing, and CBQ with three classes and the filters \
+     that choose them, all of whose bandwidth one class may borrow. Payload that the receiver got counts. The median of \
+     the rounds' ratios counts, each of two neighbouring turns.",
+    "ATM, 10baseT and 100baseT are their rates and MTUs here, held by the worker's clock of the link, by FIFO and \
+     CBQ alike; the paper's were links. A real 10baseT loses a third to collisions with acknowledgements.",
+    "No link: the paper's loopback, where one processor does everything, so that its throughput says what everything \
+     costs. Here sender, worker and receiver may run on several processors; so the payload is counted by \
+     processor time that the whole process took, kernel included, not by time that passed. Packets are of the MTU, without \
+     super-frames, which would hide what each costs.",
+];
+
+/// A turn: payload by the time that passed, and by processor time, in Mbit/s.
+#[derive(Clone, Copy, Debug)]
+struct Reading {
+    received: u64,
+    at: Instant,
+    processor: engine::units::Duration,
+}
+
+impl Reading {
+    fn of(bulk: &BulkRun) -> Self {
+        Self {
+            received: bulk.received(),
+            at: Instant::now(),
+            processor: clock::processor_time(),
+        }
+    }
+
+    /// Mbit/s since an earlier one: of the link, or if there is none, of a processor.
+    fn since(&self, before: &Self, by_processor: bool) -> f64 {
+        let nanos = if by_processor {
+            self.processor.nanos().saturating_sub(before.processor.nanos()) as f64
+        } else {
+            self.at.duration_since(before.at).as_nanos() as f64
+        };
+        (self.received - before.received) as f64 * 8e3 / nanos
+    }
+}
+
+/// Round by round: by FIFO, by CBQ.
+fn measure(case: &Case, effort: (usize, Duration), watch: &mut dyn FnMut(f64)) -> Result<Rounds, Error> {
+    let (turns, span) = effort;
+    let link = case.link();
+    let ways = [Way::fifo(link), Way::cbq(link)];
+    let wire = Wire::new(link, case.rate)?;
+    let whole = START + (span + SETTLE * 2) * 2 * u32::try_from(turns).unwrap_or(u32::MAX);
+    let bulk = wire.bulk(whole * 2 + Duration::from_secs(5))?;
+    sleep(START);
+    let mut rounds = Rounds::default();
+    for turn in 0..turns {
+        watch(turn as f64 / turns as f64);
+        let mut round = [f64::NAN; 2];
+        // Each comes first as often as the other.
+        for index in [turn % 2, 1 - turn % 2] {
+            wire.take(Some(&ways[index]))?;
+            sleep(SETTLE);
+            let before = Reading::of(&bulk);
+            sleep(span);
+            round[index] = Reading::of(&bulk).since(&before, case.rate.is_none());
+        }
+        rounds.push(round.to_vec());
+    }
+    Ok(rounds)
+}
+
+fn rows(case: &Case, rounds: &Rounds) -> [Row; 3] {
+    let [fifo, cbq, overhead] = case.paper;
+    let ours = (1.0 - rounds.times(1, 0)) * 100.0;
+    let doubt = rounds.doubt_of_times(1, 0) * 100.0;
+    let throughput = |what: &str, paper: f64, ours: f64| {
+        Row {
+        what: format!("{}, {what}", case.name),
+        paper: paper.into(),
+        ours: ours.into(),
+        unit: "Mbit/s".into(),
+        holds: match case.rate {
+            Some(rate) => ours >= rate.bits() as f64 / 1e6 * FULL,
+            None => ours >= paper,
+        },
+        note: match case.rate {
+            Some(_) => "Asked: nine tenths of the rate, since headers take a part of it. The rates are the paper's, the links \
+                        are not.",
+            None => "Asked: at least the paper's. Payload by processor time, both hosts included.",
+        }
+        .into(),
+    }
+    };
+    let limit = if case.rate.is_some() { MOST } else { overhead };
+    [
+        throughput("FIFO", fifo, rounds.of(0)),
+        throughput("CBQ", cbq, rounds.of(1)),
+        Row {
+            what: format!("{}, overhead", case.name),
+            paper: overhead.into(),
+            ours: ours.into(),
+            unit: "%".into(),
+            holds: ours - doubt <= limit,
+            note: match case.rate {
+                Some(_) => "Asked: at most 1 %: a queue's work overlaps with the transmission of the packet before. Below \
+                            zero is the noise; what the rounds scatter by is allowed for.",
+                None => "Asked: at most the paper's, beyond what the rounds scatter by.",
+            }
+            .into(),
+        },
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Figure;
+
+    fn rounds(pairs: &[[f64; 2]]) -> Rounds {
+        let mut rounds = Rounds::default();
+        pairs.iter().for_each(|pair| rounds.push(pair.to_vec()));
+        rounds
+    }
+
+    #[test]
+    fn a_limited_link_may_lose_one_per_cent_and_a_processor_what_the_papers_lost() {
+        let holds = |case: usize, cbq: f64| {
+            let rate = CASES[case].rate.map_or(1e4, |rate| rate.bits() as f64 / 1e6);
+            rows(&CASES[case], &rounds(&[[rate, rate * cbq]])).map(|row| row.holds)
+        };
+        assert_eq!(holds(0, 0.995), [true, true, true]);
+        assert_eq!(holds(0, 0.95), [true, true, false]);
+        assert_eq!(holds(2, 0.8), [true, false, false]);
+        assert_eq!(holds(5, 0.8), [true, true, true]);
+        assert_eq!(holds(4, 0.8), [true, true, false]);
+    }
+
+    #[test]
+    fn tcp_passes_by_both_ways_in_turns() {
+        lab::isolated(|| {
+            for case in [&CASES[2], &CASES[5]] {
+                let effort = (2, Duration::from_millis(60));
+                let rounds = measure(case, effort, &mut |_| ()).expect("a lab");
+                assert!(
+                    rounds.of(0) > 0.0 && rounds.of(1) > 0.0,
+                    "{}: {rounds:?}",
+                    case.name
+                );
+            }
+        });
+    }
+
+    #[test]
+    fn without_a_lab_every_line_of_the_table_is_said_to_be_missing() {
+        let rows: Vec<Row> = CASES.iter().flat_map(|case| case.unmeasured("no box")).collect();
+        assert_eq!(rows.len(), 3 * CASES.len());
+        assert!(rows.iter().all(|row| row.ours == Figure::Nothing && !row.holds));
+    }
+}

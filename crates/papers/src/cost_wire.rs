@@ -1,0 +1,276 @@
+//! Two hosts and the worker of `suimon run` between them, in a lab: what treats the packets is changed while they flow.
+//!
+//! ```text
+//!  sender ─── left │ worker: af_packet, queue, af_packet │ right ─── receiver
+//! ```
+//!
+//! The two ways that are compared share everything else: ports, loop, sockets, processes. One direction is managed;
+//! answers go back through a plain queue.
+
+use crate::Error;
+use crate::cost_ways::{SEED, Way};
+use crate::rounds::median;
+use engine::link::Link;
+use engine::units::{Bandwidth, Bytes};
+use gateway::direction;
+use lab::host::Offload;
+use lab::traffic::generator::Shape;
+use lab::traffic::tcp::{Bulk, BulkRun};
+use lab::traffic::udp::{Stream, StreamRun};
+use lab::{Address, Host, Lab};
+use netio::af_packet::{self, AfPacket};
+use netio::handle::{Handle, Retune, Snapshot, Unanswered};
+use netio::port::PortError;
+use netio::worker::{PathId, PathSpec, Settings, Worker};
+use std::io::{self, ErrorKind};
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+const SENDER: Ipv4Addr = Ipv4Addr::new(10, 8, 0, 1);
+const RECEIVER: Ipv4Addr = Ipv4Addr::new(10, 8, 0, 2);
+/// The worker's thread.
+const WORKER: &str = "worker";
+const MANAGED: PathId = PathId(0);
+
+/// The send buffer of TCP, in packets of the MTU. With what the kernel adds to each it holds about 40.
+const WINDOW: u32 = 64;
+
+/// Of Ethernet, IPv4 and UDP.
+const HEADERS: u64 = 14 + 20 + 8;
+
+/// How long an answer is waited for. None is lost on purpose.
+const PATIENCE: Duration = Duration::from_millis(300);
+
+/// The wire, up and passing packets by plain FIFO until told otherwise.
+pub struct Wire {
+    sender: Host,
+    receiver: Host,
+    handle: Handle,
+    worker: Option<JoinHandle<lab::Result<Snapshot>>>,
+    limit: Option<Bandwidth>,
+    _lab: Lab,
+}
+
+impl Drop for Wire {
+    fn drop(&mut self) {
+        self.handle.stop();
+        // It ends after the present batch, and its ports must be gone before their interfaces are.
+        let _ = self.worker.take().map(JoinHandle::join);
+    }
+}
+
+fn unanswered(error: Unanswered) -> Error {
+    Error::new(error.to_string())
+}
+
+impl Wire {
+    /// With links of this MTU. What is managed leaves at `limit` if there is one, else as fast as it can.
+    pub fn new(link: Link, limit: Option<Bandwidth>) -> Result<Self, Error> {
+        let mut lab = Lab::new();
+        let [sender, router, receiver] = ["sender", "router", "receiver"].map(|name| lab.host(name));
+        let (sender, router, receiver) = (sender?, router?, receiver?);
+        lab.veth((&sender, "eth0"), (&router, "left"))?;
+        lab.veth((&receiver, "eth0"), (&router, "right"))?;
+        let mtu = u32::try_from(link.mtu.get() - netio::port::ETHERNET as u64).unwrap_or(u32::MAX);
+        for (host, interface) in [
+            (&sender, "eth0"),
+            (&router, "left"),
+            (&router, "right"),
+            (&receiver, "eth0"),
+        ] {
+            host.netlink(|n| n.mtu(interface, mtu))?;
+            // Packets of the MTU, as the paper's, and no super-frames: what is measured is the cost of each.
+            for what in [Offload::Tso, Offload::Gso, Offload::Gro] {
+                host.offload(interface, what, false)?;
+            }
+        }
+        for (host, ip) in [(&sender, SENDER), (&receiver, RECEIVER)] {
+            host.address("eth0", Address::new(ip, 24))?;
+        }
+        let window = WINDOW * mtu;
+        sender.set("net/ipv4/tcp_wmem", &format!("4096 {window} {window}"))?;
+        let settings = Settings {
+            realtime: true,
+            ..Settings::default()
+        };
+        let (mut worker, handle) =
+            Worker::new(settings).map_err(|e| Error::new(format!("cannot make room for packets: {e}")))?;
+        let open = |name: &str| AfPacket::open(af_packet::Settings::new(name));
+        let (left, right) = router.call(|| Ok::<_, PortError>((open("left")?, open("right")?)))??;
+        let (left, right) = (worker.add_port(Box::new(left)), worker.add_port(Box::new(right)));
+        let way = Way::fifo(link);
+        worker.add_path(PathSpec {
+            classify: way.classify(),
+            queue: way.plan.build(SEED),
+            plan: Some(way.plan),
+            bandwidth: limit,
+            ..direction::unmanaged("right", left, right)
+        });
+        worker.add_path(direction::unmanaged("left", right, left));
+        let worker = router.spawn(WORKER, move || worker.run())?;
+        Ok(Self {
+            sender,
+            receiver,
+            handle,
+            worker: Some(worker),
+            limit,
+            _lab: lab,
+        })
+    }
+
+    /// From now on packets are treated this way; with none, they pass through a plain ring without any discipline,
+    /// as after `suimon disable`.
+    pub fn take(&self, way: Option<&Way>) -> Result<(), Error> {
+        let Some(way) = way else {
+            return self.handle.switch(MANAGED, false).map_err(unanswered);
+        };
+        let retune = Retune {
+            plan: way.plan.clone(),
+            seed: SEED,
+            classify: Some(way.classify()),
+            bandwidth: None,
+        };
+        self.handle.retune(MANAGED, retune).map_err(unanswered)?;
+        self.handle.switch(MANAGED, true).map_err(unanswered)
+    }
+
+    /// Begins a TCP transfer, at most this long. What it has under way is held below the 100 packets that the queues take, as the paper advises (section 5): what is measured is the queue and not recovery from losses.
+    pub fn bulk(&self, length: Duration) -> Result<BulkRun, Error> {
+        Ok(Bulk::new((RECEIVER, 0).into(), length).start(&self.sender, &self.receiver)?)
+    }
+
+    /// Begins a stream of datagrams to this port: so many a second, of so many bytes of data, for so long.
+    pub fn stream(
+        &self,
+        port: u16,
+        rate: u32,
+        payload: usize,
+        duration: Duration,
+    ) -> Result<StreamRun, Error> {
+        let stream = Stream {
+            to: (RECEIVER, port).into(),
+            shape: Shape::per_second(rate, payload, duration),
+        };
+        Ok(stream.start(&self.sender, &self.receiver)?)
+    }
+
+    /// How long the worker has used a processor so far, in system calls too.
+    pub fn busy(&self) -> Result<Duration, Error> {
+        let find = || -> io::Result<Duration> {
+            for task in std::fs::read_dir("/proc/self/task")? {
+                let task = task?.path();
+                if std::fs::read_to_string(task.join("comm"))?.trim_end() == WORKER {
+                    // The first word: nanoseconds on a processor.
+                    let times = std::fs::read_to_string(task.join("schedstat"))?;
+                    let nanos = times.split(' ').next().and_then(|word| word.parse().ok());
+                    return nanos
+                        .map(Duration::from_nanos)
+                        .ok_or_else(|| ErrorKind::InvalidData.into());
+                }
+            }
+            Err(ErrorKind::NotFound.into())
+        };
+        find().map_err(|e| Error::new(format!("cannot read what the packet loop used: {e}")))
+    }
+
+    /// A pair of sockets for requests and responses.
+    pub fn pair(&self) -> Result<Pair, Error> {
+        let bind = |host: &Host, address: Ipv4Addr| {
+            let socket = host.call(|| UdpSocket::bind((address, 0)))?;
+            socket.map_err(|e| Error::new(format!("cannot open a socket in the lab: {e}")))
+        };
+        let (asks, answers) = (bind(&self.sender, SENDER)?, bind(&self.receiver, RECEIVER)?);
+        Pair::new(asks, answers, self.limit)
+            .map_err(|e| Error::new(format!("cannot set up sockets in the lab: {e}")))
+    }
+}
+
+/// One socket that asks, and a thread with one that answers.
+#[derive(Debug)]
+pub struct Pair {
+    asks: UdpSocket,
+    to: SocketAddr,
+    /// Of the link; none if there is no limit.
+    rate: Option<Bandwidth>,
+    /// Bytes of an answer.
+    answer: Arc<AtomicUsize>,
+    over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Drop for Pair {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::Relaxed);
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}
+
+impl Pair {
+    fn new(asks: UdpSocket, answers: UdpSocket, rate: Option<Bandwidth>) -> io::Result<Self> {
+        asks.set_read_timeout(Some(PATIENCE))?;
+        answers.set_read_timeout(Some(Duration::from_millis(20)))?;
+        let to = answers.local_addr()?;
+        let (answer, over) = (Arc::new(AtomicUsize::new(1)), Arc::new(AtomicBool::new(false)));
+        let thread = {
+            let (answer, over) = (Arc::clone(&answer), Arc::clone(&over));
+            std::thread::Builder::new()
+                .name("responder".into())
+                .spawn(move || {
+                    let mut buffer = vec![0; 64 << 10];
+                    while !over.load(Ordering::Relaxed) {
+                        if let Ok((_, peer)) = answers.recv_from(&mut buffer) {
+                            // One that cannot be sent is waited for in vain, and not counted.
+                            let _ = answers.send_to(&buffer[..answer.load(Ordering::Relaxed)], peer);
+                        }
+                    }
+                })?
+        };
+        Ok(Self {
+            asks,
+            to,
+            rate,
+            answer,
+            over,
+            thread: Some(thread),
+        })
+    }
+
+    /// Twice the time that a request of this length is on the link, its headers included.
+    fn apart(&self, request: usize) -> Duration {
+        let on_link = |rate: Bandwidth| rate.time_to_send(Bytes::new(request as u64 + HEADERS));
+        Duration::from_nanos(self.rate.map_or(0, |rate| on_link(rate).times(2).nanos()))
+    }
+
+    /// The median round trip in microseconds of this many requests, one after the other and so far apart that none finds the
+    /// link busy with the one before.
+    pub fn round_trip(&self, count: usize, request: usize, answer: usize) -> Result<f64, Error> {
+        self.answer.store(answer, Ordering::Relaxed);
+        let failed = |e: io::Error| Error::new(format!("cannot ask in the lab: {e}"));
+        let (request, mut buffer) = (vec![0; request], vec![0; 64 << 10]);
+        let mut times = Vec::with_capacity(count);
+        let (mut unanswered, mut before) = (0, Instant::now());
+        // The first quarter is not counted: threads find their places again after a change.
+        let warm = count.div_ceil(4);
+        while times.len() < count + warm {
+            std::thread::sleep(self.apart(request.len()).saturating_sub(before.elapsed()));
+            let begin = Instant::now();
+            before = begin;
+            self.asks.send_to(&request, self.to).map_err(failed)?;
+            match self.asks.recv(&mut buffer) {
+                Ok(_) => times.push(begin.elapsed().as_nanos() as f64 / 1e3),
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                    unanswered += 1;
+                    if unanswered > 10 {
+                        return Err(Error::new("requests in the lab are not answered"));
+                    }
+                }
+                Err(e) => return Err(failed(e)),
+            }
+        }
+        Ok(median(times.split_off(warm)))
+    }
+}

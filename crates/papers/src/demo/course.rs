@@ -1,0 +1,321 @@
+//! One course of the demo: hosts, a link, connections that join in turn, and readings of what each got.
+//!
+//! ```text
+//!  sender ─── left │ the worker of `suimon run` │ right ─── receiver
+//! ```
+//!
+//! Hosts are network namespaces; `left` and `right` are two more interfaces in a third one, and nothing
+//! passes between them but through the worker. The kernel's TCP sends with its ordinary offloads.
+
+use crate::Error;
+use control::policy::Interface;
+use engine::packet::ClassId;
+use engine::settings::SettingValue;
+use engine::units::{Bandwidth, Bytes, Duration, Instant, Rate};
+use gateway::direction;
+use lab::traffic::tcp::{Bulk, BulkRun};
+use lab::{Host, Lab};
+use netio::af_packet::{self, AfPacket};
+use netio::clock;
+use netio::handle::{Handle, Snapshot};
+use netio::port::PortError;
+use netio::worker::{Settings, Worker};
+use plot::trace::Trace;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::thread::JoinHandle;
+
+const SENDER: Ipv4Addr = Ipv4Addr::new(10, 8, 0, 1);
+const RECEIVER: Ipv4Addr = Ipv4Addr::new(10, 8, 0, 2);
+/// Where the background goes: a port that no filter names.
+const BACKGROUND: u16 = 5000;
+
+/// What is to be run.
+#[derive(Clone, Copy, Debug)]
+pub struct Course<'a> {
+    /// For titles.
+    pub title: &'a str,
+    /// The policy of what leaves by `right`.
+    pub interface: &'a Interface,
+    /// Whether to put one plain queue in the place of the policy's.
+    pub plain: bool,
+    /// How long it lasts.
+    pub length: Duration,
+    /// How often counters are read.
+    pub step: Duration,
+}
+
+/// What one class's program does.
+#[derive(Clone, Debug)]
+pub struct Program {
+    /// The class.
+    pub class: String,
+    /// The rate that it asks for; none: what is left.
+    pub target: Option<Bandwidth>,
+    /// When it sends as much as it can, from and to: a connection each.
+    pub spans: Vec<(Instant, Instant)>,
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub struct Outcome {
+    /// Frames of each class as they left by the link, as the policy counts them.
+    pub frames: Trace,
+    /// What the receivers' programs got.
+    pub payload: Trace,
+    /// Packets that the queue dropped.
+    pub dropped: u64,
+}
+
+/// A class's connections, one after the other, by its port.
+#[derive(Debug)]
+struct Source<'a> {
+    class: ClassId,
+    port: u16,
+    program: &'a Program,
+    /// How many of the program's spans have begun.
+    begun: usize,
+    running: Option<BulkRun>,
+    /// Bytes of payload that arrived by connections that are over.
+    received: u64,
+}
+
+impl Source<'_> {
+    /// When it begins next.
+    fn next(&self) -> Option<Instant> {
+        self.program.spans.get(self.begun).map(|span| span.0)
+    }
+
+    /// Begins what is due.
+    fn begin(&mut self, network: &Network, now: Instant) -> Result<(), Error> {
+        while let Some(&(from, to)) = self.program.spans.get(self.begun).filter(|span| span.0 <= now) {
+            self.begun += 1;
+            self.received = self.payload();
+            // The former one's receiver gives up its port.
+            self.running = None;
+            self.running = Some(network.start(self.port, to.since(now.max(from)))?);
+        }
+        Ok(())
+    }
+
+    fn payload(&self) -> u64 {
+        self.received + self.running.as_ref().map_or(0, BulkRun::received)
+    }
+}
+
+impl Course<'_> {
+    /// Runs it. `watch` is shown the readings so far, and what is going on.
+    pub fn run(
+        &self,
+        programs: &[Program],
+        watch: &mut dyn FnMut(&Trace, &str) -> io::Result<()>,
+    ) -> Result<Outcome, Error> {
+        let mut sources = self.sources(programs)?;
+        let network = Network::new(self)?;
+        let link = self.interface.settings.bandwidth;
+        let mut frames = Trace::new(self.title, link);
+        let mut payload = Trace::new(self.title, link);
+        for program in programs {
+            let joins = program.spans.first().map_or(Instant::START, |span| span.0);
+            frames.line(&program.class, program.target, joins);
+            payload.line(&program.class, program.target, joins);
+        }
+        let begin = clock::now();
+        let end = Instant::START + self.length;
+        loop {
+            let seen = network.inspect()?;
+            let now = Instant::START + seen.at.since(begin);
+            frames.read(now, &departed(&seen, &sources));
+            let received: Vec<Bytes> = sources.iter().map(|s| Bytes::new(s.payload())).collect();
+            payload.read(now, &received);
+            watch(&frames, &self.note(&sources, now))?;
+            if now >= end {
+                break;
+            }
+            for source in &mut sources {
+                source.begin(&network, now)?;
+            }
+            let joins = sources
+                .iter()
+                .filter_map(Source::next)
+                .filter(|&joins| joins > now);
+            let next = joins.chain([self.next_step(now), end]).min().unwrap_or(end);
+            let passed = Instant::START + clock::now().since(begin);
+            std::thread::sleep(std::time::Duration::from_nanos(next.since(passed).nanos()));
+        }
+        drop(sources);
+        let dropped = network
+            .end()?
+            .paths
+            .first()
+            .map_or(0, |path| path.totals.dropped.packets);
+        Ok(Outcome {
+            frames,
+            payload,
+            dropped,
+        })
+    }
+
+    /// A program for each leaf of the policy, that stays once it has joined: first the default class's, then the
+    /// others' in order, `apart` from each other.
+    pub fn joining(&self, apart: Duration) -> Vec<Program> {
+        let plan = &self.interface.plan;
+        let mut turn = 0;
+        let leaves = plan.classes.iter().enumerate().filter(|(_, class)| class.leaf);
+        let program = |(index, info): (usize, &engine::tree::ClassInfo)| {
+            let background = plan.default == Some(ClassId(index as u32));
+            turn += u64::from(!background);
+            let joins = Instant::START
+                + if background {
+                    Duration::ZERO
+                } else {
+                    apart.times(turn)
+                };
+            Program {
+                class: info.name.clone(),
+                target: self.rate(&info.name).filter(|_| !background),
+                spans: vec![(joins, Instant::START + self.length)],
+            }
+        };
+        leaves.map(program).collect()
+    }
+
+    /// The rate that the policy gives to a class.
+    fn rate(&self, class: &str) -> Option<Bandwidth> {
+        let spec = self
+            .interface
+            .spec
+            .classes
+            .iter()
+            .find(|spec| spec.name == class)?;
+        let rate = Rate::from_raw(&spec.settings.get("rate")?.value).ok()?;
+        Some(rate.on(self.interface.plan.link.bandwidth))
+    }
+
+    fn sources<'a>(&self, programs: &'a [Program]) -> Result<Vec<Source<'a>>, Error> {
+        let source = |program: &'a Program| {
+            let class = self.interface.plan.class(&program.class);
+            let class =
+                class.ok_or_else(|| Error::new(format!("the policy has no class `{}`", program.class)))?;
+            let filter = self.interface.filters.iter().find(|filter| filter.class == class);
+            Ok(Source {
+                class,
+                port: filter
+                    .and_then(|filter| filter.destination_port)
+                    .map_or(BACKGROUND, |ports| ports.low()),
+                program,
+                begun: 0,
+                running: None,
+                received: 0,
+            })
+        };
+        programs.iter().map(source).collect()
+    }
+
+    fn note(&self, sources: &[Source<'_>], now: Instant) -> String {
+        let coming = sources
+            .iter()
+            .filter_map(|source| Some((source.next()?, &source.program.class)));
+        let next = coming.filter(|(joins, _)| *joins > now).min();
+        let next = next.map_or(String::new(), |(joins, name)| {
+            format!(
+                "; {name} joins at {:.1} s",
+                joins.since(Instant::START).as_secs_f64()
+            )
+        });
+        let passed = now.since(Instant::START).min(self.length).as_secs_f64();
+        format!(
+            "{}: {passed:.1} s of {:.0} s{next}",
+            self.title,
+            self.length.as_secs_f64()
+        )
+    }
+
+    /// The next multiple of the step.
+    fn next_step(&self, now: Instant) -> Instant {
+        Instant::START + self.step.times(now.nanos() / self.step.nanos().max(1) + 1)
+    }
+}
+
+/// What left of each source's class.
+fn departed(seen: &Snapshot, sources: &[Source<'_>]) -> Vec<Bytes> {
+    let classes = seen.paths.first().map_or(&[][..], |path| &path.classes);
+    let of = |class| {
+        classes
+            .iter()
+            .find(|meter| meter.class == class)
+            .map_or(Bytes::ZERO, |meter| meter.sent.bytes)
+    };
+    sources.iter().map(|source| of(source.class)).collect()
+}
+
+/// Hosts, and the worker between them.
+struct Network {
+    sender: Host,
+    receiver: Host,
+    handle: Handle,
+    worker: Option<JoinHandle<lab::Result<Snapshot>>>,
+    _lab: Lab,
+}
+
+impl Network {
+    fn new(course: &Course<'_>) -> Result<Self, Error> {
+        let mut lab = Lab::new();
+        let [sender, router, receiver] = ["sender", "router", "receiver"].map(|name| lab.host(name));
+        let (sender, router, receiver) = (sender?, router?, receiver?);
+        lab.veth((&sender, "eth0"), (&router, "left"))?;
+        lab.veth((&receiver, "eth0"), (&router, "right"))?;
+        for (host, ip) in [(&sender, SENDER), (&receiver, RECEIVER)] {
+            host.address("eth0", lab::Address::new(ip, 24))?;
+        }
+        let (mut worker, handle) = Worker::new(Settings {
+            realtime: true,
+            ..Settings::default()
+        })
+        .map_err(|e| Error::new(format!("cannot make room for packets: {e}")))?;
+        let open = |name: &str| AfPacket::open(af_packet::Settings::new(name));
+        let ports = router.call(|| Ok::<_, PortError>((open("left")?, open("right")?)))?;
+        let (left, right) = ports.map_err(|e| Error::new(e.to_string()))?;
+        let (left, right) = (worker.add_port(Box::new(left)), worker.add_port(Box::new(right)));
+        worker.add_path(match course.plain {
+            false => direction::managed(course.interface, left, right),
+            true => direction::plain(course.interface, left, right),
+        });
+        worker.add_path(direction::unmanaged("left", right, left));
+        let worker = router.spawn("worker", move || worker.run())?;
+        Ok(Self {
+            sender,
+            receiver,
+            handle,
+            worker: Some(worker),
+            _lab: lab,
+        })
+    }
+
+    fn inspect(&self) -> Result<Snapshot, Error> {
+        self.handle.inspect().map_err(|e| Error::new(e.to_string()))
+    }
+
+    fn start(&self, port: u16, length: Duration) -> Result<BulkRun, Error> {
+        let to = SocketAddr::from((RECEIVER, port));
+        let length = std::time::Duration::from_nanos(length.nanos());
+        Ok(Bulk::new(to, length).start(&self.sender, &self.receiver)?)
+    }
+
+    /// The worker's last words.
+    fn end(mut self) -> Result<Snapshot, Error> {
+        self.handle.stop();
+        let Some(worker) = self.worker.take() else {
+            return Err(Error::new("the worker has ended"));
+        };
+        Ok(worker
+            .join()
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))?)
+    }
+}
+
+impl Drop for Network {
+    fn drop(&mut self) {
+        self.handle.stop();
+    }
+}

@@ -1,0 +1,298 @@
+//! The papers' experiments, each by its id: the list, and what one gives back.
+//!
+//! An experiment is one file, or one file for a group, and one line in [`EXPERIMENTS`]. It measures and judges; what it
+//! found is a list of rows, each with the paper's figure and ours, and pictures. How that is shown and
+//! written is [`page`]'s affair. The [`demo`] is Fig. 8 of the ALTQ paper, for everybody.
+
+#![forbid(unsafe_code)]
+
+#[cfg(test)]
+mod accepted;
+mod beside;
+mod cost_disciplines;
+mod cost_engine;
+mod cost_gaps;
+mod cost_latency;
+mod cost_scaling;
+mod cost_throughput;
+mod cost_ways;
+mod cost_wire;
+pub mod demo;
+mod downloads;
+mod error;
+mod gap_size;
+mod guarantees;
+mod kernel_pipe;
+mod limited_class;
+mod link_sharing;
+mod long_pipe;
+mod long_pipe_lab;
+pub mod page;
+mod points;
+mod promised_delays;
+mod promised_sockets;
+mod reserve_cost;
+mod reserved_flow;
+mod reserved_sockets;
+mod rounds;
+mod shared_pipe;
+mod tail_drop;
+mod testbed;
+mod timeline;
+mod yielding;
+
+pub use error::Error;
+use serde::Serialize;
+use std::fmt;
+
+/// Every experiment, in the order of `--all`.
+pub const EXPERIMENTS: &[Experiment] = &[
+    cost_throughput::A1,
+    cost_latency::A2,
+    cost_scaling::A3,
+    cost_disciplines::A4,
+    limited_class::A5,
+    guarantees::A6,
+    link_sharing::A7,
+    link_sharing::A8,
+    promised_delays::I1,
+    promised_delays::I2,
+    promised_delays::I3,
+    promised_delays::I4,
+    promised_delays::I5,
+    reserved_flow::K1,
+    reserve_cost::K2,
+    yielding::N1,
+    yielding::N2,
+    gap_size::P1,
+    gap_size::P2,
+    tail_drop::P3,
+    tail_drop::P4,
+    tail_drop::P5,
+    tail_drop::P6,
+    cost_gaps::P7,
+    shared_pipe::P8,
+];
+
+/// An experiment of a paper.
+#[derive(Clone, Copy, Debug)]
+pub struct Experiment {
+    /// Such as "A1".
+    pub id: &'static str,
+    /// What was asked, in a line.
+    pub title: &'static str,
+    /// The paper, and its section, table or figure.
+    pub reference: &'static str,
+    /// Runs it.
+    pub run: fn(&Options, &mut dyn Progress) -> Result<Outcome, Error>,
+}
+
+/// How experiments are run.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Options {
+    /// Less of everything: the figures are rougher, the claims are the same.
+    pub quick: bool,
+    /// Whether this process is in a box in which labs can be made, or why not. An experiment that needs one and
+    /// has none gives the rows that it can, and [`Row::unmeasured`] for the others.
+    pub lab: Result<(), String>,
+}
+
+/// Told how far an experiment is.
+pub trait Progress {
+    /// `done` is from 0 to 1; `what` is going on now.
+    fn show(&mut self, done: f64, what: &str);
+}
+
+/// What an experiment found.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Outcome {
+    /// The claims, one by one.
+    pub rows: Vec<Row>,
+    /// The first is written as `ID.svg`, others as `ID-NAME.svg`.
+    pub pictures: Vec<Picture>,
+    /// How it was measured, and why it differs where it does: paragraphs of plain text.
+    pub remarks: Vec<String>,
+}
+
+impl Outcome {
+    /// Whether everything that is claimed was seen, and there was something.
+    pub fn holds(&self) -> bool {
+        !self.rows.is_empty() && self.rows.iter().all(|row| row.holds)
+    }
+}
+
+/// A picture.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Picture {
+    /// Part of its file's name: lower case and dashes.
+    pub name: String,
+    /// The picture, an SVG document.
+    pub svg: String,
+}
+
+/// The paper's figure and ours.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Row {
+    /// What is compared.
+    pub what: String,
+    /// The paper's figure.
+    pub paper: Figure,
+    /// Ours.
+    pub ours: Figure,
+    /// The unit of both, such as "Mbit/s"; empty for texts.
+    pub unit: String,
+    /// Whether ours is as it should be; how that is judged, the note says.
+    pub holds: bool,
+    /// What is asked of ours, and why it differs where it does.
+    pub note: String,
+}
+
+impl Row {
+    /// A claim in numbers. Ours is told to three digits behind the point: accepted tables are compared, and more says nothing.
+    pub fn rounded(
+        what: impl Into<String>,
+        paper: impl Into<Figure>,
+        ours: f64,
+        unit: &str,
+        holds: bool,
+        note: impl Into<String>,
+    ) -> Self {
+        Self {
+            what: what.into(),
+            paper: paper.into(),
+            ours: ((ours * 1e3).round() / 1e3).into(),
+            unit: unit.into(),
+            holds,
+            note: note.into(),
+        }
+    }
+
+    /// A claim that could not be tried on this machine. It does not hold: nothing was shown.
+    pub fn unmeasured(what: impl Into<String>, paper: Figure, unit: &str, why: &str) -> Self {
+        Self {
+            what: what.into(),
+            paper,
+            ours: Figure::Nothing,
+            unit: unit.into(),
+            holds: false,
+            note: format!("not measured: {why}"),
+        }
+    }
+
+    /// Ours less the paper's, if both are numbers.
+    pub fn difference(&self) -> Option<f64> {
+        match (&self.paper, &self.ours) {
+            (Figure::Number(paper), Figure::Number(ours)) => Some(ours - paper),
+            _ => None,
+        }
+    }
+}
+
+/// A number, a text such as "linear", or nothing; the same in JSON.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+#[serde(untagged)]
+pub enum Figure {
+    /// A number, in the row's unit.
+    Number(f64),
+    /// What cannot be said in one number.
+    Text(String),
+    /// The paper does not say, or nothing was measured.
+    Nothing,
+}
+
+impl From<f64> for Figure {
+    fn from(number: f64) -> Self {
+        Self::Number(number)
+    }
+}
+
+impl From<&str> for Figure {
+    fn from(text: &str) -> Self {
+        Self::Text(text.into())
+    }
+}
+
+impl From<String> for Figure {
+    fn from(text: String) -> Self {
+        Self::Text(text)
+    }
+}
+
+impl fmt::Display for Figure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Number(value) => f.pad(&number(*value)),
+            Self::Text(text) => f.pad(text),
+            Self::Nothing => f.pad("–"),
+        }
+    }
+}
+
+/// A number with four significant digits, and below a thousand two behind the point as the papers have; no zeros at the end.
+pub fn number(value: f64) -> String {
+    if !value.is_finite() {
+        return "–".into();
+    }
+    let before = value.abs().max(1e-9).log10().floor() as i32 + 1;
+    let behind = match before {
+        ..=2 => usize::try_from((4 - before).min(6)).unwrap_or(0),
+        3 => 2,
+        _ => 0,
+    };
+    let text = format!("{value:.behind$}");
+    let text = match text.contains('.') {
+        true => text.trim_end_matches('0').trim_end_matches('.'),
+        false => &text,
+    };
+    text.strip_prefix('-')
+        .map_or(text.into(), |positive| match positive {
+            "0" => "0".into(),
+            _ => format!("−{positive}"),
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_in_order_and_given_once() {
+        let ids: Vec<&str> = EXPERIMENTS.iter().map(|e| e.id).collect();
+        let mut sorted = ids.clone();
+        sorted.sort_unstable();
+        sorted.dedup();
+        assert_eq!(ids, sorted);
+    }
+
+    #[test]
+    fn numbers_are_as_exact_as_they_are_of_use() {
+        let shown = [8.584, 132.98, 0.1649, 1234.5, 100.0, -0.25, 0.0, -1e-12, 0.001234].map(number);
+        assert_eq!(
+            shown,
+            [
+                "8.584", "132.98", "0.1649", "1234", "100", "−0.25", "0", "0", "0.001234"
+            ]
+        );
+        assert_eq!(number(f64::NAN), "–");
+    }
+
+    #[test]
+    fn an_outcome_holds_if_every_row_does_and_there_is_one() {
+        let row = |holds| Row {
+            what: "a".into(),
+            paper: Figure::Nothing,
+            ours: 1.0.into(),
+            unit: "s".into(),
+            holds,
+            note: String::new(),
+        };
+        let outcome = |rows| Outcome {
+            rows,
+            ..Outcome::default()
+        };
+        assert!(outcome(vec![row(true), row(true)]).holds());
+        assert!(!outcome(vec![row(true), row(false)]).holds());
+        assert!(!outcome(vec![]).holds());
+        assert!(!Row::unmeasured("a", Figure::Nothing, "s", "no lab").holds);
+    }
+}

@@ -1,0 +1,132 @@
+//! The PSPacer paper's network (Takano et al. 2004, section 4.1, Fig. 5), simulated: a host on Gigabit Ethernet, a bottleneck of
+//! 62.5 MB/s with a tail-drop buffer, 200 ms there and back.
+//!
+//! ```text
+//!   host ── GbE, paced or not ──► GNET-1: 62.5 MB/s, tail drop, 100 ms ──► far
+//!     ◄───────────────────────── GbE, 100 ms ─────────────────────────────┘
+//! ```
+//!
+//! The bottleneck's rate counts frames with FCS, as GNET-1 does. Pacing is the `pacer` of the engine over gap frames on the
+//! host's link; the policy is read as `suimon run` reads it.
+
+use crate::Error;
+use crate::testbed::interface;
+use engine::header::{Family, FlowKey};
+use engine::random::Seed;
+use engine::units::{Bandwidth, Bytes, Duration, Instant};
+use sim::link::{Driver, Framing, Hold, LinkSpec, Ruled};
+use sim::simulation::{FlowId, LinkId, NodeId, Simulation};
+use sim::tcp::{self, Control};
+
+/// Gigabit Ethernet.
+pub const GBE: Bandwidth = Bandwidth::gbit(1);
+/// The bottleneck: 62.5 MB/s.
+pub const NARROW: Bandwidth = Bandwidth::mbit(500);
+/// Half the round trip.
+pub const HALF: Duration = Duration::from_millis(100);
+/// A frame with FCS, of 1500 bytes of IP.
+pub const FRAME: f64 = 1_518.0;
+/// TCP's data in it, with time stamps.
+pub const DATA: f64 = 1_448.0;
+/// A slot of the wire.
+pub const SLOT: f64 = 1_538.0;
+
+/// What waits in front of a link of Gigabit Ethernet: a policy that paces to this rate by gap frames, or nothing but the wire.
+pub fn hold(rate: Option<Bandwidth>) -> Result<Hold, Error> {
+    let Some(rate) = rate else {
+        return Ok(Hold::Buffer(Bytes::new(u64::MAX)));
+    };
+    // The host's queue is never full, as the paper's (section 4.1, WAD_IFQ).
+    let policy = format!(
+        "version = 1\n[interface.out]\nbandwidth = \"1 Gbit/s\"\nmax_frame = \"1514 B\"\n\
+         discipline = {{ kind = \"pacer\", gap = \"frames\" }}\n\
+         [[interface.out.class]]\nname = \"far\"\ndefault = true\nrate = \"{} bit/s\"\n\
+         discipline = {{ kind = \"fifo\", limit = 1000000 }}\n",
+        rate.bits()
+    );
+    let policy = interface(&policy)?;
+    Ok(Hold::Ruled(Box::new(Ruled {
+        plan: policy.plan,
+        filters: policy.filters,
+        driver: Driver {
+            gaps: true,
+            ..Driver::default()
+        },
+    })))
+}
+
+/// A link of Gigabit Ethernet.
+pub fn gigabit(delay: Duration) -> LinkSpec {
+    LinkSpec::new(GBE, delay).framing(Framing::Ethernet)
+}
+
+/// Addresses of a connection with this port.
+pub fn key(port: u16) -> FlowKey {
+    FlowKey {
+        family: Family::V4,
+        protocol: 6,
+        source: u128::from(port),
+        destination: 9,
+        source_port: Some(port),
+        destination_port: Some(port),
+        ..FlowKey::default()
+    }
+}
+
+/// A connection of the paper's time: a first window of 2 packets, a buffer of this size.
+pub fn connection(control: Control, window: Bytes) -> tcp::Settings {
+    tcp::Settings {
+        control,
+        initial_window: 2,
+        receive_window: window,
+        ..tcp::Settings::default()
+    }
+}
+
+/// The network with one connection.
+#[derive(Debug)]
+pub struct LongPipe {
+    /// It and its time.
+    pub sim: Simulation,
+    /// The host's link.
+    pub out: LinkId,
+    /// The bottleneck.
+    pub narrow: LinkId,
+    /// The connection.
+    pub flow: FlowId,
+}
+
+impl LongPipe {
+    /// With a buffer of so many bytes at the bottleneck, and the host paced to it or not.
+    pub fn new(settings: &tcp::Settings, buffer: u64, paced: bool) -> Result<Self, Error> {
+        let mut sim = Simulation::new(Seed(1));
+        let [host, gnet, far]: [NodeId; 3] = ["host", "gnet", "far"].map(|name| sim.node(name));
+        let out = sim.link(
+            host,
+            gnet,
+            gigabit(Duration::ZERO).hold(hold(paced.then_some(NARROW))?),
+        );
+        let fcs = Framing::Add(4);
+        let wire = LinkSpec::new(NARROW, HALF)
+            .framing(fcs)
+            .hold(Hold::Buffer(Bytes::new(buffer)));
+        let narrow = sim.link(gnet, far, wire);
+        sim.link(far, host, gigabit(HALF));
+        sim.watch(narrow, Duration::from_millis(100));
+        let flow = sim.flow([host, far], key(1), Instant::START, tcp::pair(settings));
+        let flow = flow.map_err(|e| Error::new(e.to_string()))?;
+        Ok(Self {
+            sim,
+            out,
+            narrow,
+            flow,
+        })
+    }
+
+    /// Frames that the bottleneck's buffer had no room for.
+    pub fn drops(&self) -> u64 {
+        self.sim
+            .meter(self.narrow)
+            .map_or(0, |meter| meter.whole().total().lost.packets)
+    }
+}

@@ -1,0 +1,262 @@
+//! K2: what a reservation costs the router's processor (Maeshima, Ito, Ishikura and Asami, "RSVP bandwidth reservation with weighted
+//! round robin on a high speed network", section 4.2, Fig. 4).
+//!
+//! The worker of `suimon run` between two hosts of a lab; what it uses of a processor is read from the kernel while the
+//! paper's streams pass, by a FIFO without looking at them, and by WRR with the reservation's class and filter. The paper reads the
+//! whole machine's idle time, interrupts included; here it is the packet loop's thread alone, system calls included.
+
+use super::cost_ways::Way;
+use super::cost_wire::Wire;
+use super::rounds::median;
+use super::{Experiment, Figure, Options, Outcome, Picture, Progress, Row};
+use crate::Error;
+use engine::link::Link;
+use engine::units::{Bandwidth, Bytes};
+use plot::{Axis, Plot, Series, Unit, picture};
+use std::time::{Duration, Instant};
+
+/// The experiment.
+pub const K2: Experiment = Experiment {
+    id: "K2",
+    title: "What a reservation costs the router's processor, against the traffic",
+    reference: "Maeshima, Ito, Ishikura and Asami, \"RSVP bandwidth reservation with weighted round robin\", section 4.2, Fig. 4",
+    run,
+};
+
+const DATA: usize = 1_440;
+/// Ethernet's, IP's and UDP's.
+const HEADERS: usize = 14 + 20 + 8;
+/// Packets a second of the measured flow and of one disturber: one every 309 and every 1,174 µs.
+const MEASURED: u32 = 3_236;
+const DISTURBER: u32 = 852;
+const PORT: u16 = 5_001;
+/// With so many there is as much traffic as the paper's router could take, 390 Mbit/s, by its extrapolation.
+const MANY: u32 = 35;
+/// A change is left to settle before it is measured.
+const SETTLE: Duration = Duration::from_millis(100);
+
+/// The link: what a class may have is reckoned against it, but the wire does not hold to it.
+const LINK: Link = Link::new(Bandwidth::mbit(100), Bytes::new(1_514));
+
+/// One load: Mbit/s of frames that come in, and the processor's use in per cent of one, not reserved and reserved.
+#[derive(Clone, Copy, Debug)]
+struct Point {
+    traffic: f64,
+    use_of: [f64; 2],
+}
+
+fn run(options: &Options, progress: &mut dyn Progress) -> Result<Outcome, Error> {
+    let (loads, rounds, span): (&[u32], usize, Duration) = match options.quick {
+        true => (&[0, 3, 6, 9], 3, Duration::from_millis(250)),
+        false => (&[0, 1, 2, 3, 4, 5, 6, 7, 8, 9], 5, Duration::from_millis(400)),
+    };
+    if let Err(why) = &options.lab {
+        return Ok(unmeasured(why));
+    }
+    let wire = Wire::new(LINK, None)?;
+    let ways = [Way::fifo(LINK), Way::reservation(LINK, PORT)];
+    let mut points = Vec::new();
+    for (index, &disturbers) in loads.iter().enumerate() {
+        progress.show(
+            index as f64 / loads.len() as f64,
+            &format!("{disturbers} disturbers"),
+        );
+        points.push(load(&wire, &ways, disturbers, rounds, span)?);
+    }
+    let most = load(&wire, &ways, MANY, rounds, span)?;
+    Ok(Outcome {
+        rows: rows(&points, &most),
+        pictures: vec![Picture {
+            name: "processor".into(),
+            svg: drawn(&points),
+        }],
+        remarks: vec![REMARK.into()],
+    })
+}
+
+const REMARK: &str = "lab: real sockets, namespaces, and the worker and ports of `suimon run`; the ways take turns while the same streams go on, and \
+    a point is the median of the turns. The paper's machine was a Pentium II of 266 MHz and did everything in interrupts; here the packet loop \
+    alone is counted, with its system calls.";
+
+/// The two ways by turns under one load.
+fn load(
+    wire: &Wire,
+    ways: &[Way; 2],
+    disturbers: u32,
+    rounds: usize,
+    span: Duration,
+) -> Result<Point, Error> {
+    let whole = (SETTLE + span) * (rounds as u32 * 2 + 1);
+    let mut streams = vec![wire.stream(PORT, MEASURED, DATA, whole)?];
+    if disturbers > 0 {
+        streams.push(wire.stream(PORT + 1, DISTURBER * disturbers, DATA, whole)?);
+    }
+    std::thread::sleep(SETTLE);
+    let mut used = [Vec::new(), Vec::new()];
+    for _ in 0..rounds {
+        for (way, used) in ways.iter().zip(&mut used) {
+            wire.take(Some(way))?;
+            std::thread::sleep(SETTLE);
+            let (begin, before) = (Instant::now(), wire.busy()?);
+            std::thread::sleep(span);
+            let (took, busy) = (begin.elapsed(), wire.busy()? - before);
+            used.push(busy.as_secs_f64() / took.as_secs_f64() * 100.0);
+        }
+    }
+    for stream in &streams {
+        stream.stop();
+    }
+    for stream in streams {
+        stream.finish()?;
+    }
+    let packets = f64::from(MEASURED + DISTURBER * disturbers);
+    Ok(Point {
+        traffic: packets * ((DATA + HEADERS) * 8) as f64 / 1e6,
+        use_of: used.map(median),
+    })
+}
+
+/// A straight line by least squares: its slope, its value at zero, and R².
+fn line(points: &[(f64, f64)]) -> (f64, f64, f64) {
+    let n = points.len() as f64;
+    let mean = |of: fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / n;
+    let (x, y) = (mean(|p| p.0), mean(|p| p.1));
+    let sum = |of: &dyn Fn(f64, f64) -> f64| points.iter().map(|p| of(p.0 - x, p.1 - y)).sum::<f64>();
+    let (xx, xy, yy) = (sum(&|x, _| x * x), sum(&|x, y| x * y), sum(&|_, y| y * y));
+    let slope = xy / xx;
+    (slope, y - slope * x, xy * xy / (xx * yy))
+}
+
+const NAMES: [&str; 2] = ["not reserved", "reserved"];
+/// What a busy machine may add to one point is not to decide.
+const STRAIGHT: f64 = 0.9;
+
+fn rows(points: &[Point], most: &Point) -> Vec<Row> {
+    let lines = [0, 1].map(|way| line(&curve(points, way)));
+    let row = |what: &str, paper: Figure, ours: f64, unit: &str, holds: bool, note: &str| {
+        Row::rounded(format!("lab: {what}"), paper, ours, unit, holds, note)
+    };
+    let straight = |way: usize| {
+        let (_, _, squared) = lines[way];
+        row(
+            &format!("{}, how straight the line is (R²)", NAMES[way]),
+            "straight".into(),
+            squared,
+            "",
+            squared >= STRAIGHT,
+            "Use of one processor against the traffic that comes in. 1 is a straight line; asked is 0.9, since others use this machine.",
+        )
+    };
+    let apart: Vec<f64> = points
+        .iter()
+        .map(|point| point.use_of[1] - point.use_of[0])
+        .collect();
+    let apart = median(apart);
+    let at_80 = |way: usize| (80.0 - lines[way].1) / lines[way].0;
+    vec![
+        straight(0),
+        straight(1),
+        row(
+            "the reservation's cost",
+            5.0.into(),
+            apart,
+            "points of one processor",
+            apart <= 5.0,
+            "The median over the loads of what it uses with the reservation less without. Asked: at most the paper's 5.",
+        ),
+        row(
+            AT_MOST,
+            80.0.into(),
+            most.use_of[1],
+            "%",
+            most.use_of[1] <= 80.0,
+            &format!(
+                "Measured, at {:.0} Mbit/s. Asked: at most the paper's 80.",
+                most.traffic
+            ),
+        ),
+        row(
+            "reserved, traffic at 80 % of a processor, extrapolated",
+            390.0.into(),
+            at_80(1),
+            "Mbit/s",
+            true,
+            "By the line, as the paper does; nothing is asked. It is a low estimate: the more packets come, the more are taken at \
+             each turn of the loop, so that each costs less.",
+        ),
+    ]
+}
+
+const AT_MOST: &str = "reserved, use of a processor at the 390 Mbit/s which the paper extrapolates to";
+
+fn curve(points: &[Point], way: usize) -> Vec<(f64, f64)> {
+    points
+        .iter()
+        .map(|point| (point.traffic, point.use_of[way]))
+        .collect()
+}
+
+fn unmeasured(why: &str) -> Outcome {
+    let row =
+        |what: &str, paper: Figure, unit: &str| Row::unmeasured(format!("lab: {what}"), paper, unit, why);
+    Outcome {
+        rows: vec![
+            row("the reservation's cost", 5.0.into(), "points of one processor"),
+            row(AT_MOST, 80.0.into(), "%"),
+        ],
+        ..Outcome::default()
+    }
+}
+
+fn drawn(points: &[Point]) -> String {
+    let series = [0, 1].map(|way| {
+        let points = curve(points, way)
+            .into_iter()
+            .map(|(traffic, used)| (traffic * 1e6, used));
+        Series::marked(NAMES[way], points.collect())
+    });
+    let plot = Plot {
+        title: "Use of one processor by the packet loop".into(),
+        x: Axis::new("traffic that comes in", Unit::Rate),
+        y: Axis::new("", Unit::Percent),
+        series: series.into(),
+        ..Plot::default()
+    };
+    picture("What a reservation costs the processor", &[plot])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn points(apart: f64) -> Vec<Point> {
+        let point = |n: u32| {
+            let traffic = f64::from(40 + 10 * n);
+            let base = 1.0 + traffic / 10.0;
+            Point {
+                traffic,
+                use_of: [base, base + apart],
+            }
+        };
+        (0..10).map(point).collect()
+    }
+
+    #[test]
+    fn a_line_is_found_and_what_lies_off_it_shows() {
+        let (slope, zero, squared) = line(&[(0.0, 1.0), (10.0, 3.0), (20.0, 5.0)]);
+        assert!((slope - 0.2).abs() < 1e-12 && (zero - 1.0).abs() < 1e-12 && (squared - 1.0).abs() < 1e-12);
+        assert!(line(&[(0.0, 1.0), (10.0, 9.0), (20.0, 2.0)]).2 < 0.1);
+    }
+
+    #[test]
+    fn a_reservation_that_costs_more_than_the_paper_s_does_not_hold() {
+        let at_most = |used| Point {
+            traffic: 390.0,
+            use_of: [used; 2],
+        };
+        let holds = |apart, used| rows(&points(apart), &at_most(used)).iter().all(|row| row.holds);
+        assert!(holds(0.5, 79.0) && !holds(5.5, 79.0) && !holds(0.5, 81.0));
+        let at_80 = rows(&points(0.0), &at_most(50.0)).pop().expect("the last");
+        assert_eq!(at_80.ours, 790.0.into());
+    }
+}

@@ -1,0 +1,519 @@
+//! K1: a flow of 37 Mbit/s among disturbers of 10 Mbit/s each, with a reservation of 40 Mbit/s and without (Maeshima, Ito,
+//! Ishikura and Asami, "RSVP bandwidth reservation with weighted round robin on a high speed network", section 4.1, Fig. 3).
+//!
+//! ```text
+//!   A ─┐                              ┌─ B
+//!      ├─ R1 ══ 100 Mbit/s, ruled ══ R2 ─┤      A sends to B, C to D
+//!   C ─┘                              └─ D
+//! ```
+//!
+//! The paper calls 1,468 bytes the packet's length and 37 and 10 Mbit/s the rates of UDP data. With 1,440 bytes of data, so that the
+//! IP packet has 1,468, they are 37.3 and 9.8; with 1,468 bytes of data they would be 38.0 and 10.0. Both are run.
+
+use super::reserved_sockets::{self, Heard};
+use super::testbed::interface;
+use super::{Experiment, Figure, Options, Outcome, Picture, Progress, Row, points};
+use crate::Error;
+use engine::header::{Family, FlowKey};
+use engine::random::Seed;
+use engine::units::{Bandwidth, Bytes, Duration, Instant};
+use plot::bars::{Bar, Bars, Group};
+use plot::{Axis, Plot, Series, Unit, picture};
+use sim::agent::Agent;
+use sim::link::{Driver, Framing, Hold, LinkSpec, Ruled};
+use sim::simulation::{End, FlowId, NodeId, Simulation};
+use sim::sources::{Listener, Source, Trace};
+
+/// The experiment.
+pub const K1: Experiment = Experiment {
+    id: "K1",
+    title: "A reserved flow of 37 Mbit/s among disturbers of 10 Mbit/s each, over 100 Mbit/s",
+    reference: "Maeshima, Ito, Ishikura and Asami, \"RSVP bandwidth reservation with weighted round robin\", section 4.1, Fig. 3",
+    run,
+};
+
+/// Between the routers.
+pub const LINK: Bandwidth = Bandwidth::mbit(100);
+/// The hosts' Ethernets here. Behind one of the link's own speed C's packets come one by one, in step with those that leave: each
+/// finds a place in the full queue, and A's alone are lost. Clocks and interrupts of real machines blur that.
+const FASTER: Bandwidth = Bandwidth::gbit(1);
+/// C's own Ethernet carries no more of them.
+pub const MOST: u64 = 9;
+/// Headers of UDP, IP and Ethernet, without FCS.
+pub const HEADERS: u64 = 8 + 20 + 14;
+/// What the wire adds: FCS, preamble and gap.
+pub const ON_WIRE: u64 = 24;
+/// Where the measured flow is sent to.
+pub const PORT: u16 = 5_001;
+const SETTLE: u64 = 1;
+const SPAN: u64 = 10;
+
+/// What is sent: bytes of data in each packet, and the time between two in microseconds.
+#[derive(Clone, Copy, Debug)]
+pub struct Stream {
+    pub data: u64,
+    pub interval: Duration,
+}
+
+impl Stream {
+    pub const fn new(data: u64, micros: u64) -> Self {
+        Self {
+            data,
+            interval: Duration::from_micros(micros),
+        }
+    }
+
+    /// At this rate of data, in Mbit/s.
+    pub const fn of_rate(data: u64, tenths: u64) -> Self {
+        Self {
+            data,
+            interval: Duration::from_nanos(data * 8 * 10_000 / tenths),
+        }
+    }
+
+    /// Mbit/s of data.
+    pub fn offer(&self) -> f64 {
+        self.data as f64 * 8e3 / self.interval.nanos() as f64
+    }
+
+    /// Mbit/s on the wire.
+    pub fn on_wire(&self) -> f64 {
+        self.offer() * (self.data + HEADERS + ON_WIRE) as f64 / self.data as f64
+    }
+
+    /// So many of them in bit/s, with the Ethernet header as on the paper's axis.
+    pub fn on_ethernet(&self, times: u64) -> f64 {
+        (self.data + HEADERS) as f64 * 8e9 / self.interval.nanos() as f64 * times as f64
+    }
+
+    /// The times at which a program on a host of its time sends: at each multiple of the interval, and up to an interval
+    /// late. Streams that keep step would meet a full queue always or never.
+    fn timing(&self, seed: Seed) -> Trace {
+        let (mut luck, interval) = (seed.stream(), self.interval.nanos());
+        let count = (SETTLE + SPAN) * 1_000_000_000 / interval + 1;
+        let due = (0..count).map(|number| number * interval + luck.below(interval));
+        Trace::new(due.map(|at| (Duration::from_nanos(at), self.frame())).collect())
+    }
+
+    fn frame(&self) -> Bytes {
+        Bytes::new(self.data + HEADERS)
+    }
+}
+
+/// A run: how R1 serves its link, and who sends.
+#[derive(Clone, Copy, Debug)]
+struct Trial {
+    discipline: Discipline,
+    measured: Stream,
+    disturber: Stream,
+    disturbers: u64,
+    /// The hosts' Ethernets.
+    hosts: Bandwidth,
+}
+
+/// How R1 serves the link to R2.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Discipline {
+    /// No reservation.
+    Fifo,
+    /// By packets, 4 of 10, whenever the link has room.
+    Wrr,
+    /// The same, asked at intervals as the paper's router.
+    Polled,
+    /// By bytes.
+    Drr,
+}
+
+use Discipline::{Drr, Fifo, Polled, Wrr};
+
+impl Discipline {
+    pub const fn name(self) -> &'static str {
+        match self {
+            Fifo => "not reserved (FIFO)",
+            Wrr => "WRR",
+            Polled => "WRR, polled",
+            Drr => "DRR",
+        }
+    }
+
+    fn policy(self) -> String {
+        let kind = match self {
+            Fifo => "{ kind = \"fifo\", limit = 50 }",
+            Wrr => "\"wrr\"",
+            Polled => "{ kind = \"wrr\", mode = \"poll\" }",
+            Drr => "\"drr\"",
+        };
+        let head = format!(
+            "version = 1\n[interface.c]\nbandwidth = \"100 Mbit/s\"\noverhead = \"{ON_WIRE} B\"\nmax_frame = \"1514 B\"\ndiscipline = {kind}\n"
+        );
+        if self == Fifo {
+            return head;
+        }
+        let [reserved, rest] = match self {
+            Drr => ["weight = 4", "weight = 6"],
+            _ => ["rate = \"40 Mbit/s\"", "rate = \"60 Mbit/s\""],
+        };
+        // The queue of the paper's time.
+        let queue = "discipline = { kind = \"fifo\", limit = 50 }\n";
+        format!(
+            "{head}[[interface.c.class]]\nname = \"reserved\"\n{reserved}\n{queue}\
+             [[interface.c.class]]\nname = \"rest\"\n{rest}\ndefault = true\n{queue}\
+             [[interface.c.filter]]\nclass = \"reserved\"\nprotocol = \"udp\"\ndestination_port = \"{PORT}\"\n"
+        )
+    }
+}
+
+impl Trial {
+    /// Mbit/s of data that came of the measured flow, and of the disturbers together.
+    fn run(&self) -> Result<(f64, f64), Error> {
+        let policy = interface(&self.discipline.policy())?;
+        let ruled = Ruled {
+            plan: policy.plan.clone(),
+            filters: policy.filters.clone(),
+            driver: Driver::default(),
+        };
+        let mut sim = Simulation::new(Seed(1));
+        let [a, b, c, d, r1, r2] = ["a", "b", "c", "d", "r1", "r2"].map(|name| sim.node(name));
+        let ethernet = LinkSpec::new(LINK, Duration::from_micros(5)).framing(Framing::Ethernet);
+        let host_ethernet = LinkSpec {
+            rate: self.hosts,
+            ..ethernet.clone()
+        };
+        for (host, router) in [(a, r1), (c, r1), (b, r2), (d, r2)] {
+            sim.duplex(host, router, &host_ethernet);
+        }
+        sim.link(r1, r2, ethernet.clone().hold(Hold::Ruled(Box::new(ruled))));
+        sim.link(r2, r1, ethernet);
+        let measured = send(&mut sim, [a, b], PORT, &self.measured)?;
+        let disturbers: Vec<FlowId> = (0..self.disturbers)
+            .map(|number| send(&mut sim, [c, d], 6_001 + number as u16, &self.disturber))
+            .collect::<Result<_, _>>()?;
+        let arrived = |sim: &Simulation, flow: &FlowId| sim.received(*flow, End::Answerer).bytes.get();
+        let all = |sim: &Simulation| -> (u64, u64) {
+            (
+                arrived(sim, &measured),
+                disturbers.iter().map(|flow| arrived(sim, flow)).sum(),
+            )
+        };
+        sim.run_until(Instant::START + Duration::from_secs(SETTLE));
+        let before = all(&sim);
+        sim.run_until(Instant::START + Duration::from_secs(SETTLE + SPAN));
+        let after = all(&sim);
+        let data = |bytes: u64, stream: &Stream| {
+            (bytes / stream.frame().get() * stream.data * 8) as f64 / SPAN as f64 / 1e6
+        };
+        Ok((
+            data(after.0 - before.0, &self.measured),
+            data(after.1 - before.1, &self.disturber),
+        ))
+    }
+
+    /// What the measured flow would have if all lost in proportion to what they offer.
+    fn proportional(&self) -> f64 {
+        let all = self.measured.on_wire() + self.disturber.on_wire() * self.disturbers as f64;
+        self.measured.offer() * (LINK.bits() as f64 / 1e6 / all).min(1.0)
+    }
+}
+
+fn send(sim: &mut Simulation, hosts: [NodeId; 2], port: u16, stream: &Stream) -> Result<FlowId, Error> {
+    let key = FlowKey {
+        family: Family::V4,
+        protocol: 17,
+        source: 1 + u128::from(port > 6_000),
+        destination: 3 + u128::from(port > 6_000),
+        source_port: Some(port),
+        destination_port: Some(port),
+        ..FlowKey::default()
+    };
+    let ends: [Box<dyn Agent>; 2] = [
+        Box::new(Source::new(
+            stream.frame(),
+            stream.timing(sim.seed(&format!("port {port}"))),
+        )),
+        Box::new(Listener::default()),
+    ];
+    sim.flow(hosts, key, Instant::START, ends)
+        .map_err(|e| Error::new(e.to_string()))
+}
+
+/// The two readings of the paper's length.
+const READINGS: [(u64, &str); 2] = [(1_440, "1,440 bytes of data"), (1_468, "1,468 bytes of data")];
+
+fn loads(data: u64, discipline: Discipline) -> impl Iterator<Item = Trial> {
+    (0..=MOST).map(move |disturbers| Trial {
+        discipline,
+        measured: Stream::new(data, 309),
+        disturber: Stream::new(data, 1_174),
+        disturbers,
+        hosts: FASTER,
+    })
+}
+
+/// What a reservation is worth where packets are not alike: short packets reserved among long ones, and a flow that
+/// sends more than it has reserved, among short ones.
+fn unequal() -> impl Iterator<Item = (&'static str, Trial)> {
+    let trial = |discipline, measured, disturber| Trial {
+        discipline,
+        measured,
+        disturber,
+        disturbers: MOST,
+        hosts: FASTER,
+    };
+    [Fifo, Wrr, Drr].into_iter().flat_map(move |discipline| {
+        let long = Stream::new(1_440, 1_174);
+        // Nine of 5.3 Mbit/s of data fill their Ethernet: on the wire a datagram of 64 bytes is twice as long.
+        [
+            (
+                "200-byte data reserved, 30.1 Mbit/s are its 40 of the wire",
+                trial(discipline, Stream::of_rate(200, 373), long),
+            ),
+            (
+                "1,440-byte data sending 60 Mbit/s, others 64-byte",
+                trial(discipline, Stream::of_rate(1_440, 600), Stream::of_rate(64, 53)),
+            ),
+        ]
+    })
+}
+
+fn run(options: &Options, progress: &mut dyn Progress) -> Result<Outcome, Error> {
+    let mut trials: Vec<Trial> = READINGS
+        .iter()
+        .flat_map(|&(data, _)| {
+            [Fifo, Wrr, Polled, Drr]
+                .into_iter()
+                .flat_map(move |d| loads(data, d))
+        })
+        .collect();
+    let alike = trials.len();
+    trials.extend(
+        loads(READINGS[0].0, Fifo)
+            .last()
+            .map(|trial| Trial { hosts: LINK, ..trial }),
+    );
+    trials.extend(unequal().map(|(_, trial)| trial));
+    let name = |trial: &Trial| format!("{}, {} disturbers", trial.discipline.name(), trial.disturbers);
+    let found = points::all(&trials, progress, name, Trial::run)?;
+    let runs: Vec<(Trial, f64)> = trials
+        .iter()
+        .copied()
+        .zip(found.iter().map(|found| found.0))
+        .collect();
+    let (runs, odd) = runs.split_at(alike);
+    let (in_step, odd) = odd.split_at(1);
+    let curves: Vec<Curve<'_>> = runs.chunks((MOST + 1) as usize).map(Curve).collect();
+    let mut rows: Vec<Row> = curves.iter().flat_map(Curve::rows).collect();
+    rows.extend(in_step.iter().map(|(trial, got)| {
+        Row::rounded(
+            "1,440 bytes of data, not reserved (FIFO): with nine disturbers, hosts on Fast Ethernet too",
+            "falls with the load",
+            *got,
+            "Mbit/s",
+            *got < trial.proportional(),
+            IN_STEP,
+        )
+    }));
+    let cases: Vec<&str> = unequal().map(|(case, _)| case).collect();
+    rows.extend(
+        cases
+            .iter()
+            .zip(odd)
+            .map(|(case, (trial, got))| mixed(case, trial, *got)),
+    );
+    let heard = reserved_sockets::measure(options, progress)?;
+    rows.extend(reserved_sockets::rows(heard.as_ref(), options));
+    let pictures = [
+        ("reserved", drawn(&curves[..4], heard.as_ref())),
+        ("unequal", drawn_unequal(odd)),
+    ];
+    Ok(Outcome {
+        rows,
+        pictures: pictures
+            .map(|(name, svg)| Picture {
+                name: name.into(),
+                svg,
+            })
+            .into(),
+        remarks: vec![REMARK.into(), reserved_sockets::REMARK.into()],
+    })
+}
+
+const IN_STEP: &str = "C's packets come at the link's own speed, one after the other, in step with those that leave; so each finds the place \
+    in the queue that the one before it made, and the loss is A's alone. In the other rows the hosts' links are of 1 Gbit/s, which \
+    blurs the step as a real machine's interrupts do.";
+
+const REMARK: &str = "Simulated: A, B, C, D and two routers, links of Ethernet (preamble, FCS and gap counted), of 100 Mbit/s between the routers; R1's link to \
+    R2 is ruled by the text of a policy as `suimon run` reads it, 40 Mbit/s for the flow and 60 for the rest, queues of 50 packets. \
+    The paper measured 60 s; here 10 s after the first. The paper's reserved curve is a little lower at high load than at low, since \
+    its weights were a little below what the flow sent; with 4 packets of 10 there is no such dip.";
+
+/// The loads of one discipline, from no disturber to all.
+struct Curve<'a>(&'a [(Trial, f64)]);
+
+impl Curve<'_> {
+    fn discipline(&self) -> Discipline {
+        self.0[0].0.discipline
+    }
+
+    fn rows(&self) -> Vec<Row> {
+        let trial = self.0[0].0;
+        let (offer, data) = (trial.measured.offer(), trial.measured.data);
+        let reading = READINGS
+            .iter()
+            .find(|(length, _)| *length == data)
+            .map_or("", |(_, name)| name);
+        let name = format!("{reading}, {}", trial.discipline.name());
+        let row = |what: &str, paper: &str, ours: f64, unit: &str, holds: bool, note: &str| {
+            Row::rounded(format!("{name}: {what}"), paper, ours, unit, holds, note)
+        };
+        if trial.discipline == Fifo {
+            let off = |(trial, got): &(Trial, f64)| (got - trial.proportional()).abs();
+            let furthest = self.0.iter().map(off).fold(0.0, f64::max);
+            let last = self.0.last().map_or(0.0, |(_, got)| *got);
+            return vec![
+                row(
+                    "with nine disturbers",
+                    "falls with the load",
+                    last,
+                    "Mbit/s",
+                    last < 0.85 * offer,
+                    "What it loses is its part of what does not fit.",
+                ),
+                row(
+                    "furthest from a loss in proportion",
+                    "in proportion",
+                    furthest,
+                    "Mbit/s",
+                    furthest <= 2.0,
+                    "Asked: at most 2 Mbit/s at any load.",
+                ),
+            ];
+        }
+        let least = self
+            .0
+            .iter()
+            .map(|(_, got)| got / offer * 100.0)
+            .fold(100.0, f64::min);
+        vec![row(
+            "least of its offer at any load",
+            "keeps it",
+            least,
+            "%",
+            least >= 95.0,
+            "Asked: at least 95 % of what it offers with any number of disturbers from none to nine.",
+        )]
+    }
+
+    fn series(&self) -> Series {
+        let points = self.0.iter();
+        let points = points.map(|(trial, got)| (trial.disturber.on_ethernet(trial.disturbers), got * 1e6));
+        Series::marked(self.discipline().name(), points.collect())
+    }
+}
+
+/// A run with packets that are not alike.
+fn mixed(case: &str, trial: &Trial, got: f64) -> Row {
+    let short = trial.measured.data < trial.disturber.data;
+    let (holds, note) = match (trial.discipline, short) {
+        (Drr, true) => (
+            (got - 30.1).abs() < 0.5,
+            "By bytes, it has its 40 Mbit/s of the wire whatever its packets are.",
+        ),
+        (Drr, false) => (
+            (got - 38.2).abs() < 0.8,
+            "By bytes, it has what it reserved, 40 Mbit/s of the wire, and what the others leave.",
+        ),
+        (_, true) => (
+            got < 25.0 || trial.discipline == Fifo,
+            "By packets, 4 of 10 short ones are less than 8 % of the wire: the reservation is worth nothing.",
+        ),
+        (_, false) => (
+            got > 45.0 || trial.discipline == Fifo,
+            "By packets, 4 of 10 long ones are most of the wire: it takes far more than it reserved.",
+        ),
+    };
+    let note = if trial.discipline == Fifo {
+        "For comparison."
+    } else {
+        note
+    };
+    let what = format!("unequal packets, {}: {case}", trial.discipline.name());
+    Row::rounded(what, Figure::Nothing, got, "Mbit/s", holds, note)
+}
+
+fn drawn(curves: &[Curve<'_>], heard: Option<&Heard>) -> String {
+    let plot = |title: &str, series: Vec<Series>| Plot {
+        title: title.into(),
+        x: Axis::new("disturbance on C's Ethernet", Unit::Rate),
+        y: Axis::new("", Unit::Rate),
+        series,
+        ..Plot::default()
+    };
+    let mut plots = vec![plot(
+        "UDP data of the measured flow, against the disturbance",
+        curves.iter().map(Curve::series).collect(),
+    )];
+    if let Some(heard) = heard {
+        plots.push(plot(
+            "The same between sockets, reserved by RSVP",
+            heard.curves.iter().map(reserved_sockets::Curve::series).collect(),
+        ));
+    }
+    picture("A flow of 37 Mbit/s, with 40 Mbit/s reserved and without", &plots)
+}
+
+/// The runs with packets that are not alike, beside what 40 Mbit/s of the wire are in data.
+fn drawn_unequal(runs: &[(Trial, f64)]) -> String {
+    let group = |(name, short): (&str, bool)| {
+        let of_case = |(trial, _): &&(Trial, f64)| (trial.measured.data < trial.disturber.data) == short;
+        let runs: Vec<&(Trial, f64)> = runs.iter().filter(of_case).collect();
+        let promised = runs.first().map_or(0.0, |(trial, _)| {
+            40.0 * trial.measured.offer() / trial.measured.on_wire()
+        });
+        let bar = |name: &str, value: f64| Bar {
+            name: name.into(),
+            value: value * 1e6,
+            ..Bar::default()
+        };
+        let got = runs.iter().map(|(trial, got)| bar(trial.discipline.name(), *got));
+        Group {
+            name: name.into(),
+            bars: got.chain([bar("40 Mbit/s of the wire", promised)]).collect(),
+        }
+    };
+    let cases = [
+        ("short packets reserved, long ones disturb", true),
+        (
+            "long packets reserved, which send 60 Mbit/s; short ones disturb",
+            false,
+        ),
+    ];
+    let bars = Bars {
+        title: "UDP data of a flow with 40 Mbit/s reserved, where packets are not alike".into(),
+        axis: Axis::new("", Unit::Rate),
+        groups: cases.map(group).into(),
+    };
+    bars.picture()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_paper_s_rates_come_out_with_1440_bytes_of_data() {
+        let rates = [309, 1_174].map(|micros| (Stream::new(1_440, micros).offer() * 100.0).round() / 100.0);
+        assert_eq!(rates, [37.28, 9.81]);
+        assert!((Stream::of_rate(200, 373).offer() - 37.3).abs() < 0.01);
+    }
+
+    #[test]
+    fn a_curve_that_falls_below_95_per_cent_does_not_hold() {
+        let curve = |least: f64| -> Vec<(Trial, f64)> {
+            loads(1_440, Wrr)
+                .map(|trial| (trial, if trial.disturbers == 7 { least } else { 37.28 }))
+                .collect()
+        };
+        let holds = |least| Curve(&curve(least)).rows().iter().all(|row| row.holds);
+        assert!(holds(35.5) && !holds(35.3));
+    }
+}

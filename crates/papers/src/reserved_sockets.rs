@@ -1,0 +1,421 @@
+//! K1 between sockets: four hosts and two routers of a lab, each with the kernel's own forwarding, and `suimon` on those that
+//! speak RSVP. What is reserved is reserved as a person would, by `suimon reserve`, and promised hop by hop.
+//!
+//! ```text
+//!   a (reserve) ─┐                                    ┌─ b (accept)
+//!                ├─ r1 (run) ── 100 Mbit/s ── r2 (run) ─┤
+//!   c ───────────┘                                    └─ d
+//! ```
+
+use super::reserved_flow::{Discipline, HEADERS, LINK, MOST, ON_WIRE, PORT, Stream};
+use super::{Figure, Options, Progress, Row};
+use crate::Error;
+use control::protocol::{Reply, Request};
+use control::socket::Client;
+use engine::units::Bandwidth;
+use lab::traffic::generator::Shape;
+use lab::traffic::udp::{self, StreamRun};
+use lab::{Address, Host, Lab, Running};
+use plot::Series;
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// How it is measured.
+pub const REMARK: &str = "lab: the six as network namespaces, and real sockets. R1 and R2 forward by the kernel; what leaves R1 for R2 passes `suimon run` with \
+    100 Mbit/s, preamble, FCS and gap counted, and R2 does the same towards B. B runs `suimon accept`, A `suimon reserve` with \
+    40 Mbit/s of the wire; the classes are made by RSVP. 2 s of each load (quick: 1 s, and four loads).";
+
+const SETTLE: Duration = Duration::from_millis(300);
+/// How long a program, or a promise, is waited for.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// A program that was forgotten ends by itself.
+const LIMIT: Duration = Duration::from_secs(600);
+/// What is reserved of the wire, in per cent of it.
+const RESERVED: u64 = 40;
+/// A packet costs this machine as much whatever its length: short ones are sent over a link of a tenth of the rate.
+const SLOWER: u64 = 10;
+/// What a reservation does not count of a packet's headers.
+const ETHERNET: u64 = netio::port::ETHERNET as u64;
+/// Where disturbers send to.
+const DISTURBED: u16 = 6_001;
+
+/// One discipline's curve: what came of the measured flow with each number of disturbers, in Mbit/s of data.
+#[derive(Clone, Debug)]
+pub struct Curve {
+    pub discipline: Discipline,
+    pub reserved: bool,
+    pub points: Vec<(u64, f64)>,
+}
+
+/// What the lab gave.
+#[derive(Clone, Debug)]
+pub struct Heard {
+    pub curves: Vec<Curve>,
+    /// Short packets reserved among long ones.
+    pub unequal: Vec<(Discipline, f64)>,
+}
+
+/// The streams of the paper's first reading of its packet's length.
+const MEASURED: Stream = Stream::new(1_440, 309);
+const DISTURBER: Stream = Stream::new(1_440, 1_174);
+
+/// Packets of 200 bytes of data: a tenth of 37.3 Mbit/s.
+fn short() -> Stream {
+    slower(&Stream::of_rate(200, 373))
+}
+
+fn slower(stream: &Stream) -> Stream {
+    Stream {
+        interval: stream.interval.times(SLOWER),
+        ..*stream
+    }
+}
+
+const DISCIPLINES: [Discipline; 2] = [Discipline::Wrr, Discipline::Drr];
+
+/// The curves, or `None` where labs cannot be made.
+pub fn measure(options: &Options, progress: &mut dyn Progress) -> Result<Option<Heard>, Error> {
+    if options.lab.is_err() {
+        return Ok(None);
+    }
+    let (loads, span): (&[u64], _) = match options.quick {
+        true => (&[0, 3, 6, MOST], Duration::from_secs(1)),
+        false => (&[0, 1, 2, 3, 4, 5, 6, 7, 8, MOST], Duration::from_secs(2)),
+    };
+    let mut heard = Heard {
+        curves: Vec::new(),
+        unequal: Vec::new(),
+    };
+    for (index, discipline) in DISCIPLINES.into_iter().enumerate() {
+        progress.show(
+            0.5 + 0.25 * index as f64,
+            &format!("sockets in the lab, {}", discipline.name()),
+        );
+        let rig = Rig::start(discipline, LINK)?;
+        for reserved in [false, true] {
+            let _held = reserved.then(|| rig.reserve(&MEASURED)).transpose()?;
+            let point = |&disturbers| Ok((disturbers, rig.load(&MEASURED, &DISTURBER, disturbers, span)?));
+            let points = loads.iter().map(point).collect::<Result<_, Error>>()?;
+            heard.curves.push(Curve {
+                discipline,
+                reserved,
+                points,
+            });
+        }
+        drop(rig);
+        let rig = Rig::start(discipline, slow())?;
+        let _held = rig.reserve(&short())?;
+        let got = rig.load(&short(), &slower(&DISTURBER), MOST, span)?;
+        heard.unequal.push((discipline, got));
+    }
+    Ok(Some(heard))
+}
+
+/// What is asked of the lab, and what it gave.
+pub fn rows(heard: Option<&Heard>, options: &Options) -> Vec<Row> {
+    match (heard, &options.lab) {
+        (Some(heard), _) => {
+            let unequal = heard
+                .unequal
+                .iter()
+                .map(|&(discipline, got)| mixed(discipline, got));
+            heard.curves.iter().map(Curve::row).chain(unequal).collect()
+        }
+        (None, why) => {
+            let why = why.as_ref().err().map_or("", String::as_str);
+            let row = |discipline: Discipline| {
+                let what = format!("lab: {}, reserved: {LEAST}", discipline.name());
+                Row::unmeasured(what, Figure::from("keeps it"), "%", why)
+            };
+            DISCIPLINES.map(row).into()
+        }
+    }
+}
+
+const LEAST: &str = "least of its offer at any load";
+
+impl Curve {
+    /// Drawn against the disturbance.
+    pub fn series(&self) -> Series {
+        let name = match self.reserved {
+            true => format!("{}, reserved", self.discipline.name()),
+            false => format!("{}, not reserved", self.discipline.name()),
+        };
+        let points = self.points.iter();
+        let points = points.map(|&(disturbers, got)| (DISTURBER.on_ethernet(disturbers), got * 1e6));
+        Series::marked(&name, points.collect())
+    }
+
+    fn row(&self) -> Row {
+        let offer = MEASURED.offer();
+        let of = |what: &str| format!("lab: {}, {what}", self.discipline.name());
+        if !self.reserved {
+            let last = self.points.last().map_or(0.0, |point| point.1);
+            return Row::rounded(
+                of("not reserved: with nine disturbers"),
+                "falls with the load",
+                last,
+                "Mbit/s",
+                last < 0.85 * offer,
+                "Asked: less than 85 % of its offer. It waits in one class with the disturbers.",
+            );
+        }
+        let least = self
+            .points
+            .iter()
+            .map(|point| point.1 / offer * 100.0)
+            .fold(100.0, f64::min);
+        Row::rounded(
+            of(&format!("reserved: {LEAST}")),
+            "keeps it",
+            least,
+            "%",
+            least >= 95.0,
+            "Asked: at least 95 % of what it offers with any number of disturbers from none to nine.",
+        )
+    }
+}
+
+/// Short packets reserved among long ones.
+fn mixed(discipline: Discipline, got: f64) -> Row {
+    let promised = promised(&short());
+    let (holds, note) = match discipline {
+        Discipline::Drr => (
+            (got / promised - 1.0).abs() < 0.03,
+            "Asked: what 4 of the wire's 10 Mbit/s are in data, within 3 %.",
+        ),
+        _ => (
+            got < 0.6 * promised,
+            "Asked: by packets, far less than what 4 of the wire's 10 Mbit/s are in data.",
+        ),
+    };
+    let what = format!(
+        "lab: unequal packets, {}: 200-byte data reserved, all rates a tenth",
+        discipline.name()
+    );
+    Row::rounded(what, Figure::Nothing, got, "Mbit/s", holds, note)
+}
+
+fn slow() -> Bandwidth {
+    Bandwidth::bits_per_sec(LINK.bits() / SLOWER)
+}
+
+/// What the reservation on the slow link is in Mbit/s of data.
+fn promised(stream: &Stream) -> f64 {
+    (slow().bits() * RESERVED) as f64 / 1e8 * stream.offer() / stream.on_wire()
+}
+
+/// The six, all running.
+struct Rig {
+    hosts: [Host; 6],
+    link: Bandwidth,
+    running: Vec<Running>,
+    files: PathBuf,
+    _lab: Lab,
+}
+
+impl Drop for Rig {
+    fn drop(&mut self) {
+        // The programs before the directory of their sockets.
+        self.running.clear();
+        let _ = fs::remove_dir_all(&self.files);
+    }
+}
+
+const NAMES: [&str; 6] = ["a", "b", "c", "d", "r1", "r2"];
+/// The networks: what joins them, and the address's last part but one.
+const LINKS: [([usize; 2], [&str; 2], u8); 5] = [
+    ([0, 4], ["eth0", "lan0"], 1),
+    ([1, 5], ["eth0", "lan0"], 2),
+    ([2, 4], ["eth0", "lan1"], 3),
+    ([3, 5], ["eth0", "lan1"], 4),
+    ([4, 5], ["wan0", "wan0"], 5),
+];
+const TO_B: Ipv4Addr = Ipv4Addr::new(10, 10, 2, 1);
+const TO_D: Ipv4Addr = Ipv4Addr::new(10, 10, 4, 1);
+
+fn policy(out: &str, discipline: Discipline, link: Bandwidth) -> String {
+    let kind = match discipline {
+        Discipline::Drr => "drr",
+        _ => "wrr",
+    };
+    format!(
+        "version = 1\n[port]\negress = \"{out}\"\n[rsvp]\ninterfaces = [\"wan0\", \"lan0\"]\n\
+         [interface.{out}]\nbandwidth = \"{} Mbit/s\"\noverhead = \"{ON_WIRE} B\"\nmax_frame = \"1514 B\"\n\
+         discipline = \"{kind}\"\nreserve = {{ share = \"50 %\" }}\n\
+         [[interface.{out}.class]]\nname = \"rest\"\ndefault = true\n\
+         discipline = {{ kind = \"fifo\", limit = 50 }}\n",
+        link.bits() / 1_000_000
+    )
+}
+
+impl Rig {
+    fn start(discipline: Discipline, link: Bandwidth) -> Result<Self, Error> {
+        let mut lab = Lab::new();
+        let [a, b, c, d, r1, r2] = NAMES.map(|name| lab.host(name));
+        let hosts = [a?, b?, c?, d?, r1?, r2?];
+        for ([host, other], [interface, of_other], network) in LINKS {
+            lab.veth((&hosts[host], interface), (&hosts[other], of_other))?;
+            for (end, (at, interface)) in [(host, interface), (other, of_other)].into_iter().enumerate() {
+                let ip = [10, 10, network, 1 + end as u8];
+                hosts[at].address(interface, Address::new(ip, 24))?;
+            }
+        }
+        for (at, gateway) in [
+            (0, [10, 10, 1, 2]),
+            (1, [10, 10, 2, 2]),
+            (2, [10, 10, 3, 2]),
+            (3, [10, 10, 4, 2]),
+            (4, [10, 10, 5, 2]),
+            (5, [10, 10, 5, 1]),
+        ] {
+            hosts[at].default_route(gateway.into())?;
+        }
+        let files =
+            std::env::temp_dir().join(format!("suimon-k1-{}-{}", std::process::id(), discipline.name()));
+        let mut rig = Self {
+            hosts,
+            link,
+            running: Vec::new(),
+            files,
+            _lab: lab,
+        };
+        let cannot = |e: std::io::Error| Error::new(format!("cannot write policies: {e}"));
+        fs::create_dir_all(&rig.files).map_err(cannot)?;
+        for (router, out) in [("r1", "wan0"), ("r2", "lan0")] {
+            fs::write(rig.file(router, "toml"), policy(out, discipline, link)).map_err(cannot)?;
+            rig.host(router).forward()?;
+            rig.launch(router, &["run", &rig.file(router, "toml")])?;
+        }
+        rig.launch("b", &["accept"])?;
+        Ok(rig)
+    }
+
+    fn host(&self, name: &str) -> &Host {
+        let at = NAMES.iter().position(|known| *known == name);
+        &self.hosts[at.unwrap_or_default()]
+    }
+
+    fn file(&self, name: &str, kind: &str) -> String {
+        self.files.join(format!("{name}.{kind}")).display().to_string()
+    }
+
+    fn suimon(&self, name: &str, arguments: &[&str]) -> Result<Running, Error> {
+        let program =
+            std::env::current_exe().map_err(|e| Error::new(format!("cannot find this program: {e}")))?;
+        let program = self.host(name).program(&program.display().to_string());
+        Ok(program.args(arguments).limit(LIMIT).start()?)
+    }
+
+    /// Starts what is to run there for good, and waits until it can be asked.
+    fn launch(&mut self, name: &str, arguments: &[&str]) -> Result<(), Error> {
+        let socket = self.file(name, "sock");
+        let running = self.suimon(name, &[arguments, &["--socket", &socket]].concat())?;
+        let answers = || Ok(Client::connect(Some(&socket)).is_ok());
+        let running = wait(&format!("`suimon {}` in {name}", arguments[0]), running, answers)?;
+        self.running.push(running);
+        Ok(())
+    }
+
+    /// Reserves [`RESERVED`] per cent for packets such as these, until what is returned is dropped.
+    fn reserve(&self, stream: &Stream) -> Result<Running, Error> {
+        let packet = stream.data + HEADERS - ETHERNET;
+        let rate = format!(
+            "{} bit/s",
+            self.link.bits() * RESERVED / 100 * packet / (stream.data + HEADERS + ON_WIRE)
+        );
+        let (to, packet) = (format!("{TO_B}:{PORT}"), format!("{packet}B"));
+        let arguments = ["reserve", "--to", &to, "--rate", &rate, "--packet", &packet];
+        let running = self.suimon("a", &arguments)?;
+        let promised = || Ok(self.promises("r1")? == 1 && self.promises("r2")? == 1);
+        wait("a reservation", running, promised)
+    }
+
+    /// What is promised there.
+    fn promises(&self, router: &str) -> Result<usize, Error> {
+        match Client::connect(Some(&self.file(router, "sock")))?.ask(&Request::Reservations {})? {
+            Reply::Reservations(status) => {
+                Ok(status.senders.iter().map(|sender| sender.promises.len()).sum())
+            }
+            Reply::Refused(why) => Err(why.into()),
+            other => Err(Error::new(format!("{router} says {other:?}"))),
+        }
+    }
+
+    /// Mbit/s of data that come of the measured flow among so many disturbers.
+    fn load(
+        &self,
+        measured: &Stream,
+        disturber: &Stream,
+        disturbers: u64,
+        span: Duration,
+    ) -> Result<f64, Error> {
+        let whole = SETTLE + span + SETTLE / 3;
+        let start = |from: &str, to: &str, address: SocketAddr, stream: &Stream, times: u64| {
+            let interval = Duration::from_nanos(stream.interval.nanos() / times);
+            let count = (whole.as_nanos() / interval.as_nanos()) as u64;
+            let shape = Shape::even(stream.data as usize, interval, count);
+            udp::Stream { to: address, shape }.start(self.host(from), self.host(to))
+        };
+        let disturbing = (disturbers > 0)
+            .then(|| start("c", "d", (TO_D, DISTURBED).into(), disturber, disturbers))
+            .transpose()?;
+        let report = start("a", "b", (TO_B, PORT).into(), measured, 1)?.finish()?;
+        if let Some(run) = disturbing {
+            run.stop();
+            StreamRun::finish(run)?;
+        }
+        let counted = |sent: Duration| sent >= SETTLE && sent < SETTLE + span;
+        let arrived = report
+            .arrivals
+            .iter()
+            .filter(|arrival| counted(arrival.sent))
+            .count();
+        Ok(arrived as f64 * measured.data as f64 * 8.0 / span.as_secs_f64() / 1e6)
+    }
+}
+
+/// Waits until it is so, as long as the program runs.
+fn wait(what: &str, running: Running, holds: impl Fn() -> Result<bool, Error>) -> Result<Running, Error> {
+    let until = Instant::now() + PATIENCE;
+    while !holds()? {
+        if !running.is_running() {
+            let said = running.wait()?.err;
+            return Err(Error::new(format!("{what} ended: {}", said.trim())));
+        }
+        if Instant::now() > until {
+            return Err(Error::new(format!("{what} was waited for in vain")));
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    Ok(running)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reserved_curve_that_falls_and_an_unreserved_one_that_does_not_fail() {
+        let row = |reserved, last| {
+            let points = vec![(0, 37.28), (9, last)];
+            Curve {
+                discipline: Discipline::Drr,
+                reserved,
+                points,
+            }
+            .row()
+        };
+        assert!(row(true, 36.0).holds && !row(true, 35.0).holds);
+        assert!(row(false, 30.0).holds && !row(false, 36.0).holds);
+    }
+
+    #[test]
+    fn short_packets_have_their_part_of_the_wire_by_bytes_only() {
+        assert!((promised(&short()) - 3.008).abs() < 0.001);
+        assert!(mixed(Discipline::Drr, 3.0).holds && !mixed(Discipline::Drr, 2.8).holds);
+        assert!(mixed(Discipline::Wrr, 0.8).holds && !mixed(Discipline::Wrr, 3.0).holds);
+    }
+}

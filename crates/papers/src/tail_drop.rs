@@ -1,0 +1,355 @@
+//! P3 to P6: one TCP over a bottleneck with a tail-drop buffer, paced and not (Takano et al. 2004, section 4.3, Tables 3 to 5,
+//! Figs. 8 and 9).
+//!
+//! A run of 300 s is read at 20 s, too; `--quick` stops there.
+
+use crate::Error;
+use crate::kernel_pipe as kernel;
+use crate::long_pipe::{DATA, FRAME, LongPipe, NARROW, connection};
+use crate::{Experiment, Figure, Options, Outcome, Picture, Progress, Row, points};
+use engine::units::{Bytes, Duration, Instant};
+use plot::{Level, Series, Style, picture, rates_over_time};
+use sim::simulation::End;
+use sim::tcp::{Control, Sender};
+
+/// Scalable TCP, paced.
+pub const P3: Experiment = Experiment {
+    id: "P3",
+    title: "One Scalable TCP over 62.5 MB/s and 200 ms with a tail-drop buffer, paced",
+    reference: "Takano et al. 2004, section 4.3, Table 3",
+    run: |options, progress| {
+        let mut outcome = table(&TABLE_3, options, progress)?;
+        kernel::add(&mut outcome, options, progress)?;
+        Ok(outcome)
+    },
+};
+
+/// Scalable TCP, not paced.
+pub const P4: Experiment = Experiment {
+    id: "P4",
+    title: "The same, not paced",
+    reference: "Takano et al. 2004, section 4.3, Table 4",
+    run: |options, progress| table(&TABLE_4, options, progress),
+};
+
+/// Standard TCP, not paced.
+pub const P5: Experiment = Experiment {
+    id: "P5",
+    title: "Standard TCP, not paced",
+    reference: "Takano et al. 2004, section 4.3, Table 5",
+    run: |options, progress| table(&TABLE_5, options, progress),
+};
+
+/// What leaves the host.
+pub const P6: Experiment = Experiment {
+    id: "P6",
+    title: "What leaves the host in 500 µs, paced and not, over a buffer of 4096 KB",
+    reference: "Takano et al. 2004, section 4.3, Figs. 8 and 9",
+    run: fine,
+};
+
+/// A table of the paper: of each buffer, in KB, the bandwidth in MB/s and the packets dropped.
+struct Table {
+    control: Control,
+    paced: bool,
+    paper: [(u64, f64, f64); 4],
+}
+
+const TABLE_3: Table = Table {
+    control: Control::Scalable,
+    paced: true,
+    paper: [
+        (512, 56.5, 0.0),
+        (1_024, 56.6, 0.0),
+        (2_048, 56.8, 0.0),
+        (4_096, 57.3, 0.0),
+    ],
+};
+const TABLE_4: Table = Table {
+    control: Control::Scalable,
+    paced: false,
+    paper: [
+        (512, 5.0, 2_263.0),
+        (1_024, 1.7, 5_473.0),
+        (2_048, 9.3, 18_635.0),
+        (4_096, 49.3, 1_146.0),
+    ],
+};
+const TABLE_5: Table = Table {
+    control: Control::Reno,
+    paced: false,
+    paper: [
+        (512, 24.4, 521.0),
+        (1_024, 27.1, 3_012.0),
+        (2_048, 45.6, 2_063.0),
+        (4_096, 53.5, 1_278.0),
+    ],
+};
+
+/// The paper's largest socket buffer.
+const WINDOW: Bytes = Bytes::new(32 << 20);
+const SHORT: u64 = 20;
+/// Of a short run, the second half is looked at: slow start is over.
+const SETTLED: u64 = 10;
+const LONG: u64 = 300;
+
+/// A connection up to some time.
+#[derive(Clone, Debug, Default)]
+struct Reading {
+    received: u64,
+    drops: u64,
+    retransmissions: u64,
+    timeouts: u64,
+}
+
+/// Readings of one run.
+#[derive(Clone, Debug)]
+struct Run {
+    /// At 10 s, at 20 s, and at 300 s if it went on.
+    readings: Vec<Reading>,
+    /// The rate at the receiver, each second, in bit/s.
+    rates: Vec<f64>,
+}
+
+fn second(n: u64) -> Instant {
+    Instant::START + Duration::from_secs(n)
+}
+
+fn run(table: &Table, buffer: u64, ends: &[u64]) -> Result<Run, Error> {
+    let mut pipe = LongPipe::new(&connection(table.control, WINDOW), buffer << 10, table.paced)?;
+    pipe.sim
+        .watch_flow(pipe.flow, End::Answerer, Duration::from_secs(1));
+    let mut readings = Vec::new();
+    for &end in ends {
+        pipe.sim.run_until(second(end));
+        let sender: Option<&Sender> = pipe.sim.agent(pipe.flow, End::Caller);
+        let statistics = sender.map(|sender| sender.statistics).unwrap_or_default();
+        readings.push(Reading {
+            received: pipe.sim.received(pipe.flow, End::Answerer).bytes.get(),
+            drops: pipe.drops(),
+            retransmissions: statistics.retransmissions,
+            timeouts: statistics.timeouts,
+        });
+    }
+    let series = pipe.sim.received(pipe.flow, End::Answerer).series.as_ref();
+    let rates = series.map(|series| series.rates().map(|(_, rate)| rate.bits() as f64).collect());
+    Ok(Run {
+        readings,
+        rates: rates.unwrap_or_default(),
+    })
+}
+
+/// What TCP can get of the bottleneck, in MB/s.
+pub(super) fn possible() -> f64 {
+    NARROW.bits() as f64 / 8e6 * DATA / FRAME
+}
+
+fn table(table: &Table, options: &Options, progress: &mut dyn Progress) -> Result<Outcome, Error> {
+    let ends: &[u64] = if options.quick {
+        &[SETTLED, SHORT]
+    } else {
+        &[SETTLED, SHORT, LONG]
+    };
+    let name = |(kb, ..): &(u64, f64, f64)| format!("{kb} KB");
+    let runs = points::all(&table.paper, progress, name, |&(kb, ..)| run(table, kb, ends))?;
+    let mut rows = Vec::new();
+    for (&(kb, bandwidth, drops), run) in table.paper.iter().zip(&runs) {
+        if let [settled, short, long @ ..] = &run.readings[..] {
+            let rate = (short.received - settled.received) as f64 / 1e6 / (SHORT - SETTLED) as f64;
+            let span = format!("{SHORT} s, {kb} KB");
+            rows.extend(judged(table, &span, Figure::Nothing, rate, short));
+            if let [long] = long {
+                let rate = long.received as f64 / 1e6 / LONG as f64;
+                let span = format!("{LONG} s, {kb} KB");
+                let [first, mut second] = judged(table, &span, bandwidth.into(), rate, long);
+                second.paper = drops.into();
+                rows.extend([first, second]);
+            }
+        }
+    }
+    Ok(Outcome {
+        rows,
+        pictures: vec![Picture {
+            name: "bandwidth".into(),
+            svg: drawn(table, &runs),
+        }],
+        remarks: remarks(table),
+    })
+}
+
+fn judged(table: &Table, span: &str, paper: Figure, rate: f64, reading: &Reading) -> [Row; 2] {
+    let asked = if table.paced {
+        let least = possible() * 0.95;
+        let note = format!(
+            "Asked: at least 95 % of the {:.1} MB/s that data can have.",
+            possible()
+        );
+        (rate >= least, note)
+    } else {
+        let note = "Asked: less than 99 % of what data can have, which is passed by P3.".to_string();
+        (rate < possible() * 0.99, note)
+    };
+    let drops = if table.paced {
+        (reading.drops == 0, "Asked: none.".to_string())
+    } else {
+        (
+            reading.drops > 0,
+            format!(
+                "Asked: some, always. {} segments were sent again, and time ran out {} times.",
+                reading.retransmissions, reading.timeouts
+            ),
+        )
+    };
+    let row = |what: &str, paper: Figure, ours: f64, unit: &str, (holds, note): (bool, String)| {
+        Row::rounded(format!("{span}: {what}"), paper, ours, unit, holds, note)
+    };
+    [
+        row("bandwidth", paper, rate, "MB/s", asked),
+        row("drops", Figure::Nothing, reading.drops as f64, "packets", drops),
+    ]
+}
+
+const MODEL: &str = "Bandwidth is of TCP's data, over all of 300 s as in the paper, and over the second half of the 20 s. The \
+    bottleneck counts frames with FCS: 62.5 MB/s of them carry 59.6 MB/s of data (1448 B in 1518 B; the paper, without time stamps, \
+    1460 B). A buffer of 512 KB is 512 × 1024 B of frames beside the one that is sent.";
+
+fn remarks(table: &Table) -> Vec<String> {
+    let why = match (table.paced, table.control) {
+        (true, _) => {
+            "The paper asked for 62.5 MB/s and had 61.8 on the wire, as the bytes around its gap frames were not counted; here they \
+             are, and the rate is exact. What is missing from 59.6 MB/s over 300 s is slow start."
+        }
+        (false, Control::Scalable) => {
+            "The cause is the paper's: slow start sends at twice the bottleneck's rate and the buffer always overflows; later the \
+             window grows until it does again. What follows is not: our TCP knows exactly what was lost (SACK, RFC 6675), reduces its window over \
+             a round trip (RFC 6937), and losses cost it no processor time; after the first overflow, which ends in a timeout, \
+             it repairs every later one without. The paper's kernel (2.4.26) had to search a queue of up to 8,600 segments for each \
+             acknowledgment of a burst of losses, and we take it that its timeouts come from there; they are most of the \
+             difference, and of the paper's disorder (1.7 MB/s with the larger buffer, 5.0 with the smaller). With 4096 KB ours times out \
+             twice in the first overflow, and takes longer to come back."
+        }
+        _ => {
+            "Ours drops packets once: in the first overflow, at the end of slow start, which ends in a timeout and leaves a small window. \
+             From there a window grows by a segment in 200 ms: 1,500 segments in 300 s, 11 MB/s. A standard TCP cannot do more, so \
+             the paper's 24 to 54 MB/s were decided by where its first slow start ended: its kernel must have left it with a window near \
+             the pipe's. By what (a timeout that was taken back, or another limit on slow start) the paper does not tell, and \
+             the model has no such thing. With the smallest buffer the drops are nearly the same."
+        }
+    };
+    vec![MODEL.into(), why.into()]
+}
+
+fn drawn(table: &Table, runs: &[Run]) -> String {
+    let line = |((kb, ..), run): (&(u64, f64, f64), &Run)| {
+        let points = run
+            .rates
+            .iter()
+            .enumerate()
+            .map(|(n, rate)| (n as f64 + 0.5, *rate));
+        Series::new(&format!("{kb} KB"), points.collect())
+    };
+    let series = table.paper.iter().zip(runs).map(line).collect();
+    let paced = if table.paced { "paced" } else { "not paced" };
+    let title = format!(
+        "{} TCP, {paced}: data received, by the size of the bottleneck's buffer",
+        table.control
+    );
+    let mut plot = rates_over_time("", Style::Lines, series);
+    plot.levels.push(Level {
+        at: possible() * 8e6,
+        name: "possible".into(),
+    });
+    picture(&title, &[plot])
+}
+
+const BIN: Duration = Duration::from_micros(500);
+/// So long is P6.
+const FINE: u64 = 10;
+const FINE_BUFFER: u64 = 4_096 << 10;
+
+/// The rate of the host's frames in each bin, in bit/s; FCS not counted.
+fn bins(paced: bool) -> Result<Vec<f64>, Error> {
+    let mut pipe = LongPipe::new(&connection(Control::Scalable, WINDOW), FINE_BUFFER, paced)?;
+    pipe.sim.watch(pipe.out, BIN);
+    pipe.sim.run_until(second(FINE));
+    let meter = pipe.sim.meter(pipe.out);
+    let total = meter.map(|meter| meter.whole().total());
+    Ok(total.map_or(Vec::new(), |total| {
+        total.series.rates().map(|(_, rate)| rate.bits() as f64).collect()
+    }))
+}
+
+fn fine(_options: &Options, progress: &mut dyn Progress) -> Result<Outcome, Error> {
+    let both = [true, false];
+    let name = |paced: &bool| if *paced { "paced" } else { "not paced" }.to_string();
+    let found = points::all(&both, progress, name, |&paced| bins(paced))?;
+    let most = |bins: &[f64]| bins.iter().copied().fold(0.0, f64::max) / 8e6;
+    let over = |bins: &[f64]| {
+        let over = bins
+            .iter()
+            .filter(|&&rate| rate > NARROW.bits() as f64 + ONE_FRAME)
+            .count();
+        over as f64 * 100.0 / bins.len().max(1) as f64
+    };
+    const ONE_FRAME: f64 = 1_514.0 * 8.0 * 2_000.0;
+    let (paced, free) = (&found[0], &found[1]);
+    let bound = (NARROW.bits() as f64 + ONE_FRAME) / 8e6;
+    let note = format!(
+        "Asked: at most {bound:.1} MB/s, the bottleneck's rate and one frame more: bytes count in the bin of their bits, and a bin may begin \
+         with a frame."
+    );
+    let rows = vec![
+        Row::rounded(
+            "paced: most in 500 µs",
+            "the bottleneck's rate",
+            most(paced),
+            "MB/s",
+            most(paced) <= bound,
+            &note,
+        ),
+        Row::rounded(
+            "paced: bins above that",
+            "none",
+            over(paced),
+            "%",
+            over(paced) == 0.0,
+            "Asked: none.",
+        ),
+        Row::rounded(
+            "not paced: most in 500 µs",
+            "far above it",
+            most(free),
+            "MB/s",
+            most(free) > 100.0,
+            "Asked: above 100 MB/s. Gigabit Ethernet carries 123 MB/s of frames.",
+        ),
+        Row::rounded(
+            "not paced: bins above that",
+            "many",
+            over(free),
+            "%",
+            over(free) > 1.0,
+            "Asked: 1 % at least.",
+        ),
+    ];
+    let plots = [("(a) paced", paced), ("(b) not paced", free)].map(|(title, bins)| {
+        let at = |n: usize| n as f64 * BIN.as_secs_f64();
+        let points = bins.iter().enumerate().map(|(n, rate)| (at(n), *rate)).collect();
+        let mut plot = rates_over_time(title, Style::Lines, vec![Series::new("frames", points)]);
+        plot.levels.push(Level {
+            at: NARROW.bits() as f64,
+            name: "bottleneck".into(),
+        });
+        plot
+    });
+    let remark = "Scalable TCP over 62.5 MB/s and 200 ms, a buffer of 4096 KB; the first 10 s, slow start included. Rates of frames \
+                  without FCS.";
+    Ok(Outcome {
+        rows,
+        pictures: vec![Picture {
+            name: "bins".into(),
+            svg: picture("What leaves the host, in bins of 500 µs", &plots),
+        }],
+        remarks: vec![remark.into()],
+    })
+}

@@ -1,0 +1,515 @@
+//! N1 and N2: downloads of low priority held by their windows (Shiokawa, Honda and Yuba, "A realization of QoS by TCP
+//! flow-control at OS level", section 4 and Fig. 4), between the kernels' TCP in a lab.
+//!
+//! N1 is the paper's figure: two downloads, one of which is told a smaller and smaller window. N2 is its second experiment and what it leaves
+//! open: what laws do with a download of low priority that is alone, that meets another one, and that is alone again.
+
+use super::downloads::{Bed, Counted, Download, Rule, run};
+use super::{Experiment, Figure, Options, Outcome, Picture, Progress, Row};
+use crate::Error;
+use engine::units::{Bandwidth, Bytes, Duration};
+use host::law::{Law, Modern, Paper};
+use host::{Bottleneck, Direction, Hold, Member, MemberId, Order, Tick, Why};
+use plot::{Axis, Plot, Series, Style, Unit, picture, rates_over_time};
+
+/// The paper's figure 4.
+pub const N1: Experiment = Experiment {
+    id: "N1",
+    title: "Two downloads at 10 Mbit/s, one with windows from 32767 bytes down to 80",
+    reference: "Shiokawa, Honda and Yuba, section 4, Fig. 4",
+    run: figure,
+};
+
+/// The paper's law, and others.
+pub const N2: Experiment = Experiment {
+    id: "N2",
+    title: "Laws for a download of low priority that meets another one, at 10 and 100 Mbit/s",
+    reference: "Shiokawa, Honda and Yuba, section 4",
+    run: laws,
+};
+
+const WINDOWS: [Option<u64>; 9] = [
+    None,
+    Some(32_767),
+    Some(8_000),
+    Some(2_000),
+    Some(1_000),
+    Some(500),
+    Some(400),
+    Some(200),
+    Some(80),
+];
+const QUICK: [Option<u64>; 4] = [None, Some(8_000), Some(400), Some(80)];
+
+/// One window for the member's connections from their beginning on; none: free.
+struct Clamp(Option<u64>);
+
+impl Law for Clamp {
+    fn tick(&mut self, tick: &Tick<'_>) -> Vec<Order> {
+        let order = |flow: &host::FlowReading| Order {
+            flow: flow.id,
+            direction: Direction::Download,
+            hold: self.0.map_or(Hold::Free, |bytes| Hold::Window(Bytes::new(bytes))),
+            why: Why::LinkIsFull,
+        };
+        tick.flows.iter().map(order).collect()
+    }
+}
+
+const HOW: &str = "The kernel's TCP (cubic senders) between network namespaces, over a link that Suimon emulates. Windows are rewritten in the \
+                   acknowledgments that leave the receiving host, by a BPF program; its law is asked every 50 ms, or sooner if it wants.";
+
+fn figure(options: &Options, progress: &mut dyn Progress) -> Result<Outcome, Error> {
+    if let Err(why) = &options.lab {
+        return Ok(missing(why));
+    }
+    let (windows, seconds): (&[_], f64) = if options.quick {
+        (&QUICK, 4.0)
+    } else {
+        (&WINDOWS, 10.0)
+    };
+    let mut points = Vec::new();
+    for (n, &window) in windows.iter().enumerate() {
+        let what = window.map_or("no clamp".into(), |window| format!("{window} bytes"));
+        let bed =
+            Bed::new(Bandwidth::mbit(10), Duration::from_millis(2), Bytes::new(64_000))?.without_scaling()?;
+        let [free, clamped] = [None, Some(0)].map(|member| Download {
+            member,
+            from: 0.0,
+            until: seconds,
+        });
+        let rule = Rule {
+            law: Some(Box::new(Clamp(window))),
+            members: vec![Member::new(MemberId(0))],
+            bottleneck: Bottleneck::Unknown,
+            congestion: "cubic",
+        };
+        progress.show(n as f64 / windows.len() as f64, &what);
+        let counted = match run(&bed, &[free, clamped], rule, seconds) {
+            Ok(counted) => counted,
+            Err(e) if n == 0 => return Ok(missing(&e.to_string())),
+            Err(e) => return Err(e),
+        };
+        let rates = [0, 1].map(|download| counted.rate(download, 1.0, seconds));
+        points.push((window, rates));
+    }
+    Ok(Outcome {
+        rows: curve(&points),
+        pictures: vec![Picture {
+            name: "windows".into(),
+            svg: drawn(&points),
+        }],
+        remarks: vec![
+            HOW.into(),
+            "10 Mbit/s, 64 kB of buffer, 2 ms of round trip, window scaling off so that windows are exact to the byte. Payload, from the \
+             first second on; the paper transfers 30 MB, here each point is of a fixed time."
+                .into(),
+        ],
+    })
+}
+
+type Point = (Option<u64>, [f64; 2]);
+
+fn curve(points: &[Point]) -> Vec<Row> {
+    let of = |window| {
+        points
+            .iter()
+            .find(|point| point.0 == window)
+            .map_or([0.0; 2], |point| point.1)
+    };
+    let total = |point: &Point| point.1[0] + point.1[1];
+    let least = points.iter().map(total).fold(f64::MAX, f64::min);
+    let ordered = points.windows(2).all(|two| two[1].1[1] <= two[0].1[1] + 1.5);
+    let sum = of(None)[0] + of(None)[1];
+    vec![
+        Row::rounded(
+            "no clamp: both together",
+            8.6,
+            sum,
+            "Mbit/s",
+            sum >= 9.3,
+            "The paper has 4.30 Mbit/s each on a shared 10 Mbit/s Ethernet, half duplex. How two cubic flows share a buffer that drops its \
+             tail differs from run to run.",
+        ),
+        Row::rounded(
+            "8000 bytes: the free one",
+            Figure::Nothing,
+            of(Some(8_000))[0],
+            "Mbit/s",
+            of(Some(8_000))[0] >= 6.5,
+            "The knee is where the window meets what the free flow keeps in the buffer, tens of kB, and not at the paper's 400 bytes: \
+             its free flow had a window of 32 kB at most.",
+        ),
+        Row::rounded(
+            "400 bytes: the free one",
+            "gains",
+            of(Some(400))[0],
+            "Mbit/s",
+            of(Some(400))[0] >= 9.0,
+            "Below one segment a sender falls back on its persist timer: the clamped one is all but stopped.",
+        ),
+        Row::rounded(
+            "80 bytes: the clamped one",
+            Figure::Nothing,
+            of(Some(80))[1],
+            "Mbit/s",
+            of(Some(80))[1] < 0.2,
+            "",
+        ),
+        Row::rounded(
+            "lowest total at any window",
+            "falls below 80 B",
+            least,
+            "Mbit/s",
+            least >= 9.3,
+            "The paper's collapse below 80 bytes is gone: a modern sender does not cut its stream into segments as small as the window.",
+        ),
+        Row {
+            what: "the clamped one gets less with each smaller window".into(),
+            paper: "yes".into(),
+            ours: if ordered { "yes" } else { "no" }.into(),
+            unit: String::new(),
+            holds: ordered,
+            note: "Within 1.5 Mbit/s, as windows above the other's part of the buffer do not bind.".into(),
+        },
+    ]
+}
+
+fn drawn(points: &[Point]) -> String {
+    // No clamp stands where 64 kB would, the largest window without scaling.
+    let x = |window: Option<u64>| (window.unwrap_or(65_535) as f64).log10();
+    let line = |which: fn(&[f64; 2]) -> f64| {
+        points
+            .iter()
+            .rev()
+            .map(|(w, rates)| (x(*w), which(rates) * 1e6))
+            .collect()
+    };
+    let plot = Plot {
+        title: "Two downloads at 10 Mbit/s, by the window of one of them".into(),
+        x: Axis::new("log10 of the window in bytes; 4.8: not clamped", Unit::Number("")),
+        y: Axis::new("", Unit::Rate),
+        series: vec![
+            Series::marked("free", line(|rates| rates[0])),
+            Series::marked("clamped", line(|rates| rates[1])),
+            Series::dashed("together", line(|rates| rates[0] + rates[1])),
+        ],
+        style: Style::Lines,
+        ..rates_over_time("", Style::Lines, Vec::new())
+    };
+    picture("Windows and rates", &[plot])
+}
+
+fn missing(why: &str) -> Outcome {
+    Outcome {
+        rows: vec![Row::unmeasured(
+            "lab: downloads held by windows",
+            Figure::Nothing,
+            "Mbit/s",
+            why,
+        )],
+        ..Outcome::default()
+    }
+}
+
+/// A law under trial.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Trial {
+    None,
+    /// The same with BBR senders.
+    NoneBbr,
+    Paper,
+    Modern,
+    Auto,
+    Delay,
+    Bbr,
+    Twenty,
+}
+
+const TRIALS: [Trial; 8] = [
+    Trial::None,
+    Trial::NoneBbr,
+    Trial::Paper,
+    Trial::Modern,
+    Trial::Auto,
+    Trial::Delay,
+    Trial::Bbr,
+    Trial::Twenty,
+];
+const FEW: [Trial; 3] = [Trial::None, Trial::Paper, Trial::Modern];
+
+impl Trial {
+    fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::NoneBbr => "none, BBR senders",
+            Self::Paper => "the paper's, 6000 bytes",
+            Self::Modern => "default",
+            Self::Auto => "default, rate unknown",
+            Self::Delay => "by delay",
+            Self::Bbr => "default, BBR senders",
+            Self::Twenty => "default, 20 downloads",
+        }
+    }
+
+    fn rule(self, rate: Bandwidth) -> Rule {
+        let modern = || -> Box<dyn Law + Send> { Box::new(Modern::new(Direction::Download)) };
+        let mut member = Member::new(MemberId(0));
+        member.window = Some(Bytes::new(6_000));
+        Rule {
+            law: match self {
+                Self::None | Self::NoneBbr => None,
+                Self::Paper => Some(Box::new(Paper::default())),
+                _ => Some(modern()),
+            },
+            members: vec![member],
+            bottleneck: match self {
+                Self::Auto => Bottleneck::Auto,
+                Self::Delay => Bottleneck::Unknown,
+                _ => Bottleneck::Stated(rate),
+            },
+            congestion: match self {
+                Self::Bbr | Self::NoneBbr => "bbr",
+                _ => "cubic",
+            },
+        }
+    }
+
+    /// What it is held against: the same senders without a law.
+    fn free(self) -> Self {
+        match self {
+            Self::Bbr => Self::NoneBbr,
+            _ => Self::None,
+        }
+    }
+}
+
+/// The course: the low one alone, the high one beside it, the low one alone again; in seconds.
+const COURSE: [f64; 3] = [8.0, 18.0, 22.0];
+const SHORT: [f64; 3] = [4.0, 9.0, 11.0];
+
+/// What one course came to; rates in per cent of what the link carries.
+#[derive(Clone, Copy, PartialEq, Debug)]
+struct Found {
+    trial: Trial,
+    mbit: u64,
+    alone: f64,
+    high: f64,
+    /// From a second after its beginning on.
+    later: f64,
+    total: f64,
+    /// Until it had 80 % for half a second; and from its last byte until the low one had it again.
+    reached: Option<f64>,
+    back: Option<f64>,
+}
+
+/// What a link of this rate carries as payload: 1448 of each 1514 bytes.
+fn carries(mbit: u64) -> f64 {
+    mbit as f64 * 1_448.0 / 1_514.0
+}
+
+fn tried(
+    trial: Trial,
+    mbit: u64,
+    course: [f64; 3],
+    progress: &mut dyn Progress,
+    done: f64,
+) -> Result<(Found, Counted), Error> {
+    progress.show(done, &format!("{mbit} Mbit/s, {}", trial.name()));
+    let rate = Bandwidth::mbit(mbit);
+    let buffer = if mbit == 10 { 64_000 } else { 256_000 };
+    let bed = Bed::new(rate, Duration::from_millis(20), Bytes::new(buffer))?;
+    let [joins, leaves, end] = course;
+    let low = Download {
+        member: Some(0),
+        from: 0.0,
+        until: end,
+    };
+    let lows = if trial == Trial::Twenty { 20 } else { 1 };
+    let mut downloads = vec![low; lows];
+    downloads.push(Download {
+        member: None,
+        from: joins,
+        until: leaves,
+    });
+    let counted = run(&bed, &downloads, trial.rule(rate), end)?;
+    let (low, high) = (0..lows, lows..lows + 1);
+    let link = carries(mbit);
+    let percent =
+        |downloads: std::ops::Range<usize>, from, to| counted.rates(downloads, from, to) / link * 100.0;
+    let found = Found {
+        trial,
+        mbit,
+        alone: percent(low.clone(), 2.0, joins),
+        high: percent(high.clone(), joins, leaves),
+        later: percent(high.clone(), joins + 1.0, leaves),
+        total: percent(0..lows + 1, joins, leaves),
+        reached: counted.reached(high, 0.8 * link, joins, leaves),
+        back: counted.reached(low, 0.8 * link, counted.ended(lows), end),
+    };
+    Ok((found, counted))
+}
+
+fn laws(options: &Options, progress: &mut dyn Progress) -> Result<Outcome, Error> {
+    if let Err(why) = &options.lab {
+        return Ok(missing(why));
+    }
+    let (trials, course): (&[Trial], _) = if options.quick {
+        (&FEW, SHORT)
+    } else {
+        (&TRIALS, COURSE)
+    };
+    let (mut found, mut plots) = (Vec::new(), Vec::new());
+    let steps = (trials.len() * 2) as f64;
+    for mbit in [10, 100] {
+        for &trial in trials {
+            let (one, counted) = match tried(trial, mbit, course, progress, found.len() as f64 / steps) {
+                Err(e)
+                    if found.iter().all(|one: &Found| one.trial == Trial::None) && trial != Trial::None =>
+                {
+                    return Ok(missing(&e.to_string()));
+                }
+                other => other?,
+            };
+            if FEW.contains(&trial) {
+                let title = format!("{mbit} Mbit/s, law: {}", trial.name());
+                let series = vec![
+                    Series::new("low", counted.curve(0..1, 0.2)),
+                    Series::new("high", counted.curve(1..2, 0.2)),
+                ];
+                plots.push(rates_over_time(&title, Style::Lines, series));
+            }
+            found.push(one);
+        }
+    }
+    let mut remarks = vec![
+        HOW.into(),
+        format!(
+            "20 ms of round trip; 64 kB of buffer at 10 Mbit/s, 256 kB at 100. The low one from 0 s, the high one from {} to {} s. Its \
+             sender's kernel still has something then: the low one is back so long after its last byte. Rates are in per cent of what \
+             the link carries as payload. One run each: trust the first two digits.",
+            course[0], course[1]
+        ),
+    ];
+    remarks.extend(found.iter().map(told));
+    Ok(Outcome {
+        rows: judged(&found),
+        pictures: vec![Picture {
+            name: "laws".into(),
+            svg: picture("Laws for a download of low priority", &plots),
+        }],
+        remarks,
+    })
+}
+
+fn told(found: &Found) -> String {
+    let time = |time: Option<f64>| time.map_or("never".into(), |time| format!("after {time:.1} s"));
+    format!(
+        "{} Mbit/s, law {}: the low one alone {:.1} %; the high one {:.1} % ({:.1} % from its second second on); together {:.1} %; the high one \
+         at 80 % {}; the low one back {}.",
+        found.mbit,
+        found.trial.name(),
+        found.alone,
+        found.high,
+        found.later,
+        found.total,
+        time(found.reached),
+        time(found.back)
+    )
+}
+
+fn judged(found: &[Found]) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for one in found {
+        let what = |of: &str| format!("{} Mbit/s, law {}: {of}", one.mbit, one.trial.name());
+        let percent = |of: &str, ours: f64, least: f64, note: &str| {
+            Row::rounded(what(of), Figure::Nothing, ours, "%", ours >= least, note)
+        };
+        let none = found
+            .iter()
+            .find(|other| other.trial == one.trial.free() && other.mbit == one.mbit);
+        let alone = none.map_or(0.0, |none| one.alone / none.alone * 100.0);
+        match one.trial {
+            Trial::None => rows.push(Row::rounded(what("the high one"), 50.0, one.high, "%", one.high < 70.0, "Both the same, in the paper: 4.30 Mbit/s each.")),
+            Trial::NoneBbr => rows.push(percent("the high one", one.high, 0.0, "Shown.")),
+            Trial::Paper => rows.push(Row::rounded(
+                what("the high one"),
+                73.9,
+                one.high,
+                "%",
+                one.high > none.map_or(0.0, |none| none.high),
+                "The paper: 6.03 of 8.16 Mbit/s. Asked: more than without. A lone download of low priority is clamped too.",
+            )),
+            Trial::Delay => rows.push(percent("the high one", one.high, 0.0, "Shown; it knows no rate, and yields late.")),
+            _ => {
+                let back = one.back.unwrap_or(f64::INFINITY);
+                let reached = one.reached.unwrap_or(f64::INFINITY);
+                let least = if one.trial == Trial::Auto { 90.0 } else { 97.0 };
+                rows.push(percent("the low one alone, of what it has without a law", alone, least, "Asked: 97 %; 90 % while the rate has to be found out."));
+                rows.push(Row::rounded(what("the high one at 80 % after"), Figure::Nothing, reached, "s", reached <= 1.0, "Asked: within 1 s."));
+                rows.push(percent("together", one.total, 97.0, "Asked: 97 %."));
+                rows.push(Row::rounded(what("the low one back after"), Figure::Nothing, back, "s", back <= 1.0, "Asked: within 1 s."));
+            }
+        }
+    }
+    rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_law_that_yields_late_or_taxes_a_lone_download_does_not_hold() {
+        let none = Found {
+            trial: Trial::None,
+            mbit: 10,
+            alone: 100.0,
+            high: 50.0,
+            later: 50.0,
+            total: 100.0,
+            reached: None,
+            back: None,
+        };
+        let good = Found {
+            trial: Trial::Modern,
+            alone: 98.0,
+            high: 90.0,
+            reached: Some(0.4),
+            back: Some(0.3),
+            ..none
+        };
+        let missed = |one: Found| judged(&[none, one]).iter().filter(|row| !row.holds).count();
+        assert_eq!(missed(good), 0);
+        assert_eq!(missed(Found { alone: 90.0, ..good }), 1);
+        assert_eq!(
+            missed(Found {
+                reached: None,
+                back: Some(2.0),
+                ..good
+            }),
+            2
+        );
+        assert_eq!(missed(Found { total: 95.0, ..good }), 1);
+        let paper = Found {
+            trial: Trial::Paper,
+            high: 40.0,
+            ..none
+        };
+        assert_eq!(missed(paper), 1);
+    }
+
+    #[test]
+    fn a_total_that_falls_is_seen() {
+        let point = |window, clamped| (window, [9.5 - clamped, clamped]);
+        let mut points = vec![
+            point(None, 4.7),
+            point(Some(8_000), 1.6),
+            point(Some(400), 0.04),
+            point(Some(80), 0.01),
+        ];
+        assert!(curve(&points).iter().all(|row| row.holds));
+        points[3].1[0] = 7.0;
+        assert_eq!(curve(&points).iter().filter(|row| !row.holds).count(), 1);
+    }
+}
