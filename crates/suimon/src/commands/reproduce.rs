@@ -69,7 +69,7 @@ impl Reproduce {
                 Ok(outcome) => outcome,
                 // The others can be run all the same.
                 Err(failure) => {
-                    eprintln!("suimon: {}: {}", experiment.id, failure);
+                    eprintln!("suimon: {}: {failure}", experiment.id);
                     failed = true;
                     continue;
                 }
@@ -189,7 +189,7 @@ mod tests {
             id: "Z3",
             title: "it breaks",
             reference: "Anybody 1998",
-            run: |_, _| Err(Failure::at_run_time("broken")),
+            run: |_, _| Err(papers::Error::new("broken")),
         },
     ];
 
@@ -242,7 +242,7 @@ mod tests {
     fn an_unknown_id_is_a_usage_error_that_names_the_nearest() {
         let failure = run(&verb(&["Z1", "Z22"])).0.expect_err("no such experiment");
         assert_eq!(failure.exit, Exit::Usage);
-        assert!(failure.contains("did you mean `Z2`"), "{}", failure);
+        assert!(failure.message.contains("did you mean `Z2`"), "{}", failure.message);
     }
 
     #[test]
@@ -254,7 +254,7 @@ mod tests {
         let (exit, text) = run(&verb);
         let failure = exit.expect_err("no such place");
         assert_eq!((failure.exit, text.as_str()), (Exit::Failed, ""));
-        assert!(failure.contains("--write"), "{}", failure);
+        assert!(failure.message.contains("--write"), "{}", failure.message);
     }
 
     #[test]
