@@ -242,7 +242,11 @@ mod tests {
     fn an_unknown_id_is_a_usage_error_that_names_the_nearest() {
         let failure = run(&verb(&["Z1", "Z22"])).0.expect_err("no such experiment");
         assert_eq!(failure.exit, Exit::Usage);
-        assert!(failure.message.contains("did you mean `Z2`"), "{}", failure.message);
+        assert!(
+            failure.message.contains("did you mean `Z2`"),
+            "{}",
+            failure.message
+        );
     }
 
     #[test]
