@@ -37,7 +37,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "host", "scenario",
         ],
     ),
-    ("xtask", &["control", "engine", "scenario"]),
+    ("xtask", &["control", "engine", "scenario", "skips"]),
 ];
 
 /// Crates that must be functions of their arguments.
@@ -68,6 +68,18 @@ const IMPURE: &[(&str, &str)] = &[
 
 /// Where `unsafe` may stand.
 const UNSAFE: &[&str] = &["crates/netio/", "crates/lab/src/sys", "crates/host/src/sys"];
+
+/// The crates in whose tests no lab is made, by their names.
+pub fn without_lab(tree: &Tree) -> Vec<&'static str> {
+    const MAKE: [&str; 3] = ["lab::isolated", "lab::enter", "isolation::"];
+    let makes = |name: &str| {
+        let folder = format!("crates/{name}/");
+        let mut files = rust(tree).filter(|(path, _)| path.starts_with(&folder));
+        files.any(|(_, text)| MAKE.iter().any(|word| text.contains(word)))
+    };
+    let names = ARROWS.iter().map(|arrow| arrow.0);
+    names.filter(|name| !makes(name)).collect()
+}
 
 /// Dependency arrows: from each crate's manifest.
 pub fn arrows(tree: &Tree) -> Vec<String> {

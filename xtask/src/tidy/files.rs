@@ -1,11 +1,17 @@
 //! What a file must have and may not have, whatever it is about.
 
-use super::source::{before_tests, code};
+use super::source::{before_tests, code, code_only, in_name, production};
 use super::{Tree, rust};
 use std::path::Path;
 
 /// Code lines of one file at most, tests not counted.
 const LONGEST: usize = 1_000;
+
+/// Columns of a comment's line at most.
+const COMMENT: usize = 100;
+
+/// Lines of a decision at most.
+const DECISION: usize = 45;
 
 /// Every file says at its head what it is for.
 pub fn purpose(tree: &Tree) -> Vec<String> {
@@ -70,6 +76,96 @@ pub fn length(tree: &Tree) -> Vec<String> {
         }
     }
     complaints
+}
+
+/// A comment is read in two columns, beside the code or in a browser. What cannot be broken, an address, may be longer.
+pub fn comment_width(tree: &Tree) -> Vec<String> {
+    let mut complaints = Vec::new();
+    for (path, text) in rust(tree) {
+        for (number, line) in text.lines().enumerate() {
+            let columns = line.chars().count();
+            if line.trim_start().starts_with("//") && columns > COMMENT && !line.contains("://") {
+                complaints.push(format!(
+                    "{path}:{}: a comment of {columns} columns, more than {COMMENT}",
+                    number + 1
+                ));
+            }
+        }
+    }
+    complaints
+}
+
+/// No module is declared by a macro: rustfmt would not find its file.
+pub fn modules_outside_macros(tree: &Tree) -> Vec<String> {
+    let mut complaints = Vec::new();
+    for (path, text) in rust(tree) {
+        let code = code_only(text);
+        for (at, end) in macro_bodies(&code) {
+            let body = &code[at..end];
+            let words = body.match_indices("mod ").map(|(word, _)| word);
+            for word in words.filter(|word| !body[..*word].ends_with(in_name)) {
+                let number = code[..at + word].matches('\n').count() + 1;
+                complaints.push(format!(
+                    "{path}:{number}: `mod` in a macro: rustfmt does not follow it; write it out"
+                ));
+            }
+        }
+    }
+    complaints
+}
+
+/// From where to where the braces of macros go, of their definitions and of their uses. Those of tests that hold
+/// modules, such as `proptest!`, would be found too.
+fn macro_bodies(code: &str) -> Vec<(usize, usize)> {
+    let mut bodies = Vec::new();
+    for (at, _) in code.match_indices('!') {
+        let after = &code[at + 1..];
+        let word = after.trim_start().trim_start_matches(in_name);
+        let opens = word.trim_start().starts_with('{') && code[..at].ends_with(in_name);
+        let inside = bodies.last().is_some_and(|(_, end)| at < *end);
+        if !opens || inside {
+            continue;
+        }
+        let open = code.len() - word.trim_start().len();
+        let mut depth = 0_usize;
+        let close = code[open..].char_indices().find_map(|(i, c)| {
+            match c {
+                '{' => depth += 1,
+                '}' => depth -= 1,
+                _ => {}
+            }
+            (depth == 0).then_some(open + i)
+        });
+        bodies.push((open, close.unwrap_or(code.len())));
+    }
+    bodies
+}
+
+/// A broken invariant says which: `expect` and `assert`, no `unwrap`.
+pub fn no_unwrap(tree: &Tree) -> Vec<String> {
+    let mut complaints = Vec::new();
+    for (path, text) in production(tree) {
+        for (number, line) in code_only(text).lines().enumerate() {
+            if line.contains(".unwrap()") {
+                complaints.push(format!("{path}:{}: `unwrap`: say what cannot be", number + 1));
+            }
+        }
+    }
+    complaints
+}
+
+/// A decision is half a page: the context, the choice, what was given up. Measurements have a page of their own.
+pub fn short_decisions(tree: &Tree) -> Vec<String> {
+    let long = |(path, text): (&String, &String)| {
+        let lines = text.lines().count();
+        let note = path.starts_with("docs/decisions/") && path.ends_with(".md");
+        (note && lines > DECISION).then(|| {
+            format!(
+                "{path}: {lines} lines, more than {DECISION}: what was measured goes to docs/measurements"
+            )
+        })
+    };
+    tree.iter().filter_map(long).collect()
 }
 
 /// Links between our own pages lead somewhere.
@@ -151,5 +247,27 @@ mod tests {
         assert_eq!(length(&tree(&[("crates/a/src/b.rs", &long)])).len(), 1);
         let tested = format!("x\n#[cfg(test)]\nmod tests {{\n{long}");
         assert!(length(&tree(&[("crates/a/src/b.rs", &tested)])).is_empty());
+    }
+
+    #[test]
+    fn wide_comments_modules_in_macros_unwraps_and_long_decisions_are_noticed() {
+        let wide = format!(
+            "    /// {}\n// https://{}\nlet a = 1; // {}\n",
+            "x".repeat(93),
+            "x".repeat(99),
+            "x".repeat(99)
+        );
+        assert_eq!(comment_width(&tree(&[("a.rs", &wide)])).len(), 1);
+        let text = "macro_rules! list {\n    ($name:ident) => { pub mod $name; };\n}\nlist! { x }\nmod y;\nlist! {\n    mod z;\n}\nif !a { let model = \"mod \"; }\n";
+        let complaints = modules_outside_macros(&tree(&[("a.rs", text)]));
+        assert_eq!(complaints.len(), 2, "{complaints:?}");
+        assert!(complaints[0].starts_with("a.rs:2:") && complaints[1].starts_with("a.rs:7:"));
+        let text = "f().unwrap();\n// .unwrap()\n#[cfg(test)]\nmod tests {\n    f().unwrap();\n}\n";
+        assert_eq!(no_unwrap(&tree(&[("crates/a/src/b.rs", text)])).len(), 1);
+        let long = "x\n".repeat(DECISION + 1);
+        assert_eq!(
+            short_decisions(&tree(&[("docs/decisions/a.md", &long), ("docs/b.md", &long)])).len(),
+            1
+        );
     }
 }

@@ -1,5 +1,7 @@
-//! What is one file and one entry in a list: a discipline.
+//! What is one file and one entry in a list: a discipline, a kind of port, a congestion control. The list is in the
+//! `mod.rs` of their folder, and nothing else in the workspace knows a member by name.
 
+use super::source::{Part, code_only, in_name, parts, production};
 use super::{Tree, rust};
 
 /// Each discipline is one file with one `KIND`, and is in the list.
@@ -34,6 +36,213 @@ pub fn one_file_each(tree: &Tree) -> Vec<String> {
     complaints
 }
 
+/// Members of the same sort, each a file.
+struct Family {
+    sort: &'static str,
+    /// Where the members and their list are.
+    folder: &'static str,
+    /// What each of them declares, and the list refers to.
+    declares: &'static str,
+}
+
+const FAMILIES: &[Family] = &[
+    Family {
+        sort: "discipline",
+        folder: "crates/engine/src/disciplines/",
+        declares: "KIND",
+    },
+    Family {
+        sort: "kind of port",
+        folder: "crates/netio/src/ports/",
+        declares: "KIND",
+    },
+    Family {
+        sort: "congestion control",
+        folder: "crates/sim/src/tcp/congestion/",
+        declares: "CONTROL",
+    },
+];
+
+/// Where members may be known by name: what the path begins with, the module or `*`, and why.
+const KNOWN: &[(&str, &str, &str)] = &[
+    (
+        "crates/suimon/src/reproduce/",
+        "*",
+        "an experiment is about these",
+    ),
+    ("crates/suimon/src/demo/", "*", "an experiment is about these"),
+    ("crates/papers/", "*", "an experiment is about these"),
+    (
+        "crates/engine/src/queue.rs",
+        "fifo",
+        "the leaf that most trees end in is called without a table",
+    ),
+    (
+        "crates/engine/src/tree.rs",
+        "fifo",
+        "what a class has that names no discipline",
+    ),
+    (
+        "crates/lab/src/link.rs",
+        "fifo",
+        "a link without a policy has a plain buffer",
+    ),
+    (
+        "crates/engine/src/disciplines/cake.rs",
+        "codel",
+        "the same law, one implementation",
+    ),
+    (
+        "crates/engine/src/disciplines/fq_codel.rs",
+        "codel",
+        "the same law, one implementation",
+    ),
+    (
+        "crates/engine/src/flows/cobalt.rs",
+        "codel",
+        "COBALT is CoDel and BLUE",
+    ),
+    (
+        "crates/engine/src/flows/cobalt.rs",
+        "blue",
+        "COBALT is CoDel and BLUE",
+    ),
+    (
+        "crates/engine/src/flows/host_fair.rs",
+        "codel",
+        "the same law, one implementation",
+    ),
+    (
+        "crates/engine/src/disciplines/dualpi2.rs",
+        "wrr",
+        "a value of `scheduler`, not the discipline",
+    ),
+    (
+        "crates/engine/src/disciplines/ips.rs",
+        "*",
+        "it is built of these",
+    ),
+    ("crates/engine/src/disciplines/rio.rs", "red", "RIO is RED twice"),
+    (
+        "crates/engine/src/disciplines/police.rs",
+        "red",
+        "a colour (RFC 2697)",
+    ),
+    ("crates/plot/", "*", "colours"),
+    (
+        "crates/host/src/datagrams.rs",
+        "police",
+        "the BPF program of this name",
+    ),
+    (
+        "crates/lab/src/emulator.rs",
+        "*",
+        "what emulated links are made of",
+    ),
+    (
+        "crates/lab/src/traffic/",
+        "*",
+        "the kernel's own congestion controls",
+    ),
+    (
+        "crates/netio/src/ports/egress.rs",
+        "*",
+        "it joins a packet socket and a TAP interface",
+    ),
+    ("crates/netio/src/ports/captured.rs", "pcap", "the file format"),
+    ("crates/sim/src/capture", "pcap", "the file format"),
+    ("crates/scenario/", "pcap", "the file format"),
+    ("crates/suimon/src/commands/sim.rs", "pcap", "the file format"),
+];
+
+/// A file of a family, in its list.
+struct Member {
+    module: String,
+    /// In policies and scenarios.
+    name: String,
+}
+
+impl Family {
+    fn members(&self, tree: &Tree) -> Vec<Member> {
+        let list = tree.get(&format!("{}mod.rs", self.folder));
+        let ends = format!("::{},", self.declares);
+        let module = |line: &str| Some(line.trim().strip_prefix('&')?.strip_suffix(&ends)?.to_string());
+        let modules = list.iter().flat_map(|text| text.lines()).filter_map(module);
+        let member = |module: String| Member {
+            name: self.name(tree, &module).unwrap_or_else(|| module.clone()),
+            module,
+        };
+        modules.map(member).collect()
+    }
+
+    /// What the member declares as its name.
+    fn name(&self, tree: &Tree, module: &str) -> Option<String> {
+        let one = tree.get(&format!("{}{module}.rs", self.folder));
+        let text = one.or_else(|| tree.get(&format!("{}{module}/mod.rs", self.folder)))?;
+        let (_, declared) = text.split_once(&format!("pub static {}: ", self.declares))?;
+        let (_, name) = declared.split_once("name: \"")?;
+        Some(name.split_once('"')?.0.to_string())
+    }
+
+    /// Whether this file is the member's own, or the list's.
+    fn owns(&self, member: &Member, path: &str) -> bool {
+        let rest = path.strip_prefix(self.folder);
+        let own = |rest: &str| {
+            let rest = rest.strip_prefix(member.module.as_str());
+            rest.is_some_and(|rest| rest.starts_with(['.', '/']))
+        };
+        rest.is_some_and(|rest| rest == "mod.rs" || own(rest))
+    }
+}
+
+/// A member is named in its own file and in the list, in no other: neither in quotes, exactly, nor as a path.
+pub fn known_by_name(tree: &Tree) -> Vec<String> {
+    let families: Vec<(&Family, Vec<Member>)> = FAMILIES.iter().map(|f| (f, f.members(tree))).collect();
+    let mut complaints = Vec::new();
+    for (path, text) in production(tree) {
+        let code = code_only(text);
+        let quoted: Vec<(usize, &str)> = parts(text)
+            .into_iter()
+            .filter_map(|(line, part)| match part {
+                Part::Quoted(inner) => Some((line, inner)),
+                _ => None,
+            })
+            .collect();
+        for (family, members) in &families {
+            for member in members.iter().filter(|member| !family.owns(member, path)) {
+                let is_known = |(begins, module, _): &(&str, &str, &str)| {
+                    path.starts_with(begins) && ["*", &member.module].contains(module)
+                };
+                if KNOWN.iter().any(is_known) {
+                    continue;
+                }
+                let Member { name, module } = member;
+                let literal = quoted.iter().filter(|(_, inner)| inner == name);
+                let lines = literal.map(|(line, _)| *line).chain(paths(&code, module));
+                complaints.extend(lines.map(|line| {
+                    let sort = family.sort;
+                    format!("{path}:{line}: knows the {sort} `{name}` by name: ask what it declares")
+                }));
+            }
+        }
+    }
+    complaints
+}
+
+/// The lines where something in this module is named by its path.
+fn paths(code: &str, module: &str) -> Vec<usize> {
+    let path = format!("{module}::");
+    let alone = |line: &str| {
+        let mut hits = line.match_indices(&path);
+        hits.any(|(at, _)| !line[..at].ends_with(in_name))
+    };
+    let lines = code.lines().enumerate();
+    lines
+        .filter(|(_, line)| alone(line))
+        .map(|(i, _)| i + 1)
+        .collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::tree;
@@ -52,5 +261,26 @@ mod tests {
         assert_eq!(one_file_each(&wrong).len(), 1);
         let empty = tree(&[list, ("crates/engine/src/disciplines/fifo.rs", "//! x\n")]);
         assert_eq!(one_file_each(&empty).len(), 1);
+    }
+
+    #[test]
+    fn who_knows_a_member_by_name_is_noticed() {
+        let list = (
+            "crates/engine/src/disciplines/mod.rs",
+            "pub mod red;\npub static KINDS: &[&Kind] = &[\n    &red::KIND,\n];\n",
+        );
+        let own = (
+            "crates/engine/src/disciplines/red.rs",
+            "pub static KIND: Kind = Kind {\n    name: \"RED\",\n};\nfn f() { g(\"RED\") }\n",
+        );
+        let text = "// \"RED\" and red::f\nlet a = \"RED\";\nlet b = \"discipline = \\\"RED\\\"\";\nred::f();\nscored::f();\n";
+        let wrong = tree(&[list, own, ("crates/control/src/a.rs", text)]);
+        assert_eq!(
+            known_by_name(&wrong),
+            [2, 4].map(|line| format!(
+                "crates/control/src/a.rs:{line}: knows the discipline `RED` by name: ask what it declares"
+            ))
+        );
+        assert!(known_by_name(&tree(&[list, own, ("crates/control/tests/a.rs", text)])).is_empty());
     }
 }

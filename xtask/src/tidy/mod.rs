@@ -28,11 +28,16 @@ const RULES: &[Rule] = &[
     rule("purity", crates::purity, 0),
     rule("unsafe places", crates::unsafe_places, 0),
     rule("one file each", lists::one_file_each, 0),
+    rule("known by name", lists::known_by_name, 24),
     rule("purpose", files::purpose, 0),
     rule("no drawers", files::no_drawers, 0),
     rule("leftovers", files::leftovers, 0),
     rule("length", files::length, 1),
     rule("links", files::links, 0),
+    rule("modules outside macros", files::modules_outside_macros, 0),
+    rule("no unwrap", files::no_unwrap, 0),
+    rule("comment width", files::comment_width, 2118),
+    rule("short decisions", files::short_decisions, 2),
 ];
 
 const fn rule(name: &'static str, of: fn(&Tree) -> Vec<String>, limit: usize) -> Rule {
@@ -90,6 +95,11 @@ pub fn list(root: &Path, name: &str) -> Result<(), String> {
     let complaints = (rule.of)(&read(root)?);
     println!("{}\n{}", complaints.join("\n"), complaints.len());
     Ok(())
+}
+
+/// The crates in whose tests no lab is made.
+pub fn crates_without_lab(root: &Path) -> Result<Vec<&'static str>, String> {
+    Ok(crates::without_lab(&read(root)?))
 }
 
 /// The files that git knows or would know, as text.
