@@ -9,8 +9,8 @@ use engine::units::{Bandwidth, Bytes, Duration, Instant};
 use plot::{Axis, Plot, Series, Unit, picture};
 use sim::agent::Agent;
 use sim::simulation::Simulation;
-use sim::sources::{Constant, Listener, Source};
-use sim::tcp::Control;
+use sim::sources::{Constant, DatagramSource, Listener};
+use sim::tcp::congestion::scalable;
 
 /// Bandwidth by gap size.
 pub const P1: Experiment = Experiment {
@@ -40,11 +40,11 @@ fn formula(gap: u64) -> f64 {
 fn measured(rate: Bandwidth) -> Result<(f64, f64), Error> {
     let mut sim = Simulation::new(Seed(1));
     let [host, far] = ["host", "far"].map(|name| sim.node(name));
-    let out = sim.link(host, far, gigabit(Duration::ZERO).hold(hold(Some(rate))?));
+    let out = sim.link(host, far, gigabit(Duration::ZERO).queue(hold(Some(rate))?));
     sim.link(far, host, gigabit(Duration::ZERO));
     sim.capture(out, usize::MAX);
     let agents: [Box<dyn Agent>; 2] = [
-        Box::new(Source::new(
+        Box::new(DatagramSource::new(
             Bytes::new(1_514),
             Constant::every(Duration::from_micros(12)),
         )),
@@ -182,7 +182,7 @@ impl Course {
     fn run(paced: bool) -> Result<Self, Error> {
         let at = |ms| Instant::START + Duration::from_millis(ms);
         // 18 MB, as a port of GNET-1 has: nothing is lost. The window is that of 62.5 MB/s and 200 ms.
-        let settings = connection(Control::Scalable, Bytes::new(12_500_000));
+        let settings = connection(&scalable::CONTROL, Bytes::new(12_500_000));
         let mut pipe = LongPipe::new(&settings, 18_000_000, paced)?;
         pipe.sim.run_until(at(1_400));
         pipe.sim.capture(pipe.out, usize::MAX);

@@ -127,7 +127,7 @@ impl Setting {
             bed.sim.run_until(at);
             (
                 bed.departed_of(ClassId(0)),
-                bed.sim.received(flow, End::Answerer).bytes,
+                bed.sim.delivered(flow, End::Responder).bytes,
             )
         };
         let (first, last) = (read(from), read(from + span));

@@ -14,9 +14,9 @@ use crate::testbed::interface;
 use engine::header::{Family, FlowKey};
 use engine::random::Seed;
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
-use sim::link::{Driver, Framing, Hold, LinkSpec, Ruled};
+use sim::link::{Driver, Framing, LinkQueue, LinkSpec, PolicyQueue};
 use sim::simulation::{FlowId, LinkId, NodeId, Simulation};
-use sim::tcp::{self, Control};
+use sim::tcp::{self, ControlKind};
 
 /// Gigabit Ethernet.
 pub const GBE: Bandwidth = Bandwidth::gbit(1);
@@ -32,9 +32,9 @@ pub const DATA: f64 = 1_448.0;
 pub const SLOT: f64 = 1_538.0;
 
 /// What waits in front of a link of Gigabit Ethernet: a policy that paces to this rate by gap frames, or nothing but the wire.
-pub fn hold(rate: Option<Bandwidth>) -> Result<Hold, Error> {
+pub fn hold(rate: Option<Bandwidth>) -> Result<LinkQueue, Error> {
     let Some(rate) = rate else {
-        return Ok(Hold::Buffer(Bytes::new(u64::MAX)));
+        return Ok(LinkQueue::TailDrop(Bytes::new(u64::MAX)));
     };
     // The host's queue is never full, as the paper's (section 4.1, WAD_IFQ).
     let policy = format!(
@@ -45,7 +45,7 @@ pub fn hold(rate: Option<Bandwidth>) -> Result<Hold, Error> {
         rate.bits()
     );
     let policy = interface(&policy)?;
-    Ok(Hold::Ruled(Box::new(Ruled {
+    Ok(LinkQueue::Policy(Box::new(PolicyQueue {
         plan: policy.plan,
         filters: policy.filters,
         driver: Driver {
@@ -74,7 +74,7 @@ pub fn key(port: u16) -> FlowKey {
 }
 
 /// A connection of the paper's time: a first window of 2 packets, a buffer of this size.
-pub fn connection(control: Control, window: Bytes) -> tcp::Settings {
+pub fn connection(control: &'static ControlKind, window: Bytes) -> tcp::Settings {
     tcp::Settings {
         control,
         initial_window: 2,
@@ -104,12 +104,12 @@ impl LongPipe {
         let out = sim.link(
             host,
             gnet,
-            gigabit(Duration::ZERO).hold(hold(paced.then_some(NARROW))?),
+            gigabit(Duration::ZERO).queue(hold(paced.then_some(NARROW))?),
         );
         let fcs = Framing::Add(4);
         let wire = LinkSpec::new(NARROW, HALF)
             .framing(fcs)
-            .hold(Hold::Buffer(Bytes::new(buffer)));
+            .queue(LinkQueue::TailDrop(Bytes::new(buffer)));
         let narrow = sim.link(gnet, far, wire);
         sim.link(far, host, gigabit(HALF));
         sim.watch(narrow, Duration::from_millis(100));
@@ -127,6 +127,6 @@ impl LongPipe {
     pub fn drops(&self) -> u64 {
         self.sim
             .meter(self.narrow)
-            .map_or(0, |meter| meter.whole().total().lost.packets)
+            .map_or(0, |meter| meter.whole().total().dropped.packets)
     }
 }

@@ -18,11 +18,11 @@ use engine::random::Seed;
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
 use plot::{self, cumulated, picture};
 use sim::agent::{Agent, Context};
-use sim::link::{Driver, Framing, Hold, LinkSpec, Ruled};
+use sim::link::{Driver, Framing, LinkQueue, LinkSpec, PolicyQueue};
 use sim::meter::gauge;
-use sim::packet::{Packet, Payload};
+use sim::packet::{Payload, SimPacket};
 use sim::simulation::{End, FlowId, Simulation};
-use sim::sources::{Burst, Source};
+use sim::sources::{Burst, DatagramSource};
 
 const REFERENCE: &str =
     "Kusaka and Sugano, \"An evaluation of delay controlled communication service\", Tables 2 and 3";
@@ -235,7 +235,7 @@ struct Stopwatch {
 impl Agent for Stopwatch {
     fn wake(&mut self, _cx: &mut Context<'_>) {}
 
-    fn receive(&mut self, cx: &mut Context<'_>, packet: &Packet) {
+    fn receive(&mut self, cx: &mut Context<'_>, packet: &SimPacket) {
         cx.deliver(packet.frame);
         if packet.sent < self.from || self.delays.len() >= PACKETS {
             return;
@@ -263,13 +263,13 @@ fn measure(policy: &Interface, ring: u32) -> Result<Found, Error> {
     let mut sim = Simulation::new(Seed(1));
     let [router, receiver] = ["router", "receiver"].map(|name| sim.node(name));
     let (plan, filters) = (policy.plan.clone(), policy.filters.clone());
-    let ruled = Ruled {
+    let ruled = PolicyQueue {
         plan,
         filters,
         driver: Driver::default(),
     };
     let spec = |rate| LinkSpec::new(rate, Duration::ZERO).framing(Framing::Add(FCS));
-    let out = spec(Bandwidth::mbit(10)).hold(Hold::Ruled(Box::new(ruled)));
+    let out = spec(Bandwidth::mbit(10)).queue(LinkQueue::Policy(Box::new(ruled)));
     let out = sim.link(router, receiver, out);
     sim.link(receiver, router, spec(Bandwidth::mbit(10)));
     let begin = Instant::START + SETTLE;
@@ -294,14 +294,14 @@ fn measure(policy: &Interface, ring: u32) -> Result<Found, Error> {
             numbers: None,
         };
         let start = Instant::START + Duration::from_millis(4).times(index as u64);
-        let ends: [Box<dyn Agent>; 2] = [Box::new(Source::new(FRAME, burst)), Box::new(watch)];
+        let ends: [Box<dyn Agent>; 2] = [Box::new(DatagramSource::new(FRAME, burst)), Box::new(watch)];
         let flow = sim.flow([sender, receiver], key, start, ends);
         flows.push(flow.map_err(|e| Error::new(e.to_string()))?);
     }
     let delivered = |sim: &Simulation| -> Vec<u64> {
         flows
             .iter()
-            .map(|&flow| sim.received(flow, End::Answerer).bytes.get())
+            .map(|&flow| sim.delivered(flow, End::Responder).bytes.get())
             .collect()
     };
     sim.run_until(begin);
@@ -315,7 +315,7 @@ fn measure(policy: &Interface, ring: u32) -> Result<Found, Error> {
         ip as f64 / span.as_secs_f64() / 1e6
     };
     let rates = delivered(&sim).into_iter().zip(&before).map(rate).collect();
-    let watch = sim.agent::<Stopwatch>(flows[0], End::Answerer);
+    let watch = sim.agent::<Stopwatch>(flows[0], End::Responder);
     let watch = watch.ok_or_else(|| Error::new("flow 1 has no receiver"))?;
     let (first, last) = watch.numbers.unwrap_or_default();
     let sent = (last - first + 1).max(1) as f64;

@@ -20,9 +20,9 @@ use engine::units::{Bandwidth, Bytes, Duration, Instant};
 use plot::bars::{Bar, Bars, Group};
 use plot::{Axis, Plot, Series, Unit, picture};
 use sim::agent::Agent;
-use sim::link::{Driver, Framing, Hold, LinkSpec, Ruled};
+use sim::link::{Driver, Framing, LinkQueue, LinkSpec, PolicyQueue};
 use sim::simulation::{End, FlowId, NodeId, Simulation};
-use sim::sources::{Listener, Source, Trace};
+use sim::sources::{DatagramSource, Listener, Replay};
 
 /// The experiment.
 pub const K1: Experiment = Experiment {
@@ -88,11 +88,11 @@ impl Stream {
 
     /// The times at which a program on a host of its time sends: at each multiple of the interval, and up to an interval
     /// late. Streams that keep step would meet a full queue always or never.
-    fn timing(&self, seed: Seed) -> Trace {
+    fn timing(&self, seed: Seed) -> Replay {
         let (mut luck, interval) = (seed.stream(), self.interval.nanos());
         let count = (SETTLE + SPAN) * 1_000_000_000 / interval + 1;
         let due = (0..count).map(|number| number * interval + luck.below(interval));
-        Trace::new(due.map(|at| (Duration::from_nanos(at), self.frame())).collect())
+        Replay::new(due.map(|at| (Duration::from_nanos(at), self.frame())).collect())
     }
 
     fn frame(&self) -> Bytes {
@@ -167,7 +167,7 @@ impl Trial {
     /// Mbit/s of data that came of the measured flow, and of the disturbers together.
     fn run(&self) -> Result<(f64, f64), Error> {
         let policy = interface(&self.discipline.policy())?;
-        let ruled = Ruled {
+        let ruled = PolicyQueue {
             plan: policy.plan.clone(),
             filters: policy.filters.clone(),
             driver: Driver::default(),
@@ -182,13 +182,13 @@ impl Trial {
         for (host, router) in [(a, r1), (c, r1), (b, r2), (d, r2)] {
             sim.duplex(host, router, &host_ethernet);
         }
-        sim.link(r1, r2, ethernet.clone().hold(Hold::Ruled(Box::new(ruled))));
+        sim.link(r1, r2, ethernet.clone().queue(LinkQueue::Policy(Box::new(ruled))));
         sim.link(r2, r1, ethernet);
         let measured = send(&mut sim, [a, b], PORT, &self.measured)?;
         let disturbers: Vec<FlowId> = (0..self.disturbers)
             .map(|number| send(&mut sim, [c, d], 6_001 + number as u16, &self.disturber))
             .collect::<Result<_, _>>()?;
-        let arrived = |sim: &Simulation, flow: &FlowId| sim.received(*flow, End::Answerer).bytes.get();
+        let arrived = |sim: &Simulation, flow: &FlowId| sim.delivered(*flow, End::Responder).bytes.get();
         let all = |sim: &Simulation| -> (u64, u64) {
             (
                 arrived(sim, &measured),
@@ -226,7 +226,7 @@ fn send(sim: &mut Simulation, hosts: [NodeId; 2], port: u16, stream: &Stream) ->
         ..FlowKey::default()
     };
     let ends: [Box<dyn Agent>; 2] = [
-        Box::new(Source::new(
+        Box::new(DatagramSource::new(
             stream.frame(),
             stream.timing(sim.seed(&format!("port {port}"))),
         )),

@@ -13,9 +13,9 @@ use crate::{Experiment, Options, Outcome, Picture, Progress, Row, points};
 use engine::random::Seed;
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
 use plot::{Level, Series, Style, picture, rates_over_time};
-use sim::link::{Framing, Hold, LinkSpec};
+use sim::link::{Framing, LinkQueue, LinkSpec};
 use sim::simulation::{FlowId, Simulation};
-use sim::tcp::{self, Control};
+use sim::tcp::{self, congestion::highspeed};
 
 /// The experiment.
 pub const P8: Experiment = Experiment {
@@ -55,7 +55,7 @@ impl Course {
         let mut sim = Simulation::new(Seed(1));
         let [router, far] = ["router", "far"].map(|name| sim.node(name));
         let wire = LinkSpec::new(BOTTLENECK, DELAY).framing(Framing::Add(4));
-        let out = sim.link(router, far, wire.hold(Hold::Buffer(BUFFER)));
+        let out = sim.link(router, far, wire.queue(LinkQueue::TailDrop(BUFFER)));
         sim.watch(out, BIN);
         let mut flows: Vec<FlowId> = Vec::new();
         for pair in 0..PAIRS {
@@ -63,7 +63,7 @@ impl Course {
             sim.link(
                 node,
                 router,
-                gigabit(Duration::ZERO).hold(hold(paced.then_some(PAIR))?),
+                gigabit(Duration::ZERO).queue(hold(paced.then_some(PAIR))?),
             );
             for host in 0..2 {
                 let host_node = sim.node(&format!("host-{pair}-{host}"));
@@ -72,13 +72,13 @@ impl Course {
                 let number = 1 + flows.len() as u16;
                 // Programs that were started by hand.
                 let start = Instant::START + Duration::from_millis(37 * u64::from(number));
-                let settings = connection(Control::HighSpeed, WINDOW);
+                let settings = connection(&highspeed::CONTROL, WINDOW);
                 let flow = sim.flow([host_node, far], key(number), start, tcp::pair(&settings));
                 flows.push(flow.map_err(|e| Error::new(e.to_string()))?);
             }
         }
         let received = |sim: &Simulation| -> u64 {
-            let of = |flow: &FlowId| sim.received(*flow, sim::simulation::End::Answerer).bytes.get();
+            let of = |flow: &FlowId| sim.delivered(*flow, sim::simulation::End::Responder).bytes.get();
             flows.iter().map(of).sum()
         };
         sim.run_until(second(SETTLED));
@@ -91,7 +91,7 @@ impl Course {
             .map(|total| total.series.rates().map(|(_, rate)| rate.bits() as f64).collect());
         Ok(Self {
             rates: rates.unwrap_or_default(),
-            lost: total.map_or(0, |total| total.lost.packets),
+            lost: total.map_or(0, |total| total.dropped.packets),
             received: (after - before) as f64 / 1e6 / (END - SETTLED) as f64,
         })
     }

@@ -10,7 +10,8 @@ use crate::{Experiment, Figure, Options, Outcome, Picture, Progress, Row, points
 use engine::units::{Bytes, Duration, Instant};
 use plot::{Level, Series, Style, picture, rates_over_time};
 use sim::simulation::End;
-use sim::tcp::{Control, Sender};
+use sim::tcp::congestion::{reno, scalable};
+use sim::tcp::{ControlKind, TcpSender};
 
 /// Scalable TCP, paced.
 pub const P3: Experiment = Experiment {
@@ -50,13 +51,13 @@ pub const P6: Experiment = Experiment {
 
 /// A table of the paper: of each buffer, in KB, the bandwidth in MB/s and the packets dropped.
 struct Table {
-    control: Control,
+    control: &'static ControlKind,
     paced: bool,
     paper: [(u64, f64, f64); 4],
 }
 
 const TABLE_3: Table = Table {
-    control: Control::Scalable,
+    control: &scalable::CONTROL,
     paced: true,
     paper: [
         (512, 56.5, 0.0),
@@ -66,7 +67,7 @@ const TABLE_3: Table = Table {
     ],
 };
 const TABLE_4: Table = Table {
-    control: Control::Scalable,
+    control: &scalable::CONTROL,
     paced: false,
     paper: [
         (512, 5.0, 2_263.0),
@@ -76,7 +77,7 @@ const TABLE_4: Table = Table {
     ],
 };
 const TABLE_5: Table = Table {
-    control: Control::Reno,
+    control: &reno::CONTROL,
     paced: false,
     paper: [
         (512, 24.4, 521.0),
@@ -118,20 +119,20 @@ fn second(n: u64) -> Instant {
 fn run(table: &Table, buffer: u64, ends: &[u64]) -> Result<Run, Error> {
     let mut pipe = LongPipe::new(&connection(table.control, WINDOW), buffer << 10, table.paced)?;
     pipe.sim
-        .watch_flow(pipe.flow, End::Answerer, Duration::from_secs(1));
+        .watch_flow(pipe.flow, End::Responder, Duration::from_secs(1));
     let mut readings = Vec::new();
     for &end in ends {
         pipe.sim.run_until(second(end));
-        let sender: Option<&Sender> = pipe.sim.agent(pipe.flow, End::Caller);
+        let sender: Option<&TcpSender> = pipe.sim.agent(pipe.flow, End::Initiator);
         let statistics = sender.map(|sender| sender.statistics).unwrap_or_default();
         readings.push(Reading {
-            received: pipe.sim.received(pipe.flow, End::Answerer).bytes.get(),
+            received: pipe.sim.delivered(pipe.flow, End::Responder).bytes.get(),
             drops: pipe.drops(),
             retransmissions: statistics.retransmissions,
             timeouts: statistics.timeouts,
         });
     }
-    let series = pipe.sim.received(pipe.flow, End::Answerer).series.as_ref();
+    let series = pipe.sim.delivered(pipe.flow, End::Responder).series.as_ref();
     let rates = series.map(|series| series.rates().map(|(_, rate)| rate.bits() as f64).collect());
     Ok(Run {
         readings,
@@ -219,7 +220,7 @@ fn remarks(table: &Table) -> Vec<String> {
             "The paper asked for 62.5 MB/s and had 61.8 on the wire, as the bytes around its gap frames were not counted; here they \
              are, and the rate is exact. What is missing from 59.6 MB/s over 300 s is slow start."
         }
-        (false, Control::Scalable) => {
+        (false, control) if *control == scalable::CONTROL => {
             "The cause is the paper's: slow start sends at twice the bottleneck's rate and the buffer always overflows; later the \
              window grows until it does again. What follows is not: our TCP knows exactly what was lost (SACK, RFC 6675), reduces its window over \
              a round trip (RFC 6937), and losses cost it no processor time; after the first overflow, which ends in a timeout, \
@@ -269,7 +270,7 @@ const FINE_BUFFER: u64 = 4_096 << 10;
 
 /// The rate of the host's frames in each bin, in bit/s; FCS not counted.
 fn bins(paced: bool) -> Result<Vec<f64>, Error> {
-    let mut pipe = LongPipe::new(&connection(Control::Scalable, WINDOW), FINE_BUFFER, paced)?;
+    let mut pipe = LongPipe::new(&connection(&scalable::CONTROL, WINDOW), FINE_BUFFER, paced)?;
     pipe.sim.watch(pipe.out, BIN);
     pipe.sim.run_until(second(FINE));
     let meter = pipe.sim.meter(pipe.out);

@@ -15,7 +15,7 @@ use engine::packet::ClassId;
 use engine::random::Seed;
 use engine::tree::Registry;
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
-use sim::link::{Driver, Framing, Hold, LinkSpec, Ruled};
+use sim::link::{Driver, Framing, LinkQueue, LinkSpec, PolicyQueue};
 use sim::simulation::{FlowId, LinkId, NodeId, Simulation};
 use sim::tcp;
 
@@ -158,12 +158,12 @@ impl Testbed {
         let mut sim = Simulation::new(Seed(1));
         let [a, b, c] = ["a", "b", "c"].map(|name| sim.node(name));
         sim.duplex(a, b, &ATM.spec(delay));
-        let ruled = Ruled {
+        let ruled = PolicyQueue {
             plan: policy.plan.clone(),
             filters: policy.filters.clone(),
             driver,
         };
-        let out = sim.link(b, c, wire.spec(delay).hold(Hold::Ruled(Box::new(ruled))));
+        let out = sim.link(b, c, wire.spec(delay).queue(LinkQueue::Policy(Box::new(ruled))));
         sim.link(c, b, wire.spec(delay));
         sim.watch(out, Duration::from_millis(100));
         Self {
@@ -208,7 +208,8 @@ impl Testbed {
         let Some(meter) = self.sim.meter(self.out) else {
             return vec![Bytes::ZERO; self.classes];
         };
-        let counted = |class: &sim::meter::Tally| class.sent.bytes + self.overhead.times(class.sent.packets);
+        let counted =
+            |class: &sim::meter::MeterTally| class.sent.bytes + self.overhead.times(class.sent.packets);
         meter.classes().iter().map(counted).collect()
     }
 

@@ -1,4 +1,4 @@
-//! How fast the simulator is: packets of the bottleneck per second of wall time, on a dumbbell.
+//! The speed of the simulator: packets of a dumbbell's bottleneck per second of wall time.
 //!
 //! ```text
 //!  sender 1 ─┐ 10 Gbit/s, 1 ms                        ┌─ receiver 1
@@ -6,11 +6,11 @@
 //!  sender n ─┘                                        └─ receiver n
 //! ```
 //!
-//! `cargo bench -p sim --bench dumbbell -- [ROUNDS] [--only TEXT] [--peer "NAME=COMMAND"]…`: only rows whose names have the
-//! text in them; a peer is a program that simulates the
-//! same and prints `… N packets/s …`; it runs in turn with ours, so that both see the same machine.
+//! `cargo bench -p sim --bench dumbbell -- [ROUNDS] [--only TEXT] [--peer "NAME=COMMAND"]…`: `--only`
+//! selects rows whose names contain the text. A peer is a program that simulates the same network and
+//! prints `… N packets/s …`; it runs in turn with ours, so that both see the same machine.
 
-#![expect(clippy::print_stdout, reason = "a bench talks")]
+#![expect(clippy::print_stdout, reason = "a bench prints")]
 
 use engine::classify::{Filter, Ports};
 use engine::header::{Family, FlowKey};
@@ -21,8 +21,8 @@ use engine::settings::Table;
 use engine::tree::{ClassSpec, DisciplineSpec, Registry};
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
 use sim::agent::{Agent, Context};
-use sim::link::{Driver, Hold, LinkSpec, Ruled};
-use sim::packet::{Packet, Payload, Segment};
+use sim::link::{Driver, LinkQueue, LinkSpec, PolicyQueue};
+use sim::packet::{Payload, Segment, SimPacket};
 use sim::simulation::{LinkId, NodeId, Simulation};
 use std::io::IsTerminal;
 use std::process::Command;
@@ -30,31 +30,31 @@ use std::time;
 
 const FRAME: Bytes = Bytes::new(1514);
 
-/// A sender that keeps a window of packets on the way: no TCP, so that the network's own cost shows.
+/// A sender that keeps a window of packets in flight: no TCP, so that the network's own cost shows.
 #[derive(Debug)]
 struct Window(u32);
 
 impl Agent for Window {
     fn wake(&mut self, cx: &mut Context<'_>) {
         for _ in 0..self.0 {
-            cx.send(Packet::new(FRAME, Payload::Tcp(Segment::default())));
+            cx.send(SimPacket::new(FRAME, Payload::Tcp(Segment::default())));
         }
     }
 
-    fn receive(&mut self, cx: &mut Context<'_>, _packet: &Packet) {
-        cx.send(Packet::new(FRAME, Payload::Tcp(Segment::default())));
+    fn receive(&mut self, cx: &mut Context<'_>, _packet: &SimPacket) {
+        cx.send(SimPacket::new(FRAME, Payload::Tcp(Segment::default())));
     }
 }
 
-/// Its other end: answers each packet with a short one.
+/// Its other end: acknowledges each packet with a short one.
 #[derive(Debug)]
-struct Answer;
+struct Acknowledge;
 
-impl Agent for Answer {
+impl Agent for Acknowledge {
     fn wake(&mut self, _cx: &mut Context<'_>) {}
 
-    fn receive(&mut self, cx: &mut Context<'_>, _packet: &Packet) {
-        cx.send(Packet::new(Bytes::new(66), Payload::Tcp(Segment::default())));
+    fn receive(&mut self, cx: &mut Context<'_>, _packet: &SimPacket) {
+        cx.send(SimPacket::new(Bytes::new(66), Payload::Tcp(Segment::default())));
     }
 }
 
@@ -66,11 +66,11 @@ struct Dumbbell {
 }
 
 impl Dumbbell {
-    fn new(rate: Bandwidth, hold: Hold) -> Self {
+    fn new(rate: Bandwidth, queue: LinkQueue) -> Self {
         let mut sim = Simulation::new(Seed(1));
         let routers = ["a", "b"].map(|name| sim.node(name));
         let spec = LinkSpec::new(rate, Duration::from_millis(10));
-        let bottleneck = sim.link(routers[0], routers[1], spec.clone().hold(hold));
+        let bottleneck = sim.link(routers[0], routers[1], spec.clone().queue(queue));
         sim.link(routers[1], routers[0], spec);
         sim.watch(bottleneck, Duration::from_secs(1));
         Self {
@@ -146,15 +146,15 @@ fn peer(text: &str) -> Row {
 }
 
 fn windows(flows: u16, rate: Bandwidth, length: Duration) -> (u64, f64) {
-    let mut net = Dumbbell::new(rate, Hold::Buffer(FRAME.times(1000)));
+    let mut net = Dumbbell::new(rate, LinkQueue::TailDrop(FRAME.times(1000)));
     for number in 1..=flows {
-        net.flow(number, [Box::new(Window(100)), Box::new(Answer)]);
+        net.flow(number, [Box::new(Window(100)), Box::new(Acknowledge)]);
     }
     net.run(length)
 }
 
 fn tcp(flows: u16, rate: Bandwidth, length: Duration) -> (u64, f64) {
-    let mut net = Dumbbell::new(rate, Hold::Buffer(FRAME.times(1000)));
+    let mut net = Dumbbell::new(rate, LinkQueue::TailDrop(FRAME.times(1000)));
     for number in 1..=flows {
         net.flow(number, sim::tcp::pair(&sim::tcp::Settings::default()));
     }
@@ -179,14 +179,14 @@ fn classes(number: u16, rate: Bandwidth, length: Duration) -> (u64, f64) {
     };
     let mut net = Dumbbell::new(
         rate,
-        Hold::Ruled(Box::new(Ruled {
+        LinkQueue::Policy(Box::new(PolicyQueue {
             plan,
             filters: (0..number).map(filter).collect(),
             driver: Driver::default(),
         })),
     );
     for number in 1..=number {
-        net.flow(number, [Box::new(Window(10)), Box::new(Answer)]);
+        net.flow(number, [Box::new(Window(10)), Box::new(Acknowledge)]);
     }
     net.run(length)
 }

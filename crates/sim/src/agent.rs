@@ -1,10 +1,11 @@
-//! Endpoints: what sends and receives. A source is one file under `sources/` or `tcp/`.
+//! Endpoints: what sends and receives packets. Each kind is one file under `sources/` or `tcp/`.
 //!
-//! An endpoint is woken once when its flow starts (the caller only), whenever its timer runs out, and whenever a packet
-//! arrives. It has one timer; one that needs several keeps their times itself and sets the earliest.
+//! An endpoint is woken when its flow starts (the initiator only) and whenever its timer expires,
+//! and it receives every packet that arrives. It has one timer; an endpoint that needs several
+//! keeps their times itself and sets the earliest.
 
-use crate::agenda::{Agenda, Event};
-use crate::packet::{Packet, Store};
+use crate::event_queue::{Event, EventQueue};
+use crate::packet::{SimPacket, Store};
 use engine::packet::Buffer;
 use engine::units::{Bytes, Instant};
 use std::any::Any;
@@ -12,18 +13,20 @@ use std::fmt::Debug;
 
 /// One end of a flow.
 pub trait Agent: Any + Debug + Send {
-    /// The flow starts, or the timer has run out.
+    /// The flow starts, or the timer has expired.
     fn wake(&mut self, cx: &mut Context<'_>);
 
     /// A packet has arrived.
-    fn receive(&mut self, cx: &mut Context<'_>, packet: &Packet);
+    fn receive(&mut self, cx: &mut Context<'_>, packet: &SimPacket);
 
-    /// A packet that was to [tell](Packet::tell) goes onto the first link's wire; or it was lost in front of it, which is
-    /// noticed a millisecond later, so that who sends another at once does not do so for ever at one instant.
-    fn left(&mut self, _cx: &mut Context<'_>) {}
+    /// A packet with [`notify`](SimPacket::notify) goes onto the first link's wire, or its queue
+    /// dropped it. A drop is reported a millisecond later, so that a sender that replaces the packet
+    /// at once does not do so forever at one instant.
+    fn tx_complete(&mut self, _cx: &mut Context<'_>) {}
 }
 
-/// An endpoint's timer: its due time, and the event that stands for it. Setting it later costs nothing until then.
+/// An endpoint's timer: its due time, and the event that stands for it. Setting it later costs
+/// nothing until that event.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Timer {
     pub(crate) due: Instant,
@@ -36,26 +39,26 @@ impl Timer {
         armed: Instant::NEVER,
     };
 
-    /// Sets it, and sees to it that there is an event not after it.
-    pub(crate) fn set(&mut self, agenda: &mut Agenda, endpoint: u32, due: Instant) {
+    /// Sets the due time, and schedules an event unless there is one that is not after it.
+    pub(crate) fn set(&mut self, events: &mut EventQueue, endpoint: u32, due: Instant) {
         self.due = due;
         if due < self.armed {
             self.armed = due;
-            agenda.schedule(due, Event::Wake(endpoint));
+            events.schedule(due, Event::Timer(endpoint));
         }
     }
 }
 
-/// What an endpoint may do.
+/// What an endpoint can do when it is called.
 #[derive(Debug)]
 pub struct Context<'a> {
     pub(crate) now: Instant,
     pub(crate) endpoint: u32,
-    pub(crate) agenda: &'a mut Agenda,
+    pub(crate) events: &'a mut EventQueue,
     pub(crate) timer: &'a mut Timer,
     pub(crate) store: &'a mut Store,
     pub(crate) outbox: &'a mut Vec<Buffer>,
-    pub(crate) received: &'a mut crate::meter::Received,
+    pub(crate) delivered: &'a mut crate::meter::Delivered,
 }
 
 impl Context<'_> {
@@ -64,15 +67,16 @@ impl Context<'_> {
         self.now
     }
 
-    /// Sends a packet to the other end. It enters the first link at once, after this call.
-    pub fn send(&mut self, mut packet: Packet) {
+    /// Sends a packet to the other end. It enters the first link as soon as this call returns.
+    pub fn send(&mut self, mut packet: SimPacket) {
         packet.sent = self.now;
         self.outbox.push(self.store.put(&packet, self.endpoint));
     }
 
-    /// Sets the timer; a time that has come means at once, after what else is due now. The former time is forgotten.
+    /// Sets the timer in place of its former time. A time in the past expires now, after the
+    /// events that are already due.
     pub fn wake_at(&mut self, at: Instant) {
-        self.timer.set(self.agenda, self.endpoint, at.max(self.now));
+        self.timer.set(self.events, self.endpoint, at.max(self.now));
     }
 
     /// Stops the timer.
@@ -80,8 +84,8 @@ impl Context<'_> {
         self.timer.due = Instant::NEVER;
     }
 
-    /// The program at this end has got so many bytes, in order.
+    /// Counts bytes as delivered, in order, to the application at this end.
     pub fn deliver(&mut self, bytes: Bytes) {
-        self.received.deliver(self.now, bytes);
+        self.delivered.deliver(self.now, bytes);
     }
 }

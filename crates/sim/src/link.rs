@@ -1,21 +1,23 @@
-//! A link in one direction: what waits for it, the driver that feeds it, its wire, and what is in flight.
+//! A link in one direction: its queue, the driver that feeds it, its wire, and what is in flight.
 //!
 //! ```text
-//!   offer ─► queue (engine::Queue) ─► driver: transmit ring ─► wire (rate) ─► flight (delay) ─► arrive
+//!   offer ─► queue (engine::Queue) ─► driver: transmit ring ─► wire (rate) ─► delay ─► arrival
 //!   offer ─► tail-drop buffer in bytes ──────────────────────► wire
 //! ```
 //!
-//! A plain buffer is reckoned, not simulated: with no choice to make, a packet's start is known when it arrives, so
-//! it costs one event a link. Packets in flight keep their order; only the foremost has an event.
+//! A tail-drop buffer is computed, not simulated: without a choice of packets, each packet's start
+//! is known when it arrives, so it costs one event per link. Packets in flight keep their order;
+//! only the first has an event.
 //!
-//! The driver follows the ALTQ paper (Cho 1999): its transmit ring has a depth (section 4.2.8), its timer a
-//! granularity (4.2.7: BSD's callout is at least two ticks, so the first may end early), and whether the wire is free
-//! is known exactly from the ring, or estimated from the policy's bandwidth (4.2.5).
+//! The driver follows the ALTQ paper (Cho 1999). Its transmit ring has a depth (section 4.2.8). Its
+//! timer has a granularity (4.2.7: BSD's callout takes at least two ticks, since the first may be
+//! short). It knows that the wire is free exactly, from the ring, or estimates it from the policy's
+//! bandwidth (4.2.5).
 
-use crate::agenda::{Agenda, Event, Place};
-use crate::capture::Capture;
-use crate::meter::{Departure, LinkMeter, Loss as Lost};
-use crate::packet::{Store, Travelling};
+use crate::capture::LinkCapture;
+use crate::event_queue::{Event, EventKey, EventQueue};
+use crate::meter::{Departure, DropRecord, LinkMeter};
+use crate::packet::{InFlight, Store};
 use crate::stream::Stream;
 use engine::byte_clock::{AROUND, SHORTEST_FRAME};
 use engine::classify::{Classifier, Filter};
@@ -31,25 +33,25 @@ pub use measure::impairments::Loss;
 use measure::impairments::{Losing, Wander};
 use std::collections::VecDeque;
 
-/// What a link is like, in one direction.
+/// The properties of a link in one direction.
 #[derive(Clone, Debug)]
 pub struct LinkSpec {
     /// Bits per second on the wire, framing included.
     pub rate: Bandwidth,
-    /// The time of travel.
+    /// The propagation delay.
     pub delay: Duration,
     /// What the wire adds to a frame.
     pub framing: Framing,
-    /// What it loses by itself, after it has carried it.
+    /// The wire's own loss: packets are lost after their transmission.
     pub loss: Loss,
-    /// How much longer than the delay packets travel at most.
+    /// The largest random delay that is added to the propagation delay.
     pub jitter: Duration,
-    /// What packets wait in.
-    pub hold: Hold,
+    /// The queue in front of the wire.
+    pub queue: LinkQueue,
 }
 
 impl LinkSpec {
-    /// A link without framing or loss and with an unlimited buffer.
+    /// A link without framing, loss or jitter, and with an unlimited buffer.
     pub fn new(rate: Bandwidth, delay: Duration) -> Self {
         Self {
             rate,
@@ -57,25 +59,25 @@ impl LinkSpec {
             framing: Framing::PLAIN,
             loss: Loss::None,
             jitter: Duration::ZERO,
-            hold: Hold::Buffer(Bytes::new(u64::MAX)),
+            queue: LinkQueue::TailDrop(Bytes::new(u64::MAX)),
         }
     }
 
-    /// The same with another place to wait in.
+    /// The same with another queue.
     #[must_use]
-    pub fn hold(mut self, hold: Hold) -> Self {
-        self.hold = hold;
+    pub fn queue(mut self, queue: LinkQueue) -> Self {
+        self.queue = queue;
         self
     }
 
-    /// The same with losses.
+    /// The same with loss.
     #[must_use]
     pub fn loss(mut self, loss: Loss) -> Self {
         self.loss = loss;
         self
     }
 
-    /// The same with packets that travel longer than the delay, by up to this.
+    /// The same with jitter up to this much.
     #[must_use]
     pub fn jitter(mut self, most: Duration) -> Self {
         self.jitter = most;
@@ -90,14 +92,15 @@ impl LinkSpec {
     }
 }
 
-/// From a frame (Ethernet header included, no FCS) to what the wire carries for it.
+/// From a frame (Ethernet header included, no FCS) to the bytes that the wire carries for it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Framing {
-    /// So many bytes more, or fewer.
+    /// This many bytes more, or fewer.
     Add(i32),
-    /// Ethernet: frames are padded to 60 bytes, and preamble, FCS and gap are 24.
+    /// Ethernet: frames are padded to 60 bytes; preamble, FCS and inter-frame gap are 24.
     Ethernet,
-    /// ATM with AAL5 and LLC/SNAP (RFC 2684): 16 bytes on the IP packet, in cells of 53 bytes that carry 48.
+    /// ATM with AAL5 and LLC/SNAP (RFC 2684): the IP packet and 16 bytes, in cells of 53 bytes
+    /// that carry 48.
     Atm,
 }
 
@@ -116,35 +119,37 @@ impl Framing {
     }
 }
 
-/// What packets wait in.
+/// The queue in front of a wire.
 #[derive(Clone, Debug)]
-pub enum Hold {
-    /// A tail-drop buffer of this many bytes of frames, beside the frame that is being sent.
-    Buffer(Bytes),
-    /// The engine's queue.
-    Ruled(Box<Ruled>),
+pub enum LinkQueue {
+    /// A tail-drop buffer of this many bytes of frames, beside the frame on the wire.
+    TailDrop(Bytes),
+    /// The engine's queue under a policy.
+    Policy(Box<PolicyQueue>),
 }
 
-/// A queue of the engine in front of a link.
+/// The engine's queue under a policy, and the driver behind it.
 #[derive(Clone, Debug)]
-pub struct Ruled {
-    /// The checked tree.
+pub struct PolicyQueue {
+    /// The checked tree of disciplines and classes.
     pub plan: TreePlan,
-    /// Which packets go into which class.
+    /// Which packets belong to which class.
     pub filters: Vec<Filter>,
     /// The driver.
     pub driver: Driver,
 }
 
-/// What lies between a queue and its wire. How many packets the device holds is a fact of the plan's link.
+/// The driver between a queue and its wire. The depth of its transmit ring is a fact of the plan's
+/// link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Driver {
     /// The granularity of its timers; none: exact.
     pub tick: Option<Duration>,
     /// How it knows that the wire is free.
     pub completion: Completion,
-    /// Gap frames go onto the wire while the queue has packets that may not leave yet, if it asks for them: the wire is
-    /// never idle then. The next node drops them. The device's completions are seen at ticks, if there are any.
+    /// It sends gap frames while the queue has packets that may not leave yet, if the queue asks
+    /// for gaps: then the wire is never idle. The next node drops them. With ticks, the device's
+    /// completions are seen at ticks.
     pub gaps: bool,
 }
 
@@ -161,64 +166,66 @@ impl Default for Driver {
 /// How a driver knows that the wire is free.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Completion {
-    /// The device says when a packet has left its ring.
+    /// The device reports each packet that has left its ring.
     Exact,
-    /// Beside that, the time that the packet takes is reckoned from its length and the policy's bandwidth. This is
-    /// what `suimon run` does.
+    /// In addition, the driver computes a packet's time from its length and the policy's bandwidth,
+    /// as `suimon run` does.
     Estimated,
 }
 
-/// What a link works with.
+/// What a link works with when an event concerns it.
 #[derive(Debug)]
-pub(crate) struct Surroundings<'a> {
+pub(crate) struct LinkContext<'a> {
     pub(crate) now: Instant,
-    pub(crate) agenda: &'a mut Agenda,
+    pub(crate) events: &'a mut EventQueue,
     pub(crate) store: &'a mut Store,
     pub(crate) streams: &'a [Stream],
 }
 
+/// The arrival of a packet in flight, and its key in the event queue.
 #[derive(Debug)]
-struct Flying {
-    place: Place,
+struct PendingArrival {
+    key: EventKey,
     packet: Buffer,
 }
 
 /// A link in one direction.
 #[derive(Debug)]
-pub(crate) struct Link {
+pub(crate) struct SimLink {
     id: u32,
     wire: LinkClock,
     delay: Duration,
     framing: Framing,
-    losing: Losing,
-    wander: Wander,
+    loss: Losing,
+    jitter: Wander,
+    /// Packets that the wire has lost.
     pub(crate) lost: u64,
-    flight: VecDeque<Flying>,
-    hold: Holding,
+    in_flight: VecDeque<PendingArrival>,
+    queue: QueueState,
     pub(crate) meter: Option<Box<LinkMeter>>,
-    pub(crate) capture: Option<Box<Capture>>,
+    pub(crate) capture: Option<Box<LinkCapture>>,
 }
 
 #[derive(Debug)]
-enum Holding {
-    Plain(TailDrop),
-    Ruled(Box<Managed>),
+enum QueueState {
+    TailDrop(TailDrop),
+    Policy(Box<DrivenQueue>),
 }
 
-impl Link {
+impl SimLink {
     pub(crate) fn new(id: u32, spec: LinkSpec, seed: Seed) -> Self {
         Self {
             id,
             wire: LinkClock::new(spec.rate, Duration::ZERO),
             delay: spec.delay,
             framing: spec.framing,
-            losing: Losing::new(spec.loss, seed),
-            wander: Wander::new(spec.jitter, seed),
+            loss: Losing::new(spec.loss, seed),
+            jitter: Wander::new(spec.jitter, seed),
             lost: 0,
-            flight: VecDeque::new(),
-            hold: match spec.hold {
-                Hold::Buffer(limit) => Holding::Plain(TailDrop::new(limit)),
-                Hold::Ruled(ruled) => Holding::Ruled(Box::new(Managed::new(*ruled, seed))),
+            in_flight: VecDeque::new(),
+            queue: match spec.queue {
+                LinkQueue::TailDrop(limit) => QueueState::TailDrop(TailDrop::new(limit)),
+                LinkQueue::Policy(policy) => QueueState::Policy(Box::new(DrivenQueue::new(*policy, seed))),
             },
             meter: None,
             capture: None,
@@ -229,126 +236,139 @@ impl Link {
         self.wire.rate()
     }
 
-    /// The queue and its plan, if a policy rules here.
-    pub(crate) fn ruled(&self) -> Option<(&Queue, &TreePlan)> {
-        match &self.hold {
-            Holding::Ruled(managed) => Some((&managed.queue, &managed.plan)),
-            Holding::Plain(_) => None,
+    /// The engine's queue and its plan, if there is a policy.
+    pub(crate) fn policy(&self) -> Option<(&Queue, &TreePlan)> {
+        match &self.queue {
+            QueueState::Policy(driven) => Some((&driven.queue, &driven.plan)),
+            QueueState::TailDrop(_) => None,
         }
     }
 
-    /// Adopts a plan of the same shape; `false` if it cannot, or no policy rules here.
-    pub(crate) fn retune(&mut self, around: &mut Surroundings<'_>, plan: TreePlan) -> bool {
-        let Holding::Ruled(managed) = &mut self.hold else {
+    /// Adopts a plan of the same shape; `false` if it cannot, or there is no policy.
+    pub(crate) fn retune(&mut self, cx: &mut LinkContext<'_>, plan: TreePlan) -> bool {
+        let QueueState::Policy(driven) = &mut self.queue else {
             return false;
         };
-        let adopted = managed.queue.retune(around.now, plan.root.plan.as_ref());
+        let adopted = driven.queue.retune(cx.now, plan.root.plan.as_ref());
         if adopted {
-            managed.plan = plan;
-            managed.timer = None;
-            self.drive(around);
+            driven.plan = plan;
+            driven.timer = None;
+            self.drive(cx);
         }
         adopted
     }
 
-    /// A packet wants to enter.
-    pub(crate) fn offer(&mut self, around: &mut Surroundings<'_>, packet: Buffer) {
+    /// A packet arrives at the queue.
+    pub(crate) fn offer(&mut self, cx: &mut LinkContext<'_>, packet: Buffer) {
         // A packet that leaves at this very time leaves first.
-        self.ask(around);
-        let Travelling {
+        self.on_driver_event(cx);
+        let InFlight {
             stream,
             ecn,
             remarked,
             ..
-        } = *around.store.get(packet);
-        let frame = around.store.get(packet).frame();
-        match &mut self.hold {
-            Holding::Plain(buffer) => match buffer.start(around.now, frame, self.wire.free_at()) {
+        } = *cx.store.get(packet);
+        let frame = cx.store.get(packet).frame();
+        match &mut self.queue {
+            QueueState::TailDrop(buffer) => match buffer.start(cx.now, frame, self.wire.free_at()) {
                 Some(start) => {
                     if let Some(meter) = &mut self.meter {
-                        meter.offered(around.now, ClassId(0), frame);
+                        meter.offered(cx.now, ClassId(0), frame);
                     }
-                    self.carry(around, packet, ClassId(0), around.now, start, start);
+                    let transmission = Transmission {
+                        packet,
+                        class: ClassId(0),
+                        arrived: cx.now,
+                        dequeued: start,
+                        start,
+                    };
+                    self.send(cx, &transmission);
                 }
                 None => {
-                    tell(around.agenda, around.store.get(packet), around.now + NOTICE);
-                    around.store.free(packet);
+                    notify(cx.events, cx.store.get(packet), cx.now + DROP_NOTICE);
+                    cx.store.free(packet);
                     if let Some(meter) = &mut self.meter {
-                        meter.refused(around.now, stream, frame);
+                        meter.refused(cx.now, stream, frame);
                     }
                 }
             },
-            Holding::Ruled(managed) => {
-                let (class, flow) = managed.class(stream, remarked, around.streams);
-                let mut offered = Packet::new(frame + managed.plan.link.overhead, around.now, class);
+            QueueState::Policy(driven) => {
+                let (class, flow) = driven.class(stream, remarked, cx.streams);
+                let mut offered = Packet::new(frame + driven.plan.link.overhead, cx.now, class);
                 (offered.flow, offered.ecn, offered.buffer) = (flow, ecn, packet);
-                let point = remarked.unwrap_or(around.streams[stream as usize].key.dscp);
-                offered.dscp = Dscp::arrived(point);
+                let dscp = remarked.unwrap_or(cx.streams[stream as usize].key.dscp);
+                offered.dscp = Dscp::arrived(dscp);
                 if let Some(meter) = &mut self.meter {
-                    meter.offered(around.now, class, frame);
+                    meter.offered(cx.now, class, frame);
                 }
-                let mut sink = Losses {
-                    now: around.now,
-                    agenda: around.agenda,
-                    store: around.store,
+                let mut sink = DropSink {
+                    now: cx.now,
+                    events: cx.events,
+                    store: cx.store,
                     meter: &mut self.meter,
                 };
                 // The sink has seen a refusal.
-                let _ = managed.queue.enqueue(around.now, offered, &mut sink);
-                self.drive(around);
+                let _ = driven.queue.enqueue(cx.now, offered, &mut sink);
+                self.drive(cx);
             }
         }
     }
 
-    /// The driver's timer ran out, or a place in its ring became free.
-    pub(crate) fn ask(&mut self, around: &mut Surroundings<'_>) {
-        if let Holding::Ruled(managed) = &mut self.hold
-            && managed.armed <= around.now
+    /// The driver's timer expired, or its ring has room again.
+    pub(crate) fn on_driver_event(&mut self, cx: &mut LinkContext<'_>) {
+        if let QueueState::Policy(driven) = &mut self.queue
+            && driven.armed <= cx.now
         {
-            managed.armed = Instant::NEVER;
-            self.drive(around);
+            driven.armed = Instant::NEVER;
+            self.drive(cx);
         }
     }
 
-    /// Moves packets from the queue to the device as far as it may.
-    fn drive(&mut self, around: &mut Surroundings<'_>) {
-        let now = around.now;
-        while let Holding::Ruled(managed) = &mut self.hold {
-            let mut sink = Losses {
+    /// Moves packets from the queue to the device while it takes them.
+    fn drive(&mut self, cx: &mut LinkContext<'_>) {
+        let now = cx.now;
+        while let QueueState::Policy(driven) = &mut self.queue {
+            let mut sink = DropSink {
                 now,
-                agenda: around.agenda,
-                store: around.store,
+                events: cx.events,
+                store: cx.store,
                 meter: &mut self.meter,
             };
-            let step = managed.next(now, &mut sink);
-            let dry = self.wire.free_at() < now && !matches!(step, Step::Rest(_));
-            if std::mem::take(&mut managed.full)
-                && dry
+            let step = driven.next(now, &mut sink);
+            let idle = self.wire.free_at() < now && !matches!(step, DriverStep::Wait(_));
+            if std::mem::take(&mut driven.ring_was_full)
+                && idle
                 && let Some(meter) = &mut self.meter
             {
-                meter.ran_dry();
+                meter.underrun();
             }
             match step {
-                Step::Send(packet) => {
-                    let travelling = around.store.get_mut(packet.buffer);
-                    travelling.ecn = packet.ecn;
-                    travelling.remarked = packet.dscp.to_write().or(travelling.remarked);
-                    let start = self.wire.free_at().max(now);
-                    self.carry(around, packet.buffer, packet.class, packet.arrived, now, start);
+                DriverStep::Send(packet) => {
+                    let in_flight = cx.store.get_mut(packet.buffer);
+                    in_flight.ecn = packet.ecn;
+                    in_flight.remarked = packet.dscp.to_write().or(in_flight.remarked);
+                    let transmission = Transmission {
+                        packet: packet.buffer,
+                        class: packet.class,
+                        arrived: packet.arrived,
+                        dequeued: now,
+                        start: self.wire.free_at().max(now),
+                    };
+                    self.send(cx, &transmission);
                 }
-                Step::Gap(slot) => {
+                DriverStep::Gap(slot) => {
                     let start = self.wire.free_at().max(now);
                     self.wire.send(start, slot);
-                    managed.ring.push_back(self.wire.free_at());
+                    driven.ring.push_back(self.wire.free_at());
                     if let Some(meter) = &mut self.meter {
                         meter.gap(slot);
                     }
                 }
-                Step::Rest(until) => {
-                    managed.full = managed.driver.gaps && managed.ring.len() >= managed.depth();
-                    if until < managed.armed {
-                        managed.armed = until;
-                        around.agenda.schedule(until, Event::Drive(self.id));
+                DriverStep::Wait(until) => {
+                    driven.ring_was_full = driven.driver.gaps && driven.ring.len() >= driven.ring_depth();
+                    if until < driven.armed {
+                        driven.armed = until;
+                        cx.events.schedule(until, Event::Drive(self.id));
                     }
                     return;
                 }
@@ -356,23 +376,22 @@ impl Link {
         }
     }
 
-    /// Puts a packet on the wire, from `start` on; it stops waiting when it is `taken`.
-    fn carry(
-        &mut self,
-        around: &mut Surroundings<'_>,
-        packet: Buffer,
-        class: ClassId,
-        arrived: Instant,
-        taken: Instant,
-        start: Instant,
-    ) {
-        let travelling = around.store.get(packet);
-        tell(around.agenda, travelling, start);
-        let (stream, frame, remarked) = (travelling.stream, travelling.frame(), travelling.remarked);
+    /// Puts a packet onto the wire.
+    fn send(&mut self, cx: &mut LinkContext<'_>, transmission: &Transmission) {
+        let Transmission {
+            packet,
+            class,
+            arrived,
+            dequeued,
+            start,
+        } = *transmission;
+        let in_flight = cx.store.get(packet);
+        notify(cx.events, in_flight, start);
+        let (stream, frame, remarked) = (in_flight.stream, in_flight.frame(), in_flight.remarked);
         self.wire.send(start, self.framing.on_wire(frame));
         let finish = self.wire.free_at();
-        if let Holding::Ruled(managed) = &mut self.hold {
-            managed.ring.push_back(finish);
+        if let QueueState::Policy(driven) = &mut self.queue {
+            driven.ring.push_back(finish);
         }
         if let Some(meter) = &mut self.meter {
             let departure = Departure {
@@ -380,120 +399,134 @@ impl Link {
                 stream,
                 frame,
                 arrived,
-                taken,
+                dequeued,
                 start,
                 finish,
             };
-            meter.departed(around.now, &departure);
+            meter.departed(cx.now, &departure);
         }
         if let Some(capture) = &mut self.capture {
-            let key = around.streams[stream as usize].key_of(remarked);
-            capture.add(start, &key, &around.store.packet(packet));
+            let key = cx.streams[stream as usize].key_of(remarked);
+            capture.add(start, &key, &cx.store.packet(packet));
         }
-        if self.losing.lose() {
+        if self.loss.lose() {
             self.lost += 1;
-            around.store.free(packet);
+            cx.store.free(packet);
             return;
         }
-        let place = around.agenda.place(self.wander.arrival(finish + self.delay));
-        if self.flight.is_empty() {
-            around.agenda.put(place, Event::Arrive(self.id));
+        let key = cx.events.key(self.jitter.arrival(finish + self.delay));
+        if self.in_flight.is_empty() {
+            cx.events.insert(key, Event::Arrival(self.id));
         }
-        self.flight.push_back(Flying { place, packet });
+        self.in_flight.push_back(PendingArrival { key, packet });
     }
 
-    /// The foremost packet has arrived.
-    pub(crate) fn arrive(&mut self, agenda: &mut Agenda) -> Option<Buffer> {
-        let arrived = self.flight.pop_front()?;
-        if let Some(next) = self.flight.front() {
-            agenda.put(next.place, Event::Arrive(self.id));
+    /// The first packet in flight has arrived.
+    pub(crate) fn arrive(&mut self, events: &mut EventQueue) -> Option<Buffer> {
+        let arrived = self.in_flight.pop_front()?;
+        if let Some(next) = self.in_flight.front() {
+            events.insert(next.key, Event::Arrival(self.id));
         }
         Some(arrived.packet)
     }
 }
 
-/// A buffer of bytes with tail drop, reckoned.
+/// A packet that goes onto the wire.
+#[derive(Clone, Copy, Debug)]
+struct Transmission {
+    packet: Buffer,
+    class: ClassId,
+    /// When it arrived at the queue.
+    arrived: Instant,
+    /// When it leaves the queue.
+    dequeued: Instant,
+    /// When its first bit goes onto the wire.
+    start: Instant,
+}
+
+/// A tail-drop buffer of bytes, computed.
 #[derive(Debug)]
 struct TailDrop {
     limit: u64,
-    held: u64,
-    /// When each packet that waits starts, and its length.
-    waiting: VecDeque<(Instant, u64)>,
+    backlog: u64,
+    /// The start and length of each queued packet.
+    queued: VecDeque<(Instant, u64)>,
 }
 
 impl TailDrop {
     fn new(limit: Bytes) -> Self {
         Self {
             limit: limit.get(),
-            held: 0,
-            waiting: VecDeque::new(),
+            backlog: 0,
+            queued: VecDeque::new(),
         }
     }
 
-    /// When a packet that arrives now starts on a wire that is free at `free`; `None` if it finds no room.
+    /// When a packet that arrives now starts on a wire that is free at `free`; `None`: it is
+    /// dropped.
     fn start(&mut self, now: Instant, len: Bytes, free: Instant) -> Option<Instant> {
         if free <= now {
-            self.held = 0;
-            self.waiting.clear();
+            self.backlog = 0;
+            self.queued.clear();
             return Some(now);
         }
         if self.limit == u64::MAX {
             return Some(free);
         }
-        while let Some(&(start, len)) = self.waiting.front()
+        while let Some(&(start, len)) = self.queued.front()
             && start <= now
         {
-            self.held -= len;
-            self.waiting.pop_front();
+            self.backlog -= len;
+            self.queued.pop_front();
         }
-        if self.held + len.get() > self.limit {
+        if self.backlog + len.get() > self.limit {
             return None;
         }
-        self.held += len.get();
-        self.waiting.push_back((free, len.get()));
+        self.backlog += len.get();
+        self.queued.push_back((free, len.get()));
         Some(free)
     }
 }
 
-/// The engine's queue, and the driver behind it.
+/// The engine's queue, and the state of the driver behind it.
 #[derive(Debug)]
-struct Managed {
+struct DrivenQueue {
     queue: Queue,
     plan: TreePlan,
     classifier: Classifier,
     hasher: FlowHasher,
     driver: Driver,
-    /// The wire as it is estimated.
+    /// The driver's estimate of the wire.
     estimate: Option<LinkClock>,
     /// When each packet in the device will have left.
     ring: VecDeque<Instant>,
-    /// When a coarse timer will go off.
+    /// When a coarse timer expires.
     timer: Option<Instant>,
-    /// The earliest time for which the agenda has us down.
+    /// The time of the earliest scheduled [`Event::Drive`].
     armed: Instant,
-    /// It puts gap frames, and its ring was full when it was last looked at.
-    full: bool,
-    /// The class and the flow of each stream, once known.
+    /// The driver sends gap frames, and its ring was full when it last waited.
+    ring_was_full: bool,
+    /// The class and flow of each stream, once known.
     streams: Vec<Option<(ClassId, Flow)>>,
 }
 
-/// What the driver does next.
-enum Step {
-    /// Give this packet to the device.
+/// What a driver does next.
+enum DriverStep {
+    /// It gives this packet to the device.
     Send(Packet),
-    /// Give it a gap frame of this slot.
+    /// It gives the device a gap frame of this slot.
     Gap(Bytes),
-    /// Nothing before this time.
-    Rest(Instant),
+    /// It does nothing before this time.
+    Wait(Instant),
 }
 
-impl Managed {
-    fn new(ruled: Ruled, seed: Seed) -> Self {
-        let Ruled {
+impl DrivenQueue {
+    fn new(policy: PolicyQueue, seed: Seed) -> Self {
+        let PolicyQueue {
             plan,
             filters,
             driver,
-        } = ruled;
+        } = policy;
         let estimated = driver.completion == Completion::Estimated;
         Self {
             queue: plan.build(seed),
@@ -506,18 +539,18 @@ impl Managed {
             ring: VecDeque::new(),
             timer: None,
             armed: Instant::NEVER,
-            full: false,
+            ring_was_full: false,
             streams: Vec::new(),
         }
     }
 
-    /// Packets that the device holds at most, the one on the wire included.
-    fn depth(&self) -> usize {
+    /// Packets that the device takes at most, the one on the wire included.
+    fn ring_depth(&self) -> usize {
         self.plan.link.ring.max(1) as usize
     }
 
-    /// The class and flow of a stream's packets: the same for all, but for those with a changed code point, so they
-    /// are looked up once.
+    /// The class and flow of a stream's packets. They are looked up once, since they are the same
+    /// for all packets but remarked ones.
     fn class(&mut self, stream: u32, remarked: Option<u8>, streams: &[Stream]) -> (ClassId, Flow) {
         let index = stream as usize;
         let default = self.plan.default.unwrap_or(ClassId(0));
@@ -536,36 +569,36 @@ impl Managed {
         })
     }
 
-    fn next(&mut self, now: Instant, sink: &mut dyn Sink) -> Step {
+    fn next(&mut self, now: Instant, sink: &mut dyn Sink) -> DriverStep {
         while self.ring.front().is_some_and(|&left| left <= now) {
             self.ring.pop_front();
         }
         if self.queue.is_empty() {
-            return Step::Rest(Instant::NEVER);
+            return DriverStep::Wait(Instant::NEVER);
         }
-        if self.ring.len() >= self.depth() {
-            return Step::Rest(self.completion());
+        if self.ring.len() >= self.ring_depth() {
+            return DriverStep::Wait(self.completion());
         }
         if let Some(until) = self.estimate.as_ref().and_then(|clock| clock.busy_until(now)) {
-            return Step::Rest(self.alarm(now, until));
+            return DriverStep::Wait(self.wake_up(now, until));
         }
         match self.queue.dequeue(now, sink) {
             Next::Ready(packet) => {
                 if let Some(clock) = &mut self.estimate {
                     clock.send(now, packet.len);
                 }
-                Step::Send(packet)
+                DriverStep::Send(packet)
             }
-            Next::Wait(until) => match self.fill() {
-                Some(slot) => Step::Gap(slot),
-                None => Step::Rest(self.alarm(now, until)),
+            Next::Wait(until) => match self.gap() {
+                Some(slot) => DriverStep::Gap(slot),
+                None => DriverStep::Wait(self.wake_up(now, until)),
             },
-            Next::Empty => Step::Rest(Instant::NEVER),
+            Next::Empty => DriverStep::Wait(Instant::NEVER),
         }
     }
 
-    /// The slot of a gap frame, if this driver makes them and the queue asks for one.
-    fn fill(&mut self) -> Option<Bytes> {
+    /// The slot of a gap frame, if this driver sends them and the queue asks for one.
+    fn gap(&mut self) -> Option<Bytes> {
         let longest = self.plan.link.mtu + Bytes::new(AROUND);
         self.driver.gaps.then(|| self.queue.gap(longest)).flatten()
     }
@@ -581,9 +614,9 @@ impl Managed {
         }
     }
 
-    /// When the queue is asked again if it wants to be at `until`: then, or if timers are coarse, at their tick or at
-    /// the next completion, whichever comes first.
-    fn alarm(&mut self, now: Instant, until: Instant) -> Instant {
+    /// When the driver asks a queue again that wants to be asked at `until`. With coarse timers
+    /// that is at their tick or at the next completion, whichever comes first.
+    fn wake_up(&mut self, now: Instant, until: Instant) -> Instant {
         let Some(tick) = self.driver.tick.map(Duration::nanos).filter(|&tick| tick > 0) else {
             return until;
         };
@@ -599,39 +632,39 @@ impl Managed {
     }
 }
 
-/// After so long, who sent a packet notices that it was lost in front of the first link.
-const NOTICE: Duration = Duration::from_millis(1);
+/// The delay after which a sender learns of a drop at the first link.
+const DROP_NOTICE: Duration = Duration::from_millis(1);
 
-/// Lets the sender of a packet know at this time that it has left the first queue, if it wants to.
-fn tell(agenda: &mut Agenda, travelling: &Travelling, at: Instant) {
-    if travelling.tell {
-        agenda.schedule(at, Event::Left(travelling.stream));
+/// Schedules the notification of a packet's sender, if it wants one.
+fn notify(events: &mut EventQueue, packet: &InFlight, at: Instant) {
+    if packet.notify {
+        events.schedule(at, Event::TxComplete(packet.stream));
     }
 }
 
-/// Takes lost packets out of the store, and tells the meter and perhaps the sender.
-struct Losses<'a> {
+/// Frees dropped packets, and reports them to the meter and to their sender.
+struct DropSink<'a> {
     now: Instant,
-    agenda: &'a mut Agenda,
+    events: &'a mut EventQueue,
     store: &'a mut Store,
     meter: &'a mut Option<Box<LinkMeter>>,
 }
 
-impl Sink for Losses<'_> {
+impl Sink for DropSink<'_> {
     fn drop(&mut self, packet: Packet, why: Reason) {
-        let travelling = self.store.get(packet.buffer);
-        tell(self.agenda, travelling, self.now + NOTICE);
-        let (stream, frame) = (travelling.stream, travelling.frame());
+        let in_flight = self.store.get(packet.buffer);
+        notify(self.events, in_flight, self.now + DROP_NOTICE);
+        let (stream, frame) = (in_flight.stream, in_flight.frame());
         self.store.free(packet.buffer);
         if let Some(meter) = self.meter {
-            let loss = Lost {
+            let record = DropRecord {
                 class: packet.class,
                 stream,
                 frame,
                 arrived: packet.arrived,
                 why,
             };
-            meter.dropped(self.now, &loss);
+            meter.dropped(self.now, &record);
         }
     }
 

@@ -1,7 +1,8 @@
-//! Simulated packets: what they carry, and the store that keeps them while they are on their way.
+//! Simulated packets: what they carry, and the store that keeps them in flight.
 //!
-//! The engine sees [`engine::packet::Packet`] with a slot number in place of bytes, as on a real port. A slot is
-//! given back when the packet is delivered or lost; in steady state nothing is allocated.
+//! The engine sees [`engine::packet::Packet`] with a slot number in place of bytes, as on a real
+//! port. A slot is freed when its packet is delivered or dropped; in steady state nothing is
+//! allocated.
 
 use engine::packet::{Buffer, Ecn};
 use engine::units::{Bytes, Instant};
@@ -11,157 +12,188 @@ use engine::units::{Bytes, Instant};
 pub enum Payload {
     /// A datagram, with its number.
     Datagram(u64),
-    /// A segment of TCP.
+    /// A TCP segment.
     Tcp(Segment),
 }
 
-/// A range of bytes of a stream: from the first to before the second.
-pub type Range = (u64, u64);
+/// A range of bytes of a stream: from `start` to before `end`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ByteRange {
+    /// The first byte.
+    pub start: u64,
+    /// The byte after the last.
+    pub end: u64,
+}
 
-/// A segment of TCP. Sequence numbers count bytes from 0 and do not wrap; a window is in bytes, already scaled.
+impl ByteRange {
+    /// From one byte to before another.
+    pub const fn new(start: u64, end: u64) -> Self {
+        Self { start, end }
+    }
+
+    /// The number of bytes.
+    pub const fn len(self) -> u64 {
+        self.end.saturating_sub(self.start)
+    }
+
+    /// Whether it has no byte.
+    pub const fn is_empty(self) -> bool {
+        self.start >= self.end
+    }
+
+    /// The bytes that are in both.
+    #[must_use]
+    pub fn intersection(self, other: Self) -> Self {
+        Self::new(self.start.max(other.start), self.end.min(other.end))
+    }
+}
+
+/// A TCP segment. Sequence numbers count bytes from 0 and do not wrap; the window is in bytes,
+/// already scaled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Segment {
-    /// The first byte that it carries, or would carry.
+    /// The sequence number of its first byte of data, or of the next if it has none.
     pub seq: u64,
-    /// How many bytes it carries.
+    /// The length of its data.
     pub len: u32,
-    /// The next byte that its sender expects (RFC 9293, section 3.4).
+    /// The acknowledgment number: the next byte that its sender expects (RFC 9293, section 3.4).
     pub ack: u64,
-    /// How many bytes beyond `ack` its sender can take.
+    /// The receive window: the bytes beyond `ack` that its sender accepts.
     pub window: u64,
-    /// Blocks beyond `ack` that have arrived, the latest first (RFC 2018); empty ranges are none.
-    pub sack: [Range; 3],
-    /// Flags.
+    /// SACK blocks, the latest first (RFC 2018); an empty range is none.
+    pub sack: [ByteRange; 3],
+    /// Control bits.
     pub flags: Flags,
-    /// When the segment that this one answers was sent (RFC 7323, the timestamp's echo).
+    /// The echoed timestamp: when the acknowledged segment was sent (RFC 7323's TSecr).
     pub echo: Option<Instant>,
 }
 
-/// A segment's flags.
+/// A segment's control bits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Flags {
-    /// It opens the connection.
+    /// SYN: it opens the connection.
     pub syn: bool,
-    /// It is its sender's last.
+    /// FIN: no data follows.
     pub fin: bool,
-    /// Congestion was experienced on the way here (RFC 3168).
+    /// ECE: congestion was experienced on the way here (RFC 3168).
     pub ece: bool,
-    /// The window was reduced because of that.
+    /// CWR: its sender has reduced cwnd in response.
     pub cwr: bool,
 }
 
-/// A packet as an endpoint makes it, and as the other endpoint gets it.
+/// A packet as one endpoint sends it and the other receives it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Packet {
+pub struct SimPacket {
     /// The length of its frame: Ethernet header and all above, no FCS.
     pub frame: Bytes,
     /// Its ECN field.
     pub ecn: Ecn,
-    /// Its sender is told when it has left the first link's queue.
-    pub tell: bool,
-    /// When it was sent; filled in by the simulation.
+    /// Its sender is [notified](crate::agent::Agent::tx_complete) when it leaves the first link's
+    /// queue.
+    pub notify: bool,
+    /// When it was sent; the simulation sets it.
     pub sent: Instant,
     /// What it carries.
     pub payload: Payload,
 }
 
-impl Packet {
+impl SimPacket {
     /// A packet that is not ECN-capable.
     pub fn new(frame: Bytes, payload: Payload) -> Self {
         Self {
             frame,
             ecn: Ecn::NotEct,
-            tell: false,
+            notify: false,
             sent: Instant::START,
             payload,
         }
     }
 }
 
-/// A packet on its way: what each hop looks at.
+/// A packet in flight: what each hop looks at.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Travelling {
+pub(crate) struct InFlight {
     pub(crate) sent: Instant,
     /// The stream that it belongs to.
     pub(crate) stream: u32,
-    /// Which entry of all routes' links comes next.
-    pub(crate) next: u32,
+    /// Its next hop, an index into the links of all routes.
+    pub(crate) next_hop: u32,
     frame: u32,
     pub(crate) ecn: Ecn,
-    /// Its code point, if a discipline on the way has changed it; else that of its stream.
+    /// Its DSCP, if a discipline has remarked it; otherwise it is its stream's.
     pub(crate) remarked: Option<u8>,
-    /// Whether its sender wants to know when it leaves the first queue, and it has not yet.
-    pub(crate) tell: bool,
+    /// Its sender is to be notified when it leaves the first queue, which it has not done yet.
+    pub(crate) notify: bool,
 }
 
-impl Travelling {
+impl InFlight {
     pub(crate) fn frame(&self) -> Bytes {
         Bytes::new(self.frame.into())
     }
 }
 
-/// Packets on their way, by slot. What they carry stands apart: only the two ends look at it, and what each hop looks
-/// at of many packets then fits in a cache.
+/// Packets in flight, by slot. Payloads are kept apart, since only the endpoints look at them: what
+/// each hop looks at then fits into a cache for many packets.
 #[derive(Debug, Default)]
 pub(crate) struct Store {
-    travelling: Vec<Travelling>,
+    in_flight: Vec<InFlight>,
     payloads: Vec<Payload>,
     free: Vec<u32>,
 }
 
 impl Store {
-    /// Takes a packet in; where it goes is not said yet.
-    pub(crate) fn put(&mut self, packet: &Packet, stream: u32) -> Buffer {
-        let travelling = Travelling {
+    /// Takes a packet of a stream; its next hop is not set yet.
+    pub(crate) fn put(&mut self, packet: &SimPacket, stream: u32) -> Buffer {
+        let in_flight = InFlight {
             sent: packet.sent,
             stream,
-            next: 0,
+            next_hop: 0,
             frame: u32::try_from(packet.frame.get()).unwrap_or(u32::MAX),
             ecn: packet.ecn,
             remarked: None,
-            tell: packet.tell,
+            notify: packet.notify,
         };
         match self.free.pop() {
             Some(slot) => {
-                self.travelling[slot as usize] = travelling;
+                self.in_flight[slot as usize] = in_flight;
                 self.payloads[slot as usize] = packet.payload;
                 Buffer(slot)
             }
             None => {
-                self.travelling.push(travelling);
+                self.in_flight.push(in_flight);
                 self.payloads.push(packet.payload);
-                Buffer(self.travelling.len() as u32 - 1)
+                Buffer(self.in_flight.len() as u32 - 1)
             }
         }
     }
 
-    pub(crate) fn get(&self, slot: Buffer) -> &Travelling {
-        &self.travelling[slot.0 as usize]
+    pub(crate) fn get(&self, slot: Buffer) -> &InFlight {
+        &self.in_flight[slot.0 as usize]
     }
 
-    pub(crate) fn get_mut(&mut self, slot: Buffer) -> &mut Travelling {
-        &mut self.travelling[slot.0 as usize]
+    pub(crate) fn get_mut(&mut self, slot: Buffer) -> &mut InFlight {
+        &mut self.in_flight[slot.0 as usize]
     }
 
-    /// The packet as its endpoint made it, with its ECN field as it is now.
-    pub(crate) fn packet(&self, slot: Buffer) -> Packet {
-        let travelling = self.get(slot);
-        Packet {
-            frame: travelling.frame(),
-            ecn: travelling.ecn,
-            sent: travelling.sent,
-            tell: travelling.tell,
+    /// The packet as its endpoint sent it, with its present ECN field.
+    pub(crate) fn packet(&self, slot: Buffer) -> SimPacket {
+        let in_flight = self.get(slot);
+        SimPacket {
+            frame: in_flight.frame(),
+            ecn: in_flight.ecn,
+            sent: in_flight.sent,
+            notify: in_flight.notify,
             payload: self.payloads[slot.0 as usize],
         }
     }
 
-    /// Gives the slot back.
+    /// Frees the slot.
     pub(crate) fn free(&mut self, slot: Buffer) {
         self.free.push(slot.0);
     }
 
-    /// How many packets are on their way.
+    /// The number of packets in flight.
     pub(crate) fn len(&self) -> usize {
-        self.travelling.len() - self.free.len()
+        self.in_flight.len() - self.free.len()
     }
 }

@@ -1,15 +1,15 @@
-//! A simulation: nodes, links and flows are added, then time passes.
+//! A simulation: add nodes, links and flows, then let time pass.
 //!
-//! Who drives it lets time pass up to an instant, looks at meters or changes a policy, and goes on; so scripts, progress
-//! bars and repeated readings need nothing here.
+//! The caller lets time pass up to an instant, reads meters or changes a policy, and continues. So
+//! scripts, progress bars and repeated readings need no support here.
 
-use crate::agenda::{Agenda, Event, MOST};
 use crate::agent::{Agent, Context, Timer};
-use crate::capture::Capture;
-use crate::link::{Link, LinkSpec, Surroundings};
-use crate::meter::{LinkMeter, Received, Watch};
+use crate::capture::LinkCapture;
+use crate::event_queue::{Event, EventQueue, MAX_INDEX};
+use crate::link::{LinkContext, LinkSpec, SimLink};
+use crate::meter::{Delivered, LinkMeter, MeterSettings};
 use crate::packet::Store;
-use crate::stream::{Map, Stream};
+use crate::stream::{Stream, Topology};
 use engine::header::FlowKey;
 use engine::packet::Buffer;
 use engine::queue::Queue;
@@ -27,22 +27,22 @@ pub struct NodeId(u32);
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct LinkId(u32);
 
-/// A flow: its caller is woken when it starts; its answerer only answers.
+/// A flow: its initiator is woken when it starts; its responder acts on what arrives.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct FlowId(u32);
 
 /// Which end of a flow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum End {
-    /// The one that starts it.
-    Caller,
-    /// The other.
-    Answerer,
+    /// The end that starts it.
+    Initiator,
+    /// The other end.
+    Responder,
 }
 
 impl FlowId {
     fn endpoint(self, end: End) -> usize {
-        self.0 as usize * 2 + usize::from(end == End::Answerer)
+        self.0 as usize * 2 + usize::from(end == End::Responder)
     }
 
     /// Its number, in the order of being added.
@@ -51,12 +51,12 @@ impl FlowId {
     }
 }
 
-/// There is no way from one node to another.
+/// No links lead from one node to another.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NoRoute {
-    /// From here.
+    /// The first node.
     pub from: String,
-    /// To here.
+    /// The last node.
     pub to: String,
 }
 
@@ -69,160 +69,166 @@ impl fmt::Display for NoRoute {
 
 impl std::error::Error for NoRoute {}
 
-/// In place of a link: the packet is there.
-const HOME: u32 = u32::MAX;
+/// In place of a next hop: the packet has arrived.
+const ARRIVED: u32 = u32::MAX;
 
 /// A simulated network and its time.
 #[derive(Debug)]
 pub struct Simulation {
     seed: Seed,
     now: Instant,
-    agenda: Agenda,
+    event_queue: EventQueue,
     store: Store,
-    map: Map,
+    topology: Topology,
     names: Vec<String>,
-    links: Vec<Link>,
+    links: Vec<SimLink>,
     streams: Vec<Stream>,
-    /// The links of all streams' routes, one route after the other, each with [`HOME`] at its end.
+    /// The links of all streams' routes, one after the other, each with [`ARRIVED`] at its end.
     hops: Vec<u32>,
     agents: Vec<Box<dyn Agent>>,
     timers: Vec<Timer>,
-    received: Vec<Received>,
+    delivered: Vec<Delivered>,
     outbox: Vec<Buffer>,
     events: u64,
 }
 
 impl Simulation {
-    /// An empty network at time zero. All its randomness comes from the seed, forked by names.
+    /// An empty network at time zero. All randomness is forked from the seed, by names.
     pub fn new(seed: Seed) -> Self {
         Self {
             seed,
             now: Instant::START,
-            agenda: Agenda::default(),
+            event_queue: EventQueue::default(),
             store: Store::default(),
-            map: Map::default(),
+            topology: Topology::default(),
             names: Vec::new(),
             links: Vec::new(),
             streams: Vec::new(),
             hops: Vec::new(),
             agents: Vec::new(),
             timers: Vec::new(),
-            received: Vec::new(),
+            delivered: Vec::new(),
             outbox: Vec::new(),
             events: 0,
         }
     }
 
-    /// Adds a host or router.
+    /// Adds a host or a router.
     pub fn node(&mut self, name: &str) -> NodeId {
-        self.map.node();
+        self.topology.add_node();
         self.names.push(name.into());
         NodeId(self.names.len() as u32 - 1)
     }
 
-    /// Adds a link from one node to another; the way back is another link.
+    /// Adds a link from one node to another; the reverse direction is another link.
     pub fn link(&mut self, from: NodeId, to: NodeId, spec: LinkSpec) -> LinkId {
-        assert!(self.links.len() < MOST, "a simulation has at most {MOST} links");
+        assert!(
+            self.links.len() < MAX_INDEX,
+            "a simulation has at most {MAX_INDEX} links"
+        );
         let id = self.links.len() as u32;
         let ends = [from, to].map(|node| self.names[node.0 as usize].as_str());
         let seed = self.seed.fork("link").fork(ends[0]).fork(ends[1]);
-        self.links.push(Link::new(id, spec, seed));
-        self.map.link(from.0, to.0, id);
+        self.links.push(SimLink::new(id, spec, seed));
+        self.topology.add_link(from.0, to.0, id);
         LinkId(id)
     }
 
-    /// Adds links like this both ways: there, and back.
+    /// Adds two such links, one in each direction: `a` to `b`, then `b` to `a`.
     pub fn duplex(&mut self, a: NodeId, b: NodeId, spec: &LinkSpec) -> [LinkId; 2] {
         [self.link(a, b, spec.clone()), self.link(b, a, spec.clone())]
     }
 
-    /// The seed of something with this name.
+    /// The seed of an agent of this name.
     pub fn seed(&self, name: &str) -> Seed {
         self.seed.fork("agent").fork(name)
     }
 
-    /// Adds a flow that starts at `start`. `key` is what the headers of the caller's packets say.
+    /// Adds a flow between two nodes that starts at `start`. `key` has the header fields of the
+    /// initiator's packets; those of the responder's are swapped.
     ///
     /// # Errors
-    /// There is no way from the one node to the other, or back.
+    /// [`NoRoute`] if the links do not lead from the one node to the other and back.
     pub fn flow(
         &mut self,
         [from, to]: [NodeId; 2],
         key: FlowKey,
         start: Instant,
-        [caller, answerer]: [Box<dyn Agent>; 2],
+        [initiator, responder]: [Box<dyn Agent>; 2],
     ) -> Result<FlowId, NoRoute> {
-        let back = FlowKey {
+        let reverse = FlowKey {
             source: key.destination,
             destination: key.source,
             source_port: key.destination_port,
             destination_port: key.source_port,
             ..key
         };
-        let path = |from: NodeId, to: NodeId| {
-            self.map.route(from.0, to.0).ok_or_else(|| NoRoute {
+        let route = |from: NodeId, to: NodeId| {
+            self.topology.route(from.0, to.0).ok_or_else(|| NoRoute {
                 from: self.names[from.0 as usize].clone(),
                 to: self.names[to.0 as usize].clone(),
             })
         };
-        let (there, back_path) = (path(from, to)?, path(to, from)?);
+        let routes = [(key, route(from, to)?), (reverse, route(to, from)?)];
         assert!(
-            self.agents.len() + 1 < MOST,
+            self.agents.len() + 1 < MAX_INDEX,
             "a simulation has at most {} flows",
-            MOST / 2
+            MAX_INDEX / 2
         );
         let endpoint = self.agents.len() as u32;
-        for (key, path) in [(key, there), (back, back_path)] {
-            let first = self.hops.len() as u32;
-            self.streams.push(Stream { key, first });
-            self.hops.extend(path.iter().chain(&[HOME]));
+        for (key, route) in routes {
+            let first_hop = self.hops.len() as u32;
+            self.streams.push(Stream { key, first_hop });
+            self.hops.extend(route.iter().chain(&[ARRIVED]));
         }
-        self.agents.extend([caller, answerer]);
-        self.received.extend([Received::default(), Received::default()]);
+        self.agents.extend([initiator, responder]);
+        self.delivered
+            .extend([Delivered::default(), Delivered::default()]);
         self.timers.extend([Timer::OFF; 2]);
-        self.timers[endpoint as usize].set(&mut self.agenda, endpoint, start);
+        self.timers[endpoint as usize].set(&mut self.event_queue, endpoint, start);
         Ok(FlowId(endpoint / 2))
     }
 
-    /// Lets a meter look at a link from now on: with rates in bins of this length, or as it says. What waits already is
-    /// not seen waiting.
-    pub fn watch(&mut self, link: LinkId, watch: impl Into<Watch>) {
+    /// Meters a link from now on: with series in bins of this length, or by these settings. Packets
+    /// that are queued already do not count as backlog.
+    pub fn watch(&mut self, link: LinkId, settings: impl Into<MeterSettings>) {
         let link = &mut self.links[link.0 as usize];
-        let mut parents = match link.ruled() {
+        let mut parents = match link.policy() {
             Some((_, plan)) => plan.classes.iter().map(|class| class.parent).collect(),
             None => Vec::new(),
         };
-        // A queue without classes is one.
+        // A queue without classes counts as one.
         if parents.is_empty() {
             parents.push(None);
         }
-        link.meter = Some(Box::new(LinkMeter::new(self.now, watch.into(), parents)));
+        link.meter = Some(Box::new(LinkMeter::new(self.now, settings.into(), parents)));
     }
 
-    /// What a link's meter has seen.
+    /// The meter of a link, if it is watched.
     pub fn meter(&self, link: LinkId) -> Option<&LinkMeter> {
         self.links[link.0 as usize].meter.as_deref()
     }
 
-    /// Captures what goes onto a link's wire from now on, up to so many packets.
+    /// Captures packets that go onto a link's wire from now on, up to this many.
     pub fn capture(&mut self, link: LinkId, limit: usize) {
-        self.links[link.0 as usize].capture = Some(Box::new(Capture::new(limit)));
+        self.links[link.0 as usize].capture = Some(Box::new(LinkCapture::new(limit)));
     }
 
-    /// What was captured on a link.
-    pub fn captured(&self, link: LinkId) -> Option<&Capture> {
+    /// The packets captured on a link.
+    pub fn captured(&self, link: LinkId) -> Option<&LinkCapture> {
         self.links[link.0 as usize].capture.as_deref()
     }
 
-    /// Forgets what was captured on a link, once it is written down, and goes on: so a long capture takes little room.
-    pub fn forget_captured(&mut self, link: LinkId) {
+    /// Discards the packets captured on a link and continues, so that a long capture that is written
+    /// piece by piece takes little memory.
+    pub fn clear_captured(&mut self, link: LinkId) {
         if let Some(capture) = &mut self.links[link.0 as usize].capture {
             capture.clear();
         }
     }
 
-    /// How many packets a link itself has lost, behind its queue: they count as sent there.
-    pub fn lost_on_the_way(&self, link: LinkId) -> u64 {
+    /// The packets that a link's wire has lost; its queue counts them as sent.
+    pub fn lost_on_wire(&self, link: LinkId) -> u64 {
         self.links[link.0 as usize].lost
     }
 
@@ -231,28 +237,29 @@ impl Simulation {
         self.links[link.0 as usize].rate()
     }
 
-    /// The queue in front of a link, and its plan, if a policy rules there.
+    /// The engine's queue in front of a link and its plan, if it has a policy.
     pub fn queue(&self, link: LinkId) -> Option<(&Queue, &TreePlan)> {
-        self.links[link.0 as usize].ruled()
+        self.links[link.0 as usize].policy()
     }
 
-    /// Lets a link's queue adopt a plan of the same shape, as `suimon set` does; `false` if it cannot.
+    /// Changes the policy of a link to a plan of the same shape, as `suimon set` does; `false` if the
+    /// queue cannot adopt it.
     pub fn retune(&mut self, link: LinkId, plan: TreePlan) -> bool {
-        let (link, mut around) = self.at(link.0);
-        link.retune(&mut around, plan)
+        let (link, mut cx) = self.link_and_context(link.0);
+        link.retune(&mut cx, plan)
     }
 
-    /// What a flow's end has delivered to its program.
-    pub fn received(&self, flow: FlowId, end: End) -> &Received {
-        &self.received[flow.endpoint(end)]
+    /// What an end of a flow has delivered to its application.
+    pub fn delivered(&self, flow: FlowId, end: End) -> &Delivered {
+        &self.delivered[flow.endpoint(end)]
     }
 
-    /// Keeps what a flow's end delivers in bins of this length, from now on.
+    /// Counts what an end of a flow delivers, from now on and in bins of this length.
     pub fn watch_flow(&mut self, flow: FlowId, end: End, bin: Duration) {
-        self.received[flow.endpoint(end)] = Received::watched(self.now, bin);
+        self.delivered[flow.endpoint(end)] = Delivered::watched(self.now, bin);
     }
 
-    /// One end of a flow, if it is of this type.
+    /// The agent at an end of a flow, if it is of this type.
     pub fn agent<A: Agent>(&self, flow: FlowId, end: End) -> Option<&A> {
         let agent: &dyn Any = self.agents[flow.endpoint(end)].as_ref();
         agent.downcast_ref()
@@ -263,29 +270,29 @@ impl Simulation {
         self.now
     }
 
-    /// How many events have been.
+    /// The number of events so far.
     pub fn events(&self) -> u64 {
         self.events
     }
 
-    /// How many packets are on their way.
-    pub fn travelling(&self) -> usize {
+    /// The number of packets in flight, in queues and on wires.
+    pub fn in_flight(&self) -> usize {
         self.store.len()
     }
 
     /// Lets time pass up to and including `end`.
     pub fn run_until(&mut self, end: Instant) {
-        while let Some((at, event)) = self.agenda.next(end) {
+        while let Some((at, event)) = self.event_queue.pop_until(end) {
             self.now = at;
             self.events += 1;
             match event {
-                Event::Arrive(link) => self.arrive(link),
+                Event::Arrival(link) => self.arrive(link),
                 Event::Drive(link) => {
-                    let (link, mut around) = self.at(link);
-                    link.ask(&mut around);
+                    let (link, mut cx) = self.link_and_context(link);
+                    link.on_driver_event(&mut cx);
                 }
-                Event::Wake(endpoint) => self.wake(endpoint),
-                Event::Left(endpoint) => self.call(endpoint, |agent, cx| agent.left(cx)),
+                Event::Timer(endpoint) => self.on_timer(endpoint),
+                Event::TxComplete(endpoint) => self.call(endpoint, |agent, cx| agent.tx_complete(cx)),
             }
         }
         self.now = self.now.max(end);
@@ -294,36 +301,36 @@ impl Simulation {
         }
     }
 
-    fn at(&mut self, link: u32) -> (&mut Link, Surroundings<'_>) {
-        let around = Surroundings {
+    fn link_and_context(&mut self, link: u32) -> (&mut SimLink, LinkContext<'_>) {
+        let cx = LinkContext {
             now: self.now,
-            agenda: &mut self.agenda,
+            events: &mut self.event_queue,
             store: &mut self.store,
             streams: &self.streams,
         };
-        (&mut self.links[link as usize], around)
+        (&mut self.links[link as usize], cx)
     }
 
-    /// A packet has passed a link: it enters the next, or is there.
+    /// A packet has passed a link: it enters the next, or has arrived.
     fn arrive(&mut self, link: u32) {
-        let Some(slot) = self.links[link as usize].arrive(&mut self.agenda) else {
+        let Some(slot) = self.links[link as usize].arrive(&mut self.event_queue) else {
             return;
         };
-        let travelling = self.store.get_mut(slot);
-        let next = self.hops[travelling.next as usize];
-        if next != HOME {
-            travelling.next += 1;
-            travelling.tell = false;
-            let (link, mut around) = self.at(next);
-            return link.offer(&mut around, slot);
+        let in_flight = self.store.get_mut(slot);
+        let next = self.hops[in_flight.next_hop as usize];
+        if next != ARRIVED {
+            in_flight.next_hop += 1;
+            in_flight.notify = false;
+            let (link, mut cx) = self.link_and_context(next);
+            return link.offer(&mut cx, slot);
         }
-        let stream = travelling.stream;
+        let stream = in_flight.stream;
         let packet = self.store.packet(slot);
         self.store.free(slot);
         self.call(stream ^ 1, |agent, cx| agent.receive(cx, &packet));
     }
 
-    fn wake(&mut self, endpoint: u32) {
+    fn on_timer(&mut self, endpoint: u32) {
         let timer = &mut self.timers[endpoint as usize];
         if timer.armed != self.now {
             return;
@@ -331,7 +338,7 @@ impl Simulation {
         timer.armed = Instant::NEVER;
         if timer.due > self.now {
             if timer.due != Instant::NEVER {
-                timer.set(&mut self.agenda, endpoint, timer.due);
+                timer.set(&mut self.event_queue, endpoint, timer.due);
             }
             return;
         }
@@ -339,34 +346,34 @@ impl Simulation {
         self.call(endpoint, |agent, cx| agent.wake(cx));
     }
 
-    /// Lets an endpoint act, and sends what it sent.
+    /// Calls an endpoint, then forwards the packets that it sent.
     fn call(&mut self, endpoint: u32, act: impl FnOnce(&mut dyn Agent, &mut Context<'_>)) {
         let index = endpoint as usize;
         let mut cx = Context {
             now: self.now,
             endpoint,
-            agenda: &mut self.agenda,
+            events: &mut self.event_queue,
             timer: &mut self.timers[index],
             store: &mut self.store,
             outbox: &mut self.outbox,
-            received: &mut self.received[index],
+            delivered: &mut self.delivered[index],
         };
         act(self.agents[index].as_mut(), &mut cx);
         if self.outbox.is_empty() {
             return;
         }
-        let first = self.streams[index].first;
+        let first = self.streams[index].first_hop;
         let link = self.hops[first as usize];
         let mut outbox = std::mem::take(&mut self.outbox);
         for slot in outbox.drain(..) {
-            // Both ends on one node: there is nothing to pass, and nothing to model.
-            if link == HOME {
+            // Both ends are on one node: there is no link to model.
+            if link == ARRIVED {
                 self.store.free(slot);
                 continue;
             }
-            self.store.get_mut(slot).next = first + 1;
-            let (link, mut around) = self.at(link);
-            link.offer(&mut around, slot);
+            self.store.get_mut(slot).next_hop = first + 1;
+            let (link, mut cx) = self.link_and_context(link);
+            link.offer(&mut cx, slot);
         }
         self.outbox = outbox;
     }

@@ -1,22 +1,23 @@
-//! Streams: what one endpoint sends to another, and the links that it takes.
+//! Streams, the packets of one endpoint to its peer, and their routes.
 //!
-//! A conversation has two endpoints and two streams, numbered alike: endpoint `s` sends on stream `s`, and what it
-//! sends arrives at endpoint `s ^ 1`. Routes are the fewest links, the earlier declared one among equals.
+//! A flow has two endpoints and two streams, numbered alike: endpoint `s` sends on stream `s`, and
+//! its packets arrive at endpoint `s ^ 1`. A route has the fewest links; among equals it takes the
+//! links that were added first.
 
 use engine::header::FlowKey;
 use std::collections::VecDeque;
 
-/// What an endpoint sends to its peer.
+/// The packets of an endpoint to its peer.
 #[derive(Clone, Debug)]
 pub(crate) struct Stream {
     /// The header fields of its packets, for classifiers.
     pub(crate) key: FlowKey,
-    /// Where its route begins among all routes' links.
-    pub(crate) first: u32,
+    /// The first hop of its route, an index into the links of all routes.
+    pub(crate) first_hop: u32,
 }
 
 impl Stream {
-    /// The header fields of a packet whose code point may have been changed on the way.
+    /// The header fields of a packet whose DSCP may have been remarked on the way.
     pub(crate) fn key_of(&self, remarked: Option<u8>) -> FlowKey {
         FlowKey {
             dscp: remarked.unwrap_or(self.key.dscp),
@@ -25,28 +26,28 @@ impl Stream {
     }
 }
 
-/// Which links leave each node, and whither.
+/// The links between nodes.
 #[derive(Debug, Default)]
-pub(crate) struct Map {
-    /// For each node: (link, the node at its end).
+pub(crate) struct Topology {
+    /// For each node, the links that leave it: (link, the node at its end).
     out: Vec<Vec<(u32, u32)>>,
-    /// For each node: (link, the node that it comes from).
+    /// For each node, the links that reach it: (link, the node at its beginning).
     into: Vec<Vec<(u32, u32)>>,
 }
 
-impl Map {
-    pub(crate) fn node(&mut self) {
+impl Topology {
+    pub(crate) fn add_node(&mut self) {
         self.out.push(Vec::new());
         self.into.push(Vec::new());
     }
 
-    pub(crate) fn link(&mut self, from: u32, to: u32, link: u32) {
+    pub(crate) fn add_link(&mut self, from: u32, to: u32, link: u32) {
         self.out[from as usize].push((link, to));
         self.into[to as usize].push((link, from));
     }
 
-    /// The links from one node to another; `None` if there is no way. Where there is but one link to take, it is
-    /// taken from either end before anything is searched, so that a thousand hosts behind a router cost nothing.
+    /// The links from one node to another; `None` if there is no route. From either end, the only
+    /// link is taken without a search, so that a thousand hosts behind a router cost nothing.
     pub(crate) fn route(&self, from: u32, to: u32) -> Option<Vec<u32>> {
         let (mut path, mut end) = (Vec::new(), Vec::new());
         let (mut start, mut goal) = (from, to);
@@ -59,24 +60,24 @@ impl Map {
         }
         while start != goal
             && end.len() <= self.out.len()
-            && let [(link, before)] = self.into[goal as usize][..]
+            && let [(link, previous)] = self.into[goal as usize][..]
         {
             end.push(link);
-            goal = before;
+            goal = previous;
         }
         path.extend(self.search(start, goal)?);
         path.extend(end.into_iter().rev());
         Some(path)
     }
 
-    /// Breadth first.
+    /// Breadth-first search.
     fn search(&self, from: u32, to: u32) -> Option<Vec<u32>> {
-        let mut came: Vec<Option<(u32, u32)>> = vec![None; self.out.len()];
+        let mut reached_by: Vec<Option<(u32, u32)>> = vec![None; self.out.len()];
         let mut next = VecDeque::from([from]);
         'all: while let Some(node) = next.pop_front() {
             for &(link, end) in &self.out[node as usize] {
-                if end != from && came[end as usize].is_none() {
-                    came[end as usize] = Some((link, node));
+                if end != from && reached_by[end as usize].is_none() {
+                    reached_by[end as usize] = Some((link, node));
                     next.push_back(end);
                 }
                 if end == to {
@@ -86,9 +87,9 @@ impl Map {
         }
         let (mut path, mut node) = (Vec::new(), to);
         while node != from {
-            let (link, before) = came[node as usize]?;
+            let (link, previous) = reached_by[node as usize]?;
             path.push(link);
-            node = before;
+            node = previous;
         }
         path.reverse();
         Some(path)
@@ -100,28 +101,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_route_has_the_fewest_links_and_the_first_declared_among_equals() {
-        let mut map = Map::default();
-        (0..5).for_each(|_| map.node());
+    fn a_route_has_the_fewest_links_and_among_equals_the_first_added() {
+        let mut topology = Topology::default();
+        (0..5).for_each(|_| topology.add_node());
         for (link, (from, to)) in [(0, 1), (1, 3), (0, 2), (2, 3), (0, 4), (3, 0)]
             .into_iter()
             .enumerate()
         {
-            map.link(from, to, link as u32);
+            topology.add_link(from, to, link as u32);
         }
-        assert_eq!(map.route(0, 3).as_deref(), Some(&[0, 1][..]));
-        assert_eq!(map.route(0, 0).as_deref(), Some(&[][..]));
-        assert_eq!(map.route(4, 0), None);
+        assert_eq!(topology.route(0, 3).as_deref(), Some(&[0, 1][..]));
+        assert_eq!(topology.route(0, 0).as_deref(), Some(&[][..]));
+        assert_eq!(topology.route(4, 0), None);
     }
 
     #[test]
-    fn a_ring_of_one_way_links_that_does_not_pass_the_goal_is_no_way() {
-        let mut map = Map::default();
-        (0..4).for_each(|_| map.node());
+    fn a_ring_of_one_way_links_without_the_goal_is_no_route() {
+        let mut topology = Topology::default();
+        (0..4).for_each(|_| topology.add_node());
         for (link, (from, to)) in [(0, 1), (1, 2), (2, 0)].into_iter().enumerate() {
-            map.link(from, to, link as u32);
+            topology.add_link(from, to, link as u32);
         }
-        assert_eq!(map.route(0, 2).as_deref(), Some(&[0, 1][..]));
-        assert_eq!(map.route(0, 3), None);
+        assert_eq!(topology.route(0, 2).as_deref(), Some(&[0, 1][..]));
+        assert_eq!(topology.route(0, 3), None);
     }
 }

@@ -13,14 +13,14 @@ use engine::settings::{Raw, Span, Table};
 use engine::tree::{ClassSpec, DisciplineSpec, Registry};
 use engine::units::{Bandwidth, Bytes, Duration, Instant, Probability};
 use sim::agent::Agent;
-use sim::link::{Completion, Driver, Framing, Hold, LinkSpec, Loss, Ruled};
-use sim::meter::{Watch, Window};
+use sim::link::{Completion, Driver, Framing, LinkQueue, LinkSpec, Loss, PolicyQueue};
+use sim::meter::{MeterSettings, MeterWindow};
 use sim::simulation::{End, FlowId, LinkId, NodeId, Simulation};
 use sim::sources::{
-    Active, Burst, Client, Constant, Datagrams, Exchange, Greedy, Lengths, Listener, OnOff, Pace, Poisson,
-    Source, Spell,
+    Active, Burst, Constant, DatagramSource, Datagrams, Greedy, Lengths, Listener, OnOff, Poisson,
+    RequestClient, RequestResponse, SendRate, TimeDistribution,
 };
-use sim::tcp::{self, Control};
+use sim::tcp::{self, congestion::CONTROLS};
 
 /// FNV-1a, of numbers.
 struct Digest(u64);
@@ -32,23 +32,23 @@ impl Digest {
         }
     }
 
-    fn window(&mut self, window: &Window) {
+    fn window(&mut self, window: &MeterWindow) {
         let classes = window.classes().iter().chain(window.streams());
         for tally in classes {
-            let (sent, lost, most) = (tally.sent, tally.lost, tally.queue.most());
+            let (sent, lost, most) = (tally.sent, tally.dropped, tally.backlog.most());
             self.add([sent.packets, sent.bytes.get(), lost.packets, lost.bytes.get()]);
             self.add([tally.marked, most.packets, most.bytes.get()]);
             // By name, and only those that occurred: another reason in the list must not matter.
             for why in Reason::ALL
                 .into_iter()
-                .filter(|&why| tally.dropped[why as usize] > 0)
+                .filter(|&why| tally.drops_by_reason[why as usize] > 0)
             {
                 self.add(why.name().bytes().map(u64::from));
-                self.add([tally.dropped[why as usize]]);
+                self.add([tally.drops_by_reason[why as usize]]);
             }
             self.add(tally.series.bytes().iter().copied());
-            self.add([500, 990].map(|per_mille| tally.queue.bytes(per_mille).get()));
-            for delays in [&tally.waited, &tally.passed] {
+            self.add([500, 990].map(|per_mille| tally.backlog.bytes(per_mille).get()));
+            for delays in [&tally.queueing_delays, &tally.node_delays] {
                 self.add(delays.steps().flat_map(|(delay, count)| [delay.nanos(), count]));
             }
         }
@@ -60,7 +60,7 @@ fn ms(n: u64) -> Instant {
 }
 
 /// 10 Mbit/s of CBQ: a class with RED and ECN, one that may not borrow, one for the rest; ticks, a ring, an estimate.
-fn ruled() -> Hold {
+fn ruled() -> LinkQueue {
     let leaf = |name: &str, parent: Option<&str>, rate: &str| ClassSpec {
         name: name.into(),
         parent: parent.map(|name| (name.into(), Span::default())),
@@ -86,7 +86,7 @@ fn ruled() -> Hold {
         source_port: Some(Ports::one(port)),
         ..Filter::new(ClassId(class))
     };
-    Hold::Ruled(Box::new(Ruled {
+    LinkQueue::Policy(Box::new(PolicyQueue {
         plan: spec.check(&Registry::builtin(), link).expect("a tree"),
         filters: vec![filter(1, 1), filter(2, 1), filter(3, 2), filter(4, 2)],
         driver: Driver {
@@ -102,11 +102,11 @@ fn network() -> (Simulation, Vec<LinkId>, Vec<FlowId>) {
     let mut sim = Simulation::new(Seed(2026));
     let nodes = ["a", "b", "c", "d"].map(|name| sim.node(name));
     let fast = LinkSpec::new(Bandwidth::mbit(100), Duration::from_micros(333)).framing(Framing::Ethernet);
-    let slow = LinkSpec::new(Bandwidth::mbit(10), Duration::from_millis(7)).hold(ruled());
+    let slow = LinkSpec::new(Bandwidth::mbit(10), Duration::from_millis(7)).queue(ruled());
     let lossy = LinkSpec::new(Bandwidth::bits_per_sec(8_765_432), Duration::from_millis(1))
         .framing(Framing::Atm)
         .loss(Loss::Random(Probability::ratio(1, 50)))
-        .hold(Hold::Buffer(Bytes::new(40_000)));
+        .queue(LinkQueue::TailDrop(Bytes::new(40_000)));
     let pairs = [(0, 1, fast.clone()), (1, 2, slow), (2, 3, lossy)];
     let links = pairs.map(|(from, to, spec)| {
         sim.link(nodes[to], nodes[from], fast.clone());
@@ -115,7 +115,7 @@ fn network() -> (Simulation, Vec<LinkId>, Vec<FlowId>) {
     for link in links {
         sim.watch(
             link,
-            Watch {
+            MeterSettings {
                 bin: Duration::from_micros(500),
                 windows: vec![(ms(100), ms(433)), (ms(200), ms(900))],
                 flows: true,
@@ -130,9 +130,9 @@ fn flows(sim: &mut Simulation, ends: [NodeId; 2]) -> Vec<FlowId> {
     let mixed = Datagrams::new(Lengths::imix(), sim.seed("mixed")).ecn(Ecn::Ect0);
     let plain = |len| Datagrams::from(Bytes::new(len));
     let poisson = Poisson::rate(Bandwidth::mbit(5), &Lengths::imix(), sim.seed("poisson"));
-    let spells = [3_000, 4_000].map(|us| Spell::Exponential(Duration::from_micros(us)));
+    let spells = [3_000, 4_000].map(|us| TimeDistribution::Exponential(Duration::from_micros(us)));
     let on_off = OnOff::new(
-        Pace::Rate(Bandwidth::mbit(7)),
+        SendRate::Rate(Bandwidth::mbit(7)),
         spells[0],
         spells[1],
         sim.seed("spells"),
@@ -140,17 +140,20 @@ fn flows(sim: &mut Simulation, ends: [NodeId; 2]) -> Vec<FlowId> {
     let burst = Burst::apart(Duration::from_micros(9_700), 8, Duration::from_micros(180));
     let active = Active::spans(&[(ms(50), ms(300)), (ms(500), ms(700))]);
     let sources: [Box<dyn Agent>; 5] = [
-        Box::new(Source::new(mixed, poisson)),
-        Box::new(Source::new(plain(777).ecn(Ecn::Ect0), on_off)),
-        Box::new(Source::new(plain(1_514), burst)),
+        Box::new(DatagramSource::new(mixed, poisson)),
+        Box::new(DatagramSource::new(plain(777).ecn(Ecn::Ect0), on_off)),
+        Box::new(DatagramSource::new(plain(1_514), burst)),
         Box::new(Greedy::new(plain(1_000).active(active), 5)),
-        Box::new(Source::new(plain(333), Constant::rate(Bandwidth::kbit(999)))),
+        Box::new(DatagramSource::new(
+            plain(333),
+            Constant::rate(Bandwidth::kbit(999)),
+        )),
     ];
-    let exchange = Exchange {
-        answer: Bytes::new(10_000),
-        think: Spell::Exponential(Duration::from_millis(5)),
-        patience: Duration::from_millis(200),
-        ..Exchange::default()
+    let exchange = RequestResponse {
+        response: Bytes::new(10_000),
+        think_time: TimeDistribution::Exponential(Duration::from_millis(5)),
+        timeout: Duration::from_millis(200),
+        ..RequestResponse::default()
     };
     let asking = exchange.pair(sim.seed("asking"));
     let listening = sources.map(|source| -> [Box<dyn Agent>; 2] { [source, Box::new(Listener::default())] });
@@ -180,7 +183,7 @@ fn digest(pieces: u64) -> (u64, [u64; 4]) {
         sim.run_until(ms(1_000 * piece / pieces));
     }
     let (mut digest, mut sums) = (Digest(0xcbf2_9ce4_8422_2325), [0; 4]);
-    let lost: u64 = links.iter().map(|&link| sim.lost_on_the_way(link)).sum();
+    let lost: u64 = links.iter().map(|&link| sim.lost_on_wire(link)).sum();
     sums[3] += lost;
     digest.add([lost]);
     for &link in &links {
@@ -190,19 +193,23 @@ fn digest(pieces: u64) -> (u64, [u64; 4]) {
         let total = meter.whole().total();
         for (sum, one) in sums
             .iter_mut()
-            .zip([total.sent.packets, total.lost.packets, total.marked])
+            .zip([total.sent.packets, total.dropped.packets, total.marked])
         {
             *sum += one;
         }
     }
     for &flow in &flows {
-        if let Some(listener) = sim.agent::<Listener>(flow, End::Answerer) {
+        if let Some(listener) = sim.agent::<Listener>(flow, End::Responder) {
             let counts = [listener.packets, listener.expected, listener.reordered];
             digest.add(counts);
             digest.add([listener.jitter().nanos(), listener.delays.mean().nanos()]);
         }
-        if let Some(client) = sim.agent::<Client>(flow, End::Caller) {
-            digest.add([client.requests, client.unanswered, client.times.mean().nanos()]);
+        if let Some(client) = sim.agent::<RequestClient>(flow, End::Initiator) {
+            digest.add([
+                client.requests,
+                client.unanswered,
+                client.response_times.mean().nanos(),
+            ]);
         }
     }
     (digest.0, sums)
@@ -228,18 +235,20 @@ fn connections() -> (u64, u64) {
     sim.link(
         a,
         b,
-        slow.clone().loss(loss).hold(Hold::Buffer(Bytes::new(100_000))),
+        slow.clone()
+            .loss(loss)
+            .queue(LinkQueue::TailDrop(Bytes::new(100_000))),
     );
     sim.link(b, a, slow.loss(loss));
     let flows: Vec<FlowId> = (1u16..)
-        .zip(Control::ALL.into_iter().cycle())
-        .take(2 * Control::ALL.len())
+        .zip(CONTROLS.iter().copied().cycle())
+        .take(2 * CONTROLS.len())
         .map(|(number, control)| {
             let settings = tcp::Settings {
                 control,
                 ecn: number % 2 == 0,
                 pacing: number % 3 == 0,
-                samples: Some(Duration::from_millis(5)),
+                sample_interval: Some(Duration::from_millis(5)),
                 active: vec![(ms(0), ms(4_000)), (ms(7_000), ms(9_000))],
                 ..tcp::Settings::default()
             };
@@ -251,7 +260,7 @@ fn connections() -> (u64, u64) {
     sim.run_until(ms(10_000));
     let (mut digest, mut again) = (Digest(0xcbf2_9ce4_8422_2325), 0);
     for flow in flows {
-        let sender: &tcp::Sender = sim.agent(flow, End::Caller).expect("a sender");
+        let sender: &tcp::TcpSender = sim.agent(flow, End::Initiator).expect("a sender");
         let counts = sender.statistics;
         digest.add([
             counts.segments,
@@ -261,10 +270,10 @@ fn connections() -> (u64, u64) {
         ]);
         digest.add([
             sender.acknowledged(),
-            sim.received(flow, End::Answerer).bytes.get(),
+            sim.delivered(flow, End::Responder).bytes.get(),
         ]);
         let samples = sender.samples.iter();
-        digest.add(samples.flat_map(|sample| [sample.at.nanos(), sample.window, sample.rtt.nanos()]));
+        digest.add(samples.flat_map(|sample| [sample.at.nanos(), sample.cwnd, sample.srtt.nanos()]));
         again += counts.retransmissions;
     }
     (digest.0, again)

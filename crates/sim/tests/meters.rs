@@ -9,10 +9,10 @@ use engine::settings::{Raw, Span, Table};
 use engine::tree::{ClassSpec, DisciplineSpec, Registry};
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
 use sim::agent::Agent;
-use sim::link::{Driver, Hold, LinkSpec, Ruled};
-use sim::meter::{LinkMeter, Watch, borrowed, gauge, jain};
+use sim::link::{Driver, LinkQueue, LinkSpec, PolicyQueue};
+use sim::meter::{LinkMeter, MeterSettings, borrowed, gauge, jain};
 use sim::simulation::{LinkId, Simulation};
-use sim::sources::{Burst, Constant, Datagrams, Listener, Poisson, Source, Timing};
+use sim::sources::{Burst, Constant, DatagramSource, Datagrams, Listener, Poisson, Timing};
 
 const FRAME: Bytes = Bytes::new(1250);
 
@@ -24,7 +24,7 @@ fn us(n: u64) -> Duration {
     Duration::from_micros(n)
 }
 
-/// One link of 10 Mbit/s, where a frame takes a millisecond, behind this hold.
+/// One link of 10 Mbit/s, where a frame takes a millisecond, behind this queue.
 struct Bench {
     sim: Simulation,
     ends: [sim::simulation::NodeId; 2],
@@ -32,11 +32,11 @@ struct Bench {
 }
 
 impl Bench {
-    fn new(hold: Hold, watch: impl Into<Watch>) -> Self {
+    fn new(queue: LinkQueue, watch: impl Into<MeterSettings>) -> Self {
         let mut sim = Simulation::new(Seed(1));
         let ends = ["a", "b"].map(|name| sim.node(name));
         let wire = LinkSpec::new(Bandwidth::mbit(10), Duration::from_millis(5));
-        let link = sim.link(ends[0], ends[1], wire.clone().hold(hold));
+        let link = sim.link(ends[0], ends[1], wire.clone().queue(queue));
         sim.link(ends[1], ends[0], wire);
         sim.watch(link, watch);
         Self { sim, ends, link }
@@ -45,7 +45,7 @@ impl Bench {
     fn source<T: Timing>(mut self, timing: T) -> Self {
         let datagrams = Datagrams::from(FRAME).until(ms(900));
         let agents: [Box<dyn Agent>; 2] = [
-            Box::new(Source::new(datagrams, timing)),
+            Box::new(DatagramSource::new(datagrams, timing)),
             Box::new(Listener::default()),
         ];
         let key = FlowKey {
@@ -64,23 +64,23 @@ impl Bench {
     }
 }
 
-fn buffer(bytes: u64) -> Hold {
-    Hold::Buffer(Bytes::new(bytes))
+fn buffer(bytes: u64) -> LinkQueue {
+    LinkQueue::TailDrop(Bytes::new(bytes))
 }
 
-fn fifo(limit: i64, ring: u32) -> Hold {
+fn fifo(limit: i64, ring: u32) -> LinkQueue {
     let link = Link::new(Bandwidth::mbit(10), Bytes::new(1514)).with_ring(ring);
     let mut spec = DisciplineSpec::new("fifo");
     spec.settings = Table::default().with("limit", Raw::Integer(limit));
-    Hold::Ruled(Box::new(Ruled {
+    LinkQueue::Policy(Box::new(PolicyQueue {
         plan: spec.check(&Registry::builtin(), link).expect("a FIFO"),
         filters: Vec::new(),
         driver: Driver::default(),
     }))
 }
 
-fn watch(windows: &[(u64, u64)]) -> Watch {
-    Watch {
+fn watch(windows: &[(u64, u64)]) -> MeterSettings {
+    MeterSettings {
         bin: us(1_000),
         windows: windows.iter().map(|&(from, to)| (ms(from), ms(to))).collect(),
         flows: true,
@@ -107,33 +107,34 @@ fn a_saturated_link_shows_exactly_its_rate_in_every_microsecond_or_the_byte_besi
 #[test]
 fn what_waits_is_weighted_by_its_time() {
     // Four at once, every 10 ms: 3, 2 and 1 wait for a millisecond each, and none for seven.
-    for hold in [buffer(100_000), fifo(100, 1)] {
+    for queue in [buffer(100_000), fifo(100, 1)] {
         let bursts = Burst::every(us(10_000), 4, Duration::ZERO);
-        let meter = Bench::new(hold, watch(&[(10, 20), (11, 13)]))
+        let meter = Bench::new(queue, watch(&[(10, 20), (11, 13)]))
             .source(bursts)
             .run(ms(800));
-        let packets = [700, 701, 800, 801, 900, 901, 1_000].map(|per_mille| meter.queue().packets(per_mille));
+        let packets =
+            [700, 701, 800, 801, 900, 901, 1_000].map(|per_mille| meter.backlog().packets(per_mille));
         assert_eq!(packets, [0, 1, 1, 2, 2, 3, 3]);
-        assert_eq!(meter.queue().span(), us(800_000));
-        assert_eq!(&meter.classes()[0].queue, meter.queue());
+        assert_eq!(meter.backlog().span(), us(800_000));
+        assert_eq!(&meter.classes()[0].backlog, meter.backlog());
         let window = meter.window(ms(10), ms(20)).expect("it was asked for");
         assert_eq!(
-            [700, 800, 900, 1_000].map(|per_mille| window.total().queue.packets(per_mille)),
+            [700, 800, 900, 1_000].map(|per_mille| window.total().backlog.packets(per_mille)),
             [0, 1, 2, 3]
         );
         let short = meter.window(ms(11), ms(13)).expect("it was asked for");
         assert_eq!(
-            [500, 501].map(|per_mille| short.total().queue.packets(per_mille)),
+            [500, 501].map(|per_mille| short.total().backlog.packets(per_mille)),
             [1, 2]
         );
         // 0, 1, 2, 3 ms until the first bit, and one more until the last.
         let tally = &window.classes()[0];
         assert_eq!(
-            (tally.waited.mean(), tally.waited.longest()),
+            (tally.queueing_delays.mean(), tally.queueing_delays.longest()),
             (us(1_500), us(3_000))
         );
         assert_eq!(
-            (tally.passed.mean(), tally.passed.longest()),
+            (tally.node_delays.mean(), tally.node_delays.longest()),
             (us(2_500), us(4_000))
         );
     }
@@ -142,8 +143,8 @@ fn what_waits_is_weighted_by_its_time() {
 #[test]
 fn a_reckoned_buffer_shows_the_same_as_the_engines_fifo_in_everything_and_every_window() {
     let windows = watch(&[(100, 200), (150, 600), (200, 201), (200, 300)]);
-    let run = |hold| {
-        let bench = Bench::new(hold, windows.clone());
+    let run = |queue| {
+        let bench = Bench::new(queue, windows.clone());
         let poisson = Poisson::rate(Bandwidth::mbit(12), &FRAME.into(), Seed(4));
         bench
             .source(poisson)
@@ -178,23 +179,26 @@ fn windows_that_meet_add_up_and_what_lies_ahead_is_not_counted_before_its_time()
 
 #[test]
 fn flows_add_up_to_their_class_and_series_to_their_counts() {
-    for hold in [buffer(20_000), fifo(16, 4)] {
-        let bench = Bench::new(hold, watch(&[]));
+    for queue in [buffer(20_000), fifo(16, 4)] {
+        let bench = Bench::new(queue, watch(&[]));
         let meter = bench
             .source(Poisson::rate(Bandwidth::mbit(8), &FRAME.into(), Seed(4)))
             .source(Constant::every(us(1_730)))
             .run(ms(2_000));
         let class = &meter.classes()[0];
         assert_eq!(class.series.total(), class.sent.bytes.get());
-        assert_eq!(class.dropped.iter().sum::<u64>(), class.lost.packets);
+        assert_eq!(class.drops_by_reason.iter().sum::<u64>(), class.dropped.packets);
         let flows: Vec<_> = meter.streams().iter().step_by(2).collect();
         assert_eq!(flows.len(), 2);
-        let sum = |of: fn(&sim::meter::Tally) -> u64| flows.iter().map(|flow| of(flow)).sum::<u64>();
+        let sum = |of: fn(&sim::meter::MeterTally) -> u64| flows.iter().map(|flow| of(flow)).sum::<u64>();
         assert_eq!(sum(|flow| flow.sent.packets), class.sent.packets);
         assert_eq!(sum(|flow| flow.series.total()), class.series.total());
-        assert_eq!(sum(|flow| flow.lost.packets), class.lost.packets);
-        assert_eq!(sum(|flow| flow.waited.count()), class.waited.count());
-        assert!(flows.iter().all(|flow| flow.lost.packets > 0));
+        assert_eq!(sum(|flow| flow.dropped.packets), class.dropped.packets);
+        assert_eq!(
+            sum(|flow| flow.queueing_delays.count()),
+            class.queueing_delays.count()
+        );
+        assert!(flows.iter().all(|flow| flow.dropped.packets > 0));
     }
 }
 
@@ -227,12 +231,12 @@ fn what_waits_in_a_class_waits_in_those_above_it() {
     ];
     let link = Link::new(Bandwidth::mbit(10), Bytes::new(1514));
     let plan = spec.check(&Registry::builtin(), link).expect("a tree");
-    let hold = Hold::Ruled(Box::new(Ruled {
+    let queue = LinkQueue::Policy(Box::new(PolicyQueue {
         filters: Vec::new(),
         plan,
         driver: Driver::default(),
     }));
-    let bench = Bench::new(hold, watch(&[(100, 200)]));
+    let bench = Bench::new(queue, watch(&[(100, 200)]));
     let bursts = Burst::every(us(10_000), 4, Duration::ZERO);
     let mut bench = bench.source(bursts);
     bench.sim.run_until(ms(800));
@@ -240,10 +244,10 @@ fn what_waits_in_a_class_waits_in_those_above_it() {
     let [site, a, b, other] = meter.classes() else {
         panic!("four classes");
     };
-    assert_eq!(a.queue, site.queue);
-    assert_eq!(&a.queue, meter.queue());
-    assert_eq!((b.queue.most().packets, other.queue.most().packets), (0, 0));
-    assert_eq!((a.queue.most().packets, site.sent.packets), (3, 0));
+    assert_eq!(a.backlog, site.backlog);
+    assert_eq!(&a.backlog, meter.backlog());
+    assert_eq!((b.backlog.most().packets, other.backlog.most().packets), (0, 0));
+    assert_eq!((a.backlog.most().packets, site.sent.packets), (3, 0));
     // A class of 3 Mbit/s that is sent 4 Mbit/s borrows about one.
     let (queue, _) = bench.sim.queue(bench.link).expect("a queue");
     let borrowed = borrowed(queue, ClassId(1)).expect("CBQ").get() * 8 * 10 / 8;

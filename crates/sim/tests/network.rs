@@ -8,10 +8,10 @@ use engine::settings::{Raw, Table};
 use engine::tree::{DisciplineSpec, Registry};
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
 use sim::agent::Agent;
-use sim::link::{Driver, Hold, LinkSpec, Ruled};
+use sim::link::{Driver, LinkQueue, LinkSpec, PolicyQueue};
 use sim::meter::LinkMeter;
 use sim::simulation::{End, FlowId, LinkId, Simulation};
-use sim::sources::{Constant, Datagrams, Listener, Source};
+use sim::sources::{Constant, DatagramSource, Datagrams, Listener};
 
 const FRAME: Bytes = Bytes::new(1250);
 
@@ -32,12 +32,12 @@ fn ms(n: u64) -> Instant {
 }
 
 /// A FIFO of the engine with room for so many packets.
-fn fifo(limit: i64, ring: u32) -> Hold {
+fn fifo(limit: i64, ring: u32) -> LinkQueue {
     let link = Link::new(Bandwidth::mbit(10), Bytes::new(1514)).with_ring(ring);
     let mut spec = DisciplineSpec::new("fifo");
     spec.settings = Table::default().with("limit", Raw::Integer(limit));
     let plan = spec.check(&Registry::builtin(), link).expect("a FIFO");
-    Hold::Ruled(Box::new(Ruled {
+    LinkQueue::Policy(Box::new(PolicyQueue {
         plan,
         filters: Vec::new(),
         driver: Driver::default(),
@@ -45,7 +45,7 @@ fn fifo(limit: i64, ring: u32) -> Hold {
 }
 
 /// A meter whose contract is wider than the link; `word` says one thing more.
-fn police(word: (&'static str, Raw)) -> Hold {
+fn police(word: (&'static str, Raw)) -> LinkQueue {
     let link = Link::new(Bandwidth::mbit(10), Bytes::new(1514));
     let mut spec = DisciplineSpec::new("police");
     spec.settings = Table::default()
@@ -53,7 +53,7 @@ fn police(word: (&'static str, Raw)) -> Hold {
         .with("rate", Raw::Text("100 Mbit/s".into()))
         .with(word.0, word.1);
     let plan = spec.check(&Registry::builtin(), link).expect("a meter");
-    Hold::Ruled(Box::new(Ruled {
+    LinkQueue::Policy(Box::new(PolicyQueue {
         plan,
         filters: Vec::new(),
         driver: Driver::default(),
@@ -66,15 +66,15 @@ fn lost_by_colour(dscp: u8, remarked: bool) -> (u64, u64) {
     let [a, r, b] = ["a", "r", "b"].map(|name| sim.node(name));
     let spec = || LinkSpec::new(Bandwidth::mbit(10), Duration::from_millis(1));
     let first = match remarked {
-        true => spec().hold(police(("green", Raw::Text("af13".into())))),
+        true => spec().queue(police(("green", Raw::Text("af13".into())))),
         false => spec(),
     };
     sim.link(a, r, first);
-    let second = sim.link(r, b, spec().hold(police(("aware", Raw::Boolean(true)))));
+    let second = sim.link(r, b, spec().queue(police(("aware", Raw::Boolean(true)))));
     sim.link(b, r, spec());
     sim.link(r, a, spec());
     sim.watch(second, Duration::from_millis(1));
-    let source = Source::new(
+    let source = DatagramSource::new(
         Datagrams::from(FRAME).until(ms(100)),
         Constant::every(Duration::from_millis(2)),
     );
@@ -83,7 +83,10 @@ fn lost_by_colour(dscp: u8, remarked: bool) -> (u64, u64) {
     sim.flow([a, b], key, ms(1), ends).expect("a route");
     sim.run_until(ms(300));
     let total = sim.meter(second).expect("a meter").whole().total();
-    (total.sent.packets, total.dropped[Reason::Policed as usize])
+    (
+        total.sent.packets,
+        total.drops_by_reason[Reason::Policed as usize],
+    )
 }
 
 #[test]
@@ -96,18 +99,18 @@ fn a_packets_code_point_reaches_the_discipline_and_a_changed_one_the_next_link()
 }
 
 /// Two constant sources of 6 Mbit/s each over 10 Mbit/s and 5 ms, after a fast link.
-fn crowd(hold: Hold) -> (Simulation, LinkId, [FlowId; 2]) {
+fn crowd(queue: LinkQueue) -> (Simulation, LinkId, [FlowId; 2]) {
     let mut sim = Simulation::new(Seed(1));
     let [a, r, b] = ["a", "r", "b"].map(|name| sim.node(name));
     let fast = LinkSpec::new(Bandwidth::gbit(1), Duration::from_millis(1));
     sim.duplex(a, r, &fast);
     let slow = LinkSpec::new(Bandwidth::mbit(10), Duration::from_millis(5));
-    let narrow = sim.link(r, b, slow.clone().hold(hold));
+    let narrow = sim.link(r, b, slow.clone().queue(queue));
     sim.link(b, r, slow);
     sim.watch(narrow, Duration::from_millis(1));
     let flows = [1, 2].map(|port| {
         let frames = Datagrams::from(FRAME).until(ms(2_900));
-        let source = Source::new(frames, Constant::every(Duration::from_nanos(1_666_667)));
+        let source = DatagramSource::new(frames, Constant::every(Duration::from_nanos(1_666_667)));
         let ends: [Box<dyn sim::agent::Agent>; 2] = [Box::new(source), Box::new(Listener::default())];
         sim.flow([a, b], key(port), ms(u64::from(port)), ends)
             .expect("a route")
@@ -117,12 +120,12 @@ fn crowd(hold: Hold) -> (Simulation, LinkId, [FlowId; 2]) {
 
 fn facts(meter: &LinkMeter) -> (u64, u64, Vec<u64>, Duration) {
     let class = &meter.classes()[0];
-    let lost = class.dropped[Reason::Full as usize];
+    let lost = class.drops_by_reason[Reason::Full as usize];
     (
         class.sent.packets,
         lost,
         class.series.bytes().to_vec(),
-        class.waited.longest(),
+        class.queueing_delays.longest(),
     )
 }
 
@@ -140,7 +143,7 @@ fn a_lone_packet_takes_the_time_of_its_bits_on_each_link_and_of_travel() {
         b,
         &LinkSpec::new(Bandwidth::mbit(10), Duration::from_millis(20)),
     );
-    let source = Source::new(FRAME, Constant::every(Duration::from_secs(1)));
+    let source = DatagramSource::new(FRAME, Constant::every(Duration::from_secs(1)));
     let flow = sim.flow(
         [a, b],
         key(1),
@@ -149,24 +152,24 @@ fn a_lone_packet_takes_the_time_of_its_bits_on_each_link_and_of_travel() {
     );
     let flow = flow.expect("a route");
     sim.run_until(ms(600));
-    let listener: &Listener = sim.agent(flow, End::Answerer).expect("a listener");
+    let listener: &Listener = sim.agent(flow, End::Responder).expect("a listener");
     assert_eq!(listener.packets, 1);
     assert_eq!(
         listener.delays.longest(),
         Duration::from_micros(100 + 3_000 + 1_000 + 20_000)
     );
-    assert_eq!(sim.travelling(), 0);
+    assert_eq!(sim.in_flight(), 0);
 }
 
 #[test]
 fn a_reckoned_buffer_and_the_engines_fifo_treat_every_packet_alike() {
     let limit = FRAME.times(16);
-    let run = |hold: Hold| {
-        let (mut sim, narrow, _) = crowd(hold);
+    let run = |queue: LinkQueue| {
+        let (mut sim, narrow, _) = crowd(queue);
         sim.run_until(ms(3_000));
         facts(sim.meter(narrow).expect("a meter"))
     };
-    let reckoned = run(Hold::Buffer(limit));
+    let reckoned = run(LinkQueue::TailDrop(limit));
     assert!(reckoned.1 > 100, "the link is overloaded: {reckoned:?}");
     let simulated = run(fifo(16, 1));
     assert!(
@@ -179,7 +182,7 @@ fn a_reckoned_buffer_and_the_engines_fifo_treat_every_packet_alike() {
 
 #[test]
 fn an_overloaded_link_is_full_in_every_bin_and_a_queue_waits_no_longer_than_its_limit() {
-    let (mut sim, narrow, _) = crowd(Hold::Buffer(Bytes::new(20_000)));
+    let (mut sim, narrow, _) = crowd(LinkQueue::TailDrop(Bytes::new(20_000)));
     sim.run_until(ms(2_000));
     let (.., bytes, longest) = facts(sim.meter(narrow).expect("a meter"));
     let full = bytes[200..1_900].iter().all(|&bytes| bytes == 1_250);
@@ -215,7 +218,10 @@ fn a_node_that_shares_nothing_with_others_changes_nothing_for_them() {
         let talk = |sim: &mut Simulation, from, to, port| {
             sim.duplex(from, to, &lossy);
             let ends: [Box<dyn sim::agent::Agent>; 2] = [
-                Box::new(Source::new(FRAME, Constant::every(Duration::from_millis(2)))),
+                Box::new(DatagramSource::new(
+                    FRAME,
+                    Constant::every(Duration::from_millis(2)),
+                )),
                 Box::new(Listener::default()),
             ];
             sim.flow([from, to], key(port), ms(0), ends).expect("a route")
@@ -225,7 +231,7 @@ fn a_node_that_shares_nothing_with_others_changes_nothing_for_them() {
         }
         let flow = talk(&mut sim, node("a"), node("b"), 2);
         sim.run_until(ms(5_000));
-        let listener: &Listener = sim.agent(flow, End::Answerer).expect("a listener");
+        let listener: &Listener = sim.agent(flow, End::Responder).expect("a listener");
         (listener.packets, listener.delays.longest())
     };
     let alone = run(false);
@@ -246,17 +252,20 @@ fn a_wire_of_two_seconds_is_full_of_packets_and_loses_none() {
     // A packet takes 10 microseconds: 200,000 of them are on the way, 250 MB.
     let datagrams = Datagrams::from(frame).until(ms(2_500));
     let agents: [Box<dyn Agent>; 2] = [
-        Box::new(Source::new(datagrams, Constant::every(Duration::from_micros(10)))),
+        Box::new(DatagramSource::new(
+            datagrams,
+            Constant::every(Duration::from_micros(10)),
+        )),
         Box::new(Listener::default()),
     ];
     let flow = sim.flow(ends, key(1), Instant::START, agents).expect("a route");
     sim.run_until(ms(2_000));
-    assert!(sim.travelling().abs_diff(200_000) <= 2, "{}", sim.travelling());
-    assert_eq!(sim.received(flow, End::Answerer).bytes, Bytes::ZERO);
+    assert!(sim.in_flight().abs_diff(200_000) <= 2, "{}", sim.in_flight());
+    assert_eq!(sim.delivered(flow, End::Responder).bytes, Bytes::ZERO);
     sim.run_until(ms(5_000));
-    assert_eq!(sim.travelling(), 0);
+    assert_eq!(sim.in_flight(), 0);
     assert_eq!(
-        sim.received(flow, End::Answerer).bytes,
+        sim.delivered(flow, End::Responder).bytes,
         Bytes::new(250_000 * 1_250)
     );
 }

@@ -7,14 +7,14 @@ use engine::settings::{Raw, Table};
 use engine::tree::{ClassSpec, DisciplineSpec, Registry};
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
 use sim::agent::Agent;
-use sim::link::{Driver, Framing, Hold, LinkSpec, Ruled};
+use sim::link::{Driver, Framing, LinkQueue, LinkSpec, PolicyQueue};
 use sim::simulation::{End, FlowId, LinkId, NodeId, Simulation};
-use sim::sources::{Constant, Datagrams, Listener, Source};
+use sim::sources::{Constant, DatagramSource, Datagrams, Listener};
 
 const GBE: Bandwidth = Bandwidth::gbit(1);
 const FRAME: Bytes = Bytes::new(1_514);
 
-fn paced(ring: u32, driver: Driver) -> Hold {
+fn paced(ring: u32, driver: Driver) -> LinkQueue {
     let class = ClassSpec {
         name: "a".into(),
         default: true,
@@ -31,7 +31,7 @@ fn paced(ring: u32, driver: Driver) -> Hold {
         ..DisciplineSpec::new("pacer")
     };
     let link = Link::new(GBE, FRAME).with_ring(ring);
-    Hold::Ruled(Box::new(Ruled {
+    LinkQueue::Policy(Box::new(PolicyQueue {
         plan: spec.check(&Registry::builtin(), link).expect("a good plan"),
         filters: Vec::new(),
         driver,
@@ -42,7 +42,7 @@ fn paced(ring: u32, driver: Driver) -> Hold {
 fn packets(sim: &mut Simulation, between: [NodeId; 2], begin: Instant, end: Duration) -> FlowId {
     let datagrams = Datagrams::from(FRAME).until(Instant::START + end);
     let ends: [Box<dyn Agent>; 2] = [
-        Box::new(Source::new(
+        Box::new(DatagramSource::new(
             datagrams,
             Constant::every(Duration::from_nanos(12_304)),
         )),
@@ -60,7 +60,7 @@ fn run(ring: u32, driver: Driver) -> (Simulation, LinkId, FlowId) {
     let mut sim = Simulation::new(Seed(1));
     let [host, switch, far] = ["host", "switch", "far"].map(|name| sim.node(name));
     let wire = LinkSpec::new(GBE, Duration::from_micros(5)).framing(Framing::Ethernet);
-    let out = sim.link(host, switch, wire.clone().hold(paced(ring, driver)));
+    let out = sim.link(host, switch, wire.clone().queue(paced(ring, driver)));
     sim.link(switch, far, wire.clone());
     sim.link(far, host, wire);
     sim.watch(out, Duration::from_micros(100));
@@ -109,8 +109,8 @@ fn gap_frames_fill_the_wire_between_packets_and_the_next_node_drops_them() {
             gaps.packets.abs_diff(intervals.len() as u64) <= 16
                 && gaps.bytes.get().abs_diff(1_498 * gaps.packets) <= 1
         );
-        assert_eq!(meter.dry(), 0);
-        let listener: &Listener = sim.agent(flow, End::Answerer).expect("a listener");
+        assert_eq!(meter.underruns(), 0);
+        let listener: &Listener = sim.agent(flow, End::Responder).expect("a listener");
         assert!(listener.packets.abs_diff(intervals.len() as u64) <= 10);
     }
 }
@@ -134,7 +134,7 @@ fn a_ring_that_runs_dry_is_counted_and_no_packet_is_early() {
             ..Driver::default()
         },
     );
-    let dry = sim.meter(out).map_or(0, |meter| meter.dry());
+    let dry = sim.meter(out).map_or(0, |meter| meter.underruns());
     assert!(dry > 0, "the ring never ran dry");
     let intervals = intervals(&sim, out);
     let least = intervals.iter().min().copied().unwrap_or(0);
@@ -155,7 +155,7 @@ fn a_ring_that_runs_dry_is_counted_and_no_packet_is_early() {
             ..Driver::default()
         },
     );
-    assert_eq!(sim.meter(out).map(|meter| meter.dry()), Some(0));
+    assert_eq!(sim.meter(out).map(|meter| meter.underruns()), Some(0));
 }
 
 #[test]
@@ -177,7 +177,7 @@ fn a_class_gets_its_rate_whatever_overhead_the_link_has() {
         };
         let overhead = Bytes::new(overhead);
         let link = Link::new(GBE, FRAME + overhead).with_overhead(overhead);
-        let hold = Hold::Ruled(Box::new(Ruled {
+        let queue = LinkQueue::Policy(Box::new(PolicyQueue {
             plan: spec.check(&Registry::builtin(), link).expect("a good plan"),
             filters: Vec::new(),
             driver: Driver::default(),
@@ -185,11 +185,11 @@ fn a_class_gets_its_rate_whatever_overhead_the_link_has() {
         let mut sim = Simulation::new(Seed(1));
         let [host, far] = ["host", "far"].map(|name| sim.node(name));
         let wire = LinkSpec::new(GBE, Duration::from_micros(5)).framing(Framing::Ethernet);
-        sim.link(host, far, wire.clone().hold(hold));
+        sim.link(host, far, wire.clone().queue(queue));
         sim.link(far, host, wire);
         let datagrams = Datagrams::from(frame).until(Instant::START + Duration::from_millis(100));
         let ends: [Box<dyn Agent>; 2] = [
-            Box::new(Source::new(
+            Box::new(DatagramSource::new(
                 datagrams,
                 Constant::every(Duration::from_nanos(1_000)),
             )),
@@ -201,7 +201,7 @@ fn a_class_gets_its_rate_whatever_overhead_the_link_has() {
         };
         let flow = sim.flow([host, far], key, Instant::START, ends).expect("a route");
         sim.run_until(Instant::START + Duration::from_millis(100));
-        sim.received(flow, End::Answerer).bytes.get() as f64 * 8.0 / 0.1 / 1e6
+        sim.delivered(flow, End::Responder).bytes.get() as f64 * 8.0 / 0.1 / 1e6
     };
     for overhead in [0, 24] {
         let mbit = rate(overhead);
@@ -214,7 +214,7 @@ fn bins_of_32_ns_hold_the_four_bytes_of_their_time_or_none() {
     let mut sim = Simulation::new(Seed(1));
     let [host, far] = ["host", "far"].map(|name| sim.node(name));
     let wire = LinkSpec::new(GBE, Duration::from_micros(5)).framing(Framing::Ethernet);
-    let out = sim.link(host, far, wire.clone().hold(paced(1, Driver::default())));
+    let out = sim.link(host, far, wire.clone().queue(paced(1, Driver::default())));
     sim.link(far, host, wire);
     sim.watch(out, Duration::from_nanos(32));
     packets(&mut sim, [host, far], Instant::START, Duration::from_millis(1));

@@ -7,8 +7,8 @@ use sim::agent::Agent;
 use sim::link::LinkSpec;
 use sim::simulation::{End, FlowId, Simulation};
 use sim::sources::{
-    Active, Burst, Client, Constant, Datagrams, Exchange, Greedy, Lengths, Listener, OnOff, Pace, Poisson,
-    Source, Spell, Timing, Trace,
+    Active, Burst, Constant, DatagramSource, Datagrams, Greedy, Lengths, Listener, OnOff, Poisson, Replay,
+    RequestClient, RequestResponse, SendRate, TimeDistribution, Timing,
 };
 use std::sync::Arc;
 
@@ -41,20 +41,20 @@ fn run(source: Box<dyn Agent>, bin: Duration) -> (Simulation, FlowId) {
             [source, Box::new(Listener::default())],
         )
         .expect("a route");
-    sim.watch_flow(flow, End::Answerer, bin);
+    sim.watch_flow(flow, End::Responder, bin);
     sim.run_until(ms(1_000) - Duration::from_nanos(1));
     (sim, flow)
 }
 
 fn bytes_of<T: Timing>(datagrams: impl Into<Datagrams>, timing: T) -> u64 {
-    let (sim, flow) = run(Box::new(Source::new(datagrams, timing)), us(1_000));
-    sim.received(flow, End::Answerer).bytes.get()
+    let (sim, flow) = run(Box::new(DatagramSource::new(datagrams, timing)), us(1_000));
+    sim.delivered(flow, End::Responder).bytes.get()
 }
 
 /// When packets arrive, in microseconds, of a source whose packets are at least one apart.
 fn times_of<T: Timing>(datagrams: impl Into<Datagrams>, timing: T) -> Vec<u64> {
-    let (sim, flow) = run(Box::new(Source::new(datagrams, timing)), us(1));
-    let received = sim.received(flow, End::Answerer);
+    let (sim, flow) = run(Box::new(DatagramSource::new(datagrams, timing)), us(1));
+    let received = sim.delivered(flow, End::Responder);
     let bins = received.series.as_ref().expect("a series").bytes().iter();
     bins.enumerate()
         .filter(|(_, bytes)| **bytes > 0)
@@ -77,8 +77,8 @@ fn a_constant_rate_is_exact_also_where_gaps_are_no_whole_nanoseconds_and_lengths
 fn a_poisson_source_has_its_mean_rate_and_its_counts_their_variance() {
     let rate = Bandwidth::mbit(200);
     let source = Poisson::rate(rate, &FRAME.into(), Seed(5));
-    let (sim, flow) = run(Box::new(Source::new(FRAME, source)), us(1_000));
-    let received = sim.received(flow, End::Answerer);
+    let (sim, flow) = run(Box::new(DatagramSource::new(FRAME, source)), us(1_000));
+    let received = sim.delivered(flow, End::Responder);
     let mut counts: Vec<f64> = received
         .series
         .as_ref()
@@ -97,9 +97,9 @@ fn a_poisson_source_has_its_mean_rate_and_its_counts_their_variance() {
 
 #[test]
 fn an_on_off_source_sends_its_pace_for_the_share_of_time_that_is_on() {
-    let spells = |on, off| (Spell::Fixed(us(on)), Spell::Fixed(us(off)));
+    let spells = |on, off| (TimeDistribution::Fixed(us(on)), TimeDistribution::Fixed(us(off)));
     let (on, off) = spells(10_000, 10_000);
-    let fixed = OnOff::new(Pace::Every(us(3_000)), on, off, Seed(1));
+    let fixed = OnOff::new(SendRate::Every(us(3_000)), on, off, Seed(1));
     let times = times_of(FRAME, fixed);
     assert_eq!(
         times[..8],
@@ -109,9 +109,9 @@ fn an_on_off_source_sends_its_pace_for_the_share_of_time_that_is_on() {
     assert_eq!(times.len(), 167);
 
     let drawn = OnOff::new(
-        Pace::Rate(Bandwidth::mbit(400)),
-        Spell::Exponential(us(100)),
-        Spell::Exponential(us(300)),
+        SendRate::Rate(Bandwidth::mbit(400)),
+        TimeDistribution::Exponential(us(100)),
+        TimeDistribution::Exponential(us(300)),
         Seed(2),
     );
     let bytes = bytes_of(FRAME, drawn) as f64;
@@ -121,8 +121,8 @@ fn an_on_off_source_sends_its_pace_for_the_share_of_time_that_is_on() {
 
 #[test]
 fn spells_of_no_length_are_silence_and_not_an_endless_search() {
-    let never = Spell::Fixed(Duration::ZERO);
-    let source = OnOff::new(Pace::Every(us(3)), never, never, Seed(1));
+    let never = TimeDistribution::Fixed(Duration::ZERO);
+    let source = OnOff::new(SendRate::Every(us(3)), never, never, Seed(1));
     assert_eq!(bytes_of(FRAME, source), 1_250);
 }
 
@@ -141,11 +141,11 @@ fn a_trace_is_replayed_with_its_times_and_lengths_and_ends() {
     let packets: Arc<[_]> = [(5, 100), (5, 200), (900, 300)]
         .map(|(at, len)| (us(at), Bytes::new(len)))
         .into();
-    let (sim, flow) = run(Box::new(Source::new(FRAME, Trace::new(packets))), us(1));
-    let bytes = sim.received(flow, End::Answerer).series.as_ref();
+    let (sim, flow) = run(Box::new(DatagramSource::new(FRAME, Replay::new(packets))), us(1));
+    let bytes = sim.delivered(flow, End::Responder).series.as_ref();
     let bytes = bytes.expect("a series").bytes();
     assert_eq!((bytes[5], bytes[900], bytes.len()), (300, 300, 901));
-    let gaps = Trace::from_gaps([(us(7), FRAME), (us(3), FRAME)]);
+    let gaps = Replay::from_gaps([(us(7), FRAME), (us(3), FRAME)]);
     assert_eq!(times_of(FRAME, gaps), [7, 10]);
 }
 
@@ -157,7 +157,7 @@ fn sources_are_silent_outside_their_spans_and_begin_anew_in_each() {
     assert_eq!(times, [1_000, 1_900, 2_800, 10_000, 10_900]);
     let bursts = times_of(frames.clone(), Burst::every(us(5_000), 2, us(10)));
     assert_eq!(bursts, [1_000, 1_010, 10_000, 10_010]);
-    let gaps = Trace::from_gaps([0, 1_500, 1_000].map(|gap| (us(gap), FRAME)));
+    let gaps = Replay::from_gaps([0, 1_500, 1_000].map(|gap| (us(gap), FRAME)));
     // The third was due in the pause, one millisecond after the second: that much into the next span, which is its end.
     assert_eq!(times_of(frames, gaps), [1_000, 2_500]);
 }
@@ -170,7 +170,7 @@ fn a_listener_tells_loss_reordering_and_jitter() {
     sim.link(a, b, wire.clone().loss(sim::link::Loss::Every(10)));
     sim.link(b, a, wire);
     // Two at a time over a wire that takes 1 ms for each: delays alternate between 1 and 2 ms.
-    let source = Source::new(
+    let source = DatagramSource::new(
         Datagrams::from(FRAME).until(ms(500)),
         Burst::every(us(10_000), 2, Duration::ZERO),
     );
@@ -179,7 +179,7 @@ fn a_listener_tells_loss_reordering_and_jitter() {
         .flow([a, b], FlowKey::default(), Instant::START, ends)
         .expect("a route");
     sim.run_until(ms(600));
-    let listener: &Listener = sim.agent(flow, End::Answerer).expect("a listener");
+    let listener: &Listener = sim.agent(flow, End::Responder).expect("a listener");
     // Every tenth of a hundred is lost, and nothing comes after the last.
     assert_eq!(
         (
@@ -198,7 +198,8 @@ fn a_listener_tells_loss_reordering_and_jitter() {
 fn narrow(room: u64, ends: [Box<dyn Agent>; 2]) -> (Simulation, sim::simulation::LinkId, FlowId) {
     let mut sim = Simulation::new(Seed(1));
     let [a, b] = ["a", "b"].map(|name| sim.node(name));
-    let wire = LinkSpec::new(Bandwidth::mbit(10), us(5_000)).hold(sim::link::Hold::Buffer(FRAME.times(room)));
+    let wire = LinkSpec::new(Bandwidth::mbit(10), us(5_000))
+        .queue(sim::link::LinkQueue::TailDrop(FRAME.times(room)));
     let [there, _] = sim.duplex(a, b, &wire);
     sim.watch(there, us(1_000));
     let flow = sim
@@ -222,8 +223,8 @@ fn a_greedy_source_keeps_the_link_busy_and_its_window_before_it() {
     // What waits when a span ends is still sent.
     let expected: Vec<u64> = (10..53).chain(100..143).collect();
     assert_eq!(busy, expected);
-    assert_eq!(meter.queue().most().packets, 3);
-    assert_eq!(meter.classes()[0].lost.packets, 0);
+    assert_eq!(meter.backlog().most().packets, 3);
+    assert_eq!(meter.classes()[0].dropped.packets, 0);
 }
 
 #[test]
@@ -234,34 +235,37 @@ fn a_greedy_source_whose_packets_find_no_room_goes_on_without_hurry() {
     let tally = &sim.meter(link).expect("a meter").classes()[0];
     assert_eq!(tally.sent.packets, 101);
     assert!(
-        (100..1_000).contains(&tally.lost.packets),
+        (100..1_000).contains(&tally.dropped.packets),
         "{}",
-        tally.lost.packets
+        tally.dropped.packets
     );
-    let greedy: &Greedy = sim.agent(flow, End::Caller).expect("a greedy source");
+    let greedy: &Greedy = sim.agent(flow, End::Initiator).expect("a greedy source");
     assert_eq!(
         greedy.sent(),
-        tally.sent.packets + tally.lost.packets + tally.queue.most().packets
+        tally.sent.packets + tally.dropped.packets + tally.backlog.most().packets
     );
 }
 
 #[test]
 fn a_response_time_is_the_way_there_the_servers_time_and_the_way_back() {
-    let exchange = Exchange {
+    let exchange = RequestResponse {
         request: Bytes::new(1_250 - 42),
         // Three datagrams: two of 1,472 bytes, and 56 in a frame of 98.
-        answer: Bytes::new(3_000),
-        after: us(700),
-        think: Spell::Fixed(us(2_000)),
+        response: Bytes::new(3_000),
+        service_time: us(700),
+        think_time: TimeDistribution::Fixed(us(2_000)),
         active: Active::until(ms(100)),
-        ..Exchange::default()
+        ..RequestResponse::default()
     };
     let (mut sim, _, flow) = narrow(100, exchange.pair(Seed(1)));
     sim.run_until(ms(1_000));
-    let client: &Client = sim.agent(flow, End::Caller).expect("a client");
+    let client: &RequestClient = sim.agent(flow, End::Initiator).expect("a client");
     // Frames of 1,514 + 1,514 + 98 bytes take 2,500.8 µs.
     let time = Duration::from_nanos(1_000_000 + 5_000_000 + 700_000 + 2_500_800 + 5_000_000);
-    assert_eq!((client.times.mean(), client.times.longest()), (time, time));
+    assert_eq!(
+        (client.response_times.mean(), client.response_times.longest()),
+        (time, time)
+    );
     // One every 16.2 ms, the last at 97.2.
     assert_eq!((client.requests, client.answered(), client.unanswered), (7, 7, 0));
 }
@@ -273,16 +277,16 @@ fn a_request_that_is_lost_is_counted_and_the_next_is_sent() {
     let wire = LinkSpec::new(Bandwidth::mbit(10), us(100));
     sim.link(a, b, wire.clone().loss(sim::link::Loss::Every(5)));
     sim.link(b, a, wire);
-    let exchange = Exchange {
-        patience: us(20_000),
-        think: Spell::Exponential(us(3_000)),
-        ..Exchange::default()
+    let exchange = RequestResponse {
+        timeout: us(20_000),
+        think_time: TimeDistribution::Exponential(us(3_000)),
+        ..RequestResponse::default()
     };
     let flow = sim
         .flow([a, b], FlowKey::default(), Instant::START, exchange.pair(Seed(1)))
         .expect("a route");
     sim.run_until(ms(1_000));
-    let client: &Client = sim.agent(flow, End::Caller).expect("a client");
+    let client: &RequestClient = sim.agent(flow, End::Initiator).expect("a client");
     // The last is still waited for.
     assert_eq!(client.unanswered, (client.requests - 1) / 5);
     assert!(client.answered() >= client.requests - client.unanswered - 1);

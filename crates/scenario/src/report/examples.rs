@@ -7,7 +7,7 @@ use crate::run::outcome::{ClassOutcome, FlowOutcome, Judgement, LinkOutcome, Out
 use engine::random::{Rng, Seed};
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
 use measure::delay::Delays;
-use sim::meter::Levels;
+use sim::meter::BacklogLevels;
 
 const BINS: u64 = 300;
 
@@ -36,7 +36,7 @@ fn passed(noise: &mut Rng, mbit: f64, wait: f64) -> Passed {
         waited,
         dropped: vec![("full", (mbit * 100.0) as u64), ("early", 3)],
         marked: 12_345,
-        backlog: Levels::default(),
+        backlog: BacklogLevels::default(),
     }
 }
 

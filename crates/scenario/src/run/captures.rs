@@ -94,7 +94,7 @@ impl Capturing {
                 .beginning(frame.at.nanos(), 0, frame.headers, frame.original);
             written.map_err(|error| unwritten(&self.file, error))?;
         }
-        network.sim.forget_captured(self.link);
+        network.sim.clear_captured(self.link);
         self.writer.flush().map_err(|error| unwritten(&self.file, error))
     }
 }

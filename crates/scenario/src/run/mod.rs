@@ -170,7 +170,7 @@ fn link(meters: &Meters<'_>, index: usize, held: Vec<(Instant, Bytes)>) -> LinkO
 fn flow(meters: &Meters<'_>, index: usize) -> FlowOutcome {
     let flow = &meters.scenario.flows[index];
     let copies = &meters.network.flows[index];
-    let got = |&copy| meters.network.sim.received(copy, End::Answerer).bytes.get();
+    let got = |&copy| meters.network.sim.delivered(copy, End::Responder).bytes.get();
     let copied: Vec<u64> = copies.iter().map(got).collect();
     let bytes = copied.iter().sum();
     let listeners: Vec<_> = copies.iter().filter_map(|&copy| meters.listener(copy)).collect();

@@ -8,10 +8,10 @@ use engine::packet::Ecn;
 use engine::random::Seed;
 use engine::units::Bytes;
 use sim::agent::Agent;
-use sim::link::{self, Driver, Hold, LinkSpec, Ruled};
-use sim::meter::Watch;
+use sim::link::{self, Driver, LinkQueue, LinkSpec, PolicyQueue};
+use sim::meter::MeterSettings;
 use sim::simulation::{End, FlowId, LinkId, NoRoute, NodeId, Simulation};
-use sim::sources::{self, Active, Datagrams, Listener, Pace, Spell};
+use sim::sources::{self, Active, Datagrams, Listener, SendRate, TimeDistribution};
 use sim::tcp;
 
 /// The simulation of a scenario, and where its parts are in it.
@@ -47,7 +47,7 @@ impl Network {
                     flow.start(copy),
                     agents(flow, seed),
                 )?;
-                sim.watch_flow(id, End::Answerer, scenario.bin());
+                sim.watch_flow(id, End::Responder, scenario.bin());
                 copies.push(id);
             }
             flows.push(copies);
@@ -59,8 +59,8 @@ impl Network {
 fn spec(direction: &DirectionConfig) -> LinkSpec {
     let settings = &direction.settings;
     let hold = match &direction.policy {
-        None => Hold::Buffer(direction.buffer()),
-        Some(policy) => Hold::Ruled(Box::new(Ruled {
+        None => LinkQueue::TailDrop(direction.buffer()),
+        Some(policy) => LinkQueue::Policy(Box::new(PolicyQueue {
             plan: policy.plan.clone(),
             filters: policy.filters.clone(),
             driver: Driver {
@@ -79,14 +79,14 @@ fn spec(direction: &DirectionConfig) -> LinkSpec {
         Framing::Atm => link::Framing::Atm,
     };
     LinkSpec::new(settings.rate, settings.delay)
-        .hold(hold)
+        .queue(hold)
         .loss(settings.loss)
         .jitter(settings.jitter)
         .framing(framing)
 }
 
 /// What each link's meter looks at on its own: the windows of expectations.
-fn watch(scenario: &Scenario, direction: usize) -> Watch {
+fn watch(scenario: &Scenario, direction: usize) -> MeterSettings {
     let here = |expectation: &&Expectation| match expectation.subject {
         Subject::Class { direction: of, .. } | Subject::Link(of) => of == direction,
         Subject::Flow(_) | Subject::All => false,
@@ -99,7 +99,7 @@ fn watch(scenario: &Scenario, direction: usize) -> Watch {
         .collect();
     windows.sort_unstable();
     windows.dedup();
-    Watch {
+    MeterSettings {
         bin: scenario.bin(),
         windows,
         flows: false,
@@ -129,12 +129,15 @@ fn agents(flow: &FlowConfig, seed: Seed) -> [Box<dyn Agent>; 2] {
         }
         Source::Request(settings, request) => {
             let count = request.requests.map_or(u64::MAX, u64::from);
-            let answers = tcp::program::Answers::new(count, request.size, request.pause);
+            let answers = tcp::application::ResponseWriter::new(count, request.size, request.pause);
             return tcp::pair_with(&connection(flow, settings), Box::new(answers));
         }
         Source::Constant(packet, settings) => {
             let timing = sources::Constant::rate(settings.rate);
-            Box::new(sources::Source::new(datagrams(packet.frame, packet.ecn), timing))
+            Box::new(sources::DatagramSource::new(
+                datagrams(packet.frame, packet.ecn),
+                timing,
+            ))
         }
         Source::Greedy(packet, settings) => Box::new(sources::Greedy::new(
             datagrams(packet.frame, packet.ecn),
@@ -142,26 +145,38 @@ fn agents(flow: &FlowConfig, seed: Seed) -> [Box<dyn Agent>; 2] {
         )),
         Source::Poisson(packet, settings) => {
             let timing = sources::Poisson::rate(settings.rate, &packet.frame.into(), seed);
-            Box::new(sources::Source::new(datagrams(packet.frame, packet.ecn), timing))
+            Box::new(sources::DatagramSource::new(
+                datagrams(packet.frame, packet.ecn),
+                timing,
+            ))
         }
         Source::OnOff(packet, settings) => {
             let spell = if settings.random {
-                Spell::Exponential
+                TimeDistribution::Exponential
             } else {
-                Spell::Fixed
+                TimeDistribution::Fixed
             };
-            let pace = Pace::Rate(settings.rate);
+            let pace = SendRate::Rate(settings.rate);
             let timing = sources::OnOff::new(pace, spell(settings.on), spell(settings.off), seed);
-            Box::new(sources::Source::new(datagrams(packet.frame, packet.ecn), timing))
+            Box::new(sources::DatagramSource::new(
+                datagrams(packet.frame, packet.ecn),
+                timing,
+            ))
         }
         Source::Burst(packet, settings) => {
             let timing = sources::Burst::every(settings.period, settings.frames.into(), settings.gap);
-            Box::new(sources::Source::new(datagrams(packet.frame, packet.ecn), timing))
+            Box::new(sources::DatagramSource::new(
+                datagrams(packet.frame, packet.ecn),
+                timing,
+            ))
         }
         Source::Replay(settings, packets) => {
-            let timing = sources::Trace::new(packets.clone());
+            let timing = sources::Replay::new(packets.clone());
             // The trace knows its own lengths.
-            Box::new(sources::Source::new(datagrams(Bytes::ZERO, settings.ecn), timing))
+            Box::new(sources::DatagramSource::new(
+                datagrams(Bytes::ZERO, settings.ecn),
+                timing,
+            ))
         }
     };
     [caller, Box::new(Listener::default())]
@@ -182,16 +197,8 @@ fn connection(flow: &FlowConfig, settings: &TcpSettings) -> tcp::Settings {
 }
 
 /// The simulator's congestion control of the scenario's name.
-fn control(control: scenario::Control) -> tcp::Control {
-    match control {
-        scenario::Control::Reno => tcp::Control::Reno,
-        scenario::Control::Cubic => tcp::Control::Cubic,
-        scenario::Control::HighSpeed => tcp::Control::HighSpeed,
-        scenario::Control::Scalable => tcp::Control::Scalable,
-        scenario::Control::Vegas => tcp::Control::Vegas,
-        scenario::Control::Bbr => tcp::Control::Bbr,
-        scenario::Control::Ledbat => tcp::Control::Ledbat,
-    }
+fn control(control: scenario::Control) -> &'static tcp::ControlKind {
+    tcp::congestion::named(control.name()).unwrap_or(&tcp::congestion::cubic::CONTROL)
 }
 
 #[cfg(test)]
@@ -201,8 +208,8 @@ mod tests {
 
     #[test]
     fn a_scenario_can_name_every_congestion_control_and_gets_the_one_of_that_name() {
-        for known in tcp::Control::ALL {
-            let named = scenario::Control::from_raw(&Raw::Text(known.name().into()));
+        for &known in tcp::congestion::CONTROLS {
+            let named = scenario::Control::from_raw(&Raw::Text(known.name.into()));
             assert_eq!(named.map(control), Ok(known));
         }
     }

@@ -6,7 +6,7 @@
 use crate::language::Picture;
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
 use measure::delay::Delays;
-use sim::meter::Levels;
+use sim::meter::BacklogLevels;
 
 /// What one point of a scenario gave; a scenario without a sweep has one point.
 #[derive(Clone, Debug)]
@@ -94,7 +94,7 @@ pub struct Passed {
     /// Packets marked.
     pub marked: u64,
     /// What waited over time.
-    pub backlog: Levels,
+    pub backlog: BacklogLevels,
 }
 
 impl Passed {

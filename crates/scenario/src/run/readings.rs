@@ -10,7 +10,7 @@ use engine::queue::Queue;
 use engine::tree::TreePlan;
 use engine::units::{Bandwidth, Bytes, Instant};
 use measure::delay::Delays;
-use sim::meter::{self, Levels, Tally};
+use sim::meter::{self, BacklogLevels, MeterTally};
 use sim::simulation::{End, FlowId, Simulation};
 use sim::sources::Listener;
 use sim::tcp;
@@ -46,18 +46,18 @@ pub struct Counted {
     /// Packets marked.
     pub marked: u64,
     /// What waited.
-    pub queue: Levels,
+    pub queue: BacklogLevels,
     /// Bytes in each bin; of a window, one.
     pub series: Vec<u64>,
 }
 
 impl Counted {
-    fn add(&mut self, tally: &Tally) {
+    fn add(&mut self, tally: &MeterTally) {
         self.packets += tally.sent.packets;
         self.bytes += tally.series.total();
-        self.waited.merge(&tally.waited);
+        self.waited.merge(&tally.queueing_delays);
         self.marked += tally.marked;
-        let reasons = self.dropped.iter_mut().zip(tally.dropped);
+        let reasons = self.dropped.iter_mut().zip(tally.drops_by_reason);
         reasons.for_each(|(sum, one)| *sum += one);
         add(&mut self.series, tally.series.bytes());
     }
@@ -108,14 +108,14 @@ impl Meters<'_> {
                         counted.add(tally);
                     }
                     if index == class.0 as usize {
-                        counted.queue.clone_from(&tally.queue);
+                        counted.queue.clone_from(&tally.backlog);
                     }
                 }
             }
             _ => {
                 let total = found.total();
                 counted.add(&total);
-                counted.queue = total.queue;
+                counted.queue = total.backlog;
             }
         }
         counted
@@ -134,16 +134,16 @@ impl Meters<'_> {
                         reading.packets += listener.packets;
                         reading.delays.merge(&listener.delays);
                     }
-                    if let Some(sender) = self.sim().agent::<tcp::Sender>(copy, End::Caller) {
+                    if let Some(sender) = self.sim().agent::<tcp::TcpSender>(copy, End::Initiator) {
                         reading.retransmissions += sender.statistics.retransmissions;
                         reading.timeouts += sender.statistics.timeouts;
-                        let answers = sender.program::<tcp::program::Answers>();
-                        for took in answers.map_or(&[][..], |answers| &answers.took) {
+                        let answers = sender.application::<tcp::application::ResponseWriter>();
+                        for took in answers.map_or(&[][..], |answers| &answers.response_times) {
                             reading.answers += 1;
                             reading.delays.record(*took);
                         }
                     }
-                    if let Some(receiver) = self.sim().agent::<tcp::Receiver>(copy, End::Answerer) {
+                    if let Some(receiver) = self.sim().agent::<tcp::TcpReceiver>(copy, End::Responder) {
                         reading.packets += receiver.segments;
                     }
                 }
@@ -167,13 +167,13 @@ impl Meters<'_> {
 
     /// What one copy of a flow got in each bin.
     pub fn copy_series(&self, copy: FlowId) -> &[u64] {
-        let received = self.sim().received(copy, End::Answerer);
+        let received = self.sim().delivered(copy, End::Responder);
         received.series.as_ref().map_or(&[], |series| series.bytes())
     }
 
     /// The other end of a source that does not wait for answers.
     pub fn listener(&self, copy: FlowId) -> Option<&Listener> {
-        self.sim().agent(copy, End::Answerer)
+        self.sim().agent(copy, End::Responder)
     }
 
     fn queue(&self, direction: usize) -> Option<&Queue> {

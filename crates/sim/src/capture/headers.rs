@@ -1,11 +1,12 @@
-//! A simulated packet's headers as bytes: Ethernet, IPv4 (RFC 791) or IPv6 (RFC 8200), and TCP (RFC 9293, with the options
-//! of RFC 2018 and 7323) or UDP (RFC 768).
+//! The headers of a simulated packet as bytes: Ethernet, IPv4 (RFC 791) or IPv6 (RFC 8200), and TCP
+//! (RFC 9293, with the options of RFC 2018 and RFC 7323) or UDP (RFC 768).
 //!
-//! Checksums are right for data of zeros. Sequence numbers begin at 0, which is the opening's, so that the stream's byte
-//! n has number n + 1. Clocks in timestamps tick in microseconds. Ethernet addresses are those of the IP addresses' last
-//! 32 bits. Where the simulation's lengths are IPv4's and the flow is IPv6's, the frame is as long as its headers and data.
+//! Checksums are correct for data of zeros. The SYN has sequence number 0, so byte n of the stream
+//! has n + 1. Timestamps count microseconds. Ethernet addresses end with the last 32 bits of the IP
+//! addresses. The simulation's lengths are IPv4's: in a flow of IPv6, the frame is as long as its
+//! headers and data.
 
-use crate::packet::{Packet, Payload, Segment};
+use crate::packet::{Payload, Segment, SimPacket};
 use engine::header::{Family, FlowKey};
 use engine::packet::Ecn;
 use engine::units::Instant;
@@ -15,14 +16,14 @@ const TCP: u8 = 6;
 const UDP: u8 = 17;
 const UDP_HEADER: usize = 8;
 
-/// Windows are told in units of 2¹⁰ bytes, so up to 64 MiB.
+/// Windows are in units of 2¹⁰ bytes, so up to 64 MiB.
 const WINDOW_SCALE: u8 = 10;
 
-/// The segment length that opening segments announce.
+/// The MSS option of SYN segments.
 const MAXIMUM_SEGMENT: [u8; 2] = 1460u16.to_be_bytes();
 
-/// Appends the packet's headers; its frame's length.
-pub fn write(out: &mut Vec<u8>, key: &FlowKey, packet: &Packet) -> u32 {
+/// Appends the packet's headers; returns the length of its frame.
+pub fn write(out: &mut Vec<u8>, key: &FlowKey, packet: &SimPacket) -> u32 {
     let frame = usize::try_from(packet.frame.get()).unwrap_or(usize::MAX);
     ethernet(out, key);
     let ip = out.len();
@@ -63,7 +64,7 @@ fn original(length: usize) -> u32 {
 
 fn ethernet(out: &mut Vec<u8>, key: &FlowKey) {
     for address in [key.destination, key.source] {
-        // Locally administered, of one host.
+        // Locally administered, unicast.
         out.extend([0x02, 0]);
         out.extend((address as u32).to_be_bytes());
     }
@@ -85,7 +86,7 @@ fn class(key: &FlowKey, ecn: Ecn) -> u8 {
     key.dscp << 2 | bits
 }
 
-/// A length field of 0 means "all that is there", as for super-frames on a real interface.
+/// A length that does not fit is 0, as for super-frames on a real interface.
 fn length_field(length: usize) -> [u8; 2] {
     u16::try_from(length).unwrap_or(0).to_be_bytes()
 }
@@ -135,20 +136,20 @@ fn udp(out: &mut Vec<u8>, key: &FlowKey, data: usize) {
     out.extend([0; 2]);
 }
 
-fn tcp(out: &mut Vec<u8>, key: &FlowKey, packet: &Packet, segment: &Segment) {
+fn tcp(out: &mut Vec<u8>, key: &FlowKey, packet: &SimPacket, segment: &Segment) {
     let begin = out.len();
     let flags = segment.flags;
-    // The opening takes the number 0. It alone acknowledges nothing.
-    let opening = flags.syn && segment.echo.is_none();
+    // The SYN has number 0, and it alone acknowledges nothing; a SYN-ACK echoes its timestamp.
+    let syn_alone = flags.syn && segment.echo.is_none();
     let number = segment.seq + u64::from(!flags.syn);
-    let ack = if opening { 0 } else { segment.ack + 1 };
+    let ack = if syn_alone { 0 } else { segment.ack + 1 };
     some_ports(out, key);
     out.extend((number as u32).to_be_bytes());
     out.extend((ack as u32).to_be_bytes());
     let bits = [
         (flags.fin, 0x01),
         (flags.syn, 0x02),
-        (!opening, 0x10),
+        (!syn_alone, 0x10),
         (flags.ece, 0x40),
         (flags.cwr, 0x80),
     ];
@@ -160,7 +161,8 @@ fn tcp(out: &mut Vec<u8>, key: &FlowKey, packet: &Packet, segment: &Segment) {
     out[begin + 12] = ((out.len() - begin) as u8 / 4) << 4;
 }
 
-/// An endpoint to which nothing was sent can take as much as can be told; the model leaves its window at 0.
+/// The sending end receives no data, and the model leaves its window at 0: it advertises the
+/// largest.
 fn window(segment: &Segment) -> u16 {
     let units = if segment.flags.syn {
         segment.window
@@ -173,7 +175,7 @@ fn window(segment: &Segment) -> u16 {
     u16::try_from(units).unwrap_or(u16::MAX)
 }
 
-fn options(out: &mut Vec<u8>, packet: &Packet, segment: &Segment) {
+fn options(out: &mut Vec<u8>, packet: &SimPacket, segment: &Segment) {
     const NOP: u8 = 1;
     let micros = |at: Instant| ((at.nanos() / 1_000) as u32).to_be_bytes();
     if segment.flags.syn {
@@ -189,12 +191,12 @@ fn options(out: &mut Vec<u8>, packet: &Packet, segment: &Segment) {
     if segment.flags.syn {
         out.extend([NOP, 3, 3, WINDOW_SCALE]);
     }
-    let blocks = || segment.sack.iter().filter(|block| block.0 < block.1);
+    let blocks = || segment.sack.iter().filter(|block| !block.is_empty());
     if blocks().next().is_some() {
         out.extend([NOP, NOP, 5, 2 + 8 * blocks().count() as u8]);
-        for &(from, to) in blocks() {
-            out.extend((from as u32).wrapping_add(1).to_be_bytes());
-            out.extend((to as u32).wrapping_add(1).to_be_bytes());
+        for block in blocks() {
+            out.extend((block.start as u32).wrapping_add(1).to_be_bytes());
+            out.extend((block.end as u32).wrapping_add(1).to_be_bytes());
         }
     }
 }
@@ -209,14 +211,14 @@ fn checksum_upper(upper: &mut [u8], key: &FlowKey, length: usize) {
     let addresses = [key.source, key.destination].map(u128::to_be_bytes);
     let addresses = addresses.iter().fold(0, |total, address| sum(total, address));
     let pseudo = addresses + u64::from(key.protocol) + length as u64;
-    let found = !fold(sum(pseudo, upper));
-    // In UDP, 0 means that there is none.
-    let found = if found == 0 && key.protocol == UDP {
+    let checksum = !fold(sum(pseudo, upper));
+    // In UDP, 0 means no checksum.
+    let checksum = if checksum == 0 && key.protocol == UDP {
         u16::MAX
     } else {
-        found
+        checksum
     };
-    upper[at..at + 2].copy_from_slice(&found.to_be_bytes());
+    upper[at..at + 2].copy_from_slice(&checksum.to_be_bytes());
 }
 
 /// Adds 16-bit words (RFC 1071).

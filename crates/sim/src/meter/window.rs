@@ -1,86 +1,87 @@
-//! What passed a link within some time: of each class, and of each stream if somebody wants to know.
+//! What passed a link within a window of time, per class and, if configured, per stream.
 //!
-//! A packet belongs to the window in which its first bit goes onto the wire, its bytes to the windows in which its bits
-//! do, a loss or a mark to that in which it happens.
+//! A packet counts in the window in which its first bit goes onto the wire, its bytes in the
+//! windows in which their bits do, a drop or a mark in the window in which it happens.
 
-use super::levels::{Held, Levels};
-use super::{Departure, Loss, Series};
+use super::backlog::{Backlog, BacklogLevels};
+use super::{Departure, DropRecord, Series};
 use engine::discipline::Reason;
 use engine::queue::Count;
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
 use measure::delay::Delays;
 
-/// What passed of one class, or of one stream. A class that has classes has nothing of its own but its queue.
+/// What passed of one class or of one stream. An inner class has no counts of its own except its
+/// backlog.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Tally {
+pub struct MeterTally {
     /// Frames whose first bit went onto the wire.
     pub sent: Count,
-    /// Bytes of frames over time, by the time of their bits; of a window, one bin.
+    /// Bytes of frames over time, by the time of their bits; a window has one bin.
     pub series: Series,
-    /// From being offered until the first bit went onto the wire.
-    pub waited: Delays,
-    /// From being offered until the last bit had: the way through the node.
-    pub passed: Delays,
-    /// Frames lost.
-    pub lost: Count,
-    /// Packets lost, by [`Reason`]'s number.
-    pub dropped: [u64; Reason::ALL.len()],
+    /// Queueing delays: from arrival at the queue to the first bit on the wire.
+    pub queueing_delays: Delays,
+    /// Node delays: from arrival at the queue to the last bit on the wire.
+    pub node_delays: Delays,
+    /// Frames dropped.
+    pub dropped: Count,
+    /// Packets dropped, by the number of their [`Reason`].
+    pub drops_by_reason: [u64; Reason::ALL.len()],
     /// Packets marked.
     pub marked: u64,
-    /// What waited, over time. Of classes only, but of those that have classes, too.
-    pub queue: Levels,
+    /// The backlog over time: of classes, inner ones included, and not of streams.
+    pub backlog: BacklogLevels,
 }
 
-impl Tally {
+impl MeterTally {
     fn new(series: Series) -> Self {
         Self {
             sent: Count::default(),
             series,
-            waited: Delays::default(),
-            passed: Delays::default(),
-            lost: Count::default(),
-            dropped: [0; Reason::ALL.len()],
+            queueing_delays: Delays::default(),
+            node_delays: Delays::default(),
+            dropped: Count::default(),
+            drops_by_reason: [0; Reason::ALL.len()],
             marked: 0,
-            queue: Levels::default(),
+            backlog: BacklogLevels::default(),
         }
     }
 
-    /// Packets lost for this reason.
+    /// Packets dropped for this reason.
     pub fn dropped_for(&self, why: Reason) -> u64 {
-        self.dropped[why as usize]
+        self.drops_by_reason[why as usize]
     }
 
-    /// Adds another of the same bins, except for what waited: queues do not add up by percentiles.
+    /// Adds another with the same bins, but for the backlog: percentiles do not add up.
     fn merge(&mut self, other: &Self) {
-        let counts = [(&mut self.sent, other.sent), (&mut self.lost, other.lost)];
+        let counts = [(&mut self.sent, other.sent), (&mut self.dropped, other.dropped)];
         for (mine, theirs) in counts {
             mine.packets += theirs.packets;
             mine.bytes += theirs.bytes;
         }
         self.series.merge(&other.series);
-        self.waited.merge(&other.waited);
-        self.passed.merge(&other.passed);
+        self.queueing_delays.merge(&other.queueing_delays);
+        self.node_delays.merge(&other.node_delays);
         self.marked += other.marked;
-        let reasons = self.dropped.iter_mut().zip(other.dropped);
+        let reasons = self.drops_by_reason.iter_mut().zip(other.drops_by_reason);
         reasons.for_each(|(mine, theirs)| *mine += theirs);
     }
 }
 
 /// What passed from one time to before another.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Window {
+pub struct MeterWindow {
     pub(super) from: Instant,
     pub(super) to: Instant,
     empty: Series,
     /// Of all classes together, if there are several.
-    queue: Levels,
-    classes: Vec<Tally>,
-    /// Empty if nobody asked for streams.
-    streams: Vec<Tally>,
+    backlog: BacklogLevels,
+    classes: Vec<MeterTally>,
+    /// Empty if streams are not tallied.
+    streams: Vec<MeterTally>,
 }
 
-impl Window {
-    pub(super) fn new([from, to]: [Instant; 2], bin: Option<Duration>, classes: usize) -> Self {
+impl MeterWindow {
+    pub(super) fn new(from: Instant, to: Instant, bin: Option<Duration>, classes: usize) -> Self {
         let empty = match bin {
             Some(bin) => Series::new(from, bin),
             None => Series::window(from, to),
@@ -88,8 +89,8 @@ impl Window {
         Self {
             from,
             to,
-            queue: Levels::default(),
-            classes: vec![Tally::new(empty.clone()); classes],
+            backlog: BacklogLevels::default(),
+            classes: vec![MeterTally::new(empty.clone()); classes],
             streams: Vec::new(),
             empty,
         }
@@ -105,35 +106,35 @@ impl Window {
         self.to
     }
 
-    /// Each class, by its number; the only one, where no policy rules.
-    pub fn classes(&self) -> &[Tally] {
+    /// Each class, by its number; without a policy there is one.
+    pub fn classes(&self) -> &[MeterTally] {
         &self.classes
     }
 
-    /// Each stream that has been seen, by its number (twice its flow's, one more for what the answerer sends), if
-    /// streams are watched.
-    pub fn streams(&self) -> &[Tally] {
+    /// Each stream seen, by its number, if streams are tallied. The initiator's stream has twice the
+    /// number of its flow, the responder's one more.
+    pub fn streams(&self) -> &[MeterTally] {
         &self.streams
     }
 
     /// All classes together.
-    pub fn total(&self) -> Tally {
-        let mut total = Tally::new(self.empty.clone());
+    pub fn total(&self) -> MeterTally {
+        let mut total = MeterTally::new(self.empty.clone());
         self.classes.iter().for_each(|class| total.merge(class));
-        total.queue = self.queue().clone();
+        total.backlog = self.backlog().clone();
         total
     }
 
-    /// What waited in all classes together.
-    pub fn queue(&self) -> &Levels {
+    /// The backlog of all classes together.
+    pub fn backlog(&self) -> &BacklogLevels {
         match self.classes.as_slice() {
-            [only] => &only.queue,
-            _ => &self.queue,
+            [only] => &only.backlog,
+            _ => &self.backlog,
         }
     }
 
-    /// The mean rate of one of its tallies. It takes a window that ends.
-    pub fn rate(&self, tally: &Tally) -> Bandwidth {
+    /// The mean rate of one of its tallies. The window must have an end.
+    pub fn rate(&self, tally: &MeterTally) -> Bandwidth {
         Bandwidth::of(Bytes::new(tally.series.total()), self.to.since(self.from))
     }
 
@@ -142,12 +143,13 @@ impl Window {
     }
 
     /// The tallies of a class and of its stream.
-    fn tallies(&mut self, class: usize, stream: Option<usize>) -> impl Iterator<Item = &mut Tally> {
+    fn tallies(&mut self, class: usize, stream: Option<usize>) -> impl Iterator<Item = &mut MeterTally> {
         if let Some(stream) = stream
             && self.streams.len() <= stream
         {
             let empty = &self.empty;
-            self.streams.resize_with(stream + 1, || Tally::new(empty.clone()));
+            self.streams
+                .resize_with(stream + 1, || MeterTally::new(empty.clone()));
         }
         let stream = stream.and_then(|stream| self.streams.get_mut(stream));
         self.classes.get_mut(class).into_iter().chain(stream)
@@ -161,17 +163,17 @@ impl Window {
                 .spread(packet.start, packet.finish, packet.frame.get());
             if begun {
                 tally.sent += packet.frame;
-                tally.waited.record(packet.start.since(packet.arrived));
-                tally.passed.record(packet.finish.since(packet.arrived));
+                tally.queueing_delays.record(packet.start.since(packet.arrived));
+                tally.node_delays.record(packet.finish.since(packet.arrived));
             }
         }
     }
 
-    pub(super) fn dropped(&mut self, at: Instant, loss: &Loss, stream: Option<usize>) {
+    pub(super) fn dropped(&mut self, at: Instant, record: &DropRecord, stream: Option<usize>) {
         if self.contains(at) {
-            for tally in self.tallies(loss.class.0 as usize, stream) {
-                tally.lost += loss.frame;
-                tally.dropped[loss.why as usize] += 1;
+            for tally in self.tallies(record.class.0 as usize, stream) {
+                tally.dropped += record.frame;
+                tally.drops_by_reason[record.why as usize] += 1;
             }
         }
     }
@@ -182,20 +184,20 @@ impl Window {
         }
     }
 
-    /// The part of a time since `since` and until `now` that lies in the window.
+    /// The part of the time from `since` to `now` that lies in the window.
     fn part(&self, since: Instant, now: Instant) -> Duration {
         now.min(self.to).since(since.max(self.from))
     }
 
-    pub(super) fn held(&mut self, held: Held, now: Instant) {
-        let part = self.part(held.since, now);
-        self.queue.held(held.count, part);
+    pub(super) fn record_all(&mut self, backlog: Backlog, now: Instant) {
+        let part = self.part(backlog.since, now);
+        self.backlog.record(backlog.count, part);
     }
 
-    pub(super) fn class_held(&mut self, class: usize, held: Held, now: Instant) {
-        let part = self.part(held.since, now);
+    pub(super) fn record_class(&mut self, class: usize, backlog: Backlog, now: Instant) {
+        let part = self.part(backlog.since, now);
         if let Some(tally) = self.classes.get_mut(class) {
-            tally.queue.held(held.count, part);
+            tally.backlog.record(backlog.count, part);
         }
     }
 }

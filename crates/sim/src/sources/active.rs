@@ -1,8 +1,9 @@
-//! When a source sends at all: spans of time, shared by all sources.
+//! The spans of time in which a source is active, as all sources share them.
 
 use engine::units::Instant;
 
-/// Spans in which a source is active: from the first instant of each to before its last. In order, and apart.
+/// Spans in which a source is active: each from its first instant to before its second. They are in
+/// order and disjoint.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Active(Vec<(Instant, Instant)>);
 
@@ -19,8 +20,8 @@ impl Active {
         Self::spans(&[(Instant::START, end)])
     }
 
-    /// In these spans, in any order; those that meet become one. None at all means always, as a scenario that names
-    /// none means it.
+    /// In these spans, in any order; adjacent ones are merged. Without spans it is always active, as
+    /// in a scenario that names none.
     pub fn spans(spans: &[(Instant, Instant)]) -> Self {
         if spans.is_empty() {
             return Self::default();
@@ -37,7 +38,7 @@ impl Active {
         Self(merged)
     }
 
-    /// The first active instant that is not before `now`; `None` if there is none.
+    /// The first active instant from `now` on; `None` if there is none.
     pub fn resumes(&self, now: Instant) -> Option<Instant> {
         let next = self.0.partition_point(|&(_, end)| end <= now);
         self.0.get(next).map(|&(from, _)| from.max(now))
@@ -54,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn spans_are_half_open_and_those_that_meet_are_one() {
+    fn spans_are_half_open_and_adjacent_ones_are_merged() {
         let at = Instant::from_nanos;
         let active = Active::spans(&[
             (at(30), at(40)),
@@ -70,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn no_spans_are_always_but_empty_spans_are_never() {
+    fn no_spans_mean_always_and_empty_spans_mean_never() {
         assert!(Active::spans(&[]).at(Instant::from_nanos(5)));
         assert_eq!(Active::until(Instant::START).resumes(Instant::START), None);
     }

@@ -1,4 +1,4 @@
-//! Bursts: a number of frames one gap apart, every period.
+//! Bursts: a number of frames a gap apart, every period.
 
 use super::Timing;
 use engine::units::{Bytes, Duration};
@@ -8,26 +8,27 @@ use engine::units::{Bytes, Duration};
 pub struct Burst {
     frames: u64,
     gap: Duration,
-    rest: Duration,
+    /// From a burst's last frame to the next burst's first.
+    pause: Duration,
     sent: u64,
 }
 
 impl Burst {
-    /// `frames` frames, their first bits `gap` apart, every `period`; at once after one another, if a burst lasts
-    /// longer than a period.
+    /// `frames` frames, their first bits `gap` apart, every `period`; without a pause if a burst
+    /// lasts longer than a period.
     pub fn every(period: Duration, frames: u64, gap: Duration) -> Self {
         let gap = gap.max(Duration::from_nanos(u64::from(period == Duration::ZERO)));
         let inside = gap.times(frames.saturating_sub(1));
         Self {
             frames,
             gap,
-            rest: (period - inside).max(gap),
+            pause: (period - inside).max(gap),
             sent: 0,
         }
     }
 
-    /// `frames` frames, their first bits `gap` apart, and from the first bit of a burst's last to the next burst's
-    /// first, `pause`.
+    /// `frames` frames, their first bits `gap` apart, with `pause` between the first bits of a
+    /// burst's last frame and of the next burst's first.
     pub fn apart(pause: Duration, frames: u64, gap: Duration) -> Self {
         Self::every(pause + gap.times(frames.saturating_sub(1)), frames, gap)
     }
@@ -41,6 +42,6 @@ impl Timing for Burst {
 
     fn next(&mut self, _sent: Bytes) -> Option<Duration> {
         self.sent = (self.sent + 1) % self.frames;
-        Some(if self.sent == 0 { self.rest } else { self.gap })
+        Some(if self.sent == 0 { self.pause } else { self.gap })
     }
 }

@@ -1,8 +1,8 @@
-//! What a source sends: numbered datagrams of some lengths, with an ECN field, at the times at which it is active.
+//! The datagrams of a source: numbered, with lengths and an ECN field, while it is active.
 
 use super::{Active, Lengths};
 use crate::agent::Context;
-use crate::packet::{Packet, Payload};
+use crate::packet::{Payload, SimPacket};
 use engine::packet::Ecn;
 use engine::random::{Rng, Seed};
 use engine::units::{Bytes, Instant};
@@ -25,7 +25,7 @@ impl From<Bytes> for Datagrams {
 }
 
 impl Datagrams {
-    /// Frames of these lengths, always, not ECN-capable. The seed is for lengths that are drawn.
+    /// Frames of these lengths, always active, not ECN-capable. The seed is for random lengths.
     pub fn new(lengths: impl Into<Lengths>, seed: Seed) -> Self {
         Self {
             lengths: lengths.into(),
@@ -43,41 +43,41 @@ impl Datagrams {
         self
     }
 
-    /// The same at these times only.
+    /// The same in these spans of time only.
     #[must_use]
     pub fn active(mut self, active: Active) -> Self {
         self.active = active;
         self
     }
 
-    /// The same until this time; a packet that is due then is not sent.
+    /// The same until this time; a packet due at that time is not sent.
     #[must_use]
     pub fn until(self, end: Instant) -> Self {
         self.active(Active::until(end))
     }
 
-    /// How many were sent.
+    /// The number of datagrams sent.
     pub fn sent(&self) -> u64 {
         self.sent
     }
 
-    /// Sends the next; of this length, if one is given. The length that it has.
+    /// Sends the next, of this length if one is given; returns its length.
     pub(super) fn send(&mut self, cx: &mut Context<'_>, frame: Option<Bytes>) -> Bytes {
         let frame = frame.unwrap_or_else(|| self.lengths.draw(&mut self.rng));
         cx.send(self.packet(frame));
         frame
     }
 
-    /// Sends the next, and wants to be told when it has left.
-    pub(super) fn send_telling(&mut self, cx: &mut Context<'_>) {
+    /// Sends the next with a notification when it leaves the first queue.
+    pub(super) fn send_notified(&mut self, cx: &mut Context<'_>) {
         let frame = self.lengths.draw(&mut self.rng);
         let mut packet = self.packet(frame);
-        packet.tell = true;
+        packet.notify = true;
         cx.send(packet);
     }
 
-    fn packet(&mut self, frame: Bytes) -> Packet {
-        let mut packet = Packet::new(frame, Payload::Datagram(self.sent));
+    fn packet(&mut self, frame: Bytes) -> SimPacket {
+        let mut packet = SimPacket::new(frame, Payload::Datagram(self.sent));
         packet.ecn = self.ecn;
         self.sent += 1;
         packet

@@ -1,34 +1,35 @@
-//! The other end of a source that does not wait for answers: it counts, and measures how long packets took.
+//! The receiver of a source's datagrams: it counts them, and measures delay, jitter and reordering.
 
 use crate::agent::{Agent, Context};
-use crate::packet::{Packet, Payload};
+use crate::packet::{Payload, SimPacket};
 use engine::units::Duration;
 use measure::delay::Delays;
 
-/// Takes datagrams.
+/// Receives datagrams.
 #[derive(Clone, Debug, Default)]
 pub struct Listener {
-    /// From being sent to having arrived.
+    /// One-way delays.
     pub delays: Delays,
-    /// Packets that arrived.
+    /// Packets received.
     pub packets: u64,
-    /// The highest number that arrived, plus one: what is missing below it was lost.
+    /// The highest number received, plus one: numbers missing below it are lost.
     pub expected: u64,
-    /// Packets that arrived after one with a higher number (RFC 4737, section 3.3).
+    /// Packets received after one with a higher number (RFC 4737, section 3.3).
     pub reordered: u64,
-    /// The delay of the packet before.
-    before: Option<Duration>,
+    /// The delay of the previous packet.
+    previous_delay: Option<Duration>,
     /// Sixteen times the jitter, in nanoseconds.
     jitter: u64,
 }
 
 impl Listener {
-    /// Packets that were lost, as far as later ones tell.
+    /// Lost packets, as far as later ones reveal.
     pub fn lost(&self) -> u64 {
         self.expected.saturating_sub(self.packets)
     }
 
-    /// The smoothed difference between the delays of successive packets (RFC 3550, section 6.4.1).
+    /// The interarrival jitter: the smoothed difference of successive delays (RFC 3550, section
+    /// 6.4.1).
     pub fn jitter(&self) -> Duration {
         Duration::from_nanos(self.jitter / 16)
     }
@@ -37,13 +38,13 @@ impl Listener {
 impl Agent for Listener {
     fn wake(&mut self, _cx: &mut Context<'_>) {}
 
-    fn receive(&mut self, cx: &mut Context<'_>, packet: &Packet) {
+    fn receive(&mut self, cx: &mut Context<'_>, packet: &SimPacket) {
         let delay = cx.now().since(packet.sent);
         self.packets += 1;
         self.delays.record(delay);
-        if let Some(before) = self.before.replace(delay) {
+        if let Some(previous) = self.previous_delay.replace(delay) {
             // J := J + (|D| - J) / 16, in sixteenths.
-            self.jitter += delay.nanos().abs_diff(before.nanos());
+            self.jitter += delay.nanos().abs_diff(previous.nanos());
             self.jitter -= (self.jitter + 8) / 16;
         }
         if let Payload::Datagram(number) = packet.payload {

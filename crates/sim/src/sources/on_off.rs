@@ -1,30 +1,31 @@
-//! On and off: a constant pace while on, silence while off, both for spells that are fixed or drawn.
+//! On/off: a constant rate while on, silence while off, for fixed or random periods.
 //!
-//! The pace's clock stands still while the source is off, so the mean rate is exactly the pace times the share of
-//! time that is on, however few packets a spell has; a source that begins each spell with a packet would send more.
+//! The rate's clock stands still while the source is off. So the mean rate is exactly the rate times
+//! the share of time that is on, however few packets an on period has. A source that begins each on
+//! period with a packet would send more.
 
-use super::chance::Spells;
-use super::{Constant, Pace, Spell, Timing};
+use super::distributions::TimeSampler;
+use super::{Constant, SendRate, TimeDistribution, Timing};
 use engine::random::Seed;
 use engine::units::{Bytes, Duration};
 
-/// Packets at a pace, now and then.
+/// Packets at a constant rate in on periods.
 #[derive(Clone, Debug)]
 pub struct OnOff {
-    pace: Constant,
-    on: Spells,
-    off: Spells,
-    /// How long the source stays on, from the packet that was sent.
+    rate: Constant,
+    on: TimeSampler,
+    off: TimeSampler,
+    /// The time left of the on period after the last packet.
     left: Duration,
 }
 
 impl OnOff {
-    /// On first, for `on`, then off for `off`, and so on. A spell of zero has no packets.
-    pub fn new(pace: Pace, on: Spell, off: Spell, seed: Seed) -> Self {
+    /// On for `on`, then off for `off`, and so on. An on period of zero has no packets.
+    pub fn new(rate: SendRate, on: TimeDistribution, off: TimeDistribution, seed: Seed) -> Self {
         Self {
-            pace: Constant::new(pace),
-            on: Spells::new(on, seed.fork("on")),
-            off: Spells::new(off, seed.fork("off")),
+            rate: Constant::new(rate),
+            on: TimeSampler::new(on, seed.fork("on")),
+            off: TimeSampler::new(off, seed.fork("off")),
             left: Duration::ZERO,
         }
     }
@@ -32,16 +33,17 @@ impl OnOff {
 
 impl Timing for OnOff {
     fn first(&mut self) -> Option<Duration> {
-        let wait = self.pace.first();
+        let wait = self.rate.first();
         self.left = self.on.draw();
         wait
     }
 
     fn next(&mut self, sent: Bytes) -> Option<Duration> {
-        /// Spells looked at for one packet; beyond them the source has gone silent: its spells are of no length.
-        const SPELLS: u32 = 1_000_000;
-        let (mut gap, mut wait) = (self.pace.gap(sent)?, Duration::ZERO);
-        for _ in 0..SPELLS {
+        /// Periods to search for one packet. A source that needs more has on periods without length
+        /// and is silent.
+        const PERIODS: u32 = 1_000_000;
+        let (mut gap, mut wait) = (self.rate.gap(sent)?, Duration::ZERO);
+        for _ in 0..PERIODS {
             if gap < self.left {
                 self.left -= gap;
                 return Some(wait + gap);

@@ -1,11 +1,11 @@
-//! Poisson arrivals: gaps between packets are exponentially distributed, whatever came before.
+//! Poisson arrivals: the gaps between packets are exponential and independent.
 
-use super::chance::Exponential;
+use super::distributions::Exponential;
 use super::{Lengths, Timing};
 use engine::random::Seed;
 use engine::units::{Bandwidth, Bytes, Duration};
 
-/// Packets at exponentially distributed gaps.
+/// Packets with exponential gaps.
 #[derive(Clone, Debug)]
 pub struct Poisson(Option<Exponential>);
 
@@ -15,7 +15,7 @@ impl Poisson {
         Self(Some(Exponential::new(mean.nanos().max(1).into(), 1, seed)))
     }
 
-    /// With this mean rate, counted in frames of these lengths. Rate zero is silence.
+    /// With this mean rate, counted in frames of these lengths. A rate of zero is silence.
     pub fn rate(rate: Bandwidth, lengths: &Lengths, seed: Seed) -> Self {
         const NANOBITS: u128 = 8_000_000_000;
         let (bytes, weights) = lengths.sums();

@@ -1,12 +1,13 @@
-//! Requests and answers over datagrams: the client asks, waits for the whole answer, thinks, and asks again.
+//! Request/response over datagrams: the client sends a request, waits for the whole response, thinks,
+//! and sends the next.
 //!
-//! What is lost is not asked for again: after its patience the client counts the request as unanswered and goes on with
-//! the next, so losses show as such and not as long response times.
+//! Nothing is retransmitted. After a timeout the client counts the request as unanswered and sends
+//! the next, so that losses show as such and not as long response times.
 
-use super::chance::Spells;
-use super::{Active, Spell};
+use super::distributions::TimeSampler;
+use super::{Active, TimeDistribution};
 use crate::agent::{Agent, Context};
-use crate::packet::{Packet, Payload};
+use crate::packet::{Payload, SimPacket};
 use engine::packet::Ecn;
 use engine::random::Seed;
 use engine::units::{Bytes, Duration, Instant};
@@ -17,50 +18,53 @@ use std::collections::VecDeque;
 const HEADERS: u64 = 14 + 20 + 8;
 const ETHERNET: u64 = 14;
 
-/// Ethernet's least frame, without FCS.
-const LEAST: u64 = 60;
+/// Ethernet's shortest frame, without FCS.
+const SHORTEST: u64 = 60;
 
-/// What is asked and answered.
+/// The settings of a client and its server.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Exchange {
-    /// The data of a request, which is one datagram.
+pub struct RequestResponse {
+    /// The data of a request: one datagram.
     pub request: Bytes,
-    /// The data of an answer, in as many datagrams as it takes.
-    pub answer: Bytes,
+    /// The data of a response, in as many datagrams as it takes.
+    pub response: Bytes,
     /// The longest IP packet.
     pub mtu: Bytes,
-    /// How long the server takes.
-    pub after: Duration,
-    /// From an answer to the next request.
-    pub think: Spell,
-    /// How long the client waits for an answer.
-    pub patience: Duration,
+    /// The server's processing time.
+    pub service_time: Duration,
+    /// From a response to the next request.
+    pub think_time: TimeDistribution,
+    /// How long the client waits for a response.
+    pub timeout: Duration,
     /// The ECN field of all packets.
     pub ecn: Ecn,
-    /// When the client asks; answers come when they come.
+    /// When the client sends requests; responses are sent at any time.
     pub active: Active,
 }
 
-impl Default for Exchange {
-    /// A small request, a small answer at once, and the next request at once: "ping-pong".
+impl Default for RequestResponse {
+    /// A small request, a small response at once, and the next request at once: "ping-pong".
     fn default() -> Self {
         Self {
             request: Bytes::new(64),
-            answer: Bytes::new(64),
+            response: Bytes::new(64),
             mtu: Bytes::new(1500),
-            after: Duration::ZERO,
-            think: Spell::Fixed(Duration::ZERO),
-            patience: Duration::from_secs(1),
+            service_time: Duration::ZERO,
+            think_time: TimeDistribution::Fixed(Duration::ZERO),
+            timeout: Duration::from_secs(1),
             ecn: Ecn::NotEct,
             active: Active::default(),
         }
     }
 }
 
-impl Exchange {
-    /// The client, which calls, and the server.
+impl RequestResponse {
+    /// The client, which initiates, and the server.
     pub fn pair(&self, seed: Seed) -> [Box<dyn Agent>; 2] {
-        [Box::new(Client::new(self, seed)), Box::new(Server::new(self))]
+        [
+            Box::new(RequestClient::new(self, seed)),
+            Box::new(RequestServer::new(self)),
+        ]
     }
 
     /// The data of a full datagram.
@@ -68,103 +72,113 @@ impl Exchange {
         (self.mtu.get() + ETHERNET).saturating_sub(HEADERS).max(1)
     }
 
-    /// How many datagrams an answer has.
+    /// The datagrams of a response.
     fn datagrams(&self) -> u64 {
-        self.answer.get().div_ceil(self.full()).max(1)
+        self.response.get().div_ceil(self.full()).max(1)
     }
 
-    fn packet(&self, number: u64, data: u64) -> Packet {
-        let frame = Bytes::new((data + HEADERS).max(LEAST));
-        let mut packet = Packet::new(frame, Payload::Datagram(number));
+    fn packet(&self, number: u64, data: u64) -> SimPacket {
+        let frame = Bytes::new((data + HEADERS).max(SHORTEST));
+        let mut packet = SimPacket::new(frame, Payload::Datagram(number));
         packet.ecn = self.ecn;
         packet
     }
 }
 
-/// Asks.
+/// The client.
 #[derive(Clone, Debug)]
-pub struct Client {
-    exchange: Exchange,
-    think: Spells,
-    /// From a request to the last bit of its answer.
-    pub times: Delays,
-    /// Requests that were sent.
+pub struct RequestClient {
+    settings: RequestResponse,
+    think_time: TimeSampler,
+    /// From a request to the last bit of its response.
+    pub response_times: Delays,
+    /// Requests sent.
     pub requests: u64,
-    /// Requests for whose answer the client did not wait any longer.
+    /// Requests that timed out.
     pub unanswered: u64,
-    /// When the last request was sent, and how many datagrams of its answer are missing, while it is waited for.
-    waiting: Option<(Instant, u64)>,
+    pending: Option<PendingRequest>,
 }
 
-impl Client {
-    fn new(exchange: &Exchange, seed: Seed) -> Self {
+/// The request that the client waits for.
+#[derive(Clone, Copy, Debug)]
+struct PendingRequest {
+    sent: Instant,
+    /// Datagrams of its response that have not arrived.
+    missing: u64,
+}
+
+impl RequestClient {
+    fn new(settings: &RequestResponse, seed: Seed) -> Self {
         Self {
-            exchange: exchange.clone(),
-            think: Spells::new(exchange.think, seed.fork("think")),
-            times: Delays::default(),
+            settings: settings.clone(),
+            think_time: TimeSampler::new(settings.think_time, seed.fork("think")),
+            response_times: Delays::default(),
             requests: 0,
             unanswered: 0,
-            waiting: None,
+            pending: None,
         }
     }
 
-    /// How many requests were answered.
+    /// The number of requests answered.
     pub fn answered(&self) -> u64 {
-        self.times.count()
+        self.response_times.count()
     }
 }
 
-impl Agent for Client {
+impl Agent for RequestClient {
     fn wake(&mut self, cx: &mut Context<'_>) {
-        self.unanswered += u64::from(self.waiting.take().is_some());
-        match self.exchange.active.resumes(cx.now()) {
+        self.unanswered += u64::from(self.pending.take().is_some());
+        match self.settings.active.resumes(cx.now()) {
             Some(begin) if begin > cx.now() => cx.wake_at(begin),
             Some(now) => {
                 self.requests += 1;
-                let data = self.exchange.request.get();
-                cx.send(self.exchange.packet(self.requests, data));
-                self.waiting = Some((now, self.exchange.datagrams()));
-                // Without patience nothing would ever be answered, and time would stand still.
-                cx.wake_at(now + self.exchange.patience.max(Duration::from_nanos(1)));
+                let data = self.settings.request.get();
+                cx.send(self.settings.packet(self.requests, data));
+                self.pending = Some(PendingRequest {
+                    sent: now,
+                    missing: self.settings.datagrams(),
+                });
+                // With a timeout of zero, time would stand still.
+                cx.wake_at(now + self.settings.timeout.max(Duration::from_nanos(1)));
             }
             None => {}
         }
     }
 
-    fn receive(&mut self, cx: &mut Context<'_>, packet: &Packet) {
+    fn receive(&mut self, cx: &mut Context<'_>, packet: &SimPacket) {
         cx.deliver(packet.frame);
         if packet.payload != Payload::Datagram(self.requests) {
             return;
         }
-        if let Some((since, missing)) = &mut self.waiting {
-            *missing -= 1;
-            if *missing == 0 {
-                self.times.record(cx.now().since(*since));
-                self.waiting = None;
-                cx.wake_at(cx.now() + self.think.draw());
+        if let Some(pending) = &mut self.pending {
+            pending.missing -= 1;
+            if pending.missing == 0 {
+                self.response_times.record(cx.now().since(pending.sent));
+                self.pending = None;
+                cx.wake_at(cx.now() + self.think_time.draw());
             }
         }
     }
 }
 
-/// Answers.
+/// The server.
 #[derive(Clone, Debug)]
-pub struct Server {
-    exchange: Exchange,
-    /// When each answer is ready, and its number.
+pub struct RequestServer {
+    settings: RequestResponse,
+    /// When each response is ready, and its number.
     ready: VecDeque<(Instant, u64)>,
 }
 
-impl Server {
-    fn new(exchange: &Exchange) -> Self {
+impl RequestServer {
+    fn new(settings: &RequestResponse) -> Self {
         Self {
-            exchange: exchange.clone(),
+            settings: settings.clone(),
             ready: VecDeque::new(),
         }
     }
 }
 
-impl Agent for Server {
+impl Agent for RequestServer {
     fn wake(&mut self, cx: &mut Context<'_>) {
         while let Some(&(at, number)) = self.ready.front() {
             if at > cx.now() {
@@ -172,19 +186,20 @@ impl Agent for Server {
                 return;
             }
             self.ready.pop_front();
-            let mut left = self.exchange.answer.get();
-            for _ in 0..self.exchange.datagrams() {
-                let data = left.min(self.exchange.full());
+            let mut left = self.settings.response.get();
+            for _ in 0..self.settings.datagrams() {
+                let data = left.min(self.settings.full());
                 left -= data;
-                cx.send(self.exchange.packet(number, data));
+                cx.send(self.settings.packet(number, data));
             }
         }
     }
 
-    fn receive(&mut self, cx: &mut Context<'_>, packet: &Packet) {
+    fn receive(&mut self, cx: &mut Context<'_>, packet: &SimPacket) {
         cx.deliver(packet.frame);
         if let Payload::Datagram(number) = packet.payload {
-            self.ready.push_back((cx.now() + self.exchange.after, number));
+            self.ready
+                .push_back((cx.now() + self.settings.service_time, number));
             self.wake(cx);
         }
     }

@@ -1,71 +1,72 @@
-//! How fast data is delivered, measured at each acknowledgment (the BBR draft's delivery rate samples).
+//! The delivery rate, sampled at each ACK (draft-cheng-iccrg-delivery-rate-estimation, for BBR).
 //!
-//! Each segment remembers, from when it was sent last, what had been delivered and when. Its acknowledgment then gives
-//! a rate: what was delivered since, over the longer of the time in which that was sent and the time in which that was
-//! acknowledged. Only controls that ask for rates pay for it: a record a segment in flight, found by its last byte.
+//! Each segment records, when it is sent last, how much had been delivered by then, and when. Its
+//! ACK then gives a rate: the bytes delivered since, over the longer of the time in which they were
+//! sent and the time in which they were acknowledged. Only controls that ask for samples pay for
+//! the records: one per segment in flight, found by its last byte.
 
-use crate::packet::Range;
+use crate::packet::ByteRange;
 use engine::units::{Duration, Instant};
 use std::collections::VecDeque;
 
-/// A measurement of the delivery rate.
+/// A sample of the delivery rate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Rate {
-    /// Bytes that were delivered in `interval`.
+pub struct RateSample {
+    /// Bytes delivered in `interval`.
     pub delivered: u64,
-    /// In this time.
+    /// The time in which they were delivered.
     pub interval: Duration,
-    /// Bytes that had been delivered in all when the segment was sent.
-    pub before: u64,
-    /// Bytes that have been delivered in all.
-    pub total: u64,
-    /// From being sent (last) to being acknowledged.
+    /// All bytes that had been delivered when the segment was sent.
+    pub prior_delivered: u64,
+    /// All bytes delivered by now.
+    pub total_delivered: u64,
+    /// From the segment's last transmission to its ACK.
     pub rtt: Duration,
-    /// The program had no more to send then, so the path might do better.
-    pub limited: bool,
+    /// The application had no more to send then, so the path may be faster.
+    pub app_limited: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Record {
     end: u64,
     sent: Instant,
-    /// When the segment was sent whose acknowledgment was the latest then.
+    /// When the segment was sent that was acknowledged last by then.
     first_sent: Instant,
     delivered: u64,
     delivered_at: Instant,
-    limited: bool,
-    taken: bool,
+    app_limited: bool,
+    acked: bool,
 }
 
 /// The records of segments in flight.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Delivery {
+pub(crate) struct RateSampler {
     records: VecDeque<Record>,
     delivered: u64,
     delivered_at: Instant,
     first_sent: Instant,
-    /// Until so much is delivered, samples are of a time in which the program had no more to send.
-    limited_until: u64,
+    /// Samples are application-limited until this many bytes are delivered.
+    app_limited_until: u64,
 }
 
-impl Delivery {
-    /// A segment is sent, the first time or again.
-    pub(crate) fn sent(&mut self, now: Instant, range: Range, pipe: u64) {
+impl RateSampler {
+    /// A segment is sent or retransmitted.
+    pub(crate) fn on_send(&mut self, now: Instant, range: ByteRange, pipe: u64) {
         if pipe == 0 {
             (self.first_sent, self.delivered_at) = (now, now);
         }
         let record = Record {
-            end: range.1,
+            end: range.end,
             sent: now,
             first_sent: self.first_sent,
             delivered: self.delivered,
             delivered_at: self.delivered_at,
-            limited: self.limited_until > self.delivered,
-            taken: false,
+            app_limited: self.app_limited_until > self.delivered,
+            acked: false,
         };
-        if self.records.back().is_none_or(|last| last.end < range.1) {
+        if self.records.back().is_none_or(|last| last.end < range.end) {
             self.records.push_back(record);
-        } else if let Some(old) = self.find(range.1) {
+        } else if let Some(old) = self.find(range.end) {
             self.records[old] = Record {
                 end: self.records[old].end,
                 ..record
@@ -73,9 +74,9 @@ impl Delivery {
         }
     }
 
-    /// The program has no more to send, with so many bytes in the network.
-    pub(crate) fn program_waits(&mut self, pipe: u64) {
-        self.limited_until = self.delivered + pipe.max(1);
+    /// The application has no more to send, with this many bytes in the network.
+    pub(crate) fn on_app_limited(&mut self, pipe: u64) {
+        self.app_limited_until = self.delivered + pipe.max(1);
     }
 
     fn find(&self, end: u64) -> Option<usize> {
@@ -83,15 +84,15 @@ impl Delivery {
         (at < self.records.len()).then_some(at)
     }
 
-    /// So many bytes are delivered, of segments that hold the bytes before these ends (0 is none). `first` is the first
-    /// byte that is not acknowledged. Of the segments, the one sent last is measured.
-    pub(crate) fn acknowledged(
+    /// An ACK delivered this many bytes, of segments with the bytes before these ends (0: none).
+    /// The sample is of the segment among them that was sent last.
+    pub(crate) fn on_ack(
         &mut self,
         now: Instant,
         bytes: u64,
         ends: [u64; 2],
-        first: u64,
-    ) -> Option<Rate> {
+        snd_una: u64,
+    ) -> Option<RateSample> {
         if bytes == 0 {
             return None;
         }
@@ -99,7 +100,7 @@ impl Delivery {
         self.delivered_at = now;
         let found = ends.map(|end| {
             let at = if end > 0 { self.find(end) } else { None };
-            at.filter(|at| !self.records[*at].taken)
+            at.filter(|at| !self.records[*at].acked)
         });
         let at = found
             .into_iter()
@@ -107,20 +108,20 @@ impl Delivery {
             .max_by_key(|at| self.records[*at].sent);
         let rate = at.map(|at| {
             let record = &mut self.records[at];
-            record.taken = true;
-            let sending = record.sent.since(record.first_sent);
-            let acknowledging = now.since(record.delivered_at);
+            record.acked = true;
+            let send_time = record.sent.since(record.first_sent);
+            let ack_time = now.since(record.delivered_at);
             self.first_sent = self.first_sent.max(record.sent);
-            Rate {
+            RateSample {
                 delivered: self.delivered - record.delivered,
-                interval: sending.max(acknowledging),
-                before: record.delivered,
-                total: self.delivered,
+                interval: send_time.max(ack_time),
+                prior_delivered: record.delivered,
+                total_delivered: self.delivered,
                 rtt: now.since(record.sent),
-                limited: record.limited,
+                app_limited: record.app_limited,
             }
         });
-        while self.records.front().is_some_and(|record| record.end <= first) {
+        while self.records.front().is_some_and(|record| record.end <= snd_una) {
             self.records.pop_front();
         }
         rate

@@ -1,96 +1,108 @@
-//! The end that takes the data: it puts bytes in order, answers, and says how much more it can take.
+//! The receiving end: it reassembles the stream, acknowledges it, and advertises its window.
 //!
-//! - Every second full segment is answered at once, a lone one after [`DELAY`] at the latest (RFC 9293, section
-//!   3.8.6.3; RFC 5681, section 4.2). What comes out of order, fills a hole, ends the stream or carries a mark that
-//!   was not there before is answered at once.
-//! - Out-of-order bytes are reported, the latest first (RFC 2018).
-//! - The echo is that of the earliest segment not yet answered (RFC 7323), or of the segment that fills a hole or
-//!   lies beyond one; the sender may so learn what has arrived of what it sent when.
-//! - Marks are echoed until the sender says that it has reduced its window (RFC 3168, section 6.1.3).
-//! - The program reads at once, or at a rate. Then the window shrinks, and is opened again in steps of two segments or
-//!   half the buffer, whichever is less (RFC 9293, section 3.8.6.2.2).
+//! - **Delayed ACKs**: every second full segment is acknowledged at once, a lone one after at most
+//!   [`DELAYED_ACK`] (RFC 9293, section 3.8.6.3; RFC 5681, section 4.2). A segment that is out of
+//!   order, fills a hole, ends the stream or carries the first mark is acknowledged at once.
+//! - **SACK**: blocks that arrived out of order are reported, the latest first (RFC 2018).
+//! - **Timestamps**: an ACK echoes the earliest segment not yet acknowledged (RFC 7323), or the
+//!   segment that fills a hole or lies beyond one; so the sender learns when that was sent.
+//! - **ECN**: ECE is set from the first mark until the sender sends CWR (RFC 3168, section 6.1.3).
+//! - **Window**: the application reads at once, or at a rate. Then the window shrinks; it is
+//!   opened again in steps of two segments or half the buffer, whichever is less (RFC 9293, section
+//!   3.8.6.2.2).
 
-use super::ranges::Ranges;
+use super::ranges::RangeSet;
 use super::{Settings, ack_frame, syn_frame};
 use crate::agent::{Agent, Context};
-use crate::packet::{Flags, Packet, Payload, Range, Segment};
+use crate::packet::{ByteRange, Flags, Payload, Segment, SimPacket};
 use engine::packet::Ecn;
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
 
-/// How long an answer to a lone segment may wait: Linux's least.
-pub const DELAY: Duration = Duration::from_millis(40);
+/// The longest delay of an ACK: Linux's least.
+pub const DELAYED_ACK: Duration = Duration::from_millis(40);
 
-/// The receiving end.
-#[derive(Clone, Debug)]
-pub struct Receiver {
-    /// Segments with data that arrived.
-    pub segments: u64,
-    /// Of their bytes, those that had already arrived.
-    pub duplicate_bytes: u64,
-    /// Segments that arrived with a mark of congestion.
-    pub marked: u64,
-    /// Answers sent.
-    pub answers: u64,
-    /// When the stream's end was reached.
-    pub finished: Option<Instant>,
-    segment: u64,
-    delayed: bool,
-    ecn: bool,
-    buffer: u64,
-    reads: Option<Bandwidth>,
-    next: u64,
-    /// Where the stream ends, once known.
-    end: Option<u64>,
-    early: Ranges,
-    reported: [Range; 3],
-    /// In order, but not read yet; as of `read_at`.
-    unread: u64,
-    read_at: Instant,
-    /// The right edge of the window as last advertised.
-    edge: u64,
-    /// Bytes not answered yet, and the echo that is due for them.
-    owed: u64,
-    echo: Option<Instant>,
-    answer_at: Instant,
-    congested: bool,
+/// When a segment is acknowledged.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum AckTiming {
+    Now,
+    /// With the next segment, or after [`DELAYED_ACK`].
+    Delayed,
 }
 
-impl Receiver {
-    /// A receiver that waits for a caller.
+/// The receiving end of a connection.
+#[derive(Clone, Debug)]
+pub struct TcpReceiver {
+    /// Segments with data that arrived.
+    pub segments: u64,
+    /// Of their bytes, those that had arrived before.
+    pub duplicate_bytes: u64,
+    /// Segments that arrived with CE.
+    pub marked: u64,
+    /// ACKs sent.
+    pub acks: u64,
+    /// When the FIN was reached.
+    pub finished: Option<Instant>,
+    mss: u64,
+    delayed_ack: bool,
+    ecn: bool,
+    buffer: u64,
+    read_rate: Option<Bandwidth>,
+    /// The next byte expected in order (RFC 9293's RCV.NXT).
+    rcv_nxt: u64,
+    /// The sequence number of the FIN, once known.
+    fin: Option<u64>,
+    out_of_order: RangeSet,
+    sack_blocks: [ByteRange; 3],
+    /// Bytes in order that are not read yet, as of `read_at`.
+    unread: u64,
+    read_at: Instant,
+    /// The right edge of the advertised window.
+    window_edge: u64,
+    /// Bytes in order that are not acknowledged yet, and the timestamp to echo for them.
+    unacked: u64,
+    echo: Option<Instant>,
+    /// When the delayed ACK is due.
+    ack_at: Instant,
+    /// ECE is set until CWR arrives.
+    echo_congestion: bool,
+}
+
+impl TcpReceiver {
+    /// A receiver that waits for a SYN.
     pub fn new(settings: &Settings) -> Self {
         Self {
             segments: 0,
             duplicate_bytes: 0,
             marked: 0,
-            answers: 0,
+            acks: 0,
             finished: None,
-            segment: settings.segment().get(),
-            delayed: settings.delayed_ack,
+            mss: settings.mss().get(),
+            delayed_ack: settings.delayed_ack,
             ecn: settings.ecn,
             buffer: settings.receive_window.get().max(1),
-            reads: settings.reads,
-            next: 0,
-            end: None,
-            early: Ranges::default(),
-            reported: [(0, 0); 3],
+            read_rate: settings.read_rate,
+            rcv_nxt: 0,
+            fin: None,
+            out_of_order: RangeSet::default(),
+            sack_blocks: [ByteRange::default(); 3],
             unread: 0,
             read_at: Instant::START,
-            edge: 0,
-            owed: 0,
+            window_edge: 0,
+            unacked: 0,
             echo: None,
-            answer_at: Instant::NEVER,
-            congested: false,
+            ack_at: Instant::NEVER,
+            echo_congestion: false,
         }
     }
 
-    /// The next byte that is expected: all before it have been delivered, but for one that stands for the end.
-    pub fn expected(&self) -> u64 {
-        self.next
+    /// RCV.NXT: all bytes before it are delivered; a FIN counts as one.
+    pub fn rcv_nxt(&self) -> u64 {
+        self.rcv_nxt
     }
 
-    /// Takes what the program has read off the buffer.
+    /// Removes from the buffer what the application has read by now.
     fn read(&mut self, now: Instant) {
-        let Some(rate) = self.reads else {
+        let Some(rate) = self.read_rate else {
             self.unread = 0;
             return;
         };
@@ -100,7 +112,7 @@ impl Receiver {
         }
         let read = rate.bytes_in(now.since(self.read_at)).get().min(self.unread);
         self.unread -= read;
-        // Only whole bytes' time is used up, so that no rate is lost to rounding.
+        // Time advances by whole bytes only, so that rounding loses no rate.
         self.read_at = if self.unread == 0 {
             now
         } else {
@@ -108,177 +120,187 @@ impl Receiver {
         };
     }
 
-    /// How much more could be taken now.
-    fn room(&self) -> u64 {
+    /// The free space of the buffer.
+    fn free(&self) -> u64 {
         self.buffer.saturating_sub(self.unread)
     }
 
-    /// By how much the window must have grown to be worth a message.
-    fn worth_telling(&self) -> u64 {
-        (2 * self.segment).min(self.buffer / 2).max(1)
+    /// The least growth of the window that is advertised: this avoids the silly window syndrome.
+    fn window_step(&self) -> u64 {
+        (2 * self.mss).min(self.buffer / 2).max(1)
     }
 
-    /// The right edge that is advertised: it never moves left, and not right for less than is worth it, if it closed.
-    fn advertised(&self) -> u64 {
-        let open = self.next + self.room();
-        if open >= self.edge + self.worth_telling() || self.edge < self.next {
-            open.max(self.edge)
+    /// The right edge to advertise. It never moves left, and moves right by a step at least, unless
+    /// the window is closed.
+    fn next_edge(&self) -> u64 {
+        let open = self.rcv_nxt + self.free();
+        if open >= self.window_edge + self.window_step() || self.window_edge < self.rcv_nxt {
+            open.max(self.window_edge)
         } else {
-            self.edge.max(self.next)
+            self.window_edge.max(self.rcv_nxt)
         }
     }
 
-    fn answer(&mut self, cx: &mut Context<'_>) {
+    fn send_ack(&mut self, cx: &mut Context<'_>) {
         self.read(cx.now());
-        let sack = self.reported;
-        let blocks = sack.iter().filter(|range| range.0 < range.1).count();
-        self.edge = self.advertised();
+        let sack = self.sack_blocks;
+        let blocks = sack.iter().filter(|block| !block.is_empty()).count();
+        self.window_edge = self.next_edge();
         let segment = Segment {
-            ack: self.next,
-            window: self.edge - self.next,
+            ack: self.rcv_nxt,
+            window: self.window_edge - self.rcv_nxt,
             sack,
             flags: Flags {
-                ece: self.congested,
+                ece: self.echo_congestion,
                 ..Flags::default()
             },
             echo: self.echo.take(),
             ..Segment::default()
         };
-        self.answers += 1;
-        self.owed = 0;
-        self.answer_at = Instant::NEVER;
-        cx.send(Packet::new(ack_frame(blocks), Payload::Tcp(segment)));
+        self.acks += 1;
+        self.unacked = 0;
+        self.ack_at = Instant::NEVER;
+        cx.send(SimPacket::new(ack_frame(blocks), Payload::Tcp(segment)));
         self.set_timer(cx);
     }
 
-    /// When the window will have opened enough to say so; never, if it is not small.
-    fn update_at(&self) -> Instant {
-        let (Some(rate), true) = (self.reads, self.edge < self.next + self.worth_telling()) else {
+    /// When a window update will be due; never, if the window is not small.
+    fn window_update_at(&self) -> Instant {
+        let small = self.window_edge < self.rcv_nxt + self.window_step();
+        let (Some(rate), true) = (self.read_rate, small) else {
             return Instant::NEVER;
         };
-        let short = (self.edge + self.worth_telling()).saturating_sub(self.next + self.room());
+        let short = (self.window_edge + self.window_step()).saturating_sub(self.rcv_nxt + self.free());
         self.read_at + rate.time_to_send(Bytes::new(short))
     }
 
     fn set_timer(&self, cx: &mut Context<'_>) {
-        match self.answer_at.min(self.update_at()) {
+        match self.ack_at.min(self.window_update_at()) {
             Instant::NEVER => cx.sleep(),
             at => cx.wake_at(at),
         }
     }
 
-    /// Takes a segment's bytes; whether it must be answered at once.
-    fn take(&mut self, cx: &mut Context<'_>, segment: &Segment) -> bool {
-        let (start, mut end) = (segment.seq, segment.seq + u64::from(segment.len));
+    /// Takes a segment's data and FIN.
+    fn accept(&mut self, cx: &mut Context<'_>, segment: &Segment) -> AckTiming {
+        let mut range = ByteRange::new(segment.seq, segment.seq + u64::from(segment.len));
         if segment.flags.fin {
-            self.end = Some(end);
-            end += 1;
+            self.fin = Some(range.end);
+            range.end += 1;
         }
         self.segments += u64::from(segment.len > 0);
-        if end <= self.next || self.early.covers((start, end)) {
+        if range.end <= self.rcv_nxt || self.out_of_order.covers(range) {
             self.duplicate_bytes += u64::from(segment.len);
-            return true;
+            return AckTiming::Now;
         }
-        if start > self.next {
-            let whole = self.early.insert((start, end));
+        if range.start > self.rcv_nxt {
+            let whole = self.out_of_order.insert(range);
             self.report(whole);
-            return true;
+            return AckTiming::Now;
         }
-        self.duplicate_bytes += self.next - start;
-        let filled = !self.early.is_empty();
-        let before = self.next;
-        self.next = end;
-        if filled {
-            self.early.trim(end);
-            self.next = self.early.take_first(end).unwrap_or(end);
-            let next = self.next;
-            self.reported
+        self.duplicate_bytes += self.rcv_nxt - range.start;
+        let had_holes = !self.out_of_order.is_empty();
+        let before = self.rcv_nxt;
+        self.rcv_nxt = range.end;
+        if had_holes {
+            self.out_of_order.trim(range.end);
+            self.rcv_nxt = self.out_of_order.take_first(range.end).unwrap_or(range.end);
+            let next = self.rcv_nxt;
+            self.sack_blocks
                 .iter_mut()
-                .filter(|range| range.0 <= next)
-                .for_each(|range| *range = (0, 0));
-            self.reported.sort_by_key(|range| range.0 >= range.1);
+                .filter(|block| block.start <= next)
+                .for_each(|block| *block = ByteRange::default());
+            self.sack_blocks.sort_by_key(|block| block.is_empty());
         }
-        let ended = self.end.is_some_and(|end| self.next > end);
-        let data = self.next - before - u64::from(ended);
+        let ended = self.fin.is_some_and(|fin| self.rcv_nxt > fin);
+        let data = self.rcv_nxt - before - u64::from(ended);
         self.read(cx.now());
-        self.unread += if self.reads.is_some() { data } else { 0 };
-        self.owed += data;
+        self.unread += if self.read_rate.is_some() { data } else { 0 };
+        self.unacked += data;
         cx.deliver(Bytes::new(data));
         if ended {
             self.finished = self.finished.or(Some(cx.now()));
         }
-        filled || ended || !self.delayed || self.owed >= 2 * self.segment
+        if had_holes || ended || !self.delayed_ack || self.unacked >= 2 * self.mss {
+            AckTiming::Now
+        } else {
+            AckTiming::Delayed
+        }
     }
 
-    /// Puts a block in front of those that are reported.
-    fn report(&mut self, whole: Range) {
-        let mut blocks = [whole, (0, 0), (0, 0)];
+    /// Reports this block first.
+    fn report(&mut self, latest: ByteRange) {
+        let mut blocks = [latest, ByteRange::default(), ByteRange::default()];
         let others = self
-            .reported
+            .sack_blocks
             .iter()
-            .filter(|range| range.0 < range.1 && (range.1 < whole.0 || range.0 > whole.1));
-        for (place, other) in blocks[1..].iter_mut().zip(others) {
-            *place = *other;
+            .filter(|block| !block.is_empty() && (block.end < latest.start || block.start > latest.end));
+        for (block, other) in blocks[1..].iter_mut().zip(others) {
+            *block = *other;
         }
-        self.reported = blocks;
+        self.sack_blocks = blocks;
+    }
+
+    fn send_syn_ack(&mut self, cx: &mut Context<'_>, syn: &SimPacket, flags: Flags) {
+        self.read_at = cx.now();
+        self.window_edge = self.window_edge.max(self.buffer);
+        let syn_ack = Segment {
+            window: self.window_edge,
+            flags: Flags {
+                syn: true,
+                ece: flags.ece && self.ecn,
+                ..Flags::default()
+            },
+            echo: Some(syn.sent),
+            ..Segment::default()
+        };
+        cx.send(SimPacket::new(syn_frame(), Payload::Tcp(syn_ack)));
     }
 }
 
-impl Agent for Receiver {
+impl Agent for TcpReceiver {
     fn wake(&mut self, cx: &mut Context<'_>) {
-        if self.answer_at <= cx.now() {
-            self.answer(cx);
+        if self.ack_at <= cx.now() {
+            self.send_ack(cx);
             return;
         }
         self.read(cx.now());
-        if self.advertised() > self.edge {
-            self.answer(cx);
+        if self.next_edge() > self.window_edge {
+            self.send_ack(cx);
         } else {
             self.set_timer(cx);
         }
     }
 
-    fn receive(&mut self, cx: &mut Context<'_>, packet: &Packet) {
+    fn receive(&mut self, cx: &mut Context<'_>, packet: &SimPacket) {
         let Payload::Tcp(segment) = packet.payload else {
             return;
         };
         if segment.flags.syn {
-            self.read_at = cx.now();
-            self.edge = self.edge.max(self.buffer);
-            let answer = Segment {
-                window: self.edge,
-                flags: Flags {
-                    syn: true,
-                    ece: segment.flags.ece && self.ecn,
-                    ..Flags::default()
-                },
-                echo: Some(packet.sent),
-                ..Segment::default()
-            };
-            cx.send(Packet::new(syn_frame(), Payload::Tcp(answer)));
+            self.send_syn_ack(cx, packet, segment.flags);
             return;
         }
         if segment.flags.cwr {
-            self.congested = false;
+            self.echo_congestion = false;
         }
-        let mut at_once = false;
+        let mut first_mark = false;
         if packet.ecn == Ecn::Ce {
             self.marked += 1;
-            at_once = !self.congested;
-            self.congested = true;
+            first_mark = !self.echo_congestion;
+            self.echo_congestion = true;
         }
         if segment.len == 0 && !segment.flags.fin {
             return;
         }
-        let beyond = segment.seq > self.next || !self.early.is_empty();
+        let beyond = segment.seq > self.rcv_nxt || !self.out_of_order.is_empty();
         if beyond || self.echo.is_none() {
             self.echo = Some(packet.sent);
         }
-        at_once |= self.take(cx, &segment);
-        if at_once {
-            self.answer(cx);
+        let timing = self.accept(cx, &segment);
+        if timing == AckTiming::Now || first_mark {
+            self.send_ack(cx);
         } else {
-            self.answer_at = self.answer_at.min(cx.now() + DELAY);
+            self.ack_at = self.ack_at.min(cx.now() + DELAYED_ACK);
             self.set_timer(cx);
         }
     }

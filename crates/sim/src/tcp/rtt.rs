@@ -1,58 +1,58 @@
-//! The round-trip time, and how long to wait for an answer (RFC 6298).
+//! Round-trip time and retransmission timeout (RFC 6298).
 //!
-//! Every acknowledgment echoes when the segment that it answers was sent (RFC 7323), so retransmissions are measured
-//! too, and Karn's rule is kept: nothing is ever measured from the wrong copy. With a sample an ACK instead of one a
-//! round trip, the variance forgets too soon; as RFC 7323's appendix G has it, the gains are divided by the samples
-//! expected in a round trip.
+//! Every ACK echoes the timestamp of the segment that it answers (RFC 7323). So retransmissions are
+//! measured too, and Karn's rule holds: no sample is ever taken from the wrong copy. With one
+//! sample per ACK in place of one per round trip, RTTVAR would decay too fast; as in RFC 7323,
+//! appendix G, the gains are divided by the expected samples per round trip.
 
 use engine::units::{Duration, Instant};
 
-/// The granularity of the clock that RFC 6298 asks for.
+/// RFC 6298's clock granularity G.
 const GRANULARITY: Duration = Duration::from_millis(1);
-/// The first time-out, before anything is known.
-const FIRST: Duration = Duration::from_secs(1);
-/// The longest time-out.
-const LONGEST: Duration = Duration::from_secs(60);
-/// The least round-trip time is that of so many seconds past.
-const REMEMBERED: Duration = Duration::from_secs(10);
+/// The timeout before the first sample.
+const INITIAL_RTO: Duration = Duration::from_secs(1);
+/// The longest timeout.
+const MAX_RTO: Duration = Duration::from_secs(60);
+/// The least round-trip time is that of this long.
+const MIN_RTT_FILTER: Duration = Duration::from_secs(10);
 
-/// What is known of the round trip.
+/// SRTT, RTTVAR and the retransmission timeout.
 #[derive(Clone, Debug)]
-pub struct RoundTrip {
-    smoothed: Option<Duration>,
-    variance: Duration,
+pub struct RttEstimator {
+    srtt: Option<Duration>,
+    rttvar: Duration,
     latest: Duration,
-    least: Duration,
-    least_at: Instant,
-    floor: Duration,
-    doublings: u32,
+    min_rtt: Duration,
+    min_rtt_at: Instant,
+    min_rto: Duration,
+    backoffs: u32,
 }
 
-impl RoundTrip {
-    /// Nothing is known; time-outs will be no shorter than `floor`.
-    pub fn new(floor: Duration) -> Self {
+impl RttEstimator {
+    /// Without samples; timeouts are never shorter than `min_rto`.
+    pub fn new(min_rto: Duration) -> Self {
         Self {
-            smoothed: None,
-            variance: Duration::ZERO,
+            srtt: None,
+            rttvar: Duration::ZERO,
             latest: Duration::ZERO,
-            least: Duration::from_nanos(u64::MAX),
-            least_at: Instant::START,
-            floor,
-            doublings: 0,
+            min_rtt: Duration::from_nanos(u64::MAX),
+            min_rtt_at: Instant::START,
+            min_rto,
+            backoffs: 0,
         }
     }
 
-    /// A sample; `expected` of them are expected in a round trip.
+    /// Takes a sample; `expected` is the number of samples expected per round trip.
     pub fn sample(&mut self, now: Instant, rtt: Duration, expected: u64) {
         let (rtt_ns, expected) = (rtt.nanos(), expected.max(1));
         self.latest = rtt;
-        if rtt <= self.least || now.since(self.least_at) > REMEMBERED {
-            (self.least, self.least_at) = (rtt, now);
+        if rtt <= self.min_rtt || now.since(self.min_rtt_at) > MIN_RTT_FILTER {
+            (self.min_rtt, self.min_rtt_at) = (rtt, now);
         }
-        self.doublings = 0;
-        let Some(smoothed) = self.smoothed.map(Duration::nanos) else {
-            self.smoothed = Some(rtt);
-            self.variance = Duration::from_nanos(rtt_ns / 2);
+        self.backoffs = 0;
+        let Some(srtt) = self.srtt.map(Duration::nanos) else {
+            self.srtt = Some(rtt);
+            self.rttvar = Duration::from_nanos(rtt_ns / 2);
             return;
         };
         let toward = |from: u64, to: u64, parts: u64| {
@@ -62,14 +62,14 @@ impl RoundTrip {
                 from - (from - to) / parts
             })
         };
-        let variance = self.variance.nanos();
-        self.variance = toward(variance, smoothed.abs_diff(rtt_ns), 4 * expected);
-        self.smoothed = Some(toward(smoothed, rtt_ns, 8 * expected));
+        let rttvar = self.rttvar.nanos();
+        self.rttvar = toward(rttvar, srtt.abs_diff(rtt_ns), 4 * expected);
+        self.srtt = Some(toward(srtt, rtt_ns, 8 * expected));
     }
 
     /// The smoothed round-trip time.
-    pub fn smoothed(&self) -> Option<Duration> {
-        self.smoothed
+    pub fn srtt(&self) -> Option<Duration> {
+        self.srtt
     }
 
     /// The latest sample.
@@ -77,33 +77,33 @@ impl RoundTrip {
         self.latest
     }
 
-    /// The least of late; [`Duration`]'s largest before any.
-    pub fn least(&self) -> Duration {
-        self.least
+    /// The least recent sample; [`Duration`]'s largest before the first.
+    pub fn min_rtt(&self) -> Duration {
+        self.min_rtt
     }
 
-    /// How long to wait for an answer.
-    pub fn timeout(&self) -> Duration {
-        let once = match self.smoothed {
-            Some(smoothed) => (smoothed + self.variance.times(4).max(GRANULARITY)).max(self.floor),
-            None => FIRST.max(self.floor),
+    /// The retransmission timeout.
+    pub fn rto(&self) -> Duration {
+        let once = match self.srtt {
+            Some(srtt) => (srtt + self.rttvar.times(4).max(GRANULARITY)).max(self.min_rto),
+            None => INITIAL_RTO.max(self.min_rto),
         };
-        once.times(1 << self.doublings.min(16)).min(LONGEST)
+        once.times(1 << self.backoffs.min(16)).min(MAX_RTO)
     }
 
-    /// A time-out passed unanswered: the next is twice as long.
+    /// The timer expired: the next timeout is twice as long.
     pub fn back_off(&mut self) {
-        self.doublings += 1;
+        self.backoffs += 1;
     }
 
-    /// Whether the last time-out is still unanswered.
-    pub fn waits(&self) -> bool {
-        self.doublings > 0
+    /// Whether nothing was acknowledged since the timer expired.
+    pub fn is_backed_off(&self) -> bool {
+        self.backoffs > 0
     }
 
-    /// Something was answered.
-    pub fn answered(&mut self) {
-        self.doublings = 0;
+    /// Data was acknowledged: the backoff ends.
+    pub fn end_backoff(&mut self) {
+        self.backoffs = 0;
     }
 }
 
@@ -116,24 +116,24 @@ mod tests {
     }
 
     #[test]
-    fn the_time_out_is_that_of_rfc_6298_and_doubles_until_an_answer() {
-        let mut rtt = RoundTrip::new(ms(200));
-        assert_eq!(rtt.timeout(), ms(1000));
+    fn the_timeout_is_that_of_rfc_6298_and_doubles_until_an_ack() {
+        let mut rtt = RttEstimator::new(ms(200));
+        assert_eq!(rtt.rto(), ms(1000));
         rtt.back_off();
-        assert_eq!(rtt.timeout(), ms(2000));
+        assert_eq!(rtt.rto(), ms(2000));
         rtt.sample(Instant::START + ms(100), ms(100), 1);
-        assert_eq!(rtt.timeout(), ms(300));
+        assert_eq!(rtt.rto(), ms(300));
         rtt.sample(Instant::START + ms(300), ms(180), 1);
-        assert_eq!(rtt.smoothed(), Some(ms(110)));
-        assert_eq!(rtt.timeout(), Duration::from_micros(110_000 + 4 * 57_500));
+        assert_eq!(rtt.srtt(), Some(ms(110)));
+        assert_eq!(rtt.rto(), Duration::from_micros(110_000 + 4 * 57_500));
         for _ in 0..40 {
             rtt.back_off();
         }
-        assert_eq!(rtt.timeout(), ms(60_000));
-        rtt.answered();
-        assert_eq!(rtt.timeout(), ms(340));
+        assert_eq!(rtt.rto(), ms(60_000));
+        rtt.end_backoff();
+        assert_eq!(rtt.rto(), ms(340));
         (0..400).for_each(|_| rtt.sample(Instant::START + ms(400), ms(100), 1));
-        assert_eq!(rtt.timeout(), ms(200), "not below the least");
-        assert_eq!(rtt.least(), ms(100));
+        assert_eq!(rtt.rto(), ms(200), "not below the least");
+        assert_eq!(rtt.min_rtt(), ms(100));
     }
 }

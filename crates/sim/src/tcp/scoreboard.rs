@@ -1,223 +1,235 @@
-//! What the sender knows of the bytes that it has sent: acknowledged, arrived out of order, lost, sent again.
+//! The SACK scoreboard of RFC 6675: which sent bytes are acknowledged, SACKed, lost, retransmitted.
 //!
-//! RFC 6675 with ranges in place of its rules for each octet. A byte is lost once more than two segments' bytes, or
-//! three separate blocks, beyond it have arrived; since nothing that has been reported is taken back, all holes below
-//! one limit are lost, and the limit only moves right. `pipe`, the estimate of what is in the network, is thus a sum of
-//! a few counters and costs the same for 10 segments and for 80,000.
+//! It keeps ranges in place of RFC 6675's rules for each octet. A byte is lost once more than two
+//! segments of bytes above it, or three separate SACK blocks above it, have arrived. SACKed data
+//! is never reneged on here, so all holes below one limit are lost, and the limit only rises. So
+//! `pipe`, the estimate of bytes in the network, is a sum of a few counters and costs the same for
+//! 10 segments and for 80,000.
 //!
-//! Beyond RFC 6675, which leaves a lost retransmission to the timer: when a segment that was sent later than a
-//! retransmission has arrived, by more than a quarter of the least round-trip time, the retransmission is lost too
-//! (the idea of RFC 8985, for retransmissions only).
+//! RFC 6675 leaves a lost retransmission to the timer. This scoreboard also detects it by time, as
+//! RFC 8985 does, for retransmissions only: a retransmission is lost when a segment that was sent
+//! later, by more than a quarter of the least RTT, has arrived.
 
-use super::ranges::Ranges;
-use crate::packet::Range;
+use super::ranges::RangeSet;
+use crate::packet::ByteRange;
 use engine::units::{Duration, Instant};
 use std::collections::VecDeque;
 
-/// What an acknowledgment brought.
+/// What an ACK changed.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct News {
-    /// Bytes by which the first unacknowledged byte moved.
+pub(crate) struct AckSummary {
+    /// Bytes by which SND.UNA advanced.
     pub(crate) acked: u64,
-    /// Bytes of which it was not known before that they arrived.
+    /// Bytes newly known to have arrived.
     pub(crate) delivered: u64,
-    /// Ends of segments among those: of the first that the acknowledgment passed or, without holes, the last; and of
-    /// the last block.
+    /// Ends of two segments among those, 0 if none: of the first that was cumulatively acknowledged
+    /// (without holes, of the last), and of the highest new SACK block.
     pub(crate) ends: [u64; 2],
+}
+
+#[derive(Clone, Debug)]
+struct Retransmission {
+    range: ByteRange,
+    sent: Instant,
 }
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Scoreboard {
-    segment: u64,
-    /// The first byte that is not acknowledged.
-    first: u64,
+    mss: u64,
+    /// The first unacknowledged byte.
+    snd_una: u64,
     /// The next byte to be sent for the first time.
-    next: u64,
+    snd_nxt: u64,
     /// Arrived out of order.
-    arrived: Ranges,
-    /// What has not arrived below this is lost.
-    lost_before: u64,
-    /// Bytes that were lost, in all.
-    holes: u64,
-    /// Of those, the ones that are on their way again.
-    again: Ranges,
-    /// All holes before this have been sent again.
+    sacked: RangeSet,
+    /// Bytes below this that have not arrived are lost.
+    lost_below: u64,
+    /// The number of lost bytes, retransmitted or not.
+    lost: u64,
+    /// Of those, the bytes whose retransmission is in the network.
+    retransmitted: RangeSet,
+    /// All lost bytes below this have been retransmitted.
     cursor: u64,
-    /// Sent again, and lost again.
-    lost_again: VecDeque<Range>,
-    /// Retransmissions in the order in which they were sent.
-    resent: VecDeque<(Range, Instant)>,
+    /// Bytes whose retransmission is lost.
+    lost_retransmissions: VecDeque<ByteRange>,
+    /// Retransmissions in the order of their sending.
+    retransmissions: VecDeque<Retransmission>,
 }
 
 impl Scoreboard {
-    pub(crate) fn new(segment: u64) -> Self {
+    pub(crate) fn new(mss: u64) -> Self {
         Self {
-            segment,
+            mss,
             ..Self::default()
         }
     }
 
-    pub(crate) fn first(&self) -> u64 {
-        self.first
+    pub(crate) fn snd_una(&self) -> u64 {
+        self.snd_una
     }
 
-    pub(crate) fn next(&self) -> u64 {
-        self.next
+    pub(crate) fn snd_nxt(&self) -> u64 {
+        self.snd_nxt
     }
 
-    /// Bytes that are sent and not acknowledged.
-    pub(crate) fn outstanding(&self) -> u64 {
-        self.next - self.first
+    /// Bytes sent and not cumulatively acknowledged (RFC 5681's FlightSize).
+    pub(crate) fn flight_size(&self) -> u64 {
+        self.snd_nxt - self.snd_una
     }
 
-    /// Bytes that are thought to be in the network.
+    /// The estimate of bytes in the network.
     pub(crate) fn pipe(&self) -> u64 {
-        self.outstanding() - self.arrived.bytes() - self.holes + self.again.bytes()
+        self.flight_size() - self.sacked.bytes() - self.lost + self.retransmitted.bytes()
     }
 
-    /// Whether anything is known to be lost.
-    pub(crate) fn has_holes(&self) -> bool {
-        self.holes > 0
+    /// Whether any unacknowledged byte is deemed lost.
+    pub(crate) fn has_lost(&self) -> bool {
+        self.lost > 0
     }
 
     /// Bytes are sent for the first time.
-    pub(crate) fn sent(&mut self, bytes: u64) {
-        self.next += bytes;
+    pub(crate) fn on_send(&mut self, bytes: u64) {
+        self.snd_nxt += bytes;
     }
 
-    /// An acknowledgment came.
-    pub(crate) fn acknowledge(&mut self, ack: u64, blocks: &[Range]) -> News {
-        let mut news = News::default();
-        let ack = ack.min(self.next);
-        if ack > self.first {
-            let known = self.arrived.bytes();
-            news.acked = ack - self.first;
-            news.ends[0] = if known == 0 { ack } else { self.first + 1 };
-            self.first = ack;
-            self.arrived.trim(ack);
-            self.again.trim(ack);
-            news.delivered = news.acked - (known - self.arrived.bytes());
+    /// An ACK arrived.
+    pub(crate) fn on_ack(&mut self, ack: u64, sack: &[ByteRange]) -> AckSummary {
+        let mut summary = AckSummary::default();
+        let ack = ack.min(self.snd_nxt);
+        if ack > self.snd_una {
+            let known = self.sacked.bytes();
+            summary.acked = ack - self.snd_una;
+            summary.ends[0] = if known == 0 { ack } else { self.snd_una + 1 };
+            self.snd_una = ack;
+            self.sacked.trim(ack);
+            self.retransmitted.trim(ack);
+            summary.delivered = summary.acked - (known - self.sacked.bytes());
         }
         let mut changed = false;
-        for &(start, end) in blocks {
-            let block = (start.max(self.first), end.min(self.next));
-            if block.0 >= block.1 || self.arrived.covers(block) {
+        for block in sack {
+            let block = ByteRange::new(block.start.max(self.snd_una), block.end.min(self.snd_nxt));
+            if block.is_empty() || self.sacked.covers(block) {
                 continue;
             }
-            let known = self.arrived.bytes();
-            self.arrived.insert(block);
-            self.again.remove(block);
-            news.delivered += self.arrived.bytes() - known;
-            news.ends[1] = news.ends[1].max(block.1);
+            let known = self.sacked.bytes();
+            self.sacked.insert(block);
+            self.retransmitted.remove(block);
+            summary.delivered += self.sacked.bytes() - known;
+            summary.ends[1] = summary.ends[1].max(block.end);
             changed = true;
         }
         if changed {
-            self.find_lost();
+            self.raise_lost_below();
         }
-        if changed || self.holes > 0 {
-            self.count_holes();
+        if changed || self.lost > 0 {
+            self.count_lost();
         }
-        news
+        summary
     }
 
-    /// Moves the limit below which all that has not arrived is lost.
-    fn find_lost(&mut self) {
-        let mut beyond = 0;
-        for (blocks, (start, end)) in self.arrived.backwards().enumerate() {
-            beyond += end - start;
-            if beyond > 2 * self.segment || blocks == 2 {
-                self.lost_before = self.lost_before.max(start);
+    /// Raises the limit below which all that has not arrived is lost.
+    fn raise_lost_below(&mut self) {
+        let mut above = 0;
+        for (blocks, block) in self.sacked.backwards().enumerate() {
+            above += block.len();
+            if above > 2 * self.mss || blocks == 2 {
+                self.lost_below = self.lost_below.max(block.start);
                 return;
             }
         }
     }
 
-    fn count_holes(&mut self) {
-        let limit = self.lost_before;
-        let beyond: u64 = self
-            .arrived
+    fn count_lost(&mut self) {
+        let limit = self.lost_below;
+        let above: u64 = self
+            .sacked
             .backwards()
-            .take_while(|range| range.1 > limit)
-            .map(|range| range.1 - range.0.max(limit))
+            .take_while(|range| range.end > limit)
+            .map(|range| range.end - range.start.max(limit))
             .sum();
-        self.holes = limit.saturating_sub(self.first + (self.arrived.bytes() - beyond));
+        self.lost = limit.saturating_sub(self.snd_una + (self.sacked.bytes() - above));
     }
 
-    /// A segment that was sent at `sent` has arrived: retransmissions that it has overtaken by more than `slack` are
+    /// A segment sent at `sent` has arrived: retransmissions sent earlier by more than `slack` are
     /// lost.
-    pub(crate) fn overtaken(&mut self, sent: Instant, slack: Duration) {
-        while let Some(&(range, at)) = self.resent.front()
-            && at + slack < sent
+    pub(crate) fn detect_lost_retransmissions(&mut self, sent: Instant, slack: Duration) {
+        while let Some(oldest) = self.retransmissions.front()
+            && oldest.sent + slack < sent
         {
-            self.resent.pop_front();
-            while let Some(out) = self.again.at_or_after(range.0)
-                && out.0 < range.1
+            let range = oldest.range;
+            self.retransmissions.pop_front();
+            while let Some(out) = self.retransmitted.at_or_after(range.start)
+                && out.start < range.end
             {
-                let lost = (out.0.max(range.0), out.1.min(range.1));
-                self.again.remove(lost);
-                self.lost_again.push_back(lost);
+                let lost = out.intersection(range);
+                self.retransmitted.remove(lost);
+                self.lost_retransmissions.push_back(lost);
             }
         }
     }
 
-    /// The next bytes to be sent again, at most a segment.
-    pub(crate) fn next_lost(&mut self) -> Option<Range> {
-        if self.holes == 0 {
+    /// The next lost bytes to retransmit, at most a segment.
+    pub(crate) fn next_lost(&mut self) -> Option<ByteRange> {
+        if self.lost == 0 {
             return None;
         }
-        while let Some(&(start, end)) = self.lost_again.front() {
-            let start = start.max(self.first);
-            if start < end && !self.arrived.covers((start, end)) {
-                return Some((start, end));
+        while let Some(front) = self.lost_retransmissions.front() {
+            let range = ByteRange::new(front.start.max(self.snd_una), front.end);
+            if !range.is_empty() && !self.sacked.covers(range) {
+                return Some(range);
             }
-            self.lost_again.pop_front();
+            self.lost_retransmissions.pop_front();
         }
-        let mut start = self.cursor.max(self.first);
+        let mut start = self.cursor.max(self.snd_una);
         let found = loop {
-            if start >= self.lost_before {
+            if start >= self.lost_below {
                 break None;
             }
-            let mut end = self.lost_before.min(start + self.segment);
+            let mut end = self.lost_below.min(start + self.mss);
             let mut jump = None;
-            for range in [self.arrived.at_or_after(start), self.again.at_or_after(start)]
-                .into_iter()
-                .flatten()
+            for range in [
+                self.sacked.at_or_after(start),
+                self.retransmitted.at_or_after(start),
+            ]
+            .into_iter()
+            .flatten()
             {
-                if range.0 <= start {
-                    jump = Some(range.1);
+                if range.start <= start {
+                    jump = Some(range.end);
                 } else {
-                    end = end.min(range.0);
+                    end = end.min(range.start);
                 }
             }
             match jump {
                 Some(to) => start = to,
-                None => break Some((start, end)),
+                None => break Some(ByteRange::new(start, end)),
             }
         };
         self.cursor = start;
         found
     }
 
-    /// Bytes that were lost are sent again.
-    pub(crate) fn resend(&mut self, range: Range, now: Instant) {
-        if let Some(front) = self.lost_again.front()
-            && front.1 == range.1
+    /// Lost bytes are retransmitted.
+    pub(crate) fn on_retransmit(&mut self, range: ByteRange, now: Instant) {
+        if let Some(front) = self.lost_retransmissions.front()
+            && front.end == range.end
         {
-            self.lost_again.pop_front();
+            self.lost_retransmissions.pop_front();
         } else {
-            self.cursor = range.1;
+            self.cursor = range.end;
         }
-        self.again.insert(range);
-        self.resent.push_back((range, now));
+        self.retransmitted.insert(range);
+        self.retransmissions
+            .push_back(Retransmission { range, sent: now });
     }
 
-    /// The timer ran out: nothing is in the network any more.
-    pub(crate) fn timed_out(&mut self) {
-        self.lost_before = self.next;
-        self.cursor = self.first;
-        self.again.clear();
-        self.lost_again.clear();
-        self.resent.clear();
-        self.count_holes();
+    /// The retransmission timer expired: all that was not SACKed is lost.
+    pub(crate) fn on_rto(&mut self) {
+        self.lost_below = self.snd_nxt;
+        self.cursor = self.snd_una;
+        self.retransmitted.clear();
+        self.lost_retransmissions.clear();
+        self.retransmissions.clear();
+        self.count_lost();
     }
 }

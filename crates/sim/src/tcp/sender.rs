@@ -1,219 +1,242 @@
-//! The end that sends: it opens the connection, keeps its window, its timers and its recoveries, and closes.
+//! The sending end: handshake, cwnd, timers and recovery, until the FIN is acknowledged.
 //!
-//! - **Recovery** (RFC 6675, RFC 6582): the first loss in a window begins it, the acknowledgment of all that was
-//!   outstanding then ends it; what is lost goes first. What the window is meanwhile follows proportional rate reduction
-//!   (RFC 6937), unless the control governs that itself. Limited transmit (RFC 3042) needs no rule of its own: what has
-//!   arrived out of order is no longer in the network, so as much may follow.
-//! - **Time-outs** (RFC 6298) begin with the oldest byte and double; all that has not arrived by then is lost, what is
-//!   known to have arrived stays so.
-//! - **Growth** only where the window was what stopped us since the data that is now acknowledged was sent; in slow start
-//!   half of it is enough (as in Linux: a paced sender is never quite stopped).
-//! - **After idleness** the window is halved for each time-out's time, to the initial one at least (RFC 2861).
-//! - **Marks** count once a window, and as nothing within a window that already lost (RFC 3168, section 6.1.2).
-//! - **A closed window** is probed with the byte before the first, at time-outs' times (RFC 9293, section 3.8.6.1).
-//! - **Pacing**: a segment follows when the time of the former's data at the control's rate is over; without such a rate and if asked
-//!   for, at 2 windows a round trip in slow start, 1.2 later, as in Linux.
+//! - **Recovery** (RFC 6675, RFC 6582) begins with the first loss in a window and ends when all
+//!   that was outstanding then is acknowledged. Lost segments go first. Meanwhile cwnd follows
+//!   proportional rate reduction (RFC 6937), unless the control governs it. Limited transmit (RFC
+//!   3042) needs no rule of its own: SACKed data has left the network, so as much may follow.
+//! - **Timeouts** (RFC 6298) retransmit from the oldest byte and back off exponentially. All that
+//!   was not SACKed is lost.
+//! - **Growth** needs a sender that was limited by cwnd since the acknowledged data was sent. In
+//!   slow start half of cwnd in flight is enough (as in Linux: cwnd hardly ever stops a paced
+//!   sender).
+//! - **Idle restart**: cwnd is halved for each retransmission timeout of idle time, down to the
+//!   initial window (RFC 2861).
+//! - **ECN**: marks count once per window, and not in a window that already had a loss (RFC 3168,
+//!   section 6.1.2).
+//! - **A zero window** is probed with the byte before it, as timeouts expire (RFC 9293, section
+//!   3.8.6.1).
+//! - **Pacing**: the next segment follows after the time of the last one's data at the control's
+//!   rate. Without such a rate and if configured, the rate is 2 cwnd per round trip in slow start,
+//!   and 1.2 cwnd later, as in Linux.
 
-use super::congestion::{Ack, Congestion, Signal, Start};
-use super::delivery::Delivery;
-use super::program::{Offer, Program, Progress};
-use super::rtt::RoundTrip;
-use super::scoreboard::{News, Scoreboard};
-use super::{Control, Settings, ack_frame, data_frame, syn_frame};
+use super::application::{Application, StreamProgress, Written};
+use super::control::{Ack, CongestionControl, CongestionEvent, ConnectionStart, ControlKind};
+use super::delivery::RateSampler;
+use super::rtt::RttEstimator;
+use super::scoreboard::{AckSummary, Scoreboard};
+use super::{Settings, ack_frame, data_frame, syn_frame};
 use crate::agent::{Agent, Context};
-use crate::packet::{Flags, Packet, Payload, Range, Segment};
+use crate::packet::{ByteRange, Flags, Payload, Segment, SimPacket};
 use engine::packet::Ecn;
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
 
 /// What a sender has counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Statistics {
+pub struct SenderStatistics {
     /// Segments with data.
     pub segments: u64,
-    /// Of those, sent again.
+    /// Of those, retransmissions.
     pub retransmissions: u64,
-    /// Times that the timer ran out, the opening's included.
+    /// Expired retransmission timers, those of the SYN included.
     pub timeouts: u64,
-    /// Recoveries that began without a time-out.
+    /// Recoveries that began without a timeout.
     pub recoveries: u64,
-    /// Windows in which a mark was obeyed.
+    /// Windows in which a mark reduced cwnd.
     pub marks: u64,
-    /// Probes of a closed window.
+    /// Probes of a zero window.
     pub probes: u64,
 }
 
-/// What the window was at a time.
+/// cwnd at a time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Sample {
+pub struct CwndSample {
     /// The time.
     pub at: Instant,
-    /// The congestion window in bytes.
-    pub window: u64,
-    /// Bytes thought to be in the network.
+    /// cwnd in bytes.
+    pub cwnd: u64,
+    /// The estimate of bytes in the network.
     pub pipe: u64,
     /// The smoothed round-trip time.
-    pub rtt: Duration,
+    pub srtt: Duration,
 }
 
+/// As Linux's states of congestion avoidance, with the handshake.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Phase {
-    /// No answer to the opening yet.
-    Opening,
-    Normal,
-    /// The window was reduced for a mark.
-    Marked,
+    /// The SYN is not acknowledged yet.
+    SynSent,
+    Open,
+    /// cwnd was reduced for a mark.
+    Cwr,
     Recovery,
-    /// After a time-out.
-    Restart,
+    /// After a timeout.
+    RtoRecovery,
 }
 
-/// Proportional rate reduction (RFC 6937, with the slow-start bound).
+/// Proportional rate reduction (RFC 6937, with the slow-start reduction bound).
 #[derive(Clone, Copy, Debug, Default)]
-struct Reduction {
+struct RateReduction {
+    /// prr_delivered.
     delivered: u64,
+    /// prr_out.
     sent: u64,
-    flight: u64,
-    /// How many bytes may be in the network until the next acknowledgment.
-    window: u64,
+    /// RecoverFS: FlightSize at the beginning of recovery.
+    recover_fs: u64,
+    /// The bytes that may be in the network until the next ACK.
+    cwnd: u64,
 }
 
-impl Reduction {
-    fn on_ack(&mut self, delivered: u64, pipe: u64, target: u64, segment: u64) {
+impl RateReduction {
+    fn on_ack(&mut self, delivered: u64, pipe: u64, ssthresh: u64, mss: u64) {
         self.delivered += delivered;
-        let may = if pipe > target {
-            let due = u128::from(self.delivered) * u128::from(target);
-            (due.div_ceil(u128::from(self.flight.max(1))) as u64).saturating_sub(self.sent)
+        let may_send = if pipe > ssthresh {
+            let due = u128::from(self.delivered) * u128::from(ssthresh);
+            (due.div_ceil(u128::from(self.recover_fs.max(1))) as u64).saturating_sub(self.sent)
         } else {
-            let bound = self.delivered.saturating_sub(self.sent).max(delivered) + segment;
-            bound.min(target - pipe)
+            let bound = self.delivered.saturating_sub(self.sent).max(delivered) + mss;
+            bound.min(ssthresh - pipe)
         };
         // The first retransmission goes at once.
-        self.window = pipe + if self.sent == 0 { may.max(segment) } else { may };
+        self.cwnd = pipe
+            + if self.sent == 0 {
+                may_send.max(mss)
+            } else {
+                may_send
+            };
     }
 }
 
-/// The sending end.
+/// A segment's place among those that were sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Transmission {
+    First,
+    Again,
+}
+
+/// The sending end of a connection.
 #[derive(Debug)]
-pub struct Sender {
+pub struct TcpSender {
     /// What was counted.
-    pub statistics: Statistics,
-    /// The window over time, if asked for.
-    pub samples: Vec<Sample>,
-    /// When all, the end included, was acknowledged.
+    pub statistics: SenderStatistics,
+    /// cwnd over time, if configured.
+    pub samples: Vec<CwndSample>,
+    /// When everything, the FIN included, was acknowledged.
     pub finished: Option<Instant>,
-    segment: u64,
-    kind: Control,
-    initial: u32,
+    mss: u64,
+    kind: &'static ControlKind,
+    initial_window: u32,
     ecn: bool,
     byte_counting: bool,
     hystart: bool,
-    paced: bool,
-    sampled: Option<Duration>,
-    program: Box<dyn Program>,
-    offer: Offer,
-    control: Box<dyn Congestion>,
+    pacing: bool,
+    sample_interval: Option<Duration>,
+    application: Box<dyn Application>,
+    written: Written,
+    control: Box<dyn CongestionControl>,
     board: Scoreboard,
-    delivery: Option<Delivery>,
-    rtt: RoundTrip,
+    delivery: Option<RateSampler>,
+    rtt: RttEstimator,
     phase: Phase,
-    /// The phase ends when this byte is the first unacknowledged one.
-    until: u64,
-    reduction: Reduction,
+    /// The phase ends when all before this byte is acknowledged (RFC 6675's RecoveryPoint).
+    recovery_point: u64,
+    reduction: RateReduction,
     /// The right edge of the receiver's window.
-    edge: u64,
-    /// The end of the stream has been sent.
-    closed: bool,
-    /// The window stopped us when this was the next byte.
-    stopped_at: u64,
-    tell_reduced: bool,
+    window_edge: u64,
+    /// The FIN has been sent.
+    fin_sent: bool,
+    /// SND.NXT when cwnd last stopped the sender.
+    cwnd_limited_at: u64,
+    /// The next segment carries CWR.
+    send_cwr: bool,
     last_sent: Instant,
-    timeout_at: Instant,
+    /// When the retransmission timer expires.
+    rto_at: Instant,
     /// When pacing lets the next segment go.
     pace_at: Instant,
     waits_for_pace: bool,
 }
 
-impl Sender {
-    /// A sender that opens its connection when its flow starts.
-    pub fn new(settings: &Settings, program: Box<dyn Program>) -> Self {
-        let segment = settings.segment().get();
-        let initial = settings.initial_window.max(1);
-        let start = Start {
+impl TcpSender {
+    /// A sender that sends its SYN when its flow starts.
+    pub fn new(settings: &Settings, application: Box<dyn Application>) -> Self {
+        let mss = settings.mss().get();
+        let initial_window = settings.initial_window.max(1);
+        let start = ConnectionStart {
             now: Instant::START,
-            segment,
-            window: initial,
+            mss,
+            initial_window,
             hystart: settings.hystart,
             rtt: None,
         };
         Self {
-            statistics: Statistics::default(),
+            statistics: SenderStatistics::default(),
             samples: Vec::new(),
             finished: None,
-            segment,
+            mss,
             kind: settings.control,
-            initial,
+            initial_window,
             ecn: settings.ecn,
             byte_counting: settings.byte_counting,
             hystart: settings.hystart,
-            paced: settings.pacing,
-            sampled: settings.samples,
-            program,
-            offer: Offer {
-                written: 0,
+            pacing: settings.pacing,
+            sample_interval: settings.sample_interval,
+            application,
+            written: Written {
+                bytes: 0,
                 closed: false,
-                again: Instant::START,
+                ask_again: Instant::START,
             },
-            control: settings.control.build(&start),
-            board: Scoreboard::new(segment),
+            control: (settings.control.build)(&start),
+            board: Scoreboard::new(mss),
             delivery: None,
-            rtt: RoundTrip::new(settings.min_rto),
-            phase: Phase::Opening,
-            until: 0,
-            reduction: Reduction::default(),
-            edge: 0,
-            closed: false,
-            stopped_at: 0,
-            tell_reduced: false,
+            rtt: RttEstimator::new(settings.min_rto),
+            phase: Phase::SynSent,
+            recovery_point: 0,
+            reduction: RateReduction::default(),
+            window_edge: 0,
+            fin_sent: false,
+            cwnd_limited_at: 0,
+            send_cwr: false,
             last_sent: Instant::START,
-            timeout_at: Instant::NEVER,
+            rto_at: Instant::NEVER,
             pace_at: Instant::START,
             waits_for_pace: false,
         }
     }
 
-    /// The congestion window in bytes.
-    pub fn window(&self) -> u64 {
-        self.control.window()
+    /// cwnd in bytes.
+    pub fn cwnd(&self) -> u64 {
+        self.control.cwnd()
     }
 
     /// The congestion control, if it is of this type.
-    pub fn control<C: Congestion>(&self) -> Option<&C> {
+    pub fn control<C: CongestionControl>(&self) -> Option<&C> {
         let control: &dyn std::any::Any = self.control.as_ref();
         control.downcast_ref()
     }
 
-    /// The program, if it is of this type.
-    pub fn program<P: Program>(&self) -> Option<&P> {
-        let program: &dyn std::any::Any = self.program.as_ref();
-        program.downcast_ref()
+    /// The application, if it is of this type.
+    pub fn application<A: Application>(&self) -> Option<&A> {
+        let application: &dyn std::any::Any = self.application.as_ref();
+        application.downcast_ref()
     }
 
-    /// The round trip.
-    pub fn round_trip(&self) -> &RoundTrip {
+    /// Round-trip time and retransmission timeout.
+    pub fn rtt(&self) -> &RttEstimator {
         &self.rtt
     }
 
-    /// Bytes that have arrived and were acknowledged, the end's number included.
+    /// SND.UNA: the bytes that are cumulatively acknowledged; a FIN counts as one.
     pub fn acknowledged(&self) -> u64 {
-        self.board.first()
+        self.board.snd_una()
     }
 
-    /// Bytes thought to be in the network.
+    /// The estimate of bytes in the network.
     pub fn pipe(&self) -> u64 {
         self.board.pipe()
     }
 
-    fn open(&mut self, cx: &mut Context<'_>) {
+    fn send_syn(&mut self, cx: &mut Context<'_>) {
         let flags = Flags {
             syn: true,
             ece: self.ecn,
@@ -224,370 +247,390 @@ impl Sender {
             flags,
             ..Segment::default()
         };
-        cx.send(Packet::new(syn_frame(), Payload::Tcp(segment)));
-        self.timeout_at = cx.now() + self.rtt.timeout();
-        cx.wake_at(self.timeout_at);
+        cx.send(SimPacket::new(syn_frame(), Payload::Tcp(segment)));
+        self.rto_at = cx.now() + self.rtt.rto();
+        cx.wake_at(self.rto_at);
     }
 
-    /// The answer to the opening came.
-    fn opened(&mut self, cx: &mut Context<'_>, segment: &Segment) {
-        if self.phase != Phase::Opening {
+    fn on_syn_ack(&mut self, cx: &mut Context<'_>, segment: &Segment) {
+        if self.phase != Phase::SynSent {
             return;
         }
         self.ecn &= segment.flags.ece;
-        self.edge = segment.window;
+        self.window_edge = segment.window;
         if let Some(echo) = segment.echo {
             self.rtt.sample(cx.now(), cx.now().since(echo), 1);
         }
-        // A lost opening is a sign of congestion (RFC 5681, section 3.1).
-        let window = if self.statistics.timeouts > 0 {
+        // A lost SYN or SYN-ACK is a sign of congestion (RFC 5681, section 3.1).
+        let initial_window = if self.statistics.timeouts > 0 {
             1
         } else {
-            self.initial
+            self.initial_window
         };
-        self.control = self.kind.build(&Start {
+        self.control = (self.kind.build)(&ConnectionStart {
             now: cx.now(),
-            segment: self.segment,
-            window,
+            mss: self.mss,
+            initial_window,
             hystart: self.hystart,
-            rtt: self.rtt.smoothed(),
+            rtt: self.rtt.srtt(),
         });
-        self.delivery = self.control.measures_rate().then(Delivery::default);
-        self.phase = Phase::Normal;
-        self.timeout_at = Instant::NEVER;
+        self.delivery = self.control.wants_rate_samples().then(RateSampler::default);
+        self.phase = Phase::Open;
+        self.rto_at = Instant::NEVER;
         self.last_sent = cx.now();
-        self.fill(cx);
+        self.transmit(cx);
         if self.statistics.segments == 0 {
-            cx.send(Packet::new(ack_frame(0), Payload::Tcp(Segment::default())));
+            cx.send(SimPacket::new(ack_frame(0), Payload::Tcp(Segment::default())));
         }
     }
 
-    /// How many bytes may be in the network.
+    /// The bytes that may be in the network.
     fn allowance(&self) -> u64 {
         if self.phase == Phase::Recovery && !self.control.governs_recovery() {
-            self.reduction.window
+            self.reduction.cwnd
         } else {
-            self.control.window()
+            self.control.cwnd()
         }
     }
 
-    /// What the next segment carries that was not sent before.
-    fn fresh(&mut self, now: Instant) -> Option<Range> {
-        let next = self.board.next();
-        if self.closed {
+    /// The new data of the next segment, if there is any; an empty range is a FIN alone.
+    fn next_new(&mut self, now: Instant) -> Option<ByteRange> {
+        let next = self.board.snd_nxt();
+        if self.fin_sent {
             return None;
         }
-        if now >= self.offer.again || next >= self.offer.written {
-            self.offer = self.program.offer(&Progress {
+        if now >= self.written.ask_again || next >= self.written.bytes {
+            self.written = self.application.write(&StreamProgress {
                 now,
                 sent: next,
-                acknowledged: self.board.first(),
+                acknowledged: self.board.snd_una(),
             });
         }
-        let written = self.offer.written.max(next);
-        let full = written.min(next + self.segment);
-        let end = full.min(self.edge);
+        let written = self.written.bytes.max(next);
+        let full = written.min(next + self.mss);
+        let end = full.min(self.window_edge);
         if end > next {
-            // A part of a segment waits until the window has room for all of it, or nothing is under way.
-            let whole = end == full || self.board.outstanding() == 0;
-            return whole.then_some((next, end));
+            // Part of a segment waits until the window admits all of it, or nothing is in flight.
+            let whole = end == full || self.board.flight_size() == 0;
+            return whole.then_some(ByteRange::new(next, end));
         }
-        (self.offer.closed && written == next).then_some((next, next))
+        (self.written.closed && written == next).then_some(ByteRange::new(next, next))
     }
 
-    /// Sends what may be sent.
-    fn fill(&mut self, cx: &mut Context<'_>) {
+    /// Sends all that cwnd, the receiver's window and pacing allow.
+    fn transmit(&mut self, cx: &mut Context<'_>) {
         let now = cx.now();
-        self.rest(now);
-        let rate = self.rate();
+        self.restart_after_idle(now);
+        let rate = self.pacing_rate();
         self.waits_for_pace = false;
         loop {
             let lost = self.board.next_lost();
-            let fresh = lost.or_else(|| self.fresh(now));
+            let chosen = lost.or_else(|| self.next_new(now));
             let pipe = self.board.pipe();
-            let Some(range) = fresh else {
-                if let (Some(delivery), true) = (&mut self.delivery, pipe < self.control.window()) {
-                    delivery.program_waits(pipe);
+            let Some(range) = chosen else {
+                if let (Some(delivery), true) = (&mut self.delivery, pipe < self.control.cwnd()) {
+                    delivery.on_app_limited(pipe);
                 }
                 break;
             };
-            if pipe > 0 && pipe + (range.1 - range.0) > self.allowance() {
-                self.stopped_at = self.board.next();
+            if pipe > 0 && pipe + range.len() > self.allowance() {
+                self.cwnd_limited_at = self.board.snd_nxt();
                 break;
             }
             if rate.is_some() && now < self.pace_at {
                 self.waits_for_pace = true;
                 break;
             }
-            self.send(cx, range, lost.is_some(), rate);
+            let transmission = match lost {
+                Some(_) => Transmission::Again,
+                None => Transmission::First,
+            };
+            self.send(cx, range, transmission, rate);
         }
         self.set_timer(cx);
     }
 
-    /// The rate at which segments go, if they are paced.
-    fn rate(&self) -> Option<Bandwidth> {
+    /// The rate at which segments are paced, if they are.
+    fn pacing_rate(&self) -> Option<Bandwidth> {
         if let Some(rate) = self.control.pacing_rate() {
             return Some(rate);
         }
-        let smoothed = self.rtt.smoothed()?;
-        if !self.paced {
+        let srtt = self.rtt.srtt()?;
+        if !self.pacing {
             return None;
         }
-        let tenths = if self.control.starting() { 20 } else { 12 };
-        let window = Bytes::new(self.control.window().saturating_mul(tenths) / 10);
-        Some(Bandwidth::of(window, smoothed))
+        let tenths = if self.control.in_slow_start() { 20 } else { 12 };
+        let per_rtt = Bytes::new(self.control.cwnd().saturating_mul(tenths) / 10);
+        Some(Bandwidth::of(per_rtt, srtt))
     }
 
-    /// After idleness, the window is no longer believed.
-    fn rest(&mut self, now: Instant) {
-        if self.board.outstanding() == 0 && self.statistics.segments > 0 {
-            let timeouts = now.since(self.last_sent).nanos() / self.rtt.timeout().nanos().max(1);
-            if timeouts > 0 {
-                self.control.on_idle(timeouts.min(64) as u32);
+    /// Reduces a cwnd that idle time has made stale.
+    fn restart_after_idle(&mut self, now: Instant) {
+        if self.board.flight_size() == 0 && self.statistics.segments > 0 {
+            let rtos = now.since(self.last_sent).nanos() / self.rtt.rto().nanos().max(1);
+            if rtos > 0 {
+                self.control.on_idle_restart(rtos.min(64) as u32);
                 self.last_sent = now;
             }
         }
     }
 
-    fn send(&mut self, cx: &mut Context<'_>, range: Range, again: bool, rate: Option<Bandwidth>) {
+    fn send(
+        &mut self,
+        cx: &mut Context<'_>,
+        range: ByteRange,
+        transmission: Transmission,
+        rate: Option<Bandwidth>,
+    ) {
         let now = cx.now();
-        let next = self.board.next();
-        if let Some(delivery) = self.delivery.as_mut().filter(|_| range.0 < range.1) {
-            delivery.sent(now, range, self.board.pipe());
+        let next = self.board.snd_nxt();
+        if let Some(delivery) = self.delivery.as_mut().filter(|_| !range.is_empty()) {
+            delivery.on_send(now, range, self.board.pipe());
         }
         let mut segment = Segment {
-            seq: range.0,
-            len: (range.1 - range.0) as u32,
+            seq: range.start,
+            len: range.len() as u32,
             ..Segment::default()
         };
-        if again {
-            self.board.resend(range, now);
-            self.statistics.retransmissions += 1;
-            if self.closed && range.1 == next {
-                segment.flags.fin = true;
-                segment.len -= 1;
+        match transmission {
+            Transmission::Again => {
+                self.board.on_retransmit(range, now);
+                self.statistics.retransmissions += 1;
+                if self.fin_sent && range.end == next {
+                    segment.flags.fin = true;
+                    segment.len -= 1;
+                }
             }
-        } else {
-            segment.flags.fin = self.offer.closed && range.1 == self.offer.written.max(next);
-            self.closed = segment.flags.fin;
-            self.board.sent(range.1 - range.0 + u64::from(self.closed));
-            segment.flags.cwr = std::mem::take(&mut self.tell_reduced);
+            Transmission::First => {
+                segment.flags.fin = self.written.closed && range.end == self.written.bytes.max(next);
+                self.fin_sent = segment.flags.fin;
+                self.board.on_send(range.len() + u64::from(self.fin_sent));
+                segment.flags.cwr = std::mem::take(&mut self.send_cwr);
+            }
         }
         self.statistics.segments += u64::from(segment.len > 0);
-        let mut packet = Packet::new(data_frame(segment.len), Payload::Tcp(segment));
-        if self.ecn && !again && segment.len > 0 {
+        let mut packet = SimPacket::new(data_frame(segment.len), Payload::Tcp(segment));
+        if self.ecn && transmission == Transmission::First && segment.len > 0 {
             packet.ecn = Ecn::Ect0;
         }
         if self.phase == Phase::Recovery {
-            self.reduction.sent += range.1 - range.0;
+            self.reduction.sent += range.len();
         }
         if let Some(rate) = rate {
-            self.pace_at = self.pace_at.max(now) + rate.time_to_send(Bytes::new(range.1 - range.0));
+            self.pace_at = self.pace_at.max(now) + rate.time_to_send(Bytes::new(range.len()));
         }
-        if self.timeout_at == Instant::NEVER {
-            self.timeout_at = now + self.rtt.timeout();
+        if self.rto_at == Instant::NEVER {
+            self.rto_at = now + self.rtt.rto();
         }
         self.last_sent = now;
         cx.send(packet);
     }
 
     fn set_timer(&mut self, cx: &mut Context<'_>) {
-        let outstanding = self.board.outstanding() > 0;
-        let shut = !outstanding && self.edge <= self.board.next() && self.offer.written > self.board.next();
-        if outstanding || shut {
-            if self.timeout_at == Instant::NEVER {
-                self.timeout_at = cx.now() + self.rtt.timeout();
+        let next = self.board.snd_nxt();
+        let outstanding = self.board.flight_size() > 0;
+        let zero_window = !outstanding && self.window_edge <= next && self.written.bytes > next;
+        if outstanding || zero_window {
+            if self.rto_at == Instant::NEVER {
+                self.rto_at = cx.now() + self.rtt.rto();
             }
         } else {
-            self.timeout_at = Instant::NEVER;
+            self.rto_at = Instant::NEVER;
         }
         let pace = if self.waits_for_pace {
             self.pace_at
         } else {
             Instant::NEVER
         };
-        // What is due is asked for as soon as more may be sent.
-        let again = Some(self.offer.again).filter(|again| !self.closed && *again > cx.now());
-        let again = again.unwrap_or(Instant::NEVER);
-        match self.timeout_at.min(pace).min(again) {
+        // Where it is due already, the application is asked as soon as more may be sent.
+        let ask_again = Some(self.written.ask_again).filter(|at| !self.fin_sent && *at > cx.now());
+        let ask_again = ask_again.unwrap_or(Instant::NEVER);
+        match self.rto_at.min(pace).min(ask_again) {
             Instant::NEVER => cx.sleep(),
             at => cx.wake_at(at),
         }
     }
 
-    /// The timer ran out.
-    fn time_out(&mut self, cx: &mut Context<'_>) {
-        let repeated = self.rtt.waits();
+    /// The retransmission timer expired.
+    fn on_rto(&mut self, cx: &mut Context<'_>) {
+        let repeated = self.rtt.is_backed_off();
         self.rtt.back_off();
-        self.timeout_at = Instant::NEVER;
-        if self.phase == Phase::Opening {
+        self.rto_at = Instant::NEVER;
+        if self.phase == Phase::SynSent {
             self.statistics.timeouts += 1;
-            self.open(cx);
+            self.send_syn(cx);
             return;
         }
-        if self.board.outstanding() == 0 {
-            self.statistics.probes += 1;
-            let segment = Segment {
-                seq: self.board.first().saturating_sub(1),
-                len: 1,
-                ..Segment::default()
-            };
-            cx.send(Packet::new(data_frame(1), Payload::Tcp(segment)));
-            self.set_timer(cx);
+        if self.board.flight_size() == 0 {
+            self.probe_zero_window(cx);
             return;
         }
         self.statistics.timeouts += 1;
-        let signal = Signal {
+        let event = CongestionEvent {
             repeated,
-            ..self.signal(cx.now())
+            ..self.congestion_event(cx.now())
         };
-        self.control.on_timeout(&signal);
-        self.board.timed_out();
-        self.phase = Phase::Restart;
-        self.until = self.board.next();
+        self.control.on_rto(&event);
+        self.board.on_rto();
+        self.phase = Phase::RtoRecovery;
+        self.recovery_point = self.board.snd_nxt();
         self.pace_at = cx.now();
-        self.fill(cx);
+        self.transmit(cx);
     }
 
-    fn signal(&self, now: Instant) -> Signal {
-        Signal {
+    fn probe_zero_window(&mut self, cx: &mut Context<'_>) {
+        self.statistics.probes += 1;
+        let segment = Segment {
+            seq: self.board.snd_una().saturating_sub(1),
+            len: 1,
+            ..Segment::default()
+        };
+        cx.send(SimPacket::new(data_frame(1), Payload::Tcp(segment)));
+        self.set_timer(cx);
+    }
+
+    fn congestion_event(&self, now: Instant) -> CongestionEvent {
+        CongestionEvent {
             now,
-            flight: self.board.outstanding(),
+            flight_size: self.board.flight_size(),
             pipe: self.board.pipe(),
             repeated: false,
         }
     }
 
-    /// Leaves or enters phases by what an acknowledgment brought; `true` if the window may grow by it.
-    fn turn(&mut self, now: Instant, segment: &Segment, flight: u64) -> bool {
-        let mut may_grow = matches!(self.phase, Phase::Normal | Phase::Restart);
-        let signal = Signal {
-            flight,
-            ..self.signal(now)
+    /// Leaves or enters phases by what an ACK reported, with FlightSize before it. Returns whether
+    /// cwnd may grow by this ACK.
+    fn update_phase(&mut self, now: Instant, segment: &Segment, flight_size: u64) -> bool {
+        let mut may_grow = matches!(self.phase, Phase::Open | Phase::RtoRecovery);
+        let event = CongestionEvent {
+            flight_size,
+            ..self.congestion_event(now)
         };
-        if self.phase != Phase::Normal && self.board.first() >= self.until {
-            self.phase = Phase::Normal;
+        if self.phase != Phase::Open && self.board.snd_una() >= self.recovery_point {
+            self.phase = Phase::Open;
             self.control.on_recovered(now);
         }
-        if segment.flags.ece && self.ecn && self.phase == Phase::Normal {
+        if segment.flags.ece && self.ecn && self.phase == Phase::Open {
             self.statistics.marks += 1;
-            self.control.on_ecn(&signal);
-            self.tell_reduced = true;
-            (self.phase, self.until) = (Phase::Marked, self.board.next());
+            self.control.on_ecn(&event);
+            self.send_cwr = true;
+            (self.phase, self.recovery_point) = (Phase::Cwr, self.board.snd_nxt());
             may_grow = false;
         }
-        if self.board.has_holes() && matches!(self.phase, Phase::Normal | Phase::Marked) {
-            // A loss in a window that was reduced for a mark is no second reason (RFC 3168, section 6.1.2).
-            if self.phase == Phase::Normal {
-                self.control.on_loss(&signal);
-                self.tell_reduced = self.ecn;
+        if self.board.has_lost() && matches!(self.phase, Phase::Open | Phase::Cwr) {
+            // A loss in a window that was reduced for a mark reduces no further (RFC 3168,
+            // section 6.1.2).
+            if self.phase == Phase::Open {
+                self.control.on_loss(&event);
+                self.send_cwr = self.ecn;
             }
             self.statistics.recoveries += 1;
-            (self.phase, self.until) = (Phase::Recovery, self.board.next());
-            self.reduction = Reduction {
-                flight,
-                ..Reduction::default()
+            (self.phase, self.recovery_point) = (Phase::Recovery, self.board.snd_nxt());
+            self.reduction = RateReduction {
+                recover_fs: flight_size,
+                ..RateReduction::default()
             };
-            self.timeout_at = now + self.rtt.timeout();
+            self.rto_at = now + self.rtt.rto();
             may_grow = false;
         }
         may_grow
     }
 
-    fn acknowledged_by(&mut self, cx: &mut Context<'_>, segment: &Segment) {
+    fn on_ack(&mut self, cx: &mut Context<'_>, segment: &Segment) {
         let now = cx.now();
-        let (flight, before, first) = (self.board.outstanding(), self.board.pipe(), self.board.first());
-        self.edge = self.edge.max(segment.ack + segment.window);
-        let News {
+        let (flight_size, pipe_before) = (self.board.flight_size(), self.board.pipe());
+        let una_before = self.board.snd_una();
+        self.window_edge = self.window_edge.max(segment.ack + segment.window);
+        let AckSummary {
             acked,
             delivered,
             ends,
-        } = self.board.acknowledge(segment.ack, &segment.sack);
+        } = self.board.on_ack(segment.ack, &segment.sack);
         let rtt = segment.echo.map(|echo| now.since(echo));
         if let (Some(rtt), true) = (rtt, delivered > 0) {
-            self.rtt.sample(now, rtt, flight / self.segment / 2);
+            self.rtt.sample(now, rtt, flight_size / self.mss / 2);
         }
         if let Some(echo) = segment.echo {
-            let slack = Duration::from_nanos(self.rtt.least().nanos() / 4);
-            self.board.overtaken(echo, slack);
+            let slack = Duration::from_nanos(self.rtt.min_rtt().nanos() / 4);
+            self.board.detect_lost_retransmissions(echo, slack);
         }
         if acked > 0 {
-            self.rtt.answered();
-            self.timeout_at = if self.board.outstanding() > 0 {
-                now + self.rtt.timeout()
+            self.rtt.end_backoff();
+            self.rto_at = if self.board.flight_size() > 0 {
+                now + self.rtt.rto()
             } else {
                 Instant::NEVER
             };
         }
-        let limited =
-            first < self.stopped_at || (self.control.starting() && 2 * flight > self.control.window());
-        // Duplicates let nothing grow (RFC 5681, section 3.2).
-        let grow = self.turn(now, segment, flight) && limited && acked > 0;
-        let first = self.board.first();
+        let cwnd_limited = una_before < self.cwnd_limited_at
+            || (self.control.in_slow_start() && 2 * flight_size > self.control.cwnd());
+        // Duplicate ACKs let nothing grow (RFC 5681, section 3.2).
+        let may_grow = self.update_phase(now, segment, flight_size) && cwnd_limited && acked > 0;
+        let snd_una = self.board.snd_una();
         let delivery = self.delivery.as_mut();
-        let rate = delivery.and_then(|delivery| delivery.acknowledged(now, delivered, ends, first));
+        let rate = delivery.and_then(|delivery| delivery.on_ack(now, delivered, ends, snd_una));
         self.control.on_ack(&Ack {
             now,
             delivered,
-            counted: if self.byte_counting {
+            growth_bytes: if self.byte_counting {
                 delivered
             } else {
-                delivered.min(self.segment)
+                delivered.min(self.mss)
             },
-            before,
+            pipe_before,
             pipe: self.board.pipe(),
-            first,
-            next: self.board.next(),
+            snd_una,
+            snd_nxt: self.board.snd_nxt(),
             rtt,
             rate,
-            smoothed: self.rtt.smoothed().unwrap_or(Duration::ZERO),
-            grow,
+            srtt: self.rtt.srtt().unwrap_or(Duration::ZERO),
+            may_grow,
         });
         if self.phase == Phase::Recovery {
-            let target = self.control.window();
+            let ssthresh = self.control.cwnd();
             self.reduction
-                .on_ack(delivered, self.board.pipe(), target, self.segment);
+                .on_ack(delivered, self.board.pipe(), ssthresh, self.mss);
         }
-        self.note(now);
-        self.fill(cx);
-        if self.closed && self.board.outstanding() == 0 {
+        self.sample_cwnd(now);
+        self.transmit(cx);
+        if self.fin_sent && self.board.flight_size() == 0 {
             self.finished = self.finished.or(Some(now));
         }
     }
 
-    /// Keeps a sample of the window, if it is time.
-    fn note(&mut self, now: Instant) {
+    /// Keeps a sample of cwnd if one is due.
+    fn sample_cwnd(&mut self, now: Instant) {
         let due = |every| self.samples.last().is_none_or(|last| now.since(last.at) >= every);
-        if self.sampled.is_some_and(due) {
-            self.samples.push(Sample {
+        if self.sample_interval.is_some_and(due) {
+            self.samples.push(CwndSample {
                 at: now,
-                window: self.control.window(),
+                cwnd: self.control.cwnd(),
                 pipe: self.board.pipe(),
-                rtt: self.rtt.smoothed().unwrap_or(Duration::ZERO),
+                srtt: self.rtt.srtt().unwrap_or(Duration::ZERO),
             });
         }
     }
 }
 
-impl Agent for Sender {
+impl Agent for TcpSender {
     fn wake(&mut self, cx: &mut Context<'_>) {
-        if self.phase == Phase::Opening && self.timeout_at == Instant::NEVER {
-            self.open(cx);
-        } else if cx.now() >= self.timeout_at {
-            self.time_out(cx);
+        if self.phase == Phase::SynSent && self.rto_at == Instant::NEVER {
+            self.send_syn(cx);
+        } else if cx.now() >= self.rto_at {
+            self.on_rto(cx);
         } else {
-            self.fill(cx);
+            self.transmit(cx);
         }
     }
 
-    fn receive(&mut self, cx: &mut Context<'_>, packet: &Packet) {
+    fn receive(&mut self, cx: &mut Context<'_>, packet: &SimPacket) {
         let Payload::Tcp(segment) = packet.payload else {
             return;
         };
         if segment.flags.syn {
-            self.opened(cx, &segment);
-        } else if self.phase != Phase::Opening {
-            self.acknowledged_by(cx, &segment);
+            self.on_syn_ack(cx, &segment);
+        } else if self.phase != Phase::SynSent {
+            self.on_ack(cx, &segment);
         }
     }
 }

@@ -1,7 +1,7 @@
-//! What is made up reads back as the flow's key and the segment's fields, and is sound.
+//! Synthesised headers parse back to the flow's key and the segment's fields, with right checksums.
 
 use super::*;
-use crate::packet::Flags;
+use crate::packet::{ByteRange, Flags};
 use engine::header::Headers;
 use engine::units::{Bytes, Duration};
 
@@ -29,7 +29,7 @@ fn keys(protocol: u8) -> [FlowKey; 2] {
 }
 
 /// The whole frame: headers, then zeros.
-fn frame(key: &FlowKey, packet: &Packet) -> Vec<u8> {
+fn frame(key: &FlowKey, packet: &SimPacket) -> Vec<u8> {
     let mut bytes = Vec::new();
     let length = write(&mut bytes, key, packet);
     assert!(bytes.len() <= length as usize, "{} > {length}", bytes.len());
@@ -37,8 +37,9 @@ fn frame(key: &FlowKey, packet: &Packet) -> Vec<u8> {
     bytes
 }
 
-/// Whether the checksums of IPv4's header and of what is above are right: with the pseudo-header, each sum is all ones.
-fn sound(frame: &[u8], key: &FlowKey) -> bool {
+/// Whether the checksums of IPv4 and of TCP or UDP are right: with the pseudo-header, each sum is all
+/// ones.
+fn checksums_match(frame: &[u8], key: &FlowKey) -> bool {
     let read = Headers::parse(frame, 0);
     let (l3, l4) = (read.l3.expect("IP").into(), usize::from(read.l4.expect("above")));
     let end = l3 + read.l3_len as usize;
@@ -52,7 +53,7 @@ fn sound(frame: &[u8], key: &FlowKey) -> bool {
 }
 
 #[test]
-fn a_made_up_frame_reads_back_as_its_flows_key_and_its_checksums_are_right() {
+fn a_synthesised_frame_parses_back_to_its_flows_key_and_its_checksums_are_right() {
     let segment = Segment {
         seq: 1_448,
         len: 1_448,
@@ -60,7 +61,7 @@ fn a_made_up_frame_reads_back_as_its_flows_key_and_its_checksums_are_right() {
     };
     for (protocol, payload) in [(TCP, Payload::Tcp(segment)), (UDP, Payload::Datagram(7))] {
         for key in keys(protocol) {
-            let mut packet = Packet::new(Bytes::new(1_514), payload);
+            let mut packet = SimPacket::new(Bytes::new(1_514), payload);
             packet.ecn = Ecn::Ce;
             let frame = frame(&key, &packet);
             let read = Headers::parse(&frame, 0);
@@ -69,14 +70,14 @@ fn a_made_up_frame_reads_back_as_its_flows_key_and_its_checksums_are_right() {
             let longer = usize::from(key.family == Family::V6 && protocol == TCP) * 20;
             assert_eq!(frame.len(), 1_514 + longer);
             assert_eq!(read.l3_len as usize, frame.len() - ETHERNET);
-            assert!(sound(&frame, &key), "{key:?}");
+            assert!(checksums_match(&frame, &key), "{key:?}");
         }
     }
 }
 
 #[test]
-fn a_protocol_without_a_header_of_ours_and_a_frame_that_is_not_ip_read_back_too() {
-    let packet = Packet::new(Bytes::new(100), Payload::Datagram(0));
+fn other_protocols_and_frames_that_are_not_ip_parse_back_too() {
+    let packet = SimPacket::new(Bytes::new(100), Payload::Datagram(0));
     for protocol in [1, 132] {
         let mut key = keys(protocol)[0];
         if protocol == 1 {
@@ -95,11 +96,15 @@ fn a_protocol_without_a_header_of_ours_and_a_frame_that_is_not_ip_read_back_too(
 }
 
 #[test]
-fn an_answer_has_its_numbers_its_window_its_timestamps_and_its_blocks() {
+fn an_ack_has_its_numbers_its_window_its_timestamps_and_its_sack_blocks() {
     let segment = Segment {
         ack: 2_896,
         window: 1 << 20,
-        sack: [(4_344, 5_792), (7_240, 8_688), (0, 0)],
+        sack: [
+            ByteRange::new(4_344, 5_792),
+            ByteRange::new(7_240, 8_688),
+            ByteRange::default(),
+        ],
         flags: Flags {
             ece: true,
             ..Flags::default()
@@ -107,7 +112,7 @@ fn an_answer_has_its_numbers_its_window_its_timestamps_and_its_blocks() {
         echo: Some(Instant::from_nanos(5_000_000)),
         ..Segment::default()
     };
-    let mut packet = Packet::new(Bytes::new(14 + 20 + 32 + 20), Payload::Tcp(segment));
+    let mut packet = SimPacket::new(Bytes::new(14 + 20 + 32 + 20), Payload::Tcp(segment));
     packet.sent = Instant::START + Duration::from_micros(7_001);
     let key = keys(TCP)[0];
     let frame = frame(&key, &packet);
@@ -121,31 +126,31 @@ fn an_answer_has_its_numbers_its_window_its_timestamps_and_its_blocks() {
     assert_eq!((word(24), word(28)), (7_001, 5_000));
     assert_eq!(&tcp[32..36], [1, 1, 5, 18]);
     assert_eq!([36, 40, 44, 48].map(word), [4_345, 5_793, 7_241, 8_689]);
-    assert!(sound(&frame, &key));
+    assert!(checksums_match(&frame, &key));
 }
 
 #[test]
-fn an_opening_announces_its_options_and_only_the_answer_to_it_acknowledges() {
-    let opening = Segment {
+fn a_syn_announces_its_options_and_only_the_syn_ack_acknowledges() {
+    let syn = Segment {
         flags: Flags {
             syn: true,
             ..Flags::default()
         },
         ..Segment::default()
     };
-    let answer = Segment {
+    let syn_ack = Segment {
         window: 30_000,
         echo: Some(Instant::START),
-        ..opening
+        ..syn
     };
     let key = keys(TCP)[0];
-    let [opening, answer] =
-        [opening, answer].map(|segment| frame(&key, &Packet::new(Bytes::new(74), Payload::Tcp(segment))));
-    assert_eq!((opening[34 + 13], answer[34 + 13]), (0x02, 0x12));
-    assert_eq!(&opening[34 + 4..34 + 12], [0; 8]);
-    assert_eq!(&answer[34 + 8..34 + 12], [0, 0, 0, 1]);
-    assert_eq!(&answer[34 + 14..34 + 16], 30_000u16.to_be_bytes());
-    assert_eq!(&opening[54..62], [2, 4, 5, 180, 4, 2, 8, 10]);
-    assert_eq!(&opening[70..74], [1, 3, 3, WINDOW_SCALE]);
-    assert!(sound(&opening, &key) && sound(&answer, &key));
+    let [syn, syn_ack] =
+        [syn, syn_ack].map(|segment| frame(&key, &SimPacket::new(Bytes::new(74), Payload::Tcp(segment))));
+    assert_eq!((syn[34 + 13], syn_ack[34 + 13]), (0x02, 0x12));
+    assert_eq!(&syn[34 + 4..34 + 12], [0; 8]);
+    assert_eq!(&syn_ack[34 + 8..34 + 12], [0, 0, 0, 1]);
+    assert_eq!(&syn_ack[34 + 14..34 + 16], 30_000u16.to_be_bytes());
+    assert_eq!(&syn[54..62], [2, 4, 5, 180, 4, 2, 8, 10]);
+    assert_eq!(&syn[70..74], [1, 3, 3, WINDOW_SCALE]);
+    assert!(checksums_match(&syn, &key) && checksums_match(&syn_ack, &key));
 }

@@ -1,28 +1,38 @@
-//! CUBIC (RFC 9438): after a loss the window follows W(t) = C (t − K)³ + Wmax, whatever the round-trip time.
+//! CUBIC (RFC 9438): after a loss, cwnd follows W(t) = C (t − K)³ + Wmax at any round-trip time.
 //!
-//! With the Reno-friendly region (section 4.3; α is 1 once the window at the last loss is reached) and fast convergence
-//! (4.7). Time in which the window was not what limited the sender does not count (5.8). Left out: the response to
-//! spurious losses (4.9), since nothing here reorders. `HyStart++` (4.10) is a setting of the connection.
+//! It has the Reno-friendly region (section 4.3; α is 1 once cwnd reaches that of the last loss)
+//! and fast convergence (4.7). Time in which cwnd did not limit the sender does not count (5.8).
+//! The response to spurious losses (4.9) is left out, since nothing here reorders. `HyStart++`
+//! (4.10) is a setting of the connection.
 
-use super::{Ack, Congestion, Signal, Start, Window};
+use crate::tcp::control::{Ack, CongestionControl, CongestionEvent, ConnectionStart, ControlKind};
+use crate::tcp::cwnd::Cwnd;
 use engine::units::{Duration, Instant};
+
+/// CUBIC, for the list.
+pub static CONTROL: ControlKind = ControlKind {
+    name: "cubic",
+    summary: "cwnd follows a cubic of the time since the last loss",
+    reference: "RFC 9438",
+    build: |start| Box::new(Cubic::new(start)),
+};
 
 const C: f64 = 0.4;
 const BETA: f64 = 0.7;
-/// Makes an additive increase with decrease to `BETA` as aggressive as Reno (equation 4).
+/// With a decrease to `BETA`, this additive increase is as aggressive as Reno (equation 4).
 const ALPHA: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
 
 /// CUBIC's state.
 #[derive(Clone, Debug)]
 pub struct Cubic {
-    window: Window,
-    /// The plateau, in segments.
-    plateau: f64,
-    /// The window at the last loss.
+    cwnd: Cwnd,
+    /// The plateau Wmax, in segments.
+    w_max: f64,
+    /// cwnd at the last loss.
     before_loss: f64,
     epoch: Option<Epoch>,
-    /// The window comes from a time-out: the next epoch begins at its plateau (section 4.8).
-    restarted: bool,
+    /// The last reduction was a timeout: the next epoch begins at its plateau (section 4.8).
+    after_rto: bool,
     last_ack: Instant,
 }
 
@@ -30,13 +40,14 @@ pub struct Cubic {
 #[derive(Clone, Copy, Debug)]
 struct Epoch {
     began: Instant,
-    /// When the plateau is reached, in seconds.
+    /// When it reaches Wmax, in seconds from the beginning.
     k: f64,
-    /// What Reno would have.
+    /// Reno's cwnd (section 4.3's W_est).
     friendly: f64,
 }
 
-/// The cube root, by Newton's method from a guess that thirds the exponent: the same on every machine.
+/// The cube root by Newton's method, from a guess with a third of the exponent: the same on
+/// every machine.
 fn cube_root(x: f64) -> f64 {
     if x <= 0.0 {
         return 0.0;
@@ -47,34 +58,34 @@ fn cube_root(x: f64) -> f64 {
 
 impl Cubic {
     /// At the start of a connection.
-    pub fn new(start: &Start) -> Self {
+    pub fn new(start: &ConnectionStart) -> Self {
         Self {
-            window: Window::new(start),
-            plateau: 0.0,
+            cwnd: Cwnd::new(start),
+            w_max: 0.0,
             before_loss: 0.0,
             epoch: None,
-            restarted: false,
+            after_rto: false,
             last_ack: start.now,
         }
     }
 
     fn begin(&mut self, now: Instant) -> Epoch {
-        let window = self.window.segments;
-        if self.restarted || window >= self.plateau {
-            self.plateau = window;
+        let cwnd = self.cwnd.segments;
+        if self.after_rto || cwnd >= self.w_max {
+            self.w_max = cwnd;
         }
-        self.restarted = false;
+        self.after_rto = false;
         Epoch {
             began: now,
-            k: cube_root((self.plateau - window) / C),
-            friendly: window,
+            k: cube_root((self.w_max - cwnd) / C),
+            friendly: cwnd,
         }
     }
 
-    /// Where the cubic is, so many seconds after the epoch began.
+    /// W(t), this many seconds after the epoch began.
     fn curve(&self, epoch: &Epoch, seconds: f64) -> f64 {
         let t = seconds - epoch.k;
-        C * t * t * t + self.plateau
+        C * t * t * t + self.w_max
     }
 
     fn avoid(&mut self, ack: &Ack, segments: f64) {
@@ -82,28 +93,28 @@ impl Cubic {
             Some(epoch) => epoch,
             None => self.begin(ack.now),
         };
-        let window = self.window.segments;
+        let cwnd = self.cwnd.segments;
         let alpha = if epoch.friendly >= self.before_loss {
             1.0
         } else {
             ALPHA
         };
-        epoch.friendly += alpha * segments / window;
+        epoch.friendly += alpha * segments / cwnd;
         self.epoch = Some(epoch);
         let elapsed = ack.now.since(epoch.began);
         if self.curve(&epoch, elapsed.as_secs_f64()) < epoch.friendly {
-            self.window.segments = window.max(epoch.friendly);
+            self.cwnd.segments = cwnd.max(epoch.friendly);
             return;
         }
-        let ahead = self.curve(&epoch, (elapsed + ack.smoothed).as_secs_f64());
-        let target = ahead.clamp(window, 1.5 * window);
-        self.window.segments += (target - window) * segments / window;
+        let ahead = self.curve(&epoch, (elapsed + ack.srtt).as_secs_f64());
+        let target = ahead.clamp(cwnd, 1.5 * cwnd);
+        self.cwnd.segments += (target - cwnd) * segments / cwnd;
     }
 
-    /// What a loss teaches about the plateau; the window that follows.
-    fn learn(&mut self, signal: &Signal) -> f64 {
-        let used = self.window.used(signal);
-        self.plateau = if used < self.plateau {
+    /// Updates Wmax at a loss; returns the cwnd that follows.
+    fn reduce(&mut self, event: &CongestionEvent) -> f64 {
+        let used = self.cwnd.in_use(event);
+        self.w_max = if used < self.w_max {
             used * f64::midpoint(1.0, BETA)
         } else {
             used
@@ -114,12 +125,12 @@ impl Cubic {
     }
 }
 
-impl Congestion for Cubic {
+impl CongestionControl for Cubic {
     fn on_ack(&mut self, ack: &Ack) {
         let passed = ack.now.since(self.last_ack);
         self.last_ack = ack.now;
-        if ack.grow {
-            let left = self.window.slow_start(ack);
+        if ack.may_grow {
+            let left = self.cwnd.slow_start(ack);
             if left > 0.0 {
                 self.avoid(ack, left);
             }
@@ -128,32 +139,32 @@ impl Congestion for Cubic {
         }
     }
 
-    fn on_loss(&mut self, signal: &Signal) {
-        let to = self.learn(signal);
-        self.window.reduce(to);
+    fn on_loss(&mut self, event: &CongestionEvent) {
+        let to = self.reduce(event);
+        self.cwnd.reduce_to(to);
     }
 
-    fn on_timeout(&mut self, signal: &Signal) {
-        let to = if signal.repeated { 0.0 } else { self.learn(signal) };
-        self.window.restart(signal, to);
-        self.restarted = true;
+    fn on_rto(&mut self, event: &CongestionEvent) {
+        let to = if event.repeated { 0.0 } else { self.reduce(event) };
+        self.cwnd.on_rto(event, to);
+        self.after_rto = true;
     }
 
-    fn on_idle(&mut self, timeouts: u32) {
-        self.window.decay(timeouts);
+    fn on_idle_restart(&mut self, rtos: u32) {
+        self.cwnd.decay_idle(rtos);
         self.epoch = None;
     }
 
-    fn window(&self) -> u64 {
-        self.window.bytes()
+    fn cwnd(&self) -> u64 {
+        self.cwnd.bytes()
     }
 
-    fn starting(&self) -> bool {
-        self.window.starting()
+    fn in_slow_start(&self) -> bool {
+        self.cwnd.in_slow_start()
     }
 }
 
-/// The window that RFC 9438 gives for a loss every 1/p segments and this round-trip time (equation 6).
+/// The average cwnd for a loss probability and a round-trip time (RFC 9438, equation 6).
 pub fn response(p: f64, rtt: Duration) -> f64 {
     let friendly = C * (3.0 + BETA) / (4.0 * (1.0 - BETA));
     let ratio = rtt.as_secs_f64() / p;
@@ -165,7 +176,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cube_root_is_one_to_the_last_digits() {
+    fn a_cube_root_cubed_is_the_number_again_to_the_last_digits() {
         for x in [1e-9, 0.3, 1.0, 2.0, 27.0, 1e5, 6.2e9] {
             let root = cube_root(x);
             assert!((root * root * root / x - 1.0).abs() < 1e-14, "{x}: {root}");

@@ -1,15 +1,27 @@
-//! `HighSpeed` TCP (RFC 3649): beyond 38 segments the window grows faster and falls less, so that 83,000 segments need a
-//! loss every ten million segments and not every five thousand million.
+//! `HighSpeed` TCP (RFC 3649): above 38 segments, cwnd grows faster and falls less.
 //!
-//! a(w) and b(w) are those of section 5, not the rounded steps of its appendix B.
+//! So an average cwnd of 83,000 segments allows a loss in ten million segments; Reno allows one
+//! in five thousand million. a(w) and b(w) follow section 5, not the rounded steps of appendix B.
 
-use super::{Ack, Congestion, Signal, Start, Window};
+use crate::tcp::control::{Ack, CongestionControl, CongestionEvent, ConnectionStart, ControlKind};
+use crate::tcp::cwnd::Cwnd;
 
+/// `HighSpeed` TCP, for the list.
+pub static CONTROL: ControlKind = ControlKind {
+    name: "highspeed",
+    summary: "grows faster and falls less at large cwnd",
+    reference: "RFC 3649",
+    build: |start| Box::new(HighSpeed::new(start)),
+};
+
+/// RFC 3649's Low_Window: up to here it is Reno.
 const LOW_WINDOW: f64 = 38.0;
+/// High_Window.
 const HIGH_WINDOW: f64 = 83_000.0;
+/// High_Decrease: b(w) at High_Window.
 const HIGH_DECREASE: f64 = 0.1;
 
-/// The part of the window that a loss takes.
+/// b(w): the share of cwnd that a loss takes.
 pub fn decrease(window: f64) -> f64 {
     if window <= LOW_WINDOW {
         return 0.5;
@@ -18,72 +30,72 @@ pub fn decrease(window: f64) -> f64 {
     0.5 + (HIGH_DECREASE - 0.5) * along.min(1.0)
 }
 
-/// The segments that a round trip adds.
+/// a(w): the segments that a round trip adds.
 pub fn increase(window: f64) -> f64 {
     if window <= LOW_WINDOW {
         return 1.0;
     }
     let b = decrease(window);
     let p = 0.078 * (-1.2 * window.ln()).exp();
-    // The formula begins a little below Reno.
+    // Just above Low_Window the formula falls below Reno.
     (window * window * p * 2.0 * b / (2.0 - b)).max(1.0)
 }
 
-/// `HighSpeed`'s state: the window, and what it grows by.
+/// `HighSpeed` TCP's state: cwnd and its increase.
 #[derive(Clone, Debug)]
 pub struct HighSpeed {
-    window: Window,
-    /// a(w), for the whole segments of `step_of`.
+    cwnd: Cwnd,
+    /// a(w), for `step_of` whole segments.
     step: f64,
     step_of: u64,
 }
 
 impl HighSpeed {
     /// At the start of a connection.
-    pub fn new(start: &Start) -> Self {
+    pub fn new(start: &ConnectionStart) -> Self {
         Self {
-            window: Window::new(start),
+            cwnd: Cwnd::new(start),
             step: 1.0,
             step_of: 0,
         }
     }
 }
 
-impl Congestion for HighSpeed {
+impl CongestionControl for HighSpeed {
     fn on_ack(&mut self, ack: &Ack) {
-        if !ack.grow {
+        if !ack.may_grow {
             return;
         }
-        let left = self.window.slow_start(ack);
+        let left = self.cwnd.slow_start(ack);
         if left > 0.0 {
-            let whole = self.window.segments as u64;
+            let whole = self.cwnd.segments as u64;
             if whole != self.step_of {
-                (self.step, self.step_of) = (increase(self.window.segments), whole);
+                (self.step, self.step_of) = (increase(self.cwnd.segments), whole);
             }
-            self.window.segments += self.step * left / self.window.segments;
+            self.cwnd.segments += self.step * left / self.cwnd.segments;
         }
     }
 
-    fn on_loss(&mut self, signal: &Signal) {
-        let used = self.window.used(signal);
-        self.window.reduce(used * (1.0 - decrease(used)));
+    fn on_loss(&mut self, event: &CongestionEvent) {
+        let used = self.cwnd.in_use(event);
+        self.cwnd.reduce_to(used * (1.0 - decrease(used)));
     }
 
-    fn on_timeout(&mut self, signal: &Signal) {
-        let used = self.window.used(signal);
-        self.window.restart(signal, used * (1.0 - decrease(used)));
+    fn on_rto(&mut self, event: &CongestionEvent) {
+        let used = self.cwnd.in_use(event);
+        self.cwnd.on_rto(event, used * (1.0 - decrease(used)));
     }
 
-    fn on_idle(&mut self, timeouts: u32) {
-        self.window.decay(timeouts);
+    fn on_idle_restart(&mut self, rtos: u32) {
+        self.cwnd.decay_idle(rtos);
     }
 
-    fn window(&self) -> u64 {
-        self.window.bytes()
+    fn cwnd(&self) -> u64 {
+        self.cwnd.bytes()
     }
 
-    fn starting(&self) -> bool {
-        self.window.starting()
+    fn in_slow_start(&self) -> bool {
+        self.cwnd.in_slow_start()
     }
 }
 

@@ -1,62 +1,73 @@
-//! LEDBAT++ (draft-irtf-iccrg-ledbat-plus-plus): yields to others, by keeping the queueing delay at 60 ms.
+//! LEDBAT++ (draft-irtf-iccrg-ledbat-plus-plus): yields to other flows by keeping the queueing
+//! delay at 60 ms.
 //!
-//! The queueing delay is the least round-trip time of late over the least of all. Below the target the window grows by
-//! a gain of at most one segment a round trip, above it falls in proportion to itself, by half at most. Slow start ends
-//! at three quarters of the target. Now and then the window goes down to two segments for two round trips, so that the
-//! base of the delay is seen again, and flows that came late see it too; the next such slowdown comes after nine times
-//! the duration of the former.
+//! The queueing delay is the least of the latest RTTs minus the base delay, the least RTT of ten
+//! minutes. Below the target, cwnd grows by at most one segment per round trip; above it, cwnd
+//! falls in proportion to itself, by at most half. Slow start ends at three quarters of the
+//! target. Periodic slowdowns reduce cwnd to two segments for two round trips, so that this flow
+//! and later ones measure the base delay without their queue. The next slowdown comes after nine
+//! times the duration of the last.
 
-use super::{Ack, Congestion, Signal, Start, Window};
+use crate::tcp::control::{Ack, CongestionControl, CongestionEvent, ConnectionStart, ControlKind};
+use crate::tcp::cwnd::Cwnd;
 use engine::units::{Duration, Instant};
+
+/// LEDBAT++, for the list.
+pub static CONTROL: ControlKind = ControlKind {
+    name: "ledbat++",
+    summary: "yields to other flows by keeping the queueing delay at 60 ms",
+    reference: "draft-irtf-iccrg-ledbat-plus-plus",
+    build: |start| Box::new(Ledbat::new(start)),
+};
 
 const TARGET: Duration = Duration::from_millis(60);
 const NONE: Duration = Duration::from_nanos(u64::MAX);
-/// Of the current delay: so many latest samples' least.
+/// The current delay is the least of this many samples.
 const CURRENT: usize = 4;
-/// How many minutes the base is remembered.
+/// Minutes for which the base delay is remembered.
 const HISTORY: usize = 10;
 const MINUTE: Duration = Duration::from_secs(60);
 
 #[derive(Clone, Copy, Debug)]
 enum Slowdown {
+    /// None before the initial slow start has ended.
+    Never,
     /// The next begins then.
     At(Instant),
-    /// Two segments until then; it began earlier.
-    Low(Instant, Instant),
-    /// Back to the former window by slow start; it began then.
-    Ramp(Instant),
-    /// Not before slow start has ended.
-    Never,
+    /// cwnd is two segments.
+    Low { began: Instant, until: Instant },
+    /// Slow start back to the cwnd before it.
+    Ramp { began: Instant },
 }
 
 /// LEDBAT++'s state.
 #[derive(Clone, Debug)]
 pub struct Ledbat {
-    window: Window,
+    cwnd: Cwnd,
     bases: [Duration; HISTORY],
     minute: Instant,
     latest: [Duration; CURRENT],
     samples: usize,
     slowdown: Slowdown,
-    round_until: u64,
+    round_end: u64,
 }
 
 impl Ledbat {
     /// At the start of a connection.
-    pub fn new(start: &Start) -> Self {
-        // The draft begins with two segments, whatever others do.
-        let start = &Start {
-            window: start.window.min(2),
+    pub fn new(start: &ConnectionStart) -> Self {
+        // The draft begins with two segments, whatever the setting.
+        let start = &ConnectionStart {
+            initial_window: start.initial_window.min(2),
             ..*start
         };
         Self {
-            window: Window::new(start),
+            cwnd: Cwnd::new(start),
             bases: [NONE; HISTORY],
             minute: start.now,
             latest: [NONE; CURRENT],
             samples: 0,
             slowdown: Slowdown::Never,
-            round_until: 0,
+            round_end: 0,
         }
     }
 
@@ -79,29 +90,32 @@ impl Ledbat {
         self.latest.iter().copied().min().unwrap_or(NONE) - self.base()
     }
 
-    /// Smaller for short paths, so that they do not beat long ones.
+    /// Smaller on short paths, so that they do not outcompete long ones.
     fn gain(&self) -> f64 {
         let twice = (2 * TARGET.nanos()).div_ceil(self.base().nanos().max(1));
         1.0 / twice.clamp(1, 16) as f64
     }
 
-    /// Begins, continues or ends a slowdown; whether one is under way.
+    /// Begins, continues or ends a slowdown; returns whether cwnd is kept low.
     fn slow_down(&mut self, ack: &Ack) -> bool {
-        let Ack { now, smoothed, .. } = *ack;
+        let Ack { now, srtt, .. } = *ack;
         match self.slowdown {
             Slowdown::At(when) if now >= when => {
-                self.window.threshold = self.window.segments.max(2.0);
-                self.window.segments = 2.0;
-                self.slowdown = Slowdown::Low(now, now + smoothed.times(2));
+                self.cwnd.ssthresh = self.cwnd.segments.max(2.0);
+                self.cwnd.segments = 2.0;
+                self.slowdown = Slowdown::Low {
+                    began: now,
+                    until: now + srtt.times(2),
+                };
                 true
             }
-            Slowdown::Low(began, until) => {
+            Slowdown::Low { began, until } => {
                 if now >= until {
-                    self.slowdown = Slowdown::Ramp(began);
+                    self.slowdown = Slowdown::Ramp { began };
                 }
                 true
             }
-            Slowdown::Ramp(began) if !self.window.starting() => {
+            Slowdown::Ramp { began } if !self.cwnd.in_slow_start() => {
                 self.slowdown = Slowdown::At(now + now.since(began).times(9));
                 false
             }
@@ -110,61 +124,61 @@ impl Ledbat {
     }
 
     fn grow(&mut self, ack: &Ack) {
-        let window = self.window.segments;
-        let segments = self.window.in_segments(ack.counted);
+        let cwnd = self.cwnd.segments;
+        let segments = self.cwnd.in_segments(ack.growth_bytes);
         let off = self.queueing().as_secs_f64() / TARGET.as_secs_f64();
-        if self.window.starting() {
+        if self.cwnd.in_slow_start() {
             if off > 0.75 && matches!(self.slowdown, Slowdown::Never) {
-                self.window.reduce(window);
+                self.cwnd.reduce_to(cwnd);
             } else {
                 let gain = self.gain();
-                self.window.segments = (window + gain * segments).min(self.window.threshold);
+                self.cwnd.segments = (cwnd + gain * segments).min(self.cwnd.ssthresh);
             }
         } else if off <= 1.0 {
-            self.window.segments += self.gain() * segments / window;
-        } else if ack.first > self.round_until {
-            let change = (self.gain() - window * (off - 1.0)).max(-window / 2.0);
-            self.window.reduce(window + change);
+            self.cwnd.segments += self.gain() * segments / cwnd;
+        } else if ack.snd_una > self.round_end {
+            let change = (self.gain() - cwnd * (off - 1.0)).max(-cwnd / 2.0);
+            self.cwnd.reduce_to(cwnd + change);
         }
     }
 }
 
-impl Congestion for Ledbat {
+impl CongestionControl for Ledbat {
     fn on_ack(&mut self, ack: &Ack) {
         if let Some(rtt) = ack.rtt {
             self.sample(ack.now, rtt);
         }
         let slow = self.slow_down(ack);
-        if ack.grow && !slow && self.samples > 0 {
+        if ack.may_grow && !slow && self.samples > 0 {
             self.grow(ack);
         }
-        if matches!(self.slowdown, Slowdown::Never) && !self.window.starting() {
-            self.slowdown = Slowdown::At(ack.now + ack.smoothed.times(2));
+        if matches!(self.slowdown, Slowdown::Never) && !self.cwnd.in_slow_start() {
+            self.slowdown = Slowdown::At(ack.now + ack.srtt.times(2));
         }
-        if ack.first > self.round_until {
-            self.round_until = ack.next;
+        if ack.snd_una > self.round_end {
+            self.round_end = ack.snd_nxt;
         }
     }
 
-    fn on_loss(&mut self, signal: &Signal) {
-        let used = self.window.used(signal);
-        self.window.reduce(used / 2.0);
+    fn on_loss(&mut self, event: &CongestionEvent) {
+        let used = self.cwnd.in_use(event);
+        self.cwnd.reduce_to(used / 2.0);
     }
 
-    fn on_timeout(&mut self, signal: &Signal) {
-        let used = self.window.used(signal);
-        self.window.restart(signal, used / 2.0);
+    fn on_rto(&mut self, event: &CongestionEvent) {
+        let used = self.cwnd.in_use(event);
+        self.cwnd.on_rto(event, used / 2.0);
     }
 
-    fn on_idle(&mut self, timeouts: u32) {
-        self.window.decay(timeouts);
+    fn on_idle_restart(&mut self, rtos: u32) {
+        self.cwnd.decay_idle(rtos);
     }
 
-    fn window(&self) -> u64 {
-        self.window.bytes()
+    fn cwnd(&self) -> u64 {
+        self.cwnd.bytes()
     }
 
-    fn starting(&self) -> bool {
-        self.window.starting()
+    fn in_slow_start(&self) -> bool {
+        self.cwnd.in_slow_start()
     }
 }

@@ -1,185 +1,164 @@
-//! Congestion control: how much may be in the network. One file each; `reno.rs` is the template.
+//! The congestion controls, one file each, and the one list of them.
 //!
-//! A control is told what happened and answers with a window, and perhaps a rate. The sender does the rest: it
-//! decides what is lost and when a loss counts, once a window (RFC 6582), spreads a reduction over the recovery
-//! (RFC 6937) unless the control does that itself, and tells of acknowledgments whether the window was what limited it.
-//!
-//! Windows are in segments, with fractions; the sender gets bytes. Only +, −, ×, ÷ and roots that are made of them are
-//! used where a run's result depends on it, or functions evaluated once a segment of window; so runs repeat.
+//! To add one: copy `reno.rs`, write its `CONTROL`, and name the file here twice: its `mod` line,
+//! which rustfmt follows, and its place in the list. A test reports which of the two is missing.
+//! Scenarios, messages and the documentation follow the list.
 
 pub mod bbr;
 pub mod cubic;
 pub mod highspeed;
-mod hystart;
-mod ledbat;
-mod reno;
-mod scalable;
-mod vegas;
-mod window;
+pub mod ledbat;
+pub mod reno;
+pub mod scalable;
+pub mod vegas;
 
-pub use window::Window;
+use super::control::ControlKind;
+use engine::settings::{Raw, SettingValue, describe, nearest};
 
-use super::delivery::Rate;
-use engine::units::{Bandwidth, Duration, Instant};
-use std::any::Any;
-use std::fmt;
-use std::str::FromStr;
+/// Every control, in the order in which lists show them.
+pub static CONTROLS: &[&ControlKind] = &[
+    &reno::CONTROL,
+    &cubic::CONTROL,
+    &highspeed::CONTROL,
+    &scalable::CONTROL,
+    &vegas::CONTROL,
+    &bbr::CONTROL,
+    &ledbat::CONTROL,
+];
 
-engine::choices! {
-    /// A congestion control, by name.
-    pub enum Control {
-        /// Reno (RFC 5681): one segment a round trip more, half of it less.
-        Reno = "reno",
-        /// CUBIC (RFC 9438): the window follows a cubic of the time since the last loss.
-        Cubic = "cubic",
-        /// `HighSpeed` TCP (RFC 3649): large windows grow faster and fall less.
-        HighSpeed = "highspeed",
-        /// Scalable TCP (Kelly, 2003): recovers in the same number of round trips at any window.
-        Scalable = "scalable",
-        /// Vegas (Brakmo and Peterson, 1995): keeps two to four segments waiting.
-        Vegas = "vegas",
-        /// BBR, version 1 (2016): paced by a model of the path's rate and round-trip time.
-        Bbr = "bbr",
-        /// LEDBAT++: yields to others by keeping the queueing delay at 60 ms.
-        Ledbat = "ledbat++",
-    }
+/// The control of this name.
+///
+/// # Errors
+/// There is none; the message lists all names and suggests the nearest.
+pub fn named(name: &str) -> Result<&'static ControlKind, String> {
+    let found = CONTROLS.iter().find(|control| control.name == name);
+    found.copied().ok_or_else(|| {
+        let near = nearest(name, CONTROLS.iter().map(|control| control.name));
+        let near = near.map(|near| format!("; did you mean \"{near}\"?"));
+        format!("expected {CHOICES}; found \"{name}\"{}", near.unwrap_or_default())
+    })
 }
 
-impl Control {
-    /// All of them.
-    pub const ALL: [Self; 7] = [
-        Self::Reno,
-        Self::Cubic,
-        Self::HighSpeed,
-        Self::Scalable,
-        Self::Vegas,
-        Self::Bbr,
-        Self::Ledbat,
-    ];
+impl SettingValue for &'static ControlKind {
+    const UNIT: &'static str = CHOICES;
 
-    /// A control of this kind at the start of a connection.
-    pub fn build(self, start: &Start) -> Box<dyn Congestion> {
-        match self {
-            Self::Reno => Box::new(reno::Reno::new(start)),
-            Self::Cubic => Box::new(cubic::Cubic::new(start)),
-            Self::HighSpeed => Box::new(highspeed::HighSpeed::new(start)),
-            Self::Scalable => Box::new(scalable::Scalable::new(start)),
-            Self::Vegas => Box::new(vegas::Vegas::new(start)),
-            Self::Bbr => Box::new(bbr::Bbr::new(start)),
-            Self::Ledbat => Box::new(ledbat::Ledbat::new(start)),
+    fn from_raw(raw: &Raw) -> Result<Self, String> {
+        match raw {
+            Raw::Text(name) => named(name),
+            other => Err(format!("expected {CHOICES}; found {}", describe(other))),
         }
     }
 }
 
-impl fmt::Display for Control {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
+/// The names as messages and the documentation show them: `one of "a" "b"`.
+const CHOICES: &str = {
+    const TEXT: [u8; choices_len()] = choices_text();
+    match std::str::from_utf8(&TEXT) {
+        Ok(text) => text,
+        Err(_) => panic!("names are UTF-8, and the rest is ASCII"),
     }
+};
+
+const PREFIX: &[u8] = b"one of";
+
+const fn choices_len() -> usize {
+    let (mut len, mut i) = (PREFIX.len(), 0);
+    while i < CONTROLS.len() {
+        len += " \"\"".len() + CONTROLS[i].name.len();
+        i += 1;
+    }
+    len
 }
 
-impl FromStr for Control {
-    type Err = String;
-    fn from_str(text: &str) -> Result<Self, String> {
-        use engine::settings::{Raw, SettingValue};
-        Self::from_raw(&Raw::Text(text.into()))
+const fn choices_text<const LEN: usize>() -> [u8; LEN] {
+    // What is not overwritten is a quotation mark.
+    let mut text = [b'"'; LEN];
+    let mut at = copy(PREFIX, &mut text, 0);
+    let mut i = 0;
+    while i < CONTROLS.len() {
+        text[at] = b' ';
+        at = copy(CONTROLS[i].name.as_bytes(), &mut text, at + 2) + 1;
+        i += 1;
     }
+    text
 }
 
-/// What a connection starts from.
-#[derive(Clone, Copy, Debug)]
-pub struct Start {
-    /// When.
-    pub now: Instant,
-    /// The bytes of a full segment.
-    pub segment: u64,
-    /// The initial window, in segments.
-    pub window: u32,
-    /// Slow start is to end by `HyStart++`.
-    pub hystart: bool,
-    /// The opening's round-trip time, once it is known.
-    pub rtt: Option<Duration>,
+/// Copies into the text at this position; returns the position behind it.
+const fn copy(from: &[u8], text: &mut [u8], at: usize) -> usize {
+    let mut i = 0;
+    while i < from.len() {
+        text[at + i] = from[i];
+        i += 1;
+    }
+    at + from.len()
 }
 
-/// What an acknowledgment told.
-#[derive(Clone, Copy, Debug)]
-pub struct Ack {
-    /// The time.
-    pub now: Instant,
-    /// Bytes that are now known to have arrived, and were not before.
-    pub delivered: u64,
-    /// Of those, the ones that count for growth: all (RFC 3465), or a segment at most.
-    pub counted: u64,
-    /// Bytes thought to be in the network before this came.
-    pub before: u64,
-    /// Bytes thought to be in the network now.
-    pub pipe: u64,
-    /// The first byte that is not acknowledged.
-    pub first: u64,
-    /// The next byte to be sent for the first time.
-    pub next: u64,
-    /// How long the answered segment and its answer took.
-    pub rtt: Option<Duration>,
-    /// The smoothed round-trip time.
-    pub smoothed: Duration,
-    /// How fast data was delivered, for controls that ask for it.
-    pub rate: Option<Rate>,
-    /// The window may grow: it limited what was sent, and no reduction is under way.
-    pub grow: bool,
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
 
-/// What the sender knows at a sign of congestion.
-#[derive(Clone, Copy, Debug)]
-pub struct Signal {
-    /// The time.
-    pub now: Instant,
-    /// Bytes sent and not acknowledged.
-    pub flight: u64,
-    /// Bytes thought to be in the network.
-    pub pipe: u64,
-    /// Of a time-out: nothing has arrived since the one before, and that was one window's congestion (RFC 5681).
-    pub repeated: bool,
-}
-
-/// A congestion control.
-pub trait Congestion: Any + fmt::Debug + Send {
-    /// An acknowledgment came.
-    fn on_ack(&mut self, ack: &Ack);
-
-    /// Segments are lost, for the first time in this window.
-    fn on_loss(&mut self, signal: &Signal);
-
-    /// The timer ran out.
-    fn on_timeout(&mut self, signal: &Signal);
-
-    /// The network marked, for the first time in this window. As a loss, unless it says otherwise (RFC 3168).
-    fn on_ecn(&mut self, signal: &Signal) {
-        self.on_loss(signal);
+    #[test]
+    fn the_choices_are_the_names_of_the_list() {
+        let names: Vec<String> = CONTROLS.iter().map(|c| format!(" \"{}\"", c.name)).collect();
+        assert_eq!(CHOICES, format!("one of{}", names.concat()));
     }
 
-    /// All that was outstanding at the loss or time-out has arrived.
-    fn on_recovered(&mut self, _now: Instant) {}
-
-    /// It sends again after it had nothing to send for so many time-outs' time (RFC 2861).
-    fn on_idle(&mut self, _timeouts: u32) {}
-
-    /// How many bytes may be in the network.
-    fn window(&self) -> u64;
-
-    /// How fast segments may follow each other; `None` where acknowledgments alone are the clock.
-    fn pacing_rate(&self) -> Option<Bandwidth> {
-        None
+    #[test]
+    fn every_name_reads_back_and_a_wrong_one_suggests_the_nearest() {
+        for control in CONTROLS {
+            assert_eq!(named(control.name), Ok(*control));
+        }
+        let message = named("cubik").expect_err("no such control");
+        assert!(message.contains("did you mean \"cubic\"?"), "{message}");
     }
 
-    /// Whether it is in slow start, or something like it.
-    fn starting(&self) -> bool;
-
-    /// Whether it governs the window during recovery itself.
-    fn governs_recovery(&self) -> bool {
-        false
+    /// Every production source below this directory: its path, and its text.
+    fn sources(under: &Path, found: &mut Vec<(String, String)>) {
+        for entry in std::fs::read_dir(under).expect("a directory").flatten() {
+            let path = entry.path();
+            let name = path.to_string_lossy().into_owned();
+            if path.is_dir() && !name.ends_with("/tests") {
+                sources(&path, found);
+            } else if name.ends_with(".rs") && !name.ends_with("/tests.rs") {
+                let text = std::fs::read_to_string(&path).expect("a text");
+                found.push((name, text));
+            }
+        }
     }
 
-    /// Whether it wants to know the delivery rate.
-    fn measures_rate(&self) -> bool {
-        false
+    /// So a new control costs its file and its place in the list.
+    #[test]
+    fn a_congestion_control_stands_in_its_own_file_and_the_list_and_nowhere_else() {
+        let sim = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+        let mut files = Vec::new();
+        sources(&sim, &mut files);
+        let folder = "/tcp/congestion/";
+        let modules: Vec<&str> = files
+            .iter()
+            .filter_map(|(path, _)| path.split_once(folder)?.1.strip_suffix(".rs"))
+            .filter(|module| *module != "mod")
+            .collect();
+        assert_eq!(modules.len(), CONTROLS.len(), "files of {folder}: {modules:?}");
+        for module in modules {
+            let mut uses: Vec<String> = Vec::new();
+            for (path, text) in &files {
+                let code = text.split("#[cfg(test)]").next().unwrap_or_default();
+                let lines = code.lines().filter(|line| !line.trim_start().starts_with("//"));
+                let named = |line: &&str| {
+                    line.split(|c: char| !c.is_alphanumeric() && c != '_')
+                        .any(|w| w == module)
+                };
+                uses.extend(lines.filter(named).map(|line| format!("{path}: {line}")));
+            }
+            let declared = format!("/congestion/{module}.rs: ");
+            uses.retain(|line| !line.contains(&declared));
+            let expected = [format!("pub mod {module};"), format!("    &{module}::CONTROL,")];
+            let found: Vec<&str> = uses
+                .iter()
+                .filter_map(|line| Some(line.split_once("mod.rs: ")?.1))
+                .collect();
+            assert_eq!(found, expected, "{uses:?}");
+        }
     }
 }

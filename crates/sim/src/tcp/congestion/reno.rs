@@ -1,52 +1,62 @@
-//! Reno (RFC 5681): a segment more every round trip, half the window less at a loss.
+//! Reno (RFC 5681): cwnd grows by one segment per round trip; a loss halves it.
 //!
-//! Growth counts bytes (RFC 3465), so a window's worth of arrived bytes is one segment, however few acknowledgments told
-//! of them, unless the connection counts acknowledgments, as Mathis' constant for delayed ones supposes.
+//! Growth counts bytes (RFC 3465): a cwnd's worth of arrived bytes adds one segment, however few
+//! ACKs reported them. A connection may count ACKs instead, as Mathis's constant for delayed ACKs
+//! assumes.
 
-use super::{Ack, Congestion, Signal, Start, Window};
+use crate::tcp::control::{Ack, CongestionControl, CongestionEvent, ConnectionStart, ControlKind};
+use crate::tcp::cwnd::Cwnd;
 
-/// Reno's state: the window.
+/// Reno, for the list.
+pub static CONTROL: ControlKind = ControlKind {
+    name: "reno",
+    summary: "adds one segment per round trip and halves at a loss",
+    reference: "RFC 5681",
+    build: |start| Box::new(Reno::new(start)),
+};
+
+/// Reno's state: cwnd alone.
 #[derive(Clone, Debug)]
 pub struct Reno {
-    window: Window,
+    cwnd: Cwnd,
 }
 
 impl Reno {
     /// At the start of a connection.
-    pub fn new(start: &Start) -> Self {
+    pub fn new(start: &ConnectionStart) -> Self {
         Self {
-            window: Window::new(start),
+            cwnd: Cwnd::new(start),
         }
     }
 }
 
-impl Congestion for Reno {
+impl CongestionControl for Reno {
     fn on_ack(&mut self, ack: &Ack) {
-        if ack.grow {
-            let left = self.window.slow_start(ack);
-            self.window.segments += left / self.window.segments;
+        if ack.may_grow {
+            let left = self.cwnd.slow_start(ack);
+            self.cwnd.segments += left / self.cwnd.segments;
         }
     }
 
-    fn on_loss(&mut self, signal: &Signal) {
-        let used = self.window.used(signal);
-        self.window.reduce(used / 2.0);
+    fn on_loss(&mut self, event: &CongestionEvent) {
+        let used = self.cwnd.in_use(event);
+        self.cwnd.reduce_to(used / 2.0);
     }
 
-    fn on_timeout(&mut self, signal: &Signal) {
-        let used = self.window.used(signal);
-        self.window.restart(signal, used / 2.0);
+    fn on_rto(&mut self, event: &CongestionEvent) {
+        let used = self.cwnd.in_use(event);
+        self.cwnd.on_rto(event, used / 2.0);
     }
 
-    fn on_idle(&mut self, timeouts: u32) {
-        self.window.decay(timeouts);
+    fn on_idle_restart(&mut self, rtos: u32) {
+        self.cwnd.decay_idle(rtos);
     }
 
-    fn window(&self) -> u64 {
-        self.window.bytes()
+    fn cwnd(&self) -> u64 {
+        self.cwnd.bytes()
     }
 
-    fn starting(&self) -> bool {
-        self.window.starting()
+    fn in_slow_start(&self) -> bool {
+        self.cwnd.in_slow_start()
     }
 }

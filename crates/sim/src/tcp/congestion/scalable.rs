@@ -1,26 +1,38 @@
-//! Scalable TCP (Kelly, 2003): each arrived segment adds 0.01 of a segment, a loss takes an eighth.
+//! Scalable TCP (Kelly, 2003): each delivered segment adds 0.01 segment; a loss takes an eighth.
 //!
-//! So the time to recover from a loss is a number of round trips, about 13.4, whatever the window. Below 16 segments it is
-//! Reno, as in Kelly's implementation. Arrived bytes count, so delayed answers change nothing; Linux divides by at most 50
-//! instead, to make up for them.
+//! So recovery from a loss takes the same number of round trips, about 13.4, at any cwnd. Below
+//! 16 segments it is Reno, as in Kelly's implementation. Delivered bytes count, so delayed ACKs
+//! change nothing; Linux divides by at most 50 instead, to compensate for them.
 
-use super::{Ack, Congestion, Signal, Start, Window};
+use crate::tcp::control::{Ack, CongestionControl, CongestionEvent, ConnectionStart, ControlKind};
+use crate::tcp::cwnd::Cwnd;
 
+/// Scalable TCP, for the list.
+pub static CONTROL: ControlKind = ControlKind {
+    name: "scalable",
+    summary: "recovers from a loss in the same number of round trips at any cwnd",
+    reference: "Kelly, 2003",
+    build: |start| Box::new(Scalable::new(start)),
+};
+
+/// The increase per delivered segment.
 const A: f64 = 0.01;
+/// The decrease at a loss.
 const B: f64 = 0.125;
+/// Up to here it is Reno.
 const LOW_WINDOW: f64 = 16.0;
 
-/// Scalable's state: the window.
+/// Scalable TCP's state: cwnd alone.
 #[derive(Clone, Debug)]
 pub struct Scalable {
-    window: Window,
+    cwnd: Cwnd,
 }
 
 impl Scalable {
     /// At the start of a connection.
-    pub fn new(start: &Start) -> Self {
+    pub fn new(start: &ConnectionStart) -> Self {
         Self {
-            window: Window::new(start),
+            cwnd: Cwnd::new(start),
         }
     }
 
@@ -29,38 +41,38 @@ impl Scalable {
     }
 }
 
-impl Congestion for Scalable {
+impl CongestionControl for Scalable {
     fn on_ack(&mut self, ack: &Ack) {
-        if ack.grow {
-            let left = self.window.slow_start(ack);
-            let step = if self.window.segments > LOW_WINDOW {
+        if ack.may_grow {
+            let left = self.cwnd.slow_start(ack);
+            let step = if self.cwnd.segments > LOW_WINDOW {
                 A
             } else {
-                1.0 / self.window.segments
+                1.0 / self.cwnd.segments
             };
-            self.window.segments += left * step;
+            self.cwnd.segments += left * step;
         }
     }
 
-    fn on_loss(&mut self, signal: &Signal) {
-        let used = self.window.used(signal);
-        self.window.reduce(Self::after_loss(used));
+    fn on_loss(&mut self, event: &CongestionEvent) {
+        let used = self.cwnd.in_use(event);
+        self.cwnd.reduce_to(Self::after_loss(used));
     }
 
-    fn on_timeout(&mut self, signal: &Signal) {
-        let used = self.window.used(signal);
-        self.window.restart(signal, Self::after_loss(used));
+    fn on_rto(&mut self, event: &CongestionEvent) {
+        let used = self.cwnd.in_use(event);
+        self.cwnd.on_rto(event, Self::after_loss(used));
     }
 
-    fn on_idle(&mut self, timeouts: u32) {
-        self.window.decay(timeouts);
+    fn on_idle_restart(&mut self, rtos: u32) {
+        self.cwnd.decay_idle(rtos);
     }
 
-    fn window(&self) -> u64 {
-        self.window.bytes()
+    fn cwnd(&self) -> u64 {
+        self.cwnd.bytes()
     }
 
-    fn starting(&self) -> bool {
-        self.window.starting()
+    fn in_slow_start(&self) -> bool {
+        self.cwnd.in_slow_start()
     }
 }

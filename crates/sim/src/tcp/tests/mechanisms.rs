@@ -1,20 +1,20 @@
-//! What the endpoints do, one thing a test. Some play the other end by hand.
+//! The mechanisms of the endpoints, one per test. Some tests play the other end by hand.
 
 use super::*;
-use crate::agenda::Agenda;
 use crate::agent::{Context, Timer};
-use crate::link::Hold;
-use crate::meter::Received;
-use crate::packet::{Flags, Packet, Payload, Range, Segment, Store};
+use crate::event_queue::EventQueue;
+use crate::link::LinkQueue;
+use crate::meter::Delivered;
+use crate::packet::{ByteRange, Flags, Payload, Segment, SimPacket, Store};
 use engine::packet::Ecn;
 
-/// One endpoint by itself, with the time and what arrives given by hand.
+/// One endpoint alone; the test sets the time and sends the packets.
 struct Bench<A> {
     agent: A,
     now: Instant,
-    agenda: Agenda,
+    events: EventQueue,
     timer: Timer,
-    received: Received,
+    delivered: Delivered,
 }
 
 impl<A: Agent> Bench<A> {
@@ -22,23 +22,23 @@ impl<A: Agent> Bench<A> {
         Self {
             agent,
             now: Instant::START,
-            agenda: Agenda::default(),
+            events: EventQueue::default(),
             timer: Timer::OFF,
-            received: Received::default(),
+            delivered: Delivered::default(),
         }
     }
 
-    /// Lets it act, and returns the segments that it sends.
+    /// Calls it, and returns the segments that it sends.
     fn act(&mut self, act: impl FnOnce(&mut A, &mut Context<'_>)) -> Vec<(Segment, Ecn)> {
         let (mut store, mut outbox) = (Store::default(), Vec::new());
         let mut cx = Context {
             now: self.now,
             endpoint: 0,
-            agenda: &mut self.agenda,
+            events: &mut self.events,
             timer: &mut self.timer,
             store: &mut store,
             outbox: &mut outbox,
-            received: &mut self.received,
+            delivered: &mut self.delivered,
         };
         act(&mut self.agent, &mut cx);
         let segments = outbox.iter().map(|&slot| {
@@ -51,8 +51,8 @@ impl<A: Agent> Bench<A> {
         segments.collect()
     }
 
-    /// Its timer runs out.
-    fn time_out(&mut self) -> Vec<(Segment, Ecn)> {
+    /// Its timer expires.
+    fn expire_timer(&mut self) -> Vec<(Segment, Ecn)> {
         self.now = self.timer.due;
         self.timer = Timer::OFF;
         self.act(|agent, cx| agent.wake(cx))
@@ -60,19 +60,19 @@ impl<A: Agent> Bench<A> {
 
     fn receive(&mut self, after: Duration, ecn: Ecn, segment: Segment) -> Vec<(Segment, Ecn)> {
         self.now = self.now + after;
-        let mut packet = Packet::new(Bytes::new(66), Payload::Tcp(segment));
+        let mut packet = SimPacket::new(Bytes::new(66), Payload::Tcp(segment));
         (packet.ecn, packet.sent) = (ecn, self.now);
         self.act(|agent, cx| agent.receive(cx, &packet))
     }
 }
 
-impl Bench<Sender> {
-    /// A sender whose opening was answered after 100 ms, and the first segments that it sent.
-    fn opened(settings: &Settings) -> (Self, Vec<(Segment, Ecn)>) {
-        let program = program::Writer::new(settings.total, &settings.active);
-        let mut bench = Self::new(Sender::new(settings, Box::new(program)));
-        let opening = bench.act(|sender, cx| sender.wake(cx));
-        assert!(opening.len() == 1 && opening[0].0.flags.syn);
+impl Bench<TcpSender> {
+    /// A sender whose SYN was acknowledged after 100 ms, and the first segments that it sent.
+    fn established(settings: &Settings) -> (Self, Vec<(Segment, Ecn)>) {
+        let program = application::BulkWriter::new(settings.total, &settings.active);
+        let mut bench = Self::new(TcpSender::new(settings, Box::new(program)));
+        let syn = bench.act(|sender, cx| sender.wake(cx));
+        assert!(syn.len() == 1 && syn[0].0.flags.syn);
         let answer = Segment {
             window: settings.receive_window.get(),
             flags: Flags {
@@ -87,12 +87,22 @@ impl Bench<Sender> {
         (bench, first)
     }
 
-    /// An acknowledgment up to this segment, with one block of segments.
-    fn acknowledge(&mut self, after: Duration, ack: u64, block: Range, ece: bool) -> Vec<(Segment, Ecn)> {
+    /// An ACK up to this segment, with one SACK block of segments.
+    fn acknowledge(
+        &mut self,
+        after: Duration,
+        ack: u64,
+        block: (u64, u64),
+        ece: bool,
+    ) -> Vec<(Segment, Ecn)> {
         let segment = Segment {
             ack: ack * MSS,
             window: 1 << 30,
-            sack: [(block.0 * MSS, block.1 * MSS), (0, 0), (0, 0)],
+            sack: [
+                ByteRange::new(block.0 * MSS, block.1 * MSS),
+                ByteRange::default(),
+                ByteRange::default(),
+            ],
             flags: Flags {
                 ece,
                 ..Flags::default()
@@ -118,11 +128,11 @@ fn a_file_arrives_whole_and_the_connection_ends() {
         total: Some(Bytes::new(1_000_000)),
         ..Settings::default()
     };
-    let link = LinkSpec::new(Bandwidth::mbit(10), ms(10)).hold(Hold::Buffer(Bytes::new(30_000)));
+    let link = LinkSpec::new(Bandwidth::mbit(10), ms(10)).queue(LinkQueue::TailDrop(Bytes::new(30_000)));
     let (mut simulation, flow) = connection(&settings, link);
     simulation.run_until(at(ms(3_000)));
     assert_eq!(
-        simulation.received(flow, End::Answerer).bytes,
+        simulation.delivered(flow, End::Responder).bytes,
         Bytes::new(1_000_000)
     );
     let sender = sender(&simulation, flow);
@@ -130,11 +140,11 @@ fn a_file_arrives_whole_and_the_connection_ends() {
     assert!(sender.statistics.retransmissions > 0);
     assert_eq!(sender.statistics.timeouts, 0);
     assert!(receiver(&simulation, flow).finished < sender.finished);
-    assert_eq!(simulation.travelling(), 0);
+    assert_eq!(simulation.in_flight(), 0);
 }
 
 #[test]
-fn slow_start_doubles_the_window_every_round_trip_also_with_delayed_answers() {
+fn slow_start_doubles_cwnd_every_round_trip_also_with_delayed_acks() {
     for delayed_ack in [false, true] {
         let settings = Settings {
             delayed_ack,
@@ -143,19 +153,19 @@ fn slow_start_doubles_the_window_every_round_trip_also_with_delayed_answers() {
         let (mut simulation, flow) = connection(&settings, LinkSpec::new(Bandwidth::gbit(100), ms(50)));
         for (round, segments) in [(1, 10), (2, 20), (3, 40), (4, 80), (5, 160)] {
             simulation.run_until(at(ms(100 * round + 50)));
-            assert_eq!(sender(&simulation, flow).window() / MSS, segments);
+            assert_eq!(sender(&simulation, flow).cwnd() / MSS, segments);
         }
     }
 }
 
 #[test]
-fn time_outs_double_and_begin_anew_with_one_segment() {
-    let (mut bench, first) = Bench::opened(&Settings::default());
+fn timeouts_back_off_and_restart_with_one_segment() {
+    let (mut bench, first) = Bench::established(&Settings::default());
     assert_eq!(first.len(), 10);
     let sent = bench.now;
     let mut times = Vec::new();
     for _ in 0..5 {
-        let again = bench.time_out();
+        let again = bench.expire_timer();
         assert_eq!(again.len(), 1);
         assert_eq!(again[0].0.seq, 0);
         times.push(bench.now.since(sent).nanos() / 1_000_000);
@@ -163,18 +173,18 @@ fn time_outs_double_and_begin_anew_with_one_segment() {
     // RFC 6298: SRTT 100 ms, RTTVAR 50 ms, so 300 ms, then twice, four times …
     assert_eq!(times, [300, 900, 2_100, 4_500, 9_300]);
     assert_eq!(bench.agent.statistics.timeouts, 5);
-    assert_eq!(bench.agent.window(), MSS);
-    // What is acknowledged lets slow start go on with what was lost, and ends the doubling.
+    assert_eq!(bench.agent.cwnd(), MSS);
+    // An ACK lets slow start retransmit what was lost, and ends the backoff.
     let more = bench.acknowledge(ms(100), 1, (0, 0), false);
     assert_eq!(more.iter().map(|(s, _)| s.seq / MSS).collect::<Vec<_>>(), [1, 2]);
     assert!(bench.timer.due < bench.now + ms(400));
 }
 
 #[test]
-fn three_blocks_later_a_segment_is_sent_again_and_no_sooner() {
-    let (mut bench, _) = Bench::opened(&Settings::default());
+fn a_segment_is_retransmitted_after_three_sacked_segments_and_no_sooner() {
+    let (mut bench, _) = Bench::established(&Settings::default());
     for (arrived, expected) in [(2, 10), (3, 11)] {
-        // Limited transmit: what has arrived makes room for new data.
+        // Limited transmit: SACKed data makes room for new data.
         let sent = bench.acknowledge(ms(1), 0, (1, arrived), false);
         assert_eq!(
             sent.iter().map(|(s, _)| s.seq / MSS).collect::<Vec<_>>(),
@@ -184,37 +194,37 @@ fn three_blocks_later_a_segment_is_sent_again_and_no_sooner() {
     let sent = bench.acknowledge(ms(1), 0, (1, 4), false);
     assert_eq!(sent[0].0.seq, 0);
     assert_eq!(bench.agent.statistics.recoveries, 1);
-    assert_eq!(bench.agent.window(), 5 * MSS);
+    assert_eq!(bench.agent.cwnd(), 5 * MSS);
 }
 
 #[test]
-fn a_mark_halves_the_window_once_a_window_without_a_loss() {
+fn marks_halve_cwnd_once_per_window_and_retransmit_nothing() {
     let settings = Settings {
         ecn: true,
         ..Settings::default()
     };
-    let (mut bench, first) = Bench::opened(&settings);
+    let (mut bench, first) = Bench::established(&settings);
     assert!(first.iter().all(|(_, ecn)| *ecn == Ecn::Ect0));
     bench.acknowledge(ms(100), 2, (0, 0), true);
-    assert_eq!(bench.agent.window(), 5 * MSS);
+    assert_eq!(bench.agent.cwnd(), 5 * MSS);
     bench.acknowledge(ms(1), 4, (0, 0), true);
     let next = bench.acknowledge(ms(1), 6, (0, 0), true);
-    assert_eq!(bench.agent.window(), 5 * MSS);
+    assert_eq!(bench.agent.cwnd(), 5 * MSS);
     assert!(next[0].0.flags.cwr && next.len() == 1);
     assert!(!bench.acknowledge(ms(1), 8, (0, 0), true)[0].0.flags.cwr);
     bench.acknowledge(ms(100), 11, (0, 0), true);
-    assert_eq!(bench.agent.window(), 5 * MSS / 2);
+    assert_eq!(bench.agent.cwnd(), 5 * MSS / 2);
     assert_eq!(bench.agent.statistics.marks, 2);
     assert_eq!(bench.agent.statistics.retransmissions, 0);
 }
 
 #[test]
-fn a_mark_is_echoed_until_the_sender_says_that_it_slowed_down() {
+fn ece_is_set_from_a_mark_until_cwr() {
     let settings = Settings {
         ecn: true,
         ..Settings::default()
     };
-    let mut bench = Bench::new(Receiver::new(&settings));
+    let mut bench = Bench::new(TcpReceiver::new(&settings));
     let marked = bench.receive(ms(1), Ecn::Ce, data(0));
     assert!(marked[0].0.flags.ece, "at once");
     bench.receive(ms(1), Ecn::Ect0, data(1));
@@ -226,19 +236,19 @@ fn a_mark_is_echoed_until_the_sender_says_that_it_slowed_down() {
 }
 
 #[test]
-fn every_second_segment_is_answered_a_lone_one_after_40_ms_and_disorder_at_once() {
-    let mut bench = Bench::new(Receiver::new(&Settings::default()));
+fn every_second_segment_is_acknowledged_a_lone_one_after_40_ms_and_disorder_at_once() {
+    let mut bench = Bench::new(TcpReceiver::new(&Settings::default()));
     assert!(bench.receive(ms(1), Ecn::NotEct, data(0)).is_empty());
     let both = bench.receive(ms(1), Ecn::NotEct, data(1));
     assert_eq!(both[0].0.ack, 2 * MSS);
     assert_eq!(
         both[0].0.echo,
         Some(at(ms(1))),
-        "the earliest that is not answered"
+        "the earliest that is not acknowledged"
     );
     assert!(bench.receive(ms(1), Ecn::NotEct, data(2)).is_empty());
-    assert_eq!(bench.timer.due.since(bench.now), DELAY);
-    assert_eq!(bench.time_out()[0].0.ack, 3 * MSS);
+    assert_eq!(bench.timer.due.since(bench.now), DELAYED_ACK);
+    assert_eq!(bench.expire_timer()[0].0.ack, 3 * MSS);
     let disorder = [
         (5, (5, 6)),
         (4, (4, 6)),
@@ -252,21 +262,25 @@ fn every_second_segment_is_answered_a_lone_one_after_40_ms_and_disorder_at_once(
         assert_eq!(answer[0].0.ack, 3 * MSS);
         assert_eq!(
             answer[0].0.sack[0],
-            (block.0 * MSS, block.1 * MSS),
+            ByteRange::new(block.0 * MSS, block.1 * MSS),
             "the latest first"
         );
     }
     let filled = bench.receive(ms(1), Ecn::NotEct, data(3));
     assert_eq!(filled[0].0.ack, 6 * MSS);
-    let left = [(8 * MSS, 11 * MSS), (12 * MSS, 13 * MSS), (0, 0)];
+    let left = [
+        ByteRange::new(8 * MSS, 11 * MSS),
+        ByteRange::new(12 * MSS, 13 * MSS),
+        ByteRange::default(),
+    ];
     assert_eq!(filled[0].0.sack, left);
-    assert_eq!(bench.received.bytes, Bytes::new(6 * MSS));
+    assert_eq!(bench.delivered.bytes, Bytes::new(6 * MSS));
 }
 
-use receiver::DELAY;
+use receiver::DELAYED_ACK;
 
 #[test]
-fn several_losses_in_a_window_are_repaired_in_one_round_trip_without_a_time_out() {
+fn several_losses_in_a_window_are_repaired_in_one_round_trip_without_a_timeout() {
     let settings = Settings {
         initial_window: 40,
         total: Some(Bytes::new(400 * MSS)),
@@ -283,15 +297,15 @@ fn several_losses_in_a_window_are_repaired_in_one_round_trip_without_a_time_out(
     );
     simulation.run_until(at(ms(60_000)));
     assert_eq!(
-        simulation.received(flow, End::Answerer).bytes,
+        simulation.delivered(flow, End::Responder).bytes,
         Bytes::new(400 * MSS)
     );
     assert!(sender(&simulation, flow).finished.is_some());
 }
 
 #[test]
-fn a_lost_retransmission_is_seen_by_what_overtook_it() {
-    let (mut bench, _) = Bench::opened(&Settings::default());
+fn a_lost_retransmission_is_detected_when_later_segments_arrive() {
+    let (mut bench, _) = Bench::established(&Settings::default());
     let again = bench.acknowledge(ms(100), 0, (1, 4), false);
     assert_eq!(again[0].0.seq, 0);
     // Later segments arrive, the retransmission does not.
@@ -303,32 +317,32 @@ fn a_lost_retransmission_is_seen_by_what_overtook_it() {
 }
 
 #[test]
-fn the_receivers_window_limits_what_is_in_flight() {
+fn the_receive_window_limits_what_is_in_flight() {
     let settings = Settings {
         receive_window: Bytes::new(20 * MSS + 100),
         ..Settings::default()
     };
     let (mut simulation, flow) = connection(&settings, LinkSpec::new(Bandwidth::gbit(100), ms(50)));
     simulation.run_until(at(ms(2_000)));
-    let then = simulation.received(flow, End::Answerer).bytes;
+    let then = simulation.delivered(flow, End::Responder).bytes;
     simulation.run_until(at(ms(4_000)));
-    let per_round = (simulation.received(flow, End::Answerer).bytes - then).get() / 20;
+    let per_round = (simulation.delivered(flow, End::Responder).bytes - then).get() / 20;
     assert!((19 * MSS..=21 * MSS).contains(&per_round), "{per_round}");
-    // What is not used does not grow, but that slow start may double what half of it would do for.
-    assert!(sender(&simulation, flow).window() <= 42 * MSS);
+    // An unused cwnd does not grow, except that slow start may double one that is half used.
+    assert!(sender(&simulation, flow).cwnd() <= 42 * MSS);
 }
 
 #[test]
 fn a_slow_reader_closes_the_window_and_opens_it_again() {
     let settings = Settings {
         receive_window: Bytes::new(50_000),
-        reads: Some(Bandwidth::mbit(8)),
+        read_rate: Some(Bandwidth::mbit(8)),
         total: Some(Bytes::new(2_000_000)),
         ..Settings::default()
     };
     let (mut simulation, flow) = connection(&settings, LinkSpec::new(Bandwidth::mbit(100), ms(5)));
     simulation.run_until(at(ms(1_000)));
-    let got = simulation.received(flow, End::Answerer).bytes.get();
+    let got = simulation.delivered(flow, End::Responder).bytes.get();
     assert!((930_000..=1_060_000).contains(&got), "{got}");
     simulation.run_until(at(ms(2_100)));
     let sender = sender(&simulation, flow);
@@ -337,7 +351,7 @@ fn a_slow_reader_closes_the_window_and_opens_it_again() {
 }
 
 #[test]
-fn a_program_writes_in_its_spans_only_and_after_silence_the_window_is_smaller() {
+fn an_application_writes_in_its_spans_only_and_an_idle_restart_reduces_cwnd() {
     let span = |from, to| (at(ms(from)), at(ms(to)));
     let settings = Settings {
         active: vec![span(0, 1_000), span(3_000, 3_500)],
@@ -348,8 +362,8 @@ fn a_program_writes_in_its_spans_only_and_after_silence_the_window_is_smaller() 
     let mut windows = Vec::new();
     for end in [1_200, 2_999, 3_110, 5_000, 6_000] {
         simulation.run_until(at(ms(end)));
-        got.push(simulation.received(flow, End::Answerer).bytes);
-        windows.push(sender(&simulation, flow).window());
+        got.push(simulation.delivered(flow, End::Responder).bytes);
+        windows.push(sender(&simulation, flow).cwnd());
     }
     assert!(got[0] > Bytes::ZERO && got[1] == got[0]);
     assert!(got[2] > got[1] && got[4] == got[3]);
@@ -358,9 +372,9 @@ fn a_program_writes_in_its_spans_only_and_after_silence_the_window_is_smaller() 
 }
 
 #[test]
-fn answers_to_requests_follow_each_other_after_their_pause() {
+fn responses_follow_each_other_after_their_pause() {
     let settings = Settings::default();
-    let answers = program::Answers::new(5, Bytes::new(10 * MSS), ms(500));
+    let answers = application::ResponseWriter::new(5, Bytes::new(10 * MSS), ms(500));
     let mut simulation = Simulation::new(Seed(1));
     let [a, b] = ["a", "b"].map(|name| simulation.node(name));
     simulation.duplex(a, b, &LinkSpec::new(Bandwidth::gbit(1), ms(50)));
@@ -368,27 +382,27 @@ fn answers_to_requests_follow_each_other_after_their_pause() {
     let flow = simulation
         .flow([a, b], FlowKey::default(), Instant::START, ends)
         .expect("links");
-    // Opening and five times a round trip, four pauses; and the last acknowledgment.
+    // The handshake and five round trips, four pauses, and the last ACK.
     simulation.run_until(at(ms(600 + 4 * 500 - 60)));
     assert_eq!(
-        simulation.received(flow, End::Answerer).bytes,
+        simulation.delivered(flow, End::Responder).bytes,
         Bytes::new(40 * MSS)
     );
     simulation.run_until(at(ms(600 + 4 * 500 + 20)));
     assert_eq!(
-        simulation.received(flow, End::Answerer).bytes,
+        simulation.delivered(flow, End::Responder).bytes,
         Bytes::new(50 * MSS)
     );
     assert!(sender(&simulation, flow).finished.is_some());
 }
 
 #[test]
-fn a_lost_opening_is_repeated_and_begins_with_one_segment() {
+fn a_lost_syn_is_retransmitted_and_cwnd_begins_with_one_segment() {
     let settings = Settings::default();
-    let program = program::Writer::new(None, &[]);
-    let mut bench = Bench::new(Sender::new(&settings, Box::new(program)));
+    let program = application::BulkWriter::new(None, &[]);
+    let mut bench = Bench::new(TcpSender::new(&settings, Box::new(program)));
     bench.act(|sender, cx| sender.wake(cx));
-    let again = bench.time_out();
+    let again = bench.expire_timer();
     assert!(again[0].0.flags.syn);
     assert_eq!(bench.now, at(ms(1_000)));
     let answer = Segment {
@@ -404,12 +418,13 @@ fn a_lost_opening_is_repeated_and_begins_with_one_segment() {
 }
 
 #[test]
-fn ten_thousand_holes_are_repaired_in_one_recovery_and_nothing_is_sent_twice_in_vain() {
+fn ten_thousand_losses_are_repaired_in_one_recovery_without_a_needless_retransmission() {
     let settings = Settings {
         receive_window: Bytes::new(1 << 30),
         ..Settings::default()
     };
-    let link = LinkSpec::new(Bandwidth::mbit(2_500), ms(50)).hold(Hold::Buffer(Bytes::new(15_000_000)));
+    let link =
+        LinkSpec::new(Bandwidth::mbit(2_500), ms(50)).queue(LinkQueue::TailDrop(Bytes::new(15_000_000)));
     let (mut simulation, flow) = connection(&settings, link);
     simulation.run_until(at(ms(2_500)));
     let counts = sender(&simulation, flow).statistics;

@@ -1,4 +1,4 @@
-//! TCP against what is published about it: laws, and what must hold whatever happens.
+//! TCP against what is published about it: laws, and what must queue whatever happens.
 
 use super::*;
 
@@ -6,6 +6,8 @@ mod conservation;
 mod controls;
 mod laws;
 mod mechanisms;
+
+use congestion::{CONTROLS, bbr, cubic, highspeed, ledbat, reno, scalable, vegas};
 
 use crate::link::{LinkSpec, Loss};
 use crate::simulation::{End, FlowId, Simulation};
@@ -23,7 +25,7 @@ fn at(span: Duration) -> Instant {
     Instant::START + span
 }
 
-/// A sender and a receiver with one link between; the way back is fast and has no losses.
+/// A sender and a receiver with one link between them; the reverse link is fast and loses nothing.
 fn connection(settings: &Settings, there: LinkSpec) -> (Simulation, FlowId) {
     let mut simulation = Simulation::new(Seed(1));
     let [a, b] = ["a", "b"].map(|name| simulation.node(name));
@@ -36,10 +38,10 @@ fn connection(settings: &Settings, there: LinkSpec) -> (Simulation, FlowId) {
     (simulation, flow)
 }
 
-fn sender(simulation: &Simulation, flow: FlowId) -> &Sender {
-    simulation.agent(flow, End::Caller).expect("a sender")
+fn sender(simulation: &Simulation, flow: FlowId) -> &TcpSender {
+    simulation.agent(flow, End::Initiator).expect("a sender")
 }
 
-fn receiver(simulation: &Simulation, flow: FlowId) -> &Receiver {
-    simulation.agent(flow, End::Answerer).expect("a receiver")
+fn receiver(simulation: &Simulation, flow: FlowId) -> &TcpReceiver {
+    simulation.agent(flow, End::Responder).expect("a receiver")
 }

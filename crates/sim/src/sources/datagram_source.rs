@@ -1,20 +1,21 @@
-//! A source: datagrams, at the times that a [`Timing`] says. It does not listen to what it is answered.
+//! A source of datagrams at the times of a [`Timing`]. It ignores what it receives.
 
 use super::Datagrams;
 use crate::agent::{Agent, Context};
-use crate::packet::Packet;
+use crate::packet::SimPacket;
 use engine::units::{Bytes, Duration, Instant};
 use std::fmt::Debug;
 
-/// When a source sends. Times are relative, so a timing knows neither clocks nor flows.
+/// When a source sends. Times are relative, so a timing depends on neither clocks nor flows.
 pub trait Timing: Debug + Send + 'static {
-    /// From the beginning, of the flow or of an active span, to the first packet; `None`: nothing is left to send.
+    /// From the beginning of the flow or of an active span to the first packet; `None`: no packet is
+    /// left.
     fn first(&mut self) -> Option<Duration>;
 
-    /// From the packet that was sent, of this length, to the next; `None`: it was the last.
+    /// From a packet of this length to the next; `None`: it was the last.
     fn next(&mut self, sent: Bytes) -> Option<Duration>;
 
-    /// The length of the packet that is due, if the timing knows it.
+    /// The length of the packet that is due, if the timing defines it.
     fn length(&self) -> Option<Bytes> {
         None
     }
@@ -22,15 +23,15 @@ pub trait Timing: Debug + Send + 'static {
 
 /// Sends datagrams at times.
 #[derive(Clone, Debug)]
-pub struct Source<T> {
+pub struct DatagramSource<T> {
     datagrams: Datagrams,
     timing: T,
-    /// When the next packet is due; `None` while a span is waited for.
+    /// When the next packet is due; `None` between active spans.
     due: Option<Instant>,
 }
 
-impl<T: Timing> Source<T> {
-    /// A source of these datagrams, or of frames of this length.
+impl<T: Timing> DatagramSource<T> {
+    /// A source of these datagrams; of frames of a length, for [`Bytes`].
     pub fn new(datagrams: impl Into<Datagrams>, timing: T) -> Self {
         Self {
             datagrams: datagrams.into(),
@@ -39,12 +40,13 @@ impl<T: Timing> Source<T> {
         }
     }
 
-    /// How many packets it has sent.
+    /// The number of packets sent.
     pub fn sent(&self) -> u64 {
         self.datagrams.sent()
     }
 
-    /// When it sends next, `None` for never; a pause between spans forgets what was due.
+    /// When it sends next; `None` in a pause and after the last packet. A packet that was due in a
+    /// pause is dropped.
     fn due(&mut self, now: Instant) -> Option<Instant> {
         let begin = self.datagrams.active.resumes(now)?;
         match self.due {
@@ -55,7 +57,7 @@ impl<T: Timing> Source<T> {
     }
 }
 
-impl<T: Timing> Agent for Source<T> {
+impl<T: Timing> Agent for DatagramSource<T> {
     fn wake(&mut self, cx: &mut Context<'_>) {
         let now = cx.now();
         self.due = self.due(now);
@@ -66,7 +68,7 @@ impl<T: Timing> Agent for Source<T> {
         }
         match self.due {
             Some(due) => cx.wake_at(due),
-            // Between spans. Within one, the timing has nothing left.
+            // Between spans; within one, no packet is left.
             None => {
                 if let Some(begin) = self.datagrams.active.resumes(now).filter(|begin| *begin > now) {
                     cx.wake_at(begin);
@@ -75,5 +77,5 @@ impl<T: Timing> Agent for Source<T> {
         }
     }
 
-    fn receive(&mut self, _cx: &mut Context<'_>, _packet: &Packet) {}
+    fn receive(&mut self, _cx: &mut Context<'_>, _packet: &SimPacket) {}
 }

@@ -1,34 +1,34 @@
-//! How much was held, weighted by time: what one finds on looking at a queue at any time, not what packets find.
+//! The backlog weighted by time: what an observer finds at a random time, not what packets find.
 
 use engine::queue::Count;
 use engine::units::{Bytes, Duration, Instant};
 use measure::histogram::Histogram;
 
-/// For how long a queue held so many packets, and so many bytes.
+/// For how long a queue had each backlog, in packets and in bytes.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Levels {
+pub struct BacklogLevels {
     packets: Histogram,
     bytes: Histogram,
 }
 
-impl Levels {
-    pub(super) fn held(&mut self, held: Count, span: Duration) {
-        self.packets.record(held.packets, span.nanos());
-        self.bytes.record(held.bytes.get(), span.nanos());
+impl BacklogLevels {
+    pub(super) fn record(&mut self, backlog: Count, span: Duration) {
+        self.packets.record(backlog.packets, span.nanos());
+        self.bytes.record(backlog.bytes.get(), span.nanos());
     }
 
-    /// The time that was looked at.
+    /// The time that was recorded.
     pub fn span(&self) -> Duration {
         Duration::from_nanos(self.packets.total())
     }
 
-    /// How many packets were held at most, for `per_mille` of a thousand parts of the time; at most 1/16 too many, and
-    /// exact below 32.
+    /// A percentile: for `per_mille` thousandths of the time the backlog was at most this many
+    /// packets. It is exact below 32 packets, and at most 1/16 too high above.
     pub fn packets(&self, per_mille: u32) -> u64 {
         self.packets.quantile(per_mille)
     }
 
-    /// The same of bytes of frames.
+    /// The same in bytes of frames.
     pub fn bytes(&self, per_mille: u32) -> Bytes {
         Bytes::new(self.bytes.quantile(per_mille))
     }
@@ -41,7 +41,7 @@ impl Levels {
         }
     }
 
-    /// The most that was held, for any time at all.
+    /// The largest backlog, however short.
     pub fn most(&self) -> Count {
         Count {
             packets: self.packets.greatest(),
@@ -50,15 +50,15 @@ impl Levels {
     }
 }
 
-/// What is held now, and since when it is that much.
+/// The present backlog, and since when it is that.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Held {
+pub(super) struct Backlog {
     pub(super) count: Count,
     pub(super) since: Instant,
 }
 
-impl Held {
-    pub(super) fn nothing(since: Instant) -> Self {
+impl Backlog {
+    pub(super) fn empty(since: Instant) -> Self {
         Self {
             count: Count::default(),
             since,
@@ -69,7 +69,7 @@ impl Held {
         self.count += frame;
     }
 
-    /// What was never seen to come does not go.
+    /// A packet that came before the meter is not counted, so its departure is not either.
     pub(super) fn remove(&mut self, frame: Bytes) {
         self.count.packets = self.count.packets.saturating_sub(1);
         self.count.bytes -= frame;
@@ -81,9 +81,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_queues_percentiles_are_weighted_by_time() {
-        let mut levels = Levels::default();
-        let hold = |packets, ns| {
+    fn percentiles_of_a_backlog_are_weighted_by_time() {
+        let mut levels = BacklogLevels::default();
+        let level = |packets, ns| {
             let count = Count {
                 packets,
                 bytes: Bytes::new(packets * 100),
@@ -91,8 +91,14 @@ mod tests {
             (count, Duration::from_nanos(ns))
         };
         // Nothing for 60 ns, one packet for 30, four for 10, and nine for no time.
-        for (count, span) in [hold(0, 50), hold(1, 30), hold(4, 10), hold(9, 0), hold(0, 10)] {
-            levels.held(count, span);
+        for (count, span) in [
+            level(0, 50),
+            level(1, 30),
+            level(4, 10),
+            level(9, 0),
+            level(0, 10),
+        ] {
+            levels.record(count, span);
         }
         let packets = [600, 601, 900, 901, 1_000].map(|per_mille| levels.packets(per_mille));
         assert_eq!(packets, [0, 1, 1, 4, 4]);

@@ -1,18 +1,19 @@
-//! What sources draw: exponential times, lengths of spells, lengths of packets. Integers throughout.
+//! Random times and lengths of sources, in integers throughout.
 //!
-//! An exponential variate is drawn by von Neumann's comparisons ("Various techniques used in connection with random
-//! digits", 1951): it needs no logarithm, whose last bits belong to the library of each machine. In uniform numbers
-//! u₁ > u₂ > … the place of the first ascent is even with probability e^−u₁; then u₁ is the fraction, and the number
-//! of odd attempts before it the whole part.
+//! Exponential variates are drawn by von Neumann's comparisons ("Various techniques used in
+//! connection with random digits", 1951). They need no logarithm, whose last bits depend on the
+//! machine's library. In uniform numbers u₁ > u₂ > …, the position of the first ascent is even with
+//! probability e^−u₁; then u₁ is the fractional part, and the number of odd attempts before it the
+//! integer part.
 
 use engine::random::{Rng, Seed};
 use engine::units::{Bytes, Duration};
 use std::sync::Arc;
 
-/// The fractions of a nanosecond that sources reckon in, as a power of two.
-const FRACTION: u32 = 32;
+/// Times are computed in fractions of a nanosecond with this many bits.
+const FRACTION_BITS: u32 = 32;
 
-/// A unit exponential variate in parts of 2⁶⁴.
+/// A unit exponential variate, in units of 2⁻⁶⁴.
 fn exponential(rng: &mut Rng) -> u128 {
     let mut whole = 0u128;
     loop {
@@ -32,13 +33,13 @@ fn exponential(rng: &mut Rng) -> u128 {
     }
 }
 
-/// Exponential times whose mean is exact: fractions of a nanosecond are carried over.
+/// Exponential times with an exact mean: fractions of a nanosecond are carried over.
 #[derive(Clone, Debug)]
 pub(super) struct Exponential {
     rng: Rng,
-    /// In parts of 2⁻³² ns.
+    /// In units of 2⁻³² ns.
     mean: u128,
-    rest: u128,
+    remainder: u128,
 }
 
 impl Exponential {
@@ -46,56 +47,58 @@ impl Exponential {
     pub(super) fn new(numerator: u128, denominator: u128, seed: Seed) -> Self {
         Self {
             rng: seed.stream(),
-            mean: (numerator << FRACTION) / denominator.max(1),
-            rest: 0,
+            mean: (numerator << FRACTION_BITS) / denominator.max(1),
+            remainder: 0,
         }
     }
 
     pub(super) fn draw(&mut self) -> Duration {
-        // Variates are below 2⁷ in 2⁶⁴ (one above is a matter of e⁻¹²⁸): half of their fraction is enough.
+        // Half of the fraction is enough. A variate of 2⁷ and more has a probability of e⁻¹²⁸.
         let parts = (exponential(&mut self.rng) >> 32).saturating_mul(self.mean) >> 32;
-        let sum = parts.saturating_add(self.rest);
-        self.rest = sum & ((1 << FRACTION) - 1);
-        Duration::from_nanos(u64::try_from(sum >> FRACTION).unwrap_or(u64::MAX))
+        let sum = parts.saturating_add(self.remainder);
+        self.remainder = sum & ((1 << FRACTION_BITS) - 1);
+        Duration::from_nanos(u64::try_from(sum >> FRACTION_BITS).unwrap_or(u64::MAX))
     }
 }
 
-/// How long something lasts.
+/// The distribution of a duration.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Spell {
-    /// Always as long.
+pub enum TimeDistribution {
+    /// Always the same.
     Fixed(Duration),
-    /// Exponentially distributed, with this mean.
+    /// Exponential, with this mean.
     Exponential(Duration),
 }
 
-/// Draws spells.
+/// Draws durations.
 #[derive(Clone, Debug)]
-pub(super) enum Spells {
+pub(super) enum TimeSampler {
     Fixed(Duration),
-    Drawn(Exponential),
+    Exponential(Exponential),
 }
 
-impl Spells {
-    pub(super) fn new(spell: Spell, seed: Seed) -> Self {
-        match spell {
-            Spell::Fixed(time) => Self::Fixed(time),
-            Spell::Exponential(mean) => Self::Drawn(Exponential::new(mean.nanos().into(), 1, seed)),
+impl TimeSampler {
+    pub(super) fn new(distribution: TimeDistribution, seed: Seed) -> Self {
+        match distribution {
+            TimeDistribution::Fixed(time) => Self::Fixed(time),
+            TimeDistribution::Exponential(mean) => {
+                Self::Exponential(Exponential::new(mean.nanos().into(), 1, seed))
+            }
         }
     }
 
     pub(super) fn draw(&mut self) -> Duration {
         match self {
             Self::Fixed(time) => *time,
-            Self::Drawn(exponential) => exponential.draw(),
+            Self::Exponential(exponential) => exponential.draw(),
         }
     }
 }
 
-/// The lengths of a source's frames: Ethernet header and all above, no FCS.
+/// The lengths of a source's frames: from the Ethernet header on, no FCS.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Lengths {
-    /// All alike.
+    /// All the same.
     Fixed(Bytes),
     /// Drawn: each length with its weight.
     Mixed(Arc<[(Bytes, u32)]>),
@@ -108,7 +111,8 @@ impl From<Bytes> for Lengths {
 }
 
 impl Lengths {
-    /// The simple Internet mix: IP packets of 40, 576 and 1500 bytes, 7 : 4 : 1 (the first padded to Ethernet's least).
+    /// Simple IMIX: IP packets of 40, 576 and 1500 bytes in proportions 7 : 4 : 1; the first are
+    /// padded to Ethernet's minimum.
     pub fn imix() -> Self {
         Self::Mixed(
             [(60, 7), (590, 4), (1514, 1)]
@@ -117,7 +121,7 @@ impl Lengths {
         )
     }
 
-    /// The sum of lengths by weight, and the sum of weights.
+    /// The weighted sum of lengths, and the sum of weights.
     pub(super) fn sums(&self) -> (u128, u128) {
         match self {
             Self::Fixed(frame) => (frame.get().into(), 1),
@@ -142,7 +146,7 @@ impl Lengths {
                 let mut at = rng.below(all);
                 for &(frame, weight) in parts.iter() {
                     match at.checked_sub(weight.into()) {
-                        Some(rest) => at = rest,
+                        Some(left) => at = left,
                         None => return frame,
                     }
                 }
@@ -183,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mix_of_nothing_is_empty_and_no_accident() {
+    fn an_empty_mix_draws_empty_frames_and_does_not_panic() {
         let nothing = Lengths::Mixed(Arc::new([]));
         assert_eq!(nothing.draw(&mut Seed(1).stream()), Bytes::ZERO);
         assert_eq!(nothing.mean(), Bytes::ZERO);

@@ -1,7 +1,8 @@
-//! Replay of a trace or of a capture: packets of the lengths and at the times that were recorded.
+//! Replay of a trace or a capture: packets of the recorded lengths at the recorded times.
 //!
-//! The header fields are the flow's; of a capture with packets of many five-tuples, the caller makes one flow for each.
-//! Outside of its active spans a replay stands still, and goes on with the gap that it stopped in.
+//! The header fields are the flow's; for a capture of many five-tuples, the caller makes a flow for
+//! each. Outside its active spans a replay stands still; then it resumes in the gap in which it
+//! stopped.
 
 use super::Timing;
 use engine::units::{Bytes, Duration};
@@ -9,20 +10,20 @@ use std::sync::Arc;
 
 /// Replays packets.
 #[derive(Clone, Debug)]
-pub struct Trace {
-    /// When each packet was sent, since the beginning, and the length of its frame; times do not fall.
+pub struct Replay {
+    /// The time of each packet since the beginning, and its frame's length; times never decrease.
     packets: Arc<[(Duration, Bytes)]>,
     next: usize,
 }
 
-impl Trace {
-    /// Of these packets: the time of each since the beginning, and its frame's length. A time that is earlier than the one before
-    /// counts as the same.
+impl Replay {
+    /// The packets as times since the beginning and lengths of frames. A time before that of the
+    /// previous packet counts as that.
     pub fn new(packets: Arc<[(Duration, Bytes)]>) -> Self {
         Self { packets, next: 0 }
     }
 
-    /// Of packets that are given by the gap before each, and its frame's length.
+    /// The packets as gaps before them and lengths of frames.
     pub fn from_gaps(gaps: impl IntoIterator<Item = (Duration, Bytes)>) -> Self {
         let mut at = Duration::ZERO;
         let packets = gaps.into_iter().map(|(gap, frame)| {
@@ -32,20 +33,20 @@ impl Trace {
         Self::new(packets.collect())
     }
 
-    /// How many packets are still to be sent.
+    /// The number of packets still to be sent.
     pub fn left(&self) -> usize {
         self.packets.len() - self.next
     }
 }
 
-impl Timing for Trace {
+impl Timing for Replay {
     fn first(&mut self) -> Option<Duration> {
-        let before = match self.next.checked_sub(1) {
+        let previous = match self.next.checked_sub(1) {
             Some(last) => self.packets[last].0,
             None => Duration::ZERO,
         };
-        // Durations do not go below zero.
-        self.packets.get(self.next).map(|&(at, _)| at - before)
+        // The difference of durations is at least zero.
+        self.packets.get(self.next).map(|&(at, _)| at - previous)
     }
 
     fn next(&mut self, _sent: Bytes) -> Option<Duration> {

@@ -1,43 +1,43 @@
-//! Capture of a link: for each packet that goes onto its wire, when, its headers, and how long its frame is.
+//! Packet capture on a link: when each packet goes onto the wire, its headers, its frame's length.
 //!
-//! Simulated packets have no bytes. Their headers are made up when they are captured, from the flow's key and from what
-//! the packet carries ([`headers`]), so that the usual programs read a capture as they read one of a real link.
+//! Simulated packets have no bytes. Headers are synthesised at capture from the flow's key and the
+//! packet's payload ([`headers`]), so that the usual tools read a capture like one of a real link.
 
 pub mod headers;
 
-use crate::packet::Packet;
+use crate::packet::SimPacket;
 use engine::header::FlowKey;
 use engine::units::Instant;
 
-/// What was captured, up to a number of packets.
+/// Captured packets, up to a number.
 #[derive(Clone, Debug)]
-pub struct Capture {
+pub struct LinkCapture {
     limit: usize,
-    frames: Vec<Kept>,
+    frames: Vec<Record>,
     bytes: Vec<u8>,
     missed: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Kept {
+struct Record {
     at: Instant,
     original: u32,
-    /// Where its headers end.
+    /// Where its headers end in `bytes`.
     end: usize,
 }
 
-/// A frame that was captured.
+/// A captured frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Frame<'a> {
-    /// When its first bit goes onto the wire: behind a plain buffer, known while it still waits.
+pub struct CapturedFrame<'a> {
+    /// When its first bit goes onto the wire; behind a tail-drop buffer this may lie ahead.
     pub at: Instant,
     /// Its headers.
     pub headers: &'a [u8],
-    /// Its length.
+    /// The frame's length.
     pub original: u32,
 }
 
-impl Capture {
+impl LinkCapture {
     pub(crate) fn new(limit: usize) -> Self {
         Self {
             limit,
@@ -47,34 +47,34 @@ impl Capture {
         }
     }
 
-    pub(crate) fn add(&mut self, at: Instant, key: &FlowKey, packet: &Packet) {
+    pub(crate) fn add(&mut self, at: Instant, key: &FlowKey, packet: &SimPacket) {
         if self.frames.len() >= self.limit {
             self.missed += 1;
             return;
         }
         let original = headers::write(&mut self.bytes, key, packet);
         let end = self.bytes.len();
-        self.frames.push(Kept { at, original, end });
+        self.frames.push(Record { at, original, end });
     }
 
-    /// The frames, in the order of the wire.
-    pub fn frames(&self) -> impl Iterator<Item = Frame<'_>> {
-        self.frames.iter().scan(0, |begin, kept| {
-            let headers = &self.bytes[std::mem::replace(begin, kept.end)..kept.end];
-            Some(Frame {
-                at: kept.at,
+    /// The frames, in their order on the wire.
+    pub fn frames(&self) -> impl Iterator<Item = CapturedFrame<'_>> {
+        self.frames.iter().scan(0, |begin, record| {
+            let headers = &self.bytes[std::mem::replace(begin, record.end)..record.end];
+            Some(CapturedFrame {
+                at: record.at,
                 headers,
-                original: kept.original,
+                original: record.original,
             })
         })
     }
 
-    /// Packets that passed when there was no more room.
+    /// Packets that passed when the capture was full.
     pub fn missed(&self) -> u64 {
         self.missed
     }
 
-    /// Forgets the frames, which somebody has written down, and has room again.
+    /// Discards the frames, so that there is room again.
     pub(crate) fn clear(&mut self) {
         self.frames.clear();
         self.bytes.clear();
@@ -88,10 +88,10 @@ mod tests {
     use engine::units::Bytes;
 
     #[test]
-    fn a_capture_keeps_so_many_frames_counts_the_others_and_has_room_again_when_it_is_emptied() {
-        let mut capture = Capture::new(2);
+    fn a_capture_keeps_its_number_of_frames_counts_the_others_and_has_room_again_when_cleared() {
+        let mut capture = LinkCapture::new(2);
         for n in 1..=3 {
-            let packet = Packet::new(Bytes::new(100 * n), Payload::Datagram(n));
+            let packet = SimPacket::new(Bytes::new(100 * n), Payload::Datagram(n));
             capture.add(Instant::from_nanos(n), &FlowKey::default(), &packet);
         }
         let seen: Vec<_> = capture
@@ -102,7 +102,7 @@ mod tests {
         assert_eq!(capture.missed(), 1);
         capture.clear();
         assert_eq!(capture.frames().count(), 0);
-        let packet = Packet::new(Bytes::new(7), Payload::Datagram(0));
+        let packet = SimPacket::new(Bytes::new(7), Payload::Datagram(0));
         capture.add(Instant::from_nanos(9), &FlowKey::default(), &packet);
         assert_eq!(capture.frames().next().map(|frame| frame.original), Some(14));
     }
