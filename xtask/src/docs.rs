@@ -56,6 +56,12 @@ fn parts() -> Vec<Part> {
     };
     let mut parts = vec![
         policy("port", PortSettings::SETTINGS),
+        Part {
+            page: "docs/policy.md".into(),
+            name: "kinds of port",
+            begin: "# What a policy can say\n".into(),
+            text: kinds_of_port(),
+        },
         policy("interface", InterfaceSettings::SETTINGS),
         policy("yields", YieldsSettings::SETTINGS),
         policy("filter", FilterSettings::SETTINGS),
@@ -118,6 +124,31 @@ pub fn stale(root: &Path) -> Vec<String> {
         })
     };
     parts().into_iter().filter_map(check).collect()
+}
+
+/// The kinds of port, each with its own settings.
+fn kinds_of_port() -> String {
+    let mut text = String::new();
+    for kind in netio::ports::declared() {
+        let _ = writeln!(
+            text,
+            "- `{}`, with {}: {}",
+            kind.name,
+            kind.needs.example(),
+            kind.summary
+        );
+    }
+    for kind in netio::ports::declared() {
+        if !kind.settings.is_empty() {
+            let _ = writeln!(
+                text,
+                "\nSettings of `{}` alone:\n\n{}",
+                kind.name,
+                table(kind.settings)
+            );
+        }
+    }
+    text
 }
 
 fn of_kind(kind: &'static Kind) -> Part {

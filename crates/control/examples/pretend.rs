@@ -149,7 +149,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         return Err("usage: pretend POLICY SOCKET".into());
     };
     let text = std::fs::read_to_string(&policy)?;
-    let mut policy = Policy::read(&policy, &text, &Registry::builtin())?;
+    let mut policy = Policy::read(&policy, &text, &Registry::builtin(), &[])?;
     let interface = policy.interfaces.remove(0);
     let classes = (0..interface.plan.classes.len()).map(|index| ClassReading {
         class: ClassId(u32::try_from(index).unwrap_or(0)),

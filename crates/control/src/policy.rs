@@ -15,12 +15,13 @@
 use crate::documents::Document;
 use crate::filters;
 use crate::findings::{Findings, Severity};
-use crate::port_config::{self, Place, PortConfig};
+use crate::port_config::{self, PortConfig};
 use crate::rsvp_config::{self, RsvpConfig};
 use crate::sections::{self, Section, Value};
 use crate::yields::{self, Yields, YieldsSettings};
 use engine::kind::{Children, Kind};
 use engine::link::Link;
+use engine::port_kind::{Attachment, PortKind};
 use engine::reserved::{Reservable, ReserveSettings};
 use engine::settings;
 use engine::settings::{Problem, Raw, Span, unknown};
@@ -99,12 +100,21 @@ pub struct Reserve {
 }
 
 impl Policy {
-    /// Reads and checks a policy. The error holds every mistake in it.
-    pub fn read(path: &str, text: &str, registry: &Registry) -> Result<Self, Findings> {
+    /// Reads and checks a policy for a caller that can open these kinds of port; without any, a simulation,
+    /// `kind` of `[port]` and its own settings are not looked at.
+    ///
+    /// # Errors
+    /// With every mistake in it.
+    pub fn read(
+        path: &str,
+        text: &str,
+        registry: &Registry,
+        ports: &[&'static PortKind],
+    ) -> Result<Self, Findings> {
         let mut reader = Reader::new(registry);
         let mut syntax = Vec::new();
         let read = sections::parse(text, &mut syntax, |root, problems| {
-            let read = reader.policy(&root);
+            let read = reader.policy(&root, ports);
             problems.append(&mut reader.problems);
             read
         });
@@ -251,7 +261,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn policy(&mut self, root: &Section<'_>) -> Option<Whole> {
+    fn policy(&mut self, root: &Section<'_>, ports: &[&'static PortKind]) -> Option<Whole> {
         if let Some(other) = Document::Policy.refuse_others(root) {
             self.problems.push(other);
             return None;
@@ -268,7 +278,7 @@ impl<'a> Reader<'a> {
         self.version(root);
         let port = root
             .section("port", &mut self.problems)
-            .map(|section| port_config::read(&section, &mut self.problems));
+            .map(|section| port_config::read(&section, ports, &mut self.problems, &mut self.warnings));
         let rsvp = root
             .section("rsvp", &mut self.problems)
             .map(|section| rsvp_config::read(&section, &mut self.problems));
@@ -325,7 +335,7 @@ impl<'a> Reader<'a> {
             }
         }
         if let (Some((_, at)), Some(port)) = (rsvp, port)
-            && !matches!(port.place, Place::Egress(_))
+            && !matches!(port.attachment, Attachment::Egress(_))
         {
             let problem = Problem::new(
                 at,

@@ -1,39 +1,14 @@
-//! The `[port]` section: which interfaces, and how frames are moved. Neutral: it opens nothing.
+//! The `[port]` section: which interfaces, and how frames are moved. It opens nothing.
+//!
+//! The kinds of port are declared where they are opened; the caller passes their declarations. A caller that
+//! opens no port (a simulation) passes none: then only what the port is attached to, and the settings of
+//! every port, are read.
 
 use crate::sections::{Section, Value};
-use engine::settings::{Problem, Span};
+use engine::port_kind::{Attachment, Needs, PortKind};
+use engine::settings::{Problem, Setting, Span, Table, refuse_wrong, unknown};
 use engine::units::Duration;
 use engine::{choices, settings};
-
-choices! {
-    /// How frames reach the program.
-    pub enum PortKind {
-        /// Packet sockets with virtio-net headers.
-        AfPacket = "af_packet",
-        /// AF_XDP sockets.
-        AfXdp = "af_xdp",
-        /// TAP devices.
-        Tap = "tap",
-        /// What this host itself sends on an interface, redirected into a TAP device of ours.
-        Egress = "egress",
-        /// Files of packets.
-        Pcap = "pcap",
-        /// Memory, for tests and benchmarks.
-        Memory = "memory",
-    }
-}
-
-choices! {
-    /// Where the program of an AF_XDP port runs.
-    pub enum XdpMode {
-        /// In the driver if it can, else behind it.
-        Auto = "auto",
-        /// In the driver.
-        Native = "native",
-        /// Behind the driver.
-        Generic = "generic",
-    }
-}
 
 choices! {
     /// When super-frames (GSO) are cut into segments before they are queued.
@@ -73,25 +48,12 @@ settings! {
     /// The settings of a port, apart from where it is.
     pub struct PortSettings {
         /// How frames reach the program
-        kind: PortKind = derived "egress with `egress`, otherwise af_packet",
-            "af_xdp is faster where the driver supports it; af_packet works on every interface",
-            "measured: as much TCP as the kernel's own bridge";
+        kind: String = derived "the first that fits what the port is attached to",
+            "see the list of kinds", "measured: as much TCP as the kernel's own bridge";
         /// Packets that the interface may hold on their way out
         transmit_ring: u32 = default "64",
             "too small: the link idles between batches; too large: packets wait behind the scheduler, where no priority helps",
             "Cho, \"Traffic management by alternate queueing\", 1999, section 4.2.8";
-        /// Packets that may wait to be taken in
-        receive_ring: u32 = default "1024",
-            "too small: bursts are lost before they are classified; too large: memory",
-            "about 12 ms of full frames at 1 Gbit/s";
-        /// Whether to spin for packets rather than sleep
-        busy_poll: bool = default "false",
-            "true: a processor core is busy all the time, for some microseconds less delay",
-            "a core is worth more than microseconds on most links";
-        /// Where the program of an af_xdp port runs
-        xdp_mode: XdpMode = default "auto",
-            "native: refused where the driver cannot; generic: works everywhere, and loses super-frames",
-            "the driver's own mode needs no copy before the program";
         /// Whether the packet loop runs in the real-time class, where that is permitted
         realtime: bool = default "true",
             "false: on a busy machine packets wait for ticks of the scheduler; true: under full load other programs wait",
@@ -119,83 +81,86 @@ settings! {
     }
 }
 
-/// Where a port is.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Place {
-    /// A bump in the wire between two interfaces: what enters by one leaves by the other.
-    Between(String, String),
-    /// What this host itself sends on this interface.
-    Egress(String),
-    /// From one file of packets into another.
-    Files {
-        /// Where packets come from.
-        read: String,
-        /// Where they go.
-        write: String,
-    },
-}
-
 /// A checked `[port]` section.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, Debug)]
 pub struct PortConfig {
-    /// How frames reach the program.
-    pub kind: PortKind,
-    /// Where.
-    pub place: Place,
-    /// The rest. `settings.kind` is what the policy says, `kind` what follows.
+    /// The kind of port: as the policy says, or the first that fits; `None` if the reader was given no kinds.
+    pub kind: Option<&'static PortKind>,
+    /// What it is attached to.
+    pub attachment: Attachment,
+    /// The settings that every kind has.
     pub settings: PortSettings,
+    /// The kind's own settings, each of them readable by its declaration.
+    pub own: Table,
 }
 
 impl PortConfig {
     /// The interfaces by which packets can leave; none where the policy may choose the name.
     pub fn interfaces(&self) -> Vec<&str> {
-        match &self.place {
-            Place::Between(a, b) => vec![a, b],
-            Place::Egress(interface) => vec![interface],
-            Place::Files { .. } => Vec::new(),
+        match &self.attachment {
+            Attachment::Between(a, b) => vec![a, b],
+            Attachment::Egress(interface) => vec![interface],
+            Attachment::Files { .. } => Vec::new(),
         }
+    }
+
+    /// The name of its kind.
+    pub fn kind_name(&self) -> &'static str {
+        self.kind.map_or("unknown", |kind| kind.name)
     }
 }
 
-const PLACES: &[&str] = &["between", "egress", "read", "write"];
+const ATTACHMENTS: &[&str] = &["between", "egress", "read", "write"];
 
-/// Reads the section; `None` if a problem was reported.
-pub(crate) fn read(section: &Section<'_>, problems: &mut Vec<Problem>) -> Option<PortConfig> {
+/// Reads the section; `None` if a problem was reported. `ports` are the kinds that the caller can open.
+pub(crate) fn read(
+    section: &Section<'_>,
+    ports: &[&'static PortKind],
+    problems: &mut Vec<Problem>,
+    warnings: &mut Vec<Problem>,
+) -> Option<PortConfig> {
     let before = problems.len();
-    let settings = PortSettings::read(&section.table(|_| true), PLACES, problems);
-    let kind_at = section.get("kind").map_or(section.at, |pair| pair.value.at);
-    let place = place(section, problems);
-    let (settings, (place, place_at)) = (settings?, place?);
-    let kind = settings.kind.unwrap_or(match place {
-        Place::Between(..) => PortKind::AfPacket,
-        Place::Egress(_) => PortKind::Egress,
-        Place::Files { .. } => PortKind::Pcap,
+    let declared: Vec<&Setting> = ports.iter().flat_map(|kind| kind.settings).collect();
+    let own_keys: Vec<&str> = declared.iter().map(|setting| setting.name).collect();
+    let of_every_port = |key: &str| PortSettings::SETTINGS.iter().any(|setting| setting.name == key);
+    let known = |key: &str| of_every_port(key) || ATTACHMENTS.contains(&key);
+    let table = section.table(|key| !ports.is_empty() || known(key));
+    let also: Vec<&str> = ATTACHMENTS
+        .iter()
+        .copied()
+        .chain(own_keys.iter().copied())
+        .collect();
+    let settings = PortSettings::read(&table, &also, problems);
+    let own = section.table(|key| own_keys.contains(&key));
+    declared
+        .iter()
+        .for_each(|setting| refuse_wrong(&own, &[**setting], problems));
+    let named = section
+        .get("kind")
+        .and_then(|pair| Some((pair.value.value.as_str()?, pair.value.at)));
+    let named = named.filter(|_| !ports.is_empty()).map(|(name, at)| {
+        let kind = ports.iter().find(|kind| kind.name == name).copied();
+        kind.ok_or_else(|| unknown("kind of port", name, at, ports.iter().map(|kind| kind.name)))
     });
-    let fits = match place {
-        Place::Between(..) => !matches!(kind, PortKind::Egress | PortKind::Pcap),
-        Place::Egress(_) => kind == PortKind::Egress,
-        Place::Files { .. } => kind == PortKind::Pcap,
-    };
-    if !fits {
-        let needs = match kind {
-            PortKind::Egress => "`egress = \"eth0\"`",
-            PortKind::Pcap => "`read = \"in.pcapng\"` and `write = \"out.pcapng\"`",
-            _ => "`between = [\"lan0\", \"wan0\"]`",
-        };
-        let message = format!("a port of kind `{}` needs {needs}", kind.name());
-        problems.push(Problem::new(place_at, message).help("change the kind, or where the port is"));
+    let named = named.transpose().unwrap_or_else(|problem| {
+        problems.push(problem);
+        None
+    });
+    let attached = attachment(section, problems);
+    let (settings, (attachment, attachment_at)) = (settings?, attached?);
+    let at = |key: &str| section.get(key).map_or(section.at, |pair| pair.value.at);
+    let fits = |kind: &&&PortKind| kind.needs == attachment.needs();
+    let kind = named.or_else(|| ports.iter().find(fits).copied());
+    if let Some(kind) = kind.filter(|kind| kind.needs != attachment.needs()) {
+        let message = format!("a port of kind `{}` needs {}", kind.name, kind.needs.example());
+        problems.push(
+            Problem::new(attachment_at, message).help("change the kind, or what the port is attached to"),
+        );
     }
-    let at = |key: &str| section.get(key).map_or(kind_at, |pair| pair.value.at);
-    for (key, value) in [
-        ("transmit_ring", settings.transmit_ring),
-        ("receive_ring", settings.receive_ring),
-    ] {
-        if value == 0 || value > 65_536 {
-            problems.push(Problem::new(
-                at(key),
-                format!("`{key}` must be from 1 to 65536 packets"),
-            ));
-        }
+    warnings.extend(kind.into_iter().flat_map(|kind| idle_settings(kind, ports, &own)));
+    if settings.transmit_ring == 0 || settings.transmit_ring > 65_536 {
+        let message = "`transmit_ring` must be from 1 to 65536 packets";
+        problems.push(Problem::new(at("transmit_ring"), message));
     }
     if settings.spin > Duration::from_millis(10) {
         let message = "`spin` must be at most 10 ms: a processor would be busy all the time";
@@ -207,18 +172,35 @@ pub(crate) fn read(section: &Section<'_>, problems: &mut Vec<Problem>) -> Option
     }
     (problems.len() == before).then_some(PortConfig {
         kind,
-        place,
+        attachment,
         settings,
+        own,
     })
 }
 
-fn place(section: &Section<'_>, problems: &mut Vec<Problem>) -> Option<(Place, Span)> {
-    let given: Vec<_> = PLACES.iter().filter_map(|key| section.get(key)).collect();
+/// Settings of other kinds, which do nothing for this one.
+fn idle_settings(kind: &PortKind, ports: &[&'static PortKind], own: &Table) -> Vec<Problem> {
+    let has = |kind: &PortKind, key: &str| kind.settings.iter().any(|setting| setting.name == key);
+    let idle = own.entries.iter().filter(|entry| !has(kind, &entry.key));
+    idle.map(|entry| {
+        let others = ports.iter().filter(|other| has(other, &entry.key));
+        let others: Vec<String> = others.map(|other| format!("`{}`", other.name)).collect();
+        let message = format!("`{}` does nothing for a port of kind `{}`", entry.key, kind.name);
+        Problem::new(entry.key_at, message).help(format!("it is a setting of {}", others.join(", ")))
+    })
+    .collect()
+}
+
+/// Reads what the port is attached to, and where that stands.
+fn attachment(section: &Section<'_>, problems: &mut Vec<Problem>) -> Option<(Attachment, Span)> {
+    let given: Vec<_> = ATTACHMENTS.iter().filter_map(|key| section.get(key)).collect();
     let Some(first) = given.first() else {
-        problems.push(
-            Problem::new(section.at, "the port does not say where it is")
-                .help("write `between = [\"lan0\", \"wan0\"]`, or `egress = \"eth0\"` for what this host itself sends"),
+        let help = format!(
+            "write {}, or {} for what this host itself sends",
+            Needs::TwoInterfaces.example(),
+            Needs::OneInterface.example()
         );
+        problems.push(Problem::new(section.at, "the port is attached to nothing").help(help));
         return None;
     };
     let files = |key: &str| key == "read" || key == "write";
@@ -230,9 +212,9 @@ fn place(section: &Section<'_>, problems: &mut Vec<Problem>) -> Option<(Place, S
         problems.push(Problem::new(second.key_at, message).help("keep one of them"));
         return None;
     }
-    let place = match first.key {
+    let attachment = match first.key {
         "between" => between(&first.value, problems)?,
-        "egress" => Place::Egress(interface(&first.value, problems)?),
+        "egress" => Attachment::Egress(interface(&first.value, problems)?),
         _ => {
             let mut file = |key: &str| {
                 if section.get(key).is_none() {
@@ -244,16 +226,16 @@ fn place(section: &Section<'_>, problems: &mut Vec<Problem>) -> Option<(Place, S
                 section.text(key, problems).map(|(path, _)| path.to_owned())
             };
             let (read, write) = (file("read"), file("write"));
-            Place::Files {
+            Attachment::Files {
                 read: read?,
                 write: write?,
             }
         }
     };
-    Some((place, first.value.at))
+    Some((attachment, first.value.at))
 }
 
-fn between(value: &Value<'_>, problems: &mut Vec<Problem>) -> Option<Place> {
+fn between(value: &Value<'_>, problems: &mut Vec<Problem>) -> Option<Attachment> {
     let expected = "`between`: expected two interfaces such as [\"lan0\", \"wan0\"]";
     let Some(items) = value.items() else {
         problems.push(value.wrong(expected));
@@ -273,7 +255,7 @@ fn between(value: &Value<'_>, problems: &mut Vec<Problem>) -> Option<Place> {
         problems.push(Problem::new(value.at, message).help("name two different interfaces"));
         return None;
     }
-    Some(Place::Between(a, b))
+    Some(Attachment::Between(a, b))
 }
 
 fn interface(value: &Value<'_>, problems: &mut Vec<Problem>) -> Option<String> {

@@ -3,9 +3,10 @@
 //! Who holds them is `suimon run` (the law is the host crate's, the rewriting the packet loop's). Here are the settings, and what is
 //! wrong with them or does nothing.
 
-use crate::port_config::{Place, PortConfig};
+use crate::port_config::PortConfig;
 use engine::classify::Filter;
 use engine::packet::ClassId;
+use engine::port_kind::Attachment;
 use engine::settings;
 use engine::settings::{Problem, Span};
 use engine::tree::TreePlan;
@@ -107,15 +108,15 @@ impl Yields {
 
 /// Why nothing yields by this port, if so.
 pub(crate) fn idle(port: Option<&PortConfig>) -> Option<&'static str> {
-    match port.map(|port| &port.place) {
+    match port.map(|port| &port.attachment) {
         None => Some(
             "there is no [port]; `suimon run` between two interfaces sees a connection's both directions",
         ),
-        Some(Place::Between(..)) => None,
-        Some(Place::Egress(_)) => Some(
+        Some(Attachment::Between(..)) => None,
+        Some(Attachment::Egress(_)) => Some(
             "this port sees what leaves, and not the acknowledgments that come; \
              use `between`, or `suimon nine --behind NAME` on the host that routes",
         ),
-        Some(Place::Files { .. }) => Some("senders in a file do not listen"),
+        Some(Attachment::Files { .. }) => Some("senders in a file do not listen"),
     }
 }

@@ -3,8 +3,39 @@
 //! Run with `BLESS=1` to write what is shown now, and read the difference before committing it.
 
 use control::policy::Policy;
+use engine::port_kind::{Needs, PortKind};
+use engine::settings;
 use engine::tree::Registry;
 use std::path::{Path, PathBuf};
+
+settings! {
+    /// What one of the kinds below has for itself.
+    struct OwnSettings {
+        /// Whether to spin for packets rather than sleep
+        busy_poll: bool = default "false", "", "";
+    }
+}
+
+const fn kind(name: &'static str, needs: Needs) -> PortKind {
+    PortKind {
+        name,
+        summary: "",
+        needs,
+        has_wire: true,
+        settings: &[],
+    }
+}
+
+/// Kinds of port like those that `suimon run` opens.
+static PORTS: &[&PortKind] = &[
+    &kind("af_packet", Needs::TwoInterfaces),
+    &PortKind {
+        settings: OwnSettings::SETTINGS,
+        ..kind("af_xdp", Needs::TwoInterfaces)
+    },
+    &kind("egress", Needs::OneInterface),
+    &kind("pcap", Needs::TwoFiles),
+];
 
 fn policies() -> Vec<PathBuf> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/policies");
@@ -18,7 +49,7 @@ fn policies() -> Vec<PathBuf> {
 fn shown(path: &Path) -> String {
     let text = std::fs::read_to_string(path).expect("a policy");
     let name = path.file_name().and_then(|name| name.to_str()).expect("a name");
-    match Policy::read(name, &text, &Registry::builtin()) {
+    match Policy::read(name, &text, &Registry::builtin(), PORTS) {
         Ok(policy) => format!("{}accepted\n", policy.warnings),
         Err(findings) => {
             assert!(findings.mistakes() > 0, "{name}: refused without a mistake");
@@ -54,7 +85,7 @@ fn any_damage_to_a_policy_is_reported_without_panic() {
         let text = std::fs::read_to_string(&path).expect("a policy");
         for (at, _) in text.char_indices() {
             for damaged in [&text[..at], &text[at..]] {
-                if let Err(findings) = Policy::read("damaged.toml", damaged, &Registry::builtin()) {
+                if let Err(findings) = Policy::read("damaged.toml", damaged, &Registry::builtin(), PORTS) {
                     assert!(!findings.render(true).is_empty());
                 }
             }

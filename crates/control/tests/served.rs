@@ -33,7 +33,7 @@ fn interface() -> Interface {
     ] {
         text += &format!("[[interface.wan0.class]]\n{class}\n");
     }
-    let mut policy = Policy::read("t.toml", &text, &Registry::builtin()).expect("a good policy");
+    let mut policy = Policy::read("t.toml", &text, &Registry::builtin(), &[]).expect("a good policy");
     policy.interfaces.remove(0)
 }
 

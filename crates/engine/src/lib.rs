@@ -10,6 +10,7 @@
 //! - [`header`], [`classify`]: from a frame's bytes to its fields, and to a class;
 //! - [`bounds`], [`admission`]: how long packets can wait at most, and whom a link can promise a delay;
 //! - [`reserved`]: classes that come and go beside those of a policy;
+//! - [`port_kind`]: what a port declares about itself, for those who read policies;
 //! - [`link`]: the facts of the link behind a tree, each of them once;
 //! - [`link_clock`]: a link's bandwidth as a clock, for ports and for the simulator's wires;
 //! - [`byte_clock`]: time in bytes of an Ethernet wire, for pacing;
@@ -34,6 +35,7 @@ pub mod kind;
 pub mod link;
 pub mod link_clock;
 pub mod packet;
+pub mod port_kind;
 pub mod prefetch;
 pub mod queue;
 pub mod random;

@@ -14,8 +14,9 @@ use crate::signalling::speaker::{self, Setup};
 use crate::supervise::{heed_signals, supervise};
 use crate::yielding;
 use control::policy::{Interface, Policy};
-use control::port_config::{Place, PortConfig, PortKind, XdpMode};
+use control::port_config::PortConfig;
 use control::socket::{Server, path_of};
+use engine::port_kind::Attachment;
 use engine::units::Bytes;
 use netio::handle::Snapshot;
 use std::io::{self, Write};
@@ -47,6 +48,7 @@ pub fn enforce(
         paths,
         without_us,
         realised,
+        warnings: surprises,
     } = assemble(policy, config)?;
     let managed: Vec<_> = paths.into_iter().zip(policy.interfaces.iter().cloned()).collect();
     let in_force = Arc::new(InForce::new(handle.clone(), managed.clone()));
@@ -54,7 +56,7 @@ pub fn enforce(
     for line in realised {
         writeln!(out, "{line}")?;
     }
-    for warning in warnings {
+    for warning in warnings.iter().chain(&surprises) {
         writeln!(out, "warning: {warning}")?;
     }
     let worker = std::thread::Builder::new()
@@ -103,12 +105,12 @@ fn speak(policy: &Policy, keys: Option<KeyFile>, in_force: &Arc<InForce>) -> Res
 
 /// Looks at the interfaces; what will not hold is warned of, what cannot work is refused.
 fn look(policy: &Policy, config: &PortConfig) -> Result<Vec<String>, Error> {
-    let between = match &config.place {
-        Place::Between(a, b) => Some((a.as_str(), b.as_str())),
-        Place::Egress(_) | Place::Files { .. } => None,
+    let between = match &config.attachment {
+        Attachment::Between(a, b) => Some((a.as_str(), b.as_str())),
+        Attachment::Egress(_) | Attachment::Files { .. } => None,
     };
-    // A TAP is made when it is opened, and files are no interfaces.
-    if matches!(config.kind, PortKind::Tap | PortKind::Pcap) {
+    // What has no wire (files, a TAP) is no interface, or none before it is opened.
+    if !config.kind.is_some_and(|kind| kind.has_wire) {
         return Ok(Vec::new());
     }
     let managed = |interface: &'_ Interface| {
@@ -124,14 +126,7 @@ fn look(policy: &Policy, config: &PortConfig) -> Result<Vec<String>, Error> {
             max_frame: *max_frame,
         })
         .collect();
-    let mut outcome = selfcheck::check(&Facts::of, &facts::names(), between, &managed);
-    if config.settings.xdp_mode == XdpMode::Generic && config.kind == PortKind::AfXdp {
-        outcome.warnings.push(
-            "in generic mode super-frames are lost: switch them off at the senders, `ethtool -K IF tso off gso off`, \
-             or use af_packet"
-                .into(),
-        );
-    }
+    let outcome = selfcheck::check(&Facts::of, &facts::names(), between, &managed);
     match outcome.mistakes.is_empty() {
         true => Ok(outcome.warnings),
         false => Err(Error::Unsuitable(outcome.mistakes)),
@@ -141,14 +136,14 @@ fn look(policy: &Policy, config: &PortConfig) -> Result<Vec<String>, Error> {
 /// Says what is going to be enforced, and where.
 fn introduce(out: &mut dyn Write, policy: &Policy, config: &PortConfig, without_us: &str) -> io::Result<()> {
     let names = config.interfaces();
-    let kind = config.kind.name();
+    let kind = config.kind_name();
     for interface in &policy.interfaces {
         let settings = &interface.settings;
-        let from = match &config.place {
-            Place::Between(a, b) if *b == interface.name => format!("from {a}, by {kind}"),
-            Place::Between(_, b) => format!("from {b}, by {kind}"),
-            Place::Egress(_) => "what this host sends".into(),
-            Place::Files { read, write } => format!("from {read} to {write}"),
+        let from = match &config.attachment {
+            Attachment::Between(a, b) if *b == interface.name => format!("from {a}, by {kind}"),
+            Attachment::Between(_, b) => format!("from {b}, by {kind}"),
+            Attachment::Egress(_) => "what this host sends".into(),
+            Attachment::Files { read, write } => format!("from {read} to {write}"),
         };
         writeln!(
             out,

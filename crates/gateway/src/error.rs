@@ -1,7 +1,7 @@
 //! Why a policy is not in force, or no longer.
 
 use control::protocol::Refusal;
-use netio::port::PortError;
+use netio::port::{Fault, PortError};
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
@@ -13,10 +13,8 @@ pub enum Error {
     NoPort,
     /// The policy manages an interface by which its port does not send.
     NotOfThePort,
-    /// There is no port of this kind.
-    NoSuchPort(String),
-    /// A capture would be written over the one that is read.
-    SameFile(String),
+    /// The policy was read without the kinds of port.
+    NoKindsOfPort,
     /// What the interfaces are does not fit the policy: every mistake.
     Unsuitable(Vec<String>),
     /// RSVP's keys cannot be used.
@@ -59,12 +57,14 @@ pub enum Error {
 impl Error {
     /// Whether the policy or the command line is wrong, and nothing was changed.
     pub fn is_usage(&self) -> bool {
+        if let Self::Port(why) = self {
+            return why.fault == Fault::SameFile;
+        }
         matches!(
             self,
             Self::NoPort
                 | Self::NotOfThePort
-                | Self::NoSuchPort(_)
-                | Self::SameFile(_)
+                | Self::NoKindsOfPort
                 | Self::Unsuitable(_)
                 | Self::Keys(_)
                 | Self::Realiser(_)
@@ -83,14 +83,7 @@ impl fmt::Display for Error {
                 f,
                 "the policy manages an interface by which its port does not send"
             ),
-            Self::NoSuchPort(kind) => write!(
-                f,
-                "`run` has no port of kind `{kind}`; there are af_packet, af_xdp, tap, egress and pcap"
-            ),
-            Self::SameFile(file) => write!(
-                f,
-                "{file} is where packets come from, and would be overwritten; write to another file"
-            ),
+            Self::NoKindsOfPort => write!(f, "the policy was read without the kinds of port"),
             Self::Unsuitable(mistakes) => write!(f, "{}", mistakes.join("; ")),
             Self::Keys(why)
             | Self::Realiser(why)

@@ -3,13 +3,13 @@
 
 use crate::Error;
 use control::policy::Interface;
-use control::port_config::{GapFrames as Frame, PortConfig, PortKind, PortSettings, Realise};
+use control::port_config::{GapFrames as Frame, PortConfig, PortSettings, Realise};
 use engine::inspect::Value;
 use engine::kind::Pacing;
-use netio::af_packet::{self, AfPacket};
 use netio::handle::Realised;
 use netio::pool::{Pool, Slots};
 use netio::port::{Port, PortError};
+use netio::ports::af_packet::{self, AfPacket};
 use netio::realiser::gap::{GapFrame, GapFrames};
 use netio::realiser::launch::LaunchTime;
 use netio::realiser::timer::Timer;
@@ -107,11 +107,8 @@ pub fn choose(interface: &Interface, config: &PortConfig) -> Result<Option<Chose
         return Ok(None);
     };
     let settings = &config.settings;
-    // A TAP is there when it is opened, and a file has no wire; both have no other way than timers.
-    if !matches!(
-        config.kind,
-        PortKind::AfPacket | PortKind::AfXdp | PortKind::Egress
-    ) {
+    // Without a wire there is no other way than timers.
+    if !config.kind.is_some_and(|kind| kind.has_wire) {
         let mtu = interface.settings.max_frame.get() as usize;
         return match (pacing.frames, settings.realiser) {
             (false, Realise::Timer | Realise::Auto) => {
@@ -120,7 +117,7 @@ pub fn choose(interface: &Interface, config: &PortConfig) -> Result<Option<Chose
             _ => Err(Error::Realiser(format!(
                 "{}: a port of kind `{}` has no wire; write `gap = \"timer\"` in the discipline, and no `realiser`",
                 interface.name,
-                config.kind.name()
+                config.kind_name()
             ))),
         };
     }

@@ -3,8 +3,8 @@
 use crate::emulator::{Direction, Emulator, open_pair, open_tap, tap_is_possible};
 use crate::error::{Doing, Result};
 use crate::host::{Host, check_interface_name};
-use netio::captured::Captured;
 use netio::port::Port;
+use netio::ports::captured::Captured;
 
 /// The port at the far end of a direction, with the direction's capture.
 fn captured(port: Box<dyn Port>, direction: &Direction, from: &str, to: &str) -> Result<Box<dyn Port>> {

@@ -3,10 +3,10 @@
 
 use engine::units::Bandwidth;
 use lab::Lab;
-use netio::af_packet::{self, AfPacket};
 use netio::interface::Interface;
 use netio::pool::{Pool, Slots};
 use netio::port::{Port, PortError};
+use netio::ports::af_packet::{self, AfPacket};
 use netio::realiser::Realiser;
 use netio::realiser::gap::{GapFrame, GapFrames};
 use netio::realiser::launch::LaunchTime;

@@ -9,13 +9,13 @@
 //! and filters (before Linux 6.6) stay; then the cells' time passes, which is why an outage lasts as long as the
 //! limit and no longer.
 
-use crate::af_packet::AfPacket;
 use crate::bpf::programs::{ECHO, TAKE};
 use crate::bpf::syscall::{self, Hook};
 use crate::bpf::{Attached, Heartbeat, Means};
 use crate::interface::Interface;
 use crate::pool::Pool;
 use crate::port::{Capabilities, Counters, Port, PortError, Wake};
+use crate::ports::af_packet::AfPacket;
 use crate::worker::Gate;
 use engine::packet::Buffer;
 use engine::units::{Duration, Instant};
@@ -273,6 +273,12 @@ pub fn single<P: Capture>(port: P, limit: Duration, means: Means) -> Result<(Gua
     let own = heart(&port, limit)?;
     let guarded = Guarded::new(port, own.clone(), own.clone(), means)?;
     Ok((guarded, Pulse::new(vec![own], P::COPIES)))
+}
+
+/// Who moves frames at the end of a worker and during its silence, in words.
+pub(crate) fn takeover(limit: Duration, attached: Option<&Attached>) -> String {
+    let by = attached.map_or_else(String::new, |attached| format!(" (by {attached})"));
+    format!("the kernel's own path, at the end or after {limit} of silence{by}")
 }
 
 fn heart<P: Port>(port: &P, limit: Duration) -> Result<Arc<Heartbeat>, PortError> {

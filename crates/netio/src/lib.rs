@@ -14,35 +14,28 @@
 //!
 //! `unsafe` is confined to the files that open with an `expect` for it; every system call is wrapped once.
 
-pub mod af_packet;
-pub mod af_xdp;
 pub mod bpf;
-pub mod captured;
 pub mod checksum;
 pub mod classify;
 pub mod clock;
-pub mod egress;
 pub mod fail_open;
 pub mod handle;
 pub mod holding;
 pub mod interface;
 pub mod mapping;
-pub mod memory;
 mod messages;
 mod meter;
-pub mod model_wire;
 pub mod netlink;
 mod path;
 mod pause;
-pub mod pcap;
 pub mod pool;
 pub mod port;
+pub mod ports;
 pub mod realiser;
 pub mod routes;
 pub mod segment;
 pub mod signalling;
 mod sys;
-pub mod tap;
 pub mod tcp;
 pub mod vnet;
 pub mod wake;

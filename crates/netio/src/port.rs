@@ -182,6 +182,8 @@ pub enum Fault {
     Forbidden,
     /// The end of the input was reached (files).
     Ended,
+    /// The output is the file that is read, and would be overwritten.
+    SameFile,
     /// Something else.
     Other,
 }
@@ -250,6 +252,10 @@ impl fmt::Display for PortError {
                 "not permitted; run as root, or with CAP_NET_RAW and CAP_NET_ADMIN"
             ),
             Fault::Ended => write!(f, "the input has ended"),
+            Fault::SameFile => write!(
+                f,
+                "packets come from this file, and it would be overwritten; write to another file"
+            ),
             Fault::Other => write!(f, "failed"),
         }?;
         source.as_ref().map_or(Ok(()), |source| write!(f, " ({source})"))

@@ -2,7 +2,7 @@
 
 use crate::language::{Packets, Store};
 use engine::units::{Bytes, Duration};
-use netio::pcap::Reader;
+use netio::ports::pcap::Reader;
 use std::fs::File;
 use std::io::{self, BufReader};
 use std::path::{Path, PathBuf};

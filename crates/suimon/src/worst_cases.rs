@@ -74,7 +74,7 @@ mod tests {
     const PORT: &str = "version = 1\n[port]\nbetween = [\"lan0\", \"wan0\"]\ntransmit_ring = 4\n[interface.wan0]\nbandwidth = \"10 Mbit/s\"\n";
 
     fn policy(text: &str) -> Policy {
-        Policy::read("a policy", &format!("{PORT}{text}"), &Registry::builtin()).expect("a good policy")
+        Policy::read("a policy", &format!("{PORT}{text}"), &Registry::builtin(), &[]).expect("a good policy")
     }
 
     fn shown(text: &str) -> Vec<String> {
@@ -157,6 +157,7 @@ default = true
             "a policy",
             &format!("{PORT}{}", voice("9.644 ms")),
             &Registry::builtin(),
+            &[],
         );
         let text = refused.expect_err("a microsecond less").render(false);
         assert!(

@@ -1,6 +1,6 @@
 //! `suimon lab` as a person uses it: the example, mistakes, a program's end, and what is left after a kill.
 
-use netio::pcap::Reader;
+use netio::ports::pcap::Reader;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};

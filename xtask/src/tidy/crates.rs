@@ -37,7 +37,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "host", "scenario",
         ],
     ),
-    ("xtask", &["control", "engine", "scenario", "skips"]),
+    ("xtask", &["control", "engine", "netio", "scenario", "skips"]),
 ];
 
 /// Crates that must be functions of their arguments.

@@ -324,7 +324,7 @@ fn from_file(
             return None;
         }
     };
-    let policy = match Policy::read(path, &text, registry) {
+    let policy = match Policy::read(path, &text, registry, &[]) {
         Ok(policy) => policy,
         Err(findings) => {
             reader.problems.push(not_good(path, &findings, at));

@@ -431,7 +431,7 @@ fn a_policy_file_with_a_mistake_is_pointed_into() {
 #[test]
 fn a_scenario_given_for_a_policy_or_a_topology_is_known_as_one() {
     let registry = Registry::builtin();
-    let policy = control::policy::Policy::read("s.toml", GOOD, &registry).expect_err("a scenario");
+    let policy = control::policy::Policy::read("s.toml", GOOD, &registry, &[]).expect_err("a scenario");
     let topology = crate::topology::Topology::read("s.toml", GOOD, &registry).expect_err("a scenario");
     for (findings, what) in [(policy, "policy"), (topology, "topology")] {
         let report = findings.to_string();

@@ -4,7 +4,7 @@ use super::network::Network;
 use crate::Error;
 use crate::Scenario;
 use engine::settings::{Span, unknown};
-use netio::pcap::Writer;
+use netio::ports::pcap::Writer;
 use sim::simulation::LinkId;
 use std::fs::File;
 use std::io::BufWriter;

@@ -8,9 +8,10 @@ use control::documents::Document;
 use control::filters;
 use control::findings::Findings;
 use control::policy::{Interface, Policy};
-use control::port_config::{Place, PortConfig};
+use control::port_config::PortConfig;
 use control::snapshot;
 use control::yields::Yields;
+use engine::port_kind::Attachment;
 use engine::settings::{Raw, Table};
 use engine::tree::{ClassSpec, DisciplineSpec, Registry};
 use engine::units::{Bandwidth, Probability};
@@ -41,7 +42,12 @@ impl Check {
             return Ok(if accepted { Exit::Done } else { Exit::Usage });
         }
         let colour = colour::wanted(&io::stdout());
-        let read = Policy::read(&self.policy, &text, &Registry::builtin());
+        let read = Policy::read(
+            &self.policy,
+            &text,
+            &Registry::builtin(),
+            &netio::ports::declared(),
+        );
         match &read {
             _ if self.json => writeln!(out, "{:#}", to_json(&self.policy, &read))?,
             Ok(policy) => {
@@ -83,15 +89,15 @@ fn show(out: &mut dyn Write, path: &str, policy: &Policy) -> io::Result<()> {
 }
 
 fn port_words(port: &PortConfig) -> String {
-    let place = match &port.place {
-        Place::Between(a, b) => format!("between {a} and {b}"),
-        Place::Egress(interface) => format!("for what this host sends by {interface}"),
-        Place::Files { read, write } => format!("from {read} to {write}"),
+    let place = match &port.attachment {
+        Attachment::Between(a, b) => format!("between {a} and {b}"),
+        Attachment::Egress(interface) => format!("for what this host sends by {interface}"),
+        Attachment::Files { read, write } => format!("from {read} to {write}"),
     };
     let ring = port.settings.transmit_ring;
     format!(
         "{} {place}, {ring} packets in the transmit ring",
-        port.kind.name()
+        port.kind_name()
     )
 }
 
@@ -249,7 +255,7 @@ fn to_json(path: &str, read: &Result<Policy, Findings>) -> Value {
         "accepted": read.is_ok(),
         "mistakes": findings.mistakes(),
         "findings": findings.places(),
-        "port": port.map(|port| json!({ "kind": port.kind.name(), "interfaces": port.interfaces(),
+        "port": port.map(|port| json!({ "kind": port.kind_name(), "interfaces": port.interfaces(),
                                         "transmit_ring": port.settings.transmit_ring })),
         "interfaces": interfaces,
     })

@@ -39,7 +39,12 @@ impl Demo {
         let report = self.report()?;
         // Before any thread: the lab moves this process into a box of its own, made without root.
         lab::enter()?;
-        let policy = Policy::read("examples/demo.toml", POLICY, &Registry::builtin());
+        let policy = Policy::read(
+            "examples/demo.toml",
+            POLICY,
+            &Registry::builtin(),
+            &netio::ports::declared(),
+        );
         let policy = policy.map_err(|findings| Failure::usage(findings.render(false)))?;
         let interface = policy.interfaces.first();
         let interface =

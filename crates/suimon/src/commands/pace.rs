@@ -197,7 +197,7 @@ impl Pace {
             basis.name(),
             rate.bits(),
         );
-        Policy::read("pace", &text, &Registry::builtin()).map_err(|findings| {
+        Policy::read("pace", &text, &Registry::builtin(), &netio::ports::declared()).map_err(|findings| {
             let what = |place: &control::findings::Place<'_>| match place.help {
                 Some(help) => format!("{}; {help}", place.message),
                 None => place.message.to_string(),

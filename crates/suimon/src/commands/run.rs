@@ -34,9 +34,9 @@ impl Run {
         let path = self.policy.as_str();
         let text = source::load("policy", path)?;
         let colour = colour::wanted(&io::stderr());
-        let policy = Policy::read(path, &text, &Registry::builtin()).map_err(|findings| {
-            Failure::usage(format!("{path} is not in force:\n{}", findings.render(colour)))
-        })?;
+        let policy = Policy::read(path, &text, &Registry::builtin(), &netio::ports::declared()).map_err(
+            |findings| Failure::usage(format!("{path} is not in force:\n{}", findings.render(colour))),
+        )?;
         if !policy.warnings.is_empty() {
             eprint!("{}", policy.warnings.render(colour));
         }

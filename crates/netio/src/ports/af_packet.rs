@@ -13,6 +13,7 @@
 //! not counted; and what is behind the interface (a modem, a switch) cannot be seen at all. There the policy's
 //! bandwidth must keep the queue here.
 
+use super::{Kind, Open, Opened, Opening};
 use crate::clock;
 use crate::interface::Interface;
 use crate::messages::{BATCH, Message, Messages, Outgoing};
@@ -22,11 +23,34 @@ use crate::realiser::launch;
 use crate::sys;
 use crate::vnet;
 use engine::packet::Buffer;
+use engine::port_kind::{Needs, PortKind};
 use engine::units::{Duration, Instant};
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+
+/// Packet sockets.
+pub static KIND: Kind = Kind {
+    declared: PortKind {
+        name: "af_packet",
+        summary: "packet sockets: works on every interface, and passes super-frames",
+        needs: Needs::TwoInterfaces,
+        has_wire: true,
+        settings: &[],
+    },
+    open: Open::Between(between),
+};
+
+fn between(names: [&str; 2], opening: &Opening<'_>) -> Result<Opened, PortError> {
+    let open = |name| {
+        AfPacket::open(Settings {
+            transmit_ring: opening.transmit_ring,
+            ..Settings::new(name)
+        })
+    };
+    super::bump(names, [open(names[0])?, open(names[1])?], opening)
+}
 
 /// How soon to try again when the driver's ring was full, which wakes nobody.
 const RETRY: Duration = Duration::from_micros(50);

@@ -5,14 +5,39 @@
 //! behind the scheduler's back on the way out. On the way in the interface's own queue must be read dry,
 //! since the kernel drops at its tail.
 
+use super::{Kind, Open, Opened, Opening};
 use crate::pool::Pool;
 use crate::port::{Capabilities, Counters, Fault, Port, PortError, Wake};
 use crate::sys;
 use crate::vnet;
 use engine::packet::Buffer;
+use engine::port_kind::{Needs, PortKind};
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+
+/// TAP devices.
+pub static KIND: Kind = Kind {
+    declared: PortKind {
+        name: "tap",
+        summary: "TAP devices of ours, between which nothing passes without us",
+        needs: Needs::TwoInterfaces,
+        has_wire: false,
+        settings: &[],
+    },
+    open: Open::Between(between),
+};
+
+fn between(names: [&str; 2], opening: &Opening<'_>) -> Result<Opened, PortError> {
+    let open = |name| Tap::open(name, opening.transmit_ring);
+    Ok(Opened {
+        ports: vec![Box::new(open(names[0])?), Box::new(open(names[1])?)],
+        lanes: super::both_lanes(names),
+        gate: None,
+        without_us: "nothing passes: TAP interfaces are ours alone".into(),
+        warnings: Vec::new(),
+    })
+}
 
 /// Frames received at once.
 const BATCH: usize = 64;

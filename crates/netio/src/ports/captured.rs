@@ -5,9 +5,9 @@
 //! file is at most a second behind. Gap frames are not in it.
 
 use crate::clock;
-use crate::pcap::Writer;
 use crate::pool::Pool;
 use crate::port::{Capabilities, Counters, Port, PortError, Wake};
+use crate::ports::pcap::Writer;
 use engine::packet::Buffer;
 use engine::units::{Duration, Instant};
 use std::fs::File;
@@ -133,9 +133,9 @@ impl Port for Captured {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::memory::Memory;
-    use crate::pcap::Reader;
     use crate::pool::{Offload, Slots};
+    use crate::ports::memory::Memory;
+    use crate::ports::pcap::Reader;
 
     #[test]
     fn what_leaves_is_in_the_file_with_its_time_its_headers_and_its_length() {

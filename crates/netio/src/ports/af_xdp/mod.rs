@@ -22,6 +22,7 @@ pub mod ring;
 pub mod socket;
 pub mod umem;
 
+use super::{Kind, Open, Opened, Opening};
 use crate::bpf::programs::TO_SOCKET;
 use crate::bpf::syscall::{self, Hook};
 use crate::bpf::{Attached, Heartbeat};
@@ -32,7 +33,10 @@ use crate::pool::{Offload, Pool, Unfinished};
 use crate::port::{Capabilities, Counters, ETHERNET, Port, PortError, TAG, Wake};
 use engine::header::{Family, Headers};
 use engine::packet::Buffer;
+use engine::port_kind::{Needs, PortKind};
+use engine::settings::{Raw, SettingValue};
 use engine::units::Duration;
+use engine::{choices, settings};
 use socket::{Shape, Socket, Watch};
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, OwnedFd};
@@ -47,16 +51,82 @@ const BATCH: usize = 64;
 /// How soon room may appear.
 const SOON: Duration = Duration::from_micros(50);
 
-/// Where the program runs.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Mode {
-    /// In the driver if it can, else behind it.
-    #[default]
-    Auto,
-    /// In the driver.
-    Native,
-    /// Behind the driver.
-    Generic,
+choices! {
+    /// Where the program runs.
+    pub enum Mode {
+        /// In the driver if it can, else behind it.
+        Auto = "auto",
+        /// In the driver.
+        Native = "native",
+        /// Behind the driver.
+        Generic = "generic",
+    }
+}
+
+settings! {
+    /// What a policy can set for this kind of port alone.
+    pub struct PolicySettings {
+        /// Where the program of an af_xdp port runs
+        xdp_mode: Mode = default "auto",
+            "native: refused where the driver cannot; generic: works everywhere, and drops super-frames",
+            "the driver's own mode needs no copy before the program";
+        /// Packets that may wait to be received
+        receive_ring: RingSize = default "1024",
+            "too small: bursts are lost before they are classified; too large: memory",
+            "about 12 ms of full frames at 1 Gbit/s";
+        /// Whether to spin for packets rather than sleep
+        busy_poll: bool = default "false",
+            "true: a processor core is busy all the time, for some microseconds less delay",
+            "a core is worth more than microseconds on most links";
+    }
+}
+
+/// Packets that a ring holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RingSize(u32);
+
+impl SettingValue for RingSize {
+    const UNIT: &'static str = "a whole number from 1 to 65536";
+
+    fn from_raw(raw: &Raw) -> Result<Self, String> {
+        match u32::from_raw(raw)? {
+            size @ 1..=65_536 => Ok(Self(size)),
+            size => Err(format!("expected {}; found {size}", Self::UNIT)),
+        }
+    }
+}
+
+/// AF_XDP sockets.
+pub static KIND: Kind = Kind {
+    declared: PortKind {
+        name: "af_xdp",
+        summary: "AF_XDP sockets: faster where the driver supports it; no super-frames",
+        needs: Needs::TwoInterfaces,
+        has_wire: true,
+        settings: PolicySettings::SETTINGS,
+    },
+    open: Open::Between(between),
+};
+
+fn between(names: [&str; 2], opening: &Opening<'_>) -> Result<Opened, PortError> {
+    /// Frames to take from the device in one go when it is polled.
+    const BUSY_POLL_BATCH: u32 = 64;
+    let own = PolicySettings::read(opening.own, &[], &mut Vec::new());
+    let own = own.ok_or_else(|| super::unreadable(names[0]))?;
+    let settings = Settings {
+        mode: own.xdp_mode,
+        transmit_ring: opening.transmit_ring,
+        receive_ring: own.receive_ring.0.next_power_of_two(),
+        busy_poll: own.busy_poll.then_some(BUSY_POLL_BATCH),
+    };
+    let open = |name| AfXdp::open(name, settings);
+    let mut opened = super::bump(names, [open(names[0])?, open(names[1])?], opening)?;
+    if own.xdp_mode == Mode::Generic {
+        let warning = "in generic mode super-frames are lost: switch them off at the senders, `ethtool -K IF tso off gso off`, \
+             or use af_packet";
+        opened.warnings.push(warning.into());
+    }
+    Ok(opened)
 }
 
 /// Settings of the port.
@@ -88,7 +158,7 @@ impl Default for Settings {
 pub struct AfXdp {
     name: String,
     settings: Settings,
-    open: Open,
+    open: OpenSockets,
     counters: Counters,
     /// Losses told by sockets that are closed by now.
     missed_before: u64,
@@ -98,7 +168,7 @@ pub struct AfXdp {
 
 /// What is made anew when the interface comes back.
 #[derive(Debug)]
-struct Open {
+struct OpenSockets {
     sockets: Vec<Socket>,
     map: OwnedFd,
     /// Where there are several sockets: all of them as one descriptor.
@@ -108,7 +178,7 @@ struct Open {
     pieces: usize,
 }
 
-impl Open {
+impl OpenSockets {
     fn new(name: &str, settings: &Settings) -> io::Result<Self> {
         let interface = Interface::named(name)?;
         let queues = interface.receive_queues()?;
@@ -155,8 +225,8 @@ impl AfXdp {
     /// Opens sockets on all receive queues. Frames come once programs are attached, by
     /// [`crate::fail_open`].
     pub fn open(name: &str, settings: Settings) -> Result<Self, PortError> {
-        let open =
-            Open::new(name, &settings).map_err(|e| PortError::new(name, "opening AF_XDP sockets", e))?;
+        let open = OpenSockets::new(name, &settings)
+            .map_err(|e| PortError::new(name, "opening AF_XDP sockets", e))?;
         Ok(Self {
             name: name.into(),
             settings,
@@ -305,7 +375,7 @@ impl Port for AfXdp {
         self.missed_before += self.missed();
         // The old sockets occupy the queues until they are closed.
         self.open.sockets.clear();
-        self.open = Open::new(&self.name, &self.settings)
+        self.open = OpenSockets::new(&self.name, &self.settings)
             .map_err(|e| PortError::new(&self.name, "opening AF_XDP sockets again", e))?;
         self.partial.clear();
         Ok(())

@@ -13,19 +13,52 @@
 //! waiting for the link (no small-queue back pressure). Choose limits or RED accordingly. Super-frames of
 //! hosts of their own can be kept small at the source: `ip link set IF gso_max_segs N`.
 
-use crate::af_packet::{self, AfPacket};
+use super::af_packet::{self, AfPacket};
+use super::tap::Tap;
+use super::{Kind, Lane, Open, Opened, Opening};
 use crate::bpf::programs::TO_TAP;
 use crate::bpf::syscall::{self, Hook};
-use crate::bpf::{Attached, Heartbeat};
+use crate::bpf::{Attached, Heartbeat, Means};
 use crate::clock;
-use crate::fail_open::Capture;
+use crate::fail_open::{self, Capture};
 use crate::interface::Interface;
 use crate::pool::Pool;
 use crate::port::{Capabilities, Counters, Fault, Port, PortError, Wake};
-use crate::tap::Tap;
 use engine::packet::Buffer;
+use engine::port_kind::{Needs, PortKind};
 use engine::units::{Duration, Instant};
 use std::io;
+
+/// What this host itself sends on an interface.
+pub static KIND: Kind = Kind {
+    declared: PortKind {
+        name: "egress",
+        summary: "what this host itself sends on an interface, redirected into a TAP device of ours",
+        needs: Needs::OneInterface,
+        has_wire: true,
+        settings: &[],
+    },
+    open: Open::Egress(on),
+};
+
+fn on(interface: &str, opening: &Opening<'_>) -> Result<Opened, PortError> {
+    let limit = opening.fail_open_after;
+    let port = Egress::open(interface, opening.transmit_ring)?;
+    let tap = port.tap().to_owned();
+    let (port, pulse) = fail_open::single(port, limit, Means::Best)?;
+    let without_us = fail_open::takeover(limit, port.attached());
+    Ok(Opened {
+        ports: vec![Box::new(port)],
+        lanes: vec![Lane {
+            from: 0,
+            to: 0,
+            interface: Some(interface.into()),
+        }],
+        gate: Some(Box::new(pulse)),
+        without_us: format!("{without_us}; what is sent passes by {tap}"),
+        warnings: Vec::new(),
+    })
+}
 
 /// How soon room may appear at the packet socket, whose descriptor is not the one that is waited for.
 const SOON: Duration = Duration::from_micros(50);

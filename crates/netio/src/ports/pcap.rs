@@ -5,11 +5,13 @@
 //! Writes pcapng in nanoseconds. Only Ethernet. A file may hold anything: a block that contradicts itself
 //! ends the reading with its place in the file, and no length in it is believed beyond [`LONGEST_BLOCK`].
 
+use super::{Kind, Lane, Open, Opened, Opening};
 use crate::clock;
 use crate::pool::{Offload, Pool};
 use crate::port::{Capabilities, Counters, Fault, Port, PortError, Wake};
 use crate::sys::Bell;
 use engine::packet::Buffer;
+use engine::port_kind::{Needs, PortKind};
 use engine::units::{Duration, Instant};
 use std::collections::VecDeque;
 use std::fmt;
@@ -18,6 +20,39 @@ use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Files of packets.
+pub static KIND: Kind = Kind {
+    declared: PortKind {
+        name: "pcap",
+        summary: "files of packets: plays one at the times of its packets, and records into another",
+        needs: Needs::TwoFiles,
+        has_wire: false,
+        settings: &[],
+    },
+    open: Open::Files(files),
+};
+
+fn files([read, write]: [&str; 2], _opening: &Opening<'_>) -> Result<Opened, PortError> {
+    let real = |path: &str| std::fs::canonicalize(path).ok();
+    if real(read).is_some_and(|read| real(write) == Some(read)) {
+        return Err(PortError::fault(write, "creating the capture", Fault::SameFile));
+    }
+    // Two ports, since one that has come to the end of its input does not work any more.
+    let input = Pcap::open(Some((Path::new(read), Pace::Recorded)), None)?;
+    let output = Pcap::open(None, Some(Path::new(write)))?;
+    Ok(Opened {
+        ports: vec![Box::new(input), Box::new(output)],
+        lanes: vec![Lane {
+            from: 0,
+            to: 1,
+            interface: None,
+        }],
+        gate: None,
+        without_us: "there are only files".into(),
+        warnings: Vec::new(),
+    })
+}
 
 /// The longest block that is read.
 pub const LONGEST_BLOCK: usize = 1 << 20;

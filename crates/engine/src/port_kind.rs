@@ -1,0 +1,72 @@
+//! A kind of port, as a policy sees it: its name, what it is attached to, and its own settings.
+//!
+//! The engine opens no port. The declaration stands here because the reader of policies (crate `control`) and
+//! the ports (crate `netio`) both see the engine, and not each other. Each port declares itself in its own
+//! file, which also opens it; whoever reads a policy passes the list of declarations to the reader.
+
+use crate::settings::Setting;
+
+/// What a port is attached to, as `[port]` must name it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Needs {
+    /// Two interfaces, `between = ["lan0", "wan0"]`: a bump in the wire.
+    TwoInterfaces,
+    /// One interface, `egress = "eth0"`: what this host itself sends.
+    OneInterface,
+    /// Two files, `read = "in.pcapng"` and `write = "out.pcapng"`.
+    TwoFiles,
+}
+
+impl Needs {
+    /// How a policy writes it.
+    pub const fn example(self) -> &'static str {
+        match self {
+            Self::TwoInterfaces => "`between = [\"lan0\", \"wan0\"]`",
+            Self::OneInterface => "`egress = \"eth0\"`",
+            Self::TwoFiles => "`read = \"in.pcapng\"` and `write = \"out.pcapng\"`",
+        }
+    }
+}
+
+/// The interfaces or files that a port is attached to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Attachment {
+    /// A bump in the wire between two interfaces: what enters by one leaves by the other.
+    Between(String, String),
+    /// What this host itself sends on this interface.
+    Egress(String),
+    /// From one file of packets into another.
+    Files {
+        /// Where packets come from.
+        read: String,
+        /// Where they go.
+        write: String,
+    },
+}
+
+impl Attachment {
+    /// What a kind of port must need to be attached here.
+    pub const fn needs(&self) -> Needs {
+        match self {
+            Self::Between(..) => Needs::TwoInterfaces,
+            Self::Egress(_) => Needs::OneInterface,
+            Self::Files { .. } => Needs::TwoFiles,
+        }
+    }
+}
+
+/// A kind of port.
+#[derive(Debug)]
+pub struct PortKind {
+    /// The name in policies.
+    pub name: &'static str,
+    /// One sentence for lists.
+    pub summary: &'static str,
+    /// What it is attached to.
+    pub needs: Needs,
+    /// Whether it sends by interfaces that exist before it is opened and have a wire. They are inspected
+    /// first, and a pacing discipline may use the wire (gap frames, launch times) there.
+    pub has_wire: bool,
+    /// Settings that this kind has beside those of every port.
+    pub settings: &'static [Setting],
+}

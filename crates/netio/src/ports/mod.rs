@@ -1,0 +1,228 @@
+//! The ports, one file each, and the one list of the kinds that a policy can name.
+//!
+//! To add one: a file here that implements [`Port`] and declares its `KIND`, and a line in each of the two
+//! lists below, its `mod` line and its entry in [`KINDS`]. Nothing else in the workspace knows a kind by name.
+//!
+//! [`memory`] and [`model_wire`] are for tests and measurements; [`captured`] is any port with a capture of
+//! what it sends. No policy names these.
+
+use crate::bpf::Means;
+use crate::fail_open::{self, Capture};
+use crate::port::{Port, PortError};
+use crate::worker::Gate;
+use engine::port_kind::{Attachment, PortKind};
+use engine::settings::Table;
+use engine::units::Duration;
+use std::fmt;
+use std::io;
+
+pub mod af_packet;
+pub mod af_xdp;
+pub mod captured;
+pub mod egress;
+pub mod memory;
+pub mod model_wire;
+pub mod pcap;
+pub mod tap;
+
+/// Every kind of port that a policy can name. Where a policy names none, the first that fits its attachment
+/// is taken.
+pub static KINDS: &[&Kind] = &[
+    &af_packet::KIND,
+    &af_xdp::KIND,
+    &tap::KIND,
+    &egress::KIND,
+    &pcap::KIND,
+];
+
+/// A kind of port: its declaration, and how it is opened.
+#[derive(Debug)]
+pub struct Kind {
+    /// What a policy sees of it.
+    pub declared: PortKind,
+    /// Opens it.
+    pub open: Open,
+}
+
+/// How a kind of port is opened, by what it is attached to.
+#[derive(Clone, Copy, Debug)]
+pub enum Open {
+    /// Between these two interfaces.
+    Between(fn([&str; 2], &Opening<'_>) -> Result<Opened, PortError>),
+    /// For what this host itself sends on this interface.
+    Egress(fn(&str, &Opening<'_>) -> Result<Opened, PortError>),
+    /// From the first file into the second.
+    Files(fn([&str; 2], &Opening<'_>) -> Result<Opened, PortError>),
+}
+
+/// With which settings a port is opened.
+#[derive(Clone, Copy, Debug)]
+pub struct Opening<'a> {
+    /// Frames that the interface may hold on their way out.
+    pub transmit_ring: usize,
+    /// After how long a silence of the worker traffic takes the kernel's own path.
+    pub fail_open_after: Duration,
+    /// The kind's own settings, checked against its declaration.
+    pub own: &'a Table,
+}
+
+/// Open ports, and between which of them packets go.
+pub struct Opened {
+    /// The ports.
+    pub ports: Vec<Box<dyn Port>>,
+    /// The directions in which packets are moved.
+    pub lanes: Vec<Lane>,
+    /// By which the kernel takes over while the worker is silent, if it can.
+    pub gate: Option<Box<dyn Gate>>,
+    /// How traffic goes on without us, in words.
+    pub without_us: String,
+    /// What works and may surprise.
+    pub warnings: Vec<String>,
+}
+
+impl fmt::Debug for Opened {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Opened")
+            .field("ports", &self.ports)
+            .field("lanes", &self.lanes)
+            .finish_non_exhaustive()
+    }
+}
+
+/// One direction: from a port, to a port (indices into [`Opened::ports`]).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Lane {
+    /// Where packets come from.
+    pub from: usize,
+    /// Where they go.
+    pub to: usize,
+    /// The interface by which they leave; `None`: a file, and the policy may choose the name.
+    pub interface: Option<String>,
+}
+
+/// The declarations of all kinds, for the reader of policies.
+pub fn declared() -> Vec<&'static PortKind> {
+    KINDS.iter().map(|kind| &kind.declared).collect()
+}
+
+/// Opens a port of this kind.
+///
+/// # Errors
+/// If an interface or a file cannot be used so; the error says why and what to do.
+///
+/// # Panics
+/// If the kind is not in [`KINDS`], or needs another attachment: the reader of policies refuses that.
+pub fn open(kind: &PortKind, attachment: &Attachment, opening: &Opening<'_>) -> Result<Opened, PortError> {
+    let kind = KINDS.iter().find(|known| known.declared.name == kind.name);
+    match (kind.map(|kind| kind.open), attachment) {
+        (Some(Open::Between(open)), Attachment::Between(a, b)) => open([a, b], opening),
+        (Some(Open::Egress(open)), Attachment::Egress(interface)) => open(interface, opening),
+        (Some(Open::Files(open)), Attachment::Files { read, write }) => open([read, write], opening),
+        (kind, attachment) => unreachable!("{kind:?} does not open {attachment:?}"),
+    }
+}
+
+/// Both directions between two ports.
+fn both_lanes([a, b]: [&str; 2]) -> Vec<Lane> {
+    let lane = |from, to, interface: &str| Lane {
+        from,
+        to,
+        interface: Some(interface.into()),
+    };
+    vec![lane(0, 1, b), lane(1, 0, a)]
+}
+
+/// A bump in the wire that fails open: programs let the kernel's bridge take over when the worker is silent.
+fn bump<P: Capture + 'static>(
+    names: [&str; 2],
+    ports: [P; 2],
+    opening: &Opening<'_>,
+) -> Result<Opened, PortError> {
+    let limit = opening.fail_open_after;
+    let ([a, b], pulse) = fail_open::bump(ports, limit, Means::Best)?;
+    let without_us = fail_open::takeover(limit, a.attached());
+    Ok(Opened {
+        ports: vec![Box::new(a), Box::new(b)],
+        lanes: both_lanes(names),
+        gate: Some(Box::new(pulse)),
+        without_us,
+        warnings: Vec::new(),
+    })
+}
+
+/// The error of own settings that cannot be read, though they were checked.
+fn unreadable(interface: &str) -> PortError {
+    let why = io::Error::other("the policy's settings of this port are wrong");
+    PortError::new(interface, "reading its settings", why)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use engine::port_kind::Needs;
+    use std::path::{Path, PathBuf};
+
+    #[test]
+    fn each_kind_is_opened_by_what_it_needs() {
+        for kind in KINDS {
+            let opened_by = match kind.open {
+                Open::Between(_) => Needs::TwoInterfaces,
+                Open::Egress(_) => Needs::OneInterface,
+                Open::Files(_) => Needs::TwoFiles,
+            };
+            assert_eq!(kind.declared.needs, opened_by, "{}", kind.declared.name);
+        }
+    }
+
+    fn sources(directory: &Path, found: &mut Vec<PathBuf>) {
+        for entry in std::fs::read_dir(directory).expect("a directory") {
+            let path = entry.expect("an entry").path();
+            match path.is_dir() {
+                true if path.ends_with("target") => {}
+                true => sources(&path, found),
+                false if path.extension().is_some_and(|extension| extension == "rs") => found.push(path),
+                false => {}
+            }
+        }
+    }
+
+    /// What it costs to add or rename a kind: its own file, and the list above (which has no quotes).
+    #[test]
+    fn the_name_of_a_kind_stands_in_quotes_in_its_own_file_alone() {
+        /// Words that name a kind, and something else in this file.
+        const OTHERWISE: &[(&str, &str)] = &[
+            // The key of what a port is attached to.
+            ("egress", "control/src/port_config.rs"),
+            // The kind of a traffic source.
+            ("pcap", "scenario/src/language/sources.rs"),
+            // An option of the command line.
+            ("pcap", "suimon/src/commands/sim.rs"),
+        ];
+        let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let mut files = Vec::new();
+        for krate in std::fs::read_dir(&crates).expect("the crates") {
+            let directory = krate.expect("a crate").path().join("src");
+            if directory.is_dir() {
+                sources(&directory, &mut files);
+            }
+        }
+        assert!(files.len() > 200, "only {} sources were found", files.len());
+        for kind in KINDS {
+            let name = kind.declared.name;
+            let own = [format!("ports/{name}.rs"), format!("ports/{name}/mod.rs")];
+            let quoted = format!("\"{name}\"");
+            let other = |path: &&PathBuf| {
+                let excused = |(word, place): &(&str, &str)| *word == name && path.ends_with(place);
+                !own.iter().any(|own| path.ends_with(own)) && !OTHERWISE.iter().any(excused)
+            };
+            for path in files.iter().filter(other) {
+                let text = std::fs::read_to_string(path).expect("a source");
+                let code = text.split("#[cfg(test)]\nmod ").next().unwrap_or_default();
+                let line = code
+                    .lines()
+                    .find(|line| line.contains(&quoted) && !line.trim().starts_with("//"));
+                assert_eq!(line, None, "{} names the kind {name}", path.display());
+            }
+        }
+    }
+}
