@@ -4,7 +4,7 @@
 //! a wrong one is refused and nothing has changed.
 
 use super::in_force::{InForce, Managed, refused};
-use super::yielding::Yielding;
+use super::yielding::YieldGauges;
 use crate::realise;
 use crate::signalling::speaker;
 use control::protocol::{Change, Refusal};
@@ -27,7 +27,7 @@ pub struct Service {
     handle: Handle,
     in_force: Arc<InForce>,
     speaker: Option<speaker::Handle>,
-    yielding: Yielding,
+    yielding: YieldGauges,
     detach: Arc<AtomicBool>,
 }
 
@@ -38,7 +38,7 @@ impl Service {
         handle: Handle,
         in_force: Arc<InForce>,
         speaker: Option<speaker::Handle>,
-        yielding: Yielding,
+        yielding: YieldGauges,
         detach: Arc<AtomicBool>,
     ) -> Self {
         Self {
@@ -163,7 +163,7 @@ fn names(managed: &[Managed]) -> String {
     names.join(", ")
 }
 
-fn reading(managed: &Managed, seen: &Snapshot, yielding: &Yielding) -> Option<InterfaceReading> {
+fn reading(managed: &Managed, seen: &Snapshot, yielding: &YieldGauges) -> Option<InterfaceReading> {
     let path = seen.paths.get(managed.path.0)?;
     // Its own trouble before that of the port by which packets come.
     let troubled = |own: bool| {
@@ -184,7 +184,7 @@ fn reading(managed: &Managed, seen: &Snapshot, yielding: &Yielding) -> Option<In
     }
     for view in &mut views {
         let name = view.class.and_then(|class| managed.whole.plan.info(class));
-        let gauges = name.and_then(|info| yielding.gauges(&managed.policy.name, &info.name));
+        let gauges = name.and_then(|info| yielding.of(&managed.policy.name, &info.name));
         view.gauges.extend(gauges.into_iter().flatten());
     }
     Some(InterfaceReading {

@@ -1,18 +1,20 @@
-//! Classes that yield: the law of `nine` (host::law) over the connections of classes, held in the acknowledgments that pass through
-//! the worker.
+//! Classes that yield: the control law of `nine` over the connections of a gateway's classes.
 //!
-//! A thread beside the worker: twenty times a second, fifty while the link is full, it reads what the worker has seen, lets the
-//! law decide, and gives the worker the limits of windows. When it hangs, the worker forgets them a second later.
+//! The law is [`host::law::Scavenger`]; the windows are clamped in ACKs that pass through the
+//! worker ([`netio::window_clamp`]). A thread beside the worker takes a snapshot of the connections
+//! twenty times a second, fifty while the link is full, runs the law, and gives the worker the
+//! window limits. If the thread hangs, the limits expire a second later.
 
 use control::policy::Interface;
 use engine::inspect::Value;
-use engine::units::{Bandwidth, Bytes, Instant};
-use host::law::{INTERVAL, Law, Modern};
-use host::rewrite::{Found, Place, Rewrite};
-use host::{Actuator, Bottleneck, Direction, FlowReading, LinkReading, Member, MemberId, Order, Tick, Why};
+use engine::units::{Bandwidth, Bytes};
+use host::law::{INTERVAL, Law, Scavenger};
+use host::rewrite::{ConnectionLimit, ConnectionList, MemberConnection, RewritePoint, WindowRewriter};
+use host::{
+    Actuator, Bottleneck, Direction, FlowSample, LimitReason, LinkCounters, Member, MemberId, Order, Tick,
+};
 use netio::handle::{Handle, Unanswered};
-use netio::holding::Watched;
-use netio::tcp::{Connection, Ends, Limit};
+use netio::window_clamp::{ClampSnapshot, ClassConnection};
 use netio::worker::PathId;
 use std::collections::BTreeMap;
 use std::io;
@@ -20,77 +22,83 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-/// What a class's connections do, by the names of interface and class.
-type Seen = BTreeMap<(String, String), Yield>;
+/// The state of each class that yields, by the names of interface and class.
+type ClassStates = BTreeMap<(String, String), ClassState>;
 
-/// One class.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Yield {
-    state: &'static str,
+struct ClassState {
+    yields: &'static str,
     connections: u64,
     left_alone: u64,
 }
 
-/// What is to be seen of classes that yield, from any thread.
+/// The gauges of classes that yield, for any thread.
 #[derive(Clone, Debug, Default)]
-pub struct Yielding(Arc<Mutex<Seen>>);
+pub struct YieldGauges(Arc<Mutex<ClassStates>>);
 
-impl Yielding {
-    /// The numbers of a class, if it yields.
-    pub fn gauges(&self, interface: &str, class: &str) -> Option<[(&'static str, Value); 3]> {
-        let seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let one = seen.get(&(interface.to_string(), class.to_string()))?;
+impl YieldGauges {
+    /// The gauges of a class; none if it does not yield.
+    pub fn of(&self, interface: &str, class: &str) -> Option<[(&'static str, Value); 3]> {
+        let states = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let one = states.get(&(interface.to_string(), class.to_string()))?;
         Some([
-            ("yields", Value::State(one.state)),
+            ("yields", Value::State(one.yields)),
             ("connections", Value::Count(one.connections)),
             ("left-alone", Value::Count(one.left_alone)),
         ])
     }
 }
 
-/// The thread, which ends when this is dropped.
+/// The thread that runs the law. It ends when this is dropped.
 #[derive(Debug)]
-pub struct Yields {
+pub struct YieldThread {
     end: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Drop for Yields {
+impl Drop for YieldThread {
     fn drop(&mut self) {
         self.end.store(true, Ordering::Relaxed);
-        // One that has failed holds nothing any more.
+        // The limits of a thread that has failed expire.
         let _ = self.thread.take().map(JoinHandle::join);
     }
 }
 
-/// Begins, if any of these interfaces has a class that yields; what is to be seen of it.
-pub fn start(handle: &Handle, managed: &[(PathId, Interface)]) -> io::Result<(Option<Yields>, Yielding)> {
-    let yielding = Yielding::default();
-    let mut courses: Vec<Course> = managed
+/// Starts the thread if any of these interfaces has a class that yields.
+///
+/// # Errors
+///
+/// If the thread cannot be started.
+pub fn start(
+    handle: &Handle,
+    managed: &[(PathId, Interface)],
+) -> io::Result<(Option<YieldThread>, YieldGauges)> {
+    let gauges = YieldGauges::default();
+    let mut controllers: Vec<InterfaceController> = managed
         .iter()
         .filter(|(_, interface)| !interface.yields.is_empty())
-        .map(|(path, interface)| Course::new(handle.clone(), *path, interface))
+        .map(|(path, interface)| InterfaceController::new(handle.clone(), *path, interface))
         .collect();
-    if courses.is_empty() {
-        return Ok((None, yielding));
+    if controllers.is_empty() {
+        return Ok((None, gauges));
     }
-    let (end, shown) = (Arc::new(AtomicBool::new(false)), yielding.clone());
-    let told = Arc::clone(&end);
+    let (end, shared) = (Arc::new(AtomicBool::new(false)), gauges.clone());
+    let ended = Arc::clone(&end);
     let thread = std::thread::Builder::new().name("yields".into()).spawn(move || {
-        while !told.load(Ordering::Relaxed) {
+        while !ended.load(Ordering::Relaxed) {
             let begin = netio::clock::now();
-            let (mut seen, mut interval) = (Seen::new(), INTERVAL);
-            for course in &mut courses {
-                let ticked = course.tick();
-                interval = interval.min(course.law.interval());
+            let (mut states, mut interval) = (ClassStates::new(), INTERVAL);
+            for controller in &mut controllers {
+                let ticked = controller.tick();
+                interval = interval.min(controller.law.interval());
                 match ticked {
-                    Ok(classes) => seen.extend(classes),
+                    Ok(classes) => states.extend(classes),
                     Err(e) if e.kind() == io::ErrorKind::BrokenPipe => return,
-                    // A worker that is silent holds nobody either.
+                    // A worker that does not answer clamps nobody either.
                     Err(_) => {}
                 }
             }
-            *shown.0.lock().unwrap_or_else(PoisonError::into_inner) = seen;
+            *shared.0.lock().unwrap_or_else(PoisonError::into_inner) = states;
             let took = netio::clock::now().since(begin);
             std::thread::sleep(std::time::Duration::from_nanos(
                 interval.nanos().saturating_sub(took.nanos()),
@@ -98,15 +106,15 @@ pub fn start(handle: &Handle, managed: &[(PathId, Interface)]) -> io::Result<(Op
         }
     })?;
     let thread = Some(thread);
-    Ok((Some(Yields { end, thread }), yielding))
+    Ok((Some(YieldThread { end, thread }), gauges))
 }
 
-/// The connections of a path, as the worker has them.
+/// A path of the worker as the rewrite point.
 #[derive(Debug)]
-struct InWorker {
+struct WorkerPath {
     handle: Handle,
     path: PathId,
-    watched: Watched,
+    snapshot: ClampSnapshot,
 }
 
 fn failed(why: Unanswered) -> io::Error {
@@ -117,15 +125,22 @@ fn failed(why: Unanswered) -> io::Error {
     io::Error::new(kind, why)
 }
 
-impl Place for InWorker {
-    fn connections(&mut self) -> io::Result<(Vec<Found>, Instant)> {
-        self.watched = self.handle.watch(self.path).map_err(failed)?;
-        let of = |(class, connection): &(usize, Connection)| (*connection, Some(member(*class)));
-        // The worker reads the link and the connections at once.
-        Ok((self.watched.connections.iter().map(of).collect(), self.watched.at))
+impl RewritePoint for WorkerPath {
+    fn connections(&mut self) -> io::Result<ConnectionList> {
+        self.snapshot = self.handle.watch(self.path).map_err(failed)?;
+        let assign = |one: &ClassConnection| MemberConnection {
+            connection: one.connection,
+            member: Some(member(one.class)),
+        };
+        // The worker reads the link's counter and the connections at the same time.
+        Ok(ConnectionList {
+            at: self.snapshot.at,
+            connections: self.snapshot.connections.iter().map(assign).collect(),
+        })
     }
 
-    fn put(&mut self, limits: Vec<(Ends, Option<Limit>)>) -> io::Result<()> {
+    fn set_limits(&mut self, limits: Vec<ConnectionLimit>) -> io::Result<()> {
+        let limits = limits.into_iter().map(|one| (one.ends, one.limit)).collect();
         self.handle.hold(self.path, limits).map_err(failed)
     }
 }
@@ -134,17 +149,17 @@ fn member(class: usize) -> MemberId {
     MemberId(u32::try_from(class).unwrap_or(u32::MAX))
 }
 
-/// One interface with classes that yield.
-struct Course {
+/// The law of one interface, and its actuator.
+struct InterfaceController {
     interface: String,
     classes: Vec<String>,
     members: Vec<Member>,
     link: Bandwidth,
-    law: Modern,
-    rewrite: Rewrite<InWorker>,
+    law: Scavenger,
+    rewriter: WindowRewriter<WorkerPath>,
 }
 
-impl Course {
+impl InterfaceController {
     fn new(handle: Handle, path: PathId, interface: &Interface) -> Self {
         let link = interface.settings.bandwidth;
         let classes = interface.yields.iter();
@@ -162,88 +177,97 @@ impl Course {
             members: members.collect(),
             classes: classes.map(|yields| yields.class.clone()).collect(),
             link,
-            law: Modern::new(Direction::Download),
-            rewrite: Rewrite::at(InWorker {
+            law: Scavenger::new(Direction::Download),
+            rewriter: WindowRewriter::at(WorkerPath {
                 handle,
                 path,
-                watched: Watched::default(),
+                snapshot: ClampSnapshot::default(),
             }),
         }
     }
 
-    /// Reads, decides and holds; what the classes do now.
-    fn tick(&mut self) -> io::Result<Seen> {
-        let flows = self.rewrite.readings(netio::clock::now())?;
-        let watched = &self.rewrite.place().watched;
+    /// Takes a snapshot, runs the law and sets the limits. Returns the states of the classes.
+    fn tick(&mut self) -> io::Result<ClassStates> {
+        let flows = self.rewriter.samples(netio::clock::now())?;
+        let snapshot = &self.rewriter.point().snapshot;
         let orders = self.law.tick(&Tick {
-            now: watched.at,
-            link: LinkReading {
-                received: watched.carried,
+            now: snapshot.at,
+            link: LinkCounters {
+                received: snapshot.carried,
                 sent: Bytes::ZERO,
             },
             bottleneck: Bottleneck::Stated(self.link),
             members: &self.members,
             flows: &flows,
         });
-        let left_alone = watched.left_alone.clone();
-        self.rewrite.apply(&orders)?;
-        let one = |(class, name): (usize, &String)| {
-            let of = flows
+        let left_alone = snapshot.left_alone.clone();
+        self.rewriter.apply(&orders)?;
+        let state = |(class, name): (usize, &String)| {
+            let of_class = flows
                 .iter()
                 .zip(&orders)
                 .filter(|(flow, _)| flow.member == member(class));
-            let shown = Yield {
-                state: state(of.clone()),
-                connections: of.count() as u64,
+            let state = ClassState {
+                yields: strictest(of_class.clone()),
+                connections: of_class.count() as u64,
                 left_alone: left_alone.get(class).copied().unwrap_or(0),
             };
-            ((self.interface.clone(), name.clone()), shown)
+            ((self.interface.clone(), name.clone()), state)
         };
-        Ok(self.classes.iter().enumerate().map(one).collect())
+        Ok(self.classes.iter().enumerate().map(state).collect())
     }
 }
 
-/// What a class does, in a word: the strictest that its connections are told.
-fn state<'a>(orders: impl Iterator<Item = (&'a FlowReading, &'a Order)>) -> &'static str {
-    let ranked = |why: &Why| match why {
-        Why::LinkIsFree => (0, "free"),
-        Why::Cap(_) => (1, "at its cap"),
-        Why::Floor(_) => (2, "at its floor"),
-        Why::YieldsTo(_) | Why::QueueGrows(_) | Why::LinkIsFull => (3, "yields"),
-        Why::WaitsItsTurn => (4, "takes turns"),
-        Why::OnsetOfOthers => (5, "makes room"),
+/// The state of a class in a word: the strictest among the orders of its connections.
+fn strictest<'a>(orders: impl Iterator<Item = (&'a FlowSample, &'a Order)>) -> &'static str {
+    let ranked = |reason: &LimitReason| match reason {
+        LimitReason::LinkIsFree => (0, "free"),
+        LimitReason::Cap(_) => (1, "at its cap"),
+        LimitReason::Floor(_) => (2, "at its floor"),
+        LimitReason::YieldsTo(_) | LimitReason::QueueGrows(_) | LimitReason::LinkIsFull => (3, "yields"),
+        LimitReason::WaitsItsTurn => (4, "takes turns"),
+        LimitReason::OnsetOfOthers => (5, "makes room"),
     };
-    let all = orders.map(|(_, order)| ranked(&order.why));
-    all.max().map_or("free", |(_, word)| word)
+    let all = orders.map(|(_, order)| ranked(&order.reason));
+    all.max().map_or("free", |(_, state)| state)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use host::{FlowId, Hold};
+    use engine::units::Instant;
+    use host::{FlowId, FlowLimit};
 
     #[test]
-    fn a_class_says_the_strictest_of_what_its_connections_are_told() {
-        let flow = FlowReading {
+    fn the_state_of_a_class_is_the_strictest_of_its_connections() {
+        let flow = FlowSample {
             id: FlowId(1),
             member: MemberId(0),
             at: Instant::START,
             received: Bytes::ZERO,
             sent: Bytes::ZERO,
             rtt: None,
-            shortest: None,
+            min_rtt: None,
             mss: Bytes::new(1448),
             scale: 7,
             window: Bytes::ZERO,
         };
-        let order = |why| Order {
+        let order = |reason| Order {
             flow: FlowId(1),
             direction: Direction::Download,
-            hold: Hold::Free,
-            why,
+            limit: FlowLimit::Free,
+            reason,
         };
-        let orders = [Why::Cap(Bandwidth::mbit(1)), Why::WaitsItsTurn, Why::LinkIsFree].map(order);
-        assert_eq!(state(orders.iter().map(|order| (&flow, order))), "takes turns");
-        assert_eq!(state([].into_iter()), "free");
+        let orders = [
+            LimitReason::Cap(Bandwidth::mbit(1)),
+            LimitReason::WaitsItsTurn,
+            LimitReason::LinkIsFree,
+        ]
+        .map(order);
+        assert_eq!(
+            strictest(orders.iter().map(|order| (&flow, order))),
+            "takes turns"
+        );
+        assert_eq!(strictest([].into_iter()), "free");
     }
 }

@@ -1,73 +1,96 @@
-//! What takes readings from a kernel and puts orders into effect.
+//! An actuator takes samples of connections from a kernel and puts a law's orders into effect.
 
-use crate::borrowed::ledger::Ledger;
+use crate::ledger::Ledger;
 use crate::order::Order;
-use crate::reading::{FlowId, FlowReading};
+use crate::tick::{FlowId, FlowSample};
 use engine::units::{Bandwidth, Instant};
 use std::io;
 use std::net::SocketAddr;
 
-/// A way to hold connections: borrowed sockets, or windows rewritten in outgoing acknowledgments.
+/// A way to limit connections: by borrowed sockets, or by windows rewritten in outgoing ACKs.
 pub trait Actuator {
-    /// The connections of all members that there are, as they are now.
-    fn readings(&mut self, now: Instant) -> io::Result<Vec<FlowReading>>;
+    /// All connections of all members, as they are now.
+    ///
+    /// # Errors
+    ///
+    /// If the kernel does not report them.
+    fn samples(&mut self, now: Instant) -> io::Result<Vec<FlowSample>>;
 
-    /// Puts these orders into effect, and keeps them in effect until the next call: what the kernel undoes by itself is the
-    /// actuator's to do again. A connection that has ended since the readings is no error. Orders that change
-    /// nothing cost nothing.
+    /// Puts these orders into effect until the next call. What the kernel undoes by itself, the
+    /// actuator does again. A connection that has ended since its sample is no error. An order
+    /// that changes nothing costs nothing.
+    ///
+    /// # Errors
+    ///
+    /// If the kernel refuses.
     fn apply(&mut self, orders: &[Order]) -> io::Result<()>;
 
-    /// Undoes everything for every connection. Dropping an actuator does the same, as far as it can.
+    /// Lifts all limits of all connections. Dropping an actuator does the same, as far as it can.
+    ///
+    /// # Errors
+    ///
+    /// If the kernel refuses.
     fn release(&mut self) -> io::Result<()>;
 }
 
-/// A socket or a process that is out of reach, and what to say of it.
+/// A socket or a process that cannot be controlled.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct OutOfReach {
+pub struct Uncontrolled {
     /// The process.
     pub pid: i32,
-    /// What it is: the protocol and the other end, or the program.
+    /// The protocol and remote end, or the program.
     pub what: String,
-    /// Why it is not controlled, and what can be done.
+    /// Why, and what to do about it.
     pub why: String,
-    /// The rate that it is held to nevertheless, if it is.
+    /// The rate at which it is policed, if it is.
     pub policed: Option<Bandwidth>,
 }
 
-/// A connection as people see it.
+/// A connection as the status shows it.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Seen {
+pub(crate) struct ConnectionInfo {
     pub(crate) id: FlowId,
-    /// Its process; 0 for another host's.
+    /// Its process; 0 for another host's connection.
     pub(crate) pid: i32,
-    /// The end whose windows are held, and the other one.
+    /// The end whose windows are clamped, and the other one.
     pub(crate) ends: [SocketAddr; 2],
-    /// The link's interface, where the first end's address does not tell.
+    /// The link's interface, where the first end's address does not determine it.
     pub(crate) interface: Option<String>,
 }
 
-/// An actuator for the connections of one member, and what it is to be told and can tell of them.
-pub(crate) trait Holder: Actuator + std::fmt::Debug {
-    /// This thread is about to connect this descriptor. Quick: the thread waits.
+/// The result of a scan for connections.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Scan {
+    /// It was not due.
+    NotDue,
+    /// There are processes to control.
+    Processes,
+    /// No process is left.
+    Nobody,
+}
+
+/// An actuator for the connections of one member.
+pub(crate) trait MemberActuator: Actuator + std::fmt::Debug {
+    /// This thread is about to connect this descriptor. Must be quick: the thread waits.
     fn connecting(&mut self, _thread: i32, _fd: i32) {}
 
-    /// Looks for what nobody has told of, if it is time; `Some(false)` if there is nobody left to hold.
-    fn look(&mut self, at: Instant) -> Option<bool>;
+    /// Scans for connections that no notification has reported, if a scan is due.
+    fn scan(&mut self, at: Instant) -> Scan;
 
-    /// Whether a connection is so young that it must be looked at between ticks.
-    fn has_young(&self, _at: Instant) -> bool {
+    /// Whether a connection is so new that its clamp must be checked between ticks.
+    fn has_new(&self, _at: Instant) -> bool {
         false
     }
 
-    /// Does again, for young connections, what the kernel has undone.
-    fn assert_young(&mut self, _at: Instant) {}
+    /// Reasserts the clamps of new connections where the kernel has undone them.
+    fn reassert_new(&mut self, _at: Instant) {}
 
-    /// The connections, for people.
-    fn seen(&self) -> Vec<Seen>;
+    /// The connections, for the status.
+    fn connections(&self) -> Vec<ConnectionInfo>;
 
-    /// What is out of reach.
-    fn out_of_reach(&self) -> Vec<OutOfReach>;
+    /// What it cannot control.
+    fn uncontrolled(&self) -> Vec<Uncontrolled>;
 
-    /// What is to be undone on sockets by others when this process dies.
+    /// What others must undo on sockets if this process dies.
     fn ledger(&self) -> &Ledger;
 }

@@ -1,9 +1,10 @@
-//! `bottlenet`: what is known of the rate of the link next to this host, kept in a small file for each user, and one of
-//! root's for everybody. A user's own word comes before root's; without any, the rate is estimated.
+//! `bottlenet`: the configured rate of the link next to this host.
 //!
-//! The files are gone with the machine's (or the user's) session: a link's rate is a fact of the place.
+//! Each user has a small file of settings, and root has one for all users. A user's own setting
+//! takes precedence over root's. Without a setting the rate is estimated. The files end with the
+//! user's session, or the machine's: the rate belongs to the place where the host is attached.
 
-use crate::reading::{Bottleneck, Direction};
+use crate::tick::{Bottleneck, Direction};
 use engine::units::Bandwidth;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -11,29 +12,29 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The file's name, in a user's or root's directory.
+/// The file's name in a user's or root's directory.
 const FILE: &str = "bottlenet.json";
 
-/// What was said of one interface.
+/// The setting of one interface.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Word {
-    /// The rates, in bits per second: what comes in, and what goes out if it differs.
+pub enum BottlenetSetting {
+    /// The link's rates, in bits per second.
     Rate {
-        /// What comes in.
+        /// The downlink rate.
         down_bps: u64,
-        /// What goes out; as `down_bps` if not given.
+        /// The uplink rate; `down_bps` if not given.
         up_bps: Option<u64>,
     },
-    /// To be estimated.
+    /// Estimated.
     #[default]
     Auto,
-    /// Not to be guessed.
+    /// Not estimated: control by queueing delay.
     Off,
 }
 
-impl Word {
-    /// What a law of this direction is told.
+impl BottlenetSetting {
+    /// The setting as a law of this direction takes it.
     pub(crate) fn bottleneck(self, direction: Direction) -> Bottleneck {
         match self {
             Self::Rate { down_bps, up_bps } => Bottleneck::Stated(Bandwidth::bits_per_sec(match direction {
@@ -46,15 +47,19 @@ impl Word {
     }
 }
 
-/// What one user, or root, has said.
+/// The settings of one user, or of root.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct Words {
+pub struct BottlenetFile {
     /// By interface.
-    pub interfaces: BTreeMap<String, Word>,
+    pub interfaces: BTreeMap<String, BottlenetSetting>,
 }
 
-impl Words {
-    /// Reads them; nothing where there is no file.
+impl BottlenetFile {
+    /// Reads the file; empty if there is none.
+    ///
+    /// # Errors
+    ///
+    /// If the file exists and is not readable or not valid.
     pub fn read(directory: &Path) -> io::Result<Self> {
         match fs::read_to_string(directory.join(FILE)) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Self::default()),
@@ -62,7 +67,11 @@ impl Words {
         }
     }
 
-    /// Writes them, all or nothing. `directory` must exist.
+    /// Replaces the file atomically. `directory` must exist.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be written or renamed.
     pub fn write(&self, directory: &Path) -> io::Result<PathBuf> {
         let path = directory.join(FILE);
         let fresh = directory.join(format!("{FILE}.{}", std::process::id()));
@@ -72,14 +81,14 @@ impl Words {
     }
 }
 
-/// Whose word counts for each interface: directories in order, the first that says something of it.
-pub fn word_of(directories: &[PathBuf], interface: &str) -> Word {
-    let said = |directory: &PathBuf| {
-        // A file that cannot be read says nothing; `bottlenet show` says why.
-        let words = Words::read(directory).ok()?;
-        words.interfaces.get(interface).copied()
+/// The setting of an interface: that of the first of these directories that has one.
+pub fn setting_of(directories: &[PathBuf], interface: &str) -> BottlenetSetting {
+    let setting = |directory: &PathBuf| {
+        // An unreadable file counts as empty here; `bottlenet show` reports the error.
+        let file = BottlenetFile::read(directory).ok()?;
+        file.interfaces.get(interface).copied()
     };
-    directories.iter().find_map(said).unwrap_or_default()
+    directories.iter().find_map(setting).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -87,35 +96,40 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_users_word_comes_before_roots_and_both_outlive_the_writer() {
+    fn a_users_setting_precedes_roots_and_both_outlive_the_writer() {
         let base = std::env::temp_dir().join(format!("suimon-bottlenet-{}", std::process::id()));
         let [user, root] = ["user", "root"].map(|name| base.join(name));
         for directory in [&user, &root] {
             fs::create_dir_all(directory).expect("a directory");
         }
-        let rate = |down_bps| Word::Rate {
+        let rate = |down_bps| BottlenetSetting::Rate {
             down_bps,
             up_bps: None,
         };
-        let words = |of: &[(&str, Word)]| Words {
-            interfaces: of.iter().map(|(name, word)| ((*name).into(), *word)).collect(),
+        let file = |of: &[(&str, BottlenetSetting)]| BottlenetFile {
+            interfaces: of
+                .iter()
+                .map(|(name, setting)| ((*name).into(), *setting))
+                .collect(),
         };
-        words(&[("eth0", rate(10)), ("eth1", rate(20))])
+        file(&[("eth0", rate(10)), ("eth1", rate(20))])
             .write(&root)
             .expect("written");
-        words(&[("eth0", Word::Off)]).write(&user).expect("written");
+        file(&[("eth0", BottlenetSetting::Off)])
+            .write(&user)
+            .expect("written");
         let both = [user, root];
-        assert_eq!(word_of(&both, "eth0"), Word::Off);
-        assert_eq!(word_of(&both, "eth1"), rate(20));
-        assert_eq!(word_of(&both, "eth2"), Word::Auto);
+        assert_eq!(setting_of(&both, "eth0"), BottlenetSetting::Off);
+        assert_eq!(setting_of(&both, "eth1"), rate(20));
+        assert_eq!(setting_of(&both, "eth2"), BottlenetSetting::Auto);
         fs::remove_dir_all(&base).expect("removed");
     }
 
     #[test]
-    fn what_goes_out_is_as_fast_as_what_comes_in_unless_said() {
-        let word = |up_bps| Word::Rate { down_bps: 8, up_bps };
-        let up = |word: Word| word.bottleneck(Direction::Upload);
+    fn the_uplink_is_as_fast_as_the_downlink_by_default() {
+        let setting = |up_bps| BottlenetSetting::Rate { down_bps: 8, up_bps };
+        let up = |setting: BottlenetSetting| setting.bottleneck(Direction::Upload);
         let stated = |bits| Bottleneck::Stated(Bandwidth::bits_per_sec(bits));
-        assert_eq!((up(word(None)), up(word(Some(2)))), (stated(8), stated(2)));
+        assert_eq!((up(setting(None)), up(setting(Some(2)))), (stated(8), stated(2)));
     }
 }

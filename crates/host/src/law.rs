@@ -1,40 +1,43 @@
-//! Laws: from readings of the link and of connections to orders for the connections.
+//! Control laws: from samples of the link and its connections to limits for the connections.
 //!
-//! A law is of one direction, and keeps what it has learnt between ticks. It reads no clock and does no input or output, and
-//! the same ticks give the same orders. Inside, rates are bits per second and windows bytes as floating point: these are
-//! controllers of measured quantities, and not accounts.
+//! A law is for one direction and keeps state between ticks. It reads no clock and does no I/O, so
+//! the same ticks give the same orders. Rates are in bits per second and windows in bytes, as
+//! floating point: these laws control measured quantities and keep no exact accounts.
 //!
-//! - [`paper`]: the paper's, windows clamped while the link's rate is reached;
-//! - [`modern`]: the default: reacts to other traffic only, shares by weight; with [`delay`] where no rate is known;
-//! - [`rates`], [`share`], [`windows`], [`estimate`]: its parts.
+//! - [`scavenger`]: the default law: reacts to other traffic only, shares by weight;
+//!   [`delay_law`]: its substitute where the link's rate is unknown;
+//! - [`full_link_clamp`]: the paper's law: windows are clamped while the link is full;
+//! - [`rate_meter`], [`rate_estimate`], [`share`], [`flow_controller`], `turns`: parts of the
+//!   default law.
 
-pub mod delay;
-pub mod estimate;
-pub mod modern;
-pub mod paper;
-pub mod rates;
+pub mod delay_law;
+pub mod flow_controller;
+pub mod full_link_clamp;
+pub mod rate_estimate;
+pub mod rate_meter;
+pub mod scavenger;
 pub mod share;
-pub mod windows;
+mod turns;
 
 use crate::order::Order;
-use crate::reading::Tick;
+use crate::tick::Tick;
 use engine::units::Duration;
 
-pub use modern::Modern;
-pub use paper::Paper;
+pub use full_link_clamp::FullLinkClamp;
+pub use scavenger::Scavenger;
 
-/// How often a law wants to be asked, unless it says otherwise. Later is no error.
+/// The usual time between ticks. A later tick is no error.
 pub const INTERVAL: Duration = Duration::from_millis(50);
-/// How often while somebody who comes would find the link full: what a slow start has met by the time of its third round decides
-/// how it ends.
+/// The time between ticks while a new flow would find the link full. What a slow start has met by
+/// its third round decides how it ends.
 pub const WATCHFUL: Duration = Duration::from_millis(20);
 
-/// Decides what is to be done with connections.
+/// Limits connections.
 pub trait Law {
     /// One order for each connection of the tick, in the same sequence.
     fn tick(&mut self, tick: &Tick<'_>) -> Vec<Order>;
 
-    /// How soon it wants to be asked again.
+    /// The time until its next tick.
     fn interval(&self) -> Duration {
         INTERVAL
     }

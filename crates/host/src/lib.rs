@@ -1,33 +1,39 @@
-//! Priorities between programs by TCP's own flow control (Shiokawa, Honda and Yuba, "A realization of QoS by TCP
-//! flow-control at OS level"): the connections of chosen programs yield to everything else while the link is busy, and run
-//! free otherwise. In reading order:
+//! Priorities between programs by TCP flow control.
 //!
-//! - [`reading`]: what is known of the link, of members (commands, classes) and of their connections at one time;
-//! - [`order`]: what is to be done with a connection, and why, in words for people;
-//! - [`law`]: from the one to the other; time is an argument, and nothing is read or written;
-//! - [`actuator`]: what takes readings from a kernel and puts orders into effect;
-//! - `borrowed`: the actuator without privilege, sockets borrowed from their programs;
-//! - [`rewrite`]: the one for root, on the way of packets; `datagrams`: what is done with UDP;
-//! - [`link`], [`bottlenet`]: the interfaces, and what their users have said of them;
+//! After Shiokawa, Honda and Yuba, "A realization of QoS by TCP flow-control at OS level": the
+//! connections of chosen programs yield to all other traffic while the link is busy, and run freely
+//! otherwise. In reading order:
+//!
+//! - [`tick`]: the input of a control law: the link's counters, members (commands or classes), and
+//!   samples of their connections;
+//! - [`order`]: its output: the limit of each connection, and the reason, human-readable;
+//! - [`law`]: control laws, from the one to the other; pure functions of their input and state;
+//! - [`actuator`]: takes samples from a kernel and puts orders into effect;
+//! - `borrowed`: the unprivileged actuator, on sockets borrowed from their programs;
+//! - [`rewrite`]: the actuator for root, on passing ACKs; `udp_policer`: for UDP;
+//! - [`interface`], [`bottlenet`]: the interfaces, and the configured rates of their links;
 //! - [`coordinate`]: the nines of one user act as one;
 //! - [`supervise`]: a command under nine, and the processes that look after it;
-//! - `sys`: system calls.
+//! - `ledger`: the modified sockets, for whoever must restore them;
+//! - `process_tree`, `sockets`: what `/proc` lists; `sys`: system calls.
 
 pub mod actuator;
 mod borrowed;
 pub mod bottlenet;
 pub mod coordinate;
-mod datagrams;
+pub mod interface;
 pub mod law;
-pub mod link;
+mod ledger;
 pub mod order;
-pub mod reading;
+mod process_tree;
 pub mod rewrite;
 mod sockets;
 pub mod supervise;
 mod sys;
+pub mod tick;
+mod udp_policer;
 
 pub use actuator::Actuator;
 pub use law::Law;
-pub use order::{Hold, Order, Why};
-pub use reading::{Bottleneck, Direction, FlowId, FlowReading, LinkReading, Member, MemberId, Tick};
+pub use order::{FlowLimit, LimitReason, Order};
+pub use tick::{Bottleneck, Direction, FlowId, FlowSample, LinkCounters, Member, MemberId, Tick};

@@ -1,44 +1,45 @@
-//! What a law orders for a connection, and why, in words for people.
+//! What a law orders for a connection, and the reason, human-readable.
 
-use crate::reading::{Direction, FlowId};
+use crate::tick::{Direction, FlowId};
 use engine::units::{Bandwidth, Bytes};
 use std::fmt;
 
-/// How a connection is held in one direction.
+/// How a connection is limited in one direction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Hold {
-    /// Not at all: whatever was set is undone.
+pub enum FlowLimit {
+    /// Not limited: whatever was set is lifted.
     Free,
-    /// The window that it advertises is at most this: a multiple of 2^scale.
+    /// Its advertised window is clamped to this, a multiple of 2^scale.
     Window(Bytes),
-    /// It is to carry next to nothing until it is its turn again: a window of zero, or the smallest that the actuator can do.
+    /// It is to carry almost nothing until its next turn: a window of zero, or the smallest that
+    /// the actuator can set.
     Parked,
-    /// It sends at most this (upload).
+    /// It sends at most at this rate (upload).
     Pace(Bandwidth),
 }
 
-/// Why a connection is held as it is.
+/// Why a connection is limited as it is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Why {
-    /// There is nothing to yield to.
+pub enum LimitReason {
+    /// There is no other traffic.
     LinkIsFree,
-    /// Other traffic has just begun and gets room to start.
+    /// Other traffic has just begun and gets room for its slow start.
     OnsetOfOthers,
     /// Other traffic uses this much of the link.
     YieldsTo(Bandwidth),
-    /// The member's own cap.
+    /// The member's cap.
     Cap(Bandwidth),
-    /// The member's floor: it would be asked to yield more.
+    /// The member's floor: without it, the member would yield more.
     Floor(Bandwidth),
-    /// The share is below what a window can do; other connections of the members have their turn.
+    /// The share is too small for a window, and other connections have their turn.
     WaitsItsTurn,
-    /// The round trip is this much longer than its shortest, in microseconds: the link's queue is filling.
+    /// The link's queue grows: the RTT is this many microseconds above its minimum.
     QueueGrows(u32),
-    /// The link's rate is reached (the paper's law).
+    /// The link is full (the paper's law).
     LinkIsFull,
 }
 
-impl fmt::Display for Why {
+impl fmt::Display for LimitReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::LinkIsFree => f.write_str("free: nothing to yield to"),
@@ -55,7 +56,7 @@ impl fmt::Display for Why {
     }
 }
 
-/// A rate to three digits: what is measured is no more exact.
+/// A rate to three digits: measurements are no more precise.
 fn rough(rate: Bandwidth) -> String {
     let bits = rate.bits() as f64;
     let (value, unit) = match rate.bits() {
@@ -71,17 +72,17 @@ fn rough(rate: Bandwidth) -> String {
     format!("{value:.behind$} {unit}")
 }
 
-/// What is to be done with one connection in one direction, from now until the next order.
+/// The limit of one connection in one direction, in force until the next order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Order {
-    /// Which connection.
+    /// The connection.
     pub flow: FlowId,
-    /// In which direction.
+    /// The direction.
     pub direction: Direction,
-    /// What is to be done.
-    pub hold: Hold,
-    /// Why.
-    pub why: Why,
+    /// The limit.
+    pub limit: FlowLimit,
+    /// The reason.
+    pub reason: LimitReason,
 }
 
 #[cfg(test)]
@@ -89,15 +90,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reasons_are_words_with_round_figures() {
+    fn reasons_are_readable_with_rounded_values() {
         let said = [
-            Why::YieldsTo(Bandwidth::bits_per_sec(7_234_567)),
-            Why::YieldsTo(Bandwidth::bits_per_sec(91_234_567)),
-            Why::YieldsTo(Bandwidth::bits_per_sec(234_567)),
-            Why::QueueGrows(23_456),
+            LimitReason::YieldsTo(Bandwidth::bits_per_sec(7_234_567)),
+            LimitReason::YieldsTo(Bandwidth::bits_per_sec(91_234_567)),
+            LimitReason::YieldsTo(Bandwidth::bits_per_sec(234_567)),
+            LimitReason::QueueGrows(23_456),
         ];
         assert_eq!(
-            said.map(|why| why.to_string()),
+            said.map(|reason| reason.to_string()),
             [
                 "yields to 7.23 Mbit/s of other traffic",
                 "yields to 91.2 Mbit/s of other traffic",

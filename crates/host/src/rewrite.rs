@@ -1,24 +1,28 @@
-//! The actuator as root: windows rewritten on their way, at an interface ([`netio::bpf::windows`], for this host's own
-//! connections and for those of the hosts behind it) or in a packet loop that they pass through anyhow ([`netio::holding`]).
+//! The actuator as root: it lowers the windows in ACKs on their way.
 //!
-//! Effective within a round trip, since the right edge of the window may move left. Connections are known from their SYN on: one that began before is not held. Which member a
-//! connection belongs to, a function of its ends says, as soon as it knows; connections of nobody are other traffic.
+//! The rewriting is done at an interface ([`netio::bpf::windows`], for this host's connections and
+//! for those of hosts behind it) or in a packet loop ([`netio::window_clamp`]). It takes effect
+//! within a round trip, since the right edge of the window may move left.
 //!
-//! A parked connection is not told a window of zero: a sender that was would probe ever less often, and the window's
-//! opening, which only an acknowledgment can tell, would have to be sent by us in the host's name. It is told a quarter of a
-//! segment: data then come every quarter of a second, and with their acknowledgment goes the opening.
-//!
-//! Round trips are measured by timestamps, the mean since the last reading; before the first, and where a side has no
-//! timestamps, there is that of the handshake. Uploads are not held here. UDP and QUIC have no window: they are other traffic, and what limits them is a
-//! class with the discipline `police`.
+//! - A connection is tracked from its SYN on; one that began earlier is not clamped.
+//! - A function of its two ends ([`MemberOf`]) assigns it to a member. A connection of no member
+//!   is other traffic.
+//! - A parked connection is told a quarter of a segment, not zero. A sender with a zero window
+//!   backs off its persist timer, and only an ACK that we would have to forge could reopen the
+//!   window. With a quarter of a segment, data arrive every quarter of a second, and their ACKs
+//!   carry the larger window.
+//! - The RTT is the mean of the timestamp echoes since the last sample. Before the first echo, and
+//!   where a side has no timestamps, it is the handshake's.
+//! - Uploads are not paced here. UDP and QUIC have no window: they are other traffic, and a class
+//!   with the discipline `police` limits them.
 
-mod rewritten;
+mod member;
 
-pub(crate) use rewritten::Rewritten;
+pub(crate) use member::RewrittenMember;
 
 use crate::actuator::Actuator;
-use crate::order::{Hold, Order};
-use crate::reading::{Direction, FlowId, FlowReading, MemberId};
+use crate::order::{FlowLimit, Order};
+use crate::tick::{Direction, FlowId, FlowSample, MemberId};
 use engine::units::{Bytes, Duration, Instant};
 use netio::bpf::Means;
 use netio::bpf::windows::{Side, Windows};
@@ -26,67 +30,112 @@ use netio::tcp::{Carried, Connection, Ends, Limit};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
-/// How long windows stay held after the last orders. A supervisor that hangs holds nobody.
-const HELD: Duration = Duration::from_secs(1);
+/// How long windows stay clamped after the last orders. A supervisor that hangs clamps nobody.
+const LIMIT_LIFETIME: Duration = Duration::from_secs(1);
 
-/// Headers of Ethernet, IPv4 and TCP with timestamps, which a super-frame has once.
+/// Ethernet, IPv4 and TCP headers with timestamps, which a super-frame carries once.
 const HEADERS: u64 = 14 + 20 + 32;
 
-/// Numbers of connections, which nines of one user tell each other, begin here and with the process: those of borrowed sockets are the
-/// kernel's cookies, counted from one.
+/// Connection numbers start here, offset by the process. Nines of one user exchange such numbers;
+/// those of borrowed sockets are the kernel's cookies, counted from one.
 const NOT_COOKIES: u64 = 1 << 63;
 
-/// Says whose a connection is; none for nobody's.
-pub type Whose = Box<dyn FnMut(&Ends) -> Option<MemberId> + Send>;
+/// Assigns a connection to a member; none for other traffic.
+pub type MemberOf = Box<dyn FnMut(&Ends) -> Option<MemberId> + Send>;
 
-/// A connection, and whose it is, if a member's.
-pub type Found = (Connection, Option<MemberId>);
+/// A connection and its member.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MemberConnection {
+    /// The connection.
+    pub connection: Connection,
+    /// Its member; none for other traffic.
+    pub member: Option<MemberId>,
+}
+
+/// The limit of one connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ConnectionLimit {
+    /// The connection's ends.
+    pub ends: Ends,
+    /// Its limit; none lifts it.
+    pub limit: Option<Limit>,
+}
+
+/// All connections at a rewrite point.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct ConnectionList {
+    /// When they were read.
+    pub at: Instant,
+    /// Those that are open.
+    pub connections: Vec<MemberConnection>,
+}
 
 /// Where windows are rewritten.
-pub trait Place {
-    /// The connections there that are not over, each with its member, if it has one; and when they were like that.
-    fn connections(&mut self) -> io::Result<(Vec<Found>, Instant)>;
+pub trait RewritePoint {
+    /// The open connections.
+    ///
+    /// # Errors
+    ///
+    /// If the kernel or the packet loop does not report them.
+    fn connections(&mut self) -> io::Result<ConnectionList>;
 
-    /// Limits the windows of these from now on, or no more; everything else stays as it was. Holds for a second without
-    /// another word.
-    fn put(&mut self, limits: Vec<(Ends, Option<Limit>)>) -> io::Result<()>;
+    /// Sets the limits of these connections; all others keep theirs. Limits expire after a second
+    /// without another call.
+    ///
+    /// # Errors
+    ///
+    /// If the kernel or the packet loop does not take them.
+    fn set_limits(&mut self, limits: Vec<ConnectionLimit>) -> io::Result<()>;
 }
 
-/// The place that is an interface of this host.
-pub struct AtInterface {
+/// An interface of this host as the rewrite point.
+pub struct InterfaceRewriter {
     windows: Windows,
-    whose: Whose,
+    member_of: MemberOf,
 }
 
-impl std::fmt::Debug for AtInterface {
+impl std::fmt::Debug for InterfaceRewriter {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("AtInterface").finish_non_exhaustive()
+        f.debug_struct("InterfaceRewriter").finish_non_exhaustive()
     }
 }
 
-impl AtInterface {
-    /// The one next to the bottleneck, or the one behind which the hosts are.
-    pub fn new(interface: &str, side: Side, whose: Whose) -> io::Result<Self> {
-        let windows = Windows::attach(interface, side, HELD, Means::Best)?;
-        // From now on SYNs are noted.
+impl InterfaceRewriter {
+    /// Attaches to the interface next to the bottleneck, or to the one that leads to the hosts
+    /// behind this one.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such interface, or the kernel refuses the programs (`CAP_BPF` and
+    /// `CAP_NET_ADMIN` are needed).
+    pub fn new(interface: &str, side: Side, member_of: MemberOf) -> io::Result<Self> {
+        let windows = Windows::attach(interface, side, LIMIT_LIFETIME, Means::Best)?;
+        // From here on SYNs are recorded.
         windows.beat(netio::clock::now());
-        Ok(Self { windows, whose })
+        Ok(Self { windows, member_of })
     }
 }
 
-impl Place for AtInterface {
-    fn connections(&mut self) -> io::Result<(Vec<Found>, Instant)> {
+impl RewritePoint for InterfaceRewriter {
+    fn connections(&mut self) -> io::Result<ConnectionList> {
         self.windows.beat(netio::clock::now());
         let (all, at) = netio::clock::timed(|| self.windows.connections());
-        let (over, alive): (Vec<Connection>, Vec<Connection>) = all.into_iter().partition(|c| c.closes);
-        over.iter()
+        let (closed, open): (Vec<Connection>, Vec<Connection>) = all.into_iter().partition(|c| c.closes);
+        closed
+            .iter()
             .for_each(|connection| self.windows.forget(&connection.ends));
-        let of = |connection: Connection| (connection, (self.whose)(&connection.ends));
-        Ok((alive.into_iter().map(of).collect(), at))
+        let assign = |connection: Connection| MemberConnection {
+            connection,
+            member: (self.member_of)(&connection.ends),
+        };
+        Ok(ConnectionList {
+            at,
+            connections: open.into_iter().map(assign).collect(),
+        })
     }
 
-    fn put(&mut self, limits: Vec<(Ends, Option<Limit>)>) -> io::Result<()> {
-        for (ends, limit) in limits {
+    fn set_limits(&mut self, limits: Vec<ConnectionLimit>) -> io::Result<()> {
+        for ConnectionLimit { ends, limit } in limits {
             match limit {
                 Some(limit) => self.windows.limit(&ends, limit)?,
                 None => self.windows.free(&ends),
@@ -97,84 +146,92 @@ impl Place for AtInterface {
     }
 }
 
-/// What is kept of a connection.
+/// What is kept of a connection from one sample to the next.
 #[derive(Clone, Copy, Debug)]
-struct Known {
+struct ConnectionHistory {
     id: FlowId,
+    /// The sum and number of round trips up to the last sample.
     round_trips: (Duration, u64),
     rtt: Option<Duration>,
 }
 
-/// Windows rewritten at one place.
-#[derive(Debug)]
-pub struct Rewrite<P> {
-    place: P,
-    known: BTreeMap<Ends, Known>,
-    next: u64,
-    held: BTreeMap<FlowId, (Ends, u8, u64)>,
+/// What a limit needs to know of a connection.
+#[derive(Clone, Copy, Debug)]
+struct Limitable {
+    ends: Ends,
+    scale: u8,
+    mss: u64,
 }
 
-impl<P: Place> Rewrite<P> {
-    /// At this place.
-    pub fn at(place: P) -> Self {
+/// The actuator at one rewrite point.
+#[derive(Debug)]
+pub struct WindowRewriter<P> {
+    point: P,
+    history: BTreeMap<Ends, ConnectionHistory>,
+    next: u64,
+    limitable: BTreeMap<FlowId, Limitable>,
+}
+
+impl<P: RewritePoint> WindowRewriter<P> {
+    /// At this rewrite point.
+    pub fn at(point: P) -> Self {
         Self {
-            place,
-            known: BTreeMap::new(),
+            point,
+            history: BTreeMap::new(),
             next: NOT_COOKIES | u64::from(std::process::id()) << 32,
-            held: BTreeMap::new(),
+            limitable: BTreeMap::new(),
         }
     }
 
-    /// The place.
-    pub fn place(&self) -> &P {
-        &self.place
+    /// The rewrite point.
+    pub fn point(&self) -> &P {
+        &self.point
     }
 
-    /// The ends of a connection that was read last.
+    /// The ends of a connection of the last sample.
     pub(crate) fn ends(&self, flow: FlowId) -> Option<Ends> {
-        self.held.get(&flow).map(|(ends, ..)| *ends)
+        self.limitable.get(&flow).map(|flow| flow.ends)
     }
 
-    /// Whether the connection between these ends is known, whosever it is.
-    pub(crate) fn knows(&self, ends: &Ends) -> bool {
-        self.known.contains_key(ends)
+    /// Whether a connection between these ends is tracked, of whichever member.
+    pub(crate) fn tracks(&self, ends: &Ends) -> bool {
+        self.history.contains_key(ends)
     }
 
-    fn reading(
-        &mut self,
-        connection: &Connection,
-        member: Option<MemberId>,
-        now: Instant,
-    ) -> Option<FlowReading> {
+    fn sample(&mut self, one: &MemberConnection, at: Instant) -> Option<FlowSample> {
+        let connection = &one.connection;
         let ends = connection.ends;
         let next = &mut self.next;
-        let known = self.known.entry(ends).or_insert_with(|| {
+        let history = self.history.entry(ends).or_insert_with(|| {
             *next += 1;
-            Known {
+            ConnectionHistory {
                 id: FlowId(*next),
                 round_trips: (Duration::ZERO, 0),
                 rtt: connection.handshake,
             }
         });
-        let ((sum, number), (before, seen)) = (connection.round_trips, known.round_trips);
-        if number > seen {
-            known.rtt = Some(Duration::from_nanos((sum - before).nanos() / (number - seen)));
-            known.round_trips = connection.round_trips;
+        let ((sum, number), (old_sum, old_number)) = (connection.round_trips, history.round_trips);
+        if number > old_number {
+            history.rtt = Some(Duration::from_nanos(
+                (sum - old_sum).nanos() / (number - old_number),
+            ));
+            history.round_trips = connection.round_trips;
         }
-        let (id, rtt) = (known.id, known.rtt);
-        let member = member?;
-        self.held
-            .insert(id, (ends, connection.scale, u64::from(connection.mss)));
-        Some(FlowReading {
+        let (id, rtt) = (history.id, history.rtt);
+        let member = one.member?;
+        let mss = u64::from(connection.mss);
+        let scale = connection.scale;
+        self.limitable.insert(id, Limitable { ends, scale, mss });
+        Some(FlowSample {
             id,
             member,
-            at: now,
+            at,
             received: frames(&connection.received),
             sent: frames(&connection.sent),
             rtt,
-            shortest: connection.handshake,
-            mss: Bytes::new(u64::from(connection.mss)),
-            scale: connection.scale,
+            min_rtt: connection.handshake,
+            mss: Bytes::new(mss),
+            scale,
             window: connection.window,
         })
     }
@@ -185,68 +242,71 @@ fn frames(carried: &Carried) -> Bytes {
     carried.bytes + Bytes::new(HEADERS).times(carried.segments.saturating_sub(carried.frames))
 }
 
-impl<P: Place> Actuator for Rewrite<P> {
-    fn readings(&mut self, _now: Instant) -> io::Result<Vec<FlowReading>> {
-        let (connections, read) = self.place.connections()?;
-        self.held.clear();
-        let alive: BTreeSet<Ends> = connections
+impl<P: RewritePoint> Actuator for WindowRewriter<P> {
+    fn samples(&mut self, _now: Instant) -> io::Result<Vec<FlowSample>> {
+        let list = self.point.connections()?;
+        self.limitable.clear();
+        let open: BTreeSet<Ends> = list.connections.iter().map(|one| one.connection.ends).collect();
+        self.history.retain(|ends, _| open.contains(ends));
+        Ok(list
+            .connections
             .iter()
-            .map(|(connection, _)| connection.ends)
-            .collect();
-        self.known.retain(|ends, _| alive.contains(ends));
-        Ok(connections
-            .iter()
-            .filter_map(|(connection, member)| self.reading(connection, *member, read))
+            .filter_map(|one| self.sample(one, list.at))
             .collect())
     }
 
     fn apply(&mut self, orders: &[Order]) -> io::Result<()> {
         let limit = |order: &Order| {
-            let (ends, scale, mss) = *self.held.get(&order.flow)?;
-            let window = match order.hold {
-                Hold::Window(window) => window,
-                Hold::Parked => Bytes::new(mss / 4),
-                Hold::Free | Hold::Pace(_) => return Some((ends, None)),
+            let Limitable { ends, scale, mss } = *self.limitable.get(&order.flow)?;
+            let window = match order.limit {
+                FlowLimit::Window(window) => Some(window),
+                FlowLimit::Parked => Some(Bytes::new(mss / 4)),
+                FlowLimit::Free | FlowLimit::Pace(_) => None,
             };
-            let limit = Limit {
+            let limit = window.map(|window| Limit {
                 window,
                 scale,
                 polite: false,
-            };
-            Some((ends, Some(limit)))
+            });
+            Some(ConnectionLimit { ends, limit })
         };
         let downloads = orders
             .iter()
             .filter(|order| order.direction == Direction::Download);
         let limits = downloads.filter_map(limit).collect();
-        self.place.put(limits)
+        self.point.set_limits(limits)
     }
 
     fn release(&mut self) -> io::Result<()> {
-        let all = self.known.keys().map(|ends| (*ends, None)).collect();
-        self.place.put(all)
+        let lifted = |ends: &Ends| ConnectionLimit {
+            ends: *ends,
+            limit: None,
+        };
+        self.point.set_limits(self.history.keys().map(lifted).collect())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::order::Why;
+    use crate::order::LimitReason;
 
-    /// A place with these connections, which notes what it is told.
-    struct Noted(Vec<Found>, Vec<(Ends, Option<u64>)>);
+    /// A rewrite point with these connections that records the limits it is given.
+    struct Recorder {
+        connections: Vec<MemberConnection>,
+        limits: Vec<ConnectionLimit>,
+    }
 
-    impl Place for Noted {
-        fn connections(&mut self) -> io::Result<(Vec<Found>, Instant)> {
-            Ok((self.0.clone(), Instant::START))
+    impl RewritePoint for Recorder {
+        fn connections(&mut self) -> io::Result<ConnectionList> {
+            Ok(ConnectionList {
+                at: Instant::START,
+                connections: self.connections.clone(),
+            })
         }
 
-        fn put(&mut self, limits: Vec<(Ends, Option<Limit>)>) -> io::Result<()> {
-            let bytes = |limit: Limit| limit.window.get();
-            self.1 = limits
-                .into_iter()
-                .map(|(ends, limit)| (ends, limit.map(bytes)))
-                .collect();
+        fn set_limits(&mut self, limits: Vec<ConnectionLimit>) -> io::Result<()> {
+            self.limits = limits;
             Ok(())
         }
     }
@@ -273,47 +333,47 @@ mod tests {
     }
 
     #[test]
-    fn members_connections_are_read_and_told_what_is_ordered() {
+    fn connections_of_members_are_sampled_and_limited_as_ordered() {
         let member = Some(MemberId(7));
-        let all = vec![
-            (connection(1), member),
-            (connection(2), None),
-            (connection(3), member),
-        ];
-        let mut rewrite = Rewrite::at(Noted(all, Vec::new()));
-        let readings = rewrite.readings(Instant::START).expect("read");
-        assert_eq!(readings.len(), 2, "nobody's is other traffic");
+        let all = [(1, member), (2, None), (3, member)].map(|(port, member)| MemberConnection {
+            connection: connection(port),
+            member,
+        });
+        let mut rewrite = WindowRewriter::at(Recorder {
+            connections: all.to_vec(),
+            limits: Vec::new(),
+        });
+        let samples = rewrite.samples(Instant::START).expect("read");
+        assert_eq!(samples.len(), 2, "no member's is other traffic");
         assert_eq!(
-            readings[0].rtt,
+            samples[0].rtt,
             Some(Duration::from_millis(30)),
             "the mean of those measured"
         );
-        assert_eq!(readings[0].received, Bytes::new(4_410 + 2 * HEADERS));
-        assert!(readings[0].id != readings[1].id && readings[0].id.0 > NOT_COOKIES);
-        let order = |place: usize, direction, hold| Order {
-            flow: readings[place].id,
+        assert_eq!(samples[0].received, Bytes::new(4_410 + 2 * HEADERS));
+        assert!(samples[0].id != samples[1].id && samples[0].id.0 > NOT_COOKIES);
+        let order = |index: usize, direction, limit| Order {
+            flow: samples[index].id,
             direction,
-            hold,
-            why: Why::LinkIsFull,
+            limit,
+            reason: LimitReason::LinkIsFull,
         };
         let orders = [
-            order(0, Direction::Download, Hold::Window(Bytes::new(6_016))),
-            order(0, Direction::Upload, Hold::Free),
-            order(1, Direction::Download, Hold::Parked),
+            order(0, Direction::Download, FlowLimit::Window(Bytes::new(6_016))),
+            order(0, Direction::Upload, FlowLimit::Free),
+            order(1, Direction::Download, FlowLimit::Parked),
         ];
-        rewrite.apply(&orders).expect("put");
-        let told: Vec<_> = rewrite
-            .place()
-            .1
+        rewrite.apply(&orders).expect("set");
+        let bytes = |one: &ConnectionLimit| one.limit.map(|limit| limit.window.get());
+        let set: Vec<_> = rewrite
+            .point()
+            .limits
             .iter()
-            .map(|(ends, bytes)| (ends.here.port(), *bytes))
+            .map(|one| (one.ends.here.port(), bytes(one)))
             .collect();
-        assert_eq!(
-            told,
-            [(1, Some(6_016)), (3, Some(362))],
-            "and uploads are not held"
-        );
-        rewrite.release().expect("put");
-        assert!(rewrite.place().1.len() == 3 && rewrite.place().1.iter().all(|(_, limit)| limit.is_none()));
+        assert_eq!(set, [(1, Some(6_016)), (3, Some(362))], "uploads are not limited");
+        rewrite.release().expect("set");
+        let limits = &rewrite.point().limits;
+        assert!(limits.len() == 3 && limits.iter().all(|one| one.limit.is_none()));
     }
 }

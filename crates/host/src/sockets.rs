@@ -1,4 +1,4 @@
-//! The TCP and UDP sockets of this network namespace as the proc file system shows them: between which ends each is.
+//! The TCP and UDP sockets of this network namespace, as `/proc/net` lists them.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -7,11 +7,11 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 /// A socket that is not listening.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Socket {
-    /// Its own end and the other one; no port there if it is not connected.
+    /// The local and the remote end; the remote port is 0 if it is not connected.
     pub(crate) ends: [SocketAddr; 2],
-    /// Whether it is TCP's, and UDP's otherwise.
+    /// TCP; otherwise UDP.
     pub(crate) tcp: bool,
-    /// Whether it is established.
+    /// TCP: in the state ESTABLISHED.
     pub(crate) established: bool,
 }
 
@@ -46,7 +46,8 @@ fn read(line: &str, tcp: bool) -> Option<(u64, Socket)> {
     (*state != LISTEN).then_some((inode, socket))
 }
 
-/// An address as the machine has its words in memory, and a port. IPv4 in IPv6 is IPv4, as on the wire.
+/// An address and a port. The kernel prints each 32-bit word of an address in host byte order. An
+/// IPv4-mapped IPv6 address is IPv4, as on the wire.
 fn end(text: &str) -> Option<SocketAddr> {
     let (address, port) = text.split_once(':')?;
     let word = |at: usize| {
@@ -70,13 +71,13 @@ mod tests {
     use super::*;
     use std::net::{TcpListener, TcpStream, UdpSocket};
 
-    fn found(ends: [SocketAddr; 2], tcp: bool) -> Option<Socket> {
+    fn find(ends: [SocketAddr; 2], tcp: bool) -> Option<Socket> {
         let mut all = all().into_values();
         all.find(|socket| socket.ends == ends && socket.tcp == tcp)
     }
 
     #[test]
-    fn connections_are_found_by_their_ends_over_both_protocols_of_the_network() {
+    fn connections_are_found_by_their_ends_over_ipv4_and_ipv6() {
         for address in ["127.0.0.1:0", "[::1]:0"] {
             let Ok(listener) = TcpListener::bind(address) else {
                 skips::skipped(format_args!("{address} cannot be bound"));
@@ -84,7 +85,7 @@ mod tests {
             };
             let stream = TcpStream::connect(listener.local_addr().expect("bound")).expect("connects");
             let ends = [stream.local_addr(), stream.peer_addr()].map(|end| end.expect("connected"));
-            assert!(found(ends, true).expect("in the table").established, "{ends:?}");
+            assert!(find(ends, true).expect("in the table").established, "{ends:?}");
             assert!(
                 all()
                     .values()
@@ -94,11 +95,11 @@ mod tests {
         let udp = UdpSocket::bind("127.0.0.1:0").expect("a socket");
         udp.connect("127.0.0.2:9").expect("connected");
         let ends = [udp.local_addr(), udp.peer_addr()].map(|end| end.expect("connected"));
-        assert!(found(ends, false).is_some());
+        assert!(find(ends, false).is_some());
     }
 
     #[test]
-    fn ipv4_within_ipv6_is_ipv4() {
+    fn an_ipv4_mapped_address_is_ipv4() {
         let mapped = [
             0_u32,
             0,

@@ -7,8 +7,11 @@ mod model;
 mod probing;
 
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
-use host::law::{Modern, Paper};
-use host::{Bottleneck, Direction, FlowId, FlowReading, Hold, Law, LinkReading, Member, MemberId, Tick, Why};
+use host::law::{FullLinkClamp, Scavenger};
+use host::{
+    Bottleneck, Direction, FlowId, FlowLimit, FlowSample, Law, LimitReason, LinkCounters, Member, MemberId,
+    Tick,
+};
 use model::{Model, Spec, Wants};
 use std::ops::Range;
 
@@ -23,8 +26,8 @@ fn members(count: u32) -> Vec<Member> {
     (0..count).map(|id| Member::new(MemberId(id))).collect()
 }
 
-fn modern() -> Modern {
-    Modern::new(Direction::Download)
+fn modern() -> Scavenger {
+    Scavenger::new(Direction::Download)
 }
 
 /// What a member's downloads and a newcomer got, in parts of the link: the newcomer is there from 8 to 18 s.
@@ -143,14 +146,14 @@ fn who_comes_and_is_gone_at_once_is_not_waited_for_twice() {
     model.add(Spec::of(Some(0), 0, 4_000));
     model.add(Spec::of(None, 2_000, 2_120));
     model.run(&mut modern(), 4_000);
-    let since = |ms: u64, why: fn(&Why) -> bool| {
+    let since = |ms: u64, why: fn(&LimitReason) -> bool| {
         let mut orders = model.orders.iter().filter(|(at, _)| *at >= ms);
         orders
-            .find(|(_, orders)| why(&orders[0].why))
+            .find(|(_, orders)| why(&orders[0].reason))
             .map_or(u64::MAX, |(at, _)| *at)
     };
-    let held = since(2_000, |why| *why == Why::OnsetOfOthers);
-    let free = since(held, |why| *why == Why::LinkIsFree);
+    let held = since(2_000, |why| *why == LimitReason::OnsetOfOthers);
+    let free = since(held, |why| *why == LimitReason::LinkIsFree);
     assert!(
         (2_020..2_100).contains(&held) && free <= 2_300,
         "held at {held}, free at {free}"
@@ -162,7 +165,7 @@ fn uploads_leave_room_before_the_link_and_a_wrong_rate_does_not_hold_them() {
     for (said, least) in [(10, 0.97), (5, 0.9)] {
         let mut model = Model::new(10, 64_000, &members(1), stated(said)).upload();
         model.add(Spec::of(Some(0), 0, 20_000));
-        model.run(&mut Modern::new(Direction::Upload), 20_000);
+        model.run(&mut Scavenger::new(Direction::Upload), 20_000);
         let rate = model.rate(0, 5_000, 20_000) / 10.0;
         let queue = model.queue_ms();
         assert!(
@@ -178,11 +181,11 @@ fn without_a_law_a_newcomer_does_not_get_that_much() {
     struct Nothing;
     impl Law for Nothing {
         fn tick(&mut self, tick: &host::Tick<'_>) -> Vec<host::Order> {
-            let free = |flow: &host::FlowReading| host::Order {
+            let free = |flow: &host::FlowSample| host::Order {
                 flow: flow.id,
                 direction: Direction::Download,
-                hold: Hold::Free,
-                why: Why::LinkIsFree,
+                limit: FlowLimit::Free,
+                reason: LimitReason::LinkIsFree,
             };
             tick.flows.iter().map(free).collect()
         }
@@ -318,24 +321,24 @@ fn shown(
         let flow = |(member, rate): (&Member, &u64)| {
             let received = &mut carried[member.id.0 as usize];
             *received += rate * 1_000_000 / 8 * EVERY / 1_000;
-            FlowReading {
+            FlowSample {
                 id: FlowId(member.id.0.into()),
                 member: member.id,
                 at: now,
                 received: Bytes::new(*received),
                 sent: Bytes::ZERO,
                 rtt: Some(Duration::from_millis(20)),
-                shortest: Some(Duration::from_millis(20)),
+                min_rtt: Some(Duration::from_millis(20)),
                 mss: Bytes::new(1_448),
                 scale: 7,
                 window: Bytes::new(1 << 20),
             }
         };
-        let flows: Vec<FlowReading> = members.iter().zip(rates).map(flow).collect();
+        let flows: Vec<FlowSample> = members.iter().zip(rates).map(flow).collect();
         let received = flows.iter().map(|flow| flow.received).sum();
         let orders = law.tick(&Tick {
             now,
-            link: LinkReading {
+            link: LinkCounters {
                 received,
                 sent: Bytes::ZERO,
             },
@@ -343,11 +346,11 @@ fn shown(
             members,
             flows: &flows,
         });
-        let window = |hold: Hold| match hold {
-            Hold::Window(window) => window.get(),
+        let window = |limit: FlowLimit| match limit {
+            FlowLimit::Window(window) => window.get(),
             _ => u64::MAX,
         };
-        windows = orders.iter().map(|order| window(order.hold)).collect();
+        windows = orders.iter().map(|order| window(order.limit)).collect();
     }
     windows
 }
@@ -378,7 +381,7 @@ fn a_cap_holds_on_a_free_link_and_a_floor_beside_others() {
     let mut law = modern();
     model.run(&mut law, 15_000);
     let said = &model.orders.last().expect("orders").1;
-    assert_eq!(said[0].why, Why::Cap(Bandwidth::mbit(2)));
+    assert_eq!(said[0].reason, LimitReason::Cap(Bandwidth::mbit(2)));
     model.run(&mut law, 30_000);
     let free = model.by_member(5_000, 15_000);
     assert!((1.8..2.1).contains(&free[&0]), "{free:?}");
@@ -456,7 +459,7 @@ fn shares_below_two_segments_a_round_trip_go_in_turns() {
     }
     model.add(Spec::of(None, 5_000, 40_000));
     model.run(&mut modern(), 40_000);
-    let parked = |orders: &[host::Order]| orders.iter().filter(|o| o.hold == Hold::Parked).count();
+    let parked = |orders: &[host::Order]| orders.iter().filter(|o| o.limit == FlowLimit::Parked).count();
     let held: Vec<usize> = model
         .orders
         .iter()
@@ -507,8 +510,8 @@ fn windows_rise_by_no_more_than_twice_a_round_trip() {
     model.add(Spec::of(Some(0), 0, 20_000));
     model.add(Spec::of(None, 5_000, 10_000));
     model.run(&mut modern(), 20_000);
-    let window = |orders: &[host::Order]| match orders.first().map(|order| order.hold) {
-        Some(Hold::Window(window)) => Some(window.get()),
+    let window = |orders: &[host::Order]| match orders.first().map(|order| order.limit) {
+        Some(FlowLimit::Window(window)) => Some(window.get()),
         _ => None,
     };
     let windows: Vec<u64> = model
@@ -532,7 +535,7 @@ fn uploads_are_paced_under_the_same_weights() {
     model.add(Spec::of(Some(0), 0, 25_000));
     model.add(Spec::of(Some(1), 0, 25_000));
     let other = model.add(Spec::of(None, 10_000, 20_000));
-    model.run(&mut Modern::new(Direction::Upload), 25_000);
+    model.run(&mut Scavenger::new(Direction::Upload), 25_000);
     let rates = model.by_member(3_000, 10_000);
     let ratio = rates[&1] / rates[&0] / 3.0;
     assert!((0.9..1.1).contains(&ratio), "{rates:?}");
@@ -548,16 +551,16 @@ fn the_papers_law_clamps_whenever_the_link_is_full() {
     let mut model = Model::new(10, 64_000, &one, stated(10));
     let low = model.add(Spec::of(Some(0), 0, 20_000));
     let high = model.add(Spec::of(None, 8_000, 20_000));
-    model.run(&mut Paper::default(), 20_000);
+    model.run(&mut FullLinkClamp::default(), 20_000);
     // It taxes a lone download, which is why it is not the default.
     let lone = model.rate(low, 2_000, 8_000);
     assert!((3.0..9.5).contains(&lone), "{lone:.2}");
     assert!(model.rate(high, 9_000, 20_000) >= 8.0);
     let clamped = model.orders.iter().flat_map(|(_, orders)| orders);
-    let clamp = Hold::Window(Bytes::new(6_016));
+    let clamp = FlowLimit::Window(Bytes::new(6_016));
     assert!(
-        clamped.clone().any(|order| order.hold == clamp),
+        clamped.clone().any(|order| order.limit == clamp),
         "rounded up to the scale's unit"
     );
-    assert!(clamped.clone().any(|order| order.hold == Hold::Free));
+    assert!(clamped.clone().any(|order| order.limit == FlowLimit::Free));
 }

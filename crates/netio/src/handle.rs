@@ -4,13 +4,13 @@
 //! worker. Looking never disturbs traffic beyond the copying of the numbers.
 
 use crate::classify::Classify;
-use crate::holding::Watched;
 use crate::meter::ClassMeter;
 use crate::pool::Usage;
 use crate::port::{Capabilities, Counters};
 use crate::realiser::Achieved;
 use crate::sys::Bell;
 use crate::tcp::{Ends, Limit};
+use crate::window_clamp::ClampSnapshot;
 use crate::worker::PathId;
 use engine::inspect::View;
 use engine::queue::{Count, Stats};
@@ -74,7 +74,7 @@ pub(crate) enum Command {
     },
     Watch {
         path: PathId,
-        done: Sender<Option<Watched>>,
+        done: Sender<Option<ClampSnapshot>>,
     },
     Hold {
         path: PathId,
@@ -156,12 +156,12 @@ impl Handle {
     }
 
     /// The connections of a path whose windows can be held ([`Worker::hold`](crate::worker::Worker::hold)).
-    pub fn watch(&self, path: PathId) -> Result<Watched, Unanswered> {
+    pub fn watch(&self, path: PathId) -> Result<ClampSnapshot, Unanswered> {
         self.ask(|done| Command::Watch { path, done })?
             .ok_or(Unanswered::NoSuchPath)
     }
 
-    /// Holds these, and lets those go that have no limit, until the next word or for [`HELD`](crate::holding::HELD).
+    /// Holds these, and lets those go that have no limit, until the next word or for [`LIMIT_LIFETIME`](crate::window_clamp::LIMIT_LIFETIME).
     pub fn hold(&self, path: PathId, limits: Vec<(Ends, Option<Limit>)>) -> Result<(), Unanswered> {
         let known = self.ask(|done| Command::Hold { path, limits, done })?;
         if known {

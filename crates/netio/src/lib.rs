@@ -6,7 +6,7 @@
 //! - [`captured`]: any of them with a capture of what it puts out;
 //! - [`segment`], [`checksum`]: what a network card would do, where a port has none that does;
 //! - [`worker`]: the loop that moves packets from port to port through the engine's queues;
-//! - [`tcp`], [`holding`]: connections whose windows it holds on their way;
+//! - [`tcp`], [`window_clamp`]: connections whose windows it holds on their way;
 //! - [`realiser`]: how the times of a pacing discipline come true at a port;
 //! - [`fail_open`]: ports fed by programs in the kernel, such that traffic flows when we do not;
 //! - [`signalling`], [`routes`], [`wake`]: for programs beside the loop that speak with other routers;
@@ -20,7 +20,6 @@ pub mod classify;
 pub mod clock;
 pub mod fail_open;
 pub mod handle;
-pub mod holding;
 pub mod interface;
 pub mod mapping;
 mod messages;
@@ -39,6 +38,7 @@ mod sys;
 pub mod tcp;
 pub mod vnet;
 pub mod wake;
+pub mod window_clamp;
 pub mod worker;
 
 pub use meter::ClassMeter;

@@ -3,12 +3,12 @@
 use crate::checksum;
 use crate::classify::Classify;
 use crate::handle::{Adopted, PathView, Realised, Retune};
-use crate::holding::Holding;
 use crate::meter::Meters;
 use crate::pool::{Gso, Offload, Pool};
 use crate::port::{Capabilities, ETHERNET, Port, TAG};
 use crate::realiser::{self, Realiser, Step};
 use crate::segment::{self, Cut};
+use crate::window_clamp::{FrameSize, WindowClamp};
 use crate::worker::{PathSpec, PortId};
 use engine::discipline::{Next, Reason, Sink};
 use engine::header::{self, Headers};
@@ -179,7 +179,7 @@ impl Path {
         frame: Buffer,
         to: &Capabilities,
         split_above: Duration,
-        held: Option<&mut Holding>,
+        held: Option<&mut WindowClamp>,
     ) {
         let clock = now;
         // A port that tells when it arrived knows better than whoever was late to take it in; but time does not go back.
@@ -207,7 +207,11 @@ impl Path {
         self.classify.classify(&headers, &mut packet);
         if let Some(held) = held {
             let place = self.places.get(packet.class.0 as usize).copied().flatten();
-            held.comes(clock, &headers, pool.bytes(frame), (len, count as u64), place);
+            let size = FrameSize {
+                len,
+                segments: count as u64,
+            };
+            held.on_data(clock, &headers, pool.bytes(frame), size, place);
         }
         if offload.gso.is_some() && self.must_split(&offload, len, to, split_above) {
             return match cut {

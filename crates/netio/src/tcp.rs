@@ -1,5 +1,5 @@
 //! TCP connections as they are seen between their ends: what both ways of holding their windows share, the programs at an
-//! interface ([`crate::bpf::windows`]) and the packet loop ([`crate::holding`]).
+//! interface ([`crate::bpf::windows`]) and the packet loop ([`crate::window_clamp`]).
 //!
 //! RFC 9293 (the header), RFC 7323 (window scale and timestamps).
 

@@ -12,13 +12,13 @@
 use crate::classify::Classify;
 use crate::clock;
 use crate::handle::{Command, Handle, PortView, Snapshot, Turns};
-use crate::holding::Holding;
 use crate::path::{Path, Waiting};
 use crate::pause::{Pause, Waited};
 use crate::pool::{Pool, Slots};
 use crate::port::{Capabilities, Fault, Port, PortError};
 use crate::realiser::Realiser;
 use crate::sys::Bell;
+use crate::window_clamp::WindowClamp;
 use engine::discipline::Reason;
 use engine::packet::Buffer;
 use engine::queue::Queue;
@@ -142,7 +142,7 @@ impl Slot {
 struct Held {
     data: usize,
     acknowledgments: usize,
-    holding: Holding,
+    clamp: WindowClamp,
 }
 
 /// Moves packets.
@@ -239,7 +239,7 @@ impl Worker {
         self.held.push(Held {
             data: data.0,
             acknowledgments: acknowledgments.0,
-            holding: Holding::new(classes.len()),
+            clamp: WindowClamp::new(classes.len()),
         });
         self.paths[data.0].set_yields(classes);
     }
@@ -312,14 +312,14 @@ impl Worker {
                 Command::Watch { path, done } => {
                     let now = clock::now();
                     let held = self.held.iter_mut().find(|held| held.data == path.0);
-                    let watched = held.map(|held| held.holding.watch(now, self.paths[held.data].offered()));
+                    let watched = held.map(|held| held.clamp.snapshot(now, self.paths[held.data].offered()));
                     let _ = done.send(watched);
                 }
                 Command::Hold { path, limits, done } => {
                     let held = self.held.iter_mut().find(|held| held.data == path.0);
                     let known = held.is_some();
                     held.into_iter()
-                        .for_each(|held| held.holding.hold(clock::now(), &limits));
+                        .for_each(|held| held.clamp.set_limits(clock::now(), &limits));
                     let _ = done.send(known);
                 }
             }
@@ -397,11 +397,10 @@ impl Worker {
                 paths[path].refuse(pool, frame, Reason::Port);
             } else {
                 for held in held.iter_mut().filter(|held| held.acknowledgments == path) {
-                    held.holding
-                        .leave(now, pool, frame, paths[held.data].is_enabled());
+                    held.clamp.on_ack(now, pool, frame, paths[held.data].is_enabled());
                 }
                 let held = held.iter_mut().find(|held| held.data == path);
-                let holding = held.map(|held| &mut held.holding);
+                let holding = held.map(|held| &mut held.clamp);
                 paths[path].accept(now, pool, frame, &to.capabilities, settings.split_above, holding);
             }
         }

@@ -8,8 +8,8 @@
 use crate::Error;
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
 use host::law::{INTERVAL, Law};
-use host::rewrite::{AtInterface, Rewrite};
-use host::{Actuator, Bottleneck, LinkReading, Member, MemberId, Tick};
+use host::rewrite::{InterfaceRewriter, WindowRewriter};
+use host::{Actuator, Bottleneck, LinkCounters, Member, MemberId, Tick};
 use lab::traffic::tcp::{Bulk, BulkRun, Connects};
 use lab::{Host, Lab, Link};
 use netio::bpf::windows::Side;
@@ -67,7 +67,7 @@ impl Bed {
 /// A download.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Download {
-    /// Whose; none: other traffic.
+    /// Its member; none: other traffic.
     pub member: Option<u32>,
     /// From when until when, in seconds.
     pub from: f64,
@@ -157,7 +157,7 @@ impl Counted {
 pub fn run(bed: &Bed, downloads: &[Download], mut rule: Rule, seconds: f64) -> Result<Counted, Error> {
     let course = || -> Result<Counted, Error> {
         let mut actuator = match rule.law {
-            Some(_) => Some(Rewrite::at(AtInterface::new(
+            Some(_) => Some(WindowRewriter::at(InterfaceRewriter::new(
                 "eth0",
                 Side::Leaving,
                 Box::new(whose),
@@ -183,7 +183,7 @@ pub fn run(bed: &Bed, downloads: &[Download], mut rule: Rule, seconds: f64) -> R
             counted.bytes.push(runs.iter().map(received).collect());
             let mut interval = INTERVAL;
             if let (Some(actuator), Some(law)) = (&mut actuator, &mut rule.law) {
-                let flows = actuator.readings(now)?;
+                let flows = actuator.samples(now)?;
                 let (link, now) = clock::timed(carried);
                 let orders = law.tick(&Tick {
                     now,
@@ -240,7 +240,7 @@ fn start(bed: &Bed, download: &Download, rule: &Rule) -> Result<BulkRun, Error> 
 }
 
 /// The counters of `eth0` of the host that this thread is in.
-fn carried() -> Result<LinkReading, Error> {
+fn carried() -> Result<LinkCounters, Error> {
     let text = std::fs::read_to_string("/proc/thread-self/net/dev")?;
     let line = text.lines().find_map(|line| line.trim().strip_prefix("eth0:"));
     let counters: Vec<u64> = line
@@ -249,7 +249,7 @@ fn carried() -> Result<LinkReading, Error> {
         .filter_map(|word| word.parse().ok())
         .collect();
     let counter = |at: usize| Bytes::new(counters.get(at).copied().unwrap_or(0));
-    Ok(LinkReading {
+    Ok(LinkCounters {
         received: counter(0),
         sent: counter(8),
     })
@@ -258,8 +258,8 @@ fn carried() -> Result<LinkReading, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use host::law::Modern;
-    use host::{Direction, Hold, Order, Why};
+    use host::law::Scavenger;
+    use host::{Direction, FlowLimit, LimitReason, Order};
 
     #[test]
     fn rates_are_of_the_span_that_is_asked_for() {
@@ -293,11 +293,11 @@ mod tests {
 
     impl Law for Clamp {
         fn tick(&mut self, tick: &Tick<'_>) -> Vec<Order> {
-            let order = |flow: &host::FlowReading| Order {
+            let order = |flow: &host::FlowSample| Order {
                 flow: flow.id,
                 direction: Direction::Download,
-                hold: Hold::Window(Bytes::new(self.0)),
-                why: Why::LinkIsFull,
+                limit: FlowLimit::Window(Bytes::new(self.0)),
+                reason: LimitReason::LinkIsFull,
             };
             tick.flows.iter().map(order).collect()
         }
@@ -398,7 +398,7 @@ mod tests {
             let low = Download { until: 6.0, ..LOW };
             // Timing decides nothing: three tries, and less than is measured on a quiet machine.
             for last in [false, false, true] {
-                let law = Modern::new(Direction::Download);
+                let law = Scavenger::new(Direction::Download);
                 let Some(counted) = on_a_bed(&[low, high], rule(law), 6.0) else {
                     return;
                 };

@@ -8,8 +8,8 @@ use super::downloads::{Bed, Counted, Download, Rule, run};
 use super::{Experiment, Figure, Options, Outcome, Picture, Progress, Row};
 use crate::Error;
 use engine::units::{Bandwidth, Bytes, Duration};
-use host::law::{Law, Modern, Paper};
-use host::{Bottleneck, Direction, Hold, Member, MemberId, Order, Tick, Why};
+use host::law::{FullLinkClamp, Law, Scavenger};
+use host::{Bottleneck, Direction, FlowLimit, LimitReason, Member, MemberId, Order, Tick};
 use plot::{Axis, Plot, Series, Style, Unit, picture, rates_over_time};
 
 /// The paper's figure 4.
@@ -46,11 +46,13 @@ struct Clamp(Option<u64>);
 
 impl Law for Clamp {
     fn tick(&mut self, tick: &Tick<'_>) -> Vec<Order> {
-        let order = |flow: &host::FlowReading| Order {
+        let order = |flow: &host::FlowSample| Order {
             flow: flow.id,
             direction: Direction::Download,
-            hold: self.0.map_or(Hold::Free, |bytes| Hold::Window(Bytes::new(bytes))),
-            why: Why::LinkIsFull,
+            limit: self
+                .0
+                .map_or(FlowLimit::Free, |bytes| FlowLimit::Window(Bytes::new(bytes))),
+            reason: LimitReason::LinkIsFull,
         };
         tick.flows.iter().map(order).collect()
     }
@@ -218,8 +220,8 @@ enum Trial {
     None,
     /// The same with BBR senders.
     NoneBbr,
-    Paper,
-    Modern,
+    FullLinkClamp,
+    Scavenger,
     Auto,
     Delay,
     Bbr,
@@ -229,22 +231,22 @@ enum Trial {
 const TRIALS: [Trial; 8] = [
     Trial::None,
     Trial::NoneBbr,
-    Trial::Paper,
-    Trial::Modern,
+    Trial::FullLinkClamp,
+    Trial::Scavenger,
     Trial::Auto,
     Trial::Delay,
     Trial::Bbr,
     Trial::Twenty,
 ];
-const FEW: [Trial; 3] = [Trial::None, Trial::Paper, Trial::Modern];
+const FEW: [Trial; 3] = [Trial::None, Trial::FullLinkClamp, Trial::Scavenger];
 
 impl Trial {
     fn name(self) -> &'static str {
         match self {
             Self::None => "none",
             Self::NoneBbr => "none, BBR senders",
-            Self::Paper => "the paper's, 6000 bytes",
-            Self::Modern => "default",
+            Self::FullLinkClamp => "the paper's, 6000 bytes",
+            Self::Scavenger => "default",
             Self::Auto => "default, rate unknown",
             Self::Delay => "by delay",
             Self::Bbr => "default, BBR senders",
@@ -253,13 +255,13 @@ impl Trial {
     }
 
     fn rule(self, rate: Bandwidth) -> Rule {
-        let modern = || -> Box<dyn Law + Send> { Box::new(Modern::new(Direction::Download)) };
+        let modern = || -> Box<dyn Law + Send> { Box::new(Scavenger::new(Direction::Download)) };
         let mut member = Member::new(MemberId(0));
         member.window = Some(Bytes::new(6_000));
         Rule {
             law: match self {
                 Self::None | Self::NoneBbr => None,
-                Self::Paper => Some(Box::new(Paper::default())),
+                Self::FullLinkClamp => Some(Box::new(FullLinkClamp::default())),
                 _ => Some(modern()),
             },
             members: vec![member],
@@ -432,7 +434,7 @@ fn judged(found: &[Found]) -> Vec<Row> {
         match one.trial {
             Trial::None => rows.push(Row::rounded(what("the high one"), 50.0, one.high, "%", one.high < 70.0, "Both the same, in the paper: 4.30 Mbit/s each.")),
             Trial::NoneBbr => rows.push(percent("the high one", one.high, 0.0, "Shown.")),
-            Trial::Paper => rows.push(Row::rounded(
+            Trial::FullLinkClamp => rows.push(Row::rounded(
                 what("the high one"),
                 73.9,
                 one.high,
@@ -472,7 +474,7 @@ mod tests {
             back: None,
         };
         let good = Found {
-            trial: Trial::Modern,
+            trial: Trial::Scavenger,
             alone: 98.0,
             high: 90.0,
             reached: Some(0.4),
@@ -492,7 +494,7 @@ mod tests {
         );
         assert_eq!(missed(Found { total: 95.0, ..good }), 1);
         let paper = Found {
-            trial: Trial::Paper,
+            trial: Trial::FullLinkClamp,
             high: 40.0,
             ..none
         };

@@ -11,14 +11,14 @@
 
 #![expect(clippy::print_stdout, reason = "a bench prints its figures")]
 
-#[path = "nine/course.rs"]
-mod course;
 #[path = "../tests/nine/rig.rs"]
 #[expect(dead_code, reason = "the tests use the rest of it")]
 mod rig;
+#[path = "nine/scenario.rs"]
+mod scenario;
 
-use course::{BEGINS, Course, ENDS, Found, OVER, STEP, Seen};
 use rig::{BBR, CUBIC, Rig};
+use scenario::{BEGINS, Course, ENDS, Found, OVER, STEP, Seen};
 use std::fmt::Write;
 use std::path::Path;
 use std::time::Duration;
@@ -96,7 +96,7 @@ fn main() {
 
 /// Three commands of weights 1, 2 and 4, alone on the link.
 fn weights(mbit: u64) {
-    let rig = Rig::new(mbit, course::buffer(mbit));
+    let rig = Rig::new(mbit, scenario::buffer(mbit));
     rig.suimon(&["bottlenet", &format!("{mbit}Mbit/s"), "--interface", "eth0"]);
     let names = ["1", "2", "4"];
     let _low =
@@ -132,7 +132,7 @@ fn svg(rate: f64, seen: &Seen) -> String {
         let points: Vec<String> = rates
             .chunks(2)
             .enumerate()
-            .map(|(pair, mbit)| format!("{:.1},{:.1}", x(2 * pair), y(course::mean(mbit).max(0.0))))
+            .map(|(pair, mbit)| format!("{:.1},{:.1}", x(2 * pair), y(scenario::mean(mbit).max(0.0))))
             .collect();
         format!(
             "<polyline fill=\"none\" stroke=\"{colour}\" stroke-width=\"1.5\" points=\"{}\"/>\n",

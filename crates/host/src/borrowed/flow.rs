@@ -1,21 +1,21 @@
-//! One connection of another program: what it has carried, and how it is held now.
+//! One borrowed connection: its counters and its limits.
 
-use super::ledger::{Entry, Former, Ledger};
-use crate::order::{Hold, Order, Why};
-use crate::reading::{Direction, FlowId, FlowReading, MemberId, on_the_link};
+use crate::ledger::{Ledger, LedgerEntry, SavedOptions};
+use crate::order::{FlowLimit, Order};
 use crate::sys::socket::{self, Info, RECEIVE_LOCK};
+use crate::tick::{Direction, FlowId, FlowSample, MemberId, on_the_link};
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
 use netio::clock;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 
-/// What IPv6 has more than IPv4 in each packet.
+/// Bytes by which an IPv6 header is longer than an IPv4 header.
 const V6: u64 = 20;
 
-/// A connection's place, and what is known of it.
+/// The state of one connection.
 #[derive(Debug)]
-pub(crate) struct Flow {
+pub(crate) struct BorrowedFlow {
     pub(crate) pid: i32,
     pub(crate) fd: i32,
     pub(crate) inode: u64,
@@ -23,19 +23,19 @@ pub(crate) struct Flow {
     /// Its two ends, once it has both.
     pub(crate) ends: Option<[SocketAddr; 2]>,
     pub(crate) info: Info,
-    /// Since when it was not found where it was.
-    pub(crate) lost: Option<Instant>,
-    /// How it is held, and why, by direction.
-    pub(crate) held: [(Hold, Why); 2],
+    /// Since when it is missing from its process and descriptor.
+    pub(crate) missing_since: Option<Instant>,
+    /// Its limit, by direction.
+    pub(crate) limits: [FlowLimit; 2],
     read: bool,
     read_at: Instant,
     arrivals: Arrivals,
     received: Bytes,
     sent: Bytes,
-    former: Former,
-    place: Option<u64>,
-    /// The window that it was made to keep, with the buffer locked.
-    kept: Option<u32>,
+    saved: SavedOptions,
+    slot: Option<u64>,
+    /// The clamp that is in force with the buffer locked.
+    clamped: Option<u32>,
 }
 
 fn index(direction: Direction) -> usize {
@@ -45,7 +45,7 @@ fn index(direction: Direction) -> usize {
     }
 }
 
-impl Flow {
+impl BorrowedFlow {
     pub(crate) fn new(pid: i32, fd: i32, inode: u64, born: Instant) -> Self {
         Self {
             pid,
@@ -54,31 +54,31 @@ impl Flow {
             born,
             ends: None,
             info: Info::default(),
-            lost: None,
-            held: [(Hold::Free, Why::LinkIsFree); 2],
+            missing_since: None,
+            limits: [FlowLimit::Free; 2],
             read: false,
             read_at: born,
             arrivals: Arrivals::default(),
             received: Bytes::ZERO,
             sent: Bytes::ZERO,
-            former: Former::default(),
-            place: None,
-            kept: None,
+            saved: SavedOptions::default(),
+            slot: None,
+            clamped: None,
         }
     }
 
-    /// Whether anything was done to the socket that is to be undone.
-    pub(crate) fn is_touched(&self) -> bool {
-        self.place.is_some()
+    /// Whether the socket has modified options.
+    pub(crate) fn is_modified(&self) -> bool {
+        self.slot.is_some()
     }
 
-    /// Whether it can load the link: established, or half closed.
+    /// Whether it can carry data: established, or closed by the peer only.
     pub(crate) fn is_open(&self) -> bool {
         matches!(self.info.state, socket::ESTABLISHED | socket::CLOSE_WAIT)
     }
 
-    /// Takes what the kernel says, and counts what has been carried since the last time.
-    pub(crate) fn take(&mut self, of: &OwnedFd) -> io::Result<()> {
+    /// Reads TCP_INFO and counts what has been carried since the last reading.
+    pub(crate) fn update(&mut self, of: &OwnedFd) -> io::Result<()> {
         let (info, at) = clock::timed(|| socket::info(of));
         let info = info?;
         self.read_at = at;
@@ -86,22 +86,23 @@ impl Flow {
             let [local, remote] = socket::ends(of);
             self.ends = local.zip(remote).map(|(local, remote)| [local, remote]);
         }
-        let more = u64::from(self.ends.is_some_and(|ends| ends[0].is_ipv6())) * V6;
-        // A connection that was taken over while it ran has carried all that it says; see the law's meter.
+        let extra = u64::from(self.ends.is_some_and(|ends| ends[0].is_ipv6())) * V6;
+        // The first reading counts the whole past of a connection that ran before nine did. The
+        // law's meter corrects for that.
         let before = if self.read { self.info } else { Info::default() };
         let segments = |now: u32, before: u32| u64::from(now.wrapping_sub(before));
-        let arrived = self.arrivals.between(&before, &info);
-        let came = segments(info.segments_in, before.segments_in);
-        let went = segments(info.segments_out, before.segments_out);
+        let payload = self.arrivals.between(&before, &info);
+        let segments_in = segments(info.segments_in, before.segments_in);
+        let segments_out = segments(info.segments_out, before.segments_out);
         let sent = Bytes::new(info.bytes_sent.saturating_sub(before.bytes_sent));
-        self.received += on_the_link(came, arrived) + Bytes::new(more).times(came);
-        self.sent += on_the_link(went, sent) + Bytes::new(more).times(went);
+        self.received += on_the_link(segments_in, payload) + Bytes::new(extra).times(segments_in);
+        self.sent += on_the_link(segments_out, sent) + Bytes::new(extra).times(segments_out);
         (self.info, self.read) = (info, true);
         Ok(())
     }
 
-    /// As the law wants it.
-    pub(crate) fn reading(&self, id: FlowId, member: MemberId) -> FlowReading {
+    /// A sample for the law.
+    pub(crate) fn sample(&self, id: FlowId, member: MemberId) -> FlowSample {
         let info = &self.info;
         let receives = info.bytes_received >= info.bytes_sent;
         let (rtt, mss) = match (receives, info.receive_rtt) {
@@ -109,107 +110,110 @@ impl Flow {
             (true, 0) => (info.send_rtt, info.receive_mss),
             (false, _) => (info.send_rtt, info.send_mss),
         };
-        FlowReading {
+        FlowSample {
             id,
             member,
             at: self.read_at,
             received: self.received,
             sent: self.sent,
             rtt: (rtt > 0).then(|| Duration::from_micros(u64::from(rtt))),
-            shortest: (1..u32::MAX)
-                .contains(&info.shortest_rtt)
-                .then(|| Duration::from_micros(u64::from(info.shortest_rtt))),
+            min_rtt: (1..u32::MAX)
+                .contains(&info.min_rtt)
+                .then(|| Duration::from_micros(u64::from(info.min_rtt))),
             mss: Bytes::new(u64::from(mss.max(536))),
             scale: info.receive_scale,
             window: Bytes::new(u64::from(info.window)),
         }
     }
 
-    /// Whether the kernel has kept to this order since it was carried out, as far as the last reading says: then there is nothing
-    /// to do.
-    pub(crate) fn keeps_to(&self, order: &Order) -> bool {
-        let kept = |bytes: u32| {
-            self.kept == Some(bytes.max(LEAST)) && self.info.receive_threshold <= bytes.max(LEAST)
-        };
-        match order.hold {
-            Hold::Free => !self.is_touched() || self.held[index(order.direction)].0 == Hold::Free,
-            Hold::Window(bytes) => kept(u32::try_from(bytes.get()).unwrap_or(u32::MAX)),
-            Hold::Parked if order.direction == Direction::Download => kept(1),
-            Hold::Parked | Hold::Pace(_) => false,
+    /// Whether this order is in force already, as far as the last reading shows. Then there is
+    /// nothing to do.
+    pub(crate) fn is_in_force(&self, order: &Order) -> bool {
+        let clamped =
+            |bytes: u32| self.clamped == Some(bytes.max(LEAST)) && self.info.rcv_ssthresh <= bytes.max(LEAST);
+        match order.limit {
+            FlowLimit::Free => !self.is_modified() || self.limits[index(order.direction)] == FlowLimit::Free,
+            FlowLimit::Window(bytes) => clamped(u32::try_from(bytes.get()).unwrap_or(u32::MAX)),
+            FlowLimit::Parked if order.direction == Direction::Download => clamped(1),
+            FlowLimit::Parked | FlowLimit::Pace(_) => false,
         }
     }
 
-    /// Says how and why it is held now, where nothing is to be done about it.
-    pub(crate) fn note(&mut self, order: &Order) {
-        self.held[index(order.direction)] = (order.hold, order.why);
+    /// Records an order that is in force already.
+    pub(crate) fn record(&mut self, order: &Order) {
+        self.limits[index(order.direction)] = order.limit;
     }
 
-    /// Does what was ordered, and again whatever the kernel has undone of it.
-    pub(crate) fn hold(
+    /// Puts an order into effect, also what the kernel has undone of it.
+    pub(crate) fn carry_out(
         &mut self,
         of: &OwnedFd,
         id: FlowId,
         order: &Order,
         ledger: &mut Ledger,
     ) -> io::Result<()> {
-        let slot = index(order.direction);
-        let before = self.held[slot].0;
-        self.held[slot] = (order.hold, order.why);
-        match order.hold {
-            Hold::Free if self.is_touched() && before != Hold::Free => {
-                self.let_go(of, order.direction, ledger, id)
+        let index = index(order.direction);
+        let before = self.limits[index];
+        self.limits[index] = order.limit;
+        match order.limit {
+            FlowLimit::Free if self.is_modified() && before != FlowLimit::Free => {
+                self.lift(of, order.direction, ledger, id)
             }
-            Hold::Free => Ok(()),
-            Hold::Window(bytes) => self.clamp(of, id, u32::try_from(bytes.get()).unwrap_or(u32::MAX), ledger),
-            // The kernel makes it the smallest window that it can.
-            Hold::Parked if order.direction == Direction::Download => self.clamp(of, id, 1, ledger),
-            Hold::Parked => self.pace(of, id, Bandwidth::kbit(8), ledger),
-            Hold::Pace(rate) => self.pace(of, id, rate, ledger),
+            FlowLimit::Free => Ok(()),
+            FlowLimit::Window(bytes) => {
+                self.clamp(of, id, u32::try_from(bytes.get()).unwrap_or(u32::MAX), ledger)
+            }
+            // The kernel raises it to the smallest window that it can do.
+            FlowLimit::Parked if order.direction == Direction::Download => self.clamp(of, id, 1, ledger),
+            FlowLimit::Parked => self.pace(of, id, Bandwidth::kbit(8), ledger),
+            FlowLimit::Pace(rate) => self.pace(of, id, rate, ledger),
         }
     }
 
-    /// Does again whatever the kernel has undone of the last window that was ordered.
+    /// Reasserts the last window that was ordered, where the kernel has undone it.
     pub(crate) fn assert_window(&mut self, of: &OwnedFd, id: FlowId, ledger: &mut Ledger) -> io::Result<()> {
-        match self.held[0].0 {
-            Hold::Window(bytes) => self.clamp(of, id, u32::try_from(bytes.get()).unwrap_or(u32::MAX), ledger),
-            Hold::Parked => self.clamp(of, id, 1, ledger),
-            Hold::Free | Hold::Pace(_) => Ok(()),
+        match self.limits[0] {
+            FlowLimit::Window(bytes) => {
+                self.clamp(of, id, u32::try_from(bytes.get()).unwrap_or(u32::MAX), ledger)
+            }
+            FlowLimit::Parked => self.clamp(of, id, 1, ledger),
+            FlowLimit::Free | FlowLimit::Pace(_) => Ok(()),
         }
     }
 
-    /// Limits the window. The kernel undoes this when it enlarges the buffer, so the buffer's size is locked while the window
-    /// is below what the buffer has room for. A larger window needs a larger buffer, which the kernel makes in its own time:
-    /// then the clamp is a lid that is put on again and again.
+    /// Clamps the window. The kernel drops the clamp when it enlarges the buffer, so the buffer is
+    /// locked while it has room for the window. A larger window needs a larger buffer, which the
+    /// kernel's auto-tuning provides in time: meanwhile the clamp is reasserted.
     fn clamp(&mut self, of: &OwnedFd, id: FlowId, bytes: u32, ledger: &mut Ledger) -> io::Result<()> {
         let wanted = bytes.max(LEAST);
-        if self.former.lock.is_none() {
-            // A kernel without locks undoes clamps more often, and is told again at each tick.
-            self.former.lock = Some(socket::lock(of).unwrap_or(0));
-            self.write(id, ledger)?;
+        if self.saved.lock.is_none() {
+            // A kernel without locks undoes clamps more often: they are reasserted at each tick.
+            self.saved.lock = Some(socket::lock(of).unwrap_or(0));
+            self.save(id, ledger)?;
         }
-        let own = self.former.lock.unwrap_or(0);
+        let own = self.saved.lock.unwrap_or(0);
         let fits = bytes <= socket::receive_buffer(of)? / 2;
         let lock = if fits { own | RECEIVE_LOCK } else { own };
         if socket::lock(of).is_ok_and(|now| now != lock) {
             socket::set_lock(of, lock)?;
         }
-        let threshold = socket::info(of)?.receive_threshold;
+        let rcv_ssthresh = socket::info(of)?.rcv_ssthresh;
         let now = socket::clamp(of)?;
-        if now == wanted && threshold > wanted {
-            // Setting what is set already changes nothing, also not the threshold that has outgrown it.
+        if now == wanted && rcv_ssthresh > wanted {
+            // Setting the present value has no effect, not even on a `rcv_ssthresh` above it.
             socket::set_clamp(of, wanted + (1 << 14))?;
         }
-        if now != wanted || threshold > wanted {
+        if now != wanted || rcv_ssthresh > wanted {
             socket::set_clamp(of, wanted)?;
         }
-        self.kept = fits.then_some(wanted);
+        self.clamped = fits.then_some(wanted);
         Ok(())
     }
 
     fn pace(&mut self, of: &OwnedFd, id: FlowId, rate: Bandwidth, ledger: &mut Ledger) -> io::Result<()> {
-        if self.former.pacing.is_none() {
-            self.former.pacing = Some(socket::pacing(of)?);
-            self.write(id, ledger)?;
+        if self.saved.pacing.is_none() {
+            self.saved.pacing = Some(socket::pacing(of)?);
+            self.save(id, ledger)?;
         }
         let bytes = (rate.bits() / 8).max(1);
         if socket::pacing(of)? == bytes {
@@ -218,8 +222,8 @@ impl Flow {
         socket::set_pacing(of, bytes)
     }
 
-    /// Undoes what was done in one direction.
-    fn let_go(
+    /// Lifts the limit in one direction.
+    fn lift(
         &mut self,
         of: &OwnedFd,
         direction: Direction,
@@ -227,72 +231,74 @@ impl Flow {
         id: FlowId,
     ) -> io::Result<()> {
         let undo = match direction {
-            Direction::Download => Former {
-                lock: self.former.lock.take(),
+            Direction::Download => SavedOptions {
+                lock: self.saved.lock.take(),
                 pacing: None,
             },
-            Direction::Upload => Former {
+            Direction::Upload => SavedOptions {
                 lock: None,
-                pacing: self.former.pacing.take(),
+                pacing: self.saved.pacing.take(),
             },
         };
-        self.kept = self.kept.filter(|_| direction == Direction::Upload);
+        self.clamped = self.clamped.filter(|_| direction == Direction::Upload);
         undo.restore(of)?;
-        if self.former == Former::default() {
-            self.forget(ledger);
+        if self.saved == SavedOptions::default() {
+            self.strike_off(ledger);
             return Ok(());
         }
-        self.write(id, ledger)
+        self.save(id, ledger)
     }
 
-    /// Undoes everything.
+    /// Lifts all limits.
     pub(crate) fn release(&mut self, of: &OwnedFd, ledger: &mut Ledger) -> io::Result<()> {
-        self.held = [(Hold::Free, Why::LinkIsFree); 2];
-        self.kept = None;
-        std::mem::take(&mut self.former).restore(of)?;
-        self.forget(ledger);
+        self.limits = [FlowLimit::Free; 2];
+        self.clamped = None;
+        std::mem::take(&mut self.saved).restore(of)?;
+        self.strike_off(ledger);
         Ok(())
     }
 
-    /// Takes it off the ledger: it is undone, or gone.
-    pub(crate) fn forget(&mut self, ledger: &mut Ledger) {
-        if let Some(place) = self.place.take() {
-            ledger.strike(place);
+    /// Strikes it off the ledger: it is restored, or gone.
+    pub(crate) fn strike_off(&mut self, ledger: &mut Ledger) {
+        if let Some(slot) = self.slot.take() {
+            ledger.strike(slot);
         }
     }
 
-    /// It is found in another process, or under another number.
-    pub(crate) fn moved(&mut self, id: FlowId, pid: i32, fd: i32, ledger: &mut Ledger) {
-        (self.pid, self.fd, self.lost) = (pid, fd, None);
-        if self.is_touched() {
-            // The entry is there already, and the file takes it.
-            let _ = self.write(id, ledger);
+    /// It was found again, in another process or under another descriptor.
+    pub(crate) fn found_at(&mut self, id: FlowId, pid: i32, fd: i32, ledger: &mut Ledger) {
+        (self.pid, self.fd, self.missing_since) = (pid, fd, None);
+        if self.is_modified() {
+            // Its entry exists, so the write does not fail.
+            let _ = self.save(id, ledger);
         }
     }
 
-    fn write(&mut self, id: FlowId, ledger: &mut Ledger) -> io::Result<()> {
-        let entry = Entry {
+    fn save(&mut self, id: FlowId, ledger: &mut Ledger) -> io::Result<()> {
+        let entry = LedgerEntry {
             pid: self.pid,
             fd: self.fd,
             cookie: id.0,
-            former: self.former,
+            saved: self.saved,
         };
-        self.place = Some(ledger.write(self.place, &entry)?);
+        self.slot = Some(ledger.write(self.slot, &entry)?);
         Ok(())
     }
 }
 
-/// The kernel's lower limit of a clamp, on common machines. Where it is higher, the kernel says so by what it sets.
+/// The kernel's lower limit of a clamp on common machines. Where it is higher, reading the clamp
+/// back shows it.
 const LEAST: u32 = 1_152;
 
-/// Payload that has arrived on a connection, lost segments' followers included, which are not in order yet: a hole would
-/// otherwise look as if others had used the link, and its filling as if they had stopped.
+/// Counts the payload that has arrived on a connection, out-of-order segments included. Without
+/// them, a sequence hole would look like other traffic, and its filling like the end of it.
 ///
-/// While a hole is open, segments are counted, each as long as this connection's were so far (a super-frame of some
-/// virtual interfaces counts as one); what was counted so is taken off what then becomes in order all at once.
+/// While there is a hole, segments are counted instead of bytes, each at this connection's mean
+/// length so far (some virtual interfaces count a super-frame as one segment). What was counted
+/// ahead is subtracted when it becomes in order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Arrivals {
-    /// Counted, and not in order yet.
+    /// Bytes counted and not in order yet.
     ahead: u64,
 }
 
@@ -329,7 +335,7 @@ mod tests {
         }
     }
 
-    /// What is counted from each reading to the next.
+    /// The counts from each reading to the next.
     fn counted(readings: &[Info]) -> Vec<u64> {
         let mut arrivals = Arrivals::default();
         let mut before = Info::default();
@@ -338,12 +344,12 @@ mod tests {
     }
 
     #[test]
-    fn a_hole_hides_nothing_and_its_filling_adds_nothing_twice() {
+    fn out_of_order_data_count_once() {
         const MSS: u64 = 1448;
         let readings = [
             info(10, 10 * MSS, 0),
             info(30, 10 * MSS, 20),
-            // Filled, and another one opens at once.
+            // The hole is filled and another one opens at once.
             info(41, 36 * MSS, 25),
             info(50, 50 * MSS, 25),
         ];
@@ -351,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_order_counts_by_its_bytes_in_short_segments_and_in_super_frames() {
+    fn in_order_data_count_by_bytes_in_short_segments_and_super_frames() {
         let readings = [info(20, 1_000, 0), info(21, 7_000, 0)];
         assert_eq!(counted(&readings), [1_000, 6_000]);
     }

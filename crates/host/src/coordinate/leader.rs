@@ -1,16 +1,16 @@
-//! The nine that leads: it has the readings of all, and the laws.
+//! The leader: it collects the samples of all nines and runs the control laws.
 
-use super::line::Lines;
+use super::json_lines::JsonLines;
 use super::message::{
-    Command, ConnectionStatus, FromLeader, InterfaceStatus, MemberStatus, Profile, Reading, Readings, Status,
-    ToLeader,
+    ConnectionStatus, FlowReport, FromLeader, InterfaceStatus, MemberProfile, MemberReport, MemberStatus,
+    NineStatus, ToLeader, WireOrder,
 };
-use crate::borrowed::tree;
-use crate::bottlenet::{Word, word_of};
-use crate::law::{INTERVAL, Law, Modern, Paper};
-use crate::link;
-use crate::order::{Hold, Order, Why};
-use crate::reading::{Direction, FlowId, FlowReading, LinkReading, Member, MemberId, Tick};
+use crate::bottlenet::{BottlenetSetting, setting_of};
+use crate::interface;
+use crate::law::{FullLinkClamp, INTERVAL, Law, Scavenger};
+use crate::order::{FlowLimit, LimitReason, Order};
+use crate::process_tree;
+use crate::tick::{Direction, FlowId, FlowSample, LinkCounters, Member, MemberId, Tick};
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
 use netio::clock;
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,56 +21,57 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 
-/// How long a tick waits for a follower. One that is later is left out; its traffic then counts as others'.
+/// How long a tick waits for a follower's report. One that is late is left out, and its traffic
+/// counts as other traffic.
 const PATIENCE: Duration = Duration::from_millis(300);
-/// How often addresses and what bottlenet says are looked up.
-const AGE: Duration = Duration::from_secs(1);
-/// Over how long the rates are that people see, and how often what they see is made.
-const SHOWN: Duration = Duration::from_secs(1);
-const SHOWS: Duration = Duration::from_millis(200);
+/// How often addresses and bottlenet settings are looked up.
+const LOOKUP_INTERVAL: Duration = Duration::from_secs(1);
+/// The averaging time of the rates in the status, and how often the status is made.
+const AVERAGED_OVER: Duration = Duration::from_secs(1);
+const STATUS_INTERVAL: Duration = Duration::from_millis(200);
 
 /// The laws of one interface.
-struct Laws {
-    modern: [(Direction, Modern); 2],
-    paper: Paper,
+struct InterfaceLaws {
+    scavengers: [(Direction, Scavenger); 2],
+    paper: FullLinkClamp,
 }
 
-impl fmt::Debug for Laws {
+impl fmt::Debug for InterfaceLaws {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Laws").finish_non_exhaustive()
+        f.debug_struct("InterfaceLaws").finish_non_exhaustive()
     }
 }
 
-impl Default for Laws {
+impl Default for InterfaceLaws {
     fn default() -> Self {
-        let modern = |direction| (direction, Modern::new(direction));
+        let scavenger = |direction| (direction, Scavenger::new(direction));
         Self {
-            modern: [modern(Direction::Download), modern(Direction::Upload)],
-            paper: Paper::default(),
+            scavengers: [scavenger(Direction::Download), scavenger(Direction::Upload)],
+            paper: FullLinkClamp::default(),
         }
     }
 }
 
-/// A follower, or somebody who only asks.
+/// A follower, or a client that only asks for the status.
 #[derive(Debug)]
 struct Peer {
-    lines: Lines,
-    profile: Option<Profile>,
-    readings: Readings,
+    lines: JsonLines,
+    profile: Option<MemberProfile>,
+    report: MemberReport,
 }
 
-/// Totals some time ago, and the rates since.
+/// The totals at one time, and the average rates up to then.
 #[derive(Clone, Copy, Debug)]
-struct Shown {
+struct DisplayedRates {
     at: Instant,
-    carried: LinkReading,
+    carried: LinkCounters,
     down: Bandwidth,
     up: Bandwidth,
 }
 
-impl Shown {
-    fn see(shown: Option<Self>, at: Instant, carried: LinkReading) -> Self {
-        let Some(before) = shown else {
+impl DisplayedRates {
+    fn update(last: Option<Self>, at: Instant, carried: LinkCounters) -> Self {
+        let Some(before) = last else {
             return Self {
                 at,
                 carried,
@@ -79,7 +80,7 @@ impl Shown {
             };
         };
         let span = at.since(before.at);
-        if span < SHOWN {
+        if span < AVERAGED_OVER {
             return before;
         }
         Self {
@@ -91,34 +92,34 @@ impl Shown {
     }
 }
 
-/// What the leader keeps.
+/// The leader's state.
 #[derive(Debug)]
 pub(super) struct Leader {
-    /// Held as long as this one leads.
+    /// Locked as long as this nine leads.
     _lock: File,
     listener: UnixListener,
-    words: Vec<PathBuf>,
+    directories: Vec<PathBuf>,
     peers: Vec<Peer>,
     tick: u64,
-    /// When the tick began that is not concluded.
+    /// When the current tick began.
     begun: Option<Instant>,
     interval: Duration,
     idle: bool,
-    laws: BTreeMap<String, Laws>,
+    laws: BTreeMap<String, InterfaceLaws>,
     addresses: BTreeMap<IpAddr, String>,
-    said: BTreeMap<String, Word>,
+    settings: BTreeMap<String, BottlenetSetting>,
     looked_up: Option<Instant>,
-    shown: BTreeMap<FlowId, Shown>,
-    links: BTreeMap<String, Shown>,
-    status: Status,
+    shown: BTreeMap<FlowId, DisplayedRates>,
+    links: BTreeMap<String, DisplayedRates>,
+    status: NineStatus,
 }
 
 impl Leader {
-    pub(super) fn new(lock: File, listener: UnixListener, words: Vec<PathBuf>) -> Self {
+    pub(super) fn new(lock: File, listener: UnixListener, directories: Vec<PathBuf>) -> Self {
         Self {
             _lock: lock,
             listener,
-            words,
+            directories,
             peers: Vec::new(),
             tick: 0,
             begun: None,
@@ -126,11 +127,11 @@ impl Leader {
             idle: true,
             laws: BTreeMap::new(),
             addresses: BTreeMap::new(),
-            said: BTreeMap::new(),
+            settings: BTreeMap::new(),
             looked_up: None,
             shown: BTreeMap::new(),
             links: BTreeMap::new(),
-            status: Status::default(),
+            status: NineStatus::default(),
         }
     }
 
@@ -152,21 +153,21 @@ impl Leader {
         self.interval
     }
 
-    /// Takes whoever comes and whatever has come.
+    /// Accepts peers and receives their messages.
     pub(super) fn receive(&mut self) {
         while let Ok((stream, _)) = self.listener.accept() {
-            // The directory is this user's alone, so nobody else comes.
-            self.peers.extend(Lines::new(stream).ok().map(|lines| Peer {
+            // The directory belongs to this user alone, so nobody else can connect.
+            self.peers.extend(JsonLines::new(stream).ok().map(|lines| Peer {
                 lines,
                 profile: None,
-                readings: Readings::default(),
+                report: MemberReport::default(),
             }));
         }
         let status = &self.status;
         self.peers.retain_mut(|peer| peer.receive(status));
     }
 
-    /// Asks all followers.
+    /// Begins a tick: asks all followers for samples.
     pub(super) fn begin(&mut self, at: Instant) {
         if self.begun.is_some() {
             return;
@@ -174,178 +175,182 @@ impl Leader {
         self.tick += 1;
         self.begun = Some(at);
         let tick = self.tick;
-        self.peers
-            .retain_mut(|peer| peer.profile.is_none() || peer.lines.send(&FromLeader::Read { tick }).is_ok());
+        self.peers.retain_mut(|peer| {
+            peer.profile.is_none() || peer.lines.send(&FromLeader::Sample { tick }).is_ok()
+        });
     }
 
-    /// Whether all have answered, or have had the time to.
+    /// Whether all followers have reported, or their time is over.
     pub(super) fn is_complete(&self, at: Instant) -> bool {
         let Some(begun) = self.begun else {
             return false;
         };
-        at.since(begun) > PATIENCE || self.peers.iter().all(|peer| peer.has_answered(self.tick))
+        at.since(begun) > PATIENCE || self.peers.iter().all(|peer| peer.has_reported(self.tick))
     }
 
-    /// Lets the laws decide; the orders for the leader's own connections, which remain to be done.
-    pub(super) fn conclude(&mut self, own: &Profile, readings: Readings) -> Vec<Order> {
+    /// Runs the laws and sends the followers their orders. Returns the orders for the leader's own
+    /// connections.
+    pub(super) fn conclude(&mut self, own: &MemberProfile, report: MemberReport) -> Vec<Order> {
         self.begun = None;
-        // Right after the connections: what comes in between is nobody's.
-        let (counters, at) = clock::timed(|| link::counters().unwrap_or_default());
-        let mut all = vec![(own.clone(), readings)];
-        for peer in self.peers.iter().filter(|peer| peer.has_answered(self.tick)) {
-            all.extend(
-                peer.profile
-                    .clone()
-                    .map(|profile| (profile, peer.readings.clone())),
-            );
+        // Right after the connections: what arrives in between counts as other traffic.
+        let (counters, at) = clock::timed(|| interface::counters().unwrap_or_default());
+        let mut all = vec![(own.clone(), report)];
+        for peer in self.peers.iter().filter(|peer| peer.has_reported(self.tick)) {
+            all.extend(peer.profile.clone().map(|profile| (profile, peer.report.clone())));
         }
         self.look_up(at, &all);
         let members: Vec<Member> = all.iter().map(|(profile, _)| profile.member()).collect();
-        let mut flows: BTreeMap<String, Vec<FlowReading>> = BTreeMap::new();
-        for (profile, readings) in &all {
-            for reading in &readings.flows {
-                if let Some(interface) = self.interface(reading) {
-                    let flow = reading.of(MemberId(profile.pid));
-                    flows.entry(interface.to_string()).or_default().push(flow);
+        let mut flows: BTreeMap<String, Vec<FlowSample>> = BTreeMap::new();
+        for (profile, report) in &all {
+            for flow in &report.flows {
+                if let Some(interface) = self.interface(flow) {
+                    let sample = flow.of(MemberId(profile.pid));
+                    flows.entry(interface.to_string()).or_default().push(sample);
                 }
             }
         }
-        // Those without connections are told too, so that their laws know the link when one comes.
+        // Laws of idle interfaces run too, so that they know the link when a connection begins.
         let mut orders = Vec::new();
         self.interval = INTERVAL;
         let known: BTreeSet<String> = self.laws.keys().chain(flows.keys()).cloned().collect();
         for interface in known.into_iter().filter(|name| counters.contains_key(name)) {
             let flows = flows.remove(&interface).unwrap_or_default();
             let link = counters[&interface];
-            orders.extend(self.rule(at, &interface, link, &members, &flows));
+            orders.extend(self.run_laws(at, &interface, link, &members, &flows));
         }
-        self.give(&orders);
-        self.idle = all.iter().all(|(_, readings)| readings.flows.is_empty());
-        if at.since(Instant::from_nanos(self.status.at_ns)) >= SHOWS {
-            self.show(at, &all, &counters, &orders);
+        self.send_orders(&orders);
+        self.idle = all.iter().all(|(_, report)| report.flows.is_empty());
+        if at.since(Instant::from_nanos(self.status.at_ns)) >= STATUS_INTERVAL {
+            self.update_status(at, &all, &counters, &orders);
         }
         let mine: BTreeSet<u64> = all[0].1.flows.iter().map(|flow| flow.id).collect();
         orders.retain(|order| mine.contains(&order.flow.0));
         orders
     }
 
-    /// The laws of one interface: the paper's for members with a WINDOW, ours for the others.
-    fn rule(
+    /// Runs the laws of one interface: the paper's for members with a WINDOW, the scavenger for the
+    /// others.
+    fn run_laws(
         &mut self,
         now: Instant,
         interface: &str,
-        link: LinkReading,
+        link: LinkCounters,
         members: &[Member],
-        flows: &[FlowReading],
+        flows: &[FlowSample],
     ) -> Vec<Order> {
-        let word = self.said.get(interface).copied().unwrap_or_default();
-        let (papers, moderns): (Vec<Member>, Vec<Member>) =
+        let setting = self.settings.get(interface).copied().unwrap_or_default();
+        let (paper, scavenger): (Vec<Member>, Vec<Member>) =
             members.iter().partition(|member| member.window.is_some());
-        let of = |members: &[Member]| -> Vec<FlowReading> {
-            let is_of = |flow: &&FlowReading| members.iter().any(|member| member.id == flow.member);
+        let of = |members: &[Member]| -> Vec<FlowSample> {
+            let is_of = |flow: &&FlowSample| members.iter().any(|member| member.id == flow.member);
             flows.iter().filter(is_of).copied().collect()
         };
-        let (paper_flows, modern_flows) = (of(&papers), of(&moderns));
+        let (paper_flows, scavenger_flows) = (of(&paper), of(&scavenger));
         let laws = self.laws.entry(interface.to_string()).or_default();
         let tick = |direction| Tick {
             now,
             link,
-            bottleneck: word.bottleneck(direction),
-            members: &moderns,
-            flows: &modern_flows,
+            bottleneck: setting.bottleneck(direction),
+            members: &scavenger,
+            flows: &scavenger_flows,
         };
         let mut orders = Vec::new();
-        for (direction, law) in &mut laws.modern {
+        for (direction, law) in &mut laws.scavengers {
             orders.extend(law.tick(&tick(*direction)));
             self.interval = self.interval.min(law.interval());
         }
         orders.extend(laws.paper.tick(&Tick {
-            members: &papers,
+            members: &paper,
             flows: &paper_flows,
             ..tick(Direction::Download)
         }));
         orders
     }
 
-    fn interface<'a>(&'a self, reading: &'a Reading) -> Option<&'a str> {
-        if let Some(told) = &reading.interface {
-            return Some(told);
+    fn interface<'a>(&'a self, flow: &'a FlowReport) -> Option<&'a str> {
+        if let Some(name) = &flow.interface {
+            return Some(name);
         }
-        let [local, remote] = reading.ends.map(|end| end.ip());
-        link::interface_of(&self.addresses, local, remote)
+        let [local, remote] = flow.ends.map(|end| end.ip());
+        interface::interface_of(&self.addresses, local, remote)
     }
 
-    fn look_up(&mut self, at: Instant, all: &[(Profile, Readings)]) {
-        let mut flows = all.iter().flat_map(|(_, readings)| &readings.flows);
+    fn look_up(&mut self, at: Instant, all: &[(MemberProfile, MemberReport)]) {
+        let mut flows = all.iter().flat_map(|(_, report)| &report.flows);
         let is_known =
-            |flow: &Reading| flow.interface.is_some() || self.addresses.contains_key(&flow.ends[0].ip());
-        let fresh = self.looked_up.is_some_and(|then| at.since(then) < AGE);
+            |flow: &FlowReport| flow.interface.is_some() || self.addresses.contains_key(&flow.ends[0].ip());
+        let fresh = self
+            .looked_up
+            .is_some_and(|then| at.since(then) < LOOKUP_INTERVAL);
         if fresh && flows.all(is_known) {
             return;
         }
         self.looked_up = Some(at);
-        // Where there is no answer, what was known holds.
-        if let Ok(addresses) = link::addresses() {
+        // If the lookup fails, the old addresses stay.
+        if let Ok(addresses) = interface::addresses() {
             self.addresses = addresses;
         }
-        let told = all.iter().flat_map(|(_, readings)| &readings.flows);
-        let told = told.filter_map(|flow| flow.interface.as_ref());
-        let names: BTreeSet<&String> = self.addresses.values().chain(told).collect();
-        self.said = names
+        let reported = all.iter().flat_map(|(_, report)| &report.flows);
+        let reported = reported.filter_map(|flow| flow.interface.as_ref());
+        let names: BTreeSet<&String> = self.addresses.values().chain(reported).collect();
+        self.settings = names
             .into_iter()
-            .map(|name| (name.clone(), word_of(&self.words, name)))
+            .map(|name| (name.clone(), setting_of(&self.directories, name)))
             .collect();
     }
 
-    fn give(&mut self, orders: &[Order]) {
+    fn send_orders(&mut self, orders: &[Order]) {
         for peer in &mut self.peers {
-            let ids: BTreeSet<u64> = peer.readings.flows.iter().map(|flow| flow.id).collect();
-            let commands: Vec<Command> = orders
+            let ids: BTreeSet<u64> = peer.report.flows.iter().map(|flow| flow.id).collect();
+            let own: Vec<WireOrder> = orders
                 .iter()
                 .filter(|order| ids.contains(&order.flow.0))
-                .map(Command::new)
+                .map(WireOrder::new)
                 .collect();
-            if !commands.is_empty() {
-                // One that has gone is noticed when it is read.
-                let _ = peer.lines.send(&FromLeader::Hold(commands));
+            if !own.is_empty() {
+                // That a peer has gone is noticed when it is read.
+                let _ = peer.lines.send(&FromLeader::Apply(own));
             }
         }
     }
 
-    /// Makes the status for people.
-    fn show(
+    /// Renews the status that `nine top` shows.
+    fn update_status(
         &mut self,
         at: Instant,
-        all: &[(Profile, Readings)],
-        counters: &BTreeMap<String, LinkReading>,
+        all: &[(MemberProfile, MemberReport)],
+        counters: &BTreeMap<String, LinkCounters>,
         orders: &[Order],
     ) {
         let mut shown = BTreeMap::new();
         let mut names = BTreeMap::new();
         let mut used = BTreeSet::new();
         let mut members = Vec::new();
-        for (profile, readings) in all {
+        for (profile, report) in all {
             let mut connections = Vec::new();
-            for flow in &readings.flows {
+            for flow in &report.flows {
                 let id = FlowId(flow.id);
-                let carried = LinkReading {
+                let carried = LinkCounters {
                     received: Bytes::new(flow.received),
                     sent: Bytes::new(flow.sent),
                 };
-                let rates = Shown::see(self.shown.get(&id).copied(), at, carried);
+                let rates = DisplayedRates::update(self.shown.get(&id).copied(), at, carried);
                 shown.insert(id, rates);
                 let interface = self.interface(flow).map(str::to_string);
                 used.extend(interface.clone());
                 let program = match flow.pid {
-                    // Behind an interface: the host.
+                    // A connection of a host behind an interface: the host.
                     0 => flow.ends[0].ip().to_string(),
-                    pid => names.entry(pid).or_insert_with(|| tree::name_of(pid)).clone(),
+                    pid => names
+                        .entry(pid)
+                        .or_insert_with(|| process_tree::name_of(pid))
+                        .clone(),
                 };
-                let way = match flow.sent > flow.received {
+                let busier = match flow.sent > flow.received {
                     true => Direction::Upload,
                     false => Direction::Download,
                 };
-                let (held, why) = words(id, orders, interface.is_some().then_some(way));
+                let (limit, why) = describe(id, orders, interface.is_some().then_some(busier));
                 connections.push(ConnectionStatus {
                     pid: flow.pid,
                     program,
@@ -356,36 +361,36 @@ impl Leader {
                     rtt_ms: flow.rtt_ns.map(|ns| ns as f64 / 1e6),
                     down_bps: rates.down.bits(),
                     up_bps: rates.up.bits(),
-                    held,
+                    limit,
                     why,
                 });
             }
             members.push(MemberStatus {
                 profile: profile.clone(),
                 connections,
-                not_controlled: readings.out_of_reach.clone(),
+                not_controlled: report.uncontrolled.clone(),
             });
         }
         self.shown = shown;
         let interfaces = used.into_iter().filter_map(|name| {
-            let rates = Shown::see(self.links.get(&name).copied(), at, *counters.get(&name)?);
+            let rates = DisplayedRates::update(self.links.get(&name).copied(), at, *counters.get(&name)?);
             self.links.insert(name.clone(), rates);
-            let bottlenet = self.said.get(&name).copied().unwrap_or_default();
-            let modern = self.laws.get(&name).map(|laws| &laws.modern);
-            let taken_for = |n: usize| {
-                let (direction, law) = &modern?[n];
+            let bottlenet = self.settings.get(&name).copied().unwrap_or_default();
+            let scavengers = self.laws.get(&name).map(|laws| &laws.scavengers);
+            let law_rate = |n: usize| {
+                let (direction, law) = &scavengers?[n];
                 law.rate(bottlenet.bottleneck(*direction)).map(Bandwidth::bits)
             };
             Some(InterfaceStatus {
                 bottlenet,
-                link_down_bps: taken_for(0),
-                link_up_bps: taken_for(1),
+                link_down_bps: law_rate(0),
+                link_up_bps: law_rate(1),
                 down_bps: rates.down.bits(),
                 up_bps: rates.up.bits(),
                 name,
             })
         });
-        self.status = Status {
+        self.status = NineStatus {
             at_ns: at.nanos(),
             interfaces: interfaces.collect(),
             members,
@@ -393,39 +398,41 @@ impl Leader {
     }
 }
 
-/// How a connection is held and why: the order that holds it most, or that of the direction in which it carries more. None: it is
-/// on no link.
-fn words(id: FlowId, orders: &[Order], way: Option<Direction>) -> (String, String) {
-    let Some(way) = way else {
+/// The limit of a connection and the reason: those of the order that limits it, or else of its
+/// `busier` direction. None: the connection uses no link.
+fn describe(id: FlowId, orders: &[Order], busier: Option<Direction>) -> (String, String) {
+    let Some(busier) = busier else {
         return ("free".into(), "inside this host".into());
     };
     let mut of = orders.iter().filter(|order| order.flow == id);
-    let main = of.clone().find(|order| order.direction == way);
-    let strictest = of.find(|order| !matches!(order.why, Why::LinkIsFree)).or(main);
+    let main = of.clone().find(|order| order.direction == busier);
+    let strictest = of
+        .find(|order| !matches!(order.reason, LimitReason::LinkIsFree))
+        .or(main);
     strictest.map_or_else(
-        || ("free".into(), "not read yet".into()),
+        || ("free".into(), "not sampled yet".into()),
         |order| {
-            let held = match order.hold {
-                Hold::Free => "free".to_string(),
-                Hold::Window(bytes) => format!("window {bytes}"),
-                Hold::Parked => "parked".into(),
-                Hold::Pace(rate) => format!("pace {rate}"),
+            let limit = match order.limit {
+                FlowLimit::Free => "free".to_string(),
+                FlowLimit::Window(bytes) => format!("window {bytes}"),
+                FlowLimit::Parked => "parked".into(),
+                FlowLimit::Pace(rate) => format!("pace {rate}"),
             };
-            (held, order.why.to_string())
+            (limit, order.reason.to_string())
         },
     )
 }
 
 impl Peer {
-    /// Whether it is there still.
-    fn receive(&mut self, status: &Status) -> bool {
+    /// Handles its messages. False: it has gone.
+    fn receive(&mut self, status: &NineStatus) -> bool {
         let Ok(messages) = self.lines.receive() else {
             return false;
         };
         for message in messages {
             match message {
                 ToLeader::Join(profile) => self.profile = Some(profile),
-                ToLeader::Readings(readings) => self.readings = readings,
+                ToLeader::Report(report) => self.report = report,
                 ToLeader::Status => {
                     if self.lines.send(&FromLeader::Status(status.clone())).is_err() {
                         return false;
@@ -436,7 +443,7 @@ impl Peer {
         true
     }
 
-    fn has_answered(&self, tick: u64) -> bool {
-        self.profile.is_none() || self.readings.tick == tick
+    fn has_reported(&self, tick: u64) -> bool {
+        self.profile.is_none() || self.report.tick == tick
     }
 }

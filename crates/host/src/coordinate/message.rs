@@ -1,31 +1,36 @@
-//! What the nines of one user say to each other, one JSON text a line: a follower says who it is; the leader asks all
-//! followers for readings at each tick, and gives them orders. Whoever asks for the status gets it.
+//! The messages between the nines of one user, as JSON lines.
+//!
+//! A follower joins with its profile. At each tick the leader asks all followers for samples and
+//! then sends them their orders. Anybody may ask for the status.
+//!
+//! The serialised names are a protocol between nines that run at the same time, perhaps of
+//! different versions. So some of them differ from the names here.
 
-use crate::actuator::{OutOfReach, Seen};
-use crate::order::{Hold, Order};
-use crate::reading::{Direction, FlowId, FlowReading, Member, MemberId};
+use crate::actuator::{ConnectionInfo, Uncontrolled};
+use crate::order::{FlowLimit, LimitReason, Order};
+use crate::tick::{Direction, FlowId, FlowSample, Member, MemberId};
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 
-/// A member: one command under nine, and what was asked for it.
+/// A member: one command under nine, and its settings.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Profile {
-    /// The supervisor's process, which tells members apart.
+pub struct MemberProfile {
+    /// The supervisor's process, which identifies the member.
     pub pid: u32,
-    /// The command, for people.
+    /// The command, human-readable.
     pub command: String,
-    /// Its share relative to the others.
+    /// Its weight relative to the other members.
     pub weight: u32,
-    /// More than this it never gets.
+    /// Its cap in each direction.
     pub cap_bps: Option<u64>,
-    /// Less than this it is not asked to yield.
+    /// Its floor: it is not asked to yield below this.
     pub floor_bps: Option<u64>,
-    /// The paper's WINDOW, in bytes, and with it the paper's law.
+    /// The paper's WINDOW in bytes, which selects the paper's law.
     pub window: Option<u64>,
 }
 
-impl Profile {
+impl MemberProfile {
     pub(crate) fn member(&self) -> Member {
         Member {
             weight: self.weight,
@@ -37,51 +42,52 @@ impl Profile {
     }
 }
 
-/// A reading of a connection, with what people want to know of it.
+/// A sample of a connection, with what the status shows of it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub(super) struct Reading {
+pub(super) struct FlowReport {
     pub(super) id: u64,
     pub(super) pid: i32,
     pub(super) ends: [SocketAddr; 2],
-    /// The link's, where the first end's address does not tell.
+    /// The link's interface, where the local address does not determine it.
     pub(super) interface: Option<String>,
     at_ns: u64,
     pub(super) received: u64,
     pub(super) sent: u64,
     pub(super) rtt_ns: Option<u64>,
-    shortest_ns: Option<u64>,
+    #[serde(rename = "shortest_ns")]
+    min_rtt_ns: Option<u64>,
     mss: u64,
     scale: u8,
     pub(super) window: u64,
 }
 
-impl Reading {
-    pub(super) fn new(reading: &FlowReading, seen: &Seen) -> Self {
+impl FlowReport {
+    pub(super) fn new(sample: &FlowSample, info: &ConnectionInfo) -> Self {
         Self {
-            id: reading.id.0,
-            pid: seen.pid,
-            ends: seen.ends,
-            interface: seen.interface.clone(),
-            at_ns: reading.at.nanos(),
-            received: reading.received.get(),
-            sent: reading.sent.get(),
-            rtt_ns: reading.rtt.map(Duration::nanos),
-            shortest_ns: reading.shortest.map(Duration::nanos),
-            mss: reading.mss.get(),
-            scale: reading.scale,
-            window: reading.window.get(),
+            id: sample.id.0,
+            pid: info.pid,
+            ends: info.ends,
+            interface: info.interface.clone(),
+            at_ns: sample.at.nanos(),
+            received: sample.received.get(),
+            sent: sample.sent.get(),
+            rtt_ns: sample.rtt.map(Duration::nanos),
+            min_rtt_ns: sample.min_rtt.map(Duration::nanos),
+            mss: sample.mss.get(),
+            scale: sample.scale,
+            window: sample.window.get(),
         }
     }
 
-    pub(super) fn of(&self, member: MemberId) -> FlowReading {
-        FlowReading {
+    pub(super) fn of(&self, member: MemberId) -> FlowSample {
+        FlowSample {
             id: FlowId(self.id),
             member,
             at: Instant::from_nanos(self.at_ns),
             received: Bytes::new(self.received),
             sent: Bytes::new(self.sent),
             rtt: self.rtt_ns.map(Duration::from_nanos),
-            shortest: self.shortest_ns.map(Duration::from_nanos),
+            min_rtt: self.min_rtt_ns.map(Duration::from_nanos),
             mss: Bytes::new(self.mss),
             scale: self.scale,
             window: Bytes::new(self.window),
@@ -89,45 +95,47 @@ impl Reading {
     }
 }
 
-/// All of a member's connections at one tick, and what it cannot hold.
+/// All connections of a member at one tick, and what it cannot control.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub(super) struct Readings {
+pub(super) struct MemberReport {
     pub(super) tick: u64,
-    pub(super) flows: Vec<Reading>,
-    pub(super) out_of_reach: Vec<NotControlled>,
+    pub(super) flows: Vec<FlowReport>,
+    #[serde(rename = "out_of_reach")]
+    pub(super) uncontrolled: Vec<UncontrolledStatus>,
 }
 
-/// How a connection is to be held, on its way to whoever borrows its socket.
+/// An order on its way to the nine that borrows the connection's socket.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub(super) struct Command {
+pub(super) struct WireOrder {
     id: u64,
     upload: bool,
-    hold: Held,
+    #[serde(rename = "hold")]
+    limit: WireLimit,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-enum Held {
+enum WireLimit {
     Free,
     Window(u64),
     Parked,
     Pace(u64),
 }
 
-impl Command {
+impl WireOrder {
     pub(super) fn new(order: &Order) -> Self {
         Self {
             id: order.flow.0,
             upload: order.direction == Direction::Upload,
-            hold: match order.hold {
-                Hold::Free => Held::Free,
-                Hold::Window(bytes) => Held::Window(bytes.get()),
-                Hold::Parked => Held::Parked,
-                Hold::Pace(rate) => Held::Pace(rate.bits()),
+            limit: match order.limit {
+                FlowLimit::Free => WireLimit::Free,
+                FlowLimit::Window(bytes) => WireLimit::Window(bytes.get()),
+                FlowLimit::Parked => WireLimit::Parked,
+                FlowLimit::Pace(rate) => WireLimit::Pace(rate.bits()),
             },
         }
     }
 
-    /// Why it is so, the leader knows.
+    /// The order, without its reason: that stays with the leader.
     pub(super) fn order(&self) -> Order {
         Order {
             flow: FlowId(self.id),
@@ -136,13 +144,13 @@ impl Command {
             } else {
                 Direction::Download
             },
-            hold: match self.hold {
-                Held::Free => Hold::Free,
-                Held::Window(bytes) => Hold::Window(Bytes::new(bytes)),
-                Held::Parked => Hold::Parked,
-                Held::Pace(bits) => Hold::Pace(Bandwidth::bits_per_sec(bits)),
+            limit: match self.limit {
+                WireLimit::Free => FlowLimit::Free,
+                WireLimit::Window(bytes) => FlowLimit::Window(Bytes::new(bytes)),
+                WireLimit::Parked => FlowLimit::Parked,
+                WireLimit::Pace(bits) => FlowLimit::Pace(Bandwidth::bits_per_sec(bits)),
             },
-            why: crate::order::Why::LinkIsFree,
+            reason: LimitReason::LinkIsFree,
         }
     }
 }
@@ -150,23 +158,28 @@ impl Command {
 /// To the leader.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(super) enum ToLeader {
-    Join(Profile),
-    Readings(Readings),
+    Join(MemberProfile),
+    #[serde(rename = "Readings")]
+    Report(MemberReport),
     Status,
 }
 
 /// From the leader.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub(super) enum FromLeader {
-    Read { tick: u64 },
-    Hold(Vec<Command>),
-    Status(Status),
+    #[serde(rename = "Read")]
+    Sample {
+        tick: u64,
+    },
+    #[serde(rename = "Hold")]
+    Apply(Vec<WireOrder>),
+    Status(NineStatus),
 }
 
-/// Everything that the nines of a user do at one time.
+/// The state of all nines of a user at one time.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
-pub struct Status {
-    /// The machine's monotonic clock.
+pub struct NineStatus {
+    /// When, by the machine's monotonic clock.
     pub at_ns: u64,
     /// The interfaces that their connections use.
     pub interfaces: Vec<InterfaceStatus>,
@@ -174,78 +187,78 @@ pub struct Status {
     pub members: Vec<MemberStatus>,
 }
 
-/// An interface, and what it carries, members' and all other traffic.
+/// An interface and its load, members' and other traffic together.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct InterfaceStatus {
     /// Its name.
     pub name: String,
-    /// What bottlenet says of it.
-    pub bottlenet: crate::bottlenet::Word,
-    /// The rate that the law goes by for what comes in: what the link was seen to carry, or what was stated; none while it
-    /// goes by round trips alone.
+    /// Its bottlenet setting.
+    pub bottlenet: crate::bottlenet::BottlenetSetting,
+    /// The downlink rate that the law works with: estimated or stated. None while the law works by
+    /// queueing delay alone.
     pub link_down_bps: Option<u64>,
-    /// The same for what goes out.
+    /// The uplink rate that the law works with.
     pub link_up_bps: Option<u64>,
-    /// What comes in, in bits per second of frames.
+    /// The received rate, in bits per second of frames.
     pub down_bps: u64,
-    /// What goes out.
+    /// The sent rate.
     pub up_bps: u64,
 }
 
 /// A member and its connections.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct MemberStatus {
-    /// What it asked for.
+    /// Its settings.
     #[serde(flatten)]
-    pub profile: Profile,
+    pub profile: MemberProfile,
     /// Its connections.
     pub connections: Vec<ConnectionStatus>,
-    /// What it has and nine cannot hold.
-    pub not_controlled: Vec<NotControlled>,
+    /// Its sockets and processes that nine cannot control.
+    pub not_controlled: Vec<UncontrolledStatus>,
 }
 
-/// A connection, and how and why it is held.
+/// A connection, its limit, and the reason for it.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct ConnectionStatus {
-    /// The process that has it.
+    /// The process that owns it.
     pub pid: i32,
     /// The program's name.
     pub program: String,
-    /// Its interface; none inside this host.
+    /// Its interface; none for a connection inside this host.
     pub interface: Option<String>,
-    /// This host's end.
+    /// The local end.
     pub local: SocketAddr,
-    /// The other end.
+    /// The remote end.
     pub remote: SocketAddr,
-    /// The window that it advertises.
+    /// The advertised window.
     pub window_bytes: u64,
-    /// The round trip, as the kernel has it.
+    /// The RTT, as the kernel measures it.
     pub rtt_ms: Option<f64>,
-    /// What it receives, in bits per second of frames.
+    /// The received rate, in bits per second of frames.
     pub down_bps: u64,
-    /// What it sends.
+    /// The sent rate.
     pub up_bps: u64,
-    /// How it is held: "free", "window 5792 B", "parked", "pace 1 Mbit/s".
-    pub held: String,
-    /// Why, in words.
+    /// Its limit: "free", "window 5792 B", "parked", "pace 1 Mbit/s".
+    pub limit: String,
+    /// The reason, human-readable.
     pub why: String,
 }
 
-/// Something that nine cannot hold.
+/// A socket or process that nine cannot control.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct NotControlled {
+pub struct UncontrolledStatus {
     /// The process.
     pub pid: i32,
-    /// What it is.
+    /// The protocol and remote end, or the program.
     pub what: String,
-    /// Why, and what can be done.
+    /// Why, and what to do about it.
     pub why: String,
-    /// The rate that it is held to nevertheless, in bits per second, if it is: what is beyond is lost.
+    /// The rate at which it is policed, in bits per second, if it is: the excess is dropped.
     pub policed_bps: Option<u64>,
 }
 
-impl From<OutOfReach> for NotControlled {
-    fn from(from: OutOfReach) -> Self {
+impl From<Uncontrolled> for UncontrolledStatus {
+    fn from(from: Uncontrolled) -> Self {
         Self {
             pid: from.pid,
             what: from.what,

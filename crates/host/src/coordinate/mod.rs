@@ -1,22 +1,25 @@
-//! The nines of one user on one link act as one: they share what is left to them by weight, and none takes another's traffic for
-//! traffic to yield to. One of them leads: it asks all for readings at each tick, lets the laws decide, and gives
-//! each its orders. Who holds the lock leads; when it ends, however it ends, the lock is free, and another takes it.
+//! The nines of one user on one link act as one.
 //!
-//! Each borrows the sockets of its own command: where only ancestors may (Yama), nobody else could. Nines in different
-//! network namespaces have different links, and different leaders.
+//! They share what is left to them by weight, and none takes another's traffic for traffic to
+//! yield to. One of them leads: at each tick it asks all for samples, runs the control laws, and
+//! sends each its orders. The holder of a lock file leads. When it ends, for whatever reason, the
+//! kernel frees the lock and another nine takes it.
+//!
+//! Each nine borrows the sockets of its own command, since under Yama only ancestors may. Nines in
+//! different network namespaces have different links, and so different leaders.
 
+mod json_lines;
 mod leader;
-mod line;
 pub mod message;
 
-use crate::actuator::Holder;
+use crate::actuator::MemberActuator;
 use crate::law::INTERVAL;
-use crate::reading::FlowReading;
 use crate::sys::now;
+use crate::tick::FlowSample;
 use engine::units::{Duration, Instant};
+use json_lines::JsonLines;
 use leader::Leader;
-use line::Lines;
-use message::{Command, FromLeader, Profile, Reading, Readings, Status, ToLeader};
+use message::{FlowReport, FromLeader, MemberProfile, MemberReport, NineStatus, ToLeader, WireOrder};
 use std::fs::{self, File, TryLockError};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -24,35 +27,39 @@ use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
-/// How long a follower waits for its leader before it lets everything go and looks for another.
+/// How long a follower waits for its leader before it lifts all limits and looks for another.
 const PATIENCE: Duration = Duration::from_millis(1_500);
 
 /// The time between two ticks while nobody has connections.
 const IDLE: Duration = Duration::from_millis(250);
 
-/// Where the nines of a user meet.
+/// The files by which the nines of a user find each other.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Meeting {
+pub struct Rendezvous {
     lock: PathBuf,
     socket: PathBuf,
-    /// Where what is known of links is looked up, in this order.
-    words: Vec<PathBuf>,
+    /// The directories of bottlenet settings, in order of precedence.
+    settings: Vec<PathBuf>,
 }
 
-impl Meeting {
-    /// In this directory, which is the user's alone, for the network namespace of this process.
-    pub fn new(directory: &Path, words: Vec<PathBuf>) -> Self {
+impl Rendezvous {
+    /// In this directory, which belongs to the user alone, for this process's network namespace.
+    pub fn new(directory: &Path, settings: Vec<PathBuf>) -> Self {
         let namespace = fs::metadata("/proc/self/ns/net").map_or(0, |metadata| metadata.ino());
         let file = |ending: &str| directory.join(format!("nine-{namespace}.{ending}"));
         Self {
             lock: file("lock"),
             socket: file("sock"),
-            words,
+            settings,
         }
     }
 
-    /// What the nines do now; none if there are none.
-    pub fn status(&self) -> io::Result<Option<Status>> {
+    /// The state of the nines; none if no nine runs.
+    ///
+    /// # Errors
+    ///
+    /// If the leader does not reply in time.
+    pub fn status(&self) -> io::Result<Option<NineStatus>> {
         let until = now() + PATIENCE;
         loop {
             let Ok(stream) = UnixStream::connect(&self.socket) else {
@@ -61,15 +68,15 @@ impl Meeting {
             match ask(stream, until) {
                 Ok(status) => return Ok(Some(status)),
                 Err(e) if e.kind() == io::ErrorKind::TimedOut => return Err(e),
-                // It has just ended. Another may lead by now, or soon.
+                // The leader has just ended. Another takes over now or soon.
                 Err(_) => std::thread::sleep(std::time::Duration::from_millis(100)),
             }
         }
     }
 }
 
-fn ask(stream: UnixStream, until: Instant) -> io::Result<Status> {
-    let mut lines = Lines::new(stream)?;
+fn ask(stream: UnixStream, until: Instant) -> io::Result<NineStatus> {
+    let mut lines = JsonLines::new(stream)?;
     lines.send(&ToLeader::Status)?;
     while now() < until {
         crate::sys::poll(&[lines.as_fd()], Some(50))?;
@@ -85,35 +92,44 @@ fn ask(stream: UnixStream, until: Instant) -> io::Result<Status> {
     ))
 }
 
-/// One nine's part.
+/// Why a participant is run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Wakeup {
+    /// A tick is due.
+    Tick,
+    /// A message may have arrived.
+    Message,
+}
+
+/// One nine as a leader or follower.
 #[derive(Debug)]
-pub(crate) struct Part {
-    meeting: Meeting,
-    profile: Profile,
+pub(crate) struct Participant {
+    rendezvous: Rendezvous,
+    profile: MemberProfile,
     role: Role,
 }
 
 #[derive(Debug)]
 enum Role {
-    /// Neither leads nor has found who does.
+    /// Neither leads nor has found a leader.
     Seeking,
     Leading(Box<Leader>),
     Following {
-        leader: Lines,
-        heard: Instant,
+        leader: JsonLines,
+        last_heard: Instant,
     },
 }
 
-impl Part {
-    pub(crate) fn new(meeting: Meeting, profile: Profile) -> Self {
+impl Participant {
+    pub(crate) fn new(rendezvous: Rendezvous, profile: MemberProfile) -> Self {
         Self {
-            meeting,
+            rendezvous,
             profile,
             role: Role::Seeking,
         }
     }
 
-    /// What to wait for.
+    /// The descriptors to poll.
     pub(crate) fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
         match &self.role {
             Role::Seeking => Vec::new(),
@@ -122,30 +138,35 @@ impl Part {
         }
     }
 
-    /// Does what is due: at a tick, or when something has come.
-    pub(crate) fn step(&mut self, at: Instant, is_tick: bool, sockets: &mut dyn Holder) -> io::Result<()> {
+    /// Does what is due.
+    pub(crate) fn step(
+        &mut self,
+        at: Instant,
+        wakeup: Wakeup,
+        actuator: &mut dyn MemberActuator,
+    ) -> io::Result<()> {
         match &mut self.role {
             Role::Seeking => {
-                if is_tick {
+                if wakeup == Wakeup::Tick {
                     self.role = self.seek(at)?;
                 }
             }
             Role::Leading(leader) => {
                 leader.receive();
-                if is_tick {
+                if wakeup == Wakeup::Tick {
                     leader.begin(at);
                 }
                 if leader.is_complete(at) {
-                    let own = readings(sockets, at, leader.tick())?;
+                    let own = report(actuator, at, leader.tick())?;
                     let orders = leader.conclude(&self.profile, own);
-                    sockets.apply(&orders)?;
+                    actuator.apply(&orders)?;
                 }
             }
-            Role::Following { leader, heard } => {
-                let followed = follow(leader, heard, at, sockets);
-                if followed.is_err() || at.since(*heard) > PATIENCE {
-                    if at.since(*heard) > PATIENCE {
-                        sockets.release()?;
+            Role::Following { leader, last_heard } => {
+                let followed = follow(leader, last_heard, at, actuator);
+                if followed.is_err() || at.since(*last_heard) > PATIENCE {
+                    if at.since(*last_heard) > PATIENCE {
+                        actuator.release()?;
                     }
                     self.role = Role::Seeking;
                 }
@@ -155,37 +176,41 @@ impl Part {
     }
 
     fn seek(&self, at: Instant) -> io::Result<Role> {
-        if let Ok(stream) = UnixStream::connect(&self.meeting.socket) {
-            let mut leader = Lines::new(stream)?;
+        if let Ok(stream) = UnixStream::connect(&self.rendezvous.socket) {
+            let mut leader = JsonLines::new(stream)?;
             if leader.send(&ToLeader::Join(self.profile.clone())).is_ok() {
-                return Ok(Role::Following { leader, heard: at });
+                return Ok(Role::Following {
+                    leader,
+                    last_heard: at,
+                });
             }
         }
         let lock = File::options()
             .create(true)
             .truncate(false)
             .write(true)
-            .open(&self.meeting.lock)?;
+            .open(&self.rendezvous.lock)?;
         match lock.try_lock() {
             Ok(()) => {}
-            // It leads soon.
+            // Its holder will listen soon.
             Err(TryLockError::WouldBlock) => return Ok(Role::Seeking),
             Err(TryLockError::Error(e)) => return Err(e),
         }
-        // A former leader's, which is gone: the lock says so.
-        let _ = fs::remove_file(&self.meeting.socket);
-        let listener = UnixListener::bind(&self.meeting.socket)?;
+        // A socket of a former leader, which has ended: the lock was free.
+        let _ = fs::remove_file(&self.rendezvous.socket);
+        let listener = UnixListener::bind(&self.rendezvous.socket)?;
         listener.set_nonblocking(true)?;
-        let leader = Leader::new(lock, listener, self.meeting.words.clone());
+        let leader = Leader::new(lock, listener, self.rendezvous.settings.clone());
         Ok(Role::Leading(Box::new(leader)))
     }
 
-    /// Takes part no more; another will lead, if this one did.
+    /// Stops taking part. If this nine led, another will.
     pub(crate) fn leave(&mut self) {
         self.role = Role::Seeking;
     }
 
-    /// The time until the next tick: longer while nobody has connections, as far as this one knows.
+    /// The time until the next tick: longer while no nine has connections, as far as this one
+    /// can tell.
     pub(crate) fn interval(&self) -> Duration {
         match &self.role {
             Role::Leading(leader) if leader.is_idle() => IDLE,
@@ -195,18 +220,23 @@ impl Part {
     }
 }
 
-/// Answers the leader and does what it says.
-fn follow(leader: &mut Lines, heard: &mut Instant, at: Instant, sockets: &mut dyn Holder) -> io::Result<()> {
+/// Replies to the leader and applies its orders.
+fn follow(
+    leader: &mut JsonLines,
+    last_heard: &mut Instant,
+    at: Instant,
+    actuator: &mut dyn MemberActuator,
+) -> io::Result<()> {
     for message in leader.receive()? {
-        *heard = at;
+        *last_heard = at;
         match message {
-            FromLeader::Read { tick } => {
-                let readings = readings(sockets, at, tick)?;
-                leader.send(&ToLeader::Readings(readings))?;
+            FromLeader::Sample { tick } => {
+                let report = report(actuator, at, tick)?;
+                leader.send(&ToLeader::Report(report))?;
             }
-            FromLeader::Hold(commands) => {
-                let orders: Vec<_> = commands.iter().map(Command::order).collect();
-                sockets.apply(&orders)?;
+            FromLeader::Apply(orders) => {
+                let orders: Vec<_> = orders.iter().map(WireOrder::order).collect();
+                actuator.apply(&orders)?;
             }
             FromLeader::Status(_) => {}
         }
@@ -214,17 +244,17 @@ fn follow(leader: &mut Lines, heard: &mut Instant, at: Instant, sockets: &mut dy
     Ok(())
 }
 
-/// Of all connections that have both their ends.
-fn readings(sockets: &mut dyn Holder, at: Instant, tick: u64) -> io::Result<Readings> {
-    let read: Vec<FlowReading> = sockets.readings(at)?;
-    let seen = sockets.seen();
-    let with_ends = |reading: &FlowReading| {
-        let seen = seen.iter().find(|seen| seen.id == reading.id)?;
-        Some(Reading::new(reading, seen))
+/// Samples of all connections whose two ends are known.
+fn report(actuator: &mut dyn MemberActuator, at: Instant, tick: u64) -> io::Result<MemberReport> {
+    let samples: Vec<FlowSample> = actuator.samples(at)?;
+    let connections = actuator.connections();
+    let with_ends = |sample: &FlowSample| {
+        let info = connections.iter().find(|info| info.id == sample.id)?;
+        Some(FlowReport::new(sample, info))
     };
-    Ok(Readings {
+    Ok(MemberReport {
         tick,
-        flows: read.iter().filter_map(with_ends).collect(),
-        out_of_reach: sockets.out_of_reach().into_iter().map(Into::into).collect(),
+        flows: samples.iter().filter_map(with_ends).collect(),
+        uncontrolled: actuator.uncontrolled().into_iter().map(Into::into).collect(),
     })
 }

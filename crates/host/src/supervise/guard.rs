@@ -1,35 +1,35 @@
-//! The process that waits: see the head of this folder.
+//! The guard process: see the head of this folder.
 
-use super::own;
-use crate::borrowed::ledger::Ledger;
-use crate::borrowed::{Root, undo};
+use crate::borrowed::undo;
+use crate::ledger::Ledger;
+use crate::process_tree::ProcessRoot;
 use crate::sys::process::{self, End};
 use crate::sys::seccomp::Listener;
-use crate::sys::signal::Signals;
+use crate::sys::signal::{Signal, Signals};
 use crate::sys::{Ready, poll};
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::AsFd;
 
-/// What the supervisor tells the guard.
+/// A message from the supervisor to the guard.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Told {
-    /// The command's process; the listener is this descriptor of the supervisor's.
+pub(super) enum GuardMessage {
+    /// The command runs as this process. `listener` is a descriptor of the supervisor.
     Started {
         command: i32,
         supervisor: i32,
         listener: Option<i32>,
     },
-    /// How the command ended, and that it is over with the supervisor's work or that the supervisor goes on alone.
+    /// The command has ended so. The supervisor has ended too, or needs this guard no more.
     Ended(End),
 }
 
-/// Bytes of it on the pipe: so few that they are written and read whole.
+/// Bytes of a message on the pipe: few enough to be written and read whole (POSIX `PIPE_BUF`).
 const LEN: usize = 16;
 
-impl Told {
-    /// Writes it. A guard that is gone is noticed elsewhere.
-    pub(super) fn tell(&self, pipe: &mut File) {
+impl GuardMessage {
+    /// Sends it. That the guard has gone is noticed elsewhere.
+    pub(super) fn send(&self, pipe: &mut File) {
         let words = match *self {
             Self::Started {
                 command,
@@ -41,8 +41,8 @@ impl Told {
         let _ = pipe.write_all(words.map(i32::to_ne_bytes).as_flattened());
     }
 
-    /// The next; none when the supervisor has gone.
-    fn hear(pipe: &mut File) -> Option<Self> {
+    /// Receives the next one; none when the supervisor has gone.
+    fn receive(pipe: &mut File) -> Option<Self> {
         let mut raw = [0; LEN];
         pipe.read_exact(&mut raw).ok()?;
         let word =
@@ -58,19 +58,25 @@ impl Told {
     }
 }
 
-/// Waits for the end of what is looked after; how it ended.
-pub(super) fn run(mut signals: Signals, mut told: File, alive: File, ledger: &Ledger, root: Root) -> End {
+/// Waits until the command or process has ended, and returns how.
+pub(super) fn run(
+    mut signals: Signals,
+    mut messages: File,
+    alive: File,
+    ledger: &Ledger,
+    root: ProcessRoot,
+) -> End {
     let mut command = None;
     let mut listener = None;
-    // Kept until a signal says that a running process is to be let go.
+    // Dropped when a signal asks to leave a running process alone: the supervisor sees its end.
     let mut alive = Some(alive);
     loop {
-        let Ok(ready) = poll(&[signals.as_fd(), told.as_fd()], None) else {
+        let Ok(ready) = poll(&[signals.as_fd(), messages.as_fd()], None) else {
             continue;
         };
         if ready[1] != Ready::default() {
-            match Told::hear(&mut told) {
-                Some(Told::Started {
+            match GuardMessage::receive(&mut messages) {
+                Some(GuardMessage::Started {
                     command: pid,
                     supervisor,
                     listener: number,
@@ -78,12 +84,12 @@ pub(super) fn run(mut signals: Signals, mut told: File, alive: File, ledger: &Le
                     command = Some(pid);
                     listener = number.and_then(|number| borrow_listener(supervisor, number));
                 }
-                Some(Told::Ended(end)) => return end,
+                Some(GuardMessage::Ended(end)) => return end,
                 None => {
                     undo(ledger, root);
                     return match command {
                         Some(command) => stand_in(&mut signals, command, listener.take()),
-                        // It had been begun for a process that runs, or for nothing yet.
+                        // It controlled a running process, or nothing yet.
                         None => End::Exit(1),
                     };
                 }
@@ -91,8 +97,8 @@ pub(super) fn run(mut signals: Signals, mut told: File, alive: File, ledger: &Le
         }
         while let Some(signal) = signals.next() {
             match command {
-                Some(command) => pass_on(signal, command),
-                None if is_farewell(signal.number) => drop(alive.take()),
+                Some(command) => forward(signal, command),
+                None if is_termination(signal.number) => drop(alive.take()),
                 None => {}
             }
         }
@@ -100,32 +106,34 @@ pub(super) fn run(mut signals: Signals, mut told: File, alive: File, ledger: &Le
 }
 
 fn borrow_listener(supervisor: i32, number: i32) -> Option<Listener> {
-    let supervisor = process::hold(supervisor).ok()?;
+    let supervisor = process::open_pidfd(supervisor).ok()?;
     process::borrow(&supervisor, number).ok().map(Listener::new)
 }
 
-/// What a process sent us, the command gets. What the terminal sent, it has got itself.
-fn pass_on(signal: crate::sys::signal::Signal, command: i32) {
+/// Forwards a signal that a process sent to us. One from the terminal has reached the command by
+/// itself.
+fn forward(signal: Signal, command: i32) {
     if signal.sent && signal.number != libc::SIGCHLD {
         process::signal(command, signal.number);
     }
 }
 
-fn is_farewell(signal: i32) -> bool {
+fn is_termination(signal: i32) -> bool {
     [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT].contains(&signal)
 }
 
-/// In the place of a supervisor that has died: answers, and waits for the command, which is our child now.
+/// Takes the place of a supervisor that has died: allows connects, and waits for the command,
+/// which is our child now.
 fn stand_in(signals: &mut Signals, command: i32, listener: Option<Listener>) -> End {
     loop {
         while let Some((pid, end)) = process::reap() {
             if pid == command {
                 if let Some(listener) = listener {
-                    // What the command has left behind goes on; the shell does not wait for it.
+                    // The command's children run on; the shell does not wait for them.
                     if let Ok(None) = process::fork() {
                         let _ = process::leave_session();
-                        super::supervisor::let_go_of_streams();
-                        answer_until_all_are_gone(&listener);
+                        process::detach_streams();
+                        allow_connects_until_all_are_gone(&listener);
                         process::end_as(End::Exit(0));
                     }
                 }
@@ -138,45 +146,46 @@ fn stand_in(signals: &mut Signals, command: i32, listener: Option<Listener>) -> 
         if let (Some(listener), Some(ready)) = (&listener, ready.get(1))
             && ready.readable
         {
-            answer(listener);
+            allow_connect(listener);
         } else if ready.get(1).is_some_and(|ready| ready.gone) {
-            // Everybody who could ask has ended, the command with them.
+            // Every filtered process has ended, and with them the command.
             let _ = poll(&[signals.as_fd()], Some(100));
         }
         while let Some(signal) = signals.next() {
-            pass_on(signal, command);
+            forward(signal, command);
         }
     }
 }
 
-/// Lets one thread go on.
-pub(super) fn answer(listener: &Listener) {
-    if let Some(asked) = listener.receive() {
-        listener.go_on(&asked);
+/// Lets one waiting connect proceed.
+pub(super) fn allow_connect(listener: &Listener) {
+    if let Some(request) = listener.receive() {
+        listener.allow(&request);
     }
 }
 
-/// Says "go on" to everybody, as long as anybody could ask.
-pub(super) fn answer_until_all_are_gone(listener: &Listener) {
+/// Lets every connect proceed until all filtered processes have ended.
+pub(super) fn allow_connects_until_all_are_gone(listener: &Listener) {
     loop {
         while process::reap().is_some() {}
         let ready = poll(&[listener.as_fd()], Some(1_000)).unwrap_or_default();
         match ready.first() {
-            Some(ready) if ready.readable => answer(listener),
+            Some(ready) if ready.readable => allow_connect(listener),
             Some(ready) if ready.gone => return,
             _ => {}
         }
     }
 }
 
-/// A supervisor's second guard, for what its command left behind: waits for the supervisor's end.
-pub(super) fn succeed(mut lives: File, listener: &Listener, ledger: &Ledger) -> ! {
-    let mut told = [0];
-    // Nothing is ever written: the end of it is the supervisor's.
-    let _ = lives.read(&mut told);
+/// The guard of a supervisor whose command has ended and left children behind: waits for the
+/// supervisor's end.
+pub(super) fn succeed(mut lifeline: File, listener: &Listener, ledger: &Ledger) -> ! {
+    let mut nothing = [0];
+    // Nothing is ever written: the pipe closes when the supervisor ends.
+    let _ = lifeline.read(&mut nothing);
     if !poll(&[listener.as_fd()], Some(0)).is_ok_and(|ready| ready[0].gone) {
-        undo(ledger, Root::Below(own()));
-        answer_until_all_are_gone(listener);
+        undo(ledger, ProcessRoot::Below(process::own_pid()));
+        allow_connects_until_all_are_gone(listener);
     }
     process::end_as(End::Exit(0))
 }
@@ -186,9 +195,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_supervisor_tells_is_heard_and_so_is_its_silence() {
-        let [mut hears, mut tells] = process::pipe().expect("a pipe");
-        let started = |listener| Told::Started {
+    fn messages_arrive_whole_and_the_pipes_end_is_noticed() {
+        let [mut reader, mut writer] = process::pipe().expect("a pipe");
+        let started = |listener| GuardMessage::Started {
             command: 7,
             supervisor: 6,
             listener,
@@ -196,12 +205,12 @@ mod tests {
         let all = [
             started(Some(5)),
             started(None),
-            Told::Ended(End::Exit(3)),
-            Told::Ended(End::Signal(9)),
+            GuardMessage::Ended(End::Exit(3)),
+            GuardMessage::Ended(End::Signal(9)),
         ];
-        all.iter().for_each(|told| told.tell(&mut tells));
-        assert_eq!(all.map(|_| Told::hear(&mut hears)), all.map(Some));
-        drop(tells);
-        assert_eq!(Told::hear(&mut hears), None);
+        all.iter().for_each(|message| message.send(&mut writer));
+        assert_eq!(all.map(|_| GuardMessage::receive(&mut reader)), all.map(Some));
+        drop(writer);
+        assert_eq!(GuardMessage::receive(&mut reader), None);
     }
 }

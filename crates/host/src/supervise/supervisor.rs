@@ -1,18 +1,19 @@
-//! The process that works: see the head of this folder.
+//! The supervisor process: see the head of this folder.
 
-use super::guard::{self, Told};
-use super::{Plan, Subject, Trouble, own};
-use crate::actuator::Holder;
-use crate::borrowed::ledger::Ledger;
-use crate::borrowed::{Borrowed, Root};
-use crate::coordinate::Part;
-use crate::datagrams::WithDatagrams;
-use crate::reading::MemberId;
-use crate::rewrite::Rewritten;
+use super::guard::{self, GuardMessage};
+use super::{StartError, SupervisionPlan, Target};
+use crate::actuator::{MemberActuator, Scan};
+use crate::borrowed::BorrowedSockets;
+use crate::coordinate::{Participant, Wakeup};
+use crate::ledger::Ledger;
+use crate::process_tree::{self, ProcessRoot};
+use crate::rewrite::RewrittenMember;
 use crate::sys::process::{self, End};
 use crate::sys::seccomp::{self, Listener};
 use crate::sys::signal::Signals;
 use crate::sys::{now, poll, socket};
+use crate::tick::MemberId;
+use crate::udp_policer::WithUdpPolicer;
 use engine::units::{Duration, Instant};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -22,117 +23,152 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-/// How often young connections are looked at.
-const YOUNG: Duration = Duration::from_millis(5);
+/// How often new connections are checked between ticks.
+const RECHECK: Duration = Duration::from_millis(5);
 
-/// Exit codes as `env` and `nice` have them, where the command cannot be started.
+/// Exit codes where the command cannot be started, as `env` and `nice` use them.
 const NOT_FOUND: i32 = 127;
 const NOT_STARTED: i32 = 126;
 
-/// What the supervisor has in hand.
+/// Whether the supervisor's loop goes on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Go {
+    On,
+    Stop,
+}
+
+/// Where the command stands in its life.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum CommandState {
+    /// There is none: nine controls a process that ran before, or other hosts.
+    None,
+    /// It runs.
+    Running(i32),
+    /// It has ended.
+    Ended,
+}
+
 struct Supervisor {
-    subject: Option<i32>,
+    command: CommandState,
     listener: Option<Listener>,
     signals: Signals,
-    tell: File,
-    /// Until the command has ended; the guard's end says something before that alone.
-    guard_lives: Option<File>,
-    sockets: Box<dyn Holder>,
-    part: Part,
-    /// Causes that have been said already.
-    said: BTreeSet<String>,
-    /// Whether the command runs that was started.
-    runs: bool,
-    /// Whether it has ended and left others behind.
-    after: bool,
-    /// Whether there is anything to do but wait: an outer nine may do it.
-    wanted: bool,
+    to_guard: File,
+    /// Closes when the guard ends. None once the command has ended: then the guard may end too.
+    lifeline: Option<File>,
+    actuator: Box<dyn MemberActuator>,
+    participant: Participant,
+    /// Messages that have been printed.
+    printed: BTreeSet<String>,
+    /// The command has ended and left children behind.
+    orphans_only: bool,
     next_tick: Instant,
 }
 
-/// Works until everything that it looks after has ended.
-pub(super) fn run(plan: Plan, signals: Signals, mut tell: File, guard_lives: File, ledger: Ledger) -> ! {
-    // Before the command is started: without it, nothing is.
-    let sockets = holder(&plan, ledger).unwrap_or_else(|trouble| give_up(&trouble, &mut tell));
+/// A command that has been started.
+struct Started {
+    command: i32,
+    /// None: connections are found by scans alone.
+    listener: Option<Listener>,
+    /// Who controls its connections.
+    controller: Controller,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Controller {
+    This,
+    /// The filter of an outer nine is in place.
+    OuterNine,
+}
+
+/// Works until everything that it controls has ended.
+pub(super) fn run(
+    plan: SupervisionPlan,
+    signals: Signals,
+    mut to_guard: File,
+    lifeline: File,
+    ledger: Ledger,
+) -> ! {
+    // First of all: without the actuator the command must not start.
+    let actuator = actuator(&plan, ledger).unwrap_or_else(|error| give_up(&error, &mut to_guard));
     let borrows = plan.rewrite.is_none();
-    let (subject, listener, wanted) = match plan.subject {
-        Subject::Process(_) | Subject::Behind(_) => (None, None, true),
-        Subject::Command(words) => {
+    let (command, listener, controller) = match plan.target {
+        Target::Process(_) | Target::Behind(_) => (CommandState::None, None, Controller::This),
+        Target::Command(words) => {
             let started = start(&words, &signals);
-            let (command, listener, wanted) = started.unwrap_or_else(|trouble| give_up(&trouble, &mut tell));
-            Told::Started {
-                command,
-                supervisor: own(),
-                listener: listener.as_ref().map(Listener::number),
+            let started = started.unwrap_or_else(|error| give_up(&error, &mut to_guard));
+            GuardMessage::Started {
+                command: started.command,
+                supervisor: process::own_pid(),
+                listener: started.listener.as_ref().map(Listener::number),
             }
-            .tell(&mut tell);
-            (Some(command), listener, wanted)
+            .send(&mut to_guard);
+            let state = CommandState::Running(started.command);
+            (state, started.listener, started.controller)
         }
     };
-    if wanted && borrows && !socket::can_lock() {
-        say(
-            "this kernel is older than Linux 5.15 and undoes clamps by itself: connections yield less than they should",
+    if controller == Controller::This && borrows && !socket::can_lock() {
+        print(
+            "this kernel is older than Linux 5.15 and undoes clamps by itself: connections yield \
+             less than they should",
         );
     }
     close_inherited();
-    // Neither can fail for a process that is no leader of its group; the terminal's keys would reach it otherwise.
+    // Neither fails for a process that leads no group. Without it, terminal signals would end us.
     let _ = process::leave_session();
     let _ = process::inherit_orphans();
     let mut supervisor = Supervisor {
-        runs: subject.is_some(),
-        subject,
+        command,
         listener,
         signals,
-        tell,
-        guard_lives: Some(guard_lives),
-        sockets,
-        part: Part::new(plan.meeting, plan.profile),
-        said: BTreeSet::new(),
-        after: false,
-        wanted,
+        to_guard,
+        lifeline: Some(lifeline),
+        actuator,
+        participant: Participant::new(plan.rendezvous, plan.profile),
+        printed: BTreeSet::new(),
+        orphans_only: false,
         next_tick: Instant::START,
     };
-    let mut goes_on = supervisor.wanted || supervisor.leave();
-    while goes_on {
-        goes_on = supervisor.turn();
+    match controller {
+        Controller::This => while supervisor.turn() == Go::On {},
+        Controller::OuterNine => supervisor.leave(),
     }
-    drop(supervisor.sockets);
-    Told::Ended(End::Exit(0)).tell(&mut supervisor.tell);
+    drop(supervisor.actuator);
+    GuardMessage::Ended(End::Exit(0)).send(&mut supervisor.to_guard);
     process::end_as(End::Exit(0))
 }
 
-/// What holds the plan's connections: borrowed sockets, or windows rewritten at an interface.
-fn holder(plan: &Plan, ledger: Ledger) -> Result<Box<dyn Holder>, Trouble> {
+/// The actuator of a plan: borrowed sockets, or windows rewritten at an interface.
+fn actuator(plan: &SupervisionPlan, ledger: Ledger) -> Result<Box<dyn MemberActuator>, StartError> {
     let member = MemberId(plan.profile.pid);
-    let root = match plan.subject {
-        Subject::Process(pid) => Root::At(pid),
-        Subject::Command(_) | Subject::Behind(_) => Root::Below(own()),
+    let root = match plan.target {
+        Target::Process(pid) => ProcessRoot::At(pid),
+        Target::Command(_) | Target::Behind(_) => ProcessRoot::Below(process::own_pid()),
     };
-    let trouble = |doing| move |source| Trouble { doing, source };
-    let connections: Box<dyn Holder> = match &plan.rewrite {
-        None => Box::new(Borrowed::new(member, root, ledger)),
+    let error = |doing| move |source| StartError { doing, source };
+    let connections: Box<dyn MemberActuator> = match &plan.rewrite {
+        None => Box::new(BorrowedSockets::new(member, root, ledger)),
         Some(interface) => {
-            let chosen = match &plan.subject {
-                Subject::Behind(behind) => Rewritten::behind(behind, interface, member, ledger),
-                _ => Rewritten::of(root, interface, member, ledger),
+            let member = match &plan.target {
+                Target::Behind(behind) => RewrittenMember::behind(behind, interface, member, ledger),
+                _ => RewrittenMember::of(root, interface, member, ledger),
             };
-            Box::new(chosen.map_err(trouble(
-                "rewrite windows at an interface (root alone can, with CAP_BPF and CAP_NET_ADMIN)",
+            Box::new(member.map_err(error(
+                "rewrite windows at an interface (needs root, or CAP_BPF and CAP_NET_ADMIN)",
             ))?)
         }
     };
-    let Some((interface, rate)) = &plan.police else {
+    let Some(police) = &plan.police else {
         return Ok(connections);
     };
-    let both = WithDatagrams::new(connections, root, interface, *rate);
-    Ok(Box::new(both.map_err(trouble(
-        "police datagrams at an interface (root alone can, with CAP_BPF and CAP_NET_ADMIN)",
+    let both = WithUdpPolicer::new(connections, root, &police.interface, police.rate);
+    Ok(Box::new(both.map_err(error(
+        "police UDP at an interface (needs root, or CAP_BPF and CAP_NET_ADMIN)",
     ))?))
 }
 
-fn give_up(trouble: &Trouble, tell: &mut File) -> ! {
-    say(&trouble.to_string());
-    Told::Ended(End::Exit(1)).tell(tell);
+fn give_up(error: &StartError, to_guard: &mut File) -> ! {
+    print(&error.to_string());
+    GuardMessage::Ended(End::Exit(1)).send(to_guard);
     process::end_as(End::Exit(1))
 }
 
@@ -140,66 +176,67 @@ fn number(of: &impl AsFd) -> i32 {
     of.as_fd().as_raw_fd()
 }
 
-fn say(text: &str) {
-    // Somebody may have closed it.
+/// Prints a message on standard error, which may be closed.
+fn print(text: &str) {
     let _ = writeln!(io::stderr(), "nine: {text}");
 }
 
-/// Starts the command under the filter: its process, the filter's listener, and whether its connections are ours to hold.
-/// Where there can be no listener, they are found by looking.
-fn start(words: &[OsString], signals: &Signals) -> Result<(i32, Option<Listener>, bool), Trouble> {
-    let trouble = |doing| move |source| Trouble { doing, source };
-    let [mut hears, mut tells] = process::pipe().map_err(trouble("make a pipe"))?;
-    let [mut waits, mut go] = process::pipe().map_err(trouble("make a pipe"))?;
-    let Some(child) = process::fork().map_err(trouble("start a process"))? else {
-        drop((hears, go));
+/// Starts the command under the filter. Where the kernel has no notifications, its connections
+/// are found by scans.
+fn start(words: &[OsString], signals: &Signals) -> Result<Started, StartError> {
+    let error = |doing| move |source| StartError { doing, source };
+    let [mut from_child, mut to_parent] = process::pipe().map_err(error("make a pipe"))?;
+    let [mut wait, mut go] = process::pipe().map_err(error("make a pipe"))?;
+    let Some(child) = process::fork().map_err(error("start a process"))? else {
+        drop((from_child, go));
         let filter = seccomp::install();
-        let answer = match &filter {
+        let listener = match &filter {
             Ok(listener) => listener.as_raw_fd(),
             Err(e) => -e.raw_os_error().unwrap_or(libc::EINVAL),
         };
-        let _ = tells.write_all(&answer.to_ne_bytes());
-        // Until the listener has been taken.
-        let _ = waits.read(&mut [0]);
+        let _ = to_parent.write_all(&listener.to_ne_bytes());
+        // Until the parent has taken the listener.
+        let _ = wait.read(&mut [0]);
         signals.restore();
         become_command(words)
     };
-    drop((tells, waits));
-    let mut answer = [0; 4];
-    hears
-        .read_exact(&mut answer)
-        .map_err(trouble("start a process"))?;
-    let (listener, wanted) = match i32::from_ne_bytes(answer) {
+    drop((to_parent, wait));
+    let mut listener = [0; 4];
+    from_child
+        .read_exact(&mut listener)
+        .map_err(error("start a process"))?;
+    let (listener, controller) = match i32::from_ne_bytes(listener) {
         number @ 0.. => {
-            let held = process::hold(child).and_then(|held| process::borrow(&held, number));
-            let taken = held.map(Listener::new);
-            (
-                Some(taken.map_err(trouble(
-                    "take the filter's listener (Linux 5.6 or later is needed)",
-                ))?),
-                true,
-            )
+            let borrowed = process::open_pidfd(child).and_then(|child| process::borrow(&child, number));
+            let taken = borrowed.map(Listener::new);
+            let taken = taken.map_err(error("take the filter's listener (needs Linux 5.6 or later)"))?;
+            (Some(taken), Controller::This)
         }
         number if -number == libc::EBUSY => {
-            say("already under a nine: its settings hold, and these are ignored");
-            (None, false)
+            print("already under a nine: its settings apply, and these are ignored");
+            (None, Controller::OuterNine)
         }
         _ => {
-            say(
-                "this kernel does not tell of new connections (seccomp, Linux 5.5): they are held up to a second late",
+            print(
+                "this kernel does not notify of new connections (seccomp, Linux 5.5): they are \
+                 limited up to a second late",
             );
-            (None, true)
+            (None, Controller::This)
         }
     };
     let _ = go.write_all(&[1]);
-    Ok((child, listener, wanted))
+    Ok(Started {
+        command: child,
+        listener,
+        controller,
+    })
 }
 
 fn become_command(words: &[OsString]) -> ! {
     let mut words = words.iter();
     let name = words.next().cloned().unwrap_or_default();
     let error = Command::new(&name).args(words).exec();
-    say(&format!("cannot start `{}`: {error}", name.to_string_lossy()));
+    print(&format!("cannot start `{}`: {error}", name.to_string_lossy()));
     let code = match error.kind() {
         io::ErrorKind::NotFound => NOT_FOUND,
         _ => NOT_STARTED,
@@ -207,8 +244,8 @@ fn become_command(words: &[OsString]) -> ! {
     process::end_as(End::Exit(code))
 }
 
-/// Lets go of what the caller's programs share with us, so that their pipes end when they do. What is ours is closed at exec,
-/// and so can be told apart.
+/// Closes the descriptors that were inherited from the shell, so that pipes end when the command
+/// does. Our own are close-on-exec, which tells them apart.
 fn close_inherited() {
     let numbers = std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
     let numbers: Vec<i32> = numbers
@@ -219,188 +256,191 @@ fn close_inherited() {
     process::replace_stream(1);
 }
 
-/// Lets go of the standard streams altogether.
-pub(super) fn let_go_of_streams() {
-    for stream in 0..3 {
-        process::replace_stream(stream);
-    }
-}
-
 impl Supervisor {
-    /// Waits for something and does it; whether there is more to come.
-    fn turn(&mut self) -> bool {
+    fn is_running(&self) -> bool {
+        matches!(self.command, CommandState::Running(_))
+    }
+
+    /// Waits for the next event and handles it.
+    fn turn(&mut self) -> Go {
         let at = now();
         let mut until = self.next_tick;
-        if self.sockets.has_young(at) {
-            until = until.min(at + YOUNG);
+        if self.actuator.has_new(at) {
+            until = until.min(at + RECHECK);
         }
         let millis = until.since(at).nanos().div_ceil(1_000_000);
         let mut waits = vec![self.signals.as_fd()];
-        waits.extend(self.guard_lives.as_ref().map(AsFd::as_fd));
+        waits.extend(self.lifeline.as_ref().map(AsFd::as_fd));
         waits.extend(self.listener.as_ref().map(AsFd::as_fd));
-        waits.extend(self.part.descriptors());
+        waits.extend(self.participant.descriptors());
         let Ok(ready) = poll(&waits, Some(millis)) else {
-            return true;
+            return Go::On;
         };
         let mut ready = ready.into_iter().skip(1);
-        let guard = self.guard_lives.as_ref().and_then(|_| ready.next());
-        let asks = self.listener.as_ref().and_then(|_| ready.next());
-        let something_came = ready.any(|ready| ready.readable || ready.gone);
-        if let (Some(asks), Some(listener)) = (asks, &self.listener) {
-            if asks.readable {
-                if let Some(asked) = listener.receive() {
-                    self.sockets.connecting(asked.thread, asked.fd);
-                    listener.go_on(&asked);
-                    self.next_tick = self.next_tick.min(now() + YOUNG);
+        let guard = self.lifeline.as_ref().and_then(|_| ready.next());
+        let notification = self.listener.as_ref().and_then(|_| ready.next());
+        let has_message = ready.any(|ready| ready.readable || ready.gone);
+        if let (Some(notification), Some(listener)) = (notification, &self.listener) {
+            if notification.readable {
+                if let Some(request) = listener.receive() {
+                    self.actuator.connecting(request.thread, request.fd);
+                    listener.allow(&request);
+                    self.next_tick = self.next_tick.min(now() + RECHECK);
                 }
-            } else if asks.gone && !self.runs {
-                // Nobody is left who could ask.
-                return false;
+            } else if notification.gone && !self.is_running() {
+                // All filtered processes have ended.
+                return Go::Stop;
             }
         }
-        let told_to_end = self.signals_came();
-        if !self.reap() {
-            return false;
+        let terminated = self.is_terminated();
+        if self.reap() == Go::Stop {
+            return Go::Stop;
         }
-        if told_to_end || guard.is_some_and(|guard| guard.gone && !self.after) {
-            return self.leave();
+        if terminated || guard.is_some_and(|guard| guard.gone && !self.orphans_only) {
+            self.leave();
+            return Go::Stop;
         }
-        self.work(now(), something_came)
+        self.work(now(), has_message)
     }
 
-    /// Looks, ticks and asserts, as far as it is time.
-    fn work(&mut self, at: Instant, something_came: bool) -> bool {
-        if self.sockets.look(at) == Some(false) && self.listener.is_none() && !self.runs {
-            return false;
+    /// Scans, ticks and reasserts clamps, as far as each is due.
+    fn work(&mut self, at: Instant, has_message: bool) -> Go {
+        let scan = self.actuator.scan(at);
+        if scan == Scan::Nobody && self.listener.is_none() && !self.is_running() {
+            return Go::Stop;
         }
-        let is_tick = at >= self.next_tick;
-        if is_tick || something_came {
-            if let Err(e) = self.part.step(at, is_tick, self.sockets.as_mut()) {
-                self.say_once(&e.to_string());
+        let wakeup = match at >= self.next_tick {
+            true => Wakeup::Tick,
+            false if has_message => Wakeup::Message,
+            false => {
+                self.actuator.reassert_new(at);
+                return Go::On;
             }
-            if is_tick {
-                self.next_tick = (self.next_tick + self.part.interval()).max(at + YOUNG);
-                self.say_what_is_out_of_reach();
-            }
-        } else {
-            self.sockets.assert_young(at);
+        };
+        if let Err(e) = self.participant.step(at, wakeup, self.actuator.as_mut()) {
+            self.print_once(&e.to_string());
         }
-        true
+        if wakeup == Wakeup::Tick {
+            self.next_tick = (self.next_tick + self.participant.interval()).max(at + RECHECK);
+            self.print_uncontrolled();
+        }
+        Go::On
     }
 
-    /// Whether a process has told us to end.
-    fn signals_came(&mut self) -> bool {
-        let mut told = false;
+    /// Whether a process has sent us a terminating signal.
+    fn is_terminated(&mut self) -> bool {
+        let mut terminated = false;
         while let Some(signal) = self.signals.next() {
-            told |= signal.sent && [libc::SIGTERM, libc::SIGINT, libc::SIGHUP].contains(&signal.number);
+            terminated |= signal.sent && [libc::SIGTERM, libc::SIGINT, libc::SIGHUP].contains(&signal.number);
         }
-        told
+        terminated
     }
 
-    /// Collects ended children; whether there is anything left to look after.
-    fn reap(&mut self) -> bool {
+    /// Collects ended children. Stops if nothing is left to control.
+    fn reap(&mut self) -> Go {
         while let Some((pid, end)) = process::reap() {
-            if Some(pid) != self.subject {
+            if self.command != CommandState::Running(pid) {
                 continue;
             }
-            self.runs = false;
+            self.command = CommandState::Ended;
             let gone =
                 |listener: &Listener| poll(&[listener.as_fd()], Some(0)).is_ok_and(|ready| ready[0].gone);
             let over = match &self.listener {
                 Some(listener) => gone(listener),
-                None => crate::borrowed::tree::below(own()).is_empty(),
+                None => process_tree::below(process::own_pid()).is_empty(),
             };
             if over {
-                let _ = self.sockets.release();
-                Told::Ended(end).tell(&mut self.tell);
-                return false;
+                let _ = self.actuator.release();
+                GuardMessage::Ended(end).send(&mut self.to_guard);
+                return Go::Stop;
             }
             self.go_on_alone();
-            Told::Ended(end).tell(&mut self.tell);
+            GuardMessage::Ended(end).send(&mut self.to_guard);
         }
-        true
+        Go::On
     }
 
-    /// The command has ended, and what it has left behind goes on: so does this process, with a guard of its own.
+    /// The command has ended and its children run on. So does this process, with a new guard.
     fn go_on_alone(&mut self) {
-        self.after = true;
-        self.guard_lives = None;
-        let_go_of_streams();
-        let (Some(listener), Ok([lives, alive])) = (&self.listener, process::pipe()) else {
+        self.orphans_only = true;
+        self.lifeline = None;
+        process::detach_streams();
+        let (Some(listener), Ok([lifeline, alive])) = (&self.listener, process::pipe()) else {
             return;
         };
         match process::fork() {
             Ok(None) => {
                 drop(alive);
-                // The lock of who leads among them: it is to be free when this process's parent ends.
+                // Among the others is the leader's lock, which must become free when the parent
+                // of this process ends.
                 process::close_all_but(&[
                     0,
                     1,
                     2,
-                    number(&lives),
+                    number(&lifeline),
                     number(listener),
-                    number(self.sockets.ledger()),
+                    number(self.actuator.ledger()),
                 ]);
-                guard::succeed(lives, listener, self.sockets.ledger())
+                guard::succeed(lifeline, listener, self.actuator.ledger())
             }
-            // Held open until this process ends.
+            // Stays open until this process ends.
             Ok(Some(_)) => std::mem::forget(alive),
             Err(_) => {}
         }
     }
 
-    /// The guard was killed, or somebody ends us: everything is let go, and questions are answered until the end.
-    fn leave(&mut self) -> bool {
-        let _ = self.sockets.release();
-        self.part.leave();
-        while self.runs {
+    /// The guard was killed, somebody ends us, or an outer nine controls the command. Lifts all
+    /// limits, then lets every connect proceed until all filtered processes have ended.
+    fn leave(&mut self) {
+        let _ = self.actuator.release();
+        self.participant.leave();
+        while self.is_running() {
             let mut waits = vec![self.signals.as_fd()];
             waits.extend(self.listener.as_ref().map(AsFd::as_fd));
             let ready = poll(&waits, None).unwrap_or_default();
-            if let (Some(listener), Some(asks)) = (&self.listener, ready.get(1))
-                && asks.readable
+            if let (Some(listener), Some(notification)) = (&self.listener, ready.get(1))
+                && notification.readable
             {
-                guard::answer(listener);
+                guard::allow_connect(listener);
             }
             while self.signals.next().is_some() {}
             while let Some((pid, end)) = process::reap() {
-                if Some(pid) == self.subject {
-                    self.runs = false;
-                    Told::Ended(end).tell(&mut self.tell);
+                if self.command == CommandState::Running(pid) {
+                    self.command = CommandState::Ended;
+                    GuardMessage::Ended(end).send(&mut self.to_guard);
                 }
             }
-            if ready.get(1).is_some_and(|asks| asks.gone && !asks.readable) {
-                // Nobody is left who could ask, so the command has ended or is about to.
+            if ready.get(1).is_some_and(|ready| ready.gone && !ready.readable) {
+                // All filtered processes have ended, so the command has ended or is about to.
                 self.listener = None;
             }
         }
         if let Some(listener) = &self.listener {
-            let_go_of_streams();
-            guard::answer_until_all_are_gone(listener);
+            process::detach_streams();
+            guard::allow_connects_until_all_are_gone(listener);
         }
-        false
     }
 
-    fn say_what_is_out_of_reach(&mut self) {
-        for one in self.sockets.out_of_reach() {
+    fn print_uncontrolled(&mut self) {
+        for one in self.actuator.uncontrolled() {
             if one.policed.is_some() {
                 continue;
             }
-            // Every name look-up is UDP; what people miss is QUIC and whole programs.
+            // Every DNS query is UDP. What matters is QUIC, and whole programs.
             if one.what.starts_with("UDP") && !one.what.ends_with(":443") {
                 continue;
             }
             let what = one.what.split(" to ").next().unwrap_or_default().to_string();
-            self.say_once(&format!(
+            self.print_once(&format!(
                 "not controlled: {what} of process {}: {}",
                 one.pid, one.why
             ));
         }
     }
 
-    fn say_once(&mut self, text: &str) {
-        if !self.after && self.said.insert(text.to_string()) {
-            say(text);
+    fn print_once(&mut self, text: &str) {
+        if !self.orphans_only && self.printed.insert(text.to_string()) {
+            print(text);
         }
     }
 }

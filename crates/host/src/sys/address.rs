@@ -1,5 +1,5 @@
-//! Which address belongs to which interface.
-#![expect(unsafe_code, reason = "getifaddrs gives a list in C")]
+//! The addresses of this host's interfaces.
+#![expect(unsafe_code, reason = "getifaddrs returns a C list")]
 
 use super::check;
 use super::socket::address_of;
@@ -14,12 +14,12 @@ use std::ptr::{copy_nonoverlapping, null_mut};
 pub(crate) fn interfaces() -> io::Result<BTreeMap<IpAddr, String>> {
     let mut found = BTreeMap::new();
     let mut first: *mut libc::ifaddrs = null_mut();
-    // SAFETY: the call gives a list, which is freed once below, and not read after that.
+    // SAFETY: the list is freed once below and not read after that.
     check(unsafe { libc::getifaddrs(&raw mut first) })?;
     let mut at = first;
     while !at.is_null() {
-        // SAFETY: a node of the list; its name ends in zero, and its address, if there is one, is as long as its
-        // family says.
+        // SAFETY: a node of the list. Its name ends in zero; its address, if any, has the length of
+        // its family.
         unsafe {
             let node = &*at;
             at = node.ifa_next;

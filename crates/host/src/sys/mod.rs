@@ -1,4 +1,4 @@
-//! System calls that the standard library does not offer. The only place in this crate with `unsafe`.
+//! System calls that the standard library lacks. All `unsafe` code of this crate is here.
 
 pub(crate) mod address;
 pub(crate) mod process;
@@ -11,16 +11,16 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// The result of a system call that answers -1 on failure.
-fn check(answer: libc::c_int) -> io::Result<libc::c_int> {
-    if answer < 0 {
+/// The result of a system call that returns -1 on failure.
+fn check(result: libc::c_int) -> io::Result<libc::c_int> {
+    if result < 0 {
         Err(io::Error::last_os_error())
     } else {
-        Ok(answer)
+        Ok(result)
     }
 }
 
-/// The machine's monotonic clock: the same for all processes.
+/// The machine's monotonic clock, common to all processes.
 #[expect(unsafe_code, reason = "clock_gettime is a system call")]
 pub(crate) fn now() -> Instant {
     let mut time = MaybeUninit::<libc::timespec>::zeroed();
@@ -35,13 +35,14 @@ pub(crate) fn now() -> Instant {
 /// What a descriptor is ready for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Ready {
-    /// There is something to read, a connection to accept, or a notification.
+    /// Data, a connection or a notification can be read.
     pub(crate) readable: bool,
-    /// Whoever is at the other end has gone.
+    /// The other end is closed.
     pub(crate) gone: bool,
 }
 
-/// Waits until one of these is ready, at most so many milliseconds (forever if none); what each is ready for.
+/// Waits until one of these is ready, at most this many milliseconds (forever if none). Returns
+/// what each is ready for.
 #[expect(unsafe_code, reason = "poll is a system call")]
 pub(crate) fn poll(descriptors: &[BorrowedFd<'_>], millis: Option<u64>) -> io::Result<Vec<Ready>> {
     let mut polls: Vec<libc::pollfd> = descriptors

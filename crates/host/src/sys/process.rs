@@ -1,4 +1,4 @@
-//! Processes: forks, descriptors borrowed from others, who inherits orphans, how one ends.
+//! Processes: forks, descriptors borrowed from others, orphans, exit status.
 #![expect(unsafe_code, reason = "fork, pidfd, prctl and wait are system calls")]
 
 use super::check;
@@ -6,46 +6,47 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-/// Splits this process in two: the child's number in the parent, none in the child.
+/// Forks: the child's number in the parent, none in the child.
 ///
-/// The process must have one thread, since the others would be missing in the child.
+/// The process must have one thread, since the child would lack the others.
 pub(crate) fn fork() -> io::Result<Option<i32>> {
     // SAFETY: this process has one thread, so the child may go on as it likes.
     let child = check(unsafe { libc::fork() })?;
     Ok((child != 0).then_some(child))
 }
 
-fn descriptor(answer: libc::c_long) -> io::Result<OwnedFd> {
-    let fd = check(answer as libc::c_int)?;
+fn descriptor(result: libc::c_long) -> io::Result<OwnedFd> {
+    let fd = check(result as libc::c_int)?;
     // SAFETY: the call has just given it, to nobody else.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Holds a process, so that its number cannot become another's.
-pub(crate) fn hold(pid: i32) -> io::Result<OwnedFd> {
+/// A pidfd: it refers to this process even after its number has been reused.
+pub(crate) fn open_pidfd(pid: i32) -> io::Result<OwnedFd> {
     // SAFETY: a plain call without pointers.
     descriptor(unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) })
 }
 
-/// A duplicate of a descriptor of that process. To be closed at once: while it is open, what the process closes is not.
+/// A duplicate of a descriptor of that process. Close it at once: while it is open, the process's
+/// own close has no effect on the file.
 pub(crate) fn borrow(process: &OwnedFd, fd: i32) -> io::Result<OwnedFd> {
     // SAFETY: a plain call without pointers.
     descriptor(unsafe { libc::syscall(libc::SYS_pidfd_getfd, process.as_raw_fd(), fd, 0) })
 }
 
-/// Processes below this one whose parents end become its children.
+/// Makes this process a subreaper: orphans among its descendants become its children.
 pub(crate) fn inherit_orphans() -> io::Result<()> {
     // SAFETY: a plain call without pointers.
     check(unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }).map(drop)
 }
 
-/// Leaves the terminal's session: its keys stop and end this process no more.
+/// Leaves the terminal's session, so that its signals no longer reach this process.
 pub(crate) fn leave_session() -> io::Result<()> {
     // SAFETY: a plain call without pointers.
     check(unsafe { libc::setsid() }).map(drop)
 }
 
-/// A pipe: the end to read, and the end to write.
+/// A pipe: the read end and the write end.
 pub(crate) fn pipe() -> io::Result<[File; 2]> {
     let mut ends = [0; 2];
     // SAFETY: the call fills the two numbers, which nobody else has.
@@ -55,7 +56,7 @@ pub(crate) fn pipe() -> io::Result<[File; 2]> {
     }
 }
 
-/// A file that is only in memory, and gone with its last holder.
+/// A file in memory, gone with its last descriptor.
 pub(crate) fn memory_file() -> io::Result<File> {
     // SAFETY: the name ends in zero; the descriptor is new and ours.
     unsafe {
@@ -72,7 +73,7 @@ pub(crate) enum End {
 }
 
 impl End {
-    /// From the number that `wait` gives.
+    /// From a wait status.
     pub(crate) fn from_raw(status: i32) -> Self {
         if libc::WIFSIGNALED(status) {
             Self::Signal(libc::WTERMSIG(status))
@@ -81,7 +82,7 @@ impl End {
         }
     }
 
-    /// The number that `wait` gives.
+    /// As a wait status.
     pub(crate) fn to_raw(self) -> i32 {
         match self {
             Self::Exit(code) => code << 8,
@@ -90,7 +91,7 @@ impl End {
     }
 }
 
-/// One child that has ended, with its end; none if none has.
+/// One child that has ended, and how; none if none has.
 pub(crate) fn reap() -> Option<(i32, End)> {
     let mut status = 0;
     // SAFETY: `status` is ours.
@@ -104,10 +105,10 @@ pub(crate) fn signal(pid: i32, signal: i32) {
     unsafe { libc::kill(pid, signal) };
 }
 
-/// Ends this process as that one ended, at once: what the parent sees is the same.
+/// Ends this process at once, with the same wait status for its parent.
 pub(crate) fn end_as(end: End) -> ! {
-    // SAFETY: plain calls; the sets and the limit are ours. The signal is unblocked and has its usual effect, which
-    // is to end the process; no memory image is written, since the one that matters has been.
+    // SAFETY: plain calls; the sets and the limit are ours. The signal is unblocked and has its
+    // default action, which ends the process. No core is dumped: the command's own exists.
     unsafe {
         if let End::Signal(signal) = end {
             let none = libc::rlimit {
@@ -130,10 +131,10 @@ pub(crate) fn end_as(end: End) -> ! {
     }
 }
 
-/// Closes those of these descriptors that a program would keep that we became, but for the standard streams.
+/// Closes those of these descriptors that are not close-on-exec, except the standard streams.
 pub(crate) fn close_those_kept_at_exec(numbers: &[i32]) {
     for &number in numbers.iter().filter(|number| **number > 2) {
-        // SAFETY: nobody in this program has a descriptor that is kept at exec, so nobody misses it.
+        // SAFETY: all descriptors that this program opens are close-on-exec, so none is closed here.
         unsafe {
             if libc::fcntl(number, libc::F_GETFD) == 0 {
                 libc::close(number);
@@ -142,21 +143,32 @@ pub(crate) fn close_those_kept_at_exec(numbers: &[i32]) {
     }
 }
 
-/// Closes all descriptors but these. For a process that goes on with these alone, and ends without dropping anything.
+/// Closes all descriptors but these. For a process that uses only these and ends without dropping
+/// anything.
 pub(crate) fn close_all_but(kept: &[i32]) {
     let mut kept: Vec<u32> = kept.iter().map(|number| number.unsigned_abs()).collect();
     kept.sort_unstable();
     let mut from = 0;
     for number in kept.into_iter().chain([u32::MAX]) {
         if number > from {
-            // SAFETY: the caller's promise is that nobody uses them, or closes them again.
+            // SAFETY: by contract of the caller nobody uses them or closes them again.
             unsafe { libc::syscall(libc::SYS_close_range, from, number - 1, 0_u32) };
         }
         from = number.saturating_add(1);
     }
 }
 
-/// Puts nothing in the place of a standard stream.
+/// Replaces all standard streams by `/dev/null`.
+pub(crate) fn detach_streams() {
+    (0..3).for_each(replace_stream);
+}
+
+/// This process's number.
+pub(crate) fn own_pid() -> i32 {
+    std::process::id().cast_signed()
+}
+
+/// Replaces a standard stream by `/dev/null`.
 pub(crate) fn replace_stream(stream: i32) {
     // SAFETY: the path ends in zero; the new descriptor is closed once, and the standard streams stay open.
     unsafe {

@@ -1,8 +1,8 @@
-//! Being told of a program's `connect` calls: a seccomp filter that asks its listener, and the listener's side.
+//! Seccomp user notifications of a program's `connect` calls: the filter and its listener.
 //!
-//! The filter is inherited by whatever the program starts. The listener answers "go on" always; the call waits until
-//! it does. When the last holder of the listener is gone, calls that would ask fail for ever with "not implemented":
-//! hence the guard (see `supervise`).
+//! The program's children inherit the filter. Each call waits until the listener responds, which
+//! it always does with "continue". Once the last descriptor of the listener is closed, every
+//! `connect` fails with `ENOSYS` for good. That is why there is a guard (see `supervise`).
 #![expect(unsafe_code, reason = "seccomp, prctl and its ioctls are system calls")]
 
 use super::check;
@@ -11,9 +11,9 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 /// `SECCOMP_RET_ALLOW` and `SECCOMP_RET_USER_NOTIF`.
 const ALLOW: u32 = 0x7fff_0000;
-const ASK: u32 = 0x7fc0_0000;
+const NOTIFY: u32 = 0x7fc0_0000;
 
-/// The processor's ABI as the filter sees it, and the one of 32-bit programs.
+/// The native audit architecture; that of 32-bit programs with their number of `connect`.
 #[cfg(target_arch = "x86_64")]
 const ABI: (u32, Option<(u32, u32)>) = (0xc000_003e, Some((0x4000_0003, 362)));
 #[cfg(target_arch = "aarch64")]
@@ -25,7 +25,7 @@ const ABI: (u32, Option<(u32, u32)>) = (0xc000_00f3, None);
 const RECEIVE: libc::c_long = 0xc050_2100;
 const SEND: libc::c_long = 0xc018_2101;
 const SET_FLAGS: libc::c_long = 0x4008_2104;
-/// `SECCOMP_USER_NOTIF_FLAG_CONTINUE`: the kernel makes the call as if nobody had asked (Linux 5.5).
+/// `SECCOMP_USER_NOTIF_FLAG_CONTINUE`: the kernel executes the call (Linux 5.5).
 const CONTINUE: u32 = 1;
 
 #[repr(C)]
@@ -59,14 +59,14 @@ fn op(code: u32, yes: u8, no: u8, k: u32) -> libc::sock_filter {
     }
 }
 
-/// Asks at `connect`, also of 32-bit programs; allows everything else.
+/// Notifies of `connect`, also by 32-bit programs; allows everything else.
 fn program() -> Vec<libc::sock_filter> {
     const LOAD: u32 = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
     const EQUAL: u32 = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
     const RETURN: u32 = libc::BPF_RET | libc::BPF_K;
     let connect = libc::SYS_connect as u32;
     let (native, other) = ABI;
-    // x32 programs have the numbers of 64-bit ones with one more bit.
+    // x32 programs use the 64-bit numbers with one more bit.
     let x32 = if cfg!(target_arch = "x86_64") { 1 << 30 } else { 0 };
     let mut program = vec![
         op(LOAD, 0, 0, 4),
@@ -74,29 +74,29 @@ fn program() -> Vec<libc::sock_filter> {
         op(LOAD, 0, 0, 0),
         op(EQUAL, 1, 0, connect),
         op(EQUAL, 0, 1, connect | x32),
-        op(RETURN, 0, 0, ASK),
+        op(RETURN, 0, 0, NOTIFY),
     ];
     if let Some((abi, connect)) = other {
-        // What is not native lands on the second instruction here with the ABI still loaded.
+        // A call that is not native jumps to the second instruction here, with its architecture
+        // still loaded.
         program[1] = op(EQUAL, 0, 5, native);
         program.extend([
             op(RETURN, 0, 0, ALLOW),
             op(EQUAL, 0, 3, abi),
             op(LOAD, 0, 0, 0),
             op(EQUAL, 0, 1, connect),
-            op(RETURN, 0, 0, ASK),
+            op(RETURN, 0, 0, NOTIFY),
         ]);
     }
     program.push(op(RETURN, 0, 0, ALLOW));
     program
 }
 
-/// Puts the filter on this process and all that it will start; the descriptor is the listener.
+/// Installs the filter in this process, for itself and its children. Returns the listener.
 ///
-/// An ordinary user may do so only to programs that can gain no privileges from then on: programs that are set-uid run as the
-/// user alone.
+/// An ordinary user needs `no_new_privs` for this: set-uid programs then run without privilege.
 pub(crate) fn install() -> io::Result<OwnedFd> {
-    // With the privilege, set-uid programs keep working.
+    // With CAP_SYS_ADMIN, set-uid programs keep working.
     install_now().or_else(|e| {
         if e.raw_os_error() != Some(libc::EACCES) {
             return Err(e);
@@ -129,9 +129,9 @@ fn install_now() -> io::Result<OwnedFd> {
 #[derive(Debug)]
 pub(crate) struct Listener(OwnedFd);
 
-/// A thread that is about to connect, and waits for an answer.
+/// A thread that waits in `connect` for a response.
 #[derive(Debug)]
-pub(crate) struct Asked {
+pub(crate) struct ConnectRequest {
     id: u64,
     /// The thread's number.
     pub(crate) thread: i32,
@@ -142,15 +142,15 @@ pub(crate) struct Asked {
 impl Listener {
     /// From the descriptor.
     pub(crate) fn new(fd: OwnedFd) -> Self {
-        // The thread that asks and the one that answers take turns: waking on the same processor is quicker. A kernel
-        // before 6.6 refuses, and answers as well.
+        // Caller and listener alternate, so a wake-up on the same processor is faster
+        // (SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP). Kernels before 6.6 refuse, and work all the same.
         // SAFETY: the argument is a number.
         unsafe { libc::syscall(libc::SYS_ioctl, fd.as_raw_fd(), SET_FLAGS, 1_u64) };
         Self(fd)
     }
 
-    /// The next thread that asks; none if it has gone meanwhile.
-    pub(crate) fn receive(&self) -> Option<Asked> {
+    /// The next request; none if its thread has ended meanwhile.
+    pub(crate) fn receive(&self) -> Option<ConnectRequest> {
         let mut notification = Notification::default();
         // SAFETY: the kernel fills the structure, which has its layout.
         let received = unsafe {
@@ -162,17 +162,17 @@ impl Listener {
             )
         };
         check(received as libc::c_int).ok()?;
-        Some(Asked {
+        Some(ConnectRequest {
             id: notification.id,
             thread: notification.pid.cast_signed(),
             fd: notification.arguments[0] as i32,
         })
     }
 
-    /// Lets it go on. That it has gone meanwhile is no error.
-    pub(crate) fn go_on(&self, asked: &Asked) {
+    /// Lets the call proceed. That its thread has ended meanwhile is no error.
+    pub(crate) fn allow(&self, request: &ConnectRequest) {
         let response = Response {
-            id: asked.id,
+            id: request.id,
             flags: CONTINUE,
             ..Response::default()
         };

@@ -1,4 +1,4 @@
-//! Signals as something to read: those that a process waits for beside its other work.
+//! Signals read from a descriptor (signalfd), so that they can be polled beside others.
 #![expect(unsafe_code, reason = "signal masks and signalfd are system calls")]
 
 use super::check;
@@ -7,18 +7,18 @@ use std::io::{self, Read};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd};
 
-/// All signals but those of job control, blocked and readable until this is dropped.
+/// All signals except those of job control, blocked and readable until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Signals {
     file: File,
     former: libc::sigset_t,
 }
 
-/// One that has come.
+/// A signal that has arrived.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Signal {
     pub(crate) number: i32,
-    /// Whether a process sent it to us, rather than the terminal or the kernel to the whole group.
+    /// A process sent it to this one; otherwise the terminal or the kernel sent it to the group.
     pub(crate) sent: bool,
 }
 
@@ -51,18 +51,18 @@ impl Signals {
         }
     }
 
-    /// Gives the signals of this process their former effect: for a child that is to become another program.
+    /// Restores the former signal mask, for a child that is about to exec.
     pub(crate) fn restore(&self) {
         // SAFETY: the set is ours.
         unsafe { libc::sigprocmask(libc::SIG_SETMASK, &raw const self.former, std::ptr::null_mut()) };
     }
 
-    /// The next that has come.
+    /// The next signal, if one has arrived.
     pub(crate) fn next(&mut self) -> Option<Signal> {
         let mut raw = [0_u8; size_of::<libc::signalfd_siginfo>()];
         self.file.read_exact(&mut raw).ok()?;
         let word = |at: usize| i32::from_ne_bytes([raw[at], raw[at + 1], raw[at + 2], raw[at + 3]]);
-        // Of `signalfd_siginfo`: the number, the error, the code.
+        // `signalfd_siginfo`: ssi_signo at 0, ssi_code at 8.
         Some(Signal {
             number: word(0),
             sent: word(8) <= 0,

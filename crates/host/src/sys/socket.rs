@@ -1,4 +1,4 @@
-//! Options and readings of sockets that were borrowed from other programs.
+//! Socket options of borrowed sockets: TCP_INFO, window clamp, buffer lock, pacing rate.
 #![expect(unsafe_code, reason = "socket options are system calls")]
 
 use super::check;
@@ -7,13 +7,13 @@ use std::mem::{MaybeUninit, size_of};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsRawFd, OwnedFd};
 
-/// Which buffer sizes the kernel may not change by itself (`SO_BUF_LOCK`, Linux 5.15).
+/// Which buffers the kernel may not resize by itself (`SO_BUF_LOCK`, Linux 5.15).
 const SO_BUF_LOCK: i32 = 72;
-/// The receive buffer's bit of it.
+/// The receive buffer's bit.
 pub(crate) const RECEIVE_LOCK: u32 = 2;
 const SO_COOKIE: i32 = 57;
 
-/// Of `/usr/include/linux/tcp.h`, as far as it is read here; the C library's own is shorter.
+/// Bytes of `struct tcp_info` (`/usr/include/linux/tcp.h`) that are read; glibc's is shorter.
 const INFO: usize = 256;
 
 fn get<const N: usize>(socket: &OwnedFd, level: i32, option: i32) -> io::Result<([u8; N], usize)> {
@@ -50,18 +50,18 @@ fn get_word(socket: &OwnedFd, level: i32, option: i32) -> io::Result<u32> {
     get::<4>(socket, level, option).map(|(value, _)| u32::from_ne_bytes(value))
 }
 
-/// What a socket speaks.
+/// A socket's protocol.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
     Tcp,
     Udp,
-    /// Multipath TCP: its parts are no sockets of the program's.
+    /// Multipath TCP: its subflows are not sockets of the program.
     Mptcp,
-    /// Nothing of the internet's, or nothing that can load a link.
+    /// Not an internet socket, or one that cannot load a link.
     Other,
 }
 
-/// What this descriptor is.
+/// The protocol of this socket.
 pub(crate) fn kind(socket: &OwnedFd) -> Kind {
     let of = |option| get_word(socket, libc::SOL_SOCKET, option).map(u32::cast_signed);
     let (Ok(domain), Ok(protocol)) = (of(libc::SO_DOMAIN), of(libc::SO_PROTOCOL)) else {
@@ -76,12 +76,12 @@ pub(crate) fn kind(socket: &OwnedFd) -> Kind {
     }
 }
 
-/// A number that no other socket has, before the machine's next start.
+/// The socket's cookie: unique until the machine reboots.
 pub(crate) fn cookie(socket: &OwnedFd) -> io::Result<u64> {
     get::<8>(socket, libc::SOL_SOCKET, SO_COOKIE).map(|(value, _)| u64::from_ne_bytes(value))
 }
 
-/// The number that the proc file system shows it by.
+/// The socket's inode, by which `/proc` lists it.
 pub(crate) fn inode(socket: &OwnedFd) -> Option<u64> {
     let mut status = MaybeUninit::<libc::stat>::zeroed();
     // SAFETY: the call fills the structure, for which zeroes are valid too.
@@ -91,31 +91,31 @@ pub(crate) fn inode(socket: &OwnedFd) -> Option<u64> {
     }
 }
 
-/// The two ends: ours and the other, each as far as there is one.
+/// The local and the remote end, where the socket has them.
 pub(crate) fn ends(socket: &OwnedFd) -> [Option<SocketAddr>; 2] {
-    let ask = |call: unsafe extern "C" fn(i32, *mut libc::sockaddr, *mut libc::socklen_t) -> i32| {
-        let mut address = MaybeUninit::<libc::sockaddr_storage>::zeroed();
+    let address = |call: unsafe extern "C" fn(i32, *mut libc::sockaddr, *mut libc::socklen_t) -> i32| {
+        let mut storage = MaybeUninit::<libc::sockaddr_storage>::zeroed();
         let mut len = size_of::<libc::sockaddr_storage>() as libc::socklen_t;
-        // SAFETY: the pointer and length are those of `address`, for which zeroes are valid.
+        // SAFETY: the pointer and length are those of `storage`, for which zeroes are valid.
         unsafe {
             check(call(
                 socket.as_raw_fd(),
-                address.as_mut_ptr().cast(),
+                storage.as_mut_ptr().cast(),
                 &raw mut len,
             ))
             .ok()?;
-            address_of(&address.assume_init())
+            address_of(&storage.assume_init())
         }
     };
-    [ask(libc::getsockname), ask(libc::getpeername)]
+    [address(libc::getsockname), address(libc::getpeername)]
 }
 
-/// An internet address out of the kernel's form; IPv4 in IPv6's clothes is IPv4.
+/// An internet address from the kernel's form. An IPv4-mapped IPv6 address is IPv4.
 pub(super) fn address_of(storage: &libc::sockaddr_storage) -> Option<SocketAddr> {
     let pointer: *const libc::sockaddr_storage = storage;
     match i32::from(storage.ss_family) {
         libc::AF_INET => {
-            // SAFETY: the family says that this is what is in it; it is smaller, and aligned less strictly.
+            // SAFETY: the family tells the type, which is smaller and aligned less strictly.
             let v4 = unsafe { &*pointer.cast::<libc::sockaddr_in>() };
             let ip = Ipv4Addr::from(u32::from_be(v4.sin_addr.s_addr));
             Some((ip, u16::from_be(v4.sin_port)).into())
@@ -130,19 +130,20 @@ pub(super) fn address_of(storage: &libc::sockaddr_storage) -> Option<SocketAddr>
     }
 }
 
-/// What the kernel knows of a TCP connection.
+/// Fields of `struct tcp_info`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Info {
     pub(crate) state: u8,
     pub(crate) receive_scale: u8,
     pub(crate) receive_mss: u32,
     pub(crate) send_mss: u32,
-    pub(crate) receive_threshold: u32,
-    /// Microseconds, as the sender and as the receiver of data.
+    /// `tcpi_rcv_ssthresh`: the clamp on the window that the kernel advertises now.
+    pub(crate) rcv_ssthresh: u32,
+    /// RTT in microseconds, as sender and as receiver of data.
     pub(crate) send_rtt: u32,
     pub(crate) receive_rtt: u32,
-    /// The shortest as a sender, of the handshake too; the largest number if there is none.
-    pub(crate) shortest_rtt: u32,
+    /// `tcpi_min_rtt`, the handshake included; `u32::MAX` if there is none.
+    pub(crate) min_rtt: u32,
     pub(crate) bytes_received: u64,
     pub(crate) bytes_sent: u64,
     pub(crate) segments_in: u32,
@@ -152,20 +153,20 @@ pub(crate) struct Info {
     pub(crate) window: u32,
 }
 
-/// Established, so that there is something to hold; not while it begins, nor when it is over.
+/// `TCP_ESTABLISHED`.
 pub(crate) const ESTABLISHED: u8 = 1;
-/// Asked for, and not yet answered.
+/// `TCP_SYN_SENT`.
 pub(crate) const SYN_SENT: u8 = 2;
-/// The first of the states from which nothing more is received.
+/// `TCP_TIME_WAIT`.
 pub(crate) const TIME_WAIT: u8 = 6;
-/// Not connected.
+/// `TCP_CLOSE`: not connected.
 pub(crate) const CLOSED: u8 = 7;
-/// The other end has closed, ours may still send.
+/// `TCP_CLOSE_WAIT`: the peer has closed, this side may still send.
 pub(crate) const CLOSE_WAIT: u8 = 8;
-/// A listening socket.
+/// `TCP_LISTEN`.
 pub(crate) const LISTEN: u8 = 10;
 
-/// Reads them. Fields that this kernel does not have are zero.
+/// Reads TCP_INFO. Fields that this kernel lacks are zero.
 pub(crate) fn info(socket: &OwnedFd) -> io::Result<Info> {
     let (raw, _) = get::<INFO>(socket, libc::IPPROTO_TCP, libc::TCP_INFO)?;
     let word = |at: usize| u32::from_ne_bytes([raw[at], raw[at + 1], raw[at + 2], raw[at + 3]]);
@@ -174,7 +175,7 @@ pub(crate) fn info(socket: &OwnedFd) -> io::Result<Info> {
         bytes.copy_from_slice(&raw[at..at + 8]);
         u64::from_ne_bytes(bytes)
     };
-    // Two numbers of four bits, of which C puts the first into the lower half on little-endian machines only.
+    // Two bit fields of four bits. The first is the lower half on little-endian machines only.
     let scales = raw[6];
     let receive_scale = if cfg!(target_endian = "little") {
         scales >> 4
@@ -186,10 +187,10 @@ pub(crate) fn info(socket: &OwnedFd) -> io::Result<Info> {
         receive_scale,
         send_mss: word(16),
         receive_mss: word(20),
-        receive_threshold: word(64),
+        rcv_ssthresh: word(64),
         send_rtt: word(68),
         receive_rtt: word(92),
-        shortest_rtt: word(148),
+        min_rtt: word(148),
         bytes_received: long(128),
         segments_out: word(136),
         segments_in: word(140),
@@ -200,12 +201,12 @@ pub(crate) fn info(socket: &OwnedFd) -> io::Result<Info> {
     })
 }
 
-/// The largest window that it may advertise.
+/// The largest window that the socket may advertise (`TCP_WINDOW_CLAMP`).
 pub(crate) fn clamp(socket: &OwnedFd) -> io::Result<u32> {
     get_word(socket, libc::IPPROTO_TCP, libc::TCP_WINDOW_CLAMP)
 }
 
-/// Sets it. The kernel has a lower limit of its own, about 1152.
+/// Sets the clamp. The kernel's lower limit is about 1152 bytes.
 pub(crate) fn set_clamp(socket: &OwnedFd, bytes: u32) -> io::Result<()> {
     let bytes = bytes.clamp(1, 1 << 30);
     set(
@@ -216,7 +217,7 @@ pub(crate) fn set_clamp(socket: &OwnedFd, bytes: u32) -> io::Result<()> {
     )
 }
 
-/// The receive buffer, in bytes of memory.
+/// The receive buffer in bytes of memory (`SO_RCVBUF`).
 pub(crate) fn receive_buffer(socket: &OwnedFd) -> io::Result<u32> {
     get_word(socket, libc::SOL_SOCKET, libc::SO_RCVBUF)
 }
@@ -226,18 +227,18 @@ pub(crate) fn lock(socket: &OwnedFd) -> io::Result<u32> {
     get_word(socket, libc::SOL_SOCKET, SO_BUF_LOCK)
 }
 
-/// Whether this kernel has such locks.
+/// Whether this kernel has buffer locks.
 pub(crate) fn can_lock() -> bool {
     let any = std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0));
     any.is_ok_and(|socket| lock(&socket.into()).is_ok())
 }
 
-/// Locks these buffers, and unlocks the others.
+/// Locks these buffers and unlocks the others.
 pub(crate) fn set_lock(socket: &OwnedFd, bits: u32) -> io::Result<()> {
     set(socket, libc::SOL_SOCKET, SO_BUF_LOCK, &bits.to_ne_bytes())
 }
 
-/// The most that it sends, in bytes a second; the largest number if there is no limit.
+/// The pacing rate in bytes a second (`SO_MAX_PACING_RATE`); `u64::MAX` if there is no limit.
 pub(crate) fn pacing(socket: &OwnedFd) -> io::Result<u64> {
     let (value, len) = get::<8>(socket, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE)?;
     let long = u64::from_ne_bytes(value);
@@ -248,7 +249,7 @@ pub(crate) fn pacing(socket: &OwnedFd) -> io::Result<u64> {
     })
 }
 
-/// Sets it.
+/// Sets the pacing rate.
 pub(crate) fn set_pacing(socket: &OwnedFd, bytes_per_second: u64) -> io::Result<()> {
     set(
         socket,

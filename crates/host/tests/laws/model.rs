@@ -5,7 +5,7 @@
 use crate::probing::Probing;
 use engine::units::{Bytes, Duration, Instant};
 use host::{
-    Bottleneck, Direction, FlowId, FlowReading, Hold, Law, LinkReading, Member, MemberId, Order, Tick,
+    Bottleneck, Direction, FlowId, FlowLimit, FlowSample, Law, LinkCounters, Member, MemberId, Order, Tick,
 };
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -35,7 +35,7 @@ pub enum Wants {
 /// A connection that is to be.
 #[derive(Clone, Copy, Debug)]
 pub struct Spec {
-    /// Whose; none: other traffic.
+    /// MemberOf; none: other traffic.
     pub member: Option<u32>,
     pub from: u64,
     pub until: u64,
@@ -377,23 +377,23 @@ impl Model {
         let reading = |&i: &usize| {
             let flow = &self.flows[i];
             let carried = Bytes::new((flow.carried as f64 * counted) as u64);
-            FlowReading {
+            FlowSample {
                 id: FlowId(i as u64),
                 member: MemberId(flow.spec.member.unwrap_or_default()),
                 at: now,
                 received: carried,
                 sent: carried,
                 rtt: (flow.rtt > 0.0).then(|| Duration::from_nanos((flow.rtt * 1e9) as u64)),
-                shortest: (flow.rtt > 0.0).then(|| Duration::from_millis(flow.spec.rtt)),
+                min_rtt: (flow.rtt > 0.0).then(|| Duration::from_millis(flow.spec.rtt)),
                 mss: Bytes::new(MSS),
                 scale: SCALE,
                 window: Bytes::new(flow.window),
             }
         };
-        let flows: Vec<FlowReading> = alive.iter().map(reading).collect();
+        let flows: Vec<FlowSample> = alive.iter().map(reading).collect();
         let orders = law.tick(&Tick {
             now,
-            link: LinkReading {
+            link: LinkCounters {
                 received: Bytes::new(self.received),
                 sent: Bytes::new(self.received),
             },
@@ -405,14 +405,14 @@ impl Model {
         for (i, order) in alive.iter().zip(&orders) {
             assert_eq!((order.flow.0, order.direction), (*i as u64, self.direction));
             let flow = &mut self.flows[*i];
-            (flow.window, flow.pace) = match order.hold {
-                Hold::Free => (FREE + 2 * MSS * flow.cwnd as u64, f64::INFINITY),
-                Hold::Window(window) => {
+            (flow.window, flow.pace) = match order.limit {
+                FlowLimit::Free => (FREE + 2 * MSS * flow.cwnd as u64, f64::INFINITY),
+                FlowLimit::Window(window) => {
                     assert_eq!(window.get() % (1 << SCALE), 0, "what the scale can express");
                     (window.get(), f64::INFINITY)
                 }
-                Hold::Parked => (0, f64::INFINITY),
-                Hold::Pace(rate) => (6_000_000, rate.bits() as f64),
+                FlowLimit::Parked => (0, f64::INFINITY),
+                FlowLimit::Pace(rate) => (6_000_000, rate.bits() as f64),
             };
         }
         self.orders.push((self.now / MS, orders));

@@ -1,28 +1,28 @@
-//! `suimon nine -- CMD`, also as `nine`: a command whose TCP connections yield to everything else on the host while the link is
-//! busy (Shiokawa, Honda, Yuba: the paper's `nine -WINDOW COMMAND`). `nine -p PID`: a process that runs. `nine top` is in
-//! `nine_top`.
+//! `suimon nine -- CMD`, also as `nine`: runs a command whose TCP connections yield to all other
+//! traffic of the host while the link is busy (the paper's `nine -WINDOW COMMAND`, by Shiokawa,
+//! Honda and Yuba). `nine -p PID` controls a running process. `nine top` is in `nine_top`.
 
 use crate::exit::{Exit, Failure};
 use clap::Args;
 use control::socket;
 use engine::units::Bandwidth;
-use host::coordinate::Meeting;
-use host::coordinate::message::Profile;
-use host::link;
-use host::supervise::{self, Plan, Subject};
+use host::coordinate::Rendezvous;
+use host::coordinate::message::MemberProfile;
+use host::interface;
+use host::supervise::{self, SupervisionPlan, Target, UdpPolicer};
 use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// Where root's word on links is, for all users.
-const OF_THE_HOST: &str = "/run/suimon-host";
+/// The directory of root's bottlenet settings, for all users.
+const HOST_DIRECTORY: &str = "/run/suimon-host";
 /// A window below this is less than one segment.
 const SEGMENT: u64 = 1_448;
-/// The largest window that the paper's system knows.
-const LARGEST: u64 = 32_767;
+/// The largest window that the paper's system allows.
+const MAX_WINDOW: u64 = 32_767;
 
-/// Run a command whose TCP connections yield to everything else while the link is busy; no root needed
+/// Run a command whose TCP connections yield to all other traffic while the link is busy; no root needed
 #[derive(Debug, Args)]
 #[command(
     override_usage = "suimon nine [-WINDOW | --weight W | --cap RATE | --floor RATE] [--] CMD...\n       \
@@ -30,32 +30,32 @@ const LARGEST: u64 = 32_767;
     after_help = "The exit status is the command's; 127 if it is not found, 126 if it cannot be started."
 )]
 pub struct Nine {
-    /// A process that runs already, with all that it starts, until it ends or you press ctrl-c
+    /// Control a running process and its descendants, until it ends or you press ctrl-c
     #[arg(short, long, value_name = "PID", conflicts_with = "command")]
     pid: Option<i32>,
-    /// Its share of what is left, relative to other commands under nine
+    /// Its weight relative to other commands under nine
     #[arg(long, value_name = "W", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     weight: u32,
-    /// It never gets more than this
+    /// Its rate at most, also while the link is free
     #[arg(long, value_name = "RATE")]
     cap: Option<Bandwidth>,
-    /// It is not asked to yield below this
+    /// The rate below which it need not yield
     #[arg(long, value_name = "RATE")]
     floor: Option<Bandwidth>,
-    /// The paper's law: windows of at most so many bytes while the link's rate (bottlenet) is reached; also as -WINDOW
-    #[arg(long, value_name = "WINDOW", value_parser = clap::value_parser!(u64).range(1..=LARGEST),
+    /// The paper's law: clamp windows to this many bytes while the link (bottlenet) is full; also as -WINDOW
+    #[arg(long, value_name = "WINDOW", value_parser = clap::value_parser!(u64).range(1..=MAX_WINDOW),
           conflicts_with_all = ["weight", "cap", "floor"])]
     window: Option<u64>,
-    /// As root: lower windows in what leaves by the link's interface, and leave the command's sockets alone
+    /// As root: lower windows in the ACKs that leave by the link's interface, and borrow no sockets
     #[arg(long)]
     rewrite: bool,
-    /// As root: instead of a command, all connections of the hosts behind this interface, until you press ctrl-c
+    /// As root: control all connections of the hosts behind this interface, until you press ctrl-c
     #[arg(long, value_name = "NAME", conflicts_with_all = ["pid", "command"])]
     behind: Option<String>,
-    /// As root: its UDP, QUIC too, gets at most this in each direction; what is beyond is lost
+    /// As root: police its UDP, QUIC included, at this rate in each direction; the excess is dropped
     #[arg(long, value_name = "RATE", conflicts_with = "behind")]
     udp: Option<Bandwidth>,
-    /// The interface of the link, with --rewrite, --behind or --udp; that of the default route if not given
+    /// The link's interface, with --rewrite, --behind or --udp [default: that of the default route]
     #[arg(short, long, value_name = "NAME")]
     interface: Option<String>,
     /// The command and its arguments
@@ -64,7 +64,11 @@ pub struct Nine {
 }
 
 impl Nine {
-    /// Runs the command to its end, and ends as it ended.
+    /// Runs the command to its end, then ends this process in the same way.
+    ///
+    /// # Errors
+    ///
+    /// If the arguments are wrong or supervision cannot start.
     pub fn run(self) -> Result<Exit, Failure> {
         if let (Some(floor), Some(cap)) = (self.floor, self.cap)
             && floor > cap
@@ -75,8 +79,8 @@ impl Nine {
         }
         if let Some(window) = self.window.filter(|window| *window < SEGMENT) {
             eprintln!(
-                "nine: a window of {window} bytes is less than a segment of {SEGMENT}: next to nothing passes while the \
-                 link is full"
+                "nine: a window of {window} bytes is less than a segment of {SEGMENT}: almost nothing passes \
+                 while the link is full"
             );
         }
         let directory = make_directory(&directory())?;
@@ -85,21 +89,21 @@ impl Nine {
             words.join(" ")
         };
         let link = self.link()?;
-        let (subject, command) = match (self.pid, &self.behind) {
-            (None, Some(name)) => (Subject::Behind(name.clone()), format!("hosts behind {name}")),
+        let (target, command) = match (self.pid, &self.behind) {
+            (None, Some(name)) => (Target::Behind(name.clone()), format!("hosts behind {name}")),
             (Some(pid), _) => {
                 let line = fs::read(format!("/proc/{pid}/cmdline"));
                 let line = line.map_err(|_| Failure::usage(format!("there is no process {pid}")))?;
                 let command = String::from_utf8_lossy(&line)
                     .trim_end_matches('\0')
                     .replace('\0', " ");
-                (Subject::Process(pid), command)
+                (Target::Process(pid), command)
             }
-            (None, None) => (Subject::Command(self.command.clone()), words(&self.command)),
+            (None, None) => (Target::Command(self.command.clone()), words(&self.command)),
         };
-        let trouble = supervise::run(Plan {
-            subject,
-            profile: Profile {
+        let error = supervise::run(SupervisionPlan {
+            target,
+            profile: MemberProfile {
                 pid: std::process::id(),
                 command,
                 weight: self.weight,
@@ -107,14 +111,17 @@ impl Nine {
                 floor_bps: self.floor.map(Bandwidth::bits),
                 window: self.window,
             },
-            meeting: Meeting::new(&directory, places()),
-            police: link.clone().zip(self.udp),
+            rendezvous: Rendezvous::new(&directory, setting_directories()),
+            police: link
+                .clone()
+                .zip(self.udp)
+                .map(|(interface, rate)| UdpPolicer { interface, rate }),
             rewrite: link.filter(|_| self.rewrite || self.behind.is_some()),
         });
-        Err(Failure::at_run_time(trouble.to_string()))
+        Err(Failure::at_run_time(error.to_string()))
     }
 
-    /// The link's interface, if something is done there.
+    /// The link's interface, if an option needs it.
     fn link(&self) -> Result<Option<String>, Failure> {
         if !self.rewrite && self.behind.is_none() && self.udp.is_none() {
             return match &self.interface {
@@ -125,9 +132,9 @@ impl Nine {
             };
         }
         if let Some(behind) = &self.behind {
-            link::chosen(Some(behind)).map_err(Failure::usage)?;
+            interface::choose(Some(behind)).map_err(Failure::usage)?;
         }
-        let interface = link::chosen(self.interface.as_deref()).map_err(Failure::usage)?;
+        let interface = interface::choose(self.interface.as_deref()).map_err(Failure::usage)?;
         if self.behind.as_ref() == Some(&interface) {
             return Err(Failure::usage(format!(
                 "{interface} is the link's interface: --behind names the one where the hosts are"
@@ -137,7 +144,7 @@ impl Nine {
     }
 }
 
-/// Where this user's nines meet, and its word on links is.
+/// The directory of this user's nines and bottlenet settings.
 pub fn directory() -> PathBuf {
     match std::env::var_os("XDG_RUNTIME_DIR").filter(|path| !path.is_empty()) {
         Some(path) => PathBuf::from(path).join("suimon"),
@@ -145,29 +152,33 @@ pub fn directory() -> PathBuf {
     }
 }
 
-/// Where words on links are, the first first.
-pub fn places() -> Vec<PathBuf> {
-    vec![directory(), PathBuf::from(OF_THE_HOST)]
+/// The directories of bottlenet settings, in order of precedence.
+pub fn setting_directories() -> Vec<PathBuf> {
+    vec![directory(), PathBuf::from(HOST_DIRECTORY)]
 }
 
-/// Where what this user says of links is to be kept: root speaks for the host.
-pub fn own_place() -> PathBuf {
+/// The directory for this user's bottlenet settings; root's apply to the host.
+pub fn own_directory() -> PathBuf {
     if is_root() {
-        PathBuf::from(OF_THE_HOST)
+        PathBuf::from(HOST_DIRECTORY)
     } else {
         directory()
     }
 }
 
-/// Root of the machine, not of a made-up namespace.
+/// Root of the machine, not of a user namespace.
 fn is_root() -> bool {
     let root = fs::metadata("/proc/self").is_ok_and(|metadata| metadata.uid() == 0);
     root && !lab::isolation::in_user_namespace()
 }
 
-/// Makes the directory if need be. It must be ours.
+/// Creates the directory if it does not exist.
+///
+/// # Errors
+///
+/// If it cannot be created, or belongs to another user.
 pub fn make_directory(path: &Path) -> Result<PathBuf, Failure> {
-    let mode = if path == Path::new(OF_THE_HOST) {
+    let mode = if path == Path::new(HOST_DIRECTORY) {
         0o755
     } else {
         0o700
@@ -191,8 +202,8 @@ pub fn make_directory(path: &Path) -> Result<PathBuf, Failure> {
     Ok(path.to_path_buf())
 }
 
-/// What was typed, as clap is to read it: the names `nine` and `bottlenet` are the verbs, `nine -500` is the paper's
-/// window, and `nine top` is a verb of its own.
+/// Translates the command line for clap: the program names `nine` and `bottlenet` become verbs,
+/// `nine -500` the paper's window, and `nine top` a verb of its own.
 pub fn rewrite(typed: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     let mut words: Vec<OsString> = typed.into_iter().collect();
     let called = words.first().map(PathBuf::from);
@@ -234,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_verbs_and_a_number_is_the_papers_window() {
+    fn program_names_are_verbs_and_a_number_is_the_papers_window() {
         for (typed, meant) in [
             ("/usr/bin/nine -500 ftp host", "suimon nine --window=500 ftp host"),
             ("suimon nine -500 ftp -20", "suimon nine --window=500 ftp -20"),

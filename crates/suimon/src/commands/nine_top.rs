@@ -1,13 +1,13 @@
-//! `suimon nine top`: the programs under nine, their connections, how each is held, and why.
+//! `suimon nine top`: the commands under nine, their connections, their limits and the reasons.
 //!
-//! The nine that leads is asked again and again; where output is not a terminal, once.
+//! On a terminal it polls the leading nine; otherwise it asks once.
 
-use super::bottlenet::said;
-use super::nine::{directory, places};
+use super::bottlenet::describe;
+use super::nine::{directory, setting_directories};
 use crate::exit::{Exit, Failure};
 use clap::Args;
-use host::coordinate::Meeting;
-use host::coordinate::message::{ConnectionStatus, InterfaceStatus, MemberStatus, Status};
+use host::coordinate::Rendezvous;
+use host::coordinate::message::{ConnectionStatus, InterfaceStatus, MemberStatus, NineStatus};
 use measure::numbers;
 use plot::colour;
 use ratatui::Frame;
@@ -18,26 +18,30 @@ use ratatui::widgets::{Paragraph, Wrap};
 use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
 
-/// The time between two pictures.
+/// The time between two screens.
 const INTERVAL: Duration = Duration::from_millis(500);
 
-/// Watch the commands under nine: connections, windows, rates, and why they are held
+/// Watch the commands under nine: connections, windows, rates, limits and reasons
 #[derive(Debug, Args)]
 pub struct NineTop {
     /// Once, as JSON
     #[arg(long)]
     json: bool,
-    /// Once, as text, also on a terminal
+    /// Once, as text, even on a terminal
     #[arg(long, conflicts_with = "json")]
     plain: bool,
 }
 
 impl NineTop {
-    /// Watches until the person has seen enough.
+    /// Shows the status until the user quits.
+    ///
+    /// # Errors
+    ///
+    /// If the leading nine does not answer, or the terminal fails.
     pub fn run(&self, out: &mut dyn Write) -> Result<Exit, Failure> {
-        let meeting = Meeting::new(&directory(), places());
+        let rendezvous = Rendezvous::new(&directory(), setting_directories());
         let ask = || {
-            let answer = meeting.status();
+            let answer = rendezvous.status();
             let status = answer.map_err(|e| Failure::at_run_time(format!("cannot ask the nines: {e}")))?;
             Ok::<_, Failure>(status.unwrap_or_default())
         };
@@ -61,7 +65,7 @@ impl NineTop {
 
 fn watch(
     terminal: &mut ratatui::DefaultTerminal,
-    ask: &dyn Fn() -> Result<Status, Failure>,
+    ask: &dyn Fn() -> Result<NineStatus, Failure>,
 ) -> Result<Exit, Failure> {
     let colours = colour::wanted(&io::stdout());
     loop {
@@ -79,14 +83,14 @@ fn watch(
     }
 }
 
-fn draw(frame: &mut Frame<'_>, status: &Status, colours: bool) {
-    let styled = |line: Said| {
+fn draw(frame: &mut Frame<'_>, status: &NineStatus, colours: bool) {
+    let styled = |line: StyledLine| {
         let style = match line.kind {
             Kind::Plain => Style::new(),
             Kind::Member => Style::new().add_modifier(Modifier::BOLD),
-            Kind::Held if colours => Style::new().fg(Color::Yellow),
-            Kind::NotControlled if colours => Style::new().fg(Color::Red),
-            Kind::Held | Kind::NotControlled => Style::new(),
+            Kind::Limited if colours => Style::new().fg(Color::Yellow),
+            Kind::Uncontrolled if colours => Style::new().fg(Color::Red),
+            Kind::Limited | Kind::Uncontrolled => Style::new(),
         };
         Line::styled(line.text, style)
     };
@@ -99,23 +103,23 @@ fn draw(frame: &mut Frame<'_>, status: &Status, colours: bool) {
 enum Kind {
     Plain,
     Member,
-    Held,
-    NotControlled,
+    Limited,
+    Uncontrolled,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
-struct Said {
+struct StyledLine {
     kind: Kind,
     text: String,
 }
 
-/// All there is to say, a line each.
-fn lines(status: &Status) -> Vec<Said> {
-    let line = |kind, text| Said { kind, text };
+/// The status as lines.
+fn lines(status: &NineStatus) -> Vec<StyledLine> {
+    let line = |kind, text| StyledLine { kind, text };
     if status.members.is_empty() {
         return vec![line(
             Kind::Plain,
-            "no command runs under nine; begin with `nine -- CMD`".into(),
+            "no command runs under nine; start one with `nine -- CMD`".into(),
         )];
     }
     let mut lines = Vec::new();
@@ -125,25 +129,25 @@ fn lines(status: &Status) -> Vec<Said> {
             interface.name,
             numbers::rate(interface.down_bps),
             numbers::rate(interface.up_bps),
-            said(interface.bottlenet),
-            taken_for(interface),
+            describe(interface.bottlenet),
+            law_rates(interface),
         );
         lines.push(line(Kind::Plain, text));
     }
     for member in &status.members {
         lines.push(line(Kind::Member, head(member)));
         for connection in &member.connections {
-            let kind = if connection.held == "free" {
+            let kind = if connection.limit == "free" {
                 Kind::Plain
             } else {
-                Kind::Held
+                Kind::Limited
             };
             lines.push(line(kind, connection_line(connection)));
         }
         for one in &member.not_controlled {
             let (kind, how) = match one.policed_bps {
-                Some(bps) => (Kind::Held, format!("at most {}", numbers::rate(bps))),
-                None => (Kind::NotControlled, "not controlled".into()),
+                Some(bps) => (Kind::Limited, format!("at most {}", numbers::rate(bps))),
+                None => (Kind::Uncontrolled, "not controlled".into()),
             };
             let text = format!("  {:>7}  {}: {how}: {}", one.pid, one.what, one.why);
             lines.push(line(kind, text));
@@ -152,34 +156,34 @@ fn lines(status: &Status) -> Vec<Said> {
     lines
 }
 
-/// Which rates the law goes by.
-fn taken_for(interface: &InterfaceStatus) -> String {
-    let rates = [(interface.link_down_bps, "in"), (interface.link_up_bps, "out")];
-    let known: Vec<String> = rates
+/// The link rates that the law works with.
+fn law_rates(interface: &InterfaceStatus) -> String {
+    let links = [(interface.link_down_bps, "in"), (interface.link_up_bps, "out")];
+    let rates: Vec<String> = links
         .iter()
-        .filter_map(|(rate, way)| Some(format!("{} {way}", numbers::rate((*rate)?))))
+        .filter_map(|(rate, direction)| Some(format!("{} {direction}", numbers::rate((*rate)?))))
         .collect();
-    match known.is_empty() {
-        true => ", the link's rate is not known yet".into(),
-        false => format!(", the link is taken for {}", known.join(", ")),
+    match rates.is_empty() {
+        true => ", link rate not known yet".into(),
+        false => format!(", link rate {}", rates.join(", ")),
     }
 }
 
 fn head(member: &MemberStatus) -> String {
     let profile = &member.profile;
     let rate = |bps: Option<u64>| bps.map(numbers::rate);
-    let mut asked = vec![format!("weight {}", profile.weight)];
-    asked.extend(rate(profile.cap_bps).map(|cap| format!("cap {cap}")));
-    asked.extend(rate(profile.floor_bps).map(|floor| format!("floor {floor}")));
+    let mut settings = vec![format!("weight {}", profile.weight)];
+    settings.extend(rate(profile.cap_bps).map(|cap| format!("cap {cap}")));
+    settings.extend(rate(profile.floor_bps).map(|floor| format!("floor {floor}")));
     if let Some(window) = profile.window {
-        asked = vec![format!("window {window} B while the link is full")];
+        settings = vec![format!("window {window} B while the link is full")];
     }
     let down: u64 = member.connections.iter().map(|c| c.down_bps).sum();
     let up: u64 = member.connections.iter().map(|c| c.up_bps).sum();
     format!(
         "{}  ({}; {} in, {} out)",
         profile.command,
-        asked.join(", "),
+        settings.join(", "),
         numbers::rate(down),
         numbers::rate(up)
     )
@@ -195,7 +199,7 @@ fn connection_line(connection: &ConnectionStatus) -> String {
         numbers::rate(connection.down_bps),
         numbers::rate(connection.up_bps),
         rtt,
-        connection.held,
+        connection.limit,
         connection.why,
     )
 }
@@ -203,12 +207,12 @@ fn connection_line(connection: &ConnectionStatus) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use host::bottlenet::Word;
-    use host::coordinate::message::{NotControlled, Profile};
+    use host::bottlenet::BottlenetSetting;
+    use host::coordinate::message::{MemberProfile, UncontrolledStatus};
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
 
-    fn status() -> Status {
+    fn status() -> NineStatus {
         let end = |text: &str| text.parse().expect("an address");
         let connection = ConnectionStatus {
             pid: 812,
@@ -220,21 +224,21 @@ mod tests {
             rtt_ms: Some(21.4),
             down_bps: 400_000,
             up_bps: 8_000,
-            held: "window 5792 B".into(),
+            limit: "window 5792 B".into(),
             why: "yields to 9.15 Mbit/s of other traffic".into(),
         };
-        Status {
+        NineStatus {
             at_ns: 1,
             interfaces: vec![InterfaceStatus {
                 name: "eth0".into(),
-                bottlenet: Word::Auto,
+                bottlenet: BottlenetSetting::Auto,
                 link_down_bps: Some(10_020_000),
                 link_up_bps: None,
                 down_bps: 9_550_000,
                 up_bps: 200_000,
             }],
             members: vec![MemberStatus {
-                profile: Profile {
+                profile: MemberProfile {
                     pid: 810,
                     command: "curl -O https://example.org/large".into(),
                     weight: 2,
@@ -243,7 +247,7 @@ mod tests {
                     window: None,
                 },
                 connections: vec![connection],
-                not_controlled: vec![NotControlled {
+                not_controlled: vec![UncontrolledStatus {
                     pid: 812,
                     what: "UDP to 198.51.100.1:443".into(),
                     why: "no window".into(),
@@ -254,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn the_screen_says_who_is_held_how_and_why() {
+    fn the_screen_shows_limits_and_reasons() {
         let mut terminal = Terminal::new(TestBackend::new(160, 12)).expect("a screen");
         terminal
             .draw(|frame| draw(frame, &status(), false))
@@ -262,7 +266,7 @@ mod tests {
         let screen = terminal.backend().to_string();
         for expected in [
             "eth0: 9.55 Mbit/s in",
-            "the link is taken for 10.0",
+            "link rate 10.0",
             "weight 2, cap 5 Mbit/s",
             "198.51.100.1:443",
             "window 5792 B",
@@ -274,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn without_any_it_says_how_to_begin() {
-        assert!(lines(&Status::default())[0].text.contains("nine -- CMD"));
+    fn without_members_it_says_how_to_start_one() {
+        assert!(lines(&NineStatus::default())[0].text.contains("nine -- CMD"));
     }
 }

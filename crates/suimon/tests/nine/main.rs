@@ -90,7 +90,7 @@ fn connections(top: &Value) -> Vec<Value> {
 fn is_held(connection: &Value) -> bool {
     let why = connection["why"].as_str().unwrap_or_default();
     let yields = why.starts_with("yields") || why.starts_with("parked");
-    connection["held"] != "free" && yields
+    connection["limit"] != "free" && yields
 }
 
 /// The processes that look after a command: the guard is the one that was started.
@@ -235,7 +235,7 @@ fn uploads_are_paced_by_weight_and_yield() {
             let pace = |weight: u64| {
                 let members = top["members"].as_array()?;
                 let member = members.iter().find(|member| member["weight"] == weight)?;
-                let held = member["connections"][0]["held"].as_str()?;
+                let held = member["connections"][0]["limit"].as_str()?;
                 let rate: Bandwidth = held.strip_prefix("pace ")?.parse().ok()?;
                 Some(rate.bits() as f64)
             };

@@ -1,15 +1,15 @@
-//! The interfaces of this host: what each has carried, which address is whose.
+//! The interfaces of this host: their counters, addresses and default route.
 
-use crate::reading::LinkReading;
 use crate::sys::address;
+use crate::tick::LinkCounters;
 use engine::units::Bytes;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::net::IpAddr;
 
-/// Which interface a connection with these ends uses: that of its own address. None if it stays inside this host, or if the
-/// address is of no interface.
+/// The interface that a connection with these ends uses: that of its local address. None if the
+/// connection stays inside this host, or if no interface has the address.
 pub(crate) fn interface_of(
     addresses: &BTreeMap<IpAddr, String>,
     local: IpAddr,
@@ -27,18 +27,18 @@ pub(crate) fn addresses() -> io::Result<BTreeMap<IpAddr, String>> {
 }
 
 /// The counters of all interfaces.
-pub(crate) fn counters() -> io::Result<BTreeMap<String, LinkReading>> {
+pub(crate) fn counters() -> io::Result<BTreeMap<String, LinkCounters>> {
     fs::read_to_string("/proc/self/net/dev").map(|text| read(&text))
 }
 
 /// `  eth0: bytes packets errs drop fifo frame compressed multicast bytes …`
-fn read(text: &str) -> BTreeMap<String, LinkReading> {
+fn read(text: &str) -> BTreeMap<String, LinkCounters> {
     let interface = |line: &str| {
         let (name, counters) = line.split_once(':')?;
         let mut counters = counters.split_ascii_whitespace().map(str::parse::<u64>);
         let received = counters.next()?.ok()?;
         let sent = counters.nth(7)?.ok()?;
-        let reading = LinkReading {
+        let reading = LinkCounters {
             received: Bytes::new(received),
             sent: Bytes::new(sent),
         };
@@ -47,7 +47,7 @@ fn read(text: &str) -> BTreeMap<String, LinkReading> {
     text.lines().filter_map(interface).collect()
 }
 
-/// The interface by which most of the world is reached; none without a default route.
+/// The interface of the default route, IPv4 before IPv6.
 fn default_interface() -> Option<String> {
     let v4 = fs::read_to_string("/proc/self/net/route").unwrap_or_default();
     let all = v4.lines().skip(1).find_map(|line| {
@@ -67,12 +67,16 @@ fn default_interface() -> Option<String> {
     all.or_else(v6)
 }
 
-/// The interface of this name, or that of the default route; what is wrong with it, in words.
-pub fn chosen(name: Option<&str>) -> Result<String, String> {
-    let there = counters().map_err(|e| format!("cannot list interfaces: {e}"))?;
-    let names = || there.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
+/// The interface of this name, or that of the default route.
+///
+/// # Errors
+///
+/// A message for the user, if there is no such interface or no default route.
+pub fn choose(name: Option<&str>) -> Result<String, String> {
+    let existing = counters().map_err(|e| format!("cannot list interfaces: {e}"))?;
+    let names = || existing.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
     match name {
-        Some(name) if there.contains_key(name) => Ok(name.into()),
+        Some(name) if existing.contains_key(name) => Ok(name.into()),
         Some(name) => Err(format!("there is no interface `{name}`, but {}", names())),
         None => default_interface().ok_or_else(|| {
             format!(
@@ -88,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counters_are_read_with_and_without_a_space_behind_the_name() {
+    fn counters_are_read_with_and_without_a_space_after_the_name() {
         let text = "Inter-|   Receive  |  Transmit\n face |bytes packets|bytes\n\
                     eth0:1234567 9 0 0 0 0 0 0 765 8 0 0 0 0 0 0\n    lo: 5 1 0 0 0 0 0 0 6 1 0 0 0 0 0 0\n";
         let read = read(text);
@@ -104,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_inside_the_host_is_on_no_link() {
+    fn a_connection_inside_the_host_uses_no_interface() {
         let ip = |text: &str| -> IpAddr { text.parse().expect("an address") };
         let addresses = BTreeMap::from([(ip("10.0.0.1"), "eth0".into()), (ip("127.0.0.1"), "lo".into())]);
         let of = |local, remote| interface_of(&addresses, ip(local), ip(remote));

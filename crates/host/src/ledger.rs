@@ -1,5 +1,7 @@
-//! What was changed on which sockets, kept where it outlives the process that changed it: a file in memory that the
-//! supervisor writes before it touches a socket, and that its guard reads when the supervisor has died.
+//! The ledger of modified sockets, in a memory file that outlives the process that modified them.
+//!
+//! The supervisor writes an entry before it modifies a socket. If the supervisor dies, its guard
+//! reads the ledger and restores the sockets.
 
 use crate::sys::{process, socket};
 use std::fs::File;
@@ -9,30 +11,30 @@ use std::os::unix::fs::FileExt;
 
 /// Bytes of an entry: process, descriptor, cookie, lock, pacing.
 const ENTRY: usize = 32;
-/// Stands for "nothing was changed, so there is nothing to undo".
+/// Stand for "not modified".
 const NO_LOCK: u32 = u32::MAX;
 const NO_PACING: u64 = 0;
 
-/// The settings of a socket before it was touched; each only if it was touched.
+/// A socket's options before they were modified. None: not modified.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Former {
+pub(crate) struct SavedOptions {
     /// Which buffers were locked.
     pub(crate) lock: Option<u32>,
-    /// The most that it sent, in bytes a second.
+    /// The pacing rate, in bytes a second.
     pub(crate) pacing: Option<u64>,
 }
 
-/// A socket that was touched.
+/// A modified socket.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Entry {
+pub(crate) struct LedgerEntry {
     pub(crate) pid: i32,
     pub(crate) fd: i32,
     pub(crate) cookie: u64,
-    pub(crate) former: Former,
+    pub(crate) saved: SavedOptions,
 }
 
-impl Former {
-    /// Undoes what was done: lets the window grow again, then lets the kernel tune the buffer as before.
+impl SavedOptions {
+    /// Restores the options: first the window may grow again, then the kernel may tune the buffer.
     pub(crate) fn restore(self, of: &OwnedFd) -> io::Result<()> {
         if let Some(lock) = self.lock {
             socket::set_clamp(of, 1 << 30)?;
@@ -43,7 +45,7 @@ impl Former {
     }
 }
 
-/// The file. What a fork makes of it is the same file.
+/// The file. A forked process shares it.
 #[derive(Debug)]
 pub(crate) struct Ledger {
     file: File,
@@ -52,7 +54,7 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
-    /// An empty one.
+    /// An empty ledger.
     pub(crate) fn new() -> io::Result<Self> {
         Ok(Self {
             file: process::memory_file()?,
@@ -70,29 +72,30 @@ impl Ledger {
         })
     }
 
-    /// Writes an entry in its place, or in a new one; the place.
-    pub(crate) fn write(&mut self, place: Option<u64>, entry: &Entry) -> io::Result<u64> {
-        let place = place.or_else(|| self.free.pop()).unwrap_or(self.len);
-        self.len = self.len.max(place + 1);
+    /// Writes an entry into its slot, or into a free one. Returns the slot.
+    pub(crate) fn write(&mut self, slot: Option<u64>, entry: &LedgerEntry) -> io::Result<u64> {
+        let slot = slot.or_else(|| self.free.pop()).unwrap_or(self.len);
+        self.len = self.len.max(slot + 1);
         let mut raw = [0; ENTRY];
         raw[..4].copy_from_slice(&entry.pid.to_ne_bytes());
         raw[4..8].copy_from_slice(&entry.fd.to_ne_bytes());
         raw[8..16].copy_from_slice(&entry.cookie.to_ne_bytes());
-        raw[16..20].copy_from_slice(&entry.former.lock.unwrap_or(NO_LOCK).to_ne_bytes());
-        raw[24..].copy_from_slice(&entry.former.pacing.unwrap_or(NO_PACING).to_ne_bytes());
-        self.file.write_all_at(&raw, place * ENTRY as u64)?;
-        Ok(place)
+        raw[16..20].copy_from_slice(&entry.saved.lock.unwrap_or(NO_LOCK).to_ne_bytes());
+        raw[24..].copy_from_slice(&entry.saved.pacing.unwrap_or(NO_PACING).to_ne_bytes());
+        self.file.write_all_at(&raw, slot * ENTRY as u64)?;
+        Ok(slot)
     }
 
-    /// Strikes an entry out.
-    pub(crate) fn strike(&mut self, place: u64) {
-        // A file in memory takes what it has taken before. Should it not, the guard undoes what is undone.
-        let _ = self.file.write_all_at(&[0; ENTRY], place * ENTRY as u64);
-        self.free.push(place);
+    /// Strikes an entry off.
+    pub(crate) fn strike(&mut self, slot: u64) {
+        // Overwriting a memory file does not fail. If it did, the guard would restore once more,
+        // which does no harm.
+        let _ = self.file.write_all_at(&[0; ENTRY], slot * ENTRY as u64);
+        self.free.push(slot);
     }
 
     /// All entries.
-    pub(crate) fn entries(&self) -> Vec<Entry> {
+    pub(crate) fn entries(&self) -> Vec<LedgerEntry> {
         let len = self.file.metadata().map_or(0, |metadata| metadata.len());
         let mut raw = vec![0; usize::try_from(len).unwrap_or(0)];
         if self.file.read_exact_at(&mut raw, 0).is_err() {
@@ -109,18 +112,18 @@ impl AsFd for Ledger {
     }
 }
 
-fn read(raw: &[u8; ENTRY]) -> Option<Entry> {
+fn read(raw: &[u8; ENTRY]) -> Option<LedgerEntry> {
     let word = |at: usize| u32::from_ne_bytes([raw[at], raw[at + 1], raw[at + 2], raw[at + 3]]);
     let long = |at: usize| {
         let mut bytes = [0; 8];
         bytes.copy_from_slice(&raw[at..at + 8]);
         u64::from_ne_bytes(bytes)
     };
-    let entry = Entry {
+    let entry = LedgerEntry {
         pid: word(0).cast_signed(),
         fd: word(4).cast_signed(),
         cookie: long(8),
-        former: Former {
+        saved: SavedOptions {
             lock: Some(word(16)).filter(|lock| *lock != NO_LOCK),
             pacing: Some(long(24)).filter(|pacing| *pacing != NO_PACING),
         },
@@ -133,23 +136,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_guard_reads_what_the_supervisor_wrote_and_did_not_strike_out() {
+    fn the_guard_reads_what_the_supervisor_wrote_and_did_not_strike_off() {
         let mut ledger = Ledger::new().expect("a file in memory");
         let guard = ledger.share().expect("the same");
-        let entry = |pid, lock, pacing| Entry {
+        let entry = |pid, lock, pacing| LedgerEntry {
             pid,
             fd: 4,
             cookie: 77,
-            former: Former { lock, pacing },
+            saved: SavedOptions { lock, pacing },
         };
         let [one, two] = [entry(1, Some(0), None), entry(2, Some(2), Some(u64::MAX))];
-        let place = ledger.write(None, &one).expect("written");
+        let slot = ledger.write(None, &one).expect("written");
         ledger.write(None, &two).expect("written");
         assert_eq!(guard.entries(), [one, two]);
-        ledger.strike(place);
+        ledger.strike(slot);
         assert_eq!(guard.entries(), [two]);
         let three = entry(3, None, Some(5));
-        assert_eq!(ledger.write(None, &three).expect("written"), place, "used again");
+        assert_eq!(ledger.write(None, &three).expect("written"), slot, "used again");
         assert_eq!(guard.entries(), [three, two]);
     }
 }

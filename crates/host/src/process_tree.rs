@@ -1,9 +1,35 @@
-//! Processes and their descriptors as the proc file system shows them.
+//! Processes, their descendants and their socket descriptors, as `/proc` lists them.
 
 use std::collections::BTreeMap;
 use std::fs;
 
-/// A process's number of its own, from that of one of its threads.
+/// The processes whose sockets are controlled.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum ProcessRoot {
+    /// Every descendant of this process, which is nine's own.
+    Below(i32),
+    /// This process and all its descendants.
+    At(i32),
+}
+
+impl ProcessRoot {
+    /// The processes that exist now.
+    pub(crate) fn processes(self) -> Vec<i32> {
+        match self {
+            Self::Below(root) => below(root),
+            Self::At(root) => {
+                let alive = process_of(root).is_some();
+                let mut pids = below(root);
+                if alive {
+                    pids.push(root);
+                }
+                pids
+            }
+        }
+    }
+}
+
+/// The process of this thread.
 pub(crate) fn process_of(thread: i32) -> Option<i32> {
     let status = fs::read_to_string(format!("/proc/{thread}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("Tgid:"))?;
@@ -16,14 +42,14 @@ pub(crate) fn name_of(pid: i32) -> String {
     name.trim().to_string()
 }
 
-/// All processes below this one, nearest first; not itself.
+/// All descendants of this process, nearest first.
 pub(crate) fn below(root: i32) -> Vec<i32> {
     let Some(mut found) = children_of(root) else {
         return below_by_parents(root);
     };
     let mut at = 0;
     while let Some(pid) = found.get(at) {
-        // One that has just ended has none any more.
+        // One that has just ended has no children.
         found.extend(children_of(*pid).unwrap_or_default());
         at += 1;
     }
@@ -40,7 +66,7 @@ fn children_of(pid: i32) -> Option<Vec<i32>> {
                 text.split_ascii_whitespace()
                     .filter_map(|word| word.parse::<i32>().ok()),
             ),
-            // The thread has ended, or (to be told by this process's own) there are no such lists.
+            // The thread has ended; or the kernel has no such lists, as our own thread shows.
             Err(_) if fs::exists("/proc/thread-self/children").unwrap_or(false) => {}
             Err(_) => return None,
         }
@@ -48,7 +74,7 @@ fn children_of(pid: i32) -> Option<Vec<i32>> {
     Some(found)
 }
 
-/// The same by asking all processes for their parents, where there are no lists of children.
+/// The same from the parents of all processes, where the kernel has no lists of children.
 fn below_by_parents(root: i32) -> Vec<i32> {
     let mut children: BTreeMap<i32, Vec<i32>> = BTreeMap::new();
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
@@ -67,14 +93,14 @@ fn below_by_parents(root: i32) -> Vec<i32> {
     found
 }
 
-/// The fourth word of its state; the second, its name, is in brackets and may have anything in it.
+/// The fourth field of `stat`. The second, the name, is in brackets and may contain anything.
 fn parent_of(pid: i32) -> Option<i32> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let rest = stat.rsplit_once(')')?.1;
     rest.split_ascii_whitespace().nth(1)?.parse().ok()
 }
 
-/// The descriptors of a process that are sockets, each with the socket's inode; an error if the system hides them.
+/// The socket descriptors of a process, each with its inode. An error if the system hides them.
 pub(crate) fn sockets_of(pid: i32) -> std::io::Result<Vec<(i32, u64)>> {
     let folder = format!("/proc/{pid}/fd");
     let mut found = Vec::new();
@@ -83,7 +109,7 @@ pub(crate) fn sockets_of(pid: i32) -> std::io::Result<Vec<(i32, u64)>> {
         let Some(fd) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else {
             continue;
         };
-        // One that was closed meanwhile is not there any more.
+        // It may have been closed meanwhile.
         let Ok(target) = fs::read_link(entry.path()) else {
             continue;
         };

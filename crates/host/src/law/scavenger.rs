@@ -1,0 +1,743 @@
+//! The default control law: members use what competing traffic leaves, divided by weight.
+//!
+//! It is a lower-than-best-effort ("scavenger") law in the sense of RFC 6297, with two differences
+//! from LEDBAT and its kin: it runs at the receiver, on advertised windows, and it reacts to
+//! *other* traffic and not to queueing delay. The measurements behind it are in
+//! docs/measurements/windows.md, the choice in docs/decisions/laws-of-windows.md.
+//!
+//! Let B be the link's rate, and H the rate of other traffic: what the link carries less what
+//! members carry. The law gives all members together the rate T:
+//!
+//! | state | until | T |
+//! |---|---|---|
+//! | free | H appears (`ONSETS`) | B, under the aggregate window cap |
+//! | onset | H no longer grows; 0.15 to 0.5 s | 2 % of B |
+//! | active | H is below 4 % of B for 0.15 s | 0.96 B − H − m, at least 2 % of B |
+//!
+//! - *Onset.* Members stop almost completely, so that the slow start of the new flow finds an empty
+//!   queue and runs to its end.
+//! - *Margin m.* 4 to 15 % of B while the link is full, decaying while it is not. Other traffic
+//!   that can use more grows into it; traffic that cannot leaves the rest to members.
+//! - *Reserve.* Members keep 2 % of B for senders like BBR. BBR raises its rate by a quarter every
+//!   one and a half round trips, from the rate that it had, whatever the window allows. From 2 %
+//!   of 100 Mbit/s it is back within half a second.
+//! - *Aggregate window cap.* While the link is free, the windows of all members together are
+//!   capped near one bandwidth-delay product (BDP). The cap decides how soon a clamp takes effect,
+//!   and how much of the link's buffer a new flow finds empty. It decays slowly while the link is
+//!   full. It grows fast while the link is not full and windows limit those flows that are due most
+//!   of it; a flow that recovers from losses would not profit from larger windows of the others.
+//!   So an RTT that was measured too long or too short costs no throughput.
+//! - *Cap probe.* If raising the cap yields longer RTTs and no more throughput, the link is full at
+//!   the rate it carries. This corrects a rate that was stated too high.
+//! - *Division.* T is divided by weight, with floors and caps ([`super::share`]). What one member
+//!   does not use, the others get. A flow's window is its rate times its minimum RTT, corrected by
+//!   what is measured ([`super::flow_controller`]). Shares below two segments a round trip are
+//!   served in turns. Uploads are paced at their share.
+//! - *Ticks.* The law asks for more frequent ticks while a new flow would find the link full: the
+//!   third round of a slow start decides how it ends.
+//!
+//! Where B is unknown, [`super::delay_law`] applies.
+//!
+//! # Constants
+//!
+//! Fractions are of B, times in seconds; "tick" is the usual interval of 50 ms. The second line of
+//! each is the effect of a value that is too small / too large, and the source. *Measured*: with
+//! kernels' TCP, docs/measurements/windows.md. *Model*: the closed loop in crates/host/tests/laws.rs.
+//! *Chosen*: by reasoning, within what the model tolerates.
+//!
+//! ```text
+//! ONSETS              -         other traffic has appeared: rate over a time, and bits
+//!     stray packets start an onset / a slow start ends early in a full queue; model
+//! PRESENT             0.04 B    other traffic below this counts as none
+//!     noise (counters 2 % off) is yielded to / slow flows are not yielded to; measured
+//! QUIET_TIME          0.15 s    this long below PRESENT, other traffic has ended
+//!     each gap of a burst ends the active state / members return late; model
+//! SHORT_MEAN          0.1 s     the mean that shows growth: two ticks
+//!     noise of single ticks / slow reaction; chosen
+//! LONG_MEAN           0.2 s     the mean that shows level: four ticks
+//!     as SHORT_MEAN; chosen
+//! LINK_MEAN           0.4 s     the mean from which B is estimated
+//!     noise of counters enters B / slow link changes are missed; chosen
+//! ONSET_MIN           0.15 s    an onset lasts at least this
+//!     the slow start meets members' data / each burst stops members longer; model
+//! ONSET_MAX           0.5 s     an onset lasts at most this
+//!     slow starts over long RTTs end early / members stop longer; chosen
+//! ONSET_GROWTH        1.1       other traffic still grows: ratio from one SHORT_MEAN to the next
+//!     noise prolongs the onset / the onset ends during slow start; chosen
+//! FULL                0.98 B    the link is full
+//!     the cap decays below need / a counter that reads low is never full; measured
+//! NEARLY_FULL         0.9 B     a new flow finds little room: ticks are frequent
+//!     needless ticks / HyStart ends new flows early; measured
+//! TARGET_LOAD         0.96 B    aimed-at load while there is other traffic
+//!     capacity is wasted / a standing queue hides that others want more; model
+//! RESERVE             0.02 B    members keep this, however much others want
+//!     BBR returns late / others get less (2 % costs 1.3 % at 100 Mbit/s); measured
+//! MARGIN_MIN, _MAX    0.04, 0.15 B    bounds of the margin m while the link is full
+//!     others cannot grow / capacity is wasted; model
+//! MARGIN_DECAY        0.9       of m remains after a tick in which the link is not full
+//!     others that pause lose their room / capacity is wasted; chosen
+//! CAP_START           1.25 BDP  the initial cap
+//!     the first download is slow / new flows meet a queue (1.5: 2 % of B); model
+//! CAP_SEGMENTS        8         segments in addition to the cap
+//!     short paths: less than a burst fits / queue on slow links; chosen
+//! CAP_GROWTH          1.05      growth of the cap in a tick
+//!     slow after a route change / overshoot fills the buffer; chosen
+//! CAP_DECAY           0.98      of the cap remains after a tick in which the link is full
+//!     throughput dips / the queue drains late; model
+//! CAP_MIN, CAP_MAX    0.3, 8 BDP      bounds of the cap
+//!     min RTT measured too long keeps a queue / losses decide, not windows; measured
+//! CAP_PAUSE           5 s       no decay this long after growth
+//!     the cap oscillates / a queue stays; chosen
+//! PROBE_RAISE         1.25      the cap has been raised by this: judge the probe
+//!     noise decides / the probe takes long; chosen
+//! PROBE_GAIN          1.03      less throughput gain than this: none
+//!     a full link is not noticed / a slow ramp is taken for a full link; chosen
+//! PROBE_RTT           1.12      more RTT growth than this: the queue has grown
+//!     RTT noise decides / a full link is not noticed; chosen
+//! PACE_QUEUED_MIN     0.98 B    least upload pace while a queue stands
+//!     uploads lose throughput / the queue does not drain; model
+//! PACE_MIN            1.02 B    least upload pace without a queue
+//!     a rate stated too low limits uploads / a queue builds fast; model
+//! PACE_DECAY, _GROWTH 0.94, 1.01      change of the upload pace in a tick, with and without queue
+//!     queues last longer, slow start-up / oscillation; chosen
+//! PACE_SEGMENT_TIME   0.2 s     least upload pace while yielding: one segment in this time
+//!     yields too little / the kernel timer for the next segment is far away; chosen
+//! ```
+
+use super::delay_law::DelayLaw;
+use super::flow_controller::{FlowController, intervals, pace, takes_turns};
+use super::rate_estimate::RateEstimate;
+use super::rate_meter::{RateMeter, TickRates};
+use super::share::{ShareClaim, divide};
+use super::turns::{Candidate, LeastOne, TurnScheduler};
+use super::{INTERVAL, Law, WATCHFUL};
+use crate::order::{FlowLimit, LimitReason, Order};
+use crate::tick::{Bottleneck, Direction, FlowId, FlowSample, Member, Tick};
+use engine::units::{Bandwidth, Duration};
+use std::collections::BTreeMap;
+
+/// Evidence that other traffic has appeared.
+struct OnsetEvidence {
+    /// Its mean over this many seconds
+    over: f64,
+    /// is above this fraction of B,
+    fraction: f64,
+    /// and it has carried this many bits: a few packets are no traffic, and the error of one tick
+    /// over many connections may be reversed by the next.
+    bits: f64,
+}
+
+/// Any of these is an onset. A slow start begins with 10 segments, then 20: 9 % of 100 Mbit/s over
+/// 40 ms.
+const ONSETS: [OnsetEvidence; 4] = [
+    OnsetEvidence {
+        over: 0.02,
+        fraction: 0.12,
+        bits: 40_000.0,
+    },
+    OnsetEvidence {
+        over: 0.04,
+        fraction: 0.05,
+        bits: 40_000.0,
+    },
+    OnsetEvidence {
+        over: SHORT_MEAN,
+        fraction: PRESENT,
+        bits: 40_000.0,
+    },
+    OnsetEvidence {
+        over: 0.4,
+        fraction: PRESENT,
+        bits: 0.0,
+    },
+];
+const PRESENT: f64 = 0.04;
+const QUIET_TIME: f64 = 0.15;
+
+const SHORT_MEAN: f64 = 0.1;
+const LONG_MEAN: f64 = 0.2;
+const LINK_MEAN: f64 = 0.4;
+
+const ONSET_MIN: f64 = 0.15;
+const ONSET_MAX: f64 = 0.5;
+const ONSET_GROWTH: f64 = 1.1;
+
+const FULL: f64 = 0.98;
+const NEARLY_FULL: f64 = 0.9;
+const TARGET_LOAD: f64 = 0.96;
+const RESERVE: f64 = 0.02;
+
+const MARGIN_MIN: f64 = 0.04;
+const MARGIN_MAX: f64 = 0.15;
+const MARGIN_DECAY: f64 = 0.9;
+
+const CAP_START: f64 = 1.25;
+const CAP_SEGMENTS: f64 = 8.0;
+const CAP_GROWTH: f64 = 1.05;
+const CAP_DECAY: f64 = 0.98;
+const CAP_MIN: f64 = 0.3;
+const CAP_MAX: f64 = 8.0;
+const CAP_PAUSE: f64 = 5.0;
+
+const PROBE_RAISE: f64 = 1.25;
+const PROBE_GAIN: f64 = 1.03;
+const PROBE_RTT: f64 = 1.12;
+
+const PACE_QUEUED_MIN: f64 = 0.98;
+const PACE_MIN: f64 = 1.02;
+/// The pace factor without a queue grows up to this, more than any error of a stated rate.
+const PACE_MAX: f64 = 8.0;
+const PACE_DECAY: f64 = 0.94;
+const PACE_GROWTH: f64 = 1.01;
+const PACE_SEGMENT_TIME: f64 = 0.2;
+
+/// More than any link's rate, in bits per second.
+const UNLIMITED: f64 = 1e15;
+
+/// What the law is doing; see the head.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum State {
+    /// For this many seconds.
+    Free {
+        seconds: f64,
+    },
+    Onset {
+        seconds: f64,
+    },
+    Active,
+}
+
+/// The target rates of the connections, in the sequence of the tick.
+struct Shares {
+    targets: Vec<f64>,
+    /// Whether its member's cap limits it.
+    capped: Vec<bool>,
+}
+
+impl Shares {
+    /// The targets of capped connections; infinite for the others.
+    fn of_capped(&self) -> Vec<f64> {
+        let target = |(&target, &capped): (&f64, &bool)| if capped { target } else { f64::INFINITY };
+        self.targets.iter().zip(&self.capped).map(target).collect()
+    }
+
+    /// The connections that no cap limits, with their targets.
+    fn uncapped<'a>(&'a self, tick: &'a Tick<'_>) -> impl Iterator<Item = (&'a FlowSample, f64)> + 'a {
+        let all = tick.flows.iter().zip(&self.targets).zip(&self.capped);
+        all.filter_map(|((sample, &target), &capped)| (!capped).then_some((sample, target)))
+    }
+}
+
+/// The aggregate window cap when a probe began, and what the link carried with it.
+#[derive(Clone, Copy, PartialEq, Debug)]
+struct CapProbe {
+    window_cap: f64,
+    total: f64,
+    rtt: f64,
+}
+
+/// The law's state.
+#[derive(Clone, Debug)]
+pub struct Scavenger {
+    direction: Direction,
+    meter: RateMeter,
+    estimate: RateEstimate,
+    state: State,
+    /// Seconds without other traffic.
+    quiet: f64,
+    /// The margin, as a fraction of B.
+    margin: f64,
+    /// The aggregate window cap in BDPs, and the seconds until it may decay.
+    window_cap: f64,
+    cap_pause: f64,
+    probe: Option<CapProbe>,
+    /// The pace of uploads on a free link, as a fraction of their share.
+    pace_factor: f64,
+    watchful: bool,
+    controllers: BTreeMap<FlowId, FlowController>,
+    last_targets: BTreeMap<FlowId, f64>,
+    turns: TurnScheduler,
+    delay_law: DelayLaw,
+    orders: BTreeMap<FlowId, Order>,
+}
+
+impl Scavenger {
+    /// For this direction.
+    pub fn new(direction: Direction) -> Self {
+        Self {
+            direction,
+            meter: RateMeter::new(direction),
+            estimate: RateEstimate::default(),
+            state: State::Free { seconds: 0.0 },
+            quiet: 0.0,
+            margin: MARGIN_MAX,
+            window_cap: CAP_START,
+            cap_pause: 0.0,
+            probe: None,
+            pace_factor: PACE_MIN,
+            watchful: false,
+            controllers: BTreeMap::new(),
+            last_targets: BTreeMap::new(),
+            turns: TurnScheduler::default(),
+            delay_law: DelayLaw::default(),
+            orders: BTreeMap::new(),
+        }
+    }
+
+    /// The link's rate that the law works with; none while it works by delay alone. An estimate
+    /// near the stated rate replaces it: people state nominal rates, counted on another basis.
+    pub fn rate(&self, bottleneck: Bottleneck) -> Option<Bandwidth> {
+        let estimated = self
+            .estimate
+            .rate()
+            .map(|rate| Bandwidth::bits_per_sec(rate as u64));
+        match bottleneck {
+            Bottleneck::Stated(stated) => {
+                let near = stated.bits() / 10 * 8..=stated.bits() / 10 * 12;
+                estimated
+                    .filter(|estimated| near.contains(&estimated.bits()))
+                    .or(Some(stated))
+            }
+            Bottleneck::Auto => estimated,
+            Bottleneck::Unknown => None,
+        }
+    }
+
+    /// Takes the samples in, and drops the state of connections that have ended.
+    fn update(&mut self, tick: &Tick<'_>, rates: &TickRates) {
+        let known: BTreeMap<FlowId, FlowController> = std::mem::take(&mut self.controllers);
+        for (sample, rate) in tick.flows.iter().zip(&rates.flows) {
+            let mut flow = known
+                .get(&sample.id)
+                .copied()
+                .unwrap_or_else(|| FlowController::new(sample));
+            flow.update(sample, *rate, rates.seconds);
+            self.controllers.insert(sample.id, flow);
+        }
+        let queued = self.controllers.values().any(FlowController::is_queued);
+        let free = matches!(self.state, State::Free { seconds } if seconds > LINK_MEAN);
+        self.estimate
+            .update(rates.seconds, self.meter.total(LINK_MEAN), queued, free);
+    }
+
+    /// Whether other traffic has appeared, after `free` seconds without any.
+    fn is_onset(&self, rate: f64, free: f64) -> bool {
+        ONSETS.iter().any(|evidence| {
+            let others = self.meter.others(evidence.over);
+            let in_free_time = evidence.over <= free.max(self.meter.last());
+            let bits = others * evidence.over.max(self.meter.last());
+            in_free_time && others > evidence.fraction * rate && bits >= evidence.bits
+        })
+    }
+
+    fn is_full(&self, rate: f64) -> bool {
+        self.meter.total(LONG_MEAN) >= FULL * rate
+    }
+
+    /// Moves to the next state.
+    fn advance(&mut self, rate: f64, seconds: f64) {
+        let others = |seconds| self.meter.others(seconds);
+        // The last SHORT_MEAN of other traffic, and the one before.
+        let (last, before) = (others(SHORT_MEAN), 2.0 * others(LONG_MEAN) - others(SHORT_MEAN));
+        self.margin *= MARGIN_DECAY.powf(intervals(seconds));
+        if self.is_full(rate) {
+            let growth = 2.0 * (last - before) / rate;
+            self.margin = self.margin.max(growth.clamp(MARGIN_MIN, MARGIN_MAX));
+        }
+        self.quiet = match others(0.0) < PRESENT * rate {
+            true => self.quiet + seconds,
+            false => 0.0,
+        };
+        // Rather half a tick early than a tick late.
+        let gone = self.quiet > QUIET_TIME - seconds / 2.0;
+        let next = match self.state {
+            State::Free { seconds: past } if self.is_onset(rate, past + seconds) => {
+                (self.margin, self.quiet) = (MARGIN_MAX, 0.0);
+                State::Onset { seconds: 0.0 }
+            }
+            State::Free { seconds: past } => State::Free {
+                seconds: past + seconds,
+            },
+            State::Onset { seconds: past }
+                if past + seconds < ONSET_MIN
+                    || (past + seconds < ONSET_MAX && last > ONSET_GROWTH * before) =>
+            {
+                State::Onset {
+                    seconds: past + seconds,
+                }
+            }
+            State::Onset { .. } | State::Active if gone => State::Free { seconds: 0.0 },
+            State::Onset { .. } | State::Active => State::Active,
+        };
+        if matches!(next, State::Free { .. }) && !matches!(self.state, State::Free { .. }) {
+            self.controllers
+                .values_mut()
+                .for_each(FlowController::reset_correction);
+            self.window_cap = self.window_cap.max(1.0);
+        }
+        self.state = next;
+    }
+
+    /// The rate T of all members together.
+    fn members_rate(&self, rate: f64) -> f64 {
+        match self.state {
+            State::Free { .. } => rate,
+            State::Onset { .. } => RESERVE * rate,
+            State::Active => {
+                let others = self.meter.others(LONG_MEAN).max(self.meter.others(SHORT_MEAN));
+                (TARGET_LOAD * rate - others - self.margin * rate).max(RESERVE * rate)
+            }
+        }
+    }
+
+    /// The target of each connection, in the sequence of the tick. `demand` is what one can use.
+    fn targets(&self, tick: &Tick<'_>, total: f64, demand: impl Fn(&FlowController) -> f64) -> Vec<f64> {
+        let mut members: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
+        for (i, sample) in tick.flows.iter().enumerate() {
+            members.entry(sample.member.0).or_default().push(i);
+        }
+        let demand = |i: usize| {
+            self.controllers
+                .get(&tick.flows[i].id)
+                .map_or(f64::INFINITY, &demand)
+        };
+        let claim = |flows: &Vec<usize>| {
+            let member = settings(tick.members, &tick.flows[flows[0]]);
+            let bits = |rate: Option<Bandwidth>| rate.map(|rate| rate.bits() as f64);
+            ShareClaim {
+                weight: f64::from(member.weight.max(1)),
+                floor: bits(member.floor).unwrap_or(0.0),
+                most: bits(member.cap)
+                    .unwrap_or(f64::INFINITY)
+                    .min(flows.iter().map(|&i| demand(i)).sum()),
+            }
+        };
+        let claims: Vec<ShareClaim> = members.values().map(claim).collect();
+        let mut targets = vec![0.0; tick.flows.len()];
+        for (flows, share) in members.values().zip(divide(total, &claims)) {
+            let equal = |&i: &usize| ShareClaim {
+                weight: 1.0,
+                floor: 0.0,
+                most: demand(i),
+            };
+            let claims: Vec<ShareClaim> = flows.iter().map(equal).collect();
+            for (&i, target) in flows.iter().zip(divide(share, &claims)) {
+                targets[i] = target;
+            }
+        }
+        targets
+    }
+
+    /// The shares of this rate.
+    fn shares(&self, tick: &Tick<'_>, rate: f64) -> Shares {
+        let targets = self.targets(tick, rate, |flow| flow.demand);
+        let is_capped = |sample| is_capped(tick, sample, &targets);
+        let capped = tick.flows.iter().map(is_capped).collect();
+        Shares { targets, capped }
+    }
+
+    /// The orders while the link is free: the aggregate window cap, divided in proportion to
+    /// shares. A capped connection gets the rate of its cap.
+    fn limit_when_free(&mut self, tick: &Tick<'_>, rate: f64, seconds: f64) {
+        let full = self.is_full(rate);
+        let shares = self.shares(tick, rate);
+        self.adjust_cap(tick, rate, full, &shares, seconds);
+        let fair = self.targets(tick, rate, |_| f64::INFINITY);
+        let window_cap = self.window_cap * self.balance(tick, full, &shares, seconds);
+        let goes = self.take_turns(tick, &shares.of_capped(), LeastOne::NotNeeded, seconds);
+        let Shares { targets, capped } = shares;
+        // A slow upload, such as the ACKs of downloads, needs no pacing.
+        let busy = self.meter.total(LONG_MEAN) >= NEARLY_FULL * rate;
+        let intervals = intervals(seconds);
+        self.pace_factor = match self.controllers.values().any(FlowController::is_queued) {
+            true => (self.pace_factor * PACE_DECAY.powf(intervals)).max(PACE_QUEUED_MIN),
+            false => (self.pace_factor * PACE_GROWTH.powf(intervals)).clamp(PACE_MIN, PACE_MAX),
+        };
+        let pace_factor = self.pace_factor;
+        for (i, sample) in tick.flows.iter().enumerate() {
+            let Some(flow) = self.controllers.get_mut(&sample.id) else {
+                continue;
+            };
+            if !goes[i] {
+                flow.park();
+                self.order(sample, targets[i], FlowLimit::Parked, cap_reason(tick, sample));
+                continue;
+            }
+            let capped = capped[i];
+            // A connection that has not used its share may begin to.
+            let share = targets[i].max(fair[i]);
+            if capped {
+                if targets[i] > flow.min_window_rate() {
+                    flow.correct(flow.mean, targets[i], seconds);
+                }
+                flow.steer(targets[i], flow.base_rtt(), 0.0, seconds);
+            } else {
+                let extra = CAP_SEGMENTS * (share / rate).min(1.0);
+                flow.steer(share, flow.base_rtt() * window_cap, extra, seconds);
+            }
+            flow.judge_demand(targets[i], seconds);
+            let limit = match self.direction {
+                Direction::Download => FlowLimit::Window(flow.window()),
+                Direction::Upload if capped => FlowLimit::Pace(pace(targets[i])),
+                Direction::Upload if busy => FlowLimit::Pace(pace(share * pace_factor)),
+                Direction::Upload => FlowLimit::Free,
+            };
+            let reason = match capped {
+                true => cap_reason(tick, sample),
+                false => LimitReason::LinkIsFree,
+            };
+            self.order(sample, targets[i], limit, reason);
+        }
+    }
+
+    /// Moves the aggregate window cap, and judges whether a raise shows that the link is full.
+    fn adjust_cap(&mut self, tick: &Tick<'_>, rate: f64, full: bool, shares: &Shares, seconds: f64) {
+        // The cap binds if windows limit connections that are due half of the link or more.
+        let (mut all, mut limited) = (0.0, 0.0);
+        for (sample, target) in shares.uncapped(tick) {
+            let flow = self.controllers.get(&sample.id);
+            all += target;
+            limited += match flow.is_some_and(FlowController::is_window_limited) {
+                true => target,
+                false => 0.0,
+            };
+        }
+        let binds = all > 0.0 && 2.0 * limited >= all;
+        let (total, intervals) = (self.meter.total(LONG_MEAN), intervals(seconds));
+        self.cap_pause = (self.cap_pause - seconds).max(0.0);
+        if full || (!binds && total >= NEARLY_FULL * rate) {
+            self.probe = None;
+            if self.cap_pause == 0.0 {
+                self.window_cap = (self.window_cap * CAP_DECAY.powf(intervals)).max(CAP_MIN);
+            }
+        } else if binds {
+            let now = CapProbe {
+                window_cap: self.window_cap,
+                total,
+                rtt: self.mean_rtt(),
+            };
+            let before = *self.probe.get_or_insert(now);
+            self.window_cap = (self.window_cap * CAP_GROWTH.powf(intervals)).min(CAP_MAX);
+            self.cap_pause = CAP_PAUSE;
+            if self.window_cap >= PROBE_RAISE * before.window_cap {
+                self.probe = Some(now);
+                if total < PROBE_GAIN * before.total && now.rtt > PROBE_RTT * before.rtt {
+                    self.estimate.is_full_at(self.meter.total(LINK_MEAN));
+                    (self.window_cap, self.cap_pause) = (before.window_cap, 0.0);
+                }
+            }
+        }
+    }
+
+    /// The mean RTT of the data in flight, in seconds.
+    fn mean_rtt(&self) -> f64 {
+        let sum = |what: fn(&FlowController) -> f64| self.controllers.values().map(what).sum::<f64>();
+        sum(|flow| flow.mean * flow.rtt) / sum(|flow| flow.mean).max(1.0)
+    }
+
+    /// Corrects windows on a free link by the measured shares. Returns the factor that keeps the sum
+    /// of all corrected windows as it was.
+    fn balance(&mut self, tick: &Tick<'_>, full: bool, shares: &Shares, seconds: f64) -> f64 {
+        let (all, wanted) = (self.meter.total(LONG_MEAN), shares.targets.iter().sum::<f64>());
+        let (all, wanted) = (all.max(1.0), wanted.max(1.0));
+        let is_short = |flow: &FlowController, target: f64| flow.mean / all < target / wanted;
+        // While a connection is short of its share for another reason than its window, the others
+        // exceed theirs for that same reason, and their windows stay.
+        let is_explained = |(sample, target): (&FlowSample, f64)| {
+            let flow = self.controllers.get(&sample.id);
+            flow.is_none_or(|flow| {
+                !is_short(flow, target) || flow.is_window_limited() || flow.demand.is_finite()
+            })
+        };
+        let all_explained = shares.uncapped(tick).all(is_explained);
+        let (mut plain, mut corrected) = (0.0, 0.0);
+        for (sample, target) in shares.uncapped(tick) {
+            if let Some(flow) = self.controllers.get_mut(&sample.id) {
+                if full && tick.flows.len() > 1 && (all_explained || is_short(flow, target)) {
+                    flow.correct(flow.mean / all, target / wanted, seconds);
+                }
+                let window = target * flow.base_rtt();
+                plain += window;
+                corrected += flow.correction() * window;
+            }
+        }
+        if corrected > 0.0 { plain / corrected } else { 1.0 }
+    }
+
+    fn order(&mut self, sample: &FlowSample, target: f64, limit: FlowLimit, reason: LimitReason) {
+        self.last_targets.insert(sample.id, target);
+        let order = order(sample, self.direction, limit, reason);
+        self.orders.insert(sample.id, order);
+    }
+
+    /// Which connections send now, where some have targets too small for a window.
+    fn take_turns(
+        &mut self,
+        tick: &Tick<'_>,
+        targets: &[f64],
+        least_one: LeastOne,
+        seconds: f64,
+    ) -> Vec<bool> {
+        if !takes_turns(self.direction) {
+            return vec![true; targets.len()];
+        }
+        let mut indices: Vec<usize> = (0..targets.len()).collect();
+        indices.sort_by_key(|&i| tick.flows[i].id);
+        let mut candidates: Vec<Candidate<'_>> = self
+            .controllers
+            .values_mut()
+            .zip(&indices)
+            .map(|(flow, &i)| Candidate {
+                flow,
+                target: targets[i],
+                weight: f64::from(settings(tick.members, &tick.flows[i]).weight.max(1)),
+            })
+            .collect();
+        let going = self.turns.go(tick.now, seconds, &mut candidates, least_one);
+        let mut goes = vec![true; going.len()];
+        for (i, going) in indices.into_iter().zip(going) {
+            goes[i] = going;
+        }
+        goes
+    }
+
+    /// The orders while the link's rate is unknown.
+    fn limit_by_delay(&mut self, tick: &Tick<'_>, seconds: f64) {
+        let shares = self.shares(tick, UNLIMITED);
+        let goes = self.take_turns(tick, &shares.of_capped(), LeastOne::NotNeeded, seconds);
+        for ((sample, target), goes) in tick.flows.iter().zip(shares.targets).zip(goes) {
+            let Some(flow) = self.controllers.get_mut(&sample.id) else {
+                continue;
+            };
+            let (limit, reason) = if goes {
+                let member = settings(tick.members, sample);
+                flow.judge_demand(target, seconds);
+                self.delay_law
+                    .limit(flow, &member, target, seconds, self.direction)
+            } else {
+                flow.park();
+                (FlowLimit::Parked, cap_reason(tick, sample))
+            };
+            self.orders
+                .insert(sample.id, order(sample, self.direction, limit, reason));
+        }
+    }
+
+    /// The orders while there is other traffic: each connection at its target rate, or waiting for
+    /// its turn.
+    fn limit_when_busy(&mut self, tick: &Tick<'_>, rate: f64, seconds: f64) {
+        let Shares { targets, capped } = self.shares(tick, self.members_rate(rate));
+        let least_one = match capped.iter().all(|&capped| capped) {
+            true => LeastOne::NotNeeded,
+            false => LeastOne::Needed,
+        };
+        let goes = self.take_turns(tick, &targets, least_one, seconds);
+        let others = Bandwidth::bits_per_sec(self.meter.others(LONG_MEAN) as u64);
+        let onset = matches!(self.state, State::Onset { .. });
+        for (((sample, target), capped), goes) in tick.flows.iter().zip(targets).zip(capped).zip(goes) {
+            let Some(flow) = self.controllers.get_mut(&sample.id) else {
+                continue;
+            };
+            let least = flow.min_window_rate();
+            let last_target = self.last_targets.get(&sample.id);
+            if !onset && target > least && last_target.is_some_and(|last| *last > least) {
+                flow.correct(flow.mean, target, seconds);
+                flow.judge_demand(target, seconds);
+            }
+            let (limit, reason) = if goes {
+                flow.steer(target, flow.base_rtt(), 0.0, seconds);
+                let limit = match self.direction {
+                    Direction::Download => FlowLimit::Window(flow.window()),
+                    Direction::Upload => {
+                        FlowLimit::Pace(pace(target.max(flow.mss * 8.0 / PACE_SEGMENT_TIME)))
+                    }
+                };
+                let member = settings(tick.members, sample);
+                let reason = match member.floor {
+                    _ if capped => cap_reason(tick, sample),
+                    Some(floor) if self.members_rate(rate) < floor.bits() as f64 => LimitReason::Floor(floor),
+                    _ if onset => LimitReason::OnsetOfOthers,
+                    _ => LimitReason::YieldsTo(others),
+                };
+                (limit, reason)
+            } else {
+                flow.park();
+                (FlowLimit::Parked, LimitReason::WaitsItsTurn)
+            };
+            self.order(sample, target, limit, reason);
+        }
+    }
+}
+
+impl Law for Scavenger {
+    fn tick(&mut self, tick: &Tick<'_>) -> Vec<Order> {
+        if let Some(rates) = self.meter.read(tick) {
+            self.update(tick, &rates);
+            match self.rate(tick.bottleneck).map(|rate| rate.bits() as f64) {
+                Some(rate) if rate > 0.0 => {
+                    self.advance(rate, rates.seconds);
+                    match self.state {
+                        State::Free { .. } => self.limit_when_free(tick, rate, rates.seconds),
+                        _ => self.limit_when_busy(tick, rate, rates.seconds),
+                    }
+                    self.watchful = match self.state {
+                        State::Free { .. } => {
+                            !tick.flows.is_empty() && self.meter.total(SHORT_MEAN) >= NEARLY_FULL * rate
+                        }
+                        State::Onset { .. } => true,
+                        State::Active => false,
+                    };
+                }
+                _ => {
+                    self.watchful = false;
+                    self.limit_by_delay(tick, rates.seconds);
+                }
+            }
+            let alive = &self.controllers;
+            self.orders.retain(|id, _| alive.contains_key(id));
+            self.last_targets.retain(|id, _| alive.contains_key(id));
+        }
+        let of = |sample: &FlowSample| {
+            let last = self.orders.get(&sample.id).copied();
+            last.unwrap_or_else(|| order(sample, self.direction, FlowLimit::Free, LimitReason::LinkIsFree))
+        };
+        tick.flows.iter().map(of).collect()
+    }
+
+    fn interval(&self) -> Duration {
+        if self.watchful { WATCHFUL } else { INTERVAL }
+    }
+}
+
+fn order(sample: &FlowSample, direction: Direction, limit: FlowLimit, reason: LimitReason) -> Order {
+    Order {
+        flow: sample.id,
+        direction,
+        limit,
+        reason,
+    }
+}
+
+/// The settings of a connection's member; the default ones if it is not in the list.
+fn settings(members: &[Member], sample: &FlowSample) -> Member {
+    let found = members.iter().find(|member| member.id == sample.member);
+    found.copied().unwrap_or(Member::new(sample.member))
+}
+
+/// Whether its member's targets add up to the member's cap.
+fn is_capped(tick: &Tick<'_>, sample: &FlowSample, targets: &[f64]) -> bool {
+    let cap = settings(tick.members, sample).cap;
+    cap.is_some_and(|cap| {
+        let of_member = tick
+            .flows
+            .iter()
+            .zip(targets)
+            .filter(|(flow, _)| flow.member == sample.member);
+        of_member.map(|(_, target)| target).sum::<f64>() >= 0.999 * cap.bits() as f64
+    })
+}
+
+fn cap_reason(tick: &Tick<'_>, sample: &FlowSample) -> LimitReason {
+    let cap = settings(tick.members, sample).cap;
+    cap.map_or(LimitReason::LinkIsFree, LimitReason::Cap)
+}
