@@ -1,21 +1,40 @@
-//! Time in bytes: what a packet occupies on an Ethernet wire, when the next one of a rate may follow, and which
-//! nanosecond that is. All of it in whole numbers with the rest of each division carried on.
+//! Time in bytes: what a packet occupies on an Ethernet wire, when the next one of a rate may
+//! follow, and which nanosecond that is. All in integers, the remainder of each division carried
+//! on.
 //!
-//! The unit is the byte-time, in which the wire carries one byte: 8 ns at 1 Gbit/s, 0.02 ns at 400 Gbit/s. A frame takes
-//! its slot (IEEE 802.3): preamble and start 8, the frame with its tags padded to 60, FCS 4, and the gap of 12.
+//! The unit is the byte-time, in which the wire carries one byte: 8 ns at 1 Gbit/s, 0.02 ns at 400
+//! Gbit/s. A frame takes its slot (IEEE 802.3): preamble and start 8, the frame with its tags
+//! padded to 60, FCS 4, and the inter-packet gap of 12.
 //!
-//! A rate *R* on a link *C* spaces packets of *B* bytes by *B C / R* byte-times ([`Pace`]). The time *E* from which the
-//! next one may start is kept as whole byte-times and a rest below *R*, and moves on by what was sent, never by when it was
-//! sent: so no error adds up, and the rate is exact for any ratio of whole numbers.
+//! PSPacer (Takano et al. 2004, section 3.3) chooses the inter-packet gap of equal packets, in
+//! bytes of Gigabit Ethernet's 125 MB/s, with Hd1 = 18 (Ethernet header and FCS) and Hd2 = 26 (with
+//! the preamble):
+//!
+//! ```text
+//! IPG' = (MTU + Hd1) · 125 / TargetRate − (MTU + Hd2)
+//! ```
+//!
+//! MTU + Hd2 + IPG' is the time from one start to the next, *P*, and MTU + Hd1 are the bytes *B*
+//! that the rate counts ([`Basis::FrameFcs`]). With a link *C* in place of 125 MB/s and a rate *R*,
+//! the equation becomes
+//!
+//! ```text
+//! P = B C / R       for each packet, whatever its length
+//! ```
+//!
+//! in byte-times ([`Pace`]), and the gap is what *P* has left beyond the packet. The time *E* from
+//! which the next packet may start is kept as whole byte-times and a remainder below *R*, and
+//! advances by what was sent, never by when it was sent: so no error adds up, and the rate is exact
+//! for any ratio of integers.
 
 use crate::units::{Bytes, Instant};
 
-/// Preamble, start of frame, FCS and the gap to the next frame.
-pub const AROUND: u64 = 24;
+/// Preamble, start of frame, FCS and the inter-packet gap.
+pub const WIRE_OVERHEAD: u64 = 24;
 /// The shortest frame without FCS.
 pub const SHORTEST_FRAME: u64 = 60;
 /// The shortest slot: no gap frame is shorter.
-pub const SHORTEST_SLOT: u64 = SHORTEST_FRAME + AROUND;
+pub const SHORTEST_SLOT: u64 = SHORTEST_FRAME + WIRE_OVERHEAD;
 const FCS: u64 = 4;
 const ETHERNET_HEADER: u64 = 14;
 const TAG: u64 = 4;
@@ -39,16 +58,16 @@ crate::choices! {
 /// From a packet's length in the engine to its bytes on the wire.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Slots {
-    /// What the lengths have more than the frames.
+    /// How much longer the lengths are than the frames.
     pub overhead: u64,
-    /// VLAN tags that the device puts in.
+    /// VLAN tags that the device inserts.
     pub tags: u64,
-    /// The longest frame; a longer one is a super-frame, and leaves as full frames and a rest.
+    /// The longest frame; a longer one is a super-frame, and leaves as full frames and a last one.
     pub longest: u64,
 }
 
 impl Slots {
-    /// The frames that a packet leaves as, and their bytes in sum, without tags.
+    /// The number of frames that a packet leaves as, and their bytes in sum, without tags.
     #[inline]
     fn frames(self, len: Bytes) -> (u64, u64) {
         let frame = len.get().saturating_sub(self.overhead).max(1);
@@ -64,7 +83,7 @@ impl Slots {
     #[inline]
     pub fn slot(self, len: Bytes) -> u64 {
         let (number, frame) = self.frames(len);
-        (frame + number * TAG * self.tags).max(SHORTEST_FRAME) + number * AROUND
+        (frame + number * TAG * self.tags).max(SHORTEST_FRAME) + number * WIRE_OVERHEAD
     }
 
     /// The bytes of a packet that a rate of this basis counts.
@@ -73,8 +92,8 @@ impl Slots {
         let (number, frame) = self.frames(len);
         let around = match basis {
             Basis::Wire => 0,
-            Basis::FrameFcs => AROUND - FCS,
-            Basis::Frame => AROUND,
+            Basis::FrameFcs => WIRE_OVERHEAD - FCS,
+            Basis::Frame => WIRE_OVERHEAD,
             Basis::Ip => return frame.saturating_sub(number * ETHERNET_HEADER).max(1),
         };
         self.slot(len) - number * around
@@ -86,8 +105,9 @@ impl Slots {
     }
 }
 
-/// The wire slots of the gap frames for a gap: the first of as few as possible, all of nearly the same length, none
-/// longer than `longest` (at least 167) and none shorter than a slot can be. So a gap of 1 to 83 is filled with 84.
+/// The wire slots of the gap frames for a gap: the first of as few as possible, all of nearly the
+/// same length, none longer than `longest` (at least 167) and none shorter than a slot can be. So a
+/// gap of 1 to 83 is filled with 84.
 #[inline]
 pub fn gap_slot(gap: u64, longest: u64) -> u64 {
     if gap <= SHORTEST_SLOT {
@@ -96,22 +116,22 @@ pub fn gap_slot(gap: u64, longest: u64) -> u64 {
     gap.div_ceil(gap.div_ceil(longest))
 }
 
-/// A ratio that spaces packets: the link's rate over theirs.
+/// The spacing of packets of one rate: *E*, in units of the ratio of the link's rate to theirs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Pace {
     /// The time from which the next packet may start is this, rounded up,
     whole: u64,
     /// and this many `rate`-ths of a byte-time.
-    rest: u64,
+    remainder: u64,
     rate: u64,
 }
 
 impl Pace {
-    /// Of this rate, in the unit of the link's; not zero.
+    /// For this rate, in the unit of the link's; not zero.
     pub fn new(rate: u64) -> Self {
         Self {
             whole: 0,
-            rest: 0,
+            remainder: 0,
             rate: rate.max(1),
         }
     }
@@ -125,35 +145,35 @@ impl Pace {
     /// The first byte-time at which the next packet may start.
     #[inline]
     pub fn eligible(&self) -> u64 {
-        self.whole.saturating_add(u64::from(self.rest > 0))
+        self.whole.saturating_add(u64::from(self.remainder > 0))
     }
 
-    /// There was nothing to send before `at`: what was not used is lost.
+    /// Nothing was queued before `at`: unused time is gone.
     #[inline]
     pub fn not_before(&mut self, at: u64) {
         if self.whole < at {
-            (self.whole, self.rest) = (at, 0);
+            (self.whole, self.remainder) = (at, 0);
         }
     }
 
-    /// A packet of so many counted bytes is sent.
+    /// A packet of this many counted bytes is sent.
     #[inline]
     pub fn send(&mut self, bytes: u64, link: u64) {
-        let (span, rest) = match bytes
+        let (span, remainder) = match bytes
             .checked_mul(link)
-            .and_then(|work| work.checked_add(self.rest))
+            .and_then(|work| work.checked_add(self.remainder))
         {
             Some(work) => (work / self.rate, work % self.rate),
             None => {
-                let work = u128::from(bytes) * u128::from(link) + u128::from(self.rest);
+                let work = u128::from(bytes) * u128::from(link) + u128::from(self.remainder);
                 let span = u64::try_from(work / u128::from(self.rate)).unwrap_or(u64::MAX);
                 (span, (work % u128::from(self.rate)) as u64)
             }
         };
-        (self.whole, self.rest) = (self.whole.saturating_add(span), rest);
+        (self.whole, self.remainder) = (self.whole.saturating_add(span), remainder);
     }
 
-    /// When the packet after one of so many bytes may start: the deadline of this one.
+    /// When the packet after one of this many bytes may start: the deadline of this one.
     #[inline]
     pub fn deadline(mut self, bytes: u64, link: u64) -> u64 {
         self.send(bytes, link);
@@ -166,8 +186,8 @@ impl Pace {
         u64::try_from((span * u128::from(self.rate)).div_ceil(u128::from(link.max(1)))).unwrap_or(u64::MAX)
     }
 
-    /// Takes another rate at `now`. What is owed for the last packet is paid at the new rate from now on, rounded up, so
-    /// that what leaves never exceeds what the rates of the time allow.
+    /// Takes another rate at `now`. The deficit of the last packet is paid at the new rate from now
+    /// on, rounded up, so that the output never exceeds what the rates of the time allow.
     pub fn change(&mut self, rate: u64, now: u64) {
         let rate = rate.max(1);
         if rate == self.rate {
@@ -178,18 +198,18 @@ impl Pace {
             let longer = (u128::from(owed) * u128::from(self.rate)).div_ceil(u128::from(rate));
             self.whole = now.saturating_add(u64::try_from(longer).unwrap_or(u64::MAX));
         }
-        (self.rest, self.rate) = (0, rate);
+        (self.remainder, self.rate) = (0, rate);
     }
 }
 
-/// Nanoseconds and byte-times of a link, exact: the rest of each conversion is carried on.
+/// Nanoseconds and byte-times of a link, exact: the remainder of each conversion is carried on.
 #[derive(Clone, Debug)]
 pub struct WireTime {
     bits: u64,
     now: Instant,
-    /// What has passed by `now`, and the nanobits of the next byte.
+    /// The byte-times passed by `now`, and the nanobits of the next byte.
     whole: u64,
-    rest: u64,
+    remainder: u64,
 }
 
 impl WireTime {
@@ -199,7 +219,7 @@ impl WireTime {
             bits: bits.max(1),
             now: Instant::START,
             whole: 0,
-            rest: 0,
+            remainder: 0,
         }
     }
 
@@ -209,36 +229,36 @@ impl WireTime {
         self.bits
     }
 
-    /// Moves on to `now`: the byte-times that have passed, rounded down, and rounded up.
+    /// Advances to `now`: the byte-times that have passed, rounded down, and rounded up.
     #[inline]
     pub fn at(&mut self, now: Instant) -> (u64, u64) {
         let span = now.since(self.now).nanos();
         if span > 0 {
             self.now = now;
-            let (whole, rest) = match span
+            let (whole, remainder) = match span
                 .checked_mul(self.bits)
-                .and_then(|work| work.checked_add(self.rest))
+                .and_then(|work| work.checked_add(self.remainder))
             {
                 Some(work) => (work / NANOBITS, work % NANOBITS),
                 None => {
-                    let work = u128::from(span) * u128::from(self.bits) + u128::from(self.rest);
+                    let work = u128::from(span) * u128::from(self.bits) + u128::from(self.remainder);
                     let whole = u64::try_from(work / u128::from(NANOBITS)).unwrap_or(u64::MAX);
                     (whole, (work % u128::from(NANOBITS)) as u64)
                 }
             };
-            (self.whole, self.rest) = (self.whole.saturating_add(whole), rest);
+            (self.whole, self.remainder) = (self.whole.saturating_add(whole), remainder);
         }
-        (self.whole, self.whole + u64::from(self.rest > 0))
+        (self.whole, self.whole + u64::from(self.remainder > 0))
     }
 
-    /// The first nanosecond at which `at`, which is to come, has come.
+    /// The first nanosecond of a byte-time to come.
     #[inline]
     pub fn nanos(&self, at: u64) -> Instant {
         let span = at.saturating_sub(self.whole);
         let whole = match span.checked_mul(NANOBITS) {
-            Some(work) => work.saturating_sub(self.rest).div_ceil(self.bits),
+            Some(work) => work.saturating_sub(self.remainder).div_ceil(self.bits),
             None => {
-                let work = u128::from(span) * u128::from(NANOBITS) - u128::from(self.rest);
+                let work = u128::from(span) * u128::from(NANOBITS) - u128::from(self.remainder);
                 u64::try_from(work.div_ceil(u128::from(self.bits))).unwrap_or(u64::MAX)
             }
         };
@@ -273,7 +293,7 @@ mod tests {
         assert_eq!(counted(PLAIN, 61), (85, [85, 65, 61, 47]));
         let tagged = Slots { tags: 2, ..PLAIN };
         assert_eq!(counted(tagged, 1_514), (1_546, [1_546, 1_526, 1_522, 1_500]));
-        // Where an interface counts the slot itself, it is the slot.
+        // Where the interface's overhead is the whole slot.
         let whole = Slots {
             overhead: 24,
             ..PLAIN
@@ -311,7 +331,8 @@ mod tests {
         ] {
             let (mut pace, mut bytes, mut late) = (Pace::new(rate), 0u64, 0);
             for n in 0..10_000_000u64 {
-                // So late is eligible() against the time at which so many bytes are due: B C / R.
+                // The difference between eligible() and the time at which this many bytes are due:
+                // B C / R.
                 let due = u128::from(bytes) * u128::from(link);
                 let started = u128::from(pace.eligible()) * u128::from(rate);
                 assert!(

@@ -1,17 +1,19 @@
-//! The contract of a queueing discipline. Start here to write one; `disciplines/fifo.rs` is the template.
+//! The contract of a queueing discipline. Start here to write one; `disciplines/fifo.rs` is the
+//! template.
 //!
-//! ALTQ's four operations (Cho, "Managing traffic with ALTQ" and the journal paper of 1999, section 2:
-//! ENQUEUE, DEQUEUE, PEEK, FLUSH), sharpened:
+//! ALTQ's four operations (Cho, "Managing traffic with ALTQ" and the journal paper of 1999, section
+//! 2: ENQUEUE, DEQUEUE, PEEK, FLUSH), sharpened:
 //!
 //! - time is an argument and never goes backwards; randomness was given at construction;
-//! - DEQUEUE has three answers, so a queue that is not work-conserving says *when* it will have a packet:
-//!   there are no timers (ALTQ: callouts; Linux: watchdogs);
+//! - DEQUEUE has three answers, so a queue that is not work-conserving says *when* it will have a
+//!   packet: there are no timers (ALTQ: callouts; Linux: watchdogs);
 //! - PEEK is not the author's business: [`Queue`](crate::queue::Queue) pins the packet;
 //! - every drop goes through a [`Sink`] with a [`Reason`];
 //! - a discipline owns its children, as `Queue`s, and never calls its parent.
 //!
-//! `enqueue`, `dequeue` and `flush` make a discipline; `inspect` and `retune` serve the operator. The
-//! others have defaults that fit all but the few that pace in bytes of a wire or serve very many queues.
+//! `enqueue`, `dequeue` and `flush` make a discipline; `inspect` and `retune` serve the operator.
+//! The others have defaults that fit all but the few that pace in bytes of a wire or serve very
+//! many queues.
 
 use crate::carry_over::CarryOver;
 use crate::inspect::Inspection;
@@ -23,8 +25,8 @@ use crate::units::{Bytes, Instant};
 use std::any::Any;
 use std::fmt;
 
-/// What happened to the packet that was offered. Other packets that were dropped to make room for it
-/// (from the head, from the longest queue) go to the sink and do not show here.
+/// What happened to the packet that was offered. Other packets that were dropped to make room for
+/// it (from the head, from the longest queue) go to the sink and do not show here.
 #[must_use]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
@@ -40,8 +42,8 @@ pub enum Verdict {
 pub enum Next<P> {
     /// This packet, now.
     Ready(P),
-    /// There is a backlog, but nothing may leave before this time, which is later than `now`. Asking
-    /// earlier is harmless; the answer may become earlier when another packet is enqueued.
+    /// There is a backlog, but nothing may leave before this time, which is later than `now`.
+    /// Asking earlier is harmless; the answer may become earlier when another packet is enqueued.
     Wait(Instant),
     /// There is no backlog.
     Empty,
@@ -53,37 +55,40 @@ pub trait Discipline: fmt::Debug + Send + Any {
     /// Queues the packet, or drops it into the sink and says so. May drop others.
     fn enqueue(&mut self, now: Instant, packet: Packet, sink: &mut dyn Sink) -> Verdict;
 
-    /// The next packet that may leave. May drop on the way. `Empty` if and only if there is no backlog.
+    /// The next packet that may leave. May drop on the way. `Empty` if and only if there is no
+    /// backlog.
     fn dequeue(&mut self, now: Instant, sink: &mut dyn Sink) -> Next<Packet>;
 
-    /// Drops the whole backlog, each packet with [`Reason::Flushed`]. Needed because a queue that is not
-    /// work-conserving cannot be emptied by a loop of dequeues.
+    /// Drops the whole backlog, each packet with [`Reason::Flushed`]. Needed because a queue that
+    /// is not work-conserving cannot be emptied by a loop of dequeues.
     fn flush(&mut self, sink: &mut dyn Sink);
 
     /// Reports gauges (state worth seeing), and each class with its queue; for a class with child
     /// classes, the counts of all below it.
     fn inspect(&self, _out: &mut Inspection<'_>) {}
 
-    /// Adopts the settings of a plan of the same shape, and its children's, while packets are queued.
-    /// `false` if it cannot; then nothing has changed. The default: nothing can change at run time.
+    /// Adopts the settings of a plan of the same shape, and its children's, while packets are
+    /// queued. `false` if it cannot; then nothing has changed. The default: nothing can change at
+    /// run time.
     fn retune(&mut self, _now: Instant, _plan: &dyn Plan) -> bool {
         false
     }
 
-    /// After [`Next::Wait`], for a host that keeps its wire busy: the wire slot of the gap frame to send
-    /// now, no longer than `longest` where that can be done; it counts as sent. `None`: the host waits.
-    /// The default: time is not counted in bytes.
+    /// After [`Next::Wait`], for a host that keeps its wire busy: the wire slot of the gap frame to
+    /// send now, no longer than `longest` where that can be done; it counts as sent. `None`: the
+    /// host waits. The default: time is not counted in bytes.
     fn gap(&mut self, _longest: Bytes) -> Option<Bytes> {
         None
     }
 
-    /// Deficits that a new tree takes over from the one that it replaces. The default: there are none.
+    /// Deficits that a new tree takes over from the one that it replaces. The default: there are
+    /// none.
     fn carry_over(&mut self) -> Option<&mut dyn CarryOver> {
         None
     }
 
-    /// Reads what the next packet needs, so that it is in the cache by then; see [`Prefetched`]. The
-    /// default: reads nothing.
+    /// Reads what the next packet needs, so that it is in the cache by then; see [`Prefetched`].
+    /// The default: reads nothing.
     fn prefetch(&self) -> Prefetched {
         Prefetched::NOTHING
     }

@@ -1,23 +1,28 @@
-//! From a frame's bytes to the fields that classify a packet: once per packet, pure, and safe on any bytes.
+//! From a frame's bytes to the fields that classify a packet: once per packet, pure, and safe on
+//! any bytes.
 //!
-//! Follows IEEE 802.1Q and 802.1ad (tags), RFC 791 (IPv4), RFC 8200 (IPv6 and its extension headers), RFC 6946
-//! (atomic fragments), RFC 4302 and 4303 (AH, ESP), RFC 3168 (ECN) and RFC 1624 (updating a checksum).
+//! Follows IEEE 802.1Q and 802.1ad (tags), RFC 791 (IPv4), RFC 8200 (IPv6 and its extension
+//! headers), RFC 6946 (atomic fragments), RFC 4302 and 4303 (AH, ESP), RFC 3168 (ECN) and RFC 1624
+//! (updating a checksum).
 //!
-//! What a header does not show is absent, never guessed. A frame that ends early, contradicts itself or nests too
-//! deeply gives the fields that could be read, and a [`Flaw`].
+//! What a header does not show is absent, never guessed. A frame that ends early, contradicts
+//! itself or nests too deeply yields the fields that could be read, and a [`Flaw`].
 //!
-//! **Fragments.** Only the first fragment carries ports, and no state is kept (ALTQ kept the last 16 first
-//! fragments and failed when they came out of order). So that the fragments of a datagram stay together
-//! wherever flows are spread over queues, [`FlowHasher`] hashes *every* fragment, the first included, by its
-//! addresses and flow label only. Classes cannot do the same: a filter with ports takes the first fragment and not the rest,
-//! so traffic that is fragmented is better classified by addresses, protocol or DSCP, which all fragments carry.
-//! An IPv6 fragment header that divides nothing (offset 0, none to follow) is not a fragment.
+//! **Fragments.** Only the first fragment carries ports, and no state is kept (ALTQ kept the last
+//! 16 first fragments and failed when they came out of order). So that the fragments of a datagram
+//! stay together wherever flows are spread over queues, [`FlowHasher`] hashes *every* fragment, the
+//! first included, by its addresses and flow label only. Classes cannot do the same: a filter with
+//! ports takes the first fragment and not the rest, so fragmented traffic is better classified by
+//! addresses, protocol or DSCP, which all fragments carry. An IPv6 fragment header that divides
+//! nothing (offset 0, none to follow) is not a fragment.
 //!
-//! **AH** is looked through, in IPv4 too: [`FlowKey::protocol`] is what it protects. **ESP** hides what is behind it,
-//! and its SPI takes the place of ports in the flow's hash. Tunnels are not looked into.
+//! **AH** is parsed, in IPv4 too: [`FlowKey::protocol`] is what it protects. **ESP** hides what is
+//! behind it, and its SPI takes the place of ports in the flow's hash. Tunnels are not
+//! decapsulated.
 //!
-//! **Lengths.** A length field of 0 means "all that is there": so the kernel hands up super-frames beyond 64 KiB.
-//! Ports are read only inside the length that the header declares, so padding is never taken for ports.
+//! **Lengths.** A length field of 0 means "all that is there": so the kernel delivers super-frames
+//! beyond 64 KiB. Ports are read only inside the length that the header declares, so padding is
+//! never taken for ports.
 
 use crate::packet::{Ecn, Flow};
 use crate::random::Seed;
@@ -52,7 +57,7 @@ pub enum Fragment {
     Later,
 }
 
-/// What was wrong with a frame's headers. The worst alone is kept: the one that ended the reading.
+/// What was wrong with a frame's headers. Only the worst is kept: the one that ended the parsing.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Flaw {
     /// The frame, or the length that its header declares, ends before the header or the data does.
@@ -63,10 +68,10 @@ pub enum Flaw {
     TooDeep,
 }
 
-/// What filters look at and flows are told apart by.
+/// The fields that filters match and that distinguish flows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct FlowKey {
-    /// The source address; IPv4 in the low 32 bits (a space of its own, told apart by `family`).
+    /// The source address; IPv4 in the low 32 bits (a space of its own, distinguished by `family`).
     pub source: u128,
     /// The destination address, in the same form.
     pub destination: u128,
@@ -90,20 +95,22 @@ pub struct FlowKey {
     pub flow_label: u32,
     /// The security parameters index of ESP or AH.
     pub spi: Option<u32>,
-    /// A mark that the port gives to what it receives; it tells interfaces apart.
+    /// A mark that the port sets on receive; it identifies the interface.
     pub mark: u32,
 }
 
-/// A frame's headers, read.
+/// A frame's headers, parsed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Headers {
     /// The fields.
     pub key: FlowKey,
     /// Where the IP header starts; `None` if it is not IP or could not be read.
     pub l3: Option<u16>,
-    /// Where the transport header starts; `None` if it could not be reached, and for later fragments.
+    /// Where the transport header starts; `None` if it could not be reached, and for later
+    /// fragments.
     pub l4: Option<u16>,
-    /// The length of the IP packet: what its header declares, but at most what is there. 0 without `l3`.
+    /// The length of the IP packet: what its header declares, but at most what is there. 0 without
+    /// `l3`.
     pub l3_len: u32,
     /// What was wrong.
     pub flaw: Option<Flaw>,
@@ -139,7 +146,8 @@ fn read_u32(bytes: &[u8], at: usize) -> Option<u32> {
     read(bytes, at).map(u32::from_be_bytes)
 }
 
-/// An offset as it is kept. All offsets are below 2¹⁵: the tags, the extension headers and their lengths are bounded.
+/// An offset as it is stored. All offsets are below 2¹⁵: the tags, the extension headers and their
+/// lengths are bounded.
 #[inline]
 fn offset(at: usize) -> Option<u16> {
     u16::try_from(at).ok()
@@ -154,7 +162,7 @@ fn ecn(bits: u8) -> Ecn {
     }
 }
 
-/// The frame's type behind its tags, and where what it announces starts.
+/// The frame's type behind its tags, and where its payload starts.
 #[inline]
 fn ethernet(frame: &[u8]) -> Result<(u16, usize), Flaw> {
     let mut at = 12;
@@ -170,7 +178,7 @@ fn ethernet(frame: &[u8]) -> Result<(u16, usize), Flaw> {
 }
 
 impl Headers {
-    /// Reads an Ethernet frame. `mark` is the receiving interface's.
+    /// Parses an Ethernet frame. `mark` is the receiving interface's.
     #[inline]
     pub fn parse(frame: &[u8], mark: u32) -> Self {
         let mut headers = Self::default();
@@ -254,7 +262,8 @@ impl Headers {
         self.upper(&frame[..end], at + 40, fixed[6]).and(whole)
     }
 
-    /// Follows the headers between the IP header and the transport header. `packet` ends where the IP packet does.
+    /// Follows the headers between the IP header and the transport header. `packet` ends where the
+    /// IP packet does.
     fn upper(&mut self, packet: &[u8], mut at: usize, mut next: u8) -> Result<(), Flaw> {
         for _ in 0..=MAX_EXTENSIONS {
             self.key.protocol = next;
@@ -309,10 +318,10 @@ impl Headers {
     }
 }
 
-/// Writes "congestion experienced" into the IP header of an Ethernet frame, as a port does on departure for a packet
-/// that was marked. `true` if the frame says so now; `false`, and no change, if it is not IP or its transport
-/// is not ECN-capable (RFC 3168 forbids marking it). The IPv4 checksum is updated, not computed anew, so a wrong one
-/// stays wrong (RFC 1624, equation 3).
+/// Sets "congestion experienced" in the IP header of an Ethernet frame, as a port does on departure
+/// for a marked packet. `true` if the frame carries CE now; `false`, and no change, if it is not IP
+/// or its transport is not ECN-capable (RFC 3168 forbids marking it). The IPv4 checksum is updated
+/// incrementally, so a wrong one stays wrong (RFC 1624, equation 3).
 pub fn set_ce(frame: &mut [u8]) -> bool {
     let Ok((ethertype, at)) = ethernet(frame) else {
         return false;
@@ -324,8 +333,8 @@ pub fn set_ce(frame: &mut [u8]) -> bool {
     }
 }
 
-/// Sets the DSCP of a frame's outer IP header, as a port does for a packet that was remarked. `false`, and no change, if
-/// it is not IP. The checksum as in [`set_ce`].
+/// Sets the DSCP of a frame's outer IP header, as a port does for a packet that was remarked.
+/// `false`, and no change, if it is not IP. The checksum as in [`set_ce`].
 pub fn set_dscp(frame: &mut [u8], dscp: u8) -> bool {
     let Ok((ethertype, at)) = ethernet(frame) else {
         return false;
@@ -377,7 +386,8 @@ fn set_ce_v4(packet: &mut [u8]) -> bool {
 }
 
 fn set_ce_v6(packet: &mut [u8]) -> bool {
-    // The traffic class lies across the first two bytes; its low two bits are bits 5 and 4 of the second.
+    // The traffic class lies across the first two bytes; its low two bits are bits 5 and 4 of the
+    // second.
     match packet.first_chunk_mut::<40>() {
         Some(header) if header[0] >> 4 == 6 && header[1] & 0x30 != 0 => {
             header[1] |= 0x30;
@@ -387,8 +397,9 @@ fn set_ce_v6(packet: &mut [u8]) -> bool {
     }
 }
 
-/// Hashes flows with a secret, since who sends packets chooses their addresses and ports: without it, one sender could
-/// aim all its flows at another's queue. A multiplication folded on itself: two or three multiplications a hash.
+/// Hashes flows with a secret, since senders choose their addresses and ports: without it, one
+/// sender could aim all its flows at another's queue. A multiplication folded on itself: two or
+/// three multiplications a hash.
 #[derive(Clone, Debug)]
 pub struct FlowHasher {
     keys: [u64; 6],
@@ -419,8 +430,9 @@ impl FlowHasher {
         )
     }
 
-    /// The three hashes of a packet. A host has the same hash as source and as destination. Fragments: see the head
-    /// of this file. Without ports or SPI, the IPv6 flow label takes their place.
+    /// The three hashes of a packet. A host has the same hash as source and as destination.
+    /// Fragments: see the head of this file. Without ports or SPI, the IPv6 flow label takes their
+    /// place.
     #[inline]
     pub fn flow(&self, key: &FlowKey) -> Flow {
         let [_, _, k2, k3, k4, k5] = self.keys;

@@ -1,8 +1,9 @@
-//! Looking into a tree of queues without disturbing it: ALTQ's statistics (cbqprobe), for every kind.
+//! Looking into a tree of queues without disturbing it: ALTQ's statistics (cbqprobe), for every
+//! kind.
 //!
-//! A discipline's `inspect` reports gauges (its state worth seeing, each with its unit) and its classes. The
-//! result is a flat list with one [`View`] for the tree and one for each class; the names of classes are
-//! in the [plan](crate::tree::TreePlan).
+//! A discipline's `inspect` reports gauges (state worth seeing, each with its unit) and its
+//! classes. The result is a flat list with one [`View`] for the tree and one for each class; the
+//! names of classes are in the [plan](crate::tree::TreePlan).
 
 use crate::packet::ClassId;
 use crate::stats::Stats;
@@ -11,11 +12,11 @@ use crate::units::{Bandwidth, Bytes, Duration, Probability};
 /// The value of a gauge, with its unit.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Value {
-    /// A number of things.
+    /// A number.
     Count(u64),
     /// A length.
     Bytes(Bytes),
-    /// A length that may be negative: a credit or a debt.
+    /// A length that may be negative: a credit or an overdraft.
     Credit(i64),
     /// A rate.
     Bandwidth(Bandwidth),
@@ -29,12 +30,13 @@ pub enum Value {
     State(&'static str),
 }
 
-/// What one place of the tree shows.
+/// What one node of the tree reports.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct View {
     /// The class; `None` for the tree as a whole.
     pub class: Option<ClassId>,
-    /// The kind of its discipline; of the outermost where there are several. Empty for an interior class.
+    /// The kind of its discipline; of the outermost where there are several. Empty for an interior
+    /// class.
     pub kind: &'static str,
     /// Its counts.
     pub stats: Stats,
@@ -57,12 +59,12 @@ impl<'a> Inspection<'a> {
         Self { views, current: 0 }
     }
 
-    /// Reports one gauge of the current place.
+    /// Reports one gauge of the current node.
     pub fn gauge(&mut self, name: &'static str, value: Value) {
         self.views[self.current].gauges.push((name, value));
     }
 
-    /// Sets the current place's counts, unless an outer queue has done so.
+    /// Sets the current node's counts, unless an outer queue has done so.
     pub fn counts(&mut self, kind: &'static str, stats: &Stats) {
         let view = &mut self.views[self.current];
         if view.stats == Stats::default() && view.kind.is_empty() {

@@ -4,11 +4,13 @@
 //! - [`packet`]: what the engine knows of a packet;
 //! - [`discipline`]: the contract, and its answers;
 //! - [`queue`]: the wrapper that pins, counts and checks;
-//! - [`mod@settings`], [`kind`], [`tree`]: from a policy's text to a checked plan to a running queue;
-//! - [`disciplines`]: one file each; what several share stands in [`structures`] (data structures), `sharing`
-//!   (classes that share a link) and `flows` (queues for each flow);
+//! - [`mod@settings`], [`kind`], [`tree`]: from a policy's text to a checked plan to a running
+//!   queue;
+//! - [`disciplines`]: one file each; what several share stands in [`structures`] (data structures),
+//!   `sharing` (classes that share a link) and `flows` (queues for each flow);
 //! - [`header`], [`classify`]: from a frame's bytes to its fields, and to a class;
-//! - [`bounds`], [`admission`]: how long packets can wait at most, and whom a link can promise a delay;
+//! - [`bounds`], [`admission`]: how long packets can wait at most, and whom a link can promise a
+//!   delay;
 //! - [`reserved`]: classes that come and go beside those of a policy;
 //! - [`port_kind`]: what a port declares about itself, for those who read policies;
 //! - [`link`]: the facts of the link behind a tree, each of them once;
@@ -16,8 +18,9 @@
 //! - [`byte_clock`]: time in bytes of an Ethernet wire, for pacing;
 //! - [`inspect`]: looking into a running tree.
 //!
-//! Absent on purpose: clocks, sockets, threads, files, logging, global state, unsafe code, and randomness
-//! that was not given. The same code therefore runs in the simulator, in the lab and on a real link.
+//! Absent on purpose: clocks, sockets, threads, files, logging, global state, unsafe code, and
+//! randomness that was not given. The same code therefore runs in the simulator, in the lab and on
+//! a real link.
 
 #![forbid(unsafe_code)]
 

@@ -1,7 +1,8 @@
 //! The link behind a tree of disciplines: each of its facts, stated once.
 //!
-//! A discipline reads these facts here and has no setting that repeats one. Whoever makes a plan fills them in from the
-//! one place that states them: the interface of a policy, its port, or the link of a scenario.
+//! A discipline reads these facts here and has no setting that repeats one. Whoever makes a plan
+//! fills them in from the one place that states them: the interface of a policy, its port, or the
+//! link of a scenario.
 
 use crate::settings::{Raw, SettingValue};
 use crate::units::{Bandwidth, Bytes, Duration};
@@ -52,7 +53,8 @@ impl Link {
         self.bandwidth.bytes_in(SPLIT).min(LONGEST_SUPER).max(self.mtu)
     }
 
-    /// What may be in the device when a packet arrives: a full ring, of which the last may be a packet of this length.
+    /// What may be in the device when a packet arrives: a full ring, of which the last may be a
+    /// packet of this length.
     pub fn ahead(&self, longest: Bytes) -> Bytes {
         self.mtu.times(u64::from(self.ring.saturating_sub(1))) + self.mtu.max(longest)
     }

@@ -1,12 +1,13 @@
 //! A link as a clock: each packet moves it on by its length over the bandwidth, exactly.
 //!
-//! In front of a port it is ALTQ's token-bucket regulator (altq(4), "token bucket regulator"), and for
-//! the same reason: the bottleneck is often not the interface but a modem or a switch behind it, where no
-//! policy rules. In the simulator it is the wire itself. The remainder of each division is carried to the
-//! next packet, so that a discipline that keeps to the same bandwidth by itself never has to wait here.
+//! In front of a port it is ALTQ's token-bucket regulator (altq(4), "token bucket regulator"), and
+//! for the same reason: the bottleneck is often not the interface but a modem or a switch behind
+//! it, where no policy rules. In the simulator it is the wire itself. The remainder of each
+//! division is carried to the next packet, so that a discipline that keeps to the same bandwidth by
+//! itself never has to wait here.
 //!
-//! [`CreditClock`] adds what `cbq` needs: a clock for credits that stands still while the link's caller
-//! is too late.
+//! [`CreditClock`] adds what `cbq` needs: a clock for credits that stands still while the link's
+//! caller is too late.
 
 use crate::units::{Bandwidth, Bytes, Duration, Instant};
 
@@ -24,8 +25,8 @@ pub struct LinkClock {
 }
 
 impl LinkClock {
-    /// An idle link. `catch_up` is how far a late caller may catch up: zero for a wire, a tick of its clock
-    /// for a program that is woken late.
+    /// An idle link. `catch_up` is how far a late caller may catch up: zero for a wire, a tick of
+    /// its clock for a program that is woken late.
     pub fn new(rate: Bandwidth, catch_up: Duration) -> Self {
         Self {
             rate,
@@ -69,7 +70,8 @@ impl LinkClock {
     #[inline]
     pub fn send(&mut self, now: Instant, len: Bytes) {
         self.start(now - self.catch_up);
-        // In 64 bits while they suffice, which is up to 2 GB a packet: the division is five times faster.
+        // In 64 bits while they suffice, which is up to 2 GB a packet: the division is five times
+        // faster.
         match len.get().checked_mul(8 * NANOS) {
             Some(nanobits) => self.advance(nanobits),
             None => self.advance_wide(u128::from(len.get()) * u128::from(8 * NANOS)),
@@ -98,8 +100,8 @@ impl LinkClock {
     }
 }
 
-/// A link whose idle time earns credit only as far as a late caller may catch up: beyond that its clock
-/// stands still, as if the time had not passed. Times are in nanoseconds.
+/// A link whose idle time earns credit only as far as a late caller may catch up: beyond that its
+/// clock stands still, as if the time had not passed. Times are in nanoseconds.
 #[derive(Clone, Debug)]
 pub(crate) struct CreditClock {
     link: LinkClock,
@@ -155,8 +157,9 @@ impl CreditClock {
         now - self.behind
     }
 
-    /// A packet of this many nanobits leaves, after [`CreditClock::at`] at the same time. On a link that
-    /// another paces, one that runs ahead of the bandwidth is not stopped: the excess is forgiven.
+    /// A packet of this many nanobits leaves, after [`CreditClock::at`] at the same time. On a link
+    /// that another paces, one that runs ahead of the bandwidth is not stopped: the excess is
+    /// forgiven.
     #[inline]
     pub(crate) fn send(&mut self, now: u64, nanobits: u64, shaped: bool) {
         self.link.start(Instant::from_nanos(self.ready));
@@ -173,8 +176,8 @@ impl CreditClock {
         self.link.free_at.nanos() + u64::from(self.link.remainder > 0)
     }
 
-    /// Another bandwidth or catch-up from `now` on. Time that a smaller catch-up would not allow has been
-    /// credited already: the clock must not turn back.
+    /// Another bandwidth or catch-up from `now` on. Time that a smaller catch-up would not allow
+    /// has been credited already: the clock must not turn back.
     pub(crate) fn retune(&mut self, rate: Bandwidth, catch_up: Duration, now: u64) {
         (self.link.rate, self.link.catch_up) = (rate, catch_up);
         self.link

@@ -1,8 +1,8 @@
 //! A packet as the engine sees it: metadata and an owned handle, never bytes.
 //!
 //! A port fills the metadata in on arrival and applies [`Packet::ecn`] and [`Packet::dscp`] to the
-//! header on departure. So the
-//! simulator needs no bytes, and no discipline can hold a stale pointer into a header (ALTQ's did).
+//! header on departure. So the simulator needs no bytes, and no discipline can keep a stale pointer
+//! into a header (ALTQ's did).
 
 use crate::units::{Bytes, Instant};
 
@@ -10,8 +10,9 @@ use crate::units::{Bytes, Instant};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ClassId(pub u32);
 
-/// What tells flows apart: hashes of the source host, the destination host, and the whole five-tuple.
-/// Disciplines that spread flows over queues (WFQ) choose one and mix it with a seed of their own.
+/// What distinguishes flows: hashes of the source host, the destination host, and the whole
+/// five-tuple. Disciplines that spread flows over queues (WFQ) choose one and mix it with a seed of
+/// their own.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Flow {
     /// Of the source address.
@@ -25,7 +26,7 @@ pub struct Flow {
 /// The ECN field of the IP header (RFC 3168, section 5).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Ecn {
-    /// 00: the transport cannot be told of congestion by marks.
+    /// 00: not ECN-capable.
     #[default]
     NotEct,
     /// 10: ECN-capable.
@@ -36,7 +37,8 @@ pub enum Ecn {
     Ce,
 }
 
-/// The DSCP of the IP header (RFC 2474, section 3): six bits, and whether they were changed on the way.
+/// The DSCP of the IP header (RFC 2474, section 3): six bits, and whether they were changed on the
+/// way.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Dscp {
     value: u8,
@@ -63,7 +65,8 @@ impl Dscp {
         self.value = value & 63;
     }
 
-    /// The drop precedence, 1 to 3, of a DSCP of the assured forwarding group (RFC 2597, section 6).
+    /// The drop precedence, 1 to 3, of a DSCP of the assured forwarding group (RFC 2597, section
+    /// 6).
     pub const fn precedence(self) -> Option<u8> {
         let (class, low) = (self.value >> 3, self.value & 7);
         match low {
@@ -91,7 +94,8 @@ impl Buffer {
 #[must_use = "a packet is queued, sent, or handed to the sink; it is never just forgotten"]
 #[derive(Debug)]
 pub struct Packet {
-    /// Length on the wire, the link's overhead included. Of a super-frame (GSO): of all its segments.
+    /// Length on the wire, the link's overhead included. Of a super-frame (GSO): of all its
+    /// segments.
     pub len: Bytes,
     /// When it was offered to the outermost queue.
     pub arrived: Instant,
@@ -121,7 +125,8 @@ impl Packet {
         }
     }
 
-    /// Marks congestion if the transport understands it; `false` if it does not, and must be told by loss.
+    /// Marks congestion if the transport understands it; `false` if it does not, and must be told
+    /// by loss.
     pub fn mark(&mut self) -> bool {
         let capable = self.ecn != Ecn::NotEct;
         if capable {

@@ -1,11 +1,12 @@
 //! Prefetching: reading the memory that the next packets will need, before they need it.
 //!
-//! With very many queues, a packet costs the cache lines that have to be fetched for it. A discipline
-//! that knows which of its queues come next reads the lines of all of them in one loop: no read depends
-//! on another, so the processor fetches them at the same time instead of one after the other.
+//! With very many queues, a packet costs the cache lines that have to be fetched for it. A
+//! discipline that knows which of its queues come next reads the lines of all of them in one loop:
+//! no read depends on another, so the processor fetches them at the same time instead of one after
+//! the other.
 //!
-//! Safe Rust has no prefetch instruction, so the lines are read for real; [`Prefetched`] carries the
-//! words that were read, so that the compiler keeps the reads.
+//! Safe Rust has no prefetch instruction, so the lines are read for real; [`Prefetched`] carries
+//! the words that were read, so that the compiler keeps the reads.
 
 use std::hint::black_box;
 

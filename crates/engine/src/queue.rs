@@ -1,13 +1,14 @@
 //! `Queue`: what hosts and parents own. A discipline, plus what is true of all of them.
 //!
-//! It pins the peeked packet, counts, and checks the discipline against the contract on every call, in
-//! release builds too: a packet that was never offered, *empty* with a backlog, a wait that is not in the
-//! future. The checks are a few compares.
+//! It pins the peeked packet, counts, and checks the discipline against the contract on every call,
+//! in release builds too: a packet that was never offered, *empty* with a backlog, a wait that is
+//! not in the future. The checks are a few compares.
 //!
-//! Peeking *pins*: the next dequeue returns that packet, later arrivals do not overtake it, its drop
-//! decision is final, and only a flush removes it otherwise. The price, which ALTQ's poll and Linux's stash
-//! pay without saying so: a shaper charges a packet when it is pinned, so each shaping level may release
-//! one packet early by at most one packet time, and a late high-priority arrival waits behind one packet.
+//! Peeking *pins*: the next dequeue returns that packet, later arrivals do not overtake it, its
+//! drop decision is final, and only a flush removes it otherwise. The price, which ALTQ's poll and
+//! Linux's stash pay without saying so: a shaper charges a packet when it is pinned, so each
+//! shaping level may release one packet early by at most one packet time, and a late high-priority
+//! arrival waits behind one packet.
 
 use crate::discipline::{Discipline, Next, Reason, Sink, Verdict};
 use crate::disciplines::fifo::Fifo;
@@ -28,8 +29,8 @@ impl QueuePlan {
 
 /// A queue with a discipline.
 ///
-/// There can be very many, and then a packet costs the cache lines that have to be fetched for it. So
-/// what every packet needs comes first: two lines, of which the second is a plain FIFO's.
+/// There can be very many, and then a packet costs the cache lines that have to be fetched for it.
+/// So what every packet needs comes first: two lines, of which the second is a plain FIFO's.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Queue {
@@ -62,8 +63,8 @@ impl Backlog {
     }
 }
 
-/// A discipline. A plain FIFO, which most leaves have, is in the queue's own memory and not behind a
-/// pointer: what it needs can be fetched together with the queue.
+/// A discipline. A plain FIFO, which most leaves have, is in the queue's own memory and not behind
+/// a pointer: what it needs can be fetched together with the queue.
 #[derive(Debug)]
 enum Inner {
     Fifo(Fifo),
@@ -176,8 +177,8 @@ impl Queue {
     /// The next packet that may leave now.
     ///
     /// # Panics
-    /// If the discipline breaks its contract: waits for a time that is not after `now`, answers `Empty`
-    /// with a backlog, or waits without one.
+    /// If the discipline breaks its contract: waits for a time that is not after `now`, answers
+    /// `Empty` with a backlog, or waits without one.
     pub fn dequeue(&mut self, now: Instant, sink: &mut dyn Sink) -> Next<Packet> {
         let next = match self.backlog.pinned {
             true => self.unpin().map_or(Next::Empty, Next::Ready),
@@ -233,9 +234,9 @@ impl Queue {
         self.pinned.as_ref().map_or(Next::Empty, Next::Ready)
     }
 
-    /// After [`Next::Wait`] at the same time, for a host that keeps its wire busy with gap frames: the
-    /// wire slot of the gap frame to send now, no longer than `longest`. Then the host dequeues again.
-    /// `None`: it waits.
+    /// After [`Next::Wait`] at the same time, for a host that keeps its wire busy with gap frames:
+    /// the wire slot of the gap frame to send now, no longer than `longest`. Then the host dequeues
+    /// again. `None`: it waits.
     pub fn gap(&mut self, longest: Bytes) -> Option<Bytes> {
         match self.backlog.pinned {
             true => None,
@@ -277,8 +278,8 @@ impl Queue {
         next
     }
 
-    /// This queue replaces `former`: its classes start with the deficits of those that they replace.
-    /// `renumber` maps a class of the former tree to its successor here.
+    /// This queue replaces `former`: its classes start with the deficits of those that they
+    /// replace. `renumber` maps a class of the former tree to its successor here.
     pub fn carry_over(
         &mut self,
         now: Instant,
@@ -372,8 +373,9 @@ impl Queue {
         self.discipline.get().inspect(out);
     }
 
-    /// Adopts a plan of the same shape while packets are queued. `false` if some discipline in it cannot;
-    /// others may have adopted theirs by then, so the host then applies the former plan again.
+    /// Adopts a plan of the same shape while packets are queued. `false` if some discipline in it
+    /// cannot; others may have adopted theirs by then, so the host then applies the former plan
+    /// again.
     pub fn retune(&mut self, now: Instant, plan: &dyn Plan) -> bool {
         self.discipline.get_mut().retune(now, plan)
     }

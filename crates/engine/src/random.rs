@@ -1,8 +1,8 @@
 //! Randomness that is given at construction: a small seeded generator, forked by name.
 //!
-//! Each node of a tree forks its own stream by its path, so that adding a node does not change the luck of
-//! the others. The generator is xoshiro256** (Blackman and Vigna, 2018), seeded by splitmix64. It is not
-//! meant to resist anyone who can see its output.
+//! Each node of a tree forks its own stream by its path, so that adding a node does not change the
+//! random numbers of the others. The generator is xoshiro256** (Blackman and Vigna, 2018), seeded
+//! by splitmix64. It is not cryptographic: whoever sees its output can predict it.
 
 /// A stream of pseudo-random numbers.
 #[derive(Clone, Debug)]

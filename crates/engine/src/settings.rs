@@ -1,7 +1,8 @@
-//! Settings, declared once: the declaration gives the reader, the check, the help and the documentation.
+//! Settings, declared once: the declaration provides the reader, the check, the help and the
+//! documentation.
 //!
-//! The text of a policy comes in as a neutral [`Table`] whose entries remember where they stood, so that a
-//! [`Problem`] can point at line and column. Which file format it was is the control plane's affair.
+//! The text of a policy comes in as a neutral [`Table`] whose entries record their position, so
+//! that a [`Problem`] can point at line and column. The file format is the control plane's affair.
 
 use crate::units::{Bandwidth, Bytes, Duration, Probability, Rate};
 
@@ -68,7 +69,7 @@ pub struct Entry {
     pub at: Span,
 }
 
-/// The entries of one place, in order, and where the place is.
+/// The entries of one section, in order, and where the section is.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Table {
     /// The entries.
@@ -137,13 +138,13 @@ pub struct Setting {
 
 /// A type that a setting can have.
 pub trait SettingValue: Sized {
-    /// The unit or the choices, for people.
+    /// The unit or the choices, human-readable.
     const UNIT: &'static str;
     /// Reads a value; the error says what was expected.
     fn from_raw(raw: &Raw) -> Result<Self, String>;
 }
 
-/// How a value looks to a person who wrote the wrong type.
+/// How a value of the wrong type looks in a message.
 pub fn describe(raw: &Raw) -> String {
     match raw {
         Raw::Text(text) => format!("the text \"{text}\""),
@@ -243,11 +244,12 @@ macro_rules! choices {
     };
 }
 
-/// Declares the settings of a discipline or of a class: a struct, its reader, and its documentation.
+/// Declares the settings of a discipline or of a class: a struct, its reader, and its
+/// documentation.
 ///
-/// Each field is `name: Type = required`, `= default "text"` or `= derived "what it follows from"` (the
-/// field is then an `Option`), followed by the effect of too small and too large a value and the source.
-/// A default is written as it would stand in a policy, without outer quotes.
+/// Each field is `name: Type = required`, `= default "text"` or `= derived "what it follows from"`
+/// (the field is then an `Option`), followed by the effect of too small and too large a value and
+/// the source. A default is written as it would stand in a policy, without outer quotes.
 #[macro_export]
 macro_rules! settings {
     ($(#[$doc:meta])* $vis:vis struct $name:ident {
@@ -269,7 +271,8 @@ macro_rules! settings {
                 accepts: |raw| <$type as $crate::settings::SettingValue>::from_raw(raw).map(drop),
             }),*];
 
-            /// Reads them from a table, reporting every problem; `also` names keys that others read.
+            /// Reads them from a table, reporting every problem; `also` names keys that others
+            /// read.
             pub fn read(
                 table: &$crate::settings::Table,
                 also: &[&str],
@@ -357,8 +360,8 @@ fn from_default<T: SettingValue>(text: &'static str) -> T {
     }
 }
 
-/// What is wrong with a table by the declarations alone, in the words in which reading it would report it: a
-/// value that cannot be read, and a setting that must be given and is not.
+/// Checks a table against the declarations alone, with the messages of reading it: a value that
+/// cannot be read, and a required setting that is absent.
 pub fn refuse_wrong(table: &Table, settings: &[Setting], problems: &mut Vec<Problem>) {
     for setting in settings {
         match table.get(setting.name) {
@@ -385,7 +388,7 @@ pub fn refuse_unknown(table: &Table, settings: &[Setting], also: &[&str], proble
     }
 }
 
-/// The problem of an unknown word: names the nearest known one, or all of them.
+/// The problem of an unknown word: suggests the nearest known one, or lists all of them.
 pub fn unknown<'a>(what: &str, word: &str, at: Span, known: impl IntoIterator<Item = &'a str>) -> Problem {
     let known: Vec<&str> = known.into_iter().collect();
     let problem = Problem::new(at, format!("unknown {what} `{word}`"));
@@ -396,7 +399,7 @@ pub fn unknown<'a>(what: &str, word: &str, at: Span, known: impl IntoIterator<It
     }
 }
 
-/// The known word nearest to this one, if one is near enough to have been meant (a third of its letters).
+/// The nearest known word, if it is near enough to have been meant (a third of its letters).
 pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let within = word.chars().count().max(3) / 3;
     known
@@ -407,8 +410,8 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
         .map(|(_, k)| k)
 }
 
-/// The number of letters to change, insert, delete or swap with a neighbour to turn one word into the other
-/// (optimal string alignment).
+/// The number of letters to change, insert, delete or swap with a neighbour to turn one word into
+/// the other (optimal string alignment).
 fn distance(a: &str, b: &str) -> usize {
     let (a, b): (Vec<char>, Vec<char>) = (
         a.to_lowercase().chars().collect(),
@@ -445,7 +448,7 @@ mod tests {
             rate: Rate = required, "", "";
             /// How many.
             count: u32 = default "7", "", "";
-            /// The wait.
+            /// The delay.
             wait: Duration = derived "from the rate", "", "";
         }
     }

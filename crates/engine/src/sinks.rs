@@ -1,16 +1,16 @@
-//! What the disciplines' own tests give as sinks.
+//! Sinks for the disciplines' own tests.
 
 use crate::discipline::{Reason, Sink};
 use crate::packet::Packet;
 
-/// Nobody asks what was lost.
+/// Ignores what is dropped.
 pub struct Nowhere;
 
 impl Sink for Nowhere {
     fn drop(&mut self, _packet: Packet, _why: Reason) {}
 }
 
-/// The flow of each packet that was lost, and why it was.
+/// The flow of each dropped packet, and why it was dropped.
 #[derive(Default)]
 pub struct Drops(pub Vec<(u32, Reason)>);
 

@@ -9,16 +9,17 @@
 //! | [`Share`] | parts of 10¹² | `40 %` | 10⁻¹⁰ % |
 //! | [`Rate`] | a bandwidth, or a share of the link | `20 Mbit/s`, `40 %` | as above |
 //!
-//! Text is read exactly or refused: `0.5 ns` is an error and not 0 or 1. Only [`Probability`] rounds
-//! (to the nearest 2⁻³²), since decimal fractions have no exact binary form. What is printed reads back
-//! as the same value. Decimal prefixes are powers of 1000, `Ki`/`Mi`/`Gi` powers of 1024.
+//! Text is read exactly or refused: `0.5 ns` is an error and not 0 or 1. Only [`Probability`]
+//! rounds (to the nearest 2⁻³²), since decimal fractions have no exact binary form. What is printed
+//! reads back as the same value. Decimal prefixes are powers of 1000, `Ki`/`Mi`/`Gi` powers of
+//! 1024.
 
 use std::fmt;
 use std::ops::{Add, AddAssign, Sub, SubAssign};
 use std::str::FromStr;
 
-/// A point on the engine's clock: nanoseconds since its host started it. Hosts make them (a real clock,
-/// the simulator, a test); disciplines compare and add.
+/// A point on the engine's clock: nanoseconds since its host started it. Hosts make them (a real
+/// clock, the simulator, a test); disciplines compare and add.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Hash)]
 pub struct Instant(u64);
 
@@ -38,7 +39,8 @@ pub struct Bandwidth(u64);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Hash)]
 pub struct Probability(u64);
 
-/// A share of a link, from 0 to 1, in parts of 10¹²: decimal, so that twenty times 5 % is all of it.
+/// A share of a link, from 0 to 1, in parts of 10¹²: decimal, so that twenty times 5 % is all of
+/// it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Hash)]
 pub struct Share(u64);
 
@@ -189,7 +191,8 @@ impl Bandwidth {
         })
     }
 
-    /// The rate at which `len` is sent in `span`, rounded down; zero for an empty span. For statistics.
+    /// The rate at which `len` is sent in `span`, rounded down; zero for an empty span. For
+    /// statistics.
     pub const fn of(len: Bytes, span: Duration) -> Self {
         if span.0 == 0 {
             return Self(0);
@@ -313,7 +316,8 @@ macro_rules! additive {
 }
 additive!(Duration, Bytes, Bandwidth);
 
-// Reading and writing. A quantity is a decimal number, optional space, and a unit that is never optional.
+// Reading and writing. A quantity is a decimal number, optional space, and a unit that is never
+// optional.
 
 /// Why a text is not a quantity: what was expected, with an example.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -390,7 +394,8 @@ fn read(text: &str, units: &Units, what: &str, example: &str) -> Result<u64, Uni
         )));
     }
     let found = units.iter().find(|u| u.0 == unit).or_else(|| {
-        // Case does not matter where it cannot change the meaning: bits and bytes differ only by it.
+        // Case does not matter where it cannot change the meaning: bits and bytes differ only by
+        // it.
         let mut alike = units.iter().filter(|u| u.0.eq_ignore_ascii_case(unit));
         alike
             .next()

@@ -1,9 +1,10 @@
-//! No discipline allocates for each packet once it has served some: memory is taken when a queue becomes longer than ever before,
-//! and used again.
+//! No discipline allocates for each packet once it has served some: memory is taken when a queue
+//! becomes longer than ever before, and used again.
 //!
-//! The global allocator of this test counts. Random policies of every kind serve a fixed number of packets over and over; the
-//! first rounds are not counted. A queue that becomes longer than ever in the counted ones may take memory, so a few
-//! allocations are allowed, and none for the pacer, whose packets come at regular times.
+//! The global allocator of this test counts. Random policies of every kind serve a fixed number of
+//! packets over and over; the first rounds are not counted. A queue that becomes longer than ever
+//! in the counted ones may take memory, so a few allocations are allowed, and none for the pacer,
+//! whose packets come at regular times.
 
 #[allow(dead_code, reason = "the contract test uses more of it")]
 #[path = "contract/policies.rs"]

@@ -1,8 +1,9 @@
 //! The bounds of `engine::bounds` are never exceeded, whatever senders do that keep their promise.
 //!
-//! Random links, rings, classes and promises; senders whose bursts meet at one time, just when a longest packet of another
-//! class has gone onto the wire, and that send again as soon as their buckets let them. `SUIMON_BOUNDS_CASES` says how
-//! many of them (10,000 by default, for `ips`; a fifth of it for each of the others), `SUIMON_BOUNDS_SEED` which.
+//! Random links, rings, classes and promises; senders whose bursts meet at one time, just when a
+//! longest packet of another class has gone onto the wire, and that send again as soon as their
+//! buckets let them. `SUIMON_BOUNDS_CASES` says how many of them (10,000 by default, for `ips`; a
+//! fifth of it for each of the others), `SUIMON_BOUNDS_SEED` which.
 
 #[path = "bounds/rig.rs"]
 mod rig;
@@ -113,14 +114,16 @@ impl World {
         spec.check(&Registry::builtin(), self.link).ok()
     }
 
-    /// From now on a `tbf` stands above every plan, of a rate between what is promised and the link's.
+    /// From now on a `tbf` stands above every plan, of a rate between what is promised and the
+    /// link's.
     fn hold(&mut self) {
         let used: u64 = self.promises.iter().map(|promise| promise.rate.bits()).sum();
         let left = self.link.bandwidth.bits() - used;
         self.held_to = Some(Bandwidth::bits_per_sec(used + 1 + self.rng.below(left.max(1))));
     }
 
-    /// Packets of the classes that mean harm to one another, and of the rest, as many as the link takes.
+    /// Packets of the classes that mean harm to one another, and of the rest, as many as the link
+    /// takes.
     fn harm(&mut self) -> Vec<Arrival> {
         let frame = self.link.bandwidth.time_to_send(Bytes::new(MTU)).nanos();
         let meeting = 20 * frame;
@@ -175,7 +178,8 @@ fn nearest(cases: &[WorstCase], plan: &TreePlan, world: &mut World, what: &str) 
     (nearest, queue)
 }
 
-/// Tries worlds; the nearest that any came to its bound, in thousandths, and how many classes had one.
+/// Tries worlds; the nearest that any came to its bound, in thousandths, and how many classes had
+/// one.
 fn try_all(name: &str, cases: u64, plan: impl Fn(&mut World) -> Option<TreePlan>) -> (u64, u64) {
     let base = given("SUIMON_BOUNDS_SEED").unwrap_or_else(|| RandomState::new().hash_one(name));
     let (mut nearest_of_all, mut bounded) = (0, 0);
@@ -276,7 +280,8 @@ fn strict_priority(name: &str, prepare: impl Fn(&mut World)) {
             priority(0),
         )
     });
-    // The packet that waits for its tokens is counted as long as any, and its time on the link as at the lower rate.
+    // The packet that waits for its tokens is counted as long as any, and its time on the link as
+    // at the lower rate.
     let near = if name == "priq" { 900 } else { 600 };
     assert!(
         nearest > near && bounded > cases() / 5,
@@ -372,7 +377,8 @@ fn cbq_keeps_its_bound() {
     );
 }
 
-/// Flow 1: 8 packets at 6 Mbit/s in 10 ms; flow 2: 8 packets at 1 Mbit/s in 20 ms. The link has 10 Mbit/s.
+/// Flow 1: 8 packets at 6 Mbit/s in 10 ms; flow 2: 8 packets at 1 Mbit/s in 20 ms. The link has 10
+/// Mbit/s.
 fn two_flows(rule: &str) -> Option<TreePlan> {
     let link = Link::new(Bandwidth::mbit(10), Bytes::new(MTU));
     let promise = |mbit| Promise {

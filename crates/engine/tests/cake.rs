@@ -1,5 +1,5 @@
-//! What `cake` promises: shares by host and by flow, an exact rate without bursts, thresholds of tins, little flows first, and
-//! queues that stay short whoever fills them.
+//! What `cake` promises: shares by host and by flow, an exact rate without bursts, thresholds of
+//! tins, little flows first, and queues that stay short whoever fills them.
 
 use engine::discipline::{Next, Reason, Sink};
 use engine::inspect::{Inspection, Value, View};

@@ -1,5 +1,5 @@
-//! What `cbq` promises, on a virtual clock: guarantees, sharing, limits, bursts, and its manners towards
-//! children and hosts.
+//! What `cbq` promises, on a virtual clock: guarantees, sharing, limits, bursts, and its manners
+//! towards children and hosts.
 
 #[path = "cbq/guarantee.rs"]
 mod guarantee;

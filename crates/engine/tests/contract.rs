@@ -1,17 +1,19 @@
-//! The contract test: every registered kind, and every parent × child pair, under random operations.
+//! The contract test: every registered kind, and every parent × child pair, under random
+//! operations.
 //!
-//! What is checked after every call, against a ledger that does not trust the queue (`contract/ledger.rs`,
-//! `contract/exam.rs`): each offered packet is held, or has left exactly once, unchanged, by `dequeue` or by
-//! the sink for a stated reason; packets and bytes are conserved; a peeked packet comes next; a flush empties;
-//! a wait ends after now, no packet leaves before it, and waiting leads to packets; empty means empty; flows
-//! stay in order; a drain loses nothing; the same seed gives the same output, and neither inspecting nor
-//! retuning with the same plan can be noticed; and all of it while settings change. Policies are drawn from the kinds' declarations
-//! (`contract/policies.rs`), and a broken discipline of each sort proves that the test notices
-//! (`contract/broken.rs`).
+//! What is checked after every call, against a ledger that does not trust the queue
+//! (`contract/ledger.rs`, `contract/exam.rs`): each offered packet is held, or has left exactly
+//! once, unchanged, by `dequeue` or by the sink for a stated reason; packets and bytes are
+//! conserved; a peeked packet comes next; a flush empties; a wait ends after now, no packet leaves
+//! before it, and waiting leads to packets; empty means empty; flows stay in order; a drain loses
+//! nothing; the same seed gives the same output, and neither inspecting nor retuning with the same
+//! plan can be noticed; and all of it while settings change. Policies are drawn from the kinds'
+//! declarations (`contract/policies.rs`), and a broken discipline of each sort proves that the test
+//! notices (`contract/broken.rs`).
 //!
-//! Every run draws a new seed and prints it when something fails. To replay it set `SUIMON_CONTRACT_SEED`; to
-//! search longer set `SUIMON_CONTRACT_ROUNDS` (policies for each kind and pair, 12 by default) and
-//! `SUIMON_CONTRACT_OPERATIONS` (for each policy, 1,500 by default).
+//! Every run draws a new seed and prints it when something fails. To replay it set
+//! `SUIMON_CONTRACT_SEED`; to search longer set `SUIMON_CONTRACT_ROUNDS` (policies for each kind
+//! and pair, 12 by default) and `SUIMON_CONTRACT_OPERATIONS` (for each policy, 1,500 by default).
 
 #[path = "contract/broken.rs"]
 mod broken;

@@ -1,5 +1,5 @@
-//! What `hfsc` promises, on a link that is simulated exactly: each packet starts when the last one is out, or when the
-//! queue said that one may leave.
+//! What `hfsc` promises, on a link that is simulated exactly: each packet starts when the last one
+//! is out, or when the queue said that one may leave.
 
 use engine::discipline::{Next, Reason, Sink, Verdict};
 use engine::link::Link;
@@ -142,7 +142,8 @@ impl Slopes {
 
 const NANOBITS: i128 = 8_000_000_000;
 
-/// Random arrivals: each class comes and goes, with packets of its own style, asking for more or less than its rate.
+/// Random arrivals: each class comes and goes, with packets of its own style, asking for more or
+/// less than its rate.
 fn traffic(rng: &mut Rng, rates: &[u64], until: u64) -> Arrivals {
     let one = |(class, &rate): (usize, &u64)| {
         let (mut now, mut all) = (rng.below(until / 4), Vec::new());
@@ -162,8 +163,9 @@ fn traffic(rng: &mut Rng, rates: &[u64], until: u64) -> Arrivals {
     sorted(rates.iter().enumerate().map(one).collect())
 }
 
-/// The departure that is furthest behind a class's curve, in nanobits: at the end of a packet, over the backlogged
-/// periods, of which one must hold: what was sent since its beginning, less the curve. Times are `late` later.
+/// The departure that is furthest behind a class's curve, in nanobits: at the end of a packet, over
+/// the backlogged periods, of which one must hold: what was sent since its beginning, less the
+/// curve. Times are `late` later.
 fn worst(sent: &[Sent], class: usize, curve: Slopes, late: u64) -> i128 {
     let (mut starts, mut total, mut idle_from, mut worst) = (Vec::new(), 0i128, 0, i128::MAX);
     let own: Vec<&Sent> = sent.iter().filter(|sent| sent.class == class).collect();
@@ -266,7 +268,8 @@ proptest! {
     }
 }
 
-/// The longest delay of voice, 160 bytes each 20 ms, beside bulk that takes all it can on 10 Mbit/s.
+/// The longest delay of voice, 160 bytes each 20 ms, beside bulk that takes all it can on 10
+/// Mbit/s.
 fn voice_delay(curve: &str) -> u64 {
     let rate = 10_000_000;
     let voice = [("realtime", curve), ("linkshare", "1 kbit/s")];
@@ -377,7 +380,8 @@ fn rates_from_8_kbit_to_800_gbit_share_one_link_without_overflow() {
     let rate = 800_000_000_000;
     let slow = [("realtime", "8 kbit/s"), ("linkshare", "8 kbit/s")];
     let fast = [("realtime", "700 Gbit/s"), ("linkshare", "700 Gbit/s")];
-    // Alone for a while, the slow one's virtual time runs a hundred million times as fast as the clock.
+    // Alone for a while, the slow one's virtual time runs a hundred million times as fast as the
+    // clock.
     let mut queue = check(rate, &[(None, &slow), (None, &fast)]).expect("a good plan");
     let parts = vec![
         bulk(0, 1_500, 0, rate, 20 * MS),

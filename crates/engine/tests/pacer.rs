@@ -1,4 +1,5 @@
-//! What `pacer` promises: exact departures on modelled wires, bounds on lateness, no bursts, admission.
+//! What `pacer` promises: exact departures on modelled wires, bounds on lateness, no bursts,
+//! admission.
 
 #[path = "pacer/bounds.rs"]
 mod bounds;

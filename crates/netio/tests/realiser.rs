@@ -3,7 +3,7 @@
 //!
 //! Where this machine holds the worker up, gaps become longer, which is counted: then only "never early" is asserted.
 
-use engine::byte_clock::AROUND;
+use engine::byte_clock::WIRE_OVERHEAD;
 use engine::link::Link;
 use engine::packet::ClassId;
 use engine::random::Seed;
@@ -136,7 +136,7 @@ fn gap_frames_fill_the_wire_and_packets_start_to_the_byte() {
     for gap in sent.iter().filter(|sent| is_pause(sent)) {
         assert_eq!(gap.bytes[6..18], [2, 0, 0, 0, 0, 9, 0x88, 8, 0, 1, 0, 0]);
         assert!(gap.bytes[18..].iter().all(|byte| *byte == 0) && (60..=1_514).contains(&gap.bytes.len()));
-        bytes += gap.bytes.len() as u64 + AROUND;
+        bytes += gap.bytes.len() as u64 + WIRE_OVERHEAD;
     }
     assert_eq!(achieved.gaps.bytes, Bytes::new(bytes));
     if achieved.dry == 0 {
@@ -145,12 +145,12 @@ fn gap_frames_fill_the_wire_and_packets_start_to_the_byte() {
         let gaps: Vec<u64> = sent
             .iter()
             .filter(|sent| is_pause(sent))
-            .map(|gap| gap.bytes.len() as u64 + AROUND)
+            .map(|gap| gap.bytes.len() as u64 + WIRE_OVERHEAD)
             .collect();
         assert_eq!((gaps.len(), &gaps[1..]), (PACKETS - 1, &[1_498; PACKETS - 2][..]));
         // The wire was never idle.
         for pair in sent.windows(2) {
-            let slot = (pair[0].bytes.len() as u64 + AROUND) * 800;
+            let slot = (pair[0].bytes.len() as u64 + WIRE_OVERHEAD) * 800;
             assert_eq!(pair[1].at.since(pair[0].at), Duration::from_nanos(slot));
         }
     }

@@ -19,7 +19,7 @@ use crate::event_queue::{Event, EventKey, EventQueue};
 use crate::meter::{Departure, DropRecord, LinkMeter};
 use crate::packet::{InFlight, Store};
 use crate::stream::Stream;
-use engine::byte_clock::{AROUND, SHORTEST_FRAME};
+use engine::byte_clock::{SHORTEST_FRAME, WIRE_OVERHEAD};
 use engine::classify::{Classifier, Filter};
 use engine::discipline::{Next, Reason, Sink};
 use engine::header::FlowHasher;
@@ -113,7 +113,7 @@ impl Framing {
         const ETHERNET_HEADER: u64 = 14;
         Bytes::new(match self {
             Self::Add(more) => frame.get().saturating_add_signed(more.into()),
-            Self::Ethernet => frame.get().max(SHORTEST_FRAME) + AROUND,
+            Self::Ethernet => frame.get().max(SHORTEST_FRAME) + WIRE_OVERHEAD,
             Self::Atm => (frame.get().saturating_sub(ETHERNET_HEADER) + 16).div_ceil(48) * 53,
         })
     }
@@ -599,7 +599,7 @@ impl DrivenQueue {
 
     /// The slot of a gap frame, if this driver sends them and the queue asks for one.
     fn gap(&mut self) -> Option<Bytes> {
-        let longest = self.plan.link.mtu + Bytes::new(AROUND);
+        let longest = self.plan.link.mtu + Bytes::new(WIRE_OVERHEAD);
         self.driver.gaps.then(|| self.queue.gap(longest)).flatten()
     }
 

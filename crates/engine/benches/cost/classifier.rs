@@ -1,10 +1,12 @@
-//! What a classification costs: filters × kind of filters, header parsing, building, changing, memory.
+//! What a classification costs: filters × kind of filters, header parsing, building, changing,
+//! memory.
 //!
-//! A figure is the median of many short rounds after a warm-up, with the least and the most; the machine may be shared,
-//! so only the ratio, whose two sides are measured in turns, is held against a bar.
+//! A figure is the median of many short rounds after a warm-up, with the least and the most; the
+//! machine may be shared, so only the ratio, whose two sides are measured in turns, is held against
+//! a bar.
 //!
-//! Nine packets in ten are drawn from a filter, the others at random, in random order, from 65,536 different
-//! ones: no flow repeats soon, and nothing caches flows.
+//! Nine packets in ten are drawn from a filter, the others at random, in random order, from 65,536
+//! different ones: no flow repeats soon, and nothing caches flows.
 
 use crate::Verdict;
 use engine::classify::{Classifier, Filter, FilterId, Ports, Prefix};
@@ -112,7 +114,8 @@ fn wildcard(rng: &mut Rng, n: usize) -> Filter {
     }
 }
 
-/// The mix that the figures of DPDK's rte_acl were taken with: every filter has a rule number of its own.
+/// The mix that the figures of DPDK's rte_acl were taken with: every filter has a rule number of
+/// its own.
 fn mixed(rng: &mut Rng, n: usize) -> Filter {
     let source = match rng.below(100) {
         0..20 => None,
@@ -383,8 +386,9 @@ fn changes(effort: Effort) {
         .print("mixed filters, added one by one", n);
 }
 
-/// The bar: many filters against few, in turns. A turn begins with a pass over all packets that is not timed, since the
-/// other side had the caches; its rounds are so short that few are interrupted, and the lower quartile counts.
+/// The bar: many filters against few, in turns. A turn begins with a pass over all packets that is
+/// not timed, since the other side had the caches; its rounds are so short that few are
+/// interrupted, and the lower quartile counts.
 fn ratio(effort: Effort) -> Verdict {
     let sizes = [1_000, effort.largest.max(1_000)];
     let mut sides = sizes.map(|n| {

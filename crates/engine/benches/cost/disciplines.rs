@@ -1,15 +1,18 @@
-//! What a packet costs: ns for one enqueue and one dequeue together, for each discipline in its regimes.
+//! What a packet costs: ns for one enqueue and one dequeue together, for each discipline in its
+//! regimes.
 //!
-//! Packets are recycled: each that is dequeued is enqueued again, to its own class and flow, so what is held
-//! stays the same. The clock is virtual and moves at the speed of the link. A figure is the median of many short
-//! rounds, taken in turns with all rows of its group, with the least and the most; the machine may be shared, so
-//! only ratios are held against a bar. "generator" is the loop without a queue: part of every other row.
+//! Packets are recycled: each that is dequeued is enqueued again, to its own class and flow, so
+//! what is held stays the same. The clock is virtual and moves at the speed of the link. A figure
+//! is the median of many short rounds, taken in turns with all rows of its group, with the least
+//! and the most; the machine may be shared, so only ratios are held against a bar. "generator" is
+//! the loop without a queue: part of every other row.
 //!
-//! Regimes of `cbq`: rates are unequal and add up to half of the link; packets are of 64 to 1,514 bytes; "all" or
-//! "one" of the classes hold 4 packets; a non-borrowing class waits for its rate, so the link idles, and a step
-//! includes the asks that were answered with a wait.
+//! Regimes of `cbq`: rates are unequal and add up to half of the link; packets are of 64 to 1,514
+//! bytes; "all" or "one" of the classes hold 4 packets; a non-borrowing class waits for its rate,
+//! so the link idles, and a step includes the asks that were answered with a wait.
 //!
-//! In `priq` a packet goes to another class each time, at random; the others' packets go back to their own class.
+//! In `priq` a packet goes to another class each time, at random; the others' packets go back to
+//! their own class.
 
 use crate::Verdict;
 use engine::discipline::{Next, Reason, Sink};
@@ -28,7 +31,8 @@ const LINK: Link = Link::new(Bandwidth::gbit(10), Bytes::new(1_514));
 /// CBQ with 1,000 classes that may not borrow, against itself with 20.
 const BAR: f64 = 3.0;
 
-/// `drr`, `wfq` and `cake` with 64,000 classes or flows against themselves with 1,000, and `hfsc` with 10,000 leaves against 20.
+/// `drr`, `wfq` and `cake` with 64,000 classes or flows against themselves with 1,000, and `hfsc`
+/// with 10,000 leaves against 20.
 const MANY_BAR: f64 = 4.0;
 
 /// How much to run.
@@ -44,7 +48,8 @@ struct Effort {
 }
 
 const FULL: Effort = Effort {
-    // Rounds are shorter than a time slice, so that most are undisturbed on a machine that others use.
+    // Rounds are shorter than a time slice, so that most are undisturbed on a machine that others
+    // use.
     rounds: 251,
     steps: 5_000,
     most_classes: 100_000,
@@ -278,7 +283,8 @@ fn turns(effort: Effort) -> Vec<Row> {
             |i| Table::default().with("priority", integer(i)),
         )
     };
-    // Promises so small that a thousand fit; the packets keep to them by the rate of the offers, or are policed.
+    // Promises so small that a thousand fit; the packets keep to them by the rate of the offers, or
+    // are policed.
     let ips = |classes: u32| {
         classful(
             "ips, promised classes",
@@ -562,7 +568,8 @@ pub(crate) fn rows(full: bool) -> Vec<Verdict> {
     verdicts
 }
 
-/// The same for the regimes of `hfsc`, each by itself: 10,000 leaves are megabytes, and four times that would only measure the cache.
+/// The same for the regimes of `hfsc`, each by itself: 10,000 leaves are megabytes, and four times
+/// that would only measure the cache.
 pub(crate) fn curves(full: bool) -> Vec<Verdict> {
     let effort = if full { FULL } else { SMOKE };
     let judged = |served: Served| {

@@ -1,7 +1,9 @@
-//! What a packet costs in the engine, as one table: every discipline in its regimes, every kind of filters.
+//! What a packet costs in the engine, as one table: every discipline in its regimes, every kind of
+//! filters.
 //!
-//! `cargo bench --package engine` prints it in about a minute and a half; with `-- --check` it fails if a bar is missed, and with
-//! `-- pacing` or another part's name it prints that part. Under `cargo test` everything runs once, small.
+//! `cargo bench --package engine` prints it in about a minute and a half; with `-- --check` it
+//! fails if a bar is missed, and with `-- pacing` or another part's name it prints that part. Under
+//! `cargo test` everything runs once, small.
 
 #![expect(clippy::print_stdout, reason = "a bench talks")]
 

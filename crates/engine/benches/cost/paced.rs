@@ -1,12 +1,16 @@
-//! Pacing at 8 to 1,000,000 classes: the calendar of `pacer` against a binary heap, in turns in one run.
+//! Pacing at 8 to 1,000,000 classes: the calendar of `pacer` against a binary heap, in turns in one
+//! run.
 //!
-//! Twice: the structures alone, where a step takes the class whose time comes first and notes it for one period later; and the
-//! whole discipline with packets, against the same one with a heap in place of the calendar. Periods differ by up to three
-//! times and are as long as all classes take to send a full packet each; they begin at random times. With packets the
-//! classes use 99 % of the wire, each holds two packets, and one that left is offered to its class again, as in the other rows.
+//! Twice: the structures alone, where a step takes the class whose time comes first and notes it
+//! for one period later; and the whole discipline with packets, against the same one with a heap in
+//! place of the calendar. Periods differ by up to three times and are as long as all classes take
+//! to send a full packet each; they begin at random times. With packets the classes use 99 % of the
+//! wire, each holds two packets, and one that left is offered to its class again, as in the other
+//! rows.
 //!
-//! For classes that all begin at one time there is a row of its own: their times come all at once ever after, so that
-//! no structure for waiting has anything to do, and the heap of those who may send has all.
+//! For classes that all begin at one time there is a row of its own: their times come all at once
+//! ever after, so that no structure for waiting has anything to do, and the heap of those who may
+//! send has all.
 
 use crate::Verdict;
 use engine::discipline::{Next, Reason, Sink};
@@ -41,7 +45,8 @@ const LINK: Link = Link::new(Bandwidth::gbit(10), Bytes::new(1_514));
 /// A full packet's bytes of wire, and their time.
 const SLOT: u64 = 1_538;
 const SLOT_TIME: Duration = Duration::from_nanos(1_231);
-/// At 100,000 classes the calendar takes a third of the heap's time at most, alone and with packets.
+/// At 100,000 classes the calendar takes a third of the heap's time at most, alone and with
+/// packets.
 const BAR: f64 = 1.0 / 3.0;
 const COMPARED: u32 = 100_000;
 
@@ -200,7 +205,8 @@ impl Step for Paced {
 
 /// Measures in turns, and prints a row each; the medians.
 fn race(names: &[&str], racers: &mut [Box<dyn Step>], classes: u32, full: bool) -> Vec<f64> {
-    // Rounds are shorter than a time slice, so that most are undisturbed on a machine that others use.
+    // Rounds are shorter than a time slice, so that most are undisturbed on a machine that others
+    // use.
     let (rounds, steps) = if full { (201, 5_000) } else { (1, 500) };
     let mut figures = vec![Vec::new(); racers.len()];
     // Every class sends twice, so that what they hold is where it stays.

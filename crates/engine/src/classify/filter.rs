@@ -1,7 +1,7 @@
-//! What a filter can say, what that means, and how specific it is.
+//! What a filter can express, what that means, and how specific it is.
 //!
-//! ALTQ's fields (Cho 1999, section 4.2.1), with ranges of ports, IPv6 prefixes, and the receiving interface's mark added.
-//! [`Filter::matches`] is the definition that the search is held against.
+//! ALTQ's fields (Cho 1999, section 4.2.1), with ranges of ports, IPv6 prefixes, and the receiving
+//! interface's mark added. [`Filter::matches`] is the definition that the search is tested against.
 
 use crate::header::{Family, FlowKey};
 use crate::packet::ClassId;
@@ -76,7 +76,7 @@ impl fmt::Display for Prefix {
     }
 }
 
-/// A text that is not what a filter can say; it says what was expected.
+/// A text that is not a filter's field; it reports what was expected.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FilterError(pub String);
 
@@ -91,8 +91,8 @@ impl std::error::Error for FilterError {}
 impl FromStr for Prefix {
     type Err = FilterError;
 
-    /// `10.0.0.0/8`, `2001:db8::/32`, or an address alone. Bits beyond the length must be 0: `10.1.0.0/8` is
-    /// more often a slip than a wish.
+    /// `10.0.0.0/8`, `2001:db8::/32`, or an address alone. Bits beyond the length must be 0:
+    /// `10.1.0.0/8` is more often a slip than a wish.
     fn from_str(text: &str) -> Result<Self, FilterError> {
         let wrong = || {
             FilterError("expected an address or a prefix such as \"10.0.0.0/8\" or \"2001:db8::/32\"".into())
@@ -151,7 +151,8 @@ impl Ports {
         (self.low..=self.high).contains(&port)
     }
 
-    /// 16 for one port, 0 for all: 16 less the number of bits that it takes to tell the ports apart.
+    /// 16 for one port, 0 for all: 16 less the number of bits that it takes to tell the ports
+    /// apart.
     fn fixed_bits(&self) -> u32 {
         (self.high - self.low).leading_zeros()
     }
@@ -206,8 +207,8 @@ impl Dscp {
         self.mask
     }
 
-    /// The code points that agree with `value` where `mask` has a 1: (8, 56) is the class AF1 with CS1.
-    /// `None` beyond 63.
+    /// The code points that agree with `value` where `mask` has a 1: (8, 56) is the class AF1 with
+    /// CS1. `None` beyond 63.
     pub fn masked(value: u8, mask: u8) -> Option<Self> {
         (value < 64 && mask < 64).then_some(Self {
             value: value & mask,
@@ -216,8 +217,8 @@ impl Dscp {
     }
 }
 
-/// What packets a class takes. A field that is `None` is not looked at. A filter without any takes every packet,
-/// those included that are not IP.
+/// The packets that a class takes. A field that is `None` is not examined. A filter without any
+/// takes every packet, including non-IP.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Filter {
     /// The class.
@@ -289,8 +290,8 @@ impl Filter {
             && self.mark.is_none_or(|mark| key.mark == mark)
     }
 
-    /// The families whose packets it can take; none if it contradicts itself (an IPv4 source and an IPv6
-    /// destination), so that it never takes any.
+    /// The families whose packets it can take; none if it contradicts itself (an IPv4 source and an
+    /// IPv6 destination), so that it never takes any.
     pub fn families(&self) -> impl Iterator<Item = Family> + use<> {
         let this = *self;
         let prefixes = [self.source, self.destination];
@@ -310,9 +311,9 @@ impl Filter {
         self.source_port.is_some() || self.destination_port.is_some()
     }
 
-    /// How specific it is: the number of bits of a packet that it fixes. A prefix counts its length, a protocol 8, a range
-    /// of w ports 16 − ⌈log₂ w⌉, a code point the ones of its mask, a flow label 20, a mark 32, and the family,
-    /// given or implied by a prefix or a flow label, 1.
+    /// How specific it is: the number of bits of a packet that it fixes. A prefix counts its
+    /// length, a protocol 8, a range of w ports 16 − ⌈log₂ w⌉, a code point the ones of its mask, a
+    /// flow label 20, a mark 32, and the family, given or implied by a prefix or a flow label, 1.
     pub fn fixed_bits(&self) -> u32 {
         let prefix = |prefix: Option<Prefix>| prefix.map_or(0, |prefix| u32::from(prefix.len));
         let ports = |ports: Option<Ports>| ports.map_or(0, |ports| ports.fixed_bits());

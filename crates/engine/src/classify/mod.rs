@@ -1,9 +1,10 @@
-//! Filters, and the classifier that finds the one that takes a packet.
+//! Filters, and the classifier that finds the one that matches a packet.
 //!
-//! Follows the classifier of ALTQ (Cho 1999, section 4.2.1) in what a filter can say, and departs from it in two
-//! ways. There, a filter with an exact destination beat every other whatever its rule number, since the search looked
-//! there first; here precedence is stated, and the answer does not depend on the search. There, all other filters
-//! stood in one list that was searched from end to end; here the cost does not grow with their number (see
+//! Follows the classifier of ALTQ (Cho 1999, section 4.2.1) in what a filter can express, and
+//! departs from it in two ways. There, a filter with an exact destination beat every other whatever
+//! its rule number, since the search looked there first; here precedence is explicit, and the
+//! result does not depend on the search. There, all other filters stood in one list that was
+//! searched from end to end; here the cost does not grow with their number (see
 //! `docs/decisions/classifier.md` for the search, and what was measured).
 //!
 //! **Precedence.** Of the filters that match, the one wins with
@@ -11,8 +12,8 @@
 //! 2. among equals, the more fixed bits ([`Filter::fixed_bits`]);
 //! 3. among equals, the later one to be added.
 //!
-//! **Ports.** A filter with a port range, be it 0–65535, matches only packets whose ports can be seen: not a later
-//! fragment, not a packet cut before its ports, not ICMP.
+//! **Ports.** A filter with a port range, be it 0–65535, matches only packets whose ports can be
+//! seen: not a later fragment, not a packet truncated before its ports, not ICMP.
 
 mod filter;
 mod pattern;
@@ -25,10 +26,11 @@ use crate::header::{Family, FlowKey};
 use crate::packet::ClassId;
 use crate::random::Seed;
 use pattern::{Entry, LONG, Masks, SHORT, Secret, id, rank, words};
-use space::{Found, Space};
+use space::{Match, Space};
 use std::collections::BTreeMap;
 
-/// A filter of a classifier, from when it is added until it is removed. Later ones are greater; none is used twice.
+/// A filter of a classifier, from when it is added until it is removed. Later ones are greater;
+/// none is used twice.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct FilterId(pub u64);
 
@@ -43,10 +45,11 @@ pub struct Classifier {
 }
 
 impl Classifier {
-    /// A classifier with these filters, added in this order: the n-th has [`FilterId`] n, from 0. The seed
-    /// keeps the search's secrets: who sends packets must not be able to aim at its worst case.
+    /// A classifier with these filters, added in this order: the n-th has [`FilterId`] n, from 0.
+    /// The seed keys the search's hashes: senders must not be able to aim at its worst case.
     ///
-    /// Made at once, it is faster than the same filters added one by one: build a large one beside the running one.
+    /// Built at once, it is faster than the same filters added one by one: build a large one beside
+    /// the running one.
     pub fn new(filters: impl IntoIterator<Item = Filter>, seed: Seed) -> Self {
         let filters: BTreeMap<u64, Filter> = (0..).zip(filters).collect();
         let mut rng = seed.fork("classifier").stream();
@@ -60,8 +63,9 @@ impl Classifier {
         }
     }
 
-    /// Adds a filter. The cost does not grow with the number of filters, but once the number has doubled the search
-    /// is built anew, and filters that differ in nothing but port ranges are sorted anew together.
+    /// Adds a filter. The cost does not grow with the number of filters, but once the number has
+    /// doubled the search is rebuilt, and filters that differ in nothing but port ranges are sorted
+    /// anew together.
     pub fn add(&mut self, filter: Filter) -> FilterId {
         let id = self.next;
         self.next += 1;
@@ -107,7 +111,7 @@ impl Classifier {
     }
 
     #[inline]
-    fn search(&self, key: &FlowKey) -> Option<Found> {
+    fn search(&self, key: &FlowKey) -> Option<Match> {
         let found = match key.family {
             Family::Other => self.other.find(&words(key)),
             Family::V4 => self.v4.find(&words(key)),

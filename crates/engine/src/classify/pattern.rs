@@ -1,19 +1,21 @@
 //! Packets and filters as words: a key, and an entry that a key matches or not.
 //!
-//! All fields stand side by side in `N` words of 64 bits (3 for IPv4 and for what is not IP, 6 for IPv6), so that one
-//! mask says which bits of which fields matter, and matching is a few ANDs. Only port ranges need a comparison more.
+//! All fields stand side by side in `N` words of 64 bits (3 for IPv4 and for what is not IP, 6 for
+//! IPv6), so that one mask says which bits of which fields matter, and matching is a few ANDs. Only
+//! port ranges need a comparison more.
 
 use super::filter::{Filter, Ports};
 use crate::header::{Family, FlowKey, fold};
 use std::collections::BTreeMap;
 
-/// Words of a packet that is not IPv6.
+/// KeyWords of a packet that is not IPv6.
 pub(super) const SHORT: usize = 3;
-/// Words of an IPv6 packet.
+/// KeyWords of an IPv6 packet.
 pub(super) const LONG: usize = 6;
 
-/// A packet's fields: addresses, then ports, protocol, DSCP and "has ports", then mark and flow label.
-pub(super) type Words<const N: usize> = [u64; N];
+/// A packet's fields: addresses, then ports, protocol, DSCP and "has ports", then mark and flow
+/// label.
+pub(super) type KeyWords<const N: usize> = [u64; N];
 
 /// Where the fields of the last word but one are.
 const SOURCE_PORT: u32 = 48;
@@ -36,7 +38,7 @@ struct Fields {
 
 impl Fields {
     #[inline]
-    fn words<const N: usize>(&self) -> Words<N> {
+    fn words<const N: usize>(&self) -> KeyWords<N> {
         let mut words = [0; N];
         if N == SHORT {
             words[0] = (self.source as u64) << 32 | u64::from(self.destination as u32);
@@ -58,7 +60,7 @@ impl Fields {
 
 /// A packet's words.
 #[inline]
-pub(super) fn words<const N: usize>(key: &FlowKey) -> Words<N> {
+pub(super) fn words<const N: usize>(key: &FlowKey) -> KeyWords<N> {
     let ports = key.source_port.zip(key.destination_port);
     Fields {
         source: key.source,
@@ -73,7 +75,8 @@ pub(super) fn words<const N: usize>(key: &FlowKey) -> Words<N> {
     .words()
 }
 
-/// Precedence: the greater wins. Rule, fixed bits and number of a filter, one above the other; 0 is nobody's.
+/// Precedence: the greater wins. Rule, fixed bits and number of a filter, one above the other; 0 is
+/// nobody's.
 pub(super) type Rank = u128;
 
 /// The rank of the filter with this number.
@@ -89,16 +92,16 @@ pub(super) fn id(rank: Rank) -> u64 {
 /// No entry, no node.
 pub(super) const NOTHING: u32 = u32::MAX >> 1;
 
-/// The masks in use. Filters are many and their masks few, so an entry has the number of its mask, and fits a cache
-/// line. A mask stays when its last filter goes: there are only so many.
+/// The masks in use. Filters are many and their masks few, so an entry has the number of its mask,
+/// and fits a cache line. A mask stays when its last filter goes: there are only so many.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Masks<const N: usize> {
-    masks: Vec<Words<N>>,
-    numbers: BTreeMap<Words<N>, u32>,
+    masks: Vec<KeyWords<N>>,
+    numbers: BTreeMap<KeyWords<N>, u32>,
 }
 
 impl<const N: usize> Masks<N> {
-    fn number(&mut self, mask: Words<N>) -> u32 {
+    fn number(&mut self, mask: KeyWords<N>) -> u32 {
         let next = self.masks.len() as u32;
         let number = *self.numbers.entry(mask).or_insert(next);
         if number == next {
@@ -108,13 +111,13 @@ impl<const N: usize> Masks<N> {
     }
 
     #[inline]
-    fn of(&self, entry: &Entry<N>) -> &Words<N> {
+    fn of(&self, entry: &Entry<N>) -> &KeyWords<N> {
         &self.masks[entry.mask as usize]
     }
 
     /// Bytes on the heap, without the tree's spare room.
     pub(super) fn memory(&self) -> usize {
-        self.masks.capacity() * size_of::<Words<N>>() + self.numbers.len() * (size_of::<Words<N>>() + 4)
+        self.masks.capacity() * size_of::<KeyWords<N>>() + self.numbers.len() * (size_of::<KeyWords<N>>() + 4)
     }
 }
 
@@ -123,7 +126,7 @@ impl<const N: usize> Masks<N> {
 #[repr(align(64))]
 pub(super) struct Entry<const N: usize> {
     /// The values of the masked fields, and the lowest ports.
-    pub(super) value: Words<N>,
+    pub(super) value: KeyWords<N>,
     pub(super) rank: Rank,
     /// The lowest port and how far the highest is from it: source, then destination.
     ports: [(u16, u16); 2],
@@ -151,7 +154,7 @@ impl Side {
     }
 
     #[inline]
-    pub(super) fn port<const N: usize>(self, words: &Words<N>) -> u16 {
+    pub(super) fn port<const N: usize>(self, words: &KeyWords<N>) -> u16 {
         let shift = if self == Self::Source {
             SOURCE_PORT
         } else {
@@ -219,7 +222,7 @@ impl<const N: usize> Entry<N> {
 
     /// Whether it takes the packet.
     #[inline]
-    pub(super) fn matches(&self, key: &Words<N>, masks: &Masks<N>) -> bool {
+    pub(super) fn matches(&self, key: &KeyWords<N>, masks: &Masks<N>) -> bool {
         let mut wrong = 0;
         for ((key, mask), value) in key.iter().zip(masks.of(self)).zip(&self.value) {
             wrong |= (key ^ value) & mask;
@@ -237,7 +240,8 @@ impl<const N: usize> Entry<N> {
         (low, low + width)
     }
 
-    /// Whether every packet that `other` takes, with its port on this side from `low` to `high`, is taken by this one.
+    /// Whether every packet that `other` takes, with its port on this side from `low` to `high`, is
+    /// taken by this one.
     pub(super) fn covers(&self, other: &Self, side: Side, (low, high): (u16, u16), masks: &Masks<N>) -> bool {
         let inside = |outer: (u16, u16), inner: (u16, u16)| outer.0 <= inner.0 && inner.1 <= outer.1;
         let (own, others) = (masks.of(self), masks.of(other));
@@ -277,8 +281,8 @@ impl<const N: usize> Entry<N> {
     }
 }
 
-/// How many bits of each field are fixed: source, destination, source port, destination port, protocol, DSCP, "has
-/// ports", mark, flow label. The last five are fixed whole or not at all.
+/// How many bits of each field are fixed: source, destination, source port, destination port,
+/// protocol, DSCP, "has ports", mark, flow label. The last five are fixed whole or not at all.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub(super) struct Shape(pub(super) [u8; 9]);
 
@@ -298,7 +302,8 @@ impl Shape {
         self.0.iter().map(|&bits| u32::from(bits)).sum()
     }
 
-    /// The same with addresses cut to a multiple of 4 bits (IPv6: 8), and ports to all or nothing: fewer shapes.
+    /// The same with addresses cut to a multiple of 4 bits (IPv6: 8), and ports to all or nothing:
+    /// fewer shapes.
     pub(super) fn coarse<const N: usize>(&self) -> Self {
         let step = if N == SHORT { 4 } else { 8 };
         let mut shape = *self;
@@ -310,7 +315,7 @@ impl Shape {
     }
 
     /// The bits, as a mask.
-    pub(super) fn mask<const N: usize>(&self) -> Words<N> {
+    pub(super) fn mask<const N: usize>(&self) -> KeyWords<N> {
         let [
             source,
             destination,
@@ -346,7 +351,7 @@ pub(super) type Secret = [u64; 6];
 
 /// Hashes the words under a mask, a pair at a time.
 #[inline]
-pub(super) fn hash<const N: usize>(secret: &Secret, words: &Words<N>, mask: &Words<N>) -> u32 {
+pub(super) fn hash<const N: usize>(secret: &Secret, words: &KeyWords<N>, mask: &KeyWords<N>) -> u32 {
     let mut hash = 0;
     let mut i = 0;
     while i + 1 < N {

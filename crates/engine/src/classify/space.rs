@@ -1,32 +1,35 @@
 //! The search: a tuple space that is merged, subdivided, and pruned by precedence.
 //!
-//! Tuple space search (Srinivasan, Suri and Varghese, 1999) keeps one hash table for each combination of prefix lengths, of
-//! which there may be thousands. As in TupleMerge (Daly and others, 2019), a table here hashes fewer bits than its
-//! filters fix, so that a few tables hold them all. Departures:
+//! Tuple space search (Srinivasan, Suri and Varghese, 1999) keeps one hash table for each
+//! combination of prefix lengths, of which there may be thousands. As in TupleMerge (Daly and
+//! others, 2019), a table here hashes fewer bits than its filters fix, so that a few tables cover
+//! them all. Departures:
 //!
-//! - which tables there are is chosen from the filters, by how much each would tell them apart, not by fixed rules;
-//! - a bucket that is too full becomes a space of its own, on the bits not yet used, so no list grows long
-//!   because the filters crowd in one place;
-//! - filters that differ in port ranges alone are told apart by cutting the range of ports, and in each piece a filter
-//!   that one before it covers is left out.
+//! - which tables there are is chosen from the filters, by how well each would separate them, not
+//!   by fixed rules;
+//! - a bucket that is too full becomes a space of its own, on the bits not yet used, so no list
+//!   grows long because the filters cluster in one place;
+//! - filters that differ in port ranges alone are separated by cutting the range of ports, and in
+//!   each piece a filter that an earlier one covers is left out.
 //!
-//! Tables stand in the order of the best precedence in them (the pruning of Open vSwitch): once a match is found,
-//! the rest are not asked. Every answer is verified on the whole filter, so hashes decide about speed alone.
+//! Tables stand in the order of the best precedence in them (the pruning of Open vSwitch): once a
+//! match is found, tables that cannot beat it are skipped. Every match is verified on the whole
+//! filter, so hashes affect speed alone.
 
 use super::filter::Filter;
-use super::pattern::{Entry, Masks, NOTHING, Rank, Secret, Shape, Side, Words, hash};
+use super::pattern::{Entry, KeyWords, Masks, NOTHING, Rank, Secret, Shape, Side, hash};
 use super::table::Table;
 use crate::header::Family;
 use crate::random::mix;
 
-/// Filters in a list at most, if there is a way to tell them apart.
+/// Filters in a list at most, if there is a way to separate them.
 const SHORT_LIST: usize = 6;
-/// Filters looked at to choose a table.
+/// Filters examined to choose a table.
 const SAMPLE: usize = 4096;
 /// Shapes tried as a table on the sample, and of these on all filters.
 const CANDIDATES: usize = 96;
 const FINALISTS: usize = 8;
-/// What a bit is worth less where a space below is needed.
+/// By how much a bit is worth less where a space below is needed.
 const UNSOLVED: u64 = 2;
 /// Copies and comparisons that cutting the ports may take, for each filter.
 const CUT_BUDGET: usize = 24;
@@ -54,7 +57,7 @@ enum Node<const N: usize> {
 }
 
 impl<const N: usize> Node<N> {
-    /// By which addresses what is in it is to be cut anew.
+    /// By which ports its contents are to be cut anew.
     fn side(&self) -> Side {
         match self {
             Self::Cut(cut) => cut.side,
@@ -65,7 +68,7 @@ impl<const N: usize> Node<N> {
 
 #[derive(Clone, Debug)]
 struct Tables<const N: usize> {
-    /// The highest `best` first.
+    /// Ordered by `best`, the highest first.
     tables: Vec<Table<N>>,
     /// What is in no table.
     rest: u32,
@@ -89,7 +92,7 @@ struct Cut<const N: usize> {
 
 /// The best match so far.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Found {
+pub(super) struct Match {
     pub(super) rank: Rank,
     pub(super) class: u32,
 }
@@ -112,14 +115,14 @@ impl<const N: usize> Space<N> {
 
     /// The entry of the highest rank that takes the packet; rank 0 if none does.
     #[inline]
-    pub(super) fn find(&self, key: &Words<N>) -> Found {
-        let mut found = Found { rank: 0, class: 0 };
+    pub(super) fn find(&self, key: &KeyWords<N>) -> Match {
+        let mut found = Match { rank: 0, class: 0 };
         self.search(self.root, key, &mut found);
         found
     }
 
     #[inline]
-    fn search(&self, bucket: u32, key: &Words<N>, found: &mut Found) {
+    fn search(&self, bucket: u32, key: &KeyWords<N>, found: &mut Match) {
         if bucket & NODE == 0 {
             self.scan(bucket, key, found);
         } else {
@@ -127,7 +130,7 @@ impl<const N: usize> Space<N> {
         }
     }
 
-    fn search_node(&self, bucket: u32, key: &Words<N>, found: &mut Found) {
+    fn search_node(&self, bucket: u32, key: &KeyWords<N>, found: &mut Match) {
         match &self.nodes[(bucket & !NODE) as usize] {
             Node::Tables(node) => {
                 for table in &node.tables {
@@ -152,13 +155,13 @@ impl<const N: usize> Space<N> {
 
     /// Searches a list, which is in order of precedence.
     #[inline]
-    fn scan(&self, mut at: u32, key: &Words<N>, found: &mut Found) {
+    fn scan(&self, mut at: u32, key: &KeyWords<N>, found: &mut Match) {
         while let Some(entry) = self.entries.get(at as usize) {
             if entry.rank <= found.rank {
                 return;
             }
             if entry.matches(key, &self.masks) {
-                *found = Found {
+                *found = Match {
                     rank: entry.rank,
                     class: entry.class,
                 };
@@ -168,7 +171,8 @@ impl<const N: usize> Space<N> {
         }
     }
 
-    // ------------------------------------------------------------------------------------------ building
+    // ------------------------------------------------------------------------------------------
+    // building
 
     /// A bucket of these entries, which agree in the `fixed` bits.
     fn build(&mut self, entries: Vec<Entry<N>>, fixed: Shape, coarse: bool) -> u32 {
@@ -238,8 +242,8 @@ impl<const N: usize> Space<N> {
         table
     }
 
-    /// The shape whose table tells most filters apart, of those that fix more than `fixed`; `None` if none tells
-    /// enough. A sample chooses the shapes that are then tried on all.
+    /// The shape whose table separates most filters, of those that fix more than `fixed`; `None` if
+    /// none separates enough. A sample chooses the shapes that are then tried on all.
     fn choose(&self, rest: &[(Shape, Entry<N>)], fixed: &Shape) -> Option<Shape> {
         if rest.len() <= SHORT_LIST {
             return None;
@@ -269,9 +273,10 @@ impl<const N: usize> Space<N> {
         exactly.max().map(|(_, shape)| shape)
     }
 
-    /// How well a table of this shape tells filters apart, counted in bits: for each filter that it can hold, how often
-    /// the number of filters it is among would be halved. Half of that where a list would still be too long, since a
-    /// space below costs more than another table beside. `None` for next to nothing.
+    /// How well a table of this shape separates filters, counted in bits: for each filter that it
+    /// can take, how often the number of filters in its bucket would be halved. Half of that where
+    /// a list would still be too long, since a space below costs more than another table beside.
+    /// `None` for next to nothing.
     fn gain<'a>(
         &self,
         filters: impl ExactSizeIterator<Item = &'a (Shape, Entry<N>)>,
@@ -286,7 +291,8 @@ impl<const N: usize> Space<N> {
         let fitting = filters.filter(|(own, _)| own.fits(&shape));
         hashes.extend(fitting.map(|(_, entry)| hash(&self.secret, &entry.value, &mask)));
         hashes.sort_unstable();
-        // What a filter alone in a sample is among cannot be seen, but how often two of a sample meet says it.
+        // The size of a bucket with one filter of the sample cannot be seen, but collisions in the
+        // sample estimate it.
         let meetings: usize = hashes
             .chunk_by(|a, b| a == b)
             .map(|same| same.len() * (same.len() - 1))
@@ -312,7 +318,7 @@ impl<const N: usize> Space<N> {
         (gain > 0 && gain * UNSOLVED >= 4 * hashes.len() as u64).then_some(gain)
     }
 
-    /// Entries that no table tells apart: a list, or one for each piece of the range of ports.
+    /// Entries that no table separates: a list, or one for each piece of the range of ports.
     fn cut(&mut self, mut entries: Vec<Entry<N>>, side: Side) -> u32 {
         if entries.len() <= SHORT_LIST {
             return self.list(entries);
@@ -371,7 +377,8 @@ impl<const N: usize> Space<N> {
     fn list(&mut self, mut entries: Vec<Entry<N>>) -> u32 {
         entries.sort_unstable_by_key(|entry| std::cmp::Reverse(entry.rank));
         let mut next = NOTHING;
-        // Back to front, so that each knows its next; the places are taken front to back, to lie in order.
+        // Back to front, so that each knows its next; the slots are taken front to back, to lie in
+        // order.
         let places: Vec<u32> = entries.iter().map(|_| self.reserve()).collect();
         for (place, entry) in places.into_iter().zip(entries).rev() {
             self.entries[place as usize] = entry;
@@ -388,7 +395,8 @@ impl<const N: usize> Space<N> {
         })
     }
 
-    // ------------------------------------------------------------------------------------------ changing
+    // ------------------------------------------------------------------------------------------
+    // changing
 
     /// Adds a filter, for packets of this family.
     pub(super) fn add(&mut self, filter: &Filter, family: Family, rank: Rank) {
@@ -445,7 +453,7 @@ impl<const N: usize> Space<N> {
     fn insert_in_list(&mut self, head: u32, entry: Entry<N>, fixed: Shape) -> u32 {
         let mut entries = self.dismantle_list(head);
         entries.push(entry);
-        // A long list could not be told apart; try again each time it has doubled.
+        // A long list could not be separated; try again each time it has doubled.
         let try_again = entries.len() > SHORT_LIST && (entries.len() - 1).is_power_of_two()
             || entries.len() == SHORT_LIST + 1;
         if try_again {
@@ -526,7 +534,7 @@ impl<const N: usize> Space<N> {
         None
     }
 
-    /// The entries of a bucket, whose places become free.
+    /// The entries of a bucket, whose slots become free.
     fn dismantle_bucket(&mut self, bucket: u32) -> Vec<Entry<N>> {
         if bucket & NODE == 0 {
             return self.dismantle_list(bucket);
@@ -589,14 +597,15 @@ impl<const N: usize> Space<N> {
 }
 
 impl<const N: usize> Tables<N> {
-    /// Whether it has changed so much that it is worth building anew: the cost, spread over the changes, is small.
+    /// Whether it has changed so much that a rebuild pays: the cost, spread over the changes, is
+    /// small.
     fn worn(&self) -> bool {
         self.changed > self.built + SHORT_LIST
     }
 }
 
 fn index(at: usize) -> u32 {
-    // A list's places and nodes are far fewer than 2³¹: each takes more than 64 bytes.
+    // A list's slots and nodes are far fewer than 2³¹: each takes more than 64 bytes.
     at as u32 & !NODE
 }
 
@@ -632,8 +641,9 @@ fn candidates<const N: usize>(sample: &[&(Shape, Entry<N>)], fixed: &Shape) -> V
     found
 }
 
-/// Cuts the ports from `range.0` to `range.1` at the middle of the members' bounds until few members are left in each
-/// piece, and collects the pieces: the lowest port, and the members, of which those that an earlier one covers are left out.
+/// Cuts the ports from `range.0` to `range.1` at the middle of the members' bounds until few
+/// members are left in each piece, and collects the pieces: the lowest port, and the members, of
+/// which those that an earlier one covers are left out.
 fn split<const N: usize>(
     entries: &[Entry<N>],
     masks: &Masks<N>,

@@ -1,11 +1,12 @@
-//! The hash table of one shape: from a hash to what is kept for it.
+//! The hash table of one shape: from a hash to its bucket.
 //!
-//! Open addressing in groups of eight. A group's eight tags are one word, so a probe for what is not there, the commonest,
-//! touches one word of a small array and nothing else; as in the "Swiss" tables (Benzaquen and others, CppCon 2017),
-//! but without vector instructions. Removed places are used again only for the same hash, and vanish
-//! when the table grows. Two keys with one hash share a bucket: whoever looks into it compares all fields.
+//! Open addressing in groups of eight. A group's eight tags are one word, so a probe for an absent
+//! key, the commonest, touches one word of a small array and nothing else; as in the "Swiss" tables
+//! (Benzaquen and others, CppCon 2017), but without vector instructions. Removed slots are reused
+//! only for the same hash, and vanish when the table grows. Two keys with one hash share a bucket:
+//! the search compares all fields.
 
-use super::pattern::{NOTHING, Rank, Shape, Words};
+use super::pattern::{KeyWords, NOTHING, Rank, Shape};
 
 const ONES: u64 = 0x0101_0101_0101_0101;
 const TOPS: u64 = 0x8080_8080_8080_8080;
@@ -13,13 +14,13 @@ const TOPS: u64 = 0x8080_8080_8080_8080;
 /// A table and the mask of what is hashed.
 #[derive(Clone, Debug)]
 pub(super) struct Table<const N: usize> {
-    pub(super) mask: Words<N>,
+    pub(super) mask: KeyWords<N>,
     /// No entry in it has a higher rank.
     pub(super) best: Rank,
     pub(super) shape: Shape,
-    /// Eight tags a word: 0 for a free place, else the top bit and seven bits of the hash.
+    /// Eight tags a word: 0 for a free slot, else the top bit and seven bits of the hash.
     tags: Vec<u64>,
-    /// The hash, and what is kept.
+    /// The hash, and its bucket.
     places: Vec<(u32, u32)>,
     used: usize,
 }
@@ -51,7 +52,7 @@ impl<const N: usize> Table<N> {
         table
     }
 
-    /// Makes room for this many, at 7 in 8 places.
+    /// Makes room for this many, at 7 in 8 slots.
     fn resize(&mut self, expected: usize) {
         let groups = (expected / 6 + 1).next_power_of_two();
         self.tags = vec![0; groups];
@@ -59,7 +60,7 @@ impl<const N: usize> Table<N> {
         self.used = 0;
     }
 
-    /// What is kept for this hash, or [`NOTHING`].
+    /// The bucket of this hash, or [`NOTHING`].
     #[inline]
     pub(super) fn get(&self, hash: u32) -> u32 {
         match self.place(hash) {
@@ -68,7 +69,7 @@ impl<const N: usize> Table<N> {
         }
     }
 
-    /// The place of this hash, or the free one where it would go.
+    /// The slot of this hash, or the free one where it would go.
     #[inline]
     fn place(&self, hash: u32) -> Result<usize, usize> {
         let last = self.tags.len() - 1;
@@ -91,7 +92,7 @@ impl<const N: usize> Table<N> {
         }
     }
 
-    /// Keeps something for this hash; [`NOTHING`] to keep nothing.
+    /// Sets the bucket of this hash; [`NOTHING`] to remove it.
     pub(super) fn set(&mut self, hash: u32, bucket: u32) {
         match self.place(hash) {
             Ok(place) => self.places[place].1 = bucket,
@@ -112,7 +113,7 @@ impl<const N: usize> Table<N> {
         }
     }
 
-    /// Room for twice what is kept; the removed places are gone.
+    /// Room for twice the entries; the removed slots are gone.
     fn grow(&mut self) {
         let kept = std::mem::take(&mut self.places);
         self.resize(self.used * 2);
@@ -121,7 +122,7 @@ impl<const N: usize> Table<N> {
         }
     }
 
-    /// All that is kept.
+    /// All buckets.
     pub(super) fn buckets(&self) -> impl Iterator<Item = u32> + '_ {
         self.places
             .iter()

@@ -1,5 +1,5 @@
-//! What filters mean, and that the search gives the answer of a plain list, whatever the filters, in whatever order
-//! they came and went.
+//! What filters mean, and that the search agrees with a plain list, whatever the filters, in
+//! whatever order they came and went.
 
 use super::*;
 use crate::header::Fragment;
@@ -249,7 +249,8 @@ impl Crowd {
     }
 }
 
-/// Holds the classifier against the list with packets made of the filters, and others. Returns how many were taken.
+/// Compares the classifier with the list on packets made of the filters, and others. Returns how
+/// many were taken.
 fn compare(
     classifier: &Classifier,
     list: &List,

@@ -1,33 +1,37 @@
-//! `cake`: one discipline for a home's or an office's link: shaper, precedence by DSCP, fair shares by host *and* by flow,
-//! and every flow's queue kept short.
+//! `cake`: one discipline for a home's or an office's link: shaper, precedence by DSCP, fair shares
+//! by host *and* by flow, and every flow's queue kept short.
 //!
-//! Høiland-Jørgensen, Täht and Morton, "Piece of CAKE: a comprehensive queue management solution for home gateways", LANMAN
-//! 2018, and its public documentation (tc-cake(8)). From the outside in:
+//! Høiland-Jørgensen, Täht and Morton, "Piece of CAKE: a comprehensive queue management solution
+//! for home gateways", LANMAN 2018, and its public documentation (tc-cake(8)). From the outside in:
 //!
-//! **Shaper** (section III.A of the paper). A clock that each packet moves on by its length over `rate`; nothing leaves before
-//! it. Nothing is saved while nothing waits, so there is never a burst: in any time *T* that is looked at without
-//! delay, at most *r T* + one packet leave. A host that is woken late may catch up by 5 ms, as on an interface.
+//! **Shaper** (section III.A of the paper). A clock that each packet moves on by its length over
+//! `rate`; nothing leaves before it. Idle time earns no credit, so there is never a burst: in any
+//! time *T* in which the host dequeues on time, at most *r T* + one packet leave. A host that is
+//! woken late may catch up by 5 ms, as on an interface.
 //!
-//! **Tins** (III.B). A packet's DSCP puts it into one of up to four tins, which have an order and a *threshold*, a part of the rate:
+//! **Tins** (III.B). A packet's DSCP selects one of up to four tins, which have an order and a
+//! *threshold*, a part of the rate:
 //!
 //! ```text
 //! tin:                  best effort   bulk    video   voice      from the lowest to the highest
 //! threshold:            all           1/16    1/2     1/4
 //! ```
 //!
-//! Each tin has a clock of its threshold. The highest tin whose clock has come is served; if none has, the one whose clock comes
-//! first. The clock is never more than the packet just sent ahead, so what a tin took of an idle link is not held
-//! against it. So a tin goes first for as long as it takes less than its threshold, and above it has what the others
-//! leave: nobody gains by marking everything "voice". Without a rate there are no clocks, and tins take turns by bytes in
+//! Each tin has a clock of its threshold. The highest tin whose clock is due is served; if none is,
+//! the one whose clock is due first. The clock is never more than the packet just sent ahead, so
+//! what a tin took of an idle link is not charged to it later. So a tin has precedence for as long
+//! as it takes less than its threshold, and above it gets what the others leave: nobody gains by
+//! marking everything "voice". Without a rate there are no clocks, and tins take turns by bytes in
 //! proportion to their thresholds.
 //!
-//! **Hosts and flows** (III.C): `host_fair.rs`. **COBALT** (III.D), CoDel and BLUE for each queue: `cobalt.rs`. No wait counts as too
-//! long that is shorter than two rounds of the tin's flows, or four packets.
+//! **Hosts and flows** (III.C): `flows/host_fair.rs`. **COBALT** (III.D), CoDel and BLUE for each
+//! queue: `flows/cobalt.rs`. CoDel's target is at least two rounds of the tin's flows, and four
+//! packets.
 //!
-//! Departures, besides those of `host_fair.rs`: the clock of the shaper is exact, without a second one for packets that are lost; the
-//! limit counts bytes on the wire and not memory.
-//! What the link adds to a packet is in its length already (`overhead` of the interface). Not here: the filter of
-//! acknowledgements, `ingress`, `nat`, `wash` (docs/disciplines/not-built.md).
+//! Departures, besides those of `host_fair.rs`: the clock of the shaper is exact, without a second
+//! one for dropped packets; the limit counts bytes on the wire and not memory. What the link adds
+//! to a packet is in its length already (`overhead` of the interface). Not here: the ACK filter,
+//! `ingress`, `nat`, `wash` (docs/disciplines/not-built.md).
 
 use super::codel::Law;
 use crate::bounds::{Terms, WorstCase};
@@ -85,9 +89,9 @@ impl Tins {
         }
     }
 
-    /// Which of [`Tins::all`] takes this DSCP: CS1 and LE (RFC 8622) are bulk; CS6, CS7, EF, VOICE-ADMIT (RFC 5865) and the old
-    /// "minimum delay" of RFC 1349 are voice. With four tins CS4 and CS5 are voice too, and CS2, CS3, AF2x to AF4x and the
-    /// "minimum delay" are video.
+    /// Which of [`Tins::all`] takes this DSCP: CS1 and LE (RFC 8622) are bulk; CS6, CS7, EF,
+    /// VOICE-ADMIT (RFC 5865) and the old "minimum delay" of RFC 1349 are voice. With four tins CS4
+    /// and CS5 are voice too, and CS2, CS3, AF2x to AF4x and the "minimum delay" are video.
     fn of(self, dscp: Dscp) -> usize {
         let tin = match (dscp.value(), self) {
             (_, Self::BestEffort) => 0,
@@ -100,7 +104,7 @@ impl Tins {
     }
 }
 
-/// A rate to be held to, or none.
+/// A rate to shape to, or none.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Shaped(Option<Rate>);
 
@@ -120,7 +124,7 @@ impl SettingValue for Shaped {
 settings! {
     /// Settings of `cake`.
     pub struct Settings {
-        /// The rate to which packets are held
+        /// The rate to which packets are shaped
         rate: Shaped = default "100 %",
             "above the rate of the narrowest link: the queue builds up there; \"unlimited\": another discipline has to shape",
             "the link's bandwidth, to which the interface shapes it too";
@@ -136,23 +140,24 @@ settings! {
         flows: u32 = default "1024",
             "fewer than flows backlogged at once: some share a queue; too large: memory, 300 B for each",
             "tc-cake(8)";
-        /// How far a flow may be ahead of its share and still go before the others
+        /// How far a flow may be ahead of its share and still precede the others
         quantum: Bytes = derived "the link's longest packet",
             "too small: sparse flows are delayed by others; too large: the first packets of bulk flows precede all others",
             "RFC 8290, section 4.1.2";
-        /// Bytes held at most, by all queues together
+        /// Bytes queued at most, by all queues together
         limit_bytes: Bytes = derived "what the rate brings in four intervals, at least 1 MB; 32 MB if unlimited",
             "too small: bursts are dropped; too large: memory, and long queueing delays behind unresponsive senders until BLUE acts",
             "tc-cake(8), which has at least 4 MB of the kernel's memory";
-        /// The wait that is put up with
+        /// The acceptable sojourn time
         target: Duration = derived "for each tin 5 ms, or the time to send 1.5 full packets at its threshold if that is longer",
             "too small: flows do not reach their share; too large: queueing delay for nothing",
             "RFC 8289, section 4.3";
-        /// How long the wait must last before anything is hit; about the longest round trip of most flows
+        /// How long the sojourn time must exceed target before the first drop; about the longest
+        /// round trip of most flows
         interval: Duration = derived "100 ms, and what target has above 5 ms",
             "too small: drops before senders can react; too large: long delays before the first drop",
             "RFC 8289, section 4.3";
-        /// Whether packets of ECN-capable senders are marked instead of lost
+        /// Whether ECN-capable packets are marked instead of dropped
         ecn: bool = default "true",
             "false: ECN-capable senders suffer drops for nothing",
             "RFC 8290, section 5.2.6; BLUE never marks, since it is for unresponsive senders";
@@ -160,7 +165,7 @@ settings! {
 }
 
 const MAX_FLOWS: u32 = 1 << 16;
-/// How far a caller that is woken late may catch up while packets wait.
+/// How far a caller that is woken late may catch up while there is a backlog.
 const CATCH_UP: Duration = Duration::from_millis(5);
 const LEAST_LIMIT: Bytes = Bytes::new(1_000_000);
 const UNSHAPED_LIMIT: Bytes = Bytes::new(32_000_000);
@@ -174,7 +179,7 @@ struct TinPlan {
     /// What it may send on a visit if there is no rate.
     turn: i64,
     law: Law,
-    /// What a full packet takes at the threshold.
+    /// The time of a full packet at the threshold.
     packet_time: Duration,
 }
 
@@ -249,7 +254,7 @@ fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
             .get(key)
             .map_or(check.settings.at, |entry| entry.at)
     };
-    // What is wrong with the law is so in every tin.
+    // A fault of the law shows in every tin.
     wrong.dedup();
     let problems: Vec<_> = wrong
         .into_iter()
@@ -275,7 +280,7 @@ fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
 }
 
 impl CakePlan {
-    /// How long BLUE's chance stays after a change, in each tin.
+    /// How long BLUE's drop probability stays after a change, in each tin.
     fn freezes(&self) -> impl ExactSizeIterator<Item = Duration> + '_ {
         self.tins.iter().map(|tin| tin.law.target)
     }
@@ -312,7 +317,8 @@ impl Plan for CakePlan {
     }
 }
 
-/// A tin's clock. While the tin waits, what it did not get of its threshold is not forgotten.
+/// A tin's clock. While the tin is backlogged, what it did not get of its threshold is not
+/// forgotten.
 fn pace(rate: Bandwidth) -> LinkClock {
     LinkClock::new(rate, Duration::from_nanos(u64::MAX))
 }
@@ -334,12 +340,12 @@ struct Cake {
     /// The tin whose turn it is, if there is no rate.
     visited: usize,
     rng: Rng,
-    /// Asks that were answered with a time to wait for the rate.
+    /// Dequeues that had to wait for the rate.
     waits: u64,
 }
 
 impl Cake {
-    /// The tin to serve; one that has packets, if any has.
+    /// The tin to serve; a backlogged one, if any is.
     fn tin(&mut self, now: Instant) -> usize {
         match self.shaper {
             Some(_) => self.by_clock(now),
@@ -386,7 +392,7 @@ impl Cake {
         pace.forgive(now + pace.rate().time_to_send(len));
     }
 
-    /// No wait that is shorter than this law says is too long in this tin.
+    /// CoDel's law in this tin, with a target of a few rounds at least.
     fn law(&self, tin: usize) -> Law {
         let TinPlan { law, packet_time, .. } = self.plan.tins[tin];
         let round = packet_time.times((2 * self.flows.bulk(tin)).max(4));
@@ -411,7 +417,8 @@ impl Discipline for Cake {
             let Some(shortened) = self.flows.shorten(now, sink) else {
                 break;
             };
-            // The arriving packet is the last of its queue, so it is lost if and only if none is left there.
+            // The arriving packet is the last of its queue, so it was dropped if and only if none
+            // is left there.
             if shortened == queue && self.flows.is_empty(queue) {
                 return Verdict::Dropped(Reason::Longest);
             }
@@ -456,7 +463,7 @@ impl Discipline for Cake {
         let Some(plan) = plan.downcast_ref::<CakePlan>() else {
             return false;
         };
-        // Other queues, other flows or other tins would move packets that are held.
+        // Other queues, other flows or other tins would move packets that are queued.
         if (plan.flows, plan.fair, plan.choice) != (self.plan.flows, self.plan.fair, self.plan.choice) {
             return false;
         }

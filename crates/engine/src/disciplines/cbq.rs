@@ -1,43 +1,52 @@
-//! `cbq`: a tree of classes, each with a rate that it is sure of, sharing a link's excess by rule.
+//! `cbq`: a tree of classes, each with a guaranteed rate, sharing a link's excess by rule.
 //!
-//! Follows Floyd and Jacobson, "Link-sharing and resource management models for packet networks", IEEE/ACM
-//! Transactions on Networking 3(4), 1995, and Cho 1999, sections 4.1.1, 4.2.4 to 4.2.7 and 5.3 to 5.4. Words: a class
-//! is *overlimit* when it has used up its allotment; *regulated* when it may not send; *unsatisfied* when it
-//! is not overlimit and has a backlog.
+//! Follows Floyd and Jacobson, "Link-sharing and resource management models for packet networks",
+//! IEEE/ACM Transactions on Networking 3(4), 1995, and Cho 1999, sections 4.1.1, 4.2.4 to 4.2.7 and
+//! 5.3 to 5.4. Words: a class is *overlimit* when it has used up its allotment; *regulated* when it
+//! may not send; *unsatisfied* when it is not overlimit and has a backlog.
 //!
-//! **Formal link sharing**, the default: an overlimit class may go on if an ancestor, reached over classes
-//! that borrow, is not overlimit and no class of any lower level is unsatisfied. A leaf has level 0, another class one
-//! more than its highest child. Trying the levels from 0 upwards is that rule, without asking every class (as
-//! Devera does for HTB): level 0 holds the leaves with credit of their own, level *i* the classes that can
-//! lend to what is below them. Within a level the larger priority (0 to 7) is served first, within a priority
-//! classes take turns. Each lender keeps a ring of children that want to borrow, so excess is shared inside an
+//! **Formal link sharing**, the default: an overlimit class may go on if an ancestor, reached
+//! through classes that borrow, is not overlimit and no class of any lower level is unsatisfied. A
+//! leaf has level 0, another class one more than its highest child. Trying the levels from 0
+//! upwards is that rule, without visiting every class (as Devera does for HTB): level 0 has the
+//! leaves with credit of their own, level *i* the classes that can lend to what is below them.
+//! Within a level the larger priority (0 to 7) is served first, within a priority classes take
+//! turns. Each lender keeps a ring of children that want to borrow, so excess is shared inside an
 //! organisation before it leaves it.
 //!
-//! **Estimator.** A class holds a credit in nanobits: rate (bit/s) × time (ns), exact in integers.
+//! **Estimator.** A class has a credit in nanobits: rate (bit/s) × time (ns), exact in integers.
 //!
-//! - credit += rate × time since the last look, up to what lets `maxburst` packets of `packet_size` go;
+//! - credit += rate × time since the last update, up to what lets `maxburst` packets of
+//!   `packet_size` go;
 //! - credit −= length of each packet that the class pays for; overlimit from 0 downwards;
-//! - an overlimit class with a backlog waits until `minburst` packets may go; one that had none, for any credit.
+//! - an overlimit class with a backlog waits until `minburst` packets may go; one that had none,
+//!   for any credit.
 //!
-//! *n* packets may go back to back with a credit above ((*n* − 1) − (*n* − 2) *f*) × `packet_size`, *f* = rate / link:
-//! the last may make a debt, and while one is on the wire the class regains *f* of it. In the paper's terms credit
-//! / rate is the idle time that avgidle averages, the cap is its maxidle, and the time to wait its offtime. Departures, argued in `docs/decisions/cbq.md`:
+//! *n* packets may go back to back with a credit above ((*n* − 1) − (*n* − 2) *f*) × `packet_size`,
+//! *f* = rate / link: the last may overdraw, and while one is on the wire the class regains *f* of
+//! it. In the paper's terms credit / rate is the idle time that avgidle averages, the cap is its
+//! maxidle, and the time to wait its offtime. Departures, argued in `docs/decisions/cbq.md`:
 //!
-//! 1. No weighted average: it answers in integers with errors of up to 14 % and forgets debts at minidle.
-//!    The sum is exact at any rate, and bounds bursts as `maxidle` was meant to.
-//! 2. The lender pays, and its ancestors; classes below the lender do not. The paper charges the borrower too,
-//!    so that what was free yesterday is missing from its allotment today.
-//! 3. A class that is waiting for its turn gathers credit beyond `maxburst`, so that a burst of a higher priority
-//!    does not cost it its allotment. The sum of all credits cannot grow while the link is busy, so this ends.
-//! 4. `excess = "share"`: what is lent goes round by allotment, whatever the priority, so priority buys delay and
-//!    not bandwidth (the trouble in Cho's Fig. 11). `"priority"` is the literature's rule.
-//! 5. The link is a wire with a clock, exact to a nanobit. A late caller may catch up by `link_burst`; beyond it the
-//!    clock of all credits stands still, so that a link slower than declared serves all in proportion.
-//! 6. `tick` brings the kernel timer of 1998 back: wake-ups on ticks only, at least two ahead (section 4.2.7).
+//! 1. No weighted average: in integers it has errors of up to 14 %, and forgets overdrafts at
+//!    minidle. The sum is exact at any rate, and bounds bursts as `maxidle` was meant to.
+//! 2. The lender pays, and its ancestors; classes below the lender do not. The paper charges the
+//!    borrower too, so that what was free yesterday is missing from its allotment today.
+//! 3. A class that waits for its turn accumulates credit beyond `maxburst`, so that a burst of a
+//!    higher priority does not cost it its allotment. The sum of all credits cannot grow while the
+//!    link is busy, so this ends.
+//! 4. `excess = "share"`: the excess is shared by allotment, whatever the priority, so priority
+//!    buys delay and not bandwidth (the trouble in Cho's Fig. 11). `"priority"` is the literature's
+//!    rule.
+//! 5. The link is a wire with a clock, exact to a nanobit. A late caller may catch up by
+//!    `link_burst`; beyond it the clock of all credits stands still, so that a link slower than
+//!    declared serves all in proportion.
+//! 6. `tick` brings the kernel timer of 1998 back: wake-ups on ticks only, at least two ahead
+//!    (section 4.2.7).
 //!
-//! `sharing = "top-level"` and `"ancestors-only"` are the literature's approximations, for comparison: strict
-//! priority among all unregulated classes, every ancestor charged, credit lost at `maxburst`. They can starve a
-//! backlogged class, and top-level looks through the classes that its cutoff holds back.
+//! `sharing = "top-level"` and `"ancestors-only"` are the literature's approximations, for
+//! comparison: strict priority among all unregulated classes, every ancestor charged, credit capped
+//! at `maxburst`. They can starve a backlogged class, and top-level scans the classes above its
+//! cutoff.
 
 use crate::bounds::{Terms, WorstCase};
 use crate::discipline::{Discipline, Next, Reason, Sink, Verdict};
@@ -102,11 +111,11 @@ choices! {
 }
 
 choices! {
-    /// What holds the packets of a full link back.
+    /// What paces packets on a full link.
     pub enum Pace {
         /// This discipline: nothing leaves while the link is busy.
         Shaped = "shaped",
-        /// The port: it asks for a packet when the link is free.
+        /// The port: it dequeues when the link is free.
         Port = "port",
     }
 }
@@ -126,7 +135,7 @@ settings! {
         round_robin: RoundRobin = default "weighted",
             "packet: classes with long packets get more of what is lent",
             "Floyd and Jacobson 1995, section 4";
-        /// What holds the packets of a full link back
+        /// What paces packets on a full link
         link: Pace = default "shaped",
             "port: for a port that itself sends at the link's bandwidth; a faster one is not slowed down",
             "the token-bucket regulator of ALTQ";
@@ -144,7 +153,7 @@ settings! {
 settings! {
     /// Settings of a class of `cbq`.
     pub struct ClassSettings {
-        /// What the class is sure of: its allotment
+        /// What the class is guaranteed: its allotment
         rate: Rate = required,
             "the sum over the classes of one parent is at most the parent's; 0 bit/s: only what is lent",
             "Floyd and Jacobson 1995, section 2";
@@ -152,7 +161,7 @@ settings! {
         priority: u32 = default "1",
             "larger: less delay, not more bandwidth (but see `excess`)",
             "ALTQ";
-        /// Whether it may use what its parent has left
+        /// Whether it may use its parent's excess
         borrow: bool = default "true",
             "false: the rate is a limit, and the link can idle with a backlog",
             "a link should not idle; ALTQ asked for the word";
@@ -160,7 +169,7 @@ settings! {
         maxburst: u32 = default "16",
             "too small: an intermittent class does not reach its rate; too large: other classes are delayed longer",
             "Floyd's CBQ notes; ALTQ";
-        /// Packets it may send at once after it had to wait
+        /// Packets it may send at once after it was regulated
         minburst: u32 = default "2",
             "larger: fewer wake-ups, and more jitter",
             "Floyd's CBQ notes; ALTQ";
@@ -171,7 +180,7 @@ settings! {
     }
 }
 
-/// Bursts are kept in nanobits in 63 bits.
+/// Bursts in nanobits fit in 63 bits.
 const LONGEST_BURST: u64 = 1_000_000_000;
 /// A checked class, numbered: leaves first, then the others, then the link itself.
 #[derive(Clone, Debug)]
@@ -353,7 +362,7 @@ fn number(check: &mut Check<'_>, settings: Settings, read: Vec<ClassSettings>, l
     }
 }
 
-/// The weights with which classes take turns: by rate, among those they take turns with.
+/// The weights with which classes take turns: by rate, among the members of a ring.
 fn set_weights(classes: &mut [ClassPlan], leaves: usize) {
     let each = classes
         .iter()
@@ -415,7 +424,7 @@ impl Plan for CbqPlan {
             places: Vec::new(),
             rows: Rows::default(),
             queues: queues.collect(),
-            held: 0,
+            backlogged: 0,
             wheel: TimerWheel::new(self.classes.len()),
             clock: CreditClock::new(self.link, self.settings.link_burst),
             rules: Rules::new(self),
@@ -439,9 +448,9 @@ const BORROW: u8 = 1;
 const OVER: u8 = 2;
 /// It is in its row.
 const LISTED: u8 = 4;
-/// A leaf whose queue holds packets.
-const HELD: u8 = 8;
-/// A leaf whose queue holds packets and lets none go before its timer.
+/// A leaf with a backlog.
+const BACKLOGGED: u8 = 8;
+/// A leaf whose queue has a backlog and releases nothing before its timer.
 const ASLEEP: u8 = 16;
 
 /// A class, or, last, the link. One cache line: with many classes, cost is lines touched.
@@ -458,7 +467,7 @@ struct Node {
     demand: u8,
 }
 
-/// A node's place in a row and in its parent's ring, for one priority; a leaf has only one.
+/// A node's membership in a row and in its parent's ring, for one priority; a leaf has only one.
 #[derive(Clone, Debug)]
 #[repr(align(64))]
 struct Membership {
@@ -470,19 +479,19 @@ struct Membership {
     lent: Turn,
 }
 
-/// The settings that are looked at for every packet.
+/// The settings that every packet needs.
 #[derive(Clone, Copy, Debug)]
 struct Rules {
     formal: bool,
     top_level: bool,
     weighted: bool,
     shaped: bool,
-    /// A waiting class gathers credit beyond its burst, up to this.
+    /// A waiting class accumulates credit beyond its burst, up to this.
     ceiling: Option<i64>,
     tick: Option<u64>,
 }
 
-/// Counts of a node, for people.
+/// Counts of a node, human-readable.
 #[derive(Clone, Copy, Debug, Default)]
 struct Tally {
     over: u64,
@@ -496,16 +505,16 @@ struct Tally {
 struct Cbq {
     nodes: Vec<Node>,
     places: Vec<Membership>,
-    /// Who may send or lend.
+    /// Nodes that may send or lend.
     rows: Rows,
     /// Of the leaves, by number.
     queues: Vec<Queue>,
-    /// Leaves that hold packets.
-    held: usize,
+    /// Leaves with a backlog.
+    backlogged: usize,
     wheel: TimerWheel,
     clock: CreditClock,
     rules: Rules,
-    /// Top-level sharing: nobody above this level lends.
+    /// Top-level sharing: no node above this level lends.
     cutoff: u8,
     /// The longest packet so far, at least the MTU: a turn of weight 1.
     unit: u64,
@@ -513,7 +522,7 @@ struct Cbq {
     plan: CbqPlan,
 }
 
-/// Who may send next, and who pays.
+/// Which leaf sends next, and which node pays.
 #[derive(Clone, Copy, Debug)]
 struct Choice {
     leaf: usize,
@@ -531,7 +540,8 @@ impl Rules {
             .iter()
             .map(|class| u128::from(class.settings.maxburst) * u128::from(class.packet))
             .sum();
-        // The sum of the credits cannot grow while the link is busy (departure 3); twice it, for debts.
+        // The sum of the credits cannot grow while the link is busy (departure 3); twice it, for
+        // overdrafts.
         let ceiling = (bursts * 2 * NANOBITS as u128).min(i64::MAX as u128 / 4) as i64;
         Self {
             formal,
@@ -544,9 +554,9 @@ impl Rules {
     }
 }
 
-// The structure: who is in which ring.
+// Structure: which node is in which ring.
 impl Cbq {
-    /// Makes the nodes of the plan, nobody with a packet, everybody with a full burst.
+    /// Makes the nodes of the plan, none backlogged, all with a full burst.
     fn lay_out(&mut self) {
         let plan = &self.plan;
         let link = plan.classes.len();
@@ -661,7 +671,8 @@ impl Cbq {
         }
     }
 
-    /// A leaf has a packet to send: lists it, and tells those who may lend to it. `since`: from when on.
+    /// A leaf becomes able to send: lists it, and enters it with those that may lend to it.
+    /// `since`: from when on.
     fn join(&mut self, leaf: usize, clock: u64, now: u64, since: u64) {
         self.accrue(leaf, clock);
         self.nodes[leaf].demand = 1;
@@ -672,7 +683,7 @@ impl Cbq {
         }
     }
 
-    /// Lists a node that begins to have demand, or sets its timer if it is overlimit.
+    /// Lists a node that becomes active, or sets its timer if it is overlimit.
     fn admit(&mut self, node: usize, now: u64, since: u64) {
         if self.nodes[node].credit.left > 0 {
             self.nodes[node].flags &= !OVER;
@@ -684,7 +695,8 @@ impl Cbq {
         }
     }
 
-    /// Enters a node into its parent's ring of borrowers, and the parent into its parent's, and so on.
+    /// Enters a node into its parent's ring of borrowers, and the parent into its parent's, and so
+    /// on.
     fn want(&mut self, leaf: usize, priority: usize, clock: u64, now: u64, since: u64) {
         let link = self.link();
         let mut child = leaf;
@@ -750,7 +762,7 @@ impl Cbq {
         }
     }
 
-    /// Takes a node out of its row, or its timer back.
+    /// Takes a node out of its row, or cancels its timer.
     fn dismiss(&mut self, node: usize) {
         if self.nodes[node].flags & LISTED != 0 {
             self.unlist_all(node);
@@ -760,9 +772,9 @@ impl Cbq {
     }
 }
 
-// The estimator.
+// Estimator.
 impl Cbq {
-    /// Gives a node the credit of the time since it was last looked at.
+    /// Accrues a node's credit since its last update.
     #[inline]
     fn accrue(&mut self, node: usize, clock: u64) {
         let node = &mut self.nodes[node];
@@ -770,7 +782,7 @@ impl Cbq {
             .accrue(clock, self.rules.ceiling.filter(|_| node.demand != 0));
     }
 
-    /// Sets the timer of a node that has to wait.
+    /// Sets the timer of a regulated node.
     fn regulate(&mut self, node: usize, now: u64) {
         if self.nodes[node].credit.rate > 0 {
             let at = now.saturating_add(self.nodes[node].credit.time_to_enough());
@@ -792,7 +804,8 @@ impl Cbq {
     /// Charges a node, and in the older modes and for all above the lender, its ancestors.
     fn charge(&mut self, payer: usize, bits: i64, clock: u64, now: u64) {
         let link = self.link();
-        // A borrower's debt would grow without end where it is charged too: the original's minidle.
+        // A borrower's overdraft would grow without end where it is charged too: the original's
+        // minidle.
         let floor = if self.rules.formal {
             i64::MIN
         } else {
@@ -815,7 +828,8 @@ impl Cbq {
         }
     }
 
-    /// Wakes up everyone whose time has come. `since`: when the first of them could have been woken.
+    /// Wakes up every node whose timer is due. `since`: when the first of them could have been
+    /// woken.
     fn wake(&mut self, clock: u64, now: u64, since: u64) {
         while let Some(node) = self.wheel.expire(Instant::from_nanos(now)) {
             let node = node as usize;
@@ -839,7 +853,7 @@ impl Cbq {
     }
 }
 
-// The scheduler.
+// Scheduler.
 impl Cbq {
     /// The place in a row whose turn it is.
     fn turn_of(&mut self, level: usize, priority: usize) -> u32 {
@@ -864,7 +878,8 @@ impl Cbq {
         at
     }
 
-    /// Formal sharing: the lowest level with anyone who may send or lend, there the highest priority.
+    /// Formal sharing: the lowest level with a node that may send or lend, there the highest
+    /// priority.
     #[inline]
     fn choose(&mut self) -> Option<Choice> {
         let (level, priority) = self.rows.first()?;
@@ -880,7 +895,7 @@ impl Cbq {
         })
     }
 
-    /// Moves the turns on by a packet.
+    /// Advances the turns by a packet.
     fn take_turns(&mut self, choice: Choice, len: u64) {
         let Choice {
             leaf,
@@ -913,7 +928,7 @@ impl Cbq {
             .set(level, priority, self.places[place as usize].row.next);
     }
 
-    /// A packet leaves: turns, charges, the wire.
+    /// A packet leaves: turns, charges, the link.
     fn sent(&mut self, choice: Choice, len: u64, clock: u64, now: u64) {
         let Choice { leaf, lender, .. } = choice;
         let bits = nanobits(len);
@@ -936,11 +951,11 @@ impl Cbq {
         }
     }
 
-    /// A leaf's queue holds nothing any more.
+    /// A leaf has no backlog any more.
     fn empty(&mut self, leaf: usize, clock: u64) {
         self.stop(leaf, clock);
-        self.nodes[leaf].flags &= !HELD;
-        self.held -= 1;
+        self.nodes[leaf].flags &= !BACKLOGGED;
+        self.backlogged -= 1;
     }
 
     /// A leaf has nothing to send, whether it was waiting for its own queue or for its turn.
@@ -953,7 +968,7 @@ impl Cbq {
         }
     }
 
-    /// When somebody could first have sent; the past if somebody still may.
+    /// Since when a node may send; if none may, when the first could have been woken.
     fn since(&self) -> u64 {
         if !self.rows.is_empty() {
             self.clock.ready()
@@ -965,10 +980,10 @@ impl Cbq {
 
 // The older modes.
 impl Cbq {
-    /// The first in the order of priorities who may send; suspends those found who may not.
+    /// The first leaf in the order of priorities that may send; suspends those that may not.
     fn choose_by_priority(&mut self, clock: u64, now: u64) -> Option<Choice> {
         loop {
-            let mut held_back = false;
+            let mut above_cutoff = false;
             for priority in (0..PRIORITIES).rev() {
                 let mut first = NONE;
                 loop {
@@ -981,7 +996,7 @@ impl Cbq {
                     match self.lender(leaf, clock) {
                         Permit::No => self.suspend(leaf, now),
                         Permit::Above => {
-                            held_back = true;
+                            above_cutoff = true;
                             first = if first == NONE { at } else { first };
                             self.rows.set(0, priority, next);
                         }
@@ -999,7 +1014,7 @@ impl Cbq {
                     }
                 }
             }
-            if !held_back {
+            if !above_cutoff {
                 self.cutoff = NO_CUTOFF;
                 return None;
             }
@@ -1007,7 +1022,7 @@ impl Cbq {
         }
     }
 
-    /// Whether a leaf's turn is long enough to send; lengthens it if not.
+    /// Whether a leaf's turn has bytes left; adds a turn if not.
     fn has_turn(&mut self, leaf: usize) -> bool {
         let place = &mut self.places[leaf];
         if !self.rules.weighted || place.row.next == leaf as u32 || place.own.left > 0 {
@@ -1017,7 +1032,7 @@ impl Cbq {
         place.own.left > 0
     }
 
-    /// From whom a leaf's next packet would come.
+    /// Which node would pay for a leaf's next packet.
     fn lender(&mut self, leaf: usize, clock: u64) -> Permit {
         self.accrue(leaf, clock);
         let state = &mut self.nodes[leaf];
@@ -1044,7 +1059,8 @@ impl Cbq {
         Permit::No
     }
 
-    /// Takes a regulated leaf out of its row until it, or somebody who lends to it, has credit again.
+    /// Takes a regulated leaf out of its row until it, or a node that lends to it, has credit
+    /// again.
     fn suspend(&mut self, leaf: usize, now: u64) {
         self.unlist_all(leaf);
         self.tallies[leaf].delays += 1;
@@ -1108,11 +1124,11 @@ impl Cbq {
 /// Whether a leaf may send.
 #[derive(Clone, Copy, Debug)]
 enum Permit {
-    /// Paid by this node: itself, or an ancestor.
+    /// Paid for by this node: itself, or an ancestor.
     From(usize),
     /// Not while the cutoff is so low.
     Above,
-    /// Not before somebody has credit.
+    /// Not before a node has credit.
     No,
 }
 
@@ -1125,24 +1141,24 @@ impl Discipline for Cbq {
         let verdict = self.queues[leaf].enqueue(now, packet, sink);
         let flags = self.nodes[leaf].flags;
         let holds = !self.queues[leaf].is_empty();
-        let waiting = flags & HELD != 0 && flags & ASLEEP == 0;
+        let waiting = flags & BACKLOGGED != 0 && flags & ASLEEP == 0;
         if holds && waiting && !self.rules.top_level {
             return verdict;
         }
         let now = now.nanos();
-        let clock = if self.held > 0 {
+        let clock = if self.backlogged > 0 {
             self.clock.at(now, self.since())
         } else {
             self.clock.idle(now)
         };
-        match (flags & HELD != 0, holds) {
+        match (flags & BACKLOGGED != 0, holds) {
             (false, true) => {
-                self.nodes[leaf].flags |= HELD;
-                self.held += 1;
+                self.nodes[leaf].flags |= BACKLOGGED;
+                self.backlogged += 1;
                 self.join(leaf, clock, now, now);
             }
             (true, false) => self.empty(leaf, clock),
-            // The queue may have a packet earlier now: it is asked again.
+            // The queue may have a packet earlier now: it is polled again.
             (true, true) if flags & ASLEEP != 0 => {
                 self.stop(leaf, clock);
                 self.join(leaf, clock, now, now);
@@ -1156,7 +1172,7 @@ impl Discipline for Cbq {
     }
 
     fn dequeue(&mut self, now: Instant, sink: &mut dyn Sink) -> Next<Packet> {
-        if self.held == 0 {
+        if self.backlogged == 0 {
             return Next::Empty;
         }
         let at = now.nanos();
@@ -1173,7 +1189,7 @@ impl Discipline for Cbq {
                 self.choose_by_priority(clock, at)
             };
             let Some(choice) = choice else {
-                return match self.held {
+                return match self.backlogged {
                     0 => Next::Empty,
                     _ => Next::Wait(self.wheel.next().unwrap_or(Instant::NEVER)),
                 };
@@ -1196,12 +1212,13 @@ impl Discipline for Cbq {
     fn flush(&mut self, sink: &mut dyn Sink) {
         for leaf in 0..self.leaves() {
             self.queues[leaf].flush(sink);
-            if self.nodes[leaf].flags & HELD != 0 {
+            if self.nodes[leaf].flags & BACKLOGGED != 0 {
                 let clock = self.nodes[leaf].credit.updated;
                 self.empty(leaf, clock);
             }
         }
-        // Nobody waits any more. The time of the flush is not known; credit up to it is given later.
+        // No leaf is backlogged any more. The time of the flush is not known; credit up to it
+        // accrues later.
         for node in &mut self.nodes {
             node.credit.cap();
         }
@@ -1269,7 +1286,7 @@ impl Discipline for Cbq {
     }
 }
 
-// Looking in, and changing.
+// Inspection, and retuning.
 impl Cbq {
     /// The classes, children before parents.
     fn bottom_up(&self) -> impl Iterator<Item = usize> + '_ {
@@ -1312,7 +1329,7 @@ impl Cbq {
 
     /// Takes over the rates and rules of a plan of the same shape; packets, credits and turns stay.
     fn adopt(&mut self, plan: &CbqPlan, now: u64) {
-        let clock = if self.held > 0 {
+        let clock = if self.backlogged > 0 {
             self.clock.at(now, self.since())
         } else {
             self.clock.idle(now)
@@ -1358,7 +1375,7 @@ impl Cbq {
             return;
         }
         if node.demand != 0 && node.flags & LISTED == 0 {
-            // It is regulated: its time is another now.
+            // It is regulated: its timer changes.
             self.wheel.cancel(number as u32);
             match self.rules.formal {
                 true => self.regulate(number, now),

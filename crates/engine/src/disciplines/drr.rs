@@ -1,25 +1,29 @@
 //! `drr`: deficit round robin. Classes take turns by bytes, in proportion to their weights.
 //!
-//! Follows Shreedhar and Varghese, "Efficient fair queueing using deficit round robin", SIGCOMM 1995, section 3. With
-//! *Qᵢ* the quantum of class *i* and *Dᵢ* its deficit counter: the classes with packets stand in a list (ActiveList). The
-//! first one's *Dᵢ* grows by *Qᵢ*; it sends while its next packet is not longer than *Dᵢ*, which shrinks by that
-//! packet's length; then it goes to the end of the list. One that has nothing left leaves the list and *Dᵢ* = 0; one
-//! that becomes active joins at the end with *Dᵢ* = 0.
+//! Follows Shreedhar and Varghese, "Efficient fair queueing using deficit round robin", SIGCOMM
+//! 1995, section 3. With *Qᵢ* the quantum of class *i* and *Dᵢ* its deficit counter: the backlogged
+//! classes stand in a list (ActiveList). The first one's *Dᵢ* grows by *Qᵢ*; it sends while its
+//! next packet is not longer than *Dᵢ*, which shrinks by that packet's length; then it goes to the
+//! end of the list. One that is empty leaves the list and *Dᵢ* = 0; one that becomes active joins
+//! at the end with *Dᵢ* = 0.
 //!
-//! Here *Qᵢ* = *wᵢ* *Q*: a weight times the discipline's quantum, or a quantum of the class's own. In any time in which
-//! two classes stay backlogged the numbers of their turns differ by one at most, and a deficit is at least 0 and less
-//! than the longest packet *Max*. So for the bytes *S* that they send
+//! Here *Qᵢ* = *wᵢ* *Q*: a weight times the discipline's quantum, or a quantum of the class's own.
+//! In any time in which two classes stay backlogged the numbers of their turns differ by one at
+//! most, and a deficit is at least 0 and less than the longest packet *Max*. So for the bytes *S*
+//! that they send
 //!
 //! |S₁/Q₁ − S₂/Q₂| ≤ 1 + Max/Q₁ + Max/Q₂
 //!
-//! which is the paper's bound (Theorem 2, FM ≤ 2 Max + Q, there for equal quanta), whatever the packets' lengths.
+//! which is the paper's bound (Theorem 2, FM ≤ 2 Max + Q, there for equal quanta), whatever the
+//! packets' lengths.
 //!
-//! Quanta shorter than the link's longest packet are refused: a turn would often send nothing, and the work for a packet
-//! would grow with the number of classes (the paper's condition for O(1), Qᵢ ≥ Max). A super-packet longer than the
-//! quantum waits for as many turns as it needs.
+//! Quanta shorter than the link's longest packet are refused: a turn would often send nothing, and
+//! the work for a packet would grow with the number of classes (the paper's condition for O(1), Qᵢ
+//! ≥ Max). A super-packet longer than the quantum waits for as many turns as it needs.
 //!
-//! Departures: a class whose queue holds its packets back for a time leaves the list like an empty one. A head whose
-//! length has been looked at is pinned, so its queue's decision about that packet is final.
+//! Departures: a class whose queue is not work-conserving leaves the list like an empty one while
+//! it waits. A head whose length has been examined is pinned, so its queue's decision about that
+//! packet is final.
 
 use crate::bounds::{Service, Terms, WorstCase};
 use crate::discipline::{Discipline, Next, Sink, Verdict};
@@ -141,9 +145,10 @@ fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
 }
 
 impl Plan for DrrPlan {
-    /// With *F* the sum of all quanta, a class that starts with nothing and is to send *a* bytes needs ⌈*a* / *Qᵢ*⌉ turns; until
-    /// the last is over every other has had as many, and the deficit, less than a packet, that it brought along. So it
-    /// waits for at most *a* *F* / *Qᵢ* + (*F* − *Qᵢ*) + (*n* − 1) *Max* bytes and what is in the device.
+    /// With *F* the sum of all quanta, a class that starts with nothing and is to send *a* bytes
+    /// needs ⌈*a* / *Qᵢ*⌉ turns; until the last is over every other has had as many, and the
+    /// deficit, less than a packet, that it brought along. So its queueing delay is at most *a* *F*
+    /// / *Qᵢ* + (*F* − *Qᵢ*) + (*n* − 1) *Max* bytes and what is in the device.
     fn bounds(&self, terms: &Terms<'_>) -> Vec<WorstCase> {
         let whole: u64 = self.quanta.iter().sum();
         let deficits = u128::from(terms.longest.get()) * (self.quanta.len() as u128 - 1);
@@ -369,8 +374,9 @@ mod tests {
     }
 
     proptest! {
-        /// The most that the difference of normalised service of two classes varies, over all intervals in which
-        /// both are backlogged, is the bound on any one interval. `mask` says who is never without packets.
+        /// The largest variation of the difference of normalised service of two classes, over all
+        /// intervals in which both are backlogged, is the bound on any one interval. `mask` selects
+        /// the classes that are always backlogged.
         #[test]
         fn two_backlogged_classes_are_never_further_apart_than_the_bound(
             weights in prop::collection::vec(1u32..12, 2..7),

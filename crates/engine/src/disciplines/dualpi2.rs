@@ -1,33 +1,37 @@
-//! `dualpi2`: two queues for one link, a very short one for scalable (L4S) senders and one for classic senders,
-//! coupled so that both kinds get like rates.
+//! `dualpi2`: two queues for one link, a very short one for scalable (L4S) senders and one for
+//! classic senders, coupled so that flows of both get similar rates.
 //!
-//! De Schepper, Briscoe and White, RFC 9332 (2023), sections 2 and 2.5 and appendix A. A packet with ECT(1) or CE goes to the
-//! queue L, any other to C. Every *T* (`update`), with *τ* the age of the oldest packet, *τ'* that of the last update,
-//! and *R* = `rtt_max`:
+//! De Schepper, Briscoe and White, RFC 9332 (2023), sections 2 and 2.5 and appendix A, in the RFC's
+//! names. A packet with ECT(1) or CE goes to the queue L, any other to C. Every *T* (`update`, the
+//! RFC's Tupdate), with *τ* the age of the oldest packet, *τ'* that of the last update, and *R* =
+//! `rtt_max`:
 //!
 //! ```text
 //! p'   ← p' + α (τ − target) + β (τ − τ')      α = 0.1 T / R²,  β = 0.3 / R,  0 ≤ p' ≤ 1
-//! p_C  = p'²                                   of C: marks if ECN-capable, losses otherwise, when they leave
+//! p_C  = p'²                                   of C: marks if ECN-capable, drops otherwise, on dequeue
 //! p_CL = k p', at most 1                       coupled to L, so p_C = (p_CL / k)²
-//! p_L  = max(p_CL, native)                     of L: marks;  native rises from 0 to 1 as the packet's own wait does
-//!                                              from `step` to `step` + `ramp`; 0 if no more than a full packet is in L
+//! p_L  = max(p_CL, p'_L)                       of L: marks;  p'_L, the native L4S AQM, rises from 0 to 1 as the packet's own
+//!                                              sojourn time does from `step` to `step` + `ramp`; 0 if no more than a full
+//!                                              packet is in L
 //! ```
 //!
-//! Overload, when p_CL reaches 1 (p_C = 1/k²): L loses packets too, with chance p_C, and C loses its hit packets, ECN-capable
-//! or not. L's hits are spread evenly (a sum of chances that passes 1), C's are left to chance.
+//! Overload, when p_CL reaches 1 (p_C = 1/k²): L drops packets too, with probability p_C, and C
+//! drops where it would mark. L's marks are spaced evenly (when a sum of probabilities passes 1),
+//! C's are random.
 //!
-//! L goes first, but not always. `wrr`: while both wait C gets `classic_share` of the bytes. `time-shift`: L goes first
-//! unless C's oldest packet is older than L's by more than `shift`.
+//! L has priority, but not strictly. `wrr`: while both are backlogged C gets `classic_share` of the
+//! bytes. `time-shift`: L goes first unless C's oldest packet is older than L's by more than
+//! `shift`.
 //!
-//! There is no timer: updates that are due are made at the next call, each with the delay that the queue had at its time
-//! (as in `pie`). While the queues are empty *p'* falls by the same amount each time, so any number of these are made
-//! at once; at most 1,024 others are.
+//! There is no timer: updates that are due are made at the next call, each with the delay that the
+//! queue had at its time (as in `pie`). While the queues are empty *p'* falls by the same amount
+//! each time, so any number of these are made at once; at most 1,024 others are.
 //!
-//! Arithmetic: chances have 60 fractional bits; changes of *p'* are rounded toward zero.
+//! Arithmetic: probabilities have 60 fractional bits; changes of *p'* are rounded toward zero.
 //!
-//! Departures: *τ* is the greater age of both queues' oldest packets, so that L alone can overload the controller too;
-//! nothing is hit in C while no more than two full packets are held, for slow links, and the last packet held is not
-//! lost; the limit is in packets.
+//! Departures: *τ* is the greater age of both queues' oldest packets, so that L alone can overload
+//! the controller too; C drops and marks nothing while no more than two full packets are queued,
+//! for slow links, and the last packet is not dropped; the limit is in packets.
 
 use crate::discipline::{Discipline, Next, Reason, Sink, Verdict};
 use crate::inspect::{Inspection, Value};
@@ -67,7 +71,7 @@ choices! {
 settings! {
     /// Settings of `dualpi2`.
     pub struct Settings {
-        /// The delay that is aimed at for classic traffic
+        /// The target delay of classic traffic
         target: Duration = derived "15 ms, or the time to send 1.5 full packets if that is longer",
             "too small: classic senders do not fill the link; too large: queueing delay for nothing",
             "RFC 9332, appendix A.1";
@@ -75,7 +79,7 @@ settings! {
         rtt_max: Duration = default "100 ms",
             "too small: the controller swings; too large: it reacts late",
             "RFC 9332, appendix A.1";
-        /// How often the controller acts
+        /// How often the controller runs
         update: Duration = default "16 ms",
             "too small: work, and noise; too large: reacts late",
             "RFC 9332, appendix A.1";
@@ -83,11 +87,11 @@ settings! {
         coupling: u32 = default "2",
             "too small: L4S senders get more than classic ones; too large: less",
             "RFC 9332, section 2.1 and appendix C";
-        /// The wait in the L4S queue from which its own marks begin
+        /// The sojourn time in the L4S queue from which its own marks begin
         step: Duration = derived "800 us, or the time to send 1.5 full packets if that is longer",
             "too small: the link idles; too large: L4S packets are delayed for nothing",
             "RFC 9332, appendix A.1 (minTh)";
-        /// By how much more wait its marks rise from none to all; 0 for a step
+        /// By how much longer a sojourn time its marks rise from none to all; 0 for a step
         ramp: Duration = default "400 us",
             "too small: marks come in runs; too large: the L4S queue grows",
             "RFC 9332, appendix A.1 (range)";
@@ -95,7 +99,7 @@ settings! {
         schedule: Schedule = default "wrr",
             "time-shift: bounds the difference of the queueing delays instead of a share",
             "RFC 9332, section 2.3 and appendix A.1";
-        /// With wrr: the classic queue's share while both wait
+        /// With wrr: the classic queue's share while both are backlogged
         classic_share: Probability = default "10 %",
             "too small: unresponsive L4S senders starve classic ones; too large: L4S packets wait for classic ones",
             "RFC 9332, section 4.2.1 asks for a small one";
@@ -103,16 +107,16 @@ settings! {
         shift: Duration = derived "twice target",
             "too small: L4S packets wait for classic ones; too large: classic ones are delayed",
             "RFC 9332, appendix A.1 (tshift)";
-        /// Packets held at most, in both queues
+        /// Packets queued at most, in both queues
         limit: u32 = default "10000",
             "too small: bursts are dropped; too large: only memory",
             "RFC 9332, appendix A.1: 250 ms at the link's rate";
     }
 }
 
-/// 1.0 as a chance.
+/// 1.0 as a probability.
 const ONE: u64 = 1 << 60;
-/// Updates of queues that hold packets, made at once at most.
+/// Updates of backlogged queues, made at once at most.
 const MAX_UPDATES: u32 = 1_024;
 
 /// A checked plan.
@@ -177,7 +181,7 @@ impl DualPlan {
         })
     }
 
-    /// By how much p' changes.
+    /// The change of p'.
     fn change(&self, delay: Duration, former: Duration) -> i128 {
         let signed = |span: Duration| i128::from(span.nanos().min(60_000_000_000));
         let (one, rtt) = (i128::from(ONE), signed(self.rtt));
@@ -186,8 +190,8 @@ impl DualPlan {
         integral + proportional
     }
 
-    /// The chance of L that is its own.
-    fn native(&self, wait: Duration) -> u64 {
+    /// p'_L, L's own marking probability.
+    fn p_l_native(&self, wait: Duration) -> u64 {
         let over = wait.nanos().saturating_sub(self.step.nanos());
         match (wait > self.step, over >= self.ramp.nanos()) {
             (false, _) => 0,
@@ -198,8 +202,8 @@ impl DualPlan {
 }
 
 /// p'².
-fn square(chance: u64) -> u64 {
-    ((u128::from(chance) * u128::from(chance)) >> 60) as u64
+fn square(p: u64) -> u64 {
+    ((u128::from(p) * u128::from(p)) >> 60) as u64
 }
 
 fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
@@ -256,24 +260,24 @@ struct Dual {
     low: Fifo,
     classic: Fifo,
     /// p'.
-    chance: u64,
-    /// The sum of L's chances since its last mark.
+    p_prime: u64,
+    /// The sum of L's probabilities since its last mark.
     sum: u64,
     /// At the last update.
     delay: Duration,
     next_update: Instant,
-    /// What C is behind its share, in bytes · 2³².
-    owed: u64,
+    /// How far C is behind its share, in bytes · 2³².
+    deficit: u64,
     marks: [u64; 2],
     dropped: [u64; 2],
 }
 
-/// What is to happen to a packet.
+/// What happens to a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Fate {
     Pass,
     Mark,
-    Lose,
+    Drop,
 }
 
 impl Dual {
@@ -282,11 +286,11 @@ impl Dual {
             rng,
             low: Fifo::default(),
             classic: Fifo::default(),
-            chance: 0,
+            p_prime: 0,
             sum: 0,
             delay: Duration::ZERO,
             next_update: Instant::START + plan.update,
-            owed: 0,
+            deficit: 0,
             marks: [0; 2],
             dropped: [0; 2],
             plan,
@@ -298,11 +302,11 @@ impl Dual {
     }
 
     /// p_CL, which is 1 in an overload.
-    fn coupled(&self) -> u64 {
-        self.chance.saturating_mul(self.plan.coupling).min(ONE)
+    fn p_cl(&self) -> u64 {
+        self.p_prime.saturating_mul(self.plan.coupling).min(ONE)
     }
 
-    /// Makes the updates that have come due.
+    /// Makes the updates that have become due.
     fn catch_up(&mut self, now: Instant) {
         if now < self.next_update {
             return;
@@ -327,16 +331,16 @@ impl Dual {
     }
 
     fn adjust(&mut self, change: i128) {
-        self.chance = (i128::from(self.chance) + change).clamp(0, i128::from(ONE)) as u64;
+        self.p_prime = (i128::from(self.p_prime) + change).clamp(0, i128::from(ONE)) as u64;
     }
 
-    /// Whether L is next. Both queues wait.
+    /// Whether L is next. Both queues are backlogged.
     fn low_first(&self, now: Instant) -> bool {
         match self.plan.schedule {
             Schedule::TimeShift => self.low.age(now) + self.plan.shift >= self.classic.age(now),
             Schedule::Wrr => {
                 let len = self.classic.packets.front().map_or(0, |packet| packet.len.get());
-                self.owed < len * (Probability::ONE.parts() - self.plan.share)
+                self.deficit < len * (Probability::ONE.parts() - self.plan.share)
             }
         }
     }
@@ -344,35 +348,35 @@ impl Dual {
     /// Takes the next packet; whether it comes from L.
     fn take(&mut self, now: Instant) -> Option<(bool, Packet)> {
         if self.low.packets.is_empty() || self.classic.packets.is_empty() {
-            self.owed = 0;
+            self.deficit = 0;
             let low = self.low.pop().map(|packet| (true, packet));
             return low.or_else(|| self.classic.pop().map(|packet| (false, packet)));
         }
         if self.low_first(now) {
             let packet = self.low.pop()?;
-            self.owed = self.owed.saturating_add(packet.len.get() * self.plan.share);
+            self.deficit = self.deficit.saturating_add(packet.len.get() * self.plan.share);
             return Some((true, packet));
         }
         let packet = self.classic.pop()?;
-        self.owed = self
-            .owed
+        self.deficit = self
+            .deficit
             .saturating_sub(packet.len.get() * (Probability::ONE.parts() - self.plan.share));
         Some((false, packet))
     }
 
-    fn dice(&mut self, chance: u64) -> bool {
-        self.rng.bits() >> 4 < chance
+    fn draw(&mut self, p: u64) -> bool {
+        self.rng.bits() >> 4 < p
     }
 
     fn fate_of_low(&mut self, packet: &Packet, now: Instant) -> Fate {
-        let coupled = self.coupled();
+        let coupled = self.p_cl();
         let overload = coupled == ONE;
-        if overload && self.dice(square(self.chance)) {
-            return Fate::Lose;
+        if overload && self.draw(square(self.p_prime)) {
+            return Fate::Drop;
         }
         let several = self.low.bytes + packet.len.get() > self.plan.mtu;
         let native = if several {
-            self.plan.native(now.since(packet.arrived))
+            self.plan.p_l_native(now.since(packet.arrived))
         } else {
             0
         };
@@ -387,12 +391,12 @@ impl Dual {
 
     fn fate_of_classic(&mut self, packet: &Packet) -> Fate {
         let held = self.low.bytes + self.classic.bytes + packet.len.get();
-        if held <= 2 * self.plan.mtu || !self.dice(square(self.chance)) {
+        if held <= 2 * self.plan.mtu || !self.draw(square(self.p_prime)) {
             return Fate::Pass;
         }
-        let overload = self.coupled() == ONE;
+        let overload = self.p_cl() == ONE;
         if packet.ecn == Ecn::NotEct || overload {
-            Fate::Lose
+            Fate::Drop
         } else {
             Fate::Mark
         }
@@ -423,8 +427,8 @@ impl Discipline for Dual {
             };
             let queue = usize::from(!low);
             match fate {
-                // The last one stays: whoever asked was promised a packet.
-                Fate::Lose if !self.is_empty() => {
+                // The last one stays: the caller was promised a packet.
+                Fate::Drop if !self.is_empty() => {
                     self.dropped[queue] += 1;
                     sink.drop(packet, Reason::Early);
                     continue;
@@ -433,7 +437,7 @@ impl Discipline for Dual {
                     self.marks[queue] += 1;
                     sink.mark(&packet, Reason::Early);
                 }
-                Fate::Mark | Fate::Lose | Fate::Pass => {}
+                Fate::Mark | Fate::Drop | Fate::Pass => {}
             }
             return Next::Ready(packet);
         }
@@ -446,19 +450,15 @@ impl Discipline for Dual {
                 sink.drop(packet, Reason::Flushed);
             }
         }
-        self.owed = 0;
+        self.deficit = 0;
     }
 
     fn inspect(&self, out: &mut Inspection<'_>) {
-        let share = |chance: u64| Value::Share(Probability::from_parts(chance >> 28));
+        let share = |p: u64| Value::Share(Probability::from_parts(p >> 28));
         out.gauge("delay", Value::Duration(self.delay));
-        out.gauge("p_classic", share(square(self.chance)));
-        out.gauge("p_coupled", share(self.coupled()));
-        let state = if self.coupled() == ONE {
-            "overload"
-        } else {
-            "normal"
-        };
+        out.gauge("p_classic", share(square(self.p_prime)));
+        out.gauge("p_coupled", share(self.p_cl()));
+        let state = if self.p_cl() == ONE { "overload" } else { "normal" };
         out.gauge("state", Value::State(state));
         out.gauge("l4s_bytes", Value::Bytes(Bytes::new(self.low.bytes)));
         out.gauge("classic_bytes", Value::Bytes(Bytes::new(self.classic.bytes)));
@@ -484,7 +484,7 @@ impl Discipline for Dual {
 
 #[cfg(test)]
 mod tests {
-    // The coupling and the ramp by numbers; the rest with senders that answer marks and losses.
+    // The coupling and the ramp by numbers; the rest with senders that respond to marks and drops.
     use super::*;
     use crate::packet::ClassId;
     use crate::random::Seed;
@@ -511,11 +511,11 @@ mod tests {
         Instant::from_nanos(n * 100_000)
     }
 
-    /// The share of packets that are hit at a standing p', nothing waiting long.
+    /// The share of packets that are marked or dropped at a constant p', with no queueing delay.
     fn drops(chance: u64, ecn: Ecn) -> f64 {
         let (mut dual, mut dropped, n) = (dual(Table::default()), Drops::default(), 100_000u64);
         for _ in 0..n {
-            dual.chance = chance;
+            dual.p_prime = chance;
             while dual.low.packets.len() + dual.classic.packets.len() < 10 {
                 let _ = dual.enqueue(slot(0), packet(slot(0), 0, ecn), &mut dropped);
             }
@@ -526,17 +526,14 @@ mod tests {
     }
 
     #[test]
-    fn the_chances_are_coupled_as_the_square_of_the_kth_part() {
+    fn the_probabilities_are_coupled_as_the_square_of_the_kth_part() {
         for p in [0.02, 0.1, 0.2, 0.3, 0.45] {
             let chance = (p * ONE as f64) as u64;
             let mut one = dual(Table::default());
-            one.chance = chance;
-            let (classic, coupled) = (
-                square(chance) as f64 / ONE as f64,
-                one.coupled() as f64 / ONE as f64,
-            );
+            one.p_prime = chance;
+            let (classic, coupled) = (square(chance) as f64 / ONE as f64, one.p_cl() as f64 / ONE as f64);
             assert!((classic - (coupled / 2.0).powi(2)).abs() < 1e-12);
-            // And so are the hits: L's evenly spread, C's by chance.
+            // And so are the marks: L's evenly spaced, C's at random.
             assert!((drops(chance, Ecn::Ect1) - 2.0 * p).abs() < 1e-4);
             for ecn in [Ecn::Ect0, Ecn::NotEct] {
                 let found = drops(chance, ecn);
@@ -560,9 +557,9 @@ mod tests {
     }
 
     #[test]
-    fn the_native_chance_is_a_ramp_and_without_one_a_step() {
+    fn the_native_probability_is_a_ramp_and_without_one_a_step() {
         let plan = dual(Table::default()).plan;
-        let at = |plan: &DualPlan, us: u64| plan.native(Duration::from_micros(us)) as f64 / ONE as f64;
+        let at = |plan: &DualPlan, us: u64| plan.p_l_native(Duration::from_micros(us)) as f64 / ONE as f64;
         assert_eq!(
             [0, 800, 900, 1_000, 1_200, 9_999].map(|us| at(&plan, us)),
             [0.0, 0.0, 0.25, 0.5, 1.0, 1.0]
@@ -596,7 +593,7 @@ mod tests {
             (3_000..=6_000)
                 .step_by(step)
                 .for_each(|at| dual.catch_up(slot(at)));
-            (dual.chance, dual.delay, dual.next_update)
+            (dual.p_prime, dual.delay, dual.next_update)
         };
         assert_eq!(run(1), run(3_000));
         assert!(run(1).0 > 0);
@@ -607,9 +604,9 @@ mod tests {
         ecn: Ecn,
         window: f64,
         in_flight: f64,
-        /// Answers to a loss or mark once in a round trip.
+        /// Responds to drops and marks once in a round trip.
         deaf_until: u64,
-        /// L4S: the moving share of marks, and when it was last used.
+        /// L4S: the moving average of the marked share, and when it was last used.
         share: f64,
         marked: f64,
         answered: f64,
@@ -628,7 +625,7 @@ mod tests {
             }
         }
 
-        /// An answer comes back: Reno for classic senders, DCTCP for L4S ones.
+        /// An ACK arrives: Reno for classic senders, DCTCP for L4S ones.
         fn hear(&mut self, now: u64, hit: bool) {
             self.in_flight -= 1.0;
             self.window += 1.0 / self.window;
@@ -649,7 +646,7 @@ mod tests {
         }
     }
 
-    /// What senders got: the mean wait in ms of each kind, classic and L4S, and each sender's packets.
+    /// The result: the mean queueing delay in ms, classic and L4S, and each sender's packets.
     fn run(table: Table, senders: &mut [Sender]) -> ([f64; 2], Vec<u64>) {
         let mut dual = dual(table);
         let mut answers: VecDeque<(u64, usize, bool)> = VecDeque::new();
@@ -718,7 +715,8 @@ mod tests {
         }
     }
 
-    /// Two packets for every one that the link can send, of senders that never yield; what is held in the end, and losses.
+    /// Two packets for every one that the link can send, of unresponsive senders; the backlog in
+    /// the end, and drops.
     fn overload(ecns: [Ecn; 2]) -> (Dual, Vec<u32>) {
         let (mut dual, mut dropped) = (dual(Table::default()), Drops::default());
         for at in 0..200_000 {
@@ -736,8 +734,8 @@ mod tests {
     fn in_an_overload_both_queues_drop_packets_and_stay_near_the_target() {
         for ecns in [[Ecn::Ect1; 2], [Ecn::Ect0; 2], [Ecn::NotEct; 2]] {
             let (dual, drops) = overload(ecns);
-            assert_eq!(dual.coupled(), ONE, "{ecns:?}");
-            // 20 s of twice the link: half is lost, and by chance, not by the limit.
+            assert_eq!(dual.p_cl(), ONE, "{ecns:?}");
+            // 20 s of twice the link: half is dropped, and at random, not by the limit.
             assert!(
                 drops.iter().all(|&n| (90_000..105_000).contains(&n)),
                 "{ecns:?}: {drops:?}"
@@ -754,8 +752,8 @@ mod tests {
     fn classic_packets_get_their_share_beside_l4s_senders_that_never_yield() {
         let (mut dual, mut dropped, mut classic) = (dual(Table::default()), Drops::default(), 0);
         for at in 0..2_000 {
-            // Both queues wait all the time.
-            dual.chance = 0;
+            // Both queues stay backlogged.
+            dual.p_prime = 0;
             let _ = dual.enqueue(slot(at), packet(slot(at), 0, Ecn::Ect1), &mut dropped);
             let _ = dual.enqueue(slot(at), packet(slot(at), 1, Ecn::NotEct), &mut dropped);
             if let Next::Ready(packet) = dual.dequeue(slot(at), &mut dropped) {

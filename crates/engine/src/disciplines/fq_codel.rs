@@ -1,28 +1,33 @@
-//! `fq_codel`: a queue for each flow, served in turn, sparse flows first, and each kept short by CoDel.
+//! `fq_codel`: a queue for each flow, served in turn, sparse flows first, and each kept short by
+//! CoDel.
 //!
-//! Høiland-Jørgensen and others, RFC 8290 (2018), sections 4.1 and 4.2. A flow's hash chooses one of *flows* queues.
-//! Queues with packets stand in the list of *new* or of *old* queues; each has a credit in bytes:
+//! Høiland-Jørgensen and others, RFC 8290 (2018), sections 4.1 and 4.2. A flow's hash chooses one
+//! of *flows* queues. Backlogged queues stand in the list of *new* or of *old* queues; each has a
+//! credit (the RFC's byte credits):
 //!
 //! ```text
-//! a packet comes to a queue in neither list:   end of the new list;  credit ← quantum
+//! a packet arrives at a queue in neither list: end of the new list;  credit ← quantum
 //! next packet: the head of the new list; if there is none, of the old list
-//!     credit ≤ 0:             credit ← credit + quantum;  to the end of the old list;  look again
+//!     credit ≤ 0:             credit ← credit + quantum;  to the end of the old list;  repeat
 //!     CoDel gives a packet:   credit ← credit − length;   it leaves
-//!     the queue is empty:     from the new list to the end of the old list, from the old list into neither; look again
+//!     the queue is empty:     from the new list to the end of the old list, from the old list into neither; repeat
 //! ```
 //!
-//! So a flow that sends less than a quantum in a round is served before all others, and one that empties its queue
-//! in the new list must pass through the old one before it is new again: it cannot starve the others. In any time
-//! in which two flows stay backlogged, |S₁ − S₂| ≤ 2 (quantum + longest packet) for bytes sent *S*.
+//! So a flow that sends less than a quantum in a round is served before all others, and one that
+//! empties its queue in the new list must pass through the old one before it is new again: it
+//! cannot starve the others. In any time in which two flows stay backlogged, |S₁ − S₂| ≤ 2 (quantum
+//! + longest packet) for bytes sent *S*.
 //!
-//! When more than `limit` packets or `limit_bytes` are held, the fattest queue (by bytes) loses packets from its head:
-//! half of its bytes, but at most 64 packets. The fattest is found in constant time, from lists of queues by length
-//! (`lengths.rs`), where the RFC's implementation looks through all of them; it is exact to 1/32.
+//! When the backlog exceeds `limit` packets or `limit_bytes`, the longest queue (by bytes) drops
+//! packets from its head: half of its bytes, but at most 64 packets. The longest is found in
+//! constant time, from lists of queues by length (`structures/lengths.rs`), where the RFC's
+//! implementation scans all of them; it is exact to 1/32.
 //!
 //! CoDel and its law are those of `codel`, one state for each queue.
 //!
-//! Departures: CoDel's "no more than a full packet" counts the flow's own queue; packets lost for the limit do not
-//! change CoDel's count; the seed of the hash is drawn when the queue is made and stays.
+//! Departures: CoDel's "no more than a full packet" counts the flow's own queue; packets dropped
+//! for the limit do not change CoDel's count; the seed of the hash is drawn when the queue is made
+//! and stays.
 
 use super::codel::{Controller, Law};
 use crate::bounds::{Terms, WorstCase};
@@ -62,23 +67,24 @@ settings! {
         quantum: Bytes = derived "the link's longest packet",
             "too small: many visits for a packet; too large: flows are served in bursts, and more count as sparse",
             "RFC 8290, section 4.1.2; 300 B on slow links favours short packets";
-        /// Packets held at most, by all queues together
+        /// Packets queued at most, by all queues together
         limit: u32 = default "10240",
             "too small: bursts are dropped; too large: memory",
             "RFC 8290, section 4.1.3";
-        /// Bytes held at most, by all queues together
+        /// Bytes queued at most, by all queues together
         limit_bytes: Bytes = default "32 MB",
             "too small: bursts are dropped; too large: memory",
             "the usual implementation's memory limit";
-        /// The wait that is put up with
+        /// The acceptable sojourn time
         target: Duration = derived "5 ms, or the time to send 1.5 full packets if that is longer",
             "too small: flows do not reach their share; too large: queueing delay for nothing",
             "RFC 8290, section 5.2.2";
-        /// How long the wait must last before anything is hit; about the longest round trip of most flows
+        /// How long the sojourn time must exceed target before the first drop; about the longest
+        /// round trip of most flows
         interval: Duration = derived "100 ms, and what target has above 5 ms",
             "too small: drops before senders can react; too large: long delays before the first drop",
             "RFC 8290, section 5.2.1";
-        /// Whether packets of ECN-capable senders are marked instead of lost
+        /// Whether ECN-capable packets are marked instead of dropped
         ecn: bool = default "true",
             "false: ECN-capable senders suffer drops for nothing",
             "RFC 8290, section 5.2.6";
@@ -86,7 +92,7 @@ settings! {
 }
 
 const MAX_FLOWS: u32 = 1 << 16;
-/// Packets that the fattest queue loses at most at a time.
+/// Packets that the longest queue drops at most at a time.
 const BATCH: u32 = 64;
 
 /// A checked plan.
@@ -164,9 +170,9 @@ impl Plan for FqPlan {
 /// No flow.
 const NONE: u32 = u32::MAX;
 
-/// Where a queue stands.
+/// The state of a queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Stand {
+enum QueueState {
     Neither,
     New,
     Old,
@@ -178,7 +184,7 @@ struct FlowQueue {
     list: List,
     credit: i64,
     controller: Controller,
-    stand: Stand,
+    state: QueueState,
     next: u32,
 }
 
@@ -235,7 +241,7 @@ impl FqCodel {
             list: List::EMPTY,
             credit: 0,
             controller: Controller::default(),
-            stand: Stand::Neither,
+            state: QueueState::Neither,
             next: NONE,
         };
         Self {
@@ -260,7 +266,7 @@ impl FqCodel {
         self.lengths.set(flow, (!list.is_empty()).then_some(list.bytes()));
     }
 
-    /// The fattest queue loses half of its bytes, or a batch of packets; which queue it was.
+    /// Drops half of the longest queue's bytes, or a batch of its packets; returns the queue.
     fn shorten(&mut self, sink: &mut dyn Sink) -> Option<u32> {
         let fattest = self.lengths.longest()?;
         let list = &mut self.flows[fattest as usize].list;
@@ -276,15 +282,15 @@ impl FqCodel {
         Some(fattest)
     }
 
-    /// Puts the first queue of its line at the end of the old ones.
+    /// Moves the first queue of its list to the end of the old ones.
     fn make_old(&mut self, flow: u32) {
-        let line = if self.flows[flow as usize].stand == Stand::New {
+        let line = if self.flows[flow as usize].state == QueueState::New {
             &mut self.new
         } else {
             &mut self.old
         };
         line.pop(&self.flows);
-        self.flows[flow as usize].stand = Stand::Old;
+        self.flows[flow as usize].state = QueueState::Old;
         self.old.push(&mut self.flows, flow);
     }
 }
@@ -294,8 +300,8 @@ impl Discipline for FqCodel {
         let flow = self.flow_of(&packet);
         let queue = &mut self.flows[flow as usize];
         self.store.push(&mut queue.list, packet);
-        if queue.stand == Stand::Neither {
-            (queue.stand, queue.credit) = (Stand::New, self.plan.quantum);
+        if queue.state == QueueState::Neither {
+            (queue.state, queue.credit) = (QueueState::New, self.plan.quantum);
             self.new.push(&mut self.flows, flow);
             self.became_new += 1;
         }
@@ -304,7 +310,8 @@ impl Discipline for FqCodel {
             let Some(shortened) = self.shorten(sink) else {
                 break;
             };
-            // The arriving packet is the last of its queue, so it is lost if and only if none is left there.
+            // The arriving packet is the last of its queue, so it was dropped if and only if none
+            // is left there.
             if shortened == flow && self.flows[flow as usize].list.is_empty() {
                 return Verdict::Dropped(Reason::Longest);
             }
@@ -338,17 +345,17 @@ impl Discipline for FqCodel {
                 self.note_length(at);
                 return Next::Ready(packet);
             }
-            if flow.stand == Stand::New {
+            if flow.state == QueueState::New {
                 self.make_old(at);
             } else {
-                flow.stand = Stand::Neither;
+                flow.state = QueueState::Neither;
                 self.old.pop(&self.flows);
             }
         }
     }
 
     fn flush(&mut self, sink: &mut dyn Sink) {
-        // Queues stay where they stand: an empty one is a common sight there.
+        // Queues stay in their lists: an empty one is a common sight there.
         for line in [self.new, self.old] {
             let mut at = line.first;
             while let Some(flow) = self.flows.get_mut(at as usize) {
@@ -381,7 +388,7 @@ impl Discipline for FqCodel {
         let Some(plan) = plan.downcast_ref::<FqPlan>() else {
             return false;
         };
-        // Another number of queues would move flows whose packets are held.
+        // Another number of queues would move flows that are backlogged.
         if plan.flows != self.plan.flows {
             return false;
         }
@@ -401,7 +408,7 @@ mod tests {
 
     const LINK: Link = Link::new(Bandwidth::mbit(8), Bytes::new(1000));
 
-    /// With a law that hits nothing, unless `aqm`.
+    /// With a law that drops nothing, unless `aqm`.
     fn queue(limit: u64, aqm: bool) -> FqCodel {
         let slow = Some(Duration::from_secs(3));
         let law = if aqm {

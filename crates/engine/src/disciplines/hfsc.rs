@@ -1,35 +1,44 @@
-//! `hfsc`: hierarchical fair service curves: delay and rate promised apart, and the rest of a link shared by a tree.
+//! `hfsc`: hierarchical fair service curves: delay and rate guaranteed independently, and the
+//! excess shared by a tree.
 //!
-//! Follows Stoica, Zhang and Ng, "A hierarchical fair service curve algorithm for link-sharing, real-time and priority
-//! services", SIGCOMM 1997 and IEEE/ACM Transactions on Networking 8(2), 2000; the upper limit is ALTQ's addition. Curves
-//! have two pieces, see `service_curve.rs`. Two rules choose a packet:
+//! Follows Stoica, Zhang and Ng, "A hierarchical fair service curve algorithm for link-sharing,
+//! real-time and priority services", SIGCOMM 1997 and IEEE/ACM Transactions on Networking 8(2),
+//! 2000; the upper limit is ALTQ's addition. Curves have two pieces, see
+//! `sharing/service_curve.rs`. Two rules choose a packet:
 //!
-//! - **Real time**, for leaves with a real-time curve. With *c* what a leaf was served by this rule, *D* its deadline
-//!   curve and *E* its eligible curve: its next packet, of length *l*, is eligible from *e* = E⁻¹(*c*) on and has the
-//!   deadline *d* = D⁻¹(*c* + *l*). Of the eligible packets the one with the earliest deadline leaves. When a leaf gets a
-//!   backlog at *t*, *D* becomes the lesser of itself and of the real-time curve from (*t*, *c*) on.
-//! - **Link sharing**, when none is eligible: from the root down the child with the least virtual time *v* = V⁻¹(*w*),
-//!   with *w* all that it was served and *V* its virtual curve, which starts again with each backlog like *D*.
+//! - **Real time**, for leaves with a real-time curve. With *c* the service a leaf received by this
+//!   rule, *D* its deadline curve and *E* its eligible curve: its next packet, of length *l*, is
+//!   eligible from *e* = E⁻¹(*c*) on and has the deadline *d* = D⁻¹(*c* + *l*). Of the eligible
+//!   packets the one with the earliest deadline leaves. When a leaf becomes backlogged at *t*, *D*
+//!   becomes the minimum of itself and of the real-time curve from (*t*, *c*) on.
+//! - **Link sharing**, when none is eligible: from the root down the child with the least virtual
+//!   time *v* = V⁻¹(*w*), with *w* its total service and *V* its virtual curve, which restarts with
+//!   each backlogged period like *D*.
 //!
-//! If the real-time curves add up to no more than the link can do at any time, which is checked, no deadline is missed
-//! by more than the time of one longest packet. So a leaf gets its curve, less one packet, and a class with a small
-//! rate can have a short delay.
+//! If the real-time curves add up to no more than the link can do at any time, which is checked, no
+//! deadline is missed by more than the time of one longest packet. So a leaf gets its curve, less
+//! one packet, and a class with a small rate can have a short delay.
 //!
-//! An **upper limit** holds link sharing back: a class waits until *f* = U⁻¹(*w*). Real-time packets go all the same and count;
-//! the curves of leaves may not exceed the limit of a class above them, which is checked too.
+//! An **upper limit** blocks link sharing: a class waits until *f* = U⁻¹(*w*). Real-time packets go
+//! all the same and count; the curves of leaves may not exceed the limit of a class above them,
+//! which is checked too.
 //!
-//! Nothing is scanned (ALTQ: sorted lists; Linux: trees, with a walk over children that do not fit): eligible times and
-//! fit times are timers on a wheel; eligible leaves are in a heap by deadline; the children of a class that fit are
-//! in a tree of winners by virtual time, and a class that has none is out of its own parent's tree.
+//! Nothing is scanned (ALTQ: sorted lists; Linux: trees, with a walk over children that do not
+//! fit): eligible times and fit times are timers on a wheel; eligible leaves are in a heap by
+//! deadline; the children of a class that fit are in a winner tree by virtual time, and a class
+//! that has none is out of its own parent's tree.
 //!
 //! Departures:
-//! 1. A child that begins starts at the virtual time of the child served last, not between the least and the largest.
-//!    The difference of two children is then bounded by a packet of each for lines, as in start-time fair queueing.
-//! 2. A class that its limit held back is put to its parent's virtual time when it may go on (ALTQ: "vt adjust"): what the limit
-//!    took is not caught up with.
-//! 3. A class below its limit for other reasons may catch up by `limit_burst`, not by all it did not use while backlogged.
-//! 4. A convex curve that starts again keeps no more of the old one than others can bear (ALTQ keeps it more often, and
-//!    deadlines are missed by it). See `service_curve.rs` and `docs/decisions/hfsc.md`.
+//! 1. A child that becomes active starts at the virtual time of the child served last, not between
+//!    the least and the largest. The difference of two children is then bounded by a packet of each
+//!    for lines, as in start-time fair queueing.
+//! 2. A class that its limit blocked moves to its parent's virtual time when it may go on (ALTQ:
+//!    "vt adjust"): what the limit took is not caught up with.
+//! 3. A class below its limit for other reasons may catch up by `limit_burst`, not by all it did
+//!    not use while backlogged.
+//! 4. A convex curve that restarts keeps no more of the old one than others can bear (ALTQ keeps it
+//!    more often, and deadlines are missed by it). See `sharing/service_curve.rs` and
+//!    `docs/decisions/hfsc.md`.
 //! 5. Times are rounded up to whole nanoseconds from exact sums, not at each packet.
 
 use crate::bounds::{Bound, Promise, Terms, WorstCase};
@@ -75,15 +84,15 @@ settings! {
 settings! {
     /// Settings of a class of `hfsc`.
     pub struct ClassSettings {
-        /// What a leaf is sure of, whatever the others do
+        /// What a leaf is guaranteed, whatever the others do
         realtime: ServiceCurve = derived "nothing is guaranteed",
             "all of them together must fit the link at any time; a steep first piece gives a short delay",
             "Stoica, Zhang and Ng, the real-time criterion";
-        /// Its share of what is left, against the other classes of its parent
+        /// Its share of the excess, against the other classes of its parent
         linkshare: ServiceCurve = derived "as `realtime`",
             "only the ratio to the others counts",
             "Stoica, Zhang and Ng, the link-sharing criterion";
-        /// What it gets at most
+        /// The most it gets
         upperlimit: ServiceCurve = derived "no limit",
             "too small: the link idles with a backlog",
             "ALTQ";
@@ -109,7 +118,8 @@ struct ClassPlan {
 #[derive(Clone, Debug)]
 struct HfscPlan {
     catch_up: u64,
-    /// Leaves first; then the others, parents before their children. The link has the number after the last.
+    /// Leaves first; then the others, parents before their children. The link has the number after
+    /// the last.
     classes: Vec<ClassPlan>,
     leaves: LeavesPlan,
 }
@@ -270,10 +280,11 @@ fn check_sums(check: &mut Check<'_>, curves: &[Curves]) {
     }
 }
 
-/// The bound of a leaf with a concave real-time curve *S* (or a line), for senders that promise σ and a ρ that *S* has in the
-/// long run: from a packet's arrival to its deadline it is at most S⁻¹(σ), where a burst begins; no deadline is missed
-/// by more than what is in the device, the packet on the wire at least. A convex curve that starts again may have to
-/// give up some of what it had, so none is stated.
+/// The bound of a leaf with a concave real-time curve *S* (or a line), for senders with an arrival
+/// curve of σ and a ρ that *S* has in the long run: from a packet's arrival to its deadline it is
+/// at most S⁻¹(σ), where a burst begins; no deadline is missed by more than what is in the device,
+/// the packet on the wire at least. A convex curve that restarts may have to give up some of what
+/// it had, so none is stated.
 fn worst(real: Option<Slopes>, promise: Promise, terms: &Terms<'_>) -> Result<Bound, String> {
     let real = real.ok_or("it has no real-time curve, so nothing is guaranteed")?;
     if real.m1 < real.m2 && real.d > 0 {
@@ -344,10 +355,10 @@ impl Plan for HfscPlan {
     }
 }
 
-/// It has a backlog, so it takes part in its parent's sharing.
+/// It is backlogged, so it takes part in its parent's sharing.
 const BUSY: u8 = 1;
-/// Its upper limit holds it back: its timer is set.
-const HELD: u8 = 2;
+/// Its upper limit blocks it: its timer is set.
+const BLOCKED: u8 = 2;
 /// It has an upper limit.
 const LIMITED: u8 = 4;
 /// It has a real-time curve.
@@ -385,17 +396,17 @@ impl Node {
     }
 }
 
-/// What a class with classes, or the link, knows of its children's virtual times.
+/// The virtual times of the children of an interior class, or of the link.
 #[derive(Clone, Copy, Default, Debug)]
 struct Clock {
     /// That of the child served last, and the largest that a child had.
     now: u128,
     latest: u128,
-    /// Children with a backlog.
+    /// Backlogged children.
     busy: u32,
 }
 
-/// A class's upper limit, in one line of a cache as its node.
+/// A class's upper limit, in one cache line like its node.
 #[derive(Clone, Debug)]
 #[repr(align(64))]
 struct Limit(Option<Curve>);
@@ -418,7 +429,7 @@ impl Real {
     }
 }
 
-/// Counts of a leaf, for people.
+/// Counts of a leaf, human-readable.
 #[derive(Clone, Copy, Default, Debug)]
 struct Tally {
     bytes: u64,
@@ -434,7 +445,7 @@ struct Hfsc {
     clocks: Vec<Clock>,
     limits: Vec<Limit>,
     reals: Vec<Option<Real>>,
-    /// Of each class with classes: its children that may share now, by virtual time.
+    /// Of each interior class: its children that may share now, by virtual time.
     shares: WinnerTrees,
     /// The leaves whose packet is eligible.
     deadlines: Heaps,
@@ -450,7 +461,8 @@ fn nanos(time: u128) -> u64 {
 
 // Real time.
 impl Hfsc {
-    /// Looks at a leaf's next packet, and gives it its eligible time and its deadline. `false` if there is none.
+    /// Peeks at a leaf's next packet, and sets its eligible time and its deadline. `false` if there
+    /// is none.
     fn schedule(&mut self, leaf: usize, now: Instant, sink: &mut dyn Sink) -> bool {
         if !self.nodes[leaf].has(REAL) {
             return true;
@@ -473,8 +485,8 @@ impl Hfsc {
         true
     }
 
-    /// A leaf is ready: a backlogged period begins. Its packet is looked at later: that may lose it, and who offers one
-    /// is told that it is held.
+    /// A leaf becomes ready: a backlogged period begins. Its packet is peeked at later: that may
+    /// drop it, and its sender has been told that it is queued.
     fn activate(&mut self, leaf: usize, now: Instant) {
         if self.nodes[leaf].has(REAL)
             && let Some(real) = &mut self.reals[leaf]
@@ -485,7 +497,7 @@ impl Hfsc {
         self.join(leaf, now.nanos());
     }
 
-    /// A leaf is ready no more.
+    /// A leaf is no longer ready.
     fn retire(&mut self, leaf: usize) {
         self.deadlines.remove(0, leaf as u32);
         self.wheel.cancel(leaf as u32);
@@ -499,7 +511,7 @@ impl Hfsc {
         self.nodes.len()
     }
 
-    /// Where the clock and the tree of a class with classes, or of the link, are.
+    /// The index of the clock and the tree of an interior class, or of the link.
     #[inline]
     fn inner(&self, node: usize) -> usize {
         node - self.reals.len()
@@ -514,7 +526,7 @@ impl Hfsc {
         (self.reals.len() + node) as u32
     }
 
-    /// A node gets a backlog, and those above it that had none.
+    /// A node becomes backlogged, and those above it that were not.
     fn join(&mut self, mut node: usize, now: u64) {
         let link = self.link();
         while node != link {
@@ -524,7 +536,7 @@ impl Hfsc {
             let first = clock.busy == 0;
             clock.busy += 1;
             if first {
-                // All are alike again: what one got alone is not held against it.
+                // All are alike again: excess that one used alone is not charged to it.
                 clock.now = clock.now.max(clock.latest);
             }
             let this = &mut self.nodes[node];
@@ -544,15 +556,15 @@ impl Hfsc {
         }
     }
 
-    /// A node has no backlog any more, and those above it that have no other.
+    /// A node is no longer backlogged, nor those above it without another backlogged child.
     fn leave(&mut self, mut node: usize) {
         let link = self.link();
         while node != link && self.nodes[node].has(BUSY) {
             self.unlist(node);
-            if self.nodes[node].has(HELD) {
+            if self.nodes[node].has(BLOCKED) {
                 self.wheel.cancel(self.fit_timer(node));
             }
-            self.nodes[node].mark(BUSY | HELD, false);
+            self.nodes[node].mark(BUSY | BLOCKED, false);
             let parent = self.nodes[node].parent as usize;
             let row = self.inner(parent);
             self.clocks[row].busy -= 1;
@@ -563,7 +575,7 @@ impl Hfsc {
         }
     }
 
-    /// Holds a node back until its upper limit lets it go on.
+    /// Blocks a node until its upper limit lets it go on.
     #[inline]
     fn check_limit(&mut self, node: usize, now: u64) {
         if !self.nodes[node].has(LIMITED) {
@@ -574,18 +586,19 @@ impl Hfsc {
             .as_ref()
             .map_or(0, |limit| nanos(limit.time_of(0)));
         if fit > now {
-            self.nodes[node].mark(HELD, true);
+            self.nodes[node].mark(BLOCKED, true);
             self.wheel.set(self.fit_timer(node), Instant::from_nanos(fit));
         }
     }
 
-    /// Puts a node into its parent's tree if it may share, and those above it that had nobody to give to.
+    /// Puts a node into its parent's tree if it may share, and those above it that had no child to
+    /// serve.
     fn list(&mut self, mut node: usize) {
         let link = self.link();
         while node != link {
             let (flags, parent) = (self.nodes[node].flags, self.nodes[node].parent as usize);
             let gives = self.is_leaf(node) || !self.shares.is_empty(self.inner(node));
-            if flags & (BUSY | HELD) != BUSY || !gives || self.shares.holds(node as u32) {
+            if flags & (BUSY | BLOCKED) != BUSY || !gives || self.shares.holds(node as u32) {
                 return;
             }
             let row = self.inner(parent);
@@ -601,7 +614,7 @@ impl Hfsc {
         }
     }
 
-    /// Takes a node out of its parent's tree, and those above it that have nobody to give to then.
+    /// Takes a node out of its parent's tree, and those above it that have no child to serve then.
     fn unlist(&mut self, mut node: usize) {
         let link = self.link();
         while node != link && self.shares.holds(node as u32) {
@@ -630,7 +643,7 @@ impl Hfsc {
         }
     }
 
-    /// A packet of this leaf leaves: all above it pay for it.
+    /// A packet of this leaf leaves: charges it and all above it.
     fn charge(&mut self, leaf: usize, bits: u64, now: u64) {
         let (link, mut node) = (self.link(), leaf);
         while node != link {
@@ -657,7 +670,7 @@ impl Hfsc {
         limit.put_off(earliest.saturating_sub(limit.time_of(0)));
         limit.advance(bits);
         self.check_limit(node, now);
-        if self.nodes[node].has(HELD) {
+        if self.nodes[node].has(BLOCKED) {
             self.unlist(node);
         }
     }
@@ -677,7 +690,7 @@ impl Hfsc {
                 }
             } else {
                 let node = thing as usize - leaves;
-                self.nodes[node].mark(HELD, false);
+                self.nodes[node].mark(BLOCKED, false);
                 self.list(node);
             }
         }
@@ -692,7 +705,7 @@ impl Hfsc {
         sink: &mut dyn Sink,
     ) {
         let bits = nanobits(packet.len.get()) as u64;
-        // Who is served by link sharing needs no more of its memory than that takes.
+        // A leaf served by link sharing needs no more of its memory than that takes.
         if real && let Some(this) = &mut self.reals[leaf] {
             this.curve.advance(bits);
             this.tally.bytes += packet.len.get();
@@ -704,7 +717,7 @@ impl Hfsc {
         }
     }
 
-    /// Gives a class other curves: from now on, what was done being done.
+    /// Gives a class other curves from now on; past service stays.
     fn adopt(&mut self, node: usize, new: Curves, now: u64) {
         let old = std::mem::replace(&mut self.classes[node].curves, new);
         if old.share != new.share {
@@ -716,8 +729,8 @@ impl Hfsc {
             }
         }
         if old.limit != new.limit {
-            let held = self.nodes[node].has(HELD);
-            self.nodes[node].mark(HELD, false);
+            let held = self.nodes[node].has(BLOCKED);
+            self.nodes[node].mark(BLOCKED, false);
             self.nodes[node].mark(LIMITED, new.limit.is_some());
             self.limits[node].0 = new.limit.map(|shape| Curve::new(shape, now.into()));
             if held {
@@ -731,7 +744,7 @@ impl Hfsc {
             self.deadlines.remove(0, node as u32);
             self.wheel.cancel(node as u32);
             if new.real.is_some() && self.nodes[node].has(BUSY) {
-                // Its packet is looked at later: that may lose it, and there is no sink to take it.
+                // Its packet is peeked at later: that may drop it, and there is no sink here.
                 self.wheel.set(node as u32, Instant::from_nanos(now));
             }
         }
@@ -790,7 +803,7 @@ impl Discipline for Hfsc {
         }
         for (node, class) in self.classes.iter().enumerate() {
             let this = &self.nodes[node];
-            let state = match (this.has(BUSY), this.has(HELD)) {
+            let state = match (this.has(BUSY), this.has(BLOCKED)) {
                 (false, _) => "idle",
                 (true, false) => "ready",
                 (true, true) => "limited",

@@ -1,7 +1,7 @@
 //! The disciplines, one file each, and the one list of them.
 //!
-//! To add one: copy `fifo.rs`, write the algorithm, and name it here twice: its `mod` line, which rustfmt follows, and its
-//! place in the list. `cargo xtask tidy` says which of the two is missing.
+//! To add one: copy `fifo.rs`, write the algorithm, and name it here twice: its `mod` line, which
+//! rustfmt follows, and its place in the list. `cargo xtask tidy` says which of the two is missing.
 
 use crate::kind::Kind;
 

@@ -1,8 +1,9 @@
-//! `police`: meters what arrives, and passes, remarks or loses each packet by its colour. It holds nothing and delays
-//! nothing: what it lets through goes to the queue below.
+//! `police`: meters what arrives, and passes, remarks or drops each packet by its colour. It queues
+//! nothing and delays nothing: what passes goes to the queue below.
 //!
-//! Meters, with buckets *C* (`rate`, `burst`) and *E* (`excess_rate`, `excess_burst`), both full at first, and a packet of
-//! *B* bytes. "Pre-" is the colour it comes with, if `aware`; otherwise every packet comes green.
+//! Meters, with buckets *C* (`rate`, `burst`) and *E* (`excess_rate`, `excess_burst`), both full at
+//! first, and a packet of *B* bytes. "Pre-" is the colour it arrives with, if `aware`; otherwise
+//! every packet arrives green.
 //!
 //! ```text
 //! token-bucket           C ≥ B: green, C −= B;                            else red
@@ -13,13 +14,14 @@
 //! trtcm-4115 RFC 4115    as srtcm, but `excess_rate` fills E
 //! ```
 //!
-//! Colours travel as the drop precedence of an assured forwarding DSCP (RFC 2597): AFx1 is green, AFx2 yellow, AFx3 red; a
-//! packet with another DSCP is pre-green. `rio` reads them.
+//! Colours travel as the drop precedence of an assured forwarding DSCP (RFC 2597): AFx1 is green,
+//! AFx2 yellow, AFx3 red; a packet with another DSCP is pre-green. `rio` reads them.
 //!
-//! Arithmetic: tokens are counted in 10⁻⁹ bit, so that rate times time is a whole number: the meter is exact at any rate, and a
-//! sender that keeps to its rate is never red for rounding.
+//! Arithmetic: tokens are counted in 10⁻⁹ bit, so that rate times time is a whole number: the meter
+//! is exact at any rate, and a sender that keeps to its rate is never red for rounding.
 //!
-//! Departures: lengths are those of frames as everywhere in the engine, where the RFCs count IP packets.
+//! Departures: lengths are those of frames as everywhere in the engine, where the RFCs count IP
+//! packets.
 
 use crate::discipline::{Discipline, Next, Reason, Sink, Verdict};
 use crate::inspect::{Inspection, Value};
@@ -45,7 +47,7 @@ pub static KIND: Kind = Kind {
 };
 
 choices! {
-    /// How colours are found.
+    /// How packets are metered.
     pub enum Meter {
         /// One rate, two colours.
         TokenBucket = "token-bucket",
@@ -63,7 +65,7 @@ choices! {
 pub enum Action {
     /// They pass as they are.
     Pass,
-    /// They are lost.
+    /// They are dropped.
     Drop,
     /// The drop precedence of an assured forwarding DSCP is set to the colour.
     Precedence,
@@ -110,7 +112,7 @@ impl SettingValue for Action {
 settings! {
     /// Settings of `police`.
     pub struct Settings {
-        /// How colours are found
+        /// How packets are metered
         meter: Meter = default "token-bucket",
             "srtcm forgives longer bursts; trtcm and trtcm-4115 allow a second rate",
             "the simplest";
@@ -130,7 +132,7 @@ settings! {
         excess_burst: Bytes = derived "the burst",
             "as burst",
             "RFC 2697, 2698, 4115";
-        /// Whether packets keep a worse colour that they come with
+        /// Whether packets keep a worse colour that they arrive with
         aware: bool = default "false",
             "true: what was yellow stays yellow or becomes red, as after another meter",
             "the colour-aware mode of the RFCs";
@@ -162,7 +164,7 @@ enum Colour {
     Red,
 }
 
-/// What a meter goes by.
+/// The parameters of a meter.
 #[derive(Clone, PartialEq, Debug)]
 struct Parameters {
     meter: Meter,
@@ -290,7 +292,7 @@ impl Buckets {
         let mut spilt = 0;
         for (i, tokens) in self.tokens.iter_mut().enumerate() {
             let more = u128::from(parameters.rates[i]) * span;
-            // What C cannot take is E's in RFC 2697, and nobody's elsewhere.
+            // What overflows C goes to E in RFC 2697, and is discarded elsewhere.
             let inflow = more
                 + if parameters.meter == Meter::SrTcm {
                     spilt
@@ -304,7 +306,7 @@ impl Buckets {
         }
     }
 
-    /// The colour of a packet of this length that comes with a colour; takes its tokens.
+    /// The colour of a packet of this length and pre-colour; takes its tokens.
     fn colour(&mut self, parameters: &Parameters, now: Instant, len: Bytes, came: Colour) -> Colour {
         self.fill(parameters, now);
         // Longer than any bucket: never green or yellow.
@@ -443,7 +445,8 @@ mod tests {
         }
     }
 
-    /// The colours of packets: when (in µs), how long, the colour they come with, and the colour expected.
+    /// The colours of packets: when (in µs), how long, the colour they arrive with, and the colour
+    /// expected.
     fn vector(table: Table, steps: &[(u64, u64, Colour, Colour)]) {
         let parameters = parameters(table);
         let mut buckets = Buckets::new(&parameters);
@@ -542,7 +545,8 @@ mod tests {
         let parameters = parameters(table);
         let mut buckets = Buckets::new(&parameters);
         for i in 0..100_000u128 {
-            // Each packet at the first nanosecond at which its tokens are there; the last byte keeps what that rounds up.
+            // Each packet at the first nanosecond at which its tokens are there; the last byte
+            // keeps what that rounds up.
             let at = (i * 8_000_000_000_000).div_ceil(7_777_777) as u64;
             let found = buckets.colour(&parameters, Instant::from_nanos(at), Bytes::new(1000), Green);
             assert_eq!(found, Green, "packet {i}");

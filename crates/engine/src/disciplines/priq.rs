@@ -1,12 +1,14 @@
-//! `priq`: strict priority. Of the classes with a packet to send, the one with the largest priority sends.
+//! `priq`: strict priority. Of the backlogged classes, the one with the largest priority sends.
 //!
-//! Follows the PRIQ of ALTQ (altq.conf(5)): each class has a priority of its own and a queue of its own, and a packet
-//! of a lower class leaves only when no higher class has one. Departures: 256 priorities (ALTQ: 16); the first is found
-//! in a bitmap, whatever their number (ALTQ: a loop over all); a queue of any kind, whose limit is its own setting;
-//! and a class whose queue holds its packets back for a while does not hold up those below it.
+//! Follows the PRIQ of ALTQ (altq.conf(5)): each class has a priority of its own and a queue of its
+//! own, and a packet of a lower class leaves only when no higher class has one. Departures: 256
+//! priorities (ALTQ: 16); the first is found in a bitmap, whatever their number (ALTQ: a loop over
+//! all); a queue of any kind, whose limit is its own setting; and a class whose queue is not
+//! work-conserving does not block those below it while it waits.
 //!
-//! What is promised: a packet of a class waits for the packets of its own and of higher classes, and for one packet
-//! that is being sent. What is not: anything to a lower class while higher classes have enough to send.
+//! Guaranteed: a packet of a class waits for the packets of its own and of higher classes, and for
+//! one packet that is being sent. Not guaranteed: anything to a lower class while higher classes
+//! have enough to send.
 
 use crate::bounds::{Promise, Service, Terms, WorstCase, is_work_conserving, strict_priority};
 use crate::discipline::{Discipline, Next, Sink, Verdict};
@@ -91,8 +93,8 @@ fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
 type Promises = Vec<(u32, Promise)>;
 
 impl PriqPlan {
-    /// The classes that can be told apart from what is below them: all from the highest to the first that promises nothing,
-    /// or that can gather packets before it sends them; and that one.
+    /// The classes that can be told apart from what is below them: all from the highest to the
+    /// first that promises nothing, or that can gather packets before it sends them; and that one.
     fn promising(&self, terms: &Terms<'_>) -> (Promises, Option<(u8, &str)>) {
         let mut order: Vec<_> = self.leaves.each().zip(&self.priorities).collect();
         order.sort_by_key(|(_, priority)| std::cmp::Reverse(**priority));
@@ -162,7 +164,7 @@ impl Bits {
         self.0[usize::from(priority / 64)] >> (priority % 64) & 1 == 1
     }
 
-    /// Four words are looked at, at most, however many priorities there are.
+    /// Four words are examined, at most, however many priorities there are.
     #[inline]
     fn largest(self) -> Option<u8> {
         let [a, b, c, d] = self.0;

@@ -1,17 +1,20 @@
-//! `tbf`: a token bucket in front of one queue. It holds packets to a rate, with bursts up to a bound.
+//! `tbf`: a token bucket filter in front of one queue. It shapes packets to a rate, with bursts up
+//! to a bound.
 //!
-//! The token bucket of RFC 2215, section 3 (TOKEN_BUCKET_TSPEC) as a shaper: with *r* the rate and *b* the burst, what
-//! leaves in any time *T* is at most *b* + *r T*; with a peak rate *p* also at most *M* + *p T*. Tokens are nanobits: rate
-//! (bit/s) × time (ns) is a whole number of them, so nothing is rounded, and a backlogged queue gets its rate exactly
-//! (if the burst is longer than its packets by what the rate brings in 1 ns, so that a full bucket loses no part of one).
+//! The token bucket of RFC 2215, section 3 (TOKEN_BUCKET_TSPEC) as a shaper: with *r* the rate and
+//! *b* the burst, what leaves in any time *T* is at most *b* + *r T*; with a peak rate *p* also at
+//! most *M* + *p T*. Tokens are nanobits: rate (bit/s) × time (ns) is a whole number of them, so
+//! nothing is rounded, and a backlogged queue gets its rate exactly (if the burst is longer than
+//! its packets by what the rate brings in 1 ns, so that a full bucket loses no part of one).
 //!
-//! A packet leaves when there are tokens for all of it. The time to wait is the first nanosecond in which there are.
+//! A packet leaves when there are tokens for all of it. The wait ends in the first nanosecond in
+//! which there are.
 //!
-//! Departures from what other systems call by this name (ALTQ's regulator, Linux's tbf): the first lets a packet go
-//! when there is any token, so a burst is longer by a packet; the second loses packets longer than the burst. Here
-//! such a packet (a super-packet; the burst is at least the link's longest packet) goes when the bucket is full, and makes
-//! a debt: for it, read *b* as its length. What has no tokens yet is looked at and pinned; what comes after it waits
-//! behind it.
+//! Departures from what other systems call by this name (ALTQ's regulator, Linux's tbf): the first
+//! lets a packet go when there is any token, so a burst is longer by a packet; the second drops
+//! packets longer than the burst. Here such a packet (a super-packet; the burst is at least the
+//! link's longest packet) goes when the bucket is full, and overdraws it: for it, read *b* as its
+//! length. A packet without tokens yet has been peeked at and pinned; later ones wait behind it.
 
 use crate::bounds::{Terms, WorstCase, follows_any_rate};
 use crate::discipline::{Discipline, Next, Sink, Verdict};
@@ -43,7 +46,7 @@ pub static KIND: Kind = Kind {
 settings! {
     /// Settings of `tbf`.
     pub struct Settings {
-        /// The rate to which packets are held
+        /// The rate to which packets are shaped
         rate: Rate = required,
             "above the rate of the narrowest link: the queue builds up there, where no policy rules",
             "-";
@@ -124,9 +127,10 @@ fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
 }
 
 impl Plan for TbfPlan {
-    /// Those of the queue below, on a link of this rate: while it holds packets, and however empty the bucket was, *r t* less
-    /// what is counted here leaves in any time *t*. Counted are the packet that has been looked at and waits for its
-    /// tokens, the time of the own packet on the link, and the debt of one that is longer than the burst, all at *r*.
+    /// Those of the queue below, on a link of this rate: while there is a backlog, and however
+    /// empty the bucket was, *r t* less what is counted here leaves in any time *t*. Counted are
+    /// the packet that has been peeked at and waits for its tokens, the time of the class's own
+    /// packet on the link, and the overdraft of one that is longer than the burst, all at *r*.
     fn bounds(&self, terms: &Terms<'_>) -> Vec<WorstCase> {
         let below = |terms: &Terms<'_>| self.child.plan.bounds(terms);
         let slowest = self.buckets.iter().flatten().map(|(rate, _)| *rate).min();
@@ -194,7 +198,7 @@ impl Bucket {
         }
     }
 
-    /// Adopts another rate and depth; what it holds stays, up to the new depth.
+    /// Adopts another rate and depth; its tokens stay, up to the new depth.
     fn adopt(&mut self, now: u64, new: Self) {
         self.credit.accrue(now, Some(self.full));
         (self.credit.rate, self.full) = (new.credit.rate, new.full);
@@ -207,7 +211,7 @@ struct Tbf {
     buckets: [Option<Bucket>; 2],
     child: Queue,
     kind: &'static str,
-    /// Asks that were answered with a time to wait for tokens.
+    /// Dequeues that had to wait for tokens.
     waits: u64,
 }
 
@@ -315,7 +319,7 @@ mod tests {
         assert_eq!(queue.enqueue(now, packet, &mut Nowhere), Verdict::Queued);
     }
 
-    /// Serves a queue from `start` on, waking up as told; the departures as (time, bytes).
+    /// Serves a queue from `start` on, waking up when due; the departures as (time, bytes).
     fn serve(queue: &mut Queue, mut now: u64) -> Vec<(u64, u64)> {
         let mut sent = Vec::new();
         loop {
@@ -387,7 +391,8 @@ mod tests {
             let mut bytes = 0u64;
             for (at, len) in serve(&mut queue, 0) {
                 bytes += len;
-                // Each packet leaves in the first nanosecond in which burst + rate × time covers all up to it.
+                // Each packet leaves in the first nanosecond in which burst + rate × time covers
+                // all up to it.
                 let due = (u128::from(bytes.saturating_sub(1_700)) * 8_000_000_000).div_ceil(u128::from(rate));
                 prop_assert_eq!(u128::from(at), due);
             }
@@ -401,7 +406,7 @@ mod tests {
         [1_000, 60_000, 1_000]
             .into_iter()
             .for_each(|len| offer(&mut queue, Instant::START, len));
-        // 1 MB/s: full again after 1 ms; then a debt of 58,000 bytes, and 1,000 more.
+        // 1 MB/s: full again after 1 ms; then an overdraft of 58,000 bytes, and 1,000 more.
         assert_eq!(
             serve(&mut queue, 0),
             [(0, 1_000), (1_000_000, 60_000), (60_000_000, 1_000)]

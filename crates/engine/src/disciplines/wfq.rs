@@ -1,24 +1,28 @@
 //! `wfq`: weighted fair queueing among flows that are hashed onto a fixed number of queues.
 //!
-//! What ALTQ calls WFQ (Cho 1999, section 4.1.3): in truth McKenney's stochastic fairness queueing ("Stochastic
-//! fairness queueing", INFOCOM 1990). A flow is mapped to one of *n* queues by a hash; the queues share one
-//! limit; when it is passed, the longest queue (its length divided by its weight) loses its oldest packet; and
-//! from time to time the hash changes, so that flows which share a queue do not share it for long.
+//! What ALTQ calls WFQ (Cho 1999, section 4.1.3): in truth McKenney's stochastic fairness queueing
+//! ("Stochastic fairness queueing", INFOCOM 1990). A flow is mapped to one of *n* queues by a hash;
+//! the queues share one limit; when it is exceeded, the longest queue (its length divided by its
+//! weight) drops its oldest packet; and from time to time the hash changes, so that flows which
+//! share a queue do not share it for long.
 //!
-//! Queues are served by deficit round robin (Shreedhar and Varghese, SIGCOMM 1995), with *Q* the quantum and
-//! *w* the weight of a queue: on a visit its credit grows by *Q w*; it sends while its head is not longer than
-//! its credit; an empty queue's credit is 0. A queue that becomes active joins at the end, without credit. So in
-//! any interval in which two queues stay backlogged, |S₁/w₁ − S₂/w₂| ≤ Q + 2 max, for bytes sent *S*.
+//! Queues are served by deficit round robin (Shreedhar and Varghese, SIGCOMM 1995), with *Q* the
+//! quantum and *w* the weight of a queue: on a visit its deficit counter grows by *Q w*; it sends
+//! while its head is not longer than the counter; an empty queue's counter is 0. A queue that
+//! becomes active joins at the end, with 0. So in any interval in which two queues stay backlogged,
+//! |S₁/w₁ − S₂/w₂| ≤ Q + 2 max, for bytes sent *S*.
 //!
-//! What is not promised: a bound on delay, as true WFQ has it, since flows may share a queue, and a round takes
-//! as long as there are active queues.
+//! Not guaranteed: a bound on delay, as true WFQ has it, since flows may share a queue, and a round
+//! takes as long as there are active queues.
 //!
 //! Departures from ALTQ:
-//! - A perturbation never reorders a flow. From then on arrivals go to a second set of queues, which is served
-//!   once the first set is empty; a perturbation that is due before that waits. McKenney accepts reordering.
+//! - A perturbation never reorders a flow. From then on arrivals go to a second set of queues,
+//!   which is served once the first set is empty; a perturbation that is due before that waits.
+//!   McKenney accepts reordering.
 //! - The quantum is a full packet unless set (ALTQ: 512 B), so a visit always sends something.
 //! - A queue that becomes active has no credit, also when it is the only one.
-//! - The longest queue is found in constant time, so "longest" is exact to 1/32 (`lengths.rs`).
+//! - The longest queue is found in constant time, so "longest" is exact to 1/32
+//!   (`structures/lengths.rs`).
 
 use crate::bounds::{Terms, WorstCase};
 use crate::discipline::{Discipline, Next, Reason, Sink, Verdict};
@@ -95,7 +99,7 @@ settings! {
         queues: u32 = default "256",
             "too small: many flows share a queue; too large: memory, and a longer round for each",
             "ALTQ";
-        /// Bytes held at most, by all queues together
+        /// Bytes queued at most, by all queues together
         limit_bytes: Bytes = default "64 KiB",
             "too small: bursts are dropped and the link idles; too large: queueing delay for nothing",
             "ALTQ; 5 ms at 100 Mbit/s";
@@ -120,7 +124,7 @@ settings! {
 
 const MAX_QUEUES: u32 = 1 << 16;
 
-/// A checked plan: settings with their defaults worked out.
+/// A checked plan: settings with their defaults resolved.
 #[derive(Clone, PartialEq, Debug)]
 struct WfqPlan {
     queues: u32,
@@ -210,8 +214,8 @@ impl Plan for WfqPlan {
 /// No slot, no queue.
 const NONE: u32 = u32::MAX;
 
-/// One queue. Its packets are a list of slots; the queue itself is in the round of its set while `active`, and
-/// in the list of its length while it holds packets.
+/// One queue. Its packets are a list of slots; the queue itself is in the round of its set while
+/// `active`, and in the list of its length while it is backlogged.
 #[derive(Debug)]
 struct Bucket {
     first: u32,
@@ -278,7 +282,7 @@ impl Wfq {
             next_active: NONE,
         };
         Self {
-            // With weights by number, a flow's number must not depend on luck.
+            // With weights by number, a flow's number must not depend on the seed.
             seed: if plan.perturb.is_some() { rng.bits() } else { 0 },
             buckets: (0..2 * plan.queues).map(bucket).collect(),
             rounds: [IDLE; 2],
@@ -306,7 +310,7 @@ impl Wfq {
         ((mixed * u64::from(self.plan.queues)) >> 32) as u32
     }
 
-    /// Changes the hash when it is time and the set that is not in use has drained.
+    /// Changes the hash when it is due and the set that is not in use has drained.
     fn perturb(&mut self, now: Instant) {
         let Some(period) = self.plan.perturb else { return };
         if now < self.next_perturbation || self.rounds[1 - self.current].packets > 0 {
@@ -420,8 +424,8 @@ impl Wfq {
         round.visiting = false;
     }
 
-    /// The next packet of a set that holds some. A visit that sends nothing happens for a packet longer than
-    /// the quantum, in proportion to its length, and for a queue that overflow emptied, once.
+    /// The next packet of a backlogged set. A visit that sends nothing happens for a packet longer
+    /// than the quantum, in proportion to its length, and for a queue that overflow emptied, once.
     fn serve(&mut self, set: usize) -> Option<Packet> {
         loop {
             let queue = self.rounds[set].first;
@@ -514,7 +518,7 @@ impl Discipline for Wfq {
         let Some(plan) = plan.downcast_ref::<WfqPlan>() else {
             return false;
         };
-        // Other queues or another hash would move flows whose packets are held.
+        // Other queues or another hash would move flows that are backlogged.
         if (plan.queues, plan.hash, plan.perturb.is_some())
             != (self.plan.queues, self.plan.hash, self.plan.perturb.is_some())
         {
@@ -598,8 +602,8 @@ mod tests {
         (0..queue.plan.queues).map(flow).collect()
     }
 
-    /// Keeps these flows backlogged with packets of random length up to each one's longest, and gives the
-    /// largest difference of bytes sent, divided by weight, at any time.
+    /// Keeps these flows backlogged with packets of random length up to each one's longest; returns
+    /// the largest difference of bytes sent, divided by weight, at any time.
     fn unfairness(queue: &mut Wfq, flows: &[(u32, u64, u64)], packets: usize) -> u64 {
         let mut rng = Seed(4).stream();
         let mut sent = vec![0; flows.len()];
@@ -768,7 +772,7 @@ mod tests {
         let (mut offered, mut sent) = ([0; 8], [0; 8]);
         let mut rng = Seed(6).stream();
         for step in 0..40_000 {
-            // Twenty perturbations come due while packets are held.
+            // Twenty perturbations become due with a backlog.
             let now = Instant::from_nanos(step * 5_000_000);
             let flow = rng.below(8) as usize;
             let mut numbered = packet(flow as u32, 100 + rng.below(1_400));

@@ -1,21 +1,27 @@
-//! `wrr`: weighted round robin by packets: in each cycle so many packets of each class, whatever their length.
+//! `wrr`: weighted round robin by packets: in each cycle a number of packets of each class,
+//! whatever their length.
 //!
-//! Follows Maeshima, Ito, Ishikura and Asami, "RSVP bandwidth guarantee by WRR on high-speed networks" (KDD, in
-//! Japanese), section 2: a queue for each reservation and one for all else; at each poll it takes packets from the queues in
-//! proportion to the reserved ratio; empty queues are skipped, so that what they leave goes to the others; the link's
-//! speed is a parameter. With *N* the packets of a cycle, *r* a class's rate and *C* the link's: *w* = *N r / C*, rounded.
-//! The paper does not state the interval, the cycle, or the order within a cycle, so they are settings here.
+//! Follows Maeshima, Ito, Ishikura and Asami, "RSVP bandwidth guarantee by WRR on high-speed
+//! networks" (KDD, in Japanese), section 2: a queue for each reservation and one for all else; at
+//! each poll it takes packets from the queues in proportion to the reserved ratio; empty queues are
+//! skipped, so that what they leave goes to the others; the link's speed is a parameter. With *N*
+//! the packets of a cycle, *r* a class's rate and *C* the link's: *w* = *N r / C*, rounded. The
+//! paper does not state the interval, the cycle, or the order within a cycle, so they are settings
+//! here.
 //!
-//! `mode = "event"`: a packet whenever the host asks. `"poll"`: packets leave only at polls, at multiples of `interval`: up
-//! to a cycle of them, and only those that had arrived before; so the link can idle while packets wait. A caller that is
-//! late polls late; polls that nobody asked at are lost.
+//! `mode = "event"`: a packet whenever the host dequeues. `"poll"`: packets leave only at polls, at
+//! multiples of `interval`: up to a cycle of them, and only those that had arrived before; so the
+//! link can idle with a backlog. A caller that is late polls late; polls that no caller came for
+//! are skipped.
 //!
-//! Each class has *w* places in a cycle: side by side (`order = "burst"`), or spread evenly, the *k*-th of them at
-//! (2*k* + 1) / 2*w* of it (`"interleaved"`). A heap holds each class's next place, so that skipping the places of
-//! empty queues costs nothing. A class that comes back takes up its places from where the cycle is; it gets none back.
+//! Each class has *w* slots in a cycle: side by side (`order = "burst"`), or spread evenly, the
+//! *k*-th of them at (2*k* + 1) / 2*w* of it (`"interleaved"`). A heap holds each class's next
+//! slot, so that skipping the slots of empty queues costs nothing. A class that becomes backlogged
+//! takes up its slots from where the cycle is; missed slots are gone.
 //!
-//! **Lengths are ignored on purpose.** A class's share of the bytes is *w L* / Σ *w L*, so shares are right only where
-//! packets are alike; a test shows how wrong they are otherwise, beside `drr`, which counts bytes.
+//! **Lengths are ignored on purpose.** A class's share of the bytes is *w L* / Σ *w L*, so shares
+//! are right only where packets are alike; a test shows how wrong they are otherwise, beside `drr`,
+//! which counts bytes.
 
 use crate::bounds::{Terms, WorstCase};
 use crate::discipline::{Discipline, Next, Sink, Verdict};
@@ -45,7 +51,7 @@ pub static KIND: Kind = Kind {
 choices! {
     /// When packets leave.
     pub enum Mode {
-        /// Whenever the host asks.
+        /// Whenever the host dequeues.
         Event = "event",
         /// At polls.
         Poll = "poll",
@@ -91,7 +97,7 @@ settings! {
         weight: u32 = derived "what `rate` is of the cycle; without either an equal part of what others leave, at least 1",
             "only the ratio to the other weights counts",
             "-";
-        /// The part of the link that its packets are to be, if all are equally long
+        /// The part of the link for its packets, if all are equally long
         rate: Rate = derived "none: `weight` says it",
             "it is rounded to whole packets of a cycle, at least 1",
             "the paper: the reserved ratio";
@@ -100,10 +106,10 @@ settings! {
 
 const LONGEST_CYCLE: u64 = 1 << 24;
 
-/// What a queue is made of, its leaves aside.
+/// The settings of a queue, its leaves aside.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Rules {
-    /// None if event driven.
+    /// None if event-driven.
     interval: Option<u64>,
     order: Order,
     /// By leaf.
@@ -234,7 +240,7 @@ fn weights(check: &mut Check<'_>, settings: &Settings, classes: &[ClassSettings]
 }
 
 impl Plan for WrrPlan {
-    /// None: a promise is in bytes, and turns are of packets.
+    /// None: an arrival curve is in bytes, and turns are of packets.
     fn bounds(&self, _terms: &Terms<'_>) -> Vec<WorstCase> {
         let why = "`wrr` counts packets, so an arrival curve in bytes does not bound the turns it takes; `drr` has a bound";
         self.leaves
@@ -251,7 +257,7 @@ impl Plan for WrrPlan {
         let mut wrr = Wrr {
             leaves: self.leaves.build(cx),
             members: vec![Member::default(); count],
-            places: Heaps::new([count], count),
+            slots: Heaps::new([count], count),
             at: (0, 0),
             apart: Vec::with_capacity(count),
             poll: Poll::default(),
@@ -263,25 +269,25 @@ impl Plan for WrrPlan {
     }
 }
 
-/// A place: the cycle, and where in it.
-type Place = (u64, u32);
+/// A slot: the cycle, and its rank in the cycle.
+type Slot = (u64, u32);
 
-/// A class and its next place.
+/// A class and its next slot.
 #[derive(Clone, Copy, Default, Debug)]
 struct Member {
     weight: u32,
-    /// Its first place in a cycle, in order `burst`.
+    /// Its first slot in a cycle, in order `burst`.
     first: u32,
-    /// Its next place: the cycle, and the how many-th of the cycle.
+    /// Its next slot: the cycle, and its index among the class's own.
     cycle: u64,
     k: u32,
-    /// Packets that came after this poll.
+    /// Packets that arrived after this poll.
     late: u64,
     poll: u64,
 }
 
 impl Member {
-    /// Where the `k`-th of a cycle stands.
+    /// The rank of the `k`-th slot of a cycle.
     #[inline]
     fn rank(&self, order: Order) -> u32 {
         match order {
@@ -290,13 +296,13 @@ impl Member {
         }
     }
 
-    /// Its next place, as a number.
+    /// Its next slot.
     #[inline]
     fn key(&self, order: Order) -> u128 {
         u128::from(self.cycle) << 32 | u128::from(self.rank(order))
     }
 
-    /// Moves on to the next place.
+    /// Moves on to the next slot.
     #[inline]
     fn advance(&mut self) {
         self.k += 1;
@@ -305,9 +311,9 @@ impl Member {
         }
     }
 
-    /// Skips the places that lie before this one.
+    /// Skips the slots before this one.
     #[inline]
-    fn catch_up(&mut self, order: Order, (cycle, rank): Place) {
+    fn catch_up(&mut self, order: Order, (cycle, rank): Slot) {
         if (self.cycle, self.rank(order)) >= (cycle, rank) {
             return;
         }
@@ -342,10 +348,10 @@ struct Poll {
 struct Wrr {
     leaves: Leaves,
     members: Vec<Member>,
-    /// The next places of those who may send.
-    places: Heaps,
-    /// The place of the last packet.
-    at: Place,
+    /// The next slots of the classes that may send.
+    slots: Heaps,
+    /// The slot of the last packet.
+    at: Slot,
     /// Ready, and waiting for the next poll.
     apart: Vec<u32>,
     poll: Poll,
@@ -355,7 +361,7 @@ struct Wrr {
 }
 
 impl Wrr {
-    /// Gives the members their weights, all with their places before them.
+    /// Gives the members their weights, all with their slots before them.
     fn lay_out(&mut self) {
         let (cycle, mut first) = (self.at.0 + 1, 0);
         for (member, &weight) in self.members.iter_mut().zip(&self.rules.weights) {
@@ -369,7 +375,7 @@ impl Wrr {
     fn list(&mut self, leaf: usize) {
         let member = &mut self.members[leaf];
         member.catch_up(self.rules.order, self.at);
-        self.places.set(0, leaf as u32, member.key(self.rules.order));
+        self.slots.set(0, leaf as u32, member.key(self.rules.order));
     }
 
     /// A leaf is ready.
@@ -380,7 +386,7 @@ impl Wrr {
         }
     }
 
-    /// Polls, if it is time. When nobody was ready no poll was missed.
+    /// Polls, if it is due. While no leaf was ready no poll was missed.
     fn poll(&mut self, now: u64) {
         let Some(interval) = self.rules.interval else {
             return;
@@ -399,7 +405,7 @@ impl Wrr {
         }
     }
 
-    /// Whether all that a leaf holds has come after this poll.
+    /// Whether the whole backlog of a leaf arrived after this poll.
     fn is_late(&self, leaf: usize) -> bool {
         let member = &self.members[leaf];
         self.rules.interval.is_some()
@@ -433,17 +439,17 @@ impl Discipline for Wrr {
         }
         self.poll(now.nanos());
         while self.rules.interval.is_none() || self.poll.left > 0 {
-            let Some((key, leaf)) = self.places.first(0) else {
+            let Some((key, leaf)) = self.slots.first(0) else {
                 break;
             };
             if self.is_late(leaf as usize) {
-                self.places.remove(0, leaf);
+                self.slots.remove(0, leaf);
                 self.apart.push(leaf);
                 continue;
             }
             let next = self.leaves.dequeue(leaf as usize, now, sink);
             let Some((packet, more)) = next else {
-                self.places.remove(0, leaf);
+                self.slots.remove(0, leaf);
                 continue;
             };
             let member = &mut self.members[leaf as usize];
@@ -451,9 +457,9 @@ impl Discipline for Wrr {
             self.at = ((key >> 32) as u64, key as u32);
             self.poll.left = self.poll.left.saturating_sub(1);
             if more {
-                self.places.set(0, leaf, member.key(self.rules.order));
+                self.slots.set(0, leaf, member.key(self.rules.order));
             } else {
-                self.places.remove(0, leaf);
+                self.slots.remove(0, leaf);
             }
             return Next::Ready(packet);
         }
@@ -466,8 +472,8 @@ impl Discipline for Wrr {
     fn flush(&mut self, sink: &mut dyn Sink) {
         self.leaves.flush(sink);
         self.apart.clear();
-        while let Some((_, leaf)) = self.places.first(0) {
-            self.places.remove(0, leaf);
+        while let Some((_, leaf)) = self.slots.first(0) {
+            self.slots.remove(0, leaf);
         }
     }
 
@@ -503,8 +509,8 @@ impl Discipline for Wrr {
         }
         if plan.rules != self.rules {
             self.rules = plan.rules.clone();
-            while let Some((_, leaf)) = self.places.first(0) {
-                self.places.remove(0, leaf);
+            while let Some((_, leaf)) = self.slots.first(0) {
+                self.slots.remove(0, leaf);
                 self.apart.push(leaf);
             }
             self.lay_out();
@@ -574,7 +580,7 @@ mod tests {
         }
     }
 
-    /// The classes of so many packets, all classes backlogged all the time.
+    /// The classes of this many packets, all classes backlogged all the time.
     fn order(queue: &mut Queue, classes: usize, packets: usize) -> Vec<usize> {
         for class in 0..classes {
             (0..2).for_each(|_| offer(queue, 0, class, 1_000));
@@ -613,7 +619,7 @@ mod tests {
                 sent[class] += 1.0;
                 for (&sent, &weight) in sent.iter().zip(&weights) {
                     let due = (i + 1) as f64 * f64::from(weight) / f64::from(cycle);
-                    // Half a packet by its own rounding, and half a place for each other class's.
+                    // Half a packet by its own rounding, and half a slot for each other class's.
                     let bound = 0.5 + 0.5 * weights.len() as f64 * f64::from(weight) / f64::from(cycle) + 1e-9;
                     prop_assert!((sent - due).abs() <= bound, "{sent} of {due}");
                 }
@@ -636,7 +642,8 @@ mod tests {
         let first: Vec<_> = (0..7).map(|_| ask(&mut queue, 0)).collect();
         assert_eq!(first, [Ok(1); 7]);
         (0..6).for_each(|_| offer(&mut queue, 0, 0, 100));
-        // Class 1 is in the middle of its burst; then class 0 has its two, and no more for having been away.
+        // Class 1 is in the middle of its burst; then class 0 has its two, and no more for having
+        // been idle.
         let then: Vec<_> = (0..9).map_while(|_| ask(&mut queue, 0).ok()).collect();
         assert_eq!(then, [1, 1, 0, 0, 1, 1, 1, 0, 0]);
     }
@@ -686,7 +693,7 @@ mod tests {
             [0; 4].map(|_| ask(&mut queue, 4 * ms + 7)),
             [Ok(1), Ok(0), Ok(0), Err(None)]
         );
-        // Nobody was there at 5 ms; what comes at 5.5 ms waits for 6 ms.
+        // No caller came at 5 ms; what arrives at 5.5 ms waits for 6 ms.
         offer(&mut queue, 5 * ms + ms / 2, 0, 100);
         assert_eq!(ask(&mut queue, 5 * ms + ms / 2), Err(Some(6 * ms)));
     }

@@ -9,7 +9,8 @@ fn join(parts: &[&[u8]]) -> Vec<u8> {
     parts.concat()
 }
 
-/// An IPv4 header from 10.0.0.1 to 10.0.0.2: DSCP 46, ECT(0), and these fields; `more` are option words.
+/// An IPv4 header from 10.0.0.1 to 10.0.0.2: DSCP 46, ECT(0), and these fields; `more` are option
+/// words.
 fn v4(more: u8, total: u16, cut: u16, protocol: u8) -> Vec<u8> {
     let mut header = vec![
         0x45 + more,

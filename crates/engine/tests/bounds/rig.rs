@@ -57,7 +57,8 @@ impl Sender {
         }
     }
 
-    /// The first nanosecond from `from` on in which a packet of this length conforms; it is sent then.
+    /// The first nanosecond from `from` on in which a packet of this length conforms; it is sent
+    /// then.
     fn send(&mut self, from: u64, len: u64) -> u64 {
         let (rate, full) = (
             u128::from(self.promise.rate.bits()),
@@ -83,8 +84,8 @@ impl Sender {
             .collect()
     }
 
-    /// About `count` packets from `start`: bursts with pauses in which the bucket fills again, or as much as it may ever,
-    /// or now and then; of one length, of any, or of the longest.
+    /// About `count` packets from `start`: bursts with pauses in which the bucket fills again, or
+    /// as much as it may ever, or now and then; of one length, of any, or of the longest.
     pub fn harm(
         mut self,
         class: u32,
@@ -106,7 +107,8 @@ impl Sender {
             let at = self.send(from, len);
             arrivals.push(Arrival { at, class, len });
             from = match manner {
-                // A burst is over when the bucket made it wait; the next comes when it is full again.
+                // A burst is over when the bucket made it wait; the next comes when it is full
+                // again.
                 0 if at > from => at + fill as u64,
                 1 if rng.below(4) == 0 => at + rng.below(fill as u64 + 1),
                 _ => at,
@@ -116,8 +118,8 @@ impl Sender {
     }
 }
 
-/// Lets the arrivals pass through the queue and the wire, with so many packets in the ring. Those of one time are offered in
-/// their order, and the ring takes what it may after each.
+/// Lets the arrivals pass through the queue and the wire, with so many packets in the ring. Those
+/// of one time are offered in their order, and the ring takes what it may after each.
 pub fn run(plan: &TreePlan, ring: usize, mut arrivals: Vec<Arrival>) -> (Vec<Fate>, Queue) {
     let mut queue = plan.build(Seed(1));
     let mut wire = LinkClock::new(plan.link.bandwidth, Duration::ZERO);

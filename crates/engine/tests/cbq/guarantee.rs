@@ -1,5 +1,5 @@
-//! No class with a backlog gets less than its allotment while the link is busy: random trees, priorities,
-//! lengths and pauses, held against a bound that does not grow with time.
+//! No class with a backlog gets less than its allotment while the link is busy: random trees,
+//! priorities, lengths and pauses, held against a bound that does not grow with time.
 
 use crate::rig::{MTU, Rig, With, class};
 use engine::discipline::Next;

@@ -152,7 +152,8 @@ fn a_host_that_stands_still_may_catch_up_no_further_than_the_bound() {
         let mut rig = Rig::new(Table::default(), link, &[one]);
         rig.start(&["one"], MTU);
         run_late(&mut rig, Duration::from_millis(50), 2);
-        // 5 ms of every 50; the limited class's time starts when it may send, 2.2 ms after its last packet.
+        // 5 ms of every 50; the limited class's time starts when it may send, 2.2 ms after its last
+        // packet.
         near(
             &[run_late(&mut rig, Duration::from_millis(50), 100)],
             &[expected],

@@ -8,7 +8,8 @@ use engine::units::{Bandwidth, Duration};
 const LINK: Bandwidth = Bandwidth::mbit(10);
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Two organisations of 70 % and 30 %, each with data and with interactive traffic (Cho 1999, Fig. 9).
+/// Two organisations of 70 % and 30 %, each with data and with interactive traffic (Cho 1999, Fig.
+/// 9).
 fn organisations() -> Vec<ClassSpec> {
     vec![
         class("x", "", "70 %"),

@@ -1,6 +1,8 @@
-//! Deliberately broken disciplines, one for each sort of mistake, to prove that the contract test notices.
+//! Deliberately broken disciplines, one for each sort of mistake, to prove that the contract test
+//! notices.
 //!
-//! Each is two lists, for even and for odd flows, served in turn: a sound discipline but for its fault.
+//! Each is two lists, for even and for odd flows, served in turn: a sound discipline but for its
+//! fault.
 
 use engine::discipline::{Discipline, Next, Reason, Sink, Verdict};
 use engine::inspect::Inspection;
@@ -70,8 +72,8 @@ pub enum Fault {
     AdoptsForeignPlan,
 }
 
-/// Each fault with words of the message by which it must be noticed; `|` between alternatives, where it
-/// depends on the moment which check comes first.
+/// Each fault with words of the message by which it must be noticed; `|` between alternatives,
+/// where it depends on the moment which check comes first.
 pub const FAULTS: &[(Fault, &str)] = &[
     (Fault::DropsWithoutWitness, "without a witness"),
     (Fault::ForgetsOnEnqueue, "empty with a backlog|after a flush"),

@@ -11,8 +11,8 @@ use engine::units::{Bytes, Duration, Instant};
 use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// How often a queue may answer an ask at its own deadline with another wait, nothing having arrived.
-/// Generous: a tree of shaping levels may need a wait for each.
+/// How often a queue may answer an ask at its own deadline with another wait, nothing having
+/// arrived. Generous: a tree of shaping levels may need a wait for each.
 const WAITS: u32 = 1_000;
 
 /// What is examined.
@@ -35,8 +35,9 @@ enum Meddling {
     Changing,
 }
 
-/// Runs a subject through random operations of this seed: twice alike, then inspected all the time, then
-/// retuned with its own plan and with a foreign one; and then with plans that change. The error says what was wrong, and what led to it.
+/// Runs a subject through random operations of this seed: twice alike, then inspected all the time,
+/// then retuned with its own plan and with a foreign one; and then with plans that change. The
+/// error says what was wrong, and what led to it.
 pub fn examine(subject: &Subject, seed: Seed, operations: u32) -> Result<(), String> {
     run(subject, seed, operations, Meddling::Changing)?;
     let reference = run(subject, seed, operations, Meddling::None)?;

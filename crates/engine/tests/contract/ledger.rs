@@ -1,7 +1,8 @@
 //! The ledger: an account of every packet that does not trust the queue's own.
 //!
-//! Each packet has a number, carried in its buffer handle. The ledger notes what was offered and sees every
-//! packet leave, by `dequeue` or by the sink, exactly once and unchanged, and each flow in order.
+//! Each packet has a number, carried in its buffer handle. The ledger notes what was offered and
+//! sees every packet leave, by `dequeue` or by the sink, exactly once and unchanged, and each flow
+//! in order.
 
 use engine::discipline::{Reason, Sink};
 use engine::packet::{Buffer, ClassId, Ecn, Flow, Packet};
@@ -56,8 +57,8 @@ pub struct Ledger {
     sent: Count,
     dropped: Count,
     marks: u64,
-    /// The last unmarked packet sent of each class, flow and DSCP: packets with different DSCPs may overtake each other (RFC
-    /// 2474, section 2).
+    /// The last unmarked packet sent of each class, flow and DSCP: packets with different DSCPs may
+    /// overtake each other (RFC 2474, section 2).
     last: HashMap<(ClassId, u32, u8), u32>,
     /// Whether the queue is being flushed.
     pub flushing: bool,
@@ -130,7 +131,8 @@ impl Ledger {
         if let Some(pinned) = self.pinned.take() {
             assert!(id == pinned, "packet {pinned} was peeked at, then {id} came out");
         }
-        // A mark makes a packet look like one of an L4S sender, which a queue further in may put apart (RFC 9332).
+        // A mark makes a packet look like one of an L4S sender, which a queue further in may put
+        // apart (RFC 9332).
         if !self.entries[id as usize].marked {
             let last = self
                 .last

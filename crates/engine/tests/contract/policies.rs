@@ -1,7 +1,7 @@
 //! Random valid policies of every kind, from the kinds' own declarations.
 //!
-//! A setting's type says what values it can have; [`VALUES`] narrows that where one setting depends on
-//! another or on the link. What a kind's own `check` still refuses is drawn again.
+//! A setting's type says what values it can have; [`VALUES`] narrows that where one setting depends
+//! on another or on the link. What a kind's own `check` still refuses is drawn again.
 
 use engine::kind::{Children, Kind};
 use engine::link::Link;
@@ -19,7 +19,8 @@ pub struct Place {
 
 type Draw = fn(&mut Rng, Place) -> Raw;
 
-/// The kinds that the test knows, each with those settings whose values do not follow from their type.
+/// The kinds that the test knows, each with those settings whose values do not follow from their
+/// type.
 pub const VALUES: &[(&str, &[(&str, Draw)])] = &[
     ("fifo", &[("limit_bytes", |rng, _| bytes(rng, 1_514, 100_000))]),
     (
@@ -213,8 +214,9 @@ pub const VALUES: &[(&str, &[(&str, Draw)])] = &[
     ),
 ];
 
-/// Settings that mean nothing without another, which is declared before them: kind, setting, the other, and whether the other
-/// needs it too. Drawn one by one, hardly any policy of such a kind would be valid.
+/// Settings that mean nothing without another, which is declared before them: kind, setting, the
+/// other, and whether the other needs it too. Drawn one by one, hardly any policy of such a kind
+/// would be valid.
 const TOGETHER: &[(&str, &str, &str, bool)] =
     &[("ips", "burst", "rate", false), ("ips", "delay", "rate", true)];
 
@@ -355,12 +357,14 @@ impl Drawing<'_> {
         spec
     }
 
-    /// The discipline below: the wanted one, over a plain one where it needs something below itself.
+    /// The discipline below: the wanted one, over a plain one where it needs something below
+    /// itself.
     fn below(&mut self, child: Option<&Kind>, depth: usize) -> Option<DisciplineSpec> {
         child.map(|kind| self.discipline(kind, None, depth + 1))
     }
 
-    /// Classes of one discipline; every leaf is marked as a default class, of which one is kept later.
+    /// Classes of one discipline; every leaf is marked as a default class, of which one is kept
+    /// later.
     fn classes(
         &mut self,
         spec: &mut DisciplineSpec,

@@ -1,5 +1,6 @@
-//! Two small sound kinds that stand above others in the pairs: a shaper (one child, not work-conserving),
-//! and nested classes of which all heads are peeked at. So deadlines, pins and nesting meet every kind.
+//! Two small sound kinds that stand above others in the pairs: a shaper (one child, not
+//! work-conserving), and nested classes of which all heads are peeked at. So deadlines, pins and
+//! nesting meet every kind.
 
 use engine::discipline::{Discipline, Next, Sink, Verdict};
 use engine::inspect::Inspection;
@@ -99,7 +100,8 @@ impl Discipline for Shaper {
     }
 }
 
-/// Of the classes' heads, the shortest goes first. It peeks at every class, so all heads are pinned.
+/// Of the classes' heads, the shortest goes first. It peeks at every class, so all heads are
+/// pinned.
 pub static SHORTEST: Kind = Kind {
     name: "shortest",
     summary: "Of the classes' heads, the shortest goes first",

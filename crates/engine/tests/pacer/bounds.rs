@@ -1,4 +1,5 @@
-//! Bounds on random classes and packets: lateness, best effort, idle time, changes of rates, bottlenecks.
+//! Bounds on random classes and packets: lateness, best effort, idle time, changes of rates,
+//! bottlenecks.
 
 use crate::rig::{Rig, check, class, frames, timer};
 use engine::units::Bandwidth;
@@ -95,7 +96,8 @@ proptest! {
         rate in 1_000_000u64..980_000_000,
         arrivals in prop::collection::vec((0u32..21, any::<u64>(), 60u64..1_515, 1usize..5), 1..80),
     ) {
-        // By the wire's bytes no packet takes longer than its period, so that none has to wait for the wire.
+        // By the wire's bytes no packet takes longer than its period, so that none has to wait for
+        // the wire.
         let settings = timer().text("basis", "wire");
         let mut rig = Rig::new(settings, GBE, &[class("a", "", &format!("{rate} bit/s"), 1_514)]);
         let counted = |len: u64| len.max(60) + 24;
@@ -152,7 +154,8 @@ proptest! {
             let mut sent = 0u128;
             for start in &rig.log[i + 1..] {
                 sent += 1_518 * u128::from(BITS);
-                // One that was late, by a gap frame or a part of a byte, may be followed by one that is in time.
+                // One that was late, by a gap frame or a part of a byte, may be followed by one
+                // that is in time.
                 let slack = if filled { 84 } else { 1 } * 900_000_000;
                 prop_assert!(allowed(first.at, start.at) + slack >= sent, "{first:?} to {start:?}");
             }
@@ -187,7 +190,8 @@ proptest! {
         for (i, &rate) in rates.iter().enumerate() {
             let sent = rig.starts(i as u32 + 2).len() as u64;
             let whole = end * rate / BITS / 1_518;
-            // The first of each comes at once where the site has room for one, and the last may be on its way.
+            // The first of each comes at once where the site has room for one, and the last may be
+            // on its way.
             prop_assert!(sent + 2 >= whole && sent <= whole + 2, "class {i}: {sent} of {whole}");
         }
     }
@@ -247,8 +251,8 @@ proptest! {
                 let mut sent = 0u128;
                 for &start in &own[i + 1..] {
                     sent += 1_518 * u128::from(BITS);
-                    // A packet that was late, by one slot or a gap frame and for its own period, may be followed by one in time;
-                    // and a class that was gone begins anew.
+                    // A packet that was late, by one slot or a gap frame and for its own period,
+                    // may be followed by one in time; and a class that was gone begins anew.
                     let back = rates.iter().filter(|(at, _)| *at > first && *at <= start).count() as u128;
                     let gone = rates.iter().any(|(at, specs)| *at > first && *at <= start && rate(specs) == 0);
                     let late = (4 * u128::from(SLOT) + 2 * back) * 600_000_000 + 1_518 * u128::from(BITS);

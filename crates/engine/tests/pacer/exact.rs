@@ -29,8 +29,8 @@ fn full_packets_at_half_of_gigabit_ethernet_are_3036_apart() {
 fn in_the_dither_zone_gaps_are_0_or_84_and_lateness_is_below_84() {
     // At 120 MB/s E is 1581.25 further each time: 1582, 3163, 4744, 6325, 7907, 9488.
     let (found, gaps) = starts(frames(), GBE, "120 MB/s", &[1_514; 7]);
-    // 0 ends at 1538, 44 to go: 84. 1622 ends at 3160, 3 to go: 84. 3244 ends at 4782: late. 4782 ends at 6320, 5 to go: 84.
-    // 6404 ends at 7942: late. 7942 ends at 9480, 8 to go: 84.
+    // 0 ends at 1538, 44 to go: 84. 1622 ends at 3160, 3 to go: 84. 3244 ends at 4782: late. 4782
+    // ends at 6320, 5 to go: 84. 6404 ends at 7942: late. 7942 ends at 9480, 8 to go: 84.
     assert_eq!(found, [0, 1_622, 3_244, 4_782, 6_404, 7_942, 9_564]);
     assert_eq!(gaps, [84; 4]);
     let (found, _) = starts(timer(), GBE, "120 MB/s", &[1_514; 7]);
@@ -50,7 +50,8 @@ fn mixed_sizes_pay_for_their_own_bytes() {
     // 1518, 64, 594 and 64 bytes at 2 byte-times each: E = 0, 3036, 3164, 4352, 4480.
     let lens = [1_514, 60, 590, 40, 60];
     let (found, gaps) = starts(frames(), GBE, "62.5 MB/s", &lens);
-    // 3036 ends at 3120, 44 to go: 84. 3204 ends at 3818, 534 to go. 4352 ends at 4436, 44 to go: 84.
+    // 3036 ends at 3120, 44 to go: 84. 3204 ends at 3818, 534 to go. 4352 ends at 4436, 44 to go:
+    // 84.
     assert_eq!(found, [0, 3_036, 3_204, 4_352, 4_520]);
     assert_eq!(gaps, [1_498, 84, 534, 84]);
     let (found, _) = starts(timer(), GBE, "62.5 MB/s", &lens);

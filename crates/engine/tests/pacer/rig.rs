@@ -1,4 +1,5 @@
-//! A tree of paced classes, and a modelled wire behind it that is filled with gap frames, or left idle until a timer ends.
+//! A tree of paced classes, and a modelled wire behind it that is filled with gap frames, or left
+//! idle until a timer ends.
 
 use engine::byte_clock::Slots;
 use engine::discipline::{Next, Reason, Sink};
@@ -19,7 +20,8 @@ impl Sink for NoLoss {
     }
 }
 
-/// A class of this name, parent (empty: at the top) and rate (empty: best effort) that sends packets of this length.
+/// A class of this name, parent (empty: at the top) and rate (empty: best effort) that sends
+/// packets of this length.
 pub fn class(name: &str, parent: &str, rate: &str, packet: u64) -> ClassSpec {
     let settings = Table::default().text("packet", &format!("{packet} B"));
     ClassSpec {
@@ -129,7 +131,8 @@ impl Rig {
         Instant::from_nanos(self.nanos(self.at, false))
     }
 
-    /// Another tree takes this one's place: classes are the same by their names, and what they hold moves.
+    /// Another tree takes this one's place: classes are the same by their names, and what they hold
+    /// moves.
     pub fn replace(&mut self, settings: Table, link: (Bandwidth, u64), classes: &[ClassSpec]) {
         struct Moving(Vec<Packet>);
         impl Sink for Moving {
@@ -165,8 +168,8 @@ impl Rig {
         (0..2).for_each(|_| self.offer(class, len));
     }
 
-    /// One answer of the queue: the packet is sent, the gap filled or waited for; `false` if nothing is held, or the wait
-    /// would be beyond `end`.
+    /// One answer of the queue: the packet is sent, the gap filled or waited for; `false` if
+    /// nothing is held, or the wait would be beyond `end`.
     pub fn step(&mut self, end: u64) -> bool {
         let now = self.now();
         match self.queue.dequeue(now, &mut NoLoss) {

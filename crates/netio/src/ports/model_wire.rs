@@ -9,7 +9,7 @@ use crate::clock;
 use crate::pool::Pool;
 use crate::port::{Capabilities, Counters, Port, PortError, Wake};
 use crate::sys::Bell;
-use engine::byte_clock::{AROUND, SHORTEST_FRAME};
+use engine::byte_clock::{SHORTEST_FRAME, WIRE_OVERHEAD};
 use engine::link_clock::LinkClock;
 use engine::packet::Buffer;
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
@@ -102,7 +102,7 @@ impl ModelWire {
         black_box(bytes.iter().fold(0u8, |sum, byte| sum.wrapping_add(*byte)));
         let launch = launch.filter(|_| self.launching && self.launches);
         let at = self.wire.free_at().max(now).max(launch.unwrap_or(Instant::START));
-        let slot = (bytes.len() as u64).max(SHORTEST_FRAME) + AROUND;
+        let slot = (bytes.len() as u64).max(SHORTEST_FRAME) + WIRE_OVERHEAD;
         self.wire.send(at, Bytes::new(slot));
         self.leaving.push_back(self.wire.free_at());
         self.counters.sent += 1;

@@ -18,7 +18,7 @@ use super::{Achieved, Punctuality, Realiser, Refusal, Step, full_frame};
 use crate::clock;
 use crate::pool::Pool;
 use crate::port::Port;
-use engine::byte_clock::{AROUND, SHORTEST_FRAME};
+use engine::byte_clock::{SHORTEST_FRAME, WIRE_OVERHEAD};
 use engine::link_clock::LinkClock;
 use engine::packet::Buffer;
 use engine::queue::Queue;
@@ -91,7 +91,7 @@ impl GapFrames {
     }
 
     fn slot(&self) -> Bytes {
-        Bytes::new(self.frame as u64 + AROUND)
+        Bytes::new(self.frame as u64 + WIRE_OVERHEAD)
     }
 
     /// The wire takes a slot.
@@ -248,7 +248,7 @@ impl Realiser for GapFrames {
             self.busy = false;
             return Step::Sleep(until);
         };
-        port.transmit_gap(slot.get().saturating_sub(AROUND) as usize);
+        port.transmit_gap(slot.get().saturating_sub(WIRE_OVERHEAD) as usize);
         self.occupy(slot);
         self.punctuality.achieved.gaps += slot;
         Step::Ask(self.last)
@@ -258,7 +258,7 @@ impl Realiser for GapFrames {
         let start = self.wire.free_at().max(self.last);
         self.punctuality.start(start);
         let frame = (pool.len(frame) as u64).max(SHORTEST_FRAME);
-        self.occupy(Bytes::new(frame + AROUND));
+        self.occupy(Bytes::new(frame + WIRE_OVERHEAD));
     }
 
     fn rest(&mut self) {

@@ -111,7 +111,7 @@ struct Punctuality {
 
 impl Punctuality {
     fn new(wire: Bandwidth, mtu: usize) -> Self {
-        let slot = Bytes::new(full_frame(mtu) as u64 + engine::byte_clock::AROUND);
+        let slot = Bytes::new(full_frame(mtu) as u64 + engine::byte_clock::WIRE_OVERHEAD);
         Self {
             achieved: Achieved::default(),
             slot: wire.time_to_send(slot),

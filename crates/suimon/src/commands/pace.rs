@@ -284,7 +284,7 @@ impl Watch {
 fn counted(basis: Basis, sent: Count) -> Bytes {
     let more = |each: u64| sent.bytes + Bytes::new(each).times(sent.packets);
     match basis {
-        Basis::Wire => more(engine::byte_clock::AROUND),
+        Basis::Wire => more(engine::byte_clock::WIRE_OVERHEAD),
         Basis::FrameFcs => more(4),
         Basis::Frame => sent.bytes,
         Basis::Ip => Bytes::new(
