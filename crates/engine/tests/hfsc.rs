@@ -432,7 +432,7 @@ fn curves_that_cannot_work_are_refused_with_a_reason() {
     let cases: [(&[Class<'_>], &str); 4] = [
         (&[(None, &none)], "has no curve"),
         (&[(None, &zero)], "must end with a rate"),
-        (&[(None, &real), (Some(0), &share)], "has classes below it"),
+        (&[(None, &real), (Some(0), &share)], "has child classes"),
         (
             &[(None, &limit), (Some(0), &real)],
             "of `0` do not fit its upper limit",
