@@ -120,7 +120,7 @@ impl Flowspec {
 
     /// The least of these (GLB), for senders all of whose requests are blockaded: one that all others substitute, or
     /// else the least part by part. It does not depend on the order. `None` of none.
-    pub fn least<'a, I>(requests: I) -> Result<Option<Self>, ServiceConflict>
+    pub fn glb<'a, I>(requests: I) -> Result<Option<Self>, ServiceConflict>
     where
         I: IntoIterator<Item = &'a Self>,
         I::IntoIter: Clone,
@@ -133,10 +133,10 @@ impl Flowspec {
         let parts = requests.try_fold(*first, |so_far, next| {
             so_far.together(next, TokenBucket::parts_minimum, Real::min, u32::max)
         })?;
-        let least = all
+        let smallest = all
             .clone()
             .find(|one| all.clone().all(|other| other.substitutes(one)));
-        Ok(Some(least.copied().unwrap_or(parts)))
+        Ok(Some(smallest.copied().unwrap_or(parts)))
     }
 
     /// What traffic control has to keep for this request when the senders say that they send no more than `path`: the

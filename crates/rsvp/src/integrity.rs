@@ -1,26 +1,29 @@
-//! Messages that only neighbours who know a key can write, alter or repeat: a layer between a node and its sockets.
+//! The integrity shim: authenticates RSVP messages between neighbours, between a node and its sockets.
 //!
-//! Follows RFC 2747 (INTEGRITY, sequence numbers, challenges) and RFC 3097 (the numbers of the two messages). The host
-//! gives what comes in to [`Guard::incoming`] first, sends what goes out through [`Guard::outgoing`], and sends what
-//! [`Guard::poll_transmit`] gives. Interfaces that were not given to [`Guard::set`] are let through as they are.
+//! Follows RFC 2747 (INTEGRITY, sequence numbers, challenges) and RFC 3097 (the message types of the
+//! challenge). The host passes received messages to [`IntegrityShim::incoming`] first, sends messages
+//! through [`IntegrityShim::outgoing`], and transmits what [`IntegrityShim::poll_transmit`] returns.
+//! Interfaces without [`IntegrityShim::set_interface`] pass messages unchanged.
 //!
-//! - The digest is HMAC-SHA-256; HMAC-MD5, the one of RFC 2747, is there for old neighbours. Both are by the key.
-//! - A sequence number is taken once. The host gives the first one: nanoseconds since 1970 grow over restarts without
-//!   being kept. The last [`Settings::window`] numbers are remembered, so that messages may overtake each other.
-//! - After a restart nobody's place in its sequence is known, and all that was ever sent could be repeated. A neighbour
-//!   that says that it answers challenges is challenged, and heard from its answer on; of another the first message is
-//!   believed (RFC 2747, section 4.3).
-//! - What fails is dropped in silence, and counted with its reason and whom it claims to be from.
-//! - A neighbour that challenges has not heard what was said before: [`Guard::poll_challenged`] tells the host to say it again.
+//! - The digest is HMAC-SHA-256, or the HMAC-MD5 of RFC 2747 for old neighbours; the key decides.
+//! - Each sequence number is accepted once. The host supplies the first one: nanoseconds since 1970 grow
+//!   across restarts without being stored. The last [`Settings::window`] numbers are remembered, so that
+//!   messages may be reordered.
+//! - After our restart no neighbour's sequence number is known, and any old message could be replayed. A
+//!   neighbour whose handshake flag is set is challenged, and accepted from its response on. Of any other,
+//!   the first message is accepted (RFC 2747, section 4.3).
+//! - A message that fails is dropped silently, and counted by reason and claimed source.
+//! - A neighbour that challenges us has missed our earlier messages: [`IntegrityShim::poll_challenged`]
+//!   has the host resynchronise it.
 //!
-//! Departures: a node whose clock went back is not heard until it has caught up or has a new key, because starting
-//! anew would let its old messages be repeated. The last key of an interface goes on when no other is in force, as
-//! the RFC asks (section 5.2); [`Guard::stale`] tells, so that the host can warn.
+//! Departures: a node whose clock went back is not accepted until it has caught up or uses a new key;
+//! starting afresh would allow replays. The last key of an interface stays in use when no other is valid,
+//! as the RFC asks (section 5.2); [`IntegrityShim::expired_keys`] lets the host warn.
 
 mod key;
-mod window;
+mod replay_window;
 
-pub use key::{Algorithm, BadKey, Key, Lifetime, Use};
+pub use key::{Algorithm, BadKey, IntegrityKey, KeyLifetime, KeyOwner};
 
 use crate::node::Transmit;
 use crate::traffic_control::InterfaceId;
@@ -29,219 +32,236 @@ use crate::wire::{Challenge, Frame, Integrity, Message, TooLong};
 use core::net::IpAddr;
 use engine::random::Seed;
 use engine::units::{Duration, Instant};
+use replay_window::ReplayWindow;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use window::Window;
 
-/// What a guard is told at construction.
+/// The settings of an integrity shim.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The first sequence number; above all that this node ever used with its keys.
+    /// The first sequence number; greater than any that this node ever used with its keys.
     pub sequence: u64,
-    /// How many of the last sequence numbers of a neighbour are remembered: a message may be overtaken by one less than
-    /// this. At least 1, which takes them in order only.
+    /// How many sequence numbers of a neighbour are remembered: a message may be overtaken by one fewer.
+    /// At least 1, which accepts messages in order only.
     pub window: usize,
-    /// We answer challenges, and say so.
-    pub answers: bool,
-    /// We challenge neighbours that answer, when their place is not known.
-    pub challenges: bool,
-    /// Neighbours and keys that are remembered at most.
-    pub most_neighbours: usize,
-    /// Different at each start, so that no challenge comes twice.
+    /// Answer challenges, and set the handshake flag.
+    pub answer_challenges: bool,
+    /// Challenge neighbours with the handshake flag whose sequence number is unknown.
+    pub send_challenges: bool,
+    /// The most pairs of neighbour and key that are remembered.
+    pub max_neighbours: usize,
+    /// Different at each start, so that no challenge repeats.
     pub seed: Seed,
 }
 
-/// Whether a message must have INTEGRITY. One that has it must always be right.
+/// Whether a message must carry INTEGRITY. If it carries one, that must always verify.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Demand {
-    /// Those without are let through: for the time in which neighbours are given keys.
+pub enum Requirement {
+    /// Messages without it pass: for the time in which neighbours are given keys.
     Optional,
-    /// Those without are dropped.
+    /// Messages without it are dropped.
     Required,
 }
 
-/// How messages of an interface are protected.
+/// The keys of an interface, and which messages need one.
 #[derive(Clone, Debug)]
-pub struct Interface {
-    /// The node's addresses on it; messages of the guard's own have the first of the neighbour's family.
+pub struct InterfaceKeys {
+    /// The node's addresses on it; the shim sends its own messages from the first of the neighbour's family.
     pub addresses: Vec<IpAddr>,
-    /// What is asked of messages.
-    pub demand: Demand,
-    /// What is asked of single neighbours instead.
-    pub neighbours: BTreeMap<IpAddr, Demand>,
-    /// The keys: of those that we send with, and of those that we verify with, no two with the same identifier.
-    pub keys: Vec<Key>,
+    /// Whether messages must carry INTEGRITY.
+    pub requirement: Requirement,
+    /// Exceptions for single neighbours.
+    pub neighbours: BTreeMap<IpAddr, Requirement>,
+    /// The keys. Among those that we send with, and among those that we verify with, identifiers are unique.
+    pub keys: Vec<IntegrityKey>,
 }
 
-/// Why a message was dropped.
+/// Why the shim dropped a message.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Reason {
-    /// Not a message.
+pub enum IntegrityFailure {
+    /// It is no RSVP message.
     Malformed,
-    /// It has no INTEGRITY, and must.
+    /// It carries no INTEGRITY, and must.
     Missing,
-    /// There is no such key on the interface.
+    /// The interface has no key of this identifier.
     UnknownKey,
-    /// The key is not yet, or no longer, in force.
-    KeyNotInForce,
-    /// The digest is wrong: another secret, or altered on the way.
+    /// The key is not yet, or no longer, valid.
+    KeyNotValid,
+    /// The digest is wrong: another secret, or the message was altered.
     Digest,
-    /// The key is another neighbour's.
-    Foreign,
-    /// It claims to be from this very node.
+    /// The key belongs to another neighbour.
+    WrongNeighbour,
+    /// It claims to come from this node.
     Reflected,
-    /// Its sequence number was taken, or is too old.
+    /// Its sequence number was accepted before, or is too old.
     Replayed,
-    /// The neighbour has not answered a challenge yet.
+    /// The neighbour has not answered our challenge yet.
     Unsynchronised,
-    /// An answer to a challenge that is not ours, or a challenge that we do not answer.
+    /// A response to a challenge that is not ours, or a challenge that we do not answer.
     Challenge,
-    /// As many neighbours as the settings allow are remembered.
+    /// There are as many neighbours as the settings allow.
     Full,
 }
 
-/// What was dropped: where, from whom by its own word, and why.
-pub type Complaint = (InterfaceId, IpAddr, Reason);
+/// A source of dropped messages.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct DropSource {
+    /// The interface on which they arrived.
+    pub interface: InterfaceId,
+    /// The neighbour that they claim to come from.
+    pub neighbour: IpAddr,
+    /// Why they were dropped.
+    pub failure: IntegrityFailure,
+}
 
-/// How often something was dropped.
+/// How often messages of a source were dropped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Dropped {
-    /// So many messages.
+pub struct DropCount {
+    /// The number of messages.
     pub count: u64,
-    /// The last of them came then.
+    /// When the last of them arrived.
     pub last: Instant,
 }
 
-/// Complaints that are remembered: anybody can claim to be anybody.
-const MOST_COMPLAINTS: usize = 64;
+/// The most sources that are remembered: anybody can claim to be anybody.
+const MAX_DROP_SOURCES: usize = 64;
 
-/// What becomes of a message that came in.
+/// What to do with a received message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Verdict {
-    /// It is for the node.
+pub enum IntegrityVerdict {
+    /// Pass it to the node.
     Pass,
-    /// It was for the guard.
-    Taken,
-    /// It is dropped, and nobody is told.
-    Drop(Reason),
+    /// The shim has consumed it.
+    Consumed,
+    /// Drop it silently.
+    Drop(IntegrityFailure),
 }
 
-/// A neighbour with one of its keys.
-type Sender = (IpAddr, u64);
-
-/// What is known of a neighbour's sequence.
-enum Place {
-    Known(Window),
-    Asked { cookie: Vec<u8>, at: Instant },
+/// A receiving security association: a neighbour, and a key that it sends with.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Association {
+    neighbour: IpAddr,
+    key: u64,
 }
 
-/// A neighbour is challenged at most this often.
-const CHALLENGE_AGAIN: Duration = Duration::from_secs(1);
+/// What is known of the sequence numbers of an association.
+enum SequenceState {
+    Synchronised(ReplayWindow),
+    Challenged { cookie: Vec<u8>, at: Instant },
+}
 
-/// Challenges are answered at most this often on an interface: anyone can send them.
-const ANSWER_AGAIN: Duration = Duration::from_millis(10);
+/// The least time between two challenges to a neighbour.
+const CHALLENGE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The TTL of the guard's own messages.
+/// The least time between two responses on an interface: anybody can send challenges.
+const RESPONSE_INTERVAL: Duration = Duration::from_millis(10);
+
+/// The IP TTL of the shim's own messages.
 const TTL: u8 = 64;
 
-/// Protects and verifies the messages of one node.
-pub struct Guard {
+/// Authenticates the messages of one node.
+pub struct IntegrityShim {
     settings: Settings,
-    interfaces: BTreeMap<InterfaceId, Interface>,
+    interfaces: BTreeMap<InterfaceId, InterfaceKeys>,
     sequence: u64,
-    challenged: u64,
-    places: BTreeMap<Sender, Place>,
-    answered: BTreeMap<InterfaceId, Instant>,
+    challenges_sent: u64,
+    associations: BTreeMap<Association, SequenceState>,
+    /// When the last response left an interface.
+    last_response: BTreeMap<InterfaceId, Instant>,
     transmits: VecDeque<Transmit>,
-    drops: BTreeMap<Reason, u64>,
-    complaints: BTreeMap<Complaint, Dropped>,
-    fresh_complaints: VecDeque<Complaint>,
-    challengers: BTreeSet<InterfaceId>,
+    drop_counts: BTreeMap<IntegrityFailure, u64>,
+    drop_sources: BTreeMap<DropSource, DropCount>,
+    new_drop_sources: VecDeque<DropSource>,
+    challenged_on: BTreeSet<InterfaceId>,
 }
 
-impl Guard {
-    /// A guard that lets everything through until [`Guard::set`].
+impl IntegrityShim {
+    /// A shim that passes all messages until [`IntegrityShim::set_interface`].
     pub fn new(settings: Settings) -> Self {
         Self {
             sequence: settings.sequence,
             settings,
             interfaces: BTreeMap::new(),
-            challenged: 0,
-            places: BTreeMap::new(),
-            answered: BTreeMap::new(),
+            challenges_sent: 0,
+            associations: BTreeMap::new(),
+            last_response: BTreeMap::new(),
             transmits: VecDeque::new(),
-            drops: BTreeMap::new(),
-            complaints: BTreeMap::new(),
-            fresh_complaints: VecDeque::new(),
-            challengers: BTreeSet::new(),
+            drop_counts: BTreeMap::new(),
+            drop_sources: BTreeMap::new(),
+            new_drop_sources: VecDeque::new(),
+            challenged_on: BTreeSet::new(),
         }
     }
 
-    /// Sets how an interface is protected, instead of what was set before. What is known of neighbours stays, so that
-    /// nothing can be repeated after a change of keys.
-    pub fn set(&mut self, interface: InterfaceId, protection: Interface) {
-        self.interfaces.insert(interface, protection);
+    /// Sets or replaces the keys of an interface. The neighbours' sequence numbers stay, so that nothing can
+    /// be replayed after a change of keys.
+    pub fn set_interface(&mut self, interface: InterfaceId, keys: InterfaceKeys) {
+        self.interfaces.insert(interface, keys);
     }
 
-    /// An interface is not protected any more.
-    pub fn clear(&mut self, interface: InterfaceId) {
+    /// Ends the protection of an interface.
+    pub fn clear_interface(&mut self, interface: InterfaceId) {
         self.interfaces.remove(&interface);
     }
 
-    /// The next sequence number: what a host may keep for [`Settings::sequence`] of the next start.
+    /// The next sequence number; a host may store it for [`Settings::sequence`] at the next start.
     pub const fn sequence(&self) -> u64 {
         self.sequence
     }
 
     /// How many messages were dropped for each reason.
-    pub const fn drops(&self) -> &BTreeMap<Reason, u64> {
-        &self.drops
+    pub const fn drop_counts(&self) -> &BTreeMap<IntegrityFailure, u64> {
+        &self.drop_counts
     }
 
-    /// What was dropped, where, from whom and why; the oldest are forgotten when there are too many.
-    pub const fn complaints(&self) -> &BTreeMap<Complaint, Dropped> {
-        &self.complaints
+    /// The sources of dropped messages; beyond 64 the one that was active longest ago is forgotten.
+    pub const fn drop_sources(&self) -> &BTreeMap<DropSource, DropCount> {
+        &self.drop_sources
     }
 
-    /// The next complaint of a kind that was not there before.
-    pub fn poll_complaint(&mut self) -> Option<Complaint> {
-        self.fresh_complaints.pop_front()
+    /// The next source that was not known before.
+    pub fn poll_drop_source(&mut self) -> Option<DropSource> {
+        self.new_drop_sources.pop_front()
     }
 
-    /// An interface by which a neighbour has challenged us and has been answered. It has heard nothing of what was said
-    /// before, and waits for the next refresh, unless the host sends one at once.
+    /// The next interface on which a neighbour has challenged us and got our response. It has dropped our
+    /// earlier messages; without [`crate::node::Node::resynchronise`] it waits for the next refresh.
     pub fn poll_challenged(&mut self) -> Option<InterfaceId> {
-        self.challengers.pop_first()
+        self.challenged_on.pop_first()
     }
 
-    /// Interfaces that send with a key whose time has ended, for want of another.
-    pub fn stale(&self, now: Instant) -> impl Iterator<Item = InterfaceId> {
-        let stale = move |protection: &Interface| {
-            key::sending(&protection.keys, now).is_some_and(|key| !key.lifetime().sends(now))
+    /// Interfaces that send with a key whose lifetime has ended, for want of another.
+    pub fn expired_keys(&self, now: Instant) -> impl Iterator<Item = InterfaceId> {
+        let expired = move |interface: &InterfaceKeys| {
+            key::sending(&interface.keys, now).is_some_and(|key| !key.lifetime().sends(now))
         };
         let interfaces = self.interfaces.iter();
         interfaces
-            .filter(move |(_, protection)| stale(protection))
-            .map(|(interface, _)| *interface)
+            .filter(move |(_, interface)| expired(interface))
+            .map(|(id, _)| *id)
     }
 
-    /// The next message that the guard itself has to send; it does not go through [`Guard::outgoing`].
+    /// The next message of the shim itself; it does not go through [`IntegrityShim::outgoing`].
     pub fn poll_transmit(&mut self) -> Option<Transmit> {
         self.transmits.pop_front()
     }
 
-    /// A message that is to leave by this interface, protected.
+    /// Adds INTEGRITY to a message that leaves through this interface, if the interface has a key.
+    ///
+    /// # Errors
+    ///
+    /// If the message has no room for INTEGRITY within 64 KiB.
     pub fn outgoing(
         &mut self,
         now: Instant,
         interface: InterfaceId,
         message: Vec<u8>,
     ) -> Result<Vec<u8>, TooLong> {
-        let protection = self.interfaces.get(&interface);
-        let Some(key) = protection.and_then(|protection| key::sending(&protection.keys, now)) else {
+        let keys = self.interfaces.get(&interface);
+        let Some(key) = keys.and_then(|interface| key::sending(&interface.keys, now)) else {
             return Ok(message);
         };
         let integrity = Integrity {
-            handshake: self.settings.answers,
+            handshake: self.settings.answer_challenges,
             key: key.id(),
             sequence: self.sequence,
             digest: vec![0; key.algorithm().length()],
@@ -250,41 +270,47 @@ impl Guard {
         protected::protect(&message, &integrity, |covered| key.digest(covered))
     }
 
-    /// A message that came by this interface, from this IP source.
+    /// Judges a message that arrived on this interface from this IP source.
     pub fn incoming(
         &mut self,
         now: Instant,
         interface: InterfaceId,
         source: IpAddr,
         message: &[u8],
-    ) -> Verdict {
+    ) -> IntegrityVerdict {
         if !self.interfaces.contains_key(&interface) {
-            return Verdict::Pass;
+            return IntegrityVerdict::Pass;
         }
-        // Only neighbours name themselves in messages; in a Path the IP source is the sender of the data.
-        let from = protected::hop(message).unwrap_or(source);
-        let verdict = self.judge(now, interface, (source, from), message);
-        if let Verdict::Drop(reason) = verdict {
-            *self.drops.entry(reason).or_default() += 1;
-            self.complain(now, (interface, from, reason));
+        // RSVP_HOP names the neighbour; the IP source of a Path is the sender of the data.
+        let neighbour = protected::hop(message).unwrap_or(source);
+        let verdict = self.judge(now, interface, (source, neighbour), message);
+        if let IntegrityVerdict::Drop(failure) = verdict {
+            *self.drop_counts.entry(failure).or_default() += 1;
+            let source = DropSource {
+                interface,
+                neighbour,
+                failure,
+            };
+            self.count_drop(now, source);
         }
         verdict
     }
 
-    fn complain(&mut self, now: Instant, complaint: Complaint) {
-        if let Some(known) = self.complaints.get_mut(&complaint) {
+    fn count_drop(&mut self, now: Instant, source: DropSource) {
+        if let Some(known) = self.drop_sources.get_mut(&source) {
             known.count += 1;
             known.last = now;
             return;
         }
-        if self.complaints.len() >= MOST_COMPLAINTS {
-            let oldest = self.complaints.iter().min_by_key(|(_, dropped)| dropped.last);
-            let oldest = oldest.map(|(complaint, _)| *complaint);
-            oldest.and_then(|oldest| self.complaints.remove(&oldest));
+        if self.drop_sources.len() >= MAX_DROP_SOURCES {
+            let oldest = self.drop_sources.iter().min_by_key(|(_, drops)| drops.last);
+            let oldest = oldest.map(|(source, _)| *source);
+            oldest.and_then(|oldest| self.drop_sources.remove(&oldest));
         }
-        self.complaints.insert(complaint, Dropped { count: 1, last: now });
-        if self.fresh_complaints.len() < MOST_COMPLAINTS {
-            self.fresh_complaints.push_back(complaint);
+        self.drop_sources
+            .insert(source, DropCount { count: 1, last: now });
+        if self.new_drop_sources.len() < MAX_DROP_SOURCES {
+            self.new_drop_sources.push_back(source);
         }
     }
 
@@ -292,118 +318,135 @@ impl Guard {
         &mut self,
         now: Instant,
         interface: InterfaceId,
-        (source, from): (IpAddr, IpAddr),
+        (source, neighbour): (IpAddr, IpAddr),
         message: &[u8],
-    ) -> Verdict {
-        let Some(protection) = self.interfaces.get(&interface) else {
-            return Verdict::Pass;
+    ) -> IntegrityVerdict {
+        let Some(keys) = self.interfaces.get(&interface) else {
+            return IntegrityVerdict::Pass;
         };
         let found = match protected::find(message) {
             Ok(found) => found,
-            Err(_) => return Verdict::Drop(Reason::Malformed),
+            Err(_) => return IntegrityVerdict::Drop(IntegrityFailure::Malformed),
         };
         let Some(found) = found else {
-            if protected::kind(message) == Some(CHALLENGE) {
-                return self.answer(now, interface, source, message);
+            if protected::message_type(message) == Some(CHALLENGE) {
+                return self.respond(now, interface, source, message);
             }
-            let demand = protection.neighbours.get(&from).unwrap_or(&protection.demand);
-            return match demand {
-                Demand::Optional => Verdict::Pass,
-                Demand::Required => Verdict::Drop(Reason::Missing),
+            let requirement = keys.neighbours.get(&neighbour).unwrap_or(&keys.requirement);
+            return match requirement {
+                Requirement::Optional => IntegrityVerdict::Pass,
+                Requirement::Required => IntegrityVerdict::Drop(IntegrityFailure::Missing),
             };
         };
-        if let Err(reason) = authentic(protection, now, from, &found) {
-            return Verdict::Drop(reason);
+        if let Err(failure) = authenticate(keys, now, neighbour, &found) {
+            return IntegrityVerdict::Drop(failure);
         }
-        match protected::kind(message) {
-            Some(CHALLENGE) => self.answer(now, interface, source, message),
-            Some(RESPONSE) => {
-                self.answered(interface, (from, found.integrity.key), &found.integrity, message)
-            }
-            _ => self.fresh(now, interface, (from, found.integrity.key), &found.integrity),
+        let from = Association {
+            neighbour,
+            key: found.integrity.key,
+        };
+        match protected::message_type(message) {
+            Some(CHALLENGE) => self.respond(now, interface, source, message),
+            Some(RESPONSE) => self.synchronise(interface, from, &found.integrity, message),
+            _ => self.check_sequence(now, interface, from, &found.integrity),
         }
     }
 
-    /// Whether an authentic message is new.
-    fn fresh(
+    /// Checks the sequence number of an authentic message.
+    fn check_sequence(
         &mut self,
         now: Instant,
         interface: InterfaceId,
-        from: Sender,
+        from: Association,
         integrity: &Integrity,
-    ) -> Verdict {
-        let full = self.places.len() >= self.settings.most_neighbours;
-        match self.places.get_mut(&from) {
-            Some(Place::Known(window)) => {
-                if window.take(integrity.sequence) {
-                    Verdict::Pass
+    ) -> IntegrityVerdict {
+        let full = self.associations.len() >= self.settings.max_neighbours;
+        match self.associations.get_mut(&from) {
+            Some(SequenceState::Synchronised(window)) => {
+                if window.accept(integrity.sequence) {
+                    IntegrityVerdict::Pass
                 } else {
-                    Verdict::Drop(Reason::Replayed)
+                    IntegrityVerdict::Drop(IntegrityFailure::Replayed)
                 }
             }
-            Some(Place::Asked { at, .. }) if now < *at + CHALLENGE_AGAIN => {
-                Verdict::Drop(Reason::Unsynchronised)
+            Some(SequenceState::Challenged { at, .. }) if now < *at + CHALLENGE_INTERVAL => {
+                IntegrityVerdict::Drop(IntegrityFailure::Unsynchronised)
             }
-            Some(Place::Asked { cookie, .. }) => {
+            Some(SequenceState::Challenged { cookie, .. }) => {
                 let cookie = cookie.clone();
                 self.challenge(now, interface, from, cookie);
-                Verdict::Drop(Reason::Unsynchronised)
+                IntegrityVerdict::Drop(IntegrityFailure::Unsynchronised)
             }
-            None if full => Verdict::Drop(Reason::Full),
-            None if integrity.handshake && self.settings.challenges => {
+            None if full => IntegrityVerdict::Drop(IntegrityFailure::Full),
+            None if integrity.handshake && self.settings.send_challenges => {
                 let cookie = self.cookie(interface, from);
                 self.challenge(now, interface, from, cookie);
-                Verdict::Drop(Reason::Unsynchronised)
+                IntegrityVerdict::Drop(IntegrityFailure::Unsynchronised)
             }
             None => {
-                let window = Window::after(integrity.sequence, self.settings.window);
-                self.places.insert(from, Place::Known(window));
-                Verdict::Pass
+                let window = ReplayWindow::after(integrity.sequence, self.settings.window);
+                self.associations
+                    .insert(from, SequenceState::Synchronised(window));
+                IntegrityVerdict::Pass
             }
         }
     }
 
-    /// What nobody can foresee and what was never used: a digest with the key, of the start and a count.
-    fn cookie(&mut self, interface: InterfaceId, (_, id): Sender) -> Vec<u8> {
-        self.challenged += 1;
-        let words = [self.settings.seed.0, self.settings.sequence, self.challenged];
+    /// A challenge that nobody can predict and that never repeats: a digest, with the key, of our seed, our
+    /// sequence number and a counter.
+    fn cookie(&mut self, interface: InterfaceId, from: Association) -> Vec<u8> {
+        self.challenges_sent += 1;
+        let words = [self.settings.seed.0, self.settings.sequence, self.challenges_sent];
         let mut text = b"challenge".to_vec();
         text.extend(words.iter().flat_map(|word| word.to_be_bytes()));
-        let keys = self.interfaces.get(&interface).map(|protection| &protection.keys);
-        let key = keys.into_iter().flatten().find(|key| key.id() == id);
+        let keys = self.interfaces.get(&interface).map(|interface| &interface.keys);
+        let key = keys.into_iter().flatten().find(|key| key.id() == from.key);
         key.map_or(text.clone(), |key| key.digest(&text))
     }
 
-    fn challenge(&mut self, now: Instant, interface: InterfaceId, from: Sender, cookie: Vec<u8>) {
-        let place = Place::Asked {
+    /// Sends a challenge.
+    fn challenge(&mut self, now: Instant, interface: InterfaceId, from: Association, cookie: Vec<u8>) {
+        let state = SequenceState::Challenged {
             cookie: cookie.clone(),
             at: now,
         };
-        self.places.insert(from, place);
-        let challenge = Challenge { key: from.1, cookie };
-        // A challenge is not protected: who is challenged may not know where we are in our sequence either.
-        self.send(interface, from.0, Message::Challenge(challenge), |_, bytes| {
-            Ok(bytes)
-        });
+        self.associations.insert(from, state);
+        let challenge = Challenge {
+            key: from.key,
+            cookie,
+        };
+        // Without INTEGRITY: the neighbour may not know our sequence number either.
+        self.send(
+            interface,
+            from.neighbour,
+            Message::Challenge(challenge),
+            |_, bytes| Ok(bytes),
+        );
     }
 
-    /// Somebody asks for our place in our sequence with one of our keys.
-    fn answer(&mut self, now: Instant, interface: InterfaceId, source: IpAddr, message: &[u8]) -> Verdict {
-        let refused = Verdict::Drop(Reason::Challenge);
+    /// Responds to a challenge for one of our keys.
+    fn respond(
+        &mut self,
+        now: Instant,
+        interface: InterfaceId,
+        source: IpAddr,
+        message: &[u8],
+    ) -> IntegrityVerdict {
+        let refused = IntegrityVerdict::Drop(IntegrityFailure::Challenge);
         let Some(challenge) = challenge_in(message) else {
-            return Verdict::Drop(Reason::Malformed);
+            return IntegrityVerdict::Drop(IntegrityFailure::Malformed);
         };
-        let soon = |at: &Instant| now < *at + ANSWER_AGAIN;
-        if !self.settings.answers || self.answered.get(&interface).is_some_and(soon) {
+        let too_soon = |last: &Instant| now < *last + RESPONSE_INTERVAL;
+        if !self.settings.answer_challenges || self.last_response.get(&interface).is_some_and(too_soon) {
             return refused;
         }
-        let keys = self.interfaces.get(&interface).map(|protection| &protection.keys);
-        let ours = |key: &&Key| key.id() == challenge.key && key.sends();
+        let keys = self.interfaces.get(&interface).map(|interface| &interface.keys);
+        let ours = |key: &&IntegrityKey| key.id() == challenge.key && key.sends();
         let Some(key) = keys.into_iter().flatten().find(ours).cloned() else {
             return refused;
         };
-        self.answered.insert(interface, now);
-        self.challengers.insert(interface);
+        self.last_response.insert(interface, now);
+        self.challenged_on.insert(interface);
         self.send(
             interface,
             source,
@@ -418,29 +461,32 @@ impl Guard {
                 protected::protect(&bytes, &integrity, |covered| key.digest(covered))
             },
         );
-        Verdict::Taken
+        IntegrityVerdict::Consumed
     }
 
-    /// A neighbour has answered: what it sends from now on is new.
-    fn answered(
+    /// A response to our challenge: the neighbour's sequence starts with it.
+    fn synchronise(
         &mut self,
         interface: InterfaceId,
-        from: Sender,
+        from: Association,
         integrity: &Integrity,
         message: &[u8],
-    ) -> Verdict {
-        let response = challenge_in(message);
-        match (self.places.get(&from), response) {
-            (Some(Place::Asked { cookie, .. }), Some(response))
-                if response.key == from.1 && response.cookie == *cookie =>
+    ) -> IntegrityVerdict {
+        match (self.associations.get(&from), challenge_in(message)) {
+            (Some(SequenceState::Challenged { cookie, .. }), Some(response))
+                if response.key == from.key && response.cookie == *cookie =>
             {
-                let window = Window::after(integrity.sequence, self.settings.window);
-                self.places.insert(from, Place::Known(window));
-                self.complaints
-                    .remove(&(interface, from.0, Reason::Unsynchronised));
-                Verdict::Taken
+                let window = ReplayWindow::after(integrity.sequence, self.settings.window);
+                self.associations
+                    .insert(from, SequenceState::Synchronised(window));
+                self.drop_sources.remove(&DropSource {
+                    interface,
+                    neighbour: from.neighbour,
+                    failure: IntegrityFailure::Unsynchronised,
+                });
+                IntegrityVerdict::Consumed
             }
-            _ => Verdict::Drop(Reason::Challenge),
+            _ => IntegrityVerdict::Drop(IntegrityFailure::Challenge),
         }
     }
 
@@ -451,17 +497,17 @@ impl Guard {
         message: Message,
         protect: impl FnOnce(u64, Vec<u8>) -> Result<Vec<u8>, TooLong>,
     ) {
-        let Some(protection) = self.interfaces.get(&interface) else {
+        let Some(keys) = self.interfaces.get(&interface) else {
             return;
         };
         let frame = Frame::plain(TTL, message);
         let alike = |address: &&IpAddr| address.is_ipv4() == destination.is_ipv4();
-        let Some(source) = protection.addresses.iter().find(alike).copied() else {
+        let Some(source) = keys.addresses.iter().find(alike).copied() else {
             return;
         };
         let sequence = self.sequence;
         self.sequence = sequence.saturating_add(1);
-        // A challenge that is too long to be sent back is not answered.
+        // A challenge that is too long to be returned gets no response.
         if let Ok(bytes) = frame.encode().and_then(|bytes| protect(sequence, bytes)) {
             self.transmits.push_back(Transmit {
                 interface,
@@ -475,12 +521,12 @@ impl Guard {
     }
 }
 
-/// Message type of a challenge.
+/// The message type of an Integrity Challenge.
 const CHALLENGE: u8 = 25;
-/// Message type of its answer.
+/// The message type of an Integrity Response.
 const RESPONSE: u8 = 26;
 
-/// What is asked or answered.
+/// The CHALLENGE object of either message.
 fn challenge_in(message: &[u8]) -> Option<Challenge> {
     match Frame::decode(message).ok()?.message {
         Message::Challenge(challenge) | Message::Response(challenge) => Some(challenge),
@@ -488,25 +534,30 @@ fn challenge_in(message: &[u8]) -> Option<Challenge> {
     }
 }
 
-/// Whether a neighbour wrote this message, at whatever time.
-fn authentic(protection: &Interface, now: Instant, from: IpAddr, found: &Protected) -> Result<(), Reason> {
+/// Checks that a neighbour wrote this message, at whatever time.
+fn authenticate(
+    interface: &InterfaceKeys,
+    now: Instant,
+    from: IpAddr,
+    found: &Protected,
+) -> Result<(), IntegrityFailure> {
     let id = found.integrity.key;
-    let key = protection
+    let key = interface
         .keys
         .iter()
-        .find(|key| key.id() == id && key.accepts_anyone());
-    let key = key.ok_or(Reason::UnknownKey)?;
-    if !key::in_force(&protection.keys, key, now) {
-        return Err(Reason::KeyNotInForce);
+        .find(|key| key.id() == id && key.verifies_any());
+    let key = key.ok_or(IntegrityFailure::UnknownKey)?;
+    if !key::in_force(&interface.keys, key, now) {
+        return Err(IntegrityFailure::KeyNotValid);
     }
     if !key.verifies(&found.covered, &found.integrity.digest) {
-        return Err(Reason::Digest);
+        return Err(IntegrityFailure::Digest);
     }
-    if !key.accepts(from) {
-        return Err(Reason::Foreign);
+    if !key.verifies_from(from) {
+        return Err(IntegrityFailure::WrongNeighbour);
     }
-    if protection.addresses.contains(&from) {
-        return Err(Reason::Reflected);
+    if interface.addresses.contains(&from) {
+        return Err(IntegrityFailure::Reflected);
     }
     Ok(())
 }

@@ -1,12 +1,12 @@
-//! Suimon's RSVP: bandwidth that hosts ask for along a path, kept as soft state in every router on it.
+//! RSVP: hosts reserve bandwidth along a path, and each router on it keeps the reservation as soft state.
 //!
-//! Follows RFC 2205 with the IntServ objects of RFC 2210, the message identifiers of RFC 2961 and the protection of
-//! messages of RFC 2747. The crate does no input and output and knows no clock: bytes and times come in as arguments,
-//! bytes go out. What is promised is kept in [`books`], over the engine's disciplines.
+//! Follows RFC 2205, with the IntServ objects of RFC 2210, the MESSAGE_ID extensions of RFC 2961 and the
+//! message authentication of RFC 2747. The crate does no I/O and has no clock: bytes and times come in as
+//! arguments, bytes go out. [`admission`] enforces reservations through the engine's disciplines.
 
 #![forbid(unsafe_code)]
 
-pub mod books;
+pub mod admission;
 pub mod flowspec;
 pub mod guaranteed;
 pub mod integrity;

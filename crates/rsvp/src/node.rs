@@ -1,157 +1,174 @@
-//! A node on a path, host and router in one: what it has heard of senders and reservations, and what it says of them.
+//! An RSVP node, host and router in one: its path and reservation state, and the messages that follow
+//! from them.
 //!
-//! Follows RFC 2205 and the processing rules of RFC 2209, to hosts and to groups, in styles FF, SE and WF. The node does
-//! no input and output: the host calls [`Node::handle_packet`] and, at [`Node::poll_timeout`],
-//! [`Node::handle_timeout`], and then takes what [`Node::poll_transmit`] and [`Node::poll_event`] give.
+//! Follows RFC 2205 and the processing rules of RFC 2209, for unicast and multicast sessions, in the
+//! styles FF, SE and WF. The node does no I/O: the host calls [`Node::handle_packet`], and
+//! [`Node::handle_timeout`] at [`Node::poll_timeout`]; then it takes what [`Node::poll_transmit`] and
+//! [`Node::poll_event`] return.
 //!
-//! RFC 2209 has a sequence of steps for each message. Here every change of a session's path or reservation state is
-//! followed by one and the same step, `Node::settle`: what traffic control should promise, and what should be asked
-//! of each node before, is derived from the state; where that is not what is promised and was asked, it is made so. What is in force does not depend
-//! on the order in which things were heard. A refresh that changes nothing does not come there.
-//! `docs/decisions/rsvp-derives-its-answers.md` says why.
+//! RFC 2209 lists a sequence of steps for each message. Here every change of a session's path or
+//! reservation state ends in the same step, `Node::reconcile`. It derives from the state what traffic
+//! control should have installed and what Resv state each previous hop should have been sent, compares
+//! that with what is installed and was sent, and makes up the difference. What is in force therefore does
+//! not depend on the order in which messages arrived. A refresh that changes nothing skips the step.
+//! `docs/decisions/rsvp-derives-its-answers.md` gives the reasons.
 //!
-//! INTEGRITY and the names of messages are not used here; [`crate::integrity`] and [`crate::reduction`] are layers around
-//! the node.
+//! INTEGRITY and MESSAGE_ID are not handled here: [`crate::integrity`] and [`crate::reduction`] are shims
+//! between the node and its sockets.
 
-mod agenda;
-mod ask;
+mod application;
 mod blockade;
 mod confirm;
 mod errors;
 mod event;
+mod flow_descriptor;
+mod merge;
+mod neighbour;
 mod path;
-mod promise;
-mod refresh;
+mod reconcile;
 mod resv;
-mod send;
+mod resv_refresh;
 mod settings;
-mod settle;
 mod state;
 mod status;
+mod timers;
+mod traffic_control;
+mod transmit;
 
 use crate::traffic_control::{InterfaceId, Routing, TrafficControl};
-use crate::wire::{Flaw, Frame, Message, Refusal};
-use agenda::{Agenda, Block};
+use crate::wire::{DecodeError, Frame, Malformed, Message};
 use engine::random::Rng;
 use engine::units::{Duration, Instant};
-pub use event::{CallError, Event, Receiver, Transmit};
-pub use settings::{Interface, Settings};
-use state::{Key, Sessions, State};
-pub use status::{
-    AskedStatus, Asker, BlockadeStatus, PromiseStatus, RequestStatus, SenderStatus, SessionStatus,
-};
+pub use event::{CallError, Event, ReceiverId, Transmit};
+pub use neighbour::{NextHop, PreviousHop};
+use path::Arrival;
+pub use settings::{RsvpInterface, Settings};
+use state::{SessionKey, SessionState, Sessions};
+pub use status::{BsbStatus, PsbStatus, RsbStatus, SentResvStatus, SessionStatus, TcsbStatus};
 use std::collections::VecDeque;
+use timers::{Timer, TimerQueue};
 
-/// K of RFC 2205, section 3.7: state survives this many lost refreshes but one.
+/// K of RFC 2205, section 3.7: state survives K - 1 lost refreshes in a row.
 const K: u64 = 3;
 
-/// W of RFC 2205, section 3.6: a changed route has this long to settle.
+/// W of RFC 2205, section 3.6: how long a changed route may settle before local repair.
 const REPAIR_WAIT: Duration = Duration::from_secs(2);
 
-/// The TTL of messages that start here.
+/// The IP TTL of messages that originate here.
 const TTL: u8 = 64;
 
-/// How long state lives that is refreshed with this period: (K + 1/2) × 1.5 × R.
+/// The lifetime L of state with this refresh period R: (K + 1/2) × 1.5 × R (RFC 2205, section 3.7).
 const fn lifetime(period: Duration) -> Duration {
     Duration::from_nanos(period.times((2 * K + 1) * 3).nanos() / 4)
 }
 
-/// A node on a path.
+/// An RSVP node.
 pub struct Node<T, R> {
     settings: Settings,
     traffic_control: T,
     routing: R,
-    luck: Rng,
+    rng: Rng,
     sessions: Sessions,
-    agenda: Agenda,
-    /// Senders, in all sessions.
+    timers: TimerQueue,
+    /// PSBs in all sessions.
     senders: usize,
-    /// Requests by next hop and filter, in all sessions.
-    requests: usize,
+    /// RSB entries, by next hop and filter spec, in all sessions.
+    reservations: usize,
     transmits: VecDeque<Transmit>,
     events: VecDeque<Event>,
 }
 
 impl<T: TrafficControl, R: Routing> Node<T, R> {
-    /// A node that has heard of nothing.
+    /// A node without state.
     pub fn new(settings: Settings, traffic_control: T, routing: R) -> Self {
         Self {
-            luck: settings.seed.fork("refresh").stream(),
+            rng: settings.seed.fork("refresh").stream(),
             settings,
             traffic_control,
             routing,
             sessions: Sessions::default(),
-            agenda: Agenda::default(),
+            timers: TimerQueue::default(),
             senders: 0,
-            requests: 0,
+            reservations: 0,
             transmits: VecDeque::new(),
             events: VecDeque::new(),
         }
     }
 
-    /// A message that came by this interface with this IP TTL.
+    /// Processes a message that arrived on this interface with this IP TTL.
+    ///
+    /// # Errors
+    ///
+    /// If the bytes are no well-formed RSVP message; of a bundle, the first of its messages that is not.
     pub fn handle_packet(
         &mut self,
         now: Instant,
         interface: InterfaceId,
         ttl: u8,
         bytes: &[u8],
-    ) -> Result<(), Flaw> {
+    ) -> Result<(), Malformed> {
         match Frame::decode(bytes) {
             Ok(Frame {
                 message: Message::Bundle(messages),
                 ..
             }) => messages
                 .iter()
-                // A bundle does not nest, so that this ends.
+                // Ends, because a bundle does not nest.
                 .map(|message| self.handle_packet(now, interface, ttl, message))
                 .fold(Ok(()), Result::and),
             Ok(frame) => {
                 self.handle_frame(now, interface, ttl, frame);
                 Ok(())
             }
-            Err(Refusal::Objected(objection, frame)) => {
-                self.handle_objection(interface, objection, *frame);
+            Err(DecodeError::Reportable(error, frame)) => {
+                self.report_error(interface, error, *frame);
                 Ok(())
             }
-            Err(Refusal::Malformed(flaw)) => Err(flaw),
+            Err(DecodeError::Malformed(malformed)) => Err(malformed),
         }
     }
 
-    /// The same for a message that has been read already and is no bundle.
+    /// Processes a decoded message that is not a bundle.
     pub fn handle_frame(&mut self, now: Instant, interface: InterfaceId, ttl: u8, frame: Frame) {
-        let gap = ttl != frame.send_ttl;
+        let non_rsvp_hop = ttl != frame.send_ttl;
         let forwarded = frame.forwarded;
         match frame.message {
-            Message::Path(path) => self.path(now, (interface, ttl, gap), path, forwarded),
-            Message::PathTear(tear) => self.path_tear(now, interface, &tear),
-            Message::PathErr(error) => self.path_err(error, forwarded),
-            Message::Resv(resv) => self.resv(now, &resv, &forwarded),
-            Message::ResvTear(tear) => self.resv_tear(now, &tear),
-            Message::ResvErr(error) => self.resv_err(now, interface, &error, &forwarded),
-            Message::ResvConf(confirmation) => self.resv_conf(ttl, confirmation, forwarded),
-            // Names of messages are not used here, and bundles have been taken apart.
+            Message::Path(path) => {
+                let arrival = Arrival {
+                    interface,
+                    ttl,
+                    non_rsvp_hop,
+                };
+                self.path_arrives(now, arrival, path, forwarded);
+            }
+            Message::PathTear(tear) => self.path_tear_arrives(now, interface, &tear),
+            Message::PathErr(error) => self.path_err_arrives(error, forwarded),
+            Message::Resv(resv) => self.resv_arrives(now, &resv, &forwarded),
+            Message::ResvTear(tear) => self.resv_tear_arrives(now, &tear),
+            Message::ResvErr(error) => self.resv_err_arrives(now, interface, &error, &forwarded),
+            Message::ResvConf(confirmation) => self.resv_conf_arrives(ttl, confirmation, forwarded),
+            // The refresh-reduction shim consumes these; bundles have been split.
             Message::Ack | Message::Srefresh(_) | Message::Bundle(_) => {}
-            // The layer of INTEGRITY takes these; without it there is no sequence to speak of.
+            // The integrity shim consumes these; without it there is no sequence to report.
             Message::Challenge(_) | Message::Response(_) => {}
         }
     }
 
-    /// Refreshes what is due and forgets what was not refreshed.
+    /// Sends refreshes that are due and deletes state whose lifetime has ended.
     pub fn handle_timeout(&mut self, now: Instant) {
-        while let Some((key, block)) = self.agenda.due(now) {
-            match block {
-                Block::Path(sender) => self.path_timeout(now, key, sender),
-                Block::Request(asker) => self.asked_timeout(now, key, asker),
-                Block::Before(before) => self.sent_timeout(now, key, before),
-                Block::Blockade(before, filter) => self.blockade_timeout(now, key, (before, filter)),
+        while let Some((key, timer)) = self.timers.pop_due(now) {
+            match timer {
+                Timer::Psb(sender) => self.psb_timeout(now, key, sender),
+                Timer::Rsb(nhop) => self.rsb_timeout(now, key, nhop),
+                Timer::ResvRefresh(phop) => self.resv_refresh_timeout(now, key, phop),
+                Timer::Bsb(phop, filter) => self.bsb_timeout(now, key, (phop, filter)),
             }
         }
     }
 
-    /// When [`Node::handle_timeout`] has something to do, or, now and then, a little earlier.
+    /// When to call [`Node::handle_timeout`]; sometimes a little early.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        self.agenda.next()
+        self.timers.earliest()
     }
 
     /// The next message to send.
@@ -159,29 +176,30 @@ impl<T: TrafficControl, R: Routing> Node<T, R> {
         self.transmits.pop_front()
     }
 
-    /// What the users of the node are to know next.
+    /// The next upcall to the node's applications.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
 
-    /// An interface has other addresses, or another R, from now on; the next identifier adds one. State is sent with
-    /// a shorter R at the next refresh; a longer one is come to by 30 % a refresh (RFC 2205, section 3.7).
-    pub fn set_interface(&mut self, id: InterfaceId, interface: Interface) {
+    /// Replaces the addresses and the R of an interface; the next unused identifier adds an interface. A
+    /// shorter R takes effect at the next refresh of each state; a longer one is approached by 30 % a
+    /// refresh (RFC 2205, section 3.7).
+    pub fn set_interface(&mut self, id: InterfaceId, interface: RsvpInterface) {
         let interfaces = &mut self.settings.interfaces;
         let id = id as usize;
         if id == interfaces.len() {
             interfaces.push(interface);
-        } else if let Some(place) = interfaces.get_mut(id) {
-            *place = interface;
+        } else if let Some(known) = interfaces.get_mut(id) {
+            *known = interface;
         }
     }
 
-    /// What promises bandwidth behind this node.
+    /// Traffic control.
     pub const fn traffic_control(&self) -> &T {
         &self.traffic_control
     }
 
-    /// The same, to change its settings; promises are the node's alone.
+    /// Traffic control, to change its settings; only the node adds and deletes reservations.
     pub const fn traffic_control_mut(&mut self) -> &mut T {
         &mut self.traffic_control
     }
@@ -191,26 +209,26 @@ impl<T: TrafficControl, R: Routing> Node<T, R> {
         &self.routing
     }
 
-    /// The routes, to change them; then call [`Node::routes_changed`].
+    /// The routes, to change them; call [`Node::routes_changed`] afterwards.
     pub const fn routing_mut(&mut self) -> &mut R {
         &mut self.routing
     }
 
-    /// How many senders are remembered, in all sessions.
+    /// How many senders have path state, over all sessions.
     pub const fn senders(&self) -> usize {
         self.senders
     }
 
-    /// How many requests are remembered, by next hop and filter, in all sessions.
-    pub const fn requests(&self) -> usize {
-        self.requests
+    /// How many reservation requests have state, by next hop and filter spec, over all sessions.
+    pub const fn reservations(&self) -> usize {
+        self.reservations
     }
 
-    fn state(&self, key: Key) -> Option<&State> {
+    fn state(&self, key: SessionKey) -> Option<&SessionState> {
         self.sessions.0.get(&key)
     }
 
-    fn state_mut(&mut self, key: Key) -> Option<&mut State> {
+    fn state_mut(&mut self, key: SessionKey) -> Option<&mut SessionState> {
         self.sessions.0.get_mut(&key)
     }
 }

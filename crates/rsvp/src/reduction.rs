@@ -1,165 +1,170 @@
-//! Fewer and surer messages between neighbours: a layer between a node and its sockets that names messages.
+//! The refresh-reduction shim: fewer and more reliable messages between neighbours, between a node and its
+//! sockets.
 //!
-//! Follows RFC 2961. The node above speaks plain RSVP, and the layer stands for it towards neighbours that can:
+//! Follows RFC 2961. The node above speaks plain RSVP; the shim acts for it towards neighbours that support
+//! refresh reduction:
 //!
-//! - What is new goes out with a name (MESSAGE_ID) that the neighbour is to acknowledge, and again after 0.5 s and 1 s
-//!   more when it does not; so do ends and errors.
-//! - What has been acknowledged and has not changed is refreshed by its name alone: names are gathered for a while and
-//!   go out together (Srefresh). The neighbour's layer has kept the message, and hears it again.
-//! - A name that is not known is answered (NACK), and its message goes out whole at once. A neighbour that restarts has
-//!   another epoch, and its old names mean nothing any more.
+//! - New or changed state goes out with a MESSAGE_ID and the ACK_Desired flag, and is retransmitted after
+//!   0.5 s and again 1 s later without an acknowledgement. So are tears and errors.
+//! - Acknowledged state that has not changed is refreshed by its MESSAGE_ID: the identifiers of a neighbour
+//!   are collected and go out in one Srefresh. The neighbour's shim has stored the message and passes it to
+//!   its node again.
+//! - An unknown MESSAGE_ID is answered with a NACK, and its message goes out whole at once. A neighbour that
+//!   restarts has another epoch, and its old identifiers are void.
 //!
-//! A neighbour can if the header of its last message says so and nothing that is no RSVP router lies between. Who is next
-//! on a path is not known until it has answered: a Path is named where all neighbours of the interface that were heard
-//! can, or [`Settings::assume`] says so. All others, and groups, get plain RSVP.
+//! A neighbour supports refresh reduction if the flag in the header of its last message says so, and there
+//! is no node without RSVP in between. The next hop of a Path is unknown until it has answered, so a Path
+//! carries a MESSAGE_ID if all known neighbours on the interface support it, or by
+//! [`Settings::assume_capable`]. All other neighbours, and multicast destinations, get plain RSVP.
 //!
-//! Departures: messages are not put into bundles (those of others are read), and lists with sources are answered as
-//! those without. A gathered refresh is late by [`Settings::gather`] at most.
+//! Departures: we do not send bundles (we read those of others), and MESSAGE_ID LISTs with source addresses
+//! are processed like those without. A summary refresh is late by up to [`Settings::summary_delay`].
 
-mod heard;
-mod topic;
+mod received;
+mod state_key;
 
 use crate::node::Transmit;
 use crate::traffic_control::InterfaceId;
-use crate::wire::{Acknowledgement, Frame, IdList, Message, MessageId, Named};
+use crate::wire::{Frame, Message, MessageId, MessageIdAck, MessageIdList, MessageIds};
 use core::net::IpAddr;
 use engine::units::{Duration, Instant};
-use heard::{Heard, Judged};
+use received::{Freshness, ReceivedMessages};
+use state_key::{StateKey, state_key, torn_state};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use topic::{Topic, ends, topic};
 
-/// What the layer is told at construction.
+/// The settings of the shim.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Settings {
     /// The node's addresses on each interface, in the order of their identifiers.
     pub addresses: Vec<Vec<IpAddr>>,
-    /// Another one at each start; 24 bits.
+    /// The epoch, 24 bits; different at each start.
     pub epoch: u32,
-    /// Rf: what is not acknowledged in this time is sent again, and then after twice as long as before.
+    /// Rf: the first retransmission interval; each further one is twice as long.
     pub retransmit: Duration,
-    /// Rl: how often a message is sent until its neighbour is given up.
-    pub tries: u32,
-    /// Acknowledgements wait this long for a message that they can go with.
-    pub acknowledge: Duration,
-    /// Refreshes by name wait this long for others.
-    pub gather: Duration,
-    /// Neighbours are taken to be capable before they were heard: for networks where all are.
-    pub assume: bool,
-    /// Messages of neighbours that are kept at most.
-    pub most_kept: usize,
+    /// Rl: how often a message is sent in all before the shim gives up.
+    pub max_transmissions: u32,
+    /// How long an acknowledgement waits for a message to travel with.
+    pub ack_delay: Duration,
+    /// How long a summary refresh waits for more identifiers.
+    pub summary_delay: Duration,
+    /// Whether a neighbour that has sent nothing yet counts as capable: for networks where all are.
+    pub assume_capable: bool,
+    /// The most messages stored for each neighbour.
+    pub max_stored: usize,
 }
 
 impl Settings {
-    /// The times of RFC 2961, section 6, for a node of these addresses.
+    /// The timers of RFC 2961, section 6, for a node with these addresses.
     pub const fn new(addresses: Vec<Vec<IpAddr>>, epoch: u32) -> Self {
         Self {
             addresses,
             epoch: epoch & 0x00ff_ffff,
             retransmit: Duration::from_millis(500),
-            tries: 3,
-            acknowledge: Duration::from_millis(50),
-            gather: Duration::from_millis(500),
-            assume: false,
-            most_kept: 100_000,
+            max_transmissions: 3,
+            ack_delay: Duration::from_millis(50),
+            summary_delay: Duration::from_millis(500),
+            assume_capable: false,
+            max_stored: 100_000,
         }
     }
 }
 
-/// What the layer has done.
+/// Statistics of the shim.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Counts {
-    /// Refreshes that went out as a name.
+pub struct ReductionCounts {
+    /// Refreshes sent as a MESSAGE_ID in an Srefresh.
     pub summarised: u64,
-    /// Messages that were sent again.
-    pub repeated: u64,
-    /// Messages that no one acknowledged.
+    /// Messages retransmitted for want of an acknowledgement.
+    pub retransmitted: u64,
+    /// Messages that were never acknowledged.
     pub given_up: u64,
-    /// Names of neighbours that were not known.
-    pub unknown: u64,
+    /// MESSAGE_IDs of neighbours that were unknown here.
+    pub unknown_ids: u64,
 }
 
+/// A neighbour: our interface and its address.
 type Neighbour = (InterfaceId, IpAddr);
 
-/// A message of ours that has a name.
-struct Sent {
+/// A message of ours that has a MESSAGE_ID.
+struct TrackedMessage {
     transmit: Transmit,
     frame: Frame,
-    topic: Option<Topic>,
-    acknowledged: Option<IpAddr>,
-    tries: u32,
-    /// When it is sent again, or forgotten.
+    key: Option<StateKey>,
+    acknowledged_by: Option<IpAddr>,
+    transmissions: u32,
+    /// When it is retransmitted, or forgotten.
     at: Instant,
 }
 
-/// What is known of a neighbour.
+/// What is known of a neighbour, and what waits to be sent to it.
 #[derive(Default)]
-struct Known {
+struct NeighbourState {
     capable: bool,
-    heard: Heard,
-    acknowledgements: Vec<Acknowledgement>,
-    acknowledge_at: Option<Instant>,
-    names: BTreeSet<u32>,
-    names_at: Option<Instant>,
+    received: ReceivedMessages,
+    acks: Vec<MessageIdAck>,
+    acks_at: Option<Instant>,
+    summary: BTreeSet<u32>,
+    summary_at: Option<Instant>,
 }
 
-impl Known {
+impl NeighbourState {
     fn due(&self) -> impl Iterator<Item = Instant> {
-        self.acknowledge_at.into_iter().chain(self.names_at)
+        self.acks_at.into_iter().chain(self.summary_at)
     }
 }
 
-/// The layer of one node.
-pub struct Reduction {
+/// The refresh-reduction shim of one node.
+pub struct ReductionShim {
     settings: Settings,
     next_id: u32,
-    sent: BTreeMap<u32, Sent>,
-    current: BTreeMap<(InterfaceId, Topic), u32>,
-    agenda: BTreeSet<(Instant, u32)>,
-    neighbours: BTreeMap<Neighbour, Known>,
+    tracked: BTreeMap<u32, TrackedMessage>,
+    current: BTreeMap<(InterfaceId, StateKey), u32>,
+    timers: BTreeSet<(Instant, u32)>,
+    neighbours: BTreeMap<Neighbour, NeighbourState>,
     transmits: VecDeque<Transmit>,
-    counts: Counts,
+    counts: ReductionCounts,
 }
 
-/// Names in one Srefresh: it fits the 1500 bytes of Ethernet, with INTEGRITY.
-const NAMES_AT_ONCE: usize = 340;
+/// MESSAGE_IDs in one Srefresh: it fits the 1500 bytes of Ethernet, with INTEGRITY.
+const IDS_PER_SREFRESH: usize = 340;
 
 /// Acknowledgements in one message.
-const ACKNOWLEDGEMENTS_AT_ONCE: usize = 100;
+const ACKS_PER_MESSAGE: usize = 100;
 
-/// The TTL of the layer's own messages.
+/// The IP TTL of the shim's own messages.
 const TTL: u8 = 64;
 
-/// How long what is refreshed with this period lives: (K + 1/2) × 1.5 × R with K = 3.
+/// The lifetime of state with this refresh period: (K + 1/2) × 1.5 × R with K = 3.
 const fn lifetime(period: Duration) -> Duration {
     Duration::from_nanos(period.times(21).nanos() / 4)
 }
 
-impl Reduction {
-    /// A layer that has heard of nobody.
+impl ReductionShim {
+    /// A shim without neighbours.
     pub const fn new(settings: Settings) -> Self {
         Self {
             settings,
             next_id: 1,
-            sent: BTreeMap::new(),
+            tracked: BTreeMap::new(),
             current: BTreeMap::new(),
-            agenda: BTreeSet::new(),
+            timers: BTreeSet::new(),
             neighbours: BTreeMap::new(),
             transmits: VecDeque::new(),
-            counts: Counts {
+            counts: ReductionCounts {
                 summarised: 0,
-                repeated: 0,
+                retransmitted: 0,
                 given_up: 0,
-                unknown: 0,
+                unknown_ids: 0,
             },
         }
     }
 
-    /// What it has done.
-    pub const fn counts(&self) -> Counts {
+    /// Its statistics.
+    pub const fn counts(&self) -> ReductionCounts {
         self.counts
     }
 
-    /// The node's addresses on an interface have changed; the next identifier adds one.
+    /// Replaces the node's addresses on an interface; the next unused identifier adds an interface.
     pub fn set_interface(&mut self, interface: InterfaceId, addresses: Vec<IpAddr>) {
         let at = interface as usize;
         if at >= self.settings.addresses.len() {
@@ -168,21 +173,20 @@ impl Reduction {
         self.settings.addresses[at] = addresses;
     }
 
-    /// Routes have changed: who is next on a path has to say anew that it knows it.
+    /// Routes have changed: each Path has to be acknowledged anew, perhaps by another next hop.
     pub fn routes_changed(&mut self) {
-        for sent in self.sent.values_mut() {
-            if sent.transmit.router_alert {
-                sent.acknowledged = None;
+        for message in self.tracked.values_mut() {
+            if message.transmit.router_alert {
+                message.acknowledged_by = None;
             }
         }
     }
 
-    /// A neighbour behind this interface has heard nothing of what was said so far: names mean nothing to it, and what is
-    /// said again goes out whole.
-    pub fn say_again(&mut self, interface: InterfaceId) {
-        let sent = self.sent.values_mut();
-        for sent in sent.filter(|sent| sent.transmit.interface == interface) {
-            sent.acknowledged = None;
+    /// A neighbour on this interface has missed what was sent so far: the next refreshes go out whole.
+    pub fn resynchronise(&mut self, interface: InterfaceId) {
+        let messages = self.tracked.values_mut();
+        for message in messages.filter(|message| message.transmit.interface == interface) {
+            message.acknowledged_by = None;
         }
     }
 
@@ -191,14 +195,18 @@ impl Reduction {
         self.transmits.pop_front()
     }
 
-    /// When [`Reduction::handle_timeout`] has something to do.
+    /// When to call [`ReductionShim::handle_timeout`].
     pub fn poll_timeout(&self) -> Option<Instant> {
-        let agenda = self.agenda.first().map(|(at, _)| *at);
-        self.neighbours.values().flat_map(Known::due).chain(agenda).min()
+        let timer = self.timers.first().map(|(at, _)| *at);
+        self.neighbours
+            .values()
+            .flat_map(NeighbourState::due)
+            .chain(timer)
+            .min()
     }
 
-    /// A message came by this interface with this IP source and TTL, and is no bundle. What the node is to hear, each
-    /// with its TTL.
+    /// Processes a message that arrived on this interface with this IP source and TTL and is no bundle.
+    /// Returns the messages for the node, each with its TTL.
     pub fn incoming(
         &mut self,
         now: Instant,
@@ -207,200 +215,201 @@ impl Reduction {
         ttl: u8,
         mut frame: Frame,
     ) -> Vec<(u8, Frame)> {
-        // A Path comes from the sender of the data; the neighbour names itself in it.
+        // The IP source of a Path is the sender of the data; RSVP_HOP names the neighbour.
         let from = (interface, hop(&frame.message).unwrap_or(source));
         let acknowledgements = core::mem::take(&mut frame.acknowledgements);
-        let most = self.settings.most_kept;
-        let known = self.neighbours.entry(from).or_default();
-        known.capable = frame.reduction && ttl == frame.send_ttl;
-        let id = frame.id.take();
-        if let Some(id) = id.filter(|id| id.acknowledge) {
-            let acknowledgement = Acknowledgement {
+        let max_stored = self.settings.max_stored;
+        let neighbour = self.neighbours.entry(from).or_default();
+        neighbour.capable = frame.refresh_reduction && ttl == frame.send_ttl;
+        let id = frame.message_id.take();
+        if let Some(id) = id.filter(|id| id.ack_desired) {
+            neighbour.acks.push(MessageIdAck {
                 known: true,
                 epoch: id.epoch,
                 id: id.id,
-            };
-            known.acknowledgements.push(acknowledgement);
-            known
-                .acknowledge_at
-                .get_or_insert(now + self.settings.acknowledge);
+            });
+            neighbour.acks_at.get_or_insert(now + self.settings.ack_delay);
         }
         let frames = match frame.message {
             Message::Srefresh(lists) => lists
                 .iter()
-                .flat_map(|list| self.refreshed(now, from, list))
+                .flat_map(|list| self.summary_arrives(now, from, list))
                 .collect(),
             Message::Ack => Vec::new(),
-            _ => match known.heard.judge(now, id, &frame, ttl, most) {
-                Judged::Pass => vec![(ttl, frame)],
-                Judged::Old => Vec::new(),
+            _ => match neighbour.received.judge(now, id, &frame, ttl, max_stored) {
+                Freshness::New => vec![(ttl, frame)],
+                Freshness::Stale => Vec::new(),
             },
         };
         for acknowledgement in acknowledgements {
-            self.acknowledged(now, from, &acknowledgement);
+            self.ack_arrives(now, from, &acknowledgement);
         }
         frames
     }
 
-    /// A neighbour refreshes what it names.
-    fn refreshed(&mut self, now: Instant, from: Neighbour, list: &IdList) -> Vec<(u8, Frame)> {
-        let ids: Vec<u32> = match &list.names {
-            Named::Neighbour(ids) => ids.clone(),
-            Named::SourceV4(names) => names.iter().map(|name| name.0).collect(),
-            Named::SourceV6(names) => names.iter().map(|name| name.0).collect(),
-            Named::GroupV4(names) => names.iter().map(|name| name.0).collect(),
-            Named::GroupV6(names) => names.iter().map(|name| name.0).collect(),
+    /// A neighbour refreshes state by MESSAGE_IDs.
+    fn summary_arrives(&mut self, now: Instant, from: Neighbour, list: &MessageIdList) -> Vec<(u8, Frame)> {
+        let ids: Vec<u32> = match &list.ids {
+            MessageIds::Neighbour(ids) => ids.clone(),
+            MessageIds::SourceV4(list) => list.iter().map(|entry| entry.0).collect(),
+            MessageIds::SourceV6(list) => list.iter().map(|entry| entry.0).collect(),
+            MessageIds::GroupV4(list) => list.iter().map(|entry| entry.0).collect(),
+            MessageIds::GroupV6(list) => list.iter().map(|entry| entry.0).collect(),
         };
-        let known = self.neighbours.entry(from).or_default();
+        let neighbour = self.neighbours.entry(from).or_default();
         let mut frames = Vec::new();
         for id in ids {
-            if let Some(again) = known.heard.again(now, list.epoch, id) {
-                frames.push(again);
+            if let Some(refreshed) = neighbour.received.refresh(now, list.epoch, id) {
+                frames.push(refreshed);
             } else {
-                self.counts.unknown += 1;
-                known.acknowledgements.push(Acknowledgement {
+                self.counts.unknown_ids += 1;
+                neighbour.acks.push(MessageIdAck {
                     known: false,
                     epoch: list.epoch,
                     id,
                 });
-                // Who refreshes something that we do not have waits for an answer.
-                known.acknowledge_at = Some(now);
+                // A NACK is not delayed: the neighbour refreshes state that we do not have.
+                neighbour.acks_at = Some(now);
             }
         }
         frames
     }
 
-    /// A neighbour has, or has not, what we named.
-    fn acknowledged(&mut self, now: Instant, from: Neighbour, answer: &Acknowledgement) {
-        let named = (answer.epoch == self.settings.epoch).then_some(answer.id);
-        let Some(sent) = named.and_then(|id| self.sent.get_mut(&id)) else {
+    /// A neighbour acknowledges a message of ours, or does not know its MESSAGE_ID.
+    fn ack_arrives(&mut self, now: Instant, from: Neighbour, ack: &MessageIdAck) {
+        let ours = (ack.epoch == self.settings.epoch).then_some(ack.id);
+        let Some(message) = ours.and_then(|id| self.tracked.get_mut(&id)) else {
             return;
         };
-        if sent.transmit.interface != from.0 {
+        if message.transmit.interface != from.0 {
             return;
         }
-        if !answer.known {
-            sent.acknowledged = None;
-            sent.tries = 0;
-            self.again(now, answer.id);
-        } else if sent.topic.is_some() {
-            sent.acknowledged = Some(from.1);
-            let at = now + lifetime(period(&sent.frame.message));
-            self.put_off(answer.id, at);
+        if !ack.known {
+            message.acknowledged_by = None;
+            message.transmissions = 0;
+            self.transmit(now, ack.id);
+        } else if message.key.is_some() {
+            message.acknowledged_by = Some(from.1);
+            let at = now + lifetime(period(&message.frame.message));
+            self.reschedule(ack.id, at);
         } else {
-            self.forget(answer.id);
+            self.forget(ack.id);
         }
     }
 
     fn forget(&mut self, id: u32) {
-        if let Some(sent) = self.sent.remove(&id) {
-            self.agenda.remove(&(sent.at, id));
-            if let Some(topic) = sent.topic {
-                let place = (sent.transmit.interface, topic);
-                if self.current.get(&place) == Some(&id) {
-                    self.current.remove(&place);
+        if let Some(message) = self.tracked.remove(&id) {
+            self.timers.remove(&(message.at, id));
+            if let Some(key) = message.key {
+                let key = (message.transmit.interface, key);
+                if self.current.get(&key) == Some(&id) {
+                    self.current.remove(&key);
                 }
             }
-            for known in self.neighbours.values_mut() {
-                known.names.remove(&id);
+            for neighbour in self.neighbours.values_mut() {
+                neighbour.summary.remove(&id);
             }
         }
     }
 
-    fn put_off(&mut self, id: u32, at: Instant) {
-        if let Some(sent) = self.sent.get_mut(&id) {
-            self.agenda.remove(&(sent.at, id));
-            sent.at = at;
-            self.agenda.insert((at, id));
+    fn reschedule(&mut self, id: u32, at: Instant) {
+        if let Some(message) = self.tracked.get_mut(&id) {
+            self.timers.remove(&(message.at, id));
+            message.at = at;
+            self.timers.insert((at, id));
         }
     }
 
-    /// Sends a named message, and again later.
-    fn again(&mut self, now: Instant, id: u32) {
-        let Some(sent) = self.sent.get_mut(&id) else {
+    /// Sends a message with its MESSAGE_ID, and schedules its retransmission.
+    fn transmit(&mut self, now: Instant, id: u32) {
+        let Some(message) = self.tracked.get_mut(&id) else {
             return;
         };
-        sent.tries += 1;
-        let wait = self.settings.retransmit.times(1 << (sent.tries - 1).min(16));
-        let mut frame = sent.frame.clone();
-        frame.id = Some(MessageId {
-            acknowledge: true,
+        message.transmissions += 1;
+        let back_off = 1 << (message.transmissions - 1).min(16);
+        let wait = self.settings.retransmit.times(back_off);
+        let mut frame = message.frame.clone();
+        frame.message_id = Some(MessageId {
+            ack_desired: true,
             epoch: self.settings.epoch,
             id,
         });
-        let transmit = sent.transmit.clone();
-        self.put_off(id, now + wait);
+        let transmit = message.transmit.clone();
+        self.reschedule(id, now + wait);
         self.emit(frame, transmit);
     }
 
-    /// Sends a message, with what its receiver is waiting for.
+    /// Sends a message, with the acknowledgements that wait for its receiver.
     fn emit(&mut self, mut frame: Frame, mut transmit: Transmit) {
-        frame.reduction = true;
-        let place = (transmit.interface, transmit.destination);
-        if let Some(known) = self.neighbours.get_mut(&place).filter(|known| known.capable) {
-            let some = known.acknowledgements.len().min(ACKNOWLEDGEMENTS_AT_ONCE);
-            frame
-                .acknowledgements
-                .extend(known.acknowledgements.drain(..some));
-            if known.acknowledgements.is_empty() {
-                known.acknowledge_at = None;
+        frame.refresh_reduction = true;
+        let to = (transmit.interface, transmit.destination);
+        if let Some(neighbour) = self.neighbours.get_mut(&to).filter(|neighbour| neighbour.capable) {
+            let some = neighbour.acks.len().min(ACKS_PER_MESSAGE);
+            frame.acknowledgements.extend(neighbour.acks.drain(..some));
+            if neighbour.acks.is_empty() {
+                neighbour.acks_at = None;
             }
         }
-        // What the node could encode fits with a few words more; a message of 64 KiB goes as it came.
+        // What the node has encoded fits with a few words more; a message of 64 KiB goes out as it is.
         if let Ok(bytes) = frame.encode() {
             transmit.bytes = bytes;
         }
         self.transmits.push_back(transmit);
     }
 
-    /// Whether who gets this can do it.
+    /// Whether the receiver of a message supports refresh reduction.
     fn capable(&self, transmit: &Transmit) -> bool {
         if !transmit.router_alert {
-            let known = self.neighbours.get(&(transmit.interface, transmit.destination));
-            return known.map_or(self.settings.assume, |known| known.capable);
+            let to = (transmit.interface, transmit.destination);
+            let neighbour = self.neighbours.get(&to);
+            return neighbour.map_or(self.settings.assume_capable, |neighbour| neighbour.capable);
         }
-        let on_interface = |((interface, _), _): &(&Neighbour, &Known)| *interface == transmit.interface;
+        let on_interface =
+            |((interface, _), _): &(&Neighbour, &NeighbourState)| *interface == transmit.interface;
         let mut neighbours = self.neighbours.iter().filter(on_interface).peekable();
         match neighbours.peek() {
-            None => self.settings.assume,
-            Some(_) => neighbours.all(|(_, known)| known.capable),
+            None => self.settings.assume_capable,
+            Some(_) => neighbours.all(|(_, neighbour)| neighbour.capable),
         }
     }
 
-    /// The node has something to say.
+    /// Processes a message of the node.
     pub fn outgoing(&mut self, now: Instant, transmit: Transmit) {
-        let group = transmit.destination.is_multicast();
+        let multicast = transmit.destination.is_multicast();
         let Ok(frame) = Frame::decode(&transmit.bytes) else {
-            // An error about what was not understood: it is carried back as it came.
+            // An error that carries objects which could not be decoded goes out as it is.
             self.transmits.push_back(transmit);
             return;
         };
-        let topic = topic(&frame.message, transmit.destination);
-        if let Some(ended) = ends(&frame.message, transmit.destination) {
-            // Names of what ends, and of what goes with it, must not bring it back.
-            let places = self.current.range((transmit.interface, ended.clone())..);
-            let ended: Vec<u32> = places
-                .take_while(|((interface, topic), _)| *interface == transmit.interface && ended.covers(topic))
+        let key = state_key(&frame.message, transmit.destination);
+        if let Some(torn) = torn_state(&frame.message, transmit.destination) {
+            // The MESSAGE_IDs of torn state must not bring it back.
+            let torn_here = self.current.range((transmit.interface, torn.clone())..);
+            let ids: Vec<u32> = torn_here
+                .take_while(|((interface, key), _)| *interface == transmit.interface && torn.covers(key))
                 .map(|(_, id)| *id)
                 .collect();
-            ended.into_iter().for_each(|id| self.forget(id));
+            ids.into_iter().for_each(|id| self.forget(id));
         }
-        let place = topic.clone().map(|topic| (transmit.interface, topic));
-        let current = place.as_ref().and_then(|place| self.current.get(place)).copied();
-        if group || !self.capable(&transmit) {
+        let at = key.clone().map(|key| (transmit.interface, key));
+        let current = at.as_ref().and_then(|at| self.current.get(at)).copied();
+        if multicast || !self.capable(&transmit) {
             current.into_iter().for_each(|id| self.forget(id));
             self.emit(frame, transmit);
             return;
         }
         if let Some(id) = current {
-            let sent = self.sent.get_mut(&id);
-            if let Some(sent) = sent.filter(|sent| sent.frame == frame && same_way(&sent.transmit, &transmit))
-            {
-                if let Some(neighbour) = sent.acknowledged {
-                    self.name(now, (transmit.interface, neighbour), id, period(&frame.message));
+            let message = self.tracked.get_mut(&id);
+            let unchanged = |message: &&mut TrackedMessage| {
+                message.frame == frame && same_ip_fields(&message.transmit, &transmit)
+            };
+            if let Some(message) = message.filter(unchanged) {
+                if let Some(neighbour) = message.acknowledged_by {
+                    let period = period(&frame.message);
+                    self.summarise(now, (transmit.interface, neighbour), id, period);
                 } else {
-                    sent.tries = 0;
-                    self.again(now, id);
+                    message.transmissions = 0;
+                    self.transmit(now, id);
                 }
                 return;
             }
@@ -408,74 +417,75 @@ impl Reduction {
         }
         let id = self.next_id;
         self.next_id = self.next_id.checked_add(1).unwrap_or(1);
-        if let Some(place) = place {
-            self.current.insert(place, id);
+        if let Some(at) = at {
+            self.current.insert(at, id);
         }
-        let sent = Sent {
+        let message = TrackedMessage {
             transmit,
             frame,
-            topic,
-            acknowledged: None,
-            tries: 0,
+            key,
+            acknowledged_by: None,
+            transmissions: 0,
             at: now,
         };
-        self.sent.insert(id, sent);
-        self.again(now, id);
+        self.tracked.insert(id, message);
+        self.transmit(now, id);
     }
 
-    /// Something is refreshed by its name.
-    fn name(&mut self, now: Instant, neighbour: Neighbour, id: u32, period: Duration) {
-        let wait = self.settings.gather.min(Duration::from_nanos(period.nanos() / 8));
-        let known = self.neighbours.entry(neighbour).or_default();
-        known.names.insert(id);
-        known.names_at = Some(known.names_at.unwrap_or(Instant::NEVER).min(now + wait));
-        if known.names.len() >= NAMES_AT_ONCE {
-            known.names_at = Some(now);
+    /// Adds a MESSAGE_ID to the next summary refresh of a neighbour.
+    fn summarise(&mut self, now: Instant, neighbour: Neighbour, id: u32, period: Duration) {
+        let eighth = Duration::from_nanos(period.nanos() / 8);
+        let wait = self.settings.summary_delay.min(eighth);
+        let state = self.neighbours.entry(neighbour).or_default();
+        state.summary.insert(id);
+        state.summary_at = Some(state.summary_at.unwrap_or(Instant::NEVER).min(now + wait));
+        if state.summary.len() >= IDS_PER_SREFRESH {
+            state.summary_at = Some(now);
         }
-        self.put_off(id, now + lifetime(period));
+        self.reschedule(id, now + lifetime(period));
     }
 
-    /// Sends what has waited, and again what was not acknowledged.
+    /// Sends summaries and acknowledgements that are due, and retransmits what was not acknowledged.
     pub fn handle_timeout(&mut self, now: Instant) {
-        while let Some((_, id)) = self.agenda.first().copied().filter(|(at, _)| *at <= now) {
-            let Some(sent) = self.sent.get(&id) else {
-                self.agenda.pop_first();
+        while let Some((_, id)) = self.timers.first().copied().filter(|(at, _)| *at <= now) {
+            let Some(message) = self.tracked.get(&id) else {
+                self.timers.pop_first();
                 continue;
             };
-            if sent.acknowledged.is_some() {
-                // The node has not refreshed it for so long that it is no more.
+            if message.acknowledged_by.is_some() {
+                // The node has not refreshed it for a lifetime: its state has ended.
                 self.forget(id);
-            } else if sent.tries < self.settings.tries {
-                self.counts.repeated += 1;
-                self.again(now, id);
-            } else if sent.topic.is_some() && sent.tries == self.settings.tries {
-                // Refreshes of the node go on, whole, until one is acknowledged.
+            } else if message.transmissions < self.settings.max_transmissions {
+                self.counts.retransmitted += 1;
+                self.transmit(now, id);
+            } else if message.key.is_some() && message.transmissions == self.settings.max_transmissions {
+                // The node's refreshes go out whole until one is acknowledged.
                 self.counts.given_up += 1;
-                let at = now + lifetime(period(&sent.frame.message));
-                if let Some(sent) = self.sent.get_mut(&id) {
-                    sent.tries += 1;
+                let at = now + lifetime(period(&message.frame.message));
+                if let Some(message) = self.tracked.get_mut(&id) {
+                    message.transmissions += 1;
                 }
-                self.put_off(id, at);
+                self.reschedule(id, at);
             } else {
-                self.counts.given_up += u64::from(sent.topic.is_none());
+                self.counts.given_up += u64::from(message.key.is_none());
                 self.forget(id);
             }
         }
-        let due = |(_, known): &(&Neighbour, &Known)| known.due().any(|at| at <= now);
+        let due = |(_, state): &(&Neighbour, &NeighbourState)| state.due().any(|at| at <= now);
         let due: Vec<Neighbour> = self.neighbours.iter().filter(due).map(|(at, _)| *at).collect();
         due.into_iter().for_each(|neighbour| self.flush(neighbour));
     }
 
-    /// Sends a neighbour the names and acknowledgements that have gathered for it.
+    /// Sends a neighbour the MESSAGE_IDs and acknowledgements that wait for it.
     fn flush(&mut self, neighbour: Neighbour) {
         let (interface, destination) = neighbour;
-        let Some(known) = self.neighbours.get_mut(&neighbour) else {
+        let Some(state) = self.neighbours.get_mut(&neighbour) else {
             return;
         };
-        known.names_at = None;
-        known.acknowledge_at = None;
-        let names: Vec<u32> = core::mem::take(&mut known.names).into_iter().collect();
-        let acknowledgements = known.acknowledgements.len();
+        state.summary_at = None;
+        state.acks_at = None;
+        let ids: Vec<u32> = core::mem::take(&mut state.summary).into_iter().collect();
+        let acks = state.acks.len();
         let addresses = self.settings.addresses.get(interface as usize);
         let alike = |address: &&IpAddr| address.is_ipv4() == destination.is_ipv4();
         let Some(&source) = addresses.into_iter().flatten().find(alike) else {
@@ -489,17 +499,17 @@ impl Reduction {
             ttl: TTL,
             bytes: Vec::new(),
         };
-        self.counts.summarised += names.len() as u64;
-        let lists = names.chunks(NAMES_AT_ONCE).map(|names| {
-            Message::Srefresh(vec![IdList {
+        self.counts.summarised += ids.len() as u64;
+        let lists = ids.chunks(IDS_PER_SREFRESH).map(|ids| {
+            Message::Srefresh(vec![MessageIdList {
                 epoch: self.settings.epoch,
-                names: Named::Neighbour(names.to_vec()),
+                ids: MessageIds::Neighbour(ids.to_vec()),
             }])
         });
         let mut messages: Vec<Message> = lists.collect();
-        let carried = messages.len() * ACKNOWLEDGEMENTS_AT_ONCE;
-        let rest = acknowledgements.saturating_sub(carried);
-        messages.extend((0..rest.div_ceil(ACKNOWLEDGEMENTS_AT_ONCE)).map(|_| Message::Ack));
+        let carried = messages.len() * ACKS_PER_MESSAGE;
+        let rest = acks.saturating_sub(carried);
+        messages.extend((0..rest.div_ceil(ACKS_PER_MESSAGE)).map(|_| Message::Ack));
         for message in messages {
             self.emit(plain(message), transmit.clone());
         }
@@ -508,17 +518,17 @@ impl Reduction {
 
 fn plain(message: Message) -> Frame {
     Frame {
-        reduction: true,
+        refresh_reduction: true,
         ..Frame::plain(TTL, message)
     }
 }
 
-/// Whether two messages go the same way, whatever they say.
-fn same_way(a: &Transmit, b: &Transmit) -> bool {
+/// Whether two messages have the same source, destination and TTL.
+fn same_ip_fields(a: &Transmit, b: &Transmit) -> bool {
     (a.source, a.destination, a.ttl) == (b.source, b.destination, b.ttl)
 }
 
-/// The neighbour that a message names as its sender.
+/// The neighbour that a message names in RSVP_HOP.
 const fn hop(message: &Message) -> Option<IpAddr> {
     Some(match message {
         Message::Path(path) => path.hop.address,
@@ -530,7 +540,7 @@ const fn hop(message: &Message) -> Option<IpAddr> {
     })
 }
 
-/// How often a message is refreshed; nothing for one that is not.
+/// The refresh period of a message; zero if it is not refreshed.
 const fn period(message: &Message) -> Duration {
     match message {
         Message::Path(path) => path.refresh.period(),

@@ -1,73 +1,73 @@
-//! What RSVP asks of the place where packets are queued (RFC 2205, section 3.11.2), and of the routes (3.11.3).
+//! The interfaces of RSVP to traffic control (RFC 2205, section 3.11.2) and to routing (3.11.3).
 //!
-//! One trait, so that any discipline that can promise a rate may stand behind it. Four rules hold for all:
-//! a change that fails leaves what was there in force; the same call twice is the same as once; a request for less
-//! than is in force is not refused; what is refused is refused with numbers.
+//! Traffic control is one trait, so that any discipline that can guarantee a rate may stand behind it. Four
+//! rules hold for all of them: a change that fails leaves the old reservation in force; a repeated call has
+//! no further effect; a request for less than is in force is never refused; a refusal carries numbers.
 
-use crate::wire::{Flowspec, Real, Sender, Session, TokenBucket};
+use crate::wire::{ErrorCode, Flowspec, Real, SenderTemplate, Session, TokenBucket};
 use core::net::IpAddr;
 use engine::units::Bandwidth;
 
-/// An interface of the node, counted from 0. It is also the handle that neighbours send back to us.
+/// An interface of the node, counted from 0. Also the logical interface handle (LIH) in our RSVP_HOP.
 pub type InterfaceId = u32;
 
-/// A reservation in force, named by traffic control.
+/// RHandle: names a reservation that traffic control has installed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Handle(pub u64);
+pub struct RHandle(pub u64);
 
-/// Why what passes is held to what was promised of it (RFC 2205, section 3.8).
+/// TC_Police_Flags: why the traffic of a reservation is policed (RFC 2205, section 3.8).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Police {
-    /// E_Police: nobody before us has policed this traffic.
+pub struct PoliceFlags {
+    /// TC_E_Police_flag: this node is the first that polices the traffic.
     pub entry: bool,
-    /// M_Police: several senders share the reservation.
+    /// TC_M_Police_flag: several senders share the reservation.
     pub merge: bool,
-    /// B_Police: more, or something else, is reserved for the same traffic on another interface.
+    /// TC_B_Police_flag: the reservation on another interface for the same traffic is larger, or not
+    /// comparable.
     pub branch: bool,
 }
 
-impl Police {
-    /// Whether any of the three is a reason.
+impl PoliceFlags {
+    /// Whether any flag is set.
     pub const fn any(self) -> bool {
         self.entry || self.merge || self.branch
     }
 }
 
-/// What is to be promised.
+/// What is requested of traffic control.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Request {
-    /// What the receivers behind the interface ask for, merged.
+pub struct TcRequest {
+    /// TC_Flowspec: the flowspecs of the receivers behind the interface, merged.
     pub flowspec: Flowspec,
-    /// What the senders say that they send, together.
+    /// TC_Tspec: the sum of the senders' Tspecs.
     pub tspec: TokenBucket,
-    /// Whether and why to police.
-    pub police: Police,
+    /// TC_Police_Flags.
+    pub police: PoliceFlags,
 }
 
-/// A promise.
+/// An admitted reservation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Granted {
-    /// Its name from now on.
-    pub handle: Handle,
-    /// What is asked of the nodes before instead of what was asked here: a guaranteed service may use up slack.
-    pub forward: Option<Flowspec>,
+    /// Its handle.
+    pub rhandle: RHandle,
+    /// Fwd_Flowspec: goes to the previous hops in place of the requested flowspec, since guaranteed service
+    /// may use up slack here.
+    pub fwd_flowspec: Option<Flowspec>,
 }
 
-/// Why something is not promised.
+/// Why traffic control refuses a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Refused {
-    /// The error code for the wire.
-    pub code: u8,
-    /// The error value for the wire.
-    pub value: u16,
-    /// What was asked, as it would count on this interface.
-    pub asked: Bandwidth,
-    /// What there was to give to this request.
+pub struct AdmissionFailure {
+    /// The error for the ERROR_SPEC.
+    pub error: ErrorCode,
+    /// The requested rate, as it counts on this interface.
+    pub requested: Bandwidth,
+    /// The rate that was available to this request.
     pub available: Bandwidth,
 }
 
-/// What guaranteed service on an interface lacks against an ideal one (RFC 2212): its delay is at most
-/// C / rate + D more.
+/// The error terms of guaranteed service on an interface: its delay exceeds that of the fluid model by at
+/// most C / R + D (RFC 2212).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ErrorTerms {
     /// C, in bytes.
@@ -76,81 +76,99 @@ pub struct ErrorTerms {
     pub rate_independent: u32,
 }
 
-/// What an interface adds to a path.
+/// What an interface contributes to the ADSPEC of a Path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Advertised {
-    /// Bytes per second.
+    /// The available path bandwidth, in bytes per second.
     pub bandwidth: Real,
-    /// Microseconds, without queueing.
+    /// The minimum path latency, in microseconds, without queueing.
     pub latency: u32,
-    /// The largest packet.
+    /// The MTU, in bytes.
     pub mtu: u32,
-    /// Whether controlled load is promised here.
+    /// Whether the interface offers controlled load.
     pub controlled_load: bool,
-    /// Guaranteed service, if it is promised here.
+    /// The error terms of guaranteed service; none where it is not offered.
     pub guaranteed: Option<ErrorTerms>,
 }
 
-/// Promises bandwidth on interfaces and keeps it.
+/// Traffic control: admits reservations on interfaces and enforces them.
 pub trait TrafficControl {
-    /// Promises this to packets that leave by this interface; none yet, see [`TrafficControl::add_filter`].
-    fn add(&mut self, interface: InterfaceId, request: &Request) -> Result<Granted, Refused>;
-    /// Promises something else instead; refused, the old promise stays. The answer is as [`Granted::forward`].
-    fn modify(&mut self, handle: Handle, request: &Request) -> Result<Option<Flowspec>, Refused>;
-    /// Ends a promise. Its filters have been taken off.
-    fn delete(&mut self, handle: Handle);
-    /// Packets of this sender to this session are the promise's. Shared reservations have several.
-    fn add_filter(&mut self, handle: Handle, session: &Session, sender: &Sender);
-    /// They no longer are.
-    fn delete_filter(&mut self, handle: Handle, session: &Session, sender: &Sender);
-    /// What this interface adds to a path.
+    /// TC_AddFlowspec: reserves on this interface. No packets belong to it before
+    /// [`TrafficControl::add_filter`].
+    ///
+    /// # Errors
+    ///
+    /// If the request is refused; nothing is installed then.
+    fn add_flowspec(
+        &mut self,
+        interface: InterfaceId,
+        request: &TcRequest,
+    ) -> Result<Granted, AdmissionFailure>;
+    /// TC_ModFlowspec: changes a reservation; returns [`Granted::fwd_flowspec`].
+    ///
+    /// # Errors
+    ///
+    /// If the change is refused; the old reservation stays in force then.
+    fn modify_flowspec(
+        &mut self,
+        rhandle: RHandle,
+        request: &TcRequest,
+    ) -> Result<Option<Flowspec>, AdmissionFailure>;
+    /// TC_DelFlowspec: deletes a reservation. Its filters have been deleted.
+    fn delete_flowspec(&mut self, rhandle: RHandle);
+    /// TC_AddFilter: packets of this sender to this session use the reservation; a shared one has several
+    /// filters.
+    fn add_filter(&mut self, rhandle: RHandle, session: &Session, sender: &SenderTemplate);
+    /// TC_DelFilter: they no longer do.
+    fn delete_filter(&mut self, rhandle: RHandle, session: &Session, sender: &SenderTemplate);
+    /// TC_Advertise: what this interface contributes to an ADSPEC.
     fn advertise(&self, interface: InterfaceId) -> Advertised;
 }
 
-/// Where the packets of a source to a destination go.
+/// Where packets from a source to a destination go.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Route {
-    /// The only interface that they may come by, where there is such a rule: reverse path forwarding to groups.
-    pub expected: Option<InterfaceId>,
-    /// They leave by these, each at most once: one for a host, any number for a group.
-    pub by: Vec<InterfaceId>,
-    /// They are delivered on this node.
-    pub here: bool,
+    /// IncInterface: the only interface they may arrive on, for multicast with reverse path forwarding.
+    pub incoming: Option<InterfaceId>,
+    /// OutInterface_list: where they leave, each at most once. One for unicast, any number for multicast.
+    pub outgoing: Vec<InterfaceId>,
+    /// Whether they are delivered on this node.
+    pub local: bool,
 }
 
 impl Route {
-    /// Nowhere.
+    /// There is no route.
     pub const NONE: Self = Self {
-        expected: None,
-        by: Vec::new(),
-        here: false,
+        incoming: None,
+        outgoing: Vec::new(),
+        local: false,
     };
 
     /// To a host behind this interface.
-    pub fn by(interface: InterfaceId) -> Self {
+    pub fn through(interface: InterfaceId) -> Self {
         Self {
-            by: vec![interface],
+            outgoing: vec![interface],
             ..Self::NONE
         }
     }
 
     /// To this node.
-    pub fn here() -> Self {
+    pub fn local() -> Self {
         Self {
-            here: true,
+            local: true,
             ..Self::NONE
         }
     }
 
-    /// Whether they go anywhere.
-    pub const fn is_some(&self) -> bool {
-        self.here || !self.by.is_empty()
+    /// Whether there is any way to the destination.
+    pub const fn is_reachable(&self) -> bool {
+        self.local || !self.outgoing.is_empty()
     }
 }
 
-/// The node's routes.
+/// The node's routing table.
 pub trait Routing {
-    /// Where packets from this source to this destination go. Only groups look at the source; messages of our own to
-    /// a host have none.
+    /// Route_Query: where packets from this source to this destination go. Only multicast routes depend on
+    /// the source; it is none for our own messages to a host.
     fn route(&self, source: Option<IpAddr>, destination: IpAddr) -> Route;
 }

@@ -5,7 +5,7 @@
 //!
 //! Reading is strict: a length, a reserved word that carries meaning, or an object out of its place makes the message
 //! malformed, and a malformed message is not answered. What RFC 2205 wants answered (an unknown class or C-Type,
-//! IntServ contents out of range, an unknown style) is an [`Objection`] and comes with the rest of the message, so
+//! IntServ contents out of range, an unknown style) is an [`ErrorCode`] and comes with the rest of the message, so
 //! that an error message can be made from it. All that is allocated is bounded by the 64 KiB of a message.
 //!
 //! Departures: objects may come in any order except that INTEGRITY is first and that STYLE and what follows it are
@@ -29,9 +29,9 @@ mod session;
 mod style;
 
 pub use adspec::{Adspec, Fragment, Parameter};
-pub use decode::{Flaw, Objection, Refusal};
+pub use decode::{DecodeError, Malformed};
 pub use encode::TooLong;
-pub use error_spec::{ErrorSpec, code, value};
+pub use error_spec::{ErrorCode, ErrorSpec, code, value};
 pub use hop::{Hop, Refresh, Scope};
 pub use integrity::{Challenge, Integrity};
 pub use intserv::{Content, Flowspec, Real, TokenBucket};
@@ -39,6 +39,6 @@ pub use message::{
     Frame, Message, Path, PathErr, PathTear, Resv, ResvConf, ResvErr, ResvTear, SenderDescriptor,
 };
 pub use object::Opaque;
-pub use reduction::{Acknowledgement, IdList, MessageId, Named};
-pub use session::{Sender, Session};
+pub use reduction::{MessageId, MessageIdAck, MessageIdList, MessageIds};
+pub use session::{SenderTemplate, Session};
 pub use style::{Descriptors, Style};

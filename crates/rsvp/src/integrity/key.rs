@@ -1,4 +1,4 @@
-//! Keys with their times, and which of several is used (RFC 2747, sections 2 and 5).
+//! Keys with their lifetimes, and the choice among several (RFC 2747, sections 2 and 5).
 
 use core::fmt;
 use core::net::IpAddr;
@@ -7,12 +7,12 @@ use hmac::{Hmac, KeyInit, Mac};
 use md5::Md5;
 use sha2::Sha256;
 
-/// How a digest is made.
+/// The algorithm of the keyed message digest.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Algorithm {
     /// HMAC-SHA-256 (RFC 6234), 32 bytes.
     HmacSha256,
-    /// HMAC-MD5 (RFC 2104), 16 bytes: for neighbours that know no other.
+    /// HMAC-MD5 (RFC 2104), 16 bytes: for neighbours that support nothing else.
     HmacMd5,
 }
 
@@ -26,100 +26,104 @@ impl Algorithm {
     }
 }
 
-/// When a key is used: from the first time on, until before the second.
+/// When a key is valid: from the first time, until just before the second.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Lifetime {
-    /// To send.
+pub struct KeyLifetime {
+    /// For sending (KeyStartValid and KeyEndValid).
     pub send: (Instant, Instant),
-    /// To accept; wider than to send, for clocks differ and messages take time.
+    /// For receiving; wider than for sending, since clocks differ and messages take time.
     pub accept: (Instant, Instant),
 }
 
-impl Lifetime {
-    /// From the beginning and without an end.
+impl KeyLifetime {
+    /// Always valid.
     pub const ALWAYS: Self = Self {
         send: (Instant::START, Instant::NEVER),
         accept: (Instant::START, Instant::NEVER),
     };
 
-    /// Whether it is in its time to send.
+    /// Whether the key is valid for sending.
     pub fn sends(&self, now: Instant) -> bool {
         self.send.0 <= now && now < self.send.1
     }
 
-    /// Whether it is in its time to accept.
+    /// Whether the key is valid for receiving.
     pub fn accepts(&self, now: Instant) -> bool {
         self.accept.0 <= now && now < self.accept.1
     }
 }
 
-/// Whose key it is.
+/// Who sends with a key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Use {
-    /// Of all nodes on the link, this one too.
+pub enum KeyOwner {
+    /// All nodes on the link, including this one.
     Shared,
-    /// This node's alone: it sends with it.
-    Ours,
-    /// This neighbour's alone: what it sends is verified with it.
-    Of(IpAddr),
+    /// This node only.
+    Local,
+    /// This neighbour only.
+    Neighbour(IpAddr),
 }
 
-/// Why there is no such key.
+/// Why a key is invalid.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BadKey {
-    /// An identifier has 48 bits.
+    /// The identifier exceeds 48 bits.
     Identifier,
-    /// A secret is not empty.
+    /// The secret is empty.
     Empty,
 }
 
 impl fmt::Display for BadKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Identifier => "the identifier of a key has 48 bits: give one below 281474976710656",
-            Self::Empty => "the secret of a key is empty: give at least one byte, better 32 random ones",
+            Self::Identifier => "a key identifier has 48 bits: use one below 281474976710656",
+            Self::Empty => "the secret of a key is empty: use at least one byte, better 32 random ones",
         })
     }
 }
 
 impl core::error::Error for BadKey {}
 
-/// A state of the digest with the secret in it already, to be copied for each message.
+/// The HMAC state with the secret mixed in, cloned for each message.
 #[derive(Clone)]
 enum Digest {
     Sha256(Hmac<Sha256>),
     Md5(Hmac<Md5>),
 }
 
-/// A secret with its name. Its text does not show the secret.
+/// A key: identifier, algorithm, secret and lifetime. `Debug` omits the secret.
 #[derive(Clone)]
-pub struct Key {
+pub struct IntegrityKey {
     id: u64,
     algorithm: Algorithm,
     digest: Digest,
-    lifetime: Lifetime,
-    whose: Use,
+    lifetime: KeyLifetime,
+    owner: KeyOwner,
 }
 
-impl fmt::Debug for Key {
+impl fmt::Debug for IntegrityKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Key")
+        f.debug_struct("IntegrityKey")
             .field("id", &self.id)
             .field("algorithm", &self.algorithm)
             .field("lifetime", &self.lifetime)
-            .field("whose", &self.whose)
+            .field("owner", &self.owner)
             .finish_non_exhaustive()
     }
 }
 
-impl Key {
-    /// A key of these 48 bits' name.
+impl IntegrityKey {
+    /// A key with this 48-bit identifier.
+    ///
+    /// # Errors
+    ///
+    /// If the identifier is too large or the secret is empty.
     pub fn new(
         id: u64,
         algorithm: Algorithm,
         secret: &[u8],
-        lifetime: Lifetime,
-        whose: Use,
+        lifetime: KeyLifetime,
+        owner: KeyOwner,
     ) -> Result<Self, BadKey> {
         if id >> 48 != 0 {
             return Err(BadKey::Identifier);
@@ -127,7 +131,7 @@ impl Key {
         if secret.is_empty() {
             return Err(BadKey::Empty);
         }
-        // HMAC takes secrets of every length; if it did not, that would be a bad key too.
+        // HMAC accepts secrets of any length; if it did not, that would be a bad key too.
         let digest = match algorithm {
             Algorithm::HmacSha256 => Hmac::new_from_slice(secret).map(Digest::Sha256),
             Algorithm::HmacMd5 => Hmac::new_from_slice(secret).map(Digest::Md5),
@@ -137,41 +141,41 @@ impl Key {
             algorithm,
             digest: digest.map_err(|_| BadKey::Empty)?,
             lifetime,
-            whose,
+            owner,
         })
     }
 
-    /// Its name, 48 bits.
+    /// The identifier, 48 bits.
     pub const fn id(&self) -> u64 {
         self.id
     }
 
-    /// How its digests are made.
+    /// The digest algorithm.
     pub const fn algorithm(&self) -> Algorithm {
         self.algorithm
     }
 
-    /// When it is used.
-    pub const fn lifetime(&self) -> &Lifetime {
+    /// The lifetime.
+    pub const fn lifetime(&self) -> &KeyLifetime {
         &self.lifetime
     }
 
-    /// Whether this node sends with it at some time.
+    /// Whether this node ever sends with the key.
     pub(super) const fn sends(&self) -> bool {
-        matches!(self.whose, Use::Shared | Use::Ours)
+        matches!(self.owner, KeyOwner::Shared | KeyOwner::Local)
     }
 
-    /// Whether someone's messages are verified with it.
-    pub(super) const fn accepts_anyone(&self) -> bool {
-        matches!(self.whose, Use::Shared | Use::Of(_))
+    /// Whether any neighbour's messages are verified with the key.
+    pub(super) const fn verifies_any(&self) -> bool {
+        matches!(self.owner, KeyOwner::Shared | KeyOwner::Neighbour(_))
     }
 
-    /// Whether this neighbour's are.
-    pub(super) fn accepts(&self, from: IpAddr) -> bool {
-        match self.whose {
-            Use::Shared => true,
-            Use::Ours => false,
-            Use::Of(neighbour) => neighbour == from,
+    /// Whether this neighbour's messages are verified with the key.
+    pub(super) fn verifies_from(&self, from: IpAddr) -> bool {
+        match self.owner {
+            KeyOwner::Shared => true,
+            KeyOwner::Local => false,
+            KeyOwner::Neighbour(neighbour) => neighbour == from,
         }
     }
 
@@ -183,7 +187,7 @@ impl Key {
         }
     }
 
-    /// Whether this is the digest of a message. Takes as long for a wrong one as for the right one.
+    /// Whether this is the digest of a message; compares in constant time.
     pub(super) fn verifies(&self, message: &[u8], digest: &[u8]) -> bool {
         let verified = match &self.digest {
             Digest::Sha256(mac) => mac.clone().chain_update(message).verify_slice(digest),
@@ -193,26 +197,28 @@ impl Key {
     }
 }
 
-/// The key to send with: of those whose time it is the one that began last; when there is none, the one that ended last.
-pub(super) fn sending(keys: &[Key], now: Instant) -> Option<&Key> {
-    let begun = |key: &&Key| key.sends() && key.lifetime.send.0 <= now;
+/// The key to send with: of the valid keys the one with the latest start; without a valid key, the one
+/// that ended last.
+pub(super) fn sending(keys: &[IntegrityKey], now: Instant) -> Option<&IntegrityKey> {
+    let begun = |key: &&IntegrityKey| key.sends() && key.lifetime.send.0 <= now;
     let begun = keys.iter().filter(begun);
-    let in_time = begun.clone().filter(|key| key.lifetime.sends(now));
-    in_time
+    let valid = begun.clone().filter(|key| key.lifetime.sends(now));
+    valid
         .max_by_key(|key| (key.lifetime.send.0, key.id))
         .or_else(|| begun.max_by_key(|key| (key.lifetime.send.1, key.id)))
 }
 
-/// Whether messages with this key are accepted: in its time, and beyond it while there is no other for them.
-pub(super) fn in_force(keys: &[Key], key: &Key, now: Instant) -> bool {
+/// Whether messages with this key are accepted: while it is valid, and afterwards as long as no other key
+/// of the same owner has taken over.
+pub(super) fn in_force(keys: &[IntegrityKey], key: &IntegrityKey, now: Instant) -> bool {
     if key.lifetime.accepts(now) {
         return true;
     }
-    let alike = |other: &&Key| key.whose == other.whose;
-    let begun = |other: &&Key| other.lifetime.accept.0 <= now;
+    let same_owner = |other: &&IntegrityKey| key.owner == other.owner;
+    let begun = |other: &&IntegrityKey| other.lifetime.accept.0 <= now;
     let last = keys
         .iter()
-        .filter(alike)
+        .filter(same_owner)
         .filter(begun)
         .max_by_key(|other| (other.lifetime.accept.1, other.id));
     last.is_some_and(|last| last.id == key.id)

@@ -1,43 +1,65 @@
-//! PathErr and ResvErr (RFC 2205, sections 3.1.7 and 3.1.8; RFC 2209, section 2). They change no state but blockades.
+//! PathErr and ResvErr (RFC 2205, sections 3.1.7 and 3.1.8; RFC 2209, section 2). They change no state but
+//! blockade state.
 
-use super::blockade::{blocks, covers};
-use super::refresh::descriptors;
-use super::settle::{Push, Touched};
-use super::state::{Before, Filter, Key, State};
-use super::status::Asker;
+use super::merge::{blockades, covers};
+use super::neighbour::{NextHop, PreviousHop};
+use super::reconcile::{Affected, ResvOptions};
+use super::resv::addresses;
+use super::resv_refresh::{flow_descriptors, scope_of};
+use super::state::{FilterSpec, SessionKey, SessionState};
 use super::{Event, Node};
 use crate::traffic_control::{InterfaceId, Routing, TrafficControl};
 use crate::wire::{
-    Content, Descriptors, ErrorSpec, Flowspec, Frame, Hop, Message, Objection, Opaque, PathErr, Resv,
-    ResvErr, Scope, Sender, Style, code,
+    Content, Descriptors, ErrorCode, ErrorSpec, Flowspec, Frame, Hop, Message, Opaque, PathErr, Resv,
+    ResvErr, Scope, SenderTemplate, Style, code,
 };
 use core::net::IpAddr;
 use engine::units::Instant;
 
+/// The objects of a ResvErr that go on with it.
+pub(super) struct Carried<'a> {
+    pub scope: Option<Scope>,
+    pub policy: &'a [Opaque],
+    pub forwarded: &'a [Opaque],
+}
+
+/// Where a ResvErr came from: the address of its sender, and our interface.
+#[derive(Clone, Copy)]
+struct ErrorSource {
+    address: IpAddr,
+    interface: InterfaceId,
+}
+
+impl ErrorSource {
+    fn is(self, phop: &PreviousHop) -> bool {
+        phop.hop.address == self.address && phop.interface == self.interface
+    }
+}
+
 impl<T: TrafficControl, R: Routing> Node<T, R> {
-    /// Answers what the message's reader objected to.
-    pub fn handle_objection(&mut self, interface: InterfaceId, objection: Objection, frame: Frame) {
+    /// Answers a message whose decoder found an error that its sender has to be told.
+    pub fn report_error(&mut self, interface: InterfaceId, error: ErrorCode, frame: Frame) {
         match frame.message {
-            Message::Path(path) => self.refuse_path(interface, path, objection.code, objection.value),
+            Message::Path(path) => self.send_path_err(interface, path, error),
             Message::Resv(resv) => {
                 let descriptors = resv.descriptors.clone();
-                self.refuse_resv(&resv, descriptors, (objection.code, objection.value), false);
+                self.reject_resv(&resv, descriptors, error, false);
             }
-            // An error or an end is never answered.
+            // Errors and tears are never answered.
             _ => {}
         }
     }
 
-    /// Answers a part of a Resv with an error.
-    pub(super) fn refuse_resv(
+    /// Rejects a part of a Resv with a ResvErr.
+    pub(super) fn reject_resv(
         &mut self,
         resv: &Resv,
         descriptors: Descriptors<Content<Flowspec>>,
-        (code, value): (u8, u16),
+        error: ErrorCode,
         in_place: bool,
     ) {
-        let interface = resv.hop.interface;
-        // A handle that we never gave out has no interface to answer by.
+        let interface = resv.hop.lih;
+        // A handle that we never gave out names no interface through which to answer.
         let Some(node) = self.settings.address(interface, resv.hop.address) else {
             return;
         };
@@ -45,56 +67,60 @@ impl<T: TrafficControl, R: Routing> Node<T, R> {
             session: resv.session,
             hop: Hop {
                 address: node,
-                interface,
+                lih: interface,
             },
             error: ErrorSpec {
-                node,
                 in_place,
-                not_guilty: false,
-                code,
-                value,
+                ..ErrorSpec::new(node, error)
             },
             scope: resv.scope.clone(),
             policy: resv.policy.clone(),
             descriptors,
         });
-        self.tell(interface, resv.hop.address, message, Vec::new());
+        self.send_to_neighbour(interface, resv.hop.address, message, Vec::new());
     }
 
-    /// Tells a next hop that something it asked for has failed.
-    pub(super) fn resv_err_to(
+    /// Sends a ResvErr to a next hop.
+    pub(super) fn send_resv_err(
         &mut self,
-        key: Key,
-        next: Hop,
+        key: SessionKey,
+        nhop: Hop,
         error: ErrorSpec,
-        carried: Option<(Option<Scope>, &[Opaque], &[Opaque])>,
+        carried: Option<Carried<'_>>,
         descriptors: Descriptors<Content<Flowspec>>,
     ) {
-        let interface = next.interface;
-        let Some(address) = self.settings.address(interface, next.address) else {
+        let interface = nhop.lih;
+        let Some(address) = self.settings.address(interface, nhop.address) else {
             return;
         };
-        let (scope, policy, forwarded) = carried.unwrap_or((None, &[], &[]));
+        let carried = carried.unwrap_or(Carried {
+            scope: None,
+            policy: &[],
+            forwarded: &[],
+        });
         let message = Message::ResvErr(ResvErr {
             session: key.session(),
-            hop: Hop { address, interface },
+            hop: Hop {
+                address,
+                lih: interface,
+            },
             error,
-            scope,
-            policy: policy.to_vec(),
+            scope: carried.scope,
+            policy: carried.policy.to_vec(),
             descriptors,
         });
-        self.tell(interface, next.address, message, forwarded.to_vec());
+        self.send_to_neighbour(interface, nhop.address, message, carried.forwarded.to_vec());
     }
 
-    /// A PathErr came: on towards the sender.
-    pub(super) fn path_err(&mut self, error: PathErr, forwarded: Vec<Opaque>) {
-        let (key, sender) = (Key::from(&error.session), error.sender.template);
-        let Some(path) = self.state(key).and_then(|state| state.paths.get(&sender)) else {
+    /// PERR MESSAGE ARRIVES: forwarded to the previous hop, or delivered to the sender's application.
+    pub(super) fn path_err_arrives(&mut self, error: PathErr, forwarded: Vec<Opaque>) {
+        let (key, sender) = (SessionKey::from(&error.session), error.sender.template);
+        let Some(psb) = self.state(key).and_then(|state| state.psbs.get(&sender)) else {
             return;
         };
-        match path.previous {
-            Some((hop, interface)) => {
-                self.tell(interface, hop.address, Message::PathErr(error), forwarded);
+        match psb.phop {
+            Some(PreviousHop { hop, interface }) => {
+                self.send_to_neighbour(interface, hop.address, Message::PathErr(error), forwarded);
             }
             None => self.events.push_back(Event::PathFailed {
                 session: error.session,
@@ -104,182 +130,188 @@ impl<T: TrafficControl, R: Routing> Node<T, R> {
         }
     }
 
-    /// A ResvErr came by this interface: on towards the receivers who have part in it.
-    pub(super) fn resv_err(
+    /// RERR MESSAGE ARRIVES: forwarded to the next hops whose requests it concerns.
+    pub(super) fn resv_err_arrives(
         &mut self,
         now: Instant,
         interface: InterfaceId,
         error: &ResvErr,
         forwarded: &[Opaque],
     ) {
-        let key = Key::from(&error.session);
-        let from = (error.hop.address, interface);
+        let key = SessionKey::from(&error.session);
         let Some(state) = self.state(key) else {
             return;
         };
-        // Only in the style that was asked.
+        // Only an error in the style of our requests concerns us.
         if state.style() != Some(error.descriptors.style()) {
             return;
         }
+        let from = ErrorSource {
+            address: error.hop.address,
+            interface,
+        };
         match &error.descriptors {
             Descriptors::Fixed(list) => {
                 for (flowspec, sender) in list {
-                    self.resv_failed(now, (key, from), error, forwarded, flowspec, &[Some(*sender)]);
+                    self.resv_failed(now, from, error, forwarded, flowspec, &[Some(*sender)]);
                 }
             }
             Descriptors::SharedExplicit(flowspec, senders) => {
                 let filters: Vec<_> = senders.iter().copied().map(Some).collect();
-                self.resv_failed(now, (key, from), error, forwarded, flowspec, &filters);
+                self.resv_failed(now, from, error, forwarded, flowspec, &filters);
             }
             Descriptors::Wildcard(flowspec) => {
-                self.resv_failed(now, (key, from), error, forwarded, flowspec, &[None]);
+                self.resv_failed(now, from, error, forwarded, flowspec, &[None]);
             }
             Descriptors::Unknown(..) => {}
         }
     }
 
-    /// One flow descriptor of a ResvErr.
+    /// Processes one flow descriptor of a ResvErr.
     fn resv_failed(
         &mut self,
         now: Instant,
-        (key, from): (Key, (IpAddr, InterfaceId)),
+        from: ErrorSource,
         error: &ResvErr,
         forwarded: &[Opaque],
         flowspec: &Content<Flowspec>,
-        filters: &[Filter],
+        filters: &[FilterSpec],
     ) {
+        let key = SessionKey::from(&error.session);
         let Some(state) = self.state(key) else {
             return;
         };
-        let befores = state.befores_at(from, filters);
-        if befores.is_empty() {
+        let phops = state.phops_at(from, filters);
+        if phops.is_empty() {
             return;
         }
         let concerned = state.concerned(from, error.scope.as_ref(), filters);
         let failed = flowspec.known();
         let admission = error.error.code == code::ADMISSION;
-        let guilty = |request: &Flowspec| failed.is_none_or(|failed| blocks(failed, request));
+        let guilty = |request: &Flowspec| failed.is_none_or(|failed| blockades(failed, request));
         let any_guilty = concerned.iter().any(|one| guilty(&one.flowspec));
-        // What is in place stays, so that only those who asked for too much have to know.
+        // With InPlace the old reservation stays, so only those who requested too much are told.
         let guilty_alone = admission && error.error.in_place && any_guilty;
         for one in concerned {
             if guilty_alone && !guilty(&one.flowspec) {
                 continue;
             }
-            let specs: Vec<_> = one.filters.iter().map(|filter| (*filter, one.flowspec)).collect();
-            let mut list = descriptors(one.style, &specs);
-            put_flowspec(&mut list, flowspec);
-            match one.asker {
-                Asker::Here(receiver) => {
-                    let strictly_more =
+            let list: Vec<_> = one.filters.iter().map(|filter| (*filter, one.flowspec)).collect();
+            let mut descriptors = flow_descriptors(one.style, &list);
+            set_flowspec(&mut descriptors, flowspec);
+            match one.nhop {
+                NextHop::Local(receiver) => {
+                    let strictly_greater =
                         |failed: &Flowspec| covers(failed, &one.flowspec) && !covers(&one.flowspec, failed);
                     self.events.push_back(Event::ReservationFailed {
                         session: key.session(),
                         receiver,
-                        failed: list,
+                        failed: descriptors,
                         error: ErrorSpec {
-                            not_guilty: failed.is_some_and(strictly_more),
+                            not_guilty: failed.is_some_and(strictly_greater),
                             ..error.error
                         },
                     });
                 }
-                // Not back to where it came from.
-                Asker::Next(hop) if hop.interface == from.1 => {}
-                Asker::Next(hop) => {
-                    let carried = (one.scope, error.policy.as_slice(), forwarded);
-                    self.resv_err_to(key, hop, error.error, Some(carried), list);
+                // Never back through the interface on which it arrived.
+                NextHop::Remote(hop) if hop.lih == from.interface => {}
+                NextHop::Remote(hop) => {
+                    let carried = Carried {
+                        scope: one.scope,
+                        policy: &error.policy,
+                        forwarded,
+                    };
+                    self.send_resv_err(key, hop, error.error, Some(carried), descriptors);
                 }
             }
         }
         if let (true, Some(failed)) = (admission, failed.copied()) {
-            for (before, filter) in befores {
-                self.blockade(now, key, (before, filter), failed);
+            for at in phops {
+                self.blockade(now, key, at, failed);
             }
-            self.settle(now, key, Touched::All, Push::default());
+            self.reconcile(now, key, Affected::All, ResvOptions::default());
         }
     }
 }
 
-/// One who has part in a request that has failed.
-struct Concerned {
-    asker: Asker,
+/// A next hop whose request is part of one that has failed.
+struct ConcernedHop {
+    nhop: NextHop,
     style: Style,
     flowspec: Flowspec,
-    filters: Vec<Filter>,
+    filters: Vec<FilterSpec>,
     scope: Option<Scope>,
 }
 
-impl State {
-    /// The nodes before that an error can come from, with the filters that it is about.
-    fn befores_at(
-        &self,
-        (address, interface): (IpAddr, InterfaceId),
-        filters: &[Filter],
-    ) -> Vec<(Before, Filter)> {
-        let from = |before: &Before| before.0.address == address && before.1 == interface;
+impl SessionState {
+    /// The previous hops that an error can come from, each with the filter spec that failed.
+    fn phops_at(&self, from: ErrorSource, filters: &[FilterSpec]) -> Vec<(PreviousHop, FilterSpec)> {
         let mut list = Vec::new();
         for filter in filters {
-            let mut add = |before: Option<Before>| {
-                let place = before.filter(from).map(|before| (before, *filter));
-                list.extend(place.filter(|place| !list.contains(place)));
+            let mut add = |phop: Option<PreviousHop>| {
+                let at = phop.filter(|phop| from.is(phop)).map(|phop| (phop, *filter));
+                list.extend(at.filter(|at| !list.contains(at)));
             };
             match filter {
-                Some(sender) => add(self.paths.get(sender).and_then(|path| path.previous)),
-                None => self.paths.values().for_each(|path| add(path.previous)),
+                Some(sender) => add(self.psbs.get(sender).and_then(|psb| psb.phop)),
+                None => self.psbs.values().for_each(|psb| add(psb.phop)),
             }
         }
         list
     }
 
-    /// Who has asked for any of these filters for senders from there.
+    /// The next hops that request any of these filter specs for senders behind that previous hop.
     fn concerned(
         &self,
-        (address, interface): (IpAddr, InterfaceId),
+        from: ErrorSource,
         scope: Option<&Scope>,
-        filters: &[Filter],
-    ) -> Vec<Concerned> {
-        let from = |sender: &Sender| {
-            let previous = self.paths.get(sender).and_then(|path| path.previous);
-            previous.is_some_and(|(hop, by)| hop.address == address && by == interface)
+        filters: &[FilterSpec],
+    ) -> Vec<ConcernedHop> {
+        let behind = |sender: &SenderTemplate| {
+            let phop = self.psbs.get(sender).and_then(|psb| psb.phop);
+            phop.is_some_and(|phop| from.is(&phop))
         };
-        let meant = scope.map(super::resv::addresses);
+        let in_scope = scope.map(addresses);
         let mut list = Vec::new();
-        for (asker, asked) in &self.asked {
-            let served = self.served(asker, asked).filter(|sender| from(sender));
-            let named = |sender: &&Sender| filters.contains(&None) || filters.contains(&Some(**sender));
-            let meant = |sender: &&Sender| {
-                let scope = meant.as_ref();
+        for (nhop, rsb) in &self.rsbs {
+            let served = self.served(nhop, rsb).filter(|sender| behind(sender));
+            let named =
+                |sender: &&SenderTemplate| filters.contains(&None) || filters.contains(&Some(**sender));
+            let in_scope = |sender: &&SenderTemplate| {
+                let scope = in_scope.as_ref();
                 scope.is_none_or(|scope| scope.binary_search(&sender.address()).is_ok())
             };
-            let senders: Vec<Sender> = served.filter(named).filter(meant).copied().collect();
-            let Some(spec) = senders.first().and_then(|sender| asked.spec(sender)) else {
+            let senders: Vec<SenderTemplate> = served.filter(named).filter(in_scope).copied().collect();
+            let Some(entry) = senders.first().and_then(|sender| rsb.entry(sender)) else {
                 continue;
             };
-            let wildcard = asked.style == Style::Wildcard;
-            let addresses: Vec<IpAddr> = senders.iter().map(Sender::address).collect();
-            list.push(Concerned {
-                asker: *asker,
-                style: asked.style,
-                flowspec: spec.flowspec,
+            let wildcard = rsb.style == Style::Wildcard;
+            let addresses: Vec<IpAddr> = senders.iter().map(SenderTemplate::address).collect();
+            list.push(ConcernedHop {
+                nhop: *nhop,
+                style: rsb.style,
+                flowspec: entry.flowspec,
                 filters: if wildcard {
                     vec![None]
                 } else {
                     senders.into_iter().map(Some).collect()
                 },
-                scope: (wildcard && scope.is_some()).then(|| super::refresh::scope(&addresses)),
+                scope: (wildcard && scope.is_some()).then(|| scope_of(&addresses)),
             });
         }
         list
     }
 }
 
-/// Errors show the request that failed, not the one of whom they reach.
-fn put_flowspec(descriptors: &mut Descriptors<Content<Flowspec>>, flowspec: &Content<Flowspec>) {
+/// A ResvErr carries the flowspec that failed, not that of the next hop it goes to.
+fn set_flowspec(descriptors: &mut Descriptors<Content<Flowspec>>, failed: &Content<Flowspec>) {
     match descriptors {
-        Descriptors::Wildcard(place) | Descriptors::SharedExplicit(place, _) => place.clone_from(flowspec),
+        Descriptors::Wildcard(flowspec) | Descriptors::SharedExplicit(flowspec, _) => {
+            flowspec.clone_from(failed);
+        }
         Descriptors::Fixed(list) => {
-            for (place, _) in list {
-                place.clone_from(flowspec);
+            for (flowspec, _) in list {
+                flowspec.clone_from(failed);
             }
         }
         Descriptors::Unknown(..) => {}

@@ -1,126 +1,128 @@
-//! What a node gives and tells: messages to send, and news for those who use it.
+//! What a node hands out: messages to transmit, and upcalls to applications (RFC 2205, section 3.11.1).
 
-use crate::traffic_control::{InterfaceId, Refused};
-use crate::wire::{Adspec, Content, Descriptors, ErrorSpec, Flowspec, Sender, Session, Style, TokenBucket};
+use crate::traffic_control::{AdmissionFailure, InterfaceId};
+use crate::wire::{
+    Adspec, Content, Descriptors, ErrorSpec, Flowspec, SenderTemplate, Session, Style, TokenBucket,
+};
 use core::net::IpAddr;
 
-/// A message to be sent.
+/// A message to transmit.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Transmit {
-    /// By this interface.
+    /// The outgoing interface.
     pub interface: InterfaceId,
-    /// With this source address: a Path has its sender's.
+    /// The IP source address; a Path carries its sender's.
     pub source: IpAddr,
-    /// To this address.
+    /// The IP destination address.
     pub destination: IpAddr,
-    /// With the Router Alert option, so that routers on the way look at it.
+    /// Whether the IP header has the Router Alert option.
     pub router_alert: bool,
-    /// With this IP TTL.
+    /// The IP TTL.
     pub ttl: u8,
-    /// The message.
+    /// The RSVP message.
     pub bytes: Vec<u8>,
 }
 
-/// One of the programs on this host that reserve; several may do so for the same session.
+/// A receiver application on this host; several may reserve in the same session.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Receiver(pub u64);
+pub struct ReceiverId(pub u64);
 
-/// What a node has to tell those who use it.
+/// An upcall.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Event {
-    /// A sender towards this host, new or changed.
+    /// PATH_EVENT: path state of a sender towards this host is new or has changed.
     Path {
-        /// Where to.
+        /// The session.
         session: Session,
-        /// Who.
-        sender: Sender,
-        /// What it sends.
+        /// The sender.
+        sender: SenderTemplate,
+        /// The sender's Tspec.
         tspec: TokenBucket,
         /// What the path offers.
         adspec: Option<Adspec>,
     },
-    /// A sender towards this host has ended, or was not heard of for too long.
+    /// Path state of a sender towards this host was torn down or timed out.
     PathEnded {
-        /// Where to.
+        /// The session.
         session: Session,
-        /// Who.
-        sender: Sender,
+        /// The sender.
+        sender: SenderTemplate,
     },
-    /// The path from a sender of this host failed.
+    /// PATH_ERROR: a Path of a sender on this host failed.
     PathFailed {
-        /// Where to.
+        /// The session.
         session: Session,
-        /// Who.
-        sender: Sender,
-        /// What went wrong, and where.
+        /// The sender.
+        sender: SenderTemplate,
+        /// The error, and the node that found it.
         error: ErrorSpec,
     },
-    /// A sender of this host has a reservation, new or changed.
+    /// RESV_EVENT: a sender on this host has a reservation, new or changed.
     Reserved {
-        /// Where to.
+        /// The session.
         session: Session,
-        /// For whom.
-        sender: Sender,
-        /// Whether it is the sender's alone.
+        /// The sender.
+        sender: SenderTemplate,
+        /// The style of the reservation.
         style: Style,
-        /// What the receivers ask for, merged.
+        /// The receivers' flowspecs, merged.
         flowspec: Flowspec,
     },
-    /// That reservation has ended.
+    /// The reservation of a sender on this host has ended.
     Unreserved {
-        /// Where to.
+        /// The session.
         session: Session,
-        /// For whom.
-        sender: Sender,
+        /// The sender.
+        sender: SenderTemplate,
     },
-    /// A reservation of this host failed.
+    /// RESV_ERROR: a reservation of this host failed.
     ReservationFailed {
-        /// Where to.
+        /// The session.
         session: Session,
-        /// Who reserved.
-        receiver: Receiver,
-        /// What failed: it may be what several receivers ask for, merged.
+        /// The application that reserved.
+        receiver: ReceiverId,
+        /// The request that failed; it may be several receivers' requests, merged.
         failed: Descriptors<Content<Flowspec>>,
-        /// What went wrong, and where.
+        /// The error, and the node that found it.
         error: ErrorSpec,
     },
-    /// A reservation of this host was confirmed.
+    /// RESV_CONFIRM: a reservation of this host was confirmed.
     Confirmed {
-        /// Where to.
+        /// The session.
         session: Session,
-        /// Who reserved.
-        receiver: Receiver,
-        /// What is in force.
+        /// The application that reserved.
+        receiver: ReceiverId,
+        /// The reservation in force.
         confirmed: Descriptors<Content<Flowspec>>,
     },
-    /// This very node refused a reservation.
-    Refused {
-        /// Where to.
+    /// Traffic control of this node refused a reservation.
+    AdmissionFailed {
+        /// The session.
         session: Session,
-        /// The interface that lacks.
+        /// The interface that refused.
         interface: InterfaceId,
-        /// Who asked.
-        next: IpAddr,
-        /// For what.
-        wanted: Descriptors<Flowspec>,
-        /// With numbers.
-        refused: Refused,
+        /// The next hop that requested it.
+        nhop: IpAddr,
+        /// The request.
+        requested: Descriptors<Flowspec>,
+        /// Why, with numbers.
+        failure: AdmissionFailure,
     },
 }
 
-/// Why a call does nothing.
+/// Why a call of an application has no effect.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CallError {
     /// There is no route to the destination.
     NoRoute,
-    /// No Path has come from any of these senders.
+    /// There is no path state for any of these senders.
     NoPath,
-    /// Ports zero and non-zero where they may not be.
+    /// The session or the sender uses ports zero and non-zero where RFC 2205 forbids the mix.
     Ports,
-    /// As many senders or requests as the settings allow are there.
+    /// The node has as many senders or reservations as its settings allow.
     Full,
     /// The session has reservations of this style already, or there is no such style.
     Style(Style),
-    /// Others have reserved another service for the same senders.
+    /// Others have reserved a different service for the same senders.
     Service,
 }

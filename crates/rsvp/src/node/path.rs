@@ -1,23 +1,35 @@
-//! Path and PathTear (RFC 2205, sections 3.1.3 and 3.1.5; RFC 2209, section 2), and the sender's calls.
+//! Path state: PATH MESSAGE ARRIVES, PTEAR MESSAGE ARRIVES, PATH REFRESH and local repair (RFC 2205,
+//! sections 3.1.3, 3.1.5 and 3.6; RFC 2209, section 2).
 //!
-//! Departure: a Path that comes by another interface than the route back to its sender says is dropped, also for
-//! receivers on this node, which RFC 2209 would let hear of it.
+//! Departure: a Path that arrives by another interface than routing expects is dropped, also for receivers
+//! on this node; RFC 2209 keeps it for them (Local_Only).
 
-use super::agenda::Block;
-use super::settle::{Push, Touched};
-use super::state::{Before, Key, PathState, Refreshing};
-use super::{CallError, Event, Node, REPAIR_WAIT, TTL, lifetime};
+use super::neighbour::PreviousHop;
+use super::reconcile::{Affected, ResvOptions};
+use super::state::{Psb, RefreshTimer, SessionKey, SessionState};
+use super::timers::Timer;
+use super::transmit::IpFields;
+use super::{Event, Node, REPAIR_WAIT, lifetime};
 use crate::traffic_control::{InterfaceId, Route, Routing, TrafficControl};
 use crate::wire::{
-    Adspec, ErrorSpec, Hop, Message, Opaque, Path, PathErr, PathTear, Real, Sender, Session, TokenBucket,
-    code,
+    Adspec, Content, ErrorCode, ErrorSpec, Hop, Message, Opaque, Path, PathErr, PathTear, SenderDescriptor,
+    SenderTemplate, Session, TokenBucket, code,
 };
 use engine::units::Instant;
 
-/// What a Path brings that is news when it differs.
+/// How a Path arrived.
+#[derive(Clone, Copy)]
+pub(super) struct Arrival {
+    pub interface: InterfaceId,
+    pub ttl: u8,
+    /// The IP TTL differs from Send_TTL: there are nodes without RSVP in between.
+    pub non_rsvp_hop: bool,
+}
+
+/// The part of a PSB that goes on downstream at once when it changes.
 #[derive(PartialEq)]
-struct News<'a> {
-    previous: Option<Before>,
+struct PathContents<'a> {
+    phop: Option<PreviousHop>,
     police: bool,
     tspec: &'a TokenBucket,
     adspec: Option<&'a Adspec>,
@@ -25,10 +37,10 @@ struct News<'a> {
     forwarded: &'a [Opaque],
 }
 
-impl PathState {
-    fn news(&self) -> News<'_> {
-        News {
-            previous: self.previous,
+impl Psb {
+    fn contents(&self) -> PathContents<'_> {
+        PathContents {
+            phop: self.phop,
             police: self.police,
             tspec: &self.tspec,
             adspec: self.adspec.as_ref(),
@@ -36,415 +48,415 @@ impl PathState {
             forwarded: &self.forwarded,
         }
     }
+
+    /// The interface by which its Path arrives.
+    fn incoming(&self) -> Option<InterfaceId> {
+        self.phop.map(|phop| phop.interface)
+    }
 }
 
-/// A sender of this host, which goes nowhere yet.
-const fn own(tspec: TokenBucket, adspec: Adspec) -> PathState {
-    PathState {
-        previous: None,
-        police: true,
-        tspec,
-        adspec: Some(adspec),
-        policy: Vec::new(),
-        forwarded: Vec::new(),
-        ttl: TTL.saturating_add(1),
-        gap: false,
-        here: false,
-        by: Vec::new(),
-        reroute_at: Instant::NEVER,
-        expires: Instant::NEVER,
-        reserved: None,
-        armed: Instant::NEVER,
-    }
+/// A route without the interface by which the data arrives.
+fn not_back(mut route: Route, incoming: Option<InterfaceId>) -> Route {
+    route.outgoing.retain(|interface| Some(*interface) != incoming);
+    route
 }
 
 impl<T: TrafficControl, R: Routing> Node<T, R> {
-    /// This host sends: Paths go out until [`Node::stop_sending`]; again to change what is sent.
-    pub fn send(
+    /// PATH MESSAGE ARRIVES.
+    pub(super) fn path_arrives(
         &mut self,
         now: Instant,
-        session: Session,
-        sender: Sender,
-        tspec: TokenBucket,
-    ) -> Result<(), CallError> {
-        let key = Key::from(&session);
-        if self.sessions.ports_conflict(key) || !self.ports_agree(key, &sender) {
-            return Err(CallError::Ports);
-        }
-        let route = self.routing.route(Some(sender.address()), session.destination);
-        if !route.is_some() {
-            return Err(CallError::NoRoute);
-        }
-        let known = self.state(key).and_then(|state| state.paths.get(&sender));
-        if known.is_none() && self.senders >= self.settings.most_senders {
-            return Err(CallError::Full);
-        }
-        let path = own(tspec, Adspec::at_sender(Real::INFINITE, 0, u32::MAX));
-        self.heard(now, (key, sender), path, route);
-        Ok(())
-    }
-
-    /// This host no longer sends.
-    pub fn stop_sending(&mut self, now: Instant, session: &Session, sender: Sender) {
-        let key = Key::from(session);
-        let path = self.state(key).and_then(|state| state.paths.get(&sender));
-        if path.is_some_and(|path| path.previous.is_none()) {
-            self.end_path(now, key, sender);
-        }
-    }
-
-    /// A Path came by this interface, with this TTL, and perhaps over nodes that do not speak RSVP.
-    pub(super) fn path(
-        &mut self,
-        now: Instant,
-        (interface, ttl, gap): (InterfaceId, u8, bool),
+        arrival: Arrival,
         path: Path,
         forwarded: Vec<Opaque>,
     ) {
-        let (key, sender) = (Key::from(&path.session), path.sender.template);
-        if let Some((code, value)) = self.path_trouble(key, &sender) {
-            self.refuse_path(interface, path, code, value);
+        let (key, sender) = (SessionKey::from(&path.session), path.sender.template);
+        if let Some(error) = self.path_error(key, &sender) {
+            self.send_path_err(arrival.interface, path, error);
             return;
         }
-        // Our own, come back; or someone says that it is a sender of this host.
-        let known = self.state(key).and_then(|state| state.paths.get(&sender));
-        let own = known.is_some_and(|known| known.previous.is_none());
+        // Our own Path, looped back; or somebody claims to be a sender on this host.
+        let known = self.state(key).and_then(|state| state.psbs.get(&sender));
+        let own = known.is_some_and(|known| known.phop.is_none());
         if own || self.settings.is_own(path.hop.address) {
             return;
         }
-        let mut route = self.routing.route(Some(sender.address()), key.destination);
-        if route.expected.is_some_and(|expected| expected != interface) {
+        let route = self.routing.route(Some(sender.address()), key.destination);
+        if route
+            .incoming
+            .is_some_and(|expected| expected != arrival.interface)
+        {
             return;
         }
-        route.by.retain(|by| *by != interface);
-        // Unknown contents have been objected to.
+        // Contents that could not be decoded were answered with a PathErr.
         let Some(tspec) = path.sender.tspec.known().copied() else {
             return;
         };
         let adspec = path.sender.adspec.as_ref().and_then(|adspec| adspec.known());
         let mut adspec = adspec.cloned();
-        if let Some(adspec) = adspec.as_mut().filter(|_| gap) {
+        if let Some(adspec) = adspec.as_mut().filter(|_| arrival.non_rsvp_hop) {
             adspec.break_general();
         }
-        let heard = PathState {
-            previous: Some((path.hop, interface)),
+        let psb = Psb {
+            phop: Some(PreviousHop {
+                hop: path.hop,
+                interface: arrival.interface,
+            }),
             police: path.session.police,
             tspec,
             adspec,
             policy: path.policy,
             forwarded,
-            ttl,
-            gap,
-            here: false,
-            by: Vec::new(),
+            ttl: arrival.ttl,
+            non_rsvp_hop: arrival.non_rsvp_hop,
+            local: false,
+            outgoing: Vec::new(),
             reroute_at: Instant::NEVER,
             expires: now + lifetime(path.refresh.period()),
-            reserved: None,
+            reported: None,
             armed: Instant::NEVER,
         };
-        self.heard(now, (key, sender), heard, route);
+        let route = not_back(route, Some(arrival.interface));
+        self.update_psb(now, (key, sender), psb, route);
     }
 
-    /// A sender says this, and its packets go there.
-    fn heard(&mut self, now: Instant, (key, sender): (Key, Sender), heard: PathState, route: Route) {
+    /// Creates or updates a PSB from a Path or a local SENDER call, with the route of the data.
+    pub(super) fn update_psb(
+        &mut self,
+        now: Instant,
+        (key, sender): (SessionKey, SenderTemplate),
+        new: Psb,
+        route: Route,
+    ) {
         let state = self.sessions.0.entry(key).or_default();
         let mut changed = true;
         let mut traffic_changed = true;
-        if let Some(known) = state.paths.get_mut(&sender) {
-            changed = known.news() != heard.news();
-            let moved = known.previous != heard.previous;
-            traffic_changed = moved || known.tspec != heard.tspec || known.police != heard.police;
-            let old = moved.then_some(known.previous).flatten();
-            **known = PathState {
-                here: known.here,
-                by: core::mem::take(&mut known.by),
-                reroute_at: known.reroute_at,
-                reserved: known.reserved,
-                armed: known.armed,
-                ..heard
+        if let Some(psb) = state.psbs.get_mut(&sender) {
+            changed = psb.contents() != new.contents();
+            let moved = psb.phop != new.phop;
+            traffic_changed = moved || psb.tspec != new.tspec || psb.police != new.police;
+            let old = moved.then_some(psb.phop).flatten();
+            **psb = Psb {
+                local: psb.local,
+                outgoing: core::mem::take(&mut psb.outgoing),
+                reroute_at: psb.reroute_at,
+                reported: psb.reported,
+                armed: psb.armed,
+                ..new
             };
             if let Some(old) = old {
-                self.forget_asked(key, old, &sender);
+                self.forget_sent_resv(key, old, &sender);
             }
         } else {
-            state.paths.insert(sender, Box::new(heard));
+            state.psbs.insert(sender, Box::new(new));
             self.senders += 1;
         }
-        let rerouted = self.route_path(now, key, sender, route, changed);
+        let rerouted = self.apply_route(now, key, sender, route, changed);
         if changed && let Some(event) = self.path_event(key, sender) {
             self.events.push_back(event);
         }
         if traffic_changed || rerouted {
-            self.settle(now, key, Touched::Sender(sender), Push::default());
+            self.reconcile(now, key, Affected::Sender(sender), ResvOptions::default());
         }
-        self.arm_path(key, sender);
+        self.arm_psb(key, sender);
     }
 
-    fn path_event(&self, key: Key, sender: Sender) -> Option<Event> {
-        let path = self.state(key)?.paths.get(&sender)?;
-        path.here.then(|| Event::Path {
+    fn path_event(&self, key: SessionKey, sender: SenderTemplate) -> Option<Event> {
+        let psb = self.state(key)?.psbs.get(&sender)?;
+        psb.local.then(|| Event::Path {
             session: key.session(),
             sender,
-            tspec: path.tspec,
-            adspec: path.adspec.clone(),
+            tspec: psb.tspec,
+            adspec: psb.adspec.clone(),
         })
     }
 
-    /// A sender's packets go there from now on: Paths go to new places at once, and everywhere if they bring news.
-    /// Says whether the places have changed.
-    fn route_path(&mut self, now: Instant, key: Key, sender: Sender, route: Route, news: bool) -> bool {
+    /// Sets the outgoing interfaces of a sender's data. A Path goes out at once through new interfaces, and
+    /// through all of them if the contents changed. Returns whether the interfaces changed.
+    fn apply_route(
+        &mut self,
+        now: Instant,
+        key: SessionKey,
+        sender: SenderTemplate,
+        route: Route,
+        contents_changed: bool,
+    ) -> bool {
         let state = self.sessions.0.get_mut(&key);
-        let Some(path) = state.and_then(|state| state.paths.get_mut(&sender)) else {
+        let Some(psb) = state.and_then(|state| state.psbs.get_mut(&sender)) else {
             return false;
         };
-        path.reroute_at = Instant::NEVER;
-        let before = path.by.len();
-        path.by.retain(|(by, _)| route.by.contains(by));
-        let mut rerouted = path.by.len() != before;
-        let mut fresh = Vec::new();
-        for by in route.by {
-            if !path.leaves_by(by) {
-                path.by.push((by, Refreshing::NONE));
-                fresh.push(by);
+        psb.reroute_at = Instant::NEVER;
+        let count = psb.outgoing.len();
+        psb.outgoing
+            .retain(|(interface, _)| route.outgoing.contains(interface));
+        let mut rerouted = psb.outgoing.len() != count;
+        let mut refresh = Vec::new();
+        for interface in route.outgoing {
+            if !psb.leaves_through(interface) {
+                psb.outgoing.push((interface, RefreshTimer::NONE));
+                refresh.push(interface);
                 rerouted = true;
             }
         }
-        let was_here = core::mem::replace(&mut path.here, route.here);
-        if news {
-            fresh = path.by.iter().map(|(by, _)| *by).collect();
+        let was_local = core::mem::replace(&mut psb.local, route.local);
+        if contents_changed {
+            refresh = psb.outgoing.iter().map(|(interface, _)| *interface).collect();
         }
-        for by in fresh {
-            self.path_refresh(now, key, sender, by);
+        for interface in refresh {
+            self.path_refresh(now, key, sender, interface);
         }
-        match (was_here, route.here) {
+        match (was_local, route.local) {
             (true, false) => self.events.push_back(Event::PathEnded {
                 session: key.session(),
                 sender,
             }),
-            (false, true) if !news => self.events.extend(self.path_event(key, sender)),
+            (false, true) if !contents_changed => self.events.extend(self.path_event(key, sender)),
             _ => {}
         }
-        rerouted || was_here != route.here
+        rerouted || was_local != route.local
     }
 
-    fn arm_path(&mut self, key: Key, sender: Sender) {
+    fn arm_psb(&mut self, key: SessionKey, sender: SenderTemplate) {
         let state = self.sessions.0.get_mut(&key);
-        if let Some(path) = state.and_then(|state| state.paths.get_mut(&sender)) {
-            let due = path.due();
-            self.agenda.arm(key, Block::Path(sender), &mut path.armed, due);
+        if let Some(psb) = state.and_then(|state| state.psbs.get_mut(&sender)) {
+            let due = psb.due();
+            self.timers.arm(key, Timer::Psb(sender), &mut psb.armed, due);
         }
     }
 
-    /// What keeps a Path from being accepted (RFC 2209, section 2, PATH message arrives).
-    fn path_trouble(&self, key: Key, sender: &Sender) -> Option<(u8, u16)> {
-        let known = self.state(key).and_then(|state| state.paths.get(sender));
+    /// The error with which a Path is rejected, if it is.
+    fn path_error(&self, key: SessionKey, sender: &SenderTemplate) -> Option<ErrorCode> {
+        let known = self.state(key).and_then(|state| state.psbs.get(sender));
         if self.sessions.ports_conflict(key) {
-            Some((code::CONFLICTING_DESTINATION_PORTS, 0))
+            Some(ErrorCode::new(code::CONFLICTING_DESTINATION_PORTS, 0))
         } else if !self.ports_agree(key, sender) {
-            Some((code::CONFLICTING_SENDER_PORTS, 0))
-        } else if known.is_none() && self.senders >= self.settings.most_senders {
-            Some((code::SYSTEM, 0))
+            Some(ErrorCode::new(code::CONFLICTING_SENDER_PORTS, 0))
+        } else if known.is_none() && self.senders >= self.settings.max_senders {
+            Some(ErrorCode::new(code::SYSTEM, 0))
         } else {
             None
         }
     }
 
-    /// Whether these ports go together (RFC 2205, section 3.2): no destination port, no source port; and one host does
-    /// not send with and without a port to one session.
-    fn ports_agree(&self, key: Key, sender: &Sender) -> bool {
-        let Sender::Port { address, port } = *sender else {
+    /// Whether destination and source port agree (RFC 2205, section 3.2): without a destination port there
+    /// is no source port, and one host does not send both with and without a port in one session.
+    pub(super) fn ports_agree(&self, key: SessionKey, sender: &SenderTemplate) -> bool {
+        let SenderTemplate::Port { address, port } = *sender else {
             return true;
         };
         let range = if port == 0 { 1..=u16::MAX } else { 0..=0 };
-        let [first, last] = [*range.start(), *range.end()].map(|port| Sender::Port { address, port });
-        let other = |state: &super::State| state.paths.range(first..=last).next().is_some();
+        let [first, last] = [*range.start(), *range.end()].map(|port| SenderTemplate::Port { address, port });
+        let other = |state: &SessionState| state.psbs.range(first..=last).next().is_some();
         (key.port != 0 || port == 0) && !self.state(key).is_some_and(other)
     }
 
-    /// Answers a Path with an error.
-    pub(super) fn refuse_path(&mut self, interface: InterfaceId, path: Path, code: u8, value: u16) {
+    /// Rejects a Path with a PathErr.
+    pub(super) fn send_path_err(&mut self, interface: InterfaceId, path: Path, error: ErrorCode) {
         let Some(node) = self.settings.address(interface, path.hop.address) else {
             return;
         };
-        let error = PathErr {
+        let message = Message::PathErr(PathErr {
             session: path.session,
-            error: ErrorSpec {
-                node,
-                in_place: false,
-                not_guilty: false,
-                code,
-                value,
-            },
+            error: ErrorSpec::new(node, error),
             policy: path.policy,
             sender: path.sender,
-        };
-        let message = Message::PathErr(error);
-        self.tell(interface, path.hop.address, message, Vec::new());
+        });
+        self.send_to_neighbour(interface, path.hop.address, message, Vec::new());
     }
 
-    /// Sends a Path on by this interface (RFC 2209, section 2, PATH REFRESH).
-    fn path_refresh(&mut self, now: Instant, key: Key, sender: Sender, interface: InterfaceId) {
+    /// PATH REFRESH: sends a Path through this interface.
+    fn path_refresh(
+        &mut self,
+        now: Instant,
+        key: SessionKey,
+        sender: SenderTemplate,
+        interface: InterfaceId,
+    ) {
         let state = self.sessions.0.get(&key);
-        let Some(path) = state.and_then(|state| state.paths.get(&sender)) else {
+        let Some(psb) = state.and_then(|state| state.psbs.get(&sender)) else {
             return;
         };
-        let last = path.by.iter().find(|(by, _)| *by == interface);
+        let last = psb.outgoing.iter().find(|(outgoing, _)| *outgoing == interface);
         let last = last.and_then(|(_, refresh)| refresh.period);
-        let next = self.again(now, interface, last);
+        let next = self.next_refresh(now, interface, last);
         let refresh = next.period.unwrap_or(self.settings.refresh(interface));
         let state = self.sessions.0.get_mut(&key);
-        let Some(path) = state.and_then(|state| state.paths.get_mut(&sender)) else {
+        let Some(psb) = state.and_then(|state| state.psbs.get_mut(&sender)) else {
             return;
         };
-        if let Some((_, place)) = path.by.iter_mut().find(|(by, _)| *by == interface) {
-            *place = next;
+        let mut outgoing = psb.outgoing.iter_mut();
+        if let Some((_, timer)) = outgoing.find(|(outgoing, _)| *outgoing == interface) {
+            *timer = next;
         }
         let address = self.settings.address(interface, key.destination);
-        let (Some(address), ttl @ 1..) = (address, path.ttl.saturating_sub(1)) else {
+        let (Some(address), ttl @ 1..) = (address, psb.ttl.saturating_sub(1)) else {
             return;
         };
-        let mut descriptor = crate::wire::SenderDescriptor {
+        let mut descriptor = SenderDescriptor {
             template: sender,
-            tspec: crate::wire::Content::Known(path.tspec),
-            adspec: path.adspec.clone().map(crate::wire::Content::Known),
+            tspec: Content::Known(psb.tspec),
+            adspec: psb.adspec.clone().map(Content::Known),
         };
-        if let Some(crate::wire::Content::Known(adspec)) = &mut descriptor.adspec {
+        if let Some(Content::Known(adspec)) = &mut descriptor.adspec {
             adspec.cross(&self.traffic_control.advertise(interface));
         }
         let message = Message::Path(Path {
             session: Session {
-                // A router polices what it is told to, so that those behind it need not.
-                police: path.police && path.previous.is_none(),
+                // E_Police goes out only from the sender's host: the first router polices.
+                police: psb.police && psb.phop.is_none(),
                 ..key.session()
             },
-            hop: Hop { address, interface },
+            hop: Hop {
+                address,
+                lih: interface,
+            },
             refresh,
-            policy: path.policy.clone(),
+            policy: psb.policy.clone(),
             sender: descriptor,
         });
-        let forwarded = path.forwarded.clone();
-        let addresses = (sender.address(), key.destination);
-        self.send_as(interface, addresses, (true, ttl), message, forwarded);
+        let forwarded = psb.forwarded.clone();
+        let ip = IpFields {
+            interface,
+            source: sender.address(),
+            destination: key.destination,
+            router_alert: true,
+            ttl,
+        };
+        self.send(ip, message, forwarded);
     }
 
-    /// A PathTear came.
-    pub(super) fn path_tear(&mut self, now: Instant, interface: InterfaceId, tear: &PathTear) {
-        let key = Key::from(&tear.session);
-        let path = self.state(key).and_then(|state| state.paths.get(&tear.sender));
-        // Only who the Path came from may end it; after a change of route an old neighbour may not.
-        if path.is_some_and(|path| path.previous == Some((tear.hop, interface))) {
-            self.end_path(now, key, tear.sender);
+    /// PTEAR MESSAGE ARRIVES.
+    pub(super) fn path_tear_arrives(&mut self, now: Instant, interface: InterfaceId, tear: &PathTear) {
+        let key = SessionKey::from(&tear.session);
+        let from = PreviousHop {
+            hop: tear.hop,
+            interface,
+        };
+        let psb = self.state(key).and_then(|state| state.psbs.get(&tear.sender));
+        // Only the previous hop may tear down; after a change of route the former one may not.
+        if psb.is_some_and(|psb| psb.phop == Some(from)) {
+            self.remove_psb(now, key, tear.sender);
         }
     }
 
-    /// Forgets a sender and tells those behind.
-    fn end_path(&mut self, now: Instant, key: Key, sender: Sender) {
+    /// Deletes a PSB and sends PathTear downstream.
+    pub(super) fn remove_psb(&mut self, now: Instant, key: SessionKey, sender: SenderTemplate) {
         let state = self.sessions.0.get_mut(&key);
-        let Some(path) = state.and_then(|state| state.paths.remove(&sender)) else {
+        let Some(psb) = state.and_then(|state| state.psbs.remove(&sender)) else {
             return;
         };
         self.senders -= 1;
-        self.agenda.disarm(key, Block::Path(sender), path.armed);
+        self.timers.disarm(key, Timer::Psb(sender), psb.armed);
         let session = key.session();
-        if path.here {
+        if psb.local {
             self.events.push_back(Event::PathEnded { session, sender });
         }
-        if path.reserved.is_some() {
+        if psb.reported.is_some() {
             self.events.push_back(Event::Unreserved { session, sender });
         }
-        for (interface, _) in path.by {
+        for (interface, _) in psb.outgoing {
             let address = self.settings.address(interface, key.destination);
-            let (Some(address), ttl @ 1..) = (address, path.ttl.saturating_sub(1)) else {
+            let (Some(address), ttl @ 1..) = (address, psb.ttl.saturating_sub(1)) else {
                 continue;
             };
             let message = Message::PathTear(PathTear {
                 session,
-                hop: Hop { address, interface },
+                hop: Hop {
+                    address,
+                    lih: interface,
+                },
                 sender,
             });
-            let addresses = (sender.address(), key.destination);
-            self.send_as(interface, addresses, (true, ttl), message, Vec::new());
+            let ip = IpFields {
+                interface,
+                source: sender.address(),
+                destination: key.destination,
+                router_alert: true,
+                ttl,
+            };
+            self.send(ip, message, Vec::new());
         }
-        if let Some(previous) = path.previous {
-            self.forget_asked(key, previous, &sender);
+        if let Some(phop) = psb.phop {
+            self.forget_sent_resv(key, phop, &sender);
         }
-        self.settle(now, key, Touched::Sender(sender), Push::default());
+        self.reconcile(now, key, Affected::Sender(sender), ResvOptions::default());
     }
 
-    /// Routes are not what they were: Paths go where they lead now when they have settled (RFC 2205, section 3.6).
+    /// PATH ROUTE CHANGE: routes have changed. Paths follow the new ones once they have settled (RFC 2205,
+    /// section 3.6).
     pub fn routes_changed(&mut self, now: Instant) {
         let mut moved = Vec::new();
         for (key, state) in &mut self.sessions.0 {
-            for (sender, path) in &mut state.paths {
-                let mut route = self.routing.route(Some(sender.address()), key.destination);
-                let came_by = path.previous.map(|(_, interface)| interface);
-                route.by.retain(|by| Some(*by) != came_by);
-                let same = route.here == path.here
-                    && route.by.len() == path.by.len()
-                    && route.by.iter().all(|by| path.leaves_by(*by));
+            for (sender, psb) in &mut state.psbs {
+                let route = self.routing.route(Some(sender.address()), key.destination);
+                let route = not_back(route, psb.incoming());
+                let same = route.local == psb.local
+                    && route.outgoing.len() == psb.outgoing.len()
+                    && route.outgoing.iter().all(|by| psb.leaves_through(*by));
                 if !same {
-                    path.reroute_at = path.reroute_at.min(now + REPAIR_WAIT);
+                    psb.reroute_at = psb.reroute_at.min(now + REPAIR_WAIT);
                     moved.push((*key, *sender));
                 }
             }
         }
         for (key, sender) in moved {
-            self.arm_path(key, sender);
+            self.arm_psb(key, sender);
         }
     }
 
-    /// A neighbour behind this interface has heard nothing of what was said so far: all that is told by it is told again
-    /// now, and then at its times.
-    pub fn say_again(&mut self, now: Instant, interface: InterfaceId) {
-        let (mut paths, mut requests) = (Vec::new(), Vec::new());
+    /// Refreshes all state sent through this interface now: a neighbour there has missed what was sent so
+    /// far. The periodic refreshes go on afterwards.
+    pub fn resynchronise(&mut self, now: Instant, interface: InterfaceId) {
+        let (mut psbs, mut resvs) = (Vec::new(), Vec::new());
         for (key, state) in &mut self.sessions.0 {
-            for (sender, path) in &mut state.paths {
-                if let Some((_, refresh)) = path.by.iter_mut().find(|(by, _)| *by == interface) {
+            for (sender, psb) in &mut state.psbs {
+                let mut outgoing = psb.outgoing.iter_mut();
+                if let Some((_, refresh)) = outgoing.find(|(outgoing, _)| *outgoing == interface) {
                     refresh.at = now;
-                    paths.push((*key, *sender));
+                    psbs.push((*key, *sender));
                 }
             }
-            for (before, sent) in state.sent.iter_mut().filter(|((_, by), _)| *by == interface) {
+            let sent = state.sent_resvs.iter_mut();
+            for (phop, sent) in sent.filter(|(phop, _)| phop.interface == interface) {
                 sent.refresh.at = now;
-                requests.push((*key, *before));
+                resvs.push((*key, *phop));
             }
         }
-        for (key, sender) in paths {
-            self.arm_path(key, sender);
+        for (key, sender) in psbs {
+            self.arm_psb(key, sender);
         }
-        for (key, before) in requests {
-            self.arm_sent(key, before);
+        for (key, phop) in resvs {
+            self.arm_resv_refresh(key, phop);
         }
         self.handle_timeout(now);
     }
 
-    /// What is due of a sender's path.
-    pub(super) fn path_timeout(&mut self, now: Instant, key: Key, sender: Sender) {
+    /// A timer of a PSB runs out: lifetime, local repair or refresh.
+    pub(super) fn psb_timeout(&mut self, now: Instant, key: SessionKey, sender: SenderTemplate) {
         let state = self.sessions.0.get_mut(&key);
-        let Some(path) = state.and_then(|state| state.paths.get_mut(&sender)) else {
+        let Some(psb) = state.and_then(|state| state.psbs.get_mut(&sender)) else {
             return;
         };
-        path.armed = Instant::NEVER;
-        if path.expires <= now {
-            self.end_path(now, key, sender);
+        psb.armed = Instant::NEVER;
+        if psb.expires <= now {
+            self.remove_psb(now, key, sender);
             return;
         }
-        let due = path.by.iter().filter(|(_, refresh)| refresh.at <= now);
-        let due: Vec<InterfaceId> = due.map(|(by, _)| *by).collect();
-        if path.reroute_at <= now || !due.is_empty() {
-            let came_by = path.previous.map(|(_, interface)| interface);
-            let mut route = self.routing.route(Some(sender.address()), key.destination);
-            route.by.retain(|by| Some(*by) != came_by);
-            if self.route_path(now, key, sender, route, false) {
-                self.settle(now, key, Touched::Sender(sender), Push::default());
+        let due = psb.outgoing.iter().filter(|(_, refresh)| refresh.at <= now);
+        let due: Vec<InterfaceId> = due.map(|(interface, _)| *interface).collect();
+        if psb.reroute_at <= now || !due.is_empty() {
+            let route = self.routing.route(Some(sender.address()), key.destination);
+            let route = not_back(route, psb.incoming());
+            if self.apply_route(now, key, sender, route, false) {
+                self.reconcile(now, key, Affected::Sender(sender), ResvOptions::default());
             }
         }
-        for by in due {
-            let path = self.state(key).and_then(|state| state.paths.get(&sender));
-            if path.is_some_and(|path| path.leaves_by(by)) {
-                self.path_refresh(now, key, sender, by);
+        for interface in due {
+            let psb = self.state(key).and_then(|state| state.psbs.get(&sender));
+            if psb.is_some_and(|psb| psb.leaves_through(interface)) {
+                self.path_refresh(now, key, sender, interface);
             }
         }
-        self.arm_path(key, sender);
+        self.arm_psb(key, sender);
     }
 }

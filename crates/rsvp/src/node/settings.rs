@@ -1,47 +1,47 @@
-//! What a node is told: its interfaces, and how much it may remember.
+//! The settings of a node: its interfaces, and bounds on its state.
 
 use crate::traffic_control::InterfaceId;
 use crate::wire::Refresh;
 use core::net::IpAddr;
 use engine::random::Seed;
 
-/// An interface that RSVP is spoken on.
+/// An interface on which the node speaks RSVP.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Interface {
-    /// The node's addresses there; the first of each family is used. None: the interface is not used.
+pub struct RsvpInterface {
+    /// The node's addresses there; the first of each family is used. Empty: the interface is not used.
     pub addresses: Vec<IpAddr>,
-    /// R: state sent by this interface is refreshed once in this many milliseconds, on average.
+    /// R: the mean refresh period of state sent through this interface.
     pub refresh: Refresh,
 }
 
-/// What a node is told at construction.
+/// The settings of a node.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Settings {
     /// The interfaces, in the order of their identifiers.
-    pub interfaces: Vec<Interface>,
-    /// Kb of RFC 2205, section 3.5: a request that has failed is kept from others for so many refresh periods.
-    pub blockade: u32,
-    /// Senders that are remembered at most; more are refused, so that no one can fill the memory.
-    pub most_senders: usize,
-    /// Requests, by next hop and sender, that are remembered at most.
-    pub most_reservations: usize,
-    /// The node's luck.
+    pub interfaces: Vec<RsvpInterface>,
+    /// Kb of RFC 2205, section 3.5: blockade state lasts Kb refresh periods.
+    pub blockade_periods: u32,
+    /// The most senders that may have path state; bounds memory against floods of Path messages.
+    pub max_senders: usize,
+    /// The most reservation requests, by next hop and sender, that may have state.
+    pub max_reservations: usize,
+    /// The seed of the random refresh intervals.
     pub seed: Seed,
 }
 
 impl Settings {
-    /// Room for 100 000 senders and requests, and a blockade of four refresh periods.
-    pub const fn new(interfaces: Vec<Interface>, seed: Seed) -> Self {
+    /// At most 100 000 senders and as many reservations, and Kb = 4.
+    pub const fn new(interfaces: Vec<RsvpInterface>, seed: Seed) -> Self {
         Self {
             interfaces,
-            blockade: 4,
-            most_senders: 100_000,
-            most_reservations: 100_000,
+            blockade_periods: 4,
+            max_senders: 100_000,
+            max_reservations: 100_000,
             seed,
         }
     }
 
-    /// The address of an interface that is of the same family as this one.
+    /// The address of an interface of the same family as `like`.
     pub(super) fn address(&self, interface: InterfaceId, like: IpAddr) -> Option<IpAddr> {
         let interface = self.interfaces.get(interface as usize)?;
         let alike = |address: &&IpAddr| address.is_ipv4() == like.is_ipv4();
@@ -54,7 +54,7 @@ impl Settings {
         addresses.any(|own| *own == address)
     }
 
-    /// R of an interface.
+    /// R of an interface; 30 s, the default of RFC 2205, for one that does not exist.
     pub(super) fn refresh(&self, interface: InterfaceId) -> Refresh {
         let interface = self.interfaces.get(interface as usize);
         interface.map_or(Refresh::millis(30_000), |interface| interface.refresh)

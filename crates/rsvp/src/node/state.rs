@@ -1,25 +1,26 @@
-//! What is remembered of a session: the blocks of RFC 2209, section 1, and how they reach each other.
+//! The state of a session: the state blocks of RFC 2209, section 1, and how they relate.
 //!
-//! Departures: a block of path state (PSB) has only senders that came by the right interface. A block of reservation
-//! state (RSB) is one for each next hop, whatever the style, with a lifetime for each filter in it. Blockades are kept
-//! apart for each previous hop in explicit styles too, which is the same until a sender is heard of from two sides.
+//! Departures from RFC 2209. A PSB holds only senders whose Path came by the interface that routing
+//! expects. There is one RSB for each next hop whatever the style, with a lifetime for each filter spec in
+//! it. BSBs are kept for each previous hop in the explicit styles too; that differs only while one sender
+//! is heard through two previous hops.
 
-use super::status::Asker;
-use crate::traffic_control::{Handle, InterfaceId, Request};
-use crate::wire::{Adspec, Flowspec, Hop, Opaque, Refresh, Sender, Session, Style, TokenBucket};
+use super::neighbour::{NextHop, PreviousHop};
+use crate::traffic_control::{InterfaceId, RHandle, TcRequest};
+use crate::wire::{Adspec, Flowspec, Opaque, Refresh, SenderTemplate, Session, Style, TokenBucket};
 use core::net::IpAddr;
 use engine::units::Instant;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What tells sessions apart.
+/// Identifies a session: destination address, protocol and destination port.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) struct Key {
+pub(super) struct SessionKey {
     pub destination: IpAddr,
     pub protocol: u8,
     pub port: u16,
 }
 
-impl From<&Session> for Key {
+impl From<&Session> for SessionKey {
     fn from(session: &Session) -> Self {
         Self {
             destination: session.destination,
@@ -29,7 +30,7 @@ impl From<&Session> for Key {
     }
 }
 
-impl Key {
+impl SessionKey {
     pub const fn session(&self) -> Session {
         Session {
             destination: self.destination,
@@ -40,98 +41,102 @@ impl Key {
     }
 }
 
-/// One sender; none: all of them, as style WF has it.
-pub(super) type Filter = Option<Sender>;
+/// A filter spec: one sender; none matches every sender, as style WF does.
+pub(super) type FilterSpec = Option<SenderTemplate>;
 
-/// A node before: its hop object, and our interface towards it.
-pub(super) type Before = (Hop, InterfaceId);
+/// What a TCSB is installed for: an outgoing interface, and the filter spec of its flowspec. The filter
+/// spec is none in the shared styles.
+pub(super) type TcsbKey = (InterfaceId, FilterSpec);
 
-/// A refresh that comes again.
-pub(super) struct Refreshing {
+/// When a state is refreshed next.
+pub(super) struct RefreshTimer {
     pub at: Instant,
-    /// R as it is now, on its way to that of the interface; none before the first.
+    /// R as last sent, on its way to that of the interface; none before the first refresh.
     pub period: Option<Refresh>,
 }
 
-impl Refreshing {
+impl RefreshTimer {
     pub const NONE: Self = Self {
         at: Instant::NEVER,
         period: None,
     };
 }
 
-/// What is known of a sender (PSB).
-pub(super) struct PathState {
-    /// None for a sender of this host.
-    pub previous: Option<Before>,
+/// Path state block: one sender of the session.
+pub(super) struct Psb {
+    /// None for a sender on this host.
+    pub phop: Option<PreviousHop>,
+    /// E_Police, from the sender's SESSION object.
     pub police: bool,
     pub tspec: TokenBucket,
     pub adspec: Option<Adspec>,
     pub policy: Vec<Opaque>,
     pub forwarded: Vec<Opaque>,
-    /// The IP TTL that the Path came with.
+    /// The IP TTL with which the Path arrived.
     pub ttl: u8,
-    /// There are nodes without RSVP before us.
-    pub gap: bool,
-    pub here: bool,
-    /// Where the Path goes on, with its refresh there.
-    pub by: Vec<(InterfaceId, Refreshing)>,
-    /// The route has changed and has until then to settle.
+    /// Non_RSVP: there are nodes without RSVP between the previous hop and us.
+    pub non_rsvp_hop: bool,
+    /// Local_Only: the destination is on this host.
+    pub local: bool,
+    /// OutInterface_list, with the Path refresh timer of each interface.
+    pub outgoing: Vec<(InterfaceId, RefreshTimer)>,
+    /// The route has changed and may settle until then.
     pub reroute_at: Instant,
     pub expires: Instant,
-    /// What the user of a sender of this host has heard.
-    pub reserved: Option<(Style, Flowspec)>,
+    /// The reservation last reported to the application of a sender on this host.
+    pub reported: Option<(Style, Flowspec)>,
     pub armed: Instant,
 }
 
-impl PathState {
-    pub fn leaves_by(&self, interface: InterfaceId) -> bool {
-        self.by.iter().any(|(by, _)| *by == interface)
+impl Psb {
+    pub fn leaves_through(&self, interface: InterfaceId) -> bool {
+        self.outgoing.iter().any(|(outgoing, _)| *outgoing == interface)
     }
 
-    /// Whether the sender's packets pass where one asks from.
-    pub fn reaches(&self, asker: &Asker) -> bool {
-        match asker {
-            Asker::Here(_) => self.here,
-            Asker::Next(hop) => self.leaves_by(hop.interface),
+    /// Whether the sender's data goes to this next hop.
+    pub fn reaches(&self, nhop: &NextHop) -> bool {
+        match nhop {
+            NextHop::Local(_) => self.local,
+            NextHop::Remote(hop) => self.leaves_through(hop.lih),
         }
     }
 
-    /// The earliest of its times.
+    /// The earliest of its timers.
     pub fn due(&self) -> Instant {
-        let refresh = self.by.iter().map(|(_, refresh)| refresh.at).min();
+        let refresh = self.outgoing.iter().map(|(_, refresh)| refresh.at).min();
         self.expires
             .min(self.reroute_at)
             .min(refresh.unwrap_or(Instant::NEVER))
     }
 }
 
-/// What is asked for one filter.
+/// One filter spec of an RSB.
 #[derive(Clone, Copy)]
-pub(super) struct Spec {
+pub(super) struct RsbEntry {
     pub flowspec: Flowspec,
     pub expires: Instant,
 }
 
-/// What one asks for (RSB). In styles WF and SE all filters have one flowspec.
+/// Reservation state block: what one next hop requests. In the styles WF and SE all entries have the same
+/// flowspec.
 #[derive(Clone)]
-pub(super) struct Asked {
+pub(super) struct Rsb {
     pub style: Style,
-    pub specs: BTreeMap<Filter, Spec>,
-    /// The senders that a wildcard is meant for, in order.
+    pub entries: BTreeMap<FilterSpec, RsbEntry>,
+    /// SCOPE: the senders to which a wildcard request applies, in order.
     pub scope: Option<Vec<IpAddr>>,
     pub policy: Vec<Opaque>,
     pub forwarded: Vec<Opaque>,
-    /// What a program on this host has not heard yet that all is well with.
-    pub unconfirmed: BTreeSet<Filter>,
+    /// Filter specs of a local receiver that has not seen a confirmation yet.
+    pub unconfirmed: BTreeSet<FilterSpec>,
     pub armed: Instant,
 }
 
-impl Asked {
+impl Rsb {
     pub fn new(style: Style) -> Self {
         Self {
             style,
-            specs: BTreeMap::new(),
+            entries: BTreeMap::new(),
             scope: None,
             policy: Vec::new(),
             forwarded: Vec::new(),
@@ -141,101 +146,131 @@ impl Asked {
     }
 
     pub fn due(&self) -> Instant {
-        let expires = self.specs.values().map(|spec| spec.expires).min();
+        let expires = self.entries.values().map(|entry| entry.expires).min();
         expires.unwrap_or(Instant::NEVER)
     }
 
-    /// What is asked for this sender.
-    pub fn spec(&self, sender: &Sender) -> Option<&Spec> {
+    /// The entry that covers this sender.
+    pub fn entry(&self, sender: &SenderTemplate) -> Option<&RsbEntry> {
         let filter = match self.style {
             Style::Wildcard => None,
             _ => Some(*sender),
         };
-        self.specs.get(&filter)
+        self.entries.get(&filter)
     }
 
-    /// Whether a wildcard is meant for this sender too.
-    pub fn means(&self, sender: &Sender) -> bool {
+    /// Whether SCOPE, if there is one, lists this sender.
+    pub fn in_scope(&self, sender: &SenderTemplate) -> bool {
         self.scope
             .as_ref()
             .is_none_or(|scope| scope.binary_search(&sender.address()).is_ok())
     }
 }
 
-/// What traffic control has promised (TCSB).
-pub(super) struct Promise {
-    pub handle: Handle,
-    pub request: Request,
-    /// What goes on to the nodes before instead.
-    pub forward: Option<Flowspec>,
-    pub senders: BTreeSet<Sender>,
+/// Traffic control state block: what is installed on one interface.
+pub(super) struct Tcsb {
+    pub rhandle: RHandle,
+    pub request: TcRequest,
+    /// Fwd_Flowspec: goes to the previous hops in place of the merged flowspec.
+    pub fwd_flowspec: Option<Flowspec>,
+    pub senders: BTreeSet<SenderTemplate>,
 }
 
-/// What has been asked of a node before.
-pub(super) struct Sent {
+/// The Resv state last sent to a previous hop.
+pub(super) struct SentResv {
     pub style: Style,
-    pub specs: BTreeMap<Filter, Flowspec>,
+    pub flowspecs: BTreeMap<FilterSpec, Flowspec>,
     pub scope: Option<Vec<IpAddr>>,
-    pub refresh: Refreshing,
+    pub refresh: RefreshTimer,
     pub armed: Instant,
 }
 
-/// A request that has failed at a node before (BSB).
-pub(super) struct Blockade {
+/// Blockade state block: a request that a previous hop has rejected.
+pub(super) struct Bsb {
+    /// Qb.
     pub flowspec: Flowspec,
+    /// When Tb runs out.
     pub until: Instant,
     pub armed: Instant,
 }
 
-/// One session.
+/// All state blocks of one session.
 #[derive(Default)]
-pub(super) struct State {
-    // Boxed, since the least node of a map has room for eleven, and most sessions have one of each.
-    pub paths: BTreeMap<Sender, Box<PathState>>,
-    pub asked: BTreeMap<Asker, Box<Asked>>,
-    pub promises: BTreeMap<(InterfaceId, Filter), Box<Promise>>,
-    pub sent: BTreeMap<Before, Box<Sent>>,
-    pub blockades: BTreeMap<(Before, Filter), Blockade>,
+pub(super) struct SessionState {
+    // Boxed, since the smallest node of a B-tree has room for eleven, and most sessions have one of each.
+    pub psbs: BTreeMap<SenderTemplate, Box<Psb>>,
+    pub rsbs: BTreeMap<NextHop, Box<Rsb>>,
+    pub tcsbs: BTreeMap<TcsbKey, Box<Tcsb>>,
+    pub sent_resvs: BTreeMap<PreviousHop, Box<SentResv>>,
+    pub bsbs: BTreeMap<(PreviousHop, FilterSpec), Bsb>,
 }
 
-impl State {
+impl SessionState {
     /// The style of all its reservations.
     pub fn style(&self) -> Option<Style> {
-        self.asked.values().next().map(|asked| asked.style)
+        self.rsbs.values().next().map(|rsb| rsb.style)
     }
 
-    /// Whether a sender's packets pass where one asks from.
-    pub fn reaches(&self, sender: &Sender, asker: &Asker) -> bool {
-        self.paths.get(sender).is_some_and(|path| path.reaches(asker))
+    /// Whether a sender's data goes to this next hop.
+    pub fn reaches(&self, sender: &SenderTemplate, nhop: &NextHop) -> bool {
+        self.psbs.get(sender).is_some_and(|psb| psb.reaches(nhop))
     }
 
-    /// The senders that one's request is for and that pass there.
-    pub fn served<'a>(&'a self, asker: &'a Asker, asked: &'a Asked) -> impl Iterator<Item = &'a Sender> {
-        self.paths
+    /// Whether the data of any sender that matches the filter spec goes to this next hop.
+    pub fn any_reaches(&self, filter: &FilterSpec, nhop: &NextHop) -> bool {
+        match filter {
+            Some(sender) => self.reaches(sender, nhop),
+            None => self.psbs.values().any(|psb| psb.reaches(nhop)),
+        }
+    }
+
+    /// The senders that an RSB covers and whose data goes to its next hop.
+    pub fn served<'a>(&'a self, nhop: &'a NextHop, rsb: &'a Rsb) -> impl Iterator<Item = &'a SenderTemplate> {
+        self.psbs
             .iter()
-            .filter(move |(sender, path)| asked.spec(sender).is_some() && path.reaches(asker))
+            .filter(move |(sender, psb)| rsb.entry(sender).is_some() && psb.reaches(nhop))
             .map(|(sender, _)| sender)
     }
 
-    /// Whether a node before is that of any sender.
-    pub fn hears(&self, before: Before) -> bool {
-        self.paths.values().any(|path| path.previous == Some(before))
+    /// Whether this is the previous hop of any sender.
+    pub fn has_phop(&self, phop: PreviousHop) -> bool {
+        self.psbs.values().any(|psb| psb.phop == Some(phop))
+    }
+
+    /// The previous hops of all senders.
+    pub fn all_phops(&self) -> BTreeSet<PreviousHop> {
+        self.psbs.values().filter_map(|psb| psb.phop).collect()
+    }
+
+    /// The previous hops to which a next hop's request for this filter spec goes.
+    pub fn phops(&self, nhop: &NextHop, filter: &FilterSpec) -> BTreeSet<PreviousHop> {
+        self.psbs
+            .iter()
+            .filter(|(sender, psb)| psb.reaches(nhop) && filter.is_none_or(|filter| filter == **sender))
+            .filter_map(|(_, psb)| psb.phop)
+            .collect()
+    }
+
+    /// The filter spec under which traffic control installs a request: the shared styles install one.
+    pub fn tcsb_filter(&self, filter: &FilterSpec) -> FilterSpec {
+        filter.filter(|_| self.style() == Some(Style::Fixed))
     }
 }
 
 /// All sessions.
 #[derive(Default)]
-pub(super) struct Sessions(pub BTreeMap<Key, State>);
+pub(super) struct Sessions(pub BTreeMap<SessionKey, SessionState>);
 
 impl Sessions {
-    /// Whether a session to the same host and protocol has a port where this has none, or the other way round.
-    pub fn ports_conflict(&self, key: Key) -> bool {
-        let alike = |found: &Key| found.destination == key.destination && found.protocol == key.protocol;
+    /// Whether a session to the same host and protocol has a port where this one has none, or the reverse.
+    pub fn ports_conflict(&self, key: SessionKey) -> bool {
+        let alike =
+            |found: &SessionKey| found.destination == key.destination && found.protocol == key.protocol;
         if key.port == 0 {
-            let next = self.0.range(Key { port: 1, ..key }..).next();
+            let next = self.0.range(SessionKey { port: 1, ..key }..).next();
             next.is_some_and(|(found, _)| alike(found))
         } else {
-            self.0.contains_key(&Key { port: 0, ..key })
+            self.0.contains_key(&SessionKey { port: 0, ..key })
         }
     }
 }

@@ -1,183 +1,169 @@
-//! What a node knows, for people: a copy of its state as it is now.
+//! A snapshot of a node's state blocks, for management and tests.
 
-use super::state::{Key, State};
-use super::{Node, Receiver};
-use crate::traffic_control::{Handle, InterfaceId, Request};
-use crate::wire::{Adspec, Flowspec, Hop, Sender, Session, Style, TokenBucket};
+use super::Node;
+use super::neighbour::{NextHop, PreviousHop};
+use super::state::{SessionKey, SessionState};
+use crate::traffic_control::{InterfaceId, RHandle, TcRequest};
+use crate::wire::{Adspec, Flowspec, SenderTemplate, Session, Style, TokenBucket};
 use engine::units::Instant;
 
 /// One session.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SessionStatus {
-    /// Where to.
+    /// The session.
     pub session: Session,
-    /// How its reservations go together; none: there is none.
+    /// The style of its reservations; none without reservations.
     pub style: Option<Style>,
-    /// Who sends (PSB).
-    pub senders: Vec<SenderStatus>,
-    /// Who asks for what (RSB).
-    pub requests: Vec<RequestStatus>,
-    /// What is in force on interfaces (TCSB).
-    pub promises: Vec<PromiseStatus>,
-    /// What is asked of the nodes before.
-    pub asked: Vec<AskedStatus>,
-    /// Requests that have failed further on and are kept from others (BSB).
-    pub blockades: Vec<BlockadeStatus>,
+    /// Its path state.
+    pub psbs: Vec<PsbStatus>,
+    /// Its reservation state.
+    pub rsbs: Vec<RsbStatus>,
+    /// What traffic control has installed.
+    pub tcsbs: Vec<TcsbStatus>,
+    /// The Resv state last sent to the previous hops.
+    pub sent_resvs: Vec<SentResvStatus>,
+    /// Its blockade state.
+    pub bsbs: Vec<BsbStatus>,
 }
 
-/// One sender of a session.
+/// Path state of one sender.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct SenderStatus {
-    /// Who.
-    pub sender: Sender,
-    /// What it sends.
+pub struct PsbStatus {
+    /// The sender.
+    pub sender: SenderTemplate,
+    /// Its Tspec.
     pub tspec: TokenBucket,
     /// What the path up to here offers.
     pub adspec: Option<Adspec>,
-    /// The node before and the interface that its Paths come by; none for a sender of this host.
-    pub previous: Option<(Hop, InterfaceId)>,
-    /// Whether there are nodes without RSVP between that node and this.
-    pub gap: bool,
-    /// Its packets leave by these.
-    pub by: Vec<InterfaceId>,
-    /// They are delivered on this host.
-    pub here: bool,
-    /// It is forgotten then, if nothing is heard; never for a sender of this host.
+    /// The previous hop; none for a sender on this host.
+    pub phop: Option<PreviousHop>,
+    /// Whether there are nodes without RSVP between the previous hop and this one.
+    pub non_rsvp_hop: bool,
+    /// The interfaces through which its data leaves.
+    pub outgoing: Vec<InterfaceId>,
+    /// Whether its data is delivered on this host.
+    pub local: bool,
+    /// When the state times out unless it is refreshed; never for a sender on this host.
     pub expires: Instant,
 }
 
-/// Who asks.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Asker {
-    /// A program on this host.
-    Here(Receiver),
-    /// The next node, behind the interface that its hop names.
-    Next(Hop),
-}
-
-/// One request.
+/// One filter spec of a reservation request.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct RequestStatus {
-    /// Who asks.
-    pub asker: Asker,
-    /// For whom: one of style FF or SE; none: all senders.
-    pub sender: Option<Sender>,
-    /// For what.
+pub struct RsbStatus {
+    /// The next hop that requests it.
+    pub nhop: NextHop,
+    /// The filter spec; none for all senders.
+    pub sender: Option<SenderTemplate>,
+    /// The flowspec.
     pub flowspec: Flowspec,
-    /// It is forgotten then, if nothing is heard; never for a program on this host.
+    /// When the state times out unless it is refreshed; never for an application on this host.
     pub expires: Instant,
 }
 
-/// One promise of traffic control.
+/// One reservation that traffic control has installed.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct PromiseStatus {
-    /// Where.
+pub struct TcsbStatus {
+    /// The interface.
     pub interface: InterfaceId,
-    /// Its name.
-    pub handle: Handle,
-    /// For whom.
-    pub senders: Vec<Sender>,
-    /// What.
-    pub request: Request,
+    /// The handle from traffic control.
+    pub rhandle: RHandle,
+    /// The senders whose packets it serves.
+    pub senders: Vec<SenderTemplate>,
+    /// What was requested of traffic control.
+    pub request: TcRequest,
 }
 
-/// What is asked of a node before.
+/// One filter spec of the Resv state sent to a previous hop.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct AskedStatus {
-    /// The node, with its own interface.
-    pub previous: Hop,
-    /// The interface towards it.
-    pub interface: InterfaceId,
-    /// For whom; none: all senders.
-    pub sender: Option<Sender>,
-    /// What.
+pub struct SentResvStatus {
+    /// The previous hop.
+    pub phop: PreviousHop,
+    /// The filter spec; none for all senders.
+    pub sender: Option<SenderTemplate>,
+    /// The flowspec.
     pub flowspec: Flowspec,
 }
 
-/// A request that has failed.
+/// Blockade state.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct BlockadeStatus {
-    /// The node before that it failed at, or beyond.
-    pub previous: Hop,
-    /// For whom; none: all senders.
-    pub sender: Option<Sender>,
-    /// Requests of this or more are kept from others.
+pub struct BsbStatus {
+    /// The previous hop that rejected the request, or passed on a rejection.
+    pub phop: PreviousHop,
+    /// The filter spec; none for all senders.
+    pub sender: Option<SenderTemplate>,
+    /// Qb: requests that are not smaller are left out of merging.
     pub flowspec: Flowspec,
-    /// Until then.
+    /// When the blockade ends.
     pub until: Instant,
 }
 
 impl<T, R> Node<T, R> {
-    /// All sessions, as they are.
+    /// All sessions.
     pub fn status(&self) -> Vec<SessionStatus> {
         let all = self.sessions.0.iter();
         all.map(|(key, state)| state.status(*key)).collect()
     }
 
-    /// One session, as it is; its police flag means nothing here.
+    /// One session; its E_Police flag is ignored.
     pub fn status_of(&self, session: &Session) -> Option<SessionStatus> {
-        let key = Key::from(session);
+        let key = SessionKey::from(session);
         self.sessions.0.get(&key).map(|state| state.status(key))
     }
 }
 
-impl State {
-    fn status(&self, key: Key) -> SessionStatus {
+impl SessionState {
+    fn status(&self, key: SessionKey) -> SessionStatus {
         SessionStatus {
             session: key.session(),
             style: self.style(),
-            senders: self.sender_status(),
-            requests: self.request_status(),
-            promises: self.promise_status(),
-            asked: self.asked_status(),
-            blockades: self.blockade_status(),
+            psbs: self.psb_status(),
+            rsbs: self.rsb_status(),
+            tcsbs: self.tcsb_status(),
+            sent_resvs: self.sent_resv_status(),
+            bsbs: self.bsb_status(),
         }
     }
 
-    fn sender_status(&self) -> Vec<SenderStatus> {
-        let all = self.paths.iter().map(|(sender, path)| SenderStatus {
+    fn psb_status(&self) -> Vec<PsbStatus> {
+        let all = self.psbs.iter().map(|(sender, psb)| PsbStatus {
             sender: *sender,
-            tspec: path.tspec,
-            adspec: path.adspec.clone(),
-            previous: path.previous,
-            gap: path.gap,
-            by: path.by.iter().map(|(by, _)| *by).collect(),
-            here: path.here,
-            expires: path.expires,
+            tspec: psb.tspec,
+            adspec: psb.adspec.clone(),
+            phop: psb.phop,
+            non_rsvp_hop: psb.non_rsvp_hop,
+            outgoing: psb.outgoing.iter().map(|(interface, _)| *interface).collect(),
+            local: psb.local,
+            expires: psb.expires,
         });
         all.collect()
     }
 
-    fn request_status(&self) -> Vec<RequestStatus> {
-        let all = self.asked.iter().flat_map(|(asker, asked)| {
-            asked.specs.iter().map(|(sender, spec)| RequestStatus {
-                asker: *asker,
+    fn rsb_status(&self) -> Vec<RsbStatus> {
+        let all = self.rsbs.iter().flat_map(|(nhop, rsb)| {
+            rsb.entries.iter().map(|(sender, entry)| RsbStatus {
+                nhop: *nhop,
                 sender: *sender,
-                flowspec: spec.flowspec,
-                expires: spec.expires,
+                flowspec: entry.flowspec,
+                expires: entry.expires,
             })
         });
         all.collect()
     }
 
-    fn promise_status(&self) -> Vec<PromiseStatus> {
-        let all = self
-            .promises
-            .iter()
-            .map(|((interface, _), promise)| PromiseStatus {
-                interface: *interface,
-                handle: promise.handle,
-                senders: promise.senders.iter().copied().collect(),
-                request: promise.request,
-            });
+    fn tcsb_status(&self) -> Vec<TcsbStatus> {
+        let all = self.tcsbs.iter().map(|((interface, _), tcsb)| TcsbStatus {
+            interface: *interface,
+            rhandle: tcsb.rhandle,
+            senders: tcsb.senders.iter().copied().collect(),
+            request: tcsb.request,
+        });
         all.collect()
     }
 
-    fn asked_status(&self) -> Vec<AskedStatus> {
-        let all = self.sent.iter().flat_map(|((previous, interface), sent)| {
-            sent.specs.iter().map(|(sender, flowspec)| AskedStatus {
-                previous: *previous,
-                interface: *interface,
+    fn sent_resv_status(&self) -> Vec<SentResvStatus> {
+        let all = self.sent_resvs.iter().flat_map(|(phop, sent)| {
+            sent.flowspecs.iter().map(|(sender, flowspec)| SentResvStatus {
+                phop: *phop,
                 sender: *sender,
                 flowspec: *flowspec,
             })
@@ -185,13 +171,12 @@ impl State {
         all.collect()
     }
 
-    fn blockade_status(&self) -> Vec<BlockadeStatus> {
-        let all = self.blockades.iter();
-        let all = all.map(|(((previous, _), sender), blockade)| BlockadeStatus {
-            previous: *previous,
+    fn bsb_status(&self) -> Vec<BsbStatus> {
+        let all = self.bsbs.iter().map(|((phop, sender), bsb)| BsbStatus {
+            phop: *phop,
             sender: *sender,
-            flowspec: blockade.flowspec,
-            until: blockade.until,
+            flowspec: bsb.flowspec,
+            until: bsb.until,
         });
         all.collect()
     }

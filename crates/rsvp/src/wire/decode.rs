@@ -1,7 +1,7 @@
 //! Bytes to types: header, objects sorted by class, and from them the message (RFC 2205, sections 3.1 and 3.10).
 
 use super::class::{self, Unknown};
-use super::error_spec::{code, value};
+use super::error_spec::{ErrorCode, code, value};
 use super::integrity::{Challenge, Integrity};
 use super::intserv::{Content, Flowspec};
 use super::message::{
@@ -9,56 +9,47 @@ use super::message::{
 };
 use super::object::{Object, Opaque, Raw};
 use super::reader::{Misread, Reader};
-use super::reduction::{Acknowledgement, IdList};
-use super::session::Sender;
+use super::reduction::{MessageIdAck, MessageIdList};
+use super::session::SenderTemplate;
 use super::style::{Descriptors, Style};
 use super::{checksum, reduction::MessageId};
 
-/// Why bytes are not a message. It is counted and shown, never answered.
+/// Why bytes are not an RSVP message. Counted and shown, never answered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Flaw {
-    /// Shorter than the header.
+pub enum Malformed {
+    /// Shorter than the common header.
     Truncated,
-    /// The header's length is not that of the datagram, or an object runs over the end.
+    /// The RSVP length is not that of the datagram, or an object exceeds the message.
     Length,
     /// Another version of RSVP.
     Version(u8),
-    /// A type of message that is not known.
-    Kind(u8),
+    /// An unknown message type.
+    MessageType(u8),
     /// The checksum is wrong.
     Checksum,
-    /// An object of this class has contents that it may not have.
+    /// An object of this class has invalid contents.
     Contents(u8),
-    /// An object of this class comes twice.
-    Twice(u8),
+    /// An object of this class occurs twice.
+    Duplicate(u8),
     /// An object of this class is missing.
     Missing(u8),
-    /// An object of this class has no place here.
+    /// An object of this class is not allowed there.
     Misplaced(u8),
-    /// IPv4 and IPv6 in one message.
-    Families,
+    /// IPv4 and IPv6 addresses in one message.
+    MixedFamilies,
 }
 
-/// What RFC 2205 wants its sender to be told.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Objection {
-    /// The error code.
-    pub code: u8,
-    /// The error value.
-    pub value: u16,
-}
-
-/// Why a message is not to be acted on.
+/// Why a message must not be processed.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Refusal {
-    /// Not a message.
-    Malformed(Flaw),
-    /// To be answered with an error that the rest of the message, which is here, gives the place for.
-    Objected(Objection, Box<Frame>),
+pub enum DecodeError {
+    /// It is no RSVP message.
+    Malformed(Malformed),
+    /// RFC 2205 has its sender told, in an error message made from the rest of it, which is here.
+    Reportable(ErrorCode, Box<Frame>),
 }
 
-impl From<Flaw> for Refusal {
-    fn from(flaw: Flaw) -> Self {
+impl From<Malformed> for DecodeError {
+    fn from(flaw: Malformed) -> Self {
         Self::Malformed(flaw)
     }
 }
@@ -72,7 +63,7 @@ const CLASSES: usize = 26;
 struct Objects<'a> {
     /// Path and Resv are answered, so they are objected to.
     answered: bool,
-    objection: Option<Objection>,
+    error: Option<ErrorCode>,
     single: [Option<Raw<'a>>; CLASSES],
     challenge: Option<Raw<'a>>,
     acknowledgements: Vec<Raw<'a>>,
@@ -86,10 +77,10 @@ struct Objects<'a> {
 }
 
 impl<'a> Objects<'a> {
-    fn sort(kind: u8, mut body: Reader<'a>) -> Result<Self, Flaw> {
+    fn sort(kind: u8, mut body: Reader<'a>) -> Result<Self, Malformed> {
         let mut objects = Self {
             answered: kind <= 2,
-            objection: None,
+            error: None,
             single: [None; CLASSES],
             challenge: None,
             acknowledgements: Vec::new(),
@@ -102,37 +93,37 @@ impl<'a> Objects<'a> {
         };
         let mut first = true;
         while !body.is_empty() {
-            let raw = Raw::next(&mut body).map_err(|_| Flaw::Length)?;
+            let raw = Raw::next(&mut body).map_err(|_| Malformed::Length)?;
             if raw.class == class::INTEGRITY && !first {
-                return Err(Flaw::Misplaced(class::INTEGRITY));
+                return Err(Malformed::Misplaced(class::INTEGRITY));
             }
             first = false;
             objects.add(raw, body.0)?;
         }
         if objects.v4 && objects.v6 {
-            return Err(Flaw::Families);
+            return Err(Malformed::MixedFamilies);
         }
         Ok(objects)
     }
 
     /// One object, and the bytes behind it.
-    fn add(&mut self, raw: Raw<'a>, behind: &'a [u8]) -> Result<(), Flaw> {
+    fn add(&mut self, raw: Raw<'a>, behind: &'a [u8]) -> Result<(), Malformed> {
         self.family(&raw);
         match raw.class {
             class::NULL => {}
             class::FLOWSPEC | class::FILTER_SPEC => match &mut self.end {
                 Some((_, _, descriptors)) => descriptors.push(raw),
-                None => return Err(Flaw::Misplaced(raw.class)),
+                None => return Err(Malformed::Misplaced(raw.class)),
             },
             class::STYLE => {
-                let style = raw.read().map_err(|_| Flaw::Contents(class::STYLE))?;
+                let style = raw.read().map_err(|_| Malformed::Contents(class::STYLE))?;
                 if self.end.replace((style, behind, Vec::new())).is_some() {
-                    return Err(Flaw::Twice(class::STYLE));
+                    return Err(Malformed::Duplicate(class::STYLE));
                 }
             }
             class::CHALLENGE => {
                 if self.challenge.replace(raw).is_some() {
-                    return Err(Flaw::Twice(class::CHALLENGE));
+                    return Err(Malformed::Duplicate(class::CHALLENGE));
                 }
             }
             class::MESSAGE_ID_ACK => self.acknowledgements.push(raw),
@@ -143,15 +134,15 @@ impl<'a> Objects<'a> {
             | class::SENDER_TEMPLATE..=class::RESV_CONFIRM
             | class::MESSAGE_ID => {
                 if self.end.is_some() {
-                    return Err(Flaw::Misplaced(raw.class));
+                    return Err(Malformed::Misplaced(raw.class));
                 }
                 if self.single[usize::from(raw.class)].replace(raw).is_some() {
-                    return Err(Flaw::Twice(raw.class));
+                    return Err(Malformed::Duplicate(raw.class));
                 }
             }
             unknown => match class::unknown(unknown) {
                 Unknown::Reject => {
-                    self.object(code::UNKNOWN_CLASS, u16::from_be_bytes([raw.class, raw.c_type]))
+                    self.report(code::UNKNOWN_CLASS, u16::from_be_bytes([raw.class, raw.c_type]))
                 }
                 Unknown::Ignore => {}
                 // Behind an unknown style all is kept as it came.
@@ -178,32 +169,32 @@ impl<'a> Objects<'a> {
         self.v6 |= addressed && (raw.c_type == 2 || raw.c_type == 3);
     }
 
-    /// The first objection stands.
-    fn object(&mut self, code: u8, value: u16) {
-        self.objection.get_or_insert(Objection { code, value });
+    /// The first error stands.
+    fn report(&mut self, code: u8, value: u16) {
+        self.error.get_or_insert(ErrorCode { code, value });
     }
 
     /// Reads an object; `None` where its C-Type is not known, which is objected to.
-    fn read<T: Object>(&mut self, raw: &Raw<'_>) -> Result<Option<T>, Flaw> {
+    fn read<T: Object>(&mut self, raw: &Raw<'_>) -> Result<Option<T>, Malformed> {
         match raw.read() {
             Ok(object) => Ok(Some(object)),
             Err(Misread::CType) => {
-                self.object(code::UNKNOWN_C_TYPE, u16::from_be_bytes([raw.class, raw.c_type]));
+                self.report(code::UNKNOWN_C_TYPE, u16::from_be_bytes([raw.class, raw.c_type]));
                 Ok(None)
             }
-            Err(_) => Err(Flaw::Contents(raw.class)),
+            Err(_) => Err(Malformed::Contents(raw.class)),
         }
     }
 
-    fn maybe<T: Object>(&mut self, class: u8) -> Result<Option<T>, Flaw> {
+    fn maybe<T: Object>(&mut self, class: u8) -> Result<Option<T>, Malformed> {
         match self.single[usize::from(class)].take() {
             Some(raw) => self.read(&raw),
             None => Ok(None),
         }
     }
 
-    fn need<T: Object>(&mut self, class: u8) -> Result<T, Flaw> {
-        self.maybe(class)?.ok_or(Flaw::Missing(class))
+    fn need<T: Object>(&mut self, class: u8) -> Result<T, Malformed> {
+        self.maybe(class)?.ok_or(Malformed::Missing(class))
     }
 
     /// IntServ contents; what is not understood is objected to with this value, and kept.
@@ -215,7 +206,7 @@ impl<'a> Objects<'a> {
             Err(_) => (code::TRAFFIC_CONTROL, bad),
         };
         if self.answered {
-            self.object(trouble.0, trouble.1);
+            self.report(trouble.0, trouble.1);
         }
         Content::Raw {
             c_type: raw.c_type,
@@ -228,76 +219,76 @@ impl<'a> Objects<'a> {
         Some(self.content(&raw, bad))
     }
 
-    fn sender(&mut self) -> Result<SenderDescriptor, Flaw> {
+    fn sender(&mut self) -> Result<SenderDescriptor, Malformed> {
         let tspec = self.maybe_content(class::SENDER_TSPEC, value::BAD_TSPEC);
         Ok(SenderDescriptor {
             template: self.need(class::SENDER_TEMPLATE)?,
-            tspec: tspec.ok_or(Flaw::Missing(class::SENDER_TSPEC))?,
+            tspec: tspec.ok_or(Malformed::Missing(class::SENDER_TSPEC))?,
             adspec: self.maybe_content(class::ADSPEC, value::BAD_ADSPEC),
         })
     }
 
     /// The style and its flow descriptors.
-    fn descriptors(&mut self) -> Result<Descriptors<Content<Flowspec>>, Flaw> {
-        let (style, bytes, raws) = self.end.take().ok_or(Flaw::Missing(class::STYLE))?;
+    fn descriptors(&mut self) -> Result<Descriptors<Content<Flowspec>>, Malformed> {
+        let (style, bytes, raws) = self.end.take().ok_or(Malformed::Missing(class::STYLE))?;
         if let Style::Unknown(options) = style {
-            self.object(code::UNKNOWN_STYLE, 0);
+            self.report(code::UNKNOWN_STYLE, 0);
             return Ok(Descriptors::Unknown(options, bytes.to_vec()));
         }
-        let mut pairs: Vec<(Content<Flowspec>, Vec<Sender>)> = Vec::new();
+        let mut pairs: Vec<(Content<Flowspec>, Vec<SenderTemplate>)> = Vec::new();
         for raw in raws {
             if raw.class == class::FLOWSPEC {
                 pairs.push((self.content(&raw, value::BAD_FLOWSPEC), Vec::new()));
             } else if let Some(filter) = self.read(&raw)? {
-                let (_, filters) = pairs.last_mut().ok_or(Flaw::Missing(class::FLOWSPEC))?;
+                let (_, filters) = pairs.last_mut().ok_or(Malformed::Missing(class::FLOWSPEC))?;
                 filters.push(filter);
             }
         }
         if pairs.is_empty() {
-            return Err(Flaw::Missing(class::FLOWSPEC));
+            return Err(Malformed::Missing(class::FLOWSPEC));
         }
         match style {
             Style::Fixed => {
                 if pairs.iter().any(|(_, filters)| filters.is_empty()) {
-                    return Err(Flaw::Missing(class::FILTER_SPEC));
+                    return Err(Malformed::Missing(class::FILTER_SPEC));
                 }
-                let each = |(flowspec, filters): (Content<Flowspec>, Vec<Sender>)| {
+                let each = |(flowspec, filters): (Content<Flowspec>, Vec<SenderTemplate>)| {
                     filters.into_iter().map(move |filter| (flowspec.clone(), filter))
                 };
                 Ok(Descriptors::Fixed(pairs.into_iter().flat_map(each).collect()))
             }
-            _ if pairs.len() > 1 => Err(Flaw::Twice(class::FLOWSPEC)),
+            _ if pairs.len() > 1 => Err(Malformed::Duplicate(class::FLOWSPEC)),
             _ => match (style, pairs.swap_remove(0)) {
                 (Style::Wildcard, (flowspec, filters)) if filters.is_empty() => {
                     Ok(Descriptors::Wildcard(flowspec))
                 }
-                (Style::Wildcard, _) => Err(Flaw::Misplaced(class::FILTER_SPEC)),
-                (_, (_, filters)) if filters.is_empty() => Err(Flaw::Missing(class::FILTER_SPEC)),
+                (Style::Wildcard, _) => Err(Malformed::Misplaced(class::FILTER_SPEC)),
+                (_, (_, filters)) if filters.is_empty() => Err(Malformed::Missing(class::FILTER_SPEC)),
                 (_, (flowspec, filters)) => Ok(Descriptors::SharedExplicit(flowspec, filters)),
             },
         }
     }
 
     /// The same in a tear, whose flowspecs mean nothing and may be absent.
-    fn filters(&mut self) -> Result<Descriptors<()>, Flaw> {
-        let (style, bytes, raws) = self.end.take().ok_or(Flaw::Missing(class::STYLE))?;
+    fn filters(&mut self) -> Result<Descriptors<()>, Malformed> {
+        let (style, bytes, raws) = self.end.take().ok_or(Malformed::Missing(class::STYLE))?;
         if let Style::Unknown(options) = style {
             return Ok(Descriptors::Unknown(options, bytes.to_vec()));
         }
         let mut filters = Vec::new();
         for raw in raws.iter().filter(|raw| raw.class == class::FILTER_SPEC) {
-            filters.extend(self.read::<Sender>(raw)?);
+            filters.extend(self.read::<SenderTemplate>(raw)?);
         }
         match (style, filters.is_empty()) {
             (Style::Wildcard, true) => Ok(Descriptors::Wildcard(())),
-            (Style::Wildcard, false) => Err(Flaw::Misplaced(class::FILTER_SPEC)),
-            (_, true) => Err(Flaw::Missing(class::FILTER_SPEC)),
+            (Style::Wildcard, false) => Err(Malformed::Misplaced(class::FILTER_SPEC)),
+            (_, true) => Err(Malformed::Missing(class::FILTER_SPEC)),
             (Style::Fixed, false) => Ok(Descriptors::Fixed(filters.into_iter().map(|f| ((), f)).collect())),
             (_, false) => Ok(Descriptors::SharedExplicit((), filters)),
         }
     }
 
-    fn message(&mut self, kind: u8) -> Result<Message, Flaw> {
+    fn message(&mut self, kind: u8) -> Result<Message, Malformed> {
         Ok(match kind {
             1 => Message::Path(Path {
                 session: self.need(class::SESSION)?,
@@ -354,28 +345,31 @@ impl<'a> Objects<'a> {
             15 => Message::Srefresh(self.lists()?),
             25 => Message::Challenge(self.challenge()?),
             26 => Message::Response(self.challenge()?),
-            unknown => return Err(Flaw::Kind(unknown)),
+            unknown => return Err(Malformed::MessageType(unknown)),
         })
     }
 
-    fn challenge(&mut self) -> Result<Challenge, Flaw> {
-        let raw = self.challenge.take().ok_or(Flaw::Missing(class::CHALLENGE))?;
-        self.read(&raw)?.ok_or(Flaw::Contents(class::CHALLENGE))
+    fn challenge(&mut self) -> Result<Challenge, Malformed> {
+        let raw = self
+            .challenge
+            .take()
+            .ok_or(Malformed::Missing(class::CHALLENGE))?;
+        self.read(&raw)?.ok_or(Malformed::Contents(class::CHALLENGE))
     }
 
-    fn lists(&mut self) -> Result<Vec<IdList>, Flaw> {
+    fn lists(&mut self) -> Result<Vec<MessageIdList>, Malformed> {
         let mut lists = Vec::new();
         for raw in core::mem::take(&mut self.lists) {
             lists.extend(self.read(&raw)?);
         }
         if lists.is_empty() {
-            return Err(Flaw::Missing(class::MESSAGE_ID_LIST));
+            return Err(Malformed::Missing(class::MESSAGE_ID_LIST));
         }
         Ok(lists)
     }
 
     /// Nothing may be left that the message has no place for.
-    fn finish(&self) -> Result<(), Flaw> {
+    fn finish(&self) -> Result<(), Malformed> {
         let single = self.single.iter().flatten().map(|raw| raw.class);
         let style = self.end.iter().map(|_| class::STYLE);
         let lists = self.lists.iter().map(|raw| raw.class);
@@ -388,36 +382,36 @@ impl<'a> Objects<'a> {
             .chain(challenge)
             .next()
         {
-            Some(class) => Err(Flaw::Misplaced(class)),
+            Some(class) => Err(Malformed::Misplaced(class)),
             None => Ok(()),
         }
     }
 }
 
 /// The messages of a bundle, split by their lengths (RFC 2961, section 3).
-fn split(mut body: Reader<'_>) -> Result<Vec<Vec<u8>>, Flaw> {
+fn split(mut body: Reader<'_>) -> Result<Vec<Vec<u8>>, Malformed> {
     let mut messages = Vec::new();
     while !body.is_empty() {
-        let header = body.0.first_chunk::<8>().ok_or(Flaw::Length)?;
+        let header = body.0.first_chunk::<8>().ok_or(Malformed::Length)?;
         let length = usize::from(u16::from_be_bytes([header[6], header[7]]));
         if header[1] == BUNDLE {
-            return Err(Flaw::Kind(BUNDLE));
+            return Err(Malformed::MessageType(BUNDLE));
         }
         if length < 8 || length % 4 != 0 {
-            return Err(Flaw::Length);
+            return Err(Malformed::Length);
         }
-        messages.push(body.take(length).map_err(|_| Flaw::Length)?.to_vec());
+        messages.push(body.take(length).map_err(|_| Malformed::Length)?.to_vec());
     }
     if messages.is_empty() {
-        return Err(Flaw::Length);
+        return Err(Malformed::Length);
     }
     Ok(messages)
 }
 
 impl Frame {
     /// Reads one message, which is all of a datagram behind the IP header.
-    pub fn decode(bytes: &[u8]) -> Result<Self, Refusal> {
-        let header: [u8; 8] = *bytes.first_chunk().ok_or(Flaw::Truncated)?;
+    pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+        let header: [u8; 8] = *bytes.first_chunk().ok_or(Malformed::Truncated)?;
         let [
             first,
             kind,
@@ -429,52 +423,50 @@ impl Frame {
             length_low,
         ] = header;
         if first >> 4 != 1 {
-            return Err(Flaw::Version(first >> 4).into());
+            return Err(Malformed::Version(first >> 4).into());
         }
         let length = usize::from(u16::from_be_bytes([length_high, length_low]));
         if length != bytes.len() || length % 4 != 0 {
-            return Err(Flaw::Length.into());
+            return Err(Malformed::Length.into());
         }
         // Zero says that there is none.
         if (sum_high, sum_low) != (0, 0) && !checksum::holds(bytes) {
-            return Err(Flaw::Checksum.into());
+            return Err(Malformed::Checksum.into());
         }
         let mut frame = Self {
-            reduction: first & 1 != 0,
+            refresh_reduction: first & 1 != 0,
             ..Self::plain(send_ttl, Message::Ack)
         };
         let body = Reader(&bytes[8..]);
         if kind == BUNDLE {
-            return frame.bundle(body).map_err(Refusal::Malformed);
+            return frame.bundle(body).map_err(DecodeError::Malformed);
         }
         let mut objects = Objects::sort(kind, body)?;
         frame.integrity = objects.maybe::<Integrity>(class::INTEGRITY)?;
         frame.message = objects.message(kind)?;
         for raw in core::mem::take(&mut objects.acknowledgements) {
-            frame
-                .acknowledgements
-                .extend(objects.read::<Acknowledgement>(&raw)?);
+            frame.acknowledgements.extend(objects.read::<MessageIdAck>(&raw)?);
         }
         if frame.message == Message::Ack && frame.acknowledgements.is_empty() {
-            return Err(Flaw::Missing(class::MESSAGE_ID_ACK).into());
+            return Err(Malformed::Missing(class::MESSAGE_ID_ACK).into());
         }
-        frame.id = objects.maybe::<MessageId>(class::MESSAGE_ID)?;
+        frame.message_id = objects.maybe::<MessageId>(class::MESSAGE_ID)?;
         objects.finish()?;
         frame.forwarded = objects.forwarded;
-        match objects.objection {
-            Some(objection) => Err(Refusal::Objected(objection, Box::new(frame))),
+        match objects.error {
+            Some(error) => Err(DecodeError::Reportable(error, Box::new(frame))),
             None => Ok(frame),
         }
     }
 
-    fn bundle(mut self, mut body: Reader<'_>) -> Result<Self, Flaw> {
+    fn bundle(mut self, mut body: Reader<'_>) -> Result<Self, Malformed> {
         // An object starts with its length, a message with the version: INTEGRITY is always shorter than 0x1000.
         if body.0.first().is_some_and(|byte| byte >> 4 == 0) {
-            let raw = Raw::next(&mut body).map_err(|_| Flaw::Length)?;
+            let raw = Raw::next(&mut body).map_err(|_| Malformed::Length)?;
             if raw.class != class::INTEGRITY {
-                return Err(Flaw::Misplaced(raw.class));
+                return Err(Malformed::Misplaced(raw.class));
             }
-            self.integrity = Some(raw.read().map_err(|_| Flaw::Contents(class::INTEGRITY))?);
+            self.integrity = Some(raw.read().map_err(|_| Malformed::Contents(class::INTEGRITY))?);
         }
         self.message = Message::Bundle(split(body)?);
         Ok(self)

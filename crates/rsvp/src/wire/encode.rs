@@ -6,7 +6,7 @@ use super::intserv::{Content, Flowspec};
 use super::message::{Frame, Message, SenderDescriptor};
 use super::object::{Object, Opaque};
 use super::style::Descriptors;
-use super::{Sender, checksum};
+use super::{SenderTemplate, checksum};
 use core::fmt;
 
 /// A message that does not fit the 64 KiB of its length field.
@@ -63,7 +63,7 @@ impl Writer {
         self.maybe(class::ADSPEC, sender.adspec.as_ref());
     }
 
-    fn filters<'a>(&mut self, filters: impl IntoIterator<Item = &'a Sender>) {
+    fn filters<'a>(&mut self, filters: impl IntoIterator<Item = &'a SenderTemplate>) {
         for filter in filters {
             self.put(class::FILTER_SPEC, filter);
         }
@@ -211,7 +211,7 @@ impl<'a, F> End<'a, F> {
 impl Frame {
     /// The message as bytes, with its length and its checksum.
     pub fn encode(&self) -> Result<Vec<u8>, TooLong> {
-        let first = 0x10 | u8::from(self.reduction);
+        let first = 0x10 | u8::from(self.refresh_reduction);
         let mut writer = Writer {
             out: vec![first, self.message.kind(), 0, 0, self.send_ttl, 0, 0, 0],
             too_long: false,
@@ -220,7 +220,7 @@ impl Frame {
         for acknowledgement in &self.acknowledgements {
             writer.put(class::MESSAGE_ID_ACK, acknowledgement);
         }
-        writer.maybe(class::MESSAGE_ID, self.id.as_ref());
+        writer.maybe(class::MESSAGE_ID, self.message_id.as_ref());
         writer.message(&self.message, &self.forwarded);
         let Writer { mut out, too_long } = writer;
         let length = u16::try_from(out.len()).map_err(|_| TooLong)?;

@@ -4,19 +4,48 @@ use super::object::{Object, family, read_address, write_address};
 use super::reader::{Misread, Reader};
 use core::net::IpAddr;
 
-/// What went wrong, and where.
+/// An error code and its value (RFC 2205, appendix B).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ErrorCode {
+    /// One of [`code`].
+    pub code: u8,
+    /// Details; their meaning depends on the code, see [`value`].
+    pub value: u16,
+}
+
+impl ErrorCode {
+    /// An error of this code and value.
+    pub const fn new(code: u8, value: u16) -> Self {
+        Self { code, value }
+    }
+}
+
+/// ERROR_SPEC: an error, and the node that detected it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ErrorSpec {
-    /// The node that found it.
+    /// The node that detected it.
     pub node: IpAddr,
-    /// InPlace: a reservation that was there before stays in force.
+    /// InPlace: an earlier reservation stays in force.
     pub in_place: bool,
-    /// NotGuilty: the receiver that is told did not ask for so much. Set on the way up to the application alone.
+    /// NotGuilty: this receiver requested less than what failed. Set only in upcalls to applications.
     pub not_guilty: bool,
     /// One of [`code`].
     pub code: u8,
-    /// More about it; its meaning depends on the code.
+    /// Details; their meaning depends on the code.
     pub value: u16,
+}
+
+impl ErrorSpec {
+    /// An error that this node detected, without flags.
+    pub const fn new(node: IpAddr, error: ErrorCode) -> Self {
+        Self {
+            node,
+            in_place: false,
+            not_guilty: false,
+            code: error.code,
+            value: error.value,
+        }
+    }
 }
 
 /// Error codes.
@@ -37,7 +66,7 @@ pub mod code {
     pub const UNKNOWN_STYLE: u8 = 6;
     /// Destination ports zero and non-zero for one destination and protocol.
     pub const CONFLICTING_DESTINATION_PORTS: u8 = 7;
-    /// Sender ports zero and non-zero in one session.
+    /// SenderTemplate ports zero and non-zero in one session.
     pub const CONFLICTING_SENDER_PORTS: u8 = 8;
     /// Pushed aside for something more important.
     pub const PREEMPTED: u8 = 12;

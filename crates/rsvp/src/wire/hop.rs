@@ -11,7 +11,7 @@ pub struct Hop {
     /// Its address.
     pub address: IpAddr,
     /// Its handle for the interface that the Path left by, sent back in Resv.
-    pub interface: u32,
+    pub lih: u32,
 }
 
 impl Object for Hop {
@@ -21,13 +21,13 @@ impl Object for Hop {
 
     fn write(&self, out: &mut Vec<u8>) {
         write_address(self.address, out);
-        out.extend(self.interface.to_be_bytes());
+        out.extend(self.lih.to_be_bytes());
     }
 
     fn read(c_type: u8, body: &mut Reader<'_>) -> Result<Self, Misread> {
         let address = read_address(c_type, body)?;
-        let interface = body.u32()?;
-        Ok(Self { address, interface })
+        let lih = body.u32()?;
+        Ok(Self { address, lih })
     }
 }
 

@@ -6,8 +6,8 @@ use super::hop::{Hop, Refresh, Scope};
 use super::integrity::{Challenge, Integrity};
 use super::intserv::{Content, Flowspec, TokenBucket};
 use super::object::Opaque;
-use super::reduction::{Acknowledgement, IdList, MessageId};
-use super::session::{Sender, Session};
+use super::reduction::{MessageId, MessageIdAck, MessageIdList};
+use super::session::{SenderTemplate, Session};
 use super::style::Descriptors;
 use core::net::IpAddr;
 
@@ -17,13 +17,13 @@ pub struct Frame {
     /// The IP TTL that it was sent with; a hop without RSVP shows in the difference.
     pub send_ttl: u8,
     /// Its sender understands refresh reduction.
-    pub reduction: bool,
+    pub refresh_reduction: bool,
     /// Who vouches for it.
     pub integrity: Option<Integrity>,
     /// What its sender has, or has not, seen of ours.
-    pub acknowledgements: Vec<Acknowledgement>,
+    pub acknowledgements: Vec<MessageIdAck>,
     /// Its name.
-    pub id: Option<MessageId>,
+    pub message_id: Option<MessageId>,
     /// What it says.
     pub message: Message,
     /// Objects of unknown classes that are to be sent on.
@@ -35,10 +35,10 @@ impl Frame {
     pub fn plain(send_ttl: u8, message: Message) -> Self {
         Self {
             send_ttl,
-            reduction: false,
+            refresh_reduction: false,
             integrity: None,
             acknowledgements: Vec::new(),
-            id: None,
+            message_id: None,
             message,
             forwarded: Vec::new(),
         }
@@ -67,7 +67,7 @@ pub enum Message {
     /// Acknowledgements alone; at least one.
     Ack,
     /// State named by these is refreshed; at least one list.
-    Srefresh(Vec<IdList>),
+    Srefresh(Vec<MessageIdList>),
     /// Asks a neighbour for its place in its sequence of messages (RFC 2747, section 4.3; number of RFC 3097).
     Challenge(Challenge),
     /// The answer: the same challenge, with INTEGRITY.
@@ -78,7 +78,7 @@ pub enum Message {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SenderDescriptor {
     /// Who sends.
-    pub template: Sender,
+    pub template: SenderTemplate,
     /// How much.
     pub tspec: Content<TokenBucket>,
     /// What the path offers.
@@ -127,7 +127,7 @@ pub struct PathTear {
     /// The node before.
     pub hop: Hop,
     /// Who sent.
-    pub sender: Sender,
+    pub sender: SenderTemplate,
 }
 
 /// ResvTear: RFC 2205, section 3.1.6. Flowspecs in it are read and forgotten.

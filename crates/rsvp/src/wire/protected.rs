@@ -7,7 +7,7 @@ use super::hop::Hop;
 use super::integrity::Integrity;
 use super::object::{Object, Raw};
 use super::reader::Reader;
-use super::{Flaw, TooLong, checksum, class};
+use super::{Malformed, TooLong, checksum, class};
 use core::net::IpAddr;
 
 /// Header of the message, of the object, and what comes in the object before the digest.
@@ -22,29 +22,29 @@ pub(crate) struct Protected {
 }
 
 /// The type of a message.
-pub(crate) fn kind(message: &[u8]) -> Option<u8> {
+pub(crate) fn message_type(message: &[u8]) -> Option<u8> {
     message.get(1).copied()
 }
 
 /// Finds INTEGRITY in a message; none in one that does not begin with it.
-pub(crate) fn find(message: &[u8]) -> Result<Option<Protected>, Flaw> {
-    let header: [u8; 8] = *message.first_chunk().ok_or(Flaw::Truncated)?;
+pub(crate) fn find(message: &[u8]) -> Result<Option<Protected>, Malformed> {
+    let header: [u8; 8] = *message.first_chunk().ok_or(Malformed::Truncated)?;
     if header[0] >> 4 != 1 {
-        return Err(Flaw::Version(header[0] >> 4));
+        return Err(Malformed::Version(header[0] >> 4));
     }
     if usize::from(u16::from_be_bytes([header[6], header[7]])) != message.len() {
-        return Err(Flaw::Length);
+        return Err(Malformed::Length);
     }
     let mut body = Reader(&message[8..]);
     // What follows the header of a bundle may be a message, which begins with the version and not with a length.
     if body.0.first().is_none_or(|byte| byte >> 4 != 0) {
         return Ok(None);
     }
-    let raw = Raw::next(&mut body).map_err(|_| Flaw::Length)?;
+    let raw = Raw::next(&mut body).map_err(|_| Malformed::Length)?;
     if raw.class != class::INTEGRITY {
         return Ok(None);
     }
-    let integrity: Integrity = raw.read().map_err(|_| Flaw::Contents(class::INTEGRITY))?;
+    let integrity: Integrity = raw.read().map_err(|_| Malformed::Contents(class::INTEGRITY))?;
     let mut covered = message.to_vec();
     covered[2..4].fill(0);
     covered[BEFORE_DIGEST..BEFORE_DIGEST + integrity.digest.len()].fill(0);

@@ -11,7 +11,7 @@ const ACK_DESIRED: u32 = 1 << 24;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct MessageId {
     /// The sender wants to hear that it arrived.
-    pub acknowledge: bool,
+    pub ack_desired: bool,
     /// Changes when the sender restarts; 24 bits.
     pub epoch: u32,
     /// The number.
@@ -24,7 +24,7 @@ impl Object for MessageId {
     }
 
     fn write(&self, out: &mut Vec<u8>) {
-        let flags = if self.acknowledge { ACK_DESIRED } else { 0 };
+        let flags = if self.ack_desired { ACK_DESIRED } else { 0 };
         out.extend((flags | self.epoch & EPOCH).to_be_bytes());
         out.extend(self.id.to_be_bytes());
     }
@@ -35,7 +35,7 @@ impl Object for MessageId {
         }
         let (word, id) = (body.u32()?, body.u32()?);
         Ok(Self {
-            acknowledge: word & ACK_DESIRED != 0,
+            ack_desired: word & ACK_DESIRED != 0,
             epoch: word & EPOCH,
             id,
         })
@@ -44,7 +44,7 @@ impl Object for MessageId {
 
 /// MESSAGE_ID_ACK, or MESSAGE_ID_NACK for a name that is not known.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Acknowledgement {
+pub struct MessageIdAck {
     /// Known, and therefore acknowledged.
     pub known: bool,
     /// The epoch of the name; 24 bits.
@@ -53,7 +53,7 @@ pub struct Acknowledgement {
     pub id: u32,
 }
 
-impl Object for Acknowledgement {
+impl Object for MessageIdAck {
     fn c_type(&self) -> u8 {
         if self.known { 1 } else { 2 }
     }
@@ -76,7 +76,7 @@ impl Object for Acknowledgement {
 
 /// The names of MESSAGE_ID_LIST, with what else tells them apart where they went to a group.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Named {
+pub enum MessageIds {
     /// Of the neighbour that sends the list.
     Neighbour(Vec<u32>),
     /// With their IPv4 sources.
@@ -91,48 +91,48 @@ pub enum Named {
 
 /// One MESSAGE_ID_LIST of a summary refresh.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct IdList {
+pub struct MessageIdList {
     /// The epoch of all names in the list; 24 bits.
     pub epoch: u32,
     /// The names.
-    pub names: Named,
+    pub ids: MessageIds,
 }
 
-impl Object for IdList {
+impl Object for MessageIdList {
     fn c_type(&self) -> u8 {
-        match self.names {
-            Named::Neighbour(_) => 1,
-            Named::SourceV4(_) => 2,
-            Named::SourceV6(_) => 3,
-            Named::GroupV4(_) => 4,
-            Named::GroupV6(_) => 5,
+        match self.ids {
+            MessageIds::Neighbour(_) => 1,
+            MessageIds::SourceV4(_) => 2,
+            MessageIds::SourceV6(_) => 3,
+            MessageIds::GroupV4(_) => 4,
+            MessageIds::GroupV6(_) => 5,
         }
     }
 
     fn write(&self, out: &mut Vec<u8>) {
         out.extend((self.epoch & EPOCH).to_be_bytes());
-        match &self.names {
-            Named::Neighbour(list) => out.extend(list.iter().flat_map(|id| id.to_be_bytes())),
-            Named::SourceV4(list) => {
+        match &self.ids {
+            MessageIds::Neighbour(list) => out.extend(list.iter().flat_map(|id| id.to_be_bytes())),
+            MessageIds::SourceV4(list) => {
                 for (id, source) in list {
                     out.extend(id.to_be_bytes());
                     out.extend(source.octets());
                 }
             }
-            Named::SourceV6(list) => {
+            MessageIds::SourceV6(list) => {
                 for (id, source) in list {
                     out.extend(id.to_be_bytes());
                     out.extend(source.octets());
                 }
             }
-            Named::GroupV4(list) => {
+            MessageIds::GroupV4(list) => {
                 for (id, source, group) in list {
                     out.extend(id.to_be_bytes());
                     out.extend(source.octets());
                     out.extend(group.octets());
                 }
             }
-            Named::GroupV6(list) => {
+            MessageIds::GroupV6(list) => {
                 for (id, source, group) in list {
                     out.extend(id.to_be_bytes());
                     out.extend(source.octets());
@@ -144,14 +144,14 @@ impl Object for IdList {
 
     fn read(c_type: u8, body: &mut Reader<'_>) -> Result<Self, Misread> {
         let epoch = body.u32()? & EPOCH;
-        let names = match c_type {
-            1 => Named::Neighbour(body.all(Reader::u32)?),
-            2 => Named::SourceV4(body.all(|b| Ok((b.u32()?, b.v4()?)))?),
-            3 => Named::SourceV6(body.all(|b| Ok((b.u32()?, b.v6()?)))?),
-            4 => Named::GroupV4(body.all(|b| Ok((b.u32()?, b.v4()?, b.v4()?)))?),
-            5 => Named::GroupV6(body.all(|b| Ok((b.u32()?, b.v6()?, b.v6()?)))?),
+        let ids = match c_type {
+            1 => MessageIds::Neighbour(body.all(Reader::u32)?),
+            2 => MessageIds::SourceV4(body.all(|b| Ok((b.u32()?, b.v4()?)))?),
+            3 => MessageIds::SourceV6(body.all(|b| Ok((b.u32()?, b.v6()?)))?),
+            4 => MessageIds::GroupV4(body.all(|b| Ok((b.u32()?, b.v4()?, b.v4()?)))?),
+            5 => MessageIds::GroupV6(body.all(|b| Ok((b.u32()?, b.v6()?, b.v6()?)))?),
             _ => return Err(Misread::CType),
         };
-        Ok(Self { epoch, names })
+        Ok(Self { epoch, ids })
     }
 }

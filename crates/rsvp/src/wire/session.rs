@@ -50,7 +50,7 @@ impl Object for Session {
 
 /// Whose data: the contents of FILTER_SPEC and SENDER_TEMPLATE.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Sender {
+pub enum SenderTemplate {
     /// A host and its port; 0 where the protocol has none.
     Port {
         /// The source address.
@@ -67,7 +67,7 @@ pub enum Sender {
     },
 }
 
-impl Sender {
+impl SenderTemplate {
     /// The source address.
     pub const fn address(&self) -> IpAddr {
         match self {
@@ -77,7 +77,7 @@ impl Sender {
     }
 }
 
-impl Object for Sender {
+impl Object for SenderTemplate {
     fn c_type(&self) -> u8 {
         match self {
             Self::Port { address, .. } => family(*address),

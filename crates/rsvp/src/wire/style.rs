@@ -2,7 +2,7 @@
 
 use super::object::Object;
 use super::reader::{Misread, Reader};
-use super::session::Sender;
+use super::session::SenderTemplate;
 
 /// How reservations of several senders and receivers go together.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -57,9 +57,9 @@ pub enum Descriptors<F> {
     /// One flowspec for everyone.
     Wildcard(F),
     /// A flowspec for each sender; at least one.
-    Fixed(Vec<(F, Sender)>),
+    Fixed(Vec<(F, SenderTemplate)>),
     /// One flowspec for these senders; at least one.
-    SharedExplicit(F, Vec<Sender>),
+    SharedExplicit(F, Vec<SenderTemplate>),
     /// A style that is not known; the objects behind it as they came, to be sent back.
     Unknown(u32, Vec<u8>),
 }

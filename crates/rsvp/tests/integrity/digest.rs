@@ -5,7 +5,10 @@ use crate::pair::{LEFT, NOW, RIGHT, dropped, guard, hear, key, protected, protec
 use core::net::IpAddr;
 use engine::units::Duration;
 use proptest::prelude::*;
-use rsvp::integrity::{Algorithm, BadKey, Demand, Guard, Key, Lifetime, Reason, Use, Verdict};
+use rsvp::integrity::{
+    Algorithm, BadKey, DropSource, IntegrityFailure, IntegrityKey, IntegrityShim, IntegrityVerdict,
+    KeyLifetime, KeyOwner, Requirement,
+};
 use rsvp::wire::Frame;
 
 /// A PathTear with INTEGRITY in front: checksum and digest zero, answers challenges, key 0x010203040506,
@@ -47,10 +50,16 @@ fn rfc_2747_2_the_digest_is_over_the_message_with_checksum_and_digest_zero() {
         expected[28..28 + digest.len()].copy_from_slice(&digest);
 
         let secret = b"Suimon opens and closes";
-        let key = Key::new(0x0102_0304_0506, algorithm, secret, Lifetime::ALWAYS, Use::Shared);
+        let key = IntegrityKey::new(
+            0x0102_0304_0506,
+            algorithm,
+            secret,
+            KeyLifetime::ALWAYS,
+            KeyOwner::Shared,
+        );
         let mut settings = settings();
         settings.sequence = 0x018b_cfe5_6800;
-        settings.answers = true;
+        settings.answer_challenges = true;
         let mut guard = guard(LEFT, settings, vec![key.expect("a good key")]);
         let head = [&[0x10, 5, 0, 0, 63, 0, 0, 44][..], &expected[28 + digest.len()..]].concat();
         let mut bytes = guard.outgoing(NOW, 0, head).expect("it fits");
@@ -64,47 +73,53 @@ fn rfc_2747_2_the_digest_is_over_the_message_with_checksum_and_digest_zero() {
 fn a_message_is_heard_with_the_secret_and_only_with_it() {
     let mut left = guard(LEFT, settings(), vec![key(1)]);
     let mut right = guard(RIGHT, settings(), vec![key(1)]);
-    assert_eq!(hear(&mut right, &protected(&mut left, 1)), Verdict::Pass);
-    let wrong = Key::new(
+    assert_eq!(hear(&mut right, &protected(&mut left, 1)), IntegrityVerdict::Pass);
+    let wrong = IntegrityKey::new(
         1,
         Algorithm::HmacSha256,
         b"a Secret",
-        Lifetime::ALWAYS,
-        Use::Shared,
+        KeyLifetime::ALWAYS,
+        KeyOwner::Shared,
     );
     let mut other = guard(RIGHT, settings(), vec![wrong.expect("a good key")]);
     assert_eq!(
         hear(&mut other, &protected(&mut left, 1)),
-        dropped(Reason::Digest)
+        dropped(IntegrityFailure::Digest)
     );
-    let md5 = Key::new(1, Algorithm::HmacMd5, b"a secret", Lifetime::ALWAYS, Use::Shared);
+    let md5 = IntegrityKey::new(
+        1,
+        Algorithm::HmacMd5,
+        b"a secret",
+        KeyLifetime::ALWAYS,
+        KeyOwner::Shared,
+    );
     let mut other = guard(RIGHT, settings(), vec![md5.expect("a good key")]);
     assert_eq!(
         hear(&mut other, &protected(&mut left, 1)),
-        dropped(Reason::Digest)
+        dropped(IntegrityFailure::Digest)
     );
     let mut other = guard(RIGHT, settings(), vec![key(2)]);
     assert_eq!(
         hear(&mut other, &protected(&mut left, 1)),
-        dropped(Reason::UnknownKey)
+        dropped(IntegrityFailure::UnknownKey)
     );
-    assert_eq!(other.drops().get(&Reason::UnknownKey), Some(&1));
+    assert_eq!(other.drop_counts().get(&IntegrityFailure::UnknownKey), Some(&1));
 }
 
 #[test]
 fn what_has_no_integrity_is_heard_where_none_is_required() {
     let mut right = guard(RIGHT, settings(), vec![key(1)]);
     let plain = tear(LEFT, 1);
-    assert_eq!(hear(&mut right, &plain), dropped(Reason::Missing));
+    assert_eq!(hear(&mut right, &plain), dropped(IntegrityFailure::Missing));
     let mut optional = protection(RIGHT, vec![key(1)]);
-    optional.demand = Demand::Optional;
-    right.set(0, optional.clone());
-    assert_eq!(hear(&mut right, &plain), Verdict::Pass);
-    optional.neighbours.insert(LEFT, Demand::Required);
-    right.set(0, optional);
-    assert_eq!(hear(&mut right, &plain), dropped(Reason::Missing));
+    optional.requirement = Requirement::Optional;
+    right.set_interface(0, optional.clone());
+    assert_eq!(hear(&mut right, &plain), IntegrityVerdict::Pass);
+    optional.neighbours.insert(LEFT, Requirement::Required);
+    right.set_interface(0, optional);
+    assert_eq!(hear(&mut right, &plain), dropped(IntegrityFailure::Missing));
     // An interface that is not protected is none of the guard's business.
-    assert_eq!(right.incoming(NOW, 1, LEFT, &plain), Verdict::Pass);
+    assert_eq!(right.incoming(NOW, 1, LEFT, &plain), IntegrityVerdict::Pass);
     assert_eq!(right.outgoing(NOW, 1, plain.clone()), Ok(plain));
 }
 
@@ -112,24 +127,41 @@ fn what_has_no_integrity_is_heard_where_none_is_required() {
 fn our_own_messages_and_those_with_another_neighbours_key_are_not_heard() {
     let mut left = guard(LEFT, settings(), vec![key(1)]);
     let bytes = protected(&mut left, 1);
-    assert_eq!(hear(&mut left, &bytes), dropped(Reason::Reflected));
-    let theirs = Key::new(
+    assert_eq!(hear(&mut left, &bytes), dropped(IntegrityFailure::Reflected));
+    let theirs = IntegrityKey::new(
         1,
         Algorithm::HmacSha256,
         b"a secret",
-        Lifetime::ALWAYS,
-        Use::Of(RIGHT),
+        KeyLifetime::ALWAYS,
+        KeyOwner::Neighbour(RIGHT),
     );
     let mut right = guard(RIGHT, settings(), vec![theirs.expect("a good key")]);
-    assert_eq!(hear(&mut right, &bytes), dropped(Reason::Foreign));
-    let ours = Key::new(1, Algorithm::HmacSha256, b"a secret", Lifetime::ALWAYS, Use::Ours);
+    assert_eq!(
+        hear(&mut right, &bytes),
+        dropped(IntegrityFailure::WrongNeighbour)
+    );
+    let ours = IntegrityKey::new(
+        1,
+        Algorithm::HmacSha256,
+        b"a secret",
+        KeyLifetime::ALWAYS,
+        KeyOwner::Local,
+    );
     let mut right = guard(RIGHT, settings(), vec![ours.expect("a good key")]);
-    assert_eq!(hear(&mut right, &bytes), dropped(Reason::UnknownKey));
+    assert_eq!(hear(&mut right, &bytes), dropped(IntegrityFailure::UnknownKey));
 }
 
 #[test]
 fn a_key_has_an_identifier_of_48_bits_and_a_secret_that_it_does_not_show() {
-    let new = |id, secret| Key::new(id, Algorithm::HmacSha256, secret, Lifetime::ALWAYS, Use::Shared);
+    let new = |id, secret| {
+        IntegrityKey::new(
+            id,
+            Algorithm::HmacSha256,
+            secret,
+            KeyLifetime::ALWAYS,
+            KeyOwner::Shared,
+        )
+    };
     assert_eq!(new(1 << 48, b"x").map(|key| key.id()), Err(BadKey::Identifier));
     assert_eq!(new(1, b"").map(|key| key.id()), Err(BadKey::Empty));
     let shown = format!("{:?}", new(1, b"hush hush").expect("a good key"));
@@ -137,7 +169,7 @@ fn a_key_has_an_identifier_of_48_bits_and_a_secret_that_it_does_not_show() {
 }
 
 /// A guard on the right that has heard nothing yet.
-fn fresh() -> Guard {
+fn fresh() -> IntegrityShim {
     guard(RIGHT, settings(), vec![key(1)])
 }
 
@@ -158,7 +190,7 @@ proptest! {
         let challenge = matches!(bytes[1], 25 | 26);
         prop_assert!(Frame::decode(&bytes).is_ok() == Frame::decode(&frame.encode().expect("it fits")).is_ok());
         let heard = hear(&mut fresh(), &bytes);
-        prop_assert!(heard == Verdict::Pass || challenge && heard == dropped(Reason::Challenge), "{heard:?}");
+        prop_assert!(heard == IntegrityVerdict::Pass || challenge && heard == dropped(IntegrityFailure::Challenge), "{heard:?}");
         for at in 0..bytes.len() {
             let mut altered = bytes.clone();
             altered[at] ^= change;
@@ -170,13 +202,13 @@ proptest! {
                 continue;
             }
             let heard = hear(&mut fresh(), &altered);
-            prop_assert!(matches!(heard, Verdict::Drop(_)), "byte {at} of {}: {heard:?}", bytes.len());
+            prop_assert!(matches!(heard, IntegrityVerdict::Drop(_)), "byte {at} of {}: {heard:?}", bytes.len());
         }
     }
 
     #[test]
     fn no_bytes_are_heard_without_the_key_or_do_harm(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-        prop_assert!(matches!(hear(&mut fresh(), &bytes), Verdict::Drop(_)));
+        prop_assert!(matches!(hear(&mut fresh(), &bytes), IntegrityVerdict::Drop(_)));
     }
 
     #[test]
@@ -184,12 +216,12 @@ proptest! {
         let mut left = guard(LEFT, settings(), vec![key(1)]);
         let bytes = protected(&mut left, 1);
         let mut bytes = bytes[..cut.index(bytes.len())].to_vec();
-        prop_assert!(matches!(hear(&mut fresh(), &bytes), Verdict::Drop(_)));
+        prop_assert!(matches!(hear(&mut fresh(), &bytes), IntegrityVerdict::Drop(_)));
         if let Some(length) = bytes.get_mut(6..8) {
             let rest = u16::try_from(cut.index(200)).expect("it is short");
             length.copy_from_slice(&rest.to_be_bytes());
         }
-        prop_assert!(matches!(hear(&mut fresh(), &bytes), Verdict::Drop(_)));
+        prop_assert!(matches!(hear(&mut fresh(), &bytes), IntegrityVerdict::Drop(_)));
     }
 }
 
@@ -200,18 +232,26 @@ fn what_is_dropped_is_counted_by_whom_it_claims_to_be_from_and_no_flood_of_claim
     for ms in 0..3 {
         right.incoming(later(ms), 0, LEFT, &tear(LEFT, 1));
     }
-    let complaint = (0, LEFT, Reason::Missing);
-    let dropped = right.complaints()[&complaint];
+    let source = DropSource {
+        interface: 0,
+        neighbour: LEFT,
+        failure: IntegrityFailure::Missing,
+    };
+    let dropped = right.drop_sources()[&source];
     assert_eq!((dropped.count, dropped.last), (3, later(2)));
     assert_eq!(
-        (right.poll_complaint(), right.poll_complaint()),
-        (Some(complaint), None)
+        (right.poll_drop_source(), right.poll_drop_source()),
+        (Some(source), None)
     );
     for n in 0..1000u64 {
         let claimed = IpAddr::from([10, 1, (n >> 8) as u8, n as u8]);
         right.incoming(later(10 + n), 0, LEFT, &tear(claimed, 1));
     }
-    assert_eq!(right.complaints().len(), 64);
-    assert!(!right.complaints().contains_key(&complaint), "the oldest goes");
-    assert_eq!(right.drops()[&Reason::Missing], 1003, "the sum is kept");
+    assert_eq!(right.drop_sources().len(), 64);
+    assert!(!right.drop_sources().contains_key(&source), "the oldest goes");
+    assert_eq!(
+        right.drop_counts()[&IntegrityFailure::Missing],
+        1003,
+        "the sum is kept"
+    );
 }

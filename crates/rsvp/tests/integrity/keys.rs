@@ -2,7 +2,9 @@
 
 use crate::pair::{LEFT, NOW, RIGHT, dropped, guard, hear, protected, protection, settings, tear};
 use engine::units::{Duration, Instant};
-use rsvp::integrity::{Algorithm, Guard, Key, Lifetime, Reason, Use, Verdict};
+use rsvp::integrity::{
+    Algorithm, IntegrityFailure, IntegrityKey, IntegrityShim, IntegrityVerdict, KeyLifetime, KeyOwner,
+};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -11,16 +13,16 @@ fn at(minute: u64) -> Instant {
 }
 
 /// A key to send with from one minute to another, accepted a minute longer at both ends.
-fn lasting(id: u64, from: u64, until: u64) -> Key {
-    let lifetime = Lifetime {
+fn lasting(id: u64, from: u64, until: u64) -> IntegrityKey {
+    let lifetime = KeyLifetime {
         send: (at(from), at(until)),
         accept: (at(from) - MINUTE, at(until + 1)),
     };
     let secret = id.to_be_bytes();
-    Key::new(id, Algorithm::HmacSha256, &secret, lifetime, Use::Shared).expect("a good key")
+    IntegrityKey::new(id, Algorithm::HmacSha256, &secret, lifetime, KeyOwner::Shared).expect("a good key")
 }
 
-fn hear_at(guard: &mut Guard, now: Instant, bytes: &[u8]) -> Verdict {
+fn hear_at(guard: &mut IntegrityShim, now: Instant, bytes: &[u8]) -> IntegrityVerdict {
     guard.incoming(now, 0, LEFT, bytes)
 }
 
@@ -41,7 +43,7 @@ fn a_new_key_takes_over_while_the_old_one_is_still_accepted() {
         assert_eq!(key_of(&bytes), if minute < 10 { 1 } else { 2 }, "minute {minute}");
         assert_eq!(
             hear_at(&mut right, behind(now), &bytes),
-            Verdict::Pass,
+            IntegrityVerdict::Pass,
             "minute {minute}"
         );
     }
@@ -53,12 +55,18 @@ fn a_key_whose_time_has_passed_or_not_come_is_not_accepted_when_there_is_another
     let mut left = guard(LEFT, settings(), vec![lasting(1, 0, 10)]);
     let old = left.outgoing(at(5), 0, tear(LEFT, 1)).expect("it fits");
     let mut right = guard(RIGHT, settings(), keys());
-    assert_eq!(hear_at(&mut right, at(11), &old), dropped(Reason::KeyNotInForce));
-    assert_eq!(hear_at(&mut right, at(10), &old), Verdict::Pass);
+    assert_eq!(
+        hear_at(&mut right, at(11), &old),
+        dropped(IntegrityFailure::KeyNotValid)
+    );
+    assert_eq!(hear_at(&mut right, at(10), &old), IntegrityVerdict::Pass);
 
     let mut left = guard(LEFT, settings(), vec![lasting(2, 0, 20)]);
     let early = left.outgoing(at(5), 0, tear(LEFT, 1)).expect("it fits");
-    assert_eq!(hear_at(&mut right, at(5), &early), dropped(Reason::KeyNotInForce));
+    assert_eq!(
+        hear_at(&mut right, at(5), &early),
+        dropped(IntegrityFailure::KeyNotValid)
+    );
 }
 
 #[test]
@@ -66,37 +74,37 @@ fn rfc_2747_5_the_last_key_goes_on_and_the_host_is_told() {
     let keys = || vec![lasting(1, 0, 10), lasting(2, 5, 20)];
     let mut left = guard(LEFT, settings(), keys());
     let mut right = guard(RIGHT, settings(), keys());
-    assert_eq!(left.stale(at(19)).count(), 0);
+    assert_eq!(left.expired_keys(at(19)).count(), 0);
     let bytes = left.outgoing(at(500), 0, tear(LEFT, 1)).expect("it fits");
     assert_eq!(key_of(&bytes), 2);
-    assert_eq!(left.stale(at(500)).collect::<Vec<_>>(), [0]);
-    assert_eq!(hear_at(&mut right, at(500), &bytes), Verdict::Pass);
+    assert_eq!(left.expired_keys(at(500)).collect::<Vec<_>>(), [0]);
+    assert_eq!(hear_at(&mut right, at(500), &bytes), IntegrityVerdict::Pass);
 }
 
 #[test]
 fn each_direction_may_have_its_own_key() {
     let new = |id, secret: &[u8], whose| {
-        Key::new(id, Algorithm::HmacSha256, secret, Lifetime::ALWAYS, whose).expect("a good key")
+        IntegrityKey::new(id, Algorithm::HmacSha256, secret, KeyLifetime::ALWAYS, whose).expect("a good key")
     };
     let mut left = guard(
         LEFT,
         settings(),
         vec![
-            new(1, b"left's", Use::Ours),
-            new(1 << 40, b"right's", Use::Of(RIGHT)),
+            new(1, b"left's", KeyOwner::Local),
+            new(1 << 40, b"right's", KeyOwner::Neighbour(RIGHT)),
         ],
     );
     let mut right = guard(
         RIGHT,
         settings(),
         vec![
-            new(1 << 40, b"right's", Use::Ours),
-            new(1, b"left's", Use::Of(LEFT)),
+            new(1 << 40, b"right's", KeyOwner::Local),
+            new(1, b"left's", KeyOwner::Neighbour(LEFT)),
         ],
     );
-    assert_eq!(hear(&mut right, &protected(&mut left, 1)), Verdict::Pass);
+    assert_eq!(hear(&mut right, &protected(&mut left, 1)), IntegrityVerdict::Pass);
     let bytes = right.outgoing(NOW, 0, tear(RIGHT, 1)).expect("it fits");
-    assert_eq!(left.incoming(NOW, 0, RIGHT, &bytes), Verdict::Pass);
+    assert_eq!(left.incoming(NOW, 0, RIGHT, &bytes), IntegrityVerdict::Pass);
 }
 
 #[test]
@@ -104,7 +112,7 @@ fn what_was_heard_cannot_be_repeated_after_a_change_of_keys() {
     let mut left = guard(LEFT, settings(), vec![lasting(1, 0, 10)]);
     let mut right = guard(RIGHT, settings(), vec![lasting(1, 0, 10)]);
     let bytes = protected(&mut left, 1);
-    assert_eq!(hear(&mut right, &bytes), Verdict::Pass);
-    right.set(0, protection(RIGHT, vec![lasting(1, 0, 10), lasting(2, 5, 20)]));
-    assert_eq!(hear(&mut right, &bytes), dropped(Reason::Replayed));
+    assert_eq!(hear(&mut right, &bytes), IntegrityVerdict::Pass);
+    right.set_interface(0, protection(RIGHT, vec![lasting(1, 0, 10), lasting(2, 5, 20)]));
+    assert_eq!(hear(&mut right, &bytes), dropped(IntegrityFailure::Replayed));
 }

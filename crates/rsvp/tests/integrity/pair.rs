@@ -3,8 +3,11 @@
 use core::net::{IpAddr, Ipv4Addr};
 use engine::random::Seed;
 use engine::units::Instant;
-use rsvp::integrity::{Algorithm, Demand, Guard, Interface, Key, Lifetime, Reason, Settings, Use, Verdict};
-use rsvp::wire::{Frame, Hop, Message, PathTear, Sender, Session};
+use rsvp::integrity::{
+    Algorithm, IntegrityFailure, IntegrityKey, IntegrityShim, IntegrityVerdict, InterfaceKeys, KeyLifetime,
+    KeyOwner, Requirement, Settings,
+};
+use rsvp::wire::{Frame, Hop, Message, PathTear, SenderTemplate, Session};
 use std::collections::BTreeMap;
 
 pub(crate) const LEFT: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
@@ -15,36 +18,36 @@ pub(crate) fn settings() -> Settings {
     Settings {
         sequence: 1_700_000_000_000_000_000,
         window: 4,
-        answers: false,
-        challenges: false,
-        most_neighbours: 10,
+        answer_challenges: false,
+        send_challenges: false,
+        max_neighbours: 10,
         seed: Seed(1),
     }
 }
 
-pub(crate) fn key(id: u64) -> Key {
-    Key::new(
+pub(crate) fn key(id: u64) -> IntegrityKey {
+    IntegrityKey::new(
         id,
         Algorithm::HmacSha256,
         b"a secret",
-        Lifetime::ALWAYS,
-        Use::Shared,
+        KeyLifetime::ALWAYS,
+        KeyOwner::Shared,
     )
     .expect("a good key")
 }
 
-pub(crate) fn protection(address: IpAddr, keys: Vec<Key>) -> Interface {
-    Interface {
+pub(crate) fn protection(address: IpAddr, keys: Vec<IntegrityKey>) -> InterfaceKeys {
+    InterfaceKeys {
         addresses: vec![address],
-        demand: Demand::Required,
+        requirement: Requirement::Required,
         neighbours: BTreeMap::new(),
         keys,
     }
 }
 
-pub(crate) fn guard(address: IpAddr, settings: Settings, keys: Vec<Key>) -> Guard {
-    let mut guard = Guard::new(settings);
-    guard.set(0, protection(address, keys));
+pub(crate) fn guard(address: IpAddr, settings: Settings, keys: Vec<IntegrityKey>) -> IntegrityShim {
+    let mut guard = IntegrityShim::new(settings);
+    guard.set_interface(0, protection(address, keys));
     guard
 }
 
@@ -59,9 +62,9 @@ pub(crate) fn tear(from: IpAddr, port: u16) -> Vec<u8> {
         },
         hop: Hop {
             address: from,
-            interface: 7,
+            lih: 7,
         },
-        sender: Sender::Port {
+        sender: SenderTemplate::Port {
             address: IpAddr::V4(Ipv4Addr::new(10, 0, 8, 1)),
             port: 4000,
         },
@@ -71,15 +74,15 @@ pub(crate) fn tear(from: IpAddr, port: u16) -> Vec<u8> {
 }
 
 /// The same from the left, protected.
-pub(crate) fn protected(guard: &mut Guard, port: u16) -> Vec<u8> {
+pub(crate) fn protected(guard: &mut IntegrityShim, port: u16) -> Vec<u8> {
     guard.outgoing(NOW, 0, tear(LEFT, port)).expect("it fits")
 }
 
 /// The right hears this from the left.
-pub(crate) fn hear(guard: &mut Guard, bytes: &[u8]) -> Verdict {
+pub(crate) fn hear(guard: &mut IntegrityShim, bytes: &[u8]) -> IntegrityVerdict {
     guard.incoming(NOW, 0, LEFT, bytes)
 }
 
-pub(crate) fn dropped(reason: Reason) -> Verdict {
-    Verdict::Drop(reason)
+pub(crate) fn dropped(reason: IntegrityFailure) -> IntegrityVerdict {
+    IntegrityVerdict::Drop(reason)
 }

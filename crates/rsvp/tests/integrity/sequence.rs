@@ -4,7 +4,7 @@ use crate::pair::{LEFT, NOW, RIGHT, dropped, guard, hear, key, protected, settin
 use engine::random::Seed;
 use engine::units::{Duration, Instant};
 use proptest::prelude::*;
-use rsvp::integrity::{Guard, Reason, Settings, Verdict};
+use rsvp::integrity::{DropSource, IntegrityFailure, IntegrityShim, IntegrityVerdict, Settings};
 use rsvp::wire::{Challenge, Frame, Message};
 use std::collections::BTreeSet;
 
@@ -14,12 +14,12 @@ fn a_message_is_heard_once() {
     let mut right = guard(RIGHT, settings(), vec![key(1)]);
     let messages: Vec<_> = (0..10).map(|port| protected(&mut left, port)).collect();
     for bytes in &messages {
-        assert_eq!(hear(&mut right, bytes), Verdict::Pass);
+        assert_eq!(hear(&mut right, bytes), IntegrityVerdict::Pass);
     }
     for bytes in &messages {
-        assert_eq!(hear(&mut right, bytes), dropped(Reason::Replayed));
+        assert_eq!(hear(&mut right, bytes), dropped(IntegrityFailure::Replayed));
     }
-    assert_eq!(right.drops().get(&Reason::Replayed), Some(&10));
+    assert_eq!(right.drop_counts().get(&IntegrityFailure::Replayed), Some(&10));
 }
 
 #[test]
@@ -27,24 +27,27 @@ fn a_message_may_be_overtaken_by_one_less_than_the_window() {
     let mut left = guard(LEFT, settings(), vec![key(1)]);
     let mut right = guard(RIGHT, settings(), vec![key(1)]);
     let messages: Vec<_> = (0..9).map(|port| protected(&mut left, port)).collect();
-    assert_eq!(hear(&mut right, &messages[0]), Verdict::Pass);
+    assert_eq!(hear(&mut right, &messages[0]), IntegrityVerdict::Pass);
     for overtaking in [2, 3, 4] {
-        assert_eq!(hear(&mut right, &messages[overtaking]), Verdict::Pass);
+        assert_eq!(hear(&mut right, &messages[overtaking]), IntegrityVerdict::Pass);
     }
-    assert_eq!(hear(&mut right, &messages[1]), Verdict::Pass);
+    assert_eq!(hear(&mut right, &messages[1]), IntegrityVerdict::Pass);
     for overtaking in [6, 7, 8] {
-        assert_eq!(hear(&mut right, &messages[overtaking]), Verdict::Pass);
+        assert_eq!(hear(&mut right, &messages[overtaking]), IntegrityVerdict::Pass);
     }
-    assert_eq!(hear(&mut right, &messages[5]), Verdict::Pass);
-    assert_eq!(hear(&mut right, &messages[5]), dropped(Reason::Replayed));
+    assert_eq!(hear(&mut right, &messages[5]), IntegrityVerdict::Pass);
+    assert_eq!(
+        hear(&mut right, &messages[5]),
+        dropped(IntegrityFailure::Replayed)
+    );
 
     let mut strict = settings();
     strict.window = 1;
     let mut right = guard(RIGHT, strict, vec![key(1)]);
     for (port, heard) in [
-        (0, Verdict::Pass),
-        (2, Verdict::Pass),
-        (1, dropped(Reason::Replayed)),
+        (0, IntegrityVerdict::Pass),
+        (2, IntegrityVerdict::Pass),
+        (1, dropped(IntegrityFailure::Replayed)),
     ] {
         assert_eq!(hear(&mut right, &messages[port]), heard);
     }
@@ -63,14 +66,14 @@ proptest! {
         settings.window = window;
         let mut right = guard(RIGHT, settings, vec![key(1)]);
         let messages: Vec<_> = (0..31).map(|port| protected(&mut left, port)).collect();
-        prop_assert_eq!(hear(&mut right, &messages[0]), Verdict::Pass);
+        prop_assert_eq!(hear(&mut right, &messages[0]), IntegrityVerdict::Pass);
         let mut heard = BTreeSet::new();
         for next in order {
             let next = next + 1;
             let overtaken_by = heard.iter().filter(|other| **other > next).count();
             let verdict = hear(&mut right, &messages[next]);
             let new = !heard.contains(&next) && overtaken_by < window;
-            prop_assert_eq!(verdict == Verdict::Pass, new, "{} after {:?}", next, &heard);
+            prop_assert_eq!(verdict == IntegrityVerdict::Pass, new, "{} after {:?}", next, &heard);
             if new {
                 heard.insert(next);
             }
@@ -81,22 +84,28 @@ proptest! {
 fn shaking(start: u64) -> Settings {
     Settings {
         sequence: 1_700_000_000_000_000_000 + start,
-        answers: true,
-        challenges: true,
+        answer_challenges: true,
+        send_challenges: true,
         seed: Seed(start),
         ..settings()
     }
 }
 
 /// Carries the guards' own messages between them until there are none; how many there were.
-fn settle(now: Instant, left: &mut Guard, right: &mut Guard) -> usize {
+fn settle(now: Instant, left: &mut IntegrityShim, right: &mut IntegrityShim) -> usize {
     for count in 0.. {
         if let Some(transmit) = left.poll_transmit() {
             assert_eq!((transmit.source, transmit.destination), (LEFT, RIGHT));
-            assert_eq!(right.incoming(now, 0, LEFT, &transmit.bytes), Verdict::Taken);
+            assert_eq!(
+                right.incoming(now, 0, LEFT, &transmit.bytes),
+                IntegrityVerdict::Consumed
+            );
         } else if let Some(transmit) = right.poll_transmit() {
             assert_eq!((transmit.source, transmit.destination), (RIGHT, LEFT));
-            assert_eq!(left.incoming(now, 0, RIGHT, &transmit.bytes), Verdict::Taken);
+            assert_eq!(
+                left.incoming(now, 0, RIGHT, &transmit.bytes),
+                IntegrityVerdict::Consumed
+            );
         } else {
             return count;
         }
@@ -110,29 +119,29 @@ fn after_a_restart_a_neighbour_is_challenged_and_old_messages_stay_old() {
     let mut right = guard(RIGHT, shaking(0), vec![key(1)]);
     assert_eq!(
         hear(&mut right, &protected(&mut left, 1)),
-        dropped(Reason::Unsynchronised)
+        dropped(IntegrityFailure::Unsynchronised)
     );
     assert_eq!(settle(NOW, &mut left, &mut right), 2);
     let heard: Vec<_> = (2..5).map(|port| protected(&mut left, port)).collect();
     for bytes in &heard {
-        assert_eq!(hear(&mut right, bytes), Verdict::Pass);
+        assert_eq!(hear(&mut right, bytes), IntegrityVerdict::Pass);
     }
 
     // The receiver restarts: what it heard may not be heard again, before and after the handshake.
     let mut right = guard(RIGHT, shaking(50), vec![key(1)]);
     for bytes in &heard {
-        assert_eq!(hear(&mut right, bytes), dropped(Reason::Unsynchronised));
+        assert_eq!(hear(&mut right, bytes), dropped(IntegrityFailure::Unsynchronised));
     }
     let later = NOW + Duration::from_millis(10);
     assert_eq!(settle(later, &mut left, &mut right), 2);
     for bytes in &heard {
-        assert_eq!(hear(&mut right, bytes), dropped(Reason::Replayed));
+        assert_eq!(hear(&mut right, bytes), dropped(IntegrityFailure::Replayed));
     }
-    assert_eq!(hear(&mut right, &protected(&mut left, 6)), Verdict::Pass);
+    assert_eq!(hear(&mut right, &protected(&mut left, 6)), IntegrityVerdict::Pass);
 
     // The sender restarts: its clock has gone on, and nobody has to ask.
     let mut left = guard(LEFT, shaking(1_000_000), vec![key(1)]);
-    assert_eq!(hear(&mut right, &protected(&mut left, 7)), Verdict::Pass);
+    assert_eq!(hear(&mut right, &protected(&mut left, 7)), IntegrityVerdict::Pass);
     assert_eq!(settle(NOW, &mut left, &mut right), 0);
 }
 
@@ -142,17 +151,17 @@ fn both_may_restart_at_once() {
     let mut right = guard(RIGHT, shaking(8), vec![key(1)]);
     assert_eq!(
         hear(&mut right, &protected(&mut left, 1)),
-        dropped(Reason::Unsynchronised)
+        dropped(IntegrityFailure::Unsynchronised)
     );
     let back = right.outgoing(NOW, 0, tear(RIGHT, 1)).expect("it fits");
     assert_eq!(
         left.incoming(NOW, 0, RIGHT, &back),
-        dropped(Reason::Unsynchronised)
+        dropped(IntegrityFailure::Unsynchronised)
     );
     assert_eq!(settle(NOW, &mut left, &mut right), 4);
     let back = right.outgoing(NOW, 0, tear(RIGHT, 1)).expect("it fits");
-    assert_eq!(left.incoming(NOW, 0, RIGHT, &back), Verdict::Pass);
-    assert_eq!(hear(&mut right, &protected(&mut left, 1)), Verdict::Pass);
+    assert_eq!(left.incoming(NOW, 0, RIGHT, &back), IntegrityVerdict::Pass);
+    assert_eq!(hear(&mut right, &protected(&mut left, 1)), IntegrityVerdict::Pass);
 }
 
 #[test]
@@ -162,7 +171,7 @@ fn a_challenge_that_was_lost_is_repeated_but_not_for_every_message() {
     for port in 0..20 {
         assert_eq!(
             hear(&mut right, &protected(&mut left, port)),
-            dropped(Reason::Unsynchronised)
+            dropped(IntegrityFailure::Unsynchronised)
         );
     }
     let first = right.poll_transmit().expect("a challenge");
@@ -171,13 +180,16 @@ fn a_challenge_that_was_lost_is_repeated_but_not_for_every_message() {
     let bytes = protected(&mut left, 1);
     assert_eq!(
         right.incoming(later, 0, LEFT, &bytes),
-        dropped(Reason::Unsynchronised)
+        dropped(IntegrityFailure::Unsynchronised)
     );
     let second = right.poll_transmit().expect("a challenge");
     assert_eq!(first.bytes, second.bytes, "an answer to the first would do");
-    assert_eq!(left.incoming(later, 0, RIGHT, &second.bytes), Verdict::Taken);
+    assert_eq!(
+        left.incoming(later, 0, RIGHT, &second.bytes),
+        IntegrityVerdict::Consumed
+    );
     assert_eq!(settle(later, &mut left, &mut right), 1);
-    assert_eq!(hear(&mut right, &protected(&mut left, 1)), Verdict::Pass);
+    assert_eq!(hear(&mut right, &protected(&mut left, 1)), IntegrityVerdict::Pass);
 }
 
 #[test]
@@ -185,17 +197,20 @@ fn an_old_answer_or_one_that_nobody_asked_for_is_worth_nothing() {
     let mut left = guard(LEFT, shaking(0), vec![key(1)]);
     let mut right = guard(RIGHT, shaking(0), vec![key(1)]);
     let old = protected(&mut left, 1);
-    assert_eq!(hear(&mut right, &old), dropped(Reason::Unsynchronised));
+    assert_eq!(hear(&mut right, &old), dropped(IntegrityFailure::Unsynchronised));
     let challenge = right.poll_transmit().expect("a challenge");
-    assert_eq!(left.incoming(NOW, 0, RIGHT, &challenge.bytes), Verdict::Taken);
+    assert_eq!(
+        left.incoming(NOW, 0, RIGHT, &challenge.bytes),
+        IntegrityVerdict::Consumed
+    );
     let answer = left.poll_transmit().expect("an answer").bytes;
-    assert_eq!(hear(&mut right, &answer), Verdict::Taken);
-    assert_eq!(hear(&mut right, &answer), dropped(Reason::Challenge));
+    assert_eq!(hear(&mut right, &answer), IntegrityVerdict::Consumed);
+    assert_eq!(hear(&mut right, &answer), dropped(IntegrityFailure::Challenge));
 
     // It restarts, challenges with something new, and the recorded answer does not fit.
     let mut right = guard(RIGHT, shaking(50), vec![key(1)]);
-    assert_eq!(hear(&mut right, &old), dropped(Reason::Unsynchronised));
-    assert_eq!(hear(&mut right, &answer), dropped(Reason::Challenge));
+    assert_eq!(hear(&mut right, &old), dropped(IntegrityFailure::Unsynchronised));
+    assert_eq!(hear(&mut right, &answer), dropped(IntegrityFailure::Challenge));
     assert_ne!(right.poll_transmit().expect("a challenge").bytes, challenge.bytes);
 }
 
@@ -212,17 +227,20 @@ fn challenges_are_answered_by_those_who_say_so_with_keys_that_they_have_and_not_
     let mut silent = guard(LEFT, settings(), vec![key(1)]);
     assert_eq!(
         silent.incoming(NOW, 0, RIGHT, &challenge(1)),
-        dropped(Reason::Challenge)
+        dropped(IntegrityFailure::Challenge)
     );
     let mut left = guard(LEFT, shaking(0), vec![key(1)]);
     assert_eq!(
         left.incoming(NOW, 0, RIGHT, &challenge(2)),
-        dropped(Reason::Challenge)
+        dropped(IntegrityFailure::Challenge)
     );
-    assert_eq!(left.incoming(NOW, 0, RIGHT, &challenge(1)), Verdict::Taken);
     assert_eq!(
         left.incoming(NOW, 0, RIGHT, &challenge(1)),
-        dropped(Reason::Challenge)
+        IntegrityVerdict::Consumed
+    );
+    assert_eq!(
+        left.incoming(NOW, 0, RIGHT, &challenge(1)),
+        dropped(IntegrityFailure::Challenge)
     );
     let answer = left.poll_transmit().expect("an answer");
     let frame = Frame::decode(&answer.bytes).expect("an answer");
@@ -233,16 +251,16 @@ fn challenges_are_answered_by_those_who_say_so_with_keys_that_they_have_and_not_
 #[test]
 fn neighbours_are_remembered_up_to_a_number() {
     let mut few = settings();
-    few.most_neighbours = 2;
+    few.max_neighbours = 2;
     let mut right = guard(RIGHT, few, vec![key(1)]);
     for last in 3..6 {
         let from = core::net::IpAddr::from([10, 0, 0, last]);
         let mut left = guard(from, settings(), vec![key(1)]);
         let bytes = left.outgoing(NOW, 0, tear(from, 1)).expect("it fits");
         let expected = if last < 5 {
-            Verdict::Pass
+            IntegrityVerdict::Pass
         } else {
-            dropped(Reason::Full)
+            dropped(IntegrityFailure::Full)
         };
         assert_eq!(right.incoming(NOW, 0, from, &bytes), expected);
     }
@@ -254,10 +272,14 @@ fn who_is_challenged_says_so_and_what_is_dropped_until_then_is_no_lasting_compla
     let mut right = guard(RIGHT, shaking(0), vec![key(1)]);
     hear(&mut right, &protected(&mut left, 1));
     assert_eq!((left.poll_challenged(), right.poll_challenged()), (None, None));
-    let complaint = (0, LEFT, Reason::Unsynchronised);
-    assert_eq!(right.poll_complaint(), Some(complaint));
-    assert!(right.complaints().contains_key(&complaint));
+    let source = DropSource {
+        interface: 0,
+        neighbour: LEFT,
+        failure: IntegrityFailure::Unsynchronised,
+    };
+    assert_eq!(right.poll_drop_source(), Some(source));
+    assert!(right.drop_sources().contains_key(&source));
     settle(NOW, &mut left, &mut right);
     assert_eq!((left.poll_challenged(), left.poll_challenged()), (Some(0), None));
-    assert!(right.complaints().is_empty(), "{:?}", right.complaints());
+    assert!(right.drop_sources().is_empty(), "{:?}", right.drop_sources());
 }

@@ -107,15 +107,15 @@ proptest! {
         let mut turned = requests.clone();
         turned.rotate_left(turn.index(requests.len()));
         prop_assert_eq!(Flowspec::merged(&requests), Flowspec::merged(&turned));
-        prop_assert_eq!(Flowspec::least(&requests), Flowspec::least(&turned));
+        prop_assert_eq!(Flowspec::glb(&requests), Flowspec::glb(&turned));
         turned.extend(requests.clone());
         prop_assert_eq!(Flowspec::merged(&requests), Flowspec::merged(&turned));
-        prop_assert_eq!(Flowspec::least(&requests), Flowspec::least(&turned));
+        prop_assert_eq!(Flowspec::glb(&requests), Flowspec::glb(&turned));
     }
 
     #[test]
     fn the_least_is_one_that_all_substitute_where_there_is_one(requests in alike()) {
-        let least = Flowspec::least(&requests).expect("one service").expect("there is one");
+        let least = Flowspec::glb(&requests).expect("one service").expect("there is one");
         prop_assert!(sound(&least));
         let below_all = |one: &&Flowspec| requests.iter().all(|other| other.substitutes(one));
         if let Some(expected) = requests.iter().find(below_all) {
@@ -246,7 +246,7 @@ fn different_services_conflict() {
         },
     ];
     assert_eq!(Flowspec::merged(&requests), Err(ServiceConflict));
-    assert_eq!(Flowspec::least(&requests), Err(ServiceConflict));
+    assert_eq!(Flowspec::glb(&requests), Err(ServiceConflict));
     assert_eq!(Flowspec::merged([]), Ok(None));
     assert!(!requests[0].substitutes(&requests[1]));
 }

@@ -5,11 +5,11 @@ use crate::topology::Topology;
 use core::net::{IpAddr, Ipv6Addr};
 use engine::random::Seed;
 use engine::units::{Bandwidth, Instant};
-use rsvp::node::{CallError, Interface, Node, Settings};
+use rsvp::node::{CallError, Node, RsvpInterface, Settings};
 use rsvp::traffic_control::{Route, Routing};
 use rsvp::wire::{
-    Content, Descriptors, ErrorSpec, Flowspec, Frame, Hop, Message, Opaque, Path, PathTear, Refresh, Refusal,
-    Resv, ResvConf, ResvTear, Sender, SenderDescriptor, Session, code,
+    Content, DecodeError, Descriptors, ErrorSpec, Flowspec, Frame, Hop, Message, Opaque, Path, PathTear,
+    Refresh, Resv, ResvConf, ResvTear, SenderDescriptor, SenderTemplate, Session, code,
 };
 
 const TEN: Bandwidth = Bandwidth::mbit(10);
@@ -19,12 +19,12 @@ fn framed(message: Message) -> Vec<u8> {
     frame.encode().expect("it fits")
 }
 
-fn path(session: Session, sender: Sender) -> Vec<u8> {
+fn path(session: Session, sender: SenderTemplate) -> Vec<u8> {
     framed(Message::Path(Path {
         session,
         hop: Hop {
             address: HOST_A,
-            interface: 0,
+            lih: 0,
         },
         refresh: Refresh::millis(1000),
         policy: Vec::new(),
@@ -45,7 +45,7 @@ fn resv(descriptors: Descriptors<Content<Flowspec>>) -> Vec<u8> {
         session: session(),
         hop: Hop {
             address: HOST_B,
-            interface: 1,
+            lih: 1,
         },
         refresh: Refresh::millis(1000),
         confirm: None,
@@ -71,8 +71,8 @@ fn answer(node: &mut TestNode, interface: u32, bytes: &[u8]) -> Option<(IpAddr, 
     let message = match Frame::decode(&transmit.bytes) {
         Ok(frame) => frame.message,
         // An error about what is not known shows what is not known.
-        Err(Refusal::Objected(_, frame)) => frame.message,
-        Err(Refusal::Malformed(flaw)) => panic!("our own message is malformed: {flaw:?}"),
+        Err(DecodeError::Reportable(_, frame)) => frame.message,
+        Err(DecodeError::Malformed(flaw)) => panic!("our own message is malformed: {flaw:?}"),
     };
     Some((transmit.destination, message))
 }
@@ -229,7 +229,7 @@ fn what_a_node_remembers_is_bounded() {
         answer(&mut node, 1, &fixed(kbits(1), port));
     }
     refused(&mut node, 1, &fixed(kbits(1), 51), code::SYSTEM);
-    assert_eq!(node.requests(), 50);
+    assert_eq!(node.reservations(), 50);
     // A change of what is there is no more.
     let changed = answer(&mut node, 1, &fixed(kbits(2), 50));
     assert!(matches!(changed, Some((HOST_A, Message::Resv(_)))), "{changed:?}");
@@ -244,13 +244,13 @@ const fn v6(end: u16) -> IpAddr {
 
 impl Routing for Straight {
     fn route(&self, _: Option<IpAddr>, to: IpAddr) -> Route {
-        Route::by(u32::from(to != v6(1)))
+        Route::through(u32::from(to != v6(1)))
     }
 }
 
 #[test]
 fn ipv6_is_spoken_as_ipv4_is() {
-    let interface = |end: u16| Interface {
+    let interface = |end: u16| RsvpInterface {
         addresses: vec![IpAddr::from([10, 0, 0, 9]), v6(end)],
         refresh: Refresh::millis(1000),
     };
@@ -267,13 +267,13 @@ fn ipv6_is_spoken_as_ipv4_is() {
         destination: v6(4),
         ..session()
     };
-    let sender = Sender::FlowLabel {
+    let sender = SenderTemplate::FlowLabel {
         address: Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 1),
         label: 77,
     };
-    let hop = |end, interface| Hop {
+    let hop = |end, lih| Hop {
         address: v6(end),
-        interface,
+        lih,
     };
     let path = Message::Path(Path {
         session,
@@ -378,12 +378,12 @@ fn calls_that_cannot_work_say_why() {
         ..session()
     };
     assert_eq!(
-        node.send(now, nowhere, sender(1), bucket(TEN)),
+        node.add_sender(now, nowhere, sender(1), bucket(TEN)),
         Err(CallError::NoRoute)
     );
     let portless = Session { port: 0, ..session() };
     assert_eq!(
-        node.send(now, portless, sender(1), bucket(TEN)),
+        node.add_sender(now, portless, sender(1), bucket(TEN)),
         Err(CallError::Ports)
     );
     let asked = Flowspec::ControlledLoad(bucket(TEN));
@@ -408,20 +408,14 @@ fn only_the_neighbour_that_made_a_state_may_end_it() {
     let path_tear = |address| {
         framed(Message::PathTear(PathTear {
             session: session(),
-            hop: Hop {
-                address,
-                interface: 0,
-            },
+            hop: Hop { address, lih: 0 },
             sender: sender(1),
         }))
     };
     let resv_tear = |address| {
         framed(Message::ResvTear(ResvTear {
             session: session(),
-            hop: Hop {
-                address,
-                interface: 1,
-            },
+            hop: Hop { address, lih: 1 },
             scope: None,
             descriptors: Descriptors::Fixed(vec![((), sender(1))]),
         }))

@@ -4,12 +4,12 @@ use crate::rig::{Network, SECOND, TestNode, asked, bucket, group, receiver};
 use crate::topology::Topology;
 use core::net::IpAddr;
 use engine::units::{Bandwidth, Duration, Probability};
-use rsvp::node::{CallError, Event, Receiver};
-use rsvp::wire::{Descriptors, Flowspec, Frame, Message, Sender, Style};
+use rsvp::node::{CallError, Event, ReceiverId};
+use rsvp::wire::{Descriptors, Flowspec, Frame, Message, SenderTemplate, Style};
 
 const TEN: Bandwidth = Bandwidth::mbit(10);
 
-fn one(n: u64, sender: Sender) -> Descriptors<Flowspec> {
+fn one(n: u64, sender: SenderTemplate) -> Descriptors<Flowspec> {
     Descriptors::Fixed(vec![(asked(Bandwidth::mbit(n)), sender)])
 }
 
@@ -138,7 +138,7 @@ fn scopes_name_the_senders_of_the_side_that_a_wildcard_goes_to() {
     assert_eq!(scopes, expected);
 }
 
-fn confirmed(network: &mut Network, at: usize) -> Vec<Receiver> {
+fn confirmed(network: &mut Network, at: usize) -> Vec<ReceiverId> {
     let events = network.events_at(at).into_iter();
     events
         .filter_map(|event| match event {
@@ -155,7 +155,7 @@ fn several_receivers_on_one_host_have_one_reservation_that_serves_all() {
     let sender = network.send(0, TEN);
     let ask = |network: &mut Network, program: u64, n: u64| {
         let now = network.now;
-        let asked = network.nodes[2].reserve(now, Receiver(program), &group(), one(n, sender));
+        let asked = network.nodes[2].reserve(now, ReceiverId(program), &group(), one(n, sender));
         asked.expect("the host has heard of it");
         let sent = network.sent;
         network.run(Duration::from_millis(10));
@@ -163,15 +163,15 @@ fn several_receivers_on_one_host_have_one_reservation_that_serves_all() {
     };
     // Three hops there, and the confirmation back.
     assert_eq!(ask(&mut network, 1, 10), 6);
-    assert_eq!(confirmed(&mut network, 2), [Receiver(1)]);
+    assert_eq!(confirmed(&mut network, 2), [ReceiverId(1)]);
     // In force already.
     assert_eq!(ask(&mut network, 2, 5), 0);
-    assert_eq!(confirmed(&mut network, 2), [Receiver(2)]);
+    assert_eq!(confirmed(&mut network, 2), [ReceiverId(2)]);
     assert_eq!(ask(&mut network, 3, 20), 6);
-    assert_eq!(confirmed(&mut network, 2), [Receiver(3)]);
+    assert_eq!(confirmed(&mut network, 2), [ReceiverId(3)]);
     assert_eq!(network.rates_on(4, 2), [20]);
     let release = |network: &mut Network, program: u64| {
-        network.nodes[2].release(network.now, Receiver(program), &group());
+        network.nodes[2].release(network.now, ReceiverId(program), &group());
         network.run(Duration::from_millis(10));
         network.rates_on(4, 2)
     };
@@ -223,7 +223,7 @@ fn styles_and_services_of_one_session_do_not_mix() {
         sender,
     )]);
     let now = network.now;
-    let on_host = |node: &mut TestNode, wanted| node.reserve(now, Receiver(9), &group(), wanted);
+    let on_host = |node: &mut TestNode, wanted| node.reserve(now, ReceiverId(9), &group(), wanted);
     assert_eq!(
         on_host(&mut network.nodes[2], wildcard.clone()),
         Err(CallError::Style(Style::Fixed))
@@ -308,7 +308,7 @@ fn a_program_hears_that_all_is_well_also_when_messages_were_lost_or_the_sender_c
     let mut network = Network::on(Topology::dumbbell(), Bandwidth::gbit(1), 1);
     network.join(&[2]);
     let first = network.send(0, TEN);
-    let second = Sender::Port {
+    let second = SenderTemplate::Port {
         address: network.topology.host(1),
         port: 4000,
     };

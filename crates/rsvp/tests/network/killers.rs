@@ -4,8 +4,8 @@ use crate::rig::{Network, SECOND, asked, bucket, group};
 use crate::topology::Topology;
 use engine::units::{Bandwidth, Duration};
 use rsvp::node::Event;
-use rsvp::traffic_control::Request;
-use rsvp::wire::{Descriptors, ErrorSpec, Flowspec, Real, Sender, TokenBucket, code};
+use rsvp::traffic_control::TcRequest;
+use rsvp::wire::{Descriptors, ErrorSpec, Flowspec, Real, SenderTemplate, TokenBucket, code};
 
 const SENDER: usize = 0;
 const ROUTER: usize = 1;
@@ -15,12 +15,12 @@ const BIG: usize = 5;
 const UP: usize = 0;
 const DOWN: usize = 1;
 
-fn one(n: u64, sender: Sender) -> Descriptors<Flowspec> {
+fn one(n: u64, sender: SenderTemplate) -> Descriptors<Flowspec> {
     Descriptors::Fixed(vec![(asked(Bandwidth::mbit(n)), sender)])
 }
 
 /// A sender, a router, and two receivers behind routers of their own on one Ethernet.
-fn network() -> (Network, Sender) {
+fn network() -> (Network, SenderTemplate) {
     let mut network = Network::on(Topology::ethernet(), Bandwidth::gbit(1), 1);
     network.join(&[SMALL, BIG]);
     let sender = network.send(SENDER, Bandwidth::mbit(100));
@@ -137,7 +137,7 @@ fn a_shared_reservation_is_not_killed_either() {
 #[test]
 fn requests_that_fail_only_together_leave_the_least_of_them() {
     let (mut network, sender) = network();
-    let together = |request: &Request| {
+    let together = |request: &TcRequest| {
         let bucket = request.flowspec.bucket();
         bucket.rate.ceil() >= 5_000_000 && bucket.bucket.ceil() >= 50_000
     };
@@ -170,7 +170,7 @@ fn rfc_2205_3_5_a_blockade_ends_kb_refresh_periods_after_the_last_error() {
     network.member_asks(BIG, one(100, sender));
     let blockades = |network: &Network| {
         let status = network.nodes[ROUTER].status_of(&group());
-        status.expect("it knows the session").blockades
+        status.expect("it knows the session").bsbs
     };
     let [blockade] = blockades(&network).try_into().expect("one blockade");
     assert_eq!(blockade.flowspec, asked(Bandwidth::mbit(100)));

@@ -76,7 +76,7 @@ fn rfc_2205_3_1_6_a_receiver_that_releases_frees_every_hop_at_once() {
 fn rfc_2205_3_1_5_a_sender_that_stops_frees_every_hop_at_once() {
     let mut network = reserved();
     let now = network.now;
-    network.nodes[A].stop_sending(now, &session(), sender(4000));
+    network.nodes[A].remove_sender(now, &session(), sender(4000));
     network.run(Duration::from_millis(5));
     assert_eq!((network.promises(), network.senders()), (vec![0; 4], vec![0; 4]));
     assert!(matches!(
@@ -157,12 +157,12 @@ fn who_has_heard_nothing_is_told_all_again_at_once() {
     network.restart(R1);
     let (now, link) = (network.now, 0);
     let towards = network.topology.interface(A, link);
-    network.nodes[A].say_again(now, towards);
+    network.nodes[A].resynchronise(now, towards);
     network.run(Duration::from_millis(5));
     assert_eq!(network.senders(), [1, 1, 1, 1], "the Path at once");
     assert_eq!(network.promises(), [1, 0, 1, 0], "the request not yet");
     let (now, towards) = (network.now, network.topology.interface(R2, 1));
-    network.nodes[R2].say_again(now, towards);
+    network.nodes[R2].resynchronise(now, towards);
     network.run(Duration::from_millis(5));
     assert_eq!(network.promises(), [1, 1, 1, 0]);
     let before = network.sent;
@@ -180,7 +180,7 @@ fn an_end_that_is_lost_with_a_router_is_made_up_for_by_age() {
     network.reserve(4001, TEN);
     assert_eq!(network.promises(), [2, 2, 2, 0]);
     let now = network.now;
-    network.nodes[A].stop_sending(now, &session(), sender(4001));
+    network.nodes[A].remove_sender(now, &session(), sender(4001));
     // The PathTear is under way when R1 dies, which comes back with nothing.
     network.dead.insert(R1);
     network.run(Duration::from_millis(20));

@@ -4,8 +4,8 @@ use crate::rig::{Network, SECOND, asked, bucket, group};
 use crate::topology::Topology;
 use engine::units::Bandwidth;
 use rsvp::node::SessionStatus;
-use rsvp::traffic_control::Police;
-use rsvp::wire::{Descriptors, Flowspec, Real, Sender, TokenBucket};
+use rsvp::traffic_control::PoliceFlags;
+use rsvp::wire::{Descriptors, Flowspec, Real, SenderTemplate, TokenBucket};
 use std::collections::BTreeSet;
 
 const ROUTER: usize = 0;
@@ -30,7 +30,7 @@ fn mbits(flowspec: &Flowspec) -> u64 {
 }
 
 /// The figure's network, with the senders heard of everywhere.
-fn figure() -> (Network, [Sender; 3]) {
+fn figure() -> (Network, [SenderTemplate; 3]) {
     let mut network = Network::on(Topology::figure_3(), Bandwidth::gbit(1), 1);
     network.join(&[R1, R2, R3]);
     let senders = [S1, S2, S3].map(|host| network.send(host, Bandwidth::mbit(1)));
@@ -44,22 +44,21 @@ fn status(network: &Network) -> SessionStatus {
 }
 
 /// What the router has in force on a link: senders and Mbit/s.
-fn in_force(network: &Network, link: usize) -> BTreeSet<(Vec<Sender>, u64)> {
+fn in_force(network: &Network, link: usize) -> BTreeSet<(Vec<SenderTemplate>, u64)> {
     let interface = network.topology.interface(ROUTER, link);
-    let promises = status(network).promises.into_iter();
-    promises
-        .filter(|promise| promise.interface == interface)
-        .map(|promise| (promise.senders, mbits(&promise.request.flowspec)))
+    let tcsbs = status(network).tcsbs.into_iter();
+    tcsbs
+        .filter(|tcsb| tcsb.interface == interface)
+        .map(|tcsb| (tcsb.senders, mbits(&tcsb.request.flowspec)))
         .collect()
 }
 
 /// What it has asked over a link: for whom, and Mbit/s.
-fn goes_on(network: &Network, link: usize) -> BTreeSet<(Option<Sender>, u64)> {
+fn goes_on(network: &Network, link: usize) -> BTreeSet<(Option<SenderTemplate>, u64)> {
     let interface = network.topology.interface(ROUTER, link);
-    let asked = status(network).asked.into_iter();
-    asked
-        .filter(|asked| asked.interface == interface)
-        .map(|asked| (asked.sender, mbits(&asked.flowspec)))
+    let sent = status(network).sent_resvs.into_iter();
+    sent.filter(|sent| sent.phop.interface == interface)
+        .map(|sent| (sent.sender, mbits(&sent.flowspec)))
         .collect()
 }
 
@@ -128,8 +127,8 @@ fn requests_of_which_none_is_more_than_the_other_are_merged_part_by_part() {
     // The largest rates and bucket; the smallest of both packet sizes (RFC 2211).
     let both = with(4_000_000, 60_000, 9_000_000, 64, 1000);
     let status = status(&network);
-    assert_eq!(status.promises[0].request.flowspec, both);
-    assert_eq!(status.asked[0].flowspec, both);
+    assert_eq!(status.tcsbs[0].request.flowspec, both);
+    assert_eq!(status.sent_resvs[0].flowspec, both);
 }
 
 #[test]
@@ -139,12 +138,12 @@ fn rfc_2205_3_8_flags_say_where_to_police() {
     network.member_asks(R2, Descriptors::SharedExplicit(times(3), vec![s1, s2]));
     let police = |network: &Network, link: usize| {
         let interface = network.topology.interface(ROUTER, link);
-        let mut promises = status(network).promises.into_iter();
+        let mut promises = status(network).tcsbs.into_iter();
         let one = promises.find(|promise| promise.interface == interface);
         one.expect("it is in force").request.police
     };
     // S1's own router is the first to police; S2 has another before this one.
-    let on = |entry, merge, branch| Police { entry, merge, branch };
+    let on = |entry, merge, branch| PoliceFlags { entry, merge, branch };
     assert_eq!(police(&network, C), on(true, false, true));
     assert_eq!(police(&network, D), on(true, true, false));
     network.member_asks(R1, Descriptors::SharedExplicit(times(3), vec![s2]));
@@ -155,7 +154,7 @@ fn rfc_2205_3_8_flags_say_where_to_police() {
 fn senders_that_share_are_described_to_traffic_control_by_their_sum() {
     let (mut network, [s1, s2, _]) = figure();
     network.member_asks(R2, Descriptors::SharedExplicit(times(1), vec![s1, s2]));
-    let request = status(&network).promises[0].request;
+    let request = status(&network).tcsbs[0].request;
     assert_eq!(
         request.tspec,
         bucket(Bandwidth::mbit(1)).sum(&bucket(Bandwidth::mbit(1)))
@@ -174,7 +173,7 @@ fn what_is_left_when_one_ends_is_in_force_at_once() {
     assert_eq!(in_force(&network, C), BTreeSet::new());
     assert_eq!(in_force(&network, D), BTreeSet::from([(vec![s1, s2, s3], 3)]));
     assert_eq!(goes_on(&network, A), BTreeSet::from([(None, 3)]));
-    network.nodes[S1].stop_sending(network.now, &group(), s1);
+    network.nodes[S1].remove_sender(network.now, &group(), s1);
     network.run(engine::units::Duration::from_millis(5));
     assert_eq!(in_force(&network, D), BTreeSet::from([(vec![s2, s3], 3)]));
     assert_eq!(goes_on(&network, A), BTreeSet::new());

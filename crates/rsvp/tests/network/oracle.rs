@@ -3,7 +3,7 @@
 use crate::rig::Network;
 use crate::topology::{Tables, is_group};
 use core::net::IpAddr;
-use rsvp::wire::Sender;
+use rsvp::wire::SenderTemplate;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Rate and bucket in bytes: what requests of the simulation differ in. Two of them need not be one more than the other.
@@ -27,26 +27,26 @@ pub(crate) type Wishes = BTreeMap<(usize, u64), Wish>;
 /// What a program asks for. With a wildcard the senders do not matter, and all amounts but that of style FF are one.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Wish {
-    pub(crate) amounts: BTreeMap<Sender, Amount>,
+    pub(crate) amounts: BTreeMap<SenderTemplate, Amount>,
 }
 
 /// On a node, towards a link: how much, and for whom.
-pub(crate) type Promises = BTreeSet<(usize, usize, Amount, BTreeSet<Sender>)>;
+pub(crate) type Promises = BTreeSet<(usize, usize, Amount, BTreeSet<SenderTemplate>)>;
 
 /// What is known of senders along their ways.
 struct Paths {
     /// The node and link before.
-    previous: BTreeMap<(usize, Sender), (usize, usize)>,
+    previous: BTreeMap<(usize, SenderTemplate), (usize, usize)>,
     /// The links that they leave by.
-    by: BTreeMap<(usize, Sender), BTreeSet<usize>>,
-    here: BTreeSet<(usize, Sender)>,
+    by: BTreeMap<(usize, SenderTemplate), BTreeSet<usize>>,
+    here: BTreeSet<(usize, SenderTemplate)>,
 }
 
 impl Paths {
     fn new(
         tables: &Tables,
         session: IpAddr,
-        senders: &BTreeMap<Sender, usize>,
+        senders: &BTreeMap<SenderTemplate, usize>,
         ends: &BTreeSet<usize>,
     ) -> Self {
         let mut paths = Self {
@@ -70,7 +70,7 @@ impl Paths {
         paths
     }
 
-    fn leaves(&self, at: usize, sender: Sender, link: usize) -> bool {
+    fn leaves(&self, at: usize, sender: SenderTemplate, link: usize) -> bool {
         self.by.get(&(at, sender)).is_some_and(|by| by.contains(&link))
     }
 }
@@ -79,7 +79,7 @@ impl Paths {
 pub(crate) fn promises(
     tables: &Tables,
     session: IpAddr,
-    senders: &BTreeMap<Sender, usize>,
+    senders: &BTreeMap<SenderTemplate, usize>,
     ends: &BTreeSet<usize>,
     (kind, wishes): (Kind, &Wishes),
 ) -> Promises {
@@ -93,11 +93,11 @@ pub(crate) fn promises(
 fn fixed(
     tables: &Tables,
     session: IpAddr,
-    senders: &BTreeMap<Sender, usize>,
+    senders: &BTreeMap<SenderTemplate, usize>,
     paths: &Paths,
     wishes: &Wishes,
 ) -> Promises {
-    let mut all: BTreeMap<(usize, usize, Sender), Amount> = BTreeMap::new();
+    let mut all: BTreeMap<(usize, usize, SenderTemplate), Amount> = BTreeMap::new();
     for ((end, _), wish) in wishes {
         for (sender, amount) in &wish.amounts {
             if !paths.here.contains(&(*end, *sender)) {
@@ -115,19 +115,25 @@ fn fixed(
 }
 
 /// Shared reservations: each node asks each node before for what those behind it ask, until nothing changes.
-fn together(kind: Kind, senders: &BTreeMap<Sender, usize>, paths: &Paths, wishes: &Wishes) -> Promises {
-    let everyone: BTreeSet<Sender> = senders.keys().copied().collect();
+fn together(
+    kind: Kind,
+    senders: &BTreeMap<SenderTemplate, usize>,
+    paths: &Paths,
+    wishes: &Wishes,
+) -> Promises {
+    let everyone: BTreeSet<SenderTemplate> = senders.keys().copied().collect();
     let listed = |wish: &Wish| match kind {
         Kind::Wildcard => everyone.clone(),
         _ => wish.amounts.keys().copied().collect(),
     };
     // From a node to the node before, over a link.
-    let mut asked: BTreeMap<(usize, usize, usize), (Amount, BTreeSet<Sender>)> = BTreeMap::new();
+    let mut asked: BTreeMap<(usize, usize, usize), (Amount, BTreeSet<SenderTemplate>)> = BTreeMap::new();
     loop {
         let mut next = BTreeMap::new();
         for ((at, sender), (before, link)) in &paths.previous {
             let mut add = |amount: Amount| {
-                let place: &mut (Amount, BTreeSet<Sender>) = next.entry((*at, *before, *link)).or_default();
+                let place: &mut (Amount, BTreeSet<SenderTemplate>) =
+                    next.entry((*at, *before, *link)).or_default();
                 place.0 = most(place.0, amount);
                 place.1.insert(*sender);
             };
@@ -149,11 +155,11 @@ fn together(kind: Kind, senders: &BTreeMap<Sender, usize>, paths: &Paths, wishes
         }
         asked = next;
     }
-    let mut all: BTreeMap<(usize, usize), (Amount, BTreeSet<Sender>)> = BTreeMap::new();
+    let mut all: BTreeMap<(usize, usize), (Amount, BTreeSet<SenderTemplate>)> = BTreeMap::new();
     for ((_, to, link), (amount, list)) in asked {
         let place = all.entry((to, link)).or_default();
         place.0 = most(place.0, amount);
-        let named = |sender: &&Sender| kind == Kind::Wildcard || list.contains(sender);
+        let named = |sender: &&SenderTemplate| kind == Kind::Wildcard || list.contains(sender);
         let passing = everyone.iter().filter(|sender| paths.leaves(to, **sender, link));
         place.1.extend(passing.filter(named));
     }

@@ -4,11 +4,13 @@ use crate::topology::{GROUP, Tables, Topology, is_group};
 use core::net::IpAddr;
 use engine::random::{Rng, Seed};
 use engine::units::{Bandwidth, Duration, Instant, Probability};
-use rsvp::node::{Event, Interface, Node, Receiver, Settings, Transmit};
+use rsvp::node::{Event, Node, ReceiverId, RsvpInterface, Settings, Transmit};
 use rsvp::traffic_control::{
-    Advertised, Granted, Handle, InterfaceId, Refused, Request, Route, Routing, TrafficControl,
+    AdmissionFailure, Advertised, Granted, InterfaceId, RHandle, Route, Routing, TcRequest, TrafficControl,
 };
-use rsvp::wire::{Descriptors, Flowspec, Real, Refresh, Sender, Session, TokenBucket, code, value};
+use rsvp::wire::{
+    Descriptors, ErrorCode, Flowspec, Real, Refresh, SenderTemplate, Session, TokenBucket, code, value,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
@@ -39,10 +41,10 @@ impl Routing for Routes {
 /// Admits up to a capacity for each interface, and checks that it is used by the rules.
 pub(crate) struct Books {
     pub(crate) capacity: Bandwidth,
-    pub(crate) promised: BTreeMap<Handle, (InterfaceId, Request)>,
-    pub(crate) filters: BTreeSet<(Handle, Sender)>,
+    pub(crate) promised: BTreeMap<RHandle, (InterfaceId, TcRequest)>,
+    pub(crate) filters: BTreeSet<(RHandle, SenderTemplate)>,
     /// What is refused although there is room.
-    pub(crate) refuses: Option<fn(&Request) -> bool>,
+    pub(crate) refuses: Option<fn(&TcRequest) -> bool>,
     next: u64,
 }
 
@@ -57,11 +59,16 @@ impl Books {
         }
     }
 
-    pub(crate) fn rate(request: &Request) -> Bandwidth {
+    pub(crate) fn rate(request: &TcRequest) -> Bandwidth {
         Bandwidth::bits_per_sec(request.flowspec.bucket().rate.ceil().saturating_mul(8))
     }
 
-    fn room(&self, interface: InterfaceId, but: Option<Handle>, request: &Request) -> Result<(), Refused> {
+    fn room(
+        &self,
+        interface: InterfaceId,
+        but: Option<RHandle>,
+        request: &TcRequest,
+    ) -> Result<(), AdmissionFailure> {
         let others = self
             .promised
             .iter()
@@ -71,34 +78,41 @@ impl Books {
         if asked <= available && !self.refuses.is_some_and(|refuses| refuses(request)) {
             return Ok(());
         }
-        Err(Refused {
-            code: code::ADMISSION,
-            value: value::BANDWIDTH,
-            asked,
+        Err(AdmissionFailure {
+            error: ErrorCode::new(code::ADMISSION, value::BANDWIDTH),
+            requested: asked,
             available,
         })
     }
 }
 
 impl TrafficControl for Books {
-    fn add(&mut self, interface: InterfaceId, request: &Request) -> Result<Granted, Refused> {
+    fn add_flowspec(
+        &mut self,
+        interface: InterfaceId,
+        request: &TcRequest,
+    ) -> Result<Granted, AdmissionFailure> {
         self.room(interface, None, request)?;
         self.next += 1;
-        self.promised.insert(Handle(self.next), (interface, *request));
+        self.promised.insert(RHandle(self.next), (interface, *request));
         Ok(Granted {
-            handle: Handle(self.next),
-            forward: None,
+            rhandle: RHandle(self.next),
+            fwd_flowspec: None,
         })
     }
 
-    fn modify(&mut self, handle: Handle, request: &Request) -> Result<Option<Flowspec>, Refused> {
+    fn modify_flowspec(
+        &mut self,
+        handle: RHandle,
+        request: &TcRequest,
+    ) -> Result<Option<Flowspec>, AdmissionFailure> {
         let interface = self.promised[&handle].0;
         self.room(interface, Some(handle), request)?;
         self.promised.insert(handle, (interface, *request));
         Ok(None)
     }
 
-    fn delete(&mut self, handle: Handle) {
+    fn delete_flowspec(&mut self, handle: RHandle) {
         assert!(
             self.promised.remove(&handle).is_some(),
             "an unknown promise is ended"
@@ -109,11 +123,11 @@ impl TrafficControl for Books {
         );
     }
 
-    fn add_filter(&mut self, handle: Handle, _: &Session, sender: &Sender) {
+    fn add_filter(&mut self, handle: RHandle, _: &Session, sender: &SenderTemplate) {
         assert!(self.filters.insert((handle, *sender)), "a filter twice");
     }
 
-    fn delete_filter(&mut self, handle: Handle, _: &Session, sender: &Sender) {
+    fn delete_filter(&mut self, handle: RHandle, _: &Session, sender: &SenderTemplate) {
         assert!(
             self.filters.remove(&(handle, *sender)),
             "an unknown filter is removed"
@@ -132,8 +146,8 @@ impl TrafficControl for Books {
 }
 
 /// The program at B that receives from this port.
-pub(crate) const fn receiver(port: u16) -> Receiver {
-    Receiver(port as u64)
+pub(crate) const fn receiver(port: u16) -> ReceiverId {
+    ReceiverId(port as u64)
 }
 
 pub(crate) type TestNode = Node<Books, Routes>;
@@ -167,13 +181,13 @@ pub(crate) struct Network {
 }
 
 fn make(topology: &Topology, tables: &Rc<Tables>, at: usize, capacity: Bandwidth, seed: Seed) -> TestNode {
-    let interface = |address| Interface {
+    let interface = |address| RsvpInterface {
         addresses: vec![address],
         refresh: Refresh::millis(1000),
     };
     let settings = Settings {
-        most_senders: 100,
-        most_reservations: 50,
+        max_senders: 100,
+        max_reservations: 50,
         ..Settings::new(
             topology.addresses(at).into_iter().map(interface).collect(),
             seed.fork(&at.to_string()),
@@ -333,14 +347,14 @@ impl Network {
     }
 
     /// A host sends this to the group.
-    pub(crate) fn send(&mut self, host: usize, rate: Bandwidth) -> Sender {
-        let sender = Sender::Port {
+    pub(crate) fn send(&mut self, host: usize, rate: Bandwidth) -> SenderTemplate {
+        let sender = SenderTemplate::Port {
             address: self.topology.host(host),
             port: 4000,
         };
         let now = self.now;
         self.nodes[host]
-            .send(now, group(), sender, bucket(rate))
+            .add_sender(now, group(), sender, bucket(rate))
             .expect("the group has members");
         self.run(Duration::from_millis(20));
         sender
@@ -401,7 +415,7 @@ impl Network {
     pub(crate) fn reserve(&mut self, port: u16, rate: Bandwidth) {
         let now = self.now;
         self.nodes[A]
-            .send(now, session(), sender(port), bucket(rate))
+            .add_sender(now, session(), sender(port), bucket(rate))
             .expect("A may send");
         self.run(Duration::from_millis(20));
         self.ask(port, rate);
@@ -444,8 +458,8 @@ pub(crate) fn asked(rate: Bandwidth) -> Flowspec {
     Flowspec::ControlledLoad(bucket(rate))
 }
 
-pub(crate) fn sender(port: u16) -> Sender {
-    Sender::Port {
+pub(crate) fn sender(port: u16) -> SenderTemplate {
+    SenderTemplate::Port {
         address: HOST_A,
         port,
     }

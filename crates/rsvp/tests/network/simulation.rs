@@ -7,8 +7,8 @@ use crate::rig::{Network, SECOND, bucket};
 use crate::topology::{GROUP, Topology};
 use engine::random::{Rng, Seed};
 use engine::units::{Bandwidth, Duration, Probability};
-use rsvp::node::{CallError, Receiver};
-use rsvp::wire::{Descriptors, Flowspec, Real, Sender, Session, TokenBucket};
+use rsvp::node::{CallError, ReceiverId};
+use rsvp::wire::{Descriptors, Flowspec, Real, SenderTemplate, Session, TokenBucket};
 use std::collections::{BTreeMap, BTreeSet};
 
 struct Course {
@@ -18,7 +18,7 @@ struct Course {
     kind: Kind,
     /// Where data arrive: the destination, or the members of the group.
     ends: BTreeSet<usize>,
-    senders: BTreeMap<Sender, usize>,
+    senders: BTreeMap<SenderTemplate, usize>,
     wishes: Wishes,
     /// Programs whose wish was not heard yet: their node knew no sender.
     waiting: BTreeSet<(usize, u64)>,
@@ -92,13 +92,13 @@ impl Course {
         let Some(host) = self.pick(&own) else {
             return;
         };
-        let sender = Sender::Port {
+        let sender = SenderTemplate::Port {
             address: self.network.topology.host(host),
             port: 4000 + self.luck.below(2) as u16,
         };
         let rate = Bandwidth::mbit(1 + self.luck.below(3));
         let now = self.network.now;
-        let sent = self.network.nodes[host].send(now, self.session, sender, bucket(rate));
+        let sent = self.network.nodes[host].add_sender(now, self.session, sender, bucket(rate));
         match sent {
             Ok(()) => {
                 self.senders.insert(sender, host);
@@ -109,10 +109,11 @@ impl Course {
     }
 
     fn stop(&mut self) {
-        let all: Vec<(Sender, usize)> = self.senders.iter().map(|(sender, at)| (*sender, *at)).collect();
+        let all: Vec<(SenderTemplate, usize)> =
+            self.senders.iter().map(|(sender, at)| (*sender, *at)).collect();
         if let Some((sender, at)) = self.pick(&all) {
             let now = self.network.now;
-            self.network.nodes[at].stop_sending(now, &self.session, sender);
+            self.network.nodes[at].remove_sender(now, &self.session, sender);
             self.senders.remove(&sender);
         }
     }
@@ -161,14 +162,14 @@ impl Course {
             }
         };
         let now = self.network.now;
-        match self.network.nodes[at].reserve(now, Receiver(program), &self.session, wanted) {
+        match self.network.nodes[at].reserve(now, ReceiverId(program), &self.session, wanted) {
             Ok(()) => {
                 self.waiting.remove(&(at, program));
             }
             Err(error) => {
                 assert_eq!(error, CallError::NoPath);
                 // What it asked before is in force still; a real program would release it too.
-                self.network.nodes[at].release(now, Receiver(program), &self.session);
+                self.network.nodes[at].release(now, ReceiverId(program), &self.session);
                 self.waiting.insert((at, program));
             }
         }
@@ -178,7 +179,7 @@ impl Course {
         let programs: Vec<(usize, u64)> = self.wishes.keys().copied().collect();
         if let Some((at, program)) = self.pick(&programs) {
             let now = self.network.now;
-            self.network.nodes[at].release(now, Receiver(program), &self.session);
+            self.network.nodes[at].release(now, ReceiverId(program), &self.session);
             self.wishes.remove(&(at, program));
             self.waiting.remove(&(at, program));
         }
@@ -228,7 +229,7 @@ impl Course {
                 .collect();
             for (at, program) in programs {
                 let now = self.network.now;
-                self.network.nodes[at].release(now, Receiver(program), &self.session);
+                self.network.nodes[at].release(now, ReceiverId(program), &self.session);
                 self.wishes.remove(&(at, program));
                 self.waiting.remove(&(at, program));
             }
@@ -277,13 +278,9 @@ impl Course {
         let mut items = 0;
         for node in &self.network.nodes {
             for session in node.status() {
-                items += session
-                    .senders
-                    .iter()
-                    .map(|sender| sender.by.len())
-                    .sum::<usize>();
-                let asked: BTreeSet<_> = session.asked.iter().map(|asked| asked.previous).collect();
-                items += asked.len();
+                items += session.psbs.iter().map(|psb| psb.outgoing.len()).sum::<usize>();
+                let phops: BTreeSet<_> = session.sent_resvs.iter().map(|sent| sent.phop).collect();
+                items += phops.len();
             }
         }
         let before = self.network.sent;
@@ -300,7 +297,7 @@ impl Course {
     fn is_empty(&self, nodes: impl IntoIterator<Item = usize>, when: &str) {
         for at in nodes {
             let node = &self.network.nodes[at];
-            assert_eq!((node.senders(), node.requests()), (0, 0), "{when}, node {at}");
+            assert_eq!((node.senders(), node.reservations()), (0, 0), "{when}, node {at}");
             assert!(node.traffic_control().promised.is_empty(), "{when}, node {at}");
             assert!(node.traffic_control().filters.is_empty(), "{when}, node {at}");
             assert_eq!(node.poll_timeout(), None, "{when}, node {at}");
@@ -339,10 +336,10 @@ impl Course {
     fn end(&mut self) {
         let now = self.network.now;
         for (at, program) in self.wishes.keys() {
-            self.network.nodes[*at].release(now, Receiver(*program), &self.session);
+            self.network.nodes[*at].release(now, ReceiverId(*program), &self.session);
         }
         for (sender, at) in &self.senders {
-            self.network.nodes[*at].stop_sending(now, &self.session, *sender);
+            self.network.nodes[*at].remove_sender(now, &self.session, *sender);
         }
         self.network.run(Duration::from_millis(50));
         self.is_empty(0..self.network.nodes.len(), "when all have ended");

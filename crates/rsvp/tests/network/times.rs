@@ -3,7 +3,7 @@
 use crate::rig::{Network, R1, R2, SECOND};
 use core::net::IpAddr;
 use engine::units::{Bandwidth, Duration, Instant};
-use rsvp::node::Interface;
+use rsvp::node::RsvpInterface;
 use rsvp::wire::{Frame, Message};
 
 /// The R, in ms, of the Paths that reach R2, with the times since the one before.
@@ -36,7 +36,7 @@ fn set(network: &mut Network, millis: u32) {
     let addresses: Vec<IpAddr> = network.topology.addresses(R1);
     network.nodes[R1].set_interface(
         1,
-        Interface {
+        RsvpInterface {
             addresses: vec![addresses[1]],
             refresh: rsvp::wire::Refresh::millis(millis),
         },

@@ -217,9 +217,9 @@ impl Tables {
                 .map_or(Route::NONE, |source| self.group(at, source));
         }
         match self.topology.owner(destination) {
-            Some(owner) if owner == at => Route::here(),
+            Some(owner) if owner == at => Route::local(),
             Some(_) => self.next(at, destination).map_or(Route::NONE, |(link, _)| {
-                Route::by(self.topology.interface(at, link))
+                Route::through(self.topology.interface(at, link))
             }),
             None => Route::NONE,
         }
@@ -239,12 +239,12 @@ impl Tables {
         }
         by.sort_unstable();
         Route {
-            expected: came_by.map(|link| self.topology.interface(at, link)),
-            by: by
+            incoming: came_by.map(|link| self.topology.interface(at, link)),
+            outgoing: by
                 .into_iter()
                 .map(|link| self.topology.interface(at, link))
                 .collect(),
-            here: self.members.contains(&at),
+            local: self.members.contains(&at),
         }
     }
 

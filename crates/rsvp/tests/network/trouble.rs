@@ -41,9 +41,9 @@ fn a_third_reservation_that_does_not_fit_is_refused_and_the_first_two_do_not_not
     assert!(!error.in_place && !error.not_guilty);
     let at_r1 = network.events_at(R1);
     let [
-        Event::Refused {
+        Event::AdmissionFailed {
             interface: 1,
-            refused,
+            failure,
             ..
         },
     ] = at_r1.as_slice()
@@ -51,7 +51,7 @@ fn a_third_reservation_that_does_not_fit_is_refused_and_the_first_two_do_not_not
         panic!("{at_r1:?}");
     };
     assert_eq!(
-        (refused.asked, refused.available),
+        (failure.requested, failure.available),
         (Bandwidth::mbit(40), Bandwidth::mbit(20))
     );
     network.run(SECOND.times(30));
@@ -89,7 +89,7 @@ fn the_same_seed_gives_the_same_course() {
         network.loss = Probability::ratio(3, 10);
         let now = network.now;
         network.nodes[A]
-            .send(now, session(), sender(1), bucket(Bandwidth::mbit(1)))
+            .add_sender(now, session(), sender(1), bucket(Bandwidth::mbit(1)))
             .expect("A may send");
         network.run(SECOND.times(60));
         (network.sent, network.events)
@@ -105,7 +105,7 @@ fn under_loss_and_restarts_no_promise_outlives_its_path() {
         network.loss = Probability::ratio(3, 10);
         let now = network.now;
         network.nodes[A]
-            .send(now, session(), sender(1), bucket(Bandwidth::mbit(1)))
+            .add_sender(now, session(), sender(1), bucket(Bandwidth::mbit(1)))
             .expect("A may send");
         network.run(SECOND.times(10));
         if network.nodes[B].senders() > 0 {
@@ -115,7 +115,7 @@ fn under_loss_and_restarts_no_promise_outlives_its_path() {
         network.restart(if seed % 2 == 0 { R1 } else { R2 });
         network.run(SECOND.times(5));
         let now = network.now;
-        network.nodes[A].stop_sending(now, &session(), sender(1));
+        network.nodes[A].remove_sender(now, &session(), sender(1));
         // Every hop may have to time out for itself, one after the other.
         network.run(SECOND.times(20));
         assert_eq!(
@@ -138,7 +138,7 @@ fn heard() -> Vec<Arrival> {
     network.nodes[B].release(now, receiver(1), &session());
     network.run(SECOND);
     let now = network.now;
-    network.nodes[A].stop_sending(now, &session(), sender(1));
+    network.nodes[A].remove_sender(now, &session(), sender(1));
     network.run(SECOND);
     network
         .log

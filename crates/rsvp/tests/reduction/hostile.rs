@@ -5,7 +5,7 @@ use core::net::{IpAddr, Ipv4Addr};
 use engine::units::{Duration, Instant};
 use proptest::prelude::*;
 use rsvp::node::Transmit;
-use rsvp::reduction::{Reduction, Settings};
+use rsvp::reduction::{ReductionShim, Settings};
 use rsvp::wire::Frame;
 
 const US: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
@@ -19,9 +19,9 @@ proptest! {
         messages in prop::collection::vec((single(), any::<bool>(), any::<bool>(), 0u64..2000), 1..30),
     ) {
         let mut settings = Settings::new(vec![vec![US]], 5);
-        settings.assume = true;
-        settings.most_kept = 3;
-        let mut layer = Reduction::new(settings);
+        settings.assume_capable = true;
+        settings.max_stored = 3;
+        let mut layer = ReductionShim::new(settings);
         let mut now = Instant::START;
         for (frame, ours, router_alert, wait) in messages {
             let bytes = frame.encode().expect("it fits");
@@ -36,7 +36,7 @@ proptest! {
                 });
             } else {
                 for (_, heard) in layer.incoming(now, 0, THEM, frame.send_ttl, frame) {
-                    prop_assert!(heard.id.is_none() && heard.acknowledgements.is_empty());
+                    prop_assert!(heard.message_id.is_none() && heard.acknowledgements.is_empty());
                 }
             }
             now = now + Duration::from_millis(wait);
@@ -79,7 +79,7 @@ fn a_message_that_was_overtaken_by_a_newer_one_is_not_heard() {
         bytes[7] = u8::try_from(bytes.len()).expect("it is short");
         Frame::decode(&bytes).expect("a Path")
     };
-    let mut layer = Reduction::new(Settings::new(vec![vec![US]], 5));
+    let mut layer = ReductionShim::new(Settings::new(vec![vec![US]], 5));
     let mut heard = |frame| layer.incoming(Instant::START, 0, THEM, 63, frame).len();
     assert_eq!(heard(path(5, 0x4a98_9680)), 1);
     assert_eq!(heard(path(7, 0x4a98_9681)), 1);

@@ -3,12 +3,14 @@
 use core::net::{IpAddr, Ipv4Addr};
 use engine::random::{Rng, Seed};
 use engine::units::{Duration, Instant, Probability};
-use rsvp::node::{Event, Interface, Node, Receiver, Settings, Transmit};
-use rsvp::reduction::{self, Reduction};
+use rsvp::node::{Event, Node, ReceiverId, RsvpInterface, Settings, Transmit};
+use rsvp::reduction::{self, ReductionShim};
 use rsvp::traffic_control::{
-    Advertised, Granted, Handle, InterfaceId, Refused, Request, Route, Routing, TrafficControl,
+    AdmissionFailure, Advertised, Granted, InterfaceId, RHandle, Route, Routing, TcRequest, TrafficControl,
 };
-use rsvp::wire::{Descriptors, Flowspec, Frame, Message, Real, Refresh, Sender, Session, TokenBucket};
+use rsvp::wire::{
+    Descriptors, Flowspec, Frame, Message, Real, Refresh, SenderTemplate, Session, TokenBucket,
+};
 use std::collections::{BTreeMap, BTreeSet};
 
 pub(crate) const LEFT: usize = 0;
@@ -23,30 +25,30 @@ pub(crate) const ADDRESSES: [IpAddr; 2] = [
 #[derive(Default)]
 pub(crate) struct Generous {
     next: u64,
-    pub(crate) promised: BTreeSet<Handle>,
+    pub(crate) promised: BTreeSet<RHandle>,
 }
 
 impl TrafficControl for Generous {
-    fn add(&mut self, _: InterfaceId, _: &Request) -> Result<Granted, Refused> {
+    fn add_flowspec(&mut self, _: InterfaceId, _: &TcRequest) -> Result<Granted, AdmissionFailure> {
         self.next += 1;
-        self.promised.insert(Handle(self.next));
+        self.promised.insert(RHandle(self.next));
         Ok(Granted {
-            handle: Handle(self.next),
-            forward: None,
+            rhandle: RHandle(self.next),
+            fwd_flowspec: None,
         })
     }
 
-    fn modify(&mut self, _: Handle, _: &Request) -> Result<Option<Flowspec>, Refused> {
+    fn modify_flowspec(&mut self, _: RHandle, _: &TcRequest) -> Result<Option<Flowspec>, AdmissionFailure> {
         Ok(None)
     }
 
-    fn delete(&mut self, handle: Handle) {
+    fn delete_flowspec(&mut self, handle: RHandle) {
         self.promised.remove(&handle);
     }
 
-    fn add_filter(&mut self, _: Handle, _: &Session, _: &Sender) {}
+    fn add_filter(&mut self, _: RHandle, _: &Session, _: &SenderTemplate) {}
 
-    fn delete_filter(&mut self, _: Handle, _: &Session, _: &Sender) {}
+    fn delete_filter(&mut self, _: RHandle, _: &Session, _: &SenderTemplate) {}
 
     fn advertise(&self, _: InterfaceId) -> Advertised {
         Advertised {
@@ -65,9 +67,9 @@ pub(crate) struct Beside(IpAddr);
 impl Routing for Beside {
     fn route(&self, _: Option<IpAddr>, destination: IpAddr) -> Route {
         if destination == self.0 {
-            Route::here()
+            Route::local()
         } else {
-            Route::by(0)
+            Route::through(0)
         }
     }
 }
@@ -75,7 +77,7 @@ impl Routing for Beside {
 pub(crate) struct Pair {
     pub(crate) now: Instant,
     pub(crate) nodes: Vec<Node<Generous, Beside>>,
-    pub(crate) layers: Vec<Option<Reduction>>,
+    pub(crate) layers: Vec<Option<ReductionShim>>,
     pub(crate) events: Vec<(usize, Event)>,
     /// Messages sent by type, and bytes.
     pub(crate) sent: BTreeMap<u8, usize>,
@@ -89,7 +91,7 @@ pub(crate) struct Pair {
 }
 
 fn node(at: usize, seed: u64, refresh: u32) -> Node<Generous, Beside> {
-    let interface = Interface {
+    let interface = RsvpInterface {
         addresses: vec![ADDRESSES[at]],
         refresh: Refresh::millis(refresh),
     };
@@ -125,10 +127,10 @@ impl Pair {
         pair
     }
 
-    fn layer(&self, at: usize, epoch: u32) -> Reduction {
+    fn layer(&self, at: usize, epoch: u32) -> ReductionShim {
         let mut settings = reduction::Settings::new(vec![vec![ADDRESSES[at]]], epoch);
-        settings.assume = self.assume;
-        Reduction::new(settings)
+        settings.assume_capable = self.assume;
+        ReductionShim::new(settings)
     }
 
     /// A node and its layer lose all that they knew.
@@ -148,7 +150,7 @@ impl Pair {
                     None => self.launch(at, transmit),
                 }
             }
-            while let Some(transmit) = self.layers[at].as_mut().and_then(Reduction::poll_transmit) {
+            while let Some(transmit) = self.layers[at].as_mut().and_then(ReductionShim::poll_transmit) {
                 self.launch(at, transmit);
             }
         }
@@ -168,7 +170,7 @@ impl Pair {
         let frame = Frame::decode(&transmit.bytes).expect("our own message is whole");
         if self.layers[at].is_none() {
             // A node that knows nothing of RFC 2961 refuses classes below 128 that it does not know.
-            assert!(frame.id.is_none() && frame.acknowledgements.is_empty());
+            assert!(frame.message_id.is_none() && frame.acknowledgements.is_empty());
             assert!(!matches!(frame.message, Message::Srefresh(_) | Message::Ack));
         }
         let (now, ttl) = (self.now, transmit.ttl);
@@ -187,7 +189,11 @@ impl Pair {
             self.collect();
             let arrival = self.flying.first_key_value().map(|((at, _), _)| *at);
             let nodes = self.nodes.iter().filter_map(Node::poll_timeout);
-            let layers = self.layers.iter().flatten().filter_map(Reduction::poll_timeout);
+            let layers = self
+                .layers
+                .iter()
+                .flatten()
+                .filter_map(ReductionShim::poll_timeout);
             let next = nodes.chain(layers).chain(arrival).min().unwrap_or(Instant::NEVER);
             if next > end {
                 self.now = end;
@@ -214,7 +220,7 @@ impl Pair {
 
     pub(crate) fn send(&mut self, port: u16) {
         let now = self.now;
-        let sent = self.nodes[LEFT].send(now, session(port), sender(port), bucket(1000));
+        let sent = self.nodes[LEFT].add_sender(now, session(port), sender(port), bucket(1000));
         sent.expect("it may send");
     }
 
@@ -223,7 +229,7 @@ impl Pair {
         let wanted = Descriptors::Fixed(vec![(Flowspec::ControlledLoad(bucket(rate)), sender(port))]);
         let now = self.now;
         self.nodes[RIGHT]
-            .reserve(now, Receiver(port.into()), &session(port), wanted)
+            .reserve(now, ReceiverId(port.into()), &session(port), wanted)
             .is_ok()
     }
 
@@ -246,8 +252,8 @@ pub(crate) fn session(port: u16) -> Session {
     }
 }
 
-pub(crate) fn sender(port: u16) -> Sender {
-    Sender::Port {
+pub(crate) fn sender(port: u16) -> SenderTemplate {
+    SenderTemplate::Port {
         address: ADDRESSES[LEFT],
         port,
     }

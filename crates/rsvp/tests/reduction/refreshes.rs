@@ -76,7 +76,7 @@ fn a_neighbour_that_restarts_says_that_it_knows_nothing_and_is_told_all_at_once(
     assert!(
         pair.layers[RIGHT]
             .as_ref()
-            .is_some_and(|layer| layer.counts().unknown > 0)
+            .is_some_and(|layer| layer.counts().unknown_ids > 0)
     );
     for port in 1..=20 {
         assert!(pair.reserve(port, 1000));
@@ -96,7 +96,7 @@ fn a_change_goes_out_whole_and_an_end_ends_it() {
     };
     assert!(pair.events.iter().any(changed), "{:?}", pair.events);
     let now = pair.now;
-    pair.nodes[LEFT].stop_sending(now, &session(7), crate::pair::sender(7));
+    pair.nodes[LEFT].remove_sender(now, &session(7), crate::pair::sender(7));
     pair.run(Duration::from_millis(100));
     assert_eq!((pair.nodes[RIGHT].senders(), pair.promises()), (19, 19));
     pair.run(SECOND.times(20));
@@ -145,9 +145,9 @@ fn what_is_said_again_goes_out_whole() {
     pair.sent.clear();
     let now = pair.now;
     if let Some(layer) = &mut pair.layers[LEFT] {
-        layer.say_again(0);
+        layer.resynchronise(0);
     }
-    pair.nodes[LEFT].say_again(now, 0);
+    pair.nodes[LEFT].resynchronise(now, 0);
     pair.run(Duration::from_millis(5));
     assert_eq!((pair.of(1), pair.of(15)), (20, 0), "{:?}", pair.sent);
     pair.sent.clear();

@@ -4,12 +4,14 @@ use crate::capture::{Packet, fields};
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use engine::random::Seed;
 use engine::units::Instant;
-use rsvp::integrity::{Algorithm, Demand, Guard, Interface, Key, Lifetime, Settings, Use};
+use rsvp::integrity::{
+    Algorithm, IntegrityKey, IntegrityShim, InterfaceKeys, KeyLifetime, KeyOwner, Requirement, Settings,
+};
 use rsvp::traffic_control::{Advertised, ErrorTerms};
 use rsvp::wire::{
-    Acknowledgement, Adspec, Challenge, Content, Descriptors, ErrorSpec, Flowspec, Frame, Hop, IdList,
-    Message, MessageId, Named, Opaque, Path, PathErr, PathTear, Real, Refresh, Resv, ResvConf, ResvErr,
-    ResvTear, Scope, Sender, SenderDescriptor, Session, TokenBucket,
+    Adspec, Challenge, Content, Descriptors, ErrorSpec, Flowspec, Frame, Hop, Message, MessageId,
+    MessageIdAck, MessageIdList, MessageIds, Opaque, Path, PathErr, PathTear, Real, Refresh, Resv, ResvConf,
+    ResvErr, ResvTear, Scope, SenderDescriptor, SenderTemplate, Session, TokenBucket,
 };
 use std::collections::BTreeMap;
 
@@ -59,19 +61,19 @@ impl Family {
     fn hop(&self) -> Hop {
         Hop {
             address: self.left,
-            interface: 7,
+            lih: 7,
         }
     }
 
-    fn sender(&self) -> Sender {
-        Sender::Port {
+    fn sender(&self) -> SenderTemplate {
+        SenderTemplate::Port {
             address: self.sender,
             port: 4000,
         }
     }
 
-    fn others(&self) -> Sender {
-        Sender::Port {
+    fn others(&self) -> SenderTemplate {
+        SenderTemplate::Port {
             address: self.other,
             port: 4001,
         }
@@ -158,12 +160,12 @@ pub(crate) fn path(family: &Family) -> Vec<u8> {
         }],
         sender: family.descriptor(),
     }));
-    path.id = Some(MessageId {
-        acknowledge: true,
+    path.message_id = Some(MessageId {
+        ack_desired: true,
         epoch: 0x0a_0b0c,
         id: 77,
     });
-    path.acknowledgements = vec![Acknowledgement {
+    path.acknowledgements = vec![MessageIdAck {
         known: true,
         epoch: 0x0d_0e0f,
         id: 66,
@@ -253,14 +255,14 @@ pub(crate) fn resv_conf(family: &Family) -> Vec<u8> {
 
 pub(crate) fn bundle(family: &Family) -> Vec<u8> {
     let mut bundle = frame(Message::Bundle(vec![path_tear(family), resv_tear(family)]));
-    bundle.reduction = true;
+    bundle.refresh_reduction = true;
     encoded(&bundle)
 }
 
 pub(crate) fn ack() -> Vec<u8> {
     let mut ack = frame(Message::Ack);
     ack.acknowledgements = [true, false]
-        .map(|known| Acknowledgement {
+        .map(|known| MessageIdAck {
             known,
             epoch: 0x0d_0e0f,
             id: 66 + u32::from(known),
@@ -270,9 +272,9 @@ pub(crate) fn ack() -> Vec<u8> {
 }
 
 pub(crate) fn srefresh() -> Vec<u8> {
-    encoded(&frame(Message::Srefresh(vec![IdList {
+    encoded(&frame(Message::Srefresh(vec![MessageIdList {
         epoch: 0x0a_0b0c,
-        names: Named::Neighbour(vec![77, 78]),
+        ids: MessageIds::Neighbour(vec![77, 78]),
     }])))
 }
 
@@ -293,26 +295,26 @@ pub(crate) fn response() -> Vec<u8> {
 
 /// With INTEGRITY: key 0x010203040506, sequence number 99.
 pub(crate) fn protected(message: Vec<u8>) -> Vec<u8> {
-    let mut guard = Guard::new(Settings {
+    let mut guard = IntegrityShim::new(Settings {
         sequence: 99,
         window: 1,
-        answers: true,
-        challenges: true,
-        most_neighbours: 1,
+        answer_challenges: true,
+        send_challenges: true,
+        max_neighbours: 1,
         seed: Seed(1),
     });
-    let key = Key::new(
+    let key = IntegrityKey::new(
         0x0102_0304_0506,
         Algorithm::HmacSha256,
         b"a secret",
-        Lifetime::ALWAYS,
-        Use::Shared,
+        KeyLifetime::ALWAYS,
+        KeyOwner::Shared,
     );
-    guard.set(
+    guard.set_interface(
         0,
-        Interface {
+        InterfaceKeys {
             addresses: vec![V4.left],
-            demand: Demand::Required,
+            requirement: Requirement::Required,
             neighbours: BTreeMap::new(),
             keys: vec![key.expect("a good key")],
         },

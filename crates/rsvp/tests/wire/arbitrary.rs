@@ -4,9 +4,10 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use rsvp::wire::{
-    Acknowledgement, Adspec, Challenge, Content, Descriptors, ErrorSpec, Flowspec, Fragment, Frame, Hop,
-    IdList, Integrity, Message, MessageId, Named, Opaque, Parameter, Path, PathErr, PathTear, Real, Refresh,
-    Resv, ResvConf, ResvErr, ResvTear, Scope, Sender, SenderDescriptor, Session, TokenBucket,
+    Adspec, Challenge, Content, Descriptors, ErrorSpec, Flowspec, Fragment, Frame, Hop, Integrity, Message,
+    MessageId, MessageIdAck, MessageIdList, MessageIds, Opaque, Parameter, Path, PathErr, PathTear, Real,
+    Refresh, Resv, ResvConf, ResvErr, ResvTear, Scope, SenderDescriptor, SenderTemplate, Session,
+    TokenBucket,
 };
 
 fn v4() -> impl Strategy<Value = Ipv4Addr> {
@@ -41,16 +42,18 @@ fn session(six: bool) -> impl Strategy<Value = Session> {
 }
 
 fn hop(six: bool) -> impl Strategy<Value = Hop> {
-    (address(six), any::<u32>()).prop_map(|(address, interface)| Hop { address, interface })
+    (address(six), any::<u32>()).prop_map(|(address, lih)| Hop { address, lih })
 }
 
 fn refresh() -> impl Strategy<Value = Refresh> {
     any::<u32>().prop_map(Refresh::millis)
 }
 
-fn sender(six: bool) -> BoxedStrategy<Sender> {
-    let port = (address(six), any::<u16>()).prop_map(|(address, port)| Sender::Port { address, port });
-    let label = (v6(), 0..1u32 << 20).prop_map(|(address, label)| Sender::FlowLabel { address, label });
+fn sender(six: bool) -> BoxedStrategy<SenderTemplate> {
+    let port =
+        (address(six), any::<u16>()).prop_map(|(address, port)| SenderTemplate::Port { address, port });
+    let label =
+        (v6(), 0..1u32 << 20).prop_map(|(address, label)| SenderTemplate::FlowLabel { address, label });
     if six {
         prop_oneof![port, label].boxed()
     } else {
@@ -275,13 +278,13 @@ fn ends(six: bool) -> impl Strategy<Value = Message> {
 fn lists() -> impl Strategy<Value = Message> {
     let id = any::<u32>;
     let names = prop_oneof![
-        vec(id(), 0..5).prop_map(Named::Neighbour),
-        vec((id(), v4()), 0..5).prop_map(Named::SourceV4),
-        vec((id(), v6()), 0..5).prop_map(Named::SourceV6),
-        vec((id(), v4(), v4()), 0..5).prop_map(Named::GroupV4),
-        vec((id(), v6(), v6()), 0..5).prop_map(Named::GroupV6),
+        vec(id(), 0..5).prop_map(MessageIds::Neighbour),
+        vec((id(), v4()), 0..5).prop_map(MessageIds::SourceV4),
+        vec((id(), v6()), 0..5).prop_map(MessageIds::SourceV6),
+        vec((id(), v4(), v4()), 0..5).prop_map(MessageIds::GroupV4),
+        vec((id(), v6(), v6()), 0..5).prop_map(MessageIds::GroupV6),
     ];
-    let list = (0..1u32 << 24, names).prop_map(|(epoch, names)| IdList { epoch, names });
+    let list = (0..1u32 << 24, names).prop_map(|(epoch, ids)| MessageIdList { epoch, ids });
     vec(list, 1..3).prop_map(Message::Srefresh)
 }
 
@@ -297,8 +300,8 @@ fn challenge() -> impl Strategy<Value = Message> {
     })
 }
 
-fn acknowledgement() -> impl Strategy<Value = Acknowledgement> {
-    (any::<bool>(), 0..1u32 << 24, any::<u32>()).prop_map(|(known, epoch, id)| Acknowledgement {
+fn acknowledgement() -> impl Strategy<Value = MessageIdAck> {
+    (any::<bool>(), 0..1u32 << 24, any::<u32>()).prop_map(|(known, epoch, id)| MessageIdAck {
         known,
         epoch,
         id,
@@ -318,8 +321,8 @@ fn integrity() -> impl Strategy<Value = Integrity> {
 }
 
 fn framed(message: impl Strategy<Value = Message>, least: usize) -> impl Strategy<Value = Frame> {
-    let id = (any::<bool>(), 0..1u32 << 24, any::<u32>()).prop_map(|(acknowledge, epoch, id)| MessageId {
-        acknowledge,
+    let id = (any::<bool>(), 0..1u32 << 24, any::<u32>()).prop_map(|(ack_desired, epoch, id)| MessageId {
+        ack_desired,
         epoch,
         id,
     });
@@ -333,14 +336,16 @@ fn framed(message: impl Strategy<Value = Message>, least: usize) -> impl Strateg
         forwarded(),
     )
         .prop_map(
-            |(send_ttl, reduction, integrity, acknowledgements, id, message, forwarded)| Frame {
-                send_ttl,
-                reduction,
-                integrity,
-                acknowledgements,
-                id,
-                message,
-                forwarded,
+            |(send_ttl, refresh_reduction, integrity, acknowledgements, message_id, message, forwarded)| {
+                Frame {
+                    send_ttl,
+                    refresh_reduction,
+                    integrity,
+                    acknowledgements,
+                    message_id,
+                    message,
+                    forwarded,
+                }
             },
         )
 }

@@ -2,14 +2,14 @@
 
 use crate::arbitrary::single;
 use proptest::prelude::*;
-use rsvp::wire::{Flaw, Frame, Message, Refusal};
+use rsvp::wire::{DecodeError, Frame, Malformed, Message};
 
 /// The message in these bytes, also where it is objected to.
-fn decoded(bytes: &[u8]) -> Result<Frame, Flaw> {
+fn decoded(bytes: &[u8]) -> Result<Frame, Malformed> {
     match Frame::decode(bytes) {
         Ok(frame) => Ok(frame),
-        Err(Refusal::Objected(_, frame)) => Ok(*frame),
-        Err(Refusal::Malformed(flaw)) => Err(flaw),
+        Err(DecodeError::Reportable(_, frame)) => Ok(*frame),
+        Err(DecodeError::Malformed(flaw)) => Err(flaw),
     }
 }
 
@@ -22,12 +22,12 @@ fn frame() -> impl Strategy<Value = Frame> {
         proptest::option::of(single()),
         prop::collection::vec(encoded, 1..4),
     )
-        .prop_map(|(send_ttl, reduction, vouched, messages)| Frame {
+        .prop_map(|(send_ttl, refresh_reduction, vouched, messages)| Frame {
             send_ttl,
-            reduction,
+            refresh_reduction,
             integrity: vouched.and_then(|frame| frame.integrity),
             acknowledgements: Vec::new(),
-            id: None,
+            message_id: None,
             message: Message::Bundle(messages),
             forwarded: Vec::new(),
         });

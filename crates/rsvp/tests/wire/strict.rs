@@ -1,6 +1,6 @@
 //! What is malformed is refused with its reason; what RFC 2205 wants answered is objected to.
 
-use rsvp::wire::{Content, Flaw, Frame, Message, Objection, Real, Refusal};
+use rsvp::wire::{Content, DecodeError, ErrorCode, Frame, Malformed, Message, Real};
 
 const SESSION: &[u8] = &[0, 12, 1, 1, 10, 0, 9, 2, 17, 0, 0x13, 0x88];
 const HOP: &[u8] = &[0, 12, 3, 1, 10, 0, 0, 1, 0, 0, 0, 7];
@@ -43,15 +43,15 @@ fn path_with(object: &[u8]) -> Vec<u8> {
 }
 
 #[track_caller]
-fn flawed(bytes: &[u8], flaw: Flaw) {
-    assert_eq!(Frame::decode(bytes), Err(Refusal::Malformed(flaw)));
+fn flawed(bytes: &[u8], flaw: Malformed) {
+    assert_eq!(Frame::decode(bytes), Err(DecodeError::Malformed(flaw)));
 }
 
 #[track_caller]
 fn objected(bytes: &[u8], code: u8, value: u16) -> Frame {
     match Frame::decode(bytes) {
-        Err(Refusal::Objected(objection, frame)) => {
-            assert_eq!(objection, Objection { code, value });
+        Err(DecodeError::Reportable(objection, frame)) => {
+            assert_eq!(objection, ErrorCode { code, value });
             *frame
         }
         other => panic!("no objection: {other:?}"),
@@ -156,36 +156,48 @@ fn an_unknown_style_is_answered_with_what_came() {
 fn what_is_malformed_is_refused_with_its_reason() {
     let tspec = tspec(good());
     let flow = flowspec(5, good());
-    flawed(&[0x10, 1, 0, 0], Flaw::Truncated);
-    flawed(&[0x20, 1, 0, 0, 0, 0, 0, 8], Flaw::Version(2));
-    flawed(&[0x10, 99, 0, 0, 0, 0, 0, 8], Flaw::Kind(99));
-    flawed(&[0x10, 1, 0, 0, 0, 0, 0, 12], Flaw::Length);
-    flawed(&[0x10, 1, 0, 1, 0, 0, 0, 8], Flaw::Checksum);
-    flawed(&message(1, &[&[0, 0, 1, 1]]), Flaw::Length);
-    flawed(&message(1, &[&[0, 200, 1, 1]]), Flaw::Length);
-    flawed(&message(1, &[&[0, 8, 1, 1, 0, 0, 0, 0]]), Flaw::Contents(1));
-    flawed(&message(1, &[SESSION, HOP, TIME]), Flaw::Missing(11));
-    flawed(&message(1, &[SESSION, HOP, TIME, TEMPLATE]), Flaw::Missing(12));
-    flawed(&message(1, &[SESSION, SESSION]), Flaw::Twice(1));
-    flawed(&message(1, &[SESSION, TIME, TEMPLATE, &tspec]), Flaw::Missing(3));
+    flawed(&[0x10, 1, 0, 0], Malformed::Truncated);
+    flawed(&[0x20, 1, 0, 0, 0, 0, 0, 8], Malformed::Version(2));
+    flawed(&[0x10, 99, 0, 0, 0, 0, 0, 8], Malformed::MessageType(99));
+    flawed(&[0x10, 1, 0, 0, 0, 0, 0, 12], Malformed::Length);
+    flawed(&[0x10, 1, 0, 1, 0, 0, 0, 8], Malformed::Checksum);
+    flawed(&message(1, &[&[0, 0, 1, 1]]), Malformed::Length);
+    flawed(&message(1, &[&[0, 200, 1, 1]]), Malformed::Length);
+    flawed(&message(1, &[&[0, 8, 1, 1, 0, 0, 0, 0]]), Malformed::Contents(1));
+    flawed(&message(1, &[SESSION, HOP, TIME]), Malformed::Missing(11));
+    flawed(
+        &message(1, &[SESSION, HOP, TIME, TEMPLATE]),
+        Malformed::Missing(12),
+    );
+    flawed(&message(1, &[SESSION, SESSION]), Malformed::Duplicate(1));
+    flawed(
+        &message(1, &[SESSION, TIME, TEMPLATE, &tspec]),
+        Malformed::Missing(3),
+    );
     flawed(
         &message(1, &[SESSION, HOP, TIME, TEMPLATE, &tspec, FF]),
-        Flaw::Misplaced(8),
+        Malformed::Misplaced(8),
     );
-    flawed(&message(2, &[SESSION, HOP, TIME, FF, FILTER]), Flaw::Missing(9));
-    flawed(&message(2, &[SESSION, HOP, TIME, FF, &flow]), Flaw::Missing(10));
+    flawed(
+        &message(2, &[SESSION, HOP, TIME, FF, FILTER]),
+        Malformed::Missing(9),
+    );
+    flawed(
+        &message(2, &[SESSION, HOP, TIME, FF, &flow]),
+        Malformed::Missing(10),
+    );
     flawed(
         &message(2, &[SESSION, HOP, TIME, &flow, FILTER, FF]),
-        Flaw::Misplaced(9),
+        Malformed::Misplaced(9),
     );
-    flawed(&message(13, &[]), Flaw::Missing(24));
-    flawed(&message(15, &[]), Flaw::Missing(25));
+    flawed(&message(13, &[]), Malformed::Missing(24));
+    flawed(&message(15, &[]), Malformed::Missing(25));
 }
 
 #[test]
 fn the_families_of_one_message_agree() {
     let hop = [&[0, 24, 3, 2][..], &[0; 20]].concat();
-    flawed(&message(5, &[SESSION, &hop, TEMPLATE]), Flaw::Families);
+    flawed(&message(5, &[SESSION, &hop, TEMPLATE]), Malformed::MixedFamilies);
 }
 
 #[test]
@@ -193,14 +205,14 @@ fn a_state_that_is_refreshed_every_zero_milliseconds_is_malformed() {
     let time: &[u8] = &[0, 8, 5, 1, 0, 0, 0, 0];
     flawed(
         &message(1, &[SESSION, HOP, time, TEMPLATE, &tspec(good())]),
-        Flaw::Contents(5),
+        Malformed::Contents(5),
     );
 }
 
 #[test]
 fn rfc_2961_3_a_bundle_does_not_nest() {
     let inner = message(12, &[&message(5, &[SESSION, HOP, TEMPLATE])]);
-    flawed(&message(12, &[&inner]), Flaw::Kind(12));
+    flawed(&message(12, &[&inner]), Malformed::MessageType(12));
 }
 
 #[test]

@@ -2,8 +2,9 @@
 
 use core::net::{IpAddr, Ipv4Addr};
 use rsvp::wire::{
-    Adspec, Content, Descriptors, ErrorSpec, Flowspec, Frame, Hop, IdList, Integrity, Message, Named, Path,
-    Real, Refresh, Resv, ResvConf, ResvErr, Sender, SenderDescriptor, Session, TokenBucket,
+    Adspec, Content, Descriptors, ErrorSpec, Flowspec, Frame, Hop, Integrity, Message, MessageIdList,
+    MessageIds, Path, Real, Refresh, Resv, ResvConf, ResvErr, SenderDescriptor, SenderTemplate, Session,
+    TokenBucket,
 };
 
 const HOST_A: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
@@ -55,12 +56,12 @@ fn session() -> Session {
 fn hop() -> Hop {
     Hop {
         address: HOST_A,
-        interface: 7,
+        lih: 7,
     }
 }
 
-fn sender() -> Sender {
-    Sender::Port {
+fn sender() -> SenderTemplate {
+    SenderTemplate::Port {
         address: HOST_A,
         port: 4000,
     }
@@ -119,7 +120,7 @@ fn rfc_2205_3_1_3_path_with_tspec_and_adspec() {
 fn rfc_2205_3_1_4_ff_flow_descriptors_may_leave_out_a_flowspec_that_repeats() {
     let style: &[u8] = &[0, 8, 8, 1, 0, 0, 0, 0x0a];
     let other: &[u8] = &[0, 12, 10, 1, 10, 0, 0, 2, 0, 0, 0, 1];
-    let second = Sender::Port {
+    let second = SenderTemplate::Port {
         address: IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2)),
         port: 1,
     };
@@ -228,9 +229,9 @@ fn rfc_2205_3_1_9_resv_conf() {
 
 #[test]
 fn rfc_2961_5_summary_refresh_with_rfc_2747_integrity_in_front() {
-    let mut frame = plain(Message::Srefresh(vec![IdList {
+    let mut frame = plain(Message::Srefresh(vec![MessageIdList {
         epoch: 0x0a_0b0c,
-        names: Named::Neighbour(vec![1, 2]),
+        ids: MessageIds::Neighbour(vec![1, 2]),
     }]));
     frame.integrity = Some(Integrity {
         handshake: true,

@@ -5,7 +5,7 @@ use engine::random::Seed;
 use netio::interface::Interface;
 use netio::signalling::{Envelope, Signalling};
 use rsvp::wire::{
-    Adspec, Content, Frame, Hop, Message, Path, Real, Refresh, Sender, SenderDescriptor, Session,
+    Adspec, Content, Frame, Hop, Message, Path, Real, Refresh, SenderDescriptor, SenderTemplate, Session,
     TokenBucket, code,
 };
 use rustix::net::{AddressFamily, Protocol, SendFlags, SocketType, sendto, socket};
@@ -38,7 +38,7 @@ fn path(port: u16) -> Vec<u8> {
         refresh: Refresh::millis(1000),
         policy: Vec::new(),
         sender: SenderDescriptor {
-            template: Sender::Port {
+            template: SenderTemplate::Port {
                 address: A.into(),
                 port: 0,
             },

@@ -3,7 +3,7 @@
 use crate::rig::{LONG, Plan, R, Rig, SLACK, framed, in_turn, keep, kill, send, until};
 use netio::interface::Interface;
 use netio::signalling::{Arrival, Envelope, Signalling};
-use rsvp::wire::{Hop, Message, PathTear, Sender, Session};
+use rsvp::wire::{Hop, Message, PathTear, SenderTemplate, Session};
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
@@ -113,7 +113,7 @@ fn forged(rig: &Rig) {
             address: a,
             interface: 0,
         },
-        sender: Sender::Port { address: a, port: 0 },
+        sender: SenderTemplate::Port { address: a, port: 0 },
     }));
     let envelope = Envelope {
         source: a,

@@ -1,0 +1,737 @@
+//! The admission state of a node: what is reserved on each interface, what is left, and the classes that
+//! enforce it.
+//!
+//! Traffic control (RFC 2205, section 3.11.2) over the engine's disciplines `wrr`, `drr` and `cbq`. A
+//! reservation here is an entry and a class in a list, both exact and without side effects: whoever moves
+//! the packets asks [`AdmissionState::take_changed`], and lays the tree out again with
+//! [`AdmissionState::lay_out`].
+//!
+//! **Link rate.** A request counts bytes of IP datagrams; an interface counts what its link carries. With
+//! *h* bytes of link headers and packets of at least *m* bytes, a rate *r* takes at most
+//! *r* (*m* + *h*) / *m* of the link. That rate is admitted, guaranteed to the class, and shown by a
+//! refusal.
+//!
+//! **Guaranteed service** is offered only where bytes are counted and a delay is known: D is that delay and
+//! C is 0. A request is admitted only while the worst case of every guaranteed class, computed over the
+//! whole tree, stays within D.
+
+use crate::traffic_control::{
+    AdmissionFailure, Advertised, ErrorTerms, Granted, InterfaceId, RHandle, TcRequest, TrafficControl,
+};
+use crate::wire::{ErrorCode, Flowspec, Real, SenderTemplate, Session, code, value};
+use engine::classify::{Filter, Ports, Prefix};
+use engine::packet::ClassId;
+use engine::reserved::{self, Layout, Reservable, Reserved};
+use engine::settings::Problem;
+use engine::tree::{Registry, TreePlan};
+use engine::units::{Bandwidth, Bytes, Duration};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The shortest IP datagram; a smaller minimum policed unit counts as this.
+const SHORTEST: u32 = 20;
+/// The rule number of the reservations' filters: they precede those of a policy without a larger one.
+const RULE: u32 = 1 << 16;
+/// The priorities of the two services under `cbq`.
+const GUARANTEED: u32 = 6;
+const CONTROLLED_LOAD: u32 = 5;
+/// The least and the greatest queue limit of a class, in packets.
+const QUEUE: (u64, u64) = (100, 10_000);
+
+/// An interface whose packets the engine queues.
+#[derive(Clone, Debug)]
+pub struct ManagedInterface {
+    /// The policy's tree, with room for reservations.
+    pub room: Reservable,
+    /// The same tree without reservations.
+    pub plan: TreePlan,
+    /// The policy's filters, for that tree.
+    pub filters: Vec<Filter>,
+    /// What the tree counts of a packet beyond the IP datagram.
+    pub headers: Bytes,
+    /// The longest IP datagram.
+    pub mtu: u32,
+    /// D of guaranteed service; none where it is not offered.
+    pub delay: Option<Duration>,
+}
+
+/// What may be reserved on an interface.
+#[derive(Clone, Debug)]
+pub enum InterfaceBudget {
+    /// A part of the link; packets are queued here, and reservations enforced.
+    Managed(Box<ManagedInterface>),
+    /// Any rate and any delay: its owner states that it is no bottleneck. Nothing is enforced.
+    Unlimited {
+        /// The longest IP datagram.
+        mtu: u32,
+    },
+}
+
+/// The rates of an interface, as its link counts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Usage {
+    /// The sum of the reservations.
+    pub reserved: Bandwidth,
+    /// What may be reserved in all.
+    pub reservable: Bandwidth,
+}
+
+/// An admitted reservation.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Reservation {
+    /// The interface.
+    pub interface: InterfaceId,
+    /// What was requested.
+    pub request: TcRequest,
+    /// The rate that it takes of the interface, as the link counts.
+    pub link_rate: Bandwidth,
+    /// The filters: session and sender.
+    pub flows: BTreeSet<(Session, SenderTemplate)>,
+}
+
+/// The admission state of a node.
+#[derive(Debug, Default)]
+pub struct AdmissionState {
+    budgets: BTreeMap<InterfaceId, InterfaceBudget>,
+    reservations: BTreeMap<RHandle, Reservation>,
+    last: u64,
+    changed: BTreeSet<InterfaceId>,
+}
+
+impl AdmissionState {
+    /// No interfaces: unknown ones admit nothing.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets or replaces the budget of an interface. Its reservations stay as they are.
+    pub fn set_budget(&mut self, interface: InterfaceId, budget: InterfaceBudget) {
+        self.budgets.insert(interface, budget);
+        self.changed.insert(interface);
+    }
+
+    /// The budget of an interface.
+    pub fn budget(&self, interface: InterfaceId) -> Option<&InterfaceBudget> {
+        self.budgets.get(&interface)
+    }
+
+    /// The reservation of this handle.
+    pub fn reservation(&self, rhandle: RHandle) -> Option<&Reservation> {
+        self.reservations.get(&rhandle)
+    }
+
+    /// All reservations.
+    pub fn reservations(&self) -> impl Iterator<Item = (RHandle, &Reservation)> {
+        self.reservations
+            .iter()
+            .map(|(rhandle, reservation)| (*rhandle, reservation))
+    }
+
+    fn on(&self, interface: InterfaceId) -> impl Iterator<Item = (RHandle, &Reservation)> {
+        self.reservations()
+            .filter(move |(_, reservation)| reservation.interface == interface)
+    }
+
+    /// The interfaces whose classes have changed since the last call.
+    pub fn take_changed(&mut self) -> BTreeSet<InterfaceId> {
+        std::mem::take(&mut self.changed)
+    }
+
+    /// What is reserved on a managed interface, and what may be.
+    pub fn usage(&self, interface: InterfaceId) -> Option<Usage> {
+        match self.budgets.get(&interface)? {
+            InterfaceBudget::Managed(managed) => Some(Usage {
+                reserved: self.on(interface).map(|(_, one)| one.link_rate).sum(),
+                reservable: managed.room.capacity(),
+            }),
+            InterfaceBudget::Unlimited { .. } => None,
+        }
+    }
+
+    /// The tree of an interface with the classes of all its reservations; none where nothing is queued.
+    pub fn lay_out(&self, interface: InterfaceId) -> Option<Result<Layout, Vec<Problem>>> {
+        let Some(InterfaceBudget::Managed(managed)) = self.budgets.get(&interface) else {
+            return None;
+        };
+        let list: Vec<Reserved> = self
+            .on(interface)
+            .map(|(rhandle, reservation)| managed.reserved(rhandle, reservation))
+            .collect();
+        Some(managed.lay_out(&list))
+    }
+
+    /// Admission control: whether a request fits beside all reservations but the one that it replaces.
+    /// Returns its link rate.
+    fn admit(
+        &self,
+        interface: InterfaceId,
+        request: &TcRequest,
+        replaces: Option<RHandle>,
+    ) -> Result<Bandwidth, AdmissionFailure> {
+        let managed = match self.budgets.get(&interface) {
+            Some(InterfaceBudget::Managed(managed)) => managed,
+            Some(InterfaceBudget::Unlimited { mtu }) if request.flowspec.bucket().maximum > *mtu => {
+                return Err(failure(code::ADMISSION, value::MTU));
+            }
+            Some(InterfaceBudget::Unlimited { .. }) => return Ok(Bandwidth::ZERO),
+            None => return Err(failure(code::TRAFFIC_CONTROL, value::SERVICE_UNSUPPORTED)),
+        };
+        let guaranteed = matches!(request.flowspec, Flowspec::Guaranteed { .. });
+        if guaranteed && managed.delay.is_none() {
+            return Err(failure(code::TRAFFIC_CONTROL, value::SERVICE_UNSUPPORTED));
+        }
+        if request.flowspec.bucket().maximum > managed.mtu {
+            return Err(failure(code::ADMISSION, value::MTU));
+        }
+        let requested = managed.room.counts(managed.on_link(request).0);
+        let others = self
+            .on(interface)
+            .filter(|(rhandle, _)| Some(*rhandle) != replaces);
+        let taken: Bandwidth = others.map(|(_, reservation)| reservation.link_rate).sum();
+        let left = managed.room.capacity() - taken.min(managed.room.capacity());
+        let available = left.min(managed.room.largest());
+        let refuse = |value| AdmissionFailure {
+            error: ErrorCode::new(code::ADMISSION, value),
+            requested,
+            available,
+        };
+        let old = replaces.and_then(|rhandle| self.reservations.get(&rhandle));
+        // A request for less than is in force is never refused.
+        if requested > available && old.is_none_or(|old| requested > old.link_rate) {
+            return Err(refuse(value::BANDWIDTH));
+        }
+        let new = Reservation {
+            interface,
+            request: *request,
+            link_rate: requested,
+            flows: BTreeSet::new(),
+        };
+        if !self.delays_hold(managed, &new, replaces) {
+            return Err(refuse(value::DELAY));
+        }
+        Ok(requested)
+    }
+
+    /// Whether every guaranteed delay holds in the tree with this reservation in it.
+    fn delays_hold(&self, managed: &ManagedInterface, new: &Reservation, replaces: Option<RHandle>) -> bool {
+        let Some(delay) = managed.delay else { return true };
+        let rhandle = replaces.unwrap_or(RHandle(self.last + 1));
+        let others = self.on(new.interface).filter(|(other, _)| *other != rhandle);
+        let all: Vec<(RHandle, &Reservation)> = others.chain([(rhandle, new)]).collect();
+        let is_guaranteed = |one: &Reservation| matches!(one.request.flowspec, Flowspec::Guaranteed { .. });
+        if !all.iter().any(|(_, one)| is_guaranteed(one)) {
+            return true;
+        }
+        let list = all.iter().map(|(rhandle, reservation)| {
+            let mut reserved = managed.reserved(*rhandle, reservation);
+            // The delay of a single packet is the latency of its class; a burst adds its own, by the rate.
+            reserved.sends.1 = Bytes::ZERO;
+            reserved
+        });
+        let Ok(layout) = managed.lay_out(&list.collect::<Vec<_>>()) else {
+            return false;
+        };
+        let cases = layout.plan.bounds();
+        let holds = |rhandle: RHandle| {
+            let class = layout.plan.class(&reserved::class_name(rhandle.0));
+            let case = cases.iter().find(|case| case.class == class);
+            case.and_then(|case| case.bound.as_ref().ok())
+                .is_some_and(|bound| bound.delay <= delay)
+        };
+        all.iter()
+            .filter(|(_, one)| is_guaranteed(one))
+            .all(|(rhandle, _)| holds(*rhandle))
+    }
+}
+
+/// A refusal that does not depend on what is available.
+fn failure(code: u8, value: u16) -> AdmissionFailure {
+    AdmissionFailure {
+        error: ErrorCode::new(code, value),
+        requested: Bandwidth::ZERO,
+        available: Bandwidth::ZERO,
+    }
+}
+
+impl ManagedInterface {
+    /// The D that holds however many reservations come: of `drr` alone there is one.
+    pub fn worst_delay(room: &Reservable) -> Option<Duration> {
+        if room.kind() != "drr" {
+            return None;
+        }
+        let (link, (classes, least)) = (room.link(), room.extremes());
+        let longest = link.longest();
+        // The longest turn, rounded up class by class, and a packet of each class beyond it.
+        let turn = u128::from(link.mtu.get() + classes + 1) * u128::from(link.bandwidth.bits())
+            / u128::from(least.bits().max(1));
+        let turn = Bytes::new(u64::try_from(turn).ok()?);
+        let all = turn + longest.times(classes) + link.ahead(longest);
+        Some(link.bandwidth.time_to_send(all))
+    }
+
+    fn lay_out(&self, list: &[Reserved]) -> Result<Layout, Vec<Problem>> {
+        self.room
+            .lay_out(&Registry::builtin(), (&self.plan, &self.filters), list)
+    }
+
+    /// The rate and burst of a request, as the link counts.
+    fn on_link(&self, request: &TcRequest) -> (Bandwidth, Bytes) {
+        // More than the Tspecs of the senders is of no use.
+        let effective = request.flowspec.effective(&request.tspec);
+        let bucket = effective.bucket();
+        let rate = match effective {
+            Flowspec::ControlledLoad(bucket) => bucket.rate,
+            Flowspec::Guaranteed { rate, .. } => rate,
+        };
+        let least = u128::from(bucket.minimum.max(SHORTEST));
+        let with_headers = |bytes: u64| {
+            let all = u128::from(bytes) * (least + u128::from(self.headers.get()));
+            u64::try_from(all.div_ceil(least)).unwrap_or(u64::MAX)
+        };
+        let bits = with_headers(rate.ceil()).saturating_mul(8);
+        (
+            Bandwidth::bits_per_sec(bits),
+            Bytes::new(with_headers(bucket.bucket.ceil())),
+        )
+    }
+
+    /// The class of a reservation.
+    fn reserved(&self, rhandle: RHandle, reservation: &Reservation) -> Reserved {
+        let (rate, burst) = self.on_link(&reservation.request);
+        let least =
+            u64::from(reservation.request.flowspec.bucket().minimum.max(SHORTEST)) + self.headers.get();
+        // Twice the burst: what arrives while the class waits for its turn is not dropped.
+        let limit = (2 * (burst.get() / least)).clamp(QUEUE.0, QUEUE.1) as u32;
+        let priority = match reservation.request.flowspec {
+            Flowspec::Guaranteed { .. } => GUARANTEED,
+            Flowspec::ControlledLoad(_) => CONTROLLED_LOAD,
+        };
+        Reserved {
+            number: rhandle.0,
+            rate: reservation.link_rate,
+            sends: (rate, burst),
+            limit,
+            priority,
+            filters: reservation
+                .flows
+                .iter()
+                .filter_map(|(session, sender)| filter(session, sender))
+                .collect(),
+        }
+    }
+
+    /// A link rate in bytes per second of the longest datagrams.
+    fn datagram_rate(&self, rate: Bandwidth) -> Real {
+        let mtu = u128::from(self.mtu.max(SHORTEST));
+        let bytes = u128::from(rate.bits() / 8) * mtu / (mtu + u128::from(self.headers.get()));
+        Real::nearest(u64::try_from(bytes).unwrap_or(u64::MAX))
+    }
+}
+
+/// Matches the packets of a sender to a session. A port of 0 matches any.
+fn filter(session: &Session, sender: &SenderTemplate) -> Option<Filter> {
+    let host = |address: core::net::IpAddr| Prefix::new(address, if address.is_ipv4() { 32 } else { 128 });
+    let port = |port: u16| (port != 0).then(|| Ports::one(port));
+    let filter = Filter {
+        rule: RULE,
+        source: Some(host(sender.address())?),
+        destination: Some(host(session.destination)?),
+        protocol: Some(session.protocol),
+        destination_port: port(session.port),
+        ..Filter::new(ClassId(0))
+    };
+    Some(match *sender {
+        SenderTemplate::Port { port: from, .. } => Filter {
+            source_port: port(from),
+            ..filter
+        },
+        SenderTemplate::FlowLabel { label, .. } => Filter {
+            flow_label: Some(label),
+            ..filter
+        },
+    })
+}
+
+impl TrafficControl for AdmissionState {
+    fn add_flowspec(
+        &mut self,
+        interface: InterfaceId,
+        request: &TcRequest,
+    ) -> Result<Granted, AdmissionFailure> {
+        let link_rate = self.admit(interface, request, None)?;
+        self.last += 1;
+        let rhandle = RHandle(self.last);
+        let reservation = Reservation {
+            interface,
+            request: *request,
+            link_rate,
+            flows: BTreeSet::new(),
+        };
+        self.reservations.insert(rhandle, reservation);
+        self.changed.insert(interface);
+        Ok(Granted {
+            rhandle,
+            fwd_flowspec: None,
+        })
+    }
+
+    fn modify_flowspec(
+        &mut self,
+        rhandle: RHandle,
+        request: &TcRequest,
+    ) -> Result<Option<Flowspec>, AdmissionFailure> {
+        let Some(interface) = self.reservations.get(&rhandle).map(|one| one.interface) else {
+            return Err(failure(code::TRAFFIC_CONTROL_SYSTEM, 0));
+        };
+        let link_rate = self.admit(interface, request, Some(rhandle))?;
+        if let Some(reservation) = self.reservations.get_mut(&rhandle)
+            && reservation.request != *request
+        {
+            (reservation.request, reservation.link_rate) = (*request, link_rate);
+            self.changed.insert(interface);
+        }
+        Ok(None)
+    }
+
+    fn delete_flowspec(&mut self, rhandle: RHandle) {
+        if let Some(reservation) = self.reservations.remove(&rhandle) {
+            self.changed.insert(reservation.interface);
+        }
+    }
+
+    fn add_filter(&mut self, rhandle: RHandle, session: &Session, sender: &SenderTemplate) {
+        if let Some(reservation) = self.reservations.get_mut(&rhandle)
+            && reservation.flows.insert((key(session), *sender))
+        {
+            self.changed.insert(reservation.interface);
+        }
+    }
+
+    fn delete_filter(&mut self, rhandle: RHandle, session: &Session, sender: &SenderTemplate) {
+        if let Some(reservation) = self.reservations.get_mut(&rhandle)
+            && reservation.flows.remove(&(key(session), *sender))
+        {
+            self.changed.insert(reservation.interface);
+        }
+    }
+
+    fn advertise(&self, interface: InterfaceId) -> Advertised {
+        match self.budgets.get(&interface) {
+            Some(InterfaceBudget::Managed(managed)) => {
+                let usage = self.usage(interface).unwrap_or_default();
+                let left = usage.reservable - usage.reserved.min(usage.reservable);
+                let delay = managed.delay.map(|delay| delay.nanos().div_ceil(1_000));
+                Advertised {
+                    bandwidth: managed.datagram_rate(left.min(managed.room.largest())),
+                    // The propagation delay is not known here.
+                    latency: u32::MAX,
+                    mtu: managed.mtu,
+                    controlled_load: true,
+                    guaranteed: delay.map(|delay| ErrorTerms {
+                        rate_dependent: 0,
+                        rate_independent: u32::try_from(delay).unwrap_or(u32::MAX),
+                    }),
+                }
+            }
+            Some(InterfaceBudget::Unlimited { mtu }) => Advertised {
+                bandwidth: Real::INFINITE,
+                latency: u32::MAX,
+                mtu: *mtu,
+                controlled_load: true,
+                guaranteed: Some(ErrorTerms {
+                    rate_dependent: 0,
+                    rate_independent: 0,
+                }),
+            },
+            None => Advertised {
+                bandwidth: Real::default(),
+                latency: u32::MAX,
+                mtu: SHORTEST,
+                controlled_load: false,
+                guaranteed: None,
+            },
+        }
+    }
+}
+
+/// A session without E_Police, which does not tell packets apart.
+fn key(session: &Session) -> Session {
+    Session {
+        police: false,
+        ..*session
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::traffic_control::PoliceFlags;
+    use crate::wire::TokenBucket;
+    use engine::link::Link;
+    use engine::reserved::ReserveSettings;
+    use engine::settings::{Raw, Span, Table};
+    use engine::tree::{ClassSpec, DisciplineSpec};
+    use proptest::prelude::*;
+
+    /// What Ethernet adds to a datagram: header, FCS, preamble and inter-frame gap.
+    const HEADERS: u64 = 38;
+
+    fn budget(kind: &str, settings: Table) -> InterfaceBudget {
+        let link = Link::new(Bandwidth::mbit(100), Bytes::new(1500 + HEADERS));
+        let rate = if kind == "cbq" {
+            Table::default().text("rate", "1 Mbit/s")
+        } else {
+            Table::default()
+        };
+        let rest = ClassSpec {
+            name: "rest".into(),
+            default: true,
+            settings: rate,
+            ..ClassSpec::default()
+        };
+        let mut spec = DisciplineSpec {
+            classes: vec![rest],
+            ..DisciplineSpec::new(kind)
+        };
+        if kind == "wrr" {
+            spec.settings = spec.settings.with("cycle", Raw::Integer(10));
+        }
+        let settings = ReserveSettings::read(&settings, &[], &mut Vec::new()).expect("sound");
+        let room = Reservable::new(&spec, link, &settings, Span::default()).expect("room");
+        InterfaceBudget::Managed(Box::new(ManagedInterface {
+            delay: settings.delay.or_else(|| ManagedInterface::worst_delay(&room)),
+            plan: spec.check(&Registry::builtin(), link).expect("sound"),
+            filters: Vec::new(),
+            headers: Bytes::new(HEADERS),
+            mtu: 1500,
+            room,
+        }))
+    }
+
+    fn state(kind: &str, settings: Table) -> AdmissionState {
+        let mut state = AdmissionState::new();
+        state.set_budget(0, budget(kind, settings));
+        state
+    }
+
+    fn bucket(rate: Bandwidth, minimum: u32) -> TokenBucket {
+        TokenBucket {
+            rate: Real::nearest(rate.bits() / 8),
+            bucket: Real::nearest(3000),
+            peak: Real::INFINITE,
+            minimum,
+            maximum: 1500,
+        }
+    }
+
+    fn request(flowspec: Flowspec) -> TcRequest {
+        TcRequest {
+            flowspec,
+            tspec: *flowspec.bucket(),
+            police: PoliceFlags::default(),
+        }
+    }
+
+    fn load(mbit: u64) -> TcRequest {
+        request(Flowspec::ControlledLoad(bucket(Bandwidth::mbit(mbit), 1500)))
+    }
+
+    fn guaranteed(mbit: u64) -> TcRequest {
+        let bucket = bucket(Bandwidth::mbit(mbit), 1500);
+        request(Flowspec::Guaranteed {
+            bucket,
+            rate: bucket.rate,
+            slack: 0,
+        })
+    }
+
+    fn handle(answer: Result<Granted, AdmissionFailure>) -> RHandle {
+        answer.expect("there is room").rhandle
+    }
+
+    #[test]
+    fn the_link_rate_counts_and_a_refusal_shows_what_is_available() {
+        let mut state = state("drr", Table::default().text("share", "50 %"));
+        handle(state.add_flowspec(0, &load(40)));
+        let used = Bandwidth::bits_per_sec(40_000_000 / 1500 * 1538 + 1);
+        let usage = state.usage(0).expect("managed");
+        let (counted, whole) = (usage.reserved, usage.reservable);
+        assert!(
+            counted.bits().abs_diff(40_000_000 * 1538 / 1500) < 16,
+            "{counted} {used}"
+        );
+        assert_eq!(whole, Bandwidth::mbit(50));
+        let small = request(Flowspec::ControlledLoad(bucket(Bandwidth::mbit(5), 38)));
+        let refused = state
+            .add_flowspec(0, &small)
+            .expect_err("packets of 38 bytes need twice their rate");
+        assert_eq!(
+            (refused.error.code, refused.error.value),
+            (code::ADMISSION, value::BANDWIDTH)
+        );
+        assert_eq!(
+            (refused.requested, refused.available),
+            (Bandwidth::mbit(10), whole - counted)
+        );
+        assert_eq!(state.reservations().count(), 1);
+        assert!(state.add_flowspec(0, &load(5)).is_ok(), "full packets fit");
+    }
+
+    #[test]
+    fn a_failed_change_leaves_the_old_reservation_and_less_is_never_refused() {
+        for kind in ["wrr", "drr", "cbq"] {
+            let mut state = state(kind, Table::default());
+            let first = handle(state.add_flowspec(0, &load(35)));
+            handle(state.add_flowspec(0, &load(25)));
+            state.take_changed();
+            let before = state.reservation(first).cloned();
+            assert!(state.modify_flowspec(first, &load(60)).is_err(), "{kind}");
+            assert_eq!(state.reservation(first).cloned(), before, "{kind}");
+            assert!(state.take_changed().is_empty(), "{kind}: nothing has changed");
+            // The budget has shrunk below what is reserved.
+            state.set_budget(0, budget(kind, Table::default().text("share", "20 %")));
+            assert_eq!(state.modify_flowspec(first, &load(30)), Ok(None), "{kind}");
+            assert!(state.modify_flowspec(first, &load(50)).is_err(), "{kind}");
+        }
+    }
+
+    #[test]
+    fn a_repeated_call_has_no_effect_and_a_deleted_reservation_leaves_nothing() {
+        let mut state = state("drr", Table::default());
+        let one = handle(state.add_flowspec(0, &load(10)));
+        let (session, sender) = flow(5000, 0);
+        for _ in 0..2 {
+            state.add_filter(one, &session, &sender);
+            assert_eq!(state.modify_flowspec(one, &load(10)), Ok(None));
+        }
+        assert_eq!(state.take_changed().into_iter().collect::<Vec<_>>(), [0]);
+        let layout = state.lay_out(0).expect("managed").expect("it fits");
+        assert_eq!(layout.plan.class("resv-1").map(|class| class.0), Some(1));
+        assert_eq!(layout.filters.len(), 2, "the flow's and the signalling's");
+        state.delete_filter(one, &session, &sender);
+        state.delete_flowspec(one);
+        state.delete_flowspec(one);
+        assert_eq!(state.usage(0).map(|usage| usage.reserved), Some(Bandwidth::ZERO));
+        assert!(
+            state
+                .lay_out(0)
+                .expect("managed")
+                .expect("sound")
+                .plan
+                .class("resv-1")
+                .is_none()
+        );
+    }
+
+    fn flow(port: u16, from: u16) -> (Session, SenderTemplate) {
+        let session = Session {
+            destination: "10.0.3.2".parse().expect("an address"),
+            protocol: 17,
+            port,
+            police: true,
+        };
+        let sender = SenderTemplate::Port {
+            address: "10.0.1.1".parse().expect("an address"),
+            port: from,
+        };
+        (session, sender)
+    }
+
+    #[test]
+    fn a_port_of_zero_and_a_flow_label_are_filters_too() {
+        let (session, sender) = flow(5000, 0);
+        let any = filter(&session, &sender).expect("a filter");
+        assert_eq!(
+            (any.source_port, any.destination_port),
+            (None, Some(Ports::one(5000)))
+        );
+        let (session, sender) = flow(0, 0);
+        assert_eq!(
+            filter(&session, &sender).expect("a filter").destination_port,
+            None
+        );
+        let address = core::net::Ipv6Addr::LOCALHOST;
+        let session = Session {
+            destination: address.into(),
+            ..session
+        };
+        let label = filter(&session, &SenderTemplate::FlowLabel { address, label: 77 }).expect("a filter");
+        assert_eq!(
+            (label.flow_label, label.source.map(|prefix| prefix.len())),
+            (Some(77), Some(128))
+        );
+    }
+
+    #[test]
+    fn a_delay_is_guaranteed_only_where_bytes_are_counted_and_it_holds() {
+        let refusal = |state: &mut AdmissionState| {
+            state
+                .add_flowspec(0, &guaranteed(10))
+                .expect_err("no delay")
+                .error
+                .value
+        };
+        assert_eq!(
+            refusal(&mut state("wrr", Table::default())),
+            value::SERVICE_UNSUPPORTED
+        );
+        assert_eq!(
+            refusal(&mut state("cbq", Table::default())),
+            value::SERVICE_UNSUPPORTED
+        );
+        assert_eq!(state("wrr", Table::default()).advertise(0).guaranteed, None);
+
+        // The D that follows from `smallest` holds for any number of reservations.
+        let mut usual = state("drr", Table::default());
+        assert!(usual.advertise(0).guaranteed.is_some());
+        for _ in 0..7 {
+            handle(usual.add_flowspec(0, &guaranteed(1)));
+        }
+        for _ in 0..50 {
+            handle(usual.add_flowspec(0, &load(1)));
+        }
+
+        // A shorter D holds because requests that would break it are refused.
+        for (kind, delay) in [("drr", "15 ms"), ("cbq", "30 ms")] {
+            let settings = Table::default().text("delay", delay);
+            let mut state = state(kind, settings);
+            let first = handle(state.add_flowspec(0, &guaranteed(20)));
+            let refused = (0..60)
+                .find_map(|_| state.add_flowspec(0, &load(1)).err())
+                .expect("too many reservations");
+            assert_eq!(
+                (refused.error.code, refused.error.value),
+                (code::ADMISSION, value::DELAY),
+                "{kind}"
+            );
+            assert!(state.reservation(first).is_some());
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_budget_is_exceeded_and_every_layout_is_sound(
+            calls in prop::collection::vec((0u8..4, 0usize..12, 1u64..40), 1..60),
+        ) {
+            for kind in ["wrr", "drr", "cbq"] {
+                let mut state = state(kind, Table::default());
+                let mut known: Vec<RHandle> = Vec::new();
+                for &(what, which, mbit) in &calls {
+                    let one = known.get(which % known.len().max(1)).copied();
+                    match (what, one) {
+                        (0, Some(one)) => {
+                            state.delete_flowspec(one);
+                            known.retain(|other| *other != one);
+                        }
+                        (1, Some(one)) => drop(state.modify_flowspec(one, &load(mbit))),
+                        _ => known.extend(state.add_flowspec(0, &load(mbit)).map(|granted| granted.rhandle)),
+                    }
+                    let usage = state.usage(0).expect("managed");
+                    prop_assert!(usage.reserved <= usage.reservable, "{}: {:?}", kind, usage);
+                    let layout = state.lay_out(0).expect("managed");
+                    prop_assert!(layout.is_ok(), "{}: {:?}", kind, layout.err());
+                    prop_assert_eq!(state.reservations().count(), known.len());
+                }
+            }
+        }
+    }
+}
