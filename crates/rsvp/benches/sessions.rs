@@ -1,6 +1,8 @@
-//! 10 000 sessions between two neighbours: how refreshes are spread over time, what they cost, and what is remembered.
+//! 10 000 sessions between two neighbours: how refreshes are spread over time, what they cost, and
+//! what is remembered.
 //!
-//! `cargo bench -p rsvp`. Time is simulated, R is 30 s; CPU and memory are those of both ends together.
+//! `cargo bench -p rsvp`. Time is simulated, R is 30 s; CPU and memory are those of both ends
+//! together.
 #![allow(clippy::print_stdout, reason = "a bench shows its figures")]
 
 #[path = "../tests/reduction/pair.rs"]

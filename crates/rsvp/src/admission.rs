@@ -1,19 +1,19 @@
-//! The admission state of a node: what is reserved on each interface, what is left, and the classes that
-//! enforce it.
+//! The admission state of a node: what is reserved on each interface, what is left, and the classes
+//! that enforce it.
 //!
-//! Traffic control (RFC 2205, section 3.11.2) over the engine's disciplines `wrr`, `drr` and `cbq`. A
-//! reservation here is an entry and a class in a list, both exact and without side effects: whoever moves
-//! the packets asks [`AdmissionState::take_changed`], and lays the tree out again with
-//! [`AdmissionState::lay_out`].
+//! Traffic control (RFC 2205, section 3.11.2) over the engine's disciplines `wrr`, `drr` and `cbq`.
+//! A reservation here is an entry and a class in a list, both exact and without side effects:
+//! whoever moves the packets asks [`AdmissionState::take_changed`], and lays the tree out again
+//! with [`AdmissionState::lay_out`].
 //!
-//! **Link rate.** A request counts bytes of IP datagrams; an interface counts what its link carries. With
-//! *h* bytes of link headers and packets of at least *m* bytes, a rate *r* takes at most
-//! *r* (*m* + *h*) / *m* of the link. That rate is admitted, guaranteed to the class, and shown by a
-//! refusal.
+//! **Link rate.** A request counts bytes of IP datagrams; an interface counts what its link
+//! carries. With *h* bytes of link headers and packets of at least *m* bytes, a rate *r* takes at
+//! most *r* (*m* + *h*) / *m* of the link. That rate is admitted, guaranteed to the class, and
+//! shown by a refusal.
 //!
-//! **Guaranteed service** is offered only where bytes are counted and a delay is known: D is that delay and
-//! C is 0. A request is admitted only while the worst case of every guaranteed class, computed over the
-//! whole tree, stays within D.
+//! **Guaranteed service** is offered only where bytes are counted and a delay is known: D is that
+//! delay and C is 0. A request is admitted only while the worst case of every guaranteed class,
+//! computed over the whole tree, stays within D.
 
 use crate::traffic_control::{
     AdmissionFailure, Advertised, ErrorTerms, Granted, InterfaceId, RHandle, TcRequest, TrafficControl,
@@ -29,7 +29,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// The shortest IP datagram; a smaller minimum policed unit counts as this.
 const SHORTEST: u32 = 20;
-/// The rule number of the reservations' filters: they precede those of a policy without a larger one.
+/// The rule number of the reservations' filters: they precede those of a policy without a larger
+/// one.
 const RULE: u32 = 1 << 16;
 /// The priorities of the two services under `cbq`.
 const GUARANTEED: u32 = 6;
@@ -147,7 +148,8 @@ impl AdmissionState {
         }
     }
 
-    /// The tree of an interface with the classes of all its reservations; none where nothing is queued.
+    /// The tree of an interface with the classes of all its reservations; none where nothing is
+    /// queued.
     pub fn lay_out(&self, interface: InterfaceId) -> Option<Result<Layout, Vec<Problem>>> {
         let Some(InterfaceBudget::Managed(managed)) = self.budgets.get(&interface) else {
             return None;
@@ -159,8 +161,8 @@ impl AdmissionState {
         Some(managed.lay_out(&list))
     }
 
-    /// Admission control: whether a request fits beside all reservations but the one that it replaces.
-    /// Returns its link rate.
+    /// Admission control: whether a request fits beside all reservations but the one that it
+    /// replaces. Returns its link rate.
     fn admit(
         &self,
         interface: InterfaceId,
@@ -223,7 +225,8 @@ impl AdmissionState {
         }
         let list = all.iter().map(|(rhandle, reservation)| {
             let mut reserved = managed.reserved(*rhandle, reservation);
-            // The delay of a single packet is the latency of its class; a burst adds its own, by the rate.
+            // The delay of a single packet is the latency of its class; a burst adds its own, by
+            // the rate.
             reserved.sends.1 = Bytes::ZERO;
             reserved
         });

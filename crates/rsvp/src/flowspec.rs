@@ -1,26 +1,26 @@
-//! Arithmetic of what is asked for: which request is more, what serves several, what serves none too much.
+//! The arithmetic of flowspecs: ordering, LUB and GLB.
 //!
-//! Follows the sections "Ordering and Merging" of RFC 2211 and RFC 2212. A merged request takes what is largest of
-//! rates and bucket, and the *smallest* of both packet sizes: a packet that is larger than the MTU of one of the paths
-//! is best effort for all. That is what tells "merged" from "least common" there.
+//! Follows the sections "Ordering and Merging" of RFC 2211 and RFC 2212. A merged Tspec takes the
+//! largest rates and bucket, and the *smallest* m and M: a packet larger than the MTU of one path
+//! is best effort for all. In M it differs from the "least common" Tspec.
 //!
-//! Rounding is always up, towards more being asked for; where nothing is added nothing is rounded. Requests of
-//! different services are not merged (error 21/1, service conflict), though RFC 2205 would allow it.
+//! Sums are rounded up; nothing else is rounded. Requests for different services are not merged
+//! (error 21/1, service conflict), although RFC 2205 would allow it.
 
 use crate::wire::{Flowspec, Real, TokenBucket};
 
-/// Requests of different services meet: traffic control error, service conflict.
+/// Requests for different services meet: traffic control error, service conflict.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ServiceConflict;
 
-/// The largest finite number: a rate that is summed up may come here and no further.
+/// The largest finite number: the limit of sums.
 const MOST: Real = match Real::from_bits(Real::INFINITE.bits() - 1) {
     Some(most) => most,
     None => Real::INFINITE,
 };
 
 impl TokenBucket {
-    /// Whether traffic that is within `other` is within this: as much rate, bucket and peak, as small and as large packets.
+    /// Whether this is a substitute for `other`: traffic that conforms to `other` conforms to this.
     pub fn substitutes(&self, other: &Self) -> bool {
         self.rate >= other.rate
             && self.bucket >= other.bucket
@@ -29,7 +29,7 @@ impl TokenBucket {
             && self.maximum >= other.maximum
     }
 
-    /// What is asked of a path that serves both, one at a time: the LUB of merging towards senders.
+    /// The merged Tspec: the LUB for requests towards senders.
     #[must_use]
     pub fn merged(&self, other: &Self) -> Self {
         Self {
@@ -38,7 +38,8 @@ impl TokenBucket {
         }
     }
 
-    /// What describes any one of both: as [`TokenBucket::merged`], with the larger of the largest packets.
+    /// The least common Tspec: describes either flow. As [`TokenBucket::merged`], with the larger
+    /// M.
     #[must_use]
     pub fn least_common(&self, other: &Self) -> Self {
         Self {
@@ -50,7 +51,7 @@ impl TokenBucket {
         }
     }
 
-    /// What describes both at the same time.
+    /// The sum: describes both flows together.
     #[must_use]
     pub fn sum(&self, other: &Self) -> Self {
         Self {
@@ -62,8 +63,8 @@ impl TokenBucket {
         }
     }
 
-    /// What neither exceeds: the smaller one where one is smaller, else part by part; but the larger bucket, without
-    /// which the smaller rate would lose the other's bursts.
+    /// The minimum: the smaller one where they are ordered, else component by component; but the
+    /// larger bucket, without which the smaller rate would drop the other's bursts.
     #[must_use]
     pub fn minimum(&self, other: &Self) -> Self {
         if self.substitutes(other) {
@@ -71,11 +72,11 @@ impl TokenBucket {
         } else if other.substitutes(self) {
             *self
         } else {
-            self.parts_minimum(other)
+            self.component_minimum(other)
         }
     }
 
-    fn parts_minimum(&self, other: &Self) -> Self {
+    fn component_minimum(&self, other: &Self) -> Self {
         Self {
             rate: self.rate.min(other.rate),
             bucket: self.bucket.max(other.bucket),
@@ -87,8 +88,8 @@ impl TokenBucket {
 }
 
 impl Flowspec {
-    /// Whether whoever gets this has what `other` asks for. Equal requests substitute each other; "strictly more" is
-    /// this and not equal.
+    /// Whether this is a substitute for `other`: it provides at least what `other` requests. Equal
+    /// flowspecs substitute each other.
     pub fn substitutes(&self, other: &Self) -> bool {
         let service = match (self, other) {
             (Self::ControlledLoad(_), Self::ControlledLoad(_)) => true,
@@ -105,8 +106,12 @@ impl Flowspec {
         service && self.bucket().substitutes(other.bucket())
     }
 
-    /// One request for all of these (LUB): what goes on towards senders, and what traffic control is asked for. In
-    /// guaranteed service it has the largest rate and the smallest slack. `None` of none.
+    /// The LUB of flowspecs, for the previous hops and for traffic control. Guaranteed service
+    /// takes the largest R and the smallest S. `None` of none.
+    ///
+    /// # Errors
+    ///
+    /// If the flowspecs are for different services.
     pub fn merged<'a>(requests: impl IntoIterator<Item = &'a Self>) -> Result<Option<Self>, ServiceConflict> {
         let mut requests = requests.into_iter();
         let Some(first) = requests.next() else {
@@ -118,8 +123,13 @@ impl Flowspec {
         Ok(Some(all))
     }
 
-    /// The least of these (GLB), for senders all of whose requests are blockaded: one that all others substitute, or
-    /// else the least part by part. It does not depend on the order. `None` of none.
+    /// The GLB of flowspecs, for when all requests are blockaded: the one that all others
+    /// substitute, or else the minimum component by component. Does not depend on the order. `None`
+    /// of none.
+    ///
+    /// # Errors
+    ///
+    /// If the flowspecs are for different services.
     pub fn glb<'a, I>(requests: I) -> Result<Option<Self>, ServiceConflict>
     where
         I: IntoIterator<Item = &'a Self>,
@@ -131,7 +141,7 @@ impl Flowspec {
             return Ok(None);
         };
         let parts = requests.try_fold(*first, |so_far, next| {
-            so_far.together(next, TokenBucket::parts_minimum, Real::min, u32::max)
+            so_far.together(next, TokenBucket::component_minimum, Real::min, u32::max)
         })?;
         let smallest = all
             .clone()
@@ -139,8 +149,8 @@ impl Flowspec {
         Ok(Some(smallest.copied().unwrap_or(parts)))
     }
 
-    /// What traffic control has to keep for this request when the senders say that they send no more than `path`: the
-    /// "effective flowspec" (RFC 2209, section 2). The rate of guaranteed service is the receiver's, and stays.
+    /// The effective flowspec: the request limited by the senders' Tspec `path` (RFC 2209, section
+    /// 2). R of guaranteed service is the receiver's choice, and stays.
     #[must_use]
     pub fn effective(&self, path: &TokenBucket) -> Self {
         match *self {

@@ -1,13 +1,14 @@
-//! Guaranteed service as arithmetic: the delay that a rate gives, the rate that a delay needs, and what slack is worth.
+//! The arithmetic of guaranteed service: the delay bound of a rate, the rate for a delay, and the
+//! slack term.
 //!
-//! Follows RFC 2212. A path exports C and D, summed over its nodes; a flow with token bucket (r, b, p, M) and reserved
-//! rate R is queued end to end for at most
+//! Follows RFC 2212. A path exports Ctot and Dtot, summed over its hops. The end-to-end queueing
+//! delay of a flow with token bucket (r, b, p, M) and reserved rate R is at most
 //!
 //! - (b − M)/R × (p − R)/(p − r) + (M + C)/R + D while r ≤ R < p,
 //! - (M + C)/R + D while R ≥ p.
 //!
-//! All results are on the safe side: a delay is rounded up, a rate that is to be reserved up, slack that is left down.
-//! A bucket smaller than the largest packet counts as that packet.
+//! Delays and rates are rounded up, remaining slack is rounded down. A bucket smaller than M counts
+//! as M.
 
 use crate::traffic_control::ErrorTerms;
 use crate::wire::{Adspec, Real, TokenBucket};
@@ -15,7 +16,7 @@ use engine::units::Duration;
 
 const MICROS: f64 = 1e6;
 
-/// The numbers of a bucket: r, b, p and M. All but p are finite.
+/// r, b, p and M of a token bucket. All but p are finite.
 fn parts(bucket: &TokenBucket) -> (f64, f64, f64, f64) {
     let largest = f64::from(bucket.maximum);
     let depth = f64::from(bucket.bucket.get()).max(largest);
@@ -23,7 +24,7 @@ fn parts(bucket: &TokenBucket) -> (f64, f64, f64, f64) {
     (rate, depth, peak, largest)
 }
 
-/// Seconds that the burst above one packet takes, at this rate.
+/// The delay of the burst beyond one packet, in seconds, at this rate.
 fn burst(bucket: &TokenBucket, rate: f64) -> f64 {
     let (r, depth, peak, largest) = parts(bucket);
     if rate >= peak {
@@ -35,8 +36,8 @@ fn burst(bucket: &TokenBucket, rate: f64) -> f64 {
     }
 }
 
-/// The longest that a packet is queued on a path with these error terms when this rate is reserved, rounded up. None
-/// where there is no bound: the rate is zero, or below that of the bucket.
+/// The bound on the queueing delay over a path with these error terms at this reserved rate,
+/// rounded up. None where there is no bound: the rate is zero, or below r.
 pub fn delay(bucket: &TokenBucket, rate: Real, path: ErrorTerms) -> Option<Duration> {
     if !bucket.is_sound() || rate < bucket.rate || rate == Real::ZERO {
         return None;
@@ -44,14 +45,14 @@ pub fn delay(bucket: &TokenBucket, rate: Real, path: ErrorTerms) -> Option<Durat
     let r = f64::from(rate.get());
     let dependent = (f64::from(bucket.maximum) + f64::from(path.rate_dependent)) / r;
     let seconds = burst(bucket, r) + dependent + f64::from(path.rate_independent) / MICROS;
-    // A dozen roundings of 2⁻⁵³ each are far below these.
+    // A dozen rounding errors of 2⁻⁵³ each are far below this margin.
     let nanos = (seconds * 1e9 * (1.0 + 1e-14)).ceil();
-    // Conversion saturates.
+    // The conversion saturates.
     Some(Duration::from_nanos(nanos as u64))
 }
 
-/// The least rate that keeps this delay on a path with these error terms. None where no rate does: the delay is D or
-/// shorter.
+/// The least rate whose delay bound over a path with these error terms is within `wanted`. None
+/// where no rate suffices: `wanted` is at most D.
 pub fn rate_for(bucket: &TokenBucket, wanted: Duration, path: ErrorTerms) -> Option<Real> {
     let (r, depth, peak, largest) = parts(bucket);
     let left = wanted.nanos() as f64 / 1e9 - f64::from(path.rate_independent) / MICROS;
@@ -59,7 +60,7 @@ pub fn rate_for(bucket: &TokenBucket, wanted: Duration, path: ErrorTerms) -> Opt
         return None;
     }
     let packet = largest + f64::from(path.rate_dependent);
-    // With the peak above the rate, and with the peak at or below it.
+    // First for R < p, then for R ≥ p.
     let bursting = if peak.is_infinite() {
         (depth - largest + packet) / left
     } else if peak > r {
@@ -74,7 +75,7 @@ pub fn rate_for(bucket: &TokenBucket, wanted: Duration, path: ErrorTerms) -> Opt
         (packet / left).max(peak.min(f64::from(f32::MAX)))
     };
     let mut rate = Real::at_least(rate)?.max(bucket.rate);
-    // The formula is exact but for its roundings: a step or two make up for them.
+    // The formula is exact except for rounding errors, which a step or two make up for.
     for _ in 0..8 {
         if rate.is_finite() && delay(bucket, rate, path).is_some_and(|delay| delay <= wanted) {
             return Some(rate);
@@ -84,30 +85,31 @@ pub fn rate_for(bucket: &TokenBucket, wanted: Duration, path: ErrorTerms) -> Opt
     None
 }
 
-/// What is left of a slack when a node reserves less than it was asked for, rounded down (RFC 2212, "Ordering and
-/// Merging"): S_out + b/R_out + C/R_out ≤ S_in + b/R_in + C/R_in, with the C of this node and those before it. None
-/// where the slack does not suffice, or `less` is not from r to R_in.
+/// The slack that remains when a node reserves `less` than requested, rounded down (RFC 2212,
+/// "Ordering and Merging"): S_out + b/R_out + C/R_out ≤ S_in + b/R_in + C/R_in, with C summed up to
+/// this node. None where the slack does not suffice, or `less` is not between r and R_in.
 pub fn slack_left(
     bucket: &TokenBucket,
-    (asked, slack): (Real, u32),
+    (requested, slack): (Real, u32),
     less: Real,
     rate_dependent: u32,
 ) -> Option<u32> {
-    if less > asked || less < bucket.rate || less == Real::ZERO {
+    if less > requested || less < bucket.rate || less == Real::ZERO {
         return None;
     }
     let (_, depth, ..) = parts(bucket);
     let bytes = depth + f64::from(rate_dependent);
-    let (asked, less) = (f64::from(asked.get()), f64::from(less.get()));
-    let longer = (bytes / less - bytes / asked) * MICROS;
+    let (requested, less) = (f64::from(requested.get()), f64::from(less.get()));
+    let longer = (bytes / less - bytes / requested) * MICROS;
     let left = f64::from(slack) - longer * (1.0 + 1e-12);
     (left >= 0.0).then_some(left as u32)
 }
 
-/// What a path exports for guaranteed service. None where a node on it does not offer it, or did not say.
+/// Ctot and Dtot that a path exports. None where some hop does not offer guaranteed service, or its
+/// terms are unknown.
 pub fn exported(adspec: &Adspec) -> Option<ErrorTerms> {
     const GUARANTEED: u8 = 2;
-    /// C and D over the whole path.
+    /// Ctot and Dtot.
     const TOTAL: (u8, u8) = (133, 134);
     let fragment = adspec
         .fragments()
@@ -117,7 +119,7 @@ pub fn exported(adspec: &Adspec) -> Option<ErrorTerms> {
     let word = |id| {
         let parameter = fragment.parameters.iter().find(|parameter| parameter.id == id)?;
         match (parameter.flags & 0x80, parameter.words.as_slice()) {
-            // All ones: more than can be said.
+            // All ones: the sum has overflowed.
             (0, [word]) if *word != u32::MAX => Some(*word),
             _ => None,
         }

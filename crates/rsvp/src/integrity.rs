@@ -1,24 +1,27 @@
-//! The integrity shim: authenticates RSVP messages between neighbours, between a node and its sockets.
+//! The integrity shim: authenticates RSVP messages between neighbours, between a node and its
+//! sockets.
 //!
-//! Follows RFC 2747 (INTEGRITY, sequence numbers, challenges) and RFC 3097 (the message types of the
-//! challenge). The host passes received messages to [`IntegrityShim::incoming`] first, sends messages
-//! through [`IntegrityShim::outgoing`], and transmits what [`IntegrityShim::poll_transmit`] returns.
-//! Interfaces without [`IntegrityShim::set_interface`] pass messages unchanged.
+//! Follows RFC 2747 (INTEGRITY, sequence numbers, challenges) and RFC 3097 (the message types of
+//! the challenge). The host passes received messages to [`IntegrityShim::incoming`] first, sends
+//! messages through [`IntegrityShim::outgoing`], and transmits what
+//! [`IntegrityShim::poll_transmit`] returns. Interfaces without [`IntegrityShim::set_interface`]
+//! pass messages unchanged.
 //!
 //! - The digest is HMAC-SHA-256, or the HMAC-MD5 of RFC 2747 for old neighbours; the key decides.
-//! - Each sequence number is accepted once. The host supplies the first one: nanoseconds since 1970 grow
-//!   across restarts without being stored. The last [`Settings::window`] numbers are remembered, so that
-//!   messages may be reordered.
-//! - After our restart no neighbour's sequence number is known, and any old message could be replayed. A
-//!   neighbour whose handshake flag is set is challenged, and accepted from its response on. Of any other,
-//!   the first message is accepted (RFC 2747, section 4.3).
+//! - Each sequence number is accepted once. The host supplies the first one: nanoseconds since 1970
+//!   grow across restarts without being stored. The last [`Settings::window`] numbers are
+//!   remembered, so that messages may be reordered.
+//! - After our restart no neighbour's sequence number is known, and any old message could be
+//!   replayed. A neighbour whose handshake flag is set is challenged, and accepted from its
+//!   response on. Of any other, the first message is accepted (RFC 2747, section 4.3).
 //! - A message that fails is dropped silently, and counted by reason and claimed source.
-//! - A neighbour that challenges us has missed our earlier messages: [`IntegrityShim::poll_challenged`]
-//!   has the host resynchronise it.
+//! - A neighbour that challenges us has missed our earlier messages:
+//!   [`IntegrityShim::poll_challenged`] has the host resynchronise it.
 //!
-//! Departures: a node whose clock went back is not accepted until it has caught up or uses a new key;
-//! starting afresh would allow replays. The last key of an interface stays in use when no other is valid,
-//! as the RFC asks (section 5.2); [`IntegrityShim::expired_keys`] lets the host warn.
+//! Departures: a node whose clock went back is not accepted until it has caught up or uses a new
+//! key; starting afresh would allow replays. The last key of an interface stays in use when no
+//! other is valid, as the RFC asks (section 5.2); [`IntegrityShim::expired_keys`] lets the host
+//! warn.
 
 mod key;
 mod replay_window;
@@ -40,8 +43,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 pub struct Settings {
     /// The first sequence number; greater than any that this node ever used with its keys.
     pub sequence: u64,
-    /// How many sequence numbers of a neighbour are remembered: a message may be overtaken by one fewer.
-    /// At least 1, which accepts messages in order only.
+    /// How many sequence numbers of a neighbour are remembered: a message may be overtaken by one
+    /// fewer. At least 1, which accepts messages in order only.
     pub window: usize,
     /// Answer challenges, and set the handshake flag.
     pub answer_challenges: bool,
@@ -65,13 +68,15 @@ pub enum Requirement {
 /// The keys of an interface, and which messages need one.
 #[derive(Clone, Debug)]
 pub struct InterfaceKeys {
-    /// The node's addresses on it; the shim sends its own messages from the first of the neighbour's family.
+    /// The node's addresses on it; the shim sends its own messages from the first of the
+    /// neighbour's family.
     pub addresses: Vec<IpAddr>,
     /// Whether messages must carry INTEGRITY.
     pub requirement: Requirement,
     /// Exceptions for single neighbours.
     pub neighbours: BTreeMap<IpAddr, Requirement>,
-    /// The keys. Among those that we send with, and among those that we verify with, identifiers are unique.
+    /// The keys. Among those that we send with, and among those that we verify with, identifiers
+    /// are unique.
     pub keys: Vec<IntegrityKey>,
 }
 
@@ -192,8 +197,8 @@ impl IntegrityShim {
         }
     }
 
-    /// Sets or replaces the keys of an interface. The neighbours' sequence numbers stay, so that nothing can
-    /// be replayed after a change of keys.
+    /// Sets or replaces the keys of an interface. The neighbours' sequence numbers stay, so that
+    /// nothing can be replayed after a change of keys.
     pub fn set_interface(&mut self, interface: InterfaceId, keys: InterfaceKeys) {
         self.interfaces.insert(interface, keys);
     }
@@ -223,8 +228,9 @@ impl IntegrityShim {
         self.new_drop_sources.pop_front()
     }
 
-    /// The next interface on which a neighbour has challenged us and got our response. It has dropped our
-    /// earlier messages; without [`crate::node::Node::resynchronise`] it waits for the next refresh.
+    /// The next interface on which a neighbour has challenged us and got our response. It has
+    /// dropped our earlier messages; without [`crate::node::Node::resynchronise`] it waits for the
+    /// next refresh.
     pub fn poll_challenged(&mut self) -> Option<InterfaceId> {
         self.challenged_on.pop_first()
     }
@@ -392,8 +398,8 @@ impl IntegrityShim {
         }
     }
 
-    /// A challenge that nobody can predict and that never repeats: a digest, with the key, of our seed, our
-    /// sequence number and a counter.
+    /// A challenge that nobody can predict and that never repeats: a digest, with the key, of our
+    /// seed, our sequence number and a counter.
     fn cookie(&mut self, interface: InterfaceId, from: Association) -> Vec<u8> {
         self.challenges_sent += 1;
         let words = [self.settings.seed.0, self.settings.sequence, self.challenges_sent];

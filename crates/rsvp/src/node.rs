@@ -1,20 +1,20 @@
-//! An RSVP node, host and router in one: its path and reservation state, and the messages that follow
-//! from them.
+//! An RSVP node, host and router in one: its path and reservation state, and the messages that
+//! follow from them.
 //!
-//! Follows RFC 2205 and the processing rules of RFC 2209, for unicast and multicast sessions, in the
-//! styles FF, SE and WF. The node does no I/O: the host calls [`Node::handle_packet`], and
-//! [`Node::handle_timeout`] at [`Node::poll_timeout`]; then it takes what [`Node::poll_transmit`] and
-//! [`Node::poll_event`] return.
+//! Follows RFC 2205 and the processing rules of RFC 2209, for unicast and multicast sessions, in
+//! the styles FF, SE and WF. The node does no I/O: the host calls [`Node::handle_packet`], and
+//! [`Node::handle_timeout`] at [`Node::poll_timeout`]; then it takes what [`Node::poll_transmit`]
+//! and [`Node::poll_event`] return.
 //!
 //! RFC 2209 lists a sequence of steps for each message. Here every change of a session's path or
-//! reservation state ends in the same step, `Node::reconcile`. It derives from the state what traffic
-//! control should have installed and what Resv state each previous hop should have been sent, compares
-//! that with what is installed and was sent, and makes up the difference. What is in force therefore does
-//! not depend on the order in which messages arrived. A refresh that changes nothing skips the step.
-//! `docs/decisions/rsvp-derives-its-answers.md` gives the reasons.
+//! reservation state ends in the same step, `Node::reconcile`. It derives from the state what
+//! traffic control should have installed and what Resv state each previous hop should have been
+//! sent, compares that with what is installed and was sent, and makes up the difference. What is in
+//! force therefore does not depend on the order in which messages arrived. A refresh that changes
+//! nothing skips the step. `docs/decisions/rsvp-derives-its-answers.md` gives the reasons.
 //!
-//! INTEGRITY and MESSAGE_ID are not handled here: [`crate::integrity`] and [`crate::reduction`] are shims
-//! between the node and its sockets.
+//! INTEGRITY and MESSAGE_ID are not handled here: [`crate::integrity`] and [`crate::reduction`] are
+//! shims between the node and its sockets.
 
 mod application;
 mod blockade;
@@ -99,7 +99,8 @@ impl<T: TrafficControl, R: Routing> Node<T, R> {
     ///
     /// # Errors
     ///
-    /// If the bytes are no well-formed RSVP message; of a bundle, the first of its messages that is not.
+    /// If the bytes are no well-formed RSVP message; of a bundle, the first of its messages that is
+    /// not.
     pub fn handle_packet(
         &mut self,
         now: Instant,
@@ -181,9 +182,9 @@ impl<T: TrafficControl, R: Routing> Node<T, R> {
         self.events.pop_front()
     }
 
-    /// Replaces the addresses and the R of an interface; the next unused identifier adds an interface. A
-    /// shorter R takes effect at the next refresh of each state; a longer one is approached by 30 % a
-    /// refresh (RFC 2205, section 3.7).
+    /// Replaces the addresses and the R of an interface; the next unused identifier adds an
+    /// interface. A shorter R takes effect at the next refresh of each state; a longer one is
+    /// approached by 30 % a refresh (RFC 2205, section 3.7).
     pub fn set_interface(&mut self, id: InterfaceId, interface: RsvpInterface) {
         let interfaces = &mut self.settings.interfaces;
         let id = id as usize;

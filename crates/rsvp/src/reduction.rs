@@ -1,24 +1,26 @@
-//! The refresh-reduction shim: fewer and more reliable messages between neighbours, between a node and its
-//! sockets.
+//! The refresh-reduction shim: fewer and more reliable messages between neighbours, between a node
+//! and its sockets.
 //!
-//! Follows RFC 2961. The node above speaks plain RSVP; the shim acts for it towards neighbours that support
-//! refresh reduction:
+//! Follows RFC 2961. The node above speaks plain RSVP; the shim acts for it towards neighbours that
+//! support refresh reduction:
 //!
-//! - New or changed state goes out with a MESSAGE_ID and the ACK_Desired flag, and is retransmitted after
-//!   0.5 s and again 1 s later without an acknowledgement. So are tears and errors.
-//! - Acknowledged state that has not changed is refreshed by its MESSAGE_ID: the identifiers of a neighbour
-//!   are collected and go out in one Srefresh. The neighbour's shim has stored the message and passes it to
-//!   its node again.
-//! - An unknown MESSAGE_ID is answered with a NACK, and its message goes out whole at once. A neighbour that
-//!   restarts has another epoch, and its old identifiers are void.
+//! - New or changed state goes out with a MESSAGE_ID and the ACK_Desired flag, and is retransmitted
+//!   after 0.5 s and again 1 s later without an acknowledgement. So are tears and errors.
+//! - Acknowledged state that has not changed is refreshed by its MESSAGE_ID: the identifiers of a
+//!   neighbour are collected and go out in one Srefresh. The neighbour's shim has stored the
+//!   message and passes it to its node again.
+//! - An unknown MESSAGE_ID is answered with a NACK, and its message goes out whole at once. A
+//!   neighbour that restarts has another epoch, and its old identifiers are void.
 //!
-//! A neighbour supports refresh reduction if the flag in the header of its last message says so, and there
-//! is no node without RSVP in between. The next hop of a Path is unknown until it has answered, so a Path
-//! carries a MESSAGE_ID if all known neighbours on the interface support it, or by
-//! [`Settings::assume_capable`]. All other neighbours, and multicast destinations, get plain RSVP.
+//! A neighbour supports refresh reduction if the flag in the header of its last message says so,
+//! and there is no node without RSVP in between. The next hop of a Path is unknown until it has
+//! answered, so a Path carries a MESSAGE_ID if all known neighbours on the interface support it, or
+//! by [`Settings::assume_capable`]. All other neighbours, and multicast destinations, get plain
+//! RSVP.
 //!
-//! Departures: we do not send bundles (we read those of others), and MESSAGE_ID LISTs with source addresses
-//! are processed like those without. A summary refresh is late by up to [`Settings::summary_delay`].
+//! Departures: we do not send bundles (we read those of others), and MESSAGE_ID LISTs with source
+//! addresses are processed like those without. A summary refresh is late by up to
+//! [`Settings::summary_delay`].
 
 mod received;
 mod state_key;
@@ -182,7 +184,8 @@ impl ReductionShim {
         }
     }
 
-    /// A neighbour on this interface has missed what was sent so far: the next refreshes go out whole.
+    /// A neighbour on this interface has missed what was sent so far: the next refreshes go out
+    /// whole.
     pub fn resynchronise(&mut self, interface: InterfaceId) {
         let messages = self.tracked.values_mut();
         for message in messages.filter(|message| message.transmit.interface == interface) {
@@ -205,8 +208,8 @@ impl ReductionShim {
             .min()
     }
 
-    /// Processes a message that arrived on this interface with this IP source and TTL and is no bundle.
-    /// Returns the messages for the node, each with its TTL.
+    /// Processes a message that arrived on this interface with this IP source and TTL and is no
+    /// bundle. Returns the messages for the node, each with its TTL.
     pub fn incoming(
         &mut self,
         now: Instant,
@@ -350,7 +353,8 @@ impl ReductionShim {
                 neighbour.acks_at = None;
             }
         }
-        // What the node has encoded fits with a few words more; a message of 64 KiB goes out as it is.
+        // What the node has encoded fits with a few words more; a message of 64 KiB goes out as it
+        // is.
         if let Ok(bytes) = frame.encode() {
             transmit.bytes = bytes;
         }
@@ -445,7 +449,8 @@ impl ReductionShim {
         self.reschedule(id, now + lifetime(period));
     }
 
-    /// Sends summaries and acknowledgements that are due, and retransmits what was not acknowledged.
+    /// Sends summaries and acknowledgements that are due, and retransmits what was not
+    /// acknowledged.
     pub fn handle_timeout(&mut self, now: Instant) {
         while let Some((_, id)) = self.timers.first().copied().filter(|(at, _)| *at <= now) {
             let Some(message) = self.tracked.get(&id) else {

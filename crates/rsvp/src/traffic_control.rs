@@ -1,14 +1,16 @@
 //! The interfaces of RSVP to traffic control (RFC 2205, section 3.11.2) and to routing (3.11.3).
 //!
-//! Traffic control is one trait, so that any discipline that can guarantee a rate may stand behind it. Four
-//! rules hold for all of them: a change that fails leaves the old reservation in force; a repeated call has
-//! no further effect; a request for less than is in force is never refused; a refusal carries numbers.
+//! Traffic control is one trait, so that any discipline that can guarantee a rate may stand behind
+//! it. Four rules hold for all of them: a change that fails leaves the old reservation in force; a
+//! repeated call has no further effect; a request for less than is in force is never refused; a
+//! refusal carries numbers.
 
 use crate::wire::{ErrorCode, Flowspec, Real, SenderTemplate, Session, TokenBucket};
 use core::net::IpAddr;
 use engine::units::Bandwidth;
 
-/// An interface of the node, counted from 0. Also the logical interface handle (LIH) in our RSVP_HOP.
+/// An interface of the node, counted from 0. Also the logical interface handle (LIH) in our
+/// RSVP_HOP.
 pub type InterfaceId = u32;
 
 /// RHandle: names a reservation that traffic control has installed.
@@ -22,8 +24,8 @@ pub struct PoliceFlags {
     pub entry: bool,
     /// TC_M_Police_flag: several senders share the reservation.
     pub merge: bool,
-    /// TC_B_Police_flag: the reservation on another interface for the same traffic is larger, or not
-    /// comparable.
+    /// TC_B_Police_flag: the reservation on another interface for the same traffic is larger, or
+    /// not comparable.
     pub branch: bool,
 }
 
@@ -50,8 +52,8 @@ pub struct TcRequest {
 pub struct Granted {
     /// Its handle.
     pub rhandle: RHandle,
-    /// Fwd_Flowspec: goes to the previous hops in place of the requested flowspec, since guaranteed service
-    /// may use up slack here.
+    /// Fwd_Flowspec: goes to the previous hops in place of the requested flowspec, since guaranteed
+    /// service may use up slack here.
     pub fwd_flowspec: Option<Flowspec>,
 }
 
@@ -66,8 +68,8 @@ pub struct AdmissionFailure {
     pub available: Bandwidth,
 }
 
-/// The error terms of guaranteed service on an interface: its delay exceeds that of the fluid model by at
-/// most C / R + D (RFC 2212).
+/// The error terms of guaranteed service on an interface: its delay exceeds that of the fluid model
+/// by at most C / R + D (RFC 2212).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ErrorTerms {
     /// C, in bytes.
@@ -116,8 +118,8 @@ pub trait TrafficControl {
     ) -> Result<Option<Flowspec>, AdmissionFailure>;
     /// TC_DelFlowspec: deletes a reservation. Its filters have been deleted.
     fn delete_flowspec(&mut self, rhandle: RHandle);
-    /// TC_AddFilter: packets of this sender to this session use the reservation; a shared one has several
-    /// filters.
+    /// TC_AddFilter: packets of this sender to this session use the reservation; a shared one has
+    /// several filters.
     fn add_filter(&mut self, rhandle: RHandle, session: &Session, sender: &SenderTemplate);
     /// TC_DelFilter: they no longer do.
     fn delete_filter(&mut self, rhandle: RHandle, session: &Session, sender: &SenderTemplate);
@@ -128,9 +130,11 @@ pub trait TrafficControl {
 /// Where packets from a source to a destination go.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Route {
-    /// IncInterface: the only interface they may arrive on, for multicast with reverse path forwarding.
+    /// IncInterface: the only interface they may arrive on, for multicast with reverse path
+    /// forwarding.
     pub incoming: Option<InterfaceId>,
-    /// OutInterface_list: where they leave, each at most once. One for unicast, any number for multicast.
+    /// OutInterface_list: where they leave, each at most once. One for unicast, any number for
+    /// multicast.
     pub outgoing: Vec<InterfaceId>,
     /// Whether they are delivered on this node.
     pub local: bool,
@@ -168,7 +172,7 @@ impl Route {
 
 /// The node's routing table.
 pub trait Routing {
-    /// Route_Query: where packets from this source to this destination go. Only multicast routes depend on
-    /// the source; it is none for our own messages to a host.
+    /// Route_Query: where packets from this source to this destination go. Only multicast routes
+    /// depend on the source; it is none for our own messages to a host.
     fn route(&self, source: Option<IpAddr>, destination: IpAddr) -> Route;
 }

@@ -1,15 +1,18 @@
-//! Messages as bytes and as types: [`Frame::decode`] and [`Frame::encode`] are each other's inverse.
+//! RSVP messages as bytes and as types: [`Frame::decode`] and [`Frame::encode`] are inverses.
 //!
-//! Follows RFC 2205 section 3.1 and appendix A (header, messages, objects), section 3.10 (classes that are not
-//! known), RFC 2210 (IntServ contents), RFC 2747 and 3097 (INTEGRITY, challenges) and RFC 2961 (message identifiers).
+//! Follows RFC 2205, section 3.1 and appendix A (header, messages, objects) and section 3.10
+//! (unknown classes), RFC 2210 (IntServ contents), RFCs 2747 and 3097 (INTEGRITY, challenges) and
+//! RFC 2961 (MESSAGE_ID).
 //!
-//! Reading is strict: a length, a reserved word that carries meaning, or an object out of its place makes the message
-//! malformed, and a malformed message is not answered. What RFC 2205 wants answered (an unknown class or C-Type,
-//! IntServ contents out of range, an unknown style) is an [`ErrorCode`] and comes with the rest of the message, so
-//! that an error message can be made from it. All that is allocated is bounded by the 64 KiB of a message.
+//! Decoding is strict: a wrong length, an invalid field or a misplaced object makes the message
+//! [`Malformed`], and a malformed message is not answered. What RFC 2205 wants answered (an unknown
+//! class or C-Type, IntServ contents out of range, an unknown style) is
+//! [`DecodeError::Reportable`]; the rest of the message comes with it, so that an error message can
+//! be made from it. All allocation is bounded by the 64 KiB of a message.
 //!
-//! Departures: objects may come in any order except that INTEGRITY is first and that STYLE and what follows it are
-//! last. A Path must name its sender. An object twice, or one that its message does not have, is malformed.
+//! Departures: objects may come in any order, except that INTEGRITY is first and that STYLE and the
+//! flow descriptors are last. A Path must have a SENDER_TEMPLATE. A duplicate object, or one that
+//! does not belong to the message type, makes the message malformed.
 
 mod adspec;
 mod checksum;

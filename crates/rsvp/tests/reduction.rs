@@ -1,4 +1,5 @@
-//! Refresh reduction: setup that survives loss, refreshes that are names, and plain RSVP to those who know no other.
+//! Refresh reduction: setup that survives loss, refreshes that are names, and plain RSVP to those
+//! who know no other.
 
 #[path = "wire/arbitrary.rs"]
 mod arbitrary;

@@ -9,7 +9,7 @@ use super::want::Want;
 use control::rsvp_config::{Accept, Offered};
 use engine::units::{Bandwidth, Duration, Instant};
 use rsvp::guaranteed;
-use rsvp::node::Receiver;
+use rsvp::node::ReceiverId;
 use rsvp::traffic_control::InterfaceId;
 use rsvp::wire::{
     Adspec, Descriptors, ErrorSpec, Flowspec, Frame, Hop, Message, Path, PathErr, Session, TokenBucket, code,
@@ -29,7 +29,7 @@ struct Heard {
 /// What was reserved for one.
 #[derive(Clone, Copy, Debug)]
 struct Given {
-    receiver: Receiver,
+    receiver: ReceiverId,
     asked: Flowspec,
     /// What is in force, as was confirmed.
     in_force: Option<Flowspec>,
@@ -117,7 +117,7 @@ impl Answers {
             return None;
         }
         self.last += u64::from(known.is_none());
-        let receiver = known.map_or(Receiver(self.last), |given| given.receiver);
+        let receiver = known.map_or(ReceiverId(self.last), |given| given.receiver);
         let given = Given {
             receiver,
             asked: flowspec,
@@ -142,13 +142,13 @@ impl Answers {
         }
     }
 
-    fn flow_of(&self, receiver: Receiver, session: &Session) -> Option<Flow> {
+    fn flow_of(&self, receiver: ReceiverId, session: &Session) -> Option<Flow> {
         let same = |(flow, given): &(&Flow, &Given)| flow.0 == plain(session) && given.receiver == receiver;
         self.given.iter().find(same).map(|(flow, _)| *flow)
     }
 
     /// A reservation is confirmed.
-    pub fn confirmed(&mut self, receiver: Receiver, session: &Session) -> Option<Flow> {
+    pub fn confirmed(&mut self, receiver: ReceiverId, session: &Session) -> Option<Flow> {
         let flow = self.flow_of(receiver, session)?;
         let given = self.given.get_mut(&flow)?;
         given.in_force = Some(given.asked);
@@ -161,7 +161,7 @@ impl Answers {
         &mut self,
         node: &mut KernelNode,
         now: Instant,
-        (receiver, session): (Receiver, &Session),
+        (receiver, session): (ReceiverId, &Session),
         error: &ErrorSpec,
     ) -> Option<Letter> {
         // A router that has just begun knows no Path yet: the next one is on its way.

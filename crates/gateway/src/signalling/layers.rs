@@ -9,11 +9,11 @@ use control::reservation::{DroppedView, Keys, Names};
 use engine::random::Seed;
 use engine::units::{Duration, Instant};
 use netio::signalling::Arrival;
-use rsvp::integrity::{self, Guard, Reason, Verdict};
+use rsvp::integrity::{self, DropCount, DropSource, IntegrityFailure, IntegrityShim, IntegrityVerdict};
 use rsvp::node::Transmit;
-use rsvp::reduction::{self, Reduction};
+use rsvp::reduction::{self, ReductionShim};
 use rsvp::traffic_control::InterfaceId;
-use rsvp::wire::{Frame, Message, Objection, Refusal};
+use rsvp::wire::{DecodeError, ErrorCode, Frame, Message};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -32,7 +32,7 @@ pub enum Heard {
     /// A message for the node, with its TTL.
     Message(u8, Frame),
     /// One that is to be answered with an error.
-    Objected(Objection, Frame),
+    Objected(ErrorCode, Frame),
     /// It is no message.
     Malformed,
 }
@@ -46,12 +46,12 @@ struct Again {
 
 /// The layers of one node.
 pub struct Layers {
-    guard: Guard,
+    guard: IntegrityShim,
     keys: Option<KeyFile>,
     look_at_keys: Instant,
     /// Interfaces without a key, where there are keys.
     bare: BTreeSet<InterfaceId>,
-    reduction: Option<Reduction>,
+    reduction: Option<ReductionShim>,
     /// What waits to be sent, past the names of messages.
     plain: VecDeque<Transmit>,
     /// What the clock lacks of the time since 1970.
@@ -65,12 +65,12 @@ impl Layers {
     pub fn new(now: Instant, keys: Option<KeyFile>, reduction: bool, refresh: Duration, seed: Seed) -> Self {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let since = u64::try_from(since.as_nanos()).unwrap_or(u64::MAX);
-        let guard = Guard::new(integrity::Settings {
+        let guard = IntegrityShim::new(integrity::Settings {
             sequence: since,
             window: WINDOW,
-            answers: true,
-            challenges: true,
-            most_neighbours: MOST_NEIGHBOURS,
+            answer_challenges: true,
+            send_challenges: true,
+            max_neighbours: MOST_NEIGHBOURS,
             seed: seed.fork("challenges"),
         });
         let epoch = seed.fork("epoch").0 as u32;
@@ -79,7 +79,7 @@ impl Layers {
             keys,
             look_at_keys: now + LOOK_AT_KEYS,
             bare: BTreeSet::new(),
-            reduction: reduction.then(|| Reduction::new(reduction::Settings::new(Vec::new(), epoch))),
+            reduction: reduction.then(|| ReductionShim::new(reduction::Settings::new(Vec::new(), epoch))),
             plain: VecDeque::new(),
             since_1970: Instant::from_nanos(since).since(now),
             again: BTreeMap::new(),
@@ -101,11 +101,11 @@ impl Layers {
                 .and_then(|keys| keys.interface(&link.name, &link.addresses));
             match protection {
                 Some(protection) => {
-                    self.guard.set(id, protection);
+                    self.guard.set_interface(id, protection);
                     self.bare.remove(&id);
                 }
                 None => {
-                    self.guard.clear(id);
+                    self.guard.clear_interface(id);
                     if self.keys.is_some() && self.bare.insert(id) {
                         news.push(format!(
                             "{}: messages are not protected: no key is for it",
@@ -155,10 +155,10 @@ impl Layers {
             .guard
             .incoming(now + self.since_1970, interface, arrival.source, bytes)
         {
-            Verdict::Pass => self.read(now, interface, arrival, bytes, &mut heard),
-            Verdict::Taken => {}
-            Verdict::Drop(Reason::Malformed) => heard.push(Heard::Malformed),
-            Verdict::Drop(_) => {}
+            IntegrityVerdict::Pass => self.read(now, interface, arrival, bytes, &mut heard),
+            IntegrityVerdict::Consumed => {}
+            IntegrityVerdict::Drop(IntegrityFailure::Malformed) => heard.push(Heard::Malformed),
+            IntegrityVerdict::Drop(_) => {}
         }
         while let Some(challenged) = self.guard.poll_challenged() {
             self.again.entry(challenged).or_default().wanted = true;
@@ -191,8 +191,8 @@ impl Layers {
                 }
                 None => heard.push(Heard::Message(arrival.ttl, frame)),
             },
-            Err(Refusal::Objected(objection, frame)) => heard.push(Heard::Objected(objection, *frame)),
-            Err(Refusal::Malformed(_)) => heard.push(Heard::Malformed),
+            Err(DecodeError::Reportable(objection, frame)) => heard.push(Heard::Objected(objection, *frame)),
+            Err(DecodeError::Malformed(_)) => heard.push(Heard::Malformed),
         }
     }
 
@@ -208,7 +208,7 @@ impl Layers {
                 };
                 interfaces.push(*interface);
                 if let Some(reduction) = &mut self.reduction {
-                    reduction.say_again(*interface);
+                    reduction.resynchronise(*interface);
                 }
             }
         }
@@ -232,7 +232,7 @@ impl Layers {
 
     /// When there is something to do.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        let names = self.reduction.as_ref().and_then(Reduction::poll_timeout);
+        let names = self.reduction.as_ref().and_then(ReductionShim::poll_timeout);
         let again = self.again.values().filter(|again| again.wanted);
         let again = again.filter_map(|again| Some(again.last? + self.say_again));
         again.chain(names).min()
@@ -244,7 +244,7 @@ impl Layers {
             return Some(own);
         }
         loop {
-            let named = self.reduction.as_mut().and_then(Reduction::poll_transmit);
+            let named = self.reduction.as_mut().and_then(ReductionShim::poll_transmit);
             let mut transmit = named.or_else(|| self.plain.pop_front())?;
             let bytes = std::mem::take(&mut transmit.bytes);
             let protected = self
@@ -260,18 +260,18 @@ impl Layers {
 
     /// The next kind of message that is dropped from now on, for whoever looks after this node. Neighbours that are new
     /// and are being asked are none.
-    pub fn poll_complaint(&mut self) -> Option<integrity::Complaint> {
+    pub fn poll_drop_source(&mut self) -> Option<DropSource> {
         loop {
-            let complaint = self.guard.poll_complaint()?;
-            if complaint.2 != Reason::Unsynchronised {
-                return Some(complaint);
+            let source = self.guard.poll_drop_source()?;
+            if source.failure != IntegrityFailure::Unsynchronised {
+                return Some(source);
             }
         }
     }
 
     /// How the messages of each interface are protected.
     pub fn protection(&self, now: Instant, links: &[Link]) -> Vec<Option<Keys>> {
-        let stale: BTreeSet<InterfaceId> = self.guard.stale(now + self.since_1970).collect();
+        let stale: BTreeSet<InterfaceId> = self.guard.expired_keys(now + self.since_1970).collect();
         let one = |(id, link): (InterfaceId, &Link)| {
             let keys = self.keys.as_ref()?;
             keys.interface(&link.name, &[]).map(|_| Keys {
@@ -285,13 +285,13 @@ impl Layers {
     /// What was dropped, the latest last.
     pub fn dropped(&self, now: Instant, name: impl Fn(InterfaceId) -> String) -> Vec<DroppedView> {
         let now = now + self.since_1970;
-        let mut all: Vec<_> = self.guard.complaints().iter().collect();
+        let mut all: Vec<_> = self.guard.drop_sources().iter().collect();
         all.sort_by_key(|(_, dropped)| dropped.last);
-        let one = |((interface, from, reason), dropped): (&integrity::Complaint, &integrity::Dropped)| {
-            let (word, message) = super::reasons::dropped(*reason);
+        let one = |(source, dropped): (&DropSource, &DropCount)| {
+            let (word, message) = super::reasons::dropped(source.failure);
             DroppedView {
-                interface: name(*interface),
-                from: *from,
+                interface: name(source.interface),
+                from: source.neighbour,
                 reason: word.into(),
                 message: message.into(),
                 count: dropped.count,
@@ -306,9 +306,9 @@ impl Layers {
         let counts = self.reduction.as_ref()?.counts();
         Some(Names {
             summarised: counts.summarised,
-            repeated: counts.repeated,
+            repeated: counts.retransmitted,
             given_up: counts.given_up,
-            unknown: counts.unknown,
+            unknown: counts.unknown_ids,
         })
     }
 }

@@ -76,9 +76,9 @@ impl Link {
     }
 
     /// As the node sees it.
-    pub fn as_interface(&self, refresh: Duration) -> node::Interface {
+    pub fn as_interface(&self, refresh: Duration) -> node::RsvpInterface {
         let millis = refresh.nanos() / 1_000_000;
-        node::Interface {
+        node::RsvpInterface {
             addresses: self.addresses.clone(),
             refresh: Refresh::millis(u32::try_from(millis).unwrap_or(u32::MAX)),
         }

@@ -8,16 +8,16 @@ use super::speaker::rate;
 use control::reservation::{self, Keys, Notice, PromiseView, SenderView};
 use engine::reserved::class_name;
 use engine::units::Instant;
-use rsvp::books::{Account, Books};
-use rsvp::node::{Event, Node, SenderStatus, SessionStatus};
+use rsvp::admission::{AdmissionState, InterfaceBudget};
+use rsvp::node::{Event, Node, PsbStatus, SessionStatus};
 use rsvp::traffic_control::{InterfaceId, Routing};
-use rsvp::wire::{Descriptors, ErrorSpec, Sender, Session};
+use rsvp::wire::{Descriptors, ErrorSpec, SenderTemplate, Session};
 
 /// A flow as it is shown.
-pub fn shown(session: &Session, sender: &Sender) -> reservation::Flow {
+pub fn shown(session: &Session, sender: &SenderTemplate) -> reservation::Flow {
     let from_port = match sender {
-        Sender::Port { port, .. } => *port,
-        Sender::FlowLabel { .. } => 0,
+        SenderTemplate::Port { port, .. } => *port,
+        SenderTemplate::FlowLabel { .. } => 0,
     };
     reservation::Flow {
         from: sender.address(),
@@ -35,14 +35,18 @@ pub fn name(links: &[Link], id: InterfaceId) -> String {
 }
 
 /// The interfaces, with what is reserved on them, and how their messages are protected.
-pub fn interfaces(links: &[Link], books: &Books, keys: &[Option<Keys>]) -> Vec<reservation::Link> {
+pub fn interfaces(
+    links: &[Link],
+    admission: &AdmissionState,
+    keys: &[Option<Keys>],
+) -> Vec<reservation::Link> {
     let each = (0..).zip(links).zip(keys).map(|((id, link), keys)| {
-        let used = books.used(id);
+        let usage = admission.usage(id);
         reservation::Link {
             name: link.name.clone(),
             addresses: link.addresses.clone(),
-            reserved_bps: used.map(|(used, _)| used.bits()),
-            reservable_bps: used.map(|(_, whole)| whole.bits()),
+            reserved_bps: usage.map(|usage| usage.reserved.bits()),
+            reservable_bps: usage.map(|usage| usage.reservable.bits()),
             keys: *keys,
             error: link.error.clone(),
         }
@@ -53,19 +57,19 @@ pub fn interfaces(links: &[Link], books: &Books, keys: &[Option<Keys>]) -> Vec<r
 /// All senders.
 pub fn senders<R: Routing>(
     now: Instant,
-    node: &Node<Books, R>,
+    node: &Node<AdmissionState, R>,
     links: &[Link],
     programs: &Programs,
     answers: &Answers,
 ) -> Vec<SenderView> {
     let name = |id: InterfaceId| name(links, id);
-    let one = |session: &SessionStatus, sender: &SenderStatus| {
+    let one = |session: &SessionStatus, sender: &PsbStatus| {
         let flow: Flow = (plain(&session.session), sender.sender);
         SenderView {
             flow: shown(&session.session, &sender.sender),
             sends_bps: bits(sender.tspec.rate),
-            previous: sender.previous.map(|(hop, _)| hop.address),
-            forgotten_in_s: sender.previous.map(|_| sender.expires.since(now).as_secs_f64()),
+            previous: sender.phop.map(|phop| phop.hop.address),
+            forgotten_in_s: sender.phop.map(|_| sender.expires.since(now).as_secs_f64()),
             number: programs.number(&flow),
             answered: answers.answered(&flow),
             promises: promises(node.traffic_control(), session, sender, &name),
@@ -74,30 +78,33 @@ pub fn senders<R: Routing>(
     let status = node.status();
     status
         .iter()
-        .flat_map(|session| session.senders.iter().map(move |sender| one(session, sender)))
+        .flat_map(|session| session.psbs.iter().map(move |sender| one(session, sender)))
         .collect()
 }
 
 fn promises(
-    books: &Books,
+    admission: &AdmissionState,
     session: &SessionStatus,
-    sender: &SenderStatus,
+    sender: &PsbStatus,
     name: &impl Fn(InterfaceId) -> String,
 ) -> Vec<PromiseView> {
     let of = session
-        .promises
+        .tcsbs
         .iter()
         .filter(|promise| promise.senders.contains(&sender.sender));
     let one = of.map(|promise| {
         let (rate_bps, guaranteed) = promised(&promise.request.flowspec);
-        let queued = matches!(books.account(promise.interface), Some(Account::Managed(_)));
+        let queued = matches!(
+            admission.budget(promise.interface),
+            Some(InterfaceBudget::Managed(_))
+        );
         PromiseView {
             interface: name(promise.interface),
-            class: queued.then(|| class_name(promise.handle.0)),
+            class: queued.then(|| class_name(promise.rhandle.0)),
             rate_bps,
-            counts_bps: books
-                .promise(promise.handle)
-                .map_or(0, |promise| promise.counts.bits()),
+            counts_bps: admission
+                .reservation(promise.rhandle)
+                .map_or(0, |promise| promise.link_rate.bits()),
             guaranteed,
         }
     });
@@ -148,20 +155,20 @@ pub fn notice(event: &Event, links: &[Link]) -> Notice {
         Event::Confirmed {
             session, confirmed, ..
         } => ("confirmed", first(session, confirmed), "confirmed".into()),
-        Event::Refused {
+        Event::AdmissionFailed {
             session,
             interface,
-            wanted,
-            refused,
+            requested,
+            failure: refused,
             ..
         } => {
             let name = name(links, *interface);
-            let why = reason(refused.code, refused.value);
+            let why = reason(refused.error.code, refused.error.value);
             let message = format!(
                 "refused on {name}: {why}; asked {}, left {}",
-                refused.asked, refused.available
+                refused.requested, refused.available
             );
-            ("refused", first(session, wanted), message)
+            ("refused", first(session, requested), message)
         }
     };
     let flow = flow.map(|(session, sender)| shown(session, &sender));
@@ -177,7 +184,10 @@ pub fn notice(event: &Event, links: &[Link]) -> Notice {
 }
 
 /// One of the flows that descriptors name.
-pub fn first<'a, F>(session: &'a Session, descriptors: &Descriptors<F>) -> Option<(&'a Session, Sender)> {
+pub fn first<'a, F>(
+    session: &'a Session,
+    descriptors: &Descriptors<F>,
+) -> Option<(&'a Session, SenderTemplate)> {
     let sender = match descriptors {
         Descriptors::Fixed(list) => list.first().map(|(_, sender)| *sender),
         Descriptors::SharedExplicit(_, senders) => senders.first().copied(),

@@ -9,18 +9,18 @@ use control::protocol::Refusal;
 use control::reservation::{Denial, Offer, Progress, Wanted};
 use engine::units::{Bandwidth, Duration, Instant};
 use netio::routes::Leads;
-use rsvp::books::Books;
+use rsvp::admission::AdmissionState;
 use rsvp::guaranteed;
 use rsvp::node::{CallError, Node};
-use rsvp::wire::{Adspec, ErrorSpec, Flowspec, Real, Sender, Session, TokenBucket, code, value};
+use rsvp::wire::{Adspec, ErrorSpec, Flowspec, Real, SenderTemplate, Session, TokenBucket, code, value};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::mpsc;
 
 /// The node that all of this is about.
-pub type KernelNode = Node<Books, KernelRoutes>;
+pub type KernelNode = Node<AdmissionState, KernelRoutes>;
 /// A session, its flag left out, and a sender: what a reservation of style FF is for.
-pub type Flow = (Session, Sender);
+pub type Flow = (Session, SenderTemplate);
 /// Where the outcome of a change goes.
 pub type Outcome = mpsc::Sender<Result<String, Refusal>>;
 
@@ -133,7 +133,7 @@ impl Programs {
         };
         let flow = (
             session,
-            Sender::Port {
+            SenderTemplate::Port {
                 address: from,
                 port: wanted.from_port,
             },
@@ -160,7 +160,7 @@ impl Programs {
         }
         self.by_flow.insert(flow, number);
         self.held.insert(number, held);
-        node.send(now, session, flow.1, bucket).map_err(|error| {
+        node.add_sender(now, session, flow.1, bucket).map_err(|error| {
             self.forget(number);
             why(error, to)
         })
@@ -175,7 +175,7 @@ impl Programs {
     /// A program has gone.
     pub fn end(&mut self, node: &mut KernelNode, now: Instant, number: u64) {
         if let Some((session, sender)) = self.forget(number) {
-            node.stop_sending(now, &session, sender);
+            node.remove_sender(now, &session, sender);
         }
     }
 
@@ -226,11 +226,11 @@ impl Programs {
             _ => mtu(0),
         };
         // Without a route nothing is lost that was there: the path comes back with the route.
-        let _ = node.send(now, held.flow.0, held.flow.1, bucket(&held.wanted, out));
+        let _ = node.add_sender(now, held.flow.0, held.flow.1, bucket(&held.wanted, out));
     }
 
     /// What a sender on this host would like its Paths to say.
-    pub fn want(&self, session: &Session, sender: &Sender) -> Want {
+    pub fn want(&self, session: &Session, sender: &SenderTemplate) -> Want {
         let number = self.by_flow.get(&(plain(session), *sender));
         let held = number.and_then(|number| self.held.get(number));
         held.map_or(Want::default(), |held| Want {

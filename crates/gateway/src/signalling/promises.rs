@@ -1,10 +1,10 @@
 //! What is promised, put into force where packets are queued: the accounts of the managed interfaces, and their trees.
 
 use super::programs::KernelNode;
-use super::trees::{Trees, account};
+use super::trees::{Trees, budget};
 use control::policy::Interface;
 use control::protocol::Refusal;
-use rsvp::books::Account;
+use rsvp::admission::InterfaceBudget;
 use rsvp::traffic_control::InterfaceId;
 use std::collections::BTreeMap;
 
@@ -34,11 +34,11 @@ impl Promises {
 
     /// Opens the account of an interface that has none yet, or whose longest datagram may have changed.
     pub fn open(&self, node: &mut KernelNode, id: InterfaceId, mtu: u32) {
-        let books = node.traffic_control_mut();
+        let admission = node.traffic_control_mut();
         let policy = self.policies.get(&id);
-        if books.account(id).is_none() || policy.is_none() {
-            let managed = policy.and_then(|policy| account(policy));
-            books.open(id, managed.unwrap_or(Account::Free { mtu }));
+        if admission.budget(id).is_none() || policy.is_none() {
+            let managed = policy.and_then(|policy| budget(policy));
+            admission.set_budget(id, managed.unwrap_or(InterfaceBudget::Unlimited { mtu }));
         }
     }
 
@@ -69,11 +69,11 @@ impl Promises {
             )));
         };
         let gone = || Refusal::new(format!("nothing can be reserved on {} any more", policy.name));
-        let new = account(&policy).ok_or_else(gone)?;
-        let books = node.traffic_control_mut();
-        let old = books.account(id).cloned();
-        books.open(id, new);
-        let adopted = match books.lay_out(id) {
+        let new = budget(&policy).ok_or_else(gone)?;
+        let admission = node.traffic_control_mut();
+        let old = admission.budget(id).cloned();
+        admission.set_budget(id, new);
+        let adopted = match admission.lay_out(id) {
             Some(Ok(layout)) => self.trees.adopt(&policy, layout),
             Some(Err(problems)) => Err(Refusal::from(problems)),
             None => Err(gone()),
@@ -85,7 +85,7 @@ impl Promises {
                 Ok(done)
             }
             Err(why) => {
-                old.into_iter().for_each(|old| books.open(id, old));
+                old.into_iter().for_each(|old| admission.set_budget(id, old));
                 Err(why)
             }
         }

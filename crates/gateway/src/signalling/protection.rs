@@ -6,7 +6,7 @@
 use control::rsvp_config::{Protection, RsvpConfig};
 use control::rsvp_keys::{self, Digest, Time, Whose};
 use engine::units::{Duration, Instant};
-use rsvp::integrity::{Algorithm, Demand, Interface, Key, Lifetime, Use};
+use rsvp::integrity::{Algorithm, IntegrityKey, InterfaceKeys, KeyLifetime, KeyOwner, Requirement};
 use std::fs::{File, Metadata};
 use std::io::Read;
 use std::net::IpAddr;
@@ -22,7 +22,7 @@ pub struct KeyFile {
     path: PathBuf,
     seen: Stamp,
     keys: Vec<rsvp_keys::Key>,
-    demand: Demand,
+    requirement: Requirement,
     unprotected: Vec<IpAddr>,
 }
 
@@ -47,15 +47,15 @@ impl KeyFile {
         };
         let path = PathBuf::from(path);
         let (seen, keys) = read(&path)?;
-        let demand = match config.settings.protection {
-            Protection::Required => Demand::Required,
-            Protection::Optional => Demand::Optional,
+        let requirement = match config.settings.protection {
+            Protection::Required => Requirement::Required,
+            Protection::Optional => Requirement::Optional,
         };
         Ok(Some(Self {
             path,
             seen,
             keys,
-            demand,
+            requirement,
             unprotected: config.unprotected.clone(),
         }))
     }
@@ -75,21 +75,23 @@ impl KeyFile {
     }
 
     /// How messages of an interface are protected; none where there is no key for it.
-    pub fn interface(&self, name: &str, addresses: &[IpAddr]) -> Option<Interface> {
+    pub fn interface(&self, name: &str, addresses: &[IpAddr]) -> Option<InterfaceKeys> {
         let keys = self.keys.iter().filter(|key| key.is_on(name));
-        let keys: Vec<Key> = keys.filter_map(usable).collect();
+        let keys: Vec<IntegrityKey> = keys.filter_map(usable).collect();
         let unprotected = self.unprotected.iter();
-        (!keys.is_empty()).then(|| Interface {
+        (!keys.is_empty()).then(|| InterfaceKeys {
             addresses: addresses.to_vec(),
-            demand: self.demand,
-            neighbours: unprotected.map(|address| (*address, Demand::Optional)).collect(),
+            requirement: self.requirement,
+            neighbours: unprotected
+                .map(|address| (*address, Requirement::Optional))
+                .collect(),
             keys,
         })
     }
 
     /// Whether messages without a key are dropped where there is one.
     pub fn is_required(&self) -> bool {
-        self.demand == Demand::Required
+        self.requirement == Requirement::Required
     }
 }
 
@@ -123,11 +125,11 @@ fn read(path: &Path) -> Result<(Stamp, Vec<rsvp_keys::Key>), String> {
 }
 
 /// A key as the guard has it; its times are counted from 1970.
-fn usable(key: &rsvp_keys::Key) -> Option<Key> {
+fn usable(key: &rsvp_keys::Key) -> Option<IntegrityKey> {
     let at = |time: Time| Instant::START + Duration::from_secs(1).times(time.0);
     let begins = key.begins.map_or(Instant::START, at);
     let ends = key.ends.map_or(Instant::NEVER, at);
-    let lifetime = Lifetime {
+    let lifetime = KeyLifetime {
         send: (begins, ends),
         accept: (begins - key.margin, ends + key.margin),
     };
@@ -136,12 +138,12 @@ fn usable(key: &rsvp_keys::Key) -> Option<Key> {
         Digest::HmacMd5 => Algorithm::HmacMd5,
     };
     let whose = match key.whose {
-        Whose::All => Use::Shared,
-        Whose::Ours => Use::Ours,
-        Whose::Of(neighbour) => Use::Of(neighbour),
+        Whose::All => KeyOwner::Shared,
+        Whose::Ours => KeyOwner::Local,
+        Whose::Of(neighbour) => KeyOwner::Neighbour(neighbour),
     };
     // The identifier and the length of the secret were looked at when it was read.
-    Key::new(key.id.0, algorithm, &key.secret.0, lifetime, whose).ok()
+    IntegrityKey::new(key.id.0, algorithm, &key.secret.0, lifetime, whose).ok()
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! RSVP's error codes in words (RFC 2205, appendix B), and why a message was not believed (RFC 2747), with what to do.
 
-use rsvp::integrity::Reason;
+use rsvp::integrity::IntegrityFailure;
 use rsvp::wire::{code, value};
 
 /// What an error code and its value mean.
@@ -38,43 +38,43 @@ pub fn reason(code: u8, value: u16) -> String {
 }
 
 /// Why messages of a neighbour are dropped: a word for programs, and what it means and what to do.
-pub const fn dropped(reason: Reason) -> (&'static str, &'static str) {
+pub const fn dropped(reason: IntegrityFailure) -> (&'static str, &'static str) {
     match reason {
-        Reason::Malformed => ("malformed", "they are no RSVP"),
-        Reason::Missing => (
+        IntegrityFailure::Malformed => ("malformed", "they are no RSVP"),
+        IntegrityFailure::Missing => (
             "missing",
             "they have no key, and must: give that node the key (`keys`), or name it in `unprotected` here",
         ),
-        Reason::UnknownKey => (
+        IntegrityFailure::UnknownKey => (
             "unknown-key",
             "there is no key of their number here: both nodes need it in their files of keys",
         ),
-        Reason::KeyNotInForce => (
+        IntegrityFailure::KeyNotValid => (
             "key-not-in-force",
             "their key has not begun, or has ended: look at `begins` and `ends`, and at the clocks of both nodes",
         ),
-        Reason::Digest => (
+        IntegrityFailure::Digest => (
             "wrong-key",
             "their key has another secret there than here: give both nodes the same one (or somebody alters them on the way)",
         ),
-        Reason::Foreign => (
+        IntegrityFailure::WrongNeighbour => (
             "foreign",
             "their key is another neighbour's: look at `whose` in the file of keys",
         ),
-        Reason::Reflected => (
+        IntegrityFailure::Reflected => (
             "reflected",
             "they claim to be this node's own: somebody sends them back",
         ),
-        Reason::Replayed => (
+        IntegrityFailure::Replayed => (
             "replayed",
             "they, or later ones, were heard before: somebody repeats them, or that node's clock has gone back; then set it \
              right, or give it a new key",
         ),
-        Reason::Unsynchronised => (
+        IntegrityFailure::Unsynchronised => (
             "unsynchronised",
             "that node has not answered yet when asked where its count of messages is: does it hear this one?",
         ),
-        Reason::Challenge => ("challenge", "they answer what was not asked, or ask too often"),
-        Reason::Full => ("full", "as many neighbours as may be are remembered already"),
+        IntegrityFailure::Challenge => ("challenge", "they answer what was not asked, or ask too often"),
+        IntegrityFailure::Full => ("full", "as many neighbours as may be are remembered already"),
     }
 }

@@ -47,12 +47,12 @@ impl Routing for KernelRoutes {
             return Route::NONE;
         }
         match self.leads(destination) {
-            Leads::Here => Route::here(),
-            _ if self.accept.iter().any(|rule| rule.answers_for(destination)) => Route::here(),
+            Leads::Here => Route::local(),
+            _ if self.accept.iter().any(|rule| rule.answers_for(destination)) => Route::local(),
             Leads::By { interface, .. } => self
                 .interfaces
                 .get(&interface)
-                .map_or(Route::NONE, |&interface| Route::by(interface)),
+                .map_or(Route::NONE, |&interface| Route::through(interface)),
             Leads::Nowhere => Route::NONE,
         }
     }

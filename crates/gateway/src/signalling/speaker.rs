@@ -23,7 +23,7 @@ use netio::clock;
 use netio::routes::{Changes, Leads, Routes};
 use netio::signalling::Envelope;
 use netio::wake::Sleeper;
-use rsvp::books::Books;
+use rsvp::admission::AdmissionState;
 use rsvp::node::{Event, Node, Settings, Transmit};
 use rsvp::traffic_control::{InterfaceId, Routing};
 use rsvp::wire::{Adspec, Frame, Message};
@@ -110,7 +110,11 @@ pub fn start(setup: Setup) -> io::Result<(Handle, JoinHandle<()>)> {
     let names = links.iter().map(|link| link.name.as_str());
     let settings = setup.config.settings;
     let mut speaker = Speaker {
-        node: Node::new(Settings::new(Vec::new(), setup.seed), Books::new(), routing),
+        node: Node::new(
+            Settings::new(Vec::new(), setup.seed),
+            AdmissionState::new(),
+            routing,
+        ),
         promises: Promises::new(setup.trees, names),
         layers: Layers::new(
             clock::now(),
@@ -162,7 +166,7 @@ impl Speaker {
             }
             let busy = self.hear(now);
             for interface in self.layers.say_again(now) {
-                self.node.say_again(now, interface);
+                self.node.resynchronise(now, interface);
             }
             self.node.handle_timeout(now);
             self.heed(now);
@@ -302,9 +306,10 @@ impl Speaker {
                 }
             }
         }
-        while let Some((interface, from, reason)) = self.layers.poll_complaint() {
-            let name = overview::name(&self.links, interface);
-            let (_, why) = super::reasons::dropped(reason);
+        while let Some(source) = self.layers.poll_drop_source() {
+            let name = overview::name(&self.links, source.interface);
+            let from = source.neighbour;
+            let (_, why) = super::reasons::dropped(source.failure);
             let message = format!("{name}: messages of {from} are dropped: {why}");
             (self.log)(&message);
             self.notify(Notice {
@@ -321,7 +326,7 @@ impl Speaker {
         let (ttl, frame) = match heard {
             Heard::Message(ttl, frame) => (ttl, frame),
             Heard::Objected(objection, frame) => {
-                self.node.handle_objection(interface, objection, frame);
+                self.node.report_error(interface, objection, frame);
                 return;
             }
             Heard::Malformed => {
@@ -346,7 +351,7 @@ impl Speaker {
     }
 
     fn ends_here(&self, destination: IpAddr) -> bool {
-        self.node.routing().route(None, destination).here
+        self.node.routing().route(None, destination).local
     }
 
     /// What the node has to tell.
@@ -409,16 +414,16 @@ impl Speaker {
                         .failed(&mut self.node, now, (&flow, &error), gathered.as_ref(), mtu);
                     None
                 }
-                Event::Refused {
+                Event::AdmissionFailed {
                     session,
                     interface,
-                    wanted,
-                    refused,
+                    requested,
+                    failure,
                     ..
                 } => {
-                    let flow = overview::first(&session, &wanted)
+                    let flow = overview::first(&session, &requested)
                         .map(|(session, sender)| overview::shown(session, &sender));
-                    self.remember(now, interface, flow, &refused);
+                    self.remember(now, interface, flow, &failure);
                     None
                 }
             };
@@ -434,14 +439,14 @@ impl Speaker {
         now: Instant,
         interface: InterfaceId,
         flow: Option<control::reservation::Flow>,
-        refused: &rsvp::traffic_control::Refused,
+        refused: &rsvp::traffic_control::AdmissionFailure,
     ) {
         let name = overview::name(&self.links, interface);
         let view = RefusalView {
             flow,
             interface: name,
-            reason: reason(refused.code, refused.value),
-            asked_bps: refused.asked.bits(),
+            reason: reason(refused.error.code, refused.error.value),
+            asked_bps: refused.requested.bits(),
             left_bps: refused.available.bits(),
             seconds_ago: 0.0,
         };
@@ -451,7 +456,7 @@ impl Speaker {
             .map_or_else(String::new, |flow| format!(" {flow}:"));
         (self.log)(&format!(
             "{}:{whom} refused: {}; asked {}, left {}",
-            view.interface, view.reason, refused.asked, refused.available
+            view.interface, view.reason, refused.requested, refused.available
         ));
         if self.refusals.len() == REMEMBERED {
             self.refusals.pop_front();

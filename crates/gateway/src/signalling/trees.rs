@@ -4,7 +4,7 @@ use control::policy::Interface;
 use control::protocol::Refusal;
 use engine::reserved::Layout;
 use engine::units::Bytes;
-use rsvp::books::{Account, Managed};
+use rsvp::admission::{InterfaceBudget, ManagedInterface};
 
 /// Puts trees into force where packets are queued.
 pub trait Trees: Send {
@@ -32,15 +32,15 @@ impl Trees for NoTrees {
 const ETHERNET: Bytes = Bytes::new(14);
 
 /// The account of an interface, if anything of it may be reserved.
-pub fn account(policy: &Interface) -> Option<Account> {
+pub fn budget(policy: &Interface) -> Option<InterfaceBudget> {
     let reserve = policy.reserve.as_ref()?;
     let settings = &policy.settings;
     let delay = reserve
         .settings
         .delay
-        .or_else(|| Managed::worst_delay(&reserve.room));
+        .or_else(|| ManagedInterface::worst_delay(&reserve.room));
     let mtu = settings.max_frame.get().saturating_sub(ETHERNET.get());
-    Some(Account::Managed(Box::new(Managed {
+    Some(InterfaceBudget::Managed(Box::new(ManagedInterface {
         room: reserve.room.clone(),
         plan: policy.plan.clone(),
         filters: policy.filters.clone(),

@@ -197,8 +197,8 @@ impl IntegrityKey {
     }
 }
 
-/// The key to send with: of the valid keys the one with the latest start; without a valid key, the one
-/// that ended last.
+/// The key to send with: of the valid keys the one with the latest start; without a valid key, the
+/// one that ended last.
 pub(super) fn sending(keys: &[IntegrityKey], now: Instant) -> Option<&IntegrityKey> {
     let begun = |key: &&IntegrityKey| key.sends() && key.lifetime.send.0 <= now;
     let begun = keys.iter().filter(begun);
@@ -208,8 +208,8 @@ pub(super) fn sending(keys: &[IntegrityKey], now: Instant) -> Option<&IntegrityK
         .or_else(|| begun.max_by_key(|key| (key.lifetime.send.1, key.id)))
 }
 
-/// Whether messages with this key are accepted: while it is valid, and afterwards as long as no other key
-/// of the same owner has taken over.
+/// Whether messages with this key are accepted: while it is valid, and afterwards as long as no
+/// other key of the same owner has taken over.
 pub(super) fn in_force(keys: &[IntegrityKey], key: &IntegrityKey, now: Instant) -> bool {
     if key.lifetime.accepts(now) {
         return true;

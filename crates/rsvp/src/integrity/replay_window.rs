@@ -1,7 +1,8 @@
-//! The replay window of one sender: which of its sequence numbers were accepted (RFC 2747, section 4.2).
+//! The replay window of one sender: which of its sequence numbers were accepted (RFC 2747, section
+//! 4.2).
 //!
-//! Sequence numbers may have gaps (they may be times), so the last ones are stored themselves and not as a
-//! bit mask.
+//! Sequence numbers may have gaps (they may be times), so the last ones are stored themselves and
+//! not as a bit mask.
 
 use std::collections::BTreeSet;
 

@@ -1,5 +1,5 @@
-//! The calls of applications on this host (RFC 2205, section 3.11.1): SENDER, RESERVE and RELEASE. The
-//! upcalls are [`Event`](super::Event)s.
+//! The calls of applications on this host (RFC 2205, section 3.11.1): SENDER, RESERVE and RELEASE.
+//! The upcalls are [`Event`](super::Event)s.
 
 use super::flow_descriptor::FlowDescriptor;
 use super::neighbour::NextHop;
@@ -52,7 +52,8 @@ impl<T: TrafficControl, R: Routing> Node<T, R> {
     ///
     /// # Errors
     ///
-    /// [`CallError::Ports`], [`CallError::NoRoute`] or [`CallError::Full`]; nothing has changed then.
+    /// [`CallError::Ports`], [`CallError::NoRoute`] or [`CallError::Full`]; nothing has changed
+    /// then.
     pub fn add_sender(
         &mut self,
         now: Instant,
@@ -86,15 +87,15 @@ impl<T: TrafficControl, R: Routing> Node<T, R> {
         }
     }
 
-    /// Reserves for senders whose path state is here, in place of what this receiver reserved before.
-    /// [`Event::Confirmed`](super::Event::Confirmed) or
-    /// [`Event::ReservationFailed`](super::Event::ReservationFailed) follows. The request stays until
-    /// [`Node::release`], even while there is no path state for its senders.
+    /// Reserves for senders whose path state is here, in place of what this receiver reserved
+    /// before. [`Event::Confirmed`](super::Event::Confirmed) or
+    /// [`Event::ReservationFailed`](super::Event::ReservationFailed) follows. The request stays
+    /// until [`Node::release`], even while there is no path state for its senders.
     ///
     /// # Errors
     ///
-    /// Any [`CallError`] but [`CallError::NoRoute`] and [`CallError::Ports`]; nothing has changed then, except
-    /// that a receiver's own request in another style has been released.
+    /// Any [`CallError`] but [`CallError::NoRoute`] and [`CallError::Ports`]; nothing has changed
+    /// then, except that a receiver's own request in another style has been released.
     pub fn reserve(
         &mut self,
         now: Instant,
@@ -149,7 +150,8 @@ impl<T: TrafficControl, R: Routing> Node<T, R> {
             self.reconcile(now, key, Affected::All, ResvOptions::default());
         }
         for descriptor in &descriptors {
-            // Cannot be rejected: conflicts were ruled out, and nothing is installed for local delivery.
+            // Cannot be rejected: conflicts were ruled out, and nothing is installed for local
+            // delivery.
             let _ = self.process_flow_descriptor(now, key, descriptor);
         }
         Ok(())

@@ -1,5 +1,5 @@
-//! Blockade state, which keeps a failed request from holding up smaller ones: "killer reservations" (RFC
-//! 2205, section 3.5). Which requests a BSB blockades is in `merge`.
+//! Blockade state, which keeps a failed request from holding up smaller ones: "killer reservations"
+//! (RFC 2205, section 3.5). Which requests a BSB blockades is in `merge`.
 
 use super::Node;
 use super::neighbour::PreviousHop;

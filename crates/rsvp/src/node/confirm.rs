@@ -1,8 +1,8 @@
 //! Confirmations: RESV_CONFIRM and ResvConf (RFC 2205, sections 2.6 and 3.1.9).
 //!
-//! A request that changes nothing upstream is confirmed by the node that finds so. From there on it is in
-//! force, unless the larger request that it merged into fails later. While that one is known to have
-//! failed, nothing is confirmed.
+//! A request that changes nothing upstream is confirmed by the node that finds so. From there on it
+//! is in force, unless the larger request that it merged into fails later. While that one is known
+//! to have failed, nothing is confirmed.
 
 use super::flow_descriptor::FlowDescriptor;
 use super::merge::{blockades, covers};
@@ -81,8 +81,8 @@ impl<T: TrafficControl, R: Routing> Node<T, R> {
         let (Some(interface), ttl @ 1..) = (route.outgoing.first().copied(), ttl.saturating_sub(1)) else {
             return;
         };
-        // Hop by hop, so that each neighbour protects it with its own key (RFC 2205, section 3.1.9; RFC
-        // 2747, section 3).
+        // Hop by hop, so that each neighbour protects it with its own key (RFC 2205, section 3.1.9;
+        // RFC 2747, section 3).
         let Some(own) = self.settings.address(interface, confirmation.confirm) else {
             return;
         };

@@ -1,5 +1,5 @@
-//! PathErr and ResvErr (RFC 2205, sections 3.1.7 and 3.1.8; RFC 2209, section 2). They change no state but
-//! blockade state.
+//! PathErr and ResvErr (RFC 2205, sections 3.1.7 and 3.1.8; RFC 2209, section 2). They change no
+//! state but blockade state.
 
 use super::merge::{blockades, covers};
 use super::neighbour::{NextHop, PreviousHop};
@@ -112,7 +112,8 @@ impl<T: TrafficControl, R: Routing> Node<T, R> {
         self.send_to_neighbour(interface, nhop.address, message, carried.forwarded.to_vec());
     }
 
-    /// PERR MESSAGE ARRIVES: forwarded to the previous hop, or delivered to the sender's application.
+    /// PERR MESSAGE ARRIVES: forwarded to the previous hop, or delivered to the sender's
+    /// application.
     pub(super) fn path_err_arrives(&mut self, error: PathErr, forwarded: Vec<Opaque>) {
         let (key, sender) = (SessionKey::from(&error.session), error.sender.template);
         let Some(psb) = self.state(key).and_then(|state| state.psbs.get(&sender)) else {

@@ -1,4 +1,5 @@
-//! What a node hands out: messages to transmit, and upcalls to applications (RFC 2205, section 3.11.1).
+//! What a node hands out: messages to transmit, and upcalls to applications (RFC 2205, section
+//! 3.11.1).
 
 use crate::traffic_control::{AdmissionFailure, InterfaceId};
 use crate::wire::{

@@ -1,5 +1,5 @@
-//! One flow descriptor of a reservation request: checked for conflicts, installed in the RSB, admitted by
-//! traffic control; or rejected, with the state as it was.
+//! One flow descriptor of a reservation request: checked for conflicts, installed in the RSB,
+//! admitted by traffic control; or rejected, with the state as it was.
 
 use super::neighbour::NextHop;
 use super::reconcile::{Affected, ConfirmTo, ResvOptions};
@@ -81,8 +81,8 @@ impl<T: TrafficControl, R: Routing> Node<T, R> {
         self.state(key).and_then(|state| state.conflict(descriptor))
     }
 
-    /// Installs a flow descriptor in the RSB of its next hop, has traffic control admit it, and forwards it
-    /// to the previous hops.
+    /// Installs a flow descriptor in the RSB of its next hop, has traffic control admit it, and
+    /// forwards it to the previous hops.
     pub(super) fn process_flow_descriptor(
         &mut self,
         now: Instant,
@@ -95,7 +95,8 @@ impl<T: TrafficControl, R: Routing> Node<T, R> {
             return Ok(());
         }
         let rsb = self.state(key).and_then(|state| state.rsbs.get(&descriptor.nhop));
-        // An RSB of the same next hop in another style, whose ResvTear was lost, times out by itself.
+        // An RSB of the same next hop in another style, whose ResvTear was lost, times out by
+        // itself.
         let rsb = rsb.filter(|rsb| rsb.style == descriptor.style);
         let has = |filter: &FilterSpec| rsb.is_some_and(|rsb| rsb.entries.contains_key(filter));
         let in_place = descriptor.filters.iter().any(&has);
@@ -145,8 +146,8 @@ impl<T: TrafficControl, R: Routing> Node<T, R> {
         })
     }
 
-    /// Restarts the lifetimes of the entries that a flow descriptor names; also when the change that it asks
-    /// for was rejected, since its next hop is alive.
+    /// Restarts the lifetimes of the entries that a flow descriptor names; also when the change
+    /// that it asks for was rejected, since its next hop is alive.
     fn restart_lifetimes(&mut self, key: SessionKey, descriptor: &FlowDescriptor<'_>) {
         let state = self.sessions.0.get_mut(&key);
         let rsb = state.and_then(|state| state.rsbs.get_mut(&descriptor.nhop));

@@ -1,12 +1,12 @@
-//! Merging the requests of the next hops into one for traffic control or for a previous hop (RFC 2205,
-//! sections 2.2 and 3.5; RFC 2209, section 2, RESV REFRESH).
+//! Merging the requests of the next hops into one for traffic control or for a previous hop (RFC
+//! 2205, sections 2.2 and 3.5; RFC 2209, section 2, RESV REFRESH).
 //!
-//! A failed flowspec Qb blockades the requests that are not strictly smaller. "Strictly smaller" is read
-//! as the order of flowspecs, regardless of packet sizes, which merging may change either way. The RFC's
-//! example compares component by component; then two requests with the same bucket always blockade each
-//! other, and of three receivers only the smallest is served. Requests that are not blockaded themselves
-//! may merge to one that is, when neither covers the other; then the GLB of them goes on, as it does when
-//! all are blockaded.
+//! A failed flowspec Qb blockades the requests that are not strictly smaller. "Strictly smaller" is
+//! read as the order of flowspecs, regardless of packet sizes, which merging may change either way.
+//! The RFC's example compares component by component; then two requests with the same bucket always
+//! blockade each other, and of three receivers only the smallest is served. Requests that are not
+//! blockaded themselves may merge to one that is, when neither covers the other; then the GLB of
+//! them goes on, as it does when all are blockaded.
 
 use super::neighbour::NextHop;
 use super::state::{FilterSpec, SessionState};
@@ -79,8 +79,8 @@ impl SessionState {
         Some(requests.collect())
     }
 
-    /// Merges requests for the previous hops, with Fwd_Flowspec where traffic control returned one. For one
-    /// sender, or for all in the shared styles.
+    /// Merges requests for the previous hops, with Fwd_Flowspec where traffic control returned one.
+    /// For one sender, or for all in the shared styles.
     pub(super) fn merge_forwarded(
         &self,
         filter: FilterSpec,

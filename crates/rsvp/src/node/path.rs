@@ -1,8 +1,8 @@
-//! Path state: PATH MESSAGE ARRIVES, PTEAR MESSAGE ARRIVES, PATH REFRESH and local repair (RFC 2205,
-//! sections 3.1.3, 3.1.5 and 3.6; RFC 2209, section 2).
+//! Path state: PATH MESSAGE ARRIVES, PTEAR MESSAGE ARRIVES, PATH REFRESH and local repair (RFC
+//! 2205, sections 3.1.3, 3.1.5 and 3.6; RFC 2209, section 2).
 //!
-//! Departure: a Path that arrives by another interface than routing expects is dropped, also for receivers
-//! on this node; RFC 2209 keeps it for them (Local_Only).
+//! Departure: a Path that arrives by another interface than routing expects is dropped, also for
+//! receivers on this node; RFC 2209 keeps it for them (Local_Only).
 
 use super::neighbour::PreviousHop;
 use super::reconcile::{Affected, ResvOptions};
@@ -171,8 +171,9 @@ impl<T: TrafficControl, R: Routing> Node<T, R> {
         })
     }
 
-    /// Sets the outgoing interfaces of a sender's data. A Path goes out at once through new interfaces, and
-    /// through all of them if the contents changed. Returns whether the interfaces changed.
+    /// Sets the outgoing interfaces of a sender's data. A Path goes out at once through new
+    /// interfaces, and through all of them if the contents changed. Returns whether the interfaces
+    /// changed.
     fn apply_route(
         &mut self,
         now: Instant,
@@ -238,8 +239,9 @@ impl<T: TrafficControl, R: Routing> Node<T, R> {
         }
     }
 
-    /// Whether destination and source port agree (RFC 2205, section 3.2): without a destination port there
-    /// is no source port, and one host does not send both with and without a port in one session.
+    /// Whether destination and source port agree (RFC 2205, section 3.2): without a destination
+    /// port there is no source port, and one host does not send both with and without a port in one
+    /// session.
     pub(super) fn ports_agree(&self, key: SessionKey, sender: &SenderTemplate) -> bool {
         let SenderTemplate::Port { address, port } = *sender else {
             return true;
@@ -382,8 +384,8 @@ impl<T: TrafficControl, R: Routing> Node<T, R> {
         self.reconcile(now, key, Affected::Sender(sender), ResvOptions::default());
     }
 
-    /// PATH ROUTE CHANGE: routes have changed. Paths follow the new ones once they have settled (RFC 2205,
-    /// section 3.6).
+    /// PATH ROUTE CHANGE: routes have changed. Paths follow the new ones once they have settled
+    /// (RFC 2205, section 3.6).
     pub fn routes_changed(&mut self, now: Instant) {
         let mut moved = Vec::new();
         for (key, state) in &mut self.sessions.0 {
@@ -404,8 +406,8 @@ impl<T: TrafficControl, R: Routing> Node<T, R> {
         }
     }
 
-    /// Refreshes all state sent through this interface now: a neighbour there has missed what was sent so
-    /// far. The periodic refreshes go on afterwards.
+    /// Refreshes all state sent through this interface now: a neighbour there has missed what was
+    /// sent so far. The periodic refreshes go on afterwards.
     pub fn resynchronise(&mut self, now: Instant, interface: InterfaceId) {
         let (mut psbs, mut resvs) = (Vec::new(), Vec::new());
         for (key, state) in &mut self.sessions.0 {

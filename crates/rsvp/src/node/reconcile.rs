@@ -1,8 +1,8 @@
-//! The step after every change: derives from a session's state what should be installed and requested, and
-//! makes up the difference.
+//! The step after every change: derives from a session's state what should be installed and
+//! requested, and makes up the difference.
 //!
-//! Takes the place of UPDATE TRAFFIC CONTROL, of triggered RESV REFRESH and of the clean-up that RFC 2209,
-//! section 2, has in each of its sequences.
+//! Takes the place of UPDATE TRAFFIC CONTROL, of triggered RESV REFRESH and of the clean-up that
+//! RFC 2209, section 2, has in each of its sequences.
 
 use super::neighbour::{NextHop, PreviousHop};
 use super::state::{FilterSpec, SessionKey, SessionState};
@@ -49,8 +49,8 @@ impl SessionState {
 }
 
 impl<T: TrafficControl, R: Routing> Node<T, R> {
-    /// Makes traffic control and the Resv state of the previous hops follow from the session's state.
-    /// Returns whether a Resv was sent.
+    /// Makes traffic control and the Resv state of the previous hops follow from the session's
+    /// state. Returns whether a Resv was sent.
     pub(super) fn reconcile(
         &mut self,
         now: Instant,
@@ -73,8 +73,9 @@ impl<T: TrafficControl, R: Routing> Node<T, R> {
         resv_sent
     }
 
-    /// Deletes RSB entries of neighbours for senders that have ended, or whose data no longer goes there,
-    /// and BSBs of former previous hops. Entries of local receivers stay: the sender may come back.
+    /// Deletes RSB entries of neighbours for senders that have ended, or whose data no longer goes
+    /// there, and BSBs of former previous hops. Entries of local receivers stay: the sender may
+    /// come back.
     fn prune(&mut self, key: SessionKey, only: Option<SenderTemplate>) {
         let Some(state) = self.state(key) else {
             return;

@@ -1,5 +1,5 @@
-//! Reservation requests of next hops: RESV MESSAGE ARRIVES and RTEAR MESSAGE ARRIVES (RFC 2205, sections
-//! 3.1.4 and 3.1.6; RFC 2209, section 2).
+//! Reservation requests of next hops: RESV MESSAGE ARRIVES and RTEAR MESSAGE ARRIVES (RFC 2205,
+//! sections 3.1.4 and 3.1.6; RFC 2209, section 2).
 
 use super::flow_descriptor::{FlowDescriptor, Rejected};
 use super::neighbour::NextHop;
@@ -27,8 +27,8 @@ pub(super) fn addresses(scope: &Scope) -> Vec<IpAddr> {
 }
 
 impl<T: TrafficControl, R: Routing> Node<T, R> {
-    /// RESV MESSAGE ARRIVES. The outgoing interface is the one whose handle its RSVP_HOP returns, whichever
-    /// interface the message arrived on.
+    /// RESV MESSAGE ARRIVES. The outgoing interface is the one whose handle its RSVP_HOP returns,
+    /// whichever interface the message arrived on.
     pub(super) fn resv_arrives(&mut self, now: Instant, resv: &Resv, forwarded: &[Opaque]) {
         let nhop = NextHop::Remote(resv.hop);
         if self.settings.is_own(resv.hop.address) {

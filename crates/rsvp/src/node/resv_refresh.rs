@@ -1,5 +1,5 @@
-//! RESV REFRESH: the reservation requests sent to the previous hops (RFC 2205, sections 3.4 and 3.5; RFC
-//! 2209, section 2).
+//! RESV REFRESH: the reservation requests sent to the previous hops (RFC 2205, sections 3.4 and
+//! 3.5; RFC 2209, section 2).
 
 use super::Node;
 use super::merge::merge_unblockaded;
@@ -188,8 +188,8 @@ fn torn_descriptors(style: Style, filters: &[FilterSpec]) -> Descriptors<()> {
 }
 
 impl<T: TrafficControl, R: Routing> Node<T, R> {
-    /// Sends each previous hop, or that of one sender, the requests that it lacks, and tears down those that
-    /// are no longer wanted. Returns whether any Resv was sent.
+    /// Sends each previous hop, or that of one sender, the requests that it lacks, and tears down
+    /// those that are no longer wanted. Returns whether any Resv was sent.
     pub(super) fn reconcile_resvs(
         &mut self,
         now: Instant,
@@ -298,8 +298,8 @@ impl<T: TrafficControl, R: Routing> Node<T, R> {
         sent.flowspecs.extend(changed.iter().copied());
     }
 
-    /// Sends Resv messages to a previous hop: the whole state, which restarts the refresh timer, or a part,
-    /// which does not.
+    /// Sends Resv messages to a previous hop: the whole state, which restarts the refresh timer, or
+    /// a part, which does not.
     fn send_resv(
         &mut self,
         now: Instant,
@@ -318,7 +318,8 @@ impl<T: TrafficControl, R: Routing> Node<T, R> {
             return;
         };
         let (policy, forwarded) = state.carried_objects(phop);
-        // Requested with every refresh until it arrives: the Resv or the ResvConf may have been lost.
+        // Requested with every refresh until it arrives: the Resv or the ResvConf may have been
+        // lost.
         let confirm = confirm.or_else(|| state.awaits_confirmation(list).then_some(ConfirmTo::Local));
         let Some(sent) = state.sent_resvs.get_mut(&phop) else {
             return;
@@ -358,7 +359,8 @@ impl<T: TrafficControl, R: Routing> Node<T, R> {
         }
     }
 
-    /// Tears down requests at a previous hop. Those for senders that it has torn down itself need no message.
+    /// Tears down requests at a previous hop. Those for senders that it has torn down itself need
+    /// no message.
     fn send_resv_tear(&mut self, key: SessionKey, phop: PreviousHop, style: Style, ended: &[FilterSpec]) {
         let PreviousHop { hop, interface } = phop;
         let Some(state) = self.sessions.0.get_mut(&key) else {
@@ -397,8 +399,8 @@ impl<T: TrafficControl, R: Routing> Node<T, R> {
         }
     }
 
-    /// Forgets the request sent for a sender that no longer comes through this previous hop, which knows
-    /// that itself.
+    /// Forgets the request sent for a sender that no longer comes through this previous hop, which
+    /// knows that itself.
     pub(super) fn forget_sent_resv(&mut self, key: SessionKey, phop: PreviousHop, sender: &SenderTemplate) {
         let Some(state) = self.sessions.0.get_mut(&key) else {
             return;

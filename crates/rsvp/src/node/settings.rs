@@ -8,7 +8,8 @@ use engine::random::Seed;
 /// An interface on which the node speaks RSVP.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RsvpInterface {
-    /// The node's addresses there; the first of each family is used. Empty: the interface is not used.
+    /// The node's addresses there; the first of each family is used. Empty: the interface is not
+    /// used.
     pub addresses: Vec<IpAddr>,
     /// R: the mean refresh period of state sent through this interface.
     pub refresh: Refresh,

@@ -1,9 +1,9 @@
 //! The state of a session: the state blocks of RFC 2209, section 1, and how they relate.
 //!
 //! Departures from RFC 2209. A PSB holds only senders whose Path came by the interface that routing
-//! expects. There is one RSB for each next hop whatever the style, with a lifetime for each filter spec in
-//! it. BSBs are kept for each previous hop in the explicit styles too; that differs only while one sender
-//! is heard through two previous hops.
+//! expects. There is one RSB for each next hop whatever the style, with a lifetime for each filter
+//! spec in it. BSBs are kept for each previous hop in the explicit styles too; that differs only
+//! while one sender is heard through two previous hops.
 
 use super::neighbour::{NextHop, PreviousHop};
 use crate::traffic_control::{InterfaceId, RHandle, TcRequest};
@@ -44,8 +44,8 @@ impl SessionKey {
 /// A filter spec: one sender; none matches every sender, as style WF does.
 pub(super) type FilterSpec = Option<SenderTemplate>;
 
-/// What a TCSB is installed for: an outgoing interface, and the filter spec of its flowspec. The filter
-/// spec is none in the shared styles.
+/// What a TCSB is installed for: an outgoing interface, and the filter spec of its flowspec. The
+/// filter spec is none in the shared styles.
 pub(super) type TcsbKey = (InterfaceId, FilterSpec);
 
 /// When a state is refreshed next.
@@ -117,8 +117,8 @@ pub(super) struct RsbEntry {
     pub expires: Instant,
 }
 
-/// Reservation state block: what one next hop requests. In the styles WF and SE all entries have the same
-/// flowspec.
+/// Reservation state block: what one next hop requests. In the styles WF and SE all entries have
+/// the same flowspec.
 #[derive(Clone)]
 pub(super) struct Rsb {
     pub style: Style,
@@ -197,7 +197,8 @@ pub(super) struct Bsb {
 /// All state blocks of one session.
 #[derive(Default)]
 pub(super) struct SessionState {
-    // Boxed, since the smallest node of a B-tree has room for eleven, and most sessions have one of each.
+    // Boxed, since the smallest node of a B-tree has room for eleven, and most sessions have one of
+    // each.
     pub psbs: BTreeMap<SenderTemplate, Box<Psb>>,
     pub rsbs: BTreeMap<NextHop, Box<Rsb>>,
     pub tcsbs: BTreeMap<TcsbKey, Box<Tcsb>>,
@@ -251,7 +252,8 @@ impl SessionState {
             .collect()
     }
 
-    /// The filter spec under which traffic control installs a request: the shared styles install one.
+    /// The filter spec under which traffic control installs a request: the shared styles install
+    /// one.
     pub fn tcsb_filter(&self, filter: &FilterSpec) -> FilterSpec {
         filter.filter(|_| self.style() == Some(Style::Fixed))
     }
@@ -262,7 +264,8 @@ impl SessionState {
 pub(super) struct Sessions(pub BTreeMap<SessionKey, SessionState>);
 
 impl Sessions {
-    /// Whether a session to the same host and protocol has a port where this one has none, or the reverse.
+    /// Whether a session to the same host and protocol has a port where this one has none, or the
+    /// reverse.
     pub fn ports_conflict(&self, key: SessionKey) -> bool {
         let alike =
             |found: &SessionKey| found.destination == key.destination && found.protocol == key.protocol;

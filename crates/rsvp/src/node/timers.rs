@@ -1,7 +1,8 @@
 //! The timer queue: one entry for each state block, in order of time.
 //!
-//! A block is armed for its earliest timer. When that moves later, as every refresh moves a lifetime, the
-//! entry stays; it fires early once and is armed again. A refresh therefore costs nothing here.
+//! A block is armed for its earliest timer. When that moves later, as every refresh moves a
+//! lifetime, the entry stays; it fires early once and is armed again. A refresh therefore costs
+//! nothing here.
 
 use super::neighbour::{NextHop, PreviousHop};
 use super::state::{FilterSpec, SessionKey};

@@ -18,8 +18,8 @@ use std::collections::{BTreeMap, BTreeSet};
 type MergedRequest = (Flowspec, BTreeSet<SenderTemplate>);
 
 impl SessionState {
-    /// What the next hops behind each interface request for this sender, or for all in the shared styles,
-    /// merged by interface.
+    /// What the next hops behind each interface request for this sender, or for all in the shared
+    /// styles, merged by interface.
     fn merged_by_interface(&self, filter: FilterSpec) -> BTreeMap<InterfaceId, MergedRequest> {
         let mut all: BTreeMap<InterfaceId, (Vec<Flowspec>, BTreeSet<SenderTemplate>)> = BTreeMap::new();
         for (nhop, rsb) in &self.rsbs {
@@ -69,8 +69,9 @@ impl SessionState {
 }
 
 impl<T: TrafficControl, R: Routing> Node<T, R> {
-    /// Updates traffic control for a whole session, or for one sender. No request grows here except with a
-    /// sender's Tspec. If traffic control refuses that, the old reservation stays and nobody is notified.
+    /// Updates traffic control for a whole session, or for one sender. No request grows here except
+    /// with a sender's Tspec. If traffic control refuses that, the old reservation stays and nobody
+    /// is notified.
     pub(super) fn update_all_traffic_control(&mut self, key: SessionKey, only: Option<SenderTemplate>) {
         let Some(state) = self.state(key) else {
             return;
@@ -89,8 +90,8 @@ impl<T: TrafficControl, R: Routing> Node<T, R> {
         }
     }
 
-    /// UPDATE TRAFFIC CONTROL for one TCSB: adds, modifies or deletes its reservation. After a refusal
-    /// everything is as it was.
+    /// UPDATE TRAFFIC CONTROL for one TCSB: adds, modifies or deletes its reservation. After a
+    /// refusal everything is as it was.
     pub(super) fn update_traffic_control(
         &mut self,
         key: SessionKey,
@@ -145,8 +146,9 @@ impl<T: TrafficControl, R: Routing> Node<T, R> {
         self.traffic_control.delete_flowspec(tcsb.rhandle);
     }
 
-    /// TC_Preempt: traffic control has withdrawn a reservation in favour of a more important one; its handle
-    /// is no longer valid. The next hops that requested it get a ResvErr, and may request it again.
+    /// TC_Preempt: traffic control has withdrawn a reservation in favour of a more important one;
+    /// its handle is no longer valid. The next hops that requested it get a ResvErr, and may
+    /// request it again.
     pub fn preempted(&mut self, now: Instant, rhandle: RHandle) {
         let find = |state: &SessionState| {
             let mut tcsbs = state.tcsbs.iter();

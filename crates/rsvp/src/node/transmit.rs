@@ -47,8 +47,8 @@ impl<T: TrafficControl, R: Routing> Node<T, R> {
             forwarded,
             ..Frame::plain(ip.ttl, message)
         };
-        // A message that came in fits, and merged requests are sent in pieces. Only the forwarded objects
-        // of several neighbours together may be too long; such a message is not sent.
+        // A message that came in fits, and merged requests are sent in pieces. Only the forwarded
+        // objects of several neighbours together may be too long; such a message is not sent.
         if let Ok(bytes) = frame.encode() {
             self.transmits.push_back(Transmit {
                 interface: ip.interface,
@@ -61,9 +61,9 @@ impl<T: TrafficControl, R: Routing> Node<T, R> {
         }
     }
 
-    /// When a refresh that is sent now is repeated, and the R that it carries. The interval is random
-    /// between 0.5 R and 1.5 R, so that nodes do not synchronise. R itself grows slowly, so that a
-    /// neighbour that still uses the old R does not time the state out.
+    /// When a refresh that is sent now is repeated, and the R that it carries. The interval is
+    /// random between 0.5 R and 1.5 R, so that nodes do not synchronise. R itself grows slowly, so
+    /// that a neighbour that still uses the old R does not time the state out.
     pub(super) fn next_refresh(
         &mut self,
         now: Instant,

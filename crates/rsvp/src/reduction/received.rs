@@ -1,4 +1,5 @@
-//! The messages of one neighbour by MESSAGE_ID, to be processed again when a summary refresh lists them.
+//! The messages of one neighbour by MESSAGE_ID, to be processed again when a summary refresh lists
+//! them.
 
 use super::state_key::{StateKey, state_key, torn_state};
 use super::{lifetime, period};

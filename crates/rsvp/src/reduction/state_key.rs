@@ -32,9 +32,9 @@ impl StateKey {
         }
     }
 
-    /// Whether a tear of this key also ends the state of `other`. A PathTear ends its own state. A ResvTear
-    /// ends all state of the session with the neighbour, because one message may have carried several
-    /// senders; its key sorts before all that it covers.
+    /// Whether a tear of this key also ends the state of `other`. A PathTear ends its own state. A
+    /// ResvTear ends all state of the session with the neighbour, because one message may have
+    /// carried several senders; its key sorts before all that it covers.
     pub fn covers(&self, other: &Self) -> bool {
         (self.destination, self.protocol, self.port, self.kind)
             == (other.destination, other.protocol, other.port, other.kind)

@@ -1,47 +1,49 @@
-//! ADSPEC: what the path offers, gathered on the way to the receivers (RFC 2210, section 3.3; RFC 2215).
+//! ADSPEC: what the path offers, updated at each hop towards the receivers (RFC 2210, section 3.3;
+//! RFC 2215).
 //!
-//! Kept as services with parameters, so that what is not known passes through unharmed.
+//! Stored as per-service fragments with parameters, so that unknown ones pass through unchanged.
 
 use super::intserv::{CONTROLLED_LOAD, GENERAL, GUARANTEED, Real, head, header};
 use super::object::Object;
 use super::reader::{Misread, Reader};
 use crate::traffic_control::{Advertised, ErrorTerms};
 
-/// One service's part. The first is that of the general parameters.
+/// A per-service data fragment. The first holds the default general parameters.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Fragment {
-    /// The service: 1 general, 2 guaranteed, 5 controlled load.
+    /// The service number: 1 general, 2 guaranteed, 5 controlled load.
     pub service: u8,
-    /// The break bit: some hop does not offer it.
+    /// The break bit: some hop does not offer the service.
     pub broken: bool,
-    /// What is known of it.
+    /// Its parameters.
     pub parameters: Vec<Parameter>,
 }
 
-/// One number, or several, about a service.
+/// A characterisation parameter of a service.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Parameter {
-    /// Which parameter.
+    /// The parameter number.
     pub id: u8,
-    /// The top bit says that the value is not valid.
+    /// The flags; the top bit marks the value invalid.
     pub flags: u8,
-    /// The value.
+    /// The value, in 32-bit words.
     pub words: Vec<u32>,
 }
 
-/// The contents of ADSPEC; never empty, general parameters first.
+/// The contents of ADSPEC; never empty, the general fragment first.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Adspec(Vec<Fragment>);
 
-/// Number of IntServ hops.
+/// IS hop count.
 const HOPS: u8 = 4;
-/// Smallest link bandwidth so far, bytes per second.
+/// Path bandwidth estimate: the minimum so far, in bytes per second.
 const BANDWIDTH: u8 = 6;
-/// Sum of latencies, microseconds.
+/// Minimum path latency: the sum so far, in microseconds.
 const LATENCY: u8 = 8;
-/// Smallest MTU so far.
+/// Composed path MTU: the minimum so far.
 const MTU: u8 = 10;
-/// Error terms of guaranteed service (RFC 2212): C and D over the whole path, and since the last node that reshapes.
+/// Error terms of guaranteed service (RFC 2212): Ctot and Dtot over the path, Csum and Dsum since
+/// the last reshaping point.
 const C_TOTAL: u8 = 133;
 const D_TOTAL: u8 = 134;
 const C_SINCE: u8 = 135;
@@ -49,14 +51,14 @@ const D_SINCE: u8 = 136;
 const BREAK: u8 = 0x80;
 
 impl Adspec {
-    /// From its parts, if the general one is first.
+    /// From its fragments, if the general one is first.
     pub fn new(fragments: Vec<Fragment>) -> Option<Self> {
         let general = fragments.first().is_some_and(|first| first.service == GENERAL);
         general.then_some(Self(fragments))
     }
 
-    /// What a sender starts with: no hop so far, the bandwidth and MTU of its own link, and both services, so that the
-    /// nodes on the way say whether they have them.
+    /// The ADSPEC of a sender: no hops, the bandwidth and MTU of its own link, and fragments of
+    /// both services, in which the routers note whether they offer them.
     pub fn at_sender(bandwidth: Real, latency: u32, mtu: u32) -> Self {
         let general = [
             (HOPS, 0),
@@ -84,13 +86,14 @@ impl Adspec {
         ])
     }
 
-    /// Its parts.
+    /// Its fragments.
     pub fn fragments(&self) -> &[Fragment] {
         &self.0
     }
 
-    /// One more IntServ hop, with a link that has this to offer (RFC 2215, section 3; RFC 2210, section 3.3): numbers
-    /// are added up or held down, also where a service has its own; a service that is not offered gets its break bit.
+    /// Composes the parameters of one more hop (RFC 2215, section 3; RFC 2210, section 3.3): sums
+    /// and minima, also of service-specific values; a service that the hop does not offer gets its
+    /// break bit.
     pub fn cross(&mut self, link: &Advertised) {
         let terms = link.guaranteed.unwrap_or(ErrorTerms {
             rate_dependent: 0,
@@ -110,7 +113,7 @@ impl Adspec {
                 *word = match (parameter.id, fragment.service) {
                     (HOPS, _) => word.saturating_add(1),
                     (BANDWIDTH, _) => link.bandwidth.bits().min(*word),
-                    // All ones say that the latency is not known, and stay.
+                    // All ones mark an unknown latency, and stay.
                     (LATENCY, _) => word.saturating_add(link.latency),
                     (MTU, _) => link.mtu.min(*word),
                     (C_TOTAL | C_SINCE, GUARANTEED) => word.saturating_add(terms.rate_dependent),
@@ -121,41 +124,42 @@ impl Adspec {
         }
     }
 
-    /// A hop without RSVP was crossed: nothing is certain any more.
+    /// Sets the global break bit: there was a hop without RSVP.
     pub fn break_general(&mut self) {
         self.0[0].broken = true;
     }
 
-    /// Whether every node so far offers this service, as far as is known: 2 guaranteed, 5 controlled load.
+    /// Whether every hop so far offers this service, as far as is known: 2 guaranteed, 5 controlled
+    /// load.
     pub fn offers(&self, service: u8) -> bool {
         let fragment = self.0.iter().find(|fragment| fragment.service == service);
         !self.0[0].broken && fragment.is_some_and(|fragment| !fragment.broken)
     }
 
-    /// The value of a general parameter of one word.
+    /// The value of a general parameter that has one word.
     fn general(&self, id: u8) -> Option<u32> {
         let parameter = self.0[0].parameters.iter().find(|p| p.id == id)?;
         parameter.words.first().copied()
     }
 
-    /// IntServ hops so far.
+    /// The IS hop count.
     pub fn hops(&self) -> Option<u32> {
         self.general(HOPS)
     }
 
-    /// The smallest link bandwidth so far, in bytes per second.
+    /// The path bandwidth estimate, in bytes per second.
     pub fn bandwidth(&self) -> Option<Real> {
         self.general(BANDWIDTH).and_then(Real::from_bits)
     }
 
-    /// The smallest MTU so far.
+    /// The composed path MTU.
     pub fn mtu(&self) -> Option<u32> {
         self.general(MTU)
     }
 }
 
 impl Parameter {
-    /// A length in words. What is beyond a message's 64 KiB is refused when the message is encoded.
+    /// The length in words. Encoding refuses what exceeds the 64 KiB of a message.
     fn length(&self) -> u16 {
         u16::try_from(self.words.len()).unwrap_or(u16::MAX)
     }

@@ -1,6 +1,6 @@
 //! The Internet checksum over a message (RFC 2205, section 3.1.1; RFC 1071).
 
-/// The one's complement sum of 16-bit words; 0xffff over a message whose checksum is right.
+/// The one's complement sum of 16-bit words; 0xffff over a message with a correct checksum.
 fn sum(bytes: &[u8]) -> u16 {
     let words = bytes.chunks(2).map(|pair| match pair {
         [high, low] => u32::from(u16::from_be_bytes([*high, *low])),
@@ -12,12 +12,13 @@ fn sum(bytes: &[u8]) -> u16 {
     ((folded & 0xffff) + (folded >> 16)) as u16
 }
 
-/// Whether the checksum in these bytes is right.
+/// Whether the checksum of a message is correct.
 pub(super) fn holds(bytes: &[u8]) -> bool {
     sum(bytes) == 0xffff
 }
 
-/// The checksum for a message whose field is zero. Never 0, which would say that there is none: 0xffff is its twin.
+/// The checksum of a message whose checksum field is zero. Never 0, which means "no checksum";
+/// 0xffff is equivalent.
 pub(super) fn of(bytes: &[u8]) -> u16 {
     match !sum(bytes) {
         0 => 0xffff,

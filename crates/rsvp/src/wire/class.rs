@@ -1,4 +1,4 @@
-//! Object classes, and what becomes of those that are not known (RFC 2205, section 3.10 and appendix A).
+//! Object classes, and the treatment of unknown ones (RFC 2205, section 3.10 and appendix A).
 
 pub(super) const NULL: u8 = 0;
 pub(super) const SESSION: u8 = 1;
@@ -20,18 +20,18 @@ pub(super) const MESSAGE_ID_ACK: u8 = 24;
 pub(super) const MESSAGE_ID_LIST: u8 = 25;
 pub(super) const CHALLENGE: u8 = 64;
 
-/// What to do with an object of a class that is not known.
+/// What to do with an object of an unknown class.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Unknown {
-    /// The message is rejected and its sender told.
+    /// Reject the message and report an error.
     Reject,
-    /// As if the object were not there.
+    /// Ignore the object.
     Ignore,
-    /// Kept with the state and sent on.
+    /// Store the object with the state, and forward it.
     Forward,
 }
 
-/// The two highest bits of the class decide.
+/// The two high-order bits of the class decide.
 pub(super) const fn unknown(class: u8) -> Unknown {
     match class >> 6 {
         0 | 1 => Unknown::Reject,

@@ -1,4 +1,5 @@
-//! Bytes to types: header, objects sorted by class, and from them the message (RFC 2205, sections 3.1 and 3.10).
+//! Decoding: the common header, the objects sorted by class, and the message made of them (RFC
+//! 2205, sections 3.1 and 3.10).
 
 use super::class::{self, Unknown};
 use super::error_spec::{ErrorCode, code, value};
@@ -56,12 +57,12 @@ impl From<Malformed> for DecodeError {
 
 const BUNDLE: u8 = 12;
 
-/// Objects of which there is at most one, by class: all known ones but CHALLENGE lie below this.
+/// The bound on class numbers of objects that occur at most once; CHALLENGE alone lies above it.
 const CLASSES: usize = 26;
 
-/// A message's objects, sorted.
+/// The objects of a message, sorted by class.
 struct Objects<'a> {
-    /// Path and Resv are answered, so they are objected to.
+    /// Path and Resv: errors in their contents are reported.
     answered: bool,
     error: Option<ErrorCode>,
     single: [Option<Raw<'a>>; CLASSES],
@@ -70,7 +71,7 @@ struct Objects<'a> {
     lists: Vec<Raw<'a>>,
     policy: Vec<Opaque>,
     forwarded: Vec<Opaque>,
-    /// STYLE and what follows.
+    /// STYLE, the bytes after it, and the objects among them.
     end: Option<(Style, &'a [u8], Vec<Raw<'a>>)>,
     v4: bool,
     v6: bool,
@@ -106,7 +107,7 @@ impl<'a> Objects<'a> {
         Ok(objects)
     }
 
-    /// One object, and the bytes behind it.
+    /// Adds one object; `behind` is the rest of the message.
     fn add(&mut self, raw: Raw<'a>, behind: &'a [u8]) -> Result<(), Malformed> {
         self.family(&raw);
         match raw.class {
@@ -145,7 +146,7 @@ impl<'a> Objects<'a> {
                     self.report(code::UNKNOWN_CLASS, u16::from_be_bytes([raw.class, raw.c_type]))
                 }
                 Unknown::Ignore => {}
-                // Behind an unknown style all is kept as it came.
+                // After an unknown style all objects are kept as they came.
                 Unknown::Forward if matches!(self.end, Some((Style::Unknown(_), ..))) => {}
                 Unknown::Forward => self.forwarded.push(raw.opaque()),
             },
@@ -153,7 +154,7 @@ impl<'a> Objects<'a> {
         Ok(())
     }
 
-    /// Which family an object with addresses is of: C-Type 1 is IPv4 in all of them.
+    /// Notes the family of an object with addresses: C-Type 1 is IPv4 in all of them.
     fn family(&mut self, raw: &Raw<'_>) {
         let addressed = matches!(
             raw.class,
@@ -169,12 +170,12 @@ impl<'a> Objects<'a> {
         self.v6 |= addressed && (raw.c_type == 2 || raw.c_type == 3);
     }
 
-    /// The first error stands.
+    /// Notes an error to report; the first one counts.
     fn report(&mut self, code: u8, value: u16) {
         self.error.get_or_insert(ErrorCode { code, value });
     }
 
-    /// Reads an object; `None` where its C-Type is not known, which is objected to.
+    /// Decodes an object; `None`, and an error to report, for an unknown C-Type.
     fn read<T: Object>(&mut self, raw: &Raw<'_>) -> Result<Option<T>, Malformed> {
         match raw.read() {
             Ok(object) => Ok(Some(object)),
@@ -197,7 +198,8 @@ impl<'a> Objects<'a> {
         self.maybe(class)?.ok_or(Malformed::Missing(class))
     }
 
-    /// IntServ contents; what is not understood is objected to with this value, and kept.
+    /// Decodes IntServ contents; invalid ones are kept undecoded, with an error of this value to
+    /// report.
     fn content<T: Object>(&mut self, raw: &Raw<'_>, bad: u16) -> Content<T> {
         let trouble = match raw.read() {
             Ok(content) => return Content::Known(content),
@@ -228,7 +230,7 @@ impl<'a> Objects<'a> {
         })
     }
 
-    /// The style and its flow descriptors.
+    /// STYLE and the flow descriptor list.
     fn descriptors(&mut self) -> Result<Descriptors<Content<Flowspec>>, Malformed> {
         let (style, bytes, raws) = self.end.take().ok_or(Malformed::Missing(class::STYLE))?;
         if let Style::Unknown(options) = style {
@@ -269,7 +271,7 @@ impl<'a> Objects<'a> {
         }
     }
 
-    /// The same in a tear, whose flowspecs mean nothing and may be absent.
+    /// The same of a ResvTear, whose flowspecs are ignored and may be absent.
     fn filters(&mut self) -> Result<Descriptors<()>, Malformed> {
         let (style, bytes, raws) = self.end.take().ok_or(Malformed::Missing(class::STYLE))?;
         if let Style::Unknown(options) = style {
@@ -368,7 +370,7 @@ impl<'a> Objects<'a> {
         Ok(lists)
     }
 
-    /// Nothing may be left that the message has no place for.
+    /// Checks that no object is left which does not belong to the message type.
     fn finish(&self) -> Result<(), Malformed> {
         let single = self.single.iter().flatten().map(|raw| raw.class);
         let style = self.end.iter().map(|_| class::STYLE);
@@ -388,7 +390,7 @@ impl<'a> Objects<'a> {
     }
 }
 
-/// The messages of a bundle, split by their lengths (RFC 2961, section 3).
+/// Splits a bundle into its messages (RFC 2961, section 3).
 fn split(mut body: Reader<'_>) -> Result<Vec<Vec<u8>>, Malformed> {
     let mut messages = Vec::new();
     while !body.is_empty() {
@@ -409,7 +411,12 @@ fn split(mut body: Reader<'_>) -> Result<Vec<Vec<u8>>, Malformed> {
 }
 
 impl Frame {
-    /// Reads one message, which is all of a datagram behind the IP header.
+    /// Decodes one message, the whole payload of an IP datagram.
+    ///
+    /// # Errors
+    ///
+    /// [`DecodeError::Malformed`] if it is no RSVP message, [`DecodeError::Reportable`] if its
+    /// sender must be told of an error in it.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let header: [u8; 8] = *bytes.first_chunk().ok_or(Malformed::Truncated)?;
         let [
@@ -429,7 +436,7 @@ impl Frame {
         if length != bytes.len() || length % 4 != 0 {
             return Err(Malformed::Length.into());
         }
-        // Zero says that there is none.
+        // A zero checksum means that there is none.
         if (sum_high, sum_low) != (0, 0) && !checksum::holds(bytes) {
             return Err(Malformed::Checksum.into());
         }
@@ -460,7 +467,8 @@ impl Frame {
     }
 
     fn bundle(mut self, mut body: Reader<'_>) -> Result<Self, Malformed> {
-        // An object starts with its length, a message with the version: INTEGRITY is always shorter than 0x1000.
+        // A message starts with the version, an object with its length: INTEGRITY is always shorter
+        // than 0x1000.
         if body.0.first().is_some_and(|byte| byte >> 4 == 0) {
             let raw = Raw::next(&mut body).map_err(|_| Malformed::Length)?;
             if raw.class != class::INTEGRITY {

@@ -1,4 +1,4 @@
-//! Types to bytes, in the order that RFC 2205 recommends (section 3.1).
+//! Encoding, in the object order that RFC 2205 recommends (section 3.1).
 
 use super::class;
 use super::hop::Scope;
@@ -9,7 +9,7 @@ use super::style::Descriptors;
 use super::{SenderTemplate, checksum};
 use core::fmt;
 
-/// A message that does not fit the 64 KiB of its length field.
+/// A message exceeds the 64 KiB of its length field.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TooLong;
 
@@ -21,14 +21,14 @@ impl fmt::Display for TooLong {
 
 impl core::error::Error for TooLong {}
 
-/// A message being written.
+/// A message being encoded.
 struct Writer {
     out: Vec<u8>,
     too_long: bool,
 }
 
 impl Writer {
-    /// Appends an object, padded to whole words.
+    /// Appends an object, padded to a whole word.
     fn put<T: Object>(&mut self, class: u8, object: &T) {
         self.piece(class, object.c_type(), |out| object.write(out));
     }
@@ -69,7 +69,8 @@ impl Writer {
         }
     }
 
-    /// SCOPE, what is forwarded, STYLE and the flow descriptors: the end of all messages about reservations.
+    /// SCOPE, forwarded objects, STYLE and the flow descriptors: the end of all reservation
+    /// messages.
     fn reservation(&mut self, end: End<'_, Content<Flowspec>>) {
         self.before_descriptors(&end);
         match end.descriptors {
@@ -77,7 +78,7 @@ impl Writer {
             Descriptors::Fixed(list) => {
                 let mut last = None;
                 for (flowspec, filter) in list {
-                    // One like the one before may be left out.
+                    // A flowspec equal to the previous one may be omitted.
                     if last != Some(flowspec) {
                         self.put(class::FLOWSPEC, flowspec);
                     }
@@ -184,7 +185,7 @@ impl Writer {
     }
 }
 
-/// How messages about reservations end.
+/// The last objects of a reservation message.
 struct End<'a, F> {
     scope: Option<&'a Scope>,
     policy: &'a [Opaque],
@@ -209,7 +210,11 @@ impl<'a, F> End<'a, F> {
 }
 
 impl Frame {
-    /// The message as bytes, with its length and its checksum.
+    /// Encodes the message, with its length and checksum.
+    ///
+    /// # Errors
+    ///
+    /// If it exceeds 64 KiB.
     pub fn encode(&self) -> Result<Vec<u8>, TooLong> {
         let first = 0x10 | u8::from(self.refresh_reduction);
         let mut writer = Writer {

@@ -27,7 +27,8 @@ pub struct ErrorSpec {
     pub node: IpAddr,
     /// InPlace: an earlier reservation stays in force.
     pub in_place: bool,
-    /// NotGuilty: this receiver requested less than what failed. Set only in upcalls to applications.
+    /// NotGuilty: this receiver requested less than what failed. Set only in upcalls to
+    /// applications.
     pub not_guilty: bool,
     /// One of [`code`].
     pub code: u8,
@@ -56,23 +57,23 @@ pub mod code {
     pub const ADMISSION: u8 = 1;
     /// Policy control refused.
     pub const POLICY: u8 = 2;
-    /// No Path for this Resv.
+    /// There is no path state for this Resv.
     pub const NO_PATH: u8 = 3;
-    /// A Path, but none of the senders that this Resv names.
+    /// There is path state, but for none of the senders that this Resv names.
     pub const NO_SENDER: u8 = 4;
-    /// Another style is in place; the value is its option vector's low half.
+    /// Another style is in place; the value is the low half of its option vector.
     pub const CONFLICTING_STYLE: u8 = 5;
-    /// A style that is not known.
+    /// Unknown style.
     pub const UNKNOWN_STYLE: u8 = 6;
-    /// Destination ports zero and non-zero for one destination and protocol.
+    /// Zero and non-zero destination ports for one destination and protocol.
     pub const CONFLICTING_DESTINATION_PORTS: u8 = 7;
     /// SenderTemplate ports zero and non-zero in one session.
     pub const CONFLICTING_SENDER_PORTS: u8 = 8;
-    /// Pushed aside for something more important.
+    /// The reservation was preempted by a more important one.
     pub const PREEMPTED: u8 = 12;
-    /// An object class that is not known; the value is class and C-Type.
+    /// Unknown object class; the value is class and C-Type.
     pub const UNKNOWN_CLASS: u8 = 13;
-    /// A C-Type that is not known; the value is class and C-Type.
+    /// Unknown C-Type; the value is class and C-Type.
     pub const UNKNOWN_C_TYPE: u8 = 14;
     /// Traffic control does not accept the request.
     pub const TRAFFIC_CONTROL: u8 = 21;
@@ -86,19 +87,19 @@ pub mod code {
 pub mod value {
     /// Admission: the delay cannot be met.
     pub const DELAY: u16 = 1;
-    /// Admission: there is not that much bandwidth.
+    /// Admission: the bandwidth is not available.
     pub const BANDWIDTH: u16 = 2;
-    /// Admission: the largest packet does not fit the interface.
+    /// Admission: the largest packet exceeds the MTU of the interface.
     pub const MTU: u16 = 3;
-    /// Traffic control: a service that cannot be merged with the one in place.
+    /// Traffic control: the service cannot be merged with the one in place.
     pub const SERVICE_CONFLICT: u16 = 1;
-    /// Traffic control: a service that is not offered.
+    /// Traffic control: the service is not offered.
     pub const SERVICE_UNSUPPORTED: u16 = 2;
-    /// Traffic control: a flowspec that makes no sense.
+    /// Traffic control: bad flowspec.
     pub const BAD_FLOWSPEC: u16 = 3;
-    /// Traffic control: a Tspec that makes no sense.
+    /// Traffic control: bad Tspec.
     pub const BAD_TSPEC: u16 = 4;
-    /// Traffic control: an Adspec that makes no sense.
+    /// Traffic control: bad Adspec.
     pub const BAD_ADSPEC: u16 = 5;
 }
 

@@ -5,12 +5,13 @@ use super::reader::{Misread, Reader};
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use engine::units::Duration;
 
-/// The node that a message comes from, as PHOP or NHOP.
+/// RSVP_HOP: the node that sent a message, as PHOP or NHOP.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Hop {
-    /// Its address.
+    /// The address of its interface.
     pub address: IpAddr,
-    /// Its handle for the interface that the Path left by, sent back in Resv.
+    /// The logical interface handle (LIH): in a Path, that of the outgoing interface; a Resv
+    /// returns it.
     pub lih: u32,
 }
 
@@ -31,7 +32,8 @@ impl Object for Hop {
     }
 }
 
-/// TIME_VALUES: how often a node refreshes its state. Never zero, which would be state that is dead on arrival.
+/// TIME_VALUES: the refresh period R of a node. Never zero, which would be state without a
+/// lifetime.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Refresh(u32);
 
@@ -70,7 +72,7 @@ impl Object for Refresh {
     }
 }
 
-/// The senders that a wildcard reservation is meant for.
+/// SCOPE: the senders to which a wildcard reservation is forwarded.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Scope {
     /// IPv4 senders.
@@ -103,7 +105,7 @@ impl Object for Scope {
     }
 }
 
-/// RESV_CONFIRM is the receiver's address and nothing else.
+/// RESV_CONFIRM holds only the receiver's address.
 impl Object for IpAddr {
     fn c_type(&self) -> u8 {
         family(*self)

@@ -1,16 +1,17 @@
-//! INTEGRITY and CHALLENGE (RFC 2747, sections 2 and 4.3). The digest is carried here; [`crate::integrity`] works it out.
+//! INTEGRITY and CHALLENGE (RFC 2747, sections 2 and 4.3). [`crate::integrity`] computes the
+//! digest.
 
 use super::object::Object;
 use super::reader::{Misread, Reader};
 
-/// Who vouches for a message, its place in their sequence, and the digest.
+/// INTEGRITY: key, sequence number and digest of a message.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Integrity {
-    /// Set by nodes that answer challenges after a restart.
+    /// The handshake flag: the sender answers challenges.
     pub handshake: bool,
-    /// The key, 48 bits, unique to its sender.
+    /// The key identifier, 48 bits, unique to the sender.
     pub key: u64,
-    /// Ever growing, against replay.
+    /// The sequence number; grows with each message, against replay.
     pub sequence: u64,
     /// The keyed digest, in whole words.
     pub digest: Vec<u8>,
@@ -18,12 +19,13 @@ pub struct Integrity {
 
 const HANDSHAKE: u8 = 0x80;
 
-/// Asks for, or answers with, a place in a sequence: CHALLENGE.
+/// CHALLENGE: asks a neighbour for its sequence number, or comes back in the response.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Challenge {
-    /// The key whose sequence is asked for, 48 bits.
+    /// The identifier of the key in question, 48 bits.
     pub key: u64,
-    /// Unforeseeable and never used before, so that an old answer is of no use; in whole words.
+    /// The challenge cookie: unpredictable and never repeated, so that no old response fits; in
+    /// whole words.
     pub cookie: Vec<u8>,
 }
 
@@ -36,7 +38,7 @@ fn read_key(body: &mut Reader<'_>) -> Result<u64, Misread> {
     Ok(u64::from_be_bytes([0, 0, a, b, c, d, e, f]))
 }
 
-/// All that is left, and that is something.
+/// The rest, which must not be empty.
 fn rest(body: &mut Reader<'_>) -> Result<Vec<u8>, Misread> {
     match body.take(body.0.len())? {
         [] => Err(Misread::Length),

@@ -1,7 +1,9 @@
-//! IntServ contents: SENDER_TSPEC and FLOWSPEC (RFC 2210, section 3; services of RFC 2211 and RFC 2212).
+//! IntServ contents: SENDER_TSPEC and FLOWSPEC (RFC 2210, section 3; services of RFC 2211 and RFC
+//! 2212).
 //!
-//! Numbers are IEEE single precision in bytes and bytes per second of IP datagrams. NaN, negative values, an infinite
-//! rate or bucket, a peak below the rate and a least packet above the largest are refused; an infinite peak is allowed.
+//! Numbers are IEEE single precision, in bytes and bytes per second of IP datagrams. NaN, negative
+//! values, an infinite rate or bucket, a peak below the rate, and m above M are invalid; an
+//! infinite peak is valid.
 
 use super::object::Object;
 use super::reader::{Misread, Reader};
@@ -13,18 +15,19 @@ pub(super) const CONTROLLED_LOAD: u8 = 5;
 const TOKEN_BUCKET: u8 = 127;
 const RSPEC: u8 = 130;
 
-/// A number of the wire: zero, positive or infinite. Kept as its bits, whose order is that of the numbers.
+/// A single-precision number: zero, positive or infinite. Stored as its bits, which have the same
+/// order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Real(u32);
 
 impl Real {
-    /// Nothing.
+    /// Zero.
     pub const ZERO: Self = Self(0);
 
-    /// As much as can be.
+    /// Infinity.
     pub const INFINITE: Self = Self(0x7f80_0000);
 
-    /// From its bits, if it is a number from zero to infinity.
+    /// From its bits, unless it is negative or NaN.
     pub const fn from_bits(bits: u32) -> Option<Self> {
         if bits <= Self::INFINITE.0 {
             Some(Self(bits))
@@ -33,7 +36,7 @@ impl Real {
         }
     }
 
-    /// The nearest number of the wire.
+    /// The nearest representable number.
     pub fn nearest(n: u64) -> Self {
         Self((n as f32).to_bits())
     }
@@ -43,7 +46,7 @@ impl Real {
         self.0
     }
 
-    /// Whether it has an end.
+    /// Whether it is finite.
     pub const fn is_finite(self) -> bool {
         self.0 < Self::INFINITE.0
     }
@@ -53,15 +56,15 @@ impl Real {
         f32::from_bits(self.0)
     }
 
-    /// The least number of the wire that is not below this; none for what is negative or not a number.
+    /// The least representable number that is not below this; none if it is negative or NaN.
     pub fn at_least(value: f64) -> Option<Self> {
         let nearest = Self::of(value)?;
-        // The bits of the next number up are the next bits; above the largest lies infinity.
+        // The next number up has the next bits; infinity follows the largest.
         let up = u32::from(f64::from(nearest.get()) < value);
         Some(Self(nearest.0 + up))
     }
 
-    /// The greatest number of the wire that is not above this; none for what is negative or not a number.
+    /// The greatest representable number that is not above this; none if it is negative or NaN.
     pub fn at_most(value: f64) -> Option<Self> {
         let nearest = Self::of(value)?;
         let down = u32::from(f64::from(nearest.get()) > value);
@@ -69,32 +72,32 @@ impl Real {
     }
 
     fn of(value: f64) -> Option<Self> {
-        // Adding zero makes the negative zero positive.
+        // Adding zero turns the negative zero into the positive one.
         let nearest = (value as f32 + 0.0).to_bits();
         Self::from_bits(nearest).filter(|_| value >= 0.0)
     }
 
-    /// The sum, or the least number of the wire above it.
+    /// The sum, rounded up.
     pub fn plus(self, other: Self) -> Self {
         let (a, b) = (f64::from(self.get()), f64::from(other.get()));
         let sum = a + b;
-        // What the double precision lost (Knuth's two-sum, exact where nothing is infinite).
-        let lost = (a - (sum - b)) + (b - (sum - a));
+        // The rounding error of the sum (Knuth's two-sum, exact for finite numbers).
+        let error = (a - (sum - b)) + (b - (sum - a));
         match Self::at_least(sum) {
-            Some(up) if lost > 0.0 && f64::from(up.get()) == sum => Self(up.0 + 1),
+            Some(up) if error > 0.0 && f64::from(up.get()) == sum => Self(up.0 + 1),
             Some(up) => up,
             None => Self::INFINITE,
         }
     }
 
-    /// The next whole number down; the largest of `u64` where it does not fit.
+    /// Rounded down to an integer; saturates at `u64::MAX`.
     pub fn floor(self) -> u64 {
         self.get() as u64
     }
 
-    /// The next whole number up; the largest of `u64` where it does not fit.
+    /// Rounded up to an integer; saturates at `u64::MAX`.
     pub fn ceil(self) -> u64 {
-        // Float to integer conversion saturates.
+        // The conversion saturates.
         f64::from(self.get()).ceil() as u64
     }
 }
@@ -109,23 +112,23 @@ fn real(body: &mut Reader<'_>) -> Result<Real, Misread> {
     Real::from_bits(body.u32()?).ok_or(Misread::Value)
 }
 
-/// What traffic is promised to look like (TOKEN_BUCKET_TSPEC).
+/// TOKEN_BUCKET_TSPEC: a description of traffic.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct TokenBucket {
-    /// Bytes per second in the long run.
+    /// r: the token rate, in bytes per second.
     pub rate: Real,
-    /// Bytes at once.
+    /// b: the bucket depth, in bytes.
     pub bucket: Real,
-    /// Bytes per second at most; may be infinite.
+    /// p: the peak rate, in bytes per second; may be infinite.
     pub peak: Real,
-    /// Smaller packets count as this many bytes.
+    /// m: the minimum policed unit; smaller packets count as this many bytes.
     pub minimum: u32,
-    /// Larger packets do not conform.
+    /// M: the maximum packet size; larger packets do not conform.
     pub maximum: u32,
 }
 
 impl TokenBucket {
-    /// Whether the numbers make sense together.
+    /// Whether the parameters are consistent.
     pub fn is_sound(&self) -> bool {
         self.rate.is_finite()
             && self.bucket.is_finite()
@@ -161,7 +164,7 @@ impl TokenBucket {
     }
 }
 
-/// The message header: version 0 and the length of the rest in words.
+/// Reads the IntServ message header: version 0, and the length of the rest in words.
 pub(super) fn header(body: &mut Reader<'_>) -> Result<(), Misread> {
     let (version, words) = (body.u16()? >> 12, usize::from(body.u16()?));
     if version != 0 {
@@ -174,7 +177,7 @@ pub(super) fn header(body: &mut Reader<'_>) -> Result<(), Misread> {
     }
 }
 
-/// A service's header: its number, with the length of its data checked.
+/// Reads a per-service header and checks the length of its data; returns the service number.
 fn service(body: &mut Reader<'_>) -> Result<u8, Misread> {
     let (service, _flags, words) = (body.u8()?, body.u8()?, usize::from(body.u16()?));
     if words * 4 == body.0.len() {
@@ -193,7 +196,7 @@ fn parameter(body: &mut Reader<'_>, id: u8, words: u16) -> Result<(), Misread> {
     }
 }
 
-/// A header word: the number, flags, and a length in words.
+/// Writes a header word: number, flags, and length in words.
 pub(super) fn head(number: u8, flags: u8, words: u16, out: &mut Vec<u8>) {
     out.extend([number, flags]);
     out.extend(words.to_be_bytes());
@@ -223,24 +226,24 @@ impl Object for TokenBucket {
     }
 }
 
-/// What a receiver asks for.
+/// FLOWSPEC: the service that a receiver requests.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Flowspec {
-    /// Service as on an unloaded network (RFC 2211).
+    /// Controlled load: service as on an unloaded network (RFC 2211).
     ControlledLoad(TokenBucket),
-    /// A bound on queueing delay (RFC 2212).
+    /// Guaranteed service: a bound on the queueing delay (RFC 2212).
     Guaranteed {
-        /// The traffic.
+        /// The receiver Tspec.
         bucket: TokenBucket,
-        /// The rate that is reserved, in bytes per second, at least that of the bucket.
+        /// R: the reserved rate, in bytes per second; at least r.
         rate: Real,
-        /// Microseconds that routers may use up on the way.
+        /// S: the slack term, in microseconds, which routers may use up.
         slack: u32,
     },
 }
 
 impl Flowspec {
-    /// The traffic that it is for.
+    /// The receiver Tspec.
     pub const fn bucket(&self) -> &TokenBucket {
         match self {
             Self::ControlledLoad(bucket) | Self::Guaranteed { bucket, .. } => bucket,
@@ -291,12 +294,12 @@ impl Object for Flowspec {
     }
 }
 
-/// Contents that RSVP carries for IntServ: understood, or kept as they came so that an error can show them.
+/// IntServ contents: decoded, or kept undecoded so that an error message can return them.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Content<T> {
-    /// Understood and sound.
+    /// Decoded and valid.
     Known(T),
-    /// Not understood; the message that it came in is objected to.
+    /// Invalid or unknown; an error is reported.
     Raw {
         /// The C-Type.
         c_type: u8,
@@ -306,7 +309,7 @@ pub enum Content<T> {
 }
 
 impl<T> Content<T> {
-    /// What was understood.
+    /// The decoded contents.
     pub const fn known(&self) -> Option<&T> {
         match self {
             Self::Known(content) => Some(content),

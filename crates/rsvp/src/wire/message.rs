@@ -11,27 +11,27 @@ use super::session::{SenderTemplate, Session};
 use super::style::Descriptors;
 use core::net::IpAddr;
 
-/// One message with what any message may carry.
+/// A message, with the fields that any message may carry.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Frame {
-    /// The IP TTL that it was sent with; a hop without RSVP shows in the difference.
+    /// Send_TTL: differs from the IP TTL after a hop without RSVP.
     pub send_ttl: u8,
-    /// Its sender understands refresh reduction.
+    /// The refresh-reduction-capable flag of its sender (RFC 2961, section 2).
     pub refresh_reduction: bool,
-    /// Who vouches for it.
+    /// INTEGRITY.
     pub integrity: Option<Integrity>,
-    /// What its sender has, or has not, seen of ours.
+    /// MESSAGE_ID_ACK and MESSAGE_ID_NACK, for messages of ours.
     pub acknowledgements: Vec<MessageIdAck>,
-    /// Its name.
+    /// MESSAGE_ID.
     pub message_id: Option<MessageId>,
-    /// What it says.
+    /// The message itself.
     pub message: Message,
-    /// Objects of unknown classes that are to be sent on.
+    /// Objects of unknown classes that are to be forwarded.
     pub forwarded: Vec<Opaque>,
 }
 
 impl Frame {
-    /// A message with nothing else in its frame.
+    /// A message without any of the optional fields.
     pub fn plain(send_ttl: u8, message: Message) -> Self {
         Self {
             send_ttl,
@@ -45,149 +45,150 @@ impl Frame {
     }
 }
 
-/// What a message says.
+/// A message, by its type.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Message {
-    /// A sender describes its traffic, towards the receivers.
+    /// Path: a sender and its Tspec, towards the receivers.
     Path(Path),
-    /// A receiver asks, towards the senders.
+    /// Resv: reservation requests, towards the senders.
     Resv(Resv),
-    /// A Path failed; towards the sender.
+    /// PathErr: a Path failed; towards the sender.
     PathErr(PathErr),
-    /// A Resv failed; towards the receivers.
+    /// ResvErr: a Resv failed; towards the receivers.
     ResvErr(ResvErr),
-    /// A sender ends.
+    /// PathTear: deletes path state.
     PathTear(PathTear),
-    /// A reservation ends.
+    /// ResvTear: deletes reservation state.
     ResvTear(ResvTear),
-    /// A reservation is there, as was asked to be confirmed.
+    /// ResvConf: confirms a reservation whose Resv carried RESV_CONFIRM.
     ResvConf(ResvConf),
-    /// Messages in one datagram, split but not read: each is decoded by itself. None is a bundle.
+    /// Bundle: several messages, split but not decoded. None of them is a bundle.
     Bundle(Vec<Vec<u8>>),
-    /// Acknowledgements alone; at least one.
+    /// Ack: at least one acknowledgement.
     Ack,
-    /// State named by these is refreshed; at least one list.
+    /// Srefresh: refreshes state by MESSAGE_ID; at least one list.
     Srefresh(Vec<MessageIdList>),
-    /// Asks a neighbour for its place in its sequence of messages (RFC 2747, section 4.3; number of RFC 3097).
+    /// Integrity Challenge: asks a neighbour for its sequence number (RFC 2747, section 4.3; type
+    /// of RFC 3097).
     Challenge(Challenge),
-    /// The answer: the same challenge, with INTEGRITY.
+    /// Integrity Response: the same CHALLENGE, with INTEGRITY.
     Response(Challenge),
 }
 
-/// A sender and its traffic.
+/// A sender descriptor.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SenderDescriptor {
-    /// Who sends.
+    /// SENDER_TEMPLATE.
     pub template: SenderTemplate,
-    /// How much.
+    /// SENDER_TSPEC.
     pub tspec: Content<TokenBucket>,
-    /// What the path offers.
+    /// ADSPEC.
     pub adspec: Option<Content<Adspec>>,
 }
 
 /// Path: RFC 2205, section 3.1.3.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Path {
-    /// Where the data go.
+    /// SESSION.
     pub session: Session,
-    /// The node before.
+    /// RSVP_HOP: the previous hop.
     pub hop: Hop,
-    /// How often it is repeated.
+    /// TIME_VALUES.
     pub refresh: Refresh,
-    /// Carried unread.
+    /// POLICY_DATA, not interpreted.
     pub policy: Vec<Opaque>,
-    /// Whose data.
+    /// The sender descriptor.
     pub sender: SenderDescriptor,
 }
 
 /// Resv: RFC 2205, section 3.1.4.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Resv {
-    /// What for.
+    /// SESSION.
     pub session: Session,
-    /// The node behind, with the interface handle of the node that this goes to.
+    /// RSVP_HOP: the next hop, with the LIH of the node that this goes to.
     pub hop: Hop,
-    /// How often it is repeated.
+    /// TIME_VALUES.
     pub refresh: Refresh,
-    /// The receiver that wants to hear of success.
+    /// RESV_CONFIRM: the receiver that wants a confirmation.
     pub confirm: Option<IpAddr>,
-    /// The senders that a wildcard is meant for.
+    /// SCOPE.
     pub scope: Option<Scope>,
-    /// Carried unread.
+    /// POLICY_DATA, not interpreted.
     pub policy: Vec<Opaque>,
-    /// What is asked.
+    /// STYLE and flow descriptors.
     pub descriptors: Descriptors<Content<Flowspec>>,
 }
 
-/// PathTear: RFC 2205, section 3.1.5. A Tspec or Adspec in it is read and forgotten.
+/// PathTear: RFC 2205, section 3.1.5. A Tspec or Adspec in it is ignored.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PathTear {
-    /// Where the data went.
+    /// SESSION.
     pub session: Session,
-    /// The node before.
+    /// RSVP_HOP: the previous hop.
     pub hop: Hop,
-    /// Who sent.
+    /// SENDER_TEMPLATE.
     pub sender: SenderTemplate,
 }
 
-/// ResvTear: RFC 2205, section 3.1.6. Flowspecs in it are read and forgotten.
+/// ResvTear: RFC 2205, section 3.1.6. Flowspecs in it are ignored.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ResvTear {
-    /// What it was for.
+    /// SESSION.
     pub session: Session,
-    /// The node behind.
+    /// RSVP_HOP: the next hop.
     pub hop: Hop,
-    /// The senders that a wildcard was meant for.
+    /// SCOPE.
     pub scope: Option<Scope>,
-    /// What ends.
+    /// STYLE and filter specs.
     pub descriptors: Descriptors<()>,
 }
 
 /// PathErr: RFC 2205, section 3.1.7.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PathErr {
-    /// Of the Path.
+    /// SESSION of the Path.
     pub session: Session,
-    /// What went wrong.
+    /// ERROR_SPEC.
     pub error: ErrorSpec,
-    /// Carried unread.
+    /// POLICY_DATA, not interpreted.
     pub policy: Vec<Opaque>,
-    /// Of the Path.
+    /// The sender descriptor of the Path.
     pub sender: SenderDescriptor,
 }
 
 /// ResvErr: RFC 2205, section 3.1.8.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ResvErr {
-    /// Of the Resv.
+    /// SESSION of the Resv.
     pub session: Session,
-    /// The node that sends this.
+    /// RSVP_HOP: the node that sends this.
     pub hop: Hop,
-    /// What went wrong.
+    /// ERROR_SPEC.
     pub error: ErrorSpec,
-    /// Of the Resv.
+    /// SCOPE of the Resv.
     pub scope: Option<Scope>,
-    /// Carried unread.
+    /// POLICY_DATA, not interpreted.
     pub policy: Vec<Opaque>,
-    /// What failed.
+    /// STYLE and the flow descriptors that failed.
     pub descriptors: Descriptors<Content<Flowspec>>,
 }
 
 /// ResvConf: RFC 2205, section 3.1.9.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ResvConf {
-    /// Of the Resv.
+    /// SESSION of the Resv.
     pub session: Session,
-    /// Code 0, and the node that confirms.
+    /// ERROR_SPEC: code 0, and the node that confirms.
     pub error: ErrorSpec,
-    /// The receiver that asked.
+    /// RESV_CONFIRM: the receiver that asked for it.
     pub confirm: IpAddr,
-    /// What is confirmed.
+    /// STYLE and the flow descriptors in force.
     pub descriptors: Descriptors<Content<Flowspec>>,
 }
 
 impl Message {
-    /// Its number in the common header.
+    /// Its type in the common header.
     pub const fn kind(&self) -> u8 {
         match self {
             Self::Path(_) => 1,

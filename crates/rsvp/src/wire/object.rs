@@ -1,19 +1,20 @@
-//! Objects: a length, a class, a C-Type and contents in whole words (RFC 2205, section 3.1.2).
+//! Objects: length, class, C-Type, and contents in whole words (RFC 2205, section 3.1.2).
 
 use super::reader::{Misread, Reader};
 use core::net::IpAddr;
 
-/// The contents of an object. The class is not part of it: some classes share their contents.
+/// The contents of an object. The class is not part of it, since some classes share their format.
 pub(super) trait Object: Sized {
-    /// Which form of the class this is.
+    /// The C-Type.
     fn c_type(&self) -> u8;
-    /// Appends the contents.
+    /// Appends the contents to a message.
     fn write(&self, out: &mut Vec<u8>);
     /// Reads the contents of this C-Type.
     fn read(c_type: u8, body: &mut Reader<'_>) -> Result<Self, Misread>;
 }
 
-/// An object that is carried unread: POLICY_DATA, and classes to be forwarded that are not known here.
+/// An object that is carried without being interpreted: POLICY_DATA, and unknown classes to be
+/// forwarded.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Opaque {
     /// The class.
@@ -24,7 +25,7 @@ pub struct Opaque {
     pub data: Vec<u8>,
 }
 
-/// An object as it lies in a message.
+/// An undecoded object.
 #[derive(Clone, Copy)]
 pub(super) struct Raw<'a> {
     pub class: u8,
@@ -33,7 +34,7 @@ pub(super) struct Raw<'a> {
 }
 
 impl<'a> Raw<'a> {
-    /// Takes the next object off a message.
+    /// Takes the next object of a message.
     pub fn next(message: &mut Reader<'a>) -> Result<Self, Misread> {
         let length = usize::from(message.u16()?);
         let (class, c_type) = (message.u8()?, message.u8()?);
@@ -44,7 +45,7 @@ impl<'a> Raw<'a> {
         Ok(Self { class, c_type, data })
     }
 
-    /// The contents, read to the last byte.
+    /// Decodes the contents, which must be read to the last byte.
     pub fn read<T: Object>(&self) -> Result<T, Misread> {
         let mut body = Reader(self.data);
         let object = T::read(self.c_type, &mut body)?;
@@ -55,7 +56,7 @@ impl<'a> Raw<'a> {
         }
     }
 
-    /// A copy that is not understood.
+    /// A copy, not interpreted.
     pub fn opaque(&self) -> Opaque {
         Opaque {
             class: self.class,
@@ -65,7 +66,7 @@ impl<'a> Raw<'a> {
     }
 }
 
-/// 1 for IPv4 and 2 for IPv6, as most classes have it.
+/// The C-Type of an address family in most classes: 1 for IPv4, 2 for IPv6.
 pub(super) const fn family(address: IpAddr) -> u8 {
     match address {
         IpAddr::V4(_) => 1,
@@ -81,7 +82,7 @@ pub(super) fn write_address(address: IpAddr, out: &mut Vec<u8>) {
     }
 }
 
-/// Reads an address of the family that the C-Type says.
+/// Reads an address of the family that the C-Type selects.
 pub(super) fn read_address(c_type: u8, body: &mut Reader<'_>) -> Result<IpAddr, Misread> {
     match c_type {
         1 => body.v4().map(IpAddr::V4),

@@ -1,7 +1,7 @@
-//! INTEGRITY put into messages, and found in them, as bytes (RFC 2747, sections 2 and 4).
+//! Inserts INTEGRITY into encoded messages, and finds it there (RFC 2747, sections 2 and 4).
 //!
-//! The digest is over the whole message with the checksum and the digest itself zero. The checksum is worked out
-//! afterwards, so that readers that look at it first find it right.
+//! The digest covers the whole message, with the checksum and the digest itself zero. The checksum
+//! is computed afterwards, so that it is correct for receivers that check it first.
 
 use super::hop::Hop;
 use super::integrity::Integrity;
@@ -10,23 +10,23 @@ use super::reader::Reader;
 use super::{Malformed, TooLong, checksum, class};
 use core::net::IpAddr;
 
-/// Header of the message, of the object, and what comes in the object before the digest.
+/// The offset of the digest: common header, object header, and the fields before it.
 const BEFORE_DIGEST: usize = 8 + 4 + 16;
 
-/// A message with its INTEGRITY taken out of it.
+/// The INTEGRITY of a message.
 pub(crate) struct Protected {
-    /// What is claimed.
+    /// The object.
     pub integrity: Integrity,
-    /// What the digest is over.
+    /// The bytes that the digest covers.
     pub covered: Vec<u8>,
 }
 
-/// The type of a message.
+/// The type of an encoded message.
 pub(crate) fn message_type(message: &[u8]) -> Option<u8> {
     message.get(1).copied()
 }
 
-/// Finds INTEGRITY in a message; none in one that does not begin with it.
+/// Finds INTEGRITY in a message; none unless it is the first object.
 pub(crate) fn find(message: &[u8]) -> Result<Option<Protected>, Malformed> {
     let header: [u8; 8] = *message.first_chunk().ok_or(Malformed::Truncated)?;
     if header[0] >> 4 != 1 {
@@ -36,7 +36,8 @@ pub(crate) fn find(message: &[u8]) -> Result<Option<Protected>, Malformed> {
         return Err(Malformed::Length);
     }
     let mut body = Reader(&message[8..]);
-    // What follows the header of a bundle may be a message, which begins with the version and not with a length.
+    // The header of a bundle may be followed by a message, which starts with the version and not
+    // with a length.
     if body.0.first().is_none_or(|byte| byte >> 4 != 0) {
         return Ok(None);
     }
@@ -51,7 +52,8 @@ pub(crate) fn find(message: &[u8]) -> Result<Option<Protected>, Malformed> {
     Ok(Some(Protected { integrity, covered }))
 }
 
-/// Puts INTEGRITY into a message that has none. Its digest is zeros of the right length, and is worked out by `digest`.
+/// Inserts INTEGRITY into a message that has none. Its digest is zeros of the right length;
+/// `digest` computes the real one.
 pub(crate) fn protect(
     message: &[u8],
     integrity: &Integrity,
@@ -70,14 +72,14 @@ pub(crate) fn protect(
     out.extend([class::INTEGRITY, integrity.c_type()]);
     out.extend(contents);
     out.extend(body);
-    let worked_out = digest(&out);
-    out[BEFORE_DIGEST..BEFORE_DIGEST + worked_out.len()].copy_from_slice(&worked_out);
+    let computed = digest(&out);
+    out[BEFORE_DIGEST..BEFORE_DIGEST + computed.len()].copy_from_slice(&computed);
     let sum = checksum::of(&out);
     out[2..4].copy_from_slice(&sum.to_be_bytes());
     Ok(out)
 }
 
-/// The neighbour that a message names as the one that it comes from, in RSVP_HOP.
+/// The neighbour that a message names in RSVP_HOP.
 pub(crate) fn hop(message: &[u8]) -> Option<IpAddr> {
     let mut body = Reader(message.get(8..)?);
     if body.0.first()? >> 4 != 0 {

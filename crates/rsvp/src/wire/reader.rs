@@ -1,26 +1,26 @@
-//! Fields out of a bounded piece of a message. Every read is checked; none can go past the end.
+//! Reads fields from a bounded part of a message. Every read is checked against the end.
 
 use core::net::{Ipv4Addr, Ipv6Addr};
 
-/// Why an object could not be read.
+/// Why an object cannot be decoded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Misread {
     /// The class has no such C-Type.
     CType,
-    /// Too short, or something is left over.
+    /// Too short or too long.
     Length,
-    /// A field has a value that it may not have.
+    /// A field has an invalid value.
     Value,
-    /// An IntServ service that is not known.
+    /// An unknown IntServ service.
     Service,
 }
 
-/// What has not been read yet.
+/// The bytes not read yet.
 #[derive(Clone, Copy)]
 pub(super) struct Reader<'a>(pub &'a [u8]);
 
 impl<'a> Reader<'a> {
-    /// Whether all has been read.
+    /// Whether all bytes have been read.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -44,17 +44,17 @@ impl<'a> Reader<'a> {
         self.array::<1>().map(|[byte]| byte)
     }
 
-    /// Two bytes, the highest first.
+    /// Two bytes in network order.
     pub fn u16(&mut self) -> Result<u16, Misread> {
         self.array().map(u16::from_be_bytes)
     }
 
-    /// Four bytes, the highest first.
+    /// Four bytes in network order.
     pub fn u32(&mut self) -> Result<u32, Misread> {
         self.array().map(u32::from_be_bytes)
     }
 
-    /// Eight bytes, the highest first.
+    /// Eight bytes in network order.
     pub fn u64(&mut self) -> Result<u64, Misread> {
         self.array().map(u64::from_be_bytes)
     }
@@ -69,7 +69,7 @@ impl<'a> Reader<'a> {
         self.array::<16>().map(Ipv6Addr::from)
     }
 
-    /// Everything that is left, read piece by piece.
+    /// Reads items until no bytes are left.
     pub fn all<T>(
         &mut self,
         mut one: impl FnMut(&mut Self) -> Result<T, Misread>,

@@ -1,4 +1,4 @@
-//! MESSAGE_ID, its acknowledgements and its lists (RFC 2961, sections 4 and 5).
+//! MESSAGE_ID, MESSAGE_ID_ACK and MESSAGE_ID LIST (RFC 2961, sections 4 and 5).
 
 use super::object::Object;
 use super::reader::{Misread, Reader};
@@ -7,14 +7,14 @@ use core::net::{Ipv4Addr, Ipv6Addr};
 const EPOCH: u32 = 0x00ff_ffff;
 const ACK_DESIRED: u32 = 1 << 24;
 
-/// Names a message, so that a refresh need only say the name.
+/// MESSAGE_ID: identifies a message, so that a refresh need not repeat it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct MessageId {
-    /// The sender wants to hear that it arrived.
+    /// ACK_Desired.
     pub ack_desired: bool,
-    /// Changes when the sender restarts; 24 bits.
+    /// The epoch of the sender: changes when it restarts; 24 bits.
     pub epoch: u32,
-    /// The number.
+    /// The message identifier.
     pub id: u32,
 }
 
@@ -42,14 +42,14 @@ impl Object for MessageId {
     }
 }
 
-/// MESSAGE_ID_ACK, or MESSAGE_ID_NACK for a name that is not known.
+/// MESSAGE_ID_ACK, or MESSAGE_ID_NACK for an unknown MESSAGE_ID.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct MessageIdAck {
-    /// Known, and therefore acknowledged.
+    /// Whether the MESSAGE_ID is known: an ACK, not a NACK.
     pub known: bool,
-    /// The epoch of the name; 24 bits.
+    /// The epoch of the MESSAGE_ID; 24 bits.
     pub epoch: u32,
-    /// The number.
+    /// The message identifier.
     pub id: u32,
 }
 
@@ -74,27 +74,27 @@ impl Object for MessageIdAck {
     }
 }
 
-/// The names of MESSAGE_ID_LIST, with what else tells them apart where they went to a group.
+/// The entries of a MESSAGE_ID LIST; those for multicast sessions carry addresses too.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum MessageIds {
-    /// Of the neighbour that sends the list.
+    /// MESSAGE_ID LIST: identifiers of the neighbour that sends it.
     Neighbour(Vec<u32>),
-    /// With their IPv4 sources.
+    /// IPv4 MESSAGE_ID SRC_LIST: with source addresses.
     SourceV4(Vec<(u32, Ipv4Addr)>),
-    /// With their IPv6 sources.
+    /// IPv6 MESSAGE_ID SRC_LIST: with source addresses.
     SourceV6(Vec<(u32, Ipv6Addr)>),
-    /// With IPv4 sources and groups.
+    /// IPv4 MESSAGE_ID MCAST_LIST: with source and group addresses.
     GroupV4(Vec<(u32, Ipv4Addr, Ipv4Addr)>),
-    /// With IPv6 sources and groups.
+    /// IPv6 MESSAGE_ID MCAST_LIST: with source and group addresses.
     GroupV6(Vec<(u32, Ipv6Addr, Ipv6Addr)>),
 }
 
-/// One MESSAGE_ID_LIST of a summary refresh.
+/// One MESSAGE_ID LIST of a summary refresh.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MessageIdList {
-    /// The epoch of all names in the list; 24 bits.
+    /// The epoch of all its identifiers; 24 bits.
     pub epoch: u32,
-    /// The names.
+    /// The identifiers.
     pub ids: MessageIds,
 }
 

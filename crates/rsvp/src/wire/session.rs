@@ -1,19 +1,20 @@
-//! SESSION, and what FILTER_SPEC and SENDER_TEMPLATE share (RFC 2205, appendices A.1, A.9 and A.10).
+//! SESSION, and the common format of FILTER_SPEC and SENDER_TEMPLATE (RFC 2205, appendices A.1, A.9
+//! and A.10).
 
 use super::object::{Object, family, read_address, write_address};
 use super::reader::{Misread, Reader};
 use core::net::{IpAddr, Ipv6Addr};
 
-/// Where data go: the unit that reservations are made for.
+/// SESSION: a data flow with a destination and a protocol.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Session {
-    /// The destination, one host or a group.
+    /// DestAddress, unicast or multicast.
     pub destination: IpAddr,
-    /// The transport protocol. Never 0.
+    /// The transport protocol; never 0.
     pub protocol: u8,
-    /// The destination port; 0 where the protocol has none.
+    /// DstPort; 0 where the protocol has no ports.
     pub port: u16,
-    /// E_Police: no node so far has policed what the sender promised.
+    /// E_Police: no node so far polices the traffic of the sender.
     pub police: bool,
 }
 
@@ -48,17 +49,17 @@ impl Object for Session {
     }
 }
 
-/// Whose data: the contents of FILTER_SPEC and SENDER_TEMPLATE.
+/// SENDER_TEMPLATE and FILTER_SPEC: one sender of a session.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum SenderTemplate {
-    /// A host and its port; 0 where the protocol has none.
+    /// A host and a source port; 0 where the protocol has no ports.
     Port {
         /// The source address.
         address: IpAddr,
         /// The source port.
         port: u16,
     },
-    /// An IPv6 host and a flow label of 20 bits.
+    /// An IPv6 host and a 20-bit flow label.
     FlowLabel {
         /// The source address.
         address: Ipv6Addr,
@@ -96,7 +97,7 @@ impl Object for SenderTemplate {
     fn read(c_type: u8, body: &mut Reader<'_>) -> Result<Self, Misread> {
         if c_type == 3 {
             let address = body.v6()?;
-            // One unused byte; the upper four bits of the next are beyond a label.
+            // An unused byte, and four unused bits above the label.
             let label = body.u32()? & 0x000f_ffff;
             return Ok(Self::FlowLabel { address, label });
         }

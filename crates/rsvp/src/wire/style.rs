@@ -1,19 +1,19 @@
-//! STYLE and the flow descriptors that follow it (RFC 2205, section 3.1.4 and appendix A.7).
+//! STYLE and the flow descriptor list (RFC 2205, section 3.1.4 and appendix A.7).
 
 use super::object::Object;
 use super::reader::{Misread, Reader};
 use super::session::SenderTemplate;
 
-/// How reservations of several senders and receivers go together.
+/// STYLE: how reservations for the senders of a session share resources.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Style {
-    /// WF: one reservation for all senders.
+    /// WF (wildcard filter): one reservation, shared by all senders.
     Wildcard,
-    /// FF: one reservation for each sender.
+    /// FF (fixed filter): a reservation for each sender.
     Fixed,
-    /// SE: one reservation for the senders that are named.
+    /// SE (shared explicit): one reservation, shared by listed senders.
     SharedExplicit,
-    /// An option vector that is not known; 24 bits, none of the three.
+    /// An unknown option vector, 24 bits.
     Unknown(u32),
 }
 
@@ -51,16 +51,16 @@ impl Object for Style {
     }
 }
 
-/// The style and what it applies to. `F` is the flowspec; `()` in a tear, which has no use for it.
+/// STYLE with its flow descriptor list. `F` is the flowspec; `()` in a ResvTear, which ignores it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Descriptors<F> {
-    /// One flowspec for everyone.
+    /// WF: one flowspec.
     Wildcard(F),
-    /// A flowspec for each sender; at least one.
+    /// FF: a flowspec for each sender; at least one.
     Fixed(Vec<(F, SenderTemplate)>),
-    /// One flowspec for these senders; at least one.
+    /// SE: one flowspec for these senders; at least one.
     SharedExplicit(F, Vec<SenderTemplate>),
-    /// A style that is not known; the objects behind it as they came, to be sent back.
+    /// An unknown style; the objects after it as they came, to be returned in an error.
     Unknown(u32, Vec<u8>),
 }
 

@@ -11,8 +11,8 @@ use rsvp::integrity::{
 };
 use rsvp::wire::Frame;
 
-/// A PathTear with INTEGRITY in front: checksum and digest zero, answers challenges, key 0x010203040506,
-/// sequence number 0x018bcfe56800.
+/// A PathTear with INTEGRITY in front: checksum and digest zero, answers challenges, key
+/// 0x010203040506, sequence number 0x018bcfe56800.
 fn by_hand(digest: usize) -> Vec<u8> {
     let length = u8::try_from(68 - 4 + digest).expect("it is short");
     let object = u8::try_from(20 + digest).expect("it is short");

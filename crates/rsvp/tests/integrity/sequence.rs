@@ -1,4 +1,5 @@
-//! Each message is heard once, in order or nearly so, and a restart of either side changes nothing of that.
+//! Each message is heard once, in order or nearly so, and a restart of either side changes nothing
+//! of that.
 
 use crate::pair::{LEFT, NOW, RIGHT, dropped, guard, hear, key, protected, settings, tear};
 use engine::random::Seed;

@@ -47,7 +47,8 @@ fn number() -> impl Strategy<Value = Real> {
     prop_oneof![(0u64..1 << 40).prop_map(Real::nearest), real()]
 }
 
-/// Exact arithmetic: a finite number of the wire in units of the smallest of all, 2⁻¹⁴⁹, as words of 32 bits.
+/// Exact arithmetic: a finite number of the wire in units of the smallest of all, 2⁻¹⁴⁹, as words
+/// of 32 bits.
 fn exact(number: Real) -> [u64; 10] {
     let (exponent, fraction) = (number.bits() >> 23, number.bits() & 0x007f_ffff);
     let (mantissa, shift) = match exponent {

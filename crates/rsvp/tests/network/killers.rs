@@ -1,4 +1,5 @@
-//! A request that cannot be had must not take away, or keep others from, what can (RFC 2205, sections 2.5 and 3.5).
+//! A request that cannot be had must not take away, or keep others from, what can (RFC 2205,
+//! sections 2.5 and 3.5).
 
 use crate::rig::{Network, SECOND, asked, bucket, group};
 use crate::topology::Topology;

@@ -1,4 +1,5 @@
-//! The reservations of RFC 2205, section 1.4: what is in force on each interface, and what goes on to each previous hop.
+//! The reservations of RFC 2205, section 1.4: what is in force on each interface, and what goes on
+//! to each previous hop.
 
 use crate::rig::{Network, SECOND, asked, bucket, group};
 use crate::topology::Topology;

@@ -1,4 +1,5 @@
-//! What should be in force where, worked out from who sends, who asks and the routes, without any message.
+//! What should be in force where, worked out from who sends, who asks and the routes, without any
+//! message.
 
 use crate::rig::Network;
 use crate::topology::{Tables, is_group};
@@ -6,7 +7,8 @@ use core::net::IpAddr;
 use rsvp::wire::SenderTemplate;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Rate and bucket in bytes: what requests of the simulation differ in. Two of them need not be one more than the other.
+/// Rate and bucket in bytes: what requests of the simulation differ in. Two of them need not be one
+/// more than the other.
 pub(crate) type Amount = (u64, u64);
 
 fn most(a: Amount, b: Amount) -> Amount {
@@ -24,7 +26,8 @@ pub(crate) enum Kind {
 /// Who asks at a node, by the number of the program.
 pub(crate) type Wishes = BTreeMap<(usize, u64), Wish>;
 
-/// What a program asks for. With a wildcard the senders do not matter, and all amounts but that of style FF are one.
+/// What a program asks for. With a wildcard the senders do not matter, and all amounts but that of
+/// style FF are one.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Wish {
     pub(crate) amounts: BTreeMap<SenderTemplate, Amount>,
@@ -114,7 +117,8 @@ fn fixed(
     all.into_iter().map(one).collect()
 }
 
-/// Shared reservations: each node asks each node before for what those behind it ask, until nothing changes.
+/// Shared reservations: each node asks each node before for what those behind it ask, until nothing
+/// changes.
 fn together(
     kind: Kind,
     senders: &BTreeMap<SenderTemplate, usize>,

@@ -251,7 +251,8 @@ impl Network {
         self.nodes[at] = make(&self.topology, &self.tables, at, capacity, seed);
     }
 
-    /// Routes avoid these links from now on, and data to groups reaches these nodes. All nodes are told.
+    /// Routes avoid these links from now on, and data to groups reaches these nodes. All nodes are
+    /// told.
     pub(crate) fn reroute(&mut self, avoided: &[usize], members: &BTreeSet<usize>) {
         self.tables = Rc::new(Tables::new(&self.topology, avoided, members, self.shared_tree));
         for node in &mut self.nodes {

@@ -1,6 +1,7 @@
-//! A thousand courses of events, with loss, restarts and changes of routes: when it has been quiet for a while, what is
-//! in force on every hop is exactly what [`crate::oracle`] says; messages are no more than refreshes; nothing is left
-//! behind; and what is no longer refreshed dies in its time.
+//! A thousand courses of events, with loss, restarts and changes of routes: when it has been quiet
+//! for a while, what is in force on every hop is exactly what [`crate::oracle`] says; messages are
+//! no more than refreshes; nothing is left behind; and what is no longer refreshed dies in its
+//! time.
 
 use crate::oracle::{Amount, Kind, Wish, Wishes, promises};
 use crate::rig::{Network, SECOND, bucket};
@@ -252,8 +253,8 @@ impl Course {
         }
         let before = self.network.sent;
         self.network.run(Duration::from_millis(50));
-        // One thing that happens has every node send something once about each sender, in each direction, and once more
-        // where answers cross; and the refreshes of this time.
+        // One thing that happens has every node send something once about each sender, in each
+        // direction, and once more where answers cross; and the refreshes of this time.
         let items = self.network.nodes.len() * (self.senders.len() + 2);
         let sent = self.network.sent - before;
         assert!(sent <= 8 * items, "a storm: {sent} messages for {items} items");

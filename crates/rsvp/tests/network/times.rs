@@ -1,4 +1,5 @@
-//! Times: R by interface and how it changes, lifetimes that follow the R of the message, refreshes that do not meet.
+//! Times: R by interface and how it changes, lifetimes that follow the R of the message, refreshes
+//! that do not meet.
 
 use crate::rig::{Network, R1, R2, SECOND};
 use core::net::IpAddr;

@@ -1,5 +1,6 @@
-//! Nodes on links of two or more ends, and the routes over them: shortest ways to hosts; to groups one tree for all
-//! senders, or the shortest ways from each. Equal ways are told apart by the order of the links.
+//! Nodes on links of two or more ends, and the routes over them: shortest ways to hosts; to groups
+//! one tree for all senders, or the shortest ways from each. Equal ways are told apart by the order
+//! of the links.
 
 use core::net::{IpAddr, Ipv4Addr};
 use rsvp::traffic_control::{InterfaceId, Route};
@@ -46,7 +47,8 @@ impl Topology {
         ])
     }
 
-    /// An Ethernet with three routers, two of them joined by a link too, and a host behind each: router n has host n + 3.
+    /// An Ethernet with three routers, two of them joined by a link too, and a host behind each:
+    /// router n has host n + 3.
     pub(crate) fn mesh() -> Self {
         Self(vec![
             vec![0, 1, 2],
@@ -63,8 +65,8 @@ impl Topology {
         Self(ring.chain((0..5).map(|at| vec![at, at + 5])).collect())
     }
 
-    /// The router of RFC 2205, figure 3: S1 (node 1) on its first link; a router with S2 and S3 (2 and 3) on its second; R1
-    /// (4) on the third; R2 and R3 (5 and 6) on the fourth.
+    /// The router of RFC 2205, figure 3: S1 (node 1) on its first link; a router with S2 and S3 (2
+    /// and 3) on its second; R1 (4) on the third; R2 and R3 (5 and 6) on the fourth.
     pub(crate) fn figure_3() -> Self {
         Self(vec![
             vec![0, 1],
@@ -271,7 +273,8 @@ impl Tables {
         None
     }
 
-    /// The nodes with their outgoing links from a source to a host or member, in order; none: there is no way.
+    /// The nodes with their outgoing links from a source to a host or member, in order; none: there
+    /// is no way.
     pub(crate) fn way(&self, from: usize, to: usize, group: bool) -> Option<Vec<Hop>> {
         let mut way = Vec::new();
         let mut at = from;

@@ -1,4 +1,5 @@
-//! What does not fit is refused with numbers and harms nobody; loss and arbitrary messages leave no orphan.
+//! What does not fit is refused with numbers and harms nobody; loss and arbitrary messages leave no
+//! orphan.
 
 use crate::arbitrary::single;
 use crate::rig::{A, Arrival, B, Network, R1, R2, SECOND, bucket, node, receiver, sender, session};

@@ -1,4 +1,5 @@
-//! A sender and a receiver on one link, each a node with a layer, on a virtual clock. R is one second.
+//! A sender and a receiver on one link, each a node with a layer, on a virtual clock. R is one
+//! second.
 
 use core::net::{IpAddr, Ipv4Addr};
 use engine::random::{Rng, Seed};
@@ -169,7 +170,8 @@ impl Pair {
     fn hear(&mut self, at: usize, transmit: &Transmit) {
         let frame = Frame::decode(&transmit.bytes).expect("our own message is whole");
         if self.layers[at].is_none() {
-            // A node that knows nothing of RFC 2961 refuses classes below 128 that it does not know.
+            // A node that knows nothing of RFC 2961 refuses classes below 128 that it does not
+            // know.
             assert!(frame.message_id.is_none() && frame.acknowledgements.is_empty());
             assert!(!matches!(frame.message, Message::Srefresh(_) | Message::Ack));
         }

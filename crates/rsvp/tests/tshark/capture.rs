@@ -109,7 +109,8 @@ pub(crate) fn fields(name: &str, packets: &[Packet], fields: &[&str]) -> Option<
     Some(rows.collect())
 }
 
-/// What it says of each packet's RSVP checksum, and whether anything is malformed; none where there is no tshark.
+/// What it says of each packet's RSVP checksum, and whether anything is malformed; none where there
+/// is no tshark.
 pub(crate) fn assert_sound(name: &str, packets: &[Packet]) {
     let Some(text) = tshark(name, packets, &["-V"]) else {
         return;

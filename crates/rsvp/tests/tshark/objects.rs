@@ -322,7 +322,8 @@ pub(crate) fn protected(message: Vec<u8>) -> Vec<u8> {
     guard.outgoing(Instant::START, 0, message).expect("it fits")
 }
 
-/// Fields and their values in one message; all fields of the table that are not named are to be absent.
+/// Fields and their values in one message; all fields of the table that are not named are to be
+/// absent.
 type Expected<'a> = &'a [(&'a str, &'a str)];
 
 fn same(name: &str, cases: &[(Vec<u8>, Expected<'_>)]) {
@@ -571,8 +572,9 @@ fn objects_of_ipv6() {
     addressed("objects-6", &NAMES_6);
 }
 
-/// What has no addresses. This tshark does not know class 64, CHALLENGE, and shows it as bytes; the handshake flag of
-/// INTEGRITY is the highest bit (RFC 2747, section 2), though it has a name for the lowest.
+/// What has no addresses. This tshark does not know class 64, CHALLENGE, and shows it as bytes; the
+/// handshake flag of INTEGRITY is the highest bit (RFC 2747, section 2), though it has a name for
+/// the lowest.
 #[test]
 fn names_of_messages_and_integrity() {
     same(

@@ -55,7 +55,8 @@ proptest! {
         let mut bytes = frame.encode().expect("it fits");
         let bit = bit.index(bytes.len() * 8);
         bytes[bit / 8] ^= 1 << (bit % 8);
-        // A changed bit changes the sum, unless it makes the checksum field zero, which says that there is none.
+        // A changed bit changes the sum, unless it makes the checksum field zero, which says that
+        // there is none.
         prop_assert!(bytes[2..4] == [0, 0] || decoded(&bytes).is_err());
     }
 

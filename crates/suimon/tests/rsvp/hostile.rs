@@ -33,7 +33,7 @@ fn path(port: u16) -> Vec<u8> {
         },
         hop: Hop {
             address: A.into(),
-            interface: 0,
+            lih: 0,
         },
         refresh: Refresh::millis(1000),
         policy: Vec::new(),

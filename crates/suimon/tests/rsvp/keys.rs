@@ -109,10 +109,7 @@ fn forged(rig: &Rig) {
             port: 5000,
             police: false,
         },
-        hop: Hop {
-            address: a,
-            interface: 0,
-        },
+        hop: Hop { address: a, lih: 0 },
         sender: SenderTemplate::Port { address: a, port: 0 },
     }));
     let envelope = Envelope {
