@@ -153,6 +153,21 @@ const KNOWN: &[(&str, &str, &str)] = &[
     ("crates/sim/src/capture", "pcap", "the file format"),
     ("crates/scenario/", "pcap", "the file format"),
     ("crates/suimon/src/commands/sim.rs", "pcap", "the file format"),
+    (
+        "crates/control/src/port_config.rs",
+        "egress",
+        "the key that an interface is given by",
+    ),
+    (
+        "crates/gateway/src/realise.rs",
+        "af_packet",
+        "launch times are asked of packet sockets",
+    ),
+    (
+        "crates/netio/src/fail_open.rs",
+        "af_packet",
+        "a protected interface is opened by a packet socket",
+    ),
 ];
 
 /// A file of a family, in its list.

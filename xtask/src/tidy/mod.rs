@@ -6,6 +6,7 @@
 mod crates;
 mod files;
 mod lists;
+mod names;
 mod source;
 
 use std::collections::BTreeMap;
@@ -28,7 +29,7 @@ const RULES: &[Rule] = &[
     rule("purity", crates::purity, 0),
     rule("unsafe places", crates::unsafe_places, 0),
     rule("one file each", lists::one_file_each, 0),
-    rule("known by name", lists::known_by_name, 24),
+    rule("known by name", lists::known_by_name, 33),
     rule("purpose", files::purpose, 0),
     rule("no drawers", files::no_drawers, 0),
     rule("leftovers", files::leftovers, 0),
@@ -36,7 +37,9 @@ const RULES: &[Rule] = &[
     rule("links", files::links, 0),
     rule("modules outside macros", files::modules_outside_macros, 0),
     rule("no unwrap", files::no_unwrap, 0),
-    rule("comment width", files::comment_width, 2118),
+    rule("comment width", files::comment_width, 1959),
+    rule("words", names::words, 408),
+    rule("unique types", names::unique_types, 81),
     rule("short decisions", files::short_decisions, 2),
 ];
 
