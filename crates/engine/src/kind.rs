@@ -3,6 +3,75 @@
 //! Text becomes a running queue in two steps that cannot be mixed up: `check` turns settings into a
 //! [`Plan`] or reports every problem; `build` turns a plan into a discipline and cannot fail. A new kind is
 //! one file under `disciplines/` with a `static KIND`, and one word in `disciplines/mod.rs`.
+//!
+//! A kind outside this crate, in whole:
+//!
+//! ```
+//! use engine::discipline::{Discipline, Next, Reason, Sink, Verdict};
+//! use engine::kind::{Build, Check, Children, Kind, Plan, Properties};
+//! use engine::link::Link;
+//! use engine::packet::Packet;
+//! use engine::tree::{DisciplineSpec, Registry};
+//! use engine::units::{Bandwidth, Bytes, Instant};
+//! use std::sync::Arc;
+//!
+//! engine::settings! {
+//!     /// Settings of `lifo`.
+//!     struct Settings {
+//!         /// Packets queued at most
+//!         limit: u32 = default "100", "too small: drops; too large: old packets", "an example";
+//!     }
+//! }
+//!
+//! /// Last in, first out.
+//! #[derive(Debug)]
+//! struct Lifo {
+//!     packets: Vec<Packet>,
+//!     limit: usize,
+//! }
+//!
+//! impl Discipline for Lifo {
+//!     fn enqueue(&mut self, _now: Instant, packet: Packet, sink: &mut dyn Sink) -> Verdict {
+//!         if self.packets.len() >= self.limit {
+//!             sink.drop(packet, Reason::Full);
+//!             return Verdict::Dropped(Reason::Full);
+//!         }
+//!         self.packets.push(packet);
+//!         Verdict::Queued
+//!     }
+//!     fn dequeue(&mut self, _now: Instant, _sink: &mut dyn Sink) -> Next<Packet> {
+//!         self.packets.pop().map_or(Next::Empty, Next::Ready)
+//!     }
+//!     fn flush(&mut self, sink: &mut dyn Sink) {
+//!         self.packets.drain(..).for_each(|packet| sink.drop(packet, Reason::Flushed));
+//!     }
+//! }
+//!
+//! impl Plan for Settings {
+//!     fn build(&self, _cx: &Build) -> Box<dyn Discipline> {
+//!         Box::new(Lifo { packets: Vec::new(), limit: self.limit as usize })
+//!     }
+//! }
+//!
+//! fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
+//!     Some(Arc::new(Settings::read(check.settings, &[], check.problems)?))
+//! }
+//!
+//! static LIFO: Kind = Kind {
+//!     name: "lifo",
+//!     summary: "Last in, first out",
+//!     reference: "an example",
+//!     children: Children::None,
+//!     settings: Settings::SETTINGS,
+//!     class_settings: &[],
+//!     properties: Properties::NONE,
+//!     check,
+//! };
+//!
+//! let registry = Registry::builtin().with(&LIFO);
+//! let link = Link::new(Bandwidth::mbit(10), Bytes::new(1514));
+//! assert!(DisciplineSpec::new("lifo").check(&registry, link).is_ok());
+//! ```
 
 use crate::bounds::{Terms, WorstCase};
 use crate::discipline::Discipline;

@@ -9,6 +9,36 @@
 //! Linux's stash pay without saying so: a shaper charges a packet when it is pinned, so each
 //! shaping level may release one packet early by at most one packet time, and a late high-priority
 //! arrival waits behind one packet.
+//!
+//! ```
+//! use engine::discipline::{Next, Reason, Sink};
+//! use engine::link::Link;
+//! use engine::packet::{ClassId, Packet};
+//! use engine::random::Seed;
+//! use engine::tree::{DisciplineSpec, Registry};
+//! use engine::units::{Bandwidth, Bytes, Instant};
+//!
+//! struct Drops(Vec<Reason>);
+//! impl Sink for Drops {
+//!     fn drop(&mut self, _packet: Packet, why: Reason) {
+//!         self.0.push(why);
+//!     }
+//! }
+//!
+//! let mut spec = DisciplineSpec::new("fifo");
+//! spec.settings = spec.settings.text("limit_bytes", "2 kB");
+//! let link = Link::new(Bandwidth::mbit(10), Bytes::new(1514));
+//! let plan = spec.check(&Registry::builtin(), link).expect("2 kB is more than a packet");
+//! let mut queue = plan.build(Seed(1));
+//!
+//! let (now, mut drops) = (Instant::START, Drops(Vec::new()));
+//! for _ in 0..3 {
+//!     let _ = queue.enqueue(now, Packet::new(Bytes::new(1000), now, ClassId(0)), &mut drops);
+//! }
+//! assert_eq!((queue.backlog().packets, &drops.0[..]), (2, &[Reason::Full][..]));
+//! assert!(matches!(queue.dequeue(now, &mut drops), Next::Ready(_)));
+//! assert_eq!(queue.stats().sent.bytes, Bytes::new(1000));
+//! ```
 
 use crate::discipline::{Discipline, Next, Reason, Sink, Verdict};
 use crate::disciplines::fifo::Fifo;

@@ -240,7 +240,7 @@ impl Reservable {
     ) -> Result<Layout, Vec<Problem>> {
         let spec = self.spec_with(reservations);
         let new = spec.check(registry, self.link)?;
-        let by_name: std::collections::HashMap<&str, ClassId> = new
+        let by_name: std::collections::BTreeMap<&str, ClassId> = new
             .classes
             .iter()
             .zip(0..)

@@ -2,6 +2,34 @@
 //!
 //! Everything is checked before anything is built: a wrong tree reports all its problems and changes
 //! nothing. A [`TreePlan`] can be built any number of times, in the simulator, the lab, or on a link.
+//!
+//! ```
+//! use engine::link::Link;
+//! use engine::random::Seed;
+//! use engine::settings::Table;
+//! use engine::tree::{ClassSpec, DisciplineSpec, Registry};
+//! use engine::units::{Bandwidth, Bytes};
+//!
+//! let class = |name: &str, priority: &str| ClassSpec {
+//!     name: name.into(),
+//!     default: name == "bulk",
+//!     settings: Table::default().text("rate", "4 Mbit/s").text("priority", priority),
+//!     ..ClassSpec::default()
+//! };
+//! let mut spec = DisciplineSpec::new("cbq");
+//! spec.classes = vec![class("voice", "5"), class("bulk", "1")];
+//!
+//! let link = Link::new(Bandwidth::mbit(10), Bytes::new(1514));
+//! let problems = spec.check(&Registry::builtin(), link).expect_err("a priority is a number");
+//! assert_eq!(problems.len(), 2);
+//!
+//! for class in &mut spec.classes {
+//!     class.settings = Table::default().text("rate", "4 Mbit/s");
+//! }
+//! let plan = spec.check(&Registry::builtin(), link).expect("8 of 10 Mbit/s");
+//! assert_eq!(plan.class("bulk"), plan.default);
+//! assert!(plan.build(Seed(1)).is_empty());
+//! ```
 
 use crate::bounds::{Promise, Terms, WorstCase};
 use crate::disciplines::ips;
@@ -168,7 +196,10 @@ impl TreePlan {
         self.classes.get(class.0 as usize)
     }
 
-    /// The leaf of this name, for a filter; the problem says what was wrong with it.
+    /// The leaf of this name, for a filter.
+    ///
+    /// # Errors
+    /// If no class has this name, or the class has child classes.
     pub fn leaf(&self, name: &str, at: Span) -> Result<ClassId, Problem> {
         let names = || self.classes.iter().filter(|c| c.leaf).map(|c| c.name.as_str());
         let id = self
@@ -204,7 +235,11 @@ impl DisciplineSpec {
         }
     }
 
-    /// Checks the whole tree for this link, reporting every problem.
+    /// Checks the whole tree for this link.
+    ///
+    /// # Errors
+    /// Every problem of the tree: unknown kinds, classes and settings, values that cannot be read, and
+    /// what a kind's own check refuses.
     pub fn check(&self, registry: &Registry, link: Link) -> Result<TreePlan, Vec<Problem>> {
         let mut checker = Checker {
             registry,
@@ -234,7 +269,7 @@ struct Checker<'a> {
     problems: Vec<Problem>,
     notices: Vec<Problem>,
     classes: Vec<ClassInfo>,
-    names: std::collections::HashSet<String>,
+    names: std::collections::BTreeSet<String>,
 }
 
 impl Checker<'_> {
@@ -356,7 +391,7 @@ impl Checker<'_> {
     /// The order in which every parent comes before its children, with each class's parent as an index
     /// into that order. Reports unknown parents and circles.
     fn in_order(&mut self, specs: &[ClassSpec]) -> Vec<(usize, Option<usize>)> {
-        let by_name: std::collections::HashMap<&str, usize> = specs
+        let by_name: std::collections::BTreeMap<&str, usize> = specs
             .iter()
             .enumerate()
             .rev()

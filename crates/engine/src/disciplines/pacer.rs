@@ -1,33 +1,48 @@
-//! `pacer`: packets of each class leave at even distances, exact to the byte of the wire.
+//! `pacer`: packets of each class leave at even intervals, exact to the byte of the wire.
 //!
-//! Follows Takano et al., "Precise software pacing method for long fat pipe communication" (SWoPP 2004; PSPacer), section 3:
-//! the link's own serialisation is the clock. With *C* the link's rate and *R* a class's, a packet of *B* counted bytes
-//! puts off the next one's eligible time *E* by *P = B C / R* byte-times (the arithmetic is [`byte_clock`](crate::byte_clock)'s). A packet
-//! starts at the first opportunity *s ≥ E*; *E* does not depend on *s*.
+//! Follows Takano et al., "Precise software pacing method for long fat pipe communication" (SWoPP
+//! 2004; PSPacer), section 3: the link's own serialisation is the clock. The paper's gap between
+//! equal packets, for Gigabit Ethernet's 125 MB/s, is
 //!
-//! **Gaps.** Where a host keeps its wire busy with gap frames (`gap = "frames"`), *s* is counted on the wire: each packet and
-//! each gap frame that [`gap`](crate::discipline::Discipline::gap) asks for moves it on by its slot. Gaps of 1 to 83 cannot be made, and become 84;
-//! as *E* stays where it was, the next gap is shorter: gaps alternate, and 0 ≤ *s − E* < 84. Where hosts wait by timers or in
-//! a simulator (`gap = "timer"`), *s* is the time they ask, and any gap can be made.
+//! ```text
+//! IPG' = (MTU + Hd1) · 125 / TargetRate − (MTU + Hd2)         Hd1 = 18, Hd2 = 26
+//! ```
 //!
-//! **Classes** (the paper's section 5, its future work). Of the classes whose *E* has come, the one with the earliest deadline
-//! *E + P* sends (eligible classes only, earliest deadline first, as in WF²Q+: Bennett and Zhang 1996); ties go to the class
-//! declared first. If the sum of the rates fits the wire, no packet is later than its own *P* and one slot. A class with
-//! classes below it is a bottleneck that they share: it has an *E* of its own, which gates them. A class without a rate
-//! is best effort: it is sent when no paced class is eligible, either always (a paced packet is then late by less than one
-//! slot), or only if it is out before the next paced packet (`best_effort = "strict"`).
+//! so from one start to the next are IPG' + MTU + Hd2 = (MTU + Hd1) · 125 / TargetRate. With *C*
+//! the link's rate in place of 125 MB/s, *R* the class's, and *B* the counted bytes of each packet
+//! in place of MTU + Hd1, a packet advances the next one's eligible time *E* by *P = B C / R*
+//! byte-times (the arithmetic is in [`byte_clock`](crate::byte_clock)). A packet starts at the
+//! first opportunity *s ≥ E*; *E* does not depend on *s*.
 //!
-//! What a class did not use is lost: if it had nothing to send when *E* came, *E* becomes the time of its next packet.
+//! **Gaps.** Where a host keeps its wire busy with gap frames (`gap = "frames"`), *s* is counted on
+//! the wire: each packet and each gap frame from [`gap`](crate::discipline::Discipline::gap)
+//! advances it by its slot. Gaps of 1 to 83 cannot be made, and become 84; as *E* stays where it
+//! was, the next gap is shorter: gaps alternate, and 0 ≤ *s − E* < 84. Where hosts wait by timers
+//! or in a simulator (`gap = "timer"`), *s* is the time at which they dequeue, and any gap can be
+//! made.
 //!
-//! Departures from the paper: per packet and not per MTU; padding, tags and the gap frames' own bytes count; the rest of
-//! each division is carried; nothing is built for one speed of link.
+//! **Classes** (the paper's section 5, its future work). Of the classes whose *E* has come, the one
+//! with the earliest deadline *E + P* sends (eligible classes only, earliest deadline first, as in
+//! WF²Q+: Bennett and Zhang 1996); ties go to the class declared first. If the sum of the rates
+//! fits the wire, no packet is later than its own *P* and one slot. A class with child classes is a
+//! bottleneck that they share: it has an *E* of its own, which gates them. A class without a rate
+//! is best effort: it is sent when no paced class is eligible, either always (a paced packet is
+//! then late by less than one slot), or only if it is out before the next paced packet
+//! (`best_effort = "strict"`).
 //!
-//! Where classes are added or removed, a new tree takes the place of the old, and its classes begin with what those before
-//! them [have sent ahead](crate::carry_over): nobody is early by that.
+//! Unused time is gone: if a class had nothing to send when *E* came, *E* becomes the time of its
+//! next packet.
 //!
-//! Classes that wait for *E* are in a [`calendar`](crate::structures::calendar), exact to the byte; those whose *E* has come stand by
-//! deadline, few while the wire keeps up. What a packet costs with very many classes is memory that has to be fetched; as the
-//! calendar tells who is about to come, that is done for many classes at one time.
+//! Departures from the paper: per packet and not per MTU; padding, tags and the gap frames' own
+//! bytes count; the remainder of each division is carried; nothing is built for one speed of link.
+//!
+//! When classes are added or removed, a new tree replaces the old one, and its classes start with
+//! the [deficits](crate::carry_over) of their predecessors: none sends early because of it.
+//!
+//! Classes that wait for *E* are in a [`calendar`](crate::structures::calendar), exact to the byte;
+//! eligible ones are ordered by deadline, few while the wire keeps up. With very many classes a
+//! packet costs memory that has to be fetched; as the calendar shows which classes come next, many
+//! are [prefetched](crate::prefetch) at once.
 
 use crate::byte_clock::{Basis, Pace, SHORTEST_SLOT, Slots, WireTime, gap_slot};
 use crate::carry_over::{CarryOver, Deficit};
@@ -62,13 +77,14 @@ pub static KIND: Kind = Kind {
     check: |check| plan_with(check, Waiting::Calendar),
 };
 
-/// What keeps the classes that wait for their time. For the bench that compares the two: a policy has no word for it.
+/// The structure of the classes that wait for their time. For the bench that compares the two: no
+/// policy can choose it.
 #[doc(hidden)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Waiting {
     /// A calendar, exact to the byte.
     Calendar,
-    /// A binary heap of all who wait.
+    /// A binary heap of all that wait.
     Heap,
 }
 
@@ -95,11 +111,13 @@ choices! {
 settings! {
     /// Settings of `pacer`.
     pub struct Settings {
-        /// Which bytes the rates count: the wire slot, the frame with FCS, the frame without, or the IP packet
+        /// Which bytes the rates count: the wire slot, the frame with FCS, the frame without, or
+        /// the IP packet
         basis: Basis = default "frame-fcs",
             "`ip` for a bottleneck that is given in IP bytes; with `wire` rates add up whatever the packets' sizes",
             "the PSPacer paper, section 3.3";
-        /// What makes the gaps: the host's timer (also in a simulator), or gap frames on a wire that is never idle
+        /// What makes the gaps: the host's timer (also in a simulator), or gap frames on a wire
+        /// that is never idle
         gap: Gap = default "timer",
             "`frames` needs a host that puts gap frames between packets",
             "-";
@@ -109,7 +127,7 @@ settings! {
             "as every other discipline";
         /// The speed of the wire, if the interface's `bandwidth` is another
         wire: Bandwidth = derived "the interface's `bandwidth`",
-            "must be the device's: all gaps are reckoned from it",
+            "must be the device's: all gaps are computed from it",
             "-";
         /// VLAN tags that the device puts into frames
         tags: u32 = default "0",
@@ -121,11 +139,12 @@ settings! {
 settings! {
     /// Settings of a class of `pacer`.
     pub struct ClassSettings {
-        /// Its rate; of a class with classes below it, that of the bottleneck they share
+        /// Its rate; of a class with child classes, that of the bottleneck they share
         rate: Rate = derived "none: best effort",
             "above the bottleneck's: packets are dropped there",
             "the narrowest link on the way";
-        /// The shortest packets that it sends many of: what it takes of the wire at most is reckoned from them
+        /// The shortest packets that it sends many of: the most it takes of the wire is computed
+        /// from them
         packet: Bytes = derived "the link's longest packet",
             "too large: the classes may need more than the wire has, and are late; too small: fewer classes fit",
             "-";
@@ -151,7 +170,7 @@ struct PacerPlan {
     waiting: Waiting,
 }
 
-/// What cannot change while packets flow.
+/// What cannot change while packets are queued.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Rules {
     basis: Basis,
@@ -162,7 +181,8 @@ struct Rules {
 
 /// More tags than any frame has.
 const MOST_TAGS: u32 = 8;
-/// The longest gap frame is at least so long, so that half of a longer gap is not too short for a frame.
+/// The longest gap frame is at least this long, so that half of a longer gap is not too short for a
+/// frame.
 const LEAST_LONGEST: u64 = 2 * SHORTEST_SLOT - 1;
 
 /// Checks the settings of a pacer.
@@ -269,7 +289,7 @@ fn rules(check: &mut Check<'_>, settings: &Settings) -> Option<Rules> {
     })
 }
 
-/// No bottleneck is promised more than it has, and the wire carries all of it: counted bytes and what is around them.
+/// No bottleneck is oversubscribed, and the wire carries all of it: counted bytes and framing.
 fn admit(check: &mut Check<'_>, rules: Rules, nodes: &[NodePlan], packets: &[Bytes]) {
     let mb = |bits: u128| format!("{:.2} MB/s", bits as f64 / 8e6);
     let rates = |node: &NodePlan| Bandwidth::bits_per_sec(node.rate.unwrap_or(0));
@@ -295,7 +315,7 @@ fn admit(check: &mut Check<'_>, rules: Rules, nodes: &[NodePlan], packets: &[Byt
             let class = &check.classes[index];
             let at = class.settings.get("rate").map_or(class.at, |entry| entry.at);
             let message = format!(
-                "the classes of `{}` are promised {}, more than its {}",
+                "the classes of `{}` have rates of {} in sum, more than its {}",
                 class.name,
                 mb(sum),
                 mb(has.bits().into())
@@ -326,7 +346,7 @@ fn admit(check: &mut Check<'_>, rules: Rules, nodes: &[NodePlan], packets: &[Byt
 }
 
 impl PacerPlan {
-    /// How far apart packets of most classes are, in byte-times: of all but an eighth at most.
+    /// The spacing of most classes' packets, in byte-times: of all but an eighth at most.
     fn span(&self) -> u64 {
         let longest = Bytes::new(self.rules.slots.longest + self.rules.slots.overhead);
         let counted = self.rules.slots.counted(longest, self.rules.basis);
@@ -356,23 +376,24 @@ impl Plan for PacerPlan {
 
 /// No node.
 const NONE: u32 = u32::MAX;
-/// So many classes at most are fetched at one time.
+/// The most classes that are prefetched at once.
 const FETCHED: usize = 256;
-/// The eligible classes of the top.
+/// The eligible classes at the top.
 const TOP: usize = 0;
 
-/// Where a node is.
+/// The state of a node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
     /// It has nothing to send, or none of its children is eligible.
     Idle,
     /// In the calendar until its time.
     Waiting,
-    /// Among those of the class above it.
+    /// Among the eligible of the class above it.
     Eligible,
 }
 
-/// A class, in one line of a cache. With its places in the calendar, among the eligible and among the leaves it is less than 128 bytes.
+/// A class, in one cache line. With its entries in the calendar, among the eligible and among the
+/// leaves it is less than 128 bytes.
 #[derive(Clone, Debug)]
 #[repr(align(64))]
 struct Node {
@@ -382,18 +403,18 @@ struct Node {
     parent: u32,
     /// The number among the leaves, or of the eligible classes below.
     number: u32,
-    /// Those that it joins when it is eligible.
+    /// The eligible classes that it joins.
     above: u32,
     leaf: bool,
     paced: bool,
     state: State,
 }
 
-/// The timer of a leaf that sleeps, an item of a heap, a note, the number of a leaf and its state.
+/// A sleeping leaf's timer, a heap's item, a calendar's entry, the number of a leaf and its state.
 const _: () = assert!(size_of::<Node>() + 16 + 16 + 12 + 4 + 1 < 128);
 
-/// Where the next packet can start, in byte-times: not before `low`, and at `high` at the latest. They differ by 1 at most,
-/// when the time is between two bytes.
+/// Where the next packet can start, in byte-times: not before `low`, and at `high` at the latest.
+/// They differ by 1 at most, when the time is between two bytes.
 #[derive(Clone, Copy, Debug)]
 struct Position {
     low: u64,
@@ -407,14 +428,15 @@ struct Pacer {
     /// The node of each leaf.
     node_of: Vec<u32>,
     waiting: Calendar,
-    /// Those of them who are about to come, for a moment.
+    /// Those about to come; scratch.
     upcoming: Vec<u32>,
-    /// Eligible classes by deadline: of the top, and of each class with classes below it.
+    /// Eligible classes by deadline: at the top, and of each class with child classes.
     eligible: Vec<PriorityQueue>,
-    /// Those without a rate that have something to send, by turn.
+    /// Backlogged classes without a rate, by turn.
     best_effort: VecDeque<u32>,
     time: WireTime,
-    /// On a wire with gap frames: up to where it is filled, and whether that was rounded up from a time between two bytes.
+    /// On a wire with gap frames: up to where it is filled, and whether that was rounded up from a
+    /// time between two bytes.
     filled: u64,
     rounded: u64,
     /// Bytes of gap frames.
@@ -468,12 +490,12 @@ impl Pacer {
         }
     }
 
-    /// Lets the processor fetch at one time what the class that comes and those that are about to come will need.
+    /// Prefetches what this class, whose time has come, and the next ones will need.
     fn fetch(&mut self, comes: u32) {
         let Some(upcoming) = self.waiting.upcoming(FETCHED) else {
             return;
         };
-        // Each round asks for what the one before has told the place of.
+        // Each round reads what the one before has located.
         self.upcoming.clear();
         self.upcoming.push(comes);
         self.upcoming.extend(upcoming);
@@ -509,7 +531,7 @@ impl Pacer {
         }
     }
 
-    /// A leaf has something to send from now on.
+    /// A leaf becomes ready.
     #[inline]
     fn activate(&mut self, leaf: usize, at: Position) {
         let index = self.node_of[leaf];
@@ -519,8 +541,8 @@ impl Pacer {
         self.best_effort.push_back(index);
     }
 
-    /// An idle node waits for its time, which is over if it had nothing to send then: what it did not use before `since` is
-    /// lost.
+    /// An idle node waits for its time, which has passed if it had nothing to send then: unused
+    /// time before `since` is gone.
     #[inline]
     fn wait(&mut self, index: u32, at: Position, since: u64) {
         let node = &mut self.nodes[index as usize];
@@ -530,7 +552,7 @@ impl Pacer {
         self.waiting.note(index, eligible.max(at.low));
     }
 
-    /// A node's time has come: it joins those of the class above.
+    /// A node's time has come: it joins the eligible of the class above.
     #[inline]
     fn rise(&mut self, index: u32, now: Instant, at: Position, sink: &mut dyn Sink) {
         let rules = self.plan.rules;
@@ -556,7 +578,7 @@ impl Pacer {
         }
     }
 
-    /// The leaf that is to send, of those whose time has come and whose bottlenecks are free.
+    /// The leaf to send next: eligible, below eligible bottlenecks.
     #[inline]
     fn first(&self) -> Option<u32> {
         let mut above = TOP;
@@ -570,7 +592,7 @@ impl Pacer {
         }
     }
 
-    /// A leaf and all above it are charged for a packet.
+    /// Charges a leaf and all above it for a packet.
     #[inline]
     fn charge(&mut self, leaf: u32, len: Bytes, more: bool, at: Position) {
         let rules = self.plan.rules;
@@ -617,7 +639,8 @@ impl Pacer {
         None
     }
 
-    /// Whether a packet delays no paced one; nor may the gap behind it, which is nothing or long enough for a gap frame.
+    /// Whether a packet delays no paced one; nor may the gap behind it, which is nothing or long
+    /// enough for a gap frame.
     fn is_out_in_time(&self, len: Bytes, at: Position) -> bool {
         let Some(next) = self.waiting.next() else {
             return true;
@@ -629,7 +652,7 @@ impl Pacer {
         left == 0 || !self.plan.rules.frames || left >= SHORTEST_SLOT
     }
 
-    /// What leaves takes its slot of the wire.
+    /// A packet takes its slot of the wire.
     #[inline]
     fn occupy(&mut self, len: Bytes) {
         if self.plan.rules.frames {
@@ -642,7 +665,7 @@ impl Discipline for Pacer {
     fn enqueue(&mut self, now: Instant, packet: Packet, sink: &mut dyn Sink) -> Verdict {
         let (verdict, ready) = self.leaves.enqueue(now, packet, sink);
         if let Some(leaf) = ready {
-            // One that slept, or holds its former place as it was hollow, is where it was.
+            // A leaf that slept, or kept its former position while hollow, is where it was.
             let at = self.position(now);
             self.activate(leaf, at);
         }
@@ -658,7 +681,7 @@ impl Discipline for Pacer {
             self.fetch(index);
             self.rise(index, now, at, sink);
         }
-        // Its packet was looked at when its time came, and is there.
+        // Its packet was peeked at when its time came, and is there.
         if let Some(index) = self.first()
             && let Some((packet, more)) =
                 self.leaves
@@ -750,7 +773,7 @@ impl Discipline for Pacer {
         let at = self.position(now);
         let mut rates = self.nodes.iter().zip(&plan.nodes);
         if rates.any(|(node, new)| new.rate.is_some_and(|rate| rate != node.pace.rate())) {
-            // All times can become others: who waits is noted down anew.
+            // All times can change: those that wait are scheduled anew.
             self.waiting.clear();
             for (index, (node, new)) in self.nodes.iter_mut().zip(&plan.nodes).enumerate() {
                 new.rate
