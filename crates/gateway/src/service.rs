@@ -141,7 +141,9 @@ impl Handler for Service {
             .map(|(key, value)| format!("{key} = {value}"))
             .collect();
         let lost = match adopted {
-            Adopted::Rebuilt { lost: lost @ 1.. } => format!("; {lost} packets did not fit and were dropped"),
+            Adopted::Rebuilt {
+                dropped: dropped @ 1..,
+            } => format!("; {dropped} packets did not fit and were dropped"),
             _ => String::new(),
         };
         Ok(format!("{interface}: {class}: {}{lost}", list.join(", ")))

@@ -14,7 +14,7 @@ use crate::bpf::syscall::{self, Hook};
 use crate::bpf::{Attached, Heartbeat, Means};
 use crate::interface::Interface;
 use crate::pool::Pool;
-use crate::port::{Capabilities, Counters, Port, PortError, Wake};
+use crate::port::{Capabilities, Counters, PacedPort, Port, PortError, Wake};
 use crate::ports::af_packet::AfPacket;
 use crate::worker::Gate;
 use engine::packet::Buffer;
@@ -167,7 +167,9 @@ impl<P: Capture> Port for Guarded<P> {
         self.port.counters()
     }
 
-    crate::port::like_the_port_inside!(port);
+    fn paced(&mut self) -> Option<&mut dyn PacedPort> {
+        self.port.paced()
+    }
 }
 
 /// Switches ports off and on from outside: off, all frames go the kernel's own way.

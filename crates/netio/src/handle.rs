@@ -1,7 +1,7 @@
-//! The outside of a running worker: commands from other threads, and what they get to see.
+//! A running worker from outside: commands from other threads, and snapshots for them.
 //!
-//! Commands wait in a channel and are looked at between batches; an event descriptor wakes a sleeping
-//! worker. Looking never disturbs traffic beyond the copying of the numbers.
+//! Commands wait in a channel and are handled between batches; an event descriptor wakes a sleeping worker. A
+//! snapshot costs traffic no more than the copying of its numbers.
 
 use crate::classify::Classify;
 use crate::meter::ClassMeter;
@@ -22,19 +22,19 @@ use std::fmt;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, mpsc};
 
-/// How long a command waits for its answer. A worker looks at its commands at least each millisecond or so.
+/// How long a command waits for its answer. A worker handles commands about every millisecond at least.
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(5);
 
 /// A new plan for a path.
 pub struct Retune {
     /// The plan.
     pub plan: TreePlan,
-    /// The seed, if the tree has to be built anew.
+    /// The seed of a tree that has to be built anew.
     pub seed: Seed,
-    /// The classifier that goes with the plan; the present one stays if `None`, which is right if and only
-    /// if the classes have the same numbers.
+    /// The classifier that goes with the plan; `None` keeps the present one, which is right if and only if the
+    /// classes keep their numbers.
     pub classify: Option<Box<dyn Classify>>,
-    /// What leaves is held to this, and super-frames are split by it; `None` leaves it as it is.
+    /// What leaves is shaped to this rate, and super-frames are split by it; `None` keeps the present rate.
     pub bandwidth: Option<Bandwidth>,
 }
 
@@ -51,10 +51,10 @@ impl fmt::Debug for Retune {
 pub enum Adopted {
     /// Every discipline took its new settings, and kept its state.
     InPlace,
-    /// The tree was built anew, and what was held was moved into it, by the names of classes.
+    /// The tree was built anew, and the backlog moved into it, class by class of the same name.
     Rebuilt {
-        /// Packets that the new tree did not take; they are counted as dropped there.
-        lost: u64,
+        /// Packets that the new tree refused; they count as dropped there.
+        dropped: u64,
     },
 }
 
@@ -132,13 +132,19 @@ impl Handle {
         })
     }
 
-    /// Everything there is to see, at an instant.
+    /// A snapshot of everything.
+    ///
+    /// # Errors
+    /// If the worker has ended or does not answer.
     pub fn inspect(&self) -> Result<Snapshot, Unanswered> {
         self.ask(Command::Inspect)
     }
 
-    /// Switches a path's discipline on, or off: then packets pass in order at full speed, those that were
-    /// held first. Nothing is lost by it.
+    /// Switches a path's discipline on or off. Off: packets pass in order at full speed, its backlog first;
+    /// nothing is dropped.
+    ///
+    /// # Errors
+    /// If the worker has no such path, has ended, or does not answer.
     pub fn switch(&self, path: PathId, on: bool) -> Result<(), Unanswered> {
         let known = self.ask(|done| Command::Switch { path, on, done })?;
         if known {
@@ -149,6 +155,9 @@ impl Handle {
     }
 
     /// Gives a path a new plan while packets flow.
+    ///
+    /// # Errors
+    /// If the worker has no such path, has ended, or does not answer.
     pub fn retune(&self, path: PathId, retune: Retune) -> Result<Adopted, Unanswered> {
         let retune = Box::new(retune);
         self.ask(|done| Command::Retune { path, retune, done })?
@@ -173,7 +182,7 @@ impl Handle {
 
     /// Ends the worker after the present batch.
     pub fn stop(&self) {
-        // If it cannot be told, it has ended already.
+        // If the command cannot be sent, the worker has ended already.
         let _ = self.commands.send(Command::Stop);
         self.bell.ring();
     }
@@ -190,7 +199,7 @@ pub struct Snapshot {
     pub ports: Vec<PortView>,
     /// The small and the big slots.
     pub pool: [Usage; 2],
-    /// How the loop fares.
+    /// The loop's own numbers.
     pub turns: Turns,
 }
 
@@ -203,20 +212,20 @@ pub struct PathView {
     pub enabled: bool,
     /// The kind of its discipline.
     pub kind: &'static str,
-    /// What went in, came out and was lost, since the path was made, whatever tree it had at the time.
+    /// What was offered, sent and dropped since the path was made, over all its trees.
     pub totals: Stats,
-    /// The present tree: first as a whole, then class by class. Its counts begin when it was built;
-    /// packets that were taken out to be moved elsewhere count as flushed there.
+    /// The present tree: first as a whole, then class by class. Its counts begin when it was built; packets that
+    /// were moved into another tree count as flushed.
     pub views: Vec<View>,
     /// What left, class by class.
     pub classes: Vec<ClassMeter>,
-    /// Held outside the discipline, to be sent first: after it was switched off.
+    /// Backlog outside the discipline, to be sent first: after it was switched off.
     pub bypass: Count,
-    /// How much later than their due time packets left that had had to wait for it.
+    /// How late packets left that had to wait for their due time.
     pub lateness: Delays,
     /// Super-frames that were split, and segments they became.
     pub split: (u64, u64),
-    /// How the times of its queue come true, if it has a realiser.
+    /// How its realiser does, if it has one.
     pub realised: Option<Realised>,
 }
 
@@ -244,7 +253,7 @@ pub struct PortView {
     pub failures: u64,
 }
 
-/// How the loop fares.
+/// The loop's own numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Turns {
     /// Turns of the loop.
@@ -253,8 +262,8 @@ pub struct Turns {
     pub asleep: Duration,
     /// Time it spun, waiting for a due time.
     pub spun: Duration,
-    /// Lapses: times when the process had been stopped so long that the kernel took over.
+    /// Lapses: how often the process was stopped for so long that the kernel took over.
     pub lapses: u64,
-    /// Whether it runs under `SCHED_FIFO`: asked for, and permitted.
+    /// Whether it runs under `SCHED_FIFO`: configured, and permitted.
     pub realtime: bool,
 }

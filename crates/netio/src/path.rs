@@ -21,13 +21,13 @@ use engine::units::{Bandwidth, Bytes, Duration, Instant};
 use measure::delay::Delays;
 use std::collections::VecDeque;
 
-/// Packets sent by one path before others have their turn.
+/// Packets that one path sends before it is another's turn.
 const QUANTUM: usize = 64;
 
-/// Packets held at most while the discipline is off; the kernel's own default queue length.
+/// Packets queued at most while the discipline is off; the kernel's own default queue length.
 const BYPASS_LIMIT: usize = 1000;
 
-/// A late worker may catch up by so much, as cbq's `link_burst`.
+/// The clock of a link: a late worker may catch up by so much, like cbq's `link_burst`.
 fn clock(bandwidth: Bandwidth) -> LinkClock {
     LinkClock::new(bandwidth, realiser::CATCH_UP)
 }
@@ -44,14 +44,14 @@ pub(crate) struct Path {
     overhead: Bytes,
     enabled: bool,
     bypass: VecDeque<Packet>,
-    /// When the queue said its next packet would be due.
+    /// When the queue's next packet is due, as the queue said last.
     due: Option<Instant>,
     totals: Stats,
     meters: Meters,
     lateness: Delays,
     split: (u64, u64),
     segments: Vec<Buffer>,
-    /// The latest time that the queue was shown.
+    /// The latest time that the queue has seen.
     shown: Instant,
     realiser: Option<Box<dyn Realiser>>,
     /// The classes whose connections are held, by name, and the place in this list of each class of the plan.
@@ -59,15 +59,15 @@ pub(crate) struct Path {
     places: Vec<Option<usize>>,
 }
 
-/// Takes lost packets: gives their slots back and counts.
-struct Losses<'a> {
+/// The sink of dropped packets: counts them, and gives their slots back.
+struct DropSink<'a> {
     pool: &'a mut Pool,
     totals: &'a mut Stats,
     /// Counted instead of "flushed".
     flushed: Reason,
 }
 
-impl Sink for Losses<'_> {
+impl Sink for DropSink<'_> {
     fn drop(&mut self, packet: Packet, why: Reason) {
         let why = if why == Reason::Flushed { self.flushed } else { why };
         self.totals.dropped += packet.len;
@@ -80,25 +80,37 @@ impl Sink for Losses<'_> {
     }
 }
 
-/// Takes packets out to be put elsewhere.
-struct Moving(VecDeque<Packet>);
+/// The sink that collects packets to be queued elsewhere.
+struct Collected(VecDeque<Packet>);
 
-impl Sink for Moving {
+impl Sink for Collected {
     fn drop(&mut self, packet: Packet, _why: Reason) {
         self.0.push_back(packet);
     }
 }
 
+/// What a path needs to take frames of one batch.
+pub(crate) struct Intake<'a> {
+    /// The clock, read after the batch was received.
+    pub(crate) now: Instant,
+    /// What the destination can do.
+    pub(crate) to: &'a Capabilities,
+    /// A super-frame that would take longer than this on the link is split.
+    pub(crate) split_above: Duration,
+    /// Who tracks the TCP connections of this path, if anybody clamps their windows.
+    pub(crate) windows: Option<&'a mut WindowClamp>,
+}
+
 /// Why a path waits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Waiting {
-    /// It holds nothing.
+    /// Its queue is empty.
     Empty,
     /// For a due time.
     Until(Instant),
     /// For room at its port.
     Room,
-    /// Not at all: it has had its turn and holds more.
+    /// Not at all: it has had its turn and has more to send.
     More,
 }
 
@@ -144,13 +156,13 @@ impl Path {
         self.enabled
     }
 
-    /// What has come to it so far.
+    /// Bytes offered to it so far.
     pub(crate) fn offered(&self) -> Bytes {
         self.totals.offered.bytes
     }
 
-    /// The time that the queue is shown: the clock's, or what its realiser makes of it.
-    fn time(&mut self, now: Instant) -> Instant {
+    /// The time that the queue sees: the clock's, or what its realiser makes of that.
+    fn queue_time(&mut self, now: Instant) -> Instant {
         let idle = self.queue.is_empty();
         match &mut self.realiser {
             Some(realiser) if self.enabled => realiser.time(now, idle),
@@ -158,36 +170,29 @@ impl Path {
         }
     }
 
-    /// Drops a frame that reached no queue.
+    /// Drops a frame that reaches no queue.
     pub(crate) fn refuse(&mut self, pool: &mut Pool, frame: Buffer, why: Reason) {
         let len = Bytes::new(pool.len(frame) as u64) + self.overhead;
         self.totals.offered += len;
-        self.lose(pool, frame, len, why);
+        self.drop_frame(pool, frame, len, why);
     }
 
-    fn lose(&mut self, pool: &mut Pool, frame: Buffer, len: Bytes, why: Reason) {
+    fn drop_frame(&mut self, pool: &mut Pool, frame: Buffer, len: Bytes, why: Reason) {
         self.totals.dropped += len;
         self.totals.reasons[why as usize] += 1;
         pool.free(frame);
     }
 
     /// Takes a frame that arrived: classifies it, prepares it for the destination, and queues it.
-    pub(crate) fn accept(
-        &mut self,
-        now: Instant,
-        pool: &mut Pool,
-        frame: Buffer,
-        to: &Capabilities,
-        split_above: Duration,
-        held: Option<&mut WindowClamp>,
-    ) {
-        let clock = now;
-        // A port that tells when it arrived knows better than whoever was late to take it in; but time does not go back.
+    pub(crate) fn accept(&mut self, pool: &mut Pool, frame: Buffer, intake: Intake<'_>) {
+        let Intake { now, to, .. } = intake;
+        // The port's time of arrival is more exact than the time of receiving, which may be late; but the
+        // queue's time never goes back.
         let arrived = pool
             .arrived(frame)
             .map_or(now, |at| at.clamp(self.shown.min(now), now));
-        let now = self.time(arrived);
-        self.shown = self.shown.max(now);
+        let arrived = self.queue_time(arrived);
+        self.shown = self.shown.max(arrived);
         let (bytes, offload) = (pool.bytes(frame), pool.offload(frame));
         let headers = Headers::parse(bytes, self.mark);
         let cut = Cut::of(bytes, &offload, &headers);
@@ -199,21 +204,21 @@ impl Path {
             return self.refuse(pool, frame, Reason::TooLong);
         }
         let (on_wire, count) = cut.map_or((bytes.len(), 1), |cut| (cut.on_wire(bytes.len()), cut.count));
-        // Of a super-frame: of all its segments, and the interface's overhead on each.
+        // A super-frame counts as all its segments, each with the interface's overhead.
         let len = Bytes::new(on_wire as u64) + self.overhead.times(count as u64);
-        let mut packet = Packet::new(len, now, ClassId(0));
+        let mut packet = Packet::new(len, arrived, ClassId(0));
         (packet.ecn, packet.dscp) = (headers.key.ecn, Dscp::arrived(headers.key.dscp));
         packet.buffer = frame;
         self.classify.classify(&headers, &mut packet);
-        if let Some(held) = held {
+        if let Some(held) = intake.windows {
             let place = self.places.get(packet.class.0 as usize).copied().flatten();
             let size = FrameSize {
                 len,
                 segments: count as u64,
             };
-            held.on_data(clock, &headers, pool.bytes(frame), size, place);
+            held.on_data(now, &headers, pool.bytes(frame), size, place);
         }
-        if offload.gso.is_some() && self.must_split(&offload, len, to, split_above) {
+        if offload.gso.is_some() && self.must_split(&offload, len, to, intake.split_above) {
             return match cut {
                 Some(cut) => self.split(pool, &packet, &cut, to.checksum),
                 None => self.refuse(pool, frame, Reason::Port),
@@ -237,12 +242,12 @@ impl Path {
             .link
             .as_ref()
             .is_some_and(|link| link.rate().time_to_send(len) > above);
-        // Distances are between frames, not between heaps of them.
+        // Pacing spaces single frames, not bursts of segments.
         let paced = self.realiser.is_some();
         !able || (self.enabled && (slow || paced))
     }
 
-    /// Queues the segments of a super-frame, each with its class, flow and ECN field.
+    /// Queues the segments of a super-frame, each with its class, flow, ECN field and DSCP.
     fn split(&mut self, pool: &mut Pool, whole: &Packet, cut: &Cut, leave_checksum: bool) {
         let mut segments = std::mem::take(&mut self.segments);
         if segment::cut(pool, whole.buffer, cut, !leave_checksum, &mut segments) {
@@ -261,17 +266,17 @@ impl Path {
         self.segments = segments;
     }
 
-    /// Queues a packet that the destination can take as it is.
+    /// Queues a packet that the destination takes as it is.
     fn offer(&mut self, pool: &mut Pool, packet: Packet) {
         self.totals.offered += packet.len;
         if !self.enabled {
             if self.bypass.len() >= BYPASS_LIMIT {
-                return self.lose(pool, packet.buffer, packet.len, Reason::Full);
+                return self.drop_frame(pool, packet.buffer, packet.len, Reason::Full);
             }
             self.bypass.push_back(packet);
             return;
         }
-        let mut sink = Losses {
+        let mut sink = DropSink {
             pool,
             totals: &mut self.totals,
             flushed: Reason::Flushed,
@@ -280,7 +285,7 @@ impl Path {
         let _ = self.queue.enqueue(packet.arrived, packet, &mut sink);
     }
 
-    /// Sends what may leave, as far as there is room.
+    /// Sends what may leave, while the port has room.
     pub(crate) fn drain(&mut self, now: Instant, pool: &mut Pool, port: &mut dyn Port) -> Waiting {
         // A path that is switched off sends at once.
         let mut realiser = self.realiser.take_if(|_| self.enabled);
@@ -312,7 +317,7 @@ impl Path {
             }
             let next = match self.bypass.pop_front() {
                 Some(packet) => Next::Ready(packet),
-                None => match self.held_until(now, realiser.as_deref()) {
+                None => match self.link_busy_until(now, realiser.as_deref()) {
                     Some(until) => Next::Wait(until),
                     None => self.next(now, pool),
                 },
@@ -341,7 +346,7 @@ impl Path {
         Waiting::More
     }
 
-    /// Counts a packet that leaves, and writes into it what it is to carry.
+    /// Counts a packet that leaves, and writes its ECN mark and DSCP into the frame.
     fn depart(&mut self, now: Instant, pool: &mut Pool, packet: &Packet) {
         if let Some(link) = self.link.as_mut().filter(|_| self.enabled) {
             link.send(now, packet.len);
@@ -357,9 +362,9 @@ impl Path {
         }
     }
 
-    /// Until when the link is busy, if packets wait for it. Switched off, nothing does; nor where the wire itself keeps
-    /// its time.
-    fn held_until(&mut self, now: Instant, realiser: Option<&dyn Realiser>) -> Option<Instant> {
+    /// Until when the link is busy, if packets wait for it. None do while the discipline is off, nor where the
+    /// wire itself keeps time.
+    fn link_busy_until(&mut self, now: Instant, realiser: Option<&dyn Realiser>) -> Option<Instant> {
         if !self.enabled || self.queue.is_empty() || realiser.is_some_and(Realiser::keeps_wire) {
             return None;
         }
@@ -367,9 +372,9 @@ impl Path {
         self.due
     }
 
-    /// The queue's next packet. Notes how late it is, if it had to wait for its due time.
+    /// The queue's next packet. Records how late it is, if it had to wait for its due time.
     fn next(&mut self, now: Instant, pool: &mut Pool) -> Next<Packet> {
-        let mut sink = Losses {
+        let mut sink = DropSink {
             pool,
             totals: &mut self.totals,
             flushed: Reason::Flushed,
@@ -377,7 +382,7 @@ impl Path {
         let next = self.queue.dequeue(now, &mut sink);
         match &next {
             Next::Ready(_) => {
-                // Only the first after a wait had a due time that is known; one that left early was not due.
+                // Only the first packet after a wait had a known due time; one that left early was not due.
                 if let Some(due) = self.due.take().filter(|due| *due <= now) {
                     self.lateness.record(now.since(due));
                 }
@@ -392,9 +397,9 @@ impl Path {
         self.queue.is_empty() && self.bypass.is_empty()
     }
 
-    /// Gives up everything held, since its port has failed.
+    /// Drops the whole backlog, since its port has failed.
     pub(crate) fn abandon(&mut self, pool: &mut Pool) {
-        let mut sink = Losses {
+        let mut sink = DropSink {
             pool,
             totals: &mut self.totals,
             flushed: Reason::Port,
@@ -406,12 +411,12 @@ impl Path {
         self.due = None;
     }
 
-    /// Switches the discipline on or off. Off: what it holds is sent first, and nothing is lost.
+    /// Switches the discipline on or off. Off: its backlog is sent first, and nothing is dropped.
     pub(crate) fn switch(&mut self, on: bool) {
         if self.enabled && !on {
-            let mut moving = Moving(std::mem::take(&mut self.bypass));
-            self.queue.flush(&mut moving);
-            self.bypass = moving.0;
+            let mut collected = Collected(std::mem::take(&mut self.bypass));
+            self.queue.flush(&mut collected);
+            self.bypass = collected.0;
             self.due = None;
         }
         self.enabled = on;
@@ -436,8 +441,8 @@ impl Path {
                 && old.classes == plan.classes
                 && old.default == plan.default
         });
-        let now = self.time(now);
-        // A due time by the old plan says nothing about the new.
+        let now = self.queue_time(now);
+        // A due time of the old plan means nothing under the new one.
         self.due = None;
         if same && self.queue.retune(now, plan.root.plan.as_ref()) {
             self.plan = Some(plan);
@@ -450,10 +455,11 @@ impl Path {
         adopted
     }
 
-    /// Replaces the tree; what was held moves, each packet into the class that it would go to if it came now. The
-    /// former tree's class says nothing: it may have had none, and later packets of the same flow must not overtake.
+    /// Replaces the tree. Its backlog moves, each packet into the class that it would get if it arrived now. Its
+    /// old class does not decide: the old tree may have had none, and later packets of the same flow must not
+    /// overtake.
     fn replace(&mut self, now: Instant, pool: &mut Pool, queue: Queue, plan: &TreePlan) -> Adopted {
-        let mut moving = Moving(VecDeque::new());
+        let mut collected = Collected(VecDeque::new());
         let mut former = std::mem::replace(&mut self.queue, queue);
         let old = self.plan.take();
         let renumber = |class: ClassId| match &old {
@@ -461,12 +467,12 @@ impl Path {
             None => Some(class),
         };
         self.queue.carry_over(now, &mut former, renumber);
-        former.flush(&mut moving);
+        former.flush(&mut collected);
         let before = self.totals.dropped.packets;
-        for mut packet in moving.0 {
+        for mut packet in collected.0 {
             let headers = Headers::parse(pool.bytes(packet.buffer), self.mark);
             self.classify.classify(&headers, &mut packet);
-            let mut sink = Losses {
+            let mut sink = DropSink {
                 pool: &mut *pool,
                 totals: &mut self.totals,
                 flushed: Reason::Flushed,
@@ -476,11 +482,11 @@ impl Path {
         }
         self.meters.renumber(renumber);
         Adopted::Rebuilt {
-            lost: self.totals.dropped.packets - before,
+            dropped: self.totals.dropped.packets - before,
         }
     }
 
-    /// The path at an instant.
+    /// A snapshot of the path.
     pub(crate) fn show(&mut self, now: Instant) -> PathView {
         let mut views = Vec::new();
         self.queue.inspect(&mut Inspection::new(&mut views));

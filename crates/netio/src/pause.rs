@@ -60,7 +60,7 @@ impl Pause {
     }
 
     /// Waits for any of the ports (each with whether room is wanted), the bell, or `until`, at most for
-    /// `longest`. Only `until` is worth spinning for. Which port has something is then told by [`has_news`](Self::has_news), by its place in the list.
+    /// `longest`. Only `until` is worth spinning for. Which port has something is then told by [`is_ready`](Self::is_ready), by its place in the list.
     pub(crate) fn wait<'a>(
         &mut self,
         until: Instant,
@@ -135,7 +135,7 @@ impl Pause {
     }
 
     /// Whether the port at this place had something when the last wait ended.
-    pub(crate) fn has_news(&self, place: usize) -> bool {
+    pub(crate) fn is_ready(&self, place: usize) -> bool {
         self.retries.contains(&(place + 1)) || self.fds.get(place + 1).is_some_and(|fd| fd.revents != 0)
     }
 

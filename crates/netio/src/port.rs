@@ -1,8 +1,8 @@
-//! A port: where frames come from and go to. Every kind of port is one file beside this one.
+//! A port: where frames come from and go to. Every kind of port is one file in [`crate::ports`].
 //!
-//! The worker asks for room *before* it takes a packet out of a queue, so nothing is ever put back
-//! (ALTQ's drivers had to; the paper's section 4.2.8 is about the device buffer that undoes scheduling).
-//! Calls never block; the worker waits on the descriptors of all its ports at once.
+//! The worker asks for room *before* it takes a packet out of a queue, so no packet is ever put back. (ALTQ's
+//! drivers had to; section 4.2.8 of its paper is about the device buffer that undoes scheduling.) Calls never
+//! block; the worker waits on the descriptors of all its ports at once.
 
 use crate::pool::Pool;
 use engine::packet::Buffer;
@@ -14,7 +14,7 @@ use std::os::fd::BorrowedFd;
 /// Bytes of an Ethernet header.
 pub const ETHERNET: usize = 14;
 
-/// Bytes of a VLAN tag, which may come on top of the MTU.
+/// Bytes of a VLAN tag, which the MTU does not count.
 pub const TAG: usize = 4;
 
 /// What a port can do.
@@ -30,7 +30,7 @@ pub struct Capabilities {
     pub tcp_gso: bool,
     /// Whether it takes super-frames of UDP; implies `checksum`.
     pub udp_gso: bool,
-    /// Frames that it lets wait behind the scheduler's back at most, as far as it can know.
+    /// Frames that may wait in it, behind the scheduler, as far as it can know.
     pub transmit_ring: usize,
 }
 
@@ -48,22 +48,22 @@ impl Capabilities {
     }
 }
 
-/// What has passed through a port.
+/// The counters of a port.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counters {
-    /// Frames handed up. A super-frame is one.
+    /// Frames received. A super-frame is one.
     pub received: u64,
     /// Their bytes.
     pub received_bytes: u64,
-    /// Frames put out.
+    /// Frames sent.
     pub sent: u64,
     /// Their bytes.
     pub sent_bytes: u64,
-    /// Frames that had been accepted and could not be put out: the interface failed.
-    pub lost: u64,
-    /// Frames that the kernel dropped before they could be received, where it says so.
+    /// Frames that it had accepted and could not send: the interface failed.
+    pub dropped: u64,
+    /// Frames that the kernel dropped before they could be received, where it counts them.
     pub missed: u64,
-    /// Frames that could not be received: no slot was free, or not understood.
+    /// Frames that could not be received: no slot was free, or their header was not understood.
     pub refused: u64,
 }
 
@@ -74,109 +74,89 @@ pub struct Wake<'a> {
     pub fd: BorrowedFd<'a>,
     /// Events of `poll(2)`.
     pub events: i16,
-    /// Something may come without an event, an arrival or room: ask again after this time.
+    /// Something may come without an event, a frame or room: ask again after this time.
     pub retry: Option<Duration>,
 }
 
 /// Where frames come from and go to.
 pub trait Port: Send + fmt::Debug {
-    /// The interface's name, for people.
+    /// The interface's name, for messages.
     fn name(&self) -> &str;
 
     /// What the port can do now.
     fn capabilities(&self) -> Capabilities;
 
-    /// Receives a batch: frames that are there, up to a bound of the port's own, appended to `into`. Nothing there is
-    /// no error. Super-frames and unfinished checksums are described in the pool. After an error the
-    /// frames that were appended before it are good.
+    /// Receives a batch: appends the frames that are there to `into`, up to a bound of the port's own. It is no
+    /// error if there are none. The pool describes super-frames and unfinished checksums. Frames that were
+    /// appended before an error are good.
+    ///
+    /// # Errors
+    /// If the interface fails, or the input has ended.
     fn receive(&mut self, pool: &mut Pool, into: &mut Vec<Buffer>) -> Result<(), PortError>;
 
-    /// Frames that [`transmit`](Self::transmit) takes now.
+    /// How many frames [`transmit`](Self::transmit) takes now.
     fn room(&self) -> usize;
 
-    /// Takes a frame to be sent with the next [`kick`](Self::kick). Cannot fail while there is room; the
-    /// frame must be one that [`capabilities`](Self::capabilities) allow. The port gives the slot back.
+    /// Takes a frame to be sent with the next [`kick`](Self::kick). Cannot fail while there is room; the frame
+    /// must be one that the [`capabilities`](Self::capabilities) allow. The port gives the slot back.
     fn transmit(&mut self, pool: &mut Pool, frame: Buffer);
 
-    /// Puts what was taken on the wire, with as few system calls as can be. What does not fit now stays
-    /// taken (and out of the room) until the next kick.
+    /// Sends what it has taken, with as few system calls as it can. What does not fit stays with the port (and
+    /// out of its room) until the next kick.
+    ///
+    /// # Errors
+    /// If the interface fails; then what was taken is dropped and counted.
     fn kick(&mut self, pool: &mut Pool) -> Result<(), PortError>;
 
-    /// What to wait for: arrivals, and room if `room` is asked for. `None` if the port never wakes anybody.
+    /// What to wait for: arrivals, and room if `room` is set. `None` if the port never wakes anybody.
     fn wake(&self, room: bool) -> Option<Wake<'_>>;
 
-    /// Tries to work again after an error. `Ok` if it does.
+    /// Tries to work again after an error.
+    ///
+    /// # Errors
+    /// If it still does not.
     fn revive(&mut self, pool: &mut Pool) -> Result<(), PortError>;
 
-    /// What has passed.
+    /// Its counters.
     fn counters(&self) -> Counters;
 
-    /// Frames that it was given and that have not left yet, as far as it can know; asked anew.
-    fn outstanding(&self) -> usize {
-        self.capabilities().transmit_ring.saturating_sub(self.room())
-    }
-
-    /// Transmit rings that frames are spread over.
-    fn rings(&self) -> usize {
-        1
-    }
-
-    /// Frames that the device counts as sent, whoever sent them, if it counts.
-    fn counted(&self) -> Option<u64> {
+    /// What a realiser paces frames by; `None`: the port has nothing for that, and timers are the only way.
+    fn paced(&mut self) -> Option<&mut dyn PacedPort> {
         None
     }
-
-    /// Prepares the frame whose beginnings [`transmit_gap`](Self::transmit_gap) is to send. `false`: it cannot. The default.
-    fn prepare_gap(&mut self, _frame: &[u8]) -> bool {
-        false
-    }
-
-    /// Takes the first `len` bytes of the prepared frame to be sent, as [`transmit`](Self::transmit) takes a frame.
-    fn transmit_gap(&mut self, _len: usize) {}
-
-    /// From now on frames leave at the launch times that the [pool](Pool::set_launch) has of them, if the device does so: an
-    /// error only says that it cannot be asked to.
-    fn keep_launch_times(&mut self) -> io::Result<()> {
-        Err(io::ErrorKind::Unsupported.into())
-    }
 }
 
-/// The same calls to the port inside, for a port around another; what is not named here is its own.
-macro_rules! like_the_port_inside {
-    ($port:ident) => {
-        fn outstanding(&self) -> usize {
-            self.$port.outstanding()
-        }
+/// A port by which frames can be paced: by gap frames, or by launch times that the device keeps.
+pub trait PacedPort {
+    /// Frames that it was given and that have not left yet, as far as it can know; asked anew.
+    fn outstanding(&self) -> usize;
 
-        fn rings(&self) -> usize {
-            self.$port.rings()
-        }
+    /// Transmit rings over which frames are spread.
+    fn transmit_rings(&self) -> usize;
 
-        fn counted(&self) -> Option<u64> {
-            self.$port.counted()
-        }
+    /// Frames that the device counts as sent, whoever sent them; `None`: it does not count.
+    fn device_sent(&self) -> Option<u64>;
 
-        fn prepare_gap(&mut self, frame: &[u8]) -> bool {
-            self.$port.prepare_gap(frame)
-        }
+    /// Prepares the frame whose beginnings [`transmit_gap`](Self::transmit_gap) sends.
+    fn prepare_gap(&mut self, frame: &[u8]);
 
-        fn transmit_gap(&mut self, len: usize) {
-            self.$port.transmit_gap(len);
-        }
+    /// Takes the first `len` bytes of the prepared frame to be sent, as [`Port::transmit`] takes a frame.
+    fn transmit_gap(&mut self, len: usize);
 
-        fn keep_launch_times(&mut self) -> std::io::Result<()> {
-            self.$port.keep_launch_times()
-        }
-    };
+    /// From now on frames leave at the launch times that the [pool](Pool::set_launch) has of them, if the
+    /// device keeps such times.
+    ///
+    /// # Errors
+    /// If it cannot be asked to.
+    fn enable_launch_times(&mut self) -> io::Result<()>;
 }
-pub(crate) use like_the_port_inside;
 
 /// How a port failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fault {
     /// The interface is down. It may come up again.
     Down,
-    /// The interface does not exist, or not any more. One of the same name may come.
+    /// The interface does not exist, or no longer. One of the same name may appear.
     Gone,
     /// The process may not do that.
     Forbidden,
@@ -188,12 +168,12 @@ pub enum Fault {
     Other,
 }
 
-/// Why a port does not work: where, what, and what to do.
+/// Why a port does not work; its message says where, what, and what to do.
 #[derive(Debug)]
 pub struct PortError {
     /// The interface.
     pub interface: String,
-    /// What was being done.
+    /// The operation that failed.
     pub doing: &'static str,
     /// How it failed.
     pub fault: Fault,
@@ -243,10 +223,7 @@ impl fmt::Display for PortError {
                 f,
                 "the interface is down; bring it up with `ip link set {interface} up`"
             ),
-            Fault::Gone => write!(
-                f,
-                "there is no such interface; `ip link` lists those that there are"
-            ),
+            Fault::Gone => write!(f, "there is no such interface; `ip link` lists the interfaces"),
             Fault::Forbidden => write!(
                 f,
                 "not permitted; run as root, or with CAP_NET_RAW and CAP_NET_ADMIN"

@@ -1,18 +1,18 @@
 //! The loop that moves packets: from ports, through queues, to ports; any number of each in one thread.
 //!
-//! A turn: look at the commands; receive a batch from each port that has something, read the clock, classify
-//! and queue; send from each path what may leave while its port has room; one kick for each port; and
-//! if there was nothing to do, wait for arrivals, room, or the earliest due time. No port's failure stops
-//! the others: its error is kept for inspection, what was queued for it is dropped by name, and it is tried
-//! again each tenth of a second.
+//! A turn: handle the commands; receive a batch from each port that has something, read the clock, classify
+//! and queue; send from each path what may leave while its port has room; kick each port once; and if there
+//! was nothing to do, wait for an arrival, for room, or for the earliest due time. A port that fails does not
+//! stop the others: its error is kept for inspection, its backlog is dropped and counted (`Reason::Port`),
+//! and it is tried again every tenth of a second.
 //!
-//! Where a kernel program takes over while the process hangs, a [`Gate`] tells of it: what was received
-//! before the loop came back has been forwarded already, and is dropped as stale.
+//! Where a kernel program takes over while the process hangs, a [`Gate`] reports it: the kernel has already
+//! forwarded what was received before the loop came back, so that is dropped as stale.
 
 use crate::classify::Classify;
 use crate::clock;
 use crate::handle::{Command, Handle, PortView, Snapshot, Turns};
-use crate::path::{Path, Waiting};
+use crate::path::{Intake, Path, Waiting};
 use crate::pause::{Pause, Waited};
 use crate::pool::{Pool, Slots};
 use crate::port::{Capabilities, Fault, Port, PortError};
@@ -26,16 +26,18 @@ use engine::tree::TreePlan;
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
 use std::fmt;
 use std::io;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
-/// How soon a port that failed is tried again.
+/// How soon a failed port is tried again.
 const RETRY: Duration = Duration::from_millis(100);
 
 /// The longest sleep when nothing is due.
 const NAP: Duration = Duration::from_millis(100);
 
-/// Batches at most in one go, taken in or, after a lapse, thrown away, so that a flood cannot hold the loop there.
+/// Batches received (or, after a lapse, discarded) in one go at most, so that a flood cannot keep the loop
+/// there.
 const BATCHES: usize = 1024;
 
 /// A port of a worker.
@@ -49,9 +51,10 @@ pub struct PathId(pub usize);
 /// Settings of a worker.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Settings {
-    /// The pool, shared by all its ports.
+    /// The pool of frames, shared by all ports.
     pub slots: Slots,
-    /// How long before a due time it wakes, to spin: its precision against its use of the processor. Zero: it only sleeps.
+    /// How long before a due time it wakes, to spin for the rest: precision against use of the processor. Zero:
+    /// it only sleeps.
     pub guard: Duration,
     /// A super-frame that would take longer than this at its path's bandwidth is split on arrival.
     pub split_above: Duration,
@@ -73,37 +76,38 @@ impl Default for Settings {
     }
 }
 
-/// Stands between the worker and a kernel program that forwards by itself while the worker is silent.
+/// The worker's side of a kernel program that forwards by itself while the worker is silent.
 pub trait Gate: Send {
-    /// Whether the kernel has taken over since the last beat (or there has been none): what was received since
-    /// then is not to be sent again.
+    /// Whether the kernel has taken over since the last beat (or there has been no beat): then what was received
+    /// since must not be sent again.
     fn lapsed(&mut self, now: Instant) -> bool;
-    /// The worker is alive.
+    /// Records that the worker is alive.
     fn beat(&mut self, now: Instant);
 }
 
-/// A path to be made.
+/// The specification of a path.
 pub struct PathSpec {
-    /// Its name, for people.
+    /// Its name, as snapshots show it.
     pub name: String,
-    /// Where packets come from. One port feeds one path.
+    /// The port that packets come from. One port feeds one path.
     pub from: PortId,
-    /// Where they go. Paths may share it.
+    /// The port that they go to. Paths may share it.
     pub to: PortId,
-    /// What filters see as the interface's mark.
+    /// The mark that filters see.
     pub mark: u32,
-    /// Chooses their classes.
+    /// Chooses each packet's class.
     pub classify: Box<dyn Classify>,
-    /// Where they wait.
+    /// Queues and schedules them.
     pub queue: Queue,
-    /// The plan of the queue, if it was made by one: so that classes keep their packets when it changes.
+    /// The plan that the queue was built from, if any: with it classes keep their packets when the plan changes.
     pub plan: Option<TreePlan>,
-    /// What leaves is held to this, and super-frames are split by it; `None`: no limit, and they are split only where
-    /// the destination cannot take them.
+    /// What leaves is shaped to this rate, and super-frames are split by it; `None`: no limit, and they are split
+    /// only where the destination cannot take them.
     pub bandwidth: Option<Bandwidth>,
     /// Added to each packet's length.
     pub overhead: Bytes,
-    /// What makes the times of its queue come true, attached to the port; `None`: the worker waits, and catches up with whatever it missed.
+    /// Makes the departure times of a pacing discipline come true, attached to the port; `None`: the worker
+    /// waits, and catches up with whatever it missed.
     pub realiser: Option<Box<dyn Realiser>>,
 }
 
@@ -117,9 +121,9 @@ struct Slot {
     error: Option<PortError>,
     retry_at: Instant,
     failures: u64,
-    /// Something arrived, as far as is known.
+    /// Something may have arrived.
     ready: bool,
-    /// A path waits for its room.
+    /// A path waits for room in it.
     wants_room: bool,
 }
 
@@ -131,7 +135,7 @@ impl Slot {
             .is_some_and(|error| error.fault == Fault::Ended)
     }
 
-    /// Whether it cannot be used until it is revived.
+    /// Whether it is of no use until it is revived.
     fn broken(&self) -> bool {
         self.error.is_some() && !self.ended()
     }
@@ -169,19 +173,22 @@ impl fmt::Debug for Worker {
     }
 }
 
-/// What a turn of the loop leaves to do.
+/// What is left to do after a turn of the loop.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Turn {
     /// There may be more at once.
     Busy,
-    /// Nothing before this time, unless something arrives; [`Instant::NEVER`] if nothing is held.
+    /// Nothing before this time, unless something arrives; [`Instant::NEVER`] if nothing is queued.
     Idle(Instant),
-    /// It was told to stop, or all inputs have ended and all is sent.
+    /// It was stopped, or all inputs have ended and everything is sent.
     Done,
 }
 
 impl Worker {
-    /// A worker without ports and paths, and the handle by which to ask it.
+    /// A worker without ports and paths, and the handle that controls it.
+    ///
+    /// # Errors
+    /// If there is no memory for the pool, or no descriptor for the bell.
     pub fn new(settings: Settings) -> io::Result<(Self, Handle)> {
         let bell = Arc::new(Bell::new()?);
         let (handle, inbox) = Handle::new(bell.clone());
@@ -249,7 +256,7 @@ impl Worker {
         self.gate = Some(gate);
     }
 
-    /// Runs until it is told to stop, or every input has ended and everything is sent. The last snapshot.
+    /// Runs until it is stopped, or every input has ended and everything is sent. Returns the last snapshot.
     pub fn run(mut self) -> Snapshot {
         self.turns.realtime = self.pause.prepare(self.settings.realtime);
         loop {
@@ -264,16 +271,16 @@ impl Worker {
         self.show(clock::now())
     }
 
-    /// One turn, without waiting, over all ports: for hosts that have a loop of their own.
+    /// One turn over all ports, without waiting: for programs that have a loop of their own.
     pub fn turn(&mut self) -> Turn {
         self.slots.iter_mut().for_each(|slot| slot.ready = true);
         self.step()
     }
 
-    /// One turn over the ports that have something, as far as is known.
+    /// One turn over the ports that may have something.
     fn step(&mut self) -> Turn {
         self.turns.turns += 1;
-        if self.obey() {
+        if self.handle_commands().is_break() {
             return Turn::Done;
         }
         self.revive();
@@ -289,12 +296,12 @@ impl Worker {
         Turn::Idle(until)
     }
 
-    /// Carries out the commands that wait. `true`: to stop.
-    fn obey(&mut self) -> bool {
+    /// Carries out the commands that are waiting. `Break`: one of them was to stop.
+    fn handle_commands(&mut self) -> ControlFlow<()> {
         while let Ok(command) = self.inbox.try_recv() {
-            // Whoever asked may have given up waiting; then the answer goes nowhere.
+            // Whoever asked may have given up waiting; then nobody receives the answer.
             match command {
-                Command::Stop => return true,
+                Command::Stop => return ControlFlow::Break(()),
                 Command::Inspect(reply) => {
                     let _ = reply.send(self.show(clock::now()));
                 }
@@ -324,10 +331,10 @@ impl Worker {
                 }
             }
         }
-        false
+        ControlFlow::Continue(())
     }
 
-    /// Tries the ports that failed, when their time has come.
+    /// Revives the failed ports whose time has come.
     fn revive(&mut self) {
         if !self.slots.iter().any(Slot::broken) {
             return;
@@ -344,7 +351,7 @@ impl Worker {
         }
     }
 
-    /// Receives and queues a batch from each port that has something. Whether there was anything.
+    /// Receives and queues a batch from each port that may have something. Returns whether anything came.
     fn receive(&mut self) -> bool {
         let mut any = false;
         for index in 0..self.slots.len() {
@@ -354,7 +361,8 @@ impl Worker {
             if !self.slots[index].ready || self.slots[index].error.is_some() {
                 continue;
             }
-            // Where frames tell when they arrived, all that have are taken in before the queue is shown a later time.
+            // Where frames carry their time of arrival, all of them are received before the queue sees a later
+            // time.
             for _ in 0..BATCHES {
                 self.receive_from(index);
                 let now = clock::now();
@@ -369,8 +377,8 @@ impl Worker {
             }
         }
         let now = clock::now();
-        // Where programs hand frames to us instead of copies, nothing arrives after a lapse until the next
-        // beat: it must not wait for an arrival.
+        // Where a program redirects frames to us instead of copying them, nothing arrives after a lapse until
+        // the next beat: the beat must not wait for an arrival.
         if self.gate.as_mut().is_some_and(|gate| gate.lapsed(now)) {
             self.discard_stale(None);
         } else if let Some(gate) = &mut self.gate {
@@ -379,7 +387,7 @@ impl Worker {
         any
     }
 
-    /// Gives a batch to its path. Whether there may be more frames that arrived before now.
+    /// Gives the batch to its path. Returns whether there may be more frames that arrived before `now`.
     fn accept(&mut self, index: usize, path: usize, now: Instant) -> bool {
         let Self {
             slots,
@@ -391,7 +399,7 @@ impl Worker {
             ..
         } = self;
         let to = &slots[paths[path].to.0];
-        let told = batch.first().is_some_and(|frame| pool.arrived(*frame).is_some());
+        let timed = batch.first().is_some_and(|frame| pool.arrived(*frame).is_some());
         for frame in batch.drain(..) {
             if to.broken() {
                 paths[path].refuse(pool, frame, Reason::Port);
@@ -400,14 +408,20 @@ impl Worker {
                     held.clamp.on_ack(now, pool, frame, paths[held.data].is_enabled());
                 }
                 let held = held.iter_mut().find(|held| held.data == path);
-                let holding = held.map(|held| &mut held.clamp);
-                paths[path].accept(now, pool, frame, &to.capabilities, settings.split_above, holding);
+                let windows = held.map(|held| &mut held.clamp);
+                let intake = Intake {
+                    now,
+                    to: &to.capabilities,
+                    split_above: settings.split_above,
+                    windows,
+                };
+                paths[path].accept(pool, frame, intake);
             }
         }
-        told && slots[index].ready && slots[index].error.is_none()
+        timed && slots[index].ready && slots[index].error.is_none()
     }
 
-    /// Receives a batch from a port; notes whether there may be more.
+    /// Receives a batch from a port, and notes whether there may be more.
     fn receive_from(&mut self, index: usize) {
         let slot = &mut self.slots[index];
         let result = slot.port.receive(&mut self.pool, &mut self.batch);
@@ -417,10 +431,10 @@ impl Worker {
         }
     }
 
-    /// The kernel has forwarded by itself what waits in every port: throws it away, then takes over again.
-    /// The batch that was just received belongs to `path`, if there is one.
+    /// Discards what waits in every port, since the kernel has forwarded it by itself, and takes over again. The
+    /// batch that was just received belongs to `path`, if there is one.
     fn discard_stale(&mut self, path: Option<usize>) {
-        // In the first turn it takes over from the kernel: nothing was held up.
+        // The first turn takes over from the kernel: that is no lapse.
         self.turns.lapses += u64::from(self.turns.turns > 1);
         if let Some(path) = path {
             let Self {
@@ -455,12 +469,12 @@ impl Worker {
         }
     }
 
-    /// Sends from each path. Whether more can be sent at once, and until when nothing else is due.
+    /// Sends from each path. Returns whether more can be sent at once, and until when nothing else is due.
     fn send(&mut self, now: Instant) -> (bool, Instant) {
         let (mut busy, mut until) = (false, Instant::NEVER);
         self.slots.iter_mut().for_each(|slot| slot.wants_room = false);
         let count = self.paths.len();
-        // A different path begins each time, so that none has the first choice of a shared port's room.
+        // A different path begins each time, so that none always has first choice of a shared port's room.
         self.first_path = (self.first_path + 1) % count.max(1);
         for offset in 0..count {
             let path = &mut self.paths[(self.first_path + offset) % count];
@@ -486,7 +500,7 @@ impl Worker {
         (busy, until)
     }
 
-    /// Notes that a port has failed; what is queued for it is given up.
+    /// Notes that a port has failed, and drops the backlog of its paths.
     fn fail(&mut self, index: usize, error: PortError) {
         let ended = error.fault == Fault::Ended;
         let slot = &mut self.slots[index];
@@ -520,14 +534,14 @@ impl Worker {
             of_use.then_some((slot.port.as_ref(), slot.wants_room))
         });
         let Waited { asleep, spun } = self.pause.wait(until, longest, &self.bell, ports);
-        for (place, slot) in self.slots.iter_mut().enumerate() {
-            slot.ready |= self.pause.has_news(place);
+        for (index, slot) in self.slots.iter_mut().enumerate() {
+            slot.ready |= self.pause.is_ready(index);
         }
         self.turns.asleep += asleep;
         self.turns.spun += spun;
     }
 
-    /// Everything there is to see.
+    /// A snapshot of everything.
     pub fn show(&mut self, now: Instant) -> Snapshot {
         Snapshot {
             at: now,

@@ -282,7 +282,10 @@ fn a_new_plan_takes_effect_under_traffic_and_packets_stay() {
     };
     assert_eq!(rig.handle.retune(id, new(fifo(40))), Ok(Adopted::InPlace));
     let red = checked(&DisciplineSpec::new("red"));
-    assert_eq!(rig.handle.retune(id, new(red)), Ok(Adopted::Rebuilt { lost: 0 }));
+    assert_eq!(
+        rig.handle.retune(id, new(red)),
+        Ok(Adopted::Rebuilt { dropped: 0 })
+    );
     let view = rig.handle.inspect().expect("an answer");
     assert_eq!(
         (view.paths[0].kind, view.paths[0].totals.dropped.packets),
@@ -317,7 +320,7 @@ fn what_is_held_goes_into_the_classes_of_a_new_tree_by_its_filters() {
         classify: Some(Box::new(Everything(ClassId(1)))),
         bandwidth: None,
     };
-    assert_eq!(rig.handle.retune(id, new), Ok(Adopted::Rebuilt { lost: 0 }));
+    assert_eq!(rig.handle.retune(id, new), Ok(Adopted::Rebuilt { dropped: 0 }));
     let view = rig.handle.inspect().expect("an answer");
     let offered = |class| {
         let mut views = view.paths[0].views.iter();

@@ -18,7 +18,7 @@ use crate::clock;
 use crate::interface::Interface;
 use crate::messages::{BATCH, Message, Messages, Outgoing};
 use crate::pool::{Offload, Pool};
-use crate::port::{Capabilities, Counters, ETHERNET, Fault, Port, PortError, TAG, Wake};
+use crate::port::{Capabilities, Counters, ETHERNET, Fault, PacedPort, Port, PortError, TAG, Wake};
 use crate::realiser::launch;
 use crate::sys;
 use crate::vnet;
@@ -280,8 +280,8 @@ impl AfPacket {
     }
 
     /// Gives up what was to be sent.
-    fn lose_staged(&mut self, pool: &mut Pool) {
-        self.counters.lost += self.staged.len() as u64;
+    fn drop_staged(&mut self, pool: &mut Pool) {
+        self.counters.dropped += self.staged.len() as u64;
         for staged in self.staged.drain(..) {
             if let Staged::Frame(frame) = staged {
                 pool.free(frame);
@@ -434,11 +434,11 @@ impl Port for AfPacket {
                         break;
                     }
                     Some(libc::EMSGSIZE | libc::EINVAL) => {
-                        self.counters.lost += 1;
+                        self.counters.dropped += 1;
                         self.unstage(pool);
                     }
                     _ => {
-                        self.lose_staged(pool);
+                        self.drop_staged(pool);
                         return Err(self.error("sending", e));
                     }
                 },
@@ -463,7 +463,7 @@ impl Port for AfPacket {
     }
 
     fn revive(&mut self, pool: &mut Pool) -> Result<(), PortError> {
-        self.lose_staged(pool);
+        self.drop_staged(pool);
         match self.state() {
             Ok(()) => {}
             Err(Fault::Gone) => {
@@ -473,7 +473,7 @@ impl Port for AfPacket {
                 (self.counters, self.missed, self.gap) = (old.counters, old.missed, old.gap);
                 if old.launch.is_some() {
                     // Where it could be asked of the former interface, it can of this one.
-                    let _ = self.keep_launch_times();
+                    let _ = self.enable_launch_times();
                 }
                 self.state()
                     .map_err(|fault| PortError::fault(&self.settings.interface, "opening again", fault))?;
@@ -486,36 +486,8 @@ impl Port for AfPacket {
         Ok(())
     }
 
-    fn outstanding(&self) -> usize {
-        self.ask_outstanding();
-        self.outstanding.get() + self.staged_frames
-    }
-
-    fn rings(&self) -> usize {
-        let interface = Interface::numbered(self.index);
-        let rings = interface.and_then(|interface| interface.transmit_queues());
-        rings.map_or(1, |rings| rings as usize)
-    }
-
-    fn counted(&self) -> Option<u64> {
-        Interface::numbered(self.index).ok()?.sent
-    }
-
-    fn prepare_gap(&mut self, frame: &[u8]) -> bool {
-        self.gap = [&vnet::encode(&Offload::default())[..], frame].concat().into();
-        true
-    }
-
-    fn transmit_gap(&mut self, len: usize) {
-        let len = (len + vnet::LEN).min(self.gap.len());
-        self.staged_frames += self.frames(len - vnet::LEN);
-        self.staged.push_back(Staged::Gap(len));
-    }
-
-    fn keep_launch_times(&mut self) -> io::Result<()> {
-        sys::set_launch_times(self.socket.as_fd())?;
-        self.launch = Some(Foreign::new(sys::tai));
-        Ok(())
+    fn paced(&mut self) -> Option<&mut dyn PacedPort> {
+        Some(self)
     }
 
     fn counters(&self) -> Counters {
@@ -525,5 +497,38 @@ impl Port for AfPacket {
             missed: self.missed.get(),
             ..self.counters
         }
+    }
+}
+
+impl PacedPort for AfPacket {
+    fn outstanding(&self) -> usize {
+        self.ask_outstanding();
+        self.outstanding.get() + self.staged_frames
+    }
+
+    fn transmit_rings(&self) -> usize {
+        let interface = Interface::numbered(self.index);
+        let rings = interface.and_then(|interface| interface.transmit_queues());
+        rings.map_or(1, |rings| rings as usize)
+    }
+
+    fn device_sent(&self) -> Option<u64> {
+        Interface::numbered(self.index).ok()?.sent
+    }
+
+    fn prepare_gap(&mut self, frame: &[u8]) {
+        self.gap = [&vnet::encode(&Offload::default())[..], frame].concat().into();
+    }
+
+    fn transmit_gap(&mut self, len: usize) {
+        let len = (len + vnet::LEN).min(self.gap.len());
+        self.staged_frames += self.frames(len - vnet::LEN);
+        self.staged.push_back(Staged::Gap(len));
+    }
+
+    fn enable_launch_times(&mut self) -> io::Result<()> {
+        sys::set_launch_times(self.socket.as_fd())?;
+        self.launch = Some(Foreign::new(sys::tai));
+        Ok(())
     }
 }

@@ -6,7 +6,7 @@
 
 use crate::clock;
 use crate::pool::Pool;
-use crate::port::{Capabilities, Counters, Port, PortError, Wake};
+use crate::port::{Capabilities, Counters, PacedPort, Port, PortError, Wake};
 use crate::ports::pcap::Writer;
 use engine::packet::Buffer;
 use engine::units::{Duration, Instant};
@@ -127,7 +127,9 @@ impl Port for Captured {
         self.port.counters()
     }
 
-    crate::port::like_the_port_inside!(port);
+    fn paced(&mut self) -> Option<&mut dyn PacedPort> {
+        self.port.paced()
+    }
 }
 
 #[cfg(test)]

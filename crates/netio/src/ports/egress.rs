@@ -23,7 +23,7 @@ use crate::clock;
 use crate::fail_open::{self, Capture};
 use crate::interface::Interface;
 use crate::pool::Pool;
-use crate::port::{Capabilities, Counters, Fault, Port, PortError, Wake};
+use crate::port::{Capabilities, Counters, Fault, PacedPort, Port, PortError, Wake};
 use engine::packet::Buffer;
 use engine::port_kind::{Needs, PortKind};
 use engine::units::{Duration, Instant};
@@ -183,12 +183,14 @@ impl Port for Egress {
         Counters {
             sent: to.sent,
             sent_bytes: to.sent_bytes,
-            lost: to.lost,
+            dropped: to.dropped,
             ..from
         }
     }
 
-    crate::port::like_the_port_inside!(wire);
+    fn paced(&mut self) -> Option<&mut dyn PacedPort> {
+        self.wire.paced()
+    }
 }
 
 impl Capture for Egress {

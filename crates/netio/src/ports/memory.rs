@@ -170,7 +170,7 @@ impl Port for Memory {
                 let offload = pool.offload(buffer);
                 wire.lanes[self.other()].push_back(OnWire { bytes, offload });
             } else {
-                self.counters.lost += 1;
+                self.counters.dropped += 1;
             }
             pool.free(buffer);
         }
@@ -230,7 +230,7 @@ mod tests {
         left.transmit(&mut pool, buffer);
         right.set_link(Link::Down);
         let error = left.kick(&mut pool).expect_err("the link is down");
-        assert_eq!((error.fault, left.counters().lost), (Fault::Down, 1));
+        assert_eq!((error.fault, left.counters().dropped), (Fault::Down, 1));
         assert!(error.to_string().contains("left"));
         assert_eq!(pool.usage()[0].used, 0);
         right.set_link(Link::Up);

@@ -7,7 +7,7 @@
 
 use crate::clock;
 use crate::pool::Pool;
-use crate::port::{Capabilities, Counters, Port, PortError, Wake};
+use crate::port::{Capabilities, Counters, PacedPort, Port, PortError, Wake};
 use crate::sys::Bell;
 use engine::byte_clock::{SHORTEST_FRAME, WIRE_OVERHEAD};
 use engine::link_clock::LinkClock;
@@ -181,24 +181,33 @@ impl Port for ModelWire {
         self.counters
     }
 
+    fn paced(&mut self) -> Option<&mut dyn PacedPort> {
+        Some(self)
+    }
+}
+
+impl PacedPort for ModelWire {
     fn outstanding(&self) -> usize {
         self.in_ring(clock::now())
     }
 
-    fn counted(&self) -> Option<u64> {
+    fn transmit_rings(&self) -> usize {
+        1
+    }
+
+    fn device_sent(&self) -> Option<u64> {
         Some(self.counters.sent)
     }
 
-    fn prepare_gap(&mut self, frame: &[u8]) -> bool {
+    fn prepare_gap(&mut self, frame: &[u8]) {
         self.gap = frame.into();
-        true
     }
 
     fn transmit_gap(&mut self, len: usize) {
         self.staged.push_back(Staged::Gap(len.min(self.gap.len())));
     }
 
-    fn keep_launch_times(&mut self) -> io::Result<()> {
+    fn enable_launch_times(&mut self) -> io::Result<()> {
         self.launching = true;
         Ok(())
     }

@@ -652,7 +652,7 @@ impl Port for Pcap {
                 self.counters.sent += 1;
                 self.counters.sent_bytes += len;
             } else {
-                self.counters.lost += 1;
+                self.counters.dropped += 1;
             }
             pool.free(frame);
         }

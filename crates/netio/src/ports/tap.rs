@@ -192,9 +192,9 @@ impl Port for Tap {
                     Some(libc::EINTR) => continue,
                     Some(libc::EAGAIN) => return Ok(()),
                     // The kernel does not want this one; the next may be good.
-                    Some(libc::EINVAL | libc::ENOMEM | libc::EMSGSIZE) => self.counters.lost += 1,
+                    Some(libc::EINVAL | libc::ENOMEM | libc::EMSGSIZE) => self.counters.dropped += 1,
                     _ => {
-                        self.counters.lost += self.staged.len() as u64;
+                        self.counters.dropped += self.staged.len() as u64;
                         self.staged.drain(..).for_each(|frame| pool.free(frame));
                         return Err(self.error("sending", e));
                     }

@@ -17,7 +17,7 @@
 use super::{Achieved, Punctuality, Realiser, Refusal, Step, full_frame};
 use crate::clock;
 use crate::pool::Pool;
-use crate::port::Port;
+use crate::port::{PacedPort, Port, PortError};
 use engine::byte_clock::{SHORTEST_FRAME, WIRE_OVERHEAD};
 use engine::link_clock::LinkClock;
 use engine::packet::Buffer;
@@ -109,14 +109,14 @@ impl GapFrames {
         let frames = (ring * RINGS).max(AT_LEAST.nanos() / slot.nanos().max(1));
         let begin = clock::now();
         let deadline = begin + PATIENCE + slot.times(frames * 4);
-        let counted = port.counted();
+        let counted = paced(port)?.device_sent();
         // Since when the ring has been full, and the frames that had left by then.
         let (mut sent, mut full) = (0u64, None::<(Instant, u64)>);
-        let failed = |e: crate::port::PortError| Refusal(format!("gap frames cannot be sent: {e}"));
+        let failed = |e: PortError| Refusal(format!("gap frames cannot be sent: {e}"));
         let (took, left) = loop {
             let room = port.room() as u64;
             let now = clock::now();
-            let gone = sent - (port.outstanding() as u64).min(sent);
+            let gone = sent - (paced(port)?.outstanding() as u64).min(sent);
             if let Some((since, before)) = full {
                 if gone - before >= frames {
                     break (now.since(since), gone - before);
@@ -138,7 +138,8 @@ impl GapFrames {
                     now.since(begin)
                 )));
             }
-            (0..room).for_each(|_| port.transmit_gap(self.frame));
+            let gaps = paced(port)?;
+            (0..room).for_each(|_| gaps.transmit_gap(self.frame));
             sent += room;
             port.kick(pool).map_err(failed)?;
             if room == 0 {
@@ -146,7 +147,7 @@ impl GapFrames {
             }
         };
         drain(port, pool, deadline).map_err(failed)?;
-        if let (Some(before), Some(after)) = (counted, port.counted())
+        if let (Some(before), Some(after)) = (counted, paced(port)?.device_sent())
             && after.saturating_sub(before) < sent
         {
             let seen = after.saturating_sub(before);
@@ -176,9 +177,15 @@ impl GapFrames {
     }
 }
 
+/// The port's means to send gap frames.
+fn paced(port: &mut dyn Port) -> Result<&mut dyn PacedPort, Refusal> {
+    let refusal = || Refusal("this kind of port does not send gap frames".into());
+    port.paced().ok_or_else(refusal)
+}
+
 /// Waits until all is out.
-fn drain(port: &mut dyn Port, pool: &mut Pool, deadline: Instant) -> Result<(), crate::port::PortError> {
-    while port.outstanding() > 0 && clock::now() < deadline {
+fn drain(port: &mut dyn Port, pool: &mut Pool, deadline: Instant) -> Result<(), PortError> {
+    while port.paced().is_some_and(|paced| paced.outstanding() > 0) && clock::now() < deadline {
         port.kick(pool)?;
         std::thread::sleep(LOOK_AGAIN);
     }
@@ -198,7 +205,7 @@ impl Realiser for GapFrames {
                 self.wire.rate()
             )));
         }
-        let rings = port.rings();
+        let rings = paced(port)?.transmit_rings();
         if rings > 1 {
             return Err(Refusal(format!(
                 "the interface spreads frames over {rings} transmit rings, and gap frames order packets within one: \
@@ -206,17 +213,13 @@ impl Realiser for GapFrames {
                 port.name()
             )));
         }
-        if !port.prepare_gap(&self.kind.bytes(self.from, self.frame)) {
-            return Err(Refusal("this kind of port does not send gap frames".into()));
-        }
+        paced(port)?.prepare_gap(&self.kind.bytes(self.from, self.frame));
         self.measure(port, pool)
     }
 
     fn attach(&mut self, port: &mut dyn Port) -> Result<(), Refusal> {
-        match port.prepare_gap(&self.kind.bytes(self.from, self.frame)) {
-            true => Ok(()),
-            false => Err(Refusal("this kind of port does not send gap frames".into())),
-        }
+        paced(port)?.prepare_gap(&self.kind.bytes(self.from, self.frame));
+        Ok(())
     }
 
     fn time(&mut self, now: Instant, idle: bool) -> Instant {
@@ -229,8 +232,8 @@ impl Realiser for GapFrames {
         self.last
     }
 
-    fn begin(&mut self, now: Instant, idle: bool, port: &dyn Port) -> Instant {
-        self.dry = port.outstanding() == 0;
+    fn begin(&mut self, now: Instant, idle: bool, port: &mut dyn Port) -> Instant {
+        self.dry = port.paced().is_none_or(|paced| paced.outstanding() == 0);
         if self.dry && self.busy && !idle {
             self.punctuality.achieved.dry += 1;
         }
@@ -248,7 +251,9 @@ impl Realiser for GapFrames {
             self.busy = false;
             return Step::Sleep(until);
         };
-        port.transmit_gap(slot.get().saturating_sub(WIRE_OVERHEAD) as usize);
+        if let Some(paced) = port.paced() {
+            paced.transmit_gap(slot.get().saturating_sub(WIRE_OVERHEAD) as usize);
+        }
         self.occupy(slot);
         self.punctuality.achieved.gaps += slot;
         Step::Ask(self.last)

@@ -15,6 +15,7 @@ use crate::port::Port;
 use engine::packet::Buffer;
 use engine::queue::Queue;
 use engine::units::{Bandwidth, Duration, Instant};
+use std::io;
 
 /// A packet's time is at least so far ahead when it is given to the device.
 pub const LEAD: Duration = Duration::from_micros(200);
@@ -59,6 +60,11 @@ impl LaunchTime {
     }
 }
 
+fn enable(port: &mut dyn Port) -> io::Result<()> {
+    let paced = port.paced().ok_or(io::ErrorKind::Unsupported)?;
+    paced.enable_launch_times()
+}
+
 impl Realiser for LaunchTime {
     fn name(&self) -> &'static str {
         "launch"
@@ -67,8 +73,7 @@ impl Realiser for LaunchTime {
     fn prove(&self, port: &mut dyn Port, pool: &mut Pool) -> Result<String, Refusal> {
         let remedy = "drivers that keep launch times (igb for i210, igc, stmmac, enetc …) want `tc qdisc replace dev IF parent \
                       100:1 etf offload clockid CLOCK_TAI delta 200000` on the queue";
-        port.keep_launch_times()
-            .map_err(|e| Refusal(format!("the socket takes no launch times ({e}); {remedy}")))?;
+        enable(port).map_err(|e| Refusal(format!("the socket takes no launch times ({e}); {remedy}")))?;
         let trial = GapFrame::Pause.bytes(self.from, 60);
         let frame = pool.put(&trial, Offload::default());
         let frame = frame.ok_or_else(|| Refusal("there is no room for a frame to try it with".into()))?;
@@ -82,7 +87,7 @@ impl Realiser for LaunchTime {
                 ))
             })?;
             let took = clock::now().since(begin);
-            match port.outstanding() {
+            match port.paced().map_or(0, |paced| paced.outstanding()) {
                 0 if took + LEAD < TRIAL => {
                     return Err(Refusal(format!(
                         "launch times are ignored: a frame that was to leave after {TRIAL} was gone after {took}; {remedy}"
@@ -104,8 +109,7 @@ impl Realiser for LaunchTime {
     }
 
     fn attach(&mut self, port: &mut dyn Port) -> Result<(), Refusal> {
-        port.keep_launch_times()
-            .map_err(|e| Refusal(format!("the socket takes no launch times: {e}")))
+        enable(port).map_err(|e| Refusal(format!("the socket takes no launch times: {e}")))
     }
 
     fn time(&mut self, now: Instant, _idle: bool) -> Instant {

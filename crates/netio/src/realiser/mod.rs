@@ -78,7 +78,7 @@ pub trait Realiser: fmt::Debug + Send {
     fn time(&mut self, now: Instant, idle: bool) -> Instant;
 
     /// The same at the start of a turn, with a look at the port.
-    fn begin(&mut self, now: Instant, idle: bool, _port: &dyn Port) -> Instant {
+    fn begin(&mut self, now: Instant, idle: bool, _port: &mut dyn Port) -> Instant {
         self.time(now, idle)
     }
 

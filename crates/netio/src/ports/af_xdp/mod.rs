@@ -344,7 +344,7 @@ impl Port for AfXdp {
             self.counters.sent += 1;
             self.counters.sent_bytes += bytes.len() as u64;
         } else {
-            self.counters.lost += 1;
+            self.counters.dropped += 1;
         }
         pool.free(frame);
     }
@@ -354,7 +354,7 @@ impl Port for AfXdp {
             return Ok(());
         };
         socket.kick().map_err(|e| {
-            self.counters.lost += u64::from(socket.pending()) / self.open.pieces as u64;
+            self.counters.dropped += u64::from(socket.pending()) / self.open.pieces as u64;
             PortError::new(&self.name, "sending", e)
         })
     }
