@@ -17,6 +17,7 @@ use control::policy::{Interface, Policy};
 use control::port_config::PortConfig;
 use control::socket::{Server, path_of};
 use engine::port_kind::Attachment;
+use engine::tree::Registry;
 use engine::units::Bytes;
 use netio::handle::Snapshot;
 use std::io::{self, Write};
@@ -24,9 +25,10 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::thread::JoinHandle;
 
-/// Puts a policy into force until it is told to end. `watch` is shown what is to be seen twice a second.
+/// Puts a policy into force until it is told to end. Changes of classes are checked with the kinds of `registry`. `watch` is shown what is to be seen twice a second.
 pub fn enforce(
     policy: &Policy,
+    registry: &Registry,
     name: &str,
     socket: &str,
     out: &mut dyn Write,
@@ -51,7 +53,7 @@ pub fn enforce(
         warnings: surprises,
     } = assemble(policy, config)?;
     let managed: Vec<_> = paths.into_iter().zip(policy.interfaces.iter().cloned()).collect();
-    let in_force = Arc::new(InForce::new(handle.clone(), managed.clone()));
+    let in_force = Arc::new(InForce::new(handle.clone(), registry.clone(), managed.clone()));
     introduce(out, policy, config, &without_us)?;
     for line in realised {
         writeln!(out, "{line}")?;

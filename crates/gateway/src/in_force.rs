@@ -8,6 +8,7 @@ use crate::signalling::trees::Trees;
 use control::policy::Interface;
 use control::protocol::Refusal;
 use engine::reserved::Layout;
+use engine::tree::Registry;
 use netio::handle::{Adopted, Handle, Retune, Unanswered};
 use netio::worker::PathId;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -27,12 +28,17 @@ pub struct Managed {
 #[derive(Debug)]
 pub struct InForce {
     handle: Handle,
+    registry: Registry,
     managed: Mutex<Vec<Managed>>,
 }
 
 impl InForce {
-    /// These interfaces, with the worker's path of each.
-    pub fn new(handle: Handle, managed: impl IntoIterator<Item = (PathId, Interface)>) -> Self {
+    /// These interfaces, with the worker's path of each; changes are checked with these kinds.
+    pub fn new(
+        handle: Handle,
+        registry: Registry,
+        managed: impl IntoIterator<Item = (PathId, Interface)>,
+    ) -> Self {
         let managed = managed.into_iter().map(|(path, policy)| Managed {
             path,
             whole: Arc::new(policy.clone()),
@@ -40,8 +46,14 @@ impl InForce {
         });
         Self {
             handle,
+            registry,
             managed: Mutex::new(managed.collect()),
         }
+    }
+
+    /// The kinds that policies may name.
+    pub fn registry(&self) -> &Registry {
+        &self.registry
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Managed>> {

@@ -12,7 +12,6 @@ use control::reservation::Reservations;
 use control::snapshot::{ClassReading, InterfaceReading, Reading, State};
 use control::socket::{Handler, no_rsvp};
 use engine::settings::Raw;
-use engine::tree::Registry;
 use engine::units::Instant;
 use netio::handle::{Adopted, Handle, Snapshot};
 use std::collections::BTreeMap;
@@ -128,7 +127,7 @@ impl Handler for Service {
             .iter()
             .map(|(key, value)| (key.as_str(), value.raw()))
             .collect();
-        let changed = policy.with_class_settings(&Registry::builtin(), class, &raw)?;
+        let changed = policy.with_class_settings(self.in_force.registry(), class, &raw)?;
         let adopted = match &self.speaker {
             Some(speaker) if changed.reserve.is_some() => {
                 speaker.reshape(changed)?;

@@ -1,5 +1,6 @@
 //! `suimon accept`: a host that answers reservations by rule, so that who sends need not ask anybody at the other end.
 
+use crate::commands::Context;
 use crate::exit::{Exit, Failure};
 use clap::Args;
 use control::rsvp_config::{Accept as Rule, Protection, RsvpConfig, RsvpSettings};
@@ -9,7 +10,6 @@ use engine::units::{Bandwidth, Duration};
 use gateway::signalling::alone::Alone;
 use gateway::supervise::heed_signals;
 use serde_json::json;
-use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -105,7 +105,8 @@ impl NodeArgs {
 
 impl Accept {
     /// Answers until it is told to end.
-    pub fn run(self, out: &mut dyn Write) -> Result<Exit, Failure> {
+    pub fn run(self, cx: &mut Context<'_>) -> Result<Exit, Failure> {
+        let out = &mut *cx.out;
         let rule = Rule {
             to: self.to,
             from: self.from,

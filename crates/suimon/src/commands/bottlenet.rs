@@ -2,6 +2,7 @@
 //! (the paper's `bottlenet`). Without a setting, `nine` estimates it.
 
 use super::nine::{make_directory, own_directory, setting_directories};
+use crate::commands::Context;
 use crate::exit::{Exit, Failure};
 use clap::Args;
 use engine::units::Bandwidth;
@@ -38,7 +39,8 @@ impl Bottlenet {
     /// # Errors
     ///
     /// If the arguments are wrong, or the file of settings cannot be read or written.
-    pub fn run(&self, out: &mut dyn Write) -> Result<Exit, Failure> {
+    pub fn run(&self, cx: &mut Context<'_>) -> Result<Exit, Failure> {
+        let out = &mut *cx.out;
         let setting = match self.what.as_str() {
             "show" => return self.show(out),
             "auto" => BottlenetSetting::Auto,

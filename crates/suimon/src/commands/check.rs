@@ -1,5 +1,6 @@
 //! `suimon check`: reads a policy or a scenario, and reports every mistake in it, or shows what it means.
 
+use crate::commands::Context;
 use crate::exit::{Exit, Failure};
 use crate::source;
 use crate::worst_cases;
@@ -13,7 +14,7 @@ use control::snapshot;
 use control::yields::Yields;
 use engine::port_kind::Attachment;
 use engine::settings::{Raw, Table};
-use engine::tree::{ClassSpec, DisciplineSpec, Registry};
+use engine::tree::{ClassSpec, DisciplineSpec};
 use engine::units::{Bandwidth, Probability};
 use measure::numbers;
 use plot::colour;
@@ -35,19 +36,16 @@ pub struct Check {
 
 impl Check {
     /// Checks it.
-    pub fn run(&self, out: &mut dyn Write) -> Result<Exit, Failure> {
+    pub fn run(&self, cx: &mut Context<'_>) -> Result<Exit, Failure> {
+        let Context { registry, out } = cx;
+        let (registry, out) = (*registry, &mut **out);
         let text = source::load("policy", &self.policy)?;
         if Document::of(&text) == Some(Document::Scenario) {
-            let accepted = preview::check(&self.policy, &text, &Registry::builtin(), self.json, out)?;
+            let accepted = preview::check(&self.policy, &text, registry, self.json, out)?;
             return Ok(if accepted { Exit::Done } else { Exit::Usage });
         }
         let colour = colour::wanted(&io::stdout());
-        let read = Policy::read(
-            &self.policy,
-            &text,
-            &Registry::builtin(),
-            &netio::ports::declared(),
-        );
+        let read = Policy::read(&self.policy, &text, registry, &netio::ports::declared());
         match &read {
             _ if self.json => writeln!(out, "{:#}", to_json(&self.policy, &read))?,
             Ok(policy) => {
@@ -301,7 +299,10 @@ mod tests {
         let policy = format!("{root}{policy}");
         let mut out = Vec::new();
         let exit = Check { policy, json }
-            .run(&mut out)
+            .run(&mut Context {
+                registry: &engine::tree::Registry::builtin(),
+                out: &mut out,
+            })
             .expect("a file that is there");
         (exit, String::from_utf8(out).expect("text").replace(root, ""))
     }

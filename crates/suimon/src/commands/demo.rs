@@ -1,5 +1,6 @@
 //! `suimon demo`: one command, no root, no set-up, and real TCP shares a real link by policy.
 
+use crate::commands::Context;
 use crate::exit::{Exit, Failure};
 use clap::Args;
 use control::policy::Policy;
@@ -31,7 +32,8 @@ pub struct Demo {
 
 impl Demo {
     /// Runs it.
-    pub fn run(&self, out: &mut dyn Write) -> Result<Exit, Failure> {
+    pub fn run(&self, cx: &mut Context<'_>) -> Result<Exit, Failure> {
+        let out = &mut *cx.out;
         if self.show_policy {
             write!(out, "{POLICY}")?;
             return Ok(Exit::Done);

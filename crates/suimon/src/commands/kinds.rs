@@ -1,6 +1,7 @@
 //! `suimon kinds`: the disciplines that a policy can name, and with a name all about one. Everything shown
 //! comes from the declaration that also reads and checks the policy, so it cannot be out of date.
 
+use crate::commands::Context;
 use crate::exit::{Exit, Failure};
 use clap::Args;
 use engine::kind::{Children, Kind};
@@ -21,8 +22,9 @@ pub struct Kinds {
 
 impl Kinds {
     /// Lists them.
-    pub fn run(&self, out: &mut dyn Write) -> Result<Exit, Failure> {
-        let registry = Registry::builtin();
+    pub fn run(&self, cx: &mut Context<'_>) -> Result<Exit, Failure> {
+        let out = &mut *cx.out;
+        let registry = cx.registry;
         let kinds: Vec<&Kind> = match &self.name {
             Some(name) => vec![registry.find(name).ok_or_else(|| unregistered(&registry, name))?],
             None => registry.kinds().collect(),
@@ -152,7 +154,10 @@ mod tests {
             name: name.map(Into::into),
             json,
         }
-        .run(&mut out)?;
+        .run(&mut Context {
+            registry: &Registry::builtin(),
+            out: &mut out,
+        })?;
         Ok(String::from_utf8(out).expect("text"))
     }
 

@@ -3,6 +3,7 @@
 //! The file is read and checked before anything is made. Then the process goes into a box of namespaces, so
 //! that nothing of the lab is left behind, however it ends.
 
+use crate::commands::Context;
 use crate::exit::{Exit, Failure};
 use crate::source;
 use clap::Args;
@@ -20,7 +21,7 @@ use std::io::Write;
 
 /// Build a made-up network from a topology file, and run a program in it
 #[derive(Debug, Args)]
-pub struct LabVerb {
+pub struct Lab {
     /// The topology, a TOML file: hosts, and links with rate, delay, buffer and policy; `-` reads standard input
     file: String,
     /// The host to run the program in; the first one if not given
@@ -46,10 +47,11 @@ pub struct LabVerb {
     command: Vec<String>,
 }
 
-impl LabVerb {
+impl Lab {
     /// Builds the lab, runs the program or waits.
-    pub fn run(&self, out: &mut dyn Write) -> Result<Exit, Failure> {
-        let topology = self.read()?;
+    pub fn run(&self, cx: &mut Context<'_>) -> Result<Exit, Failure> {
+        let out = &mut *cx.out;
+        let topology = self.read(cx.registry)?;
         let host = self.host(&topology)?;
         lab::enter()?;
         let instruments = self.instruments(&topology)?;
@@ -84,10 +86,10 @@ impl LabVerb {
         }
     }
 
-    fn read(&self) -> Result<Topology, Failure> {
+    fn read(&self, registry: &Registry) -> Result<Topology, Failure> {
         let text = source::load("topology", &self.file)?;
         let colour = colour::wanted(&std::io::stderr());
-        let topology = Topology::read(&self.file, &text, &Registry::builtin()).map_err(|findings| {
+        let topology = Topology::read(&self.file, &text, registry).map_err(|findings| {
             Failure::usage(format!(
                 "{} cannot be built:\n{}",
                 self.file,
@@ -142,7 +144,7 @@ impl LabVerb {
     }
 }
 
-impl LabVerb {
+impl Lab {
     fn describe(built: &Built, out: &mut dyn Write) -> std::io::Result<()> {
         for (host, interfaces) in built.lab.hosts().iter().zip(&built.interfaces) {
             writeln!(out, "{}", host.name())?;

@@ -1,19 +1,82 @@
-//! The verbs, one file each: a struct of arguments with a method `run`.
+//! The verbs, one file each: a struct of arguments with a method `run`, and the one list of them.
+//!
+//! To add one: write its file, and name it here twice: its `mod` line, which rustfmt follows, and its place in the list.
 
-pub mod accept;
-pub mod bottlenet;
-pub mod check;
-pub mod demo;
-pub mod kinds;
-pub mod lab;
-pub mod nine;
-pub mod nine_top;
-pub mod pace;
-pub mod reproduce;
-pub mod reserve;
-pub mod run;
-pub mod set;
-pub mod sim;
-pub mod status;
-pub mod top;
-pub mod traffic;
+use crate::exit::{Exit, Failure};
+use clap::Subcommand;
+use engine::tree::Registry;
+use std::io::Write;
+
+mod accept;
+mod bottlenet;
+mod check;
+mod demo;
+mod detach;
+mod disable;
+mod enable;
+mod kinds;
+mod lab;
+pub(crate) mod nine;
+mod nine_top;
+mod pace;
+mod reproduce;
+mod reserve;
+mod run;
+mod set;
+mod sim;
+mod status;
+mod target;
+mod top;
+mod traffic;
+
+/// What a verb may use beside its arguments.
+pub struct Context<'a> {
+    /// The kinds of disciplines that policies may name.
+    pub registry: &'a Registry,
+    /// Where it prints: a closed pipe ends it quietly, and a test can read it.
+    pub out: &'a mut dyn Write,
+}
+
+/// Declares the command line's verbs, and what runs each.
+macro_rules! verbs {
+    ($($file:ident::$verb:ident),* $(,)?) => {
+        /// A verb with its arguments.
+        #[derive(Debug, Subcommand)]
+        pub(crate) enum Command {
+            // Boxed: one with many arguments makes the others no larger.
+            $($verb(Box<$file::$verb>)),*
+        }
+
+        impl Command {
+            /// Runs the verb.
+            pub(crate) fn run(self, cx: &mut Context<'_>) -> Result<Exit, Failure> {
+                match self {
+                    $(Self::$verb(verb) => (*verb).run(cx)),*
+                }
+            }
+        }
+    };
+}
+
+verbs! {
+    accept::Accept,
+    bottlenet::Bottlenet,
+    check::Check,
+    demo::Demo,
+    detach::Detach,
+    disable::Disable,
+    enable::Enable,
+    kinds::Kinds,
+    lab::Lab,
+    nine::Nine,
+    nine_top::NineTop,
+    pace::Pace,
+    reproduce::Reproduce,
+    reserve::Reserve,
+    run::Run,
+    set::Set,
+    sim::Sim,
+    status::Status,
+    top::Top,
+    traffic::Traffic,
+}

@@ -2,6 +2,7 @@
 //! traffic of the host while the link is busy (the paper's `nine -WINDOW COMMAND`, by Shiokawa,
 //! Honda and Yuba). `nine -p PID` controls a running process. `nine top` is in `nine_top`.
 
+use crate::commands::Context;
 use crate::exit::{Exit, Failure};
 use clap::Args;
 use control::socket;
@@ -69,7 +70,7 @@ impl Nine {
     /// # Errors
     ///
     /// If the arguments are wrong or supervision cannot start.
-    pub fn run(self) -> Result<Exit, Failure> {
+    pub fn run(self, _cx: &mut Context<'_>) -> Result<Exit, Failure> {
         if let (Some(floor), Some(cap)) = (self.floor, self.cap)
             && floor > cap
         {

@@ -4,6 +4,7 @@
 
 use super::bottlenet::describe;
 use super::nine::{directory, setting_directories};
+use crate::commands::Context;
 use crate::exit::{Exit, Failure};
 use clap::Args;
 use host::coordinate::Rendezvous;
@@ -15,7 +16,7 @@ use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::Line;
 use ratatui::widgets::{Paragraph, Wrap};
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 use std::time::Duration;
 
 /// The time between two screens.
@@ -23,6 +24,7 @@ const INTERVAL: Duration = Duration::from_millis(500);
 
 /// Watch the commands under nine: connections, windows, rates, limits and reasons
 #[derive(Debug, Args)]
+#[command(hide = true)]
 pub struct NineTop {
     /// Once, as JSON
     #[arg(long)]
@@ -38,7 +40,8 @@ impl NineTop {
     /// # Errors
     ///
     /// If the leading nine does not answer, or the terminal fails.
-    pub fn run(&self, out: &mut dyn Write) -> Result<Exit, Failure> {
+    pub fn run(&self, cx: &mut Context<'_>) -> Result<Exit, Failure> {
+        let out = &mut *cx.out;
         let rendezvous = Rendezvous::new(&directory(), setting_directories());
         let ask = || {
             let answer = rendezvous.status();

@@ -3,6 +3,7 @@
 //! It is `suimon run` with a policy of one class of `pacer` over what the host sends, so that all that works there works here:
 //! `status`, `top`, failing open, and `suimon set IFACE all rate=R2` while packets flow. Super-frames are cut.
 
+use crate::commands::Context;
 use crate::exit::{Exit, Failure};
 use clap::{Args, ValueEnum};
 use control::policy::Policy;
@@ -79,7 +80,8 @@ const LIMIT: u32 = 20_000;
 
 impl Pace {
     /// Paces until SIGINT, SIGTERM or `suimon detach`.
-    pub fn run(&self, out: &mut dyn Write) -> Result<Exit, Failure> {
+    pub fn run(&self, cx: &mut Context<'_>) -> Result<Exit, Failure> {
+        let out = &mut *cx.out;
         let name = format!("pace-{}", self.interface);
         let socket = self.socket.as_deref().unwrap_or(&name);
         if Client::connect(Some(socket)).is_ok() {
@@ -99,12 +101,17 @@ impl Pace {
         let mut achieved = Watch::new(self.basis, self.json);
         if self.json {
             let mut unsaid = io::sink();
-            enforce(&policy, &name, socket, &mut unsaid, &mut |seen, _| {
-                achieved.show(seen, out)
-            })?;
+            enforce(
+                &policy,
+                cx.registry,
+                &name,
+                socket,
+                &mut unsaid,
+                &mut |seen, _| achieved.show(seen, out),
+            )?;
             return Ok(Exit::Done);
         }
-        enforce(&policy, &name, socket, out, &mut |seen, out| {
+        enforce(&policy, cx.registry, &name, socket, out, &mut |seen, out| {
             achieved.show(seen, out)
         })?;
         Ok(Exit::Done)

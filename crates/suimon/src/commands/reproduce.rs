@@ -1,5 +1,6 @@
 //! `suimon reproduce`: the papers' experiments, each by its id, on the same code that manages traffic.
 
+use crate::commands::Context;
 use crate::exit::{Exit, Failure};
 use clap::Args;
 use engine::settings::{Span, unknown};
@@ -33,7 +34,8 @@ pub struct Reproduce {
 
 impl Reproduce {
     /// Runs it.
-    pub fn run(&self, out: &mut dyn Write) -> Result<Exit, Failure> {
+    pub fn run(&self, cx: &mut Context<'_>) -> Result<Exit, Failure> {
+        let out = &mut *cx.out;
         self.run_from(EXPERIMENTS, out, || lab::enter().map_err(|e| e.to_string()))
     }
 

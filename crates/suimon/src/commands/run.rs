@@ -1,5 +1,6 @@
 //! `suimon run`: a policy on real interfaces, until it is told to end.
 
+use crate::commands::Context;
 use crate::exit::{Exit, Failure};
 use crate::source;
 use clap::Args;
@@ -7,7 +8,7 @@ use control::policy::Policy;
 use engine::tree::Registry;
 use gateway::enforce::enforce;
 use plot::colour;
-use std::io::{self, Write};
+use std::io;
 use std::path::Path;
 
 /// Put a policy into force on real interfaces, until SIGINT, SIGTERM or `suimon detach`
@@ -22,21 +23,22 @@ pub struct Run {
 
 impl Run {
     /// Runs it.
-    pub fn run(&self, out: &mut dyn Write) -> Result<Exit, Failure> {
-        let policy = self.read()?;
+    pub fn run(&self, cx: &mut Context<'_>) -> Result<Exit, Failure> {
+        let out = &mut *cx.out;
+        let policy = self.read(cx.registry)?;
         let name = self.name();
         let socket = self.socket.as_deref().unwrap_or(&name);
-        enforce(&policy, &name, socket, out, &mut |_, _| Ok(()))?;
+        enforce(&policy, cx.registry, &name, socket, out, &mut |_, _| Ok(()))?;
         Ok(Exit::Done)
     }
 
-    fn read(&self) -> Result<Policy, Failure> {
+    fn read(&self, registry: &Registry) -> Result<Policy, Failure> {
         let path = self.policy.as_str();
         let text = source::load("policy", path)?;
         let colour = colour::wanted(&io::stderr());
-        let policy = Policy::read(path, &text, &Registry::builtin(), &netio::ports::declared()).map_err(
-            |findings| Failure::usage(format!("{path} is not in force:\n{}", findings.render(colour))),
-        )?;
+        let policy = Policy::read(path, &text, registry, &netio::ports::declared()).map_err(|findings| {
+            Failure::usage(format!("{path} is not in force:\n{}", findings.render(colour)))
+        })?;
         if !policy.warnings.is_empty() {
             eprint!("{}", policy.warnings.render(colour));
         }

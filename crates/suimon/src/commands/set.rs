@@ -1,42 +1,11 @@
-//! `suimon set`, `enable`, `disable`, `detach`: changes to a running suimon while packets flow.
+//! `suimon set`: settings of a class of a running suimon, changed while packets flow.
 
+use super::target::Target;
+use crate::commands::Context;
 use crate::exit::{Exit, Failure};
 use clap::Args;
-use control::protocol::{Change, Reply, Request};
-use control::socket::Client;
-use serde_json::json;
+use control::protocol::{Change, Request};
 use std::collections::BTreeMap;
-use std::io::Write;
-
-/// Which running suimon is meant, and how it answers.
-#[derive(Debug, Args)]
-pub struct Target {
-    /// The running suimon, by name or by the path of its socket; not needed if there is only one
-    #[arg(long, value_name = "NAME|PATH")]
-    pub socket: Option<String>,
-    /// Print JSON
-    #[arg(long)]
-    pub json: bool,
-}
-
-impl Target {
-    fn tell(&self, request: &Request, out: &mut dyn Write) -> Result<Exit, Failure> {
-        let reply = Client::connect(self.socket.as_deref())?.ask(request)?;
-        match &reply {
-            Reply::Refused(why) if !self.json => {
-                return Err(Failure::usage(why.to_string()));
-            }
-            _ if self.json => writeln!(out, "{}", json!(reply))?,
-            Reply::Done { message } => writeln!(out, "{message}")?,
-            other => writeln!(out, "{}", json!(other))?,
-        }
-        Ok(if matches!(reply, Reply::Refused(_)) {
-            Exit::Usage
-        } else {
-            Exit::Done
-        })
-    }
-}
 
 /// Change settings of a class of a running suimon; the whole tree is checked first
 #[derive(Debug, Args)]
@@ -63,7 +32,7 @@ fn change(word: &str) -> Result<(String, Change), String> {
 
 impl Set {
     /// Asks for the change.
-    pub fn run(self, out: &mut dyn Write) -> Result<Exit, Failure> {
+    pub fn run(self, cx: &mut Context<'_>) -> Result<Exit, Failure> {
         let changes: BTreeMap<String, Change> = self.changes.into_iter().collect();
         let (interface, class) = (self.interface, self.class);
         self.target.tell(
@@ -72,37 +41,8 @@ impl Set {
                 class,
                 changes,
             },
-            out,
+            cx.out,
         )
-    }
-}
-
-/// An interface of a running suimon, or all.
-#[derive(Debug, Args)]
-pub struct Switch {
-    /// The interface; all, if none is named
-    interface: Option<String>,
-    #[command(flatten)]
-    target: Target,
-}
-
-impl Switch {
-    /// Lets the policy rule.
-    pub fn enable(self, out: &mut dyn Write) -> Result<Exit, Failure> {
-        let interface = self.interface;
-        self.target.tell(&Request::Enable { interface }, out)
-    }
-
-    /// Lets packets pass unmanaged.
-    pub fn disable(self, out: &mut dyn Write) -> Result<Exit, Failure> {
-        let interface = self.interface;
-        self.target.tell(&Request::Disable { interface }, out)
-    }
-
-    /// Leaves the interface to the kernel.
-    pub fn detach(self, out: &mut dyn Write) -> Result<Exit, Failure> {
-        let interface = self.interface;
-        self.target.tell(&Request::Detach { interface }, out)
     }
 }
 
@@ -118,22 +58,5 @@ mod tests {
         for wrong in ["rate", "=7", "rate="] {
             assert!(change(wrong).is_err(), "{wrong} was accepted");
         }
-    }
-
-    #[test]
-    fn nobody_there_is_a_failure_at_run_time_that_names_the_socket() {
-        let target = Target {
-            socket: Some("/nonexistent/suimon.sock".into()),
-            json: false,
-        };
-        let failure = target
-            .tell(&Request::Version {}, &mut Vec::new())
-            .expect_err("nobody is there");
-        assert_eq!(failure.exit, Exit::Failed);
-        assert!(
-            failure.message.contains("/nonexistent/suimon.sock"),
-            "{}",
-            failure.message
-        );
     }
 }

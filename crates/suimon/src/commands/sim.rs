@@ -3,6 +3,7 @@
 //! A sweep can be split: `--shard i/n` runs every n-th point, wherever; `--merge` puts the outputs together again, byte
 //! for byte as one run would have printed them.
 
+use crate::commands::Context;
 use crate::exit::{Exit, Failure};
 use crate::source;
 use clap::Args;
@@ -56,7 +57,8 @@ pub struct Sim {
 
 impl Sim {
     /// Runs them.
-    pub fn run(&self, out: &mut dyn Write) -> Result<Exit, Failure> {
+    pub fn run(&self, cx: &mut Context<'_>) -> Result<Exit, Failure> {
+        let out = &mut *cx.out;
         if self.merge {
             let outputs = self
                 .files
@@ -69,7 +71,7 @@ impl Sim {
         let read: Vec<Read> = self
             .files
             .iter()
-            .map(|path| Read::new(path))
+            .map(|path| Read::new(path, cx.registry))
             .collect::<Result<_, _>>()?;
         self.one_capture(&read)?;
         let mut csv = self.csv()?;
@@ -245,7 +247,7 @@ struct Read {
 }
 
 impl Read {
-    fn new(path: &str) -> Result<Self, Failure> {
+    fn new(path: &str, registry: &Registry) -> Result<Self, Failure> {
         let text = source::load("scenario", path)?;
         let file = Path::new(path);
         let name = match path {
@@ -255,7 +257,7 @@ impl Read {
                 .map_or_else(String::new, |stem| stem.to_string_lossy().into_owned()),
         };
         let folder = Folder::of(path);
-        let scenarios = Scenarios::read(path, &text, &Registry::builtin(), &folder);
+        let scenarios = Scenarios::read(path, &text, registry, &folder);
         let scenarios = scenarios.map_err(|findings| {
             let colour = colour::wanted(&io::stderr());
             Failure::usage(format!("{path} cannot be run:\n{}", findings.render(colour)))

@@ -1,6 +1,7 @@
 //! `suimon status`: what every class asked for and got, once or again and again (ALTQ's cbqprobe).
 
-use crate::commands::set::Target;
+use crate::commands::Context;
+use crate::commands::target::Target;
 use crate::exit::{Exit, Failure};
 use clap::Args;
 use control::readout;
@@ -29,7 +30,8 @@ pub struct Status {
 
 impl Status {
     /// Asks and shows.
-    pub fn run(&self, out: &mut dyn Write) -> Result<Exit, Failure> {
+    pub fn run(&self, cx: &mut Context<'_>) -> Result<Exit, Failure> {
+        let out = &mut *cx.out;
         let mut client = Client::connect(self.target.socket.as_deref())?;
         let interval = std::time::Duration::from_nanos(self.interval.nanos());
         let mut now = client.status(interval, self.follow)?;

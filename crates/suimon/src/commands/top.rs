@@ -3,6 +3,7 @@
 //! A thread follows the control socket, and comes back when the program does; this one draws and takes keys.
 //! Where output is not a terminal there is one line for every interval.
 
+use crate::commands::Context;
 use crate::exit::{Exit, Failure};
 use crate::monitor::history::History;
 use crate::monitor::screen::{View, draw};
@@ -42,7 +43,8 @@ const BLINK: std::time::Duration = std::time::Duration::from_millis(50);
 
 impl Top {
     /// Watches until the person has seen enough.
-    pub fn run(&self, out: &mut dyn Write) -> Result<Exit, Failure> {
+    pub fn run(&self, cx: &mut Context<'_>) -> Result<Exit, Failure> {
+        let out = &mut *cx.out;
         // Found once: when the program comes back it is at the same place.
         let path = socket::find(self.socket.as_deref())?;
         let path = path.to_string_lossy().into_owned();

@@ -4,6 +4,7 @@
 //! The sender numbers and stamps its datagrams, so that its receiver knows loss, order, delay, jitter and throughput without a
 //! word back. Sizes are of UDP payload, as in the paper; rates that are set are of IP packets, and both are shown.
 
+use crate::commands::Context;
 use crate::exit::{Exit, Failure};
 use clap::{Args, Subcommand};
 use engine::random::Seed;
@@ -36,7 +37,8 @@ enum End {
 
 impl Traffic {
     /// Runs one end.
-    pub fn run(&self, out: &mut dyn Write) -> Result<Exit, Failure> {
+    pub fn run(&self, cx: &mut Context<'_>) -> Result<Exit, Failure> {
+        let out = &mut *cx.out;
         let stop = Arc::new(AtomicBool::new(false));
         heed_signals(&stop).map_err(|e| Failure::at_run_time(format!("cannot heed signals: {e}")))?;
         match &self.end {

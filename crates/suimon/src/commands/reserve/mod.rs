@@ -7,6 +7,7 @@ mod hold;
 mod look;
 mod node;
 
+use crate::commands::Context;
 use crate::exit::{Exit, Failure};
 use clap::{Args, Subcommand};
 use control::reservation::{USUAL_PACKET, Wanted};
@@ -14,7 +15,6 @@ use engine::units::{Bandwidth, Bytes, Duration};
 use gateway::signalling::client::{self, Found};
 use hold::{Check, Hold};
 use look::{Ask, Change};
-use std::io::Write;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 
 /// Reserve bandwidth along the path to a host, as long as a command runs (RSVP)
@@ -209,7 +209,8 @@ impl Flow {
 
 impl Reserve {
     /// Does what was asked.
-    pub fn run(self, out: &mut dyn Write) -> Result<Exit, Failure> {
+    pub fn run(self, cx: &mut Context<'_>) -> Result<Exit, Failure> {
+        let out = &mut *cx.out;
         match self.what {
             Some(What::Check(check)) => check.run(out),
             Some(What::Status(ask)) => ask.status(out),

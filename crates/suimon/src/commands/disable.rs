@@ -1,0 +1,24 @@
+//! `suimon disable`: packets pass unmanaged.
+
+use super::target::Target;
+use crate::commands::Context;
+use crate::exit::{Exit, Failure};
+use clap::Args;
+use control::protocol::Request;
+
+/// Let packets pass unmanaged; nothing that waits is lost
+#[derive(Debug, Args)]
+pub struct Disable {
+    /// The interface; all, if none is named
+    interface: Option<String>,
+    #[command(flatten)]
+    target: Target,
+}
+
+impl Disable {
+    /// Sends the request.
+    pub fn run(self, cx: &mut Context<'_>) -> Result<Exit, Failure> {
+        let interface = self.interface;
+        self.target.tell(&Request::Disable { interface }, cx.out)
+    }
+}

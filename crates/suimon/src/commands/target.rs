@@ -1,0 +1,61 @@
+//! The running suimon that a verb tells something, and how its answer is shown.
+
+use crate::exit::{Exit, Failure};
+use clap::Args;
+use control::protocol::{Reply, Request};
+use control::socket::Client;
+use serde_json::json;
+use std::io::Write;
+
+/// Which running suimon is meant, and how it answers.
+#[derive(Debug, Args)]
+pub struct Target {
+    /// The running suimon, by name or by the path of its socket; not needed if there is only one
+    #[arg(long, value_name = "NAME|PATH")]
+    pub socket: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+impl Target {
+    /// Sends the request, and shows the reply.
+    pub(super) fn tell(&self, request: &Request, out: &mut dyn Write) -> Result<Exit, Failure> {
+        let reply = Client::connect(self.socket.as_deref())?.ask(request)?;
+        match &reply {
+            Reply::Refused(why) if !self.json => {
+                return Err(Failure::usage(why.to_string()));
+            }
+            _ if self.json => writeln!(out, "{}", json!(reply))?,
+            Reply::Done { message } => writeln!(out, "{message}")?,
+            other => writeln!(out, "{}", json!(other))?,
+        }
+        Ok(if matches!(reply, Reply::Refused(_)) {
+            Exit::Usage
+        } else {
+            Exit::Done
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_there_is_a_failure_at_run_time_that_names_the_socket() {
+        let target = Target {
+            socket: Some("/nonexistent/suimon.sock".into()),
+            json: false,
+        };
+        let failure = target
+            .tell(&Request::Version {}, &mut Vec::new())
+            .expect_err("nobody is there");
+        assert_eq!(failure.exit, Exit::Failed);
+        assert!(
+            failure.message.contains("/nonexistent/suimon.sock"),
+            "{}",
+            failure.message
+        );
+    }
+}

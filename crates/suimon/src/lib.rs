@@ -1,0 +1,46 @@
+//! Suimon's command line as a library: [`main`] with the kinds of disciplines that policies may name.
+//!
+//! A program of five lines that adds a kind of its own has every verb: its kind can be checked, simulated, built in a lab and
+//! run on an interface (`examples/my_discipline.rs`). A verb is one file under `commands/`; whatever it prints goes through the
+//! writer that it is given.
+
+#![forbid(unsafe_code)]
+
+mod commands;
+mod exit;
+mod monitor;
+mod source;
+mod worst_cases;
+
+use clap::Parser;
+use commands::{Command, Context};
+use engine::tree::Registry;
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+/// Manages network traffic where it matters: at the bottleneck link and at the host behind it.
+#[derive(Debug, Parser)]
+#[command(name = "suimon", version, arg_required_else_help = true, after_help = exit::HELP)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// Runs the verb that the command line names, and says how it ended. Policies may name the kinds of `registry`.
+pub fn main(registry: Registry) -> ExitCode {
+    let command = Cli::parse_from(commands::nine::rewrite(std::env::args_os())).command;
+    let mut out = io::stdout().lock();
+    let answer = command
+        .run(&mut Context {
+            registry: &registry,
+            out: &mut out,
+        })
+        .and_then(|exit| Ok(out.flush().map(|()| exit)?));
+    match answer {
+        Ok(exit) => exit.into(),
+        Err(failure) => {
+            failure.report();
+            failure.exit.into()
+        }
+    }
+}
