@@ -1,4 +1,4 @@
-//! What is one file and one entry in a list: a discipline, a kind of port, a congestion control. The list is in the
+//! What is one file and one entry in a list: a discipline, a kind of port, a congestion control, a verb. The list is in the
 //! `mod.rs` of their folder, and nothing else in the workspace knows a member by name.
 
 use super::source::{Part, code_only, in_name, parts, production};
@@ -129,11 +129,7 @@ const KNOWN: &[(&str, &str, &str)] = &[
         "a colour (RFC 2697)",
     ),
     ("crates/plot/", "*", "colours"),
-    (
-        "crates/host/src/datagrams.rs",
-        "police",
-        "the BPF program of this name",
-    ),
+    ("crates/host/", "police", "the BPF program of this name"),
     (
         "crates/lab/src/emulator.rs",
         "*",
@@ -244,6 +240,65 @@ pub fn known_by_name(tree: &Tree) -> Vec<String> {
     complaints
 }
 
+/// Where the verbs are; the list, `verbs! { file::Verb, … }`, is in the `mod.rs`.
+const VERBS: &str = "crates/suimon/src/commands/";
+
+/// Where a verb may be known by name: the file, the verb's file, and why.
+const KNOWN_VERBS: &[(&str, &str, &str)] = &[
+    (
+        "crates/suimon/src/lib.rs",
+        "nine",
+        "a program called `nine` is this verb",
+    ),
+    (
+        "crates/suimon/src/commands/bottlenet.rs",
+        "nine",
+        "it writes what `nine` reads",
+    ),
+    (
+        "crates/suimon/src/commands/nine_top.rs",
+        "nine",
+        "it shows what `nine` does",
+    ),
+];
+
+/// A verb is its file and its word in the list: no other file of the binary names it.
+pub fn verbs(tree: &Tree) -> Vec<String> {
+    let list = tree.get(&format!("{VERBS}mod.rs"));
+    let Some((_, list)) = list.and_then(|text| text.split_once("\nverbs! {\n")) else {
+        return Vec::new();
+    };
+    let entry = |line: &str| Some(line.trim().strip_suffix(',')?.split_once("::")?.0.to_string());
+    let files: Vec<String> = list.lines().map_while(|line| entry(line)).collect();
+    let mut complaints = Vec::new();
+    for file in &files {
+        let own = [format!("{VERBS}{file}.rs"), format!("{VERBS}{file}/mod.rs")];
+        if !own.iter().any(|path| tree.contains_key(path)) {
+            complaints.push(format!("{VERBS}mod.rs: the verb `{file}` has no file"));
+        }
+    }
+    for (path, text) in production(tree).filter(|(path, _)| path.starts_with("crates/suimon/src/")) {
+        let code = code_only(text);
+        for file in &files {
+            let inside = path
+                .strip_prefix(VERBS)
+                .and_then(|rest| rest.strip_prefix(file.as_str()));
+            let own = inside.is_some_and(|rest| rest.starts_with(['.', '/']));
+            let known = KNOWN_VERBS.iter().any(|(at, verb, _)| at == path && verb == file);
+            if own || known {
+                continue;
+            }
+            for parent in ["commands", "super"] {
+                let lines = paths(&code, &format!("{parent}::{file}"));
+                complaints.extend(lines.iter().map(|line| {
+                    format!("{path}:{line}: knows the verb `{file}`: what both need is no verb's")
+                }));
+            }
+        }
+    }
+    complaints
+}
+
 /// The lines where something in this module is named by its path.
 fn paths(code: &str, module: &str) -> Vec<usize> {
     let path = format!("{module}::");
@@ -297,5 +352,28 @@ mod tests {
             ))
         );
         assert!(known_by_name(&tree(&[list, own, ("crates/control/tests/a.rs", text)])).is_empty());
+    }
+
+    #[test]
+    fn who_knows_a_verb_is_noticed() {
+        let list = (
+            "crates/suimon/src/commands/mod.rs",
+            "mod run;\nmod top;\nverbs! {\n    run::Run,\n    top::Top,\n}\n",
+        );
+        let run = (
+            "crates/suimon/src/commands/run.rs",
+            "use crate::commands::run::f;\n",
+        );
+        let top = ("crates/suimon/src/commands/top.rs", "use super::top::g;\n");
+        assert!(verbs(&tree(&[list, run, top])).is_empty());
+        assert_eq!(
+            verbs(&tree(&[list, run])),
+            ["crates/suimon/src/commands/mod.rs: the verb `top` has no file"]
+        );
+        let wrong = ("crates/suimon/src/commands/top.rs", "\nuse super::run::f;\n");
+        assert_eq!(
+            verbs(&tree(&[list, run, wrong])),
+            ["crates/suimon/src/commands/top.rs:2: knows the verb `run`: what both need is no verb's"]
+        );
     }
 }
