@@ -19,6 +19,7 @@ use crate::port_config::{self, PortConfig};
 use crate::rsvp_config::{self, RsvpConfig};
 use crate::sections::{self, Section, Value};
 use crate::yields::{self, Yields, YieldsSettings};
+use engine::disciplines::DEFAULT_LEAF;
 use engine::kind::{Children, Kind};
 use engine::link::Link;
 use engine::port_kind::{Attachment, PortKind};
@@ -89,7 +90,7 @@ pub struct Interface {
 }
 
 /// What of an interface may be reserved.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, Debug)]
 pub struct Reserve {
     /// As the policy says.
     pub settings: ReserveSettings,
@@ -175,7 +176,7 @@ impl Interface {
         let plan = spec.check(registry, link)?;
         let reserve = match &self.reserve {
             Some(Reserve { settings, at, .. }) => Some(Reserve {
-                room: Reservable::new(&spec, link, settings, *at)?,
+                room: Reservable::new(registry, &spec, link, settings, *at)?,
                 settings: settings.clone(),
                 at: *at,
             }),
@@ -190,20 +191,25 @@ impl Interface {
     }
 }
 
-/// Warns where `ips` stands below a discipline that holds packets back or has others before them: it promises as if it were alone on the
-/// link.
-fn warn_of_promises_below(spec: &DisciplineSpec, warnings: &mut Vec<Problem>) {
+/// Warns where a kind that guarantees delays stands below one that holds packets back or has others before them: it promises
+/// as if it were alone on the link.
+fn warn_of_promises_below(spec: &DisciplineSpec, registry: &Registry, warnings: &mut Vec<Problem>) {
+    let properties = |spec: &DisciplineSpec| registry.find(&spec.kind).map(|kind| kind.properties);
+    let adds_no_delay = properties(spec).is_some_and(|outer| outer.adds_no_delay);
     let below = spec.classes.iter().filter_map(|class| class.discipline.as_ref());
     for inner in below.chain(spec.child.as_deref()) {
-        if inner.kind == "ips" && !["police", "red"].contains(&spec.kind.as_str()) {
+        if !adds_no_delay && properties(inner).is_some_and(|inner| inner.guarantees_delays) {
             let message = format!(
-                "`ips` stands below `{}`, and counts nothing of what that adds: its delays are not sure",
-                spec.kind
+                "`{}` stands below `{}`, and counts nothing of what that adds: its delays are not sure",
+                inner.kind, spec.kind
             );
-            let help = "make `ips` the interface's discipline, and put others into its best-effort classes";
+            let help = format!(
+                "make `{}` the interface's discipline, and put others into its best-effort classes",
+                inner.kind
+            );
             warnings.push(Problem::new(inner.at, message).help(help));
         }
-        warn_of_promises_below(inner, warnings);
+        warn_of_promises_below(inner, registry, warnings);
     }
 }
 
@@ -425,7 +431,7 @@ impl<'a> Reader<'a> {
         self.warnings.append(&mut warnings);
         self.warnings
             .extend(plan.iter().flat_map(|plan| plan.notices.clone()));
-        warn_of_promises_below(&spec, &mut self.warnings);
+        warn_of_promises_below(&spec, self.registry, &mut self.warnings);
         Some(Interface {
             name: name.into(),
             settings: settings?,
@@ -451,7 +457,7 @@ impl<'a> Reader<'a> {
         if !sound {
             return None;
         }
-        match Reservable::new(spec, link, &settings, at) {
+        match Reservable::new(self.registry, spec, link, &settings, at) {
             Ok(room) => Some(Reserve { settings, at, room }),
             Err(mut problems) => {
                 self.problems.append(&mut problems);
@@ -491,7 +497,7 @@ impl<'a> Reader<'a> {
                     .registry
                     .kinds()
                     .find(classful)
-                    .map_or("cbq", |kind| kind.name);
+                    .map_or(DEFAULT_LEAF.name, |kind| kind.name);
                 let message = "`discipline` is missing: classes need one that has classes";
                 let problem = Problem::new(section.at, message);
                 self.problems
@@ -502,10 +508,7 @@ impl<'a> Reader<'a> {
                     ..DisciplineSpec::new(kind)
                 }
             }
-            None => DisciplineSpec {
-                at: section.at,
-                ..DisciplineSpec::new("fifo")
-            },
+            None => DisciplineSpec::default_leaf(section.at),
         };
         if has_classes {
             // Of a RED over CBQ the classes are CBQ's.

@@ -18,6 +18,7 @@
 //!
 //! Everything is rounded so that a bound is never too small.
 
+use crate::kind::Kind;
 use crate::link::Link;
 use crate::packet::ClassId;
 use crate::units::{Bandwidth, Bytes, Duration};
@@ -165,33 +166,24 @@ impl Terms<'_> {
         promise.ok_or_else(|| "none promised: `sends` states no rate and burst".into())
     }
 
-    /// The promise of a class that keeps its packets in this queue: they stay in order if it is a FIFO.
-    pub fn in_order(&self, class: ClassId, queue: &str) -> Result<Promise, String> {
+    /// The promise of a class that keeps its packets in a queue of this kind, if they stay in order there.
+    pub fn in_order(&self, class: ClassId, queue: &Kind) -> Result<Promise, String> {
         let promise = self.promise(class)?;
-        match queue {
-            "fifo" => Ok(promise),
-            _ => Err(format!(
-                "its queue is a `{queue}`, which may let packets overtake others"
+        match queue.properties.keeps_order {
+            true => Ok(promise),
+            false => Err(format!(
+                "its queue is a `{}`, which may let packets overtake others",
+                queue.name
             )),
         }
     }
 
     /// The bound of a class that keeps its packets in this queue, with this service.
-    pub fn worst(&self, class: ClassId, queue: &str, service: Service) -> Result<Bound, String> {
+    pub fn worst(&self, class: ClassId, queue: &Kind, service: Service) -> Result<Bound, String> {
         let promise = self.in_order(class, queue)?;
         let more = || format!("it is promised {}, more than it is sure to get", promise.rate);
         service.bound(promise).ok_or_else(more)
     }
-}
-
-/// Kinds that never hold back a packet that they have: what comes out in any time has come in, or was waiting for others.
-pub fn is_work_conserving(kind: &str) -> bool {
-    ["fifo", "codel", "fq_codel", "pie", "wfq"].contains(&kind)
-}
-
-/// Kinds whose bounds follow from the speed at which packets are taken from them, and from nothing that was settled for another.
-pub fn follows_any_rate(kind: &str) -> bool {
-    ["fifo", "priq", "drr"].contains(&kind)
 }
 
 /// The worst case of a class, or why there is none.

@@ -78,6 +78,7 @@ use crate::discipline::Discipline;
 use crate::link::{Fact, Link};
 use crate::packet::ClassId;
 use crate::random::{Rng, Seed};
+use crate::reserved::Reserves;
 use crate::settings::{Problem, Setting, Span, Table};
 use crate::units::Bandwidth;
 use std::any::Any;
@@ -119,16 +120,37 @@ pub struct Kind {
     pub check: fn(&mut Check<'_>) -> Option<Arc<dyn Plan>>,
 }
 
-/// What others may rely on of a kind. Who asks, asks this, and never a kind's name.
+/// What others may rely on of a kind. Code that needs to know asks for a property, never for a kind's name.
 #[derive(Clone, Copy, Debug)]
 pub struct Properties {
+    /// Packets that leave do so in the order in which they came, whatever is below it.
+    pub keeps_order: bool,
+    /// It gives a packet whenever it has one: what it sends in any time came in that time, or waited for others to be sent.
+    pub conserves_work: bool,
+    /// Its bounds follow from the rate at which packets are taken from it, and from nothing settled for another rate.
+    pub follows_any_rate: bool,
+    /// It hands on what it takes at once: delays below it are as if it were not there.
+    pub adds_no_delay: bool,
+    /// Its classes state what their senders send, and the delay that they need, by settings of their own; it admits them as if
+    /// it had all of the link.
+    pub guarantees_delays: bool,
+    /// How reservations get classes in it, if they can.
+    pub reserves: Option<&'static dyn Reserves>,
     /// Settings that repeated a fact of the link, and are still read for one release: key and fact.
     pub former: &'static [(&'static str, Fact)],
 }
 
 impl Properties {
     /// Nothing to rely on: what a kind begins with.
-    pub const NONE: Self = Self { former: &[] };
+    pub const NONE: Self = Self {
+        keeps_order: false,
+        conserves_work: false,
+        follows_any_rate: false,
+        adds_no_delay: false,
+        guarantees_delays: false,
+        reserves: None,
+        former: &[],
+    };
 }
 
 /// A checked configuration of a discipline.

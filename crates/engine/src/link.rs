@@ -73,8 +73,8 @@ impl Fact {
     /// The fact, as a policy writes it.
     pub fn of(self, link: Link) -> Raw {
         match self {
-            Self::Overhead => Raw::Text(link.overhead.to_string()),
-            Self::Ring => Raw::Integer(link.ring.into()),
+            Self::Overhead => link.overhead.into(),
+            Self::Ring => link.ring.into(),
         }
     }
 

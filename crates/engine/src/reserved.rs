@@ -18,12 +18,15 @@
 //! holds, and so takes nothing from any promise; with `cbq` it is sure of a hundredth of the reservable part.
 
 use crate::classify::Filter;
+use crate::disciplines::{drr, fifo};
+use crate::kind::Kind;
 use crate::link::Link;
 use crate::packet::ClassId;
 use crate::settings;
 use crate::settings::{Problem, Raw, Span, Table};
 use crate::tree::{ClassSpec, DisciplineSpec, Registry, TreePlan};
 use crate::units::{Bandwidth, Bytes, Duration, Rate};
+use std::fmt;
 
 settings! {
     /// What of an interface may be reserved: `reserve = { share = "75 %" }`.
@@ -52,16 +55,9 @@ pub const SIGNALLING: &str = "rsvp";
 /// RSVP's protocol number.
 const RSVP: u8 = 46;
 /// With `cbq`: the class above all reservations.
-const PARENT: &str = "reserved";
+pub const PARENT: &str = "reserved";
 /// With which the names of reservations' classes begin.
 const PREFIX: &str = "resv-";
-/// The priority of the signalling under `cbq`.
-const FIRST: u32 = 7;
-/// Of the reservable part of a link under `cbq`, one of so many for the signalling.
-const SIGNALLING_PART: u64 = 100;
-/// Bytes of a burst that `cbq` can hold.
-const LONGEST_BURST: u64 = 1_000_000_000;
-
 /// A reservation that is to have a class.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Reserved {
@@ -91,23 +87,48 @@ pub fn class_name(number: u64) -> String {
     format!("{PREFIX}{number}")
 }
 
-/// How a tree's turns are divided.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Rule {
-    /// By packets: so many in a cycle.
-    Packets { cycle: u64 },
-    /// By bytes: a turn's least.
-    Bytes { unit: u64 },
-    /// By rates.
-    Rates,
+/// How a kind of discipline gives classes to reservations. A kind states it in its
+/// [`properties`](crate::kind::Properties::reserves).
+pub trait Reserves: fmt::Debug + Sync {
+    /// Whether bytes are counted, so that a delay can be guaranteed.
+    fn is_exact(&self) -> bool;
+
+    /// What may be reserved in all of a tree that has room for it, as it [counts](Self::counts); says what stands against it.
+    fn capacity(&self, wanted: &Wanted<'_>, problems: &mut Vec<Problem>) -> Bandwidth;
+
+    /// What a reservation of this rate takes of the capacity: never less than the rate, to a bit per second.
+    fn counts(&self, room: &Reservable, rate: Bandwidth) -> Bandwidth;
+
+    /// Puts the classes of these reservations into a copy of the policy's tree.
+    fn add(&self, room: &Reservable, spec: &mut DisciplineSpec, reservations: &[Reserved]);
+
+    /// What a packet alone can wait at most, however many reservations come. The default: nothing is known.
+    fn worst_delay(&self, _room: &Reservable) -> Option<Duration> {
+        None
+    }
+}
+
+/// What a policy asks of a tree: room for reservations.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted<'a> {
+    /// The tree.
+    pub spec: &'a DisciplineSpec,
+    /// The link.
+    pub link: Link,
+    /// How much of it.
+    pub share: Bandwidth,
+    /// Where that is asked.
+    pub at: Span,
 }
 
 /// A policy's tree that has room for reservations.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, Debug)]
 pub struct Reservable {
     spec: DisciplineSpec,
     link: Link,
-    rule: Rule,
+    kind: &'static Kind,
+    reserves: &'static dyn Reserves,
+    registry: Registry,
     /// What may be reserved in all, as it counts.
     capacity: Bandwidth,
     smallest: Bandwidth,
@@ -127,7 +148,11 @@ pub struct Layout {
 
 impl Reservable {
     /// Whether this tree can hold reservations on this link, and how; `at` is where that was asked for.
+    ///
+    /// # Errors
+    /// Everything that stands against it.
     pub fn new(
+        registry: &Registry,
         spec: &DisciplineSpec,
         link: Link,
         settings: &ReserveSettings,
@@ -147,34 +172,37 @@ impl Reservable {
         if smallest == Bandwidth::ZERO || smallest > share || largest < smallest {
             problems.push(Problem::new(at, format!("`smallest` ({smallest}) must be more than 0 and at most `largest` ({largest}) and `share` ({share})")));
         }
-        if settings.delay.is_some() && spec.kind == "wrr" {
-            let problem = Problem::new(at, "`delay`: `wrr` counts packets, and promises no delay");
-            problems.push(problem.help("use `drr` or `cbq`, or leave it out"));
-        }
-        let (rule, capacity) = match spec.kind.as_str() {
-            "wrr" => packets(spec, link, share, at, &mut problems),
-            "drr" => (by_bytes(spec, link, &mut problems), share),
-            "cbq" => rates(spec, link, share, at, &mut problems),
-            other => {
-                let message = format!("`{other}` has no room for reservations");
-                problems
-                    .push(Problem::new(at, message).help("use `drr`, `cbq`, or `wrr`, which counts packets"));
-                return Err(problems);
-            }
+        let kind = registry.find(&spec.kind);
+        let Some((kind, reserves)) = kind.and_then(|kind| Some((kind, kind.properties.reserves?))) else {
+            let message = format!("`{}` has no room for reservations", spec.kind);
+            problems.push(Problem::new(at, message).help(format!("use {}", kinds_with_room(registry))));
+            return Err(problems);
         };
+        if settings.delay.is_some() && !reserves.is_exact() {
+            let message = format!("`delay`: `{}` counts packets, and promises no delay", kind.name);
+            let help = format!("use {}, or leave it out", exact_kinds(registry));
+            problems.push(Problem::new(at, message).help(help));
+        }
+        let wanted = Wanted {
+            spec,
+            link,
+            share,
+            at,
+        };
+        let capacity = reserves.capacity(&wanted, &mut problems);
         let this = Self {
             spec: spec.clone(),
             link,
-            rule,
+            kind,
+            reserves,
+            registry: registry.clone(),
             capacity,
             smallest,
             largest: largest.min(capacity),
         };
         if problems.is_empty() {
             // Where the tree itself is wrong, that was said when it was checked without reservations.
-            this.spec_with(&[])
-                .check(&Registry::builtin(), link)
-                .map(|_| this)
+            this.spec_with(&[]).check(registry, link).map(|_| this)
         } else {
             Err(problems)
         }
@@ -183,6 +211,11 @@ impl Reservable {
     /// What may be reserved in all.
     pub fn capacity(&self) -> Bandwidth {
         self.capacity
+    }
+
+    /// The least that one reservation counts as.
+    pub fn smallest(&self) -> Bandwidth {
+        self.smallest
     }
 
     /// The most that one reservation may be.
@@ -195,51 +228,44 @@ impl Reservable {
         self.link
     }
 
+    /// The policy's tree.
+    pub fn spec(&self) -> &DisciplineSpec {
+        &self.spec
+    }
+
     /// The kind of the tree.
-    pub fn kind(&self) -> &str {
-        &self.spec.kind
+    pub fn kind(&self) -> &'static Kind {
+        self.kind
     }
 
     /// Whether bytes are counted, so that a delay can be promised.
     pub fn is_exact(&self) -> bool {
-        !matches!(self.rule, Rule::Packets { .. })
+        self.reserves.is_exact()
     }
 
-    /// The most classes that there can be, and the least of what one of them gets: what the length of a turn follows from.
-    pub fn extremes(&self) -> (u64, Bandwidth) {
-        let weights = weights(&self.spec);
-        let rest = self.link.bandwidth - self.capacity;
-        let least = divide(&weights, rest.bits().into())
-            .into_iter()
-            .min()
-            .unwrap_or(1);
-        let least = Bandwidth::bits_per_sec(least as u64).min(self.smallest);
-        let most = self.capacity.bits() / self.smallest.bits().max(1) + weights.len() as u64;
-        (most, least)
+    /// What a packet alone can wait at most, however many reservations come, if that is known.
+    pub fn worst_delay(&self) -> Option<Duration> {
+        self.reserves.worst_delay(self)
     }
 
     /// What a reservation of this rate takes of [`Reservable::capacity`]: never less than the rate, to a bit per second.
     pub fn counts(&self, rate: Bandwidth) -> Bandwidth {
-        match self.rule {
-            Rule::Packets { cycle } => {
-                let packets = packets_of(cycle, rate, self.link.bandwidth).max(1);
-                let bits = u128::from(packets) * u128::from(self.link.bandwidth.bits());
-                Bandwidth::bits_per_sec((bits / u128::from(cycle)) as u64)
-            }
-            Rule::Bytes { .. } => rate.max(self.smallest),
-            Rule::Rates => rate,
-        }
+        self.reserves.counts(self, rate)
     }
 
-    /// The tree with these reservations, whose rates add up to at most the capacity; and the filters that go with it.
+    /// The tree with these reservations, whose rates add up to at most the capacity; and the policy's filters, which are for
+    /// `plan`, with theirs.
+    ///
+    /// # Errors
+    /// What is wrong with the tree.
     pub fn lay_out(
         &self,
-        registry: &Registry,
-        (plan, filters): (&TreePlan, &[Filter]),
+        plan: &TreePlan,
+        filters: &[Filter],
         reservations: &[Reserved],
     ) -> Result<Layout, Vec<Problem>> {
         let spec = self.spec_with(reservations);
-        let new = spec.check(registry, self.link)?;
+        let new = spec.check(&self.registry, self.link)?;
         let by_name: std::collections::BTreeMap<&str, ClassId> = new
             .classes
             .iter()
@@ -273,62 +299,44 @@ impl Reservable {
     /// The tree with these reservations, unchecked.
     fn spec_with(&self, reservations: &[Reserved]) -> DisciplineSpec {
         let mut spec = self.spec.clone();
-        match self.rule {
-            Rule::Packets { cycle } => {
-                make_room_for_signalling(&mut spec);
-                divide_packets(&mut spec, reservations, cycle, self.link.bandwidth);
-            }
-            Rule::Bytes { unit } => {
-                make_room_for_signalling(&mut spec);
-                divide_bytes(&mut spec, reservations, unit, self.link.bandwidth);
-            }
-            Rule::Rates => self.add_rates(&mut spec, reservations),
-        }
+        self.reserves.add(self, &mut spec, reservations);
         spec
     }
-
-    /// Classes with rates, under one for all of them.
-    fn add_rates(&self, spec: &mut DisciplineSpec, reservations: &[Reserved]) {
-        let signalling = self.signalling_rate();
-        let whole = self.capacity + signalling;
-        spec.classes.push(class(PARENT, text("rate", rate(whole))));
-        let parent = Some((PARENT.to_owned(), Span::default()));
-        let own = text("rate", rate(signalling)).with("priority", Raw::Integer(FIRST.into()));
-        spec.classes.push(ClassSpec {
-            parent: parent.clone(),
-            ..class(SIGNALLING, own)
-        });
-        let packet = self.link.mtu.get().max(1);
-        for reserved in reservations {
-            let (_, burst) = reserved.sends;
-            // One packet more than the burst: the last of it may make a debt.
-            let burst = (burst.get().min(LONGEST_BURST / 2).div_ceil(packet) + 1).max(2);
-            let settings = text("rate", rate(reserved.rate))
-                .with("priority", Raw::Integer(reserved.priority.into()))
-                .with("maxburst", Raw::Integer(burst.cast_signed()));
-            spec.classes.push(ClassSpec {
-                parent: parent.clone(),
-                ..leaf(reserved, settings)
-            });
-        }
-    }
-
-    fn signalling_rate(&self) -> Bandwidth {
-        // The capacity is what the share leaves after it.
-        let bits = self.capacity.bits();
-        Bandwidth::bits_per_sec(bits / (SIGNALLING_PART - 1))
-    }
 }
 
-fn rate(rate: Bandwidth) -> String {
-    format!("{} bit/s", rate.bits())
+/// The kinds with room for reservations; those that count packets say so.
+fn kinds_with_room(registry: &Registry) -> String {
+    let words = |kind: &'static Kind| {
+        let exact = kind.properties.reserves?.is_exact();
+        Some(match exact {
+            true => format!("`{}`", kind.name),
+            false => format!("`{}`, which counts packets", kind.name),
+        })
+    };
+    registry
+        .kinds()
+        .filter_map(words)
+        .collect::<Vec<_>>()
+        .join(", or ")
 }
 
-fn text(key: &str, value: String) -> Table {
-    Table::default().with(key, Raw::Text(value))
+/// The kinds in which a delay can be guaranteed.
+fn exact_kinds(registry: &Registry) -> String {
+    let exact = |kind: &&Kind| {
+        kind.properties
+            .reserves
+            .is_some_and(|reserves| reserves.is_exact())
+    };
+    let names: Vec<String> = registry
+        .kinds()
+        .filter(exact)
+        .map(|kind| format!("`{}`", kind.name))
+        .collect();
+    names.join(" or ")
 }
 
-fn class(name: &str, settings: Table) -> ClassSpec {
+/// A class of this name at the top, with an own discipline where none is named.
+pub fn class(name: &str, settings: Table) -> ClassSpec {
     ClassSpec {
         name: name.into(),
         settings,
@@ -336,14 +344,14 @@ fn class(name: &str, settings: Table) -> ClassSpec {
     }
 }
 
-/// The class of a reservation.
-fn leaf(reserved: &Reserved, settings: Table) -> ClassSpec {
+/// The class of a reservation, with these settings of its kind.
+pub fn leaf(reserved: &Reserved, settings: Table) -> ClassSpec {
     let limit = Table::default().with("limit", Raw::Integer(reserved.limit.into()));
     let (rate, burst) = reserved.sends;
     ClassSpec {
         discipline: Some(DisciplineSpec {
             settings: limit,
-            ..DisciplineSpec::new("fifo")
+            ..DisciplineSpec::of(&fifo::KIND)
         }),
         sends: Some((Rate::Absolute(rate), burst)),
         ..class(&reserved.class(), settings)
@@ -362,7 +370,7 @@ fn refuse_names(spec: &DisciplineSpec, problems: &mut Vec<Problem>) {
 }
 
 /// What a class says beside its weight about how much it gets: reservations leave room for weights alone.
-fn refuse_absolute(spec: &DisciplineSpec, word: &str, problems: &mut Vec<Problem>) {
+pub fn refuse_absolute(spec: &DisciplineSpec, word: &str, problems: &mut Vec<Problem>) {
     for class in &spec.classes {
         if let Some(entry) = class.settings.get(word) {
             let message =
@@ -374,82 +382,8 @@ fn refuse_absolute(spec: &DisciplineSpec, word: &str, problems: &mut Vec<Problem
     }
 }
 
-fn packets(
-    spec: &DisciplineSpec,
-    link: Link,
-    share: Bandwidth,
-    at: Span,
-    problems: &mut Vec<Problem>,
-) -> (Rule, Bandwidth) {
-    const USUAL: u64 = 10;
-    refuse_absolute(spec, "rate", problems);
-    let given = spec.settings.get("cycle").map(|entry| (&entry.value, entry.at));
-    let cycle = match given {
-        Some((Raw::Integer(n), _)) => u64::try_from(*n).unwrap_or(0).max(1),
-        _ => USUAL,
-    };
-    let whole = u128::from(cycle) * u128::from(share.bits()) / u128::from(link.bandwidth.bits().max(1));
-    let whole = (whole as u64).min(cycle);
-    if whole == 0 || cycle - whole < spec.classes.len() as u64 {
-        let message = format!(
-            "a cycle of {cycle} packets has {whole} to reserve, and {} for the {} classes of the policy",
-            cycle - whole,
-            spec.classes.len()
-        );
-        let help =
-            "make `cycle` longer, or `share` such that reservations and every class have a packet of it";
-        problems.push(Problem::new(given.map_or(at, |(_, at)| at), message).help(help));
-    }
-    let bits = u128::from(whole) * u128::from(link.bandwidth.bits()) / u128::from(cycle);
-    (Rule::Packets { cycle }, Bandwidth::bits_per_sec(bits as u64))
-}
-
-fn by_bytes(spec: &DisciplineSpec, link: Link, problems: &mut Vec<Problem>) -> Rule {
-    refuse_absolute(spec, "quantum", problems);
-    let given = spec.settings.get("quantum").and_then(|entry| match &entry.value {
-        Raw::Text(text) => text.parse::<Bytes>().ok(),
-        _ => None,
-    });
-    Rule::Bytes {
-        unit: given.unwrap_or(link.mtu).max(link.mtu).get(),
-    }
-}
-
-fn rates(
-    spec: &DisciplineSpec,
-    link: Link,
-    share: Bandwidth,
-    at: Span,
-    problems: &mut Vec<Problem>,
-) -> (Rule, Bandwidth) {
-    let rate = |class: &ClassSpec| match class.settings.get("rate").map(|entry| &entry.value) {
-        Some(Raw::Text(text)) => text
-            .parse::<Rate>()
-            .map_or(Bandwidth::ZERO, |rate| rate.on(link.bandwidth)),
-        _ => Bandwidth::ZERO,
-    };
-    let top = spec.classes.iter().filter(|class| class.parent.is_none());
-    let sure: Bandwidth = top.map(rate).sum();
-    if sure + share > link.bandwidth {
-        let message = format!(
-            "the policy's classes are sure of {sure}, and {share} can be reserved: more than the link's {}",
-            link.bandwidth
-        );
-        let left = link.bandwidth - sure.min(link.bandwidth);
-        problems.push(Problem::new(at, message).help(format!(
-            "{left} can be reserved beside the classes; or give them lower rates: what is not used is lent"
-        )));
-    }
-    let signalling = Bandwidth::bits_per_sec(share.bits() / SIGNALLING_PART);
-    (Rule::Rates, share - signalling)
-}
-
-fn packets_of(cycle: u64, rate: Bandwidth, link: Bandwidth) -> u64 {
-    (u128::from(cycle) * u128::from(rate.bits())).div_ceil(u128::from(link.bits().max(1))) as u64
-}
-
 /// The default class keeps its packets and the signalling's apart, byte for byte in turns.
-fn make_room_for_signalling(spec: &mut DisciplineSpec) {
+pub fn make_room_for_signalling(spec: &mut DisciplineSpec) {
     let Some(default) = spec.classes.iter_mut().find(|class| class.default) else {
         return;
     };
@@ -463,12 +397,12 @@ fn make_room_for_signalling(spec: &mut DisciplineSpec) {
     default.discipline = Some(DisciplineSpec {
         at: default.at,
         classes: vec![class(SIGNALLING, Table::default()), other],
-        ..DisciplineSpec::new("drr")
+        ..DisciplineSpec::of(&drr::KIND)
     });
 }
 
 /// The policy's classes' weights; 1 where none is given. Wrong ones are reported when the tree is checked.
-fn weights(spec: &DisciplineSpec) -> Vec<u64> {
+pub fn weights(spec: &DisciplineSpec) -> Vec<u64> {
     let weight = |class: &ClassSpec| match class.settings.get("weight").map(|entry| &entry.value) {
         Some(Raw::Integer(n)) => u64::try_from(*n).unwrap_or(1).max(1),
         _ => 1,
@@ -477,7 +411,7 @@ fn weights(spec: &DisciplineSpec) -> Vec<u64> {
 }
 
 /// The policy's classes share a number by their weights, without a rest where there is enough for all of them.
-fn divide(weights: &[u64], left: u128) -> Vec<u128> {
+pub fn divide(weights: &[u64], left: u128) -> Vec<u128> {
     let all: u128 = weights
         .iter()
         .map(|&weight| u128::from(weight))
@@ -493,61 +427,6 @@ fn divide(weights: &[u64], left: u128) -> Vec<u128> {
         .take(rest as usize)
         .for_each(|&index| parts[index] += 1);
     parts.into_iter().map(|part| part.max(1)).collect()
-}
-
-fn divide_packets(spec: &mut DisciplineSpec, reservations: &[Reserved], cycle: u64, link: Bandwidth) {
-    // What counts was rounded up to whole packets, and down to whole bits per second.
-    let packets = |reserved: &Reserved| {
-        let (bits, link) = (
-            u128::from(reserved.rate.bits()) * u128::from(cycle),
-            u128::from(link.bits().max(1)),
-        );
-        (((bits + link / 2) / link) as u64).max(1)
-    };
-    let taken: u64 = reservations.iter().map(packets).sum();
-    let parts = divide(&weights(spec), cycle.saturating_sub(taken).into());
-    let set = |settings: &mut Table, weight: u64| {
-        *settings = std::mem::take(settings).with("weight", Raw::Integer(weight.cast_signed()));
-    };
-    for (class, part) in spec.classes.iter_mut().zip(parts) {
-        set(&mut class.settings, part as u64);
-    }
-    for reserved in reservations {
-        let mut settings = Table::default();
-        set(&mut settings, packets(reserved));
-        spec.classes.push(leaf(reserved, settings));
-    }
-}
-
-fn divide_bytes(spec: &mut DisciplineSpec, reservations: &[Reserved], unit: u64, link: Bandwidth) {
-    let bits = |rate: Bandwidth| u128::from(rate.bits());
-    let weights = weights(spec);
-    let taken: u128 = reservations.iter().map(|reserved| bits(reserved.rate)).sum();
-    let left = divide(&weights, bits(link).saturating_sub(taken));
-    let least = reservations
-        .iter()
-        .map(|reserved| bits(reserved.rate))
-        .chain(left)
-        .min()
-        .unwrap_or(1)
-        .max(1);
-    // Rounding takes at most a byte from each class, and the policy's bear all of it.
-    let unit = u128::from(unit) + reservations.len() as u128 + weights.len() as u128;
-    let quantum = |rate: u128| (unit * rate).div_ceil(least);
-    let sure: u128 = reservations
-        .iter()
-        .map(|reserved| quantum(bits(reserved.rate)))
-        .sum();
-    let left = divide(&weights, (unit * bits(link) / least).saturating_sub(sure));
-    for (class, part) in spec.classes.iter_mut().zip(left) {
-        class.settings.entries.retain(|entry| entry.key != "weight");
-        class.settings = std::mem::take(&mut class.settings).text("quantum", &format!("{part} B"));
-    }
-    for reserved in reservations {
-        let quantum = quantum(bits(reserved.rate));
-        spec.classes
-            .push(leaf(reserved, text("quantum", format!("{quantum} B"))));
-    }
 }
 
 #[cfg(test)]
@@ -571,7 +450,7 @@ mod tests {
     fn policy(kind: &str, word: Option<(&str, Raw)>) -> DisciplineSpec {
         let rest = |name: &str, weight: i64| {
             let settings = match kind {
-                "cbq" => text("rate", format!("{weight} Mbit/s")),
+                "cbq" => Table::default().with("rate", Bandwidth::mbit(weight.unsigned_abs())),
                 _ => Table::default().with("weight", Raw::Integer(weight)),
             };
             ClassSpec {
@@ -606,6 +485,7 @@ mod tests {
 
     fn room(kind: &str, word: Option<(&str, Raw)>, share: &str) -> Reservable {
         Reservable::new(
+            &Registry::builtin(),
             &policy(kind, word),
             link(),
             &settings(share, "1 %"),
@@ -672,9 +552,7 @@ mod tests {
                 reserved(1, room.counts(Bandwidth::mbit(40))),
                 reserved(2, room.counts(Bandwidth::mbit(10))),
             ];
-            let layout = room
-                .lay_out(&Registry::builtin(), (&policy, &[]), &list)
-                .expect("it fits");
+            let layout = room.lay_out(&policy, &[], &list).expect("it fits");
             let rest = if kind == "cbq" { "rest" } else { "rest-other" };
             let sent = departures(&layout, &["resv-1", "resv-2", rest, "mail"], 20_000);
             let share = |place: usize| sent[place] as f64 / (20_000.0 * 1538.0);
@@ -683,6 +561,41 @@ mod tests {
                 assert!(share(0) < 0.405 && share(2) > 0.37, "{kind}: {sent:?}");
             }
         }
+    }
+
+    #[test]
+    fn a_kind_from_outside_the_tree_takes_reservations() {
+        static OUTSIDE: Kind = Kind {
+            name: "outside",
+            summary: "",
+            reference: "",
+            children: drr::KIND.children,
+            settings: drr::KIND.settings,
+            class_settings: drr::KIND.class_settings,
+            properties: drr::KIND.properties,
+            check: drr::KIND.check,
+        };
+        let registry = Registry::builtin().with(&OUTSIDE);
+        let spec = policy("outside", None);
+        let settings = settings("75 %", "1 %");
+        let room = Reservable::new(&registry, &spec, link(), &settings, Span::default()).expect("room");
+        let plan = spec.check(&registry, link()).expect("sound");
+        let list = [reserved(1, room.counts(Bandwidth::mbit(40)))];
+        let layout = room.lay_out(&plan, &[], &list).expect("it fits");
+        assert!(layout.plan.class("resv-1").is_some());
+        assert!(room.is_exact() && room.worst_delay().is_some());
+        let refused = Reservable::new(
+            &registry,
+            &policy("priq", None),
+            link(),
+            &settings,
+            Span::default(),
+        );
+        let help = refused.expect_err("no room")[0].help.clone();
+        assert_eq!(
+            help.as_deref(),
+            Some("use `cbq`, or `drr`, or `wrr`, which counts packets, or `outside`")
+        );
     }
 
     #[test]
@@ -708,7 +621,13 @@ mod tests {
     fn what_cannot_hold_is_refused_where_it_stands() {
         let refused = |kind: &str, word, share: &str, smallest: &str| {
             let at = Span { start: 7, end: 9 };
-            let problems = Reservable::new(&policy(kind, word), link(), &settings(share, smallest), at);
+            let problems = Reservable::new(
+                &Registry::builtin(),
+                &policy(kind, word),
+                link(),
+                &settings(share, smallest),
+                at,
+            );
             problems.map(|_| ()).expect_err("it cannot hold")
         };
         for (kind, word, share, smallest, why) in [
@@ -741,9 +660,15 @@ mod tests {
         }
         let mut spec = policy("drr", None);
         spec.classes[1].name = "resv-x".into();
-        spec.classes[0].settings = text("quantum", "3 kB".into());
-        let problems =
-            Reservable::new(&spec, link(), &settings("75 %", "1 %"), Span::default()).expect_err("names");
+        spec.classes[0].settings = Table::default().text("quantum", "3 kB");
+        let problems = Reservable::new(
+            &Registry::builtin(),
+            &spec,
+            link(),
+            &settings("75 %", "1 %"),
+            Span::default(),
+        )
+        .expect_err("names");
         let said: Vec<&str> = problems.iter().map(|problem| problem.message.as_str()).collect();
         assert!(
             said[0].contains("`resv-x`") && said[1].contains("`quantum`"),
@@ -766,12 +691,17 @@ mod tests {
                 class.name = name.into();
             });
         let plan = spec.check(&Registry::builtin(), link()).expect("sound");
-        let room = Reservable::new(&spec, link(), &settings("75 %", "1 %"), Span::default()).expect("sound");
+        let room = Reservable::new(
+            &Registry::builtin(),
+            &spec,
+            link(),
+            &settings("75 %", "1 %"),
+            Span::default(),
+        )
+        .expect("sound");
         let b = plan.class("b").expect("it is there");
         let list = [reserved(9, Bandwidth::mbit(1))];
-        let layout = room
-            .lay_out(&Registry::builtin(), (&plan, &[Filter::new(b)]), &list)
-            .expect("it fits");
+        let layout = room.lay_out(&plan, &[Filter::new(b)], &list).expect("it fits");
         let name = |filter: &Filter| layout.plan.info(filter.class).map(|info| info.name.clone());
         let names: Vec<_> = layout.filters.iter().filter_map(name).collect();
         assert_eq!(names, ["b", "resv-9", "rsvp"]);
@@ -802,11 +732,11 @@ mod tests {
                     }
                 }
                 let plan = policy(kind, None).check(&Registry::builtin(), link()).expect("sound");
-                let layout = room.lay_out(&Registry::builtin(), (&plan, &[]), &list);
+                let layout = room.lay_out(&plan, &[], &list);
                 let layout = layout.map_err(|problems| TestCaseError::fail(format!("{kind}: {problems:?}")))?;
                 let part = |class: &ClassSpec| match class.settings.get("quantum").or(class.settings.get("weight")) {
                     Some(entry) => match &entry.value {
-                        Raw::Text(text) => text.parse::<Bytes>().map_or(0, Bytes::get),
+                        Raw::Bytes(quantum) => quantum.get(),
                         Raw::Integer(n) => n.unsigned_abs(),
                         _ => 0,
                     },

@@ -5,6 +5,7 @@
 //! that a [`Problem`] can point at line and column. The file format is the control plane's affair.
 
 use crate::units::{Bandwidth, Bytes, Duration, Probability, Rate};
+use std::fmt;
 
 /// A range of bytes in the text of a policy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -52,8 +53,53 @@ pub enum Raw {
     Integer(i64),
     /// `true` or `false`.
     Boolean(bool),
+    /// A rate, from code: no text is made of it.
+    Bandwidth(Bandwidth),
+    /// A length, from code.
+    Bytes(Bytes),
+    /// A time, from code.
+    Duration(Duration),
     /// Anything else, by the name of its type.
     Other(&'static str),
+}
+
+impl fmt::Display for Raw {
+    /// As a policy writes it, without quotes.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Text(text) => f.write_str(text),
+            Self::Integer(number) => number.fmt(f),
+            Self::Boolean(is) => is.fmt(f),
+            Self::Bandwidth(rate) => rate.fmt(f),
+            Self::Bytes(length) => length.fmt(f),
+            Self::Duration(time) => time.fmt(f),
+            Self::Other(what) => write!(f, "a {what}"),
+        }
+    }
+}
+
+impl From<Bandwidth> for Raw {
+    fn from(rate: Bandwidth) -> Self {
+        Self::Bandwidth(rate)
+    }
+}
+
+impl From<Bytes> for Raw {
+    fn from(length: Bytes) -> Self {
+        Self::Bytes(length)
+    }
+}
+
+impl From<Duration> for Raw {
+    fn from(time: Duration) -> Self {
+        Self::Duration(time)
+    }
+}
+
+impl From<u32> for Raw {
+    fn from(number: u32) -> Self {
+        Self::Integer(number.into())
+    }
 }
 
 /// One `key = value`.
@@ -86,7 +132,8 @@ impl Table {
 
     /// The table with this entry set, for tests, tools and changes at run time.
     #[must_use]
-    pub fn with(mut self, key: &str, value: Raw) -> Self {
+    pub fn with(mut self, key: &str, value: impl Into<Raw>) -> Self {
+        let value = value.into();
         match self.entries.iter_mut().find(|entry| entry.key == key) {
             Some(entry) => entry.value = value,
             None => self.entries.push(Entry {
@@ -150,17 +197,21 @@ pub fn describe(raw: &Raw) -> String {
         Raw::Text(text) => format!("the text \"{text}\""),
         Raw::Integer(n) => format!("the number {n}"),
         Raw::Boolean(b) => format!("{b}"),
+        Raw::Bandwidth(rate) => format!("the rate {rate}"),
+        Raw::Bytes(length) => format!("the length {length}"),
+        Raw::Duration(time) => format!("the time {time}"),
         Raw::Other(kind) => format!("a {kind}"),
     }
 }
 
 macro_rules! quantity {
-    ($($type:ty: $unit:literal),*) => {$(
+    ($($type:ty: $unit:literal $(, $typed:ident => $from:expr)?;)*) => {$(
         impl SettingValue for $type {
             const UNIT: &'static str = $unit;
             fn from_raw(raw: &Raw) -> Result<Self, String> {
                 match raw {
                     Raw::Text(text) => text.parse().map_err(|e: crate::units::UnitError| e.to_string()),
+                    $(Raw::$typed(value) => Ok($from(*value)),)?
                     other => Err(format!("expected {}, as a quoted text with its unit; found {}", $unit, describe(other))),
                 }
             }
@@ -168,11 +219,11 @@ macro_rules! quantity {
     )*};
 }
 quantity! {
-    Bandwidth: "a rate such as \"20 Mbit/s\"",
-    Rate: "a rate such as \"20 Mbit/s\", or a share of the link such as \"40 %\"",
-    Duration: "a time such as \"5 ms\"",
-    Bytes: "a length such as \"1500 B\"",
-    Probability: "a share such as \"10 %\" or \"0.1\""
+    Bandwidth: "a rate such as \"20 Mbit/s\"", Bandwidth => std::convert::identity;
+    Rate: "a rate such as \"20 Mbit/s\", or a share of the link such as \"40 %\"", Bandwidth => Rate::Absolute;
+    Duration: "a time such as \"5 ms\"", Duration => std::convert::identity;
+    Bytes: "a length such as \"1500 B\"", Bytes => std::convert::identity;
+    Probability: "a share such as \"10 %\" or \"0.1\"";
 }
 
 impl SettingValue for String {
@@ -462,6 +513,18 @@ mod tests {
                 .map(|p| p.message + &p.help.map(|h| format!(" ({h})")).unwrap_or_default())
                 .collect()
         })
+    }
+
+    #[test]
+    fn a_value_from_code_is_taken_as_it_is() {
+        let table = Table::default()
+            .with("rate", Bandwidth::bits_per_sec(7))
+            .with("wait", Duration::from_nanos(3));
+        let trial = read(&table).expect("a good table");
+        assert_eq!(trial.rate, Rate::Absolute(Bandwidth::bits_per_sec(7)));
+        assert_eq!(trial.wait, Some(Duration::from_nanos(3)));
+        let wrong = read(&table.with("wait", Bytes::new(9))).expect_err("a length is no time");
+        assert!(wrong[0].contains("found the length 9 B"), "{wrong:?}");
     }
 
     #[test]

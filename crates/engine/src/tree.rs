@@ -32,13 +32,13 @@
 //! ```
 
 use crate::bounds::{Promise, Terms, WorstCase};
-use crate::disciplines::ips;
+use crate::disciplines::{DEFAULT_LEAF, fifo};
 use crate::kind::{Build, Check, CheckedClass, Children, Kind, QueuePlan};
 use crate::link::Link;
 use crate::packet::ClassId;
 use crate::queue::Queue;
 use crate::random::Seed;
-use crate::settings::{Problem, Raw, Span, Table, describe, unknown};
+use crate::settings::{Problem, Span, Table, unknown};
 use crate::units::{Bytes, Rate};
 use std::borrow::Cow;
 
@@ -213,15 +213,6 @@ impl TreePlan {
     }
 }
 
-/// A value as a policy writes it.
-fn written(value: &Raw) -> String {
-    match value {
-        Raw::Text(text) => text.clone(),
-        Raw::Integer(number) => number.to_string(),
-        other => describe(other),
-    }
-}
-
 fn class_id(index: usize) -> ClassId {
     ClassId(u32::try_from(index).unwrap_or(u32::MAX))
 }
@@ -232,6 +223,19 @@ impl DisciplineSpec {
         Self {
             kind: kind.into(),
             ..Self::default()
+        }
+    }
+
+    /// A discipline of this registered kind with no settings.
+    pub fn of(kind: &Kind) -> Self {
+        Self::new(kind.name)
+    }
+
+    /// What a leaf has for which no discipline is named, at this place of the policy.
+    pub fn default_leaf(at: Span) -> Self {
+        Self {
+            at,
+            ..Self::of(DEFAULT_LEAF)
         }
     }
 
@@ -286,20 +290,21 @@ impl Checker<'_> {
             return None;
         };
         self.refuse_wrong_children(kind, spec);
-        let fifo = DisciplineSpec {
+        // What drops or holds back before a queue needs a queue below that does neither.
+        let plain = DisciplineSpec {
             at: spec.at,
-            ..DisciplineSpec::new("fifo")
+            ..DisciplineSpec::of(&fifo::KIND)
         };
         let child = match kind.children {
             Children::One => self
-                .discipline(spec.child.as_deref().unwrap_or(&fifo), owner)
+                .discipline(spec.child.as_deref().unwrap_or(&plain), owner)
                 .map(|(plan, _)| plan),
             _ => None,
         };
         let before = self.problems.len();
         let order = self.in_order(&spec.classes);
         let (classes, default) = match kind.children {
-            Children::Classes { .. } => self.classes(spec, &order, owner)?,
+            Children::Classes { .. } => self.classes(kind, spec, &order, owner)?,
             _ => (Vec::new(), None),
         };
         let settings = self.without_former(kind, &spec.settings);
@@ -333,7 +338,7 @@ impl Checker<'_> {
             let Some(&(key, fact)) = former(&entry.key) else {
                 continue;
             };
-            let (said, is, stated) = (written(&entry.value), written(&fact.of(self.link)), fact.stated());
+            let (said, is, stated) = (&entry.value, fact.of(self.link), fact.stated());
             match fact.agrees(&entry.value, self.link) {
                 Ok(true) => {
                     let message = format!("`{key}` of `{}` is no longer needed: it is the link's", kind.name);
@@ -435,6 +440,7 @@ impl Checker<'_> {
     /// Checks the classes of one discipline and what is in them, parents first.
     fn classes<'s>(
         &mut self,
+        kind: &Kind,
         spec: &'s DisciplineSpec,
         order: &[(usize, Option<usize>)],
         owner: Option<ClassId>,
@@ -442,8 +448,8 @@ impl Checker<'_> {
         let mut parents = vec![false; order.len()];
         order.iter().filter_map(|o| o.1).for_each(|p| parents[p] = true);
         let first = self.classes.len();
-        if spec.kind == ips::KIND.name {
-            self.refuse_second_promises(&spec.classes);
+        if kind.properties.guarantees_delays {
+            self.refuse_second_promises(kind, &spec.classes);
         }
         // Numbered in the order of declaration, so that lists read as the policy does.
         for class in &spec.classes {
@@ -492,12 +498,12 @@ impl Checker<'_> {
         usable.then_some((checked, default))
     }
 
-    /// Classes of `ips` state what their senders promise by settings of their own.
-    fn refuse_second_promises(&mut self, classes: &[ClassSpec]) {
+    /// Where classes state what their senders promise by settings of their own, `sends` would say it twice.
+    fn refuse_second_promises(&mut self, kind: &Kind, classes: &[ClassSpec]) {
         for class in classes.iter().filter(|class| class.sends.is_some()) {
             let message = format!(
-                "class `{}` of `ips` has `sends`, which nothing reads there",
-                class.name
+                "class `{}` of `{}` has `sends`, which nothing reads there",
+                class.name, kind.name
             );
             let help = "state what its senders send by `rate` and `burst`, and what it needs by `delay`";
             self.problems.push(Problem::new(class.at, message).help(help));
@@ -536,12 +542,9 @@ impl Checker<'_> {
     /// The queue of a leaf; the classes whose packets go to it; and the class that stands for it when a
     /// packet is put there without a filter.
     fn leaf(&mut self, class: &ClassSpec, id: ClassId) -> (Option<QueuePlan>, Vec<ClassId>, Option<ClassId>) {
-        let fifo = DisciplineSpec {
-            at: class.at,
-            ..DisciplineSpec::new("fifo")
-        };
+        let usual = DisciplineSpec::default_leaf(class.at);
         let first = self.classes.len();
-        let inner = self.discipline(class.discipline.as_ref().unwrap_or(&fifo), Some(id));
+        let inner = self.discipline(class.discipline.as_ref().unwrap_or(&usual), Some(id));
         let below = (first..self.classes.len())
             .filter(|&i| self.classes[i].leaf)
             .map(class_id);

@@ -2,6 +2,7 @@
 
 use control::policy::Interface;
 use engine::classify::Classifier;
+use engine::disciplines::fifo;
 use engine::link::Link;
 use engine::packet::ClassId;
 use engine::random::Seed;
@@ -76,6 +77,6 @@ pub fn unmanaged(name: &str, from: PortId, to: PortId) -> PathSpec {
 
 /// The plain queue of every interface, with its usual length.
 fn fifo(link: Link) -> TreePlan {
-    let fifo = DisciplineSpec::new("fifo").check(&Registry::builtin(), link);
+    let fifo = DisciplineSpec::of(&fifo::KIND).check(&Registry::builtin(), link);
     fifo.unwrap_or_else(|problems| panic!("fifo without settings is refused: {problems:?}"))
 }

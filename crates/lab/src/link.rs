@@ -16,6 +16,7 @@
 
 use crate::record::Record;
 use engine::discipline::{Discipline, Next, Reason, Sink, Verdict};
+use engine::disciplines::fifo;
 use engine::inspect::{Inspection, Value};
 use engine::kind;
 use engine::link;
@@ -95,7 +96,7 @@ impl Link {
             .text("limit_bytes", &self.buffer.max(LONGEST).to_string());
         let spec = DisciplineSpec {
             settings,
-            ..DisciplineSpec::new("fifo")
+            ..DisciplineSpec::of(&fifo::KIND)
         };
         let link = link::Link::new(self.rate, LONGEST);
         let plan = spec.check(&Registry::builtin(), link);

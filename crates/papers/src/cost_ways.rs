@@ -4,6 +4,7 @@
 //! at the flow, CBQ at headers and filters.
 
 use engine::classify::{Classifier, Filter, Ports};
+use engine::disciplines::{cbq, fifo, red, wfq, wrr};
 use engine::link::Link;
 use engine::packet::ClassId;
 use engine::random::Seed;
@@ -40,17 +41,17 @@ impl Way {
 
     /// The engine's FIFO, which looks at nothing: the paper's FIFOQ.
     pub fn fifo(link: Link) -> Self {
-        Self::new(&DisciplineSpec::new("fifo"), link, None)
+        Self::new(&DisciplineSpec::of(&fifo::KIND), link, None)
     }
 
     /// RED over a FIFO.
     pub fn red(link: Link) -> Self {
-        Self::new(&DisciplineSpec::new("red"), link, None)
+        Self::new(&DisciplineSpec::of(&red::KIND), link, None)
     }
 
     /// WFQ, by flows.
     pub fn wfq(link: Link) -> Self {
-        Self::new(&DisciplineSpec::new("wfq"), link, Some(Vec::new()))
+        Self::new(&DisciplineSpec::of(&wfq::KIND), link, Some(Vec::new()))
     }
 
     /// CBQ with the paper's three classes. What is measured goes into the first.
@@ -62,7 +63,7 @@ impl Way {
     /// The same with RED in each class.
     pub fn cbq_red(link: Link) -> Self {
         let classes = [60, 30, 10].map(|rate| ClassSpec {
-            discipline: Some(DisciplineSpec::new("red")),
+            discipline: Some(DisciplineSpec::of(&red::KIND)),
             ..class(&format!("class-{rate}"), rate * 10)
         });
         Self::cbq_of(link, classes.to_vec())
@@ -78,7 +79,7 @@ impl Way {
         };
         let spec = DisciplineSpec {
             classes: vec![class("reserved", "40 %", false), class("rest", "60 %", true)],
-            ..DisciplineSpec::new("wrr")
+            ..DisciplineSpec::of(&wrr::KIND)
         };
         let reserved = Filter {
             protocol: Some(UDP),
@@ -102,7 +103,7 @@ impl Way {
         }
         let spec = DisciplineSpec {
             classes,
-            ..DisciplineSpec::new("cbq")
+            ..DisciplineSpec::of(&cbq::KIND)
         };
         Self::new(&spec, link, Some(measured()))
     }

@@ -23,7 +23,7 @@ use engine::classify::{Filter, Ports, Prefix};
 use engine::packet::ClassId;
 use engine::reserved::{self, Layout, Reservable, Reserved};
 use engine::settings::Problem;
-use engine::tree::{Registry, TreePlan};
+use engine::tree::TreePlan;
 use engine::units::{Bandwidth, Bytes, Duration};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -256,24 +256,8 @@ fn failure(code: u8, value: u16) -> AdmissionFailure {
 }
 
 impl ManagedInterface {
-    /// The D that holds however many reservations come: of `drr` alone there is one.
-    pub fn worst_delay(room: &Reservable) -> Option<Duration> {
-        if room.kind() != "drr" {
-            return None;
-        }
-        let (link, (classes, least)) = (room.link(), room.extremes());
-        let longest = link.longest();
-        // The longest turn, rounded up class by class, and a packet of each class beyond it.
-        let turn = u128::from(link.mtu.get() + classes + 1) * u128::from(link.bandwidth.bits())
-            / u128::from(least.bits().max(1));
-        let turn = Bytes::new(u64::try_from(turn).ok()?);
-        let all = turn + longest.times(classes) + link.ahead(longest);
-        Some(link.bandwidth.time_to_send(all))
-    }
-
     fn lay_out(&self, list: &[Reserved]) -> Result<Layout, Vec<Problem>> {
-        self.room
-            .lay_out(&Registry::builtin(), (&self.plan, &self.filters), list)
+        self.room.lay_out(&self.plan, &self.filters, list)
     }
 
     /// The rate and burst of a request, as the link counts.
@@ -472,7 +456,7 @@ mod tests {
     use engine::link::Link;
     use engine::reserved::ReserveSettings;
     use engine::settings::{Raw, Span, Table};
-    use engine::tree::{ClassSpec, DisciplineSpec};
+    use engine::tree::{ClassSpec, DisciplineSpec, Registry};
     use proptest::prelude::*;
 
     /// What Ethernet adds to a datagram: header, FCS, preamble and inter-frame gap.
@@ -499,9 +483,10 @@ mod tests {
             spec.settings = spec.settings.with("cycle", Raw::Integer(10));
         }
         let settings = ReserveSettings::read(&settings, &[], &mut Vec::new()).expect("sound");
-        let room = Reservable::new(&spec, link, &settings, Span::default()).expect("room");
+        let room =
+            Reservable::new(&Registry::builtin(), &spec, link, &settings, Span::default()).expect("room");
         InterfaceBudget::Managed(Box::new(ManagedInterface {
-            delay: settings.delay.or_else(|| ManagedInterface::worst_delay(&room)),
+            delay: settings.delay.or_else(|| room.worst_delay()),
             plan: spec.check(&Registry::builtin(), link).expect("sound"),
             filters: Vec::new(),
             headers: Bytes::new(HEADERS),

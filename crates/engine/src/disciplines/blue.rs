@@ -40,7 +40,11 @@ pub static KIND: Kind = Kind {
     children: Children::None,
     settings: Settings::SETTINGS,
     class_settings: &[],
-    properties: Properties::NONE,
+    properties: Properties {
+        keeps_order: true,
+        conserves_work: true,
+        ..Properties::NONE
+    },
     check,
 };
 

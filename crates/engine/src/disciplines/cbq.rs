@@ -50,17 +50,20 @@
 
 use crate::bounds::{Terms, WorstCase};
 use crate::discipline::{Discipline, Next, Reason, Sink, Verdict};
+use crate::disciplines::DEFAULT_LEAF;
 use crate::inspect::{Inspection, Value};
 use crate::kind::{Build, Check, Children, Kind, Plan, Properties, QueuePlan, Routes};
 use crate::link_clock::CreditClock;
 use crate::packet::{ClassId, Packet};
 use crate::queue::{Queue, Stats};
-use crate::settings::Problem;
+use crate::reserved::{self, Reservable, Reserved, Reserves, Wanted};
+use crate::settings::{Problem, Raw, SettingValue, Span, Table};
 use crate::sharing::class_rates;
 use crate::sharing::credit::{Credit, NANOBITS, nanobits};
 use crate::sharing::credit_bound::{self, Credited};
 use crate::structures::rings::{self, NONE, Neighbours, PRIORITIES, Rows, Turn};
 use crate::structures::timer_wheel::TimerWheel;
+use crate::tree::{ClassSpec, DisciplineSpec};
 use crate::units::{Bandwidth, Bytes, Duration, Instant, Rate};
 use crate::{choices, settings};
 use std::any::Any;
@@ -74,7 +77,10 @@ pub static KIND: Kind = Kind {
     children: Children::Classes { nested: true },
     settings: Settings::SETTINGS,
     class_settings: ClassSettings::SETTINGS,
-    properties: Properties::NONE,
+    properties: Properties {
+        reserves: Some(&ByRates),
+        ..Properties::NONE
+    },
     check,
 };
 
@@ -395,7 +401,8 @@ impl ClassPlan {
 
 impl Plan for CbqPlan {
     fn bounds(&self, terms: &Terms<'_>) -> Vec<WorstCase> {
-        let queue = |class: &ClassPlan| class.queue.as_ref().map_or("", |queue| queue.kind.name);
+        // Every leaf has a queue: `check` made it so.
+        let queue = |class: &ClassPlan| class.queue.as_ref().map_or(DEFAULT_LEAF, |queue| queue.kind);
         let leaf = |c: &ClassPlan| Credited {
             id: c.id,
             queue: queue(c),
@@ -1381,6 +1388,84 @@ impl Cbq {
                 true => self.regulate(number, now),
                 false => self.list_all(number, self.clock.ready()),
             }
+        }
+    }
+}
+
+/// Reservations as classes with their rate, below one class for all of them.
+#[derive(Debug)]
+struct ByRates;
+
+/// The priority of the signalling.
+const FIRST: u32 = 7;
+/// Of the reservable part of a link, one of so many for the signalling.
+const SIGNALLING_PART: u64 = 100;
+
+impl Reserves for ByRates {
+    fn is_exact(&self) -> bool {
+        true
+    }
+
+    fn capacity(&self, wanted: &Wanted<'_>, problems: &mut Vec<Problem>) -> Bandwidth {
+        let Wanted {
+            spec,
+            link,
+            share,
+            at,
+        } = *wanted;
+        let rate = |class: &ClassSpec| {
+            let rate = class
+                .settings
+                .get("rate")
+                .and_then(|entry| Rate::from_raw(&entry.value).ok());
+            rate.map_or(Bandwidth::ZERO, |rate| rate.on(link.bandwidth))
+        };
+        let sure: Bandwidth = spec
+            .classes
+            .iter()
+            .filter(|class| class.parent.is_none())
+            .map(rate)
+            .sum();
+        if sure + share > link.bandwidth {
+            let message = format!(
+                "the policy's classes are sure of {sure}, and {share} can be reserved: more than the link's {}",
+                link.bandwidth
+            );
+            let left = link.bandwidth - sure.min(link.bandwidth);
+            problems.push(Problem::new(at, message).help(format!(
+                "{left} can be reserved beside the classes; or give them lower rates: what is not used is lent"
+            )));
+        }
+        share - Bandwidth::bits_per_sec(share.bits() / SIGNALLING_PART)
+    }
+
+    fn counts(&self, _room: &Reservable, rate: Bandwidth) -> Bandwidth {
+        rate
+    }
+
+    fn add(&self, room: &Reservable, spec: &mut DisciplineSpec, reservations: &[Reserved]) {
+        let rated = |rate: Bandwidth| Table::default().with("rate", rate);
+        // The capacity is what the share leaves after it.
+        let signalling = Bandwidth::bits_per_sec(room.capacity().bits() / (SIGNALLING_PART - 1));
+        let parent = Some((reserved::PARENT.to_owned(), Span::default()));
+        let whole = rated(room.capacity() + signalling);
+        spec.classes.push(reserved::class(reserved::PARENT, whole));
+        spec.classes.push(ClassSpec {
+            parent: parent.clone(),
+            ..reserved::class(reserved::SIGNALLING, rated(signalling).with("priority", FIRST))
+        });
+        let packet = room.link().mtu.get().max(1);
+        for reserved in reservations {
+            let (_, burst) = reserved.sends;
+            // One packet more than the burst: the last of it may make a debt.
+            let burst = (burst.get().min(LONGEST_BURST / 2).div_ceil(packet) + 1).max(2);
+            let settings = rated(reserved.rate)
+                .with("priority", reserved.priority)
+                .with("maxburst", Raw::Integer(burst.cast_signed()));
+            spec.classes.push(ClassSpec {
+                parent: parent.clone(),
+                ..reserved::leaf(reserved, settings)
+            });
         }
     }
 }

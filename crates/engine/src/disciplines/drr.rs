@@ -30,10 +30,12 @@ use crate::discipline::{Discipline, Next, Sink, Verdict};
 use crate::inspect::{Inspection, Value};
 use crate::kind::{Build, Check, Children, Kind, Plan, Properties};
 use crate::packet::{ClassId, Packet};
+use crate::reserved::{self, Reservable, Reserved, Reserves, Wanted};
 use crate::settings;
-use crate::settings::Problem;
+use crate::settings::{Problem, SettingValue, Table};
 use crate::sharing::leaves::{Leaves, LeavesPlan};
-use crate::units::{Bytes, Instant};
+use crate::tree::DisciplineSpec;
+use crate::units::{Bandwidth, Bytes, Duration, Instant};
 use std::any::Any;
 use std::sync::Arc;
 
@@ -45,7 +47,11 @@ pub static KIND: Kind = Kind {
     children: Children::Classes { nested: false },
     settings: Settings::SETTINGS,
     class_settings: ClassSettings::SETTINGS,
-    properties: Properties::NONE,
+    properties: Properties {
+        follows_any_rate: true,
+        reserves: Some(&ByBytes),
+        ..Properties::NONE
+    },
     check,
 };
 
@@ -152,7 +158,7 @@ impl Plan for DrrPlan {
     fn bounds(&self, terms: &Terms<'_>) -> Vec<WorstCase> {
         let whole: u64 = self.quanta.iter().sum();
         let deficits = u128::from(terms.longest.get()) * (self.quanta.len() as u128 - 1);
-        let case = |((class, _, queue), &part): ((ClassId, &str, &'static str), &u64)| {
+        let case = |((class, _, queue), &part): ((ClassId, &str, &'static Kind), &u64)| {
             let before = u128::from(whole - part) + deficits + u128::from(terms.ahead().get());
             let service = Service {
                 part,
@@ -312,6 +318,89 @@ impl Discipline for Drr {
             .zip(&plan.quanta)
             .for_each(|(member, &quantum)| member.quantum = quantum);
         self.leaves.retune(now, &plan.leaves)
+    }
+}
+
+/// Reservations as quanta *k r*, with one *k* for all classes, so large that the least of them has a full packet.
+#[derive(Debug)]
+struct ByBytes;
+
+impl ByBytes {
+    /// The least quantum.
+    fn unit(room: &Reservable) -> u64 {
+        let given = room.spec().settings.get("quantum");
+        let given = given.and_then(|entry| Bytes::from_raw(&entry.value).ok());
+        let mtu = room.link().mtu;
+        given.unwrap_or(mtu).max(mtu).get()
+    }
+}
+
+impl Reserves for ByBytes {
+    fn is_exact(&self) -> bool {
+        true
+    }
+
+    fn capacity(&self, wanted: &Wanted<'_>, problems: &mut Vec<Problem>) -> Bandwidth {
+        reserved::refuse_absolute(wanted.spec, "quantum", problems);
+        wanted.share
+    }
+
+    fn counts(&self, room: &Reservable, rate: Bandwidth) -> Bandwidth {
+        rate.max(room.smallest())
+    }
+
+    fn add(&self, room: &Reservable, spec: &mut DisciplineSpec, reservations: &[Reserved]) {
+        reserved::make_room_for_signalling(spec);
+        let (unit, link) = (Self::unit(room), room.link().bandwidth);
+        let bits = |rate: Bandwidth| u128::from(rate.bits());
+        let weights = reserved::weights(spec);
+        let taken: u128 = reservations.iter().map(|reserved| bits(reserved.rate)).sum();
+        let left = reserved::divide(&weights, bits(link).saturating_sub(taken));
+        let least = reservations
+            .iter()
+            .map(|reserved| bits(reserved.rate))
+            .chain(left)
+            .min()
+            .unwrap_or(1)
+            .max(1);
+        // Rounding takes at most a byte from each class, and the policy's bear all of it.
+        let unit = u128::from(unit) + reservations.len() as u128 + weights.len() as u128;
+        let quantum = |rate: u128| (unit * rate).div_ceil(least);
+        let length = |bytes: u128| Bytes::new(u64::try_from(bytes).unwrap_or(u64::MAX));
+        let sure: u128 = reservations
+            .iter()
+            .map(|reserved| quantum(bits(reserved.rate)))
+            .sum();
+        let left = reserved::divide(&weights, (unit * bits(link) / least).saturating_sub(sure));
+        for (class, part) in spec.classes.iter_mut().zip(left) {
+            class.settings.entries.retain(|entry| entry.key != "weight");
+            class.settings = std::mem::take(&mut class.settings).with("quantum", length(part));
+        }
+        for reserved in reservations {
+            let own = Table::default().with("quantum", length(quantum(bits(reserved.rate))));
+            spec.classes.push(reserved::leaf(reserved, own));
+        }
+    }
+
+    /// The longest turn, which follows from the least class that there can be, a packet of each class beyond it, and what is
+    /// in the device.
+    fn worst_delay(&self, room: &Reservable) -> Option<Duration> {
+        let link = room.link();
+        let weights = reserved::weights(room.spec());
+        let rest = link.bandwidth - room.capacity();
+        let least = reserved::divide(&weights, rest.bits().into())
+            .into_iter()
+            .min()
+            .unwrap_or(1);
+        let least = Bandwidth::bits_per_sec(least as u64).min(room.smallest());
+        let classes = room.capacity().bits() / room.smallest().bits().max(1) + weights.len() as u64;
+        let longest = link.longest();
+        // Rounded up class by class.
+        let turn = u128::from(link.mtu.get() + classes + 1) * u128::from(link.bandwidth.bits())
+            / u128::from(least.bits().max(1));
+        let turn = Bytes::new(u64::try_from(turn).ok()?);
+        let all = turn + longest.times(classes) + link.ahead(longest);
+        Some(link.bandwidth.time_to_send(all))
     }
 }
 

@@ -30,7 +30,12 @@ pub static KIND: Kind = Kind {
     children: Children::None,
     settings: Settings::SETTINGS,
     class_settings: &[],
-    properties: Properties::NONE,
+    properties: Properties {
+        keeps_order: true,
+        conserves_work: true,
+        follows_any_rate: true,
+        ..Properties::NONE
+    },
     check,
 };
 

@@ -315,7 +315,7 @@ fn worst(real: Option<Slopes>, promise: Promise, terms: &Terms<'_>) -> Result<Bo
 
 impl Plan for HfscPlan {
     fn bounds(&self, terms: &Terms<'_>) -> Vec<WorstCase> {
-        let case = |((class, _, queue), plan): ((ClassId, &str, &'static str), &ClassPlan)| {
+        let case = |((class, _, queue), plan): ((ClassId, &str, &'static Kind), &ClassPlan)| {
             let bound = terms
                 .in_order(class, queue)
                 .and_then(|promise| worst(plan.curves.real, promise, terms));

@@ -47,6 +47,7 @@ pub static KIND: Kind = Kind {
     settings: Settings::SETTINGS,
     class_settings: ClassSettings::SETTINGS,
     properties: Properties {
+        guarantees_delays: true,
         former: &[("transmit_ring", Fact::Ring)],
         ..Properties::NONE
     },
@@ -380,6 +381,7 @@ fn inside(
         .map(|promised| promised.promise.rate)
         .sum();
     let left = (check.link.bandwidth - used).bits() / u64::from(rest.max(1));
+    let left = Bandwidth::bits_per_sec(left);
     let mut behind = rest;
     let tables: Vec<Table> = places
         .iter()
@@ -392,11 +394,11 @@ fn inside(
             }
             // A credit of exactly the burst: two packets of that length, back to back.
             (Over::Cbq, Some((place, promised))) => priority(place.priority + 1)
-                .text("rate", &format!("{} bit/s", promised.promise.rate.bits()))
-                .text("packet_size", &format!("{} B", promised.promise.burst.get()))
+                .with("rate", promised.promise.rate)
+                .with("packet_size", promised.promise.burst)
                 .with("maxburst", Raw::Integer(2))
                 .with("minburst", Raw::Integer(1)),
-            (Over::Cbq, None) => priority(0).text("rate", &format!("{left} bit/s")),
+            (Over::Cbq, None) => priority(0).with("rate", left),
         })
         .collect();
     let classes = check
@@ -419,15 +421,12 @@ fn inside(
         });
     let (kind, settings) = match over {
         Over::Priq => (&priq::KIND, Table::default()),
-        Over::Cbq => {
-            let patience = format!("{} ns", patience.nanos());
-            (
-                &cbq::KIND,
-                Table::default()
-                    .text("link", "port")
-                    .text("link_burst", &patience),
-            )
-        }
+        Over::Cbq => (
+            &cbq::KIND,
+            Table::default()
+                .text("link", cbq::Pace::Port.name())
+                .with("link_burst", patience),
+        ),
     };
     let mut inner = Check {
         link: check.link,
@@ -444,7 +443,7 @@ fn inside(
 }
 
 fn priority(priority: u32) -> Table {
-    Table::default().with("priority", Raw::Integer(priority.into()))
+    Table::default().with("priority", priority)
 }
 
 /// A queue of so many bytes, in packets of any length.

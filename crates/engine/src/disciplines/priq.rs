@@ -10,7 +10,7 @@
 //! one packet that is being sent. Not guaranteed: anything to a lower class while higher classes
 //! have enough to send.
 
-use crate::bounds::{Promise, Service, Terms, WorstCase, is_work_conserving, strict_priority};
+use crate::bounds::{Promise, Service, Terms, WorstCase, strict_priority};
 use crate::discipline::{Discipline, Next, Sink, Verdict};
 use crate::inspect::{Inspection, Value};
 use crate::kind::{Build, Check, Children, Kind, Plan, Properties};
@@ -30,7 +30,10 @@ pub static KIND: Kind = Kind {
     children: Children::Classes { nested: false },
     settings: &[],
     class_settings: ClassSettings::SETTINGS,
-    properties: Properties::NONE,
+    properties: Properties {
+        follows_any_rate: true,
+        ..Properties::NONE
+    },
     check,
 };
 
@@ -100,7 +103,10 @@ impl PriqPlan {
         order.sort_by_key(|(_, priority)| std::cmp::Reverse(**priority));
         let mut promising = Vec::new();
         for ((class, name, queue), &priority) in order {
-            let promise = terms.promise(class).ok().filter(|_| is_work_conserving(queue));
+            let promise = terms
+                .promise(class)
+                .ok()
+                .filter(|_| queue.properties.conserves_work);
             let Some(promise) = promise else {
                 return (promising, Some((priority, name)));
             };
@@ -114,7 +120,7 @@ impl Plan for PriqPlan {
     fn bounds(&self, terms: &Terms<'_>) -> Vec<WorstCase> {
         let (promising, first) = self.promising(terms);
         let services = strict_priority(terms.link.bandwidth, terms.ahead(), &promising);
-        let case = |((class, _, queue), &priority): ((ClassId, &str, &'static str), &u8)| {
+        let case = |((class, _, queue), &priority): ((ClassId, &str, &'static Kind), &u8)| {
             let place = promising
                 .iter()
                 .position(|(other, _)| *other == u32::from(priority));

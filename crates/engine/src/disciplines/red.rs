@@ -49,7 +49,10 @@ pub static KIND: Kind = Kind {
     children: Children::One,
     settings: Settings::SETTINGS,
     class_settings: &[],
-    properties: Properties::NONE,
+    properties: Properties {
+        adds_no_delay: true,
+        ..Properties::NONE
+    },
     check,
 };
 

@@ -16,7 +16,7 @@
 //! link's longest packet) goes when the bucket is full, and overdraws it: for it, read *b* as its
 //! length. A packet without tokens yet has been peeked at and pinned; later ones wait behind it.
 
-use crate::bounds::{Terms, WorstCase, follows_any_rate};
+use crate::bounds::{Terms, WorstCase};
 use crate::discipline::{Discipline, Next, Sink, Verdict};
 use crate::inspect::{Inspection, Value};
 use crate::kind::{Build, Check, Children, Kind, Plan, Properties, QueuePlan};
@@ -151,7 +151,7 @@ impl Plan for TbfPlan {
             taken,
             ..*terms
         });
-        if !follows_any_rate(self.child.kind.name) {
+        if !self.child.kind.properties.follows_any_rate {
             let why = format!(
                 "what `{}` guarantees assumes the whole link, and `tbf` above it gives less",
                 self.child.kind.name

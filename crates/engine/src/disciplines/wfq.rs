@@ -45,7 +45,10 @@ pub static KIND: Kind = Kind {
     children: Children::None,
     settings: Settings::SETTINGS,
     class_settings: &[],
-    properties: Properties::NONE,
+    properties: Properties {
+        conserves_work: true,
+        ..Properties::NONE
+    },
     check,
 };
 

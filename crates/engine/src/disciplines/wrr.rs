@@ -28,10 +28,12 @@ use crate::discipline::{Discipline, Next, Sink, Verdict};
 use crate::inspect::{Inspection, Value};
 use crate::kind::{Build, Check, Children, Kind, Plan, Properties};
 use crate::packet::Packet;
-use crate::settings::Problem;
+use crate::reserved::{self, Reservable, Reserved, Reserves, Wanted};
+use crate::settings::{Problem, Raw, Table};
 use crate::sharing::leaves::{Leaves, LeavesPlan};
 use crate::structures::heaps::Heaps;
-use crate::units::{Bytes, Duration, Instant, Rate};
+use crate::tree::DisciplineSpec;
+use crate::units::{Bandwidth, Bytes, Duration, Instant, Rate};
 use crate::{choices, settings};
 use std::any::Any;
 use std::sync::Arc;
@@ -44,7 +46,10 @@ pub static KIND: Kind = Kind {
     children: Children::Classes { nested: false },
     settings: Settings::SETTINGS,
     class_settings: ClassSettings::SETTINGS,
-    properties: Properties::NONE,
+    properties: Properties {
+        reserves: Some(&ByPackets),
+        ..Properties::NONE
+    },
     check,
 };
 
@@ -524,6 +529,88 @@ impl Discipline for Wrr {
             }
         }
         self.leaves.retune(now, &plan.leaves)
+    }
+}
+
+/// Reservations as packets of a cycle: ⌈*N r / C*⌉ of *N*, as in the paper, but never fewer. Lengths are not counted.
+#[derive(Debug)]
+struct ByPackets;
+
+impl ByPackets {
+    /// Packets of a cycle: *N*.
+    fn cycle(spec: &DisciplineSpec) -> u64 {
+        const USUAL: u64 = 10;
+        match spec.settings.get("cycle").map(|entry| &entry.value) {
+            Some(Raw::Integer(n)) => u64::try_from(*n).unwrap_or(0).max(1),
+            _ => USUAL,
+        }
+    }
+
+    /// The packets of a cycle that a class of this much has. What counts was rounded up to whole packets, and down to whole
+    /// bits per second.
+    fn packets(counts: Bandwidth, cycle: u64, link: Bandwidth) -> u64 {
+        let (bits, link) = (
+            u128::from(counts.bits()) * u128::from(cycle),
+            u128::from(link.bits().max(1)),
+        );
+        (((bits + link / 2) / link) as u64).max(1)
+    }
+}
+
+impl Reserves for ByPackets {
+    fn is_exact(&self) -> bool {
+        false
+    }
+
+    fn capacity(&self, wanted: &Wanted<'_>, problems: &mut Vec<Problem>) -> Bandwidth {
+        let Wanted {
+            spec,
+            link,
+            share,
+            at,
+        } = *wanted;
+        reserved::refuse_absolute(spec, "rate", problems);
+        let cycle = Self::cycle(spec);
+        let whole = u128::from(cycle) * u128::from(share.bits()) / u128::from(link.bandwidth.bits().max(1));
+        let whole = (whole as u64).min(cycle);
+        if whole == 0 || cycle - whole < spec.classes.len() as u64 {
+            let message = format!(
+                "a cycle of {cycle} packets has {whole} to reserve, and {} for the {} classes of the policy",
+                cycle - whole,
+                spec.classes.len()
+            );
+            let help =
+                "make `cycle` longer, or `share` such that reservations and every class have a packet of it";
+            let at = spec.settings.get("cycle").map_or(at, |entry| entry.at);
+            problems.push(Problem::new(at, message).help(help));
+        }
+        let bits = u128::from(whole) * u128::from(link.bandwidth.bits()) / u128::from(cycle);
+        Bandwidth::bits_per_sec(bits as u64)
+    }
+
+    fn counts(&self, room: &Reservable, rate: Bandwidth) -> Bandwidth {
+        let (cycle, link) = (
+            u128::from(Self::cycle(room.spec())),
+            u128::from(room.link().bandwidth.bits()),
+        );
+        let packets = (cycle * u128::from(rate.bits())).div_ceil(link.max(1)).max(1);
+        Bandwidth::bits_per_sec((packets * link / cycle) as u64)
+    }
+
+    fn add(&self, room: &Reservable, spec: &mut DisciplineSpec, reservations: &[Reserved]) {
+        let cycle = Self::cycle(room.spec());
+        let packets = |reserved: &Reserved| Self::packets(reserved.rate, cycle, room.link().bandwidth);
+        let weight = |packets: u64| Raw::Integer(packets.cast_signed());
+        reserved::make_room_for_signalling(spec);
+        let taken: u64 = reservations.iter().map(packets).sum();
+        let parts = reserved::divide(&reserved::weights(spec), cycle.saturating_sub(taken).into());
+        for (class, part) in spec.classes.iter_mut().zip(parts) {
+            class.settings = std::mem::take(&mut class.settings).with("weight", weight(part as u64));
+        }
+        for reserved in reservations {
+            let own = Table::default().with("weight", weight(packets(reserved)));
+            spec.classes.push(reserved::leaf(reserved, own));
+        }
     }
 }
 

@@ -9,7 +9,8 @@
 //! Σ (full credit + 2 *Max*) + twice what is in the device, and the rates of those leaves from then
 //! on.
 
-use crate::bounds::{Bound, Service, Terms, WorstCase, is_work_conserving};
+use crate::bounds::{Bound, Service, Terms, WorstCase};
+use crate::kind::Kind;
 use crate::packet::ClassId;
 use crate::sharing::credit::Credit;
 use crate::units::{Bandwidth, Bytes, Duration};
@@ -18,7 +19,7 @@ use crate::units::{Bandwidth, Bytes, Duration};
 pub(crate) struct Credited {
     pub(crate) id: ClassId,
     /// The kind of its queue.
-    pub(crate) queue: &'static str,
+    pub(crate) queue: &'static Kind,
     /// A full credit.
     pub(crate) credit: Credit,
     pub(crate) priority: u32,
@@ -40,7 +41,7 @@ pub(crate) fn all(
         () if patience.is_some_and(|patience| patience < filled) => Err(format!(
             "`link_burst` is less than the device's ring and a packet ({filled})"
         )),
-        () if !leaves.iter().all(|leaf| is_work_conserving(leaf.queue)) => {
+        () if !leaves.iter().all(|leaf| leaf.queue.properties.conserves_work) => {
             Err("a class may be regulated, and accumulate credit".into())
         }
         () => Ok(()),

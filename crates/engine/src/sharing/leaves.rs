@@ -8,7 +8,7 @@
 
 use crate::discipline::{Next, Reason, Sink, Verdict};
 use crate::inspect::Inspection;
-use crate::kind::{Build, Check, QueuePlan, Routes};
+use crate::kind::{Build, Check, Kind, QueuePlan, Routes};
 use crate::packet::{ClassId, Packet};
 use crate::prefetch::Prefetched;
 use crate::queue::{Queue, Stats};
@@ -56,10 +56,10 @@ impl LeavesPlan {
     }
 
     /// Each leaf's class, name, and the kind of its queue.
-    pub(crate) fn each(&self) -> impl Iterator<Item = (ClassId, &str, &'static str)> {
+    pub(crate) fn each(&self) -> impl Iterator<Item = (ClassId, &str, &'static Kind)> {
         self.leaves
             .iter()
-            .map(|leaf| (leaf.id, leaf.name.as_str(), leaf.queue.kind.name))
+            .map(|leaf| (leaf.id, leaf.name.as_str(), leaf.queue.kind))
     }
 
     /// Makes the queues.

@@ -35,10 +35,7 @@ const ETHERNET: Bytes = Bytes::new(14);
 pub fn budget(policy: &Interface) -> Option<InterfaceBudget> {
     let reserve = policy.reserve.as_ref()?;
     let settings = &policy.settings;
-    let delay = reserve
-        .settings
-        .delay
-        .or_else(|| ManagedInterface::worst_delay(&reserve.room));
+    let delay = reserve.settings.delay.or_else(|| reserve.room.worst_delay());
     let mtu = settings.max_frame.get().saturating_sub(ETHERNET.get());
     Some(InterfaceBudget::Managed(Box::new(ManagedInterface {
         room: reserve.room.clone(),

@@ -81,12 +81,7 @@ pub(super) fn read_all(
             .collect();
         match now.with_class_settings(registry, &settings.class, &new) {
             Ok(interface) => {
-                let words = |(key, value): &(&str, Raw)| match value {
-                    Raw::Text(text) => format!("{key} = {text}"),
-                    Raw::Integer(n) => format!("{key} = {n}"),
-                    Raw::Boolean(b) => format!("{key} = {b}"),
-                    Raw::Other(what) => format!("{key} = a {what}"),
-                };
+                let words = |(key, value): &(&str, Raw)| format!("{key} = {value}");
                 let words: Vec<String> = new.iter().map(words).collect();
                 changes.push(Change {
                     at: Instant::START + at,

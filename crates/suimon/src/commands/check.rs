@@ -12,8 +12,9 @@ use control::policy::{Interface, Policy};
 use control::port_config::PortConfig;
 use control::snapshot;
 use control::yields::Yields;
+use engine::disciplines::DEFAULT_LEAF;
 use engine::port_kind::Attachment;
-use engine::settings::{Raw, Table};
+use engine::settings::Table;
 use engine::tree::{ClassSpec, DisciplineSpec};
 use engine::units::{Bandwidth, Probability};
 use measure::numbers;
@@ -128,7 +129,7 @@ fn show_interface(out: &mut dyn Write, interface: &Interface) -> io::Result<()> 
             let share = rate.map(|rate| Probability::ratio(rate.bits(), settings.bandwidth.bits()).as_f64());
             let queue = class.filter(|_| info.leaf).map(|class| match &class.discipline {
                 Some(spec) => discipline_words(spec),
-                None => "fifo".into(),
+                None => DEFAULT_LEAF.name.into(),
             });
             vec![
                 format!("{branch}{}", info.name),
@@ -229,11 +230,9 @@ fn settings_words(table: &Table, without: &[&str]) -> String {
         .entries
         .iter()
         .filter(|entry| !without.contains(&entry.key.as_str()));
-    let words = shown.map(|entry| match &entry.value {
-        Raw::Text(text) => format!("{}={}", entry.key, text.replace(' ', "")),
-        Raw::Integer(n) => format!("{}={n}", entry.key),
-        Raw::Boolean(b) => format!("{}={b}", entry.key),
-        Raw::Other(what) => format!("{}=({what})", entry.key),
+    let words = shown.map(|entry| {
+        let value = entry.value.to_string().replace(' ', "");
+        format!("{}={value}", entry.key)
     });
     words.collect::<Vec<_>>().join(" ")
 }
