@@ -1,9 +1,9 @@
-//! `cargo xtask ci`: what CI runs, step by step, and any developer before a commit. `ci --quick` is the part of it
-//! for the loop between two edits.
+//! `cargo xtask ci`: what CI runs, step by step, and any developer before a commit. `ci --quick` is
+//! the part of it for the loop between two edits.
 //!
-//! The steps stop at the first failure. Tests that need privileges make their own network namespaces. What a
-//! test skips, because the kernel or the machine lacks something, is counted and listed last; under `CI=true`
-//! a skip that is not in [`ALLOWED`] fails.
+//! The steps stop at the first failure. Tests that need privileges make their own network
+//! namespaces. What a test skips, because the kernel or the machine lacks something, is counted and
+//! listed last; under `CI=true` a skip that is not in [`ALLOWED`] fails.
 
 mod skipped;
 
@@ -42,9 +42,9 @@ const RELEASE_TESTS: &[&str] = &["test", "--release", "--package", "engine", "--
 
 /// Runs every step in order.
 ///
-/// Release builds go beside the steps that build for debugging: cargo locks each folder in `target` by itself,
-/// and while one waits for a single long crate the other has the second processor. Tests begin when nothing is
-/// being compiled, since some measure time.
+/// Release builds go beside the steps that build for debugging: cargo locks each folder in `target`
+/// by itself, and while one waits for a single long crate the other has the second processor. Tests
+/// begin when nothing is being compiled, since some measure time.
 pub fn run(root: &Path) -> Result<(), String> {
     let mut ci = Ci::new(root)?;
     ci.step("format", FORMAT)?;
@@ -64,8 +64,8 @@ pub fn run(root: &Path) -> Result<(), String> {
     ci.end()
 }
 
-/// Runs the steps that need neither a release build nor network namespaces: the tests of every crate in which
-/// no test makes a lab.
+/// Runs the steps that need neither a release build nor network namespaces: the tests of every
+/// crate in which no test makes a lab.
 pub fn quick(root: &Path) -> Result<(), String> {
     let mut ci = Ci::new(root)?;
     ci.step("format", FORMAT)?;

@@ -1,7 +1,7 @@
 //! The generated parts of the documentation: settings, from their declarations.
 //!
-//! Pages are written by people; what stands between two marks is ours. `tidy` fails when a page is missing or its
-//! generated part is not what the declarations say.
+//! Pages are written by people; what stands between two marks is ours. `tidy` fails when a page is
+//! missing or its generated part is not what the declarations say.
 
 use control::filters::FilterSettings;
 use control::policy::InterfaceSettings;

@@ -1,4 +1,5 @@
-//! The pictures of the pages of disciplines: each is drawn by `suimon sim` from the scenario of the same name.
+//! The pictures of the pages of disciplines: each is drawn by `suimon sim` from the scenario of the
+//! same name.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,8 +1,8 @@
 //! How a test says that it was skipped. For tests only: no crate depends on it but for development.
 //!
-//! Some tests need what a machine may not have: BPF programs, AF_XDP, tshark. Such a test passes without it,
-//! and must say so here. `cargo xtask ci` names a file in [`LIST`], counts its lines, and fails under `CI=true`
-//! where a skip is not on its list of allowed ones.
+//! Some tests need what a machine may not have: BPF programs, AF_XDP, tshark. Such a test passes
+//! without it, and must say so here. `cargo xtask ci` names a file in [`LIST`], counts its lines,
+//! and fails under `CI=true` where a skip is not on its list of allowed ones.
 #![forbid(unsafe_code)]
 #![expect(
     clippy::print_stderr,
@@ -14,8 +14,8 @@ use std::fs::OpenOptions;
 use std::io::Write;
 use std::panic::Location;
 
-/// The environment variable with the path of the list. The file must exist and be writable for every user,
-/// since some tests run as an unprivileged one.
+/// The environment variable with the path of the list. The file must exist and be writable for
+/// every user, since some tests run as an unprivileged one.
 pub const LIST: &str = "SUIMON_SKIPS";
 
 /// Says that the test which calls, or a part of it, is skipped, and why.
@@ -27,7 +27,8 @@ pub fn skipped(why: impl Display) {
     let line = line(Location::caller(), &test(), &why.to_string());
     eprintln!("skipped: {line}");
     if let Some(path) = std::env::var_os(LIST) {
-        // Without `create`: the kernel refuses it for another user's file in a directory such as /tmp.
+        // Without `create`: the kernel refuses it for another user's file in a directory such as
+        // /tmp.
         let list = OpenOptions::new().append(true).open(&path);
         list.and_then(|mut list| list.write_all(format!("{line}\n").as_bytes()))
             .unwrap_or_else(|e| panic!("{}: a skip could not be noted: {e}", path.display()));

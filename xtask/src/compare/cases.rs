@@ -1,6 +1,8 @@
-//! The cases: a discipline of the kernel, ours with the same settings, and the traffic that both get.
+//! The cases: a discipline of the kernel, ours with the same settings, and the traffic that both
+//! get.
 //!
-//! Most stand behind a token bucket of 10 Mbit/s, since the kernel's have no link of their own here; then so do ours.
+//! Most stand behind a token bucket of 10 Mbit/s, since the kernel's have no link of their own
+//! here; then so do ours.
 
 use super::inside::PORT;
 use super::traffic::{Flow, Source};

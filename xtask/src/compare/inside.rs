@@ -1,8 +1,9 @@
-//! What runs inside User-Mode Linux, as its first and only program: two hosts and a router between them with the kernel's
-//! discipline, the traffic, and one line with what came of it.
+//! What runs inside User-Mode Linux, as its first and only program: two hosts and a router between
+//! them with the kernel's discipline, the traffic, and one line with what came of it.
 //!
-//! The router is needed for TCP: a kernel whose own sockets send into a discipline holds them back (TCP small queues) before a
-//! queue can build up. All runs in one process, so that senders and receivers read one clock.
+//! The router is needed for TCP: a kernel whose own sockets send into a discipline holds them back
+//! (TCP small queues) before a queue can build up. All runs in one process, so that senders and
+//! receivers read one clock.
 
 use super::cases::Case;
 use super::measured::{FlowFigures, Side, quantile};
@@ -101,8 +102,8 @@ fn setup(case: &Case) -> Outcome<()> {
     for line in case.tc_lines() {
         command(&line)?;
     }
-    // Addresses are resolved before the clock starts; behind the router they are given, since a qdisc with classes drops
-    // what no filter takes.
+    // Addresses are resolved before the clock starts; behind the router they are given, since a
+    // qdisc with classes drops what no filter takes.
     let socket = inside("a", || UdpSocket::bind("0.0.0.0:0"))?.map_err(|e| format!("a socket: {e}"))?;
     let _ = socket.send_to(&[0; 20], ("10.0.2.1", 9));
     std::thread::sleep(Duration::from_millis(300));
@@ -157,7 +158,8 @@ struct Course {
     begin: Instant,
 }
 
-/// How late each datagram was sent; how late each arrived, in microseconds, or how many bytes of TCP.
+/// How late each datagram was sent; how late each arrived, in microseconds, or how many bytes of
+/// TCP.
 struct Sent(Vec<u64>);
 enum Received {
     Delays(Vec<u64>),

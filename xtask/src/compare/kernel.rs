@@ -1,7 +1,7 @@
 //! Starts User-Mode Linux with ourselves as its first program, and reads what it printed.
 //!
-//! It has this machine's files read-only and no network but its own. It ends by itself; `timeout` ends it if it
-//! does not, also when we are gone.
+//! It has this machine's files read-only and no network but its own. It ends by itself; `timeout`
+//! ends it if it does not, also when we are gone.
 
 use super::cases::Case;
 use super::inside::RESULT;
@@ -41,7 +41,8 @@ pub fn ready() -> Result<(), String> {
 /// Runs the case in a kernel of its own.
 pub fn measure(case: &Case, scratch: &Path) -> Result<Side, String> {
     let ourselves = std::env::current_exe().map_err(|e| format!("our own path: {e}"))?;
-    // On a busy machine the kernel's clock is late by milliseconds unless it goes first. It idles nearly always.
+    // On a busy machine the kernel's clock is late by milliseconds unless it goes first. It idles
+    // nearly always.
     let may = Command::new("chrt").args(["--rr", "1", "true"]).output();
     let prefix: &[&str] = match may.is_ok_and(|done| done.status.success()) {
         true => &["chrt", "--rr", "1", "timeout"],

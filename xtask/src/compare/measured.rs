@@ -32,7 +32,8 @@ pub struct Side {
     /// Packets that disciplines dropped and marked.
     pub dropped: u64,
     pub marked: u64,
-    /// How much later than planned datagrams were sent, in microseconds: 99 of 100, and the latest. None where time is simulated.
+    /// How much later than planned datagrams were sent, in microseconds: 99 of 100, and the latest.
+    /// None where time is simulated.
     pub late_p99_us: Option<u64>,
     pub late_max_us: Option<u64>,
 }

@@ -1,5 +1,6 @@
-//! `cargo xtask compare [CASE…]`: disciplines that the Linux kernel has too, the kernel's beside ours, under the same
-//! traffic. Not part of CI: it needs Debian's package `user-mode-linux` and about half a minute for each case.
+//! `cargo xtask compare [CASE…]`: disciplines that the Linux kernel has too, the kernel's beside
+//! ours, under the same traffic. Not part of CI: it needs Debian's package `user-mode-linux` and
+//! about half a minute for each case.
 
 mod cases;
 mod inside;

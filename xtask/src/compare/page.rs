@@ -1,5 +1,5 @@
-//! The page `docs/disciplines/beside-linux.md`: people write what differs and why, the tables between the marks are ours. The
-//! same figures stand beside it as JSON, one case under each name.
+//! The page `docs/disciplines/beside-linux.md`: people write what differs and why, the tables
+//! between the marks are ours. The same figures stand beside it as JSON, one case under each name.
 
 use super::cases::{ALL, Case};
 use super::measured::{FlowFigures, Side};

@@ -1,5 +1,5 @@
-//! The traffic of a case: when each flow sends which frame, decided before anything runs, so that the kernel and the
-//! simulator get the same packets at the same times.
+//! The traffic of a case: when each flow sends which frame, decided before anything runs, so that
+//! the kernel and the simulator get the same packets at the same times.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -13,7 +13,8 @@ pub enum Source {
     Constant { kbit: u64 },
     /// So many frames as a link of 100 Mbit/s brings them, every so many milliseconds.
     Burst { frames: u32, period_ms: u64 },
-    /// One connection that always has something to send, with the congestion control that hosts have: CUBIC.
+    /// One connection that always has something to send, with the congestion control that hosts
+    /// have: CUBIC.
     Tcp,
 }
 

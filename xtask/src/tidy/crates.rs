@@ -3,8 +3,8 @@
 use super::source::{before_tests, code};
 use super::{Tree, rust};
 
-/// Which of our crates each crate may use. What is not in the table may not exist. `skips` is for every crate's
-/// tests, and only for them.
+/// Which of our crates each crate may use. What is not in the table may not exist. `skips` is for
+/// every crate's tests, and only for them.
 const ARROWS: &[(&str, &[&str])] = &[
     ("engine", &[]),
     ("skips", &[]),

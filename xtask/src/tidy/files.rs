@@ -78,7 +78,8 @@ pub fn length(tree: &Tree) -> Vec<String> {
     complaints
 }
 
-/// A comment is read in two columns, beside the code or in a browser. What cannot be broken, an address, may be longer.
+/// A comment is read in two columns, beside the code or in a browser. What cannot be broken, an
+/// address, may be longer.
 pub fn comment_width(tree: &Tree) -> Vec<String> {
     let mut complaints = Vec::new();
     for (path, text) in rust(tree) {
@@ -114,8 +115,8 @@ pub fn modules_outside_macros(tree: &Tree) -> Vec<String> {
     complaints
 }
 
-/// From where to where the braces of macros go, of their definitions and of their uses. Those of tests that hold
-/// modules, such as `proptest!`, would be found too.
+/// From where to where the braces of macros go, of their definitions and of their uses. Those of
+/// tests that hold modules, such as `proptest!`, would be found too.
 fn macro_bodies(code: &str) -> Vec<(usize, usize)> {
     let mut bodies = Vec::new();
     for (at, _) in code.match_indices('!') {
@@ -154,7 +155,8 @@ pub fn no_unwrap(tree: &Tree) -> Vec<String> {
     complaints
 }
 
-/// A decision is half a page: the context, the choice, what was given up. Measurements have a page of their own.
+/// A decision is half a page: the context, the choice, what was given up. Measurements have a page
+/// of their own.
 pub fn short_decisions(tree: &Tree) -> Vec<String> {
     let long = |(path, text): (&String, &String)| {
         let lines = text.lines().count();

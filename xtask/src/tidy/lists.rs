@@ -1,5 +1,6 @@
-//! What is one file and one entry in a list: a discipline, a kind of port, a congestion control, a verb. The list is in the
-//! `mod.rs` of their folder, and nothing else in the workspace knows a member by name.
+//! What is one file and one entry in a list: a discipline, a kind of port, a congestion control, a
+//! verb. The list is in the `mod.rs` of their folder, and nothing else in the workspace knows a
+//! member by name.
 
 use super::source::{Part, code_only, in_name, parts, production};
 use super::{Tree, rust};
@@ -206,7 +207,8 @@ impl Family {
     }
 }
 
-/// A member is named in its own file and in the list, in no other: neither in quotes, exactly, nor as a path.
+/// A member is named in its own file and in the list, in no other: neither in quotes, exactly, nor
+/// as a path.
 pub fn known_by_name(tree: &Tree) -> Vec<String> {
     let families: Vec<(&Family, Vec<Member>)> = FAMILIES.iter().map(|f| (f, f.members(tree))).collect();
     let mut complaints = Vec::new();

@@ -1,9 +1,10 @@
 //! `cargo xtask tidy`: the promises of the design, checked on the source text.
 //!
-//! Each rule is a function from the tree's files to complaints, so that each is tested on a small made-up
-//! tree. A complaint says the file, the line, what is wrong and what to do.
+//! Each rule is a function from the tree's files to complaints, so that each is tested on a small
+//! made-up tree. A complaint says the file, the line, what is wrong and what to do.
 
 mod crates;
+mod errors;
 mod files;
 mod lists;
 mod names;
@@ -16,8 +17,8 @@ use std::process::Command;
 /// The text files of the tree, by path.
 type Tree = BTreeMap<String, String>;
 
-/// A rule, and how many complaints are still allowed: a new rule begins with as many as it finds, and the
-/// number only goes down.
+/// A rule, and how many complaints are still allowed: a new rule begins with as many as it finds,
+/// and the number only goes down.
 struct Rule {
     name: &'static str,
     of: fn(&Tree) -> Vec<String>,
@@ -29,7 +30,7 @@ const RULES: &[Rule] = &[
     rule("purity", crates::purity, 0),
     rule("unsafe places", crates::unsafe_places, 0),
     rule("one file each", lists::one_file_each, 0),
-    rule("known by name", lists::known_by_name, 33),
+    rule("known by name", lists::known_by_name, 12),
     rule("verbs", lists::verbs, 5),
     rule("purpose", files::purpose, 0),
     rule("no drawers", files::no_drawers, 0),
@@ -38,8 +39,9 @@ const RULES: &[Rule] = &[
     rule("links", files::links, 0),
     rule("modules outside macros", files::modules_outside_macros, 0),
     rule("no unwrap", files::no_unwrap, 0),
-    rule("comment width", files::comment_width, 1114),
-    rule("words", names::words, 177),
+    rule("comment width", files::comment_width, 1100),
+    rule("errors documented", errors::errors_documented, 205),
+    rule("words", names::words, 176),
     rule("unique types", names::unique_types, 64),
     rule("short decisions", files::short_decisions, 1),
 ];

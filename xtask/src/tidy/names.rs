@@ -1,10 +1,12 @@
-//! The words: the field's, in names, comments and messages; and a public type's name for one thing only.
+//! The words: the field's, in names, comments and messages; and a public type's name for one thing
+//! only.
 
 use super::source::{code_only, production};
 use super::{Tree, rust};
 use std::collections::BTreeMap;
 
-/// Words that we used and the field does not, beside its own. Only those that cannot be meant otherwise.
+/// Words that we used and the field does not, beside its own. Only those that cannot be meant
+/// otherwise.
 const WORDS: &[(&str, &str)] = &[
     ("lid", "cap"),
     ("lids", "caps"),
@@ -65,7 +67,8 @@ pub fn words(tree: &Tree) -> Vec<String> {
     complaints
 }
 
-/// The words of a line in small letters with one space around each; `NextHop` and `next_hop` are two words.
+/// The words of a line in small letters with one space around each; `NextHop` and `next_hop` are
+/// two words.
 fn spaced(line: &str) -> String {
     let mut out = String::from(" ");
     let mut small = false;
@@ -84,8 +87,8 @@ fn spaced(line: &str) -> String {
     out
 }
 
-/// A public type's name stands once in the workspace, or is the name of a role. A verb's arguments are called as
-/// the verb is.
+/// A public type's name stands once in the workspace, or is the name of a role. A verb's arguments
+/// are called as the verb is.
 pub fn unique_types(tree: &Tree) -> Vec<String> {
     let mut places: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for (path, text) in production(tree).filter(|(path, _)| !path.contains("/src/commands/")) {

@@ -1,6 +1,8 @@
-//! A Rust file as rules see it: its code, its comments, the text in its quotes, and what of it is for tests.
+//! A Rust file as rules see it: its code, its comments, the text in its quotes, and what of it is
+//! for tests.
 //!
-//! A scanner of a hundred lines and no parser: it knows comments, literals and lifetimes, and nothing of grammar.
+//! A scanner of a hundred lines and no parser: it knows comments, literals and lifetimes, and
+//! nothing of grammar.
 
 use super::{Tree, rust};
 use std::collections::BTreeSet;
