@@ -12,7 +12,7 @@ use engine::kind::{Children, Kind};
 use engine::reserved::ReserveSettings;
 use engine::settings::{Fallback, Setting};
 use engine::tree::Registry;
-use scenario::language;
+use scenario::{language, sources};
 use std::fmt::Write;
 use std::path::Path;
 
@@ -21,7 +21,7 @@ const END: &str = "<!-- end of settings -->";
 /// A generated part: its page, its name on that page, what begins a missing page, and its text.
 struct Part {
     page: String,
-    name: &'static str,
+    name: String,
     begin: String,
     text: String,
 }
@@ -48,9 +48,9 @@ impl Part {
 
 /// Every generated part.
 fn parts() -> Vec<Part> {
-    let policy = |name, settings: &[Setting]| Part {
+    let policy = |name: &str, settings: &[Setting]| Part {
         page: "docs/policy.md".into(),
-        name,
+        name: name.into(),
         begin: "# What a policy can say\n".into(),
         text: table(settings),
     };
@@ -58,7 +58,7 @@ fn parts() -> Vec<Part> {
         policy("port", PortSettings::SETTINGS),
         Part {
             page: "docs/policy.md".into(),
-            name: "kinds of port",
+            name: "kinds of port".into(),
             begin: "# What a policy can say\n".into(),
             text: kinds_of_port(),
         },
@@ -70,14 +70,14 @@ fn parts() -> Vec<Part> {
         policy("accept", AcceptSettings::SETTINGS),
         Part {
             page: "docs/rsvp.md".into(),
-            name: "key",
+            name: "key".into(),
             begin: "# Reserving bandwidth\n".into(),
             text: table(control::rsvp_keys::Key::SETTINGS),
         },
     ];
-    let part = |name, settings: &[Setting]| Part {
+    let part = |name: &str, settings: &[Setting]| Part {
         page: "docs/scenarios.md".into(),
-        name,
+        name: name.into(),
         begin: "# What a scenario can say\n".into(),
         text: table(settings),
     };
@@ -89,12 +89,9 @@ fn parts() -> Vec<Part> {
         ("change", language::ChangeSettings::SETTINGS),
         ("expect", language::ExpectSettings::SETTINGS),
     ];
-    parts.extend(
-        whole
-            .iter()
-            .chain(language::KINDS)
-            .map(|(name, settings)| part(name, settings)),
-    );
+    parts.extend(whole.iter().map(|(name, settings)| part(name, settings)));
+    let sources = sources::setting_groups();
+    parts.extend(sources.iter().map(|(kinds, settings)| part(kinds, settings)));
     parts.extend(Registry::builtin().kinds().map(of_kind));
     parts
 }
@@ -168,7 +165,7 @@ fn of_kind(kind: &'static Kind) -> Part {
     }
     Part {
         page: format!("docs/disciplines/{}.md", kind.name),
-        name: kind.name,
+        name: kind.name.into(),
         begin: format!("# {}\n\n{}.\n", kind.name, kind.summary),
         text,
     }

@@ -4,6 +4,7 @@
 //! header on departure. So the simulator needs no bytes, and no discipline can keep a stale pointer
 //! into a header (ALTQ's did).
 
+use crate::settings::{Raw, SettingValue, describe};
 use crate::units::{Bytes, Instant};
 
 /// A class of one tree, numbered in the order of its declaration.
@@ -35,6 +36,20 @@ pub enum Ecn {
     Ect1,
     /// 11: congestion was experienced.
     Ce,
+}
+
+impl SettingValue for Ecn {
+    const UNIT: &'static str = "true, false or \"l4s\"";
+
+    /// What a sender sets: ECT(0) of RFC 3168, nothing, or ECT(1) of RFC 9331.
+    fn from_raw(raw: &Raw) -> Result<Self, String> {
+        match raw {
+            Raw::Boolean(false) => Ok(Self::NotEct),
+            Raw::Boolean(true) => Ok(Self::Ect0),
+            Raw::Text(text) if text == "l4s" => Ok(Self::Ect1),
+            other => Err(format!("expected {}; found {}", Self::UNIT, describe(other))),
+        }
+    }
 }
 
 /// The DSCP of the IP header (RFC 2474, section 3): six bits, and whether they were changed on the

@@ -295,6 +295,93 @@ macro_rules! choices {
     };
 }
 
+/// Makes a list of named statics the values of a setting: `choices_of!(Kind in KINDS)` reads a
+/// `&'static Kind` by its field `name`. Unlike the variants of [`choices!`](crate::choices), each
+/// value is declared in a file of its own.
+#[macro_export]
+macro_rules! choices_of {
+    ($type:ident in $list:expr) => {
+        impl $crate::settings::SettingValue for &'static $type {
+            const UNIT: &'static str = {
+                const NAMES: [&str; $list.len()] = {
+                    let (mut names, mut i) = ([""; $list.len()], 0);
+                    while i < names.len() {
+                        names[i] = $list[i].name;
+                        i += 1;
+                    }
+                    names
+                };
+                const TEXT: [u8; $crate::settings::choices_len(&NAMES)] =
+                    $crate::settings::choices_text(&NAMES);
+                match std::str::from_utf8(&TEXT) {
+                    Ok(text) => text,
+                    Err(_) => panic!("names are UTF-8, and the rest is ASCII"),
+                }
+            };
+
+            fn from_raw(raw: &$crate::settings::Raw) -> Result<Self, String> {
+                let names = $list.iter().map(|item| item.name);
+                Ok($list[$crate::settings::choose(raw, names, Self::UNIT)?])
+            }
+        }
+    };
+}
+
+/// What stands before the names of choices.
+const CHOICES: &[u8] = b"one of";
+
+/// The length of [`choices_text`].
+#[doc(hidden)]
+pub const fn choices_len(names: &[&str]) -> usize {
+    let (mut len, mut i) = (CHOICES.len(), 0);
+    while i < names.len() {
+        len += " \"\"".len() + names[i].len();
+        i += 1;
+    }
+    len
+}
+
+/// `one of "a" "b"`, as `choices!` writes it.
+#[doc(hidden)]
+pub const fn choices_text<const LEN: usize>(names: &[&str]) -> [u8; LEN] {
+    // What is not overwritten is a quotation mark.
+    let mut text = [b'"'; LEN];
+    let mut at = copy(CHOICES, &mut text, 0);
+    let mut i = 0;
+    while i < names.len() {
+        text[at] = b' ';
+        at = copy(names[i].as_bytes(), &mut text, at + 2) + 1;
+        i += 1;
+    }
+    text
+}
+
+/// Copies into the text at this position; returns the position behind it.
+const fn copy(from: &[u8], text: &mut [u8], at: usize) -> usize {
+    let mut i = 0;
+    while i < from.len() {
+        text[at + i] = from[i];
+        i += 1;
+    }
+    at + from.len()
+}
+
+/// The position of the name that a value chooses; the error suggests the nearest.
+#[doc(hidden)]
+pub fn choose<'a>(
+    raw: &Raw,
+    names: impl Iterator<Item = &'a str> + Clone,
+    unit: &str,
+) -> Result<usize, String> {
+    let Raw::Text(text) = raw else {
+        return Err(format!("expected {unit}; found {}", describe(raw)));
+    };
+    names.clone().position(|name| name == text).ok_or_else(|| {
+        let near = nearest(text, names).map(|near| format!("; did you mean \"{near}\"?"));
+        format!("expected {unit}; found \"{text}\"{}", near.unwrap_or_default())
+    })
+}
+
 /// Declares the settings of a discipline or of a class: a struct, its reader, and its
 /// documentation.
 ///

@@ -26,7 +26,7 @@ use engine::random::Seed;
 use engine::settings::{Raw, Table};
 use engine::tree::{DisciplineSpec, Registry};
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
-use measure::impairments::{Losing, Loss, Wander};
+use measure::impairments::{Jitter, Loss, LossModel};
 use std::collections::VecDeque;
 
 /// The longest frame of a link: 1500 bytes of IP packet, Ethernet header, a tag.
@@ -127,8 +127,8 @@ struct Wire {
     called_at: Instant,
     /// What has been sent and has not arrived, with the time of its arrival.
     travelling: VecDeque<(Instant, Packet)>,
-    losing: Losing,
-    wander: Wander,
+    loss: LossModel,
+    jitter: Jitter,
     record: Option<Record>,
 }
 
@@ -142,8 +142,8 @@ impl Wire {
             resume_at: Instant::START,
             called_at: Instant::START,
             travelling: VecDeque::new(),
-            losing: Losing::new(link.loss, link.seed),
-            wander: Wander::new(link.jitter, link.seed),
+            loss: LossModel::new(link.loss, link.seed),
+            jitter: Jitter::new(link.jitter, link.seed),
             record,
         }
     }
@@ -163,11 +163,11 @@ impl Wire {
                     if let Some(record) = &self.record {
                         record.sent(start, sent, packet.len);
                     }
-                    if self.losing.lose() {
+                    if self.loss.loses_next() {
                         sink.drop(packet, Reason::Wire);
                         continue;
                     }
-                    let arrives = self.wander.arrival(sent + self.link.delay);
+                    let arrives = self.jitter.arrival(sent + self.link.delay);
                     self.travelling.push_back((arrives, packet));
                 }
                 Next::Wait(at) => self.resume_at = at,

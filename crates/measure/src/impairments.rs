@@ -1,19 +1,20 @@
-//! What a wire does to packets by itself: it loses some, and some travel longer. One set of models for the simulator's
-//! links and for the emulated links of the lab, drawn from seeds that were given.
+//! A wire's own impairments, loss and jitter: one set of models for the simulator's links and for
+//! the emulated links of the lab, with random numbers from a given seed.
 //!
-//! Losses: every n-th packet, each with a probability, or in bursts. Bursts follow Gilbert ("Capacity of a burst-noise channel",
-//! Bell System Technical Journal 39, 1960) with a bad state in which every packet is lost: it is left with probability 1/*n*, so
-//! that a burst has *n* packets on average, and entered so often that the share of all packets is the one asked for.
+//! Loss: every n-th packet, each packet with a probability, or bursts. Bursts follow Gilbert
+//! ("Capacity of a burst-noise channel", Bell System Technical Journal 39, 1960): in the bad state
+//! every packet is lost. The state is left with probability 1/*n*, so that a burst has *n* packets
+//! on average, and entered as often as the configured share of lost packets requires.
 //!
-//! Jitter: a packet travels longer by a time that is evenly distributed from nothing to a bound. Packets keep their order,
-//! as on one path: one that would overtake arrives with the one before it.
+//! Jitter: an extra delay, uniform from zero to a bound. Packets keep their order, as on one path:
+//! a packet that would overtake arrives with its predecessor.
 
 use engine::random::{Rng, Seed};
 use engine::settings::{Raw, SettingValue, describe};
 use engine::units::{Duration, Instant, Probability};
 use std::fmt;
 
-/// What a wire loses.
+/// The loss of a wire.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Loss {
     /// Nothing.
@@ -22,7 +23,7 @@ pub enum Loss {
     Every(u64),
     /// Each packet with this probability.
     Random(Probability),
-    /// This share of all packets, in bursts of so many on average.
+    /// This share of all packets, in bursts of this mean length.
     Bursts(Probability, u32),
 }
 
@@ -66,23 +67,23 @@ impl fmt::Display for Loss {
     }
 }
 
-/// Decides packet by packet.
+/// Decides packet by packet which are lost.
 #[derive(Clone, Debug)]
-pub struct Losing {
+pub struct LossModel {
     loss: Loss,
     rng: Rng,
     passed: u64,
-    /// Whether a burst goes on.
+    /// In a burst.
     bad: bool,
-    /// With which probability a burst begins.
+    /// The probability that a burst begins.
     begin: Probability,
 }
 
-impl Losing {
-    /// By this model, with luck of its own.
+impl LossModel {
+    /// A model of this loss, with random numbers of its own.
     pub fn new(loss: Loss, seed: Seed) -> Self {
         let begin = match loss {
-            // Of the packets a share p is in bursts of n: begun p / (n (1 - p)) times for each that is not.
+            // A share p of packets in bursts of n: p / (n (1 - p)) bursts begin per packet outside.
             Loss::Bursts(share, n) => {
                 let good = Probability::ONE.parts() - share.parts().min(Probability::ONE.parts());
                 Probability::ratio(share.parts(), good.saturating_mul(n.max(1).into()).max(1))
@@ -100,7 +101,7 @@ impl Losing {
 
     /// Whether the next packet is lost.
     #[inline]
-    pub fn lose(&mut self) -> bool {
+    pub fn loses_next(&mut self) -> bool {
         self.passed += 1;
         match self.loss {
             Loss::None => false,
@@ -119,16 +120,16 @@ impl Losing {
     }
 }
 
-/// Delays packet by packet.
+/// Delays packet by packet, in order.
 #[derive(Clone, Debug)]
-pub struct Wander {
+pub struct Jitter {
     most: Duration,
     rng: Rng,
     last: Instant,
 }
 
-impl Wander {
-    /// Up to this, with luck of its own.
+impl Jitter {
+    /// Up to this much, with random numbers of its own.
     pub fn new(most: Duration, seed: Seed) -> Self {
         Self {
             most,
@@ -137,7 +138,7 @@ impl Wander {
         }
     }
 
-    /// When a packet arrives that would arrive at `at` without jitter; not before those that were asked for earlier.
+    /// When a packet arrives that would arrive at `at` without jitter; never before an earlier one.
     #[inline]
     pub fn arrival(&mut self, at: Instant) -> Instant {
         if self.most == Duration::ZERO {
@@ -186,8 +187,8 @@ mod tests {
     #[test]
     fn bursts_have_their_share_and_their_length_and_a_seed_repeats_them() {
         let losses = |seed| {
-            let mut losing = Losing::new(Loss::Bursts(Probability::ratio(2, 100), 5), Seed(seed));
-            (0..2_000_000).map(|_| losing.lose()).collect::<Vec<_>>()
+            let mut model = LossModel::new(Loss::Bursts(Probability::ratio(2, 100), 5), Seed(seed));
+            (0..2_000_000).map(|_| model.loses_next()).collect::<Vec<_>>()
         };
         let lost = losses(1);
         let all = lost.iter().filter(|lost| **lost).count() as f64;
@@ -204,22 +205,22 @@ mod tests {
 
     #[test]
     fn a_random_share_is_lost_one_by_one() {
-        let mut losing = Losing::new(Loss::Random(Probability::ratio(1, 10)), Seed(7));
-        let lost = (0..1_000_000).filter(|_| losing.lose()).count();
+        let mut model = LossModel::new(Loss::Random(Probability::ratio(1, 10)), Seed(7));
+        let lost = (0..1_000_000).filter(|_| model.loses_next()).count();
         assert!((98_000..102_000).contains(&lost), "{lost}");
-        let mut losing = Losing::new(Loss::Every(4), Seed(7));
-        let lost: Vec<usize> = (1..=12).filter(|_| losing.lose()).collect();
+        let mut model = LossModel::new(Loss::Every(4), Seed(7));
+        let lost: Vec<usize> = (1..=12).filter(|_| model.loses_next()).collect();
         assert_eq!(lost, [4, 8, 12]);
     }
 
     #[test]
     fn jitter_is_even_up_to_its_bound_and_nobody_overtakes() {
-        let mut wander = Wander::new(Duration::from_micros(100), Seed(3));
+        let mut jitter = Jitter::new(Duration::from_micros(100), Seed(3));
         let (mut sum, mut last) = (0, Instant::START);
         for n in 0..100_000u64 {
             // Far apart, so that order does not bind.
             let at = Instant::from_nanos(n * 1_000_000);
-            let arrival = wander.arrival(at);
+            let arrival = jitter.arrival(at);
             assert!(arrival >= at && arrival <= at + Duration::from_micros(100));
             sum += arrival.since(at).nanos();
         }
@@ -227,10 +228,10 @@ mod tests {
         assert!((49_000..51_000).contains(&mean), "{mean} ns on average");
         let begin = Instant::from_nanos(200_000_000_000);
         for n in 0..1_000u64 {
-            let arrival = wander.arrival(begin + Duration::from_micros(n));
+            let arrival = jitter.arrival(begin + Duration::from_micros(n));
             assert!(arrival >= last);
             last = arrival;
         }
-        assert_eq!(Wander::new(Duration::ZERO, Seed(3)).arrival(begin), begin);
+        assert_eq!(Jitter::new(Duration::ZERO, Seed(3)).arrival(begin), begin);
     }
 }

@@ -1,11 +1,32 @@
 //! The files that a scenario names, looked for beside it.
 
-use crate::language::{Packets, Store};
 use engine::units::{Bytes, Duration};
 use netio::ports::pcap::Reader;
 use std::fs::File;
 use std::io::{self, BufReader};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Packets to be replayed: when each was sent since the first, and the length of its frame.
+pub type Packets = Arc<[(Duration, Bytes)]>;
+
+/// Reads the files that a scenario names.
+pub trait Store: Sync {
+    /// A text.
+    ///
+    /// # Errors
+    /// Why it cannot be read.
+    fn text(&self, path: &str) -> Result<String, String>;
+
+    /// The packets of a capture.
+    ///
+    /// # Errors
+    /// Why it cannot be read.
+    fn capture(&self, path: &str) -> Result<Packets, String>;
+}
+
+/// Where a scenario's files are.
+pub type Files<'a> = &'a dyn Store;
 
 /// The directory of a scenario.
 #[derive(Clone, Debug)]

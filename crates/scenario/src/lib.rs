@@ -2,6 +2,7 @@
 //!
 //! - [`language`]: TOML text → hosts, links, flows, changes and expectations, checked, or every mistake; [`folder`] gives
 //!   the files that a scenario names;
+//! - [`sources`]: what flows send, one file for each kind;
 //! - [`run`]: time passes in the simulator, readings are taken, and expectations judged; the result is an
 //!   [`outcome`](run::outcome), plain data;
 //! - [`report`]: outcomes as tables, JSON, CSV, pictures and pages;
@@ -17,6 +18,7 @@ pub mod lab;
 pub mod language;
 pub mod report;
 pub mod run;
+pub mod sources;
 pub mod topology;
 
 pub use error::Error;

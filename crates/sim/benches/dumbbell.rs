@@ -6,9 +6,11 @@
 //!  sender n ─┘                                        └─ receiver n
 //! ```
 //!
-//! `cargo bench -p sim --bench dumbbell -- [ROUNDS] [--only TEXT] [--peer "NAME=COMMAND"]…`: `--only`
-//! selects rows whose names contain the text. A peer is a program that simulates the same network and
-//! prints `… N packets/s …`; it runs in turn with ours, so that both see the same machine.
+//! `cargo bench -p sim --bench dumbbell -- [ROUNDS] [--only TEXT] [--peer "NAME=COMMAND"]…`
+//!
+//! `--only` selects rows whose names contain the text. A peer is a program that simulates the same
+//! network and prints `… N packets/s …`; it runs in turn with ours, so that both see the same
+//! machine.
 
 #![expect(clippy::print_stdout, reason = "a bench prints")]
 

@@ -20,8 +20,8 @@ pub trait Agent: Any + Debug + Send {
     fn receive(&mut self, cx: &mut Context<'_>, packet: &SimPacket);
 
     /// A packet with [`notify`](SimPacket::notify) goes onto the first link's wire, or its queue
-    /// dropped it. A drop is reported a millisecond later, so that a sender that replaces the packet
-    /// at once does not do so forever at one instant.
+    /// dropped it. A drop is reported a millisecond later, so that a sender that replaces the
+    /// packet at once does not do so forever at one instant.
     fn tx_complete(&mut self, _cx: &mut Context<'_>) {}
 }
 

@@ -19,7 +19,7 @@
 //!
 //! ```
 //! use engine::header::FlowKey;
-//! use engine::kind::Link;
+//! use engine::link::Link;
 //! use engine::random::Seed;
 //! use engine::tree::{DisciplineSpec, Registry};
 //! use engine::units::{Bandwidth, Bytes, Duration, Instant};
@@ -62,7 +62,7 @@
 //! let delivered = sim.delivered(flow, End::Responder).bytes;
 //! assert!(delivered > Bytes::new(11_000_000), "{delivered}: the link is full");
 //! let delays = &sim.meter(bottleneck).expect("it is watched").classes()[0].queueing_delays;
-//! assert!(delays.mean() < Duration::from_millis(10), "{}: CoDel keeps the queue short", delays.mean());
+//! assert!(delays.mean() < Duration::from_millis(10), "CoDel keeps the queue short");
 //! ```
 
 #![forbid(unsafe_code)]

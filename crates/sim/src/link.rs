@@ -27,10 +27,11 @@ use engine::link_clock::LinkClock;
 use engine::packet::{Buffer, ClassId, Dscp, Flow, Packet};
 use engine::queue::Queue;
 use engine::random::Seed;
+use engine::settings::{Raw, SettingValue, describe};
 use engine::tree::TreePlan;
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
 pub use measure::impairments::Loss;
-use measure::impairments::{Losing, Wander};
+use measure::impairments::{Jitter, LossModel};
 use std::collections::VecDeque;
 
 /// The properties of a link in one direction.
@@ -119,6 +120,28 @@ impl Framing {
     }
 }
 
+impl SettingValue for Framing {
+    const UNIT: &'static str =
+        "\"none\", \"ethernet\" (at least 60 B, and 24 B), \"atm\", or a length such as \"8 B\"";
+
+    fn from_raw(raw: &Raw) -> Result<Self, String> {
+        let wrong = || format!("expected {}; found {}", Self::UNIT, describe(raw));
+        let Raw::Text(text) = raw else {
+            return Err(wrong());
+        };
+        match text.as_str() {
+            "none" => Ok(Self::PLAIN),
+            "ethernet" => Ok(Self::Ethernet),
+            "atm" => Ok(Self::Atm),
+            other => match other.parse::<Bytes>() {
+                Ok(bytes) if bytes <= Bytes::new(512) => Ok(Self::Add(bytes.get() as i32)),
+                Ok(_) => Err("expected at most 512 B for each frame".into()),
+                Err(_) => Err(wrong()),
+            },
+        }
+    }
+}
+
 /// The queue in front of a wire.
 #[derive(Clone, Debug)]
 pub enum LinkQueue {
@@ -163,14 +186,15 @@ impl Default for Driver {
     }
 }
 
-/// How a driver knows that the wire is free.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Completion {
-    /// The device reports each packet that has left its ring.
-    Exact,
-    /// In addition, the driver computes a packet's time from its length and the policy's bandwidth,
-    /// as `suimon run` does.
-    Estimated,
+engine::choices! {
+    /// How a driver knows that the wire is free.
+    pub enum Completion {
+        /// The device reports each packet that has left its ring.
+        Exact = "exact",
+        /// In addition, the driver computes a packet's time from its length and the policy's
+        /// bandwidth, as `suimon run` does.
+        Estimated = "estimated",
+    }
 }
 
 /// What a link works with when an event concerns it.
@@ -196,8 +220,8 @@ pub(crate) struct SimLink {
     wire: LinkClock,
     delay: Duration,
     framing: Framing,
-    loss: Losing,
-    jitter: Wander,
+    loss: LossModel,
+    jitter: Jitter,
     /// Packets that the wire has lost.
     pub(crate) lost: u64,
     in_flight: VecDeque<PendingArrival>,
@@ -219,8 +243,8 @@ impl SimLink {
             wire: LinkClock::new(spec.rate, Duration::ZERO),
             delay: spec.delay,
             framing: spec.framing,
-            loss: Losing::new(spec.loss, seed),
-            jitter: Wander::new(spec.jitter, seed),
+            loss: LossModel::new(spec.loss, seed),
+            jitter: Jitter::new(spec.jitter, seed),
             lost: 0,
             in_flight: VecDeque::new(),
             queue: match spec.queue {
@@ -409,7 +433,7 @@ impl SimLink {
             let key = cx.streams[stream as usize].key_of(remarked);
             capture.add(start, &key, &cx.store.packet(packet));
         }
-        if self.loss.lose() {
+        if self.loss.loses_next() {
             self.lost += 1;
             cx.store.free(packet);
             return;

@@ -219,7 +219,7 @@ impl Simulation {
         self.links[link.0 as usize].capture.as_deref()
     }
 
-    /// Discards the packets captured on a link and continues, so that a long capture that is written
+    /// Discards the packets captured on a link and continues. So a long capture that is written
     /// piece by piece takes little memory.
     pub fn clear_captured(&mut self, link: LinkId) {
         if let Some(capture) = &mut self.links[link.0 as usize].capture {
@@ -242,8 +242,8 @@ impl Simulation {
         self.links[link.0 as usize].policy()
     }
 
-    /// Changes the policy of a link to a plan of the same shape, as `suimon set` does; `false` if the
-    /// queue cannot adopt it.
+    /// Changes the policy of a link to a plan of the same shape, as `suimon set` does; `false` if
+    /// the queue cannot adopt it.
     pub fn retune(&mut self, link: LinkId, plan: TreePlan) -> bool {
         let (link, mut cx) = self.link_and_context(link.0);
         link.retune(&mut cx, plan)

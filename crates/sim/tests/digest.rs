@@ -1,7 +1,8 @@
-//! The same description and seed give the same results in debug and release builds, today and tomorrow: CI runs this test
-//! in both, and the results of a network of everything that draws luck or divides are compared with a constant.
+//! The same description and seed give the same results in debug and release builds, today and
+//! tomorrow. CI runs this test in both. It compares a network of everything that draws random
+//! numbers or divides with a constant.
 //!
-//! Whoever changes what a source, a discipline or the network does on purpose changes the constant with it.
+//! A deliberate change of what a source, a discipline or the network does changes the constant.
 
 use engine::classify::{Filter, Ports};
 use engine::discipline::Reason;
@@ -59,7 +60,8 @@ fn ms(n: u64) -> Instant {
     Instant::START + Duration::from_millis(n)
 }
 
-/// 10 Mbit/s of CBQ: a class with RED and ECN, one that may not borrow, one for the rest; ticks, a ring, an estimate.
+/// 10 Mbit/s of CBQ: a class with RED and ECN, one with WFQ, one for the rest; ticks, a ring, an
+/// estimated wire.
 fn ruled() -> LinkQueue {
     let leaf = |name: &str, parent: Option<&str>, rate: &str| ClassSpec {
         name: name.into(),
@@ -176,7 +178,8 @@ fn flows(sim: &mut Simulation, ends: [NodeId; 2]) -> Vec<FlowId> {
         .collect()
 }
 
-/// A digest of all results after a second, and sums of what matters; how it was cut into pieces must not matter.
+/// A digest of all results after a second, and sums of the main ones. In how many pieces time
+/// passed must not matter.
 fn digest(pieces: u64) -> (u64, [u64; 4]) {
     let (mut sim, links, flows) = network();
     for piece in 1..=pieces {
@@ -222,11 +225,12 @@ fn a_network_of_everything_gives_the_same_results_in_every_build() {
     assert!(marked > 10 && astray > 10, "{marked} {astray}");
     assert_eq!(
         found, 0xcaa1_a719_b8a4_c2fc,
-        "the results are others than they were: {found:#018x}"
+        "the results have changed: {found:#018x}"
     );
 }
 
-/// A connection of each congestion control over a link that marks, drops and loses; samples of windows and all counts.
+/// Connections of each congestion control over a link that drops and loses: samples of cwnd and
+/// all counts.
 fn connections() -> (u64, u64) {
     let mut sim = Simulation::new(Seed(793));
     let [a, b] = ["a", "b"].map(|name| sim.node(name));
@@ -285,7 +289,7 @@ fn every_congestion_control_gives_the_same_results_in_every_build() {
     assert!(again > 500, "{again}");
     assert_eq!(
         found, 0x6e26_bf44_e1e1_5488,
-        "the results are others than they were: {found:#018x}"
+        "the results have changed: {found:#018x}"
     );
 }
 

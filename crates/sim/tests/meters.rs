@@ -1,4 +1,4 @@
-//! Meters: bytes in the bins of their bits, what waits by its time, windows, flows.
+//! Meters: bytes in the bins of their bits, backlogs by their time, windows, flows.
 
 use engine::discipline::Reason;
 use engine::header::{Family, FlowKey};
@@ -105,7 +105,7 @@ fn a_saturated_link_shows_exactly_its_rate_in_every_microsecond_or_the_byte_besi
 }
 
 #[test]
-fn what_waits_is_weighted_by_its_time() {
+fn backlogs_are_weighted_by_time() {
     // Four at once, every 10 ms: 3, 2 and 1 wait for a millisecond each, and none for seven.
     for queue in [buffer(100_000), fifo(100, 1)] {
         let bursts = Burst::every(us(10_000), 4, Duration::ZERO);
@@ -117,12 +117,12 @@ fn what_waits_is_weighted_by_its_time() {
         assert_eq!(packets, [0, 1, 1, 2, 2, 3, 3]);
         assert_eq!(meter.backlog().span(), us(800_000));
         assert_eq!(&meter.classes()[0].backlog, meter.backlog());
-        let window = meter.window(ms(10), ms(20)).expect("it was asked for");
+        let window = meter.window(ms(10), ms(20)).expect("it is configured");
         assert_eq!(
             [700, 800, 900, 1_000].map(|per_mille| window.total().backlog.packets(per_mille)),
             [0, 1, 2, 3]
         );
-        let short = meter.window(ms(11), ms(13)).expect("it was asked for");
+        let short = meter.window(ms(11), ms(13)).expect("it is configured");
         assert_eq!(
             [500, 501].map(|per_mille| short.total().backlog.packets(per_mille)),
             [1, 2]
@@ -141,7 +141,7 @@ fn what_waits_is_weighted_by_its_time() {
 }
 
 #[test]
-fn a_reckoned_buffer_shows_the_same_as_the_engines_fifo_in_everything_and_every_window() {
+fn a_computed_buffer_measures_the_same_as_the_engines_fifo_in_every_window() {
     let windows = watch(&[(100, 200), (150, 600), (200, 201), (200, 300)]);
     let run = |queue| {
         let bench = Bench::new(queue, windows.clone());
@@ -151,24 +151,25 @@ fn a_reckoned_buffer_shows_the_same_as_the_engines_fifo_in_everything_and_every_
             .source(Constant::every(us(4_100)))
             .run(ms(850))
     };
-    let (reckoned, simulated) = (run(buffer(1_250 * 16)), run(fifo(16, 1)));
-    assert_eq!(reckoned.windows().len(), 4);
-    assert!(reckoned.whole().total().dropped_for(Reason::Full) > 50);
-    for (mine, theirs) in reckoned.windows().iter().zip(simulated.windows()) {
+    let (computed, simulated) = (run(buffer(1_250 * 16)), run(fifo(16, 1)));
+    assert_eq!(computed.windows().len(), 4);
+    assert!(computed.whole().total().dropped_for(Reason::Full) > 50);
+    for (mine, theirs) in computed.windows().iter().zip(simulated.windows()) {
         assert!(mine == theirs, "{:?}-{:?}", mine.from(), mine.to());
     }
-    assert!(reckoned.whole() == simulated.whole());
+    assert!(computed.whole() == simulated.whole());
 }
 
 #[test]
-fn windows_that_meet_add_up_and_what_lies_ahead_is_not_counted_before_its_time() {
+fn adjacent_windows_add_up_and_departures_do_not_count_before_their_time() {
     let all = [(0, 333), (333, 334), (334, 800)];
     let bench = Bench::new(buffer(u64::MAX), watch(&all));
     let poisson = Poisson::rate(Bandwidth::mbit(15), &FRAME.into(), Seed(4));
     let meter = bench.source(poisson).run(ms(800));
     let totals: Vec<_> = meter.windows().iter().map(|window| window.total()).collect();
     let packets: u64 = totals.iter().map(|total| total.sent.packets).sum();
-    // Behind an unlimited buffer the link is busy but for the first moments: one frame each millisecond.
+    // Behind an unlimited buffer the link is busy after the first moments: one frame each
+    // millisecond.
     assert!((780..=800).contains(&packets), "{packets}");
     assert!(packets <= meter.classes()[0].sent.packets);
     let bytes: u64 = totals.iter().map(|total| total.series.total()).sum();
@@ -213,7 +214,7 @@ fn jains_index_is_one_for_equals_and_one_of_n_for_a_single_winner() {
 }
 
 #[test]
-fn what_waits_in_a_class_waits_in_those_above_it() {
+fn the_backlog_of_a_class_counts_in_its_ancestors() {
     let rate = |text: &str| Table::default().text("rate", text);
     let class = |name: &str, parent: Option<&str>, text: &str| ClassSpec {
         name: name.into(),

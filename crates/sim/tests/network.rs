@@ -31,7 +31,7 @@ fn ms(n: u64) -> Instant {
     Instant::START + Duration::from_millis(n)
 }
 
-/// A FIFO of the engine with room for so many packets.
+/// A FIFO of the engine with room for this many packets.
 fn fifo(limit: i64, ring: u32) -> LinkQueue {
     let link = Link::new(Bandwidth::mbit(10), Bytes::new(1514)).with_ring(ring);
     let mut spec = DisciplineSpec::new("fifo");
@@ -44,14 +44,14 @@ fn fifo(limit: i64, ring: u32) -> LinkQueue {
     }))
 }
 
-/// A meter whose contract is wider than the link; `word` says one thing more.
-fn police(word: (&'static str, Raw)) -> LinkQueue {
+/// A meter whose contract is wider than the link, with one more setting.
+fn police(setting: &'static str, value: Raw) -> LinkQueue {
     let link = Link::new(Bandwidth::mbit(10), Bytes::new(1514));
     let mut spec = DisciplineSpec::new("police");
     spec.settings = Table::default()
         .with("meter", Raw::Text("srtcm".into()))
         .with("rate", Raw::Text("100 Mbit/s".into()))
-        .with(word.0, word.1);
+        .with(setting, value);
     let plan = spec.check(&Registry::builtin(), link).expect("a meter");
     LinkQueue::Policy(Box::new(PolicyQueue {
         plan,
@@ -60,17 +60,18 @@ fn police(word: (&'static str, Raw)) -> LinkQueue {
     }))
 }
 
-/// What of a flow with this code point an aware meter loses behind one that turns green into AF13, or behind nothing.
-fn lost_by_colour(dscp: u8, remarked: bool) -> (u64, u64) {
+/// What a colour-aware meter sends and drops of a flow with this DSCP, behind a meter that remarks
+/// green as AF13 or behind nothing.
+fn sent_and_dropped(dscp: u8, remarked: bool) -> (u64, u64) {
     let mut sim = Simulation::new(Seed(1));
     let [a, r, b] = ["a", "r", "b"].map(|name| sim.node(name));
     let spec = || LinkSpec::new(Bandwidth::mbit(10), Duration::from_millis(1));
     let first = match remarked {
-        true => spec().queue(police(("green", Raw::Text("af13".into())))),
+        true => spec().queue(police("green", Raw::Text("af13".into()))),
         false => spec(),
     };
     sim.link(a, r, first);
-    let second = sim.link(r, b, spec().queue(police(("aware", Raw::Boolean(true)))));
+    let second = sim.link(r, b, spec().queue(police("aware", Raw::Boolean(true))));
     sim.link(b, r, spec());
     sim.link(r, a, spec());
     sim.watch(second, Duration::from_millis(1));
@@ -90,12 +91,12 @@ fn lost_by_colour(dscp: u8, remarked: bool) -> (u64, u64) {
 }
 
 #[test]
-fn a_packets_code_point_reaches_the_discipline_and_a_changed_one_the_next_link() {
+fn a_packets_dscp_reaches_the_discipline_and_a_remarked_one_the_next_link() {
     const AF11: u8 = 10;
     const AF13: u8 = 14;
-    assert_eq!(lost_by_colour(AF11, false), (50, 0));
-    assert_eq!(lost_by_colour(AF13, false), (0, 50));
-    assert_eq!(lost_by_colour(AF11, true), (0, 50));
+    assert_eq!(sent_and_dropped(AF11, false), (50, 0));
+    assert_eq!(sent_and_dropped(AF13, false), (0, 50));
+    assert_eq!(sent_and_dropped(AF11, true), (0, 50));
 }
 
 /// Two constant sources of 6 Mbit/s each over 10 Mbit/s and 5 ms, after a fast link.
@@ -162,20 +163,20 @@ fn a_lone_packet_takes_the_time_of_its_bits_on_each_link_and_of_travel() {
 }
 
 #[test]
-fn a_reckoned_buffer_and_the_engines_fifo_treat_every_packet_alike() {
+fn a_computed_buffer_and_the_engines_fifo_treat_every_packet_alike() {
     let limit = FRAME.times(16);
     let run = |queue: LinkQueue| {
         let (mut sim, narrow, _) = crowd(queue);
         sim.run_until(ms(3_000));
         facts(sim.meter(narrow).expect("a meter"))
     };
-    let reckoned = run(LinkQueue::TailDrop(limit));
-    assert!(reckoned.1 > 100, "the link is overloaded: {reckoned:?}");
+    let computed = run(LinkQueue::TailDrop(limit));
+    assert!(computed.1 > 100, "the link is overloaded: {computed:?}");
     let simulated = run(fifo(16, 1));
     assert!(
-        reckoned == simulated,
+        computed == simulated,
         "{:?} {:?}",
-        (reckoned.0, reckoned.1, reckoned.3),
+        (computed.0, computed.1, computed.3),
         (simulated.0, simulated.1, simulated.3)
     );
 }

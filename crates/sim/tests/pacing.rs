@@ -38,7 +38,7 @@ fn paced(ring: u32, driver: Driver) -> LinkQueue {
     }))
 }
 
-/// Packets at the interface's speed from one node to another, from this time on until `end` of the simulation.
+/// Packets at the interface's speed from one node to another, from this time until `end`.
 fn packets(sim: &mut Simulation, between: [NodeId; 2], begin: Instant, end: Duration) -> FlowId {
     let datagrams = Datagrams::from(FRAME).until(Instant::START + end);
     let ends: [Box<dyn Agent>; 2] = [
@@ -85,7 +85,8 @@ fn intervals(sim: &Simulation, link: LinkId) -> Vec<u64> {
     starts.windows(2).map(|pair| pair[1] - pair[0]).collect()
 }
 
-/// 3036 byte-times of 8 ns apart. The first packet started between two bytes: to the next it is up to a byte more.
+/// Intervals of 3036 byte times of 8 ns. The first packet starts between two bytes, so the first
+/// interval is up to a byte longer.
 fn assert_exact(intervals: &[u64]) {
     assert!(intervals.len() > 4_000 && (24_288..=24_296).contains(&intervals[0]));
     assert_eq!(intervals[1..].iter().position(|&span| span != 24_288), None);
@@ -160,7 +161,8 @@ fn a_ring_that_runs_dry_is_counted_and_no_packet_is_early() {
 
 #[test]
 fn a_class_gets_its_rate_whatever_overhead_the_link_has() {
-    // Frames of 100 B count 104 B with FCS, so 500 Mbit/s are 480.77 Mbit/s of frames; 390.6 if 24 B were forgotten.
+    // Frames of 100 B count 104 B with FCS, so 500 Mbit/s are 480.77 Mbit/s of frames; 390.6 if
+    // 24 B were forgotten.
     let frame = Bytes::new(100);
     let rate = |overhead: u64| {
         let class = ClassSpec {
@@ -220,7 +222,8 @@ fn bins_of_32_ns_hold_the_four_bytes_of_their_time_or_none() {
     packets(&mut sim, [host, far], Instant::START, Duration::from_millis(1));
     sim.run_until(Instant::START + Duration::from_millis(1));
     let bytes = sim.meter(out).expect("a meter").classes()[0].series.bytes();
-    // At 1 Gbit/s a byte takes 8 ns. What a frame adds on the wire, 24 bytes, is spread over its time: a frame of 1538 byte-times
+    // At 1 Gbit/s a byte takes 8 ns. The 24 bytes that the wire adds are spread over the frame's
+    // time: a frame of 1538 byte times
     // has 384.5 bins, and the next begins 3036 byte-times after it, which are 759 bins.
     assert!(bytes.len() > 31_000 && bytes.iter().all(|&bytes| bytes <= 4));
     for turn in bytes[..30 * 759].chunks_exact(759) {

@@ -1,4 +1,4 @@
-//! Sources: what they send is what they say, exactly or within the statistics' confidence.
+//! Sources send what their settings say: exactly, or within statistical confidence.
 
 use engine::header::{Family, FlowKey};
 use engine::random::Seed;
@@ -90,7 +90,8 @@ fn a_poisson_source_has_its_mean_rate_and_its_counts_their_variance() {
     counts.resize(1_000, 0.0);
     let mean = counts.iter().sum::<f64>() / 1_000.0;
     let variance = counts.iter().map(|n| (n - mean).powi(2)).sum::<f64>() / 999.0;
-    // 20,000 packets, 20 in each bin: three standard errors are 0.42 of the mean, 2.7 of the variance.
+    // 20,000 packets, 20 in each bin: three standard errors are 0.42 of the mean and 2.7 of the
+    // variance.
     assert!((mean - 20.0).abs() < 0.42, "{mean}");
     assert!((variance - 20.0).abs() < 2.8, "{variance}");
 }
@@ -120,7 +121,7 @@ fn an_on_off_source_sends_its_pace_for_the_share_of_time_that_is_on() {
 }
 
 #[test]
-fn spells_of_no_length_are_silence_and_not_an_endless_search() {
+fn on_periods_of_no_length_are_silence_and_not_an_endless_search() {
     let never = TimeDistribution::Fixed(Duration::ZERO);
     let source = OnOff::new(SendRate::Every(us(3)), never, never, Seed(1));
     assert_eq!(bytes_of(FRAME, source), 1_250);
@@ -158,12 +159,13 @@ fn sources_are_silent_outside_their_spans_and_begin_anew_in_each() {
     let bursts = times_of(frames.clone(), Burst::every(us(5_000), 2, us(10)));
     assert_eq!(bursts, [1_000, 1_010, 10_000, 10_010]);
     let gaps = Replay::from_gaps([0, 1_500, 1_000].map(|gap| (us(gap), FRAME)));
-    // The third was due in the pause, one millisecond after the second: that much into the next span, which is its end.
+    // The third was due in the pause, one millisecond after the second: that far into the next span
+    // is its end.
     assert_eq!(times_of(frames, gaps), [1_000, 2_500]);
 }
 
 #[test]
-fn a_listener_tells_loss_reordering_and_jitter() {
+fn a_listener_measures_loss_reordering_and_jitter() {
     let mut sim = Simulation::new(Seed(1));
     let [a, b] = ["a", "b"].map(|name| sim.node(name));
     let wire = LinkSpec::new(Bandwidth::mbit(10), Duration::ZERO);
@@ -194,7 +196,8 @@ fn a_listener_tells_loss_reordering_and_jitter() {
     assert!(jitter > us(700) && jitter < us(1_000), "{jitter}");
 }
 
-/// A link of 10 Mbit/s, where a frame takes a millisecond, with room for so many frames, and one back.
+/// A link of 10 Mbit/s, where a frame takes a millisecond, with room for this many frames, and its
+/// reverse.
 fn narrow(room: u64, ends: [Box<dyn Agent>; 2]) -> (Simulation, sim::simulation::LinkId, FlowId) {
     let mut sim = Simulation::new(Seed(1));
     let [a, b] = ["a", "b"].map(|name| sim.node(name));
@@ -228,7 +231,7 @@ fn a_greedy_source_keeps_the_link_busy_and_its_window_before_it() {
 }
 
 #[test]
-fn a_greedy_source_whose_packets_find_no_room_goes_on_without_hurry() {
+fn a_greedy_source_replaces_dropped_packets_without_hurry() {
     let greedy = Greedy::new(FRAME, 10);
     let (mut sim, link, flow) = narrow(4, [Box::new(greedy), Box::new(Listener::default())]);
     sim.run_until(ms(100));

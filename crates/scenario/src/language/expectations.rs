@@ -1,6 +1,7 @@
 //! What is expected of a scenario: a subject, a metric, a window and bounds. One that can never be measured is a mistake.
 
 use super::Named;
+use crate::sources::Transport;
 use control::sections::Section;
 use engine::packet::ClassId;
 use engine::settings::{Problem, Raw, SettingValue, Span, describe, unknown};
@@ -363,12 +364,12 @@ fn measurable(
             ("its discipline does not lend", "leave it out")
         }
         (Metric::Retransmissions | Metric::Timeouts, Subject::Flow(flow))
-            if !named.flows[*flow].source.is_tcp() =>
+            if named.flows[*flow].settings.kind.transport != Transport::Tcp =>
         {
             ("it is not TCP", "leave it out")
         }
         (_, Subject::Flow(flow))
-            if metric.unit() == Unit::Time && named.flows[*flow].source.is_transfer() =>
+            if metric.unit() == Unit::Time && !named.flows[*flow].source.measures_delays() =>
         {
             (
                 "of TCP the receiver does not measure it",

@@ -1,7 +1,8 @@
 //! The flows of a scenario: from where, to where, when, and what kind of source.
 
-use super::sources::{self, Kind, Source};
-use super::{Files, HostConfig};
+use super::HostConfig;
+use crate::folder::Files;
+use crate::sources::{FlowSource, SourceKind};
 use control::filters::{CodePoint, Protocol, WITH_PORTS};
 use control::sections::Section;
 use engine::header::{Family, FlowKey};
@@ -9,6 +10,7 @@ use engine::settings;
 use engine::settings::{Problem, Raw, SettingValue, describe};
 use engine::units::{Bytes, Duration, Instant};
 use std::net::IpAddr;
+use std::sync::Arc;
 
 /// An address of a host.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -64,7 +66,7 @@ settings! {
         /// Its name
         name: String = derived "`flow 1`, by its number", "", "";
         /// What it sends
-        kind: Kind = required, "", "";
+        kind: &'static SourceKind = required, "", "";
         /// So many flows like this, each with a port of its own
         count: u32 = default "1", "", "one";
         /// When it starts
@@ -96,7 +98,7 @@ settings! {
 }
 
 /// A flow, or several alike.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, Debug)]
 pub struct FlowConfig {
     /// Its name.
     pub name: String,
@@ -105,7 +107,7 @@ pub struct FlowConfig {
     /// What flows of every kind say.
     pub settings: FlowSettings,
     /// What it sends.
-    pub source: Source,
+    pub source: Arc<dyn FlowSource>,
     /// The spans in which it sends.
     pub active: Vec<(Instant, Instant)>,
     /// What filters see of the first copy; each further has the next source port.
@@ -161,8 +163,10 @@ pub(super) fn read(
         .table(|key| key == "kind")
         .entries
         .first()
-        .and_then(|entry| Kind::from_raw(&entry.value).ok());
-    let source = kind.and_then(|kind| sources::read(kind, section, around.files, problems));
+        .and_then(|entry| <&SourceKind>::from_raw(&entry.value).ok());
+    let names = FlowSettings::SETTINGS.iter().map(|setting| setting.name);
+    let also: Vec<&str> = names.chain(["between"]).collect();
+    let source = kind.and_then(|kind| kind.read_source(section, around.files, &also, problems));
     let (settings, [from, to]) = (settings?, between?);
     let active = active(&settings, section, around.duration, problems);
     let mtu = (around.mtu)(from, to);
@@ -180,8 +184,8 @@ pub(super) fn read(
     }
     let source = source?;
     let mtu = mtu?;
-    fits(&source, mtu, section, problems);
-    let key = key(&settings, &source, section, [from, to], around, problems);
+    fits(source.as_ref(), mtu, section, problems);
+    let key = key(&settings, section, [from, to], around, problems);
     let name = settings.name.clone().unwrap_or_else(|| format!("flow {number}"));
     (problems.len() == before).then_some(FlowConfig {
         name,
@@ -195,7 +199,7 @@ pub(super) fn read(
 }
 
 /// Refuses frames that do not fit the way.
-fn fits(source: &Source, mtu: Bytes, section: &Section<'_>, problems: &mut Vec<Problem>) {
+fn fits(source: &dyn FlowSource, mtu: Bytes, section: &Section<'_>, problems: &mut Vec<Problem>) {
     let Some([least, most]) = source.frames() else {
         return;
     };
@@ -275,7 +279,6 @@ fn active(
 
 fn key(
     settings: &FlowSettings,
-    source: &Source,
     section: &Section<'_>,
     [from, to]: [usize; 2],
     around: &Around<'_>,
@@ -302,7 +305,7 @@ fn key(
     let protocol = settings
         .protocol
         .as_ref()
-        .map_or(source.protocol(), |protocol| protocol.0);
+        .map_or(settings.kind.transport.protocol(), |protocol| protocol.0);
     let mut port = |key: &str, given: Option<u32>, usual: u32| {
         let found = u16::try_from(given.unwrap_or(usual))
             .ok()

@@ -1,56 +1,15 @@
 //! The links of a scenario, and what rules each end of them.
 
-use super::Files;
+use crate::folder::Files;
 use control::findings::Findings;
 use control::policy::{Interface, Policy, Reader};
 use control::sections::{Section, Value};
-use engine::settings::{Problem, Raw, SettingValue, Span, describe, unknown};
+use engine::settings;
+use engine::settings::{Problem, Raw, Span, unknown};
 use engine::tree::Registry;
 use engine::units::{Bandwidth, Bytes, Duration};
-use engine::{choices, settings};
 use measure::impairments::Loss;
-
-/// What the wire adds to a frame.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Framing {
-    /// So many bytes.
-    Add(u32),
-    /// Ethernet's slots.
-    Ethernet,
-    /// Cells of ATM.
-    Atm,
-}
-
-impl SettingValue for Framing {
-    const UNIT: &'static str =
-        "\"none\", \"ethernet\" (at least 60 B, and 24 B), \"atm\", or a length such as \"8 B\"";
-    fn from_raw(raw: &Raw) -> Result<Self, String> {
-        let wrong = || format!("expected {}; found {}", Self::UNIT, describe(raw));
-        let Raw::Text(text) = raw else {
-            return Err(wrong());
-        };
-        match text.as_str() {
-            "none" => Ok(Self::Add(0)),
-            "ethernet" => Ok(Self::Ethernet),
-            "atm" => Ok(Self::Atm),
-            other => match other.parse::<Bytes>() {
-                Ok(bytes) if bytes <= Bytes::new(512) => Ok(Self::Add(bytes.get() as u32)),
-                Ok(_) => Err("expected at most 512 B for each frame".into()),
-                Err(_) => Err(wrong()),
-            },
-        }
-    }
-}
-
-choices! {
-    /// How the driver knows that the wire is free.
-    pub enum Completion {
-        /// The device says so.
-        Exact = "exact",
-        /// It is reckoned from the policy's bandwidth, as `suimon run` has to.
-        Estimated = "estimated",
-    }
-}
+use sim::link::{Completion, Framing};
 
 settings! {
     /// The settings of a link; those of the way back are the same unless [link.back] says otherwise.

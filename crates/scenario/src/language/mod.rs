@@ -19,16 +19,15 @@ mod changes;
 mod expectations;
 mod flows;
 mod links;
-mod sources;
 mod sweep;
 
 pub use changes::{Change, ChangeSettings};
 pub use expectations::{ExpectSettings, Expectation, Metric, Subject, Unit};
 pub use flows::{Address, FlowConfig, FlowSettings, Spans};
-pub use links::{Completion, DirectionConfig, Framing, LinkSettings};
-pub use sources::{Control, EcnWord, KINDS, Kind, Packets, Source, TcpSettings};
+pub use links::{DirectionConfig, LinkSettings};
 pub use sweep::Sweep;
 
+use crate::folder::Files;
 use control::documents::Document;
 use control::findings::{Findings, Severity};
 use control::policy::Reader;
@@ -42,18 +41,6 @@ use engine::units::{Bytes, Duration};
 use engine::{choices, settings};
 use std::collections::{HashSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr};
-
-/// Gives what stands in the files that a scenario names, or says why not.
-pub trait Store: Sync {
-    /// A text.
-    fn text(&self, path: &str) -> Result<String, String>;
-
-    /// The packets of a capture.
-    fn capture(&self, path: &str) -> Result<Packets, String>;
-}
-
-/// Where a scenario's files are.
-pub type Files<'a> = &'a dyn Store;
 
 choices! {
     /// A picture that tells what a scenario is about.

@@ -1,6 +1,7 @@
 //! Scenarios that are good, and a table of mistakes.
 
 use super::*;
+use crate::folder::{Packets, Store};
 use engine::units::Bandwidth;
 
 struct Beside;

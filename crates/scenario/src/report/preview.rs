@@ -108,7 +108,7 @@ fn show(out: &mut dyn Write, path: &str, scenario: &Scenario, all: &Scenarios) -
         };
         vec![
             flow.name.clone(),
-            flow.source.words(),
+            flow.source.label(),
             copies,
             format!("{from} > {to}"),
             class,
@@ -147,7 +147,7 @@ fn to_json(path: &str, read: &Result<(Scenario, Scenarios), Findings>) -> Value 
         let classes = classes(scenario, flow)
             .into_iter()
             .map(|(link, class)| json!({ "link": link, "class": class }));
-        json!({ "name": flow.name, "kind": flow.source.words(), "copies": flow.settings.count,
+        json!({ "name": flow.name, "kind": flow.source.label(), "copies": flow.settings.count,
                 "classes": classes.collect::<Vec<_>>() })
     };
     let scenario = read.as_ref().ok().map(|(scenario, all)| {

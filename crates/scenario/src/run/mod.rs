@@ -187,7 +187,7 @@ fn flow(meters: &Meters<'_>, index: usize) -> FlowOutcome {
     }
     FlowOutcome {
         name: flow.name.clone(),
-        kind: flow.source.words(),
+        kind: flow.source.label(),
         from: meters.scenario.hosts[flow.between[0]].name.clone(),
         to: meters.scenario.hosts[flow.between[1]].name.clone(),
         start: flow.start(0),

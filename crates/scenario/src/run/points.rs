@@ -7,7 +7,7 @@ use super::captures::Wanted;
 use super::outcome::{Outcome, Point};
 use crate::Error;
 use crate::Scenarios;
-use crate::language::Files;
+use crate::folder::Files;
 use engine::units::Duration;
 use std::collections::BTreeMap;
 use std::str::FromStr;

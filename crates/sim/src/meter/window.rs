@@ -4,11 +4,12 @@
 //! windows in which their bits do, a drop or a mark in the window in which it happens.
 
 use super::backlog::{Backlog, BacklogLevels};
-use super::{Departure, DropRecord, Series};
+use super::records::{Departure, DropRecord};
 use engine::discipline::Reason;
 use engine::queue::Count;
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
 use measure::delay::Delays;
+use measure::series::Series;
 
 /// What passed of one class or of one stream. An inner class has no counts of its own except its
 /// backlog.
@@ -111,8 +112,8 @@ impl MeterWindow {
         &self.classes
     }
 
-    /// Each stream seen, by its number, if streams are tallied. The initiator's stream has twice the
-    /// number of its flow, the responder's one more.
+    /// Each stream seen, by its number, if streams are tallied. The initiator's stream has twice
+    /// the number of its flow, the responder's one more.
     pub fn streams(&self) -> &[MeterTally] {
         &self.streams
     }

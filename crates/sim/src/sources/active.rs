@@ -20,8 +20,8 @@ impl Active {
         Self::spans(&[(Instant::START, end)])
     }
 
-    /// In these spans, in any order; adjacent ones are merged. Without spans it is always active, as
-    /// in a scenario that names none.
+    /// In these spans, in any order; adjacent ones are merged. Without spans it is always active,
+    /// as in a scenario that names none.
     pub fn spans(spans: &[(Instant, Instant)]) -> Self {
         if spans.is_empty() {
             return Self::default();

@@ -1,6 +1,6 @@
 //! Bursts: a number of frames a gap apart, every period.
 
-use super::Timing;
+use super::datagram_source::Timing;
 use engine::units::{Bytes, Duration};
 
 /// Bursts of packets.

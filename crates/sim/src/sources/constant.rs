@@ -1,6 +1,6 @@
 //! Constant rate: packets at an interval, or at a bit rate.
 
-use super::Timing;
+use super::datagram_source::Timing;
 use engine::units::{Bandwidth, Bytes, Duration};
 
 /// A constant rate.

@@ -1,6 +1,6 @@
 //! A source of datagrams at the times of a [`Timing`]. It ignores what it receives.
 
-use super::Datagrams;
+use super::datagrams::Datagrams;
 use crate::agent::{Agent, Context};
 use crate::packet::SimPacket;
 use engine::units::{Bytes, Duration, Instant};
@@ -8,8 +8,8 @@ use std::fmt::Debug;
 
 /// When a source sends. Times are relative, so a timing depends on neither clocks nor flows.
 pub trait Timing: Debug + Send + 'static {
-    /// From the beginning of the flow or of an active span to the first packet; `None`: no packet is
-    /// left.
+    /// From the beginning of the flow or of an active span to the first packet; `None`: no packet
+    /// is left.
     fn first(&mut self) -> Option<Duration>;
 
     /// From a packet of this length to the next; `None`: it was the last.

@@ -1,6 +1,7 @@
 //! The datagrams of a source: numbered, with lengths and an ECN field, while it is active.
 
-use super::{Active, Lengths};
+use super::active::Active;
+use super::distributions::Lengths;
 use crate::agent::Context;
 use crate::packet::{Payload, SimPacket};
 use engine::packet::Ecn;

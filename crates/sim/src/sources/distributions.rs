@@ -168,7 +168,8 @@ mod tests {
         let mean = draws.iter().sum::<u64>() as f64 / N as f64;
         let square = draws.iter().map(|&ns| (ns * ns) as f64).sum::<f64>() / N as f64;
         let tail = draws.iter().filter(|&&ns| ns > 3_000).count() as f64 / N as f64;
-        // Four standard errors: 1/√N of the mean, √8/√N of the variance, √(p(1−p)/N) of a share p = e^−3.
+        // Four standard errors: 1/√N of the mean, √8/√N of the variance, √(p(1−p)/N) of a share
+        // p = e^−3.
         assert!((mean / 1_000.1 - 1.0).abs() < 0.009, "{mean}");
         let variance = square - mean * mean;
         assert!((variance / 1e6 - 1.0).abs() < 0.026, "{variance}");

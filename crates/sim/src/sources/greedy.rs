@@ -4,7 +4,7 @@
 //! It ignores congestion: it replaces packets that the queue drops [a little
 //! later](crate::agent::Agent::tx_complete).
 
-use super::Datagrams;
+use super::datagrams::Datagrams;
 use crate::agent::{Agent, Context};
 use crate::packet::SimPacket;
 

@@ -1,11 +1,12 @@
 //! On/off: a constant rate while on, silence while off, for fixed or random periods.
 //!
-//! The rate's clock stands still while the source is off. So the mean rate is exactly the rate times
-//! the share of time that is on, however few packets an on period has. A source that begins each on
-//! period with a packet would send more.
+//! The rate's clock stands still while the source is off. So the mean rate is exactly the rate
+//! times the share of time that is on, however few packets an on period has. A source that begins
+//! each on period with a packet would send more.
 
-use super::distributions::TimeSampler;
-use super::{Constant, SendRate, TimeDistribution, Timing};
+use super::constant::{Constant, SendRate};
+use super::datagram_source::Timing;
+use super::distributions::{TimeDistribution, TimeSampler};
 use engine::random::Seed;
 use engine::units::{Bytes, Duration};
 

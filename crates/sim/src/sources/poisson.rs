@@ -1,7 +1,7 @@
 //! Poisson arrivals: the gaps between packets are exponential and independent.
 
-use super::distributions::Exponential;
-use super::{Lengths, Timing};
+use super::datagram_source::Timing;
+use super::distributions::{Exponential, Lengths};
 use engine::random::Seed;
 use engine::units::{Bandwidth, Bytes, Duration};
 

@@ -4,7 +4,7 @@
 //! each. Outside its active spans a replay stands still; then it resumes in the gap in which it
 //! stopped.
 
-use super::Timing;
+use super::datagram_source::Timing;
 use engine::units::{Bytes, Duration};
 use std::sync::Arc;
 

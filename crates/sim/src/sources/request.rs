@@ -1,11 +1,11 @@
-//! Request/response over datagrams: the client sends a request, waits for the whole response, thinks,
-//! and sends the next.
+//! Request/response over datagrams: the client sends a request, waits for the whole response,
+//! thinks, and sends the next.
 //!
 //! Nothing is retransmitted. After a timeout the client counts the request as unanswered and sends
 //! the next, so that losses show as such and not as long response times.
 
-use super::distributions::TimeSampler;
-use super::{Active, TimeDistribution};
+use super::active::Active;
+use super::distributions::{TimeDistribution, TimeSampler};
 use crate::agent::{Agent, Context};
 use crate::packet::{Payload, SimPacket};
 use engine::packet::Ecn;

@@ -11,8 +11,9 @@
 //!   opened again in steps of two segments or half the buffer, whichever is less (RFC 9293, section
 //!   3.8.6.2.2).
 
+use super::frames::{ack_frame, syn_frame};
 use super::ranges::RangeSet;
-use super::{Settings, ack_frame, syn_frame};
+use super::settings::Settings;
 use crate::agent::{Agent, Context};
 use crate::packet::{ByteRange, Flags, Payload, Segment, SimPacket};
 use engine::packet::Ecn;

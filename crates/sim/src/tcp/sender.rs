@@ -22,9 +22,10 @@
 use super::application::{Application, StreamProgress, Written};
 use super::control::{Ack, CongestionControl, CongestionEvent, ConnectionStart, ControlKind};
 use super::delivery::RateSampler;
+use super::frames::{ack_frame, data_frame, syn_frame};
 use super::rtt::RttEstimator;
 use super::scoreboard::{AckSummary, Scoreboard};
-use super::{Settings, ack_frame, data_frame, syn_frame};
+use super::settings::Settings;
 use crate::agent::{Agent, Context};
 use crate::packet::{ByteRange, Flags, Payload, Segment, SimPacket};
 use engine::packet::Ecn;

@@ -37,8 +37,8 @@ fn frame(key: &FlowKey, packet: &SimPacket) -> Vec<u8> {
     bytes
 }
 
-/// Whether the checksums of IPv4 and of TCP or UDP are right: with the pseudo-header, each sum is all
-/// ones.
+/// Whether the checksums of IPv4 and of TCP or UDP are right: with the pseudo-header, each sum is
+/// all ones.
 fn checksums_match(frame: &[u8], key: &FlowKey) -> bool {
     let read = Headers::parse(frame, 0);
     let (l3, l4) = (read.l3.expect("IP").into(), usize::from(read.l4.expect("above")));

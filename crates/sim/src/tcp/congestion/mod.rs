@@ -13,7 +13,6 @@ pub mod scalable;
 pub mod vegas;
 
 use super::control::ControlKind;
-use engine::settings::{Raw, SettingValue, describe, nearest};
 
 /// Every control, in the order in which lists show them.
 pub static CONTROLS: &[&ControlKind] = &[
@@ -26,82 +25,22 @@ pub static CONTROLS: &[&ControlKind] = &[
     &ledbat::CONTROL,
 ];
 
-/// The control of this name.
-///
-/// # Errors
-/// There is none; the message lists all names and suggests the nearest.
-pub fn named(name: &str) -> Result<&'static ControlKind, String> {
-    let found = CONTROLS.iter().find(|control| control.name == name);
-    found.copied().ok_or_else(|| {
-        let near = nearest(name, CONTROLS.iter().map(|control| control.name));
-        let near = near.map(|near| format!("; did you mean \"{near}\"?"));
-        format!("expected {CHOICES}; found \"{name}\"{}", near.unwrap_or_default())
-    })
-}
-
-impl SettingValue for &'static ControlKind {
-    const UNIT: &'static str = CHOICES;
-
-    fn from_raw(raw: &Raw) -> Result<Self, String> {
-        match raw {
-            Raw::Text(name) => named(name),
-            other => Err(format!("expected {CHOICES}; found {}", describe(other))),
-        }
-    }
-}
-
-/// The names as messages and the documentation show them: `one of "a" "b"`.
-const CHOICES: &str = {
-    const TEXT: [u8; choices_len()] = choices_text();
-    match std::str::from_utf8(&TEXT) {
-        Ok(text) => text,
-        Err(_) => panic!("names are UTF-8, and the rest is ASCII"),
-    }
-};
-
-const PREFIX: &[u8] = b"one of";
-
-const fn choices_len() -> usize {
-    let (mut len, mut i) = (PREFIX.len(), 0);
-    while i < CONTROLS.len() {
-        len += " \"\"".len() + CONTROLS[i].name.len();
-        i += 1;
-    }
-    len
-}
-
-const fn choices_text<const LEN: usize>() -> [u8; LEN] {
-    // What is not overwritten is a quotation mark.
-    let mut text = [b'"'; LEN];
-    let mut at = copy(PREFIX, &mut text, 0);
-    let mut i = 0;
-    while i < CONTROLS.len() {
-        text[at] = b' ';
-        at = copy(CONTROLS[i].name.as_bytes(), &mut text, at + 2) + 1;
-        i += 1;
-    }
-    text
-}
-
-/// Copies into the text at this position; returns the position behind it.
-const fn copy(from: &[u8], text: &mut [u8], at: usize) -> usize {
-    let mut i = 0;
-    while i < from.len() {
-        text[at + i] = from[i];
-        i += 1;
-    }
-    at + from.len()
-}
+engine::choices_of!(ControlKind in CONTROLS);
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use engine::settings::{Raw, SettingValue};
     use std::path::Path;
+
+    fn named(name: &str) -> Result<&'static ControlKind, String> {
+        <&ControlKind>::from_raw(&Raw::Text(name.into()))
+    }
 
     #[test]
     fn the_choices_are_the_names_of_the_list() {
         let names: Vec<String> = CONTROLS.iter().map(|c| format!(" \"{}\"", c.name)).collect();
-        assert_eq!(CHOICES, format!("one of{}", names.concat()));
+        assert_eq!(<&ControlKind>::UNIT, format!("one of{}", names.concat()));
     }
 
     #[test]
@@ -133,6 +72,7 @@ mod tests {
         let sim = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
         let mut files = Vec::new();
         sources(&sim, &mut files);
+        sources(&sim.join("../../scenario/src"), &mut files);
         let folder = "/tcp/congestion/";
         let modules: Vec<&str> = files
             .iter()

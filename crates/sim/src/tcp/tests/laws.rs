@@ -147,7 +147,8 @@ fn scalables_window_is_inverse_to_the_loss_and_recovers_in_some_13_round_trips()
         .collect();
     assert!(peaks.len() > 5);
     for &(index, peak) in &peaks {
-        // 0.08 / p, except that the recovery's round trip adds nothing: (0.08 / p) / (1 + 0.08 × 0.94).
+        // 0.08 / p, except that the recovery's round trip adds nothing:
+        // (0.08 / p) / (1 + 0.08 × 0.94).
         near(peak, 0.08 * 5_000.0, 8.0);
         let low = steady[index + 1];
         near(low.1, 0.875 * peak, 0.5);

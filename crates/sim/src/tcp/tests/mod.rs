@@ -13,7 +13,7 @@ use crate::link::{LinkSpec, Loss};
 use crate::simulation::{End, FlowId, Simulation};
 use engine::header::FlowKey;
 use engine::random::Seed;
-use engine::units::Bandwidth;
+use engine::units::{Bandwidth, Bytes, Duration, Instant};
 
 const MSS: u64 = 1448;
 

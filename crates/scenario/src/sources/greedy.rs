@@ -1,0 +1,59 @@
+//! `greedy`: as many packets as the first link takes.
+
+use super::datagrams::{PACKETS, PacketSettings, listened, read_packets};
+use super::kind::{FlowContext, FlowSource, SettingGroup, SourceKind, SourceReader, Transport};
+use engine::settings;
+use engine::units::Bytes;
+use sim::agent::Agent;
+use sim::sources::Greedy;
+use std::sync::Arc;
+
+/// The kind, for the list.
+pub static KIND: SourceKind = SourceKind {
+    name: "greedy",
+    summary: "as much as its first link takes",
+    transport: Transport::Udp,
+    settings: &[&PACKETS, &OWN],
+    read,
+};
+
+settings! {
+    /// Settings of `greedy` alone.
+    pub struct GreedySettings {
+        /// The number of packets that it keeps in front of its first link
+        window: u32 = default "8", "1: a class may be empty between two packets; more than its queue's limit: drops", "a few";
+    }
+}
+
+static OWN: SettingGroup = SettingGroup(GreedySettings::SETTINGS);
+
+#[derive(Debug)]
+struct Backlogged {
+    packets: PacketSettings,
+    own: GreedySettings,
+}
+
+fn read(reader: &mut SourceReader<'_>) -> Option<Arc<dyn FlowSource>> {
+    let packets = read_packets(reader);
+    let own = reader.group(GreedySettings::SETTINGS, GreedySettings::read);
+    let (packets, own) = (packets?, own?);
+    reader.refuse("window", own.window == 0, "`window` must be at least 1");
+    Some(Arc::new(Backlogged { packets, own }))
+}
+
+impl FlowSource for Backlogged {
+    fn label(&self) -> String {
+        KIND.name.into()
+    }
+
+    fn frames(&self) -> Option<[Bytes; 2]> {
+        Some(self.packets.frames())
+    }
+
+    fn agents(&self, context: &FlowContext<'_>) -> [Box<dyn Agent>; 2] {
+        listened(Greedy::new(
+            self.packets.datagrams(context),
+            self.own.window.into(),
+        ))
+    }
+}

@@ -1,0 +1,148 @@
+//! A kind of source: what its file declares, and what it makes of a section [[flow]].
+
+use crate::folder::Files;
+use control::sections::Section;
+use engine::random::Seed;
+use engine::settings::{Problem, Setting, Table, refuse_unknown};
+use engine::units::{Bytes, Instant};
+use sim::agent::Agent;
+use std::fmt;
+use std::sync::Arc;
+
+/// A kind of source.
+#[derive(Debug)]
+pub struct SourceKind {
+    /// The name in scenarios.
+    pub name: &'static str,
+    /// One sentence for lists.
+    pub summary: &'static str,
+    /// The transport protocol of its packets.
+    pub transport: Transport,
+    /// Its settings: groups that it shares with other kinds, and its own.
+    pub settings: &'static [&'static SettingGroup],
+    /// Reads and checks the settings; `None` if it reported a problem.
+    pub read: fn(&mut SourceReader<'_>) -> Option<Arc<dyn FlowSource>>,
+}
+
+impl PartialEq for SourceKind {
+    /// Names are unique.
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+/// A transport protocol of sources.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Transport {
+    /// TCP.
+    Tcp,
+    /// UDP.
+    Udp,
+}
+
+impl Transport {
+    /// IANA's protocol number.
+    pub fn protocol(self) -> u8 {
+        match self {
+            Self::Tcp => 6,
+            Self::Udp => 17,
+        }
+    }
+}
+
+/// Settings of one kind, or those that several kinds share.
+#[derive(Debug)]
+pub struct SettingGroup(pub &'static [Setting]);
+
+/// The checked source of a flow.
+pub trait FlowSource: fmt::Debug + Send + Sync {
+    /// What reports call it: its kind, mostly.
+    fn label(&self) -> String;
+
+    /// The shortest and the longest frame, where the settings determine them.
+    fn frames(&self) -> Option<[Bytes; 2]> {
+        None
+    }
+
+    /// Whether its flow measures delays: one-way delays of datagrams, or response times.
+    fn measures_delays(&self) -> bool {
+        true
+    }
+
+    /// The agents at the two ends of one copy of the flow: initiator and responder.
+    fn agents(&self, context: &FlowContext<'_>) -> [Box<dyn Agent>; 2];
+}
+
+/// What a source's agents need to know of their flow.
+#[derive(Clone, Copy, Debug)]
+pub struct FlowContext<'a> {
+    /// The spans in which it sends.
+    pub active: &'a [(Instant, Instant)],
+    /// The longest IP packet on its path.
+    pub mtu: Bytes,
+    /// The seed of its random numbers.
+    pub seed: Seed,
+}
+
+/// The section of a flow, as its kind reads it.
+pub struct SourceReader<'a> {
+    /// The section [[flow]].
+    pub section: &'a Section<'a>,
+    table: Table,
+    pub(super) files: Files<'a>,
+    pub(super) problems: &'a mut Vec<Problem>,
+}
+
+/// The `read` of a struct of settings, made by [`engine::settings!`].
+type Read<T> = fn(&Table, &[&str], &mut Vec<Problem>) -> Option<T>;
+
+impl SourceKind {
+    /// Reads the source of a flow of this kind. `also` names the keys of a flow of any kind.
+    pub(crate) fn read_source(
+        &self,
+        section: &Section<'_>,
+        files: Files<'_>,
+        also: &[&str],
+        problems: &mut Vec<Problem>,
+    ) -> Option<Arc<dyn FlowSource>> {
+        let table = section.table(|_| true);
+        let (first, others) = self.settings.split_first()?;
+        let others = others
+            .iter()
+            .flat_map(|group| group.0)
+            .map(|setting| setting.name);
+        let also: Vec<&str> = also.iter().copied().chain(others).collect();
+        refuse_unknown(&table, first.0, &also, problems);
+        (self.read)(&mut SourceReader {
+            section,
+            table,
+            files,
+            problems,
+        })
+    }
+}
+
+impl SourceReader<'_> {
+    /// Reads a group of settings; `None` if it reported a problem.
+    pub fn group<T>(&mut self, settings: &[Setting], read: Read<T>) -> Option<T> {
+        // What no group knows has been refused.
+        let own = |key: &str| settings.iter().any(|setting| setting.name == key);
+        let entries = self.table.entries.iter().filter(|entry| own(&entry.key));
+        let table = Table {
+            entries: entries.cloned().collect(),
+            at: self.table.at,
+        };
+        read(&table, &[], self.problems)
+    }
+
+    /// Reports a problem of a key's value if it is `wrong`.
+    pub fn refuse(&mut self, key: &str, wrong: bool, message: &str) {
+        if wrong {
+            let at = self
+                .section
+                .get(key)
+                .map_or(self.section.at, |pair| pair.value.at);
+            self.problems.push(Problem::new(at, message));
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! `request`: a TCP connection that answers requests.
+
+use super::kind::{FlowContext, FlowSource, SettingGroup, SourceKind, SourceReader, Transport};
+use super::tcp::{self, TcpSettings};
+use engine::settings;
+use engine::units::{Bytes, Duration};
+use sim::agent::Agent;
+use sim::tcp::application::ResponseWriter;
+use sim::tcp::pair_with;
+use std::sync::Arc;
+
+/// The kind, for the list.
+pub static KIND: SourceKind = SourceKind {
+    name: "request",
+    summary: "TCP that answers requests",
+    transport: Transport::Tcp,
+    settings: &[&tcp::GROUP, &OWN],
+    read,
+};
+
+settings! {
+    /// Settings of `request` alone. Requests themselves take no time.
+    pub struct RequestSettings {
+        /// The bytes of each response
+        size: Bytes = required, "", "";
+        /// From the last byte of a response to the next request
+        pause: Duration = default "0 s", "", "a client that never pauses";
+        /// The number of requests
+        requests: u32 = derived "without end", "", "";
+    }
+}
+
+static OWN: SettingGroup = SettingGroup(RequestSettings::SETTINGS);
+
+#[derive(Debug)]
+struct Request {
+    connection: TcpSettings,
+    own: RequestSettings,
+}
+
+fn read(reader: &mut SourceReader<'_>) -> Option<Arc<dyn FlowSource>> {
+    let connection = tcp::read_connection(reader);
+    let own = reader.group(RequestSettings::SETTINGS, RequestSettings::read);
+    let (connection, own) = (connection?, own?);
+    for key in ["stop", "active", "pauses"] {
+        let given = reader.section.get(key).is_some();
+        reader.refuse(
+            key,
+            given,
+            &format!("`{key}` does not apply to flows of kind `request`"),
+        );
+    }
+    Some(Arc::new(Request { connection, own }))
+}
+
+impl FlowSource for Request {
+    fn label(&self) -> String {
+        format!("{} {}", KIND.name, self.connection.control)
+    }
+
+    fn agents(&self, context: &FlowContext<'_>) -> [Box<dyn Agent>; 2] {
+        let count = self.own.requests.map_or(u64::MAX, u64::from);
+        let responses = ResponseWriter::new(count, self.own.size, self.own.pause);
+        pair_with(&self.connection.connection(context.mtu), Box::new(responses))
+    }
+}

@@ -1,0 +1,171 @@
+//! `tcp`: a TCP connection that always has data to send, or a total.
+
+use super::kind::{FlowContext, FlowSource, SettingGroup, SourceKind, SourceReader, Transport};
+use engine::settings;
+use engine::units::{Bytes, Duration};
+use sim::agent::Agent;
+use sim::tcp;
+use sim::tcp::ControlKind;
+use std::sync::Arc;
+
+/// The kind, for the list.
+pub static KIND: SourceKind = SourceKind {
+    name: "tcp",
+    summary: "TCP that always has data to send, or a total",
+    transport: Transport::Tcp,
+    settings: &[&GROUP, &TRANSFER],
+    read,
+};
+
+settings! {
+    /// Settings of a TCP connection; `request` has them too.
+    pub struct TcpSettings {
+        /// The congestion control
+        control: &'static ControlKind = default "cubic", "", "what most hosts have: RFC 9438";
+        /// Whether ECN is negotiated
+        ecn: bool = default "false", "true: marked where others are dropped", "most servers accept it, few clients ask";
+        /// The initial congestion window, in full segments
+        initial_window: u32 = default "10", "too small: short transfers take long; too large: bursts", "RFC 6928";
+        /// The receive buffer, and so the largest window
+        receive_window: Bytes = default "6 MiB",
+            "less than rate times round-trip time: the connection cannot fill the link", "Linux";
+        /// Whether every second segment is acknowledged, not each
+        delayed_ack: bool = default "true", "false: the window grows faster", "RFC 5681, section 4.2";
+        /// Whether the window grows by the bytes that ACKs acknowledge, not by the number of ACKs
+        byte_counting: bool = default "true", "false: the window grows half as fast with delayed ACKs", "RFC 3465; Linux";
+        /// Whether slow start ends when the round-trip time rises (HyStart++), in controls with
+        /// Reno's slow start
+        hystart: bool = default "false", "true: fewer losses at the end of slow start", "RFC 9406 has it on";
+        /// The least retransmission timeout
+        min_rto: Duration = default "200 ms", "too small: spurious timeouts; too large: long silence", "Linux";
+        /// Whether segments are paced even if the congestion control does not ask for it
+        pacing: bool = default "false", "true: no bursts", "RFC 5681 has none";
+    }
+}
+
+/// The settings of a connection, for the kinds that have one.
+pub(super) static GROUP: SettingGroup = SettingGroup(TcpSettings::SETTINGS);
+
+settings! {
+    /// Settings of `tcp` alone.
+    pub struct TransferSettings {
+        /// How much is sent before the connection is closed
+        total: Bytes = derived "without end", "", "";
+    }
+}
+
+static TRANSFER: SettingGroup = SettingGroup(TransferSettings::SETTINGS);
+
+#[derive(Debug)]
+struct Transfer {
+    connection: TcpSettings,
+    total: Option<Bytes>,
+}
+
+fn read(reader: &mut SourceReader<'_>) -> Option<Arc<dyn FlowSource>> {
+    let connection = read_connection(reader);
+    let transfer = reader.group(TransferSettings::SETTINGS, TransferSettings::read);
+    Some(Arc::new(Transfer {
+        connection: connection?,
+        total: transfer?.total,
+    }))
+}
+
+/// Reads and checks the settings of a connection.
+pub(super) fn read_connection(reader: &mut SourceReader<'_>) -> Option<TcpSettings> {
+    let settings = reader.group(TcpSettings::SETTINGS, TcpSettings::read)?;
+    reader.refuse(
+        "initial_window",
+        settings.initial_window == 0 || settings.initial_window > 10_000,
+        "`initial_window` must be from 1 to 10000 segments",
+    );
+    reader.refuse(
+        "receive_window",
+        settings.receive_window < Bytes::new(1460),
+        "`receive_window` must be at least 1460 B: one segment",
+    );
+    Some(settings)
+}
+
+impl TcpSettings {
+    /// The simulator's settings of the connection.
+    pub(super) fn connection(&self, mtu: Bytes) -> tcp::Settings {
+        tcp::Settings {
+            control: self.control,
+            mtu,
+            initial_window: self.initial_window,
+            receive_window: self.receive_window,
+            ecn: self.ecn,
+            delayed_ack: self.delayed_ack,
+            byte_counting: self.byte_counting,
+            hystart: self.hystart,
+            min_rto: self.min_rto,
+            pacing: self.pacing,
+            ..tcp::Settings::default()
+        }
+    }
+}
+
+impl FlowSource for Transfer {
+    fn label(&self) -> String {
+        format!("{} {}", KIND.name, self.connection.control)
+    }
+
+    fn measures_delays(&self) -> bool {
+        false
+    }
+
+    fn agents(&self, context: &FlowContext<'_>) -> [Box<dyn Agent>; 2] {
+        tcp::pair(&tcp::Settings {
+            total: self.total,
+            active: context.active.to_vec(),
+            ..self.connection.connection(context.mtu)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use engine::settings::{Raw, Table};
+
+    #[test]
+    fn every_setting_of_a_scenario_reaches_the_connection() {
+        let table = Table::default()
+            .text("control", "vegas")
+            .with("ecn", Raw::Boolean(true))
+            .with("initial_window", Raw::Integer(4))
+            .text("receive_window", "1 MiB")
+            .with("delayed_ack", Raw::Boolean(false))
+            .with("byte_counting", Raw::Boolean(false))
+            .with("hystart", Raw::Boolean(true))
+            .text("min_rto", "1 s")
+            .with("pacing", Raw::Boolean(true));
+        assert_eq!(table.entries.len(), TcpSettings::SETTINGS.len());
+        let settings = TcpSettings::read(&table, &[], &mut Vec::new()).expect("settings");
+        let expected = tcp::Settings {
+            control: &tcp::congestion::vegas::CONTROL,
+            mtu: Bytes::new(9_000),
+            initial_window: 4,
+            receive_window: Bytes::new(1 << 20),
+            ecn: true,
+            delayed_ack: false,
+            byte_counting: false,
+            hystart: true,
+            min_rto: Duration::from_secs(1),
+            pacing: true,
+            ..tcp::Settings::default()
+        };
+        assert_eq!(settings.connection(Bytes::new(9_000)), expected);
+    }
+
+    #[test]
+    fn the_defaults_are_those_of_the_simulator_but_for_the_control() {
+        let settings = TcpSettings::read(&Table::default(), &[], &mut Vec::new()).expect("defaults");
+        let defaults = tcp::Settings {
+            control: &tcp::congestion::cubic::CONTROL,
+            ..tcp::Settings::default()
+        };
+        assert_eq!(settings.connection(defaults.mtu), defaults);
+    }
+}

@@ -1,0 +1,68 @@
+//! The settings of a connection.
+
+use super::congestion::CONTROLS;
+use super::control::ControlKind;
+use super::frames;
+use engine::units::{Bandwidth, Bytes, Duration, Instant};
+
+/// The settings of a connection.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Settings {
+    /// The congestion control; by default the first of the list.
+    pub control: &'static ControlKind,
+    /// The largest IP packet.
+    pub mtu: Bytes,
+    /// The initial cwnd, in full segments (RFC 6928: 10).
+    pub initial_window: u32,
+    /// The receive buffer, and so the largest window: 6 MiB, as Linux has it by default.
+    pub receive_window: Bytes,
+    /// The rate at which the receiving application reads; at once, if not given.
+    pub read_rate: Option<Bandwidth>,
+    /// ECN is negotiated, and marks reduce cwnd (RFC 3168).
+    pub ecn: bool,
+    /// Every second full segment is acknowledged, not each.
+    pub delayed_ack: bool,
+    /// cwnd grows by the bytes that ACKs acknowledge (RFC 3465, as in Linux), not by their number.
+    pub byte_counting: bool,
+    /// Slow start ends when the round-trip time rises (`HyStart++`, RFC 9406), in controls whose
+    /// slow start is Reno's.
+    pub hystart: bool,
+    /// The least retransmission timeout: 200 ms, as in Linux (RFC 6298 asks for 1 s).
+    pub min_rto: Duration,
+    /// The bytes that the application writes before it closes; without end, if not given.
+    pub total: Option<Bytes>,
+    /// Spans of time in which the application writes; empty: always.
+    pub active: Vec<(Instant, Instant)>,
+    /// Segments are paced even if the control does not ask for it.
+    pub pacing: bool,
+    /// The sender keeps a sample of cwnd at most this often.
+    pub sample_interval: Option<Duration>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            control: CONTROLS[0],
+            mtu: Bytes::new(1500),
+            initial_window: 10,
+            receive_window: Bytes::new(6 << 20),
+            read_rate: None,
+            ecn: false,
+            delayed_ack: true,
+            byte_counting: true,
+            hystart: false,
+            min_rto: Duration::from_millis(200),
+            total: None,
+            active: Vec::new(),
+            pacing: false,
+            sample_interval: None,
+        }
+    }
+}
+
+impl Settings {
+    /// The data of a full segment.
+    pub fn mss(&self) -> Bytes {
+        frames::mss(self.mtu)
+    }
+}
