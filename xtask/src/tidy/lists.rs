@@ -271,7 +271,7 @@ pub fn verbs(tree: &Tree) -> Vec<String> {
         return Vec::new();
     };
     let entry = |line: &str| Some(line.trim().strip_suffix(',')?.split_once("::")?.0.to_string());
-    let files: Vec<String> = list.lines().map_while(|line| entry(line)).collect();
+    let files: Vec<String> = list.lines().map_while(entry).collect();
     let mut complaints = Vec::new();
     for file in &files {
         let own = [format!("{VERBS}{file}.rs"), format!("{VERBS}{file}/mod.rs")];

@@ -73,10 +73,9 @@ fn spaced(line: &str) -> String {
     let mut out = String::from(" ");
     let mut small = false;
     for c in line.chars() {
-        if !c.is_alphanumeric() || (small && c.is_uppercase()) {
-            if !out.ends_with(' ') {
-                out.push(' ');
-            }
+        let ends = !c.is_alphanumeric() || (small && c.is_uppercase());
+        if ends && !out.ends_with(' ') {
+            out.push(' ');
         }
         if c.is_alphanumeric() {
             out.extend(c.to_lowercase());

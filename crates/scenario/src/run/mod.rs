@@ -34,7 +34,7 @@ pub fn run(
     wanted: &[Wanted],
     said: &mut dyn FnMut(Duration, u64),
 ) -> Result<Outcome, Error> {
-    let mut network = Network::new(scenario).map_err(|why| Error::NoRoute(why))?;
+    let mut network = Network::new(scenario).map_err(Error::NoRoute)?;
     let mut captures = captures::begin(&mut network, scenario, wanted)?;
     let end = Instant::START + scenario.settings.duration;
     let mut windows: Vec<Window> = scenario.expectations.iter().map(|_| Window::default()).collect();
