@@ -509,7 +509,7 @@ impl Flows {
             .longest()
             .map_or(0, |queue| self.queues[queue as usize].list.bytes());
         out.gauge(
-            "bulk",
+            "bulk_flows",
             Value::Count(self.lines.iter().map(|line| line.bulk).sum()),
         );
         out.gauge("longest", Value::Bytes(Bytes::new(longest)));
