@@ -24,7 +24,7 @@
 //! beyond 64 KiB. Ports are read only inside the length that the header declares, so padding is
 //! never taken for ports.
 
-use crate::packet::{Ecn, Flow};
+use crate::packet::{Ecn, FlowHashes};
 use crate::random::Seed;
 
 /// VLAN tags followed at most. Two are in use (802.1ad); more is a mistake or an attack.
@@ -434,7 +434,7 @@ impl FlowHasher {
     /// Fragments: see the head of this file. Without ports or SPI, the IPv6 flow label takes their
     /// place.
     #[inline]
-    pub fn flow(&self, key: &FlowKey) -> Flow {
+    pub fn flow(&self, key: &FlowKey) -> FlowHashes {
         let [_, _, k2, k3, k4, k5] = self.keys;
         let source = self.host(key.source, key.family);
         let destination = self.host(key.destination, key.family);
@@ -448,7 +448,7 @@ impl FlowHasher {
         let protocol = if whole { u64::from(key.protocol) << 32 } else { 0 };
         let hosts = fold(source ^ k2, destination ^ k3);
         let full = fold(hosts ^ k4, rest ^ protocol ^ k5);
-        Flow {
+        FlowHashes {
             source: source as u32,
             destination: destination as u32,
             full: full as u32,

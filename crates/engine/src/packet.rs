@@ -15,7 +15,7 @@ pub struct ClassId(pub u32);
 /// five-tuple. Disciplines that spread flows over queues (WFQ) choose one and mix it with a seed of
 /// their own.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub struct Flow {
+pub struct FlowHashes {
     /// Of the source address.
     pub source: u32,
     /// Of the destination address.
@@ -117,7 +117,7 @@ pub struct Packet {
     /// The class that the classifier chose.
     pub class: ClassId,
     /// The flow that it belongs to.
-    pub flow: Flow,
+    pub flow: FlowHashes,
     /// Its ECN field, as it is to leave.
     pub ecn: Ecn,
     /// Its DSCP, as it is to leave.
@@ -133,7 +133,7 @@ impl Packet {
             len,
             arrived,
             class,
-            flow: Flow::default(),
+            flow: FlowHashes::default(),
             ecn: Ecn::NotEct,
             dscp: Dscp::default(),
             buffer: Buffer::NONE,

@@ -15,7 +15,7 @@ mod sound;
 
 use engine::discipline::{Next, Reason, Sink};
 use engine::link::Link;
-use engine::packet::{ClassId, Flow, Packet};
+use engine::packet::{ClassId, FlowHashes, Packet};
 use engine::queue::Queue;
 use engine::random::Seed;
 use engine::settings::Table;
@@ -46,7 +46,7 @@ struct Loop {
 impl Loop {
     fn new(queue: Queue, classes: u32, packets: u32, slot: Duration) -> Self {
         let packet = |i: u32| Packet {
-            flow: Flow {
+            flow: FlowHashes {
                 source: i % 7,
                 destination: i % 5,
                 full: i % 11,
@@ -77,7 +77,7 @@ impl Loop {
                     self.now = self.now + self.slot;
                     self.outside.0.push(packet);
                 }
-                // Nothing is held back for longer than it takes to see it.
+                // Nothing is delayed for longer than it takes to see it.
                 Next::Wait(until) => self.now = until.min(self.now + Duration::from_millis(10)),
                 Next::Empty => self.now = self.now + self.slot,
             }
@@ -85,7 +85,7 @@ impl Loop {
         sent
     }
 
-    /// Allocations in so many steps, after as many that are not counted.
+    /// Allocations in this many steps, after as many that are not counted.
     fn count(&mut self, steps: u32) -> (u64, u32) {
         let mut sent = self.serve(steps);
         let count = allocation_counter::measure(|| sent = self.serve(steps)).count_total;

@@ -1,9 +1,9 @@
-//! The bounds of `engine::bounds` are never exceeded, whatever senders do that keep their promise.
+//! The bounds of `engine::bounds` are never exceeded, whatever conforming senders do.
 //!
-//! Random links, rings, classes and promises; senders whose bursts meet at one time, just when a
-//! longest packet of another class has gone onto the wire, and that send again as soon as their
-//! buckets let them. `SUIMON_BOUNDS_CASES` says how many of them (10,000 by default, for `ips`; a
-//! fifth of it for each of the others), `SUIMON_BOUNDS_SEED` which.
+//! Random links, rings, classes and arrival curves; senders whose bursts meet at one time, just
+//! when a longest packet of another class has gone onto the wire, and that send again as soon as
+//! their buckets let them. `SUIMON_BOUNDS_CASES` says how many of them (10,000 by default, for
+//! `ips`; a fifth of it for each of the others), `SUIMON_BOUNDS_SEED` which.
 
 #[path = "bounds/rig.rs"]
 mod rig;
@@ -34,7 +34,7 @@ fn cases() -> u64 {
 
 const MTU: u64 = 1_518;
 
-/// A link and promises for its classes.
+/// A link and arrival curves for its classes.
 struct World {
     link: Link,
     promises: Vec<Promise>,
@@ -52,7 +52,7 @@ impl World {
             0 => 1 + rng.below(40),
             _ => 1 + rng.below(5),
         };
-        // Together at most so many per cent of the link.
+        // Together at most this part of the link, in per cent.
         let percent = 20 + rng.below(80);
         let weights: Vec<u64> = (0..classes).map(|_| 1 + rng.below(20)).collect();
         let all: u64 = weights.iter().sum();
@@ -114,7 +114,7 @@ impl World {
         spec.check(&Registry::builtin(), self.link).ok()
     }
 
-    /// From now on a `tbf` stands above every plan, of a rate between what is promised and the
+    /// From now on a `tbf` stands above every plan, of a rate between the classes' sum and the
     /// link's.
     fn hold(&mut self) {
         let used: u64 = self.promises.iter().map(|promise| promise.rate.bits()).sum();
@@ -302,7 +302,7 @@ fn deficit_round_robin_behind_a_token_bucket_keeps_its_bound() {
 fn deficit_round_robin(name: &str, prepare: impl Fn(&mut World)) {
     let (nearest, bounded) = try_all(name, cases() / 5, |world| {
         prepare(world);
-        // Quanta by rate, so that each class gets what it is promised.
+        // Quanta by rate, so that each class gets its rate.
         let unit = world
             .promises
             .iter()

@@ -1,10 +1,10 @@
-//! What `cake` promises: shares by host and by flow, an exact rate without bursts, thresholds of
+//! What `cake` guarantees: shares by host and by flow, an exact rate without bursts, thresholds of
 //! tins, little flows first, and queues that stay short whoever fills them.
 
 use engine::discipline::{Next, Reason, Sink};
 use engine::inspect::{Inspection, Value, View};
 use engine::link::Link;
-use engine::packet::{ClassId, Dscp, Ecn, Flow, Packet};
+use engine::packet::{ClassId, Dscp, Ecn, FlowHashes, Packet};
 use engine::queue::Queue;
 use engine::random::{Rng, Seed};
 use engine::settings::{Raw, Table};
@@ -15,7 +15,7 @@ use std::collections::HashMap;
 const LINK: Link = Link::new(Bandwidth::mbit(100), Bytes::new(1_514));
 const L: u64 = 1_514;
 
-/// Counts what is lost and marked.
+/// Counts what is dropped and marked.
 #[derive(Default)]
 struct Drops {
     reasons: HashMap<Reason, u64>,
@@ -34,7 +34,7 @@ impl Sink for Drops {
 /// A sender: its flow, its marks, and how long its packets are.
 #[derive(Clone, Copy)]
 struct Sender {
-    flow: Flow,
+    flow: FlowHashes,
     dscp: u8,
     ecn: Ecn,
     len: (u64, u64),
@@ -44,7 +44,7 @@ impl Sender {
     fn new(source: u32, destination: u32, port: u32) -> Self {
         let full = source << 20 | destination << 10 | port;
         Self {
-            flow: Flow {
+            flow: FlowHashes {
                 source,
                 destination,
                 full,
@@ -100,7 +100,7 @@ impl Rig {
         let _ = self.queue.enqueue(self.now, packet, &mut self.dropped);
     }
 
-    /// Each has so many packets waiting.
+    /// Each has this many packets queued.
     fn fill(mut self, packets: usize) -> Self {
         for _ in 0..packets {
             (0..self.senders.len()).for_each(|sender| self.put(sender));
@@ -145,7 +145,7 @@ impl Rig {
     }
 }
 
-/// One tin, fair in this way, without a rate, and a law that never hits.
+/// One tin, fair in this way, without a rate, and a CoDel law that never drops.
 fn plain(fair: &str) -> Table {
     Table::default()
         .text("rate", "unlimited")
@@ -176,7 +176,7 @@ fn a_host_with_32_flows_gets_what_a_host_with_one_gets_to_33_packets_of_any_leng
             // The single flow's lengths differ from the others'.
             many[32].len = if seed == 0 { (1_514, 1_514) } else { (64, 1_514) };
             let mut rig = Rig::new(plain(fair), many).fill(3);
-            // All have become greedy.
+            // All have become bulk flows.
             (0..200).for_each(|_| drop(rig.step()));
             rig.sent.fill(0);
             for _ in 0..40_000 {
@@ -434,7 +434,7 @@ fn a_flow_that_does_not_listen_soon_stops_overflowing_and_its_queue_is_drained()
     let (mut overflow, mut waited) = (Vec::new(), Duration::ZERO);
     for second in 0..10 {
         let before = full(&rig);
-        // 12 Mbit/s for a rate of 8, whatever is lost: three come for each two that may leave.
+        // 12 Mbit/s for a rate of 8, whatever is dropped: three arrive for each two that may leave.
         for packet in 0..1_500 {
             rig.now = Instant::START + Duration::from_secs(10 + second) + Duration::from_micros(packet * 667);
             rig.put(0);

@@ -1,14 +1,14 @@
-//! What `cbq` promises, on a virtual clock: guarantees, sharing, limits, bursts, and its manners
+//! What `cbq` guarantees, on a virtual clock: rates, sharing, limits, bursts, and retuning
 //! towards children and hosts.
 
 #[path = "cbq/guarantee.rs"]
 mod guarantee;
 #[path = "cbq/limit.rs"]
 mod limit;
-#[path = "cbq/manners.rs"]
-mod manners;
 #[path = "cbq/policy.rs"]
 mod policy;
+#[path = "cbq/retune.rs"]
+mod retune;
 #[path = "cbq/rig.rs"]
 mod rig;
 #[path = "cbq/sharing.rs"]

@@ -2,10 +2,10 @@
 //! operations.
 //!
 //! What is checked after every call, against a ledger that does not trust the queue
-//! (`contract/ledger.rs`, `contract/exam.rs`): each offered packet is held, or has left exactly
+//! (`contract/ledger.rs`, `contract/exam.rs`): each offered packet is queued, or has left exactly
 //! once, unchanged, by `dequeue` or by the sink for a stated reason; packets and bytes are
 //! conserved; a peeked packet comes next; a flush empties; a wait ends after now, no packet leaves
-//! before it, and waiting leads to packets; empty means empty; flows stay in order; a drain loses
+//! before it, and waiting leads to packets; empty means empty; flows stay in order; a drain drops
 //! nothing; the same seed gives the same output, and neither inspecting nor retuning with the same
 //! plan can be noticed; and all of it while settings change. Policies are drawn from the kinds'
 //! declarations (`contract/policies.rs`), and a broken discipline of each sort proves that the test

@@ -1,5 +1,5 @@
-//! What `hfsc` promises, on a link that is simulated exactly: each packet starts when the last one
-//! is out, or when the queue said that one may leave.
+//! What `hfsc` guarantees, on a link that is simulated exactly: each packet starts when the last
+//! one is out, or when the queue said that one may leave.
 
 use engine::discipline::{Next, Reason, Sink, Verdict};
 use engine::link::Link;
@@ -170,7 +170,7 @@ fn worst(sent: &[Sent], class: usize, curve: Slopes, late: u64) -> i128 {
     let (mut starts, mut total, mut idle_from, mut worst) = (Vec::new(), 0i128, 0, i128::MAX);
     let own: Vec<&Sent> = sent.iter().filter(|sent| sent.class == class).collect();
     for packet in own {
-        // Nothing of it was held when this one came: a period begins.
+        // It was idle when this one arrived: a period begins.
         if starts.is_empty() || packet.came >= idle_from {
             starts.push((packet.came, total));
         }
@@ -205,7 +205,7 @@ proptest! {
             let curve = |text| [("realtime", text), ("linkshare", "1 bit/s")];
             let curves: Vec<_> = texts.iter().map(|text| curve(text.as_str())).collect();
             let mut classes: Vec<Class<'_>> = curves.iter().map(|curves| (None, &curves[..])).collect();
-            // It takes all that is not promised, and more if it can.
+            // It takes the whole excess, and more if it can.
             let greedy = [("linkshare", "100 %")];
             classes.push((None, &greedy));
             match check(rate, &classes) {
@@ -213,7 +213,7 @@ proptest! {
                 Err(_) => scale -= 1,
             }
         };
-        // As large as fits: the link is nearly all promised.
+        // As large as fits: nearly the whole link is guaranteed.
         let mut rng = Seed(seed).stream();
         let rates: Vec<u64> = slopes.iter().map(|slopes| slopes.m1.max(slopes.m2)).collect();
         let until = 2_000 * frame;

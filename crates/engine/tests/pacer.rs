@@ -1,4 +1,4 @@
-//! What `pacer` promises: exact departures on modelled wires, bounds on lateness, no bursts,
+//! What `pacer` guarantees: exact departures on modelled wires, bounds on lateness, no bursts,
 //! admission.
 
 #[path = "pacer/bounds.rs"]

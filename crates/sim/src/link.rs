@@ -24,7 +24,7 @@ use engine::classify::{Classifier, Filter};
 use engine::discipline::{Next, Reason, Sink};
 use engine::header::FlowHasher;
 use engine::link_clock::LinkClock;
-use engine::packet::{Buffer, ClassId, Dscp, Flow, Packet};
+use engine::packet::{Buffer, ClassId, Dscp, FlowHashes, Packet};
 use engine::queue::Queue;
 use engine::random::Seed;
 use engine::settings::{Raw, SettingValue, describe};
@@ -531,7 +531,7 @@ struct DrivenQueue {
     /// The driver sends gap frames, and its ring was full when it last waited.
     ring_was_full: bool,
     /// The class and flow of each stream, once known.
-    streams: Vec<Option<(ClassId, Flow)>>,
+    streams: Vec<Option<(ClassId, FlowHashes)>>,
 }
 
 /// What a driver does next.
@@ -575,7 +575,7 @@ impl DrivenQueue {
 
     /// The class and flow of a stream's packets. They are looked up once, since they are the same
     /// for all packets but remarked ones.
-    fn class(&mut self, stream: u32, remarked: Option<u8>, streams: &[Stream]) -> (ClassId, Flow) {
+    fn class(&mut self, stream: u32, remarked: Option<u8>, streams: &[Stream]) -> (ClassId, FlowHashes) {
         let index = stream as usize;
         let default = self.plan.default.unwrap_or(ClassId(0));
         if remarked.is_some() {

@@ -2,8 +2,8 @@
 //! memory.
 //!
 //! A figure is the median of many short rounds after a warm-up, with the least and the most; the
-//! machine may be shared, so only the ratio, whose two sides are measured in turns, is held against
-//! a bar.
+//! machine may be shared, so only the ratio, whose two sides are measured in turns, is compared
+//! with a bar.
 //!
 //! Nine packets in ten are drawn from a filter, the others at random, in random order, from 65,536
 //! different ones: no flow repeats soon, and nothing caches flows.
@@ -114,7 +114,7 @@ fn wildcard(rng: &mut Rng, n: usize) -> Filter {
     }
 }
 
-/// The mix that the figures of DPDK's rte_acl were taken with: every filter has a rule number of
+/// The mix of the published measurements of DPDK's rte_acl: every filter has a rule number of
 /// its own.
 fn mixed(rng: &mut Rng, n: usize) -> Filter {
     let source = match rng.below(100) {

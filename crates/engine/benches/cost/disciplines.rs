@@ -2,9 +2,9 @@
 //! regimes.
 //!
 //! Packets are recycled: each that is dequeued is enqueued again, to its own class and flow, so
-//! what is held stays the same. The clock is virtual and moves at the speed of the link. A figure
+//! the backlog stays the same. The clock is virtual and moves at the speed of the link. A figure
 //! is the median of many short rounds, taken in turns with all rows of its group, with the least
-//! and the most; the machine may be shared, so only ratios are held against a bar. "generator" is
+//! and the most; the machine may be shared, so only ratios are compared with a bar. "generator" is
 //! the loop without a queue: part of every other row.
 //!
 //! Regimes of `cbq`: rates are unequal and add up to half of the link; packets are of 64 to 1,514
@@ -17,7 +17,7 @@
 use crate::Verdict;
 use engine::discipline::{Next, Reason, Sink};
 use engine::link::Link;
-use engine::packet::{ClassId, Ecn, Flow, Packet};
+use engine::packet::{ClassId, Ecn, FlowHashes, Packet};
 use engine::queue::Queue;
 use engine::random::Seed;
 use engine::settings::{Raw, Table};
@@ -67,7 +67,7 @@ const SMOKE: Effort = Effort {
     leaves: [20, 100, 1_000],
 };
 
-/// What lost packets come back to.
+/// Where dropped packets return to.
 #[derive(Default)]
 struct Recycled(Vec<Packet>);
 
@@ -164,7 +164,7 @@ impl Row {
 fn packet(class: u32, flow: u32) -> Packet {
     let len = 64 + u64::from((class ^ flow).wrapping_mul(2_654_435_761)) % 1_451;
     Packet {
-        flow: Flow {
+        flow: FlowHashes {
             source: flow,
             destination: flow,
             full: flow,
@@ -408,7 +408,7 @@ fn growth(rows: &[Row], name: &str, n: u32) -> Verdict {
 /// Queues that are kept short, and meters.
 fn managed() -> Vec<Row> {
     let held = |what: &str, kind: &str, n: u32, settings: Table| {
-        // Both kinds of senders, for the kind that tells them apart.
+        // Both kinds of senders, for the kind that distinguishes them.
         let low = |i: u32| kind == "dualpi2" && i.is_multiple_of(2);
         let packet = |i: u32| Packet {
             ecn: if low(i) { Ecn::Ect1 } else { Ecn::NotEct },
@@ -527,7 +527,7 @@ fn run(mut rows: Vec<Row>, effort: Effort) -> Vec<Row> {
             row.n,
             row.median()
         );
-        // What is held is of no more use, and 100,000 classes are many.
+        // The backlog is of no more use, and 100,000 classes are many.
         row.queue = None;
     }
     rows

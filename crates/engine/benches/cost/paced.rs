@@ -5,8 +5,8 @@
 //! for one period later; and the whole discipline with packets, against the same one with a heap in
 //! place of the calendar. Periods differ by up to three times and are as long as all classes take
 //! to send a full packet each; they begin at random times. With packets the classes use 99 % of the
-//! wire, each holds two packets, and one that left is offered to its class again, as in the other
-//! rows.
+//! wire, each has two packets queued, and one that left is offered to its class again, as in the
+//! other rows.
 //!
 //! For classes that all begin at one time there is a row of its own: their times come all at once
 //! ever after, so that no structure for waiting has anything to do, and the heap of those who may
@@ -105,7 +105,7 @@ fn alone(classes: u32) -> [Box<dyn Step>; 2] {
     ]
 }
 
-/// Nothing is lost here.
+/// Nothing is dropped here.
 struct NoLoss;
 
 impl Sink for NoLoss {
@@ -209,7 +209,7 @@ fn race(names: &[&str], racers: &mut [Box<dyn Step>], classes: u32, full: bool) 
     // use.
     let (rounds, steps) = if full { (201, 5_000) } else { (1, 500) };
     let mut figures = vec![Vec::new(); racers.len()];
-    // Every class sends twice, so that what they hold is where it stays.
+    // Every class sends twice, so that their backlogs are where they stay.
     let all = if full { 2 * classes } else { steps };
     racers
         .iter_mut()

@@ -118,7 +118,7 @@ choices! {
 
 choices! {
     /// What paces packets on a full link.
-    pub enum Pace {
+    pub enum PacedBy {
         /// This discipline: nothing leaves while the link is busy.
         Shaped = "shaped",
         /// The port: it dequeues when the link is free.
@@ -142,7 +142,7 @@ settings! {
             "packet: classes with long packets get more of what is lent",
             "Floyd and Jacobson 1995, section 4";
         /// What paces packets on a full link
-        link: Pace = default "shaped",
+        link: PacedBy = default "shaped",
             "port: for a port that itself sends at the link's bandwidth; a faster one is not slowed down",
             "the token-bucket regulator of ALTQ";
         /// How far a late caller may catch up
@@ -409,7 +409,7 @@ impl Plan for CbqPlan {
             credit: c.credit,
             priority: c.settings.priority,
         };
-        let patience = (self.settings.link == Pace::Port).then_some(self.settings.link_burst);
+        let patience = (self.settings.link == PacedBy::Port).then_some(self.settings.link_burst);
         let formal = self.settings.sharing == Sharing::Formal && self.settings.tick.is_none();
         credit_bound::all(
             self.classes[..self.leaves].iter().map(leaf).collect(),
@@ -554,7 +554,7 @@ impl Rules {
             formal,
             top_level: settings.sharing == Sharing::TopLevel,
             weighted: settings.round_robin == RoundRobin::Weighted,
-            shaped: settings.link == Pace::Shaped,
+            shaped: settings.link == PacedBy::Shaped,
             ceiling: (formal && settings.tick.is_none()).then_some(ceiling),
             tick: settings.tick.map(Duration::nanos),
         }

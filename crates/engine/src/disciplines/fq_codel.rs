@@ -404,7 +404,7 @@ impl Discipline for FqCodel {
 mod tests {
     use super::*;
     use crate::link::Link;
-    use crate::packet::{ClassId, Flow};
+    use crate::packet::{ClassId, FlowHashes};
     use crate::random::Seed;
     use crate::sinks::Drops;
     use crate::units::Bandwidth;
@@ -434,7 +434,7 @@ mod tests {
 
     fn put(queue: &mut FqCodel, now: Instant, flow: u32, len: u64) -> Vec<(u32, Reason)> {
         let mut dropped = Drops::default();
-        let flow = Flow {
+        let flow = FlowHashes {
             source: flow,
             destination: flow,
             full: flow,
@@ -509,9 +509,9 @@ mod tests {
         // Flows of which no two share a queue.
         let mut taken = std::collections::HashSet::new();
         let probe = |flow: u32| Packet {
-            flow: Flow {
+            flow: FlowHashes {
                 full: flow,
-                ..Flow::default()
+                ..FlowHashes::default()
             },
             ..Packet::new(Bytes::new(1), millis(0), ClassId(0))
         };

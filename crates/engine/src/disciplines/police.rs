@@ -51,7 +51,7 @@ pub static KIND: Kind = Kind {
 
 choices! {
     /// How packets are metered.
-    pub enum Meter {
+    pub enum MeterType {
         /// One rate, two colours.
         TokenBucket = "token-bucket",
         /// RFC 2697.
@@ -116,7 +116,7 @@ settings! {
     /// Settings of `police`.
     pub struct Settings {
         /// How packets are metered
-        meter: Meter = default "token-bucket",
+        meter: MeterType = default "token-bucket",
             "srtcm forgives longer bursts; trtcm and trtcm-4115 allow a second rate",
             "the simplest";
         /// The rate that is green
@@ -170,7 +170,7 @@ enum Colour {
 /// The parameters of a meter.
 #[derive(Clone, PartialEq, Debug)]
 struct Parameters {
-    meter: Meter,
+    meter: MeterType,
     rates: [u64; 2],
     bursts: [u64; 2],
     aware: bool,
@@ -193,7 +193,7 @@ impl Parameters {
                 "`rate` must be more than 0; to drop everything, set green, yellow and red to drop".into(),
             ));
         }
-        let two = [Meter::TrTcm, Meter::TrTcm4115].contains(&settings.meter);
+        let two = [MeterType::TrTcm, MeterType::TrTcm4115].contains(&settings.meter);
         if settings.excess_rate.is_some() && !two {
             return Err((
                 "excess_rate",
@@ -203,13 +203,13 @@ impl Parameters {
                 ),
             ));
         }
-        if settings.aware && settings.meter == Meter::TokenBucket {
+        if settings.aware && settings.meter == MeterType::TokenBucket {
             return Err((
                 "aware",
                 "`aware` says nothing to the meter `token-bucket`: it has no colour-aware mode".into(),
             ));
         }
-        let derived = if settings.meter == Meter::TrTcm {
+        let derived = if settings.meter == MeterType::TrTcm {
             rate.bits().saturating_mul(2)
         } else {
             rate.bits()
@@ -217,7 +217,7 @@ impl Parameters {
         let excess = settings
             .excess_rate
             .map_or(derived, |excess| excess.on(link).bits());
-        if settings.meter == Meter::TrTcm && excess < rate.bits() {
+        if settings.meter == MeterType::TrTcm && excess < rate.bits() {
             return Err((
                 "excess_rate",
                 "`excess_rate` is the peak rate and must be at least `rate`".into(),
@@ -297,7 +297,7 @@ impl Buckets {
             let more = u128::from(parameters.rates[i]) * span;
             // What overflows C goes to E in RFC 2697, and is discarded elsewhere.
             let inflow = more
-                + if parameters.meter == Meter::SrTcm {
+                + if parameters.meter == MeterType::SrTcm {
                     spilt
                 } else {
                     0
@@ -316,14 +316,14 @@ impl Buckets {
         let need = len.get().saturating_mul(BYTE);
         let [committed, excess] = self.tokens.map(|tokens| tokens >= need);
         let (colour, takes) = match parameters.meter {
-            Meter::TokenBucket if committed => (Colour::Green, [true, false]),
-            Meter::TokenBucket => (Colour::Red, [false; 2]),
-            Meter::TrTcm => match (came, excess, committed) {
+            MeterType::TokenBucket if committed => (Colour::Green, [true, false]),
+            MeterType::TokenBucket => (Colour::Red, [false; 2]),
+            MeterType::TrTcm => match (came, excess, committed) {
                 (Colour::Red, ..) | (_, false, _) => (Colour::Red, [false; 2]),
                 (Colour::Yellow, ..) | (.., false) => (Colour::Yellow, [false, true]),
                 _ => (Colour::Green, [true; 2]),
             },
-            Meter::SrTcm | Meter::TrTcm4115 => match came {
+            MeterType::SrTcm | MeterType::TrTcm4115 => match came {
                 Colour::Green if committed => (Colour::Green, [true, false]),
                 Colour::Green | Colour::Yellow if excess => (Colour::Yellow, [false, true]),
                 _ => (Colour::Red, [false; 2]),
@@ -392,7 +392,7 @@ impl Discipline for Police {
             out.gauge(name, Value::Count(count));
         }
         out.gauge("committed", committed);
-        if self.parameters.meter != Meter::TokenBucket {
+        if self.parameters.meter != MeterType::TokenBucket {
             out.gauge("excess", excess);
         }
         self.child.inspect(out);

@@ -28,7 +28,7 @@ use crate::bounds::{Terms, WorstCase};
 use crate::discipline::{Discipline, Next, Reason, Sink, Verdict};
 use crate::inspect::{Inspection, Value};
 use crate::kind::{Build, Check, Children, Kind, Plan, Properties};
-use crate::packet::{Flow, Packet};
+use crate::packet::{FlowHashes, Packet};
 use crate::random::{Rng, mix};
 use crate::settings::{Problem, Raw, SettingValue, describe};
 use crate::structures::lengths::Lengths;
@@ -303,7 +303,7 @@ impl Wfq {
     }
 
     /// The queue of a flow, within a set.
-    fn place(&self, flow: Flow) -> u32 {
+    fn place(&self, flow: FlowHashes) -> u32 {
         let hash = match self.plan.hash {
             Hash::Full => flow.full,
             Hash::Source => flow.source,
@@ -569,7 +569,7 @@ mod tests {
     }
 
     fn packet(flow: u32, len: u64) -> Packet {
-        let flow = Flow {
+        let flow = FlowHashes {
             source: flow,
             destination: flow,
             full: flow,
@@ -594,9 +594,9 @@ mod tests {
     /// Flows of which no two share a queue, one for each queue number from 0.
     fn flow_of_each_queue(queue: &Wfq) -> Vec<u32> {
         let flow = |number: u32| {
-            let hashed = |flow: u32| Flow {
+            let hashed = |flow: u32| FlowHashes {
                 full: flow,
-                ..Flow::default()
+                ..FlowHashes::default()
             };
             (0..)
                 .find(|&flow| queue.place(hashed(flow)) == number)

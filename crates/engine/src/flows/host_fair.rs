@@ -40,7 +40,7 @@ use crate::discipline::{Reason, Sink};
 use crate::disciplines::codel::Law;
 use crate::flows::cobalt::{Cobalt, Fate};
 use crate::inspect::{Inspection, Value};
-use crate::packet::{Flow, Packet};
+use crate::packet::{FlowHashes, Packet};
 use crate::random::{Rng, mix};
 use crate::structures::heaps::Heaps;
 use crate::structures::keyed::Keyed;
@@ -71,7 +71,7 @@ choices! {
 
 impl Fair {
     /// What packets of one flow have in common.
-    fn flow(self, flow: Flow) -> u64 {
+    fn flow(self, flow: FlowHashes) -> u64 {
         match self {
             Self::SrcHost => flow.source.into(),
             Self::DstHost => flow.destination.into(),
@@ -81,7 +81,7 @@ impl Fair {
     }
 
     /// The hosts whose flows are counted: source, destination.
-    fn hosts(self, flow: Flow) -> [Option<u32>; 2] {
+    fn hosts(self, flow: FlowHashes) -> [Option<u32>; 2] {
         let (source, destination) = (Some(flow.source), Some(flow.destination));
         match self {
             Self::DualSrcHost => [source, None],
@@ -295,7 +295,7 @@ impl Flows {
     }
 
     /// The queue for a packet of this flow.
-    fn place(&mut self, tin: usize, flow: Flow) -> u32 {
+    fn place(&mut self, tin: usize, flow: FlowHashes) -> u32 {
         let mixed = mix(self.seed ^ self.fair.flow(flow));
         let key = mixed << 2 | tin as u64;
         if let Some(queue) = self.table.find(key) {
@@ -334,7 +334,7 @@ impl Flows {
     }
 
     /// A queue gets its first packet.
-    fn wake(&mut self, queue: u32, tin: usize, of: Flow) {
+    fn wake(&mut self, queue: u32, tin: usize, of: FlowHashes) {
         if queue < self.own {
             self.resting = rings::remove(&mut self.queues, |q| &mut q.link, self.resting, queue);
         }

@@ -1,4 +1,4 @@
-//! A wire of exact byte times behind a ring, and senders that keep their promise and mean harm.
+//! A wire of exact byte times behind a ring, and conforming but adversarial senders.
 
 use engine::discipline::{Next, Reason, Sink, Verdict};
 use engine::link_clock::LinkClock;
@@ -23,7 +23,7 @@ pub struct Arrival {
 pub struct Fate {
     /// The longest from arrival to the last bit, in nanoseconds.
     pub worst: u64,
-    /// The most bytes in the queue.
+    /// The largest backlog in bytes.
     pub held: u64,
     pub sent: u64,
     pub dropped: u64,
@@ -38,7 +38,7 @@ impl Sink for Losses {
     }
 }
 
-/// Packets of a sender that keeps its promise to the last bit: never more than its bucket holds.
+/// Packets of a sender that conforms to the last bit: never more than its bucket has.
 pub struct Sender {
     promise: Promise,
     /// Nanobits in the bucket, and since when.
@@ -118,7 +118,7 @@ impl Sender {
     }
 }
 
-/// Lets the arrivals pass through the queue and the wire, with so many packets in the ring. Those
+/// Lets the arrivals pass through the queue and the wire, with this many packets in the ring. Those
 /// of one time are offered in their order, and the ring takes what it may after each.
 pub fn run(plan: &TreePlan, ring: usize, mut arrivals: Vec<Arrival>) -> (Vec<Fate>, Queue) {
     let mut queue = plan.build(Seed(1));

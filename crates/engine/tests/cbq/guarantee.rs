@@ -1,5 +1,5 @@
 //! No class with a backlog gets less than its allotment while the link is busy: random trees,
-//! priorities, lengths and pauses, held against a bound that does not grow with time.
+//! priorities, lengths and pauses, checked against a bound that does not grow with time.
 
 use crate::rig::{MTU, Rig, With, class};
 use engine::discipline::Next;
@@ -12,7 +12,7 @@ use proptest::prelude::*;
 const LINK: Bandwidth = Bandwidth::mbit(100);
 const MAXBURST: u64 = 4;
 
-/// A random tree that promises the whole link, or nearly.
+/// A random tree whose rates are the whole link, or nearly.
 fn tree(rng: &mut Rng) -> Vec<ClassSpec> {
     let mut classes = Vec::new();
     split(rng, &mut classes, "", 100_000, 0);
@@ -176,7 +176,7 @@ proptest! {
     }
 }
 
-/// Everybody's burst and a packet on debt: a number of bytes that does not grow with time.
+/// All bursts and an overdraft of a packet each: a number of bytes that does not grow with time.
 fn bound(classes: usize) -> i128 {
     i128::from((MAXBURST + 2) * MTU) * (classes as i128 + 1)
 }

@@ -1,4 +1,4 @@
-//! What a policy may ask for, and what it is told otherwise.
+//! What a policy may configure, and the messages otherwise.
 
 use crate::rig::{With, check, class};
 use engine::settings::{Entry, Raw, Span, Table};

@@ -66,7 +66,7 @@ pub fn check_with(
     spec.check(registry, Link::new(link, mtu))
 }
 
-/// What was lost.
+/// What was dropped.
 #[derive(Default)]
 pub struct Drops(pub Vec<(u32, Reason)>);
 
@@ -84,7 +84,7 @@ pub struct Rig {
     pub dropped: Drops,
     /// Bytes sent, by class.
     pub sent: Vec<u64>,
-    /// Length of packets of the classes that always have some; 0 of the others.
+    /// Packet lengths of the classes that are always backlogged; 0 for the others.
     pub greedy: Vec<u64>,
     /// When and from which class packets left.
     pub log: Vec<(Instant, u32)>,
@@ -168,7 +168,7 @@ impl Rig {
         }
     }
 
-    /// Runs for so long; the bandwidth that each of these classes got in that time, in kbit/s.
+    /// Runs for this long; returns the bandwidth of each of these classes in that time, in kbit/s.
     pub fn rates(&mut self, names: &[&str], span: Duration) -> Vec<f64> {
         let before = self.sent.clone();
         self.run(span);

@@ -20,21 +20,21 @@ use std::sync::Arc;
 pub enum Fault {
     /// Nothing: it must pass.
     None,
-    /// Loses an arriving packet and says so, without the sink.
+    /// Drops an arriving packet and says so, without the sink.
     DropsWithoutWitness,
-    /// Loses an arriving packet and says that it is held.
+    /// Drops an arriving packet silently and answers `Queued`.
     ForgetsOnEnqueue,
     /// Loses a packet on the way out.
     ForgetsOnDequeue,
-    /// Says that the packet is held, and gives it to the sink.
+    /// Answers `Queued`, and gives the packet to the sink.
     LiesInVerdict,
-    /// Gives the packet to the sink for one reason and tells another.
+    /// Gives the packet to the sink for one reason and answers another.
     LiesAboutReason,
     /// Waits until now.
     WaitsForThePast,
-    /// Says empty while packets are held.
+    /// Answers `Empty` with a backlog.
     EmptyWhileHolding,
-    /// Waits while nothing is held.
+    /// Answers `Wait` without a backlog.
     WaitsForNothing,
     /// Names a deadline and gives a packet before it.
     LeavesBeforeDeadline,
@@ -46,7 +46,7 @@ pub enum Fault {
     OvertakesItsStash,
     /// Sends a packet twice.
     Duplicates,
-    /// Sends a packet that nobody offered.
+    /// Sends a packet that was never offered.
     Invents,
     /// Changes a packet's length.
     ChangesLength,

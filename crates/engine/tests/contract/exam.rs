@@ -1,18 +1,18 @@
-//! The exam: random operations on a queue, each held against the contract, then a drain.
+//! The exam: random operations on a queue, each checked against the contract, then a drain.
 
 use crate::ledger::{Event, Ledger};
 use engine::discipline::{Discipline, Next, Verdict};
 use engine::inspect::{Inspection, View};
 use engine::kind::{Build, Plan, QueuePlan};
-use engine::packet::{ClassId, Dscp, Ecn, Flow};
+use engine::packet::{ClassId, Dscp, Ecn, FlowHashes};
 use engine::queue::Queue;
 use engine::random::{Rng, Seed};
 use engine::units::{Bytes, Duration, Instant};
 use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// How often a queue may answer an ask at its own deadline with another wait, nothing having
-/// arrived. Generous: a tree of shaping levels may need a wait for each.
+/// How often a queue may answer a dequeue at its own deadline with another wait, without arrivals.
+/// Generous: a tree of shaping levels may need a wait for each.
 const WAITS: u32 = 1_000;
 
 /// What is examined.
@@ -110,12 +110,12 @@ struct Exam<'a> {
     rng: Rng,
     /// Nothing may leave before, as the queue said; forgotten when something arrives.
     deadline: Option<Instant>,
-    /// Asks at a deadline that were answered with a wait, since the last packet or arrival.
+    /// Dequeues at a deadline that were answered with a wait, since the last packet or arrival.
     waits: u32,
     meddling: Meddling,
     views: Vec<View>,
     changes: Rng,
-    /// Whether the other plan holds.
+    /// Whether the other plan is in force.
     changed: bool,
 }
 
@@ -174,7 +174,7 @@ impl Exam<'_> {
         };
         let class = ClassId(self.rng.below(u64::from(self.subject.classes) + 2) as u32);
         let flow = self.rng.below(12) as u32;
-        let flow = Flow {
+        let flow = FlowHashes {
             source: flow % 3,
             destination: flow % 4,
             full: flow,
@@ -293,7 +293,7 @@ impl Exam<'_> {
         }
     }
 
-    /// Changes to the other plan; if the queue cannot, back to the one that holds, as hosts do.
+    /// Changes to the other plan; if the queue cannot, back to the one in force, as hosts do.
     fn change(&mut self) {
         let plans = [&self.subject.queue.plan, &self.subject.other.plan];
         let now = self.ledger.now;

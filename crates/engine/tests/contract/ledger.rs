@@ -5,7 +5,7 @@
 //! in order.
 
 use engine::discipline::{Reason, Sink};
-use engine::packet::{Buffer, ClassId, Ecn, Flow, Packet};
+use engine::packet::{Buffer, ClassId, Ecn, FlowHashes, Packet};
 use engine::queue::{Count, Queue};
 use engine::units::{Bytes, Instant};
 use std::collections::HashMap;
@@ -17,7 +17,7 @@ pub enum Event {
     Offered(u32),
     /// The packet was sent.
     Sent(u32),
-    /// The packet was lost.
+    /// The packet was dropped.
     Dropped(u32, Reason),
     /// The packet was marked.
     Marked(u32, Reason),
@@ -25,7 +25,7 @@ pub enum Event {
     Peeked(u32),
     /// Nothing may leave before this time.
     Wait(Instant),
-    /// Nothing is held.
+    /// There is no backlog.
     Empty,
     /// The queue is to be flushed.
     Flush,
@@ -43,7 +43,7 @@ struct Entry {
     len: Bytes,
     arrived: Instant,
     class: ClassId,
-    flow: Flow,
+    flow: FlowHashes,
     ecn: Ecn,
     marked: bool,
     whereabouts: Whereabouts,
@@ -72,7 +72,7 @@ pub struct Ledger {
 
 impl Ledger {
     /// Makes a packet and notes it as offered.
-    pub fn offer(&mut self, len: Bytes, class: ClassId, flow: Flow, ecn: Ecn) -> (u32, Packet) {
+    pub fn offer(&mut self, len: Bytes, class: ClassId, flow: FlowHashes, ecn: Ecn) -> (u32, Packet) {
         let id = u32::try_from(self.entries.len()).expect("few packets");
         let arrived = self.now;
         self.entries.push(Entry {
@@ -100,7 +100,7 @@ impl Ledger {
         self.events.push((self.now, event));
     }
 
-    /// The packet, which must be one that is held, and as it was offered.
+    /// The packet, which must be queued, and unchanged.
     fn entry(&mut self, packet: &Packet, what: &str) -> u32 {
         let id = packet.buffer.0;
         let entry = self.entries.get(id as usize);
@@ -170,7 +170,7 @@ impl Ledger {
         );
     }
 
-    /// What is held.
+    /// The backlog.
     pub fn held(&self) -> Count {
         self.offered - self.sent - self.dropped
     }

@@ -240,7 +240,7 @@ fn percent(rng: &mut Rng, from: u64, to: u64) -> Raw {
     Raw::Text(format!("{} %", between(rng, from, to)))
 }
 
-/// A service curve of up to so many per cent.
+/// A service curve of up to this many per cent.
 fn curve(rng: &mut Rng, most: u64) -> Raw {
     let mut rate = || between(rng, 1, most);
     let (m1, m2) = (rate(), rate());

@@ -18,7 +18,7 @@ fn counted(len: u64) -> u64 {
     len.max(60) + 4
 }
 
-/// Classes as (rate, packet length) that use so many millionths of the wire.
+/// Classes as (rate, packet length) that use this many millionths of the wire.
 fn shares(weights: &[(u64, usize)], used: u64) -> Vec<(u64, u64)> {
     let sum: u64 = weights.iter().map(|weight| weight.0).sum();
     weights

@@ -11,7 +11,7 @@ use engine::settings::{Problem, Raw, Table};
 use engine::tree::{ClassSpec, DisciplineSpec, Registry, TreePlan};
 use engine::units::{Bandwidth, Bytes, Instant};
 
-/// Nothing may be lost here.
+/// Nothing may be dropped here.
 pub struct NoLoss;
 
 impl Sink for NoLoss {
@@ -92,7 +92,7 @@ pub struct Rig {
     pub log: Vec<Start>,
     /// The slots of gap frames.
     pub gaps: Vec<u64>,
-    /// Length of packets of the classes that always have some; 0 of the others.
+    /// Packet lengths of the classes that are always backlogged; 0 for the others.
     pub greedy: Vec<u64>,
 }
 
@@ -131,7 +131,7 @@ impl Rig {
         Instant::from_nanos(self.nanos(self.at, false))
     }
 
-    /// Another tree takes this one's place: classes are the same by their names, and what they hold
+    /// Another tree takes this one's place: classes are the same by their names, and their backlog
     /// moves.
     pub fn replace(&mut self, settings: Table, link: (Bandwidth, u64), classes: &[ClassSpec]) {
         struct Moving(Vec<Packet>);
@@ -168,8 +168,8 @@ impl Rig {
         (0..2).for_each(|_| self.offer(class, len));
     }
 
-    /// One answer of the queue: the packet is sent, the gap filled or waited for; `false` if
-    /// nothing is held, or the wait would be beyond `end`.
+    /// One answer of the queue: the packet is sent, the gap filled or waited for; `false` if there
+    /// is no backlog, or the wait would be beyond `end`.
     pub fn step(&mut self, end: u64) -> bool {
         let now = self.now();
         match self.queue.dequeue(now, &mut NoLoss) {

@@ -1,4 +1,4 @@
-//! Towards children of any sort, towards changes while packets flow, and towards those who look in.
+//! With children of any kind, while settings change with a backlog, and under inspection.
 
 use crate::rig::{MTU, Rig, With, check, check_with, class, near};
 use engine::discipline::{Discipline, Next, Reason, Sink, Verdict};
@@ -21,7 +21,7 @@ struct Gate {
     open: Instant,
 }
 
-/// Drops all that it holds when it is asked for a packet.
+/// Drops its whole backlog on dequeue.
 #[derive(Debug, Default)]
 struct Sieve(VecDeque<Packet>);
 
