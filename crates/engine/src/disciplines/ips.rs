@@ -424,7 +424,7 @@ fn inside(
         Over::Cbq => (
             &cbq::KIND,
             Table::default()
-                .text("link", cbq::Pace::Port.name())
+                .text("link", cbq::PacedBy::Port.name())
                 .with("link_burst", patience),
         ),
     };
