@@ -1,7 +1,8 @@
-//! `yields` of a class: its TCP downloads have what other traffic leaves of the link, by the windows that their receivers advertise.
+//! `yields` of a class: its TCP downloads get what other traffic leaves of the link, by clamped
+//! windows.
 //!
-//! Who holds them is `suimon run` (the law is the host crate's, the rewriting the packet loop's). Here are the settings, and what is
-//! wrong with them or does nothing.
+//! This file has the settings and their diagnostics. `suimon run` puts them into effect: the
+//! control law is in the crate `host`, the window clamp in the packet loop of `netio`.
 
 use crate::port_config::PortConfig;
 use engine::classify::Filter;
@@ -17,12 +18,12 @@ settings! {
     pub struct YieldsSettings {
         /// Its share of what other traffic leaves, relative to the other classes that yield
         weight: u32 = default "1", "1 to 1000", "";
-        /// More than this its TCP connections together never get
+        /// Rate of all its TCP connections together at most
         cap: Rate = derived "the link's rate",
-            "below two segments a round trip connections go and wait in half seconds", "";
-        /// Less than this they are not asked to yield
+            "below two segments a round trip, connections send in turns of half a second", "";
+        /// Rate below which they need not yield
         floor: Rate = derived "nothing",
-            "too large: other traffic waits for them; none: long downloads may stand nearly still", "";
+            "too large: other traffic is delayed; none: long downloads may almost stop", "";
     }
 }
 
@@ -31,21 +32,21 @@ settings! {
 pub struct Yields {
     /// Its name.
     pub class: String,
-    /// Where the policy says so.
+    /// Where the policy declares it.
     pub at: Span,
-    /// How.
+    /// Its settings.
     pub settings: YieldsSettings,
 }
 
 const TCP: u8 = 6;
 
 impl Yields {
-    /// What it may have at most, and what it is not asked to yield below, on a link of this rate.
+    /// Its cap and floor on a link of this rate.
     pub fn rates(&self, link: Bandwidth) -> [Option<Bandwidth>; 2] {
         [self.settings.cap, self.settings.floor].map(|rate| rate.map(|rate| rate.on(link)))
     }
 
-    /// What is wrong with it on a link of this rate.
+    /// The mistakes in it, on a link of this rate.
     pub(crate) fn mistakes(&self, plan: &TreePlan, link: Bandwidth) -> Vec<Problem> {
         let mut found = Vec::new();
         let mut wrong = |message: String, help: &str| found.push(Problem::new(self.at, message).help(help));
@@ -56,24 +57,24 @@ impl Yields {
                     "`{}` has classes below it and no connections of its own",
                     self.class
                 ),
-                "write `yields` into those of them that are to yield",
+                "write `yields` into those of them that should yield",
             );
         }
         if !(1..=1000).contains(&self.settings.weight) {
-            wrong("`weight` must be from 1 to 1000".into(), "without, it is 1");
+            wrong("`weight` must be from 1 to 1000".into(), "the default is 1");
         }
         if let [Some(cap), Some(floor)] = self.rates(link)
             && floor > cap
         {
             wrong(
                 format!("the floor of {floor} is above the cap of {cap}"),
-                "a class has at least its floor and at most its cap",
+                "a class gets at least its floor and at most its cap",
             );
         }
         found
     }
 
-    /// What of it does nothing, on a link of this rate.
+    /// The settings without effect, on a link of this rate.
     pub(crate) fn warnings(&self, plan: &TreePlan, filters: &[Filter], link: Bandwidth) -> Vec<Problem> {
         let mut found = Vec::new();
         let mut warn = |message: String, help: &str| found.push(Problem::new(self.at, message).help(help));
@@ -86,7 +87,7 @@ impl Yields {
         }
         if cap.is_some_and(|cap| cap >= link) {
             warn(
-                format!("the cap of `{}` does nothing: it is the whole link", self.class),
+                format!("the cap of `{}` has no effect: it is the whole link", self.class),
                 "leave it out",
             );
         }
@@ -98,25 +99,25 @@ impl Yields {
         let others = |filter: &Filter| filter.protocol.is_some_and(|protocol| protocol != TCP);
         if class != plan.default && own.peek().is_some() && own.all(others) {
             warn(
-                format!("nothing in `{}` yields: its filters take no TCP", self.class),
-                "UDP and QUIC have no window; `police` is what limits them",
+                format!("nothing in `{}` yields: its filters match no TCP", self.class),
+                "UDP and QUIC have no window; limit them with `police`",
             );
         }
         found
     }
 }
 
-/// Why nothing yields by this port, if so.
+/// Why nothing can yield on this port; none if it can.
 pub(crate) fn idle(port: Option<&PortConfig>) -> Option<&'static str> {
     match port.map(|port| &port.attachment) {
         None => Some(
-            "there is no [port]; `suimon run` between two interfaces sees a connection's both directions",
+            "there is no [port]; `suimon run` sees both directions of a connection between two interfaces",
         ),
         Some(Attachment::Between(..)) => None,
         Some(Attachment::Egress(_)) => Some(
-            "this port sees what leaves, and not the acknowledgments that come; \
+            "this port sees what leaves, but not the ACKs that arrive; \
              use `between`, or `suimon nine --behind NAME` on the host that routes",
         ),
-        Some(Attachment::Files { .. }) => Some("senders in a file do not listen"),
+        Some(Attachment::Files { .. }) => Some("senders in a file do not react"),
     }
 }

@@ -1,10 +1,11 @@
-//! The laws in a closed loop with a made-up bottleneck (`laws/model.rs`), held to what is asked of them: a lone download keeps
-//! its throughput, a newcomer has the link within a second, nothing is lost, and what yielded comes back.
+//! The control laws in a closed loop with a model of a bottleneck (`laws/model.rs`). Requirements: a
+//! lone download keeps its throughput, a new flow has the link within a second, no capacity is
+//! wasted, and what yielded returns.
 
+#[path = "laws/bbr.rs"]
+mod bbr;
 #[path = "laws/model.rs"]
 mod model;
-#[path = "laws/probing.rs"]
-mod probing;
 
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
 use host::law::{FullLinkClamp, Scavenger};
@@ -12,7 +13,7 @@ use host::{
     Bottleneck, Direction, FlowId, FlowLimit, FlowSample, Law, LimitReason, LinkCounters, Member, MemberId,
     Tick,
 };
-use model::{Model, Spec, Wants};
+use model::{Model, Offered, Spec};
 use std::ops::Range;
 
 /// Mbit/s, the buffer in bytes: 51 ms and 20 ms of queue.
@@ -26,36 +27,37 @@ fn members(count: u32) -> Vec<Member> {
     (0..count).map(|id| Member::new(MemberId(id))).collect()
 }
 
-fn modern() -> Scavenger {
+fn scavenger() -> Scavenger {
     Scavenger::new(Direction::Download)
 }
 
-/// What a member's downloads and a newcomer got, in parts of the link: the newcomer is there from 8 to 18 s.
+/// The throughput of a member's downloads and of a new flow, as fractions of the link. The new flow
+/// runs from 8 to 18 s.
 #[derive(Debug)]
-struct Course {
+struct RunResult {
     lone: f64,
-    /// The newcomer in the second after its first, and until its end.
+    /// The new flow in its second second, and from then to its end.
     second: f64,
-    newcomer: f64,
+    new_flow: f64,
     total: f64,
-    /// All together within a second after its end.
+    /// The total in the second after its first second of absence.
     back: f64,
     queue_ms: f64,
 }
 
-fn course(mut model: Model, mbit: u64, downloads: u32, law: &mut dyn Law) -> Course {
+fn run_with_new_flow(mut model: Model, mbit: u64, downloads: u32, law: &mut dyn Law) -> RunResult {
     for _ in 0..downloads {
         model.add(Spec::of(Some(0), 0, 22_000));
     }
-    let newcomer = model.add(Spec::of(None, 8_000, 18_000));
+    let new_flow = model.add(Spec::of(None, 8_000, 18_000));
     model.run(law, 8_000);
     let queue_ms = model.queue_ms();
     model.run(law, 22_000);
     let link = mbit as f64;
-    Course {
+    RunResult {
         lone: model.total(2_000, 8_000) / link,
-        second: model.rate(newcomer, 9_000, 10_000) / link,
-        newcomer: model.rate(newcomer, 9_000, 18_000) / link,
+        second: model.rate(new_flow, 9_000, 10_000) / link,
+        new_flow: model.rate(new_flow, 9_000, 18_000) / link,
         total: model.total(8_000, 18_000) / link,
         back: model.total(19_000, 20_000) / link,
         queue_ms,
@@ -69,22 +71,23 @@ fn a_lone_download_is_left_alone_and_yields_within_a_second() {
             for shrinks in [false, true] {
                 let mut model = Model::new(mbit, buffer, &members(1), stated(mbit));
                 model.shrinks = shrinks;
-                let course = course(model, mbit, downloads, &mut modern());
-                let case = format!("{mbit} Mbit/s, {downloads} downloads, shrinking {shrinks}: {course:?}");
-                assert!(course.lone >= 0.97, "{case}");
-                assert!(course.second >= 0.8 && course.newcomer >= 0.8, "{case}");
-                assert!(course.total >= 0.97 && course.back >= 0.97, "{case}");
-                // The lid: what a lone download leaves of the buffer is a newcomer's.
-                assert!(downloads > 1 || course.queue_ms < 15.0, "{case}");
+                let result = run_with_new_flow(model, mbit, downloads, &mut scavenger());
+                let case = format!("{mbit} Mbit/s, {downloads} downloads, shrinking {shrinks}: {result:?}");
+                assert!(result.lone >= 0.97, "{case}");
+                assert!(result.second >= 0.8 && result.new_flow >= 0.8, "{case}");
+                assert!(result.total >= 0.97 && result.back >= 0.97, "{case}");
+                // The aggregate window cap leaves the buffer to new flows.
+                assert!(downloads > 1 || result.queue_ms < 15.0, "{case}");
             }
         }
     }
 }
 
 #[test]
-fn a_newcomer_has_the_link_within_a_second_whenever_it_comes() {
-    // Slow starts that meet others' queue in their third or fourth round end early, and CUBIC then takes seconds: so what counts is
-    // where between two ticks it begins. Interfaces of virtual machines count super-frames once: 2 % less than their connections.
+fn a_new_flow_has_the_link_within_a_second_whenever_it_comes() {
+    // A slow start that meets a queue in its third or fourth round ends early, and CUBIC then takes
+    // seconds. So it matters where between two ticks it begins. Interfaces of virtual machines
+    // count super-frames once: 2 % less than their connections.
     for (mbit, buffer) in LINKS {
         for downloads in [1, 20] {
             for counted in [0.99, 1.02] {
@@ -94,10 +97,10 @@ fn a_newcomer_has_the_link_within_a_second_whenever_it_comes() {
                     for _ in 0..downloads {
                         model.add(Spec::of(Some(0), 0, 20_000));
                     }
-                    let newcomer = model.add(Spec::of(None, 8_000 + phase, 18_000));
-                    let mut law = modern();
+                    let new_flow = model.add(Spec::of(None, 8_000 + phase, 18_000));
+                    let mut law = scavenger();
                     model.run(&mut law, 20_000);
-                    let second = model.rate(newcomer, 9_000, 10_000) / mbit as f64;
+                    let second = model.rate(new_flow, 9_000, 10_000) / mbit as f64;
                     let total = model.total(8_000, 18_000) / mbit as f64;
                     assert!(
                         second >= 0.8 && total >= 0.97,
@@ -109,7 +112,8 @@ fn a_newcomer_has_the_link_within_a_second_whenever_it_comes() {
     }
 }
 
-/// How long after `from` a connection had 80 % of the link again, in milliseconds: the end of the first tenth of a second in which it had.
+/// The time after `from` at which a connection has 80 % of the link again, in milliseconds: the end
+/// of the first such tenth of a second.
 fn back_after(model: &Model, flow: usize, from: u64, mbit: u64) -> u64 {
     let has = |ms: &u64| model.rate(flow, *ms, ms + 100) >= 0.8 * mbit as f64;
     let tenths = (from..from + 3_000).step_by(100);
@@ -120,16 +124,16 @@ fn back_after(model: &Model, flow: usize, from: u64, mbit: u64) -> u64 {
 }
 
 #[test]
-fn a_sender_that_climbs_slowly_has_kept_enough_to_be_back_soon_however_fast_the_link() {
-    // BBR climbs by a factor that its round trips decide: from what it had, and not from what the link is.
+fn a_slowly_probing_sender_is_back_soon_on_any_link() {
+    // BBR grows by a factor per round trip, from the rate that it had.
     for (mbit, buffer) in [(10, 64_000), (100, 256_000), (1_000, 2_500_000)] {
         for phase in [0, 30, 60] {
             let mut model = Model::new(mbit, buffer, &members(1), stated(mbit));
             let both = [Spec::of(Some(0), 0, 8_000), Spec::of(None, 2_000 + phase, 5_000)];
-            let [low, newcomer] = both.map(|spec| model.add(Spec { probes: true, ..spec }));
-            model.run(&mut modern(), 8_000);
+            let [low, new_flow] = both.map(|spec| model.add(Spec { bbr: true, ..spec }));
+            model.run(&mut scavenger(), 8_000);
             let back = back_after(&model, low, 5_000, mbit);
-            let other = model.rate(newcomer, 3_100, 5_000) / mbit as f64;
+            let other = model.rate(new_flow, 3_100, 5_000) / mbit as f64;
             let least = if mbit == 10 { 0.9 } else { 0.95 };
             assert!(
                 back <= 700 && other >= least,
@@ -140,44 +144,44 @@ fn a_sender_that_climbs_slowly_has_kept_enough_to_be_back_soon_however_fast_the_
 }
 
 #[test]
-fn who_comes_and_is_gone_at_once_is_not_waited_for_twice() {
-    // A transfer that ends within its onset: the time in which nothing of it comes any more counts from there.
+fn a_transfer_that_ends_within_its_onset_is_not_waited_for_twice() {
+    // The quiet time counts from the transfer's end, within the onset.
     let mut model = Model::new(100, 256_000, &members(1), stated(100));
     model.add(Spec::of(Some(0), 0, 4_000));
     model.add(Spec::of(None, 2_000, 2_120));
-    model.run(&mut modern(), 4_000);
-    let since = |ms: u64, why: fn(&LimitReason) -> bool| {
+    model.run(&mut scavenger(), 4_000);
+    let since = |ms: u64, matches: fn(&LimitReason) -> bool| {
         let mut orders = model.orders.iter().filter(|(at, _)| *at >= ms);
         orders
-            .find(|(_, orders)| why(&orders[0].reason))
+            .find(|(_, orders)| matches(&orders[0].reason))
             .map_or(u64::MAX, |(at, _)| *at)
     };
-    let held = since(2_000, |why| *why == LimitReason::OnsetOfOthers);
-    let free = since(held, |why| *why == LimitReason::LinkIsFree);
+    let onset = since(2_000, |reason| *reason == LimitReason::OnsetOfOthers);
+    let free = since(onset, |reason| *reason == LimitReason::LinkIsFree);
     assert!(
-        (2_020..2_100).contains(&held) && free <= 2_300,
-        "held at {held}, free at {free}"
+        (2_020..2_100).contains(&onset) && free <= 2_300,
+        "onset at {onset}, free at {free}"
     );
 }
 
 #[test]
-fn uploads_leave_room_before_the_link_and_a_wrong_rate_does_not_hold_them() {
-    for (said, least) in [(10, 0.97), (5, 0.9)] {
-        let mut model = Model::new(10, 64_000, &members(1), stated(said)).upload();
+fn uploads_leave_the_buffer_empty_and_survive_a_wrong_rate() {
+    for (rate_stated, least) in [(10, 0.97), (5, 0.9)] {
+        let mut model = Model::new(10, 64_000, &members(1), stated(rate_stated)).upload();
         model.add(Spec::of(Some(0), 0, 20_000));
         model.run(&mut Scavenger::new(Direction::Upload), 20_000);
         let rate = model.rate(0, 5_000, 20_000) / 10.0;
         let queue = model.queue_ms();
         assert!(
-            rate >= least && (said != 10 || queue < 20.0),
-            "{said}: {rate:.2}, {queue:.1} ms"
+            rate >= least && (rate_stated != 10 || queue < 20.0),
+            "{rate_stated}: {rate:.2}, {queue:.1} ms"
         );
     }
 }
 
 #[test]
-fn without_a_law_a_newcomer_does_not_get_that_much() {
-    // What the test above can see: the same course with windows that are left alone.
+fn without_a_law_a_new_flow_gets_less() {
+    // The sensitivity of the tests above: the same run with free windows.
     struct Nothing;
     impl Law for Nothing {
         fn tick(&mut self, tick: &host::Tick<'_>) -> Vec<host::Order> {
@@ -191,8 +195,8 @@ fn without_a_law_a_newcomer_does_not_get_that_much() {
         }
     }
     let model = Model::new(10, 64_000, &members(1), stated(10));
-    let course = course(model, 10, 20, &mut Nothing);
-    assert!(course.newcomer < 0.3, "{course:?}");
+    let result = run_with_new_flow(model, 10, 20, &mut Nothing);
+    assert!(result.new_flow < 0.3, "{result:?}");
 }
 
 #[test]
@@ -202,13 +206,13 @@ fn a_rate_that_is_stated_five_per_cent_too_high_or_low_does_no_harm() {
             for wrong in [950, 1_020, 1_050] {
                 let rate = Bottleneck::Stated(Bandwidth::kbit(mbit * wrong));
                 let model = Model::new(mbit, buffer, &members(1), rate);
-                let course = course(model, mbit, downloads, &mut modern());
-                let holds = course.lone >= 0.97 && course.second >= 0.8 && course.total >= 0.97;
-                // Twenty times two segments are more than 10 Mbit/s and 20 ms hold.
+                let result = run_with_new_flow(model, mbit, downloads, &mut scavenger());
+                let passes = result.lone >= 0.97 && result.second >= 0.8 && result.total >= 0.97;
+                // Two segments for each of 20 downloads exceed the BDP of 10 Mbit/s and 20 ms.
                 let queue = if (mbit, downloads) == (10, 20) { 45.0 } else { 16.0 };
                 assert!(
-                    holds && course.queue_ms < queue,
-                    "{mbit} Mbit/s, {downloads} downloads, {wrong}: {course:?}"
+                    passes && result.queue_ms < queue,
+                    "{mbit} Mbit/s, {downloads} downloads, {wrong}: {result:?}"
                 );
             }
         }
@@ -218,17 +222,17 @@ fn a_rate_that_is_stated_five_per_cent_too_high_or_low_does_no_harm() {
 #[test]
 fn ticks_that_are_missed_do_no_harm() {
     let mut model = Model::new(10, 64_000, &members(1), stated(10));
-    // Half of all, and three seconds apart a whole half second.
+    // Every second one; and half a second of ticks every three seconds.
     model.missed = |ms| ms % 100 == 0 || ms % 3_000 < 500;
-    let course = course(model, 10, 1, &mut modern());
-    let holds = course.lone >= 0.97 && course.second >= 0.8 && course.total >= 0.97 && course.back >= 0.9;
-    assert!(holds, "{course:?}");
+    let result = run_with_new_flow(model, 10, 1, &mut scavenger());
+    let passes = result.lone >= 0.97 && result.second >= 0.8 && result.total >= 0.97 && result.back >= 0.9;
+    assert!(passes, "{result:?}");
 }
 
 #[test]
-fn an_unknown_rate_is_found_out() {
-    let mut law = modern();
-    let course = course(
+fn an_unknown_rate_is_estimated() {
+    let mut law = scavenger();
+    let result = run_with_new_flow(
         Model::new(10, 64_000, &members(1), Bottleneck::Auto),
         10,
         1,
@@ -236,16 +240,16 @@ fn an_unknown_rate_is_found_out() {
     );
     let rate = law.rate(Bottleneck::Auto).map_or(0, Bandwidth::bits);
     assert!((9_700_000..10_400_000).contains(&rate), "{rate}");
-    let holds = course.lone >= 0.9 && course.second >= 0.8 && course.total >= 0.97;
-    assert!(holds, "{course:?}");
+    let passes = result.lone >= 0.9 && result.second >= 0.8 && result.total >= 0.97;
+    assert!(passes, "{result:?}");
 }
 
 #[test]
-fn where_the_rate_is_not_to_be_guessed_delay_decides_and_yields_less() {
+fn without_an_estimate_delay_decides_and_yields_less() {
     let model = Model::new(10, 64_000, &members(1), Bottleneck::Unknown);
-    let course = course(model, 10, 1, &mut modern());
-    let holds = course.lone >= 0.9 && course.newcomer >= 0.6 && course.total >= 0.95;
-    assert!(holds, "{course:?}");
+    let result = run_with_new_flow(model, 10, 1, &mut scavenger());
+    let passes = result.lone >= 0.9 && result.new_flow >= 0.6 && result.total >= 0.95;
+    assert!(passes, "{result:?}");
 }
 
 #[test]
@@ -261,12 +265,12 @@ fn weights_decide_between_members_on_a_free_link_and_beside_others() {
             }
             // Other traffic that leaves half of the link.
             let bytes = mbit * 1_000_000 / 8 / 2 / 50;
-            let wants = Wants::Bursts { bytes, every: 20 };
+            let offered = Offered::Bursts { bytes, every: 20 };
             model.add(Spec {
-                wants,
+                offered,
                 ..Spec::of(None, 20_000, 40_000)
             });
-            model.run(&mut modern(), 40_000);
+            model.run(&mut scavenger(), 40_000);
             for (from, to, least) in [(8_000, 20_000, 0.97), (25_000, 40_000, 0.85)] {
                 let rates = model.by_member(from, to);
                 let case = format!("{mbit} Mbit/s, {rtts:?}, from {from}: {rates:?}");
@@ -281,8 +285,9 @@ fn weights_decide_between_members_on_a_free_link_and_beside_others() {
 }
 
 #[test]
-fn a_counter_that_once_showed_more_does_not_keep_the_link_from_being_full() {
-    // An interface that counts super-frames once counts more where they are shorter: 3 % more for a while now and then.
+fn a_counter_that_once_read_high_does_not_keep_the_link_from_being_full() {
+    // An interface that counts super-frames once reads more where they are shorter: 3 % more,
+    // repeatedly or once.
     let now_and_then = |ms: u64| if ms % 4_000 < 400 { 1.03 } else { 1.0 };
     let once = |ms: u64| if (2_000..2_400).contains(&ms) { 1.03 } else { 1.0 };
     let mut three = members(3);
@@ -294,7 +299,7 @@ fn a_counter_that_once_showed_more_does_not_keep_the_link_from_being_full() {
             for member in 0..3 {
                 model.add(Spec::of(Some(member), 0, 30_000));
             }
-            model.run(&mut modern(), 30_000);
+            model.run(&mut scavenger(), 30_000);
             let (rates, queue) = (model.by_member(8_000, 30_000), model.queue_ms());
             let case = format!("{mbit} Mbit/s, {what}: {rates:?}, {queue:.1} ms");
             for member in [1, 2] {
@@ -306,8 +311,9 @@ fn a_counter_that_once_showed_more_does_not_keep_the_link_from_being_full() {
     }
 }
 
-/// Shows a law these rates (Mbit/s, of a member each) in these ms, with round trips of 20 ms and no queue; what it orders then.
-fn shown(
+/// Feeds a law these rates (Mbit/s, one per member) during these ms, with RTTs of 20 ms and no
+/// queue. Returns the last windows.
+fn feed(
     law: &mut dyn Law,
     members: &[Member],
     carried: &mut [u64],
@@ -356,13 +362,14 @@ fn shown(
 }
 
 #[test]
-fn who_recovers_from_losses_does_not_widen_the_windows_of_the_rest() {
+fn a_flow_in_loss_recovery_does_not_widen_the_windows_of_the_others() {
     let mut three = members(3);
     (three[1].weight, three[2].weight) = (2, 4);
-    let (mut law, mut carried) = (modern(), [0; 3]);
-    let before = shown(&mut law, &three, &mut carried, &[14, 28, 57], 0..1_000);
-    // The heaviest has lost packets. Larger windows would bring losses by the rest, until windows decide nothing any more.
-    let after = shown(&mut law, &three, &mut carried, &[14, 28, 34], 1_000..1_440);
+    let (mut law, mut carried) = (scavenger(), [0; 3]);
+    let before = feed(&mut law, &three, &mut carried, &[14, 28, 57], 0..1_000);
+    // The heaviest flow recovers from losses. Larger windows would make the others lose packets too,
+    // until losses decide and not windows.
+    let after = feed(&mut law, &three, &mut carried, &[14, 28, 34], 1_000..1_440);
     for member in [0, 1] {
         let widened = after[member] as f64 / before[member] as f64;
         assert!(widened < 1.2, "{before:?} {after:?}");
@@ -370,7 +377,7 @@ fn who_recovers_from_losses_does_not_widen_the_windows_of_the_rest() {
 }
 
 #[test]
-fn a_cap_holds_on_a_free_link_and_a_floor_beside_others() {
+fn a_cap_applies_on_a_free_link_and_a_floor_beside_others() {
     let mut two = members(2);
     two[0].cap = Some(Bandwidth::mbit(2));
     two[1].floor = Some(Bandwidth::mbit(3));
@@ -378,16 +385,16 @@ fn a_cap_holds_on_a_free_link_and_a_floor_beside_others() {
     model.add(Spec::of(Some(0), 0, 30_000));
     model.add(Spec::of(Some(1), 0, 30_000));
     let other = model.add(Spec::of(None, 15_000, 30_000));
-    let mut law = modern();
+    let mut law = scavenger();
     model.run(&mut law, 15_000);
-    let said = &model.orders.last().expect("orders").1;
-    assert_eq!(said[0].reason, LimitReason::Cap(Bandwidth::mbit(2)));
+    let orders = &model.orders.last().expect("orders").1;
+    assert_eq!(orders[0].reason, LimitReason::Cap(Bandwidth::mbit(2)));
     model.run(&mut law, 30_000);
     let free = model.by_member(5_000, 15_000);
     assert!((1.8..2.1).contains(&free[&0]), "{free:?}");
     assert!(
         model.total(5_000, 15_000) >= 9.7,
-        "the other one has the rest: {free:?}"
+        "the other one gets the rest: {free:?}"
     );
     let busy = model.by_member(18_000, 30_000);
     assert!((2.5..3.4).contains(&busy[&1]), "{busy:?}");
@@ -395,7 +402,7 @@ fn a_cap_holds_on_a_free_link_and_a_floor_beside_others() {
 }
 
 #[test]
-fn a_cap_holds_that_no_window_is_small_enough_for() {
+fn a_cap_below_the_smallest_window_applies() {
     let mut one = members(1);
     one[0].cap = Some(Bandwidth::kbit(400));
     for connections in [1, 3] {
@@ -403,11 +410,11 @@ fn a_cap_holds_that_no_window_is_small_enough_for() {
             let mut model = Model::new(100, 256_000, &one, bottleneck);
             (0..connections).for_each(|_| _ = model.add(Spec::of(Some(0), 0, 40_000)));
             model.add(Spec::of(None, 20_000, 40_000));
-            model.run(&mut modern(), 40_000);
+            model.run(&mut scavenger(), 40_000);
             for (from, to) in [(5_000, 20_000), (25_000, 40_000)] {
                 let rate = model.by_member(from, to)[&0];
                 let case = format!("{connections} connections, {bottleneck:?}, from {from}: {rate:.2}");
-                // Beside others by less, as they make round trips longer.
+                // Less beside others, which make RTTs longer.
                 let least = if from < 20_000 { 0.3 } else { 0.1 };
                 assert!((least..0.48).contains(&rate), "{case}");
             }
@@ -416,20 +423,20 @@ fn a_cap_holds_that_no_window_is_small_enough_for() {
 }
 
 #[test]
-fn other_traffic_that_does_not_want_the_link_leaves_the_rest() {
+fn other_traffic_that_needs_less_leaves_the_rest() {
     // 4 Mbit/s: smooth, and in bursts of 200 ms and of a second.
     for (every, least) in [(20, 0.9), (200, 0.75), (1_000, 0.75)] {
         let mut model = Model::new(10, 64_000, &members(1), stated(10));
         model.add(Spec::of(Some(0), 0, 30_000));
-        let wants = Wants::Bursts {
+        let offered = Offered::Bursts {
             bytes: 500 * every,
             every,
         };
         let other = model.add(Spec {
-            wants,
+            offered,
             ..Spec::of(None, 10_000, 30_000)
         });
-        model.run(&mut modern(), 30_000);
+        model.run(&mut scavenger(), 30_000);
         let (other, total) = (model.rate(other, 12_000, 30_000), model.total(12_000, 30_000));
         assert!(
             other >= 3.8 && total >= 10.0 * least,
@@ -439,13 +446,13 @@ fn other_traffic_that_does_not_want_the_link_leaves_the_rest() {
 }
 
 #[test]
-fn connections_that_come_and_go_are_not_taken_for_other_traffic() {
+fn short_connections_are_not_taken_for_other_traffic() {
     let mut model = Model::new(10, 64_000, &members(1), stated(10));
     for n in 0..60 {
         // Four at a time, each for a second and a bit.
         model.add(Spec::of(Some(0), n * 300, n * 300 + 1_250));
     }
-    model.run(&mut modern(), 18_000);
+    model.run(&mut scavenger(), 18_000);
     let total = model.total(2_000, 18_000);
     assert!(total >= 9.2, "{total:.2}");
 }
@@ -458,18 +465,18 @@ fn shares_below_two_segments_a_round_trip_go_in_turns() {
         model.add(Spec::of(Some(0), 0, 40_000));
     }
     model.add(Spec::of(None, 5_000, 40_000));
-    model.run(&mut modern(), 40_000);
+    model.run(&mut scavenger(), 40_000);
     let parked = |orders: &[host::Order]| orders.iter().filter(|o| o.limit == FlowLimit::Parked).count();
-    let held: Vec<usize> = model
+    let counts: Vec<usize> = model
         .orders
         .iter()
         .filter(|(ms, _)| *ms > 7_000)
         .map(|(_, o)| parked(o))
         .collect();
-    let few = held.iter().filter(|parked| **parked < 14).count();
+    let few = counts.iter().filter(|parked| **parked < 14).count();
     assert!(
-        few * 10 < held.len() && held.iter().all(|parked| *parked < 20),
-        "{held:?}"
+        few * 10 < counts.len() && counts.iter().all(|parked| *parked < 20),
+        "{counts:?}"
     );
     // Everyone had a turn.
     for flow in 0..20 {
@@ -481,23 +488,24 @@ fn shares_below_two_segments_a_round_trip_go_in_turns() {
 }
 
 #[test]
-fn what_is_steady_is_not_made_to_swing() {
-    // A floor of half the link beside a greedy flow: both have a steady share.
+fn steady_shares_do_not_oscillate() {
+    // A floor of half the link beside a greedy flow: both shares are steady.
     let mut one = members(1);
     one[0].floor = Some(Bandwidth::mbit(50));
     let mut model = Model::new(100, 256_000, &one, stated(100));
-    let held = model.add(Spec::of(Some(0), 0, 30_000));
+    let low = model.add(Spec::of(Some(0), 0, 30_000));
     model.add(Spec::of(None, 5_000, 30_000));
-    model.run(&mut modern(), 30_000);
+    model.run(&mut scavenger(), 30_000);
     let seconds: Vec<f64> = (10..30)
-        .map(|s| model.rate(held, s * 1_000, s * 1_000 + 1_000))
+        .map(|s| model.rate(low, s * 1_000, s * 1_000 + 1_000))
         .collect();
     let mean = seconds.iter().sum::<f64>() / seconds.len() as f64;
     let swing = seconds
         .windows(2)
         .map(|two| (two[1] - two[0]).abs())
         .fold(0.0, f64::max);
-    // A window is no more than a leave to send: beside a greedy flow in a full buffer a floor is nearly reached.
+    // A window is only a permission to send: beside a greedy flow that fills the buffer, a floor is
+    // nearly reached.
     assert!(
         (35.0..55.0).contains(&mean) && swing < 0.2 * mean,
         "{mean:.1}: {seconds:.1?}"
@@ -505,11 +513,11 @@ fn what_is_steady_is_not_made_to_swing() {
 }
 
 #[test]
-fn windows_rise_by_no_more_than_twice_a_round_trip() {
+fn windows_grow_at_most_twofold_in_a_round_trip() {
     let mut model = Model::new(100, 256_000, &members(1), stated(100));
     model.add(Spec::of(Some(0), 0, 20_000));
     model.add(Spec::of(None, 5_000, 10_000));
-    model.run(&mut modern(), 20_000);
+    model.run(&mut scavenger(), 20_000);
     let window = |orders: &[host::Order]| match orders.first().map(|order| order.limit) {
         Some(FlowLimit::Window(window)) => Some(window.get()),
         _ => None,
@@ -519,7 +527,7 @@ fn windows_rise_by_no_more_than_twice_a_round_trip() {
         .iter()
         .filter_map(|(_, orders)| window(orders))
         .collect();
-    // 50 ms are two and a half round trips of 20 ms, of which two count; and a unit of the scale.
+    // 50 ms are 2.5 round trips of 20 ms, of which 2 count; plus one unit of the scale.
     let steepest = windows
         .windows(2)
         .map(|two| (two[1] - 127) as f64 / two[0] as f64)
@@ -541,7 +549,7 @@ fn uploads_are_paced_under_the_same_weights() {
     assert!((0.9..1.1).contains(&ratio), "{rates:?}");
     assert!(model.total(3_000, 10_000) >= 9.7, "{rates:?}");
     assert!(model.rate(other, 11_000, 20_000) >= 8.0, "yields");
-    assert!(model.total(21_000, 25_000) >= 9.7, "and comes back");
+    assert!(model.total(21_000, 25_000) >= 9.7, "and returns");
 }
 
 #[test]
@@ -552,7 +560,7 @@ fn the_papers_law_clamps_whenever_the_link_is_full() {
     let low = model.add(Spec::of(Some(0), 0, 20_000));
     let high = model.add(Spec::of(None, 8_000, 20_000));
     model.run(&mut FullLinkClamp::default(), 20_000);
-    // It taxes a lone download, which is why it is not the default.
+    // It slows down a lone download: that is why it is not the default.
     let lone = model.rate(low, 2_000, 8_000);
     assert!((3.0..9.5).contains(&lone), "{lone:.2}");
     assert!(model.rate(high, 9_000, 20_000) >= 8.0);

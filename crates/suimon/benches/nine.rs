@@ -1,15 +1,16 @@
-//! How well commands under `nine` yield, with the kernel's TCP over emulated links of 10 and 100 Mbit/s and 20 ms: the figures
-//! of docs/nine.md. A quiet machine is needed; nothing is judged.
+//! How well commands under `nine` yield, with the kernel's TCP over emulated links of 10 and
+//! 100 Mbit/s and 20 ms: the numbers in docs/nine.md. It needs a quiet machine and asserts nothing.
 //!
 //! ```text
 //! cargo bench -p suimon --bench nine [-- [--only TEXT] [--rounds N] [--series DIRECTORY] [--picture FILE]]
 //! ```
 //!
-//! A table: of each course the median of its rounds, and the worst behind a stroke. `--only` runs the courses whose name has this in it;
-//! `--series` writes what was seen every 50 ms, a file for each round; `--picture` draws the first course. Cargo runs it
-//! in crates/suimon, where relative paths begin. As root it is run as an ordinary user all the same.
+//! The table has for each scenario the median of its rounds and the worst. `--only` selects scenarios
+//! by a part of their name; `--series` writes the samples of every 50 ms, one file per round;
+//! `--picture` draws the first scenario. Relative paths begin in crates/suimon. The commands run as
+//! an ordinary user, also if root runs the bench.
 
-#![expect(clippy::print_stdout, reason = "a bench prints its figures")]
+#![expect(clippy::print_stdout, reason = "a bench prints its results")]
 
 #[path = "../tests/nine/rig.rs"]
 #[expect(dead_code, reason = "the tests use the rest of it")]
@@ -18,21 +19,21 @@ mod rig;
 mod scenario;
 
 use rig::{BBR, CUBIC, Rig};
-use scenario::{BEGINS, Course, ENDS, Found, OVER, STEP, Seen};
+use scenario::{BEGINS, ENDS, OVER, RoundResult, RoundSeries, STEP, YieldScenario};
 use std::fmt::Write;
 use std::path::Path;
 use std::time::Duration;
 
-/// The word behind this one on the command line.
+/// The argument after this one on the command line.
 fn option(name: &str) -> Option<String> {
     let mut words = std::env::args().skip_while(|word| word != name).skip(1);
     words.next()
 }
 
-fn courses() -> Vec<Course> {
-    let mut courses = Vec::new();
+fn scenarios() -> Vec<YieldScenario> {
+    let mut scenarios = Vec::new();
     for mbit in [10, 100] {
-        let course = |name: &str, low, port, congestion, under_nine, stated| Course {
+        let new = |name: &str, low, port, congestion, under_nine, stated| YieldScenario {
             name: format!("{mbit} Mbit/s, {name}"),
             mbit,
             low,
@@ -41,17 +42,17 @@ fn courses() -> Vec<Course> {
             under_nine,
             stated,
         };
-        courses.extend([
-            course("stated", 1, CUBIC, "cubic", true, true),
-            course("without nine", 1, CUBIC, "cubic", false, true),
-            course("auto", 1, CUBIC, "cubic", true, false),
-            course("20 low", 20, CUBIC, "cubic", true, true),
-            course("20 without nine", 20, CUBIC, "cubic", false, true),
-            course("BBR", 1, BBR, "bbr", true, true),
-            course("BBR without nine", 1, BBR, "bbr", false, true),
+        scenarios.extend([
+            new("stated", 1, CUBIC, "cubic", true, true),
+            new("without nine", 1, CUBIC, "cubic", false, true),
+            new("auto", 1, CUBIC, "cubic", true, false),
+            new("20 low", 20, CUBIC, "cubic", true, true),
+            new("20 without nine", 20, CUBIC, "cubic", false, true),
+            new("BBR", 1, BBR, "bbr", true, true),
+            new("BBR without nine", 1, BBR, "bbr", false, true),
         ]);
     }
-    courses
+    scenarios
 }
 
 fn main() {
@@ -66,26 +67,26 @@ fn main() {
         "{:26} {:>13} {:>13} {:>13} {:>13} {:>13} {:>13} {:>13} {:>11}",
         "", "alone", "other", "from 1 s on", "both", "worst second", "t80", "back", "ms/s"
     );
-    for (number, course) in courses().iter().enumerate() {
-        if !course.name.contains(only.as_str()) {
+    for (number, scenario) in scenarios().iter().enumerate() {
+        if !scenario.name.contains(only.as_str()) {
             continue;
         }
-        let mut found = Vec::new();
+        let mut results = Vec::new();
         for round in 0..rounds {
-            let seen = course.run();
+            let series_of_round = scenario.run();
             if let Some(directory) = &series {
                 let file = Path::new(directory).join(format!(
                     "{}-{round}.tsv",
-                    course.name.replace(['/', ' ', ','], "")
+                    scenario.name.replace(['/', ' ', ','], "")
                 ));
-                std::fs::write(file, seen.table()).expect("written");
+                std::fs::write(file, series_of_round.table()).expect("written");
             }
             if let (0, 0, Some(file)) = (number, round, &picture) {
-                std::fs::write(file, svg(course.mbit as f64, &seen)).expect("written");
+                std::fs::write(file, svg(scenario.mbit as f64, &series_of_round)).expect("written");
             }
-            found.push(Found::of(course, &seen));
+            results.push(RoundResult::of(scenario, &series_of_round));
         }
-        println!("{:26} {}", course.name, Found::line(&found));
+        println!("{:26} {}", scenario.name, RoundResult::line(&results));
     }
     for mbit in [10, 100] {
         if format!("{mbit} Mbit/s, weights").contains(only.as_str()) {
@@ -122,12 +123,12 @@ fn weights(mbit: u64) {
     );
 }
 
-/// Both as lines over time.
-fn svg(rate: f64, seen: &Seen) -> String {
+/// Both rates over time.
+fn svg(rate: f64, seen: &RoundSeries) -> String {
     let (width, height) = (720.0, 240.0);
     let x = |step: usize| 50.0 + step as f64 / OVER as f64 * width;
     let y = |mbit: f64| 20.0 + height * (1.0 - mbit / (rate * 1.1));
-    // Two steps a point: the wire carries whole frames, and the eye sees their steps.
+    // Two samples a point: the wire carries whole frames, whose steps would show.
     let line = |rates: &[f64], colour: &str| {
         let points: Vec<String> = rates
             .chunks(2)

@@ -1,5 +1,5 @@
-//! Classes that yield in `suimon run` on a gateway: the downloads of one host behind it are held by the windows in its
-//! acknowledgments, and the other host's are not.
+//! Classes that yield in `suimon run` on a gateway: the downloads of one host behind it are limited by
+//! the windows in its ACKs, those of the other host are not.
 //!
 //! ```text
 //!  server ── 10 Mbit/s, 20 ms, 64 KB ── wan0 │ gateway: suimon over a bridge │ lan0 ── switch ── a, b
@@ -53,7 +53,7 @@ impl Rig {
         }
         gateway.bridge("br0", &["lan0", "wan0"]).expect("a bridge");
         switch.bridge("br0", &["up", "a", "b"]).expect("a bridge");
-        // Process numbers are those of the box.
+        // Process numbers are those of the namespace.
         let since = std::time::SystemTime::UNIX_EPOCH
             .elapsed()
             .map_or(0, |since| since.as_nanos());
@@ -70,7 +70,7 @@ impl Rig {
         }
     }
 
-    /// `suimon run` with what host `a` receives in a class that yields so; none if the machine forbids it.
+    /// `suimon run` with host `a` in a class with these settings; none if the machine forbids it.
     fn run(&self, yields: &str) -> Option<Running> {
         let policy = self.files.join("policy.toml");
         let text = format!(
@@ -118,7 +118,7 @@ impl Rig {
         now.interfaces[0].classes[0].clone()
     }
 
-    /// A number of the class that yields, as text.
+    /// A gauge of the class that yields, as text.
     fn gauge(&self, name: &str) -> String {
         let class = self.bulk();
         let found = class.gauges.iter().find(|gauge| gauge.name == name);
@@ -145,19 +145,19 @@ fn until(mut is_so: impl FnMut() -> bool) -> bool {
     false
 }
 
-/// The rate in Mbit/s of what arrives in so many seconds.
+/// The rate in Mbit/s of what arrives in this many seconds.
 fn rate(run: &BulkRun, seconds: f64) -> f64 {
     let (before, begin) = (run.received(), Instant::now());
     std::thread::sleep(Duration::from_secs_f64(seconds));
     (run.received() - before) as f64 * 8e-6 / begin.elapsed().as_secs_f64()
 }
 
-/// Bounds around the cap of 2 Mbit/s that hold however slow the machine is, and what is clearly more.
-const HELD: std::ops::Range<f64> = 0.05..2.6;
+/// In Mbit/s: bounds around the cap of 2, however slow the machine is; and what is clearly free.
+const CAPPED: std::ops::Range<f64> = 0.05..2.6;
 const FREE: f64 = 3.3;
 
 #[test]
-fn a_class_is_held_at_its_cap_others_and_what_began_before_are_not_and_nothing_when_it_is_killed() {
+fn a_class_is_limited_to_its_cap_until_the_daemon_is_killed() {
     lab::isolated(|| {
         let rig = Rig::new();
         let before = rig.download(&rig.a);
@@ -170,35 +170,42 @@ fn a_class_is_held_at_its_cap_others_and_what_began_before_are_not_and_nothing_w
             "{:?}",
             rig.bulk().gauges
         );
-        assert!(until(|| rate(&before, 1.0) > FREE), "what began before is held");
+        assert!(
+            until(|| rate(&before, 1.0) > FREE),
+            "an earlier connection is limited"
+        );
         before.stop();
-        let held = rig.download(&rig.a);
+        let capped = rig.download(&rig.a);
         assert!(
             until(|| rig.gauge("yields") == "at its cap"),
             "{:?}",
             rig.bulk().gauges
         );
         assert_eq!(rig.gauge("connections"), "1");
-        assert!(until(|| HELD.contains(&rate(&held, 1.0))), "{}", rate(&held, 1.0));
+        assert!(
+            until(|| CAPPED.contains(&rate(&capped, 1.0))),
+            "{}",
+            rate(&capped, 1.0)
+        );
         let other = rig.download(&rig.b);
-        assert!(until(|| rate(&other, 1.0) > FREE), "the other host is held");
+        assert!(until(|| rate(&other, 1.0) > FREE), "the other host is limited");
         other.stop();
-        assert!(HELD.contains(&rate(&held, 1.0)), "it is held no more");
+        assert!(CAPPED.contains(&rate(&capped, 1.0)), "it is limited no more");
         let killed = Command::new("kill")
             .args(["-KILL", &suimon.id().to_string()])
             .status();
         assert!(killed.is_ok_and(|status| status.success()));
-        assert!(until(|| rate(&held, 1.0) > FREE), "held by nobody");
-        held.stop();
+        assert!(until(|| rate(&capped, 1.0) > FREE), "still limited");
+        capped.stop();
     });
 }
 
 #[test]
-fn a_class_lets_a_newcomer_have_most_of_the_link() {
+fn a_class_lets_a_new_flow_have_most_of_the_link() {
     lab::isolated(|| {
         let rig = Rig::new();
         let Some(_suimon) = rig.run("") else { return };
-        // Timing decides nothing: three tries, and less than is measured on a quiet machine.
+        // Robust to timing: three tries, and bounds below what a quiet machine measures.
         for last in [false, false, true] {
             let low = rig.download(&rig.a);
             let _ = rate(&low, 2.0);
@@ -215,7 +222,7 @@ fn a_class_lets_a_newcomer_have_most_of_the_link() {
             };
             low.stop();
             eprintln!(
-                "alone {alone:.2}, the newcomer after 1 s {beside:.2} ({state}), both {total:.2}, back {back:.2} Mbit/s"
+                "alone {alone:.2}, the new flow after 1 s {beside:.2} ({state}), both {total:.2}, back {back:.2} Mbit/s"
             );
             if alone > 5.0 && beside > 6.0 && back > 5.0 {
                 return;

@@ -1,8 +1,10 @@
-//! A bottleneck with TCP senders behind it, packet by packet: drop-tail buffer, slow start and its early end (HyStart), CUBIC's
-//! growth and decrease, or BBR ([`Probing`]), windows whose right edge never moves left, the persist timer below one segment. Coarse beside a kernel (a loss is known a
-//! round trip later, and nothing else happens to it), and enough to close the loop of a law in no time.
+//! A packet-level model of a bottleneck with TCP senders, to close the loop of a law in no time.
+//!
+//! It has a drop-tail buffer; slow start with HyStart; CUBIC's growth and decrease, or [`Bbr`];
+//! windows whose right edge never moves left; and the persist timer below one segment. It is coarse
+//! beside a kernel: a loss is detected one round trip later, and retransmissions are not modelled.
 
-use crate::probing::Probing;
+use crate::bbr::Bbr;
 use engine::units::{Bytes, Duration, Instant};
 use host::{
     Bottleneck, Direction, FlowId, FlowLimit, FlowSample, Law, LinkCounters, Member, MemberId, Order, Tick,
@@ -14,36 +16,36 @@ const MSS: u64 = 1_448;
 const FRAME: u64 = 1_514;
 const SCALE: u8 = 7;
 const MS: u64 = 1_000_000;
-/// What a sender waits for before it tries a window that is too small for a segment.
+/// The persist timer of a sender whose window is smaller than a segment.
 const PERSIST: u64 = 220 * MS;
-/// The window of a connection that begins; the kernel lets it grow with use.
+/// The initial window of a receiver; the kernel lets it grow.
 const FREE: u64 = 65_535;
-/// How far the receiver is behind the bottleneck: next to it.
+/// The delay from the bottleneck to the receiver, which is next to it.
 const BEHIND: u64 = MS;
-/// Rates are recorded by spans of this length.
+/// The time resolution of recorded rates.
 const BIN: u64 = 100 * MS;
 
-/// What the sender's program has to send.
+/// The load that the application offers.
 #[derive(Clone, Copy, Debug)]
-pub enum Wants {
-    /// All that goes.
+pub enum Offered {
+    /// Unlimited.
     All,
-    /// A burst of so many bytes of frames at every so many milliseconds.
+    /// A burst of `bytes` of frames every `every` milliseconds.
     Bursts { bytes: u64, every: u64 },
 }
 
-/// A connection that is to be.
+/// A connection to add.
 #[derive(Clone, Copy, Debug)]
 pub struct Spec {
-    /// MemberOf; none: other traffic.
+    /// Its member; none: other traffic.
     pub member: Option<u32>,
     pub from: u64,
     pub until: u64,
-    pub wants: Wants,
+    pub offered: Offered,
     /// The round trip without a queue, in milliseconds.
     pub rtt: u64,
-    /// Whether it is BBR that sends, and not CUBIC.
-    pub probes: bool,
+    /// BBR; otherwise CUBIC.
+    pub bbr: bool,
 }
 
 impl Spec {
@@ -52,9 +54,9 @@ impl Spec {
             member,
             from,
             until,
-            wants: Wants::All,
+            offered: Offered::All,
             rtt: 20,
-            probes: false,
+            bbr: false,
         }
     }
 }
@@ -66,11 +68,11 @@ struct Flow {
     ssthresh: f64,
     before_loss: f64,
     lost_at: u64,
-    /// For so many seconds after a loss CUBIC stays below where it was.
+    /// CUBIC's K: seconds after a loss until it regains the former cwnd.
     plateau: f64,
     start: SlowStart,
-    probing: Option<Probing>,
-    /// Segments: sent, known to have arrived or been lost, and up to where the receiver allows.
+    bbr: Option<Bbr>,
+    /// Segments: sent, acknowledged or deemed lost, and the right edge of the window.
     sent: u64,
     done: u64,
     edge: u64,
@@ -82,11 +84,11 @@ struct Flow {
     carried: u64,
     lost: u64,
     rtt: f64,
-    poked: bool,
+    woken: bool,
     bins: Vec<u64>,
 }
 
-/// What HyStart, as Linux has it, knows of a slow start: of the round that is on, and the shortest round trip; in nanoseconds.
+/// The state of Linux's HyStart: the current round and the minimum RTT, in nanoseconds.
 #[derive(Clone, Copy, Debug)]
 struct SlowStart {
     shortest: u64,
@@ -109,8 +111,8 @@ impl SlowStart {
         }
     }
 
-    /// Whether it is to end with this acknowledgment: those of a round come for half a round trip without a gap, or the
-    /// round trip has grown by an eighth (4 to 16 ms).
+    /// Whether slow start ends with this ACK: the ACK train of a round lasts half an RTT, or the RTT
+    /// has grown by an eighth (4 to 16 ms).
     fn is_over(&mut self, now: u64, round_trip: u64, done: u64, sent: u64, window: f64) -> bool {
         self.shortest = self.shortest.min(round_trip);
         if window < 16.0 {
@@ -144,11 +146,11 @@ enum Event {
     Start(usize),
     /// A segment reaches the receiver; the sending time.
     Arrive(usize, u64),
-    /// Its acknowledgment reaches the sender, with the edge that it allows, and the sending time.
+    /// Its ACK reaches the sender, with the window's right edge and the sending time.
     Ack(usize, u64, u64),
-    /// A segment is known to be lost; the sending time.
+    /// A segment is deemed lost; the sending time.
     Loss(usize, u64),
-    Poke(usize),
+    Wake(usize),
     Burst(usize),
     Tick,
 }
@@ -165,14 +167,15 @@ pub struct Model {
     members: Vec<Member>,
     bottleneck: Bottleneck,
     direction: Direction,
-    /// Whether the edge may move left (windows rewritten in acknowledgments), and what readings report of what was carried.
+    /// The right edge may move left, as with windows rewritten in ACKs.
     pub shrinks: bool,
+    /// What samples report of what was carried.
     pub counted: f64,
-    /// What the link's own counter counts of a byte at this many milliseconds.
+    /// What the link's counter reports of a byte at this time in milliseconds.
     pub counts: fn(u64) -> f64,
-    /// Whether the tick at this many milliseconds is missed.
+    /// Whether the tick at this time in milliseconds is missed.
     pub missed: fn(u64) -> bool,
-    /// All orders that were given, with their milliseconds.
+    /// All orders, with their times in milliseconds.
     pub orders: Vec<(u64, Vec<Order>)>,
 }
 
@@ -205,7 +208,7 @@ impl Model {
     pub fn add(&mut self, spec: Spec) -> usize {
         let number = self.flows.len();
         self.at(spec.from * MS, Event::Start(number));
-        if let Wants::Bursts { .. } = spec.wants {
+        if let Offered::Bursts { .. } = spec.offered {
             self.at(spec.from * MS, Event::Burst(number));
         }
         self.flows.push(Flow {
@@ -216,13 +219,13 @@ impl Model {
             lost_at: 0,
             plateau: 0.0,
             start: SlowStart::new(),
-            probing: spec.probes.then(Probing::new),
+            bbr: spec.bbr.then(Bbr::new),
             sent: 0,
             done: 0,
             edge: 45,
-            available: match spec.wants {
-                Wants::All => u64::MAX,
-                Wants::Bursts { .. } => 0,
+            available: match spec.offered {
+                Offered::All => u64::MAX,
+                Offered::Bursts { .. } => 0,
             },
             owed: 0,
             window: if spec.member.is_some() { FREE } else { 6_000_000 },
@@ -231,7 +234,7 @@ impl Model {
             carried: 0,
             lost: 0,
             rtt: 0.0,
-            poked: false,
+            woken: false,
             bins: Vec::new(),
         });
         number
@@ -241,7 +244,7 @@ impl Model {
         self.events.push(Reverse((time, event)));
     }
 
-    /// Runs to this many milliseconds.
+    /// Runs until this time in milliseconds.
     pub fn run(&mut self, law: &mut dyn Law, until: u64) {
         if self.orders.is_empty() {
             self.at(0, Event::Tick);
@@ -252,11 +255,11 @@ impl Model {
             }
             self.events.pop();
             self.now = time;
-            self.happens(event, law);
+            self.handle(event, law);
         }
     }
 
-    fn happens(&mut self, event: Event, law: &mut dyn Law) {
+    fn handle(&mut self, event: Event, law: &mut dyn Law) {
         match event {
             Event::Start(i) => self.send(i),
             Event::Arrive(i, sent) => {
@@ -276,7 +279,7 @@ impl Model {
                 let shrinks = self.shrinks;
                 let now = self.now;
                 let flow = &mut self.flows[i];
-                flow.acknowledged(now, sent);
+                flow.on_ack(now, sent);
                 flow.edge = if shrinks { edge } else { flow.edge.max(edge) };
                 self.send(i);
             }
@@ -286,7 +289,7 @@ impl Model {
                 flow.lost += 1;
                 flow.edge += 1;
                 // Once for all that was sent before the last decrease.
-                if flow.probing.is_none() && sent >= flow.lost_at {
+                if flow.bbr.is_none() && sent >= flow.lost_at {
                     flow.lost_at = self.now;
                     flow.before_loss = flow.cwnd;
                     flow.plateau = (flow.cwnd * 0.3 / 0.4).cbrt();
@@ -295,13 +298,13 @@ impl Model {
                 }
                 self.send(i);
             }
-            Event::Poke(i) => {
-                self.flows[i].poked = false;
+            Event::Wake(i) => {
+                self.flows[i].woken = false;
                 self.flows[i].edge = self.flows[i].edge.max(self.flows[i].sent + 1);
                 self.send(i);
             }
             Event::Burst(i) => {
-                let Wants::Bursts { bytes, every } = self.flows[i].spec.wants else {
+                let Offered::Bursts { bytes, every } = self.flows[i].spec.offered else {
                     return;
                 };
                 let flow = &mut self.flows[i];
@@ -328,31 +331,31 @@ impl Model {
     fn send(&mut self, i: usize) {
         while self.alive(i) {
             let flow = &mut self.flows[i];
-            let flying = flow.sent - flow.done;
-            if flow.available == 0 || flying as f64 + 1.0 > flow.cwnd {
+            let in_flight = flow.sent - flow.done;
+            if flow.available == 0 || in_flight as f64 + 1.0 > flow.cwnd {
                 return;
             }
             if flow.sent >= flow.edge {
-                if flying == 0 && !flow.poked {
-                    flow.poked = true;
-                    self.at(self.now + PERSIST, Event::Poke(i));
+                if in_flight == 0 && !flow.woken {
+                    flow.woken = true;
+                    self.at(self.now + PERSIST, Event::Wake(i));
                 }
                 return;
             }
             if flow.paced_until > self.now {
-                if !flow.poked {
-                    flow.poked = true;
+                if !flow.woken {
+                    flow.woken = true;
                     let at = flow.paced_until;
-                    self.at(at, Event::Poke(i));
+                    self.at(at, Event::Wake(i));
                 }
                 return;
             }
             flow.sent += 1;
             flow.available -= 1;
             let mut pace = flow.pace;
-            if let Some(probing) = &mut flow.probing {
-                probing.sends(self.now);
-                pace = pace.min(probing.pace().map_or(pace, |rate| rate * FRAME as f64 * 8.0));
+            if let Some(bbr) = &mut flow.bbr {
+                bbr.on_send(self.now);
+                pace = pace.min(bbr.pacing_rate().map_or(pace, |rate| rate * FRAME as f64 * 8.0));
             }
             if pace.is_finite() {
                 flow.paced_until = self.now + (FRAME as f64 * 8e9 / pace) as u64;
@@ -416,7 +419,7 @@ impl Model {
             };
         }
         self.orders.push((self.now / MS, orders));
-        // A window that was raised is told at once where it was too small for an acknowledgment to come.
+        // A raised window is advertised at once where no data in flight would bring an ACK.
         for i in alive {
             let flow = &mut self.flows[i];
             if flow.sent == flow.done {
@@ -426,7 +429,7 @@ impl Model {
         }
     }
 
-    /// What a connection got, in Mbit/s, between these milliseconds.
+    /// The rate of a connection in Mbit/s between these times in milliseconds.
     pub fn rate(&self, flow: usize, from: u64, to: u64) -> f64 {
         let bins = (from * MS / BIN) as usize..(to * MS / BIN) as usize;
         let bytes: u64 = bins
@@ -435,17 +438,17 @@ impl Model {
         bytes as f64 * 8.0 / ((to - from) as f64 * 1e3)
     }
 
-    /// How long a segment would wait now, in milliseconds.
+    /// The queueing delay now, in milliseconds.
     pub fn queue_ms(&self) -> f64 {
         self.free_at.saturating_sub(self.now) as f64 / MS as f64
     }
 
-    /// What all together got.
+    /// The total rate of all connections.
     pub fn total(&self, from: u64, to: u64) -> f64 {
         (0..self.flows.len()).map(|flow| self.rate(flow, from, to)).sum()
     }
 
-    /// What each member got.
+    /// The rate of each member.
     pub fn by_member(&self, from: u64, to: u64) -> BTreeMap<u32, f64> {
         let mut rates = BTreeMap::new();
         for (i, flow) in self.flows.iter().enumerate() {
@@ -458,12 +461,12 @@ impl Model {
 }
 
 impl Flow {
-    fn acknowledged(&mut self, now: u64, sent: u64) {
-        let flying = (self.sent - self.done) as f64;
+    fn on_ack(&mut self, now: u64, sent: u64) {
+        let in_flight = (self.sent - self.done) as f64;
         self.done += 1;
-        if let Some(probing) = &mut self.probing {
-            probing.acknowledged(now, sent);
-            self.cwnd = probing.window();
+        if let Some(bbr) = &mut self.bbr {
+            bbr.on_ack(now, sent);
+            self.cwnd = bbr.cwnd();
             return;
         }
         let slow = self.cwnd < self.ssthresh;
@@ -474,7 +477,7 @@ impl Flow {
         {
             (self.ssthresh, self.before_loss, self.lost_at) = (self.cwnd, self.cwnd, now);
         }
-        if flying + 1.0 < self.cwnd * 0.8 {
+        if in_flight + 1.0 < self.cwnd * 0.8 {
             return;
         }
         if self.cwnd < self.ssthresh {

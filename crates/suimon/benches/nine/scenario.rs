@@ -1,13 +1,14 @@
-//! One course: low downloads from the start, another one from 6 to 14 s, what was seen of it every 50 ms, and what that came to.
+//! A scenario: low-priority downloads from the start and another one from 6 to 14 s, sampled every
+//! 50 ms, and its result.
 
 use crate::rig::Rig;
 use std::fmt::Write;
 use std::fs;
 use std::time::{Duration, Instant};
 
-/// What of a full frame is payload.
+/// The payload fraction of a full frame.
 const PAYLOAD: f64 = 1448.0 / 1514.0;
-/// Between two looks.
+/// The time between two samples.
 pub const STEP: Duration = Duration::from_millis(50);
 /// When the other download begins and ends, and when all ends, in steps.
 pub const BEGINS: usize = 120;
@@ -22,8 +23,8 @@ pub fn buffer(mbit: u64) -> u64 {
     if mbit > 50 { 256 << 10 } else { 64 << 10 }
 }
 
-/// What is run.
-pub struct Course {
+/// The scenario.
+pub struct YieldScenario {
     pub name: String,
     pub mbit: u64,
     pub low: usize,
@@ -33,20 +34,20 @@ pub struct Course {
     pub stated: bool,
 }
 
-/// Of each step. Rates are payload that programs got, in Mbit/s.
+/// The samples. Rates are of payload that programs received, in Mbit/s.
 #[derive(Default)]
-pub struct Seen {
+pub struct RoundSeries {
     pub low: Vec<f64>,
     pub other: Vec<f64>,
-    /// What the interface took in, as frames.
+    /// The rate of frames at the interface.
     link: Vec<f64>,
-    /// Bytes that waited before the link.
-    waiting: Vec<u64>,
+    /// Bytes queued before the link.
+    queued: Vec<u64>,
     /// Processor time of nine's two processes, in milliseconds a second.
     processor: Vec<f64>,
 }
 
-/// What a course's programs have got so far, and what it has cost.
+/// Running totals.
 #[derive(Clone, Copy, Default)]
 struct Totals {
     low: u64,
@@ -55,17 +56,17 @@ struct Totals {
     processor_ns: u64,
 }
 
-/// The programs of the low downloads leave their numbers in files.
-fn low_script(rig: &Rig, course: &Course) -> String {
+/// The low-priority downloads. Each leaves its process number in a file.
+fn low_script(rig: &Rig, scenario: &YieldScenario) -> String {
     format!(
         "for n in $(seq {}); do bash -c 'echo $$ >{}/low.$0; {}' $n & done; wait",
-        course.low,
+        scenario.low,
         rig.files.display(),
-        Rig::download(course.port, "low")
+        Rig::download(scenario.port, "low")
     )
 }
 
-/// What they have read.
+/// The bytes that they have read.
 fn low_read(pids: &[u32]) -> u64 {
     let read = |pid: &u32| {
         let text = fs::read_to_string(format!("/proc/{pid}/io")).unwrap_or_default();
@@ -75,12 +76,12 @@ fn low_read(pids: &[u32]) -> u64 {
     pids.iter().map(read).sum()
 }
 
-fn low_pids(rig: &Rig, course: &Course) -> Vec<u32> {
+fn low_pids(rig: &Rig, scenario: &YieldScenario) -> Vec<u32> {
     let pid = |n: usize| {
         let text = fs::read_to_string(rig.files.join(format!("low.{n}"))).ok()?;
         text.trim().parse().ok()
     };
-    (1..=course.low).filter_map(pid).collect()
+    (1..=scenario.low).filter_map(pid).collect()
 }
 
 /// The guard and the supervisor.
@@ -97,8 +98,8 @@ fn processor_ns(guard: u32) -> u64 {
     of(&guard.to_string()) + of(supervisor)
 }
 
-impl Course {
-    pub fn run(&self) -> Seen {
+impl YieldScenario {
+    pub fn run(&self) -> RoundSeries {
         let rig = Rig::new(self.mbit, buffer(self.mbit));
         if self.stated {
             let rate = format!("{}Mbit/s", self.mbit);
@@ -114,7 +115,7 @@ impl Course {
                 .start()
                 .expect("bash runs"),
         };
-        let mut seen = Seen::default();
+        let mut series = RoundSeries::default();
         let (mut high, mut pids) = (None, Vec::new());
         let (mut before, mut at) = (
             Totals {
@@ -148,10 +149,10 @@ impl Course {
                     0
                 },
             };
-            seen.take(before, now, seconds, rig.waiting());
+            series.take(before, now, seconds, rig.waiting());
             before = now;
         }
-        seen
+        series
     }
 
     fn carries(&self) -> f64 {
@@ -159,13 +160,13 @@ impl Course {
     }
 }
 
-impl Seen {
+impl RoundSeries {
     fn take(&mut self, before: Totals, now: Totals, seconds: f64, waiting: u64) {
         let rate = |of: fn(&Totals) -> u64| of(&now).saturating_sub(of(&before)) as f64 * 8e-6 / seconds;
         self.low.push(rate(|totals| totals.low));
         self.other.push(rate(|totals| totals.other));
         self.link.push(rate(|totals| totals.link));
-        self.waiting.push(waiting);
+        self.queued.push(waiting);
         self.processor
             .push(now.processor_ns.saturating_sub(before.processor_ns) as f64 * 1e-6 / seconds);
     }
@@ -181,7 +182,7 @@ impl Seen {
                 self.low[step],
                 self.other[step],
                 self.link[step],
-                self.waiting[step]
+                self.queued[step]
             );
         }
         table
@@ -200,14 +201,14 @@ pub fn mean(of: &[f64]) -> f64 {
     of.iter().sum::<f64>() / of.len().max(1) as f64
 }
 
-/// After how many seconds half a second has this rate; infinite if never.
+/// The time in seconds until a half second has this rate; infinite if never.
 fn reaches(rates: &[f64], rate: f64) -> f64 {
     let first = rates.windows(HALF).position(|half| mean(half) >= rate);
     first.map_or(f64::INFINITY, |first| first as f64 * STEP.as_secs_f64())
 }
 
-/// What a round came to: shares in per cent, times in seconds.
-pub struct Found {
+/// The result of a round: shares in per cent, times in seconds.
+pub struct RoundResult {
     alone: f64,
     other: f64,
     later: f64,
@@ -218,30 +219,30 @@ pub struct Found {
     processor: f64,
 }
 
-impl Found {
-    pub fn of(course: &Course, seen: &Seen) -> Self {
-        let share = |rates: &[f64]| 100.0 * mean(rates) / course.carries();
-        let both = seen.both();
-        let rate = 0.8 * course.carries();
-        // It is told to end, and then what its sender's kernel has still comes.
-        let ended = seen.other.iter().rposition(|rate| *rate > 0.0).unwrap_or(ENDS);
-        // Of frames, from the second second on: the first has the onset, which `both` counts, and what programs get in a second swings with
-        // every hole that a loss leaves.
-        let seconds = seen.link[BEGINS + SECOND..ENDS].windows(SECOND);
-        let seconds = seconds.map(|second| 100.0 * mean(second) / course.mbit as f64);
+impl RoundResult {
+    pub fn of(scenario: &YieldScenario, series: &RoundSeries) -> Self {
+        let share = |rates: &[f64]| 100.0 * mean(rates) / scenario.carries();
+        let both = series.both();
+        let rate = 0.8 * scenario.carries();
+        // After it is ended, data in its sender's kernel still arrive.
+        let ended = series.other.iter().rposition(|rate| *rate > 0.0).unwrap_or(ENDS);
+        // Of frames, since payload fluctuates with each sequence hole; and from the second second
+        // on, since the first has the onset, which `both` counts.
+        let seconds = series.link[BEGINS + SECOND..ENDS].windows(SECOND);
+        let seconds = seconds.map(|second| 100.0 * mean(second) / scenario.mbit as f64);
         Self {
-            alone: share(&seen.low[2 * SECOND..BEGINS]),
-            other: share(&seen.other[BEGINS..ENDS]),
-            later: share(&seen.other[BEGINS + SECOND..ENDS]),
+            alone: share(&series.low[2 * SECOND..BEGINS]),
+            other: share(&series.other[BEGINS..ENDS]),
+            later: share(&series.other[BEGINS + SECOND..ENDS]),
             both: share(&both[BEGINS..ENDS]),
             worst_second: seconds.fold(f64::MAX, f64::min),
-            reached: reaches(&seen.other[BEGINS..ENDS], rate),
-            back: reaches(&seen.low[ended..], rate),
-            processor: mean(&seen.processor[2 * SECOND..]),
+            reached: reaches(&series.other[BEGINS..ENDS], rate),
+            back: reaches(&series.low[ended..], rate),
+            processor: mean(&series.processor[2 * SECOND..]),
         }
     }
 
-    /// Medians and worsts of some rounds.
+    /// The medians and the worst values of some rounds.
     pub fn line(all: &[Self]) -> String {
         let column = |of: fn(&Self) -> f64, worst: fn(f64, f64) -> f64| {
             let mut values: Vec<f64> = all.iter().map(of).collect();

@@ -1,7 +1,7 @@
-//! Bandwidth over time as bands that add up, one column for each sample, the newest at the right.
+//! A stacked chart of bandwidth over time: one column per sample, the newest at the right.
 //!
-//! A cell is eight steps high: a block character gives the lower band in the foreground colour and what is
-//! above it in the background colour. Without colours a band is filled with its class's letter.
+//! A cell has eight steps: a block character shows the lower band in the foreground colour and the
+//! upper one in the background colour. Without colours a band is filled with its class's letter.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -22,15 +22,15 @@ pub const COLOURS: [Color; 8] = [
 
 const STEPS: [&str; 9] = [" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"];
 
-/// The letter of a class where there are no colours.
+/// The letter of a class, for screens without colours.
 pub fn letter(index: usize) -> char {
     char::from(b'a' + u8::try_from(index % 26).unwrap_or(0))
 }
 
-/// Bands to be drawn.
+/// The chart.
 #[derive(Debug)]
 pub struct Bands<'a> {
-    /// The columns, newest first; of each the rates from the bottom up.
+    /// The columns, newest first; in each, the rates from the bottom up.
     pub columns: &'a [Vec<u64>],
     /// The rate at the top.
     pub top: u64,
@@ -57,7 +57,7 @@ impl Bands<'_> {
             return (" ".into(), Style::new());
         };
         if !self.colour {
-            // The band in the middle of the cell stands for it.
+            // The band at the middle of the cell fills it.
             let middle = band_at(bottom + 4);
             return (middle.map_or(' ', letter).into(), Style::new());
         }

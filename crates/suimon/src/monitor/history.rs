@@ -1,15 +1,15 @@
-//! What was seen so far: the last snapshot, and the rates of the leaves over time.
+//! The history of snapshots: the last one, and the rates of the leaves over time.
 
 use control::snapshot::{InterfaceView, Snapshot};
 use std::collections::{BTreeMap, VecDeque};
 
-/// Samples kept: more than the widest screen has columns.
+/// Samples kept: more than any screen has columns.
 const SAMPLES: usize = 1024;
 
 /// The rates of the leaves of one interface at one time, by name.
 pub type Sample = BTreeMap<String, u64>;
 
-/// What was seen.
+/// The history.
 #[derive(Debug, Default)]
 pub struct History {
     /// The last snapshot.
@@ -18,7 +18,7 @@ pub struct History {
 }
 
 impl History {
-    /// Takes a snapshot in.
+    /// Adds a snapshot.
     pub fn add(&mut self, snapshot: Snapshot) {
         for interface in &snapshot.interfaces {
             let samples = self.samples.entry(interface.name.clone()).or_default();
@@ -35,7 +35,7 @@ impl History {
         self.samples.get(interface).into_iter().flatten()
     }
 
-    /// The interface at this place of the list, which wraps around.
+    /// The interface at this index of the list; the index wraps around.
     pub fn interface(&self, index: usize) -> Option<&InterfaceView> {
         let interfaces = &self.last.as_ref()?.interfaces;
         interfaces.get(index % interfaces.len().max(1))

@@ -1,5 +1,5 @@
-//! The live screen of `suimon top` (ALTQ's cbqmonitor): what was seen, and how it is drawn. It draws into any
-//! ratatui frame, so that tests see what people see.
+//! The live screen of `suimon top`, after ALTQ's cbqmonitor. It draws into any ratatui frame, so
+//! that tests see the screen of a terminal.
 
 pub mod bands;
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! The screen: a line that says what is seen, the graph, the classes, the chosen class's own state, the keys.
-//! What does not fit is left out, in this order: the state, the graph, columns from the right.
+//! The screen: a header, the graph, the class table, the state of the selected class, the keys.
+//! What does not fit is left out, in this order: the state, the graph, columns by rank.
 
 use super::bands::{Bands, COLOURS, letter};
 use super::history::History;
@@ -15,20 +15,20 @@ use ratatui::widgets::{Block, Borders, Paragraph, Row, Table, TableState, Wrap};
 
 const WRAPPED: Wrap = Wrap { trim: true };
 
-/// What the person has chosen.
+/// What the user has selected.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct View {
-    /// The interface, by its place in the list.
+    /// The interface, by its index in the list.
     pub interface: usize,
-    /// The class, by its place in the list.
+    /// The class, by its index in the list.
     pub class: usize,
-    /// Whether the picture stands still.
+    /// Whether the screen is paused.
     pub paused: bool,
-    /// A question that waits for y or n: whether to enable or to disable.
+    /// A question that waits for y or n: enable (true) or disable (false).
     pub asked: Option<bool>,
-    /// Something to be said: an answer, or that the program has gone.
+    /// A message: a reply, or that the daemon has ended.
     pub message: Option<String>,
-    /// Whether the message is bad news.
+    /// Whether the message is an alarm.
     pub alarm: bool,
     /// Whether to use colours.
     pub colour: bool,
@@ -50,7 +50,7 @@ pub fn draw(frame: &mut Frame<'_>, history: &History, view: &View) {
     let table = classes
         .saturating_add(1)
         .min(area.height.saturating_sub(2 + state));
-    // A graph of less than four lines shows nothing; better to list more classes then.
+    // A graph of fewer than four lines shows nothing: list more classes instead.
     let rest = area.height.saturating_sub(2 + state + table);
     let (graph, table) = if rest >= 5 {
         (rest, table)
@@ -156,7 +156,8 @@ fn draw_graph(frame: &mut Frame<'_>, area: Rect, history: &History, interface: &
     frame.render_widget(bands, graph);
 }
 
-/// The columns after the name: title, width, and rank: what does not fit is left out from the highest rank on.
+/// The columns after the name: title, width, rank. Where not all fit, the highest ranks are left
+/// out.
 const COLUMNS: [(&str, u16, u8); 9] = [
     ("got", 12, 0),
     ("asked", 12, 1),
@@ -246,7 +247,7 @@ fn cell(class: &ClassView, column: usize) -> Line<'static> {
     Line::from(text).right_aligned()
 }
 
-/// How much of what was asked was got: full is all of it, an arrow more.
+/// The measured rate as a part of the configured one. A full bar is all of it, an arrow is more.
 fn bar(got: Option<u64>, asked: Option<u64>) -> String {
     const WIDTH: usize = 14;
     let (Some(got), Some(asked)) = (got, asked.filter(|asked| *asked > 0)) else {
@@ -318,7 +319,7 @@ fn draw_foot(frame: &mut Frame<'_>, area: Rect, view: &View) {
     frame.render_widget(Line::styled(text, style), area);
 }
 
-/// A message and how to leave. Where there is no room for both the message is cut short: the way out is not.
+/// A message and the key to quit. If there is no room for both, the message is truncated.
 fn said(message: &str, width: u16) -> String {
     const WAY_OUT: &str = " · q quit ";
     let room = usize::from(width).saturating_sub(WAY_OUT.chars().count() + 1);
@@ -345,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn a_usual_screen_has_the_graph_every_class_and_the_keys() {
+    fn a_usual_screen_has_the_graph_all_classes_and_the_keys() {
         let screen = shown(100, 30, 50, &View::default());
         for word in [
             "wan0  enabled  19 Mbit/s of 20 Mbit/s (95 %)  cbq",
@@ -389,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn that_the_program_has_gone_is_said_and_the_last_picture_stays() {
+    fn the_daemons_end_is_shown_and_the_last_screen_stays() {
         let view = View {
             message: Some("the suimon at /run/x has ended".into()),
             alarm: true,
@@ -406,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn before_something_is_switched_the_person_is_asked() {
+    fn switching_needs_confirmation() {
         let view = View {
             asked: Some(false),
             ..View::default()

@@ -1,18 +1,19 @@
-//! What root alone can do: windows rewritten at an interface, for a program whose sockets are left alone, and for the hosts
-//! behind this one. A cap is judged, since it binds also where nothing else happens, however slow the machine is.
+//! `suimon nine` as root: windows rewritten at an interface, for a program whose sockets are left
+//! alone and for the hosts behind this one. The tests use a cap, which applies without other
+//! traffic and however slow the machine is.
 
 use super::rig::{CUBIC, Rig, until};
-use super::{LONG, PATIENCE, client, connections, kill, said, state, supervisor_of};
+use super::{LONG, PATIENCE, client, client_state, connections, kill, state_path, supervisor_of};
 use engine::units::{Bandwidth, Duration as Span};
 use lab::traffic::tcp::{Bulk, Connects};
 use lab::{Lab, Link, Running};
 use std::time::{Duration, Instant};
 
-/// Near the cap of 2 Mbit/s, and above it, in bytes a second.
-const HELD: f64 = 330_000.0;
+/// In bytes a second: at the cap of 2 Mbit/s is below the first, free is above the second.
+const CAPPED: f64 = 330_000.0;
 const FREE: f64 = 420_000.0;
 
-/// Whether nine runs and goes on. Where BPF programs cannot be loaded it says so, and there is nothing to test.
+/// A nine that keeps running. Where BPF programs cannot be loaded it says so, and there is nothing to test.
 fn runs(nine: Running) -> Option<Running> {
     std::thread::sleep(Duration::from_millis(300));
     if nine.is_running() {
@@ -24,7 +25,7 @@ fn runs(nine: Running) -> Option<Running> {
     None
 }
 
-/// Whether these bytes come at a rate that is so, for a second, sooner or later.
+/// Whether these bytes arrive at such a rate for a second, before the timeout.
 fn comes(bytes: impl Fn() -> u64, is_so: impl Fn(f64) -> bool) -> bool {
     until(PATIENCE, || {
         let (before, begin) = (bytes(), Instant::now());
@@ -34,11 +35,17 @@ fn comes(bytes: impl Fn() -> u64, is_so: impl Fn(f64) -> bool) -> bool {
 }
 
 #[test]
-fn a_program_that_ran_before_is_held_without_touching_its_sockets_and_free_when_nine_is_killed() {
+fn rewriting_limits_a_running_program_and_ends_with_nine() {
     lab::isolated(|| {
         let rig = Rig::new(10, 64 << 10);
         let client = client(&rig);
-        let words = ["plain", "10.0.0.2", &CUBIC.to_string(), "c", &state(&rig, "c")];
+        let words = [
+            "plain",
+            "10.0.0.2",
+            &CUBIC.to_string(),
+            "c",
+            &state_path(&rig, "c"),
+        ];
         let program = rig.home.program(&client).args(words).start().expect("it runs");
         assert!(until(PATIENCE, || rig.sent("c") > 0));
         let pid = program.id().to_string();
@@ -46,29 +53,29 @@ fn a_program_that_ran_before_is_held_without_touching_its_sockets_and_free_when_
         let Some(nine) = runs(rig.nine(&[&options[..], &["-p", &pid]].concat())) else {
             return;
         };
-        let stranger = || rig.top()["members"][0]["not_controlled"][0]["why"].to_string();
-        let said_so = until(PATIENCE, || stranger().contains("began before"));
-        assert!(said_so, "{:#}", rig.top());
+        let reason = || rig.top()["members"][0]["not_controlled"][0]["why"].to_string();
+        let reported = until(PATIENCE, || reason().contains("began before"));
+        assert!(reported, "{:#}", rig.top());
         kill("-USR1", program.id());
-        let is_held = || {
+        let is_capped = || {
             let all = connections(&rig.top());
             let why = all.first().map(|one| one["why"].to_string()).unwrap_or_default();
             all.len() == 1 && why.contains("at its cap")
         };
-        assert!(until(PATIENCE, is_held), "{:#}", rig.top());
-        let held = comes(|| rig.sent("c"), |rate| rate > 0.0 && rate < HELD);
-        assert!(held, "{:#}", rig.top());
-        let own = said(&rig, "c");
+        assert!(until(PATIENCE, is_capped), "{:#}", rig.top());
+        let capped = comes(|| rig.sent("c"), |rate| rate > 0.0 && rate < CAPPED);
+        assert!(capped, "{:#}", rig.top());
+        let own = client_state(&rig, "c");
         assert!(own.connects == 2 && own.lock == 0, "{own:?}");
         let supervisor = supervisor_of(nine.id());
         kill("-KILL", nine.id());
         kill("-KILL", supervisor);
-        assert!(comes(|| rig.sent("c"), |rate| rate > FREE), "it is still held");
+        assert!(comes(|| rig.sent("c"), |rate| rate > FREE), "it is still limited");
     });
 }
 
 #[test]
-fn a_command_is_held_by_rewriting_from_its_first_connection_on() {
+fn rewriting_limits_a_command_from_its_first_connection_on() {
     lab::isolated(|| {
         let rig = Rig::new(10, 64 << 10);
         let options = ["--rewrite", "--interface", "eth0", "--cap", "2Mbit/s", "--"];
@@ -76,14 +83,14 @@ fn a_command_is_held_by_rewriting_from_its_first_connection_on() {
         let Some(_nine) = runs(rig.nine(&[&options[..], &command].concat())) else {
             return;
         };
-        let held = comes(|| rig.sent("b"), |rate| rate > 0.0 && rate < HELD);
-        assert!(held, "{:#}", rig.top());
+        let capped = comes(|| rig.sent("b"), |rate| rate > 0.0 && rate < CAPPED);
+        assert!(capped, "{:#}", rig.top());
         assert_eq!(connections(&rig.top())[0]["program"], "cat");
     });
 }
 
 #[test]
-fn by_rewriting_a_newcomer_has_most_of_the_link() {
+fn by_rewriting_a_new_flow_gets_most_of_the_link() {
     lab::isolated(|| {
         let rig = Rig::new(10, 64 << 10);
         rig.suimon(&["bottlenet", "10Mbit/s", "--interface", "eth0"]);
@@ -99,7 +106,7 @@ fn by_rewriting_a_newcomer_has_most_of_the_link() {
             (bytes() - before) as f64 * 8e-6 / begin.elapsed().as_secs_f64()
         };
         let low = || rig.sent("low");
-        // Timing decides nothing: three tries, and less than is measured on a quiet machine.
+        // Robust to timing: three tries, and bounds below what a quiet machine measures.
         for last in [false, false, true] {
             let _ = mbit(&low, 1.5);
             let alone = mbit(&low, 2.0);
@@ -109,7 +116,7 @@ fn by_rewriting_a_newcomer_has_most_of_the_link() {
             high.stop();
             let _ = mbit(&low, 1.0);
             let back = mbit(&low, 1.5);
-            eprintln!("alone {alone:.2}, the newcomer after 1 s {beside:.2}, back {back:.2} Mbit/s");
+            eprintln!("alone {alone:.2}, the new flow after 1 s {beside:.2}, back {back:.2} Mbit/s");
             if alone > 5.0 && beside > 6.0 && back > 5.0 {
                 return;
             }
@@ -119,7 +126,7 @@ fn by_rewriting_a_newcomer_has_most_of_the_link() {
 }
 
 #[test]
-fn the_hosts_behind_an_interface_are_held_by_the_one_that_routes_for_them() {
+fn a_router_limits_the_hosts_behind_an_interface() {
     lab::isolated(|| {
         let mut lab = Lab::new();
         let [server, router, home] = ["server", "router", "home"].map(|name| lab.host(name).expect("a host"));
@@ -168,21 +175,21 @@ fn the_hosts_behind_an_interface_are_held_by_the_one_that_routes_for_them() {
             ..Bulk::new(([10, 9, 0, 1], 5_000).into(), Duration::from_secs(120))
         };
         let run = download.start(&server, &home).expect("a download");
-        let held = comes(|| run.received(), |rate| rate > 0.0 && rate < HELD);
+        let capped = comes(|| run.received(), |rate| rate > 0.0 && rate < CAPPED);
         let top = suimon(&["nine", "top", "--json"]).output().expect("it runs").out;
         assert!(
-            held && top.contains("hosts behind eth1") && top.contains("10.9.1.2"),
+            capped && top.contains("hosts behind eth1") && top.contains("10.9.1.2"),
             "{top}"
         );
         kill("-INT", nine.id());
-        assert!(comes(|| run.received(), |rate| rate > FREE), "still held");
+        assert!(comes(|| run.received(), |rate| rate > FREE), "still limited");
         run.stop();
         let _ = std::fs::remove_dir_all(&files);
     });
 }
 
 #[test]
-fn datagrams_of_a_command_are_held_to_a_rate_and_what_is_beyond_is_lost() {
+fn udp_of_a_command_is_policed_and_the_excess_is_dropped() {
     lab::isolated(|| {
         let rig = Rig::new(10, 64 << 10);
         let suimon = env!("CARGO_BIN_EXE_suimon");
@@ -218,17 +225,17 @@ fn datagrams_of_a_command_are_held_to_a_rate_and_what_is_beyond_is_lost() {
         ];
         let sent = rig.server.program(suimon).args(send).output().expect("it runs");
         assert!(sent.status.success(), "{sent:?}");
-        let said = udp()["why"].to_string();
+        let why = udp()["why"].to_string();
         let output = nine.wait().expect("it ends with its command");
         let report: serde_json::Value = serde_json::from_str(&output.out).expect("JSON");
         let count = |name: &str| report[0][name].as_f64().expect("a number");
-        // A quarter and the burst pass, and no more, however slow the machine is.
+        // A quarter and the burst pass, however slow the machine is.
         let share = count("received") / (count("received") + count("lost"));
-        eprintln!("of 4 Mbit/s, 1 is allowed: {share:.3} came; {said}");
+        eprintln!("of 4 Mbit/s, 1 is allowed: {share:.3} came; {why}");
         assert!(share > 0.0 && share < 0.35, "{report}");
         assert!(
-            said.contains("dropped") && !said.contains(" 0 packets so far"),
-            "{said}"
+            why.contains("dropped") && !why.contains(" 0 packets so far"),
+            "{why}"
         );
     });
 }

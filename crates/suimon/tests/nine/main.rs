@@ -1,21 +1,21 @@
-//! `suimon nine` as a person uses it, without root: programs of all kinds are held while there is other traffic, nothing is
-//! left behind, and the command never notices.
+//! `suimon nine` as an unprivileged user runs it: programs of all kinds are limited while there is
+//! other traffic, no clamp is left behind, and the command does not notice.
 //!
-//! What is judged here does not depend on speed; rates are in `cargo bench -p suimon --bench nine`.
+//! The assertions do not depend on speed; rates are in `cargo bench -p suimon --bench nine`.
 
 mod as_root;
 mod rig;
 
 use engine::units::Bandwidth;
-use rig::{CUBIC, Rig, TAKES, until};
+use rig::{CUBIC, Rig, SINK, until};
 use serde_json::Value;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
 const NOBODY: u32 = 65534;
-/// How long a busy machine may take for what takes a second.
+/// The timeout for what takes a second on a quiet machine.
 const PATIENCE: Duration = Duration::from_secs(40);
-/// How long the other download lasts, unless it is ended.
+/// The length of the competing download, unless it is ended.
 const LONG: Duration = Duration::from_secs(200);
 
 fn is_installed(program: &str) -> bool {
@@ -31,7 +31,7 @@ fn is_installed(program: &str) -> bool {
     found
 }
 
-/// The C client, static where the C library can be, built once a test.
+/// Builds the C client, static where the C library allows.
 fn client(rig: &Rig) -> String {
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/nine/client.c");
     let program = rig.files.join("client");
@@ -51,9 +51,9 @@ fn client(rig: &Rig) -> String {
     program.to_string_lossy().into_owned()
 }
 
-/// What the C client says of its own socket.
+/// What the C client reports of its own socket.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-struct Said {
+struct ClientState {
     clamp: u64,
     lock: u64,
     connects: u64,
@@ -61,11 +61,11 @@ struct Said {
     closed_ms: u64,
 }
 
-fn said(rig: &Rig, name: &str) -> Said {
+fn client_state(rig: &Rig, name: &str) -> ClientState {
     let text = std::fs::read_to_string(rig.files.join(name)).unwrap_or_default();
     let mut numbers = text.split_whitespace().map(|word| word.parse().unwrap_or(0));
     let mut next = || numbers.next().unwrap_or(0);
-    Said {
+    ClientState {
         clamp: next(),
         lock: next(),
         connects: next(),
@@ -74,7 +74,7 @@ fn said(rig: &Rig, name: &str) -> Said {
     }
 }
 
-fn state(rig: &Rig, name: &str) -> String {
+fn state_path(rig: &Rig, name: &str) -> String {
     rig.files.join(name).to_string_lossy().into_owned()
 }
 
@@ -87,13 +87,13 @@ fn connections(top: &Value) -> Vec<Value> {
         .collect()
 }
 
-fn is_held(connection: &Value) -> bool {
+fn is_limited(connection: &Value) -> bool {
     let why = connection["why"].as_str().unwrap_or_default();
     let yields = why.starts_with("yields") || why.starts_with("parked");
     connection["limit"] != "free" && yields
 }
 
-/// The processes that look after a command: the guard is the one that was started.
+/// The supervisor; its parent, the guard, is the process that was started.
 fn supervisor_of(guard: u32) -> u32 {
     let children =
         |pid: u32| std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
@@ -114,7 +114,7 @@ fn kill(signal: &str, pid: u32) {
 }
 
 #[test]
-fn programs_of_all_kinds_are_held_while_there_is_other_traffic_and_free_after() {
+fn programs_of_all_kinds_are_limited_while_there_is_other_traffic() {
     lab::isolated_as(NOBODY, || {
         let rig = Rig::new(10, 64 << 10);
         rig.suimon(&["bottlenet", "10Mbit/s", "--interface", "eth0"]);
@@ -125,8 +125,8 @@ fn programs_of_all_kinds_are_held_while_there_is_other_traffic_and_free_after() 
         let mut expected = vec!["cat".to_string()];
         running.push(rig.nine(&["--", "bash", "-c", &Rig::download(CUBIC, "bash")]));
         for kind in ["plain", "thread", "daemon"] {
-            let state = state(&rig, kind);
-            running.push(rig.nine(&["--", &client, kind, "10.0.0.2", &port, kind, &state]));
+            let path = state_path(&rig, kind);
+            running.push(rig.nine(&["--", &client, kind, "10.0.0.2", &port, kind, &path]));
             expected.push("client".into());
         }
         if is_installed("curl") {
@@ -150,9 +150,9 @@ fn programs_of_all_kinds_are_held_while_there_is_other_traffic_and_free_after() 
             expected.push("go-client".into());
         }
         expected.sort();
-        let programs = |held: bool| {
+        let programs = |limited: bool| {
             let all = connections(&rig.top());
-            let chosen = all.iter().filter(|one| !held || is_held(one));
+            let chosen = all.iter().filter(|one| !limited || is_limited(one));
             let mut names: Vec<String> = chosen
                 .map(|one| one["program"].as_str().unwrap_or_default().to_string())
                 .collect();
@@ -161,20 +161,20 @@ fn programs_of_all_kinds_are_held_while_there_is_other_traffic_and_free_after() 
         };
         assert!(until(PATIENCE, || programs(false) == expected), "{}", rig.top());
         let high = rig.high("cubic", LONG);
-        let all_held = until(PATIENCE, || programs(true) == expected);
-        assert!(all_held, "{:#}", rig.top());
-        // By their own account too.
-        let locked = |name: &&str| said(&rig, name).lock & 2 == 2;
+        let all_limited = until(PATIENCE, || programs(true) == expected);
+        assert!(all_limited, "{:#}", rig.top());
+        // Their own sockets show it too.
+        let locked = |name: &&str| client_state(&rig, name).lock & 2 == 2;
         let own = until(PATIENCE, || ["plain", "thread", "daemon"].iter().all(locked));
-        assert!(own, "{:?}", said(&rig, "thread"));
+        assert!(own, "{:?}", client_state(&rig, "thread"));
         drop(high);
         let freed = until(PATIENCE, || programs(true).is_empty());
         assert!(freed, "{:#}", rig.top());
     });
 }
 
-/// What the first connections of these say of why they are held.
-fn whys(top: &Value) -> Vec<String> {
+/// The reasons of all limits.
+fn reasons(top: &Value) -> Vec<String> {
     let all = connections(top);
     all.iter()
         .map(|one| one["why"].as_str().unwrap_or_default().to_string())
@@ -182,7 +182,7 @@ fn whys(top: &Value) -> Vec<String> {
 }
 
 #[test]
-fn caps_floors_and_the_papers_window_decide_how_a_command_is_held() {
+fn caps_floors_and_the_papers_window_limit_a_command() {
     lab::isolated_as(NOBODY, || {
         let rig = Rig::new(10, 64 << 10);
         rig.suimon(&["bottlenet", "10Mbit/s", "--interface", "eth0"]);
@@ -192,16 +192,16 @@ fn caps_floors_and_the_papers_window_decide_how_a_command_is_held() {
         };
         let said = |what: &str| {
             until(PATIENCE, || {
-                whys(&rig.top()).iter().any(|why| why.starts_with(what))
+                reasons(&rig.top()).iter().any(|why| why.starts_with(what))
             })
         };
         let capped = low(&["--cap", "2Mbit/s"], "capped");
         assert!(said("at its cap of 2"), "{:#}", rig.top());
-        // An ordinary user's program: all this is done without any capability.
+        // All this works without any capability.
         let status = std::fs::read_to_string(format!("/proc/{}/status", capped.id())).expect("it runs");
         assert!(status.contains("CapEff:\t0000000000000000"), "{status}");
         drop(capped);
-        // Two segments a round trip are 1.2 Mbit/s: no window is small enough, but it need not always go.
+        // Two segments a round trip are 1.2 Mbit/s: a smaller cap is kept by turns.
         let slow = low(&["--cap", "400kbit/s"], "slow");
         assert!(said("at its cap of 400"), "{:#}", rig.top());
         std::thread::sleep(Duration::from_secs(2));
@@ -226,17 +226,17 @@ fn uploads_are_paced_by_weight_and_yield() {
     lab::isolated_as(NOBODY, || {
         let rig = Rig::new(10, 64 << 10);
         rig.suimon(&["bottlenet", "10Mbit/s", "--interface", "eth0"]);
-        let script = format!("exec 3<>/dev/tcp/10.0.0.2/{TAKES}; exec cat </dev/zero >&3");
+        let script = format!("exec 3<>/dev/tcp/10.0.0.2/{SINK}; exec cat </dev/zero >&3");
         let upload = |weight: &str| rig.nine(&["--weight", weight, "--", "bash", "-c", &script]);
         let _uploads = [upload("1"), upload("3")];
-        // What the law decides, by weight; none as long as one is not paced.
+        // The pacing rates by weight; none until both are paced.
         let paces = || -> Option<[f64; 2]> {
             let top = rig.top();
             let pace = |weight: u64| {
                 let members = top["members"].as_array()?;
                 let member = members.iter().find(|member| member["weight"] == weight)?;
-                let held = member["connections"][0]["limit"].as_str()?;
-                let rate: Bandwidth = held.strip_prefix("pace ")?.parse().ok()?;
+                let limit = member["connections"][0]["limit"].as_str()?;
+                let rate: Bandwidth = limit.strip_prefix("pace ")?.parse().ok()?;
                 Some(rate.bits() as f64)
             };
             Some([pace(1)?, pace(3)?])
@@ -250,13 +250,13 @@ fn uploads_are_paced_by_weight_and_yield() {
             .start()
             .expect("bash runs");
         assert!(
-            until(PATIENCE, || connections(&rig.top()).iter().all(is_held)),
+            until(PATIENCE, || connections(&rig.top()).iter().all(is_limited)),
             "{:#}",
             rig.top()
         );
         drop(other);
         assert!(
-            until(PATIENCE, || whys(&rig.top())
+            until(PATIENCE, || reasons(&rig.top())
                 .iter()
                 .all(|why| why.starts_with("free"))),
             "{:#}",
@@ -265,7 +265,7 @@ fn uploads_are_paced_by_weight_and_yield() {
     });
 }
 
-/// The Go client, where there is a Go: it builds its library first, which takes some seconds.
+/// Builds the Go client, where Go is installed. This takes some seconds.
 fn go_client(rig: &Rig) -> Option<String> {
     let go = ["go", "/usr/local/go/bin/go"].into_iter().find(|go| {
         let found = Command::new(go)
@@ -302,7 +302,7 @@ fn go_client(rig: &Rig) -> Option<String> {
 }
 
 #[test]
-fn a_fin_goes_out_when_the_program_closes() {
+fn a_fin_is_sent_when_the_program_closes() {
     lab::isolated_as(NOBODY, || {
         let rig = Rig::new(10, 64 << 10);
         let client = client(&rig);
@@ -314,9 +314,9 @@ fn a_fin_goes_out_when_the_program_closes() {
                 &client,
                 "plain",
                 "10.0.0.2",
-                &TAKES.to_string(),
+                &SINK.to_string(),
                 &name,
-                &state(&rig, &name),
+                &state_path(&rig, &name),
             ];
             let nine = rig.nine(&words);
             assert!(
@@ -328,22 +328,22 @@ fn a_fin_goes_out_when_the_program_closes() {
             kill("-USR2", command);
             assert!(until(PATIENCE, || rig.closed().len() > round), "no FIN came");
             assert!(
-                until(PATIENCE, || said(&rig, &name).closed_ms > 0),
-                "it says nothing"
+                until(PATIENCE, || client_state(&rig, &name).closed_ms > 0),
+                "it reports nothing"
             );
             let came = rig.closed()[round]
                 .duration_since(UNIX_EPOCH)
                 .expect("after 1970")
                 .as_millis() as u64;
-            delays.push(came.saturating_sub(said(&rig, &name).closed_ms));
+            delays.push(came.saturating_sub(client_state(&rig, &name).closed_ms));
         }
         eprintln!("from a program's close to its FIN at the other end, 10 ms away: {delays:?} ms");
-        // A machine that is busy may be late; a duplicate that is kept is late each time.
+        // A busy machine may be late; a duplicate that stays open would be late each time.
         assert!(delays.iter().any(|delay| *delay < 100), "{delays:?}");
     });
 }
 
-/// Kills one of the two processes; the program must run on, unheld, and be able to connect.
+/// Kills one of the two processes. The program must run on, unclamped, and be able to connect.
 fn survives(which: fn(u32) -> u32) {
     let rig = Rig::new(10, 64 << 10);
     rig.suimon(&["bottlenet", "10Mbit/s", "--interface", "eth0"]);
@@ -356,37 +356,41 @@ fn survives(which: fn(u32) -> u32) {
         "10.0.0.2",
         &CUBIC.to_string(),
         name,
-        &state(&rig, name),
+        &state_path(&rig, name),
     ];
     let nine = rig.nine(&words);
     let _high = rig.high("cubic", LONG);
-    let is_clamped = |said: Said| said.lock & 2 == 2 && said.clamp > 0 && said.clamp < 65_536;
+    let is_clamped = |state: ClientState| state.lock & 2 == 2 && state.clamp > 0 && state.clamp < 65_536;
     assert!(
-        until(PATIENCE, || is_clamped(said(&rig, name))),
+        until(PATIENCE, || is_clamped(client_state(&rig, name))),
         "{:?}",
-        said(&rig, name)
+        client_state(&rig, name)
     );
     let command = supervisor_of(supervisor_of(nine.id()));
     kill("-KILL", which(nine.id()));
-    let is_free = |said: Said| said.lock == 0 && said.clamp >= 65_536;
+    let is_free = |state: ClientState| state.lock == 0 && state.clamp >= 65_536;
     assert!(
-        until(PATIENCE, || is_free(said(&rig, name))),
+        until(PATIENCE, || is_free(client_state(&rig, name))),
         "{:?}",
-        said(&rig, name)
+        client_state(&rig, name)
     );
     let before = rig.sent(name);
     assert!(
         until(PATIENCE, || rig.sent(name) > before),
-        "the program stands still"
+        "the program receives nothing"
     );
     kill("-USR1", command);
-    let again = until(PATIENCE, || said(&rig, name).connects == 2);
-    assert!(again && said(&rig, name).failed == 0, "{:?}", said(&rig, name));
+    let again = until(PATIENCE, || client_state(&rig, name).connects == 2);
+    assert!(
+        again && client_state(&rig, name).failed == 0,
+        "{:?}",
+        client_state(&rig, name)
+    );
     std::thread::sleep(Duration::from_millis(300));
     assert!(
-        is_free(said(&rig, name)),
-        "held again by nobody: {:?}",
-        said(&rig, name)
+        is_free(client_state(&rig, name)),
+        "clamped again: {:?}",
+        client_state(&rig, name)
     );
     kill("-KILL", command);
 }
@@ -402,7 +406,7 @@ fn a_guard_that_is_killed_leaves_no_clamp_and_a_program_that_connects() {
 }
 
 #[test]
-fn nines_see_each_other_and_go_on_when_the_one_that_leads_ends() {
+fn nines_act_as_one_and_survive_their_leader() {
     lab::isolated_as(NOBODY, || {
         let rig = Rig::new(10, 64 << 10);
         let start = |name: &str, weight: &str| {
@@ -434,7 +438,7 @@ fn nines_see_each_other_and_go_on_when_the_one_that_leads_ends() {
 }
 
 #[test]
-fn the_command_ends_as_it_would_alone_and_gets_its_signals() {
+fn the_command_keeps_its_exit_status_and_signals() {
     lab::isolated_as(NOBODY, || {
         let rig = Rig::new(10, 64 << 10);
         let end = |words: &[&str]| rig.nine(words).wait().expect("it ends");
@@ -445,7 +449,7 @@ fn the_command_ends_as_it_would_alone_and_gets_its_signals() {
         );
         assert_eq!(end(&["true"]).status.code(), Some(0));
         assert_eq!(end(&["/no/such/program"]).status.code(), Some(127));
-        let ready = state(&rig, "ready");
+        let ready = state_path(&rig, "ready");
         let script = format!("trap 'exit 9' TERM; : >{ready}; while :; do sleep 0.05; done");
         let nine = rig.nine(&["sh", "-c", &script]);
         assert!(until(PATIENCE, || std::fs::exists(&ready).is_ok_and(|is| is)));
@@ -460,7 +464,7 @@ fn the_command_ends_as_it_would_alone_and_gets_its_signals() {
 }
 
 #[test]
-fn a_running_program_is_held_by_its_number_and_udp_is_said_to_be_out_of_reach() {
+fn a_running_program_is_limited_by_its_pid_and_udp_is_reported() {
     lab::isolated_as(NOBODY, || {
         let rig = Rig::new(10, 64 << 10);
         rig.suimon(&["bottlenet", "10Mbit/s", "--interface", "eth0"]);
@@ -471,8 +475,8 @@ fn a_running_program_is_held_by_its_number_and_udp_is_said_to_be_out_of_reach() 
         let program = program.start().expect("bash runs");
         let nine = rig.nine(&["-p", &program.id().to_string()]);
         let _high = rig.high("cubic", LONG);
-        let held = until(PATIENCE, || connections(&rig.top()).iter().any(is_held));
-        assert!(held, "{:#}", rig.top());
+        let limited = until(PATIENCE, || connections(&rig.top()).iter().any(is_limited));
+        assert!(limited, "{:#}", rig.top());
         let udp = rig.top()["members"][0]["not_controlled"][0]["what"].clone();
         assert_eq!(udp, "UDP to 10.0.0.2:443");
         kill("-INT", nine.id());
@@ -483,7 +487,7 @@ fn a_running_program_is_held_by_its_number_and_udp_is_said_to_be_out_of_reach() 
 }
 
 #[test]
-fn mistakes_are_said_with_what_to_do() {
+fn mistakes_are_reported_with_a_remedy() {
     let suimon = |words: &[&str]| {
         let output = Command::new(env!("CARGO_BIN_EXE_suimon"))
             .args(words)

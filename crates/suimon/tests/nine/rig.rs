@@ -1,4 +1,5 @@
-//! Two hosts over a link that is the bottleneck, a server that sends without end, and programs under nine.
+//! The test rig: two hosts over a bottleneck link, a server that sends without end, and programs
+//! under nine.
 //!
 //! ```text
 //!  home (nine, and programs without it) ── rate, delay, buffer ── server
@@ -16,14 +17,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-/// The server's ports: it sends by cubic, by BBR; it takes without end, and notes when the other end closed.
+/// The server's ports: it sends with CUBIC, or with BBR; or it receives, and records when the
+/// client closes.
 pub const CUBIC: u16 = 8000;
 pub const BBR: u16 = 8001;
-pub const TAKES: u16 = 8002;
+pub const SINK: u16 = 8002;
 
-/// What the server has sent to, or when it was closed by, each client, by name.
+/// The server's record: the bytes sent to each client, by name, and the times of closes.
 #[derive(Default)]
-struct Book {
+struct ServerLog {
     sent: BTreeMap<String, Arc<AtomicU64>>,
     closed: Vec<SystemTime>,
 }
@@ -32,13 +34,13 @@ pub struct Rig {
     pub home: Host,
     pub server: Host,
     pub files: PathBuf,
-    book: Arc<Mutex<Book>>,
+    log: Arc<Mutex<ServerLog>>,
     ports: AtomicU64,
     lab: Lab,
 }
 
 impl Rig {
-    /// A link of so many Mbit/s with a round trip of 20 ms, and a buffer of so many bytes.
+    /// A link of this rate with an RTT of 20 ms and this buffer in bytes.
     pub fn new(mbit: u64, buffer: u64) -> Self {
         let mut lab = Lab::new();
         let [home, server] = ["home", "server"].map(|name| lab.host(name).expect("a host"));
@@ -58,7 +60,7 @@ impl Rig {
             home,
             server,
             files,
-            book: Arc::default(),
+            log: Arc::default(),
             ports: AtomicU64::new(9_000),
             lab,
         };
@@ -68,11 +70,11 @@ impl Rig {
         if there.contains("bbr") {
             rig.serve(BBR, "bbr");
         }
-        rig.serve(TAKES, "cubic");
+        rig.serve(SINK, "cubic");
         rig
     }
 
-    /// Threads that end with the test's process.
+    /// Serves a port, in threads that end with the test's process.
     fn serve(&self, port: u16, congestion: &'static str) {
         let to = SocketAddr::from(([10, 0, 0, 2], port));
         let listener = self
@@ -80,22 +82,22 @@ impl Rig {
             .call(|| TcpListener::bind(to))
             .expect("in the host")
             .expect("listens");
-        let book = Arc::clone(&self.book);
+        let log = Arc::clone(&self.log);
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
-                let book = Arc::clone(&book);
-                std::thread::spawn(move || one(stream, port, congestion, &book));
+                let log = Arc::clone(&log);
+                std::thread::spawn(move || serve_one(stream, port, congestion, &log));
             }
         });
     }
 
-    /// A program in `home`, without any capability: whoever has made a namespace has them all in it.
+    /// A program in `home` without capabilities: the creator of a namespace has all of them in it.
     pub fn unprivileged(&self, name: &str) -> Program {
         let program = self.home.program("setpriv");
         program.args(["--bounding-set=-all", "--inh-caps=-all"]).arg(name)
     }
 
-    /// `suimon nine` with these words, in `home`; without any capability, but where it is to rewrite windows.
+    /// `suimon nine` with these arguments, in `home`; without capabilities, except for `--rewrite`.
     pub fn nine(&self, words: &[&str]) -> Running {
         let program = match words.contains(&"--rewrite") {
             true => self.home.program(env!("CARGO_BIN_EXE_suimon")),
@@ -109,7 +111,7 @@ impl Rig {
             .expect("nine starts")
     }
 
-    /// `suimon` with these words in `home`, to its end: what it printed.
+    /// Runs `suimon` with these arguments in `home` and returns its output.
     pub fn suimon(&self, words: &[&str]) -> String {
         let program = self.home.program(env!("CARGO_BIN_EXE_suimon")).args(words);
         let output = program
@@ -120,17 +122,17 @@ impl Rig {
         output.out
     }
 
-    /// What `nine top --json` says.
+    /// The status by `nine top --json`.
     pub fn top(&self) -> Value {
         serde_json::from_str(&self.suimon(&["nine", "top", "--json"])).expect("JSON")
     }
 
-    /// Downloads by `bash`, as a client under this name: words for a command line.
+    /// A script for `bash` that downloads as the client of this name.
     pub fn download(port: u16, name: &str) -> String {
         format!("exec 3<>/dev/tcp/10.0.0.2/{port}; echo GET /{name} HTTP/1.0 >&3; exec cat <&3 >/dev/null")
     }
 
-    /// A download without nine, from the server, for so long.
+    /// A download without nine, for this long.
     pub fn high(&self, congestion: &str, length: Duration) -> BulkRun {
         let port = self.ports.fetch_add(1, Ordering::Relaxed) as u16;
         let to = SocketAddr::from(([10, 0, 0, 1], port));
@@ -141,15 +143,15 @@ impl Rig {
         bulk.start(&self.server, &self.home).expect("a download")
     }
 
-    /// What the server has sent to this client.
+    /// The bytes that the server has sent to this client.
     pub fn sent(&self, name: &str) -> u64 {
-        let book = self.book.lock().unwrap_or_else(PoisonError::into_inner);
-        book.sent.get(name).map_or(0, |sent| sent.load(Ordering::Relaxed))
+        let log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
+        log.sent.get(name).map_or(0, |sent| sent.load(Ordering::Relaxed))
     }
 
-    /// When clients closed.
+    /// The times of the clients' closes.
     pub fn closed(&self) -> Vec<SystemTime> {
-        self.book
+        self.log
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .closed
@@ -176,7 +178,7 @@ impl Rig {
 }
 
 impl Rig {
-    /// Bytes that wait before the link to `home`: for the bench.
+    /// Bytes queued before the link to `home`: for the bench.
     #[cfg_attr(test, allow(dead_code, reason = "the bench uses it"))]
     pub fn waiting(&self) -> u64 {
         let seen = self.lab.links()[0].inspect().expect("a running link");
@@ -195,15 +197,15 @@ impl Drop for Rig {
     }
 }
 
-/// One connection of the server's.
-fn one(mut stream: TcpStream, port: u16, congestion: &str, book: &Mutex<Book>) {
+/// Serves one connection.
+fn serve_one(mut stream: TcpStream, port: u16, congestion: &str, log: &Mutex<ServerLog>) {
     let _ = rustix::net::sockopt::set_tcp_congestion(&stream, congestion);
     let mut request = [0; 1024];
     let len = stream.read(&mut request).unwrap_or(0);
     let text = String::from_utf8_lossy(&request[..len]).into_owned();
     let name = text.split(['/', ' ']).nth(2).unwrap_or("").to_string();
-    let lock = || book.lock().unwrap_or_else(PoisonError::into_inner);
-    if port == TAKES {
+    let lock = || log.lock().unwrap_or_else(PoisonError::into_inner);
+    if port == SINK {
         while matches!(stream.read(&mut request), Ok(1..)) {}
         lock().closed.push(SystemTime::now());
         return;
@@ -221,7 +223,7 @@ fn one(mut stream: TcpStream, port: u16, congestion: &str, book: &Mutex<Book>) {
     }
 }
 
-/// Asks again and again, until it is so or the time is over.
+/// Polls until the condition holds or the time is over.
 pub fn until(limit: Duration, mut is_so: impl FnMut() -> bool) -> bool {
     let end = Instant::now() + limit;
     while Instant::now() < end {
