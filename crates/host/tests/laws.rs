@@ -1,5 +1,5 @@
-//! The control laws in a closed loop with a model of a bottleneck (`laws/model.rs`). Requirements: a
-//! lone download keeps its throughput, a new flow has the link within a second, no capacity is
+//! The control laws in a closed loop with a model of a bottleneck (`laws/model.rs`). Requirements:
+//! a lone download keeps its throughput, a new flow has the link within a second, no capacity is
 //! wasted, and what yielded returns.
 
 #[path = "laws/bbr.rs"]
@@ -367,8 +367,8 @@ fn a_flow_in_loss_recovery_does_not_widen_the_windows_of_the_others() {
     (three[1].weight, three[2].weight) = (2, 4);
     let (mut law, mut carried) = (scavenger(), [0; 3]);
     let before = feed(&mut law, &three, &mut carried, &[14, 28, 57], 0..1_000);
-    // The heaviest flow recovers from losses. Larger windows would make the others lose packets too,
-    // until losses decide and not windows.
+    // The heaviest flow recovers from losses. Larger windows would make the others lose packets
+    // too, until losses decide and not windows.
     let after = feed(&mut law, &three, &mut carried, &[14, 28, 34], 1_000..1_440);
     for member in [0, 1] {
         let widened = after[member] as f64 / before[member] as f64;

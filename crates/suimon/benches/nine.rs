@@ -5,10 +5,10 @@
 //! cargo bench -p suimon --bench nine [-- [--only TEXT] [--rounds N] [--series DIRECTORY] [--picture FILE]]
 //! ```
 //!
-//! The table has for each scenario the median of its rounds and the worst. `--only` selects scenarios
-//! by a part of their name; `--series` writes the samples of every 50 ms, one file per round;
-//! `--picture` draws the first scenario. Relative paths begin in crates/suimon. The commands run as
-//! an ordinary user, also if root runs the bench.
+//! The table has for each scenario the median of its rounds and the worst. `--only` selects
+//! scenarios by a part of their name; `--series` writes the samples of every 50 ms, one file per
+//! round; `--picture` draws the first scenario. Relative paths begin in crates/suimon. The commands
+//! run as an ordinary user, also if root runs the bench.
 
 #![expect(clippy::print_stdout, reason = "a bench prints its results")]
 

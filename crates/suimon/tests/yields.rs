@@ -1,5 +1,5 @@
-//! Classes that yield in `suimon run` on a gateway: the downloads of one host behind it are limited by
-//! the windows in its ACKs, those of the other host are not.
+//! Classes that yield in `suimon run` on a gateway: the downloads of one host behind it are limited
+//! by the windows in its ACKs, those of the other host are not.
 //!
 //! ```text
 //!  server ── 10 Mbit/s, 20 ms, 64 KB ── wan0 │ gateway: suimon over a bridge │ lan0 ── switch ── a, b

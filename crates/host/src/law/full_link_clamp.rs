@@ -3,8 +3,9 @@
 //! Shiokawa, Honda and Yuba: while the total throughput has reached the bottleneck's rate, a
 //! member's connection may advertise at most the member's WINDOW; otherwise it is free.
 //!
-//! - "Reached" is 95 % of the rate over 0.1 s. The paper states a measured rate (`bottlenet 8000` on
-//!   its 10 Mbit/s Ethernet, which carried 8600 kbit/s); a nominal rate is never reached exactly.
+//! - "Reached" is 95 % of the rate over 0.1 s. The paper states a measured rate (`bottlenet 8000`
+//!   on its 10 Mbit/s Ethernet, which carried 8600 kbit/s); a nominal rate is never reached
+//!   exactly.
 //! - The clamp ends after 0.2 s below that, since the clamp itself lowers the total.
 //! - The window is rounded up to the connection's scale unit.
 //!

@@ -36,8 +36,8 @@ pub struct RateEstimate {
 }
 
 impl RateEstimate {
-    /// Takes a tick in: the link's rate over the last few ticks, whether a queue stands, and whether
-    /// members are `free`, not limited below what the link can carry.
+    /// Takes a tick in: the link's rate over the last few ticks, whether a queue stands, and
+    /// whether members are `free`, not limited below what the link can carry.
     pub fn update(&mut self, seconds: f64, rate: f64, queue: bool, free: bool) {
         self.has_queued |= queue && rate > 0.0;
         if rate >= self.rate * NEAR {

@@ -42,8 +42,8 @@
 //!
 //! Fractions are of B, times in seconds; "tick" is the usual interval of 50 ms. The second line of
 //! each is the effect of a value that is too small / too large, and the source. *Measured*: with
-//! kernels' TCP, docs/measurements/windows.md. *Model*: the closed loop in crates/host/tests/laws.rs.
-//! *Chosen*: by reasoning, within what the model tolerates.
+//! kernels' TCP, docs/measurements/windows.md. *Model*: the closed loop in
+//! crates/host/tests/laws.rs. *Chosen*: by reasoning, within what the model tolerates.
 //!
 //! ```text
 //! ONSETS              -         other traffic has appeared: rate over a time, and bits
@@ -535,8 +535,8 @@ impl Scavenger {
         sum(|flow| flow.mean * flow.rtt) / sum(|flow| flow.mean).max(1.0)
     }
 
-    /// Corrects windows on a free link by the measured shares. Returns the factor that keeps the sum
-    /// of all corrected windows as it was.
+    /// Corrects windows on a free link by the measured shares. Returns the factor that keeps the
+    /// sum of all corrected windows as it was.
     fn balance(&mut self, tick: &Tick<'_>, full: bool, shares: &Shares, seconds: f64) -> f64 {
         let (all, wanted) = (self.meter.total(LONG_MEAN), shares.targets.iter().sum::<f64>());
         let (all, wanted) = (all.max(1.0), wanted.max(1.0));

@@ -31,7 +31,8 @@ pub fn divide(total: f64, claims: &[ShareClaim]) -> Vec<f64> {
                 .min(claim.most)
         };
         let excess: f64 = open().map(|(claim, _)| bound(claim) - level * claim.weight).sum();
-        // If floors raise the sum, claims at their floors are fixed first; else those at their most.
+        // If floors raise the sum, claims at their floors are fixed first; else those at their
+        // most.
         let is_fixed = |claim: &ShareClaim| {
             let change = bound(claim) - level * claim.weight;
             if excess > 0.0 { change > 0.0 } else { change < 0.0 }

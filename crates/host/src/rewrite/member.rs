@@ -135,8 +135,8 @@ impl RewrittenMember {
         *self.owners.lock().unwrap_or_else(PoisonError::into_inner) = owners;
     }
 
-    /// Connections of the command that the rewriter does not track: they began before it did, or use
-    /// another interface.
+    /// Connections of the command that the rewriter does not track: they began before it did, or
+    /// use another interface.
     fn find_untracked(&mut self, owners: &BTreeMap<Ends, (i32, Socket)>) -> Vec<Uncontrolled> {
         let addresses = interface::addresses().unwrap_or_default();
         let before = std::mem::take(&mut self.untracked);

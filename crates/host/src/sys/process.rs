@@ -101,7 +101,8 @@ pub(crate) fn reap() -> Option<(i32, End)> {
 
 /// Sends a signal.
 pub(crate) fn signal(pid: i32, signal: i32) {
-    // SAFETY: a plain call. The process is a child that has not been waited for, so its number is its own.
+    // SAFETY: a plain call. The process is a child that has not been waited for, so its number is
+    // its own.
     unsafe { libc::kill(pid, signal) };
 }
 
@@ -134,7 +135,8 @@ pub(crate) fn end_as(end: End) -> ! {
 /// Closes those of these descriptors that are not close-on-exec, except the standard streams.
 pub(crate) fn close_those_kept_at_exec(numbers: &[i32]) {
     for &number in numbers.iter().filter(|number| **number > 2) {
-        // SAFETY: all descriptors that this program opens are close-on-exec, so none is closed here.
+        // SAFETY: all descriptors that this program opens are close-on-exec, so none is closed
+        // here.
         unsafe {
             if libc::fcntl(number, libc::F_GETFD) == 0 {
                 libc::close(number);
@@ -170,7 +172,8 @@ pub(crate) fn own_pid() -> i32 {
 
 /// Replaces a standard stream by `/dev/null`.
 pub(crate) fn replace_stream(stream: i32) {
-    // SAFETY: the path ends in zero; the new descriptor is closed once, and the standard streams stay open.
+    // SAFETY: the path ends in zero; the new descriptor is closed once, and the standard streams
+    // stay open.
     unsafe {
         let nothing = libc::open(c"/dev/null".as_ptr(), libc::O_RDWR | libc::O_CLOEXEC);
         if nothing >= 0 {

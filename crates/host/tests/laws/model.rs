@@ -111,8 +111,8 @@ impl SlowStart {
         }
     }
 
-    /// Whether slow start ends with this ACK: the ACK train of a round lasts half an RTT, or the RTT
-    /// has grown by an eighth (4 to 16 ms).
+    /// Whether slow start ends with this ACK: the ACK train of a round lasts half an RTT, or the
+    /// RTT has grown by an eighth (4 to 16 ms).
     fn is_over(&mut self, now: u64, round_trip: u64, done: u64, sent: u64, window: f64) -> bool {
         self.shortest = self.shortest.min(round_trip);
         if window < 16.0 {

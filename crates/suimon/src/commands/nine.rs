@@ -23,7 +23,8 @@ const SEGMENT: u64 = 1_448;
 /// The largest window that the paper's system allows.
 const MAX_WINDOW: u64 = 32_767;
 
-/// Run a command whose TCP connections yield to all other traffic while the link is busy; no root needed
+/// Run a command whose TCP connections yield to all other traffic while the link is busy; no root
+/// needed
 #[derive(Debug, Args)]
 #[command(
     override_usage = "suimon nine [-WINDOW | --weight W | --cap RATE | --floor RATE] [--] CMD...\n       \
@@ -43,7 +44,8 @@ pub struct Nine {
     /// The rate below which it need not yield
     #[arg(long, value_name = "RATE")]
     floor: Option<Bandwidth>,
-    /// The paper's law: clamp windows to this many bytes while the link (bottlenet) is full; also as -WINDOW
+    /// The paper's law: clamp windows to this many bytes while the link (bottlenet) is full; also
+    /// as -WINDOW
     #[arg(long, value_name = "WINDOW", value_parser = clap::value_parser!(u64).range(1..=MAX_WINDOW),
           conflicts_with_all = ["weight", "cap", "floor"])]
     window: Option<u64>,
@@ -53,7 +55,8 @@ pub struct Nine {
     /// As root: control all connections of the hosts behind this interface, until you press ctrl-c
     #[arg(long, value_name = "NAME", conflicts_with_all = ["pid", "command"])]
     behind: Option<String>,
-    /// As root: police its UDP, QUIC included, at this rate in each direction; the excess is dropped
+    /// As root: police its UDP, QUIC included, at this rate in each direction; the excess is
+    /// dropped
     #[arg(long, value_name = "RATE", conflicts_with = "behind")]
     udp: Option<Bandwidth>,
     /// The link's interface, with --rewrite, --behind or --udp [default: that of the default route]

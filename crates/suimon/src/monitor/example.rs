@@ -1,5 +1,5 @@
-//! A made-up snapshot for tests: a link of 20 Mbit/s with the classes `office` (`voice`, `work`) and
-//! `rest`.
+//! A made-up snapshot for tests: a link of 20 Mbit/s with the classes `office` (`voice`, `work`)
+//! and `rest`.
 
 use control::snapshot::{BASIS, ClassView, Delay, Gauge, InterfaceView, Snapshot, State, Traffic, VERSION};
 

@@ -13,7 +13,8 @@ use std::time::{Duration, Instant};
 const CAPPED: f64 = 330_000.0;
 const FREE: f64 = 420_000.0;
 
-/// A nine that keeps running. Where BPF programs cannot be loaded it says so, and there is nothing to test.
+/// A nine that keeps running. Where BPF programs cannot be loaded it says so, and there is nothing
+/// to test.
 fn runs(nine: Running) -> Option<Running> {
     std::thread::sleep(Duration::from_millis(300));
     if nine.is_running() {
