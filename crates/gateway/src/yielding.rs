@@ -11,7 +11,8 @@ use engine::units::{Bandwidth, Bytes};
 use host::law::{INTERVAL, Law, Scavenger};
 use host::rewrite::{ConnectionLimit, ConnectionList, MemberConnection, RewritePoint, WindowRewriter};
 use host::{
-    Actuator, Bottleneck, Direction, FlowSample, LimitReason, LinkCounters, Member, MemberId, Order, Tick,
+    Actuator, Bottleneck, DataDirection, FlowSample, LawInput, LimitOrder, LimitReason, LinkCounters, Member,
+    MemberId,
 };
 use netio::handle::{Handle, Unanswered};
 use netio::window_clamp::{ClampSnapshot, ClassConnection};
@@ -177,7 +178,7 @@ impl InterfaceController {
             members: members.collect(),
             classes: classes.map(|yields| yields.class.clone()).collect(),
             link,
-            law: Scavenger::new(Direction::Download),
+            law: Scavenger::new(DataDirection::Download),
             rewriter: WindowRewriter::at(WorkerPath {
                 handle,
                 path,
@@ -190,7 +191,7 @@ impl InterfaceController {
     fn tick(&mut self) -> io::Result<ClassStates> {
         let flows = self.rewriter.samples(netio::clock::now())?;
         let snapshot = &self.rewriter.point().snapshot;
-        let orders = self.law.tick(&Tick {
+        let orders = self.law.tick(&LawInput {
             now: snapshot.at,
             link: LinkCounters {
                 received: snapshot.carried,
@@ -219,7 +220,7 @@ impl InterfaceController {
 }
 
 /// The state of a class in a word: the strictest among the orders of its connections.
-fn strictest<'a>(orders: impl Iterator<Item = (&'a FlowSample, &'a Order)>) -> &'static str {
+fn strictest<'a>(orders: impl Iterator<Item = (&'a FlowSample, &'a LimitOrder)>) -> &'static str {
     let ranked = |reason: &LimitReason| match reason {
         LimitReason::LinkIsFree => (0, "free"),
         LimitReason::Cap(_) => (1, "at its cap"),
@@ -236,12 +237,12 @@ fn strictest<'a>(orders: impl Iterator<Item = (&'a FlowSample, &'a Order)>) -> &
 mod tests {
     use super::*;
     use engine::units::Instant;
-    use host::{FlowId, FlowLimit};
+    use host::{ConnectionId, FlowLimit};
 
     #[test]
     fn the_state_of_a_class_is_the_strictest_of_its_connections() {
         let flow = FlowSample {
-            id: FlowId(1),
+            id: ConnectionId(1),
             member: MemberId(0),
             at: Instant::START,
             received: Bytes::ZERO,
@@ -252,9 +253,9 @@ mod tests {
             scale: 7,
             window: Bytes::ZERO,
         };
-        let order = |reason| Order {
-            flow: FlowId(1),
-            direction: Direction::Download,
+        let order = |reason| LimitOrder {
+            flow: ConnectionId(1),
+            direction: DataDirection::Download,
             limit: FlowLimit::Free,
             reason,
         };

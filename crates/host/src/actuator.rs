@@ -1,8 +1,8 @@
 //! An actuator takes samples of connections from a kernel and puts a law's orders into effect.
 
 use crate::ledger::Ledger;
-use crate::order::Order;
-use crate::tick::{FlowId, FlowSample};
+use crate::order::LimitOrder;
+use crate::tick::{ConnectionId, FlowSample};
 use engine::units::{Bandwidth, Instant};
 use std::io;
 use std::net::SocketAddr;
@@ -23,7 +23,7 @@ pub trait Actuator {
     /// # Errors
     ///
     /// If the kernel refuses.
-    fn apply(&mut self, orders: &[Order]) -> io::Result<()>;
+    fn apply(&mut self, orders: &[LimitOrder]) -> io::Result<()>;
 
     /// Lifts all limits of all connections. Dropping an actuator does the same, as far as it can.
     ///
@@ -49,7 +49,7 @@ pub struct Uncontrolled {
 /// A connection as the status shows it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct ConnectionInfo {
-    pub(crate) id: FlowId,
+    pub(crate) id: ConnectionId,
     /// Its process; 0 for another host's connection.
     pub(crate) pid: i32,
     /// The end whose windows are clamped, and the other one.

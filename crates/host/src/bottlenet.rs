@@ -4,7 +4,7 @@
 //! takes precedence over root's. Without a setting the rate is estimated. The files end with the
 //! user's session, or the machine's: the rate belongs to the place where the host is attached.
 
-use crate::tick::{Bottleneck, Direction};
+use crate::tick::{Bottleneck, DataDirection};
 use engine::units::Bandwidth;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -35,11 +35,11 @@ pub enum BottlenetSetting {
 
 impl BottlenetSetting {
     /// The setting as a law of this direction takes it.
-    pub(crate) fn bottleneck(self, direction: Direction) -> Bottleneck {
+    pub(crate) fn bottleneck(self, direction: DataDirection) -> Bottleneck {
         match self {
             Self::Rate { down_bps, up_bps } => Bottleneck::Stated(Bandwidth::bits_per_sec(match direction {
-                Direction::Download => down_bps,
-                Direction::Upload => up_bps.unwrap_or(down_bps),
+                DataDirection::Download => down_bps,
+                DataDirection::Upload => up_bps.unwrap_or(down_bps),
             })),
             Self::Auto => Bottleneck::Auto,
             Self::Off => Bottleneck::Unknown,
@@ -128,7 +128,7 @@ mod tests {
     #[test]
     fn the_uplink_is_as_fast_as_the_downlink_by_default() {
         let setting = |up_bps| BottlenetSetting::Rate { down_bps: 8, up_bps };
-        let up = |setting: BottlenetSetting| setting.bottleneck(Direction::Upload);
+        let up = |setting: BottlenetSetting| setting.bottleneck(DataDirection::Upload);
         let stated = |bits| Bottleneck::Stated(Bandwidth::bits_per_sec(bits));
         assert_eq!((up(setting(None)), up(setting(Some(2)))), (stated(8), stated(2)));
     }

@@ -19,8 +19,8 @@ pub mod scavenger;
 pub mod share;
 mod turns;
 
-use crate::order::Order;
-use crate::tick::Tick;
+use crate::order::LimitOrder;
+use crate::tick::LawInput;
 use engine::units::Duration;
 
 pub use full_link_clamp::FullLinkClamp;
@@ -35,7 +35,7 @@ pub const WATCHFUL: Duration = Duration::from_millis(20);
 /// Limits connections.
 pub trait Law {
     /// One order for each connection of the tick, in the same sequence.
-    fn tick(&mut self, tick: &Tick<'_>) -> Vec<Order>;
+    fn tick(&mut self, tick: &LawInput<'_>) -> Vec<LimitOrder>;
 
     /// The time until its next tick.
     fn interval(&self) -> Duration {

@@ -35,5 +35,7 @@ mod udp_policer;
 
 pub use actuator::Actuator;
 pub use law::Law;
-pub use order::{FlowLimit, LimitReason, Order};
-pub use tick::{Bottleneck, Direction, FlowId, FlowSample, LinkCounters, Member, MemberId, Tick};
+pub use order::{FlowLimit, LimitOrder, LimitReason};
+pub use tick::{
+    Bottleneck, ConnectionId, DataDirection, FlowSample, LawInput, LinkCounters, Member, MemberId,
+};

@@ -1,6 +1,6 @@
 //! What a law orders for a connection, and the reason, human-readable.
 
-use crate::tick::{Direction, FlowId};
+use crate::tick::{ConnectionId, DataDirection};
 use engine::units::{Bandwidth, Bytes};
 use std::fmt;
 
@@ -74,11 +74,11 @@ fn rough(rate: Bandwidth) -> String {
 
 /// The limit of one connection in one direction, in force until the next order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Order {
+pub struct LimitOrder {
     /// The connection.
-    pub flow: FlowId,
+    pub flow: ConnectionId,
     /// The direction.
-    pub direction: Direction,
+    pub direction: DataDirection,
     /// The limit.
     pub limit: FlowLimit,
     /// The reason.

@@ -21,8 +21,8 @@ mod member;
 pub(crate) use member::RewrittenMember;
 
 use crate::actuator::Actuator;
-use crate::order::{FlowLimit, Order};
-use crate::tick::{Direction, FlowId, FlowSample, MemberId};
+use crate::order::{FlowLimit, LimitOrder};
+use crate::tick::{ConnectionId, DataDirection, FlowSample, MemberId};
 use engine::units::{Bytes, Duration, Instant};
 use netio::bpf::Means;
 use netio::bpf::windows::{Side, Windows};
@@ -149,7 +149,7 @@ impl RewritePoint for InterfaceRewriter {
 /// What is kept of a connection from one sample to the next.
 #[derive(Clone, Copy, Debug)]
 struct ConnectionHistory {
-    id: FlowId,
+    id: ConnectionId,
     /// The sum and number of round trips up to the last sample.
     round_trips: (Duration, u64),
     rtt: Option<Duration>,
@@ -169,7 +169,7 @@ pub struct WindowRewriter<P> {
     point: P,
     history: BTreeMap<Ends, ConnectionHistory>,
     next: u64,
-    limitable: BTreeMap<FlowId, Limitable>,
+    limitable: BTreeMap<ConnectionId, Limitable>,
 }
 
 impl<P: RewritePoint> WindowRewriter<P> {
@@ -189,7 +189,7 @@ impl<P: RewritePoint> WindowRewriter<P> {
     }
 
     /// The ends of a connection of the last sample.
-    pub(crate) fn ends(&self, flow: FlowId) -> Option<Ends> {
+    pub(crate) fn ends(&self, flow: ConnectionId) -> Option<Ends> {
         self.limitable.get(&flow).map(|flow| flow.ends)
     }
 
@@ -205,7 +205,7 @@ impl<P: RewritePoint> WindowRewriter<P> {
         let history = self.history.entry(ends).or_insert_with(|| {
             *next += 1;
             ConnectionHistory {
-                id: FlowId(*next),
+                id: ConnectionId(*next),
                 round_trips: (Duration::ZERO, 0),
                 rtt: connection.handshake,
             }
@@ -255,8 +255,8 @@ impl<P: RewritePoint> Actuator for WindowRewriter<P> {
             .collect())
     }
 
-    fn apply(&mut self, orders: &[Order]) -> io::Result<()> {
-        let limit = |order: &Order| {
+    fn apply(&mut self, orders: &[LimitOrder]) -> io::Result<()> {
+        let limit = |order: &LimitOrder| {
             let Limitable { ends, scale, mss } = *self.limitable.get(&order.flow)?;
             let window = match order.limit {
                 FlowLimit::Window(window) => Some(window),
@@ -272,7 +272,7 @@ impl<P: RewritePoint> Actuator for WindowRewriter<P> {
         };
         let downloads = orders
             .iter()
-            .filter(|order| order.direction == Direction::Download);
+            .filter(|order| order.direction == DataDirection::Download);
         let limits = downloads.filter_map(limit).collect();
         self.point.set_limits(limits)
     }
@@ -352,16 +352,16 @@ mod tests {
         );
         assert_eq!(samples[0].received, Bytes::new(4_410 + 2 * HEADERS));
         assert!(samples[0].id != samples[1].id && samples[0].id.0 > NOT_COOKIES);
-        let order = |index: usize, direction, limit| Order {
+        let order = |index: usize, direction, limit| LimitOrder {
             flow: samples[index].id,
             direction,
             limit,
             reason: LimitReason::LinkIsFull,
         };
         let orders = [
-            order(0, Direction::Download, FlowLimit::Window(Bytes::new(6_016))),
-            order(0, Direction::Upload, FlowLimit::Free),
-            order(1, Direction::Download, FlowLimit::Parked),
+            order(0, DataDirection::Download, FlowLimit::Window(Bytes::new(6_016))),
+            order(0, DataDirection::Upload, FlowLimit::Free),
+            order(1, DataDirection::Download, FlowLimit::Parked),
         ];
         rewrite.apply(&orders).expect("set");
         let bytes = |one: &ConnectionLimit| one.limit.map(|limit| limit.window.get());

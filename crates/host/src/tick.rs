@@ -11,7 +11,7 @@ use engine::units::{Bandwidth, Bytes, Duration, Instant};
 
 /// A connection, by a number that its actuator never reuses (a socket's cookie, for instance).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
-pub struct FlowId(pub u64);
+pub struct ConnectionId(pub u64);
 
 /// A member: a command under nine, or a gateway's class. Its connections share one weight.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
@@ -19,7 +19,7 @@ pub struct MemberId(pub u32);
 
 /// One of a connection's two directions, seen from the host next to the bottleneck.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Direction {
+pub enum DataDirection {
     /// Data that the host receives, limited by its advertised windows.
     #[default]
     Download,
@@ -59,7 +59,7 @@ impl Member {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FlowSample {
     /// The connection.
-    pub id: FlowId,
+    pub id: ConnectionId,
     /// Its member.
     pub member: MemberId,
     /// When the sample was taken. The samples of one tick may differ: a rate is computed over the
@@ -85,10 +85,10 @@ pub struct FlowSample {
 
 impl FlowSample {
     /// The total in this direction.
-    pub fn carried(&self, direction: Direction) -> Bytes {
+    pub fn carried(&self, direction: DataDirection) -> Bytes {
         match direction {
-            Direction::Download => self.received,
-            Direction::Upload => self.sent,
+            DataDirection::Download => self.received,
+            DataDirection::Upload => self.sent,
         }
     }
 }
@@ -104,10 +104,10 @@ pub struct LinkCounters {
 
 impl LinkCounters {
     /// The total in this direction.
-    pub fn carried(&self, direction: Direction) -> Bytes {
+    pub fn carried(&self, direction: DataDirection) -> Bytes {
         match direction {
-            Direction::Download => self.received,
-            Direction::Upload => self.sent,
+            DataDirection::Download => self.received,
+            DataDirection::Upload => self.sent,
         }
     }
 }
@@ -126,7 +126,7 @@ pub enum Bottleneck {
 
 /// All input of a law at one time.
 #[derive(Clone, Copy, Debug)]
-pub struct Tick<'a> {
+pub struct LawInput<'a> {
     /// When the link's counters were read; never goes back. Ticks are expected every
     /// [`INTERVAL`](crate::law::INTERVAL).
     pub now: Instant,

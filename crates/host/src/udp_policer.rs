@@ -4,7 +4,7 @@
 
 use crate::actuator::{Actuator, ConnectionInfo, MemberActuator, Scan, Uncontrolled};
 use crate::ledger::Ledger;
-use crate::order::Order;
+use crate::order::LimitOrder;
 use crate::process_tree::{self, ProcessRoot};
 use crate::sockets;
 use crate::sys::now;
@@ -70,7 +70,7 @@ impl Actuator for WithUdpPolicer {
         self.connections.samples(now)
     }
 
-    fn apply(&mut self, orders: &[Order]) -> io::Result<()> {
+    fn apply(&mut self, orders: &[LimitOrder]) -> io::Result<()> {
         self.connections.apply(orders)
     }
 

@@ -10,8 +10,8 @@ mod model;
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
 use host::law::{FullLinkClamp, Scavenger};
 use host::{
-    Bottleneck, Direction, FlowId, FlowLimit, FlowSample, Law, LimitReason, LinkCounters, Member, MemberId,
-    Tick,
+    Bottleneck, ConnectionId, DataDirection, FlowLimit, FlowSample, Law, LawInput, LimitReason, LinkCounters,
+    Member, MemberId,
 };
 use model::{Model, Offered, Spec};
 use std::ops::Range;
@@ -28,7 +28,7 @@ fn members(count: u32) -> Vec<Member> {
 }
 
 fn scavenger() -> Scavenger {
-    Scavenger::new(Direction::Download)
+    Scavenger::new(DataDirection::Download)
 }
 
 /// The throughput of a member's downloads and of a new flow, as fractions of the link. The new flow
@@ -169,7 +169,7 @@ fn uploads_leave_the_buffer_empty_and_survive_a_wrong_rate() {
     for (rate_stated, least) in [(10, 0.97), (5, 0.9)] {
         let mut model = Model::new(10, 64_000, &members(1), stated(rate_stated)).upload();
         model.add(Spec::of(Some(0), 0, 20_000));
-        model.run(&mut Scavenger::new(Direction::Upload), 20_000);
+        model.run(&mut Scavenger::new(DataDirection::Upload), 20_000);
         let rate = model.rate(0, 5_000, 20_000) / 10.0;
         let queue = model.queue_ms();
         assert!(
@@ -184,10 +184,10 @@ fn without_a_law_a_new_flow_gets_less() {
     // The sensitivity of the tests above: the same run with free windows.
     struct Nothing;
     impl Law for Nothing {
-        fn tick(&mut self, tick: &host::Tick<'_>) -> Vec<host::Order> {
-            let free = |flow: &host::FlowSample| host::Order {
+        fn tick(&mut self, tick: &host::LawInput<'_>) -> Vec<host::LimitOrder> {
+            let free = |flow: &host::FlowSample| host::LimitOrder {
                 flow: flow.id,
-                direction: Direction::Download,
+                direction: DataDirection::Download,
                 limit: FlowLimit::Free,
                 reason: LimitReason::LinkIsFree,
             };
@@ -328,7 +328,7 @@ fn feed(
             let received = &mut carried[member.id.0 as usize];
             *received += rate * 1_000_000 / 8 * EVERY / 1_000;
             FlowSample {
-                id: FlowId(member.id.0.into()),
+                id: ConnectionId(member.id.0.into()),
                 member: member.id,
                 at: now,
                 received: Bytes::new(*received),
@@ -342,7 +342,7 @@ fn feed(
         };
         let flows: Vec<FlowSample> = members.iter().zip(rates).map(flow).collect();
         let received = flows.iter().map(|flow| flow.received).sum();
-        let orders = law.tick(&Tick {
+        let orders = law.tick(&LawInput {
             now,
             link: LinkCounters {
                 received,
@@ -466,7 +466,7 @@ fn shares_below_two_segments_a_round_trip_go_in_turns() {
     }
     model.add(Spec::of(None, 5_000, 40_000));
     model.run(&mut scavenger(), 40_000);
-    let parked = |orders: &[host::Order]| orders.iter().filter(|o| o.limit == FlowLimit::Parked).count();
+    let parked = |orders: &[host::LimitOrder]| orders.iter().filter(|o| o.limit == FlowLimit::Parked).count();
     let counts: Vec<usize> = model
         .orders
         .iter()
@@ -518,7 +518,7 @@ fn windows_grow_at_most_twofold_in_a_round_trip() {
     model.add(Spec::of(Some(0), 0, 20_000));
     model.add(Spec::of(None, 5_000, 10_000));
     model.run(&mut scavenger(), 20_000);
-    let window = |orders: &[host::Order]| match orders.first().map(|order| order.limit) {
+    let window = |orders: &[host::LimitOrder]| match orders.first().map(|order| order.limit) {
         Some(FlowLimit::Window(window)) => Some(window.get()),
         _ => None,
     };
@@ -543,7 +543,7 @@ fn uploads_are_paced_under_the_same_weights() {
     model.add(Spec::of(Some(0), 0, 25_000));
     model.add(Spec::of(Some(1), 0, 25_000));
     let other = model.add(Spec::of(None, 10_000, 20_000));
-    model.run(&mut Scavenger::new(Direction::Upload), 25_000);
+    model.run(&mut Scavenger::new(DataDirection::Upload), 25_000);
     let rates = model.by_member(3_000, 10_000);
     let ratio = rates[&1] / rates[&0] / 3.0;
     assert!((0.9..1.1).contains(&ratio), "{rates:?}");

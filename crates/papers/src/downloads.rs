@@ -9,7 +9,7 @@ use crate::Error;
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
 use host::law::{INTERVAL, Law};
 use host::rewrite::{InterfaceRewriter, WindowRewriter};
-use host::{Actuator, Bottleneck, LinkCounters, Member, MemberId, Tick};
+use host::{Actuator, Bottleneck, LawInput, LinkCounters, Member, MemberId};
 use lab::traffic::tcp::{Bulk, BulkRun, Connects};
 use lab::{Host, Lab, Link};
 use netio::bpf::windows::Side;
@@ -185,7 +185,7 @@ pub fn run(bed: &Bed, downloads: &[Download], mut rule: Rule, seconds: f64) -> R
             if let (Some(actuator), Some(law)) = (&mut actuator, &mut rule.law) {
                 let flows = actuator.samples(now)?;
                 let (link, now) = clock::timed(carried);
-                let orders = law.tick(&Tick {
+                let orders = law.tick(&LawInput {
                     now,
                     link: link?,
                     bottleneck: rule.bottleneck,
@@ -259,7 +259,7 @@ fn carried() -> Result<LinkCounters, Error> {
 mod tests {
     use super::*;
     use host::law::Scavenger;
-    use host::{Direction, FlowLimit, LimitReason, Order};
+    use host::{DataDirection, FlowLimit, LimitOrder, LimitReason};
 
     #[test]
     fn rates_are_of_the_span_that_is_asked_for() {
@@ -292,10 +292,10 @@ mod tests {
     struct Clamp(u64);
 
     impl Law for Clamp {
-        fn tick(&mut self, tick: &Tick<'_>) -> Vec<Order> {
-            let order = |flow: &host::FlowSample| Order {
+        fn tick(&mut self, tick: &LawInput<'_>) -> Vec<LimitOrder> {
+            let order = |flow: &host::FlowSample| LimitOrder {
                 flow: flow.id,
-                direction: Direction::Download,
+                direction: DataDirection::Download,
                 limit: FlowLimit::Window(Bytes::new(self.0)),
                 reason: LimitReason::LinkIsFull,
             };
@@ -398,7 +398,7 @@ mod tests {
             let low = Download { until: 6.0, ..LOW };
             // Timing decides nothing: three tries, and less than is measured on a quiet machine.
             for last in [false, false, true] {
-                let law = Scavenger::new(Direction::Download);
+                let law = Scavenger::new(DataDirection::Download);
                 let Some(counted) = on_a_bed(&[low, high], rule(law), 6.0) else {
                     return;
                 };

@@ -9,7 +9,7 @@ use super::{Experiment, Figure, Options, Outcome, Picture, Progress, Row};
 use crate::Error;
 use engine::units::{Bandwidth, Bytes, Duration};
 use host::law::{FullLinkClamp, Law, Scavenger};
-use host::{Bottleneck, Direction, FlowLimit, LimitReason, Member, MemberId, Order, Tick};
+use host::{Bottleneck, DataDirection, FlowLimit, LawInput, LimitOrder, LimitReason, Member, MemberId};
 use plot::{Axis, Plot, Series, Style, Unit, picture, rates_over_time};
 
 /// The paper's figure 4.
@@ -45,10 +45,10 @@ const QUICK: [Option<u64>; 4] = [None, Some(8_000), Some(400), Some(80)];
 struct Clamp(Option<u64>);
 
 impl Law for Clamp {
-    fn tick(&mut self, tick: &Tick<'_>) -> Vec<Order> {
-        let order = |flow: &host::FlowSample| Order {
+    fn tick(&mut self, tick: &LawInput<'_>) -> Vec<LimitOrder> {
+        let order = |flow: &host::FlowSample| LimitOrder {
             flow: flow.id,
-            direction: Direction::Download,
+            direction: DataDirection::Download,
             limit: self
                 .0
                 .map_or(FlowLimit::Free, |bytes| FlowLimit::Window(Bytes::new(bytes))),
@@ -255,7 +255,7 @@ impl Trial {
     }
 
     fn rule(self, rate: Bandwidth) -> Rule {
-        let modern = || -> Box<dyn Law + Send> { Box::new(Scavenger::new(Direction::Download)) };
+        let modern = || -> Box<dyn Law + Send> { Box::new(Scavenger::new(DataDirection::Download)) };
         let mut member = Member::new(MemberId(0));
         member.window = Some(Bytes::new(6_000));
         Rule {

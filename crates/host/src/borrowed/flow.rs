@@ -1,9 +1,9 @@
 //! One borrowed connection: its counters and its limits.
 
 use crate::ledger::{Ledger, LedgerEntry, SavedOptions};
-use crate::order::{FlowLimit, Order};
+use crate::order::{FlowLimit, LimitOrder};
 use crate::sys::socket::{self, Info, RECEIVE_LOCK};
-use crate::tick::{Direction, FlowId, FlowSample, MemberId, on_the_link};
+use crate::tick::{ConnectionId, DataDirection, FlowSample, MemberId, on_the_link};
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
 use netio::clock;
 use std::io;
@@ -38,10 +38,10 @@ pub(crate) struct BorrowedFlow {
     clamped: Option<u32>,
 }
 
-fn index(direction: Direction) -> usize {
+fn index(direction: DataDirection) -> usize {
     match direction {
-        Direction::Download => 0,
-        Direction::Upload => 1,
+        DataDirection::Download => 0,
+        DataDirection::Upload => 1,
     }
 }
 
@@ -102,7 +102,7 @@ impl BorrowedFlow {
     }
 
     /// A sample for the law.
-    pub(crate) fn sample(&self, id: FlowId, member: MemberId) -> FlowSample {
+    pub(crate) fn sample(&self, id: ConnectionId, member: MemberId) -> FlowSample {
         let info = &self.info;
         let receives = info.bytes_received >= info.bytes_sent;
         let (rtt, mss) = match (receives, info.receive_rtt) {
@@ -128,19 +128,19 @@ impl BorrowedFlow {
 
     /// Whether this order is in force already, as far as the last reading shows. Then there is
     /// nothing to do.
-    pub(crate) fn is_in_force(&self, order: &Order) -> bool {
+    pub(crate) fn is_in_force(&self, order: &LimitOrder) -> bool {
         let clamped =
             |bytes: u32| self.clamped == Some(bytes.max(LEAST)) && self.info.rcv_ssthresh <= bytes.max(LEAST);
         match order.limit {
             FlowLimit::Free => !self.is_modified() || self.limits[index(order.direction)] == FlowLimit::Free,
             FlowLimit::Window(bytes) => clamped(u32::try_from(bytes.get()).unwrap_or(u32::MAX)),
-            FlowLimit::Parked if order.direction == Direction::Download => clamped(1),
+            FlowLimit::Parked if order.direction == DataDirection::Download => clamped(1),
             FlowLimit::Parked | FlowLimit::Pace(_) => false,
         }
     }
 
     /// Records an order that is in force already.
-    pub(crate) fn record(&mut self, order: &Order) {
+    pub(crate) fn record(&mut self, order: &LimitOrder) {
         self.limits[index(order.direction)] = order.limit;
     }
 
@@ -148,8 +148,8 @@ impl BorrowedFlow {
     pub(crate) fn carry_out(
         &mut self,
         of: &OwnedFd,
-        id: FlowId,
-        order: &Order,
+        id: ConnectionId,
+        order: &LimitOrder,
         ledger: &mut Ledger,
     ) -> io::Result<()> {
         let index = index(order.direction);
@@ -164,14 +164,19 @@ impl BorrowedFlow {
                 self.clamp(of, id, u32::try_from(bytes.get()).unwrap_or(u32::MAX), ledger)
             }
             // The kernel raises it to the smallest window that it can do.
-            FlowLimit::Parked if order.direction == Direction::Download => self.clamp(of, id, 1, ledger),
+            FlowLimit::Parked if order.direction == DataDirection::Download => self.clamp(of, id, 1, ledger),
             FlowLimit::Parked => self.pace(of, id, Bandwidth::kbit(8), ledger),
             FlowLimit::Pace(rate) => self.pace(of, id, rate, ledger),
         }
     }
 
     /// Reasserts the last window that was ordered, where the kernel has undone it.
-    pub(crate) fn assert_window(&mut self, of: &OwnedFd, id: FlowId, ledger: &mut Ledger) -> io::Result<()> {
+    pub(crate) fn assert_window(
+        &mut self,
+        of: &OwnedFd,
+        id: ConnectionId,
+        ledger: &mut Ledger,
+    ) -> io::Result<()> {
         match self.limits[0] {
             FlowLimit::Window(bytes) => {
                 self.clamp(of, id, u32::try_from(bytes.get()).unwrap_or(u32::MAX), ledger)
@@ -184,7 +189,7 @@ impl BorrowedFlow {
     /// Clamps the window. The kernel drops the clamp when it enlarges the buffer, so the buffer is
     /// locked while it has room for the window. A larger window needs a larger buffer, which the
     /// kernel's auto-tuning provides in time: meanwhile the clamp is reasserted.
-    fn clamp(&mut self, of: &OwnedFd, id: FlowId, bytes: u32, ledger: &mut Ledger) -> io::Result<()> {
+    fn clamp(&mut self, of: &OwnedFd, id: ConnectionId, bytes: u32, ledger: &mut Ledger) -> io::Result<()> {
         let wanted = bytes.max(LEAST);
         if self.saved.lock.is_none() {
             // A kernel without locks undoes clamps more often: they are reasserted at each tick.
@@ -210,7 +215,13 @@ impl BorrowedFlow {
         Ok(())
     }
 
-    fn pace(&mut self, of: &OwnedFd, id: FlowId, rate: Bandwidth, ledger: &mut Ledger) -> io::Result<()> {
+    fn pace(
+        &mut self,
+        of: &OwnedFd,
+        id: ConnectionId,
+        rate: Bandwidth,
+        ledger: &mut Ledger,
+    ) -> io::Result<()> {
         if self.saved.pacing.is_none() {
             self.saved.pacing = Some(socket::pacing(of)?);
             self.save(id, ledger)?;
@@ -226,21 +237,21 @@ impl BorrowedFlow {
     fn lift(
         &mut self,
         of: &OwnedFd,
-        direction: Direction,
+        direction: DataDirection,
         ledger: &mut Ledger,
-        id: FlowId,
+        id: ConnectionId,
     ) -> io::Result<()> {
         let undo = match direction {
-            Direction::Download => SavedOptions {
+            DataDirection::Download => SavedOptions {
                 lock: self.saved.lock.take(),
                 pacing: None,
             },
-            Direction::Upload => SavedOptions {
+            DataDirection::Upload => SavedOptions {
                 lock: None,
                 pacing: self.saved.pacing.take(),
             },
         };
-        self.clamped = self.clamped.filter(|_| direction == Direction::Upload);
+        self.clamped = self.clamped.filter(|_| direction == DataDirection::Upload);
         undo.restore(of)?;
         if self.saved == SavedOptions::default() {
             self.strike_off(ledger);
@@ -266,7 +277,7 @@ impl BorrowedFlow {
     }
 
     /// It was found again, in another process or under another descriptor.
-    pub(crate) fn found_at(&mut self, id: FlowId, pid: i32, fd: i32, ledger: &mut Ledger) {
+    pub(crate) fn found_at(&mut self, id: ConnectionId, pid: i32, fd: i32, ledger: &mut Ledger) {
         (self.pid, self.fd, self.missing_since) = (pid, fd, None);
         if self.is_modified() {
             // Its entry exists, so the write does not fail.
@@ -274,7 +285,7 @@ impl BorrowedFlow {
         }
     }
 
-    fn save(&mut self, id: FlowId, ledger: &mut Ledger) -> io::Result<()> {
+    fn save(&mut self, id: ConnectionId, ledger: &mut Ledger) -> io::Result<()> {
         let entry = LedgerEntry {
             pid: self.pid,
             fd: self.fd,

@@ -12,11 +12,11 @@ mod flow;
 
 use crate::actuator::{Actuator, ConnectionInfo, MemberActuator, Scan, Uncontrolled};
 use crate::ledger::{Ledger, LedgerEntry};
-use crate::order::{FlowLimit, Order};
+use crate::order::{FlowLimit, LimitOrder};
 use crate::process_tree::{self, ProcessRoot};
 use crate::sys::socket::{self, Kind};
 use crate::sys::{now, process};
-use crate::tick::{FlowId, FlowSample, MemberId};
+use crate::tick::{ConnectionId, FlowSample, MemberId};
 use engine::units::{Duration, Instant};
 use flow::BorrowedFlow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -58,7 +58,7 @@ enum UncontrolledKey {
 pub(crate) struct BorrowedSockets {
     member: MemberId,
     root: ProcessRoot,
-    flows: BTreeMap<FlowId, BorrowedFlow>,
+    flows: BTreeMap<ConnectionId, BorrowedFlow>,
     processes: BTreeMap<i32, OwnedFd>,
     /// Sockets that were examined and are not TCP connections.
     not_tcp: BTreeSet<u64>,
@@ -143,7 +143,7 @@ impl BorrowedSockets {
             // Finer windows help, but are not required.
             let _ = socket::set_clamp(socket, SYN_CLAMP);
         }
-        let id = FlowId(cookie);
+        let id = ConnectionId(cookie);
         let flow = self
             .flows
             .entry(id)
@@ -170,7 +170,7 @@ impl BorrowedSockets {
     }
 
     /// A duplicate of a connection's socket, if its process still has it at this descriptor.
-    fn socket_of(&mut self, id: FlowId) -> Option<OwnedFd> {
+    fn socket_of(&mut self, id: ConnectionId) -> Option<OwnedFd> {
         let flow = self.flows.get(&id)?;
         let (pid, fd) = (flow.pid, flow.fd);
         let socket = self.borrow(pid, fd).ok();
@@ -233,7 +233,7 @@ fn is_new(flow: &BorrowedFlow, at: Instant) -> bool {
 
 impl Actuator for BorrowedSockets {
     fn samples(&mut self, at: Instant) -> io::Result<Vec<FlowSample>> {
-        let ids: Vec<FlowId> = self.flows.keys().copied().collect();
+        let ids: Vec<ConnectionId> = self.flows.keys().copied().collect();
         let mut readings = Vec::new();
         for id in ids {
             let Some(socket) = self.socket_of(id) else {
@@ -256,7 +256,7 @@ impl Actuator for BorrowedSockets {
         Ok(readings)
     }
 
-    fn apply(&mut self, orders: &[Order]) -> io::Result<()> {
+    fn apply(&mut self, orders: &[LimitOrder]) -> io::Result<()> {
         for order in orders {
             match self.flows.get_mut(&order.flow) {
                 Some(flow) if flow.is_in_force(order) => {
@@ -287,7 +287,7 @@ impl Actuator for BorrowedSockets {
             self.next_scan = Instant::START;
             self.scan(now());
         }
-        let touched: Vec<FlowId> = self
+        let touched: Vec<ConnectionId> = self
             .flows
             .iter()
             .filter(|(_, flow)| flow.is_modified())
@@ -352,8 +352,8 @@ impl MemberActuator for BorrowedSockets {
     }
 
     fn reassert_new(&mut self, at: Instant) {
-        let young = |(id, flow): (&FlowId, &BorrowedFlow)| is_new(flow, at).then_some(*id);
-        let young: Vec<FlowId> = self.flows.iter().filter_map(young).collect();
+        let young = |(id, flow): (&ConnectionId, &BorrowedFlow)| is_new(flow, at).then_some(*id);
+        let young: Vec<ConnectionId> = self.flows.iter().filter_map(young).collect();
         for id in young {
             if let Some(socket) = self.socket_of(id)
                 && let Some(flow) = self.flows.get_mut(&id)
@@ -369,7 +369,7 @@ impl MemberActuator for BorrowedSockets {
             .flows
             .iter()
             .filter(|(_, flow)| flow.is_open() && flow.missing_since.is_none());
-        let seen = |(id, flow): (&FlowId, &BorrowedFlow)| {
+        let seen = |(id, flow): (&ConnectionId, &BorrowedFlow)| {
             Some(ConnectionInfo {
                 id: *id,
                 pid: flow.pid,

@@ -8,9 +8,9 @@ use super::message::{
 use crate::bottlenet::{BottlenetSetting, setting_of};
 use crate::interface;
 use crate::law::{FullLinkClamp, INTERVAL, Law, Scavenger};
-use crate::order::{FlowLimit, LimitReason, Order};
+use crate::order::{FlowLimit, LimitOrder, LimitReason};
 use crate::process_tree;
-use crate::tick::{Direction, FlowId, FlowSample, LinkCounters, Member, MemberId, Tick};
+use crate::tick::{ConnectionId, DataDirection, FlowSample, LawInput, LinkCounters, Member, MemberId};
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
 use netio::clock;
 use std::collections::{BTreeMap, BTreeSet};
@@ -32,7 +32,7 @@ const STATUS_INTERVAL: Duration = Duration::from_millis(200);
 
 /// The laws of one interface.
 struct InterfaceLaws {
-    scavengers: [(Direction, Scavenger); 2],
+    scavengers: [(DataDirection, Scavenger); 2],
     paper: FullLinkClamp,
 }
 
@@ -46,7 +46,10 @@ impl Default for InterfaceLaws {
     fn default() -> Self {
         let scavenger = |direction| (direction, Scavenger::new(direction));
         Self {
-            scavengers: [scavenger(Direction::Download), scavenger(Direction::Upload)],
+            scavengers: [
+                scavenger(DataDirection::Download),
+                scavenger(DataDirection::Upload),
+            ],
             paper: FullLinkClamp::default(),
         }
     }
@@ -109,7 +112,7 @@ pub(super) struct Leader {
     addresses: BTreeMap<IpAddr, String>,
     settings: BTreeMap<String, BottlenetSetting>,
     looked_up: Option<Instant>,
-    shown: BTreeMap<FlowId, DisplayedRates>,
+    shown: BTreeMap<ConnectionId, DisplayedRates>,
     links: BTreeMap<String, DisplayedRates>,
     status: NineStatus,
 }
@@ -190,7 +193,7 @@ impl Leader {
 
     /// Runs the laws and sends the followers their orders. Returns the orders for the leader's own
     /// connections.
-    pub(super) fn conclude(&mut self, own: &MemberProfile, report: MemberReport) -> Vec<Order> {
+    pub(super) fn conclude(&mut self, own: &MemberProfile, report: MemberReport) -> Vec<LimitOrder> {
         self.begun = None;
         // Right after the connections: what arrives in between counts as other traffic.
         let (counters, at) = clock::timed(|| interface::counters().unwrap_or_default());
@@ -237,7 +240,7 @@ impl Leader {
         link: LinkCounters,
         members: &[Member],
         flows: &[FlowSample],
-    ) -> Vec<Order> {
+    ) -> Vec<LimitOrder> {
         let setting = self.settings.get(interface).copied().unwrap_or_default();
         let (paper, scavenger): (Vec<Member>, Vec<Member>) =
             members.iter().partition(|member| member.window.is_some());
@@ -247,7 +250,7 @@ impl Leader {
         };
         let (paper_flows, scavenger_flows) = (of(&paper), of(&scavenger));
         let laws = self.laws.entry(interface.to_string()).or_default();
-        let tick = |direction| Tick {
+        let tick = |direction| LawInput {
             now,
             link,
             bottleneck: setting.bottleneck(direction),
@@ -259,10 +262,10 @@ impl Leader {
             orders.extend(law.tick(&tick(*direction)));
             self.interval = self.interval.min(law.interval());
         }
-        orders.extend(laws.paper.tick(&Tick {
+        orders.extend(laws.paper.tick(&LawInput {
             members: &paper,
             flows: &paper_flows,
-            ..tick(Direction::Download)
+            ..tick(DataDirection::Download)
         }));
         orders
     }
@@ -299,7 +302,7 @@ impl Leader {
             .collect();
     }
 
-    fn send_orders(&mut self, orders: &[Order]) {
+    fn send_orders(&mut self, orders: &[LimitOrder]) {
         for peer in &mut self.peers {
             let ids: BTreeSet<u64> = peer.report.flows.iter().map(|flow| flow.id).collect();
             let own: Vec<WireOrder> = orders
@@ -320,7 +323,7 @@ impl Leader {
         at: Instant,
         all: &[(MemberProfile, MemberReport)],
         counters: &BTreeMap<String, LinkCounters>,
-        orders: &[Order],
+        orders: &[LimitOrder],
     ) {
         let mut shown = BTreeMap::new();
         let mut names = BTreeMap::new();
@@ -329,7 +332,7 @@ impl Leader {
         for (profile, report) in all {
             let mut connections = Vec::new();
             for flow in &report.flows {
-                let id = FlowId(flow.id);
+                let id = ConnectionId(flow.id);
                 let carried = LinkCounters {
                     received: Bytes::new(flow.received),
                     sent: Bytes::new(flow.sent),
@@ -347,8 +350,8 @@ impl Leader {
                         .clone(),
                 };
                 let busier = match flow.sent > flow.received {
-                    true => Direction::Upload,
-                    false => Direction::Download,
+                    true => DataDirection::Upload,
+                    false => DataDirection::Download,
                 };
                 let (limit, why) = describe(id, orders, interface.is_some().then_some(busier));
                 connections.push(ConnectionStatus {
@@ -400,7 +403,7 @@ impl Leader {
 
 /// The limit of a connection and the reason: those of the order that limits it, or else of its
 /// `busier` direction. None: the connection uses no link.
-fn describe(id: FlowId, orders: &[Order], busier: Option<Direction>) -> (String, String) {
+fn describe(id: ConnectionId, orders: &[LimitOrder], busier: Option<DataDirection>) -> (String, String) {
     let Some(busier) = busier else {
         return ("free".into(), "inside this host".into());
     };

@@ -7,8 +7,8 @@
 //! different versions. So some of them differ from the names here.
 
 use crate::actuator::{ConnectionInfo, Uncontrolled};
-use crate::order::{FlowLimit, LimitReason, Order};
-use crate::tick::{Direction, FlowId, FlowSample, Member, MemberId};
+use crate::order::{FlowLimit, LimitOrder, LimitReason};
+use crate::tick::{ConnectionId, DataDirection, FlowSample, Member, MemberId};
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
@@ -81,7 +81,7 @@ impl FlowReport {
 
     pub(super) fn of(&self, member: MemberId) -> FlowSample {
         FlowSample {
-            id: FlowId(self.id),
+            id: ConnectionId(self.id),
             member,
             at: Instant::from_nanos(self.at_ns),
             received: Bytes::new(self.received),
@@ -122,10 +122,10 @@ enum WireLimit {
 }
 
 impl WireOrder {
-    pub(super) fn new(order: &Order) -> Self {
+    pub(super) fn new(order: &LimitOrder) -> Self {
         Self {
             id: order.flow.0,
-            upload: order.direction == Direction::Upload,
+            upload: order.direction == DataDirection::Upload,
             limit: match order.limit {
                 FlowLimit::Free => WireLimit::Free,
                 FlowLimit::Window(bytes) => WireLimit::Window(bytes.get()),
@@ -136,13 +136,13 @@ impl WireOrder {
     }
 
     /// The order, without its reason: that stays with the leader.
-    pub(super) fn order(&self) -> Order {
-        Order {
-            flow: FlowId(self.id),
+    pub(super) fn order(&self) -> LimitOrder {
+        LimitOrder {
+            flow: ConnectionId(self.id),
             direction: if self.upload {
-                Direction::Upload
+                DataDirection::Upload
             } else {
-                Direction::Download
+                DataDirection::Download
             },
             limit: match self.limit {
                 WireLimit::Free => FlowLimit::Free,

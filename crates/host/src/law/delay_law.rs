@@ -11,7 +11,7 @@
 
 use super::flow_controller::{FlowController, LEAST, pace};
 use crate::order::{FlowLimit, LimitReason};
-use crate::tick::{Direction, Member};
+use crate::tick::{DataDirection, Member};
 
 /// Bounds of the target, in seconds. Shorter delays are noise of the hosts.
 const TARGET_MIN: f64 = 0.005;
@@ -32,7 +32,7 @@ impl DelayLaw {
         member: &Member,
         cap_share: f64,
         seconds: f64,
-        direction: Direction,
+        direction: DataDirection,
     ) -> (FlowLimit, LimitReason) {
         let delay = (flow.rtt - flow.base_rtt()).max(0.0);
         self.largest = self.largest.max(delay);
@@ -63,8 +63,8 @@ impl DelayLaw {
             _ => LimitReason::LinkIsFree,
         };
         match direction {
-            Direction::Download => (FlowLimit::Window(flow.window()), reason),
-            Direction::Upload => (FlowLimit::Pace(pace(flow.window * 8.0 / flow.rtt)), reason),
+            DataDirection::Download => (FlowLimit::Window(flow.window()), reason),
+            DataDirection::Upload => (FlowLimit::Pace(pace(flow.window * 8.0 / flow.rtt)), reason),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The controller of one connection: its minimum RTT, its measured demand, its window.
 
-use crate::tick::{Direction, FlowSample};
+use crate::tick::{DataDirection, FlowSample};
 use engine::units::{Bandwidth, Bytes};
 
 /// The RTT assumed before the first measurement, in seconds.
@@ -209,6 +209,6 @@ pub(super) fn pace(rate: f64) -> Bandwidth {
 }
 
 /// Whether small shares are served in turns. Uploads can be paced at any rate.
-pub(super) fn takes_turns(direction: Direction) -> bool {
-    direction == Direction::Download
+pub(super) fn takes_turns(direction: DataDirection) -> bool {
+    direction == DataDirection::Download
 }

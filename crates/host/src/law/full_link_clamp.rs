@@ -14,8 +14,8 @@
 use super::Law;
 use super::flow_controller::round_up;
 use super::rate_meter::RateMeter;
-use crate::order::{FlowLimit, LimitReason, Order};
-use crate::tick::{Bottleneck, Direction, FlowSample, Tick};
+use crate::order::{FlowLimit, LimitOrder, LimitReason};
+use crate::tick::{Bottleneck, DataDirection, FlowSample, LawInput};
 
 /// The largest window of the paper's system, which had no window scaling.
 const MAX_WINDOW: f64 = 32_767.0;
@@ -37,7 +37,7 @@ pub struct FullLinkClamp {
 impl Default for FullLinkClamp {
     fn default() -> Self {
         Self {
-            meter: RateMeter::new(Direction::Download),
+            meter: RateMeter::new(DataDirection::Download),
             full: false,
             below: 0.0,
         }
@@ -45,7 +45,7 @@ impl Default for FullLinkClamp {
 }
 
 impl Law for FullLinkClamp {
-    fn tick(&mut self, tick: &Tick<'_>) -> Vec<Order> {
+    fn tick(&mut self, tick: &LawInput<'_>) -> Vec<LimitOrder> {
         if let (Bottleneck::Stated(rate), Some(rates)) = (tick.bottleneck, self.meter.read(tick)) {
             if self.meter.total(MEAN_OVER) >= FULL * rate.bits() as f64 {
                 (self.full, self.below) = (true, 0.0);
@@ -68,9 +68,9 @@ impl Law for FullLinkClamp {
                 }
                 None => (FlowLimit::Free, LimitReason::LinkIsFree),
             };
-            Order {
+            LimitOrder {
                 flow: flow.id,
-                direction: Direction::Download,
+                direction: DataDirection::Download,
                 limit,
                 reason,
             }

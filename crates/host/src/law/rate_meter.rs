@@ -1,7 +1,7 @@
 //! Rates from running totals: the link's, each connection's, and the difference, which is other
 //! traffic.
 
-use crate::tick::{Direction, FlowId, FlowSample, Tick};
+use crate::tick::{ConnectionId, DataDirection, FlowSample, LawInput};
 use engine::units::{Bytes, Instant};
 use std::collections::{BTreeMap, VecDeque};
 
@@ -55,9 +55,9 @@ struct EndedFlow {
 /// Keeps the totals of the last tick and the measurements of recent ticks.
 #[derive(Clone, Debug, Default)]
 pub struct RateMeter {
-    direction: Direction,
+    direction: DataDirection,
     last: Option<(Instant, Bytes)>,
-    flows: BTreeMap<FlowId, LastSample>,
+    flows: BTreeMap<ConnectionId, LastSample>,
     /// Connections that have ended and still count.
     ended: Vec<EndedFlow>,
     spans: VecDeque<TickSpan>,
@@ -65,7 +65,7 @@ pub struct RateMeter {
 
 impl RateMeter {
     /// For this direction.
-    pub fn new(direction: Direction) -> Self {
+    pub fn new(direction: DataDirection) -> Self {
         Self {
             direction,
             ..Self::default()
@@ -73,7 +73,7 @@ impl RateMeter {
     }
 
     /// The rates since the last tick; none at the first tick, or if too little time has passed.
-    pub fn read(&mut self, tick: &Tick<'_>) -> Option<TickRates> {
+    pub fn read(&mut self, tick: &LawInput<'_>) -> Option<TickRates> {
         let link = tick.link.carried(self.direction);
         let Some((at, before)) = self.last else {
             self.last = Some((tick.now, link));
@@ -102,7 +102,7 @@ impl RateMeter {
         // A connection that has ended carried data for part of the tick, and data in flight arrive
         // later. It counts at its recent rate for a while: otherwise these data would look like
         // the onset of other traffic.
-        let is_gone = |(id, _): &(&FlowId, &LastSample)| tick.flows.iter().all(|flow| flow.id != **id);
+        let is_gone = |(id, _): &(&ConnectionId, &LastSample)| tick.flows.iter().all(|flow| flow.id != **id);
         let gone = self.flows.iter().filter(is_gone).map(|(_, last)| EndedFlow {
             rate: last.rate,
             seconds_left: ENDED_COUNTS,
@@ -136,7 +136,7 @@ impl RateMeter {
         Some(TickRates { seconds, flows })
     }
 
-    fn last_samples(&self, flows: &[FlowSample], rates: &[f64]) -> BTreeMap<FlowId, LastSample> {
+    fn last_samples(&self, flows: &[FlowSample], rates: &[f64]) -> BTreeMap<ConnectionId, LastSample> {
         let rates = rates.iter().copied().chain(std::iter::repeat(0.0));
         let last = |(flow, rate): (&FlowSample, f64)| {
             let carried = flow.carried(self.direction);
@@ -182,7 +182,7 @@ mod tests {
 
     fn sample(id: u64, at: u64, received: u64) -> FlowSample {
         FlowSample {
-            id: FlowId(id),
+            id: ConnectionId(id),
             member: MemberId(0),
             at: Instant::START + Duration::from_millis(at),
             received: Bytes::new(received),
@@ -196,7 +196,7 @@ mod tests {
     }
 
     fn read(meter: &mut RateMeter, ms: u64, link: u64, flows: &[FlowSample]) -> Option<TickRates> {
-        meter.read(&Tick {
+        meter.read(&LawInput {
             now: Instant::START + Duration::from_millis(ms),
             link: LinkCounters {
                 received: Bytes::new(link),
@@ -210,7 +210,7 @@ mod tests {
 
     #[test]
     fn the_rest_of_the_link_is_other_traffic() {
-        let mut meter = RateMeter::new(Direction::Download);
+        let mut meter = RateMeter::new(DataDirection::Download);
         assert_eq!(read(&mut meter, 0, 1000, &[sample(1, 0, 500)]), None);
         let rates = read(&mut meter, 1000, 4000, &[sample(1, 1000, 1500)]).expect("a second tick");
         assert_eq!(rates.flows, [8000.0]);
@@ -224,7 +224,7 @@ mod tests {
 
     #[test]
     fn means_are_over_time_and_not_over_ticks() {
-        let mut meter = RateMeter::new(Direction::Download);
+        let mut meter = RateMeter::new(DataDirection::Download);
         for (ms, link) in [(0, 0), (100, 100), (120, 140), (220, 240)] {
             let _ = read(&mut meter, ms, link, &[]);
         }
@@ -237,7 +237,7 @@ mod tests {
 
     #[test]
     fn a_late_sample_does_not_raise_the_rate() {
-        let mut meter = RateMeter::new(Direction::Download);
+        let mut meter = RateMeter::new(DataDirection::Download);
         let _ = read(&mut meter, 0, 0, &[sample(1, 0, 0)]);
         // At 10 bytes a millisecond, the whole load of the link.
         let _ = read(&mut meter, 50, 500, &[sample(1, 58, 580)]);
@@ -248,7 +248,7 @@ mod tests {
 
     #[test]
     fn the_last_bytes_of_an_ended_connection_are_not_other_traffic() {
-        let mut meter = RateMeter::new(Direction::Download);
+        let mut meter = RateMeter::new(DataDirection::Download);
         let _ = read(&mut meter, 0, 0, &[sample(1, 0, 0)]);
         let _ = read(&mut meter, 50, 500, &[sample(1, 50, 500)]);
         let _ = read(&mut meter, 100, 900, &[]);
@@ -261,7 +261,7 @@ mod tests {
 
     #[test]
     fn an_adopted_connection_carried_no_more_than_the_link() {
-        let mut meter = RateMeter::new(Direction::Download);
+        let mut meter = RateMeter::new(DataDirection::Download);
         let _ = read(&mut meter, 0, 0, &[]);
         let rates = read(&mut meter, 1000, 2000, &[sample(1, 1000, 1_000_000)]).expect("rates");
         assert_eq!((rates.flows, meter.others(0.0)), (vec![16_000.0], 0.0));

@@ -111,8 +111,8 @@ use super::rate_meter::{RateMeter, TickRates};
 use super::share::{ShareClaim, divide};
 use super::turns::{Candidate, LeastOne, TurnScheduler};
 use super::{INTERVAL, Law, WATCHFUL};
-use crate::order::{FlowLimit, LimitReason, Order};
-use crate::tick::{Bottleneck, Direction, FlowId, FlowSample, Member, Tick};
+use crate::order::{FlowLimit, LimitOrder, LimitReason};
+use crate::tick::{Bottleneck, ConnectionId, DataDirection, FlowSample, LawInput, Member};
 use engine::units::{Bandwidth, Duration};
 use std::collections::BTreeMap;
 
@@ -222,7 +222,7 @@ impl Shares {
     }
 
     /// The connections that no cap limits, with their targets.
-    fn uncapped<'a>(&'a self, tick: &'a Tick<'_>) -> impl Iterator<Item = (&'a FlowSample, f64)> + 'a {
+    fn uncapped<'a>(&'a self, tick: &'a LawInput<'_>) -> impl Iterator<Item = (&'a FlowSample, f64)> + 'a {
         let all = tick.flows.iter().zip(&self.targets).zip(&self.capped);
         all.filter_map(|((sample, &target), &capped)| (!capped).then_some((sample, target)))
     }
@@ -239,7 +239,7 @@ struct CapProbe {
 /// The law's state.
 #[derive(Clone, Debug)]
 pub struct Scavenger {
-    direction: Direction,
+    direction: DataDirection,
     meter: RateMeter,
     estimate: RateEstimate,
     state: State,
@@ -254,16 +254,16 @@ pub struct Scavenger {
     /// The pace of uploads on a free link, as a fraction of their share.
     pace_factor: f64,
     watchful: bool,
-    controllers: BTreeMap<FlowId, FlowController>,
-    last_targets: BTreeMap<FlowId, f64>,
+    controllers: BTreeMap<ConnectionId, FlowController>,
+    last_targets: BTreeMap<ConnectionId, f64>,
     turns: TurnScheduler,
     delay_law: DelayLaw,
-    orders: BTreeMap<FlowId, Order>,
+    orders: BTreeMap<ConnectionId, LimitOrder>,
 }
 
 impl Scavenger {
     /// For this direction.
-    pub fn new(direction: Direction) -> Self {
+    pub fn new(direction: DataDirection) -> Self {
         Self {
             direction,
             meter: RateMeter::new(direction),
@@ -304,8 +304,8 @@ impl Scavenger {
     }
 
     /// Takes the samples in, and drops the state of connections that have ended.
-    fn update(&mut self, tick: &Tick<'_>, rates: &TickRates) {
-        let known: BTreeMap<FlowId, FlowController> = std::mem::take(&mut self.controllers);
+    fn update(&mut self, tick: &LawInput<'_>, rates: &TickRates) {
+        let known: BTreeMap<ConnectionId, FlowController> = std::mem::take(&mut self.controllers);
         for (sample, rate) in tick.flows.iter().zip(&rates.flows) {
             let mut flow = known
                 .get(&sample.id)
@@ -391,7 +391,7 @@ impl Scavenger {
     }
 
     /// The target of each connection, in the sequence of the tick. `demand` is what one can use.
-    fn targets(&self, tick: &Tick<'_>, total: f64, demand: impl Fn(&FlowController) -> f64) -> Vec<f64> {
+    fn targets(&self, tick: &LawInput<'_>, total: f64, demand: impl Fn(&FlowController) -> f64) -> Vec<f64> {
         let mut members: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
         for (i, sample) in tick.flows.iter().enumerate() {
             members.entry(sample.member.0).or_default().push(i);
@@ -429,7 +429,7 @@ impl Scavenger {
     }
 
     /// The shares of this rate.
-    fn shares(&self, tick: &Tick<'_>, rate: f64) -> Shares {
+    fn shares(&self, tick: &LawInput<'_>, rate: f64) -> Shares {
         let targets = self.targets(tick, rate, |flow| flow.demand);
         let is_capped = |sample| is_capped(tick, sample, &targets);
         let capped = tick.flows.iter().map(is_capped).collect();
@@ -438,7 +438,7 @@ impl Scavenger {
 
     /// The orders while the link is free: the aggregate window cap, divided in proportion to
     /// shares. A capped connection gets the rate of its cap.
-    fn limit_when_free(&mut self, tick: &Tick<'_>, rate: f64, seconds: f64) {
+    fn limit_when_free(&mut self, tick: &LawInput<'_>, rate: f64, seconds: f64) {
         let full = self.is_full(rate);
         let shares = self.shares(tick, rate);
         self.adjust_cap(tick, rate, full, &shares, seconds);
@@ -477,10 +477,10 @@ impl Scavenger {
             }
             flow.judge_demand(targets[i], seconds);
             let limit = match self.direction {
-                Direction::Download => FlowLimit::Window(flow.window()),
-                Direction::Upload if capped => FlowLimit::Pace(pace(targets[i])),
-                Direction::Upload if busy => FlowLimit::Pace(pace(share * pace_factor)),
-                Direction::Upload => FlowLimit::Free,
+                DataDirection::Download => FlowLimit::Window(flow.window()),
+                DataDirection::Upload if capped => FlowLimit::Pace(pace(targets[i])),
+                DataDirection::Upload if busy => FlowLimit::Pace(pace(share * pace_factor)),
+                DataDirection::Upload => FlowLimit::Free,
             };
             let reason = match capped {
                 true => cap_reason(tick, sample),
@@ -491,7 +491,7 @@ impl Scavenger {
     }
 
     /// Moves the aggregate window cap, and judges whether a raise shows that the link is full.
-    fn adjust_cap(&mut self, tick: &Tick<'_>, rate: f64, full: bool, shares: &Shares, seconds: f64) {
+    fn adjust_cap(&mut self, tick: &LawInput<'_>, rate: f64, full: bool, shares: &Shares, seconds: f64) {
         // The cap binds if windows limit connections that are due half of the link or more.
         let (mut all, mut limited) = (0.0, 0.0);
         for (sample, target) in shares.uncapped(tick) {
@@ -537,7 +537,7 @@ impl Scavenger {
 
     /// Corrects windows on a free link by the measured shares. Returns the factor that keeps the
     /// sum of all corrected windows as it was.
-    fn balance(&mut self, tick: &Tick<'_>, full: bool, shares: &Shares, seconds: f64) -> f64 {
+    fn balance(&mut self, tick: &LawInput<'_>, full: bool, shares: &Shares, seconds: f64) -> f64 {
         let (all, wanted) = (self.meter.total(LONG_MEAN), shares.targets.iter().sum::<f64>());
         let (all, wanted) = (all.max(1.0), wanted.max(1.0));
         let is_short = |flow: &FlowController, target: f64| flow.mean / all < target / wanted;
@@ -573,7 +573,7 @@ impl Scavenger {
     /// Which connections send now, where some have targets too small for a window.
     fn take_turns(
         &mut self,
-        tick: &Tick<'_>,
+        tick: &LawInput<'_>,
         targets: &[f64],
         least_one: LeastOne,
         seconds: f64,
@@ -602,7 +602,7 @@ impl Scavenger {
     }
 
     /// The orders while the link's rate is unknown.
-    fn limit_by_delay(&mut self, tick: &Tick<'_>, seconds: f64) {
+    fn limit_by_delay(&mut self, tick: &LawInput<'_>, seconds: f64) {
         let shares = self.shares(tick, UNLIMITED);
         let goes = self.take_turns(tick, &shares.of_capped(), LeastOne::NotNeeded, seconds);
         for ((sample, target), goes) in tick.flows.iter().zip(shares.targets).zip(goes) {
@@ -625,7 +625,7 @@ impl Scavenger {
 
     /// The orders while there is other traffic: each connection at its target rate, or waiting for
     /// its turn.
-    fn limit_when_busy(&mut self, tick: &Tick<'_>, rate: f64, seconds: f64) {
+    fn limit_when_busy(&mut self, tick: &LawInput<'_>, rate: f64, seconds: f64) {
         let Shares { targets, capped } = self.shares(tick, self.members_rate(rate));
         let least_one = match capped.iter().all(|&capped| capped) {
             true => LeastOne::NotNeeded,
@@ -647,8 +647,8 @@ impl Scavenger {
             let (limit, reason) = if goes {
                 flow.steer(target, flow.base_rtt(), 0.0, seconds);
                 let limit = match self.direction {
-                    Direction::Download => FlowLimit::Window(flow.window()),
-                    Direction::Upload => {
+                    DataDirection::Download => FlowLimit::Window(flow.window()),
+                    DataDirection::Upload => {
                         FlowLimit::Pace(pace(target.max(flow.mss * 8.0 / PACE_SEGMENT_TIME)))
                     }
                 };
@@ -670,7 +670,7 @@ impl Scavenger {
 }
 
 impl Law for Scavenger {
-    fn tick(&mut self, tick: &Tick<'_>) -> Vec<Order> {
+    fn tick(&mut self, tick: &LawInput<'_>) -> Vec<LimitOrder> {
         if let Some(rates) = self.meter.read(tick) {
             self.update(tick, &rates);
             match self.rate(tick.bottleneck).map(|rate| rate.bits() as f64) {
@@ -709,8 +709,8 @@ impl Law for Scavenger {
     }
 }
 
-fn order(sample: &FlowSample, direction: Direction, limit: FlowLimit, reason: LimitReason) -> Order {
-    Order {
+fn order(sample: &FlowSample, direction: DataDirection, limit: FlowLimit, reason: LimitReason) -> LimitOrder {
+    LimitOrder {
         flow: sample.id,
         direction,
         limit,
@@ -725,7 +725,7 @@ fn settings(members: &[Member], sample: &FlowSample) -> Member {
 }
 
 /// Whether its member's targets add up to the member's cap.
-fn is_capped(tick: &Tick<'_>, sample: &FlowSample, targets: &[f64]) -> bool {
+fn is_capped(tick: &LawInput<'_>, sample: &FlowSample, targets: &[f64]) -> bool {
     let cap = settings(tick.members, sample).cap;
     cap.is_some_and(|cap| {
         let of_member = tick
@@ -737,7 +737,7 @@ fn is_capped(tick: &Tick<'_>, sample: &FlowSample, targets: &[f64]) -> bool {
     })
 }
 
-fn cap_reason(tick: &Tick<'_>, sample: &FlowSample) -> LimitReason {
+fn cap_reason(tick: &LawInput<'_>, sample: &FlowSample) -> LimitReason {
     let cap = settings(tick.members, sample).cap;
     cap.map_or(LimitReason::LinkIsFree, LimitReason::Cap)
 }

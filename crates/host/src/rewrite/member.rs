@@ -6,11 +6,11 @@ use super::{InterfaceRewriter, MemberOf, WindowRewriter};
 use crate::actuator::{Actuator, ConnectionInfo, MemberActuator, Scan, Uncontrolled};
 use crate::interface;
 use crate::ledger::Ledger;
-use crate::order::Order;
+use crate::order::LimitOrder;
 use crate::process_tree::{self, ProcessRoot};
 use crate::sockets::{self, Socket};
 use crate::sys::now;
-use crate::tick::{FlowId, FlowSample, MemberId};
+use crate::tick::{ConnectionId, FlowSample, MemberId};
 use engine::units::{Duration, Instant};
 use netio::bpf::windows::Side;
 use netio::tcp::Ends;
@@ -36,7 +36,7 @@ pub(crate) struct RewrittenMember {
     /// Its processes; none for hosts behind an interface.
     root: Option<ProcessRoot>,
     owners: Owners,
-    flows: Vec<FlowId>,
+    flows: Vec<ConnectionId>,
     uncontrolled: Vec<Uncontrolled>,
     /// The command's connections that the rewriter did not track at the last scan.
     untracked: BTreeSet<Ends>,
@@ -191,7 +191,7 @@ impl Actuator for RewrittenMember {
         Ok(readings)
     }
 
-    fn apply(&mut self, orders: &[Order]) -> io::Result<()> {
+    fn apply(&mut self, orders: &[LimitOrder]) -> io::Result<()> {
         self.rewrite.apply(orders)
     }
 
@@ -223,7 +223,7 @@ impl MemberActuator for RewrittenMember {
 
     fn connections(&self) -> Vec<ConnectionInfo> {
         let owners = self.owners.lock().unwrap_or_else(PoisonError::into_inner);
-        let seen = |id: &FlowId| {
+        let seen = |id: &ConnectionId| {
             let ends = self.rewrite.ends(*id)?;
             Some(ConnectionInfo {
                 id: *id,

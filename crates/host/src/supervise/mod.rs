@@ -32,7 +32,7 @@ use std::io;
 
 /// What nine controls.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Target {
+pub enum SupervisionTarget {
     /// A command to start: its name and arguments.
     Command(Vec<OsString>),
     /// A running process and its descendants.
@@ -54,7 +54,7 @@ pub struct UdpPolicer {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SupervisionPlan {
     /// The command, process or hosts.
-    pub target: Target,
+    pub target: SupervisionTarget,
     /// Its settings.
     pub profile: MemberProfile,
     /// Where it finds the other nines of this user.
@@ -104,7 +104,7 @@ pub fn run(plan: SupervisionPlan) -> StartError {
 }
 
 fn start(mut plan: SupervisionPlan) -> Result<End, StartError> {
-    if let (Target::Process(pid), None) = (&plan.target, &plan.rewrite) {
+    if let (SupervisionTarget::Process(pid), None) = (&plan.target, &plan.rewrite) {
         may_borrow(*pid)?;
     }
     let signals = Signals::block().doing("wait for signals")?;
@@ -117,8 +117,10 @@ fn start(mut plan: SupervisionPlan) -> Result<End, StartError> {
         Some(_) => {
             drop((to_guard, lifeline));
             let root = match plan.target {
-                Target::Command(_) | Target::Behind(_) => ProcessRoot::Below(process::own_pid()),
-                Target::Process(pid) => ProcessRoot::At(pid),
+                SupervisionTarget::Command(_) | SupervisionTarget::Behind(_) => {
+                    ProcessRoot::Below(process::own_pid())
+                }
+                SupervisionTarget::Process(pid) => ProcessRoot::At(pid),
             };
             Ok(guard::run(signals, messages, alive, &ledger, root))
         }

@@ -1,7 +1,7 @@
 //! The supervisor process: see the head of this folder.
 
 use super::guard::{self, GuardMessage};
-use super::{StartError, SupervisionPlan, Target};
+use super::{StartError, SupervisionPlan, SupervisionTarget};
 use crate::actuator::{MemberActuator, Scan};
 use crate::borrowed::BorrowedSockets;
 use crate::coordinate::{Participant, Wakeup};
@@ -92,8 +92,10 @@ pub(super) fn run(
     let actuator = actuator(&plan, ledger).unwrap_or_else(|error| give_up(&error, &mut to_guard));
     let borrows = plan.rewrite.is_none();
     let (command, listener, controller) = match plan.target {
-        Target::Process(_) | Target::Behind(_) => (CommandState::None, None, Controller::This),
-        Target::Command(words) => {
+        SupervisionTarget::Process(_) | SupervisionTarget::Behind(_) => {
+            (CommandState::None, None, Controller::This)
+        }
+        SupervisionTarget::Command(words) => {
             let started = start(&words, &signals);
             let started = started.unwrap_or_else(|error| give_up(&error, &mut to_guard));
             GuardMessage::Started {
@@ -141,15 +143,19 @@ pub(super) fn run(
 fn actuator(plan: &SupervisionPlan, ledger: Ledger) -> Result<Box<dyn MemberActuator>, StartError> {
     let member = MemberId(plan.profile.pid);
     let root = match plan.target {
-        Target::Process(pid) => ProcessRoot::At(pid),
-        Target::Command(_) | Target::Behind(_) => ProcessRoot::Below(process::own_pid()),
+        SupervisionTarget::Process(pid) => ProcessRoot::At(pid),
+        SupervisionTarget::Command(_) | SupervisionTarget::Behind(_) => {
+            ProcessRoot::Below(process::own_pid())
+        }
     };
     let error = |doing| move |source| StartError { doing, source };
     let connections: Box<dyn MemberActuator> = match &plan.rewrite {
         None => Box::new(BorrowedSockets::new(member, root, ledger)),
         Some(interface) => {
             let member = match &plan.target {
-                Target::Behind(behind) => RewrittenMember::behind(behind, interface, member, ledger),
+                SupervisionTarget::Behind(behind) => {
+                    RewrittenMember::behind(behind, interface, member, ledger)
+                }
                 _ => RewrittenMember::of(root, interface, member, ledger),
             };
             Box::new(member.map_err(error(

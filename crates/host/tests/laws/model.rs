@@ -7,7 +7,8 @@
 use crate::bbr::Bbr;
 use engine::units::{Bytes, Duration, Instant};
 use host::{
-    Bottleneck, Direction, FlowId, FlowLimit, FlowSample, Law, LinkCounters, Member, MemberId, Order, Tick,
+    Bottleneck, ConnectionId, DataDirection, FlowLimit, FlowSample, Law, LawInput, LimitOrder, LinkCounters,
+    Member, MemberId,
 };
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -166,7 +167,7 @@ pub struct Model {
     events: BinaryHeap<Reverse<(u64, Event)>>,
     members: Vec<Member>,
     bottleneck: Bottleneck,
-    direction: Direction,
+    direction: DataDirection,
     /// The right edge may move left, as with windows rewritten in ACKs.
     pub shrinks: bool,
     /// What samples report of what was carried.
@@ -176,7 +177,7 @@ pub struct Model {
     /// Whether the tick at this time in milliseconds is missed.
     pub missed: fn(u64) -> bool,
     /// All orders, with their times in milliseconds.
-    pub orders: Vec<(u64, Vec<Order>)>,
+    pub orders: Vec<(u64, Vec<LimitOrder>)>,
 }
 
 impl Model {
@@ -191,7 +192,7 @@ impl Model {
             events: BinaryHeap::new(),
             members: members.to_vec(),
             bottleneck,
-            direction: Direction::Download,
+            direction: DataDirection::Download,
             shrinks: false,
             counted: 0.99,
             counts: |_| 1.0,
@@ -201,7 +202,7 @@ impl Model {
     }
 
     pub fn upload(mut self) -> Self {
-        self.direction = Direction::Upload;
+        self.direction = DataDirection::Upload;
         self
     }
 
@@ -381,7 +382,7 @@ impl Model {
             let flow = &self.flows[i];
             let carried = Bytes::new((flow.carried as f64 * counted) as u64);
             FlowSample {
-                id: FlowId(i as u64),
+                id: ConnectionId(i as u64),
                 member: MemberId(flow.spec.member.unwrap_or_default()),
                 at: now,
                 received: carried,
@@ -394,7 +395,7 @@ impl Model {
             }
         };
         let flows: Vec<FlowSample> = alive.iter().map(reading).collect();
-        let orders = law.tick(&Tick {
+        let orders = law.tick(&LawInput {
             now,
             link: LinkCounters {
                 received: Bytes::new(self.received),

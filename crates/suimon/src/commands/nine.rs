@@ -10,7 +10,7 @@ use engine::units::Bandwidth;
 use host::coordinate::Rendezvous;
 use host::coordinate::message::MemberProfile;
 use host::interface;
-use host::supervise::{self, SupervisionPlan, Target, UdpPolicer};
+use host::supervise::{self, SupervisionPlan, SupervisionTarget, UdpPolicer};
 use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
@@ -94,16 +94,22 @@ impl Nine {
         };
         let link = self.link()?;
         let (target, command) = match (self.pid, &self.behind) {
-            (None, Some(name)) => (Target::Behind(name.clone()), format!("hosts behind {name}")),
+            (None, Some(name)) => (
+                SupervisionTarget::Behind(name.clone()),
+                format!("hosts behind {name}"),
+            ),
             (Some(pid), _) => {
                 let line = fs::read(format!("/proc/{pid}/cmdline"));
                 let line = line.map_err(|_| Failure::usage(format!("there is no process {pid}")))?;
                 let command = String::from_utf8_lossy(&line)
                     .trim_end_matches('\0')
                     .replace('\0', " ");
-                (Target::Process(pid), command)
+                (SupervisionTarget::Process(pid), command)
             }
-            (None, None) => (Target::Command(self.command.clone()), words(&self.command)),
+            (None, None) => (
+                SupervisionTarget::Command(self.command.clone()),
+                words(&self.command),
+            ),
         };
         let error = supervise::run(SupervisionPlan {
             target,

@@ -6,7 +6,7 @@
 use crate::commands::Context;
 use crate::exit::{Exit, Failure};
 use crate::monitor::history::History;
-use crate::monitor::screen::{View, draw};
+use crate::monitor::screen::{ScreenView, draw};
 use clap::Args;
 use control::protocol::{Reply, Request};
 use control::snapshot::Snapshot;
@@ -59,9 +59,9 @@ impl Top {
         let mut terminal = ratatui::try_init()?;
         let mut screen = Screen {
             history: History::default(),
-            view: View {
+            view: ScreenView {
                 colour: colour::wanted(&io::stdout()),
-                ..View::default()
+                ..ScreenView::default()
             },
             path,
         };
@@ -103,7 +103,7 @@ fn follow_once(mut client: Client, interval: std::time::Duration, news: &Sender<
 
 struct Screen {
     history: History,
-    view: View,
+    view: ScreenView,
     path: String,
 }
 
@@ -250,7 +250,7 @@ mod tests {
         history.add(example::snapshot());
         Screen {
             history,
-            view: View::default(),
+            view: ScreenView::default(),
             path: "/nonexistent/suimon.sock".into(),
         }
     }

@@ -7,14 +7,14 @@ use std::collections::{BTreeMap, VecDeque};
 const SAMPLES: usize = 1024;
 
 /// The rates of the leaves of one interface at one time, by name.
-pub type Sample = BTreeMap<String, u64>;
+pub type RateSample = BTreeMap<String, u64>;
 
 /// The history.
 #[derive(Debug, Default)]
 pub struct History {
     /// The last snapshot.
     pub last: Option<Snapshot>,
-    samples: BTreeMap<String, VecDeque<Sample>>,
+    samples: BTreeMap<String, VecDeque<RateSample>>,
 }
 
 impl History {
@@ -31,7 +31,7 @@ impl History {
     }
 
     /// The samples of an interface, oldest first.
-    pub fn samples(&self, interface: &str) -> impl DoubleEndedIterator<Item = &Sample> {
+    pub fn samples(&self, interface: &str) -> impl DoubleEndedIterator<Item = &RateSample> {
         self.samples.get(interface).into_iter().flatten()
     }
 
@@ -42,7 +42,7 @@ impl History {
     }
 }
 
-fn sample(interface: &InterfaceView) -> Sample {
+fn sample(interface: &InterfaceView) -> RateSample {
     if interface.classes.is_empty() {
         return [(interface.name.clone(), interface.traffic.got_bps.unwrap_or(0))].into();
     }

@@ -17,7 +17,7 @@ const WRAPPED: Wrap = Wrap { trim: true };
 
 /// What the user has selected.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct View {
+pub struct ScreenView {
     /// The interface, by its index in the list.
     pub interface: usize,
     /// The class, by its index in the list.
@@ -35,7 +35,7 @@ pub struct View {
 }
 
 /// Draws everything.
-pub fn draw(frame: &mut Frame<'_>, history: &History, view: &View) {
+pub fn draw(frame: &mut Frame<'_>, history: &History, view: &ScreenView) {
     let area = frame.area();
     let Some(interface) = history.interface(view.interface) else {
         let text = view
@@ -76,7 +76,13 @@ fn plain_or(style: Style, colour: bool) -> Style {
     if colour { style } else { Style::new() }
 }
 
-fn draw_head(frame: &mut Frame<'_>, area: Rect, history: &History, interface: &InterfaceView, view: &View) {
+fn draw_head(
+    frame: &mut Frame<'_>,
+    area: Rect,
+    history: &History,
+    interface: &InterfaceView,
+    view: &ScreenView,
+) {
     let snapshot = history.last.as_ref();
     let count = snapshot.map_or(1, |s| s.interfaces.len());
     let which = if count > 1 {
@@ -119,7 +125,13 @@ fn leaves(interface: &InterfaceView) -> Vec<&str> {
     leaves.map(|class| class.name.as_str()).collect()
 }
 
-fn draw_graph(frame: &mut Frame<'_>, area: Rect, history: &History, interface: &InterfaceView, view: &View) {
+fn draw_graph(
+    frame: &mut Frame<'_>,
+    area: Rect,
+    history: &History,
+    interface: &InterfaceView,
+    view: &ScreenView,
+) {
     let interval = history.last.as_ref().and_then(|s| s.interval_ns).unwrap_or(0);
     let title = format!(" bandwidth by class, {} a column ", numbers::time(interval));
     let block = Block::new().borders(Borders::TOP).title(title);
@@ -185,7 +197,7 @@ fn columns(width: u16, name: u16) -> Vec<usize> {
     shown
 }
 
-fn draw_classes(frame: &mut Frame<'_>, area: Rect, interface: &InterfaceView, view: &View) {
+fn draw_classes(frame: &mut Frame<'_>, area: Rect, interface: &InterfaceView, view: &ScreenView) {
     let name_width = |class: &ClassView| class.name.chars().count() + 3 * class.depth + 5;
     let name_width = interface.classes.iter().map(name_width).max().unwrap_or(0);
     let name_width = u16::try_from(name_width).unwrap_or(u16::MAX).clamp(12, 40);
@@ -264,7 +276,7 @@ fn bar(got: Option<u64>, asked: Option<u64>) -> String {
     )
 }
 
-fn draw_state(frame: &mut Frame<'_>, area: Rect, interface: &InterfaceView, view: &View) {
+fn draw_state(frame: &mut Frame<'_>, area: Rect, interface: &InterfaceView, view: &ScreenView) {
     let class = interface
         .classes
         .get(view.class.min(interface.classes.len().saturating_sub(1)));
@@ -295,7 +307,7 @@ fn draw_state(frame: &mut Frame<'_>, area: Rect, interface: &InterfaceView, view
     frame.render_widget(text.block(block), area);
 }
 
-fn draw_foot(frame: &mut Frame<'_>, area: Rect, view: &View) {
+fn draw_foot(frame: &mut Frame<'_>, area: Rect, view: &ScreenView) {
     const KEYS: &str = " q quit  p pause  ↑↓ class  tab interface  e enable  d disable ";
     let (text, style) = match (&view.asked, &view.message) {
         (Some(on), _) => {
@@ -337,7 +349,7 @@ mod tests {
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
 
-    fn shown(width: u16, height: u16, samples: usize, view: &View) -> String {
+    fn shown(width: u16, height: u16, samples: usize, view: &ScreenView) -> String {
         let mut history = History::default();
         (0..samples).for_each(|_| history.add(example::snapshot()));
         let mut terminal = Terminal::new(TestBackend::new(width, height)).expect("a terminal in memory");
@@ -347,7 +359,7 @@ mod tests {
 
     #[test]
     fn a_usual_screen_has_the_graph_all_classes_and_the_keys() {
-        let screen = shown(100, 30, 50, &View::default());
+        let screen = shown(100, 30, 50, &ScreenView::default());
         for word in [
             "wan0  enabled  19 Mbit/s of 20 Mbit/s (95 %)  cbq",
             "bandwidth by class, 1 s a column",
@@ -367,16 +379,16 @@ mod tests {
 
     #[test]
     fn the_chosen_class_shows_its_state() {
-        let view = View {
+        let view = ScreenView {
             class: 2,
-            ..View::default()
+            ..ScreenView::default()
         };
         assert!(shown(100, 30, 1, &view).contains("average 12.5"));
     }
 
     #[test]
     fn a_small_screen_keeps_classes_and_keys_and_no_size_panics() {
-        let screen = shown(40, 8, 5, &View::default());
+        let screen = shown(40, 8, 5, &ScreenView::default());
         assert!(
             screen.contains("voice") && screen.contains("1 Mbit/s") && screen.contains("q quit"),
             "\n{screen}"
@@ -384,17 +396,17 @@ mod tests {
         assert!(screen.contains("wan0  enabled"), "\n{screen}");
         for width in [1, 2, 11, 12, 30, 60, 200] {
             for height in [1, 2, 3, 6, 12, 16, 17, 24, 80] {
-                let _ = shown(width, height, 300, &View::default());
+                let _ = shown(width, height, 300, &ScreenView::default());
             }
         }
     }
 
     #[test]
     fn the_daemons_end_is_shown_and_the_last_screen_stays() {
-        let view = View {
+        let view = ScreenView {
             message: Some("the suimon at /run/x has ended".into()),
             alarm: true,
-            ..View::default()
+            ..ScreenView::default()
         };
         let screen = shown(100, 30, 5, &view);
         assert!(
@@ -408,9 +420,9 @@ mod tests {
 
     #[test]
     fn switching_needs_confirmation() {
-        let view = View {
+        let view = ScreenView {
             asked: Some(false),
-            ..View::default()
+            ..ScreenView::default()
         };
         assert!(shown(100, 30, 1, &view).contains("let packets pass unmanaged?  y yes  n no"));
     }
