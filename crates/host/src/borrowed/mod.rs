@@ -29,8 +29,8 @@ const NEW_FOR: Duration = Duration::from_secs(3);
 
 /// The clamp of a socket before its SYN, which determines the window scale: windows are then
 /// multiples of 128 bytes, as with the kernel's default buffers. On hosts with larger buffers the
-/// unit would be 1024 bytes or more, up to more than a segment. The kernel replaces this clamp when
-/// it enlarges the buffer; the window can grow to 8 MB.
+/// unit would be 1024 bytes or more, too coarse for windows of a segment or two. The kernel replaces
+/// this clamp when it enlarges the buffer; the window can grow to 8 MB.
 const SYN_CLAMP: u32 = (8 << 20) - 1;
 
 /// How long a missing connection is searched for.
@@ -41,7 +41,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const SCAN_INTERVAL: Duration = Duration::from_millis(500);
 const SPARING: u64 = 50;
 
-/// LimitReason UDP is not controlled, and what to do.
+/// Why UDP is not controlled, and what to do about it.
 pub(crate) const WHY_NOT_UDP: &str =
     "UDP and QUIC have no window that this host could clamp: let the program use TCP";
 
@@ -53,7 +53,7 @@ enum UncontrolledKey {
     Socket(u64),
 }
 
-/// The connections of one member, in whichever of its processes.
+/// The connections of one member, in all its processes.
 #[derive(Debug)]
 pub(crate) struct BorrowedSockets {
     member: MemberId,

@@ -427,7 +427,7 @@ fn describe(id: ConnectionId, orders: &[LimitOrder], busier: Option<DataDirectio
 }
 
 impl Peer {
-    /// Handles its messages. False: it has gone.
+    /// Handles its messages. Returns whether it is still connected.
     fn receive(&mut self, status: &NineStatus) -> bool {
         let Ok(messages) = self.lines.receive() else {
             return false;

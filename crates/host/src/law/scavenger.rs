@@ -40,16 +40,18 @@
 //!
 //! # Constants
 //!
-//! Fractions are of B, times in seconds; "tick" is the usual interval of 50 ms. The second line of
-//! each is the effect of a value that is too small / too large, and the source. *Measured*: with
-//! kernels' TCP, docs/measurements/windows.md. *Model*: the closed loop in
-//! crates/host/tests/laws.rs. *Chosen*: by reasoning, within what the model tolerates.
+//! Fractions are of B; a tick is the usual interval of 50 ms. The second line of each constant is
+//! the effect of a value that is too small / too large, and where the value comes from:
+//!
+//! - measured: with kernels' TCP, see docs/measurements/windows.md;
+//! - model: a test of the closed loop, crates/host/tests/laws.rs, covers the effect;
+//! - chosen: by reasoning; the sensitivity was not measured.
 //!
 //! ```text
 //! ONSETS              -         other traffic has appeared: rate over a time, and bits
 //!     stray packets start an onset / a slow start ends early in a full queue; model
 //! PRESENT             0.04 B    other traffic below this counts as none
-//!     noise (counters 2 % off) is yielded to / slow flows are not yielded to; measured
+//!     counters that err by 2 % (measured) start onsets / slow flows are not yielded to; chosen
 //! QUIET_TIME          0.15 s    this long below PRESENT, other traffic has ended
 //!     each gap of a burst ends the active state / members return late; model
 //! SHORT_MEAN          0.1 s     the mean that shows growth: two ticks
@@ -67,7 +69,7 @@
 //! FULL                0.98 B    the link is full
 //!     the cap decays below need / a counter that reads low is never full; measured
 //! NEARLY_FULL         0.9 B     a new flow finds little room: ticks are frequent
-//!     needless ticks / HyStart ends new flows early; measured
+//!     needless ticks / HyStart ends new flows early; chosen
 //! TARGET_LOAD         0.96 B    aimed-at load while there is other traffic
 //!     capacity is wasted / a standing queue hides that others want more; model
 //! RESERVE             0.02 B    members keep this, however much others want
@@ -84,8 +86,10 @@
 //!     slow after a route change / overshoot fills the buffer; chosen
 //! CAP_DECAY           0.98      of the cap remains after a tick in which the link is full
 //!     throughput dips / the queue drains late; model
-//! CAP_MIN, CAP_MAX    0.3, 8 BDP      bounds of the cap
-//!     min RTT measured too long keeps a queue / losses decide, not windows; measured
+//! CAP_MIN             0.3 BDP   lower bound of the cap
+//!     throughput dips / a min RTT measured too long keeps a queue; measured
+//! CAP_MAX             8 BDP     upper bound of the cap
+//!     a min RTT measured too short costs throughput / losses decide, not windows; measured
 //! CAP_PAUSE           5 s       no decay this long after growth
 //!     the cap oscillates / a queue stays; chosen
 //! PROBE_RAISE         1.25      the cap has been raised by this: judge the probe
@@ -99,7 +103,7 @@
 //! PACE_MIN            1.02 B    least upload pace without a queue
 //!     a rate stated too low limits uploads / a queue builds fast; model
 //! PACE_DECAY, _GROWTH 0.94, 1.01      change of the upload pace in a tick, with and without queue
-//!     queues last longer, slow start-up / oscillation; chosen
+//!     oscillation / slow adaptation (decay), slow adaptation / oscillation (growth); chosen
 //! PACE_SEGMENT_TIME   0.2 s     least upload pace while yielding: one segment in this time
 //!     yields too little / the kernel timer for the next segment is far away; chosen
 //! ```
