@@ -1,29 +1,34 @@
-//! Whom a link can promise a delay: IPS ("interrupt packet scheduling", Kusaka and Sugano), with two rules.
+//! Admission of flows that need a delay: IPS ("interrupt packet scheduling", Kusaka and Sugano),
+//! with two rules.
 //!
-//! A flow states a rate ρ, a burst σ and the delay *D* that it needs. IPS turns the flows into priorities, by increasing
-//! *D*, and tests every one:
+//! A flow states a rate ρ, a burst σ and the delay *D* that it needs. IPS turns the flows into
+//! priorities, by increasing *D*, and tests every one:
 //!
 //! - [`Rule::Paper`]: σᵢ and the bursts of all flows above it are at most *C* *Dᵢ*;
-//! - [`Rule::Sound`]: the bound of [strict priority](crate::bounds) is at most *Dᵢ*. It counts, beyond the paper's rule, the
-//!   packet that is being sent, the device's ring, and the new bursts of higher flows.
+//! - [`Rule::Sound`]: the bound of [strict priority](crate::bounds) is at most *Dᵢ*. It counts,
+//!   beyond the paper's rule, the packet that is being sent, the device's ring, and the new bursts
+//!   of higher flows.
 //!
-//! A flow comes in if it and every flow that is in keep their *D*; otherwise nothing changes, and the [`Refusal`] says
-//! what was asked, what is possible, who is in the way and what would fit. So a promise made is never weakened: later
-//! flows can make what a flow *gets* worse, never worse than what it *asked for*.
+//! A flow is admitted if it and every admitted flow keep their *D*; otherwise nothing changes, and
+//! the [`Refusal`] states what was requested, what is possible, which flow is in the way and what
+//! would fit. So a guarantee is never weakened: later flows can raise a flow's bound, never above
+//! the delay that it requested.
 //!
-//! For the paper's rule the order by *D* finds a place for all whenever any order does. For the sound rule another order
-//! is better now and then (a flow of a high rate and a long *D* below one of a low rate and a slightly longer *D*); then
-//! a flow is refused that could have been placed, and never the other way round.
+//! For the paper's rule the order by *D* admits all whenever any order does. For the sound rule
+//! another order is better now and then (a flow of a high rate and a long *D* below one of a low
+//! rate and a slightly longer *D*); then a flow is refused that could have been admitted, and never
+//! the other way round.
 //!
-//! Where there are fewer priorities than flows, neighbours in the order share one, and count in full for each other.
+//! Where there are fewer priorities than flows, neighbours in the order share one, and count in
+//! full for each other.
 
-use crate::bounds::{Bound, Promise, Service, shown, strict_priority};
+use crate::bounds::{ArrivalCurve, Bound, Service, shown, strict_priority};
 use crate::choices;
 use crate::units::{Bandwidth, Bytes, Duration};
 use std::fmt;
 
 choices! {
-    /// By which rule delays are promised.
+    /// The rule by which flows are admitted.
     pub enum Rule {
         /// A bound that holds.
         Sound = "sound",
@@ -32,32 +37,32 @@ choices! {
     }
 }
 
-/// A flow that asks for a delay.
+/// A flow that requests a delay.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Flow {
-    /// Its name, for people, and for leaving.
+    /// Its name, for messages, and for leaving.
     pub name: String,
-    /// What its senders promise.
-    pub promise: Promise,
+    /// The arrival curve of its senders.
+    pub promise: ArrivalCurve,
     /// The delay that it needs, from its arrival to its last bit on the link.
     pub delay: Duration,
 }
 
-/// Where a flow has come in.
+/// An admitted flow's priority and guarantees.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Place {
     /// Its priority now, from 0; the larger is served first.
     pub priority: u32,
-    /// Its longest delay by the rule, at most what it asked for.
+    /// Its worst-case delay by the rule, at most what it requested.
     pub delay: Duration,
-    /// The bytes that its queue must hold so that nothing is lost.
+    /// The bytes that its queue must hold so that nothing is dropped.
     pub queue: Bytes,
 }
 
-/// What stands against a flow.
+/// Why a flow cannot be admitted.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Why {
-    /// A flow of this name is in.
+    /// A flow of this name is admitted already.
     Known,
     /// The rates together would be more than the link.
     Rate {
@@ -71,21 +76,21 @@ pub enum Why {
         /// The flow above it with the largest burst.
         above: Option<String>,
     },
-    /// Another flow would lose what it was promised.
+    /// Another flow would lose its guarantee.
     Other {
         /// Which.
         name: String,
-        /// What it was promised.
+        /// Its guaranteed delay.
         promised: Duration,
         /// What it would get; none if there were no bound.
         would: Option<Duration>,
     },
 }
 
-/// Why a flow cannot come in, with the numbers.
+/// Why a flow is refused, with the numbers.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Refusal {
-    /// What was asked.
+    /// What was requested.
     pub asked: Flow,
     /// What stands against it.
     pub why: Why,
@@ -148,21 +153,23 @@ impl Refusal {
     }
 }
 
-/// The flows of one link, and the promises made to them.
+/// The admitted flows of one link.
 #[derive(Clone, Debug)]
 pub struct Admission {
     rule: Rule,
     link: Bandwidth,
     ahead: Bytes,
     priorities: u32,
-    /// By increasing delay; of equal ones, who came first.
+    /// By increasing delay; of equal ones, in order of admission.
     flows: Vec<Flow>,
-    /// Their priorities. They stay when another flow leaves: neighbours put together anew could do worse than before.
+    /// Their priorities. They stay when another flow leaves: neighbours put together anew could do
+    /// worse than before.
     levels: Vec<u32>,
 }
 
 impl Admission {
-    /// A link without flows. `ahead` is what may have been handed to the device before, see [`Link::ahead`](crate::link::Link::ahead).
+    /// A link without flows. `ahead` is what may have been handed to the device before, see
+    /// [`Link::ahead`](crate::link::Link::ahead).
     pub fn new(rule: Rule, link: Bandwidth, ahead: Bytes, priorities: u32) -> Self {
         Self {
             rule,
@@ -174,12 +181,15 @@ impl Admission {
         }
     }
 
-    /// The flows that are in, by increasing delay.
+    /// The admitted flows, by increasing delay.
     pub fn flows(&self) -> &[Flow] {
         &self.flows
     }
 
-    /// Lets a flow in, if every promise can be kept; otherwise nothing changes.
+    /// Admits a flow, if every guarantee can be kept; otherwise nothing changes.
+    ///
+    /// # Errors
+    /// Why it is refused, and what would fit.
     pub fn admit(&mut self, flow: Flow) -> Result<Place, Box<Refusal>> {
         if self.flows.iter().any(|other| other.name == flow.name) {
             return Err(Box::new(Refusal {
@@ -207,7 +217,7 @@ impl Admission {
         }
     }
 
-    /// Lets a flow go. Nobody gets less by it. `false` if there is none of this name.
+    /// Removes a flow; no other gets less by it. `false` if there is none of this name.
     pub fn leave(&mut self, name: &str) -> bool {
         let index = self.flows.iter().position(|flow| flow.name == name);
         index
@@ -215,7 +225,11 @@ impl Admission {
             .is_some()
     }
 
-    /// Changes a flow that is in, as a whole: its new promise and delay hold, or its old ones still do.
+    /// Changes an admitted flow as a whole: its new arrival curve and delay hold, or its old ones
+    /// still do.
+    ///
+    /// # Errors
+    /// Why the change is refused, and what would fit.
     pub fn change(&mut self, flow: Flow) -> Result<Place, Box<Refusal>> {
         let mut other = self.clone();
         other.leave(&flow.name);
@@ -290,16 +304,17 @@ impl Admission {
     /// The places of these flows with these priorities; none where there is no bound.
     fn placed(&self, flows: &[Flow], levels: &[u32]) -> Vec<Option<Place>> {
         let promises = flows.iter().map(|flow| flow.promise);
-        let classes: Vec<(u32, Promise)> = levels.iter().copied().zip(promises).collect();
+        let classes: Vec<(u32, ArrivalCurve)> = levels.iter().copied().zip(promises).collect();
         let services = strict_priority(self.link, self.ahead, &classes);
-        let place = |(service, (priority, promise)): (&Service, &(u32, Promise))| {
+        let place = |(service, (priority, promise)): (&Service, &(u32, ArrivalCurve))| {
             let sound = service.bound(*promise);
             let (delay, queue) = match self.rule {
                 Rule::Sound => sound.map(|bound| (bound.delay, bound.backlog))?,
-                // The bursts of its own and of higher flows, at the speed of the link; the burst is the queue.
+                // The bursts of its own and of higher flows, at the speed of the link; the burst is
+                // the queue.
                 Rule::Paper => {
                     let before = service.before - u128::from(self.ahead.get());
-                    let alone = Promise {
+                    let alone = ArrivalCurve {
                         rate: Bandwidth::ZERO,
                         burst: promise.burst,
                     };
@@ -340,7 +355,8 @@ impl Admission {
         })
     }
 
-    /// The shortest delay, not shorter than asked for, with which a flow fits: tried behind every other.
+    /// The shortest delay, not shorter than asked for, with which a flow fits: tried behind every
+    /// other.
     fn fitting_delay(&self, asked: &Flow) -> Option<Duration> {
         let later = self
             .flows
@@ -374,7 +390,7 @@ impl Admission {
     /// The largest burst with which a flow fits; none if not even without one.
     fn fitting_burst(&self, asked: &Flow) -> Option<Bytes> {
         let fits = |burst: u64| {
-            let promise = Promise {
+            let promise = ArrivalCurve {
                 burst: Bytes::new(burst),
                 ..asked.promise
             };
@@ -409,7 +425,7 @@ mod tests {
     const FRAME: Bytes = Bytes::new(1_518);
 
     fn flow(name: &str, packets: u64, kbit: u64, millis: u64) -> Flow {
-        let promise = Promise {
+        let promise = ArrivalCurve {
             rate: Bandwidth::kbit(kbit),
             burst: FRAME.times(packets),
         };
@@ -512,7 +528,7 @@ mod tests {
 
     fn any(rng: &mut Rng, number: u64) -> Flow {
         let delay = Duration::from_micros(1_000 + rng.below(200_000));
-        let promise = Promise {
+        let promise = ArrivalCurve {
             rate: Bandwidth::kbit(1 + rng.below(1_500)),
             burst: Bytes::new(64 + rng.below(20_000)),
         };
@@ -586,7 +602,7 @@ mod tests {
                 delays += 1;
             }
             if let Some(burst) = refusal.fits_burst {
-                let promise = Promise {
+                let promise = ArrivalCurve {
                     burst,
                     ..asked.promise
                 };

@@ -1,20 +1,24 @@
-//! How long a packet can wait at most, and how much can be held: network calculus, in integers.
+//! Worst-case queueing delay and backlog: network calculus, in integers.
 //!
-//! Follows Le Boudec and Thiran, "Network calculus", 2001, chapter 1. A sender that keeps its [`Promise`] (σ, ρ) offers at
-//! most σ + ρ *t* bytes in any time *t*. A class is served by a rate–latency curve: whenever it has a backlog, it gets
-//! *R* (*t* − *T*) bytes within *t*. Then no packet waits longer than *T* + σ / *R*, and at most σ + ρ *T* are held, if
-//! ρ ≤ *R*. What *R* and *T* are, each kind derives from its own rule, in its own file.
+//! Follows Le Boudec and Thiran, "Network calculus", 2001, chapter 1. A sender with an
+//! [`ArrivalCurve`] (σ, ρ) offers at most σ + ρ *t* bytes in any time *t*. A class is served by a
+//! rate–latency curve: whenever it has a backlog, it gets *R* (*t* − *T*) bytes within *t*. Then no
+//! packet is delayed longer than *T* + σ / *R*, and the backlog is at most σ + ρ *T*, if ρ ≤ *R*.
+//! Each kind derives *R* and *T* from its own rule, in its own file.
 //!
-//! **The link and what is ahead.** A packet is late when its *last bit* is: its own time on the link counts. What has been
-//! handed to the device cannot be overtaken: the packet on the wire (the blocking packet of the literature), and the
-//! others in the device's ring. So of the bytes *B* that may be there, all are counted, whatever class they are of.
+//! **The link and what is ahead.** A packet is late when its *last bit* is: its own time on the
+//! link counts. What has been handed to the device cannot be overtaken: the packet on the wire (the
+//! blocking packet of the literature), and the others in the device's ring. So of the bytes *B*
+//! that may be there, all are counted, whatever class they are of.
 //!
-//! **Strict priority.** Let *s* be the last time before the packet's arrival at which no packet of its own or a higher
-//! class was held. From *s* to its last bit, a time *d*, the link sends what was ahead, what its own class had offered
-//! when it came, and of the higher classes what arrives until then, new bursts included:
+//! **Strict priority.** Let *s* be the last time before the packet's arrival at which no packet of
+//! its own or a higher class was queued. From *s* to its last bit, a time *d*, the link sends what
+//! was ahead, what its own class had offered when it arrived, and of the higher classes what
+//! arrives until then, new bursts included:
 //!
-//! *C d* ≤ *B* + σᵢ + ρᵢ *x* + σ_H + ρ_H *d*, where it came *x* after *s*; so with ρᵢ + ρ_H ≤ *C* it waits
-//! *d* − *x* ≤ (*B* + σᵢ + σ_H) / (*C* − ρ_H). Classes of the same priority count as higher ones.
+//! *C d* ≤ *B* + σᵢ + ρᵢ *x* + σ_H + ρ_H *d*, where it arrived *x* after *s*; so with ρᵢ + ρ_H ≤
+//! *C* its delay is *d* − *x* ≤ (*B* + σᵢ + σ_H) / (*C* − ρ_H). Classes of the same priority count
+//! as higher ones.
 //!
 //! Everything is rounded so that a bound is never too small.
 
@@ -25,17 +29,17 @@ use crate::units::{Bandwidth, Bytes, Duration};
 
 const NANOBITS: u128 = 8_000_000_000;
 
-/// What a sender promises: at most `burst` + `rate` × time, in any time. A token bucket.
+/// A sender's arrival curve, a token bucket: at most `burst` + `rate` × time, in any time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Promise {
+pub struct ArrivalCurve {
     /// ρ
     pub rate: Bandwidth,
     /// σ
     pub burst: Bytes,
 }
 
-impl std::iter::Sum for Promise {
-    /// What several senders together promise.
+impl std::iter::Sum for ArrivalCurve {
+    /// The arrival curve of several senders together.
     fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
         let nothing = Self {
             rate: Bandwidth::ZERO,
@@ -48,22 +52,23 @@ impl std::iter::Sum for Promise {
     }
 }
 
-/// The worst that can happen to a class whose senders keep their promise.
+/// The worst case of a class whose senders keep to their arrival curves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Bound {
     /// From a packet's arrival to its last bit on the link.
     pub delay: Duration,
-    /// Bytes in its queue.
+    /// Bytes queued.
     pub backlog: Bytes,
 }
 
-/// A bound for people: rounded up to a whole microsecond.
+/// A bound to print: rounded up to a whole microsecond.
 pub fn shown(delay: Duration) -> Duration {
     Duration::from_nanos(delay.nanos().div_ceil(1_000).saturating_mul(1_000))
 }
 
-/// What a class is sure to get, as a rate–latency curve. The latency is given by the work that goes before: `before`
-/// bytes, sent at the speed `link`. Of its own bytes each takes the time of `whole` / `part` bytes.
+/// The guaranteed service of a class, as a rate–latency curve. The latency is given by the work
+/// that goes before: `before` bytes, sent at the speed `link`. Of its own bytes each takes the time
+/// of `whole` / `part` bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Service {
     /// Bytes that go before, at most.
@@ -74,12 +79,13 @@ pub struct Service {
     pub part: u64,
     /// See `part`.
     pub whole: u64,
-    /// How much its service comes in pieces: a packet, for a class that may begin one just before its turn ends.
+    /// The granularity of its service: a packet, for a class that may begin one just before its
+    /// turn ends.
     pub grain: Bytes,
 }
 
 impl Service {
-    /// All of a speed, after so many bytes.
+    /// All of a speed, after this many bytes.
     pub fn after(before: u128, link: Bandwidth) -> Self {
         Self {
             before,
@@ -90,8 +96,9 @@ impl Service {
         }
     }
 
-    /// The bounds of a class with this service; none if it is promised more than it gets, or a bound does not fit.
-    pub fn bound(&self, promise: Promise) -> Option<Bound> {
+    /// The bounds of a class with this service; none if its senders may exceed the service, or a
+    /// bound does not fit.
+    pub fn bound(&self, promise: ArrivalCurve) -> Option<Bound> {
         let (part, whole, link) = (
             u128::from(self.part),
             u128::from(self.whole),
@@ -118,9 +125,9 @@ impl Service {
     }
 }
 
-/// The service of each of these classes under strict priority: `(priority, promise)`, the larger priority first.
-/// `ahead` is what may have been handed to the device before.
-pub fn strict_priority(link: Bandwidth, ahead: Bytes, classes: &[(u32, Promise)]) -> Vec<Service> {
+/// The service of each of these classes under strict priority: `(priority, promise)`, the larger
+/// priority first. `ahead` is what may have been handed to the device before.
+pub fn strict_priority(link: Bandwidth, ahead: Bytes, classes: &[(u32, ArrivalCurve)]) -> Vec<Service> {
     let mut order: Vec<usize> = (0..classes.len()).collect();
     order.sort_by_key(|&index| std::cmp::Reverse(classes[index].0));
     let mut services = vec![Service::after(0, Bandwidth::ZERO); classes.len()];
@@ -141,16 +148,17 @@ pub fn strict_priority(link: Bandwidth, ahead: Bytes, classes: &[(u32, Promise)]
     services
 }
 
-/// What bounds are asked for.
+/// The terms of a bound.
 #[derive(Clone, Copy, Debug)]
 pub struct Terms<'a> {
     /// The link.
     pub link: Link,
     /// The longest packet.
     pub longest: Bytes,
-    /// What the senders of each class promise, by its number.
-    pub promises: &'a [Option<Promise>],
-    /// Bytes that a discipline above may have taken already and holds, beside what is in the device.
+    /// The arrival curve of each class's senders, by its number.
+    pub promises: &'a [Option<ArrivalCurve>],
+    /// Bytes that a discipline above may have dequeued already and not sent, beside what is in the
+    /// device.
     pub taken: Bytes,
 }
 
@@ -160,14 +168,20 @@ impl Terms<'_> {
         self.link.ahead(self.longest) + self.taken
     }
 
-    /// What the senders of a class promise, or why nothing can be said.
-    pub fn promise(&self, class: ClassId) -> Result<Promise, String> {
+    /// The arrival curve of a class's senders.
+    ///
+    /// # Errors
+    /// If none is stated: why there is no bound.
+    pub fn promise(&self, class: ClassId) -> Result<ArrivalCurve, String> {
         let promise = self.promises.get(class.0 as usize).copied().flatten();
         promise.ok_or_else(|| "none promised: `sends` states no rate and burst".into())
     }
 
-    /// The promise of a class that keeps its packets in a queue of this kind, if they stay in order there.
-    pub fn in_order(&self, class: ClassId, queue: &Kind) -> Result<Promise, String> {
+    /// The arrival curve of a class with a queue of this kind, if that keeps packets in order.
+    ///
+    /// # Errors
+    /// Why there is no bound.
+    pub fn in_order(&self, class: ClassId, queue: &Kind) -> Result<ArrivalCurve, String> {
         let promise = self.promise(class)?;
         match queue.properties.keeps_order {
             true => Ok(promise),
@@ -178,7 +192,10 @@ impl Terms<'_> {
         }
     }
 
-    /// The bound of a class that keeps its packets in this queue, with this service.
+    /// The bound of a class with this queue and this service.
+    ///
+    /// # Errors
+    /// Why there is no bound.
     pub fn worst(&self, class: ClassId, queue: &Kind, service: Service) -> Result<Bound, String> {
         let promise = self.in_order(class, queue)?;
         let more = || format!("it is promised {}, more than it is sure to get", promise.rate);
@@ -199,8 +216,8 @@ pub struct WorstCase {
 mod tests {
     use super::*;
 
-    fn flow(packets: u64, kbit: u64) -> Promise {
-        Promise {
+    fn flow(packets: u64, kbit: u64) -> ArrivalCurve {
+        ArrivalCurve {
             rate: Bandwidth::kbit(kbit),
             burst: Bytes::new(1_518).times(packets),
         }
@@ -210,7 +227,7 @@ mod tests {
     fn the_papers_cases_by_the_sound_rule() {
         // Flows 1, 2 and 3 of the IPS paper; their rates as frames of 1,518 bytes.
         let all = [(1, flow(8, 1_934)), (2, flow(8, 3_136)), (3, flow(16, 1_984))];
-        let delay = |ring: u64, flows: &[(u32, Promise)]| {
+        let delay = |ring: u64, flows: &[(u32, ArrivalCurve)]| {
             let services = strict_priority(Bandwidth::mbit(10), Bytes::new(1_518).times(ring), flows);
             services[0]
                 .bound(flows[0].1)
@@ -236,7 +253,7 @@ mod tests {
 
     #[test]
     fn bounds_are_rounded_up_and_never_overflow() {
-        let one = Promise {
+        let one = ArrivalCurve {
             rate: Bandwidth::ZERO,
             burst: Bytes::new(1),
         };
@@ -245,7 +262,7 @@ mod tests {
             third.bound(one).map(|bound| bound.delay.nanos()),
             Some(2_666_666_667)
         );
-        let most = Promise {
+        let most = ArrivalCurve {
             rate: Bandwidth::bits_per_sec(1),
             burst: Bytes::new(u64::MAX),
         };

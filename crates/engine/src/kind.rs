@@ -1,8 +1,9 @@
 //! A kind of discipline: its name, its settings, and how a checked plan of it is made.
 //!
 //! Text becomes a running queue in two steps that cannot be mixed up: `check` turns settings into a
-//! [`Plan`] or reports every problem; `build` turns a plan into a discipline and cannot fail. A new kind is
-//! one file under `disciplines/` with a `static KIND`, and one word in `disciplines/mod.rs`.
+//! [`Plan`] or reports every problem; `build` turns a plan into a discipline and cannot fail. A new
+//! kind is one file under `disciplines/` with a `static KIND`, and one word in
+//! `disciplines/mod.rs`.
 //!
 //! A kind outside this crate, in whole:
 //!
@@ -88,7 +89,7 @@ use std::sync::Arc;
 /// Whether a kind has children, and which.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Children {
-    /// It holds packets itself.
+    /// It queues packets itself.
     None,
     /// It manages one queue below it (RED over any other).
     One,
@@ -120,19 +121,21 @@ pub struct Kind {
     pub check: fn(&mut Check<'_>) -> Option<Arc<dyn Plan>>,
 }
 
-/// What others may rely on of a kind. Code that needs to know asks for a property, never for a kind's name.
+/// What others may rely on of a kind. Code that needs to know asks for a property, never for a
+/// kind's name.
 #[derive(Clone, Copy, Debug)]
 pub struct Properties {
     /// Packets that leave do so in the order in which they came, whatever is below it.
     pub keeps_order: bool,
-    /// It gives a packet whenever it has one: what it sends in any time came in that time, or waited for others to be sent.
+    /// Work-conserving: it never waits with a backlog.
     pub conserves_work: bool,
-    /// Its bounds follow from the rate at which packets are taken from it, and from nothing settled for another rate.
+    /// Its bounds follow from the rate at which packets are taken from it, and from nothing settled
+    /// for another rate.
     pub follows_any_rate: bool,
-    /// It hands on what it takes at once: delays below it are as if it were not there.
+    /// It passes packets on at once: delays below it are as if it were not there.
     pub adds_no_delay: bool,
-    /// Its classes state what their senders send, and the delay that they need, by settings of their own; it admits them as if
-    /// it had all of the link.
+    /// Its classes state their senders' arrival curves and the delay they need, by settings of
+    /// their own; it admits them as if it had the whole link.
     pub guarantees_delays: bool,
     /// How reservations get classes in it, if they can.
     pub reserves: Option<&'static dyn Reserves>,
@@ -141,7 +144,7 @@ pub struct Properties {
 }
 
 impl Properties {
-    /// Nothing to rely on: what a kind begins with.
+    /// No property: what a kind begins with.
     pub const NONE: Self = Self {
         keeps_order: false,
         conserves_work: false,
@@ -158,21 +161,23 @@ pub trait Plan: Any + fmt::Debug + Send + Sync {
     /// Makes the discipline. Cannot fail.
     fn build(&self, cx: &Build) -> Box<dyn Discipline>;
 
-    /// The worst case of each of its classes, or of itself if it has none. The default: none is known.
+    /// The worst case of each of its classes, or of itself if it has none. The default: none is
+    /// known.
     fn bounds(&self, _terms: &Terms<'_>) -> Vec<WorstCase> {
         Vec::new()
     }
 
-    /// What it asks of its host if it says when packets are to start, and not only in which order. The default: nothing.
+    /// What it needs of its host, if it determines when packets start and not only their order. The
+    /// default: nothing.
     fn pacing(&self) -> Option<Pacing> {
         None
     }
 }
 
-/// What a pacing discipline asks of its host.
+/// What a pacing discipline needs of its host.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Pacing {
-    /// The speed of the wire that it reckons with.
+    /// The speed of the wire that its computations assume.
     pub wire: Bandwidth,
     /// Whether gap frames are to keep that busy.
     pub frames: bool,
@@ -222,7 +227,7 @@ pub struct Check<'a> {
     pub classes: Vec<CheckedClass<'a>>,
     /// Where problems go.
     pub problems: &'a mut Vec<Problem>,
-    /// Where goes what is legal and may surprise.
+    /// Where notices go: what is legal and may surprise.
     pub notices: &'a mut Vec<Problem>,
 }
 
@@ -257,7 +262,8 @@ impl Build {
 pub struct Routes {
     child_of: Vec<u32>,
     default: Option<u32>,
-    /// Classes from this one on, and how many, that go to the children 0, 1, 2 and so on: no table needs to be read for them.
+    /// Classes from this one on, and how many, that map to the children 0, 1, 2 and so on: no table
+    /// has to be read for them.
     straight: (u32, u32),
 }
 

@@ -1,21 +1,26 @@
 //! Classes that come and go while packets flow: reservations beside the classes of a policy.
 //!
-//! Follows ALTQ's tie-in of RSVP (Cho 1999, section 3.4: a class for each reservation, under a parent of their own) and the router
-//! of Maeshima, Ito, Ishikura and Asami, "RSVP bandwidth guarantee by WRR on high-speed networks" (a queue for each
-//! reservation, one for all else, and a turn that is divided between them). A policy's tree and a list of reservations
-//! give one tree, made anew for every list, so that what is in force never depends on the way there.
+//! Follows ALTQ's tie-in of RSVP (Cho 1999, section 3.4: a class for each reservation, under a
+//! parent of their own) and the router of Maeshima, Ito, Ishikura and Asami, "RSVP bandwidth
+//! guarantee by WRR on high-speed networks" (a queue for each reservation, one for all else, and a
+//! turn that is divided between them). A policy's tree and a list of reservations give one tree,
+//! made anew for every list, so that what is in force never depends on the way there.
 //!
-//! What a reservation of rate *r* gets on a link of bandwidth *C*, all lengths counted as the tree counts them:
+//! What a reservation of rate *r* gets on a link of bandwidth *C*, all lengths counted as the tree
+//! counts them:
 //!
-//! - `wrr`: ⌈*N r / C*⌉ of the *N* packets of a cycle. The paper rounds to the nearest; less than was asked for is no promise.
-//!   It is right only where packets are alike, so no delay is promised.
-//! - `drr`: a quantum *k r*, with one *k* for all classes, so large that the least class has a full packet. The policy's
-//!   classes get what is left of *k C*, by their weights.
-//! - `cbq`: a class of rate *r* below a class `reserved`, which holds the reservable part of the link.
+//! - `wrr`: ⌈*N r / C*⌉ of the *N* packets of a cycle. The paper rounds to the nearest; less than
+//!   was asked for is no promise. It is right only where packets are alike, so no delay is
+//!   promised.
+//! - `drr`: a quantum *k r*, with one *k* for all classes, so large that the least class has a full
+//!   packet. The policy's classes get what is left of *k C*, by their weights.
+//! - `cbq`: a class of rate *r* below a class `reserved`, which holds the reservable part of the
+//!   link.
 //!
-//! The signalling has a class of its own ([`SIGNALLING`]), lest reservations end because a full link loses the
-//! messages that refresh them. With `wrr` and `drr` it takes turns, byte for byte, with what else the default class
-//! holds, and so takes nothing from any promise; with `cbq` it is sure of a hundredth of the reservable part.
+//! The signalling has a class of its own ([`SIGNALLING`]), lest reservations end because a full
+//! link loses the messages that refresh them. With `wrr` and `drr` it takes turns, byte for byte,
+//! with what else the default class holds, and so takes nothing from any promise; with `cbq` it is
+//! sure of a hundredth of the reservable part.
 
 use crate::classify::Filter;
 use crate::disciplines::{drr, fifo};
@@ -43,7 +48,8 @@ settings! {
         largest: Rate = derived "`share`",
             "too small: large flows are refused; too large: one flow takes all there is",
             "whoever comes first";
-        /// What guaranteed service may wait here at most beyond its own rate (drr, cbq): D of RFC 2212
+        /// What guaranteed service may wait here at most beyond its own rate (drr, cbq): D of RFC
+        /// 2212
         delay: Duration = derived "drr: what `smallest` leads to at worst; cbq: none, and guaranteed service is refused",
             "too small: requests are refused that others' delays do not allow; too large: receivers must reserve more for the delay that they want",
             "RFC 2212, section 2";
@@ -63,15 +69,15 @@ const PREFIX: &str = "resv-";
 pub struct Reserved {
     /// Its number, which becomes its class's name: see [`Reserved::class`].
     pub number: u64,
-    /// What it is sure of, as [`Reservable::counts`] gave it.
+    /// Its guaranteed rate, as [`Reservable::counts`] gave it.
     pub rate: Bandwidth,
-    /// What its senders keep to.
+    /// The token bucket of its senders.
     pub sends: (Bandwidth, Bytes),
-    /// Packets its queue holds at most.
+    /// Packets its queue takes at most.
     pub limit: u32,
     /// Its priority under `cbq`, from 0 to 6; 7 is the signalling's.
     pub priority: u32,
-    /// What it takes; the class that they name is not heeded.
+    /// What it takes; the class that they name is ignored.
     pub filters: Vec<Filter>,
 }
 
@@ -93,16 +99,19 @@ pub trait Reserves: fmt::Debug + Sync {
     /// Whether bytes are counted, so that a delay can be guaranteed.
     fn is_exact(&self) -> bool;
 
-    /// What may be reserved in all of a tree that has room for it, as it [counts](Self::counts); says what stands against it.
+    /// What may be reserved in all of a tree that has room for it, as it [counts](Self::counts);
+    /// says what stands against it.
     fn capacity(&self, wanted: &Wanted<'_>, problems: &mut Vec<Problem>) -> Bandwidth;
 
-    /// What a reservation of this rate takes of the capacity: never less than the rate, to a bit per second.
+    /// What a reservation of this rate takes of the capacity: never less than the rate, to a bit
+    /// per second.
     fn counts(&self, room: &Reservable, rate: Bandwidth) -> Bandwidth;
 
     /// Puts the classes of these reservations into a copy of the policy's tree.
     fn add(&self, room: &Reservable, spec: &mut DisciplineSpec, reservations: &[Reserved]);
 
-    /// What a packet alone can wait at most, however many reservations come. The default: nothing is known.
+    /// What a packet alone can wait at most, however many reservations come. The default: nothing
+    /// is known.
     fn worst_delay(&self, _room: &Reservable) -> Option<Duration> {
         None
     }
@@ -147,7 +156,8 @@ pub struct Layout {
 }
 
 impl Reservable {
-    /// Whether this tree can hold reservations on this link, and how; `at` is where that was asked for.
+    /// Whether this tree can hold reservations on this link, and how; `at` is where that was asked
+    /// for.
     ///
     /// # Errors
     /// Everything that stands against it.
@@ -201,7 +211,8 @@ impl Reservable {
             largest: largest.min(capacity),
         };
         if problems.is_empty() {
-            // Where the tree itself is wrong, that was said when it was checked without reservations.
+            // Where the tree itself is wrong, that was said when it was checked without
+            // reservations.
             this.spec_with(&[]).check(registry, link).map(|_| this)
         } else {
             Err(problems)
@@ -248,13 +259,14 @@ impl Reservable {
         self.reserves.worst_delay(self)
     }
 
-    /// What a reservation of this rate takes of [`Reservable::capacity`]: never less than the rate, to a bit per second.
+    /// What a reservation of this rate takes of [`Reservable::capacity`]: never less than the rate,
+    /// to a bit per second.
     pub fn counts(&self, rate: Bandwidth) -> Bandwidth {
         self.reserves.counts(self, rate)
     }
 
-    /// The tree with these reservations, whose rates add up to at most the capacity; and the policy's filters, which are for
-    /// `plan`, with theirs.
+    /// The tree with these reservations, whose rates add up to at most the capacity; and the
+    /// policy's filters, which are for `plan`, with theirs.
     ///
     /// # Errors
     /// What is wrong with the tree.
@@ -369,7 +381,8 @@ fn refuse_names(spec: &DisciplineSpec, problems: &mut Vec<Problem>) {
     }
 }
 
-/// What a class says beside its weight about how much it gets: reservations leave room for weights alone.
+/// What a class says beside its weight about how much it gets: reservations leave room for weights
+/// alone.
 pub fn refuse_absolute(spec: &DisciplineSpec, word: &str, problems: &mut Vec<Problem>) {
     for class in &spec.classes {
         if let Some(entry) = class.settings.get(word) {
@@ -401,7 +414,8 @@ pub fn make_room_for_signalling(spec: &mut DisciplineSpec) {
     });
 }
 
-/// The policy's classes' weights; 1 where none is given. Wrong ones are reported when the tree is checked.
+/// The policy's classes' weights; 1 where none is given. Wrong ones are reported when the tree is
+/// checked.
 pub fn weights(spec: &DisciplineSpec) -> Vec<u64> {
     let weight = |class: &ClassSpec| match class.settings.get("weight").map(|entry| &entry.value) {
         Some(Raw::Integer(n)) => u64::try_from(*n).unwrap_or(1).max(1),
@@ -410,7 +424,8 @@ pub fn weights(spec: &DisciplineSpec) -> Vec<u64> {
     spec.classes.iter().map(weight).collect()
 }
 
-/// The policy's classes share a number by their weights, without a rest where there is enough for all of them.
+/// The policy's classes share a number by their weights, without a rest where there is enough for
+/// all of them.
 pub fn divide(weights: &[u64], left: u128) -> Vec<u128> {
     let all: u128 = weights
         .iter()
@@ -432,7 +447,7 @@ pub fn divide(weights: &[u64], left: u128) -> Vec<u128> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bounds::Promise;
+    use crate::bounds::ArrivalCurve;
     use crate::random::Seed;
     use proptest::prelude::*;
 
@@ -494,7 +509,8 @@ mod tests {
         .expect("sound")
     }
 
-    /// How many bytes of frames of this length each class sends while all are backlogged, in so many departures.
+    /// How many bytes of frames of this length each class sends while all are backlogged, in so
+    /// many departures.
     fn departures(layout: &Layout, names: &[&str], count: usize) -> Vec<u64> {
         use crate::discipline::{Next, Sink};
         use crate::packet::Packet;
@@ -748,7 +764,7 @@ mod tests {
                     // A bit per second is less than what `counts` may round.
                     let asked = u128::from(reserved.rate.bits()) * whole;
                     prop_assert!(u128::from(own) * u128::from(C.bits()) >= asked, "{} {} of {}", kind, own, whole);
-                    let promise = Promise { rate: reserved.sends.0, burst: reserved.sends.1 };
+                    let promise = ArrivalCurve { rate: reserved.sends.0, burst: reserved.sends.1 };
                     let info = layout.plan.class(&reserved.class()).and_then(|id| layout.plan.info(id).cloned());
                     prop_assert_eq!(info.and_then(|info| info.promise), Some(promise));
                 }

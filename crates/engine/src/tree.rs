@@ -1,7 +1,8 @@
 //! The tree of disciplines and classes: what a policy asks for, and the checked plan of it.
 //!
-//! Everything is checked before anything is built: a wrong tree reports all its problems and changes
-//! nothing. A [`TreePlan`] can be built any number of times, in the simulator, the lab, or on a link.
+//! Everything is checked before anything is built: a wrong tree reports all its problems and
+//! changes nothing. A [`TreePlan`] can be built any number of times, in the simulator, the lab, or
+//! on a link.
 //!
 //! ```
 //! use engine::link::Link;
@@ -31,7 +32,7 @@
 //! assert!(plan.build(Seed(1)).is_empty());
 //! ```
 
-use crate::bounds::{Promise, Terms, WorstCase};
+use crate::bounds::{ArrivalCurve, Terms, WorstCase};
 use crate::disciplines::{DEFAULT_LEAF, fifo};
 use crate::kind::{Build, Check, CheckedClass, Children, Kind, QueuePlan};
 use crate::link::Link;
@@ -74,7 +75,7 @@ impl Registry {
     }
 }
 
-/// A discipline as asked for, unchecked.
+/// A discipline as configured, unchecked.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct DisciplineSpec {
     /// The kind's name.
@@ -89,7 +90,7 @@ pub struct DisciplineSpec {
     pub classes: Vec<ClassSpec>,
 }
 
-/// A class as asked for, unchecked.
+/// A class as configured, unchecked.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct ClassSpec {
     /// Its name, unique in the tree.
@@ -104,7 +105,7 @@ pub struct ClassSpec {
     pub settings: Table,
     /// The discipline of its queue; FIFO if not given.
     pub discipline: Option<DisciplineSpec>,
-    /// What its senders promise, if they do: a rate and a burst.
+    /// The arrival curve of its senders, if stated: a rate and a burst.
     pub sends: Option<(Rate, Bytes)>,
 }
 
@@ -117,8 +118,8 @@ pub struct ClassInfo {
     pub parent: Option<ClassId>,
     /// Whether packets can be put into it.
     pub leaf: bool,
-    /// What its senders promise, if they do.
-    pub promise: Option<Promise>,
+    /// The arrival curve of its senders, if stated.
+    pub promise: Option<ArrivalCurve>,
 }
 
 /// A checked tree.
@@ -142,8 +143,8 @@ impl TreePlan {
         self.root.build(&Build::new(seed))
     }
 
-    /// The worst case of every class that packets can be put into, or of the whole where there are no classes; behind the
-    /// link's device.
+    /// The worst case of every class that takes packets, or of the whole where there are no
+    /// classes; behind the link's device.
     pub fn bounds(&self) -> Vec<WorstCase> {
         let promises: Vec<_> = self.classes.iter().map(|class| class.promise).collect();
         let terms = Terms {
@@ -165,7 +166,7 @@ impl TreePlan {
         all.into_iter().map(case).collect()
     }
 
-    /// Why nothing is known of a class.
+    /// Why a class has no bound.
     fn unknown_case(&self, class: Option<ClassId>) -> WorstCase {
         let info = class.and_then(|class| self.info(class));
         let outer = info
@@ -242,8 +243,8 @@ impl DisciplineSpec {
     /// Checks the whole tree for this link.
     ///
     /// # Errors
-    /// Every problem of the tree: unknown kinds, classes and settings, values that cannot be read, and
-    /// what a kind's own check refuses.
+    /// Every problem of the tree: unknown kinds, classes and settings, values that cannot be read,
+    /// and what a kind's own check refuses.
     pub fn check(&self, registry: &Registry, link: Link) -> Result<TreePlan, Vec<Problem>> {
         let mut checker = Checker {
             registry,
@@ -325,8 +326,8 @@ impl Checker<'_> {
         plan.map(|plan| (QueuePlan { kind, plan }, default))
     }
 
-    /// The settings without those that the kind once had and that repeat a fact of the link: one that agrees with the
-    /// link is noted, one that does not is a problem.
+    /// The settings without those that the kind once had and that repeat a fact of the link: one
+    /// that agrees with the link is noted, one that does not is a problem.
     fn without_former<'s>(&mut self, kind: &Kind, settings: &'s Table) -> Cow<'s, Table> {
         let former = |key: &str| kind.properties.former.iter().find(|(name, _)| *name == key);
         if !settings.entries.iter().any(|entry| former(&entry.key).is_some()) {
@@ -393,8 +394,8 @@ impl Checker<'_> {
         }
     }
 
-    /// The order in which every parent comes before its children, with each class's parent as an index
-    /// into that order. Reports unknown parents and circles.
+    /// The order in which every parent comes before its children, with each class's parent as an
+    /// index into that order. Reports unknown parents and circles.
     fn in_order(&mut self, specs: &[ClassSpec]) -> Vec<(usize, Option<usize>)> {
         let by_name: std::collections::BTreeMap<&str, usize> = specs
             .iter()
@@ -498,7 +499,8 @@ impl Checker<'_> {
         usable.then_some((checked, default))
     }
 
-    /// Where classes state what their senders promise by settings of their own, `sends` would say it twice.
+    /// Where classes state their senders' arrival curves by settings of their own, `sends` would
+    /// repeat them.
     fn refuse_second_promises(&mut self, kind: &Kind, classes: &[ClassSpec]) {
         for class in classes.iter().filter(|class| class.sends.is_some()) {
             let message = format!(
@@ -521,7 +523,7 @@ impl Checker<'_> {
             name: class.name.clone(),
             parent: owner,
             leaf: true,
-            promise: class.sends.map(|(rate, burst)| Promise {
+            promise: class.sends.map(|(rate, burst)| ArrivalCurve {
                 rate: rate.on(self.link.bandwidth),
                 burst,
             }),
@@ -539,8 +541,8 @@ impl Checker<'_> {
         }
     }
 
-    /// The queue of a leaf; the classes whose packets go to it; and the class that stands for it when a
-    /// packet is put there without a filter.
+    /// The queue of a leaf; the classes whose packets go to it; and the class that stands for it
+    /// when a packet is put there without a filter.
     fn leaf(&mut self, class: &ClassSpec, id: ClassId) -> (Option<QueuePlan>, Vec<ClassId>, Option<ClassId>) {
         let usual = DisciplineSpec::default_leaf(class.at);
         let first = self.classes.len();

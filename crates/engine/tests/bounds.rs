@@ -8,7 +8,7 @@
 #[path = "bounds/rig.rs"]
 mod rig;
 
-use engine::bounds::{Promise, WorstCase};
+use engine::bounds::{ArrivalCurve, WorstCase};
 use engine::inspect::{Inspection, Value, View};
 use engine::link::Link;
 use engine::packet::ClassId;
@@ -37,7 +37,7 @@ const MTU: u64 = 1_518;
 /// A link and arrival curves for its classes.
 struct World {
     link: Link,
-    promises: Vec<Promise>,
+    promises: Vec<ArrivalCurve>,
     /// The rate of a `tbf` above, if there is one.
     held_to: Option<Bandwidth>,
     rng: Rng,
@@ -56,7 +56,7 @@ impl World {
         let percent = 20 + rng.below(80);
         let weights: Vec<u64> = (0..classes).map(|_| 1 + rng.below(20)).collect();
         let all: u64 = weights.iter().sum();
-        let promise = |weight: &u64| Promise {
+        let promise = |weight: &u64| ArrivalCurve {
             rate: Bandwidth::bits_per_sec(bandwidth.bits() / 100 * percent * weight / all),
             burst: Bytes::new(MTU + rng.below(10 * MTU)),
         };
@@ -74,10 +74,10 @@ impl World {
     fn plan(
         &self,
         spec: DisciplineSpec,
-        class: impl Fn(usize, Promise) -> Table,
+        class: impl Fn(usize, ArrivalCurve) -> Table,
         rest: Table,
     ) -> Option<TreePlan> {
-        let promised = |(number, promise): (usize, &Promise)| ClassSpec {
+        let promised = |(number, promise): (usize, &ArrivalCurve)| ClassSpec {
             name: number.to_string(),
             settings: class(number, *promise),
             // `ips` has settings for it.
@@ -225,7 +225,7 @@ fn ips(over: &str) -> impl Fn(&mut World) -> Option<TreePlan> {
             .iter()
             .map(|_| 100 + world.rng.below(100))
             .collect();
-        let class = |number: usize, promise: Promise| {
+        let class = |number: usize, promise: ArrivalCurve| {
             Table::default()
                 .text("rate", &format!("{} bit/s", promise.rate.bits()))
                 .text("burst", &format!("{} B", promise.burst.get()))
@@ -330,7 +330,7 @@ fn concave_service_curves_keep_their_bound() {
     let (nearest, bounded) = try_all("hfsc", cases() / 5, |world| {
         let used: u64 = world.promises.iter().map(|promise| promise.rate.bits()).sum();
         let (link, spans) = (world.link.bandwidth.bits(), world.rng.bits());
-        let curve = |number: usize, promise: Promise| {
+        let curve = |number: usize, promise: ArrivalCurve| {
             let rate = promise.rate.bits();
             let first = (u128::from(rate) * u128::from(link) / u128::from(used.max(1))) as u64;
             let span = 1 + (spans >> (number % 32)) % 100_000;
@@ -353,7 +353,7 @@ fn cbq_keeps_its_bound() {
         let rest = world.link.bandwidth.bits() - used;
         let pace = ["shaped", "port"][world.rng.below(2) as usize];
         let seed = world.rng.bits();
-        let class = |number: usize, promise: Promise| {
+        let class = |number: usize, promise: ArrivalCurve| {
             Table::default()
                 .text("rate", &format!("{} bit/s", promise.rate.bits()))
                 .with("priority", Raw::Integer((seed >> (number % 20)) as i64 & 7))
@@ -381,7 +381,7 @@ fn cbq_keeps_its_bound() {
 /// Mbit/s.
 fn two_flows(rule: &str) -> Option<TreePlan> {
     let link = Link::new(Bandwidth::mbit(10), Bytes::new(MTU));
-    let promise = |mbit| Promise {
+    let promise = |mbit| ArrivalCurve {
         rate: Bandwidth::mbit(mbit),
         burst: Bytes::new(8 * MTU),
     };
@@ -391,7 +391,7 @@ fn two_flows(rule: &str) -> Option<TreePlan> {
         held_to: None,
         rng: Seed(1).stream(),
     };
-    let class = |number: usize, promise: Promise| {
+    let class = |number: usize, promise: ArrivalCurve| {
         Table::default()
             .text("rate", &format!("{} bit/s", promise.rate.bits()))
             .text("burst", &format!("{} B", promise.burst.get()))
@@ -413,7 +413,7 @@ fn the_papers_rule_is_exceeded_by_two_flows_that_keep_their_promise() {
     assert!(two_flows("sound").is_none(), "the sound rule refuses them");
     let plan = two_flows("paper").expect("the paper's rule lets both in");
     let fill = |class: u32, mbit: u64| {
-        let promise = Promise {
+        let promise = ArrivalCurve {
             rate: Bandwidth::mbit(mbit),
             burst: Bytes::new(8 * MTU),
         };

@@ -9,7 +9,7 @@
 //! [`Queue`](crate::queue::Queue) keeps one in its own memory and calls it directly. So it pins its
 //! oldest packet itself, and can be prefetched in two steps.
 
-use crate::bounds::{Promise, Service, Terms, WorstCase};
+use crate::bounds::{ArrivalCurve, Service, Terms, WorstCase};
 use crate::discipline::{Discipline, Next, Reason, Sink, Verdict};
 use crate::inspect::{Inspection, Value};
 use crate::kind::{Build, Check, Children, Kind, Plan, Properties};
@@ -96,7 +96,7 @@ impl Plan for Settings {
     fn bounds(&self, terms: &Terms<'_>) -> Vec<WorstCase> {
         let packets = terms.longest.times(self.limit.into());
         let held = self.limit_bytes.map_or(packets, |bytes| bytes.min(packets));
-        let senders = Promise {
+        let senders = ArrivalCurve {
             rate: Bandwidth::ZERO,
             burst: held,
         };

@@ -41,7 +41,7 @@
 //!    `docs/decisions/hfsc.md`.
 //! 5. Times are rounded up to whole nanoseconds from exact sums, not at each packet.
 
-use crate::bounds::{Bound, Promise, Terms, WorstCase};
+use crate::bounds::{ArrivalCurve, Bound, Terms, WorstCase};
 use crate::discipline::{Discipline, Next, Sink, Verdict};
 use crate::inspect::{Inspection, Value};
 use crate::kind::{Build, Check, Children, Kind, Plan, Properties};
@@ -285,7 +285,7 @@ fn check_sums(check: &mut Check<'_>, curves: &[Curves]) {
 /// at most S⁻¹(σ), where a burst begins; no deadline is missed by more than what is in the device,
 /// the packet on the wire at least. A convex curve that restarts may have to give up some of what
 /// it had, so none is stated.
-fn worst(real: Option<Slopes>, promise: Promise, terms: &Terms<'_>) -> Result<Bound, String> {
+fn worst(real: Option<Slopes>, promise: ArrivalCurve, terms: &Terms<'_>) -> Result<Bound, String> {
     let real = real.ok_or("it has no real-time curve, so nothing is guaranteed")?;
     if real.m1 < real.m2 && real.d > 0 {
         return Err("its real-time curve is convex, and one that starts again may have to give up some of what it had; a \

@@ -22,7 +22,7 @@
 //! priorities, so more than 7 deadlines share some, and count for each other.
 
 use crate::admission::{Admission, Flow, Place, Rule};
-use crate::bounds::{Promise, Terms, WorstCase, shown};
+use crate::bounds::{ArrivalCurve, Terms, WorstCase, shown};
 use crate::discipline::{Discipline, Next, Reason, Sink, Verdict};
 use crate::disciplines::{cbq, fifo, priq};
 use crate::inspect::{Inspection, Value};
@@ -125,7 +125,7 @@ const PRIQ_PRIORITIES: usize = 256;
 /// What a class is promised.
 #[derive(Clone, Copy, PartialEq, Debug)]
 struct Promised {
-    promise: Promise,
+    promise: ArrivalCurve,
     /// What it asked for, and what it gets by the rule.
     delay: Duration,
     bound: Duration,
@@ -270,7 +270,7 @@ fn flow(check: &mut Check<'_>, index: usize) -> Option<Option<Flow>> {
             "leave `discipline` out: it is a `fifo` as long as the promise needs",
         );
     }
-    let promise = Promise {
+    let promise = ArrivalCurve {
         rate,
         burst: before_burst,
     };

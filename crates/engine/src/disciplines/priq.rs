@@ -10,7 +10,7 @@
 //! one packet that is being sent. Not guaranteed: anything to a lower class while higher classes
 //! have enough to send.
 
-use crate::bounds::{Promise, Service, Terms, WorstCase, strict_priority};
+use crate::bounds::{ArrivalCurve, Service, Terms, WorstCase, strict_priority};
 use crate::discipline::{Discipline, Next, Sink, Verdict};
 use crate::inspect::{Inspection, Value};
 use crate::kind::{Build, Check, Children, Kind, Plan, Properties};
@@ -93,7 +93,7 @@ fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
 }
 
 /// What classes promise, each with its priority.
-type Promises = Vec<(u32, Promise)>;
+type Promises = Vec<(u32, ArrivalCurve)>;
 
 impl PriqPlan {
     /// The classes that can be told apart from what is below them: all from the highest to the

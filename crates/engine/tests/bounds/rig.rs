@@ -7,7 +7,7 @@ use engine::queue::Queue;
 use engine::random::Rng;
 use engine::tree::TreePlan;
 use engine::units::{Bytes, Duration, Instant};
-use engine::{bounds::Promise, random::Seed};
+use engine::{bounds::ArrivalCurve, random::Seed};
 use std::collections::VecDeque;
 
 /// A packet that will be offered.
@@ -40,7 +40,7 @@ impl Sink for Losses {
 
 /// Packets of a sender that conforms to the last bit: never more than its bucket has.
 pub struct Sender {
-    promise: Promise,
+    promise: ArrivalCurve,
     /// Nanobits in the bucket, and since when.
     tokens: u128,
     at: u64,
@@ -49,7 +49,7 @@ pub struct Sender {
 const NANOBITS: u128 = 8_000_000_000;
 
 impl Sender {
-    pub fn new(promise: Promise) -> Self {
+    pub fn new(promise: ArrivalCurve) -> Self {
         Self {
             promise,
             tokens: u128::from(promise.burst.get()) * NANOBITS,

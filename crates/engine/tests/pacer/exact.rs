@@ -215,7 +215,7 @@ fn what_cannot_work_is_refused_with_a_reason() {
         ),
         (
             vec![class("a", "", "1 MB/s", 60), class("b", "a", "2 MB/s", 60)],
-            "promised 2.00 MB/s, more than its 1.00 MB/s",
+            "rates of 2.00 MB/s in sum, more than its 1.00 MB/s",
         ),
         (vec![class("a", "", "1 MB/s", 2_000)], "longest packet"),
         // 40 bytes of IP in a slot of 84.
