@@ -1,5 +1,5 @@
-//! Addresses and routes of a lab that nobody wants to write: each link is a network of its own, each host
-//! knows the shortest way to every network, and hosts with several links pass packets on.
+//! Addresses and routes of a lab, assigned: each link is a network of its own, each host knows the shortest
+//! route to every network, and hosts with several links forward.
 
 use crate::host::Address;
 use std::collections::VecDeque;
@@ -8,12 +8,12 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 /// The addresses of one end of a link, in both families.
 pub type Pair = [Address; 2];
 
-/// A route of a host: to what network, by which neighbour.
+/// A route of a host: a network, and the neighbour by which to reach it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Route {
-    /// The host, by its place in the list.
+    /// The host, by its index.
     pub host: usize,
-    /// Where to.
+    /// The destination network.
     pub to: Address,
     /// The neighbour's address.
     pub by: IpAddr,
@@ -41,7 +41,7 @@ pub fn routes(hosts: usize, links: &[[usize; 2]]) -> Vec<Route> {
         .collect()
 }
 
-/// One host's routes: a search in breadth from it, noting by which of its links each host was reached first.
+/// One host's routes: a breadth-first search, which notes the link by which each host was reached first.
 fn routes_of(host: usize, hosts: usize, links: &[[usize; 2]]) -> Vec<Route> {
     let mut first: Vec<Option<usize>> = vec![None; hosts];
     let mut reached = vec![false; hosts];

@@ -1,13 +1,13 @@
-//! The thread that moves frames over an emulated link: two ports, and a [`Link`] for each direction.
+//! The thread that moves frames over an emulated link: two ports, and a [`EmulatedLink`] for each direction.
 //!
 //! Each end is a TAP device in its host's namespace, with super-frames and unfinished checksums as a real
-//! interface has them. Where the machine does not let us have TAP devices (`/dev/net/tun` is missing, or is
-//! root's alone), it is a pair of kernel interfaces instead, the far one of which we read and write as raw
-//! packets in a namespace of our own.
+//! interface has them. Where TAP devices are not available (`/dev/net/tun` is missing, or for root alone), it
+//! is a pair of kernel interfaces instead, whose far one is read and written by a packet socket in a namespace
+//! of our own.
 
 use crate::error::{Doing, Error, Result};
 use crate::host::Host;
-use crate::link::Link;
+use crate::link::EmulatedLink;
 use crate::record::Record;
 use engine::packet::ClassId;
 use engine::queue::Queue;
@@ -24,25 +24,24 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::thread::{Builder, JoinHandle};
 
-/// How much faster than the link a path may be after its thread was late. The link itself holds to its rate
-/// to the nanosecond; were the path held to the same, time that the thread slept through would be lost.
+/// How much faster than the link a path may be after its thread was late. The link itself keeps its rate to the
+/// nanosecond; a path of the same rate would never make up for the time that the thread slept.
 const CATCH_UP: u64 = 16;
 
-/// A super-frame that would occupy the link for longer than this is cut into its segments.
+/// A super-frame that would occupy the link for longer than this is cut into segments.
 const GRAIN: Duration = Duration::from_micros(500);
 
-/// What a packet is thought to take at least when slots are reckoned; smaller ones may run out of slots on a
-/// link that is filled with them.
+/// The shortest packet that the number of slots allows for; a link full of shorter ones may run out of slots.
 const SMALL_PACKET: u64 = 128;
-/// On links that hold so much that this many slots would not do, packets are thought to be this long at least.
+/// On links that need more slots than this, packets are taken to be at least `USUAL_PACKET` long.
 const MANY_SLOTS: u64 = 262_144;
 const USUAL_PACKET: u64 = 1_024;
-/// More address space than this is not asked for: 8 GiB of slots.
+/// At most this many slots: 8 GiB of address space.
 const MOST_SLOTS: u64 = 4 << 20;
 
-/// One direction of an emulated link: what it is like, and what rules the packets that wait for it.
-pub struct Direction {
-    link: Link,
+/// One direction of an emulated link: the link, and the queue before it.
+pub struct EmulatedDirection {
+    link: EmulatedLink,
     queue: Queue,
     classify: Box<dyn Classify>,
     overhead: Bytes,
@@ -50,9 +49,9 @@ pub struct Direction {
     capture: Option<PathBuf>,
 }
 
-impl Direction {
-    /// With another queue, such as a policy's, in the place of the link's buffer.
-    pub fn ruled(link: Link, queue: Queue, classify: Box<dyn Classify>) -> Self {
+impl EmulatedDirection {
+    /// With another queue, such as a policy's, in place of the link's buffer.
+    pub fn ruled(link: EmulatedLink, queue: Queue, classify: Box<dyn Classify>) -> Self {
         Self {
             link,
             queue,
@@ -70,7 +69,7 @@ impl Direction {
         self
     }
 
-    /// The same, with what comes and what is sent written into this record.
+    /// The same, with what is offered and sent written into this record.
     #[must_use]
     pub fn recorded(mut self, record: &Record) -> Self {
         self.record = Some(record.clone());
@@ -89,16 +88,16 @@ impl Direction {
     }
 }
 
-impl From<Link> for Direction {
+impl From<EmulatedLink> for EmulatedDirection {
     /// With tail drop.
-    fn from(link: Link) -> Self {
+    fn from(link: EmulatedLink) -> Self {
         Self::ruled(link, link.tail_drop(), Box::new(Everything(ClassId(0))))
     }
 }
 
-impl fmt::Debug for Direction {
+impl fmt::Debug for EmulatedDirection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Direction")
+        f.debug_struct("EmulatedDirection")
             .field("link", &self.link)
             .finish_non_exhaustive()
     }
@@ -115,11 +114,11 @@ impl Emulator {
     /// The path from the first host to the second.
     pub const FORTH: PathId = PathId(0);
 
-    /// Starts the link between two opened ports; `spin`: its thread may spin for the sake of punctual departures.
+    /// Starts the link between two open ports; `spin`: its thread may spin, for punctual departures.
     pub(crate) fn start(
         names: [&str; 2],
         ports: [Box<dyn Port>; 2],
-        directions: [Direction; 2],
+        directions: [EmulatedDirection; 2],
         spin: bool,
     ) -> Result<Self> {
         let [a, b] = names;
@@ -164,12 +163,15 @@ impl Emulator {
         })
     }
 
-    /// What there is to see of it now.
+    /// A snapshot of it.
+    ///
+    /// # Errors
+    /// If its thread has ended or does not answer.
     pub fn inspect(&self) -> std::result::Result<Snapshot, Unanswered> {
         self.handle.inspect()
     }
 
-    /// By which it can be asked from other threads.
+    /// The handle that other threads control it by.
     pub fn handle(&self) -> Handle {
         self.handle.clone()
     }
@@ -178,7 +180,7 @@ impl Emulator {
 impl Drop for Emulator {
     fn drop(&mut self) {
         self.handle.stop();
-        // If it panicked, the panic has been printed, and its frames are lost like the link's.
+        // If it panicked, the panic has been printed, and its frames are gone with the link.
         let _ = self.thread.take().map(JoinHandle::join);
     }
 }
@@ -186,7 +188,7 @@ impl Drop for Emulator {
 /// Frames in flight between the link and a host at most.
 const TRANSMIT_RING: usize = 256;
 
-/// Whether we may have TAP devices.
+/// Whether TAP devices are available.
 pub(crate) fn tap_is_possible() -> bool {
     File::options()
         .read(true)
@@ -234,14 +236,14 @@ fn cannot_open(host: &Host, interface: &str, error: &PortError) -> Error {
     )
 }
 
-/// Slots for what both directions hold at most: a bandwidth-delay product and a buffer each. Slots that are
-/// never used cost no memory but for their few bytes in a list.
-fn slots(directions: &[Direction; 2]) -> Slots {
+/// Slots for all that both directions can contain: a bandwidth-delay product and a buffer each. A slot that is
+/// never used costs a few bytes in a list.
+fn slots(directions: &[EmulatedDirection; 2]) -> Slots {
     let bytes: u64 = directions
         .iter()
-        .map(|Direction { link, .. }| {
-            let travelling = link.rate.bytes_in(link.delay + link.jitter);
-            travelling.get().saturating_add(link.buffer.get())
+        .map(|EmulatedDirection { link, .. }| {
+            let in_flight = link.rate.bytes_in(link.delay + link.jitter);
+            in_flight.get().saturating_add(link.buffer.get())
         })
         .fold(0, u64::saturating_add);
     let small = (bytes / SMALL_PACKET).clamp(8_192, MANY_SLOTS);

@@ -87,14 +87,17 @@ pub struct Host(Arc<Inner>);
 
 impl Host {
     /// A new host with nothing but its loopback interface, which is up.
+    ///
+    /// # Errors
+    /// If the namespace cannot be made; the error says what privilege is missing.
     pub fn new(name: &str) -> Result<Self> {
         let made = in_new_thread(name, || {
             let doing = || format!("make a network namespace for host `{name}`");
             let namespace = namespace::unshare_network()
                 .doing(doing)
                 .map_err(|e| e.help("run as root, or call `lab::enter` at the start of `main`"))?;
-            // Addresses of a lab are nobody else's: no half-second of probing, no asking for routers. Where the
-            // kernel has no IPv6 there is nothing to set.
+            // Nobody else has a lab's addresses: no half-second of duplicate detection, no router solicitation.
+            // A kernel without IPv6 has nothing to set.
             for (setting, value) in [("accept_dad", "0"), ("router_solicitations", "0")] {
                 for whose in ["all", "default"] {
                     let _ = std::fs::write(format!("/proc/sys/net/ipv6/conf/{whose}/{setting}"), value);
@@ -126,23 +129,35 @@ impl Host {
         Arc::clone(&self.0.namespace)
     }
 
-    /// Works on its interfaces.
+    /// Configures its interfaces.
+    ///
+    /// # Errors
+    /// If `work` does.
     pub fn netlink<T>(&self, work: impl FnOnce(&mut Netlink) -> Result<T>) -> Result<T> {
         let mut netlink = self.0.netlink.lock().unwrap_or_else(PoisonError::into_inner);
         work(&mut netlink)
     }
 
-    /// Moves the calling thread into this host, for good: sockets that it makes from now on are the host's.
+    /// Moves the calling thread into this host, for good: its sockets from now on are the host's.
+    ///
+    /// # Errors
+    /// If the thread may not change its namespace.
     pub fn enter(&self) -> Result<()> {
         namespace::enter_network(self.namespace()).doing(|| format!("enter host `{}`", self.name()))
     }
 
     /// Runs `work` inside this host, on a thread of its own, and waits for it.
+    ///
+    /// # Errors
+    /// If the thread cannot be started or may not enter the namespace.
     pub fn call<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T> {
         in_new_thread(self.name(), || self.enter().map(|()| work()))?
     }
 
     /// Starts `work` inside this host, on a thread of its own.
+    ///
+    /// # Errors
+    /// If the thread cannot be started.
     pub fn spawn<T: Send + 'static>(
         &self,
         name: &str,
@@ -161,21 +176,33 @@ impl Host {
     }
 
     /// Gives an interface an address, such as "10.0.0.1/24".
+    ///
+    /// # Errors
+    /// If the kernel refuses it.
     pub fn address(&self, interface: &str, address: Address) -> Result<()> {
         self.netlink(|n| n.address(interface, address.ip, address.prefix))
     }
 
-    /// Sends what goes to these addresses to that gateway.
+    /// Adds a route: these addresses by that gateway.
+    ///
+    /// # Errors
+    /// If the kernel refuses it.
     pub fn route(&self, to: Address, gateway: IpAddr) -> Result<()> {
         self.netlink(|n| n.route(to.ip, to.prefix, gateway))
     }
 
-    /// Sends whatever this host has no other route for to that gateway.
+    /// Adds the default route, by that gateway.
+    ///
+    /// # Errors
+    /// If the kernel refuses it.
     pub fn default_route(&self, gateway: IpAddr) -> Result<()> {
         self.route(Address::everything(gateway), gateway)
     }
 
-    /// Makes a kernel bridge over these interfaces, and switches it on.
+    /// Makes a kernel bridge over these interfaces, and brings it up.
+    ///
+    /// # Errors
+    /// If the kernel refuses it.
     pub fn bridge(&self, name: &str, interfaces: &[&str]) -> Result<()> {
         self.netlink(|n| {
             n.bridge(name)?;
@@ -187,19 +214,28 @@ impl Host {
         })
     }
 
-    /// Makes this host a router: it passes on what is not for itself.
+    /// Makes this host a router.
+    ///
+    /// # Errors
+    /// If the settings cannot be written.
     pub fn forward(&self) -> Result<()> {
         self.set("net/ipv4/ip_forward", "1")?;
         self.set("net/ipv6/conf/all/forwarding", "1")
     }
 
-    /// Sets one of the kernel's settings of this host's network, by its path below `/proc/sys`.
+    /// Sets a sysctl of this host's network, by its path below `/proc/sys`.
+    ///
+    /// # Errors
+    /// If it cannot be written.
     pub fn set(&self, setting: &str, value: &str) -> Result<()> {
         self.call(|| std::fs::write(format!("/proc/sys/{setting}"), value))?
             .doing(|| format!("set `{setting}` in host `{}`", self.name()))
     }
 
     /// Switches an offload of an interface.
+    ///
+    /// # Errors
+    /// If the driver refuses it.
     pub fn offload(&self, interface: &str, what: Offload, on: bool) -> Result<()> {
         self.call(|| socket::ethtool_set(interface, what as u32, u32::from(on)))?
             .doing(|| format!("set an offload of `{interface}` in host `{}`", self.name()))
@@ -220,7 +256,7 @@ fn in_new_thread<T: Send>(name: &str, work: impl FnOnce() -> T + Send) -> Result
     })
 }
 
-/// Refuses names that the kernel would refuse with fewer words.
+/// Refuses names that the kernel would refuse, with a better message.
 pub(crate) fn check_interface_name(name: &str) -> Result<()> {
     let fits = !name.is_empty() && name.len() < libc::IFNAMSIZ;
     if fits

@@ -1,7 +1,7 @@
-//! The box that a lab lives in: a PID, mount and network namespace, and without root a user namespace.
+//! The box of a lab: a PID, mount and network namespace, and without root a user namespace.
 //!
-//! Everything that a lab makes is inside, and goes with it: when any of the processes that hold the box is
-//! killed, also by SIGKILL, the kernel ends every program in it, and with the programs its namespaces.
+//! Everything that a lab makes is inside and ends with it: when a process that keeps the box open is killed,
+//! even by SIGKILL, the kernel kills every program in it, and the namespaces end with the programs.
 
 use crate::error::{Error, Result};
 use crate::sys::isolate::{Failure, isolate, isolate_before_exec, number_outside, parent};
@@ -11,8 +11,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 static INSIDE: AtomicBool = AtomicBool::new(false);
 const MARK: &str = "SUIMON_LAB_ISOLATED";
 
-/// Enters the box. To be called at the very start of `main`, while the process has one thread: what returns
-/// is a child of the process that called, which waits and leaves with the child's status.
+/// Enters the box. To be called at the very start of `main`, while the process has one thread: a child of the
+/// caller returns from it; the caller waits, and exits with the child's status.
+///
+/// # Errors
+/// If the namespaces cannot be made; the error says which setting forbids them.
 pub fn enter() -> Result<()> {
     if !is_inside() {
         isolate(None).map_err(explain)?;
@@ -26,7 +29,7 @@ pub fn is_inside() -> bool {
     INSIDE.load(Ordering::Relaxed) || (parent() == 1 && std::env::var_os(MARK).is_some())
 }
 
-/// This process's number outside the box, by which others can find it; 0 if it has not [entered](enter) one.
+/// This process's id outside the box; 0 if it has not [entered](enter) one.
 pub fn id_outside() -> u32 {
     number_outside().unsigned_abs()
 }
@@ -64,8 +67,8 @@ pub fn isolated<F: FnOnce()>(body: F) {
     run_test(body, None);
 }
 
-/// As [`isolated`], as an unprivileged user and group of this number if the test runs as root; as the present
-/// user otherwise. Proves what works without root.
+/// As [`isolated`], but as an unprivileged user and group of this number if the test runs as root. Proves what
+/// works without root.
 ///
 /// # Panics
 /// If the body does, or if the box cannot be made.

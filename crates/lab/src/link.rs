@@ -4,15 +4,16 @@
 //! packets → queue (tail drop, or a policy's tree) → transmitter (rate) → wire (loss, delay, jitter) → out
 //! ```
 //!
-//! A packet is on the transmitter for its length over the rate, then travels for the delay, as in the
+//! A packet is on the transmitter for its length over the rate, and then in flight for the delay, as in the
 //! textbooks' store-and-forward link. The transmitter takes a packet out of the queue at the very instant at
-//! which it becomes free, worked out afterwards, however late the host asks: so the rate and the drops
-//! do not depend on how well the host keeps time, only the moment of departure does. Fractions of a
-//! nanosecond are carried from packet to packet, so the rate is exact over a busy period.
+//! which it becomes free, computed afterwards, however late the host asks. So the rate and the drops do not
+//! depend on how well the host keeps time; only the moment of departure does. Fractions of a nanosecond are
+//! carried from packet to packet, so the rate is exact over a busy period.
 //!
-//! Every operation is O(1) beside the queue's own. The propagation holds a whole bandwidth-delay product.
-//! What the wire loses, and how much longer packets travel, is decided by the models of the simulator
-//! ([`measure::impairments`]), from a seed. A link that is [recorded](Link::queue_over) tells what came and what went, bin by bin.
+//! Every operation is O(1) beside the queue's own. A whole bandwidth-delay product can be in flight. The
+//! simulator's models decide, from a seed, what the wire loses and how much longer packets take
+//! ([`measure::impairments`]). A link that is [recorded](EmulatedLink::queue_over) shows what was
+//! offered and sent, bin by bin.
 
 use crate::record::Record;
 use engine::discipline::{Discipline, Next, Reason, Sink, Verdict};
@@ -34,22 +35,22 @@ const LONGEST: Bytes = Bytes::new(1518);
 
 /// One direction of an emulated link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Link {
+pub struct EmulatedLink {
     /// How fast frames are sent, counted as they are on the interface (Ethernet header, no checksum).
     pub rate: Bandwidth,
-    /// How long they travel.
+    /// The propagation delay.
     pub delay: Duration,
-    /// Bytes that wait at most, beside the frame that is being sent. At least one full frame.
+    /// Bytes queued at most, beside the frame that is being sent; at least one full frame.
     pub buffer: Bytes,
     /// What the wire loses by itself.
     pub loss: Loss,
-    /// How much longer than the delay packets travel at most. They keep their order.
+    /// By how much packets exceed the delay at most. They keep their order.
     pub jitter: Duration,
-    /// The wire's luck. The same in both directions only if they are given the same.
+    /// The seed of losses and jitter. Directions with the same seed lose the same packets.
     pub seed: Seed,
 }
 
-impl Link {
+impl EmulatedLink {
     /// The buffer of 100 ms at this rate that many routers have, and no delay.
     pub fn new(rate: Bandwidth) -> Self {
         let buffer = rate.bytes_in(Duration::from_millis(100));
@@ -77,7 +78,7 @@ impl Link {
         self
     }
 
-    /// The same with a wire that loses, and delays by up to so much more.
+    /// The same with a wire that loses packets and adds jitter.
     #[must_use]
     pub fn impaired(mut self, loss: Loss, jitter: Duration, seed: Seed) -> Self {
         (self.loss, self.jitter, self.seed) = (loss, jitter, seed);
@@ -105,8 +106,8 @@ impl Link {
         tail_drop.unwrap_or_else(|problems| panic!("a plain FIFO is refused: {problems:?}"))
     }
 
-    /// A queue that is this link with another queue, such as a policy's, in the place of its buffer; recorded, if there
-    /// is a record to write in.
+    /// A queue that is this link with another queue, such as a policy's, in place of its buffer; what it is
+    /// offered and sends goes into `record`, if there is one.
     pub fn queue_over(&self, queue: Queue, record: Option<Record>) -> Queue {
         Queue::new("link", Box::new(Wire::new(*self, queue, record)))
     }
@@ -115,25 +116,24 @@ impl Link {
 /// The running link.
 #[derive(Debug)]
 struct Wire {
-    link: Link,
+    link: EmulatedLink,
     queue: Queue,
-    /// When the transmitter has sent what it was given, and the fraction of a nanosecond beyond, in parts of
-    /// the rate.
+    /// When the transmitter becomes free, and the fraction of a nanosecond beyond, in units of 1 / rate.
     free_at: Instant,
     fraction: u64,
-    /// When the queue may have something, if it said "wait".
+    /// When the queue may have something, if it answered "wait".
     resume_at: Instant,
     /// When the queue was last called. Its time never goes back.
     called_at: Instant,
-    /// What has been sent and has not arrived, with the time of its arrival.
-    travelling: VecDeque<(Instant, Packet)>,
+    /// What has been sent and has not arrived yet, with the time of its arrival.
+    in_flight: VecDeque<(Instant, Packet)>,
     loss: LossModel,
     jitter: Jitter,
     record: Option<Record>,
 }
 
 impl Wire {
-    fn new(link: Link, queue: Queue, record: Option<Record>) -> Self {
+    fn new(link: EmulatedLink, queue: Queue, record: Option<Record>) -> Self {
         Self {
             link,
             queue,
@@ -141,14 +141,14 @@ impl Wire {
             fraction: 0,
             resume_at: Instant::START,
             called_at: Instant::START,
-            travelling: VecDeque::new(),
+            in_flight: VecDeque::new(),
             loss: LossModel::new(link.loss, link.seed),
             jitter: Jitter::new(link.jitter, link.seed),
             record,
         }
     }
 
-    /// Sends what the transmitter has taken by `now`, each packet at the instant at which it could.
+    /// Sends what the transmitter takes by `now`, each packet at the instant at which the transmitter was free.
     fn transmit(&mut self, now: Instant, sink: &mut dyn Sink) {
         loop {
             let start = self.free_at.max(self.called_at).max(self.resume_at);
@@ -168,7 +168,7 @@ impl Wire {
                         continue;
                     }
                     let arrives = self.jitter.arrival(sent + self.link.delay);
-                    self.travelling.push_back((arrives, packet));
+                    self.in_flight.push_back((arrives, packet));
                 }
                 Next::Wait(at) => self.resume_at = at,
                 Next::Empty => {
@@ -179,7 +179,7 @@ impl Wire {
         }
     }
 
-    /// When a packet of this length has been sent that is begun at `start`, rounded up to a nanosecond.
+    /// When a packet of this length is sent whose transmission starts at `start`, rounded up to a nanosecond.
     fn send(&mut self, start: Instant, len: Bytes) -> Instant {
         if start > self.free_at {
             self.fraction = 0;
@@ -196,9 +196,9 @@ impl Wire {
 
 impl Discipline for Wire {
     fn enqueue(&mut self, now: Instant, packet: Packet, sink: &mut dyn Sink) -> Verdict {
-        // What was due before this packet came made room for it.
+        // What was due before this packet arrived has made room for it.
         self.transmit(now, sink);
-        // It may leave before what the queue is waiting for.
+        // It may leave before the packet that the queue waits for.
         self.resume_at = Instant::START;
         self.called_at = now;
         let len = packet.len;
@@ -212,9 +212,9 @@ impl Discipline for Wire {
 
     fn dequeue(&mut self, now: Instant, sink: &mut dyn Sink) -> Next<Packet> {
         self.transmit(now, sink);
-        match self.travelling.front() {
+        match self.in_flight.front() {
             Some((arrives, _)) if *arrives > now => Next::Wait(*arrives),
-            Some(_) => match self.travelling.pop_front() {
+            Some(_) => match self.in_flight.pop_front() {
                 Some((_, packet)) => Next::Ready(packet),
                 None => Next::Empty,
             },
@@ -228,7 +228,7 @@ impl Discipline for Wire {
     }
 
     fn flush(&mut self, sink: &mut dyn Sink) {
-        while let Some((_, packet)) = self.travelling.pop_front() {
+        while let Some((_, packet)) = self.in_flight.pop_front() {
             sink.drop(packet, Reason::Flushed);
         }
         self.queue.flush(sink);
@@ -239,7 +239,7 @@ impl Discipline for Wire {
         out.gauge("rate", Value::Bandwidth(self.link.rate));
         out.gauge("delay", Value::Duration(self.link.delay));
         out.gauge("waiting", Value::Bytes(self.queue.backlog().bytes));
-        out.gauge("travelling", Value::Count(self.travelling.len() as u64));
+        out.gauge("in-flight", Value::Count(self.in_flight.len() as u64));
         self.queue.inspect(out);
     }
 
@@ -256,9 +256,9 @@ mod tests {
     use engine::queue::Count;
 
     #[derive(Debug, Default)]
-    struct Lost(u64);
+    struct Drops(u64);
 
-    impl Sink for Lost {
+    impl Sink for Drops {
         fn drop(&mut self, _packet: Packet, why: Reason) {
             assert_eq!(why, Reason::Full);
             self.0 += 1;
@@ -269,15 +269,15 @@ mod tests {
         Instant::START + Duration::from_micros(us)
     }
 
-    fn offer(queue: &mut Queue, now: Instant, len: u64, lost: &mut Lost) {
-        let _ = queue.enqueue(now, Packet::new(Bytes::new(len), now, ClassId(0)), lost);
+    fn offer(queue: &mut Queue, now: Instant, len: u64, drops: &mut Drops) {
+        let _ = queue.enqueue(now, Packet::new(Bytes::new(len), now, ClassId(0)), drops);
     }
 
-    /// Everything that leaves, asked for at the time at which the link says it leaves.
-    fn departures(queue: &mut Queue, mut now: Instant, lost: &mut Lost) -> Vec<Instant> {
+    /// Every departure, at the time that the link announces.
+    fn departures(queue: &mut Queue, mut now: Instant, drops: &mut Drops) -> Vec<Instant> {
         let mut times = Vec::new();
         loop {
-            match queue.dequeue(now, lost) {
+            match queue.dequeue(now, drops) {
                 Next::Ready(_) => times.push(now),
                 Next::Wait(until) => now = until,
                 Next::Empty => return times,
@@ -287,14 +287,14 @@ mod tests {
 
     #[test]
     fn a_packet_arrives_after_its_transmission_and_the_delay() {
-        let link = Link::new(Bandwidth::mbit(8)).delay(Duration::from_millis(5));
-        let (mut queue, mut lost) = (link.queue(), Lost::default());
-        offer(&mut queue, at(1000), 1000, &mut lost);
-        offer(&mut queue, at(1000), 500, &mut lost);
-        assert_eq!(departures(&mut queue, at(1000), &mut lost), [at(7000), at(7500)]);
-        offer(&mut queue, at(20_000), 1000, &mut lost);
+        let link = EmulatedLink::new(Bandwidth::mbit(8)).delay(Duration::from_millis(5));
+        let (mut queue, mut drops) = (link.queue(), Drops::default());
+        offer(&mut queue, at(1000), 1000, &mut drops);
+        offer(&mut queue, at(1000), 500, &mut drops);
+        assert_eq!(departures(&mut queue, at(1000), &mut drops), [at(7000), at(7500)]);
+        offer(&mut queue, at(20_000), 1000, &mut drops);
         assert_eq!(
-            departures(&mut queue, at(20_000), &mut lost),
+            departures(&mut queue, at(20_000), &mut drops),
             [at(26_000)],
             "after an idle time"
         );
@@ -303,63 +303,63 @@ mod tests {
     #[test]
     fn the_rate_is_exact_whatever_the_fraction_of_a_nanosecond() {
         let rate = Bandwidth::bits_per_sec(7_000_000_013);
-        let (mut queue, mut lost) = (Link::new(rate).queue(), Lost::default());
+        let (mut queue, mut drops) = (EmulatedLink::new(rate).queue(), Drops::default());
         let packets = 5_000;
         for _ in 0..packets {
-            offer(&mut queue, at(0), 1514, &mut lost);
+            offer(&mut queue, at(0), 1514, &mut drops);
         }
-        let last = *departures(&mut queue, at(0), &mut lost)
+        let last = *departures(&mut queue, at(0), &mut drops)
             .last()
             .expect("a departure");
         let exact = (packets * 1514 * 8 * 1_000_000_000_u128).div_ceil(7_000_000_013);
-        assert_eq!((u128::from(last.nanos()), lost.0), (exact, 0));
+        assert_eq!((u128::from(last.nanos()), drops.0), (exact, 0));
     }
 
     #[test]
-    fn a_full_buffer_loses_the_arriving_packet_and_no_other() {
-        let link = Link::new(Bandwidth::mbit(8)).buffer(Bytes::new(3000));
-        let (mut queue, mut lost) = (link.queue(), Lost::default());
-        // One on the transmitter, three in the buffer, two lost.
+    fn a_full_buffer_drops_the_arriving_packet_and_no_other() {
+        let link = EmulatedLink::new(Bandwidth::mbit(8)).buffer(Bytes::new(3000));
+        let (mut queue, mut drops) = (link.queue(), Drops::default());
+        // One on the transmitter, three in the buffer, two dropped.
         for _ in 0..6 {
-            offer(&mut queue, at(0), 1000, &mut lost);
+            offer(&mut queue, at(0), 1000, &mut drops);
         }
-        assert_eq!(lost.0, 2);
+        assert_eq!(drops.0, 2);
         // After 1 ms one more is on the transmitter, though nobody asked.
-        offer(&mut queue, at(1000), 1000, &mut lost);
-        assert_eq!(lost.0, 2);
-        offer(&mut queue, at(1000), 1000, &mut lost);
-        assert_eq!(lost.0, 3);
+        offer(&mut queue, at(1000), 1000, &mut drops);
+        assert_eq!(drops.0, 2);
+        offer(&mut queue, at(1000), 1000, &mut drops);
+        assert_eq!(drops.0, 3);
     }
 
     #[test]
-    fn a_late_host_loses_no_rate() {
-        let link = Link::new(Bandwidth::mbit(8)).delay(Duration::from_millis(1));
-        let (mut queue, mut lost) = (link.queue(), Lost::default());
+    fn a_late_host_costs_no_rate() {
+        let link = EmulatedLink::new(Bandwidth::mbit(8)).delay(Duration::from_millis(1));
+        let (mut queue, mut drops) = (link.queue(), Drops::default());
         for _ in 0..10 {
-            offer(&mut queue, at(0), 1000, &mut lost);
+            offer(&mut queue, at(0), 1000, &mut drops);
         }
         // Asked for only after 8 of the 10 have arrived.
         let mut arrived = 0;
-        while let Next::Ready(_) = queue.dequeue(at(9_500), &mut lost) {
+        while let Next::Ready(_) = queue.dequeue(at(9_500), &mut drops) {
             arrived += 1;
         }
         assert_eq!(arrived, 8);
         assert_eq!(
-            departures(&mut queue, at(9_500), &mut lost),
+            departures(&mut queue, at(9_500), &mut drops),
             [at(10_000), at(11_000)]
         );
     }
 
     #[test]
-    fn the_delay_holds_a_whole_bandwidth_delay_product() {
-        let link = Link::new(Bandwidth::mbit(80))
+    fn a_whole_bandwidth_delay_product_can_be_in_flight() {
+        let link = EmulatedLink::new(Bandwidth::mbit(80))
             .delay(Duration::from_secs(1))
             .buffer(Bytes::new(2000));
-        let (mut queue, mut lost) = (link.queue(), Lost::default());
+        let (mut queue, mut drops) = (link.queue(), Drops::default());
         for n in 0..10_000 {
-            offer(&mut queue, at(n * 100), 1000, &mut lost);
+            offer(&mut queue, at(n * 100), 1000, &mut drops);
         }
-        assert_eq!(lost.0, 0);
+        assert_eq!(drops.0, 0);
         assert_eq!(
             queue.backlog(),
             Count {
@@ -367,7 +367,7 @@ mod tests {
                 bytes: Bytes::new(10_000_000)
             }
         );
-        assert_eq!(departures(&mut queue, at(1_000_000), &mut lost).len(), 10_000);
+        assert_eq!(departures(&mut queue, at(1_000_000), &mut drops).len(), 10_000);
     }
 
     #[test]
@@ -380,21 +380,25 @@ mod tests {
             }
         }
         let spread = Duration::from_micros(700);
-        let link = Link::new(Bandwidth::mbit(8)).impaired(Loss::Every(3), spread, Seed(5));
+        let link = EmulatedLink::new(Bandwidth::mbit(8)).impaired(Loss::Every(3), spread, Seed(5));
         let record = Record::new(at(0), Duration::from_millis(1));
-        let (mut queue, mut lost) = (link.queue_over(link.tail_drop(), Some(record.clone())), Wired(0));
+        let (mut queue, mut drops) = (link.queue_over(link.tail_drop(), Some(record.clone())), Wired(0));
         for _ in 0..9 {
-            let _ = queue.enqueue(at(0), Packet::new(Bytes::new(1000), at(0), ClassId(0)), &mut lost);
+            let _ = queue.enqueue(
+                at(0),
+                Packet::new(Bytes::new(1000), at(0), ClassId(0)),
+                &mut drops,
+            );
         }
         let (mut now, mut times) = (at(0), Vec::new());
         loop {
-            match queue.dequeue(now, &mut lost) {
+            match queue.dequeue(now, &mut drops) {
                 Next::Ready(_) => times.push(now),
                 Next::Wait(until) => now = until,
                 Next::Empty => break,
             }
         }
-        assert_eq!(lost.0, 3);
+        assert_eq!(drops.0, 3);
         for (time, sent) in times.iter().zip([1, 2, 4, 5, 7, 8]) {
             let longer = time.since(at(sent * 1000));
             assert!(*time >= at(sent * 1000) && longer <= spread, "{sent}: {longer:?}");
@@ -426,14 +430,14 @@ mod tests {
                 self.0 += 1;
             }
         }
-        let (mut queue, mut lost) = (Link::new(Bandwidth::mbit(8)).queue(), Lost::default());
+        let (mut queue, mut drops) = (EmulatedLink::new(Bandwidth::mbit(8)).queue(), Drops::default());
         for _ in 0..5 {
-            offer(&mut queue, at(0), 1000, &mut lost);
+            offer(&mut queue, at(0), 1000, &mut drops);
         }
         let mut flushed = Flushed(0);
         queue.flush(&mut flushed);
         assert_eq!((flushed.0, queue.backlog().packets), (5, 0));
-        offer(&mut queue, at(9_000), 1000, &mut lost);
-        assert_eq!(departures(&mut queue, at(9_000), &mut lost).len(), 1);
+        offer(&mut queue, at(9_000), 1000, &mut drops);
+        assert_eq!(departures(&mut queue, at(9_000), &mut drops).len(), 1);
     }
 }

@@ -40,7 +40,7 @@ fn family(address: IpAddr) -> u8 {
 pub struct Netlink(netlink::Netlink);
 
 impl Netlink {
-    /// About the namespace that the calling thread is in now; afterwards usable from anywhere.
+    /// For the namespace that the calling thread is in now; it stays with that namespace.
     pub fn open() -> Result<Self> {
         netlink::Netlink::open()
             .doing(|| "open a netlink socket".into())
@@ -153,7 +153,7 @@ impl Netlink {
             .map(drop)
     }
 
-    /// Puts an interface under a bridge.
+    /// Makes an interface a port of a bridge.
     pub fn enslave(&mut self, name: &str, bridge: &str) -> Result<()> {
         let master = self.index(bridge)?;
         self.change(name, "set the bridge", 0, |m| m.number(libc::IFLA_MASTER, master))
@@ -179,8 +179,8 @@ impl Netlink {
         })
     }
 
-    /// Keeps the kernel from giving the interface an IPv6 address of its own accord: for interfaces that
-    /// carry frames and are no one's address.
+    /// Keeps the kernel from giving the interface a link-local IPv6 address: for interfaces that only carry
+    /// frames.
     pub fn no_link_local(&mut self, name: &str) -> Result<()> {
         self.change(name, "switch off the link-local address", 0, |m| {
             m.nest(libc::IFLA_AF_SPEC, |families| {
@@ -199,7 +199,7 @@ impl Netlink {
             .map(drop)
     }
 
-    /// Gives an interface an address. IPv6 addresses are usable at once: no one else can have them.
+    /// Gives an interface an address. IPv6 addresses are usable at once, without duplicate detection.
     pub fn address(&mut self, name: &str, address: IpAddr, prefix: u8) -> Result<()> {
         let index = self.index(name)?;
         let flags = match address {
@@ -246,7 +246,7 @@ impl Netlink {
             .map(drop)
     }
 
-    /// Says which Ethernet address a neighbour has, for good, so that no ARP is needed.
+    /// Adds a permanent neighbour entry, so that no ARP is needed.
     pub fn neighbour(&mut self, name: &str, address: IpAddr, mac: [u8; 6]) -> Result<()> {
         let index = self.index(name)?;
         let mut head = vec![family(address), 0, 0, 0];

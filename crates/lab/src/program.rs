@@ -10,11 +10,11 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// What a program may print before the rest is thrown away.
+/// Bytes of output that are kept; the rest is discarded.
 const MOST_OUTPUT: u64 = 16 << 20;
 const USUAL_LIMIT: Duration = Duration::from_secs(60);
 
-/// A program that is going to run in a host.
+/// A program to run in a host.
 #[derive(Debug)]
 pub struct Program {
     command: Command,
@@ -22,12 +22,12 @@ pub struct Program {
     limit: Duration,
 }
 
-/// What a program said, and how it ended.
+/// A program's output, and how it ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Output {
     /// How it ended.
     pub status: ExitStatus,
-    /// Whether it was killed since its time was over.
+    /// Whether it was killed because its time was over.
     pub timed_out: bool,
     /// Its standard output.
     pub out: String,
@@ -84,7 +84,10 @@ impl Program {
         self
     }
 
-    /// Starts it, with its output captured and nothing to read.
+    /// Starts it, with its output captured and its input empty.
+    ///
+    /// # Errors
+    /// If it cannot be started.
     pub fn start(mut self) -> Result<Running> {
         self.command
             .stdin(Stdio::null())
@@ -103,11 +106,17 @@ impl Program {
     }
 
     /// Starts it and waits for its end.
+    ///
+    /// # Errors
+    /// If it cannot be started or waited for.
     pub fn output(self) -> Result<Output> {
         self.start()?.wait()
     }
 
     /// Runs it at the terminal: with our input and output, in our process group, without a limit.
+    ///
+    /// # Errors
+    /// If it cannot be started or waited for.
     pub fn interactive(mut self) -> Result<ExitStatus> {
         self.command.status().doing(|| format!("start {}", self.name))
     }
@@ -135,6 +144,9 @@ impl Running {
     }
 
     /// Waits for its end, or kills it when its time is over.
+    ///
+    /// # Errors
+    /// If it cannot be waited for.
     pub fn wait(mut self) -> Result<Output> {
         let mut timed_out = false;
         loop {
@@ -151,7 +163,10 @@ impl Running {
         self.finish(timed_out)
     }
 
-    /// Kills it now; what it had said.
+    /// Kills it now, and returns its output so far.
+    ///
+    /// # Errors
+    /// If it cannot be waited for.
     pub fn kill(mut self) -> Result<Output> {
         self.finish(false)
     }
@@ -173,7 +188,7 @@ impl Running {
         })
     }
 
-    /// Ends the whole group, also what a program that has ended left behind.
+    /// Kills the whole process group, including what an ended program left behind.
     fn end(&mut self) -> std::io::Result<ExitStatus> {
         if !self.ended {
             process::kill_group(self.child.id());

@@ -1,24 +1,25 @@
-//! What came to an emulated link and what it sent, bin by bin: the bandwidth meter of the PSPacer paper's GNET-1.
+//! What an emulated link was offered and what it sent, bin by bin: the bandwidth meter of the PSPacer paper's
+//! GNET-1.
 //!
-//! What came counts in the bin in which the emulator took it in; it reads its clock once a batch, so bursts that
-//! came together count together. What was sent is spread over the time of its bits, as the link reckons it, exactly.
+//! Offered bytes count in the bin in which the emulator received them; it reads its clock once a batch, so a
+//! burst that arrived together counts together. Sent bytes are spread exactly over their transmission time.
 
 use engine::units::{Bytes, Duration, Instant};
 use measure::series::Series;
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Bins at most; what comes later is not recorded.
+/// Bins at most; what happens later is not recorded.
 const MOST: u64 = 10_000_000;
 
 /// What was recorded.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Recorded {
-    /// Bytes that came, by the time at which they did.
+    /// Bytes offered, by the time of their arrival.
     pub offered: Series,
-    /// Bytes that were sent, by the time of their bits.
+    /// Bytes sent, by their transmission time.
     pub sent: Series,
-    /// The most bytes that waited.
+    /// The longest backlog, in bytes.
     pub deepest: Bytes,
 }
 
@@ -30,7 +31,7 @@ pub struct Record {
 }
 
 impl Record {
-    /// From this time on, in bins of this length.
+    /// A record from this time on, in bins of this length.
     pub fn new(origin: Instant, bin: Duration) -> Self {
         let series = Series::new(origin, bin);
         let inner = Recorded {
@@ -69,7 +70,10 @@ impl Record {
 }
 
 impl Recorded {
-    /// Writes a line for each bin: the time in seconds, the rate at which bytes came, and at which they were sent.
+    /// Writes a line for each bin: the time in seconds, and the rates at which bytes were offered and sent.
+    ///
+    /// # Errors
+    /// If `out` cannot be written.
     pub fn write_csv(&self, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "time_s,offered_bps,sent_bps")?;
         let bins = self.offered.bytes().len().max(self.sent.bytes().len());
@@ -91,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_came_and_what_was_sent_are_told_bin_by_bin() {
+    fn what_was_offered_and_sent_is_recorded_bin_by_bin() {
         let origin = Instant::from_nanos(1_000_000);
         let record = Record::new(origin, Duration::from_micros(100));
         record.offered(origin, Bytes::new(1_000), Bytes::new(1_000));

@@ -1,13 +1,18 @@
 //! A lab: hosts, and the links between them.
 
-use crate::emulator::{Direction, Emulator, open_pair, open_tap, tap_is_possible};
+use crate::emulator::{EmulatedDirection, Emulator, open_pair, open_tap, tap_is_possible};
 use crate::error::{Doing, Result};
 use crate::host::{Host, check_interface_name};
 use netio::port::Port;
 use netio::ports::captured::Captured;
 
 /// The port at the far end of a direction, with the direction's capture.
-fn captured(port: Box<dyn Port>, direction: &Direction, from: &str, to: &str) -> Result<Box<dyn Port>> {
+fn captured(
+    port: Box<dyn Port>,
+    direction: &EmulatedDirection,
+    from: &str,
+    to: &str,
+) -> Result<Box<dyn Port>> {
     let Some(file) = direction.file() else {
         return Ok(port);
     };
@@ -24,9 +29,9 @@ pub struct Lab {
     links: Vec<Emulator>,
     /// Whether ends of emulated links are TAP devices.
     tap: bool,
-    /// Whether those that are not tell when frames arrive.
+    /// Whether the other ends take the kernel's time of arrival of each frame.
     arrival_times: bool,
-    /// Where the far ends are of those that are not.
+    /// The namespace of the other ends' far sides.
     wires: Option<Host>,
 }
 
@@ -56,9 +61,10 @@ impl Lab {
         }
     }
 
-    /// An empty lab for fast links: they reckon with the times at which the kernel took frames in, so that a thread that was
-    /// held up neither drops nor heaps what came meanwhile, and do not spin. Without TAP devices, which do not tell.
-    pub fn reckoning() -> Self {
+    /// An empty lab for fast links: they count with the kernel's time of arrival of each frame, so that a thread
+    /// that was held up neither drops nor bunches what arrived meanwhile, and they do not spin. Without TAP
+    /// devices, which report no times.
+    pub fn with_arrival_times() -> Self {
         Self {
             arrival_times: true,
             ..Self::without_tap()
@@ -66,6 +72,9 @@ impl Lab {
     }
 
     /// Adds a host.
+    ///
+    /// # Errors
+    /// If its namespace cannot be made.
     pub fn host(&mut self, name: &str) -> Result<Host> {
         let host = Host::new(name)?;
         self.hosts.push(host.clone());
@@ -82,7 +91,10 @@ impl Lab {
         &self.links
     }
 
-    /// Joins two hosts by a pair of interfaces of the kernel's: no limit, no delay. Both are up afterwards.
+    /// Joins two hosts by a pair of kernel interfaces (veth): no limit, no delay. Both are up afterwards.
+    ///
+    /// # Errors
+    /// If the interfaces cannot be made.
     pub fn veth(&mut self, a: (&Host, &str), b: (&Host, &str)) -> Result<()> {
         check_interface_name(a.1)?;
         check_interface_name(b.1)?;
@@ -94,18 +106,21 @@ impl Lab {
     }
 
     /// Joins two hosts by an emulated link, which may differ by direction. Both interfaces are up afterwards.
-    /// The link's number among [`links`](Self::links).
+    /// Returns the link's index in [`links`](Self::links).
+    ///
+    /// # Errors
+    /// If an interface or the link's thread cannot be made.
     pub fn link(
         &mut self,
         a: (&Host, &str),
         b: (&Host, &str),
-        forth: impl Into<Direction>,
-        back: impl Into<Direction>,
+        forth: impl Into<EmulatedDirection>,
+        back: impl Into<EmulatedDirection>,
     ) -> Result<usize> {
         let number = self.links.len();
         let ports = [self.open(a, number, 0)?, self.open(b, number, 1)?];
         let names = [a.0.name(), b.0.name()];
-        let directions: [Direction; 2] = [forth.into(), back.into()];
+        let directions: [EmulatedDirection; 2] = [forth.into(), back.into()];
         let [at_a, at_b] = ports;
         let ports = [
             captured(at_a, &directions[1], names[1], names[0])?,

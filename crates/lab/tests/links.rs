@@ -11,7 +11,7 @@ use engine::tree::{ClassSpec, DisciplineSpec, Registry};
 use engine::units::{Bandwidth, Bytes, Duration as Span};
 use lab::host::Offload;
 use lab::traffic::{generator::Shape, probe::Probe, tcp::Bulk, udp::Stream};
-use lab::{Direction, Emulator, Host, Lab, Link, Record, Result};
+use lab::{EmulatedDirection, EmulatedLink, Emulator, Host, Lab, Record, Result};
 use measure::impairments::Loss;
 use netio::classify::ByFilters;
 use std::net::SocketAddr;
@@ -26,7 +26,7 @@ fn at(address: &str) -> SocketAddr {
 }
 
 /// A – B over this link in both directions.
-fn pair(mut lab: Lab, link: Link) -> Result<(Lab, Host, Host)> {
+fn pair(mut lab: Lab, link: EmulatedLink) -> Result<(Lab, Host, Host)> {
     let (a, b) = (lab.host("a")?, lab.host("b")?);
     lab.link((&a, "eth0"), (&b, "eth0"), link, link)?;
     for (host, v4, v6) in [
@@ -59,7 +59,7 @@ fn acquaint(a: &Host, b: &Host) -> Result<()> {
 fn tcp_gets_its_rate_and_waits_its_delay(lab: Lab) -> Result<()> {
     // With room for whatever a sender has under way nothing is lost: a retransmission that is lost too can hold
     // TCP up for a second, however good the link.
-    let link = Link::new(Bandwidth::mbit(20)).delay(Span::from_millis(5));
+    let link = EmulatedLink::new(Bandwidth::mbit(20)).delay(Span::from_millis(5));
     let (_lab, a, b) = pair(lab, link.buffer(Bytes::new(4_000_000)))?;
     let probe = Probe::new(at("10.0.0.2:0"), 10).run(&a, &b)?;
     let least = probe.round_trip(0.0).expect("an answer");
@@ -99,7 +99,7 @@ fn so_it_does_without_tap_devices() {
 fn a_full_buffer_drops_what_arrives_and_accounts_for_it() {
     lab::isolated(|| {
         let run = || -> Result<()> {
-            let link = Link::new(Bandwidth::mbit(8)).buffer(Bytes::new(20_000));
+            let link = EmulatedLink::new(Bandwidth::mbit(8)).buffer(Bytes::new(20_000));
             let (lab, a, b) = pair(Lab::new(), link)?;
             let stream = Stream {
                 to: at("10.0.0.2:0"),
@@ -144,11 +144,12 @@ fn a_wire_that_loses_and_wanders_does_so_to_real_packets_and_is_recorded() {
     lab::isolated(|| {
         let run = || -> Result<()> {
             let spread = Span::from_millis(20);
-            let plain = Link::new(Bandwidth::mbit(20)).delay(Span::from_millis(30));
+            let plain = EmulatedLink::new(Bandwidth::mbit(20)).delay(Span::from_millis(30));
             let record = Record::new(netio::clock::now(), Span::from_micros(100));
             let mut lab = Lab::new();
             let (a, b) = (lab.host("a")?, lab.host("b")?);
-            let forth = Direction::from(plain.impaired(Loss::Every(4), spread, Seed(3))).recorded(&record);
+            let forth =
+                EmulatedDirection::from(plain.impaired(Loss::Every(4), spread, Seed(3))).recorded(&record);
             lab.link((&a, "eth0"), (&b, "eth0"), forth, plain)?;
             a.address("eth0", "10.0.0.1/24".parse().expect("an address"))?;
             b.address("eth0", "10.0.0.2/24".parse().expect("an address"))?;
@@ -207,7 +208,7 @@ fn a_wire_of_a_second_holds_all_that_its_rate_gives_and_loses_none() {
     lab::isolated(|| {
         let run = || -> Result<()> {
             // 100 Mbit/s for a second: 12.5 MB are on the way.
-            let link = Link::new(Bandwidth::mbit(100)).delay(Span::from_secs(1));
+            let link = EmulatedLink::new(Bandwidth::mbit(100)).delay(Span::from_secs(1));
             let (lab, a, b) = pair(Lab::new(), link)?;
             acquaint(&a, &b)?;
             let shape = Shape::per_second(9_000, 1_250, Duration::from_millis(1_500));
@@ -233,7 +234,7 @@ fn a_wire_of_a_second_holds_all_that_its_rate_gives_and_loses_none() {
 
 /// The mean length of the frames of a transfer over a fast link, after the sender was prepared.
 fn mean_frame(prepare: impl FnOnce(&Host) -> Result<()>) -> Result<u64> {
-    let (lab, a, b) = pair(Lab::new(), Link::new(Bandwidth::gbit(2)))?;
+    let (lab, a, b) = pair(Lab::new(), EmulatedLink::new(Bandwidth::gbit(2)))?;
     prepare(&a)?;
     let bulk = Bulk {
         most: 20 << 20,
@@ -260,7 +261,7 @@ fn a_fast_link_carries_super_frames_which_can_be_limited_or_switched_off() {
 }
 
 /// CBQ on a link of 20 Mbit/s: what goes to port 5001 has 75 %, the rest 25 %.
-fn three_to_one(link: Link) -> Direction {
+fn three_to_one(link: EmulatedLink) -> EmulatedDirection {
     let class = |name: &str, rate: &str, default| ClassSpec {
         name: name.into(),
         default,
@@ -281,14 +282,14 @@ fn three_to_one(link: Link) -> Direction {
     let classifier = Classifier::new([filter], Seed(1));
     let default = plan.default.expect("a default class");
     let classify = ByFilters::new(classifier, default, Seed(1));
-    Direction::ruled(link, plan.build(Seed(1)), Box::new(classify))
+    EmulatedDirection::ruled(link, plan.build(Seed(1)), Box::new(classify))
 }
 
 #[test]
 fn a_policy_on_a_link_shares_it_among_real_connections() {
     lab::isolated(|| {
         let run = || -> Result<()> {
-            let link = Link::new(Bandwidth::mbit(20)).delay(Span::from_millis(2));
+            let link = EmulatedLink::new(Bandwidth::mbit(20)).delay(Span::from_millis(2));
             let mut lab = Lab::new();
             let (a, b) = (lab.host("a")?, lab.host("b")?);
             lab.link((&a, "eth0"), (&b, "eth0"), three_to_one(link), link)?;

@@ -22,7 +22,7 @@ impl Classify for Everything {
     }
 }
 
-/// Puts packets into the classes of filters, and what no filter takes into a default class.
+/// Puts packets into the classes of filters, and what no filter matches into a default class.
 pub struct ByFilters {
     classifier: Classifier,
     default: ClassId,
@@ -30,7 +30,7 @@ pub struct ByFilters {
 }
 
 impl ByFilters {
-    /// With the flows' hashes from this seed's secret.
+    /// Flow hashes are keyed by this seed.
     pub fn new(classifier: Classifier, default: ClassId, seed: Seed) -> Self {
         Self {
             classifier,

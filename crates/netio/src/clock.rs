@@ -1,7 +1,7 @@
 //! The clock of the data plane: `CLOCK_MONOTONIC`, unchanged, as the engine's [`Instant`].
 //!
-//! Not counted from the start of the process: so all threads agree, and the heartbeat that a kernel program
-//! compares with its own clock is the very same number.
+//! It does not start with the process, so all threads agree, and a kernel program can compare the heartbeat
+//! with its own clock.
 
 use engine::units::{Duration, Instant};
 
@@ -10,11 +10,11 @@ pub fn now() -> Instant {
     Instant::from_nanos(crate::sys::monotonic())
 }
 
-/// A reading that takes longer was interrupted, and nobody can say when in that time it was made.
+/// A reading that takes longer was interrupted, so its time is uncertain.
 const INTERRUPTED: Duration = Duration::from_millis(1);
 
-/// Reads something that grows with time, and when that was: rates are differences of both. A reading that was interrupted is made
-/// once more.
+/// Reads something that grows with time, and the time of reading: rates are differences of both. An interrupted
+/// reading is repeated once.
 pub fn timed<T>(mut read: impl FnMut() -> T) -> (T, Instant) {
     let mut once = || {
         let before = now();
@@ -29,13 +29,12 @@ pub fn timed<T>(mut read: impl FnMut() -> T) -> (T, Instant) {
     (value, before + Duration::from_nanos(took.nanos() / 2))
 }
 
-/// The time that all threads of this process have spent on processors, the kernel's work for them included: what something
-/// costs, as the difference of two readings.
+/// Processor time of all threads of this process, the kernel's work for them included.
 pub fn processor_time() -> Duration {
     Duration::from_nanos(crate::sys::processor_time())
 }
 
-/// The same of the calling thread alone.
+/// Processor time of the calling thread alone.
 pub fn thread_time() -> Duration {
     Duration::from_nanos(crate::sys::thread_time())
 }

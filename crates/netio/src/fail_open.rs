@@ -1,13 +1,13 @@
-//! Feeding ports by programs in the kernel, such that traffic flows without us.
+//! Ports that are fed by programs in the kernel, so that traffic flows without us.
 //!
-//! [`bump`] lays two ports over a plain kernel bridge ([`crate::bpf::programs`] has who takes what);
-//! [`Guarded`] is a port with its programs, and [`Pulse`] the gate by which a worker shows that it is alive.
+//! [`bump`] lays two ports over a plain kernel bridge ([`crate::bpf::programs`] describes which program takes
+//! what); [`Guarded`] is a port with its programs, and [`Pulse`] is the gate that shows that a worker is alive.
 //!
-//! The order of things: sockets are opened first and programs attached last, with the cells still lapsed, so
-//! that nothing is taken before the worker's first turn. At the end the cells are silenced and links closed
-//! before sockets. When the process is killed, the kernel closes all in an order of its own and not at once,
-//! and filters (before Linux 6.6) stay; then the cells' time passes, which is why an outage lasts as long as the
-//! limit and no longer.
+//! Order: sockets are opened first and programs attached last, with the heartbeat cells still lapsed, so that
+//! nothing is taken before the worker's first turn. At the end the cells are silenced, and links are closed
+//! before sockets. When the process is killed, the kernel closes everything in an order of its own and not at
+//! once, and filters (before Linux 6.6) stay; then the cells lapse. That is why an outage lasts as long as the
+//! limit, and no longer.
 
 use crate::bpf::programs::{ECHO, TAKE};
 use crate::bpf::syscall::{self, Hook};
@@ -23,20 +23,23 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-/// How long a worker may be silent before the kernel takes over, if nobody says otherwise.
+/// How long a worker may be silent before the kernel takes over, by default.
 ///
-/// Shorter means less loss when the process is killed; but a worker that is merely kept off its processor
-/// for that long lets traffic pass unshaped. On a machine with a tick of 4 ms and other work to do that
-/// happens for several ticks at a time.
+/// Shorter means a shorter outage when the process is killed; but while a worker is merely kept off its
+/// processor for that long, traffic passes unshaped. On a busy machine with a tick of 4 ms that happens for
+/// several ticks at a time.
 pub const LIMIT: Duration = Duration::from_millis(20);
 
 /// A port that programs can feed.
 pub trait Capture: Port {
-    /// Whether it gets copies of frames that the kernel goes on with: then the ones that the kernel keeps
-    /// must be sorted out.
+    /// Whether it gets copies of frames that the kernel also handles: then those that are the kernel's must be
+    /// discarded.
     const COPIES: bool;
 
-    /// Attaches the programs by which it gets its frames.
+    /// Attaches the programs that feed it.
+    ///
+    /// # Errors
+    /// If the kernel refuses a program.
     fn attach(&self, own: &Heartbeat, to: &mut Attached) -> io::Result<()>;
 }
 
@@ -52,7 +55,7 @@ impl Capture for AfPacket {
 /// A port with its programs.
 #[derive(Debug)]
 pub struct Guarded<P> {
-    /// First, so that it goes first.
+    /// First, so that it is dropped first.
     attached: Option<Attached>,
     means: Means,
     port: P,
@@ -101,14 +104,14 @@ impl<P: Capture> Guarded<P> {
         &self.port
     }
 
-    /// Its programs; none while the interface is gone.
+    /// Its programs; `None` while the interface is gone.
     pub fn attached(&self) -> Option<&Attached> {
         self.attached.as_ref()
     }
 }
 
-/// Whether a bridge forwards frames to this address at all: not those for the link alone (IEEE 802.1Q,
-/// table 8-1: spanning tree, pause, link discovery).
+/// Whether frames to this address stay on the link, so that no bridge forwards them (IEEE 802.1Q, table 8-1:
+/// spanning tree, pause, link discovery).
 fn stays_on_link(to: &[u8]) -> bool {
     to.starts_with(&[0x01, 0x80, 0xc2, 0, 0]) && to.get(5).is_some_and(|last| *last < 0x10)
 }
@@ -156,7 +159,7 @@ impl<P: Capture> Port for Guarded<P> {
         self.port.wake(room)
     }
 
-    /// The interface may be another one of the same name: programs are attached anew as well.
+    /// The interface may be another one of the same name, so programs are attached anew.
     fn revive(&mut self, pool: &mut Pool) -> Result<(), PortError> {
         self.attached = None;
         self.port.revive(pool)?;
@@ -172,12 +175,12 @@ impl<P: Capture> Port for Guarded<P> {
     }
 }
 
-/// Switches ports off and on from outside: off, all frames go the kernel's own way.
+/// Switches ports off and on from outside. Off: all frames take the kernel's own path.
 #[derive(Clone, Debug)]
 pub struct Switch(Arc<AtomicBool>);
 
 impl Switch {
-    /// Heeded at the worker's next turn.
+    /// Takes effect at the worker's next turn.
     pub fn set(&self, on: bool) {
         self.0.store(on, Relaxed);
     }
@@ -201,7 +204,7 @@ pub struct Pulse {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
     On,
-    /// Silenced in this turn: what was received before that is still ours to send.
+    /// Silenced in this turn: what was received before is still ours to send.
     Closing,
     Off,
 }
@@ -234,7 +237,7 @@ impl Gate for Pulse {
     fn beat(&mut self, now: Instant) {
         self.state = match (self.on.is_on(), self.state) {
             (true, State::On) => State::On,
-            // Beats from the next turn on, when what was forwarded meanwhile has been thrown away.
+            // Beats from the next turn on, when what was forwarded meanwhile has been discarded.
             (true, _) => return self.state = State::On,
             (false, State::On) => State::Closing,
             (false, _) => State::Off,
@@ -255,7 +258,10 @@ impl Drop for Pulse {
     }
 }
 
-/// Two open ports as a bump in the wire, and the pulse for the worker that is to move frames between them.
+/// Two open ports as a bump in the wire, and the pulse of the worker that will move frames between them.
+///
+/// # Errors
+/// If the programs cannot be attached.
 pub fn bump<P: Capture>(
     ports: [P; 2],
     limit: Duration,
@@ -271,6 +277,9 @@ pub fn bump<P: Capture>(
 }
 
 /// An open port that is fed by programs alone, and its pulse.
+///
+/// # Errors
+/// If the programs cannot be attached.
 pub fn single<P: Capture>(port: P, limit: Duration, means: Means) -> Result<(Guarded<P>, Pulse), PortError> {
     let own = heart(&port, limit)?;
     let guarded = Guarded::new(port, own.clone(), own.clone(), means)?;

@@ -1,7 +1,7 @@
-//! What the kernel knows of an interface: index, address, MTU, the bridge over it, its receive queues.
+//! An interface as the kernel reports it: index, address, MTU, the bridge over it, its queues.
 //!
-//! By one netlink request (RTM_GETLINK) and one ioctl, in the process's own network namespace; /sys may
-//! show another one.
+//! One netlink request (RTM_GETLINK) and one ioctl, in the thread's own network namespace; /sys may show
+//! another one.
 
 #![expect(unsafe_code, reason = "socket calls and an ioctl take structures by address")]
 
@@ -33,6 +33,9 @@ const IFINFO: usize = 16;
 
 impl Interface {
     /// Looks an interface up by its name.
+    ///
+    /// # Errors
+    /// `ENODEV` if there is none of this name.
     pub fn named(name: &str) -> io::Result<Self> {
         if name.is_empty() || name.len() >= libc::IFNAMSIZ {
             return Err(io::Error::from_raw_os_error(libc::ENODEV));
@@ -41,11 +44,17 @@ impl Interface {
     }
 
     /// Looks an interface up by its number.
+    ///
+    /// # Errors
+    /// `ENODEV` if there is none of this number.
     pub fn numbered(index: u32) -> io::Result<Self> {
         ask(index, None)
     }
 
     /// The Ethernet address of the bridge over it.
+    ///
+    /// # Errors
+    /// If the bridge has gone meanwhile.
     pub fn master_address(&self) -> io::Result<Option<[u8; 6]>> {
         self.master
             .map(|index| Self::numbered(index).map(|bridge| bridge.address))
@@ -53,6 +62,9 @@ impl Interface {
     }
 
     /// Brings it up, without ARP.
+    ///
+    /// # Errors
+    /// If that is not permitted, or it has gone.
     pub fn bring_up(&self) -> io::Result<()> {
         let mut request = request(&self.name);
         let flags = libc::IFF_UP | libc::IFF_NOARP;
@@ -67,12 +79,18 @@ impl Interface {
         }
     }
 
-    /// How many receive queues are in use; 1 where the driver does not say.
+    /// How many receive queues are in use; 1 where the driver does not report it.
+    ///
+    /// # Errors
+    /// If the interface has gone.
     pub fn receive_queues(&self) -> io::Result<u32> {
         self.channels().map(|channels| (channels[5] + channels[8]).max(1))
     }
 
-    /// How many transmit queues are in use; 1 where the driver does not say.
+    /// How many transmit queues are in use; 1 where the driver does not report it.
+    ///
+    /// # Errors
+    /// If the interface has gone.
     pub fn transmit_queues(&self) -> io::Result<u32> {
         self.channels().map(|channels| (channels[6] + channels[8]).max(1))
     }
@@ -98,7 +116,7 @@ impl Interface {
     }
 }
 
-/// The speed of an interface's link, where the driver knows one.
+/// The speed of an interface's link, where the driver reports one.
 pub fn speed(name: &str) -> Option<engine::units::Bandwidth> {
     let socket = datagram_socket().ok()?;
     crate::sys::interface_speed(socket.as_fd(), name)

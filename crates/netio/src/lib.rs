@@ -1,18 +1,17 @@
-//! Suimon's input and output. In reading order:
+//! Suimon's input and output: ports, and the loop between them. In reading order:
 //!
-//! - [`pool`]: where the bytes of frames are while the engine holds their metadata;
+//! - [`pool`]: the bytes of frames, of which the engine has the metadata;
 //! - [`port`]: what a port is, what it can do, and how it fails;
-//! - [`af_packet`], [`tap`], [`pcap`], [`memory`], [`model_wire`]: the ports, one file each;
-//! - [`captured`]: any of them with a capture of what it puts out;
-//! - [`segment`], [`checksum`]: what a network card would do, where a port has none that does;
+//! - [`ports`]: the ports, one file each, and the list of kinds that a policy can name;
+//! - [`segment`], [`checksum`]: a network card's offloads, for ports without them;
 //! - [`worker`]: the loop that moves packets from port to port through the engine's queues;
 //! - [`tcp`], [`window_clamp`]: connections whose windows it holds on their way;
-//! - [`realiser`]: how the times of a pacing discipline come true at a port;
-//! - [`fail_open`]: ports fed by programs in the kernel, such that traffic flows when we do not;
-//! - [`signalling`], [`routes`], [`wake`]: for programs beside the loop that speak with other routers;
-//! - [`bpf`]: those programs; [`mapping`]: memory shared with the kernel.
+//! - [`realiser`]: how the departure times of a pacing discipline come true at a port;
+//! - [`fail_open`]: ports fed by programs in the kernel, so that traffic flows without us;
+//! - [`signalling`], [`routes`], [`wake`]: for a signalling protocol beside the loop;
+//! - [`bpf`]: the kernel programs; [`mapping`]: memory shared with the kernel.
 //!
-//! `unsafe` is confined to the files that open with an `expect` for it; every system call is wrapped once.
+//! `unsafe` is confined to files that open with an `expect` for it; every system call is wrapped once.
 
 pub mod bpf;
 pub mod checksum;

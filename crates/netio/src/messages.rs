@@ -17,7 +17,7 @@ struct Control([u8; CONTROL]);
 
 const CONTROL: usize = 96;
 
-/// The arrays that the two calls want, kept so that they are allocated once.
+/// The arrays that both calls need, allocated once.
 pub(crate) struct Messages {
     headers: Vec<libc::mmsghdr>,
     vectors: Vec<libc::iovec>,
@@ -51,7 +51,7 @@ pub(crate) struct Message {
     pub(crate) truncated: bool,
     /// The VLAN tag that the kernel took out of the frame: its protocol and its content.
     pub(crate) tag: Option<[u16; 2]>,
-    /// When it arrived, on `CLOCK_REALTIME`, if the socket was asked to tell.
+    /// When it arrived, on `CLOCK_REALTIME`, if the socket reports that.
     pub(crate) arrived: Option<u64>,
 }
 
@@ -117,7 +117,7 @@ impl Messages {
         usize::try_from(got).map_err(|_| io::Error::last_os_error())
     }
 
-    /// Says when this message is to leave (`SCM_TXTIME`).
+    /// Sets when this message is to leave (`SCM_TXTIME`).
     fn set_time(&mut self, index: usize, time: u64) {
         let header = &mut self.headers[index].msg_hdr;
         header.msg_control = self.controls[index].0.as_mut_ptr().cast();
@@ -133,7 +133,7 @@ impl Messages {
         }
     }
 
-    /// What the last `receive` said of one of the frames it counted.
+    /// One of the messages of the last `receive`.
     pub(crate) fn message(&self, index: usize) -> Message {
         let header = &self.headers[index];
         let mut message = Message {
@@ -197,7 +197,7 @@ impl Messages {
     }
 }
 
-/// The VLAN tag that the kernel took out of a frame.
+/// The VLAN tag that the kernel took out of the frame.
 fn tag(aux: &libc::tpacket_auxdata) -> Option<[u16; 2]> {
     let has = |flag: u32| aux.tp_status & flag != 0;
     let protocol = if has(libc::TP_STATUS_VLAN_TPID_VALID) {

@@ -1,4 +1,4 @@
-//! What left by a path, class by class: counts, the last second's rate, and how long packets waited.
+//! What left by a path, class by class: counts, the last second's rate, and queueing delays.
 
 use engine::packet::ClassId;
 use engine::queue::Count;
@@ -59,7 +59,7 @@ pub struct ClassMeter {
     pub sent: Count,
     /// The rate over the last full second.
     pub rate: Bandwidth,
-    /// How long packets waited, since the path was made.
+    /// Queueing delays since the path was made.
     pub delays: Delays,
 }
 
@@ -80,7 +80,7 @@ impl Meters {
         meter.recent.add(now, len);
     }
 
-    /// Those that have anything to show.
+    /// The meters of classes that have sent anything.
     pub(crate) fn show(&mut self, now: Instant) -> Vec<ClassMeter> {
         let used = self
             .0
@@ -96,7 +96,7 @@ impl Meters {
         .collect()
     }
 
-    /// Renumbers the classes, after a tree was replaced. A class that has no new number is forgotten.
+    /// Renumbers the classes after a tree was replaced. A class without a new number is forgotten.
     pub(crate) fn renumber(&mut self, new: impl Fn(ClassId) -> Option<ClassId>) {
         let old = std::mem::take(&mut self.0);
         for (index, meter) in old.into_iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Waiting: asleep until shortly before the due time, then spinning to hit it.
+//! Waiting: asleep until shortly before the due time, then spinning to meet it.
 //!
 //! Sleeping alone is late by the timer's slack and the scheduler; spinning alone burns a processor, and under
 //! `SCHED_FIFO` the kernel stops a thread that never sleeps for a twentieth of each second. So the
@@ -16,7 +16,7 @@ const DUTY: u64 = 90;
 
 const WINDOW: Duration = Duration::from_millis(100);
 
-/// How long it asks before it sleeps, under heavy traffic.
+/// How long it polls before it sleeps, under heavy traffic.
 const LINGER: Duration = Duration::from_micros(30);
 
 /// Waits, and remembers how busy the thread was.
@@ -28,7 +28,7 @@ pub(crate) struct Pause {
     may_spin: bool,
     last_sleep: Duration,
     fds: Vec<libc::pollfd>,
-    /// Those that have to be asked again without an event.
+    /// Those that have to be asked again even without an event.
     retries: Vec<usize>,
 }
 
@@ -59,8 +59,9 @@ impl Pause {
         realtime && sys::set_realtime(1).is_ok()
     }
 
-    /// Waits for any of the ports (each with whether room is wanted), the bell, or `until`, at most for
-    /// `longest`. Only `until` is worth spinning for. Which port has something is then told by [`is_ready`](Self::is_ready), by its place in the list.
+    /// Waits for any of the ports (each with whether room is wanted), the bell, or `until`, at most for `longest`.
+    /// Only `until` is worth spinning for. Afterwards [`is_ready`](Self::is_ready) reports which port, by its
+    /// index, may have something.
     pub(crate) fn wait<'a>(
         &mut self,
         until: Instant,
@@ -109,8 +110,8 @@ impl Pause {
         waited
     }
 
-    /// Asks again and again for a moment, where the last sleep was short: under heavy traffic the next packet is
-    /// near, and waking a thread costs its sender more than the wait. Not where spinning is not wanted at all.
+    /// Polls for a moment where the last sleep was short: under heavy traffic the next packet is near, and waking
+    /// a thread costs more than the wait. Not where spinning is switched off.
     fn linger(&mut self, began: Instant, wake_at: Instant, bell: &Bell) -> Option<Waited> {
         if !self.may_spin || self.guard == Duration::ZERO || self.last_sleep > LINGER {
             return None;
@@ -134,9 +135,9 @@ impl Pause {
         None
     }
 
-    /// Whether the port at this place had something when the last wait ended.
-    pub(crate) fn is_ready(&self, place: usize) -> bool {
-        self.retries.contains(&(place + 1)) || self.fds.get(place + 1).is_some_and(|fd| fd.revents != 0)
+    /// Whether the port of this index may have had something when the last wait ended.
+    pub(crate) fn is_ready(&self, index: usize) -> bool {
+        self.retries.contains(&(index + 1)) || self.fds.get(index + 1).is_some_and(|fd| fd.revents != 0)
     }
 
     /// Decides at the end of each window whether the next may spin.

@@ -1,14 +1,14 @@
-//! The pool of frames: where the bytes are while the engine holds the metadata.
+//! The pool of frames: their bytes, of which the engine has the metadata.
 //!
 //! Slots come in two sizes: small ones for frames of an ordinary MTU, and big ones for super-frames (GSO)
-//! and jumbo frames. A port that cannot know beforehand receives into big slots and
-//! [moves](Pool::shrink) what turns out small. Taking and giving back a slot is O(1); memory that was never
-//! used is never touched; memory used last is used first again. A pool that is full says so and counts it:
-//! then frames wait in the kernel's buffers, or are dropped by name.
+//! and jumbo frames. A port that cannot know the length beforehand receives into big slots and
+//! [moves](Pool::shrink) small frames out of them. Taking and freeing a slot is O(1); memory that was never
+//! used is never touched; the slot freed last is taken first. An exhausted pool counts that: then frames wait
+//! in the kernel's buffers, or are dropped and counted.
 //!
 //! Each frame starts with [`HEADROOM`] bytes of free room before it, for the virtio-net header of a port
-//! that passes offload work on, and for VLAN tags that the kernel had taken out of the frame. Inside
-//! Suimon a tag is always in the bytes; a port whose kernel interface keeps it elsewhere puts it back.
+//! that passes offloads on, and for VLAN tags that the kernel took out of the frame. Inside Suimon a tag is
+//! always in the bytes; a port whose kernel interface keeps it elsewhere puts it back.
 
 use crate::sys::Region;
 use engine::packet::Buffer;
@@ -44,7 +44,7 @@ pub struct Unfinished {
     pub offset: u16,
 }
 
-/// What was left to be done with a frame by whoever puts it on a wire: the virtio-net header's content.
+/// What is left to be done with a frame by whoever sends it: the content of the virtio-net header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Offload {
     /// A super-frame, to be cut into segments of [`segment`](Self::segment) bytes of payload.
@@ -53,7 +53,7 @@ pub struct Offload {
     pub ecn: bool,
     /// Bytes of payload in each segment but the last.
     pub segment: u16,
-    /// Bytes of header, or a hint of it; the kernel gives the length of the linear part. Passed on as it is.
+    /// Bytes of header, or a hint of it: the kernel gives the length of the linear part. Passed on unchanged.
     pub header: u16,
     /// The checksum to be finished.
     pub checksum: Option<Unfinished>,
@@ -83,9 +83,9 @@ impl Default for Slots {
 pub struct Usage {
     /// Slots in use.
     pub used: u32,
-    /// Slots that there are.
+    /// All slots.
     pub total: u32,
-    /// How often there was none.
+    /// How often no slot was free.
     pub exhausted: u64,
 }
 
@@ -94,9 +94,9 @@ struct Frame {
     start: u32,
     len: u32,
     offload: Offload,
-    /// When it is to leave, where a device does that by itself.
+    /// Its launch time, where the device keeps such times.
     launch: Option<Instant>,
-    /// When it arrived, where its port tells.
+    /// When it arrived, where its port reports that.
     arrived: Option<Instant>,
     taken: bool,
 }

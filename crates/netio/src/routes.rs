@@ -25,7 +25,7 @@ pub enum Leads {
 
 /// An address of an interface.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Own {
+pub struct OwnAddress {
     /// The interface's number.
     pub interface: u32,
     /// The address.
@@ -76,7 +76,7 @@ impl Routes {
     }
 
     /// All addresses of all interfaces.
-    pub fn addresses(&self) -> io::Result<Vec<Own>> {
+    pub fn addresses(&self) -> io::Result<Vec<OwnAddress>> {
         let answers = self.0.list(Request::new(libc::RTM_GETADDR, 0, &[0; IFADDRMSG]))?;
         Ok(answers.iter().filter_map(|answer| own(answer)).collect())
     }
@@ -100,11 +100,11 @@ fn read(answer: &[u8]) -> Leads {
     }
 }
 
-fn own(answer: &[u8]) -> Option<Own> {
+fn own(answer: &[u8]) -> Option<OwnAddress> {
     let rest = answer.get(IFADDRMSG..)?;
     // Of a point-to-point interface the one is ours and the other its peer's.
     let found = attribute(rest, libc::IFA_LOCAL).or_else(|| attribute(rest, libc::IFA_ADDRESS))?;
-    Some(Own {
+    Some(OwnAddress {
         interface: word(answer, 4)?,
         address: address(found)?,
     })

@@ -16,7 +16,7 @@ use netio::handle::Realised;
 use netio::pool::{Offload, Pool, Slots};
 use netio::port::{Capabilities, Port};
 use netio::ports::memory::Memory;
-use netio::ports::model_wire::{ModelWire, Sent};
+use netio::ports::model_wire::{ModelWire, SentFrame};
 use netio::realiser::Realiser;
 use netio::realiser::gap::{GapFrame, GapFrames};
 use netio::realiser::launch::LaunchTime;
@@ -65,7 +65,7 @@ fn out(from: PortId, to: PortId, gap: &str, realiser: Box<dyn Realiser>) -> Path
 }
 
 /// Full packets through a pacer by this realiser: since when they came, what went onto the wire, and how well it did.
-fn paced(gap: &str, wire: ModelWire, mut realiser: Box<dyn Realiser>) -> (Instant, Vec<Sent>, Realised) {
+fn paced(gap: &str, wire: ModelWire, mut realiser: Box<dyn Realiser>) -> (Instant, Vec<SentFrame>, Realised) {
     let mut wire: Box<ModelWire> = Box::new(wire);
     let log = wire.log();
     realiser.attach(wire.as_mut()).expect("a port that can");
@@ -95,13 +95,13 @@ fn paced(gap: &str, wire: ModelWire, mut realiser: Box<dyn Realiser>) -> (Instan
     (begin, log.take(), realised)
 }
 
-fn is_pause(sent: &Sent) -> bool {
+fn is_pause(sent: &SentFrame) -> bool {
     sent.bytes.starts_with(&[1, 0x80, 0xc2, 0, 0, 1])
 }
 
 /// In order, and none before its time, which is so many periods after the first had come; where nothing held it up, those after
 /// the first, which left when it was seen, to the nanosecond.
-fn are_paced(begin: Instant, packets: &[&Sent], undisturbed: bool) {
+fn are_paced(begin: Instant, packets: &[&SentFrame], undisturbed: bool) {
     assert_eq!(packets.len(), PACKETS);
     let second = packets[1].at;
     for (n, sent) in packets.iter().enumerate() {
@@ -125,7 +125,7 @@ fn gap_frames_fill_the_wire_and_packets_start_to_the_byte() {
     let (begin, sent, realised) = paced("frames", wire, Box::new(gaps));
     let achieved = realised.achieved;
     assert_eq!((realised.by, achieved.late), ("gap", 0), "{achieved:?}");
-    let packets: Vec<&Sent> = sent.iter().filter(|sent| !is_pause(sent)).collect();
+    let packets: Vec<&SentFrame> = sent.iter().filter(|sent| !is_pause(sent)).collect();
     are_paced(begin, &packets, achieved.dry == 0);
     eprintln!(
         "dry {} times, lateness at most {}",

@@ -13,7 +13,7 @@ use netio::clock::now;
 use netio::handle::{Adopted, Handle, Retune, Snapshot};
 use netio::pool::{Gso, Offload, Slots};
 use netio::port::Capabilities;
-use netio::ports::memory::{Link, Memory};
+use netio::ports::memory::{LinkState, Memory};
 use netio::ports::pcap::{Pace, Pcap, Writer};
 use netio::worker::{Gate, PathId, PathSpec, PortId, Settings, Turn, Worker};
 use std::collections::VecDeque;
@@ -380,7 +380,7 @@ fn a_port_that_dies_is_reported_and_stops_nobody_else() {
     send(&rig.left, 0..5);
     rig.settle();
     let thread = run(rig.worker);
-    rig.right.set_link(Link::Gone);
+    rig.right.set_link(LinkState::Gone);
     let look = || rig.handle.inspect().expect("an answer");
     assert!(eventually(|| look().ports[1].error.is_some()));
     let view = look();
@@ -396,7 +396,7 @@ fn a_port_that_dies_is_reported_and_stops_nobody_else() {
     assert!(eventually(
         || look().paths[0].totals.dropped_for(Reason::Port) == 8
     ));
-    rig.right.set_link(Link::Up);
+    rig.right.set_link(LinkState::Up);
     assert!(eventually(|| look().ports[1].error.is_none()), "it stays dead");
     rig.handle.stop();
     let view = thread.join().expect("an orderly end");

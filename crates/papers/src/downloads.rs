@@ -11,7 +11,7 @@ use host::law::{INTERVAL, Law};
 use host::rewrite::{InterfaceRewriter, WindowRewriter};
 use host::{Actuator, Bottleneck, LawInput, LinkCounters, Member, MemberId};
 use lab::traffic::tcp::{Bulk, BulkRun, Connects};
-use lab::{Host, Lab, Link};
+use lab::{EmulatedLink, Host, Lab};
 use netio::bpf::windows::Side;
 use netio::clock;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -37,7 +37,7 @@ impl Bed {
         let made = || -> lab::Result<Self> {
             let mut lab = Lab::new();
             let (server, home) = (lab.host("server")?, lab.host("home")?);
-            let link = Link::new(rate)
+            let link = EmulatedLink::new(rate)
                 .delay(Duration::from_nanos(round_trip.nanos() / 2))
                 .buffer(buffer);
             lab.link((&server, "eth0"), (&home, "eth0"), link, link)?;
@@ -307,7 +307,7 @@ mod tests {
     fn behind_a_router() -> lab::Result<Bed> {
         let mut lab = Lab::new();
         let (server, router, home) = (lab.host("server")?, lab.host("router")?, lab.host("home")?);
-        let link = Link::new(Bandwidth::mbit(10))
+        let link = EmulatedLink::new(Bandwidth::mbit(10))
             .delay(Duration::from_millis(10))
             .buffer(Bytes::new(64_000));
         lab.link((&server, "eth0"), (&router, "eth0"), link, link)?;

@@ -17,7 +17,7 @@ use engine::units::{Bytes, Duration};
 use gateway::direction;
 use lab::record::Recorded;
 use lab::traffic::tcp::Bulk;
-use lab::{Address, Direction, Emulator, Host, Lab, Link, Record};
+use lab::{Address, EmulatedDirection, EmulatedLink, Emulator, Host, Lab, Record};
 use netio::handle::{Handle, Realised, Snapshot};
 use netio::pool::Slots;
 use netio::port::PortError;
@@ -106,15 +106,24 @@ struct Network {
 
 impl Network {
     fn new(trial: Trial) -> Result<Self, Error> {
-        let mut lab = Lab::reckoning();
+        let mut lab = Lab::with_arrival_times();
         let [sender, nic, far] = ["host", "nic", "far"].map(|name| lab.host(name));
         let (sender, nic, far) = (sender?, nic?, far?);
         lab.veth((&sender, "eth0"), (&nic, "left"))?;
         let record = Record::new(netio::clock::now(), BIN);
         // The bottleneck counts frames with FCS.
-        let forth = Link::new(NARROW).delay(HALF).buffer(Bytes::new(trial.kb << 10));
-        let forth = Direction::from(forth).overhead(Bytes::new(4)).recorded(&record);
-        lab.link((&nic, "right"), (&far, "eth0"), forth, Link::new(GBE).delay(HALF))?;
+        let forth = EmulatedLink::new(NARROW)
+            .delay(HALF)
+            .buffer(Bytes::new(trial.kb << 10));
+        let forth = EmulatedDirection::from(forth)
+            .overhead(Bytes::new(4))
+            .recorded(&record);
+        lab.link(
+            (&nic, "right"),
+            (&far, "eth0"),
+            forth,
+            EmulatedLink::new(GBE).delay(HALF),
+        )?;
         for (host, ip) in [(&sender, SENDER), (&far, FAR)] {
             host.address("eth0", Address::new(ip, 24))?;
             for window in ["tcp_rmem", "tcp_wmem"] {

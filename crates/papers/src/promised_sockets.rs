@@ -13,7 +13,7 @@ use engine::inspect::{Value, View};
 use engine::random::Seed;
 use lab::traffic::generator::Shape;
 use lab::traffic::udp::{Stream, StreamReport, StreamRun};
-use lab::{Address, Emulator, Host, Lab, Link};
+use lab::{Address, EmulatedLink, Emulator, Host, Lab};
 use scenario::lab::ruled;
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -167,7 +167,7 @@ fn shape(flow: &Flow, duration: Duration) -> Shape {
 fn measure(policy: &Interface, settle: Duration, packets: u64) -> Result<Heard, Error> {
     let mut lab = Lab::new();
     let (sender, receiver) = (lab.host("sender")?, lab.host("receiver")?);
-    let link = Link::new(policy.settings.bandwidth);
+    let link = EmulatedLink::new(policy.settings.bandwidth);
     lab.link(
         (&sender, "eth0"),
         (&receiver, "eth0"),

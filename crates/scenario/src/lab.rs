@@ -8,7 +8,7 @@ use engine::packet::ClassId;
 use engine::random::Seed;
 use engine::units::Bandwidth;
 use lab::addressing::{self, Pair};
-use lab::{Direction, Host, Lab, Link, Record};
+use lab::{EmulatedDirection, EmulatedLink, Host, Lab, Record};
 use netio::classify::ByFilters;
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -49,7 +49,7 @@ pub struct Instruments {
 
 impl Instruments {
     /// The direction with those of its instruments.
-    fn on(&self, way: Way, mut direction: Direction) -> Direction {
+    fn on(&self, way: Way, mut direction: EmulatedDirection) -> EmulatedDirection {
         for (_, file) in self.captures.iter().filter(|(of, _)| *of == way) {
             direction = direction.captured(file);
         }
@@ -129,7 +129,7 @@ fn join(
     names: &[String; 2],
     link: &LinkConfig,
     seed: Seed,
-    look: &dyn Fn(usize, Direction) -> Direction,
+    look: &dyn Fn(usize, EmulatedDirection) -> EmulatedDirection,
 ) -> lab::Result<()> {
     let (a, b) = ((hosts[0], names[0].as_str()), (hosts[1], names[1].as_str()));
     let Some(rate) = link.settings.rate else {
@@ -144,8 +144,13 @@ fn join(
 }
 
 /// One direction of a link, ruled by a policy where there is one.
-fn direction(rate: Bandwidth, settings: &LinkSettings, policy: Option<&Interface>, seed: Seed) -> Direction {
-    let link = Link::new(rate).delay(settings.delay);
+fn direction(
+    rate: Bandwidth,
+    settings: &LinkSettings,
+    policy: Option<&Interface>,
+    seed: Seed,
+) -> EmulatedDirection {
+    let link = EmulatedLink::new(rate).delay(settings.delay);
     let mut link = link.impaired(settings.loss, settings.jitter, seed);
     if let Some(buffer) = settings.buffer {
         link = link.buffer(buffer);
@@ -158,12 +163,12 @@ fn direction(rate: Bandwidth, settings: &LinkSettings, policy: Option<&Interface
 
 /// One direction of a link that a policy rules: of the policy's bandwidth, which is at most the link's rate, so nothing would
 /// wait behind it.
-pub fn ruled(mut link: Link, policy: &Interface, seed: Seed) -> Direction {
+pub fn ruled(mut link: EmulatedLink, policy: &Interface, seed: Seed) -> EmulatedDirection {
     link.rate = policy.settings.bandwidth;
     let classifier = Classifier::new(policy.filters.iter().cloned(), seed);
     let default = policy.plan.default.unwrap_or(ClassId(0));
     let classify = ByFilters::new(classifier, default, seed);
-    let direction = Direction::ruled(link, policy.plan.build(seed), Box::new(classify));
+    let direction = EmulatedDirection::ruled(link, policy.plan.build(seed), Box::new(classify));
     direction.overhead(policy.link().overhead)
 }
 

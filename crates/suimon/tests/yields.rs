@@ -11,7 +11,7 @@ use control::snapshot::ClassView;
 use control::socket::Client;
 use engine::units::{Bandwidth, Bytes, Duration as Span};
 use lab::traffic::tcp::{Bulk, BulkRun, Connects};
-use lab::{Host, Lab, Link, Running};
+use lab::{EmulatedLink, Host, Lab, Running};
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
@@ -35,7 +35,7 @@ impl Rig {
         let mut lab = Lab::new();
         let [server, gateway, switch, a, b] =
             ["server", "gateway", "switch", "a", "b"].map(|name| lab.host(name).expect("a host"));
-        let link = Link::new(Bandwidth::mbit(10))
+        let link = EmulatedLink::new(Bandwidth::mbit(10))
             .delay(Span::from_millis(10))
             .buffer(Bytes::new(64 << 10));
         lab.link((&server, "eth0"), (&gateway, "wan0"), link, link)

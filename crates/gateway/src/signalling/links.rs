@@ -6,7 +6,7 @@
 
 use engine::units::{Duration, Instant};
 use netio::interface::Interface;
-use netio::routes::Own;
+use netio::routes::OwnAddress;
 use netio::signalling::Signalling;
 use rsvp::node;
 use rsvp::wire::Refresh;
@@ -46,7 +46,7 @@ impl Link {
     }
 
     /// Looks at what the kernel says of it now, and opens its sockets if need be.
-    pub fn refresh(&mut self, all: &[Own]) {
+    pub fn refresh(&mut self, all: &[OwnAddress]) {
         let found = match Interface::named(&self.name) {
             Ok(found) => found,
             Err(error) => {

@@ -20,14 +20,14 @@ const BUFFER: u32 = 8 << 20;
 
 /// One stream.
 #[derive(Clone, Debug)]
-pub struct Heard {
+pub struct ReceivedStream {
     /// Its counts.
     pub tally: Tally,
     /// When the latest of it came.
     last: Instant,
 }
 
-impl Heard {
+impl ReceivedStream {
     /// Whether nothing of it is waited for any more: its end was said, or nothing came for so long.
     pub fn over(&self, now: Instant, idle: Duration) -> bool {
         let quiet = now.saturating_duration_since(self.last);
@@ -40,7 +40,7 @@ impl Heard {
 pub struct Analyser {
     socket: UdpSocket,
     bin: u64,
-    streams: BTreeMap<u64, Heard>,
+    streams: BTreeMap<u64, ReceivedStream>,
     /// Datagrams that are not of our generators, or of more streams than there is room for.
     strange: u64,
 }
@@ -100,7 +100,7 @@ impl Analyser {
         }
         let now = Instant::now();
         let bin = self.bin;
-        let heard = self.streams.entry(head.stream).or_insert_with(|| Heard {
+        let heard = self.streams.entry(head.stream).or_insert_with(|| ReceivedStream {
             tally: Tally::new(head.stream, bin),
             last: now,
         });
@@ -109,7 +109,7 @@ impl Analyser {
     }
 
     /// The streams so far, by name.
-    pub const fn streams(&self) -> &BTreeMap<u64, Heard> {
+    pub const fn streams(&self) -> &BTreeMap<u64, ReceivedStream> {
         &self.streams
     }
 

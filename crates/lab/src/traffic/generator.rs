@@ -63,7 +63,7 @@ impl Shape {
 
 /// What a sender did.
 #[derive(Clone, Debug)]
-pub struct Sent {
+pub struct SendReport {
     /// Datagrams handed to the kernel, or that the kernel refused for want of room.
     pub datagrams: u64,
     /// Of these, what the kernel refused: its buffer was full, or nobody listens.
@@ -99,10 +99,10 @@ pub fn send(
     shape: &Shape,
     clock: impl Fn() -> u64,
     stop: impl Fn() -> bool,
-) -> io::Result<Sent> {
+) -> io::Result<SendReport> {
     wake_sharply();
     let mut payload = vec![0; shape.payload.max(LEAST_PAYLOAD)];
-    let mut sent = Sent {
+    let mut sent = SendReport {
         datagrams: 0,
         refused: 0,
         late: Sample::new(stream),
@@ -180,7 +180,7 @@ fn offer(socket: &UdpSocket, payload: &[u8]) -> io::Result<bool> {
     }
 }
 
-impl Sent {
+impl SendReport {
     /// The error of a stream of which nothing could be sent: nobody listens, or there is no way.
     pub fn check(&self, to: SocketAddr) -> Result<()> {
         if self.datagrams > 0 && self.refused == self.datagrams {

@@ -4,7 +4,7 @@
 use crate::error::{Doing, Error, Result};
 use crate::host::Host;
 use crate::traffic::datagram::Head;
-use crate::traffic::generator::{self, Sent, Shape};
+use crate::traffic::generator::{self, SendReport, Shape};
 use crate::traffic::tally::Tally;
 use crate::traffic::tcp::is_timeout;
 use std::net::{SocketAddr, UdpSocket};
@@ -95,7 +95,7 @@ pub(crate) fn quantile(values: &mut [Duration], share: f64) -> Option<Duration> 
 #[derive(Debug)]
 pub struct StreamRun {
     shared: Arc<Shared>,
-    sender: Option<JoinHandle<Result<Result<Sent>>>>,
+    sender: Option<JoinHandle<Result<Result<SendReport>>>>,
     receiver: Option<JoinHandle<Result<Result<StreamReport>>>>,
 }
 
@@ -179,7 +179,7 @@ impl Drop for StreamRun {
     }
 }
 
-fn send(stream: &Stream, to: SocketAddr, begin: Instant, shared: &Shared) -> Result<Sent> {
+fn send(stream: &Stream, to: SocketAddr, begin: Instant, shared: &Shared) -> Result<SendReport> {
     let socket = generator::socket(to, None)?;
     let shape = Shape {
         count: stream.shape.count.min(MOST),

@@ -17,7 +17,7 @@ const BATCH: usize = 64;
 
 /// The state of the wire.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Link {
+pub enum LinkState {
     /// It works.
     #[default]
     Up,
@@ -40,7 +40,7 @@ pub struct OnWire {
 struct Wire {
     /// Frames under way to each side.
     lanes: [VecDeque<OnWire>; 2],
-    link: Link,
+    link: LinkState,
 }
 
 /// One end.
@@ -97,16 +97,16 @@ impl Memory {
     }
 
     /// Makes the link fail, or work again.
-    pub fn set_link(&self, link: Link) {
+    pub fn set_link(&self, link: LinkState) {
         self.wire().link = link;
         self.bells.iter().for_each(Bell::ring);
     }
 
     fn check(&self, wire: &Wire, doing: &'static str) -> Result<(), PortError> {
         match wire.link {
-            Link::Up => Ok(()),
-            Link::Down => Err(PortError::fault(&self.name, doing, Fault::Down)),
-            Link::Gone => Err(PortError::fault(&self.name, doing, Fault::Gone)),
+            LinkState::Up => Ok(()),
+            LinkState::Down => Err(PortError::fault(&self.name, doing, Fault::Down)),
+            LinkState::Gone => Err(PortError::fault(&self.name, doing, Fault::Gone)),
         }
     }
 }
@@ -228,12 +228,12 @@ mod tests {
         let (mut pool, [mut left, right]) = pair();
         let buffer = pool.put(&[1; 60], Offload::default()).expect("a slot");
         left.transmit(&mut pool, buffer);
-        right.set_link(Link::Down);
+        right.set_link(LinkState::Down);
         let error = left.kick(&mut pool).expect_err("the link is down");
         assert_eq!((error.fault, left.counters().dropped), (Fault::Down, 1));
         assert!(error.to_string().contains("left"));
         assert_eq!(pool.usage()[0].used, 0);
-        right.set_link(Link::Up);
+        right.set_link(LinkState::Up);
         assert!(left.revive(&mut pool).is_ok());
     }
 }

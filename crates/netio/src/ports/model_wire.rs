@@ -21,7 +21,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// A frame that went onto the wire.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Sent {
+pub struct SentFrame {
     /// When its slot began.
     pub at: Instant,
     /// Its bytes, from the Ethernet header on.
@@ -30,11 +30,11 @@ pub struct Sent {
 
 /// What went onto the wire. Copies are the same list.
 #[derive(Clone, Debug, Default)]
-pub struct Log(Arc<Mutex<Vec<Sent>>>);
+pub struct Log(Arc<Mutex<Vec<SentFrame>>>);
 
 impl Log {
     /// Takes what was written down since the last time.
-    pub fn take(&self) -> Vec<Sent> {
+    pub fn take(&self) -> Vec<SentFrame> {
         std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
@@ -108,7 +108,7 @@ impl ModelWire {
         self.counters.sent += 1;
         self.counters.sent_bytes += bytes.len() as u64;
         if let Some(Log(log)) = &self.log {
-            let sent = Sent {
+            let sent = SentFrame {
                 at,
                 bytes: bytes.into(),
             };

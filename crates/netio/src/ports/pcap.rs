@@ -100,7 +100,7 @@ impl std::error::Error for Broken {}
 
 /// A frame of a capture.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Captured {
+pub struct CapturedFrame {
     /// When, in nanoseconds since 1970; zero where the file does not say.
     pub at: u64,
     /// On which interface of its section.
@@ -247,14 +247,14 @@ impl<R: Read> Reader<R> {
     }
 
     /// The next frame, whose bytes replace those of `into`; `None` at the end of the file.
-    pub fn next(&mut self, into: &mut Vec<u8>) -> Result<Option<Captured>, Broken> {
+    pub fn next(&mut self, into: &mut Vec<u8>) -> Result<Option<CapturedFrame>, Broken> {
         match self.format {
             Format::Classic { resolution } => self.next_classic(resolution, into),
             Format::Ng => self.next_ng(into),
         }
     }
 
-    fn next_classic(&mut self, resolution: u64, into: &mut Vec<u8>) -> Result<Option<Captured>, Broken> {
+    fn next_classic(&mut self, resolution: u64, into: &mut Vec<u8>) -> Result<Option<CapturedFrame>, Broken> {
         let mut head = [0; 16];
         if !self.fill(&mut head)? {
             return Ok(None);
@@ -269,14 +269,14 @@ impl<R: Read> Reader<R> {
         }
         into.clone_from(&self.block);
         let at = u64::from(seconds) * NANOS + u64::from(part) * (NANOS / resolution);
-        Ok(Some(Captured {
+        Ok(Some(CapturedFrame {
             at,
             interface: 0,
             original,
         }))
     }
 
-    fn next_ng(&mut self, into: &mut Vec<u8>) -> Result<Option<Captured>, Broken> {
+    fn next_ng(&mut self, into: &mut Vec<u8>) -> Result<Option<CapturedFrame>, Broken> {
         loop {
             let mut kind = [0; 4];
             if !self.fill(&mut kind)? {
@@ -368,7 +368,7 @@ impl<R: Read> Reader<R> {
         Ok(())
     }
 
-    fn enhanced(&self, into: &mut Vec<u8>) -> Result<Option<Captured>, Broken> {
+    fn enhanced(&self, into: &mut Vec<u8>) -> Result<Option<CapturedFrame>, Broken> {
         let field = |at| number(&self.block, at, self.big_endian);
         let fields = [0, 4, 8, 12, 16].map(field);
         let [Some(interface), Some(high), Some(low), Some(kept), Some(original)] = fields else {
@@ -389,14 +389,14 @@ impl<R: Read> Reader<R> {
         let nanos = u128::from(ticks) * u128::from(NANOS) / u128::from(source.resolution);
         let nanos = nanos + u128::from(source.offset) * u128::from(NANOS);
         let at = u64::try_from(nanos).unwrap_or(u64::MAX);
-        Ok(Some(Captured {
+        Ok(Some(CapturedFrame {
             at,
             interface,
             original,
         }))
     }
 
-    fn simple(&self, into: &mut Vec<u8>) -> Result<Option<Captured>, Broken> {
+    fn simple(&self, into: &mut Vec<u8>) -> Result<Option<CapturedFrame>, Broken> {
         let (Some(original), Some(source)) = (number(&self.block, 0, self.big_endian), self.sources.first())
         else {
             return self.wrong("a packet of an interface that was not described");
@@ -414,7 +414,7 @@ impl<R: Read> Reader<R> {
         }
         into.clear();
         into.extend_from_slice(bytes);
-        Ok(Some(Captured {
+        Ok(Some(CapturedFrame {
             at: 0,
             interface: 0,
             original,
@@ -684,7 +684,7 @@ mod tests {
     use proptest::prelude::*;
 
     /// Every frame up to the end, or up to where the capture breaks.
-    fn read(file: &[u8]) -> (Vec<(Captured, Vec<u8>)>, Option<Broken>) {
+    fn read(file: &[u8]) -> (Vec<(CapturedFrame, Vec<u8>)>, Option<Broken>) {
         let mut frames = Vec::new();
         let mut reader = match Reader::new(file) {
             Ok(reader) => reader,
@@ -729,7 +729,7 @@ mod tests {
         let mut writer = Writer::new(&mut file, &["a-b"]).expect("memory");
         writer.beginning(5, 0, &[1, 2, 3, 4, 5], 1_514).expect("memory");
         let (frames, broken) = read(&file);
-        let captured = Captured {
+        let captured = CapturedFrame {
             at: 5,
             interface: 0,
             original: 1_514,
@@ -744,7 +744,7 @@ mod tests {
             for (magic, part) in [(0xa1b2_c3d4, 1_000), (0xa1b2_3c4d, 1)] {
                 let file = classic(big_endian, magic, [7, 5, 3, 60], &[1, 2, 3]);
                 let (frames, broken) = read(&file);
-                let captured = Captured {
+                let captured = CapturedFrame {
                     at: 7 * NANOS + 5 * part,
                     interface: 0,
                     original: 60,

@@ -34,7 +34,7 @@ pub enum GapFrame {
 }
 
 impl GapFrame {
-    /// The longest gap frame from this address, of so many bytes without FCS.
+    /// The longest gap frame from this address: `len` bytes without FCS.
     pub fn bytes(self, from: [u8; 6], len: usize) -> Vec<u8> {
         const PAUSE_GROUP: [u8; 6] = [0x01, 0x80, 0xc2, 0, 0, 0x01];
         const MAC_CONTROL: [u8; 2] = [0x88, 0x08];
@@ -42,7 +42,7 @@ impl GapFrame {
         /// IEEE 802: for experiments within an organisation.
         const LOCAL_EXPERIMENT: [u8; 2] = [0x88, 0xb5];
         let mut frame = match self {
-            // Behind the opcode is the time, which is 0, as all that follows.
+            // After the opcode comes the time, which is 0, like all that follows.
             Self::Pause => [&PAUSE_GROUP[..], &from, &MAC_CONTROL, &PAUSE].concat(),
             Self::Void => [&from[..], &from, &LOCAL_EXPERIMENT].concat(),
         };
@@ -51,7 +51,7 @@ impl GapFrame {
     }
 }
 
-/// Fills gaps with frames.
+/// The realiser that puts frames into gaps.
 #[derive(Debug)]
 pub struct GapFrames {
     kind: GapFrame,
@@ -60,7 +60,7 @@ pub struct GapFrames {
     wire: LinkClock,
     punctuality: Punctuality,
     last: Instant,
-    /// Something was given to the wire, and the queue has not been empty since.
+    /// The wire was given something, and the queue has not been empty since.
     busy: bool,
     /// The ring was found empty.
     dry: bool,
@@ -101,7 +101,7 @@ impl GapFrames {
         self.busy = true;
     }
 
-    /// Whether frames take as long as their bytes need.
+    /// Measures whether frames take as long as their bytes need.
     fn measure(&self, port: &mut dyn Port, pool: &mut Pool) -> Result<String, Refusal> {
         let wire = self.wire.rate();
         let slot = wire.time_to_send(self.slot());
@@ -124,7 +124,7 @@ impl GapFrames {
             } else if room == 0 {
                 full = Some((now, gone));
             } else if sent >= ring + frames {
-                // It never filled: they are gone as fast as they come.
+                // The ring never filled: frames leave as fast as they come.
                 let (took, needed) = (now.since(begin), slot.times(sent));
                 return Err(Refusal(format!(
                     "this interface has no wire that is busy: {sent} frames of {} B, which take {needed} at {wire}, were \
@@ -183,7 +183,7 @@ fn paced(port: &mut dyn Port) -> Result<&mut dyn PacedPort, Refusal> {
     port.paced().ok_or_else(refusal)
 }
 
-/// Waits until all is out.
+/// Waits until everything has left.
 fn drain(port: &mut dyn Port, pool: &mut Pool, deadline: Instant) -> Result<(), PortError> {
     while port.paced().is_some_and(|paced| paced.outstanding() > 0) && clock::now() < deadline {
         port.kick(pool)?;
@@ -247,7 +247,7 @@ impl Realiser for GapFrames {
     fn wait(&mut self, until: Instant, queue: &mut Queue, port: &mut dyn Port) -> Step {
         self.punctuality.due = Some(until);
         let Some(slot) = queue.gap(self.slot()) else {
-            // It waits for something else than the wire.
+            // It waits for something other than the wire.
             self.busy = false;
             return Step::Sleep(until);
         };

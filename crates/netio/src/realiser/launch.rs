@@ -27,23 +27,23 @@ pub const TRIAL: Duration = Duration::from_millis(20);
 const PATIENCE: Duration = Duration::from_millis(500);
 const LOOK_AGAIN: std::time::Duration = std::time::Duration::from_micros(20);
 
-/// A time of one clock on another that is `offset` ahead of it, in nanoseconds.
+/// A time of one clock, on another clock that is `offset` nanoseconds ahead.
 pub fn carried(at: Instant, offset: i64) -> u64 {
     at.nanos().saturating_add_signed(offset)
 }
 
-/// What the other clock is ahead of the data plane's, from readings of this before and after one of that: half way.
+/// By how much the other clock is ahead of the data plane's, which is read before and after it: half way.
 pub fn offset(before: u64, other: u64, after: u64) -> i64 {
     let middle = before + after.saturating_sub(before) / 2;
     i64::try_from(i128::from(other) - i128::from(middle)).unwrap_or(0)
 }
 
-/// Gives times to the device.
+/// The realiser that leaves times to the device.
 #[derive(Debug)]
 pub struct LaunchTime {
     from: [u8; 6],
     punctuality: Punctuality,
-    /// The latest time that the queue was asked at.
+    /// The latest time that the queue has seen.
     last: Instant,
     now: Instant,
 }
@@ -124,7 +124,7 @@ impl Realiser for LaunchTime {
             self.last = self.last.max(until);
             return Step::Ask(self.last);
         }
-        // Late enough that several packets are due within the horizon then.
+        // Late enough that several packets will be due within the horizon.
         Step::Sleep(until - Duration::from_nanos(HORIZON.nanos() / 2))
     }
 

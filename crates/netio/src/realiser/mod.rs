@@ -1,16 +1,16 @@
-//! Realisers: what makes the times that a pacing discipline gives to packets come true at a port.
+//! Realisers: they make the departure times of a pacing discipline come true at a port.
 //!
-//! - [`timer`]: the worker waits. Works by every port, as exactly as this machine wakes a thread.
-//! - [`gap`]: gap frames between packets on a wire that is never idle, so that bytes are the clock (Takano et al. 2004).
-//! - [`launch`]: packets go to the device ahead of their times, which it keeps by itself (SO_TXTIME).
+//! - [`timer`]: the worker waits. Works on every port, as exactly as this machine wakes a thread.
+//! - [`gap`]: gap frames between packets keep the wire busy, so that bytes are the clock (Takano et al. 2004).
+//! - [`launch`]: the device gets packets ahead of their times, and keeps the times itself (SO_TXTIME).
 //!
-//! Which of them can work is tried, not believed: [`Realiser::prove`] sends frames that no neighbour minds and looks at how long
-//! they take. A port that lets frames go as fast as they are given (veth, TAP: there is no wire that takes time for a byte)
-//! is refused with what was measured.
+//! Whether one works is measured: [`Realiser::prove`] sends frames that every neighbour ignores, and measures
+//! how long they take. A port that passes frames on as fast as it gets them (veth, TAP: no wire takes time for a
+//! byte) is refused, with the measurement.
 //!
-//! A realiser also decides which time the queue is asked at: the clock's, the wire's, or one ahead. A queue whose host was
-//! held up is not shown all of the time that was missed, since it would make up for it in a burst; never-early is
-//! what a buffer behind us relies on.
+//! A realiser also decides which time the queue sees: the clock's, the wire's, or one ahead. After its host
+//! stalled, a queue does not see all of the missed time, or it would make up for it in a burst; a buffer behind
+//! us relies on packets that are never early.
 
 pub mod gap;
 pub mod launch;
@@ -24,10 +24,10 @@ use engine::units::{Bandwidth, Bytes, Duration, Instant};
 use measure::delay::Delays;
 use std::fmt;
 
-/// How far a host that was held up may catch up, in one go, at most: a tick of a 250 Hz kernel and some.
+/// How far a stalled host may catch up in one go: a tick of a 250 Hz kernel, and some.
 pub const CATCH_UP: Duration = Duration::from_millis(5);
 
-/// Why a realiser cannot work by a port: what was looked at or measured.
+/// Why a realiser cannot work on a port: what was found or measured.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Refusal(pub String);
 
@@ -48,7 +48,7 @@ pub enum Step {
     Sleep(Instant),
 }
 
-/// How well packets started at their times, since the path was made.
+/// How exactly packets started at their times, since the path was made.
 #[derive(Clone, Debug, Default)]
 pub struct Achieved {
     /// How much later than its time each packet started that had to wait for it.
@@ -57,7 +57,7 @@ pub struct Achieved {
     pub late: u64,
     /// How often the wire ran dry while a packet waited and gap frames should have kept it busy.
     pub dry: u64,
-    /// Time that was given up, since the host was held up for longer than it may catch up: gaps were longer by it.
+    /// Time that was given up, since the host stalled for longer than it may catch up: gaps were longer by it.
     pub held_up: Duration,
     /// Gap frames, and their slots on the wire.
     pub gaps: Count,
@@ -68,21 +68,27 @@ pub trait Realiser: fmt::Debug + Send {
     /// Its name: `timer`, `gap` or `launch`.
     fn name(&self) -> &'static str;
 
-    /// Tries whether it can work by this port, in at most some seconds. What was found, in words.
+    /// Tries whether it works on this port, within a few seconds. Returns what was found, in words.
+    ///
+    /// # Errors
+    /// If it does not work; the refusal says what was measured.
     fn prove(&self, port: &mut dyn Port, pool: &mut Pool) -> Result<String, Refusal>;
 
-    /// Prepares a port. To be called when the port is opened, before anything is sent.
+    /// Prepares a port, after it is opened and before anything is sent.
+    ///
+    /// # Errors
+    /// If the port lacks what it needs.
     fn attach(&mut self, port: &mut dyn Port) -> Result<(), Refusal>;
 
-    /// The time at which the queue is to be asked or given a packet. `idle`: it is empty. Never goes back.
+    /// The time that the queue sees now. `idle`: it is empty. Never goes back.
     fn time(&mut self, now: Instant, idle: bool) -> Instant;
 
-    /// The same at the start of a turn, with a look at the port.
+    /// The same at the start of a turn, with the state of the port.
     fn begin(&mut self, now: Instant, idle: bool, _port: &mut dyn Port) -> Instant {
         self.time(now, idle)
     }
 
-    /// Whether it keeps the wire's time by itself: then nothing else may hold packets back.
+    /// Whether it keeps the wire's time by itself: then nothing else may delay packets.
     fn keeps_wire(&self) -> bool {
         false
     }
@@ -90,13 +96,13 @@ pub trait Realiser: fmt::Debug + Send {
     /// The queue has packets, and none may leave before `until`.
     fn wait(&mut self, until: Instant, queue: &mut Queue, port: &mut dyn Port) -> Step;
 
-    /// A packet that the queue gave goes to the port: its frame, and its length as the queue counts.
+    /// The queue's packet goes to the port, in this frame.
     fn send(&mut self, pool: &mut Pool, frame: Buffer);
 
     /// The queue is empty.
     fn rest(&mut self);
 
-    /// How well it did.
+    /// How exact it was.
     fn achieved(&self) -> &Achieved;
 }
 

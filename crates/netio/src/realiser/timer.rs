@@ -8,19 +8,19 @@ use engine::packet::Buffer;
 use engine::queue::Queue;
 use engine::units::{Bandwidth, Duration, Instant};
 
-/// Waits.
+/// The realiser that waits.
 #[derive(Debug)]
 pub struct Timer {
     punctuality: Punctuality,
-    /// What the queue's time is behind the clock's: what was not caught up since it was last empty.
+    /// By how much the queue's time is behind the clock's: what was given up since the queue was last empty.
     behind: Duration,
-    /// The queue wants, or may be asked, from this time of its own on.
+    /// From this time of its own on the queue has a packet, or may have one.
     ready: Option<Instant>,
     last: Instant,
 }
 
 impl Timer {
-    /// For a wire of this speed; by it a packet counts as late.
+    /// For a wire of this speed, by which packets count as late.
     pub fn new(wire: Bandwidth, mtu: usize) -> Self {
         Self {
             punctuality: Punctuality::new(wire, mtu),

@@ -10,9 +10,9 @@ use clap::{Args, Subcommand};
 use engine::random::Seed;
 use engine::units::{Bandwidth, Bytes, Duration};
 use gateway::supervise::heed_signals;
-use lab::traffic::analyser::{Analyser, Heard, wall_clock};
+use lab::traffic::analyser::{Analyser, ReceivedStream, wall_clock};
 use lab::traffic::datagram::LEAST_PAYLOAD;
-use lab::traffic::generator::{self, Sent, Shape};
+use lab::traffic::generator::{self, SendReport, Shape};
 use lab::traffic::tally::Tally;
 use plot::{self, Series, Style, Unit};
 use serde_json::{Value, json};
@@ -150,7 +150,7 @@ impl Send {
         Ok(shape)
     }
 
-    fn lines(&self, to: SocketAddr, stream: u64, sent: &Sent) -> Value {
+    fn lines(&self, to: SocketAddr, stream: u64, sent: &SendReport) -> Value {
         let late = sent.late.quantiles(&[500, 990, 1000]);
         json!({
             "to": to.to_string(),
@@ -165,13 +165,13 @@ impl Send {
     }
 
     /// Bits of IP packets per second: what left after the first, over the time since.
-    fn rate_of(&self, to: SocketAddr, sent: &Sent) -> Option<f64> {
+    fn rate_of(&self, to: SocketAddr, sent: &SendReport) -> Option<f64> {
         let packets = sent.datagrams.checked_sub(1).filter(|&packets| packets > 0)?;
         let bits = packets as f64 * (self.size.get() + headers(to)) as f64 * 8.0;
         Some(bits / sent.took.as_secs_f64())
     }
 
-    fn describe(&self, to: SocketAddr, sent: &Sent, out: &mut dyn Write) -> std::io::Result<()> {
+    fn describe(&self, to: SocketAddr, sent: &SendReport, out: &mut dyn Write) -> std::io::Result<()> {
         let rate = self.rate_of(to, sent).map_or_else(String::new, |rate| {
             format!(", {} of IP packets", Unit::Rate.show(rate))
         });
@@ -273,7 +273,7 @@ impl Receive {
                 continue;
             }
             shown = now;
-            let over = |heard: &&Heard| heard.over(now, idle);
+            let over = |heard: &&ReceivedStream| heard.over(now, idle);
             let ended = analyser.streams().values().filter(over).count();
             if self.streams.is_some_and(|streams| ended >= streams) {
                 break;

@@ -6,7 +6,7 @@ use super::rig::{CUBIC, Rig, until};
 use super::{LONG, PATIENCE, client, client_state, connections, kill, state_path, supervisor_of};
 use engine::units::{Bandwidth, Duration as Span};
 use lab::traffic::tcp::{Bulk, Connects};
-use lab::{Lab, Link, Running};
+use lab::{EmulatedLink, Lab, Running};
 use std::time::{Duration, Instant};
 
 /// In bytes a second: at the cap of 2 Mbit/s is below the first, free is above the second.
@@ -131,7 +131,7 @@ fn a_router_limits_the_hosts_behind_an_interface() {
     lab::isolated(|| {
         let mut lab = Lab::new();
         let [server, router, home] = ["server", "router", "home"].map(|name| lab.host(name).expect("a host"));
-        let link = Link::new(Bandwidth::mbit(10)).delay(Span::from_millis(10));
+        let link = EmulatedLink::new(Bandwidth::mbit(10)).delay(Span::from_millis(10));
         lab.link((&server, "eth0"), (&router, "eth0"), link, link)
             .expect("a link");
         lab.veth((&router, "eth1"), (&home, "eth0")).expect("a wire");

@@ -7,7 +7,7 @@
 
 use engine::units::{Bandwidth, Bytes, Duration as Span};
 use lab::traffic::tcp::{Bulk, BulkRun};
-use lab::{Host, Lab, Link, Program, Running};
+use lab::{EmulatedLink, Host, Lab, Program, Running};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};
@@ -44,7 +44,7 @@ impl Rig {
     pub fn new(mbit: u64, buffer: u64) -> Self {
         let mut lab = Lab::new();
         let [home, server] = ["home", "server"].map(|name| lab.host(name).expect("a host"));
-        let link = Link::new(Bandwidth::mbit(mbit))
+        let link = EmulatedLink::new(Bandwidth::mbit(mbit))
             .delay(Span::from_millis(10))
             .buffer(Bytes::new(buffer));
         lab.link((&server, "eth0"), (&home, "eth0"), link, link)
