@@ -72,7 +72,7 @@ fn parts() -> Vec<Part> {
             page: "docs/rsvp.md".into(),
             name: "key".into(),
             begin: "# Reserving bandwidth\n".into(),
-            text: table(control::rsvp_keys::Key::SETTINGS),
+            text: table(control::rsvp_keys::KeySettings::SETTINGS),
         },
     ];
     let part = |name: &str, settings: &[Setting]| Part {

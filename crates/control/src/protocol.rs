@@ -1,4 +1,4 @@
-//! What is said over the control socket: one JSON object per line, each way.
+//! The control protocol: one JSON object per line, in both directions.
 //!
 //! ```text
 //! → {"request":"status","interval_ms":1000,"follow":true}
@@ -10,7 +10,8 @@
 //!
 //! A request that is not understood is refused by name, with the connection kept.
 
-use crate::reservation::{Notice, Progress, Status, Wanted};
+pub use crate::refusal::Refusal;
+use crate::reservation::{Notice, ReservationRequest, ReservationState, RsvpStatus};
 use crate::snapshot::Snapshot;
 use engine::settings::Raw;
 use serde::{Deserialize, Serialize};
@@ -65,15 +66,16 @@ pub enum Request {
         /// Settings by name, as they would stand in a policy.
         changes: BTreeMap<String, Change>,
     },
-    /// Reserve bandwidth along the path, as long as the connection lasts; a reply for each change in how it fares.
+    /// Reserve bandwidth along the path, as long as the connection lasts; a reply for each change
+    /// in how it fares.
     Reserve {
         /// What.
-        wanted: Wanted,
+        wanted: ReservationRequest,
     },
     /// Ask what the path offers.
     Trial {
         /// What for.
-        wanted: Wanted,
+        wanted: ReservationRequest,
     },
     /// Change the rate of a reservation that a program on this node holds.
     Change {
@@ -148,9 +150,9 @@ pub enum Reply {
     /// It was not done, and nothing has changed.
     Refused(Refusal),
     /// How a reservation fares.
-    Reservation(Progress),
+    Reservation(ReservationState),
     /// What is known of reservations.
-    Reservations(Box<Status>),
+    Reservations(Box<RsvpStatus>),
     /// Something happened to a reservation.
     Notice(Notice),
     /// Who is there.
@@ -161,58 +163,6 @@ pub enum Reply {
         program: String,
     },
 }
-
-/// Why something was not done.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Refusal {
-    /// The reason.
-    pub message: String,
-    /// What to do about it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub help: Option<String>,
-}
-
-impl Refusal {
-    /// A refusal without advice.
-    pub fn new(message: impl Into<String>) -> Self {
-        Self {
-            message: message.into(),
-            help: None,
-        }
-    }
-}
-
-impl From<engine::settings::Problem> for Refusal {
-    fn from(problem: engine::settings::Problem) -> Self {
-        Self {
-            message: problem.message,
-            help: problem.help,
-        }
-    }
-}
-
-impl From<Vec<engine::settings::Problem>> for Refusal {
-    /// All of them in one: the first one's advice stands for the rest.
-    fn from(problems: Vec<engine::settings::Problem>) -> Self {
-        let messages: Vec<&str> = problems.iter().map(|problem| problem.message.as_str()).collect();
-        Self {
-            message: messages.join("; "),
-            help: problems.iter().find_map(|problem| problem.help.clone()),
-        }
-    }
-}
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)?;
-        match &self.help {
-            Some(help) => write!(f, "; {help}"),
-            None => Ok(()),
-        }
-    }
-}
-
-impl std::error::Error for Refusal {}
 
 #[cfg(test)]
 mod tests {

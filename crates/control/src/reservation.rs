@@ -1,4 +1,4 @@
-//! Bandwidth that a program asks for along a path: what is said over the control socket about it.
+//! Reservations along a path: the part of the control protocol about RSVP.
 //!
 //! ```text
 //! → {"request":"reserve","wanted":{"to":"10.0.3.2","port":5000,"protocol":17,"rate_bps":40000000}}
@@ -6,42 +6,44 @@
 //! ← {"reply":"reservation","state":"reserved","number":1,"rate_bps":40000000,"guaranteed":false}
 //! ```
 //!
-//! The connection's life is the reservation's: when it ends, however it ends, the reservation does.
+//! A reservation lasts as long as its connection: when that ends, however it ends, the node tears
+//! the reservation down.
 
-use crate::protocol::Refusal;
+use crate::refusal::Refusal;
 use core::net::IpAddr;
 use serde::{Deserialize, Serialize};
 use std::sync::mpsc::Sender;
 
-/// The packet length that is assumed where none is said.
+/// The minimum packet length where none is given.
 pub const USUAL_PACKET: u32 = 1000;
 
-/// What is asked for. Rates and lengths are of IP datagrams.
+/// A request for a reservation. Rates and lengths are of IP datagrams.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Wanted {
-    /// Where to.
+pub struct ReservationRequest {
+    /// The receiver.
     pub to: IpAddr,
-    /// The destination port; 0 where the protocol has none.
+    /// The destination port; 0 where the protocol has no ports.
     #[serde(default)]
     pub port: u16,
     /// The transport protocol.
     pub protocol: u8,
-    /// The source address; the one of the route if not given.
+    /// The source address; the route's if not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<IpAddr>,
-    /// The source port; 0: any.
+    /// The source port; 0 matches any.
     #[serde(default)]
     pub from_port: u16,
-    /// What is sent, in bit/s.
+    /// The token rate, in bit/s.
     pub rate_bps: u64,
-    /// What is sent at once, in bytes; 0: 10 ms of the rate, and two packets at least.
+    /// The bucket depth, in bytes; 0 for 10 ms of the rate, and at least two packets.
     #[serde(default)]
     pub burst_bytes: u64,
-    /// The shortest packet: shorter ones count as this.
+    /// The minimum policed unit: shorter packets count as this.
     #[serde(default = "usual_packet")]
     pub packet_bytes: u32,
-    /// The delay that is wanted at most, in microseconds: guaranteed service, rather than controlled load.
+    /// The bound on the queueing delay, in microseconds: requests guaranteed service instead of
+    /// controlled load.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delay_us: Option<u64>,
 }
@@ -50,91 +52,93 @@ fn usual_packet() -> u32 {
     USUAL_PACKET
 }
 
-/// How a reservation fares.
+/// A change in the state of a reservation.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(tag = "state", rename_all = "lowercase")]
-pub enum Progress {
-    /// The path is being told.
+pub enum ReservationState {
+    /// Path messages go out.
     Asked {
-        /// Its number on this node, for `reserve change`.
+        /// The number of the reservation on this node, for `reserve change`.
         number: u64,
     },
-    /// Every node up to the receiver has promised it.
+    /// Every hop up to the receiver has admitted it.
     Reserved {
         /// Its number.
         number: u64,
-        /// What is promised, in bit/s of IP datagrams.
+        /// The reserved rate, in bit/s of IP datagrams.
         rate_bps: u64,
-        /// Whether a delay is.
+        /// Whether it is guaranteed service.
         guaranteed: bool,
     },
-    /// It was in force and is not any more; it comes back by itself if the path does.
+    /// It is no longer in force; it comes back by itself with the path.
     Lost {
         /// Its number.
         number: u64,
     },
     /// A node has refused it.
-    Refused(Denial),
-    /// What the path offers: the answer to a trial.
-    Offer(Offer),
+    Refused(PathRefusal),
+    /// What the path offers: the reply to a trial.
+    Offer(PathOffer),
 }
 
-/// A refusal on the way.
+/// A hop on the path has refused a reservation.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Denial {
+pub struct PathRefusal {
     /// The node that refused.
     pub node: IpAddr,
     /// RSVP's error code and value.
     pub code: u8,
     /// See `code`.
     pub value: u16,
-    /// What they mean.
+    /// What code and value mean.
     pub reason: String,
-    /// What was asked, in bit/s of IP datagrams.
+    /// The requested rate, in bit/s of IP datagrams.
     pub asked_bps: u64,
-    /// What the narrowest link on the path had left just then, in bit/s of full IP datagrams, where that is known.
+    /// What was left on the bottleneck link of the path, in bit/s of full-sized IP datagrams, if
+    /// known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left_bps: Option<u64>,
 }
 
 /// What a path offers.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Offer {
-    /// Whether what is wanted would fit now.
+pub struct PathOffer {
+    /// Whether the request would be admitted now.
     pub fits: bool,
-    /// Why not, if not.
+    /// Why it would not be.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
-    /// Nodes that count what they promise.
+    /// Hops with admission control (the IS hop count).
     pub hops: u32,
-    /// What the narrowest link has left, in bit/s of full IP datagrams; none if no link has a limit.
+    /// What is left on the bottleneck link, in bit/s of full-sized IP datagrams; none if no link
+    /// has a limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left_bps: Option<u64>,
-    /// The longest datagram.
+    /// The path MTU.
     pub mtu_bytes: u32,
-    /// The rate that the wanted delay takes, in bit/s.
+    /// The rate that the requested delay takes, in bit/s.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_for_delay_bps: Option<u64>,
-    /// Whether some node on the way does not speak RSVP.
+    /// Whether some hop does not support RSVP.
     pub gap: bool,
 }
 
-/// A flow, for people and programs.
+/// A sender and its session.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Flow {
+pub struct FlowView {
     /// The sender.
     pub from: IpAddr,
-    /// Its port; 0: any.
+    /// The source port; 0 matches any.
     pub from_port: u16,
     /// The receiver.
     pub to: IpAddr,
-    /// Its port; 0: the protocol has none.
+    /// The destination port; 0 where the protocol has no ports.
     pub port: u16,
     /// The transport protocol.
     pub protocol: u8,
 }
 
-impl std::fmt::Display for Flow {
+impl std::fmt::Display for FlowView {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let place = |address: IpAddr, port: u16| match (address, port) {
             (address, 0) => address.to_string(),
@@ -146,170 +150,194 @@ impl std::fmt::Display for Flow {
     }
 }
 
-/// All that a node knows of reservations.
+/// The RSVP state of a node.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
-pub struct Status {
-    /// The interfaces on which it speaks.
-    pub interfaces: Vec<Link>,
-    /// Senders that it has heard of, with what is reserved for them.
+pub struct RsvpStatus {
+    /// The interfaces on which it speaks RSVP.
+    pub interfaces: Vec<InterfaceView>,
+    /// Senders with path state, and their reservations.
     pub senders: Vec<SenderView>,
-    /// The latest refusals here, the newest last.
+    /// The latest refusals by this node, the newest last.
     pub refusals: Vec<RefusalView>,
-    /// Messages heard.
+    /// Messages received.
     pub heard: u64,
-    /// Messages that are no RSVP.
+    /// Messages that are no RSVP messages.
     pub malformed: u64,
-    /// Messages beyond the limit of an interface.
+    /// Messages beyond the rate limit of an interface.
     pub overflow: u64,
-    /// Messages that were not believed, by interface, neighbour and reason, the latest last.
+    /// Messages that failed the integrity check, by interface, neighbour and reason, the latest
+    /// last.
     #[serde(default)]
     pub dropped: Vec<DroppedView>,
-    /// What the names of messages save; none where they have none.
+    /// Refresh reduction; none where it is off.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub names: Option<Names>,
+    pub refresh_reduction: Option<RefreshReductionView>,
 }
 
-/// Messages that were not believed.
+/// Messages that failed the integrity check.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct DroppedView {
-    /// Where they came.
+    /// The interface on which they arrived.
     pub interface: String,
-    /// The neighbour that they claim to be from.
+    /// The neighbour that they claim to come from.
     pub from: IpAddr,
-    /// Why, in a word for programs: `missing`, `unknown-key`, `wrong-key`, `replayed` and others.
+    /// The reason in a machine-readable word: `missing`, `unknown-key`, `wrong-key`, `replayed` and
+    /// others.
     pub reason: String,
-    /// What it means, and what to do.
+    /// What the reason means, and what to do.
     pub message: String,
-    /// So many.
+    /// How many.
     pub count: u64,
-    /// The last of them came so many seconds ago.
+    /// How many seconds ago the last of them arrived.
     pub seconds_ago: f64,
 }
 
-/// How the messages of an interface are protected.
+/// How the messages of an interface are authenticated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Keys {
-    /// Those without a key are dropped.
+pub struct KeysView {
+    /// Messages without INTEGRITY are dropped.
     pub required: bool,
-    /// The key that is sent with has ended, and there is no other.
+    /// The lifetime of the sending key has ended, and there is no other key.
     pub stale: bool,
 }
 
-/// What refresh reduction (RFC 2961) has done.
+/// Statistics of refresh reduction (RFC 2961).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Names {
-    /// Refreshes that went out as a name.
+pub struct RefreshReductionView {
+    /// Refreshes sent as a MESSAGE_ID in a summary refresh.
     pub summarised: u64,
-    /// Messages that were sent again since nobody acknowledged them.
-    pub repeated: u64,
-    /// Messages that nobody acknowledged at all.
+    /// Messages retransmitted for want of an acknowledgement.
+    pub retransmitted: u64,
+    /// Messages that were never acknowledged.
     pub given_up: u64,
-    /// Names of neighbours that meant nothing here.
-    pub unknown: u64,
+    /// MESSAGE_IDs of neighbours that were unknown here.
+    pub unknown_ids: u64,
 }
 
-/// An interface on which RSVP is spoken.
+/// An interface on which the node speaks RSVP.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Link {
+pub struct InterfaceView {
     /// Its name.
     pub name: String,
     /// Our addresses there.
     pub addresses: Vec<IpAddr>,
-    /// What is reserved, in bit/s as the link counts; none where nothing is queued by this node.
+    /// The sum of reservations, in bit/s as the link counts; none where this node does not queue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reserved_bps: Option<u64>,
-    /// What may be reserved in all.
+    /// What may be reserved in all, in the same unit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reservable_bps: Option<u64>,
-    /// How its messages are protected; none: whoever is on the link is believed.
+    /// How its messages are authenticated; none: messages of anybody on the link are accepted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub keys: Option<Keys>,
-    /// Why it does not work, if it does not.
+    pub keys: Option<KeysView>,
+    /// The error that keeps it from working, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
-/// A sender and what is reserved for it.
+/// A sender and its reservations.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct SenderView {
-    /// Who, to whom.
-    pub flow: Flow,
-    /// What it says that it sends, in bit/s of IP datagrams.
+    /// The sender and its session.
+    pub flow: FlowView,
+    /// The token rate of its Tspec, in bit/s of IP datagrams.
     pub sends_bps: u64,
-    /// The neighbour that it is heard by; none: it is on this node.
+    /// The previous hop; none for a sender on this node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub previous: Option<IpAddr>,
-    /// The number of the reservation that a program on this node holds, if one does.
+    /// The number of the reservation, if a program on this node has requested it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub number: Option<u64>,
-    /// It is forgotten after so many seconds, unless it is refreshed; none: it is on this node.
+    /// The seconds until its path state times out unless refreshed; none for a sender on this node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub forgotten_in_s: Option<f64>,
-    /// Whether this node is, or answers for, its receiver, and has reserved.
+    /// Whether this node has reserved as its receiver, or as the proxy of its receiver.
     pub answered: bool,
-    /// What is promised here, interface by interface.
-    pub promises: Vec<PromiseView>,
+    /// What is reserved on the interfaces of this node.
+    pub reservations: Vec<InstalledReservation>,
 }
 
-/// A promise on an interface.
+/// A reservation on an interface.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct PromiseView {
+pub struct InstalledReservation {
     /// The interface.
     pub interface: String,
-    /// The class that keeps it; none where nothing is queued.
+    /// The class that enforces it; none where this node does not queue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub class: Option<String>,
-    /// What is promised, in bit/s of IP datagrams.
+    /// The reserved rate, in bit/s of IP datagrams.
     pub rate_bps: u64,
-    /// What it takes of the interface, in bit/s as the link counts.
-    pub counts_bps: u64,
-    /// Whether a delay is promised.
+    /// The rate that it takes of the interface, in bit/s as the link counts.
+    pub link_rate_bps: u64,
+    /// Whether it is guaranteed service.
     pub guaranteed: bool,
 }
 
-/// A refusal by this very node.
+/// A refusal by this node.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct RefusalView {
-    /// For whom; one of them, where senders share.
+    /// The flow; one of several in a shared reservation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub flow: Option<Flow>,
-    /// Where it lacked.
+    pub flow: Option<FlowView>,
+    /// The interface that refused.
     pub interface: String,
-    /// What it is about.
+    /// The reason.
     pub reason: String,
-    /// What was asked, in bit/s as the link counts.
+    /// The requested rate, in bit/s as the link counts.
     pub asked_bps: u64,
-    /// What there was to give.
+    /// What was available.
     pub left_bps: u64,
-    /// Seconds ago.
+    /// How many seconds ago.
     pub seconds_ago: f64,
 }
 
-/// Something that happened.
+/// An event.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Notice {
-    /// A word for programs: `path`, `path-ended`, `reserved`, `unreserved`, `refused`, `failed`, `confirmed`, `dropped`.
+    /// The kind of event, machine-readable: `path`, `path-ended`, `reserved`, `unreserved`,
+    /// `refused`, `failed`, `confirmed`, `dropped`.
     pub what: String,
-    /// Whom it concerns.
+    /// The flow that it concerns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub flow: Option<Flow>,
-    /// The whole of it, for people.
+    pub flow: Option<FlowView>,
+    /// The event, human-readable.
     pub message: String,
 }
 
-/// What lasts as long as this does.
-pub type Held = Box<dyn Send>;
+/// Whatever it was returned for ends when it is dropped.
+pub type Lease = Box<dyn Send>;
 
-/// A node that can be asked for bandwidth. Called from several threads.
+/// A node that takes reservation requests, from several threads.
 pub trait Reservations: Send + Sync {
-    /// Asks for bandwidth, until what is returned is dropped. How it fares is told to the other end of the channel.
-    fn reserve(&self, wanted: &Wanted, tell: Sender<Progress>) -> Result<Held, Refusal>;
-    /// Asks what the path offers, without reserving. The answer is an [`Progress::Offer`] or a refusal.
-    fn trial(&self, wanted: &Wanted, tell: Sender<Progress>) -> Result<Held, Refusal>;
+    /// Requests a reservation, until the lease is dropped. Its state goes to `tell`.
+    ///
+    /// # Errors
+    ///
+    /// If the node refuses the request at once.
+    fn reserve(&self, wanted: &ReservationRequest, tell: Sender<ReservationState>) -> Result<Lease, Refusal>;
+    /// Asks what the path offers, without reserving. [`ReservationState::Offer`] or a refusal goes
+    /// to `tell`.
+    ///
+    /// # Errors
+    ///
+    /// If the node refuses the request at once.
+    fn trial(&self, wanted: &ReservationRequest, tell: Sender<ReservationState>) -> Result<Lease, Refusal>;
     /// Changes the rate of the reservation of this number, in bit/s.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such reservation, or the path refuses; the old rate stays in force then.
     fn change(&self, number: u64, rate_bps: u64) -> Result<String, Refusal>;
-    /// All that is known.
-    fn status(&self) -> Result<Status, Refusal>;
-    /// Tells of everything that happens, until what is returned is dropped.
-    fn watch(&self, tell: Sender<Notice>) -> Result<Held, Refusal>;
+    /// The RSVP state.
+    ///
+    /// # Errors
+    ///
+    /// If the node has ended.
+    fn status(&self) -> Result<RsvpStatus, Refusal>;
+    /// Sends all events to `tell`, until the lease is dropped.
+    ///
+    /// # Errors
+    ///
+    /// If the node has ended.
+    fn watch(&self, tell: Sender<Notice>) -> Result<Lease, Refusal>;
 }

@@ -1,5 +1,6 @@
-//! The `[rsvp]` section: on which interfaces a node speaks RSVP, and which senders it answers by itself. Neutral: it opens
-//! nothing. What of an interface may be reserved stands with the interface (`reserve`).
+//! The `[rsvp]` section: the interfaces on which a node speaks RSVP, and the Paths that it answers
+//! as a receiver proxy. Neutral: it opens nothing. What may be reserved on an interface is
+//! configured there (`reserve`).
 
 use crate::filters::{Addresses, PortRange, Protocol};
 use crate::sections::{Section, Value};
@@ -11,11 +12,12 @@ use engine::settings::{Problem, Span};
 use engine::units::{Bandwidth, Duration};
 
 choices! {
-    /// What is asked of messages where there are keys. One that is protected must always be right.
+    /// Whether messages must carry INTEGRITY on interfaces with keys. INTEGRITY that is there must
+    /// always verify.
     pub enum Protection {
-        /// Those that are not protected are dropped.
+        /// Messages without it are dropped.
         Required = "required",
-        /// They are let through: for the time in which neighbours are given keys.
+        /// Messages without it pass: for the time in which neighbours are given keys.
         Optional = "optional",
     }
 }
@@ -23,78 +25,80 @@ choices! {
 settings! {
     /// The settings of a node that speaks RSVP.
     pub struct RsvpSettings {
-        /// How often state is told anew, on average: R of RFC 2205
+        /// R of RFC 2205: the mean refresh period
         refresh: Duration = default "30 s",
-            "too short: work for everybody; too long: what a lost neighbour had reserved stays for minutes (5.25 times this)",
+            "too short: load on all nodes; too long: reservations of a failed neighbour stay for minutes (5.25 times this)",
             "RFC 2205, section 3.7";
-        /// Messages heard at most on an interface, in a second
+        /// The most messages received on an interface in a second
         most_messages: u32 = default "5000",
-            "too small: reservations of a busy network end; too large: a flood of messages keeps the processor busy",
-            "RFC 6398: what is taken off the forwarding path is limited; about 75000 sessions at the default refresh";
-        /// A file of keys: neighbours that know them are believed, and no others (RFC 2747)
-        keys: String = derived "none: whoever is on a link is believed",
-            "it must be its owner's alone (mode 600)", "whoever can write to a link can reserve, and end what others have reserved";
-        /// Whether messages without a key are dropped on interfaces that have one
+            "too small: reservations of a busy network time out; too large: a flood of messages keeps the processor busy",
+            "RFC 6398: Router Alert packets are rate-limited; about 75000 sessions at the default refresh";
+        /// The key file: only messages of neighbours with these keys are accepted (RFC 2747)
+        keys: String = derived "none: messages of anybody on a link are accepted",
+            "only its owner may read it (mode 600)", "without keys, anybody on a link can reserve, and tear down reservations of others";
+        /// Whether messages without INTEGRITY are dropped on interfaces that have a key
         protection: Protection = default "required",
-            "`optional` believes everybody; for the time in which neighbours are given keys", "RFC 2747, section 1";
-        /// What stands is refreshed by its name, and what is new is sent until it is acknowledged, with neighbours that can (RFC 2961)
+            "`optional` accepts everybody; for the time in which neighbours are given keys", "RFC 2747, section 1";
+        /// Refresh reduction with capable neighbours: summary refreshes, and reliable delivery of
+        /// new state (RFC 2961)
         refresh_reduction: bool = default "true",
-            "`false` for neighbours that misread it", "RFC 2961: neighbours that cannot get plain RSVP";
+            "`false` for neighbours that misread it", "RFC 2961: other neighbours get plain RSVP";
     }
 }
 
 settings! {
-    /// Whose Paths are answered with a reservation.
+    /// Which Paths are answered with a reservation.
     pub struct AcceptSettings {
-        /// Where to: of this node's own addresses, or of hosts behind it for which it answers
+        /// The destinations: this node's own addresses, or hosts behind it for which it is the
+        /// proxy
         to: Addresses = derived "this node's own addresses",
-            "a prefix of hosts that reserve for themselves takes that from them", "RFC 5945, section 4.1";
-        /// Where from
+            "hosts in the prefix can no longer reserve for themselves", "RFC 5945, section 4.1";
+        /// The senders
         from: Addresses = derived "anywhere", "", "";
         /// The transport protocol
         protocol: Protocol = derived "any", "", "";
-        /// Destination ports
+        /// The destination ports
         port: PortRange = derived "any", "", "";
-        /// The most that one reservation may be, in bytes of IP datagrams
-        up_to: Bandwidth = derived "what the links on the way admit",
-            "too small: senders get less than they ask for, or nothing", "whoever owns the links has set `share` and `largest` there";
+        /// The greatest rate of one reservation, in bytes of IP datagrams
+        up_to: Bandwidth = derived "what the links on the path admit",
+            "too small: senders are refused", "whoever owns the links has set `share` and `largest` there";
     }
 }
 
 /// A checked `[rsvp]` section.
 #[derive(Clone, PartialEq, Debug)]
 pub struct RsvpConfig {
-    /// Where RSVP is spoken, in the order given, which gives them their numbers.
+    /// The interfaces that speak RSVP; their order gives their identifiers.
     pub interfaces: Vec<String>,
-    /// The rest.
+    /// The other settings.
     pub settings: RsvpSettings,
-    /// Neighbours that need no key.
+    /// Neighbours whose messages need no INTEGRITY.
     pub unprotected: Vec<IpAddr>,
-    /// Who is answered.
-    pub accept: Vec<Accept>,
+    /// The rules of the receiver proxy.
+    pub accept: Vec<AcceptRule>,
 }
 
-/// Whose Paths are answered with a reservation.
+/// A rule of the receiver proxy: which Paths are answered with a reservation.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct Accept {
-    /// Where to; `None`: this node's own addresses.
+pub struct AcceptRule {
+    /// The destinations; `None`: this node's own addresses.
     pub to: Option<Prefix>,
-    /// Where from.
+    /// The senders.
     pub from: Option<Prefix>,
     /// The transport protocol.
     pub protocol: Option<u8>,
-    /// Destination ports.
+    /// The destination ports.
     pub port: Option<engine::classify::Ports>,
-    /// The most that one reservation may be.
+    /// The greatest rate of one reservation.
     pub up_to: Option<Bandwidth>,
 }
 
-/// What a Path is about.
+/// What the rules see of a Path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Offered {
-    /// Its session's destination.
+pub struct IncomingPath {
+    /// The destination of the session.
     pub to: IpAddr,
-    /// Whether that is an address of this node.
+    /// Whether the destination is an address of this node.
     pub own: bool,
     /// The sender.
     pub from: IpAddr,
@@ -104,24 +108,24 @@ pub struct Offered {
     pub port: u16,
 }
 
-impl Accept {
-    /// Whether it speaks of this.
-    pub fn covers(&self, offered: &Offered) -> bool {
-        self.to.map_or(offered.own, |to| contains(to, offered.to))
-            && self.from.is_none_or(|from| contains(from, offered.from))
-            && self.protocol.is_none_or(|protocol| protocol == offered.protocol)
+impl AcceptRule {
+    /// Whether the rule covers a Path.
+    pub fn covers(&self, path: &IncomingPath) -> bool {
+        self.to.map_or(path.own, |to| contains(to, path.to))
+            && self.from.is_none_or(|from| contains(from, path.from))
+            && self.protocol.is_none_or(|protocol| protocol == path.protocol)
             && self
                 .port
-                .is_none_or(|port| (port.low()..=port.high()).contains(&offered.port))
+                .is_none_or(|port| (port.low()..=port.high()).contains(&path.port))
     }
 
-    /// Whether it answers for this address, which is not the node's own.
+    /// Whether the node is the proxy for this address, which is not its own.
     pub fn answers_for(&self, address: IpAddr) -> bool {
         self.to.is_some_and(|to| contains(to, address))
     }
 }
 
-impl From<AcceptSettings> for Accept {
+impl From<AcceptSettings> for AcceptRule {
     fn from(read: AcceptSettings) -> Self {
         Self {
             to: read.to.map(|addresses| addresses.0),
@@ -139,12 +143,12 @@ fn contains(prefix: Prefix, address: IpAddr) -> bool {
     one.is_some_and(|one| one.family() == prefix.family() && one.bits() & prefix.mask() == prefix.bits())
 }
 
-const OF_RSVP: &[&str] = &["interfaces", "accept", "unprotected"];
+const OTHER_KEYS: &[&str] = &["interfaces", "accept", "unprotected"];
 
 /// Reads the section; `None` if a problem was reported.
 pub(crate) fn read(section: &Section<'_>, problems: &mut Vec<Problem>) -> Option<RsvpConfig> {
     let before = problems.len();
-    let settings = RsvpSettings::read(&section.table(|key| !OF_RSVP.contains(&key)), &[], problems);
+    let settings = RsvpSettings::read(&section.table(|key| !OTHER_KEYS.contains(&key)), &[], problems);
     let at = |key: &str| section.get(key).map_or(section.at, |pair| pair.value.at);
     if let Some(settings) = &settings {
         refuse_absurd(settings, at, problems);
@@ -152,10 +156,13 @@ pub(crate) fn read(section: &Section<'_>, problems: &mut Vec<Problem>) -> Option
     let interfaces = match section.get("interfaces") {
         Some(pair) => interfaces(&pair.value, problems),
         None => {
-            let problem = Problem::new(section.at, "`interfaces` is missing: where RSVP is spoken");
+            let problem = Problem::new(
+                section.at,
+                "`interfaces` is missing: the interfaces that speak RSVP",
+            );
             problems.push(
                 problem
-                    .help("name those towards hosts and other routers: `interfaces = [\"lan0\", \"wan0\"]`"),
+                    .help("list those towards hosts and other routers: `interfaces = [\"lan0\", \"wan0\"]`"),
             );
             Vec::new()
         }
@@ -164,9 +171,9 @@ pub(crate) fn read(section: &Section<'_>, problems: &mut Vec<Problem>) -> Option
     let unprotected = unprotected.map_or_else(Vec::new, |pair| neighbours(&pair.value, problems));
     let sections = section.sections("accept", "rsvp.accept", problems);
     let read = |section: &Section<'_>| {
-        AcceptSettings::read(&section.table(|_| true), &[], problems).map(Accept::from)
+        AcceptSettings::read(&section.table(|_| true), &[], problems).map(AcceptRule::from)
     };
-    let accept: Vec<Accept> = sections.iter().filter_map(read).collect();
+    let accept: Vec<AcceptRule> = sections.iter().filter_map(read).collect();
     let settings = settings?;
     (problems.len() == before).then_some(RsvpConfig {
         interfaces,
@@ -203,7 +210,7 @@ fn refuse_absurd(settings: &RsvpSettings, at: impl Fn(&str) -> Span, problems: &
     if settings.most_messages == 0 {
         problems.push(Problem::new(
             at("most_messages"),
-            "`most_messages` must be at least 1: nothing would be heard",
+            "`most_messages` must be at least 1: nothing would be received",
         ));
     }
 }
@@ -238,8 +245,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_accept_rule_covers_what_it_says_and_nothing_else() {
-        let offered = Offered {
+    fn an_accept_rule_covers_its_conditions_and_nothing_else() {
+        let path = IncomingPath {
             to: IpAddr::from([10, 0, 3, 2]),
             own: true,
             from: IpAddr::from([10, 0, 1, 1]),
@@ -247,15 +254,9 @@ mod tests {
             port: 5000,
         };
         let prefix = |text: &str| text.parse::<Prefix>().ok();
-        let any = Accept::default();
-        assert!(
-            any.covers(&offered)
-                && !any.covers(&Offered {
-                    own: false,
-                    ..offered
-                })
-        );
-        let narrow = Accept {
+        let any = AcceptRule::default();
+        assert!(any.covers(&path) && !any.covers(&IncomingPath { own: false, ..path }));
+        let narrow = AcceptRule {
             to: prefix("10.0.3.0/24"),
             from: prefix("10.0.0.0/16"),
             protocol: Some(17),
@@ -263,36 +264,27 @@ mod tests {
             up_to: None,
         };
         assert!(
-            narrow.covers(&Offered {
-                own: false,
-                ..offered
-            }),
-            "it answers for hosts behind it"
+            narrow.covers(&IncomingPath { own: false, ..path }),
+            "it is the proxy for hosts behind it"
         );
         for other in [
-            Offered {
+            IncomingPath {
                 to: IpAddr::from([10, 0, 4, 2]),
-                ..offered
+                ..path
             },
-            Offered {
+            IncomingPath {
                 from: IpAddr::from([10, 1, 1, 1]),
-                ..offered
+                ..path
             },
-            Offered {
-                protocol: 6,
-                ..offered
-            },
-            Offered {
-                port: 5011,
-                ..offered
-            },
-            Offered {
+            IncomingPath { protocol: 6, ..path },
+            IncomingPath { port: 5011, ..path },
+            IncomingPath {
                 to: "fd00::1".parse().expect("an address"),
-                ..offered
+                ..path
             },
         ] {
             assert!(!narrow.covers(&other), "{other:?}");
         }
-        assert!(!any.answers_for(offered.to) && narrow.answers_for(offered.to));
+        assert!(!any.answers_for(path.to) && narrow.answers_for(path.to));
     }
 }

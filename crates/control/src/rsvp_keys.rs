@@ -1,5 +1,5 @@
-//! The file of keys with which RSVP's messages are protected (RFC 2747): a TOML file of its own, so that it alone must be kept
-//! secret. Neutral: it opens nothing.
+//! The key file for RSVP message authentication (RFC 2747): a TOML file of its own, so that only it
+//! has to be kept secret. Neutral: it opens nothing.
 //!
 //! ```toml
 //! [[key]]
@@ -7,7 +7,8 @@
 //! secret = "hex:5b0c1d…"
 //! ```
 //!
-//! What is wrong is said by line and column only: neither the line itself nor a value is repeated, since it may be the secret.
+//! Mistakes are reported by line and column only: neither the line nor a value is repeated, since
+//! it may be the secret.
 
 use crate::sections::{self, Section};
 use core::fmt;
@@ -18,16 +19,16 @@ use engine::settings::{Problem, Raw, SettingValue, Span};
 use engine::units::Duration;
 
 choices! {
-    /// How a digest is made.
-    pub enum Digest {
+    /// The algorithm of the keyed message digest.
+    pub enum DigestAlgorithm {
         /// HMAC-SHA-256.
         HmacSha256 = "hmac-sha256",
-        /// HMAC-MD5, the only one of RFC 2747.
+        /// HMAC-MD5, the only one in RFC 2747.
         HmacMd5 = "hmac-md5",
     }
 }
 
-/// The bytes of a secret. They are not shown.
+/// The bytes of a secret; `Debug` hides them.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(pub Vec<u8>);
 
@@ -66,7 +67,7 @@ fn bytes(digits: &str) -> Option<Vec<u8>> {
     Some(digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect())
 }
 
-/// The name of a key.
+/// The identifier of a key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct KeyId(pub u64);
 
@@ -83,22 +84,22 @@ impl SettingValue for KeyId {
 
 /// Who sends with a key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Whose {
-    /// All nodes on the link, this one too.
-    All,
-    /// This node alone.
-    Ours,
-    /// This neighbour alone.
-    Of(IpAddr),
+pub enum KeyOwner {
+    /// All nodes on the link, including this one.
+    Shared,
+    /// This node only.
+    Local,
+    /// This neighbour only.
+    Neighbour(IpAddr),
 }
 
-impl SettingValue for Whose {
+impl SettingValue for KeyOwner {
     const UNIT: &'static str = "\"all\", \"ours\", or the address of a neighbour";
     fn from_raw(raw: &Raw) -> Result<Self, String> {
         let read = match raw {
-            Raw::Text(text) if text == "all" => Some(Self::All),
-            Raw::Text(text) if text == "ours" => Some(Self::Ours),
-            Raw::Text(text) => text.parse().ok().map(Self::Of),
+            Raw::Text(text) if text == "all" => Some(Self::Shared),
+            Raw::Text(text) if text == "ours" => Some(Self::Local),
+            Raw::Text(text) => text.parse().ok().map(Self::Neighbour),
             _ => None,
         };
         read.ok_or_else(|| format!("expected {}", Self::UNIT))
@@ -127,14 +128,14 @@ fn seconds(time: &toml::value::Datetime) -> Option<u64> {
         toml::value::Offset::Z => 0,
         toml::value::Offset::Custom { minutes } => i64::from(minutes),
     };
-    // Years begin in March here, so that the day that is not in every year is the last.
+    // Years begin in March here, so that the leap day is the last day.
     let (year, month) = (i64::from(date.year), i64::from(date.month));
     let (year, month) = match month {
         3.. => (year, month - 3),
         _ => (year - 1, month + 9),
     };
     let days = 365 * year + year / 4 - year / 100 + year / 400 + (153 * month + 2) / 5 + i64::from(date.day);
-    // The first of January of 1970, counted in the same way.
+    // 1 January 1970, counted in the same way.
     let days = days - 719_469;
     let minutes = days * 24 * 60 + i64::from(clock.hour) * 60 + i64::from(clock.minute) - minutes;
     u64::try_from(minutes * 60 + i64::from(clock.second.unwrap_or(0))).ok()
@@ -142,38 +143,43 @@ fn seconds(time: &toml::value::Datetime) -> Option<u64> {
 
 settings! {
     /// A key.
-    pub struct Key {
-        /// Its name, the same at both ends
+    pub struct KeySettings {
+        /// The key identifier, the same at both ends
         id: KeyId = required, "", "RFC 2747, section 2: 48 bits, unique to its sender";
-        /// The secret itself
+        /// The secret
         secret: Secret = required, "too short: it can be guessed", "RFC 2104: as long as the digest";
-        /// How the digest is made
-        algorithm: Digest = default "hmac-sha256",
-            "`hmac-md5` is for neighbours that know no other", "RFC 2747 has MD5 alone; its time is over";
-        /// Who sends with it: all on the link, this node alone, or one neighbour alone
-        whose: Whose = default "all",
-            "with a key for each sender, one that becomes known makes a liar of that one only", "RFC 2747, section 3: keys are of a sender and an interface";
-        /// On this interface only
+        /// The digest algorithm
+        algorithm: DigestAlgorithm = default "hmac-sha256",
+            "`hmac-md5` is for neighbours that support nothing else", "RFC 2747 has only MD5, which is obsolete";
+        /// Who sends with it: all nodes on the link, this node only, or one neighbour only
+        whose: KeyOwner = default "all",
+            "with a key for each sender, a leaked key compromises only that sender", "RFC 2747, section 3: keys belong to a sender and an interface";
+        /// The only interface that uses it
         interface: String = derived "all of `interfaces`", "", "";
-        /// This node sends with it from then on
-        begins: Time = derived "it has begun", "", "RFC 2747, section 5.2: KeyStartValid";
-        /// This node sends with it no longer then; the last one goes on without another, and `status` says so
-        ends: Time = derived "it does not end", "", "RFC 2747, section 5.2: KeyEndValid";
-        /// It is accepted so much before it begins and after it ends
+        /// From when this node sends with it
+        begins: Time = derived "always", "", "RFC 2747, section 5.2: KeyStartValid";
+        /// Until when this node sends with it; the last key stays in use if there is no other, and
+        /// `status` reports it
+        ends: Time = derived "for ever", "", "RFC 2747, section 5.2: KeyEndValid";
+        /// How long before `begins` and after `ends` it is accepted
         margin: Duration = default "300 s",
-            "too short: messages are lost where clocks differ; too long: a key that is given up is believed for longer", "clocks that are set by hand";
+            "too short: messages are dropped where clocks differ; too long: a retired key is accepted for longer", "clocks that are set by hand";
     }
 }
 
-/// Reads a file of keys. The error has a line for each mistake: `path:line:column: what`.
-pub fn read(path: &str, text: &str) -> Result<Vec<Key>, String> {
+/// Reads a key file.
+///
+/// # Errors
+///
+/// A line for each mistake: `path:line:column: what`.
+pub fn read(path: &str, text: &str) -> Result<Vec<KeySettings>, String> {
     let (mut problems, mut syntax) = (Vec::new(), None);
     let keys = sections::parse(text, &mut problems, |root, problems| {
         syntax = Some(problems.len());
         Some(keys(&root, problems))
     });
     let syntax = syntax.unwrap_or(problems.len());
-    // What the parser says may quote the file.
+    // The messages of the parser may quote the file.
     for problem in problems.iter_mut().take(syntax) {
         problem.help = None;
     }
@@ -200,23 +206,20 @@ fn line(path: &str, text: &str, problem: &Problem) -> String {
     )
 }
 
-fn keys(root: &Section<'_>, problems: &mut Vec<Problem>) -> Vec<Key> {
+fn keys(root: &Section<'_>, problems: &mut Vec<Problem>) -> Vec<KeySettings> {
     for pair in root.iter().filter(|pair| pair.key != "key") {
-        problems.push(Problem::new(
-            pair.key_at,
-            "only tables headed [[key]] stand in a file of keys",
-        ));
+        problems.push(Problem::new(pair.key_at, "a key file has only [[key]] tables"));
     }
     let sections = root.sections("key", "key", problems);
     if sections.is_empty() && problems.is_empty() {
         problems.push(Problem::new(
             Span::default(),
-            "there is no key in it: write a table headed [[key]] with `id` and `secret`",
+            "there is no key in it: add a [[key]] table with `id` and `secret`",
         ));
     }
-    let mut keys: Vec<Key> = Vec::new();
+    let mut keys: Vec<KeySettings> = Vec::new();
     for section in sections {
-        let Some(key) = Key::read(&section.table(|_| true), &[], problems) else {
+        let Some(key) = KeySettings::read(&section.table(|_| true), &[], problems) else {
             continue;
         };
         if let (Some(begins), Some(ends)) = (key.begins, key.ends)
@@ -235,15 +238,16 @@ fn keys(root: &Section<'_>, problems: &mut Vec<Problem>) -> Vec<Key> {
     keys
 }
 
-impl Key {
-    /// Whether it is used on this interface.
+impl KeySettings {
+    /// Whether the key is used on this interface.
     pub fn is_on(&self, interface: &str) -> bool {
         self.interface.as_deref().is_none_or(|only| only == interface)
     }
 
-    /// Whether their messages cannot be told apart. What this node sends is never mixed up with what it hears.
+    /// Whether the messages of two keys cannot be told apart. Keys to send with and keys to verify
+    /// with are separate.
     fn clashes(&self, other: &Self) -> bool {
-        let apart = |a: Whose, b: Whose| a == Whose::Ours && matches!(b, Whose::Of(_));
+        let apart = |a: KeyOwner, b: KeyOwner| a == KeyOwner::Local && matches!(b, KeyOwner::Neighbour(_));
         let together = match (&self.interface, &other.interface) {
             (Some(one), Some(two)) => one == two,
             _ => true,
@@ -259,13 +263,13 @@ mod tests {
     const ONE: &str = "[[key]]\nid = 1\nsecret = \"a secret of some length\"\n";
 
     #[test]
-    fn a_key_has_a_name_and_a_secret_and_usual_settings() {
-        let keys = read("keys", ONE).expect("it is right");
+    fn a_key_has_an_identifier_a_secret_and_defaults() {
+        let keys = read("keys", ONE).expect("a valid file");
         assert_eq!(keys[0].id, KeyId(1));
         assert_eq!(keys[0].secret.0, b"a secret of some length");
         assert_eq!(
             (keys[0].algorithm, keys[0].whose),
-            (Digest::HmacSha256, Whose::All)
+            (DigestAlgorithm::HmacSha256, KeyOwner::Shared)
         );
         assert!(keys[0].is_on("wan0") && keys[0].begins.is_none());
         assert!(!format!("{keys:?}").contains("length"), "{keys:?}");
@@ -274,12 +278,12 @@ mod tests {
     #[test]
     fn secrets_are_bytes_too() {
         let text = ONE.replace("a secret of some length", "hex:00ffA0b1c2d3e4f5");
-        let keys = read("keys", &text).expect("it is right");
+        let keys = read("keys", &text).expect("a valid file");
         assert_eq!(keys[0].secret.0, [0, 0xff, 0xa0, 0xb1, 0xc2, 0xd3, 0xe4, 0xf5]);
     }
 
     #[test]
-    fn what_is_wrong_is_said_by_its_place_and_no_secret_with_it() {
+    fn mistakes_are_reported_by_position_and_without_the_secret() {
         for (text, place, what) in [
             (
                 "[[key]]\nid = 1\nsecret = hush hush hush\n",
@@ -327,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn what_we_send_with_and_what_a_neighbour_sends_with_may_have_one_name() {
+    fn our_key_and_a_neighbours_key_may_have_the_same_identifier() {
         let two = |one: &str, other: &str| {
             let text = format!("{ONE}whose = \"{one}\"\n{ONE}whose = \"{other}\"\n");
             read("keys", &text).is_ok()

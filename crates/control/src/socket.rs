@@ -8,7 +8,7 @@
 //! credentials are checked, since the mode of a socket is not heeded everywhere.
 
 use crate::protocol::{Change, INTERVAL_MS, Refusal, Reply, Request, VERSION};
-use crate::reservation::{Held, Reservations};
+use crate::reservation::{Lease, Reservations};
 use crate::snapshot::{Reading, Snapshot};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -394,7 +394,7 @@ impl Connection<'_> {
     fn hold<T: Send>(
         &self,
         mut lines: BufReader<&UnixStream>,
-        begin: impl FnOnce(&dyn Reservations, Sender<T>) -> Result<Held, Refusal>,
+        begin: impl FnOnce(&dyn Reservations, Sender<T>) -> Result<Lease, Refusal>,
         reply: impl Fn(T) -> Reply + Sync,
     ) -> io::Result<()> {
         let (tell, told) = channel();

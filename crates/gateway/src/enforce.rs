@@ -9,7 +9,7 @@ use crate::in_force::InForce;
 use crate::selfcheck::{self, Managed};
 use crate::service::Service;
 use crate::signalling::beacon::Beacon;
-use crate::signalling::protection::KeyFile;
+use crate::signalling::key_file::KeyFile;
 use crate::signalling::speaker::{self, Setup};
 use crate::supervise::{heed_signals, supervise};
 use crate::yielding;
@@ -40,7 +40,11 @@ pub fn enforce(
     let keys = keys.map_err(Error::Keys)?.flatten();
     let _claim = Claim::on(&config.interfaces()).map_err(Error::Claimed)?;
     let socket = path_of(socket);
-    let beacon = policy.rsvp.as_ref().map(|_| Beacon::light(&socket)).transpose();
+    let beacon = policy
+        .rsvp
+        .as_ref()
+        .map(|_| Beacon::announce(&socket))
+        .transpose();
     let _beacon = beacon.map_err(Error::Beacon)?;
     let end = Arc::new(AtomicBool::new(false));
     heed_signals(&end).map_err(Error::Signals)?;
@@ -89,7 +93,7 @@ pub fn enforce(
 }
 
 /// Who asks the node, and its thread.
-type Speaking = (speaker::Handle, JoinHandle<()>);
+type Speaking = (speaker::SpeakerHandle, JoinHandle<()>);
 
 /// Starts to speak RSVP, if the policy says so.
 fn speak(policy: &Policy, keys: Option<KeyFile>, in_force: &Arc<InForce>) -> Result<Option<Speaking>, Error> {

@@ -25,7 +25,7 @@ pub struct Service {
     begin: Instant,
     handle: Handle,
     in_force: Arc<InForce>,
-    speaker: Option<speaker::Handle>,
+    speaker: Option<speaker::SpeakerHandle>,
     yielding: YieldGauges,
     detach: Arc<AtomicBool>,
 }
@@ -36,7 +36,7 @@ impl Service {
         name: &str,
         handle: Handle,
         in_force: Arc<InForce>,
-        speaker: Option<speaker::Handle>,
+        speaker: Option<speaker::SpeakerHandle>,
         yielding: YieldGauges,
         detach: Arc<AtomicBool>,
     ) -> Self {
@@ -130,7 +130,7 @@ impl Handler for Service {
         let changed = policy.with_class_settings(self.in_force.registry(), class, &raw)?;
         let adopted = match &self.speaker {
             Some(speaker) if changed.reserve.is_some() => {
-                speaker.reshape(changed)?;
+                speaker.change_policy(changed)?;
                 Adopted::InPlace
             }
             _ => self.in_force.put(changed.clone(), changed)?,

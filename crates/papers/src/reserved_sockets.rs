@@ -336,9 +336,11 @@ impl Rig {
     /// What is promised there.
     fn promises(&self, router: &str) -> Result<usize, Error> {
         match Client::connect(Some(&self.file(router, "sock")))?.ask(&Request::Reservations {})? {
-            Reply::Reservations(status) => {
-                Ok(status.senders.iter().map(|sender| sender.promises.len()).sum())
-            }
+            Reply::Reservations(status) => Ok(status
+                .senders
+                .iter()
+                .map(|sender| sender.reservations.len())
+                .sum()),
             Reply::Refused(why) => Err(why.into()),
             other => Err(Error::new(format!("{router} says {other:?}"))),
         }

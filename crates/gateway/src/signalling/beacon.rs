@@ -1,5 +1,6 @@
-//! One node for each network namespace, and where it is: an abstract Unix socket, whose name belongs to the namespace as its
-//! interfaces do. Two nodes would both hear every message, and each would answer what the other knows of.
+//! Announces the node of a network namespace on an abstract Unix socket, whose name belongs to the
+//! namespace like its interfaces. There is only one: two nodes would both receive every message,
+//! and each would reject what the other has state for.
 
 use std::io::{self, Read, Write};
 use std::os::linux::net::SocketAddrExt;
@@ -10,28 +11,32 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 const NAME: &str = "suimon-rsvp";
-const PATIENCE: Duration = Duration::from_secs(2);
+const TIMEOUT: Duration = Duration::from_secs(2);
 
 fn name() -> io::Result<SocketAddr> {
     SocketAddr::from_abstract_name(NAME)
 }
 
-/// Tells who asks where the control socket of this namespace's node is, as long as it lives.
+/// Tells clients the path of the node's control socket, until it is dropped.
 #[derive(Debug)]
 pub struct Beacon {
     end: Arc<AtomicBool>,
 }
 
 impl Beacon {
-    /// For the node that is asked at this path. Fails where there is one already.
-    pub fn light(path: &Path) -> Result<Self, String> {
+    /// Announces a node whose control socket has this path.
+    ///
+    /// # Errors
+    ///
+    /// If the namespace has a node already.
+    pub fn announce(path: &Path) -> Result<Self, String> {
         let listener = name()
             .and_then(|name| UnixListener::bind_addr(&name))
             .map_err(|e| match e.kind() {
                 io::ErrorKind::AddrInUse => {
                     "another suimon speaks RSVP on this host; see `suimon reserve status`".into()
                 }
-                _ => format!("cannot say that RSVP is spoken here: {e}"),
+                _ => format!("cannot announce the node: {e}"),
             })?;
         let end = Arc::new(AtomicBool::new(false));
         let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
@@ -42,7 +47,7 @@ impl Beacon {
                     return;
                 }
                 if let Ok(mut stream) = stream {
-                    let _ = stream.set_write_timeout(Some(PATIENCE));
+                    let _ = stream.set_write_timeout(Some(TIMEOUT));
                     let _ = stream.write_all(path.as_os_str().as_encoded_bytes());
                 }
             }
@@ -50,22 +55,22 @@ impl Beacon {
         let spawned = std::thread::Builder::new().name("beacon".into()).spawn(answer);
         spawned
             .map(|_| Self { end })
-            .map_err(|e| format!("cannot say that RSVP is spoken here: {e}"))
+            .map_err(|e| format!("cannot announce the node: {e}"))
     }
 }
 
 impl Drop for Beacon {
     fn drop(&mut self) {
         self.end.store(true, Ordering::Release);
-        // A connection wakes the thread, which then lets the name go.
+        // A connection wakes the thread, which then closes the socket.
         drop(name().and_then(|name| UnixStream::connect_addr(&name)));
     }
 }
 
-/// The control socket of this namespace's node, if there is one.
-pub fn seen() -> Option<PathBuf> {
+/// The control socket of the namespace's node, if there is one.
+pub fn find() -> Option<PathBuf> {
     let mut stream = name().and_then(|name| UnixStream::connect_addr(&name)).ok()?;
-    stream.set_read_timeout(Some(PATIENCE)).ok()?;
+    stream.set_read_timeout(Some(TIMEOUT)).ok()?;
     let mut text = String::new();
     stream.read_to_string(&mut text).ok()?;
     (!text.is_empty()).then(|| PathBuf::from(text))

@@ -1,7 +1,7 @@
-//! How a verb finds the node that it asks: the one that runs on this host, or one that is started for as long as it is needed.
+//! How a verb finds a node: the one that runs on this host, or a temporary one that it starts.
 //!
-//! The latter is a process of its own, in a process group of its own, that sees this one's end by a pipe: so what was reserved is
-//! torn down also when this process is killed.
+//! A temporary node is a process in a process group of its own that notices the end of this one
+//! through a pipe, so that reservations are torn down even if this process is killed.
 
 use super::beacon;
 use crate::Error;
@@ -12,50 +12,58 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long a node that says where it is may take until it answers, and how often it is tried.
-const PATIENCE: Duration = Duration::from_secs(5);
-const GLANCE: Duration = Duration::from_millis(20);
+/// How long a node may take from its announcement to its first reply, and how often it is tried.
+const TIMEOUT: Duration = Duration::from_secs(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// A node to ask.
+/// A node to connect to.
 #[derive(Debug)]
-pub struct Found {
-    /// Its socket.
+pub struct FoundNode {
+    /// Its control socket.
     pub socket: String,
-    /// The one that was started for us; it ends when this does.
-    pub guard: Option<Guard>,
+    /// The temporary node that we have started, if we have; it ends when this is dropped.
+    pub temporary: Option<TemporaryNode>,
 }
 
-/// Keeps a node alive.
+/// A temporary node, which ends when this is dropped.
 #[derive(Debug)]
-pub struct Guard {
+pub struct TemporaryNode {
     child: Child,
     stdin: Option<ChildStdin>,
 }
 
-impl Drop for Guard {
-    /// Lets it go, and waits until it has torn down what was left.
+impl Drop for TemporaryNode {
+    /// Ends the node, and waits until it has torn down its reservations.
     fn drop(&mut self) {
         self.stdin = None;
         let _ = self.child.wait();
     }
 }
 
-/// What a node says that was started for a verb, once it can be asked; anything else is why it cannot.
+/// The first output line of a temporary node once it takes requests; any other line is its error.
 pub const READY: &str = "ready";
-/// A running node: the one named, or one that speaks RSVP.
-pub fn running(named: Option<&str>) -> Result<Found, Refusal> {
+
+/// A running node: the named one, or the one of this network namespace.
+///
+/// # Errors
+///
+/// If there is none, or the named one does not speak RSVP.
+pub fn running(named: Option<&str>) -> Result<FoundNode, Refusal> {
     if let Some(name) = named {
         speaks(name)?;
-        return Ok(Found {
+        return Ok(FoundNode {
             socket: name.into(),
-            guard: None,
+            temporary: None,
         });
     }
-    match beacon::seen() {
+    match beacon::find() {
         Some(path) => {
             let socket = path.to_string_lossy().into_owned();
-            await_answer(&socket);
-            Ok(Found { socket, guard: None })
+            await_ready(&socket);
+            Ok(FoundNode {
+                socket,
+                temporary: None,
+            })
         }
         None => Err(Refusal {
             message: "no suimon speaks RSVP on this host".into(),
@@ -71,26 +79,30 @@ fn speaks(socket: &str) -> Result<(), Refusal> {
     }
 }
 
-/// A node that begins says where it is before it can be asked.
-fn await_answer(socket: &str) {
-    let until = Instant::now() + PATIENCE;
+/// Waits for a node that has announced itself but does not take requests yet.
+fn await_ready(socket: &str) {
+    let until = Instant::now() + TIMEOUT;
     while Client::connect(Some(socket)).is_err() && Instant::now() < until {
-        std::thread::sleep(GLANCE);
+        std::thread::sleep(POLL_INTERVAL);
     }
 }
 
-/// A running node, or one of our own.
-pub fn running_or_own(named: Option<&str>, options: &[String]) -> Result<Found, Error> {
+/// A running node, or a temporary one.
+///
+/// # Errors
+///
+/// If the named node does not reply, or no temporary node can be started.
+pub fn running_or_own(named: Option<&str>, options: &[String]) -> Result<FoundNode, Error> {
     match running(named) {
         Ok(found) => Ok(found),
         Err(why) if named.is_some() => Err(why.into()),
-        // Another verb may have started one at the same moment: then ours could not begin.
+        // Another verb may have started one at the same moment, which keeps ours from starting.
         Err(_) => own(options).or_else(|failure| running(None).map_err(|_| failure)),
     }
 }
 
-/// Starts a node and waits until it speaks.
-fn own(options: &[String]) -> Result<Found, Error> {
+/// Starts a temporary node and waits until it takes requests.
+fn own(options: &[String]) -> Result<FoundNode, Error> {
     let cannot = |what: String| Error::Node(what);
     let program = std::env::current_exe().map_err(|e| cannot(e.to_string()))?;
     let directory = std::env::temp_dir().join(format!("suimon-rsvp-{}", std::process::id()));
@@ -107,13 +119,13 @@ fn own(options: &[String]) -> Result<Found, Error> {
     let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
     let mut line = String::new();
     if let Some(stdout) = stdout {
-        // Nothing at all is as good as a failure.
+        // No output at all counts as a failure.
         let _ = BufReader::new(stdout).read_line(&mut line);
     }
     match line.trim() {
-        READY => Ok(Found {
+        READY => Ok(FoundNode {
             socket,
-            guard: Some(Guard { child, stdin }),
+            temporary: Some(TemporaryNode { child, stdin }),
         }),
         said => {
             let _ = child.wait();

@@ -1,24 +1,24 @@
-//! How the thread that speaks RSVP is asked, from any other.
+//! Commands to the thread that speaks RSVP, from any other thread.
 
-use super::programs::Outcome;
+use super::local_senders::Outcome;
 use control::policy::Interface;
 use control::protocol::Refusal;
-use control::reservation::{Held, Notice, Progress, Reservations, Status, Wanted};
+use control::reservation::{Lease, Notice, ReservationRequest, ReservationState, Reservations, RsvpStatus};
 use netio::wake::Waker;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Sender};
 
-/// How long an answer of the thread is waited for, and how long the path's answer to a change.
-const PATIENCE: std::time::Duration = std::time::Duration::from_secs(6);
+/// The time limit for a reply of the thread, and for the path's reply to a change.
+const TIMEOUT: std::time::Duration = std::time::Duration::from_secs(6);
 
-/// What is asked of the thread.
+/// A command to the thread.
 pub(super) enum Command {
     Reserve {
         number: u64,
-        wanted: Wanted,
+        wanted: ReservationRequest,
         trial: bool,
-        tell: Sender<Progress>,
+        tell: Sender<ReservationState>,
         done: Sender<Result<(), Refusal>>,
     },
     Change {
@@ -27,13 +27,13 @@ pub(super) enum Command {
         done: Outcome,
     },
     Status {
-        done: Sender<Status>,
+        done: Sender<RsvpStatus>,
     },
     Watch {
         number: u64,
         tell: Sender<Notice>,
     },
-    Reshape {
+    ChangePolicy {
         policy: Box<Interface>,
         done: Outcome,
     },
@@ -43,28 +43,28 @@ pub(super) enum Command {
     Stop,
 }
 
-/// Asks the thread, from any other.
+/// Sends commands to the thread.
 #[derive(Clone, Debug)]
-pub struct Handle {
+pub struct SpeakerHandle {
     commands: Sender<Command>,
     waker: Waker,
     last: Arc<AtomicU64>,
 }
 
-/// Ends what it stands for when it goes.
-struct Ticket {
-    handle: Handle,
+/// Ends its reservation or watch when dropped.
+struct EndOnDrop {
+    handle: SpeakerHandle,
     number: u64,
 }
 
-impl Drop for Ticket {
+impl Drop for EndOnDrop {
     fn drop(&mut self) {
         let _ = self.handle.send(Command::End { number: self.number });
     }
 }
 
-impl Handle {
-    /// One whose commands go there, and ring there.
+impl SpeakerHandle {
+    /// A handle with the sending end of the command channel.
     pub(super) fn new(commands: Sender<Command>, waker: Waker) -> Self {
         Self {
             commands,
@@ -74,7 +74,7 @@ impl Handle {
     }
 
     fn send(&self, command: Command) -> Result<(), Refusal> {
-        let gone = |_| Refusal::new("RSVP is not spoken any more: the thread has ended");
+        let gone = |_| Refusal::new("the thread that speaks RSVP has ended");
         self.commands.send(command).map_err(gone)?;
         self.waker.wake();
         Ok(())
@@ -83,16 +83,21 @@ impl Handle {
     fn ask<T>(&self, command: impl FnOnce(Sender<T>) -> Command) -> Result<T, Refusal> {
         let (done, answer) = mpsc::channel();
         self.send(command(done))?;
-        answer.recv_timeout(PATIENCE).map_err(|_| Refusal {
-            message: "no answer came".into(),
+        answer.recv_timeout(TIMEOUT).map_err(|_| Refusal {
+            message: "the thread that speaks RSVP did not reply in time".into(),
             help: Some("`suimon reserve status` shows what is in force".into()),
         })
     }
 
-    fn begin(&self, wanted: &Wanted, trial: bool, tell: Sender<Progress>) -> Result<Held, Refusal> {
+    fn begin(
+        &self,
+        wanted: &ReservationRequest,
+        trial: bool,
+        tell: Sender<ReservationState>,
+    ) -> Result<Lease, Refusal> {
         let number = self.last.fetch_add(1, Ordering::Relaxed) + 1;
         let wanted = wanted.clone();
-        let ticket = Ticket {
+        let lease = EndOnDrop {
             handle: self.clone(),
             number,
         };
@@ -103,29 +108,33 @@ impl Handle {
             tell,
             done,
         })??;
-        Ok(Box::new(ticket))
+        Ok(Box::new(lease))
     }
 
-    /// The policy of an interface has changed: its tree is laid out anew, with all that is reserved, or nothing changes.
-    pub fn reshape(&self, policy: Interface) -> Result<String, Refusal> {
-        self.ask(|done| Command::Reshape {
+    /// Replaces the policy of an interface: its tree is laid out again, with all reservations.
+    ///
+    /// # Errors
+    ///
+    /// If the new tree cannot be installed; the old policy stays in force then.
+    pub fn change_policy(&self, policy: Interface) -> Result<String, Refusal> {
+        self.ask(|done| Command::ChangePolicy {
             policy: Box::new(policy),
             done,
         })?
     }
 
-    /// Ends the thread after saying goodbye.
+    /// Ends the thread after tearing down the reservations of programs.
     pub fn stop(&self) {
         let _ = self.send(Command::Stop);
     }
 }
 
-impl Reservations for Handle {
-    fn reserve(&self, wanted: &Wanted, tell: Sender<Progress>) -> Result<Held, Refusal> {
+impl Reservations for SpeakerHandle {
+    fn reserve(&self, wanted: &ReservationRequest, tell: Sender<ReservationState>) -> Result<Lease, Refusal> {
         self.begin(wanted, false, tell)
     }
 
-    fn trial(&self, wanted: &Wanted, tell: Sender<Progress>) -> Result<Held, Refusal> {
+    fn trial(&self, wanted: &ReservationRequest, tell: Sender<ReservationState>) -> Result<Lease, Refusal> {
         self.begin(wanted, true, tell)
     }
 
@@ -137,14 +146,14 @@ impl Reservations for Handle {
         })?
     }
 
-    fn status(&self) -> Result<Status, Refusal> {
+    fn status(&self) -> Result<RsvpStatus, Refusal> {
         self.ask(|done| Command::Status { done })
     }
 
-    fn watch(&self, tell: Sender<Notice>) -> Result<Held, Refusal> {
+    fn watch(&self, tell: Sender<Notice>) -> Result<Lease, Refusal> {
         let number = self.last.fetch_add(1, Ordering::Relaxed) + 1;
         self.send(Command::Watch { number, tell })?;
-        Ok(Box::new(Ticket {
+        Ok(Box::new(EndOnDrop {
             handle: self.clone(),
             number,
         }))

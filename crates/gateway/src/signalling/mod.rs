@@ -1,27 +1,31 @@
-//! RSVP with sockets, routes and a clock around the core of `crates/rsvp`: a thread that speaks it for a router or a host.
+//! RSVP with sockets, routes and a clock around the core of `crates/rsvp`: a thread that speaks it
+//! for a router or a host.
 //!
-//! - [`speaker`]: the thread; [`handle`]: how it is asked;
-//! - [`layers`]: keys and names of messages, between the node and its sockets; [`protection`]: the file of keys;
-//! - [`links`], [`routing`]: the interfaces with their sockets, and the kernel's routes;
-//! - [`programs`]: reservations that programs on this host hold; [`answers`]: Paths that this host answers by itself;
-//! - [`want`]: what a sender would like, in an object of its own; [`reasons`]: error codes in words;
-//! - [`alone`]: the same without packets, on a host;
+//! - [`speaker`]: the thread; [`handle`]: commands to it;
+//! - [`shim`]: integrity and refresh reduction, between the node and its sockets; [`key_file`]: the
+//!   keys;
+//! - [`interfaces`], [`routing`]: the interfaces with their sockets, and the kernel's routes;
+//! - [`local_senders`]: reservations of programs on this host; [`receiver_proxy`]: Paths that this
+//!   host answers by rule;
+//! - [`service_hint`]: the service that a sender would like, in an object of its own; [`reasons`]:
+//!   error codes in words;
+//! - [`standalone`]: a node without a data plane, on a host;
 //! - [`client`], [`beacon`]: how a verb finds a node;
-//! - [`trees`], [`promises`]: how a promise becomes a class; [`overview`]: what there is to see.
+//! - [`trees`], [`budgets`]: how a reservation becomes a class; [`overview`]: status and events.
 
-pub mod alone;
-pub mod answers;
 pub mod beacon;
+pub mod budgets;
 pub mod client;
 pub mod handle;
-pub mod layers;
-pub mod links;
+pub mod interfaces;
+pub mod key_file;
+pub mod local_senders;
 pub mod overview;
-pub mod programs;
-pub mod promises;
-pub mod protection;
 pub mod reasons;
+pub mod receiver_proxy;
 pub mod routing;
+pub mod service_hint;
+pub mod shim;
 pub mod speaker;
+pub mod standalone;
 pub mod trees;
-pub mod want;

@@ -1,11 +1,11 @@
-//! What a node knows, for people and programs.
+//! The status and the events of a node, for the control protocol.
 
-use super::answers::Answers;
-use super::links::Link;
-use super::programs::{Flow, Programs, bits, plain, promised};
+use super::interfaces::SignallingInterface;
+use super::local_senders::{Flow, LocalSenders, bits, plain, reserved_rate};
 use super::reasons::reason;
+use super::receiver_proxy::ReceiverProxy;
 use super::speaker::rate;
-use control::reservation::{self, Keys, Notice, PromiseView, SenderView};
+use control::reservation::{self, InstalledReservation, KeysView, Notice, SenderView};
 use engine::reserved::class_name;
 use engine::units::Instant;
 use rsvp::admission::{AdmissionState, InterfaceBudget};
@@ -13,13 +13,13 @@ use rsvp::node::{Event, Node, PsbStatus, SessionStatus};
 use rsvp::traffic_control::{InterfaceId, Routing};
 use rsvp::wire::{Descriptors, ErrorSpec, SenderTemplate, Session};
 
-/// A flow as it is shown.
-pub fn shown(session: &Session, sender: &SenderTemplate) -> reservation::Flow {
+/// A flow, as clients see it.
+pub fn flow_view(session: &Session, sender: &SenderTemplate) -> reservation::FlowView {
     let from_port = match sender {
         SenderTemplate::Port { port, .. } => *port,
         SenderTemplate::FlowLabel { .. } => 0,
     };
-    reservation::Flow {
+    reservation::FlowView {
         from: sender.address(),
         from_port,
         to: session.destination,
@@ -29,50 +29,50 @@ pub fn shown(session: &Session, sender: &SenderTemplate) -> reservation::Flow {
 }
 
 /// The name of an interface.
-pub fn name(links: &[Link], id: InterfaceId) -> String {
-    let link = links.get(id as usize);
-    link.map_or_else(|| id.to_string(), |link| link.name.clone())
+pub fn name(interfaces: &[SignallingInterface], id: InterfaceId) -> String {
+    let interface = interfaces.get(id as usize);
+    interface.map_or_else(|| id.to_string(), |interface| interface.name.clone())
 }
 
-/// The interfaces, with what is reserved on them, and how their messages are protected.
+/// The interfaces, with their reservations and keys.
 pub fn interfaces(
-    links: &[Link],
+    interfaces: &[SignallingInterface],
     admission: &AdmissionState,
-    keys: &[Option<Keys>],
-) -> Vec<reservation::Link> {
-    let each = (0..).zip(links).zip(keys).map(|((id, link), keys)| {
+    keys: &[Option<KeysView>],
+) -> Vec<reservation::InterfaceView> {
+    let each = (0..).zip(interfaces).zip(keys).map(|((id, interface), keys)| {
         let usage = admission.usage(id);
-        reservation::Link {
-            name: link.name.clone(),
-            addresses: link.addresses.clone(),
+        reservation::InterfaceView {
+            name: interface.name.clone(),
+            addresses: interface.addresses.clone(),
             reserved_bps: usage.map(|usage| usage.reserved.bits()),
             reservable_bps: usage.map(|usage| usage.reservable.bits()),
             keys: *keys,
-            error: link.error.clone(),
+            error: interface.error.clone(),
         }
     });
     each.collect()
 }
 
-/// All senders.
+/// All senders, with their reservations.
 pub fn senders<R: Routing>(
     now: Instant,
     node: &Node<AdmissionState, R>,
-    links: &[Link],
-    programs: &Programs,
-    answers: &Answers,
+    interfaces: &[SignallingInterface],
+    local: &LocalSenders,
+    proxy: &ReceiverProxy,
 ) -> Vec<SenderView> {
-    let name = |id: InterfaceId| name(links, id);
+    let name = |id: InterfaceId| name(interfaces, id);
     let one = |session: &SessionStatus, sender: &PsbStatus| {
         let flow: Flow = (plain(&session.session), sender.sender);
         SenderView {
-            flow: shown(&session.session, &sender.sender),
+            flow: flow_view(&session.session, &sender.sender),
             sends_bps: bits(sender.tspec.rate),
             previous: sender.phop.map(|phop| phop.hop.address),
             forgotten_in_s: sender.phop.map(|_| sender.expires.since(now).as_secs_f64()),
-            number: programs.number(&flow),
-            answered: answers.answered(&flow),
-            promises: promises(node.traffic_control(), session, sender, &name),
+            number: local.number(&flow),
+            answered: proxy.answered(&flow),
+            reservations: reservations(node.traffic_control(), session, sender, &name),
         }
     };
     let status = node.status();
@@ -82,37 +82,37 @@ pub fn senders<R: Routing>(
         .collect()
 }
 
-fn promises(
+fn reservations(
     admission: &AdmissionState,
     session: &SessionStatus,
     sender: &PsbStatus,
     name: &impl Fn(InterfaceId) -> String,
-) -> Vec<PromiseView> {
+) -> Vec<InstalledReservation> {
     let of = session
         .tcsbs
         .iter()
-        .filter(|promise| promise.senders.contains(&sender.sender));
-    let one = of.map(|promise| {
-        let (rate_bps, guaranteed) = promised(&promise.request.flowspec);
-        let queued = matches!(
-            admission.budget(promise.interface),
+        .filter(|tcsb| tcsb.senders.contains(&sender.sender));
+    let one = of.map(|tcsb| {
+        let (rate_bps, guaranteed) = reserved_rate(&tcsb.request.flowspec);
+        let managed = matches!(
+            admission.budget(tcsb.interface),
             Some(InterfaceBudget::Managed(_))
         );
-        PromiseView {
-            interface: name(promise.interface),
-            class: queued.then(|| class_name(promise.rhandle.0)),
+        InstalledReservation {
+            interface: name(tcsb.interface),
+            class: managed.then(|| class_name(tcsb.rhandle.0)),
             rate_bps,
-            counts_bps: admission
-                .reservation(promise.rhandle)
-                .map_or(0, |promise| promise.link_rate.bits()),
+            link_rate_bps: admission
+                .reservation(tcsb.rhandle)
+                .map_or(0, |one| one.link_rate.bits()),
             guaranteed,
         }
     });
     one.collect()
 }
 
-/// What happened, in words.
-pub fn notice(event: &Event, links: &[Link]) -> Notice {
+/// An event, human-readable.
+pub fn notice(event: &Event, interfaces: &[SignallingInterface]) -> Notice {
     let failure = |error: &ErrorSpec| format!("{} refuses: {}", error.node, reason(error.code, error.value));
     let (what, flow, message) = match event {
         Event::Path {
@@ -139,7 +139,7 @@ pub fn notice(event: &Event, links: &[Link]) -> Notice {
         } => (
             "reserved",
             Some((session, *sender)),
-            format!("{} reserved", rate(promised(flowspec).0)),
+            format!("{} reserved", rate(reserved_rate(flowspec).0)),
         ),
         Event::Unreserved { session, sender } => (
             "unreserved",
@@ -162,16 +162,16 @@ pub fn notice(event: &Event, links: &[Link]) -> Notice {
             failure: refused,
             ..
         } => {
-            let name = name(links, *interface);
+            let name = name(interfaces, *interface);
             let why = reason(refused.error.code, refused.error.value);
             let message = format!(
-                "refused on {name}: {why}; asked {}, left {}",
+                "refused on {name}: {why}; requested {}, available {}",
                 refused.requested, refused.available
             );
             ("refused", first(session, requested), message)
         }
     };
-    let flow = flow.map(|(session, sender)| shown(session, &sender));
+    let flow = flow.map(|(session, sender)| flow_view(session, &sender));
     let message = match &flow {
         Some(flow) => format!("{flow}: {message}"),
         None => message,
@@ -183,7 +183,7 @@ pub fn notice(event: &Event, links: &[Link]) -> Notice {
     }
 }
 
-/// One of the flows that descriptors name.
+/// The first flow of a flow descriptor list.
 pub fn first<'a, F>(
     session: &'a Session,
     descriptors: &Descriptors<F>,

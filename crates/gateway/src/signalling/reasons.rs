@@ -1,80 +1,77 @@
-//! RSVP's error codes in words (RFC 2205, appendix B), and why a message was not believed (RFC 2747), with what to do.
+//! Error codes in words (RFC 2205, appendix B), and why messages failed the integrity check (RFC
+//! 2747), with advice.
 
 use rsvp::integrity::IntegrityFailure;
 use rsvp::wire::{code, value};
 
-/// What an error code and its value mean.
+/// The meaning of an error code and its value.
 pub fn reason(code: u8, value: u16) -> String {
     let known = match (code, value) {
         (code::CONFIRMATION, _) => "no error",
-        (code::ADMISSION, value::DELAY) => "the delay cannot be promised beside what others were promised",
-        (code::ADMISSION, value::BANDWIDTH) => "there is not that much bandwidth left",
-        (code::ADMISSION, value::MTU) => "the longest packet does not fit the link",
-        (code::ADMISSION, _) => "admission was refused",
-        (code::POLICY, _) => {
-            "a rule forbids it: the receiver does not accept it, or a router's owner does not"
-        }
-        (code::NO_PATH, _) => "no Path has come there",
-        (code::NO_SENDER, _) => "the sender is not known there",
-        (code::CONFLICTING_STYLE, _) => "others have reserved in another style",
-        (code::UNKNOWN_STYLE, _) => "the style is not known there",
+        (code::ADMISSION, value::DELAY) => "the delay cannot be guaranteed beside the reservations of others",
+        (code::ADMISSION, value::BANDWIDTH) => "the bandwidth is not available",
+        (code::ADMISSION, value::MTU) => "the longest packet exceeds the MTU of the link",
+        (code::ADMISSION, _) => "admission control refused",
+        (code::POLICY, _) => "a rule forbids it: the receiver's or that of a router's owner",
+        (code::NO_PATH, _) => "there is no path state",
+        (code::NO_SENDER, _) => "there is no path state for the sender",
+        (code::CONFLICTING_STYLE, _) => "there are reservations of another style",
+        (code::UNKNOWN_STYLE, _) => "unknown style",
         (code::CONFLICTING_DESTINATION_PORTS, _) => "others reserve for the same host with and without ports",
         (code::CONFLICTING_SENDER_PORTS, _) => "a source port without a destination port",
-        (code::PREEMPTED, _) => "something more important has taken its place",
+        (code::PREEMPTED, _) => "it was preempted by a more important reservation",
         (code::UNKNOWN_CLASS, _) => "an object of an unknown class",
         (code::UNKNOWN_C_TYPE, _) => "an object of an unknown type",
-        (code::TRAFFIC_CONTROL, value::SERVICE_CONFLICT) => {
-            "another kind of service is reserved for the same flow"
-        }
+        (code::TRAFFIC_CONTROL, value::SERVICE_CONFLICT) => "another service is reserved for the same flow",
         (code::TRAFFIC_CONTROL, value::SERVICE_UNSUPPORTED) => {
-            "this kind of service is not offered: a delay needs `drr` or `cbq` with a `delay`, and any a managed interface"
+            "the service is not offered: a delay needs `drr` or `cbq` with a `delay`, and any service a managed interface"
         }
         (code::TRAFFIC_CONTROL, _) => "traffic control does not accept the request",
         (code::TRAFFIC_CONTROL_SYSTEM, _) => "traffic control has failed",
-        (code::SYSTEM, _) => "the node has failed, or is full",
+        (code::SYSTEM, _) => "the node has failed or is at its limit",
         _ => return format!("error {code}, value {value}"),
     };
     known.into()
 }
 
-/// Why messages of a neighbour are dropped: a word for programs, and what it means and what to do.
+/// Why messages of a neighbour are dropped: a machine-readable word, and its meaning with advice.
 pub const fn dropped(reason: IntegrityFailure) -> (&'static str, &'static str) {
     match reason {
-        IntegrityFailure::Malformed => ("malformed", "they are no RSVP"),
+        IntegrityFailure::Malformed => ("malformed", "they are no RSVP messages"),
         IntegrityFailure::Missing => (
             "missing",
-            "they have no key, and must: give that node the key (`keys`), or name it in `unprotected` here",
+            "they carry no INTEGRITY and must: give that node the key (`keys`), or list it in `unprotected` here",
         ),
         IntegrityFailure::UnknownKey => (
             "unknown-key",
-            "there is no key of their number here: both nodes need it in their files of keys",
+            "there is no key of their identifier here: both nodes need it in their key files",
         ),
         IntegrityFailure::KeyNotValid => (
             "key-not-in-force",
-            "their key has not begun, or has ended: look at `begins` and `ends`, and at the clocks of both nodes",
+            "their key is not yet or no longer valid: check `begins` and `ends`, and the clocks of both nodes",
         ),
         IntegrityFailure::Digest => (
             "wrong-key",
-            "their key has another secret there than here: give both nodes the same one (or somebody alters them on the way)",
+            "the digest is wrong: give both nodes the same secret (or somebody alters the messages)",
         ),
         IntegrityFailure::WrongNeighbour => (
             "foreign",
-            "their key is another neighbour's: look at `whose` in the file of keys",
+            "their key belongs to another neighbour: check `whose` in the key file",
         ),
         IntegrityFailure::Reflected => (
             "reflected",
-            "they claim to be this node's own: somebody sends them back",
+            "they claim to come from this node: somebody reflects them",
         ),
         IntegrityFailure::Replayed => (
             "replayed",
-            "they, or later ones, were heard before: somebody repeats them, or that node's clock has gone back; then set it \
-             right, or give it a new key",
+            "they were received before: somebody replays them, or that node's clock has gone back; then \
+             correct it, or give it a new key",
         ),
         IntegrityFailure::Unsynchronised => (
             "unsynchronised",
-            "that node has not answered yet when asked where its count of messages is: does it hear this one?",
+            "that node has not responded to our challenge yet: does it receive our messages?",
         ),
-        IntegrityFailure::Challenge => ("challenge", "they answer what was not asked, or ask too often"),
-        IntegrityFailure::Full => ("full", "as many neighbours as may be are remembered already"),
+        IntegrityFailure::Challenge => ("challenge", "unexpected responses, or too many challenges"),
+        IntegrityFailure::Full => ("full", "there are as many neighbours as the limit allows"),
     }
 }

@@ -1,23 +1,23 @@
-//! The kernel's routes, as RSVP asks for them.
+//! The kernel's routes, for RSVP.
 
-use control::rsvp_config::Accept;
+use control::rsvp_config::AcceptRule;
 use netio::routes::{Leads, Routes};
 use rsvp::traffic_control::{InterfaceId, Route, Routing};
 use std::collections::HashMap;
 use std::net::IpAddr;
 
-/// The kernel's routes over the interfaces on which RSVP is spoken.
+/// The kernel's routes through the interfaces that speak RSVP.
 #[derive(Debug)]
 pub struct KernelRoutes {
     routes: Routes,
-    /// By the kernel's number.
+    /// By kernel index.
     interfaces: HashMap<u32, InterfaceId>,
-    accept: Vec<Accept>,
+    accept: Vec<AcceptRule>,
 }
 
 impl KernelRoutes {
-    /// Over no interfaces yet. Hosts that are answered for are as if they were here.
-    pub fn new(routes: Routes, accept: Vec<Accept>) -> Self {
+    /// No interfaces yet. Hosts for which the node is a proxy count as local.
+    pub fn new(routes: Routes, accept: Vec<AcceptRule>) -> Self {
         Self {
             routes,
             interfaces: HashMap::new(),
@@ -25,17 +25,17 @@ impl KernelRoutes {
         }
     }
 
-    /// The interfaces, by the kernel's numbers.
+    /// Sets the interfaces, by kernel index.
     pub fn set(&mut self, interfaces: HashMap<u32, InterfaceId>) {
         self.interfaces = interfaces;
     }
 
-    /// The kernel's routes themselves.
+    /// The kernel's routes.
     pub fn kernel(&self) -> &Routes {
         &self.routes
     }
 
-    /// Where packets to a host go. What the kernel does not answer leads nowhere.
+    /// Where packets to a host go; nowhere if the kernel has no answer.
     pub fn leads(&self, destination: IpAddr) -> Leads {
         self.routes.to(destination).unwrap_or(Leads::Nowhere)
     }

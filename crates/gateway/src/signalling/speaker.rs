@@ -1,21 +1,22 @@
 //! The thread that speaks RSVP.
 //!
-//! One turn: what was asked, what the kernel says of routes and links, a bounded number of messages, what is due. Then the
-//! trees are put into force, and only then what the node has to say is sent: a promise is kept before it is made.
+//! Each turn handles commands, changed routes and interfaces, a bounded number of messages, and
+//! timers. Then it installs the classes of changed reservations, and only then transmits: a
+//! reservation is enforced before a neighbour hears that it was admitted.
 
-use super::answers::{Answers, Letter};
+use super::budgets::Budgets;
 use super::handle::Command;
-pub use super::handle::Handle;
-use super::layers::{Heard, Layers};
-use super::links::Link;
+pub use super::handle::SpeakerHandle;
+use super::interfaces::SignallingInterface;
+use super::key_file::KeyFile;
+use super::local_senders::{Flow, KernelNode, LocalSenders, NewSender, plain};
 use super::overview;
-use super::programs::{Flow, KernelNode, Programs, plain};
-use super::promises::Promises;
-use super::protection::KeyFile;
 use super::reasons::reason;
+use super::receiver_proxy::{OwnMessage, ReceiverProxy};
 use super::routing::KernelRoutes;
+use super::shim::{Received, Shim};
 use super::trees::Trees;
-use control::reservation::{Notice, RefusalView, Status};
+use control::reservation::{Notice, RefusalView, RsvpStatus};
 use control::rsvp_config::{RsvpConfig, RsvpSettings};
 use engine::random::Seed;
 use engine::units::{Bandwidth, Duration, Instant};
@@ -25,37 +26,39 @@ use netio::signalling::Envelope;
 use netio::wake::Sleeper;
 use rsvp::admission::AdmissionState;
 use rsvp::node::{Event, Node, Settings, Transmit};
-use rsvp::traffic_control::{InterfaceId, Routing};
+use rsvp::traffic_control::{AdmissionFailure, InterfaceId, Routing};
 use rsvp::wire::{Adspec, Frame, Message};
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::net::IpAddr;
+use std::ops::ControlFlow;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::JoinHandle;
 
-/// Messages of one interface in one turn.
+/// The most messages of one interface in one turn.
 const TURN: usize = 64;
-/// The longest sleep: how soon an interface that came without news is found.
+/// The longest sleep: bounds how late an interface is found that appeared without a notification.
 const LONGEST_SLEEP: Duration = Duration::from_secs(5);
-/// Refusals that are remembered.
+/// The most refusals that are remembered.
 const REMEMBERED: usize = 64;
 
-/// Where something is written down for whoever runs the program.
+/// Where messages for the operator go.
 pub type Log = Box<dyn FnMut(&str) + Send>;
 
-/// What a node is made of.
+/// The parts of a node.
 pub struct Setup {
-    /// The section of the policy, or what stands for it.
+    /// The `[rsvp]` section of the policy, or its equivalent.
     pub config: RsvpConfig,
-    /// Whether every interface that has an address and is no loopback speaks RSVP, beyond those of the section.
+    /// Whether all interfaces with an address, except loopback, speak RSVP, beyond those of the
+    /// section.
     pub everywhere: bool,
-    /// The keys of its messages, if they have any.
+    /// The keys that authenticate its messages, if there are any.
     pub keys: Option<KeyFile>,
-    /// Where packets are queued.
+    /// The class trees of the managed interfaces.
     pub trees: Box<dyn Trees>,
-    /// The node's luck.
+    /// The seed of all random choices.
     pub seed: Seed,
-    /// Where refusals and troubles are written down.
+    /// Where refusals and errors are logged.
     pub log: Log,
 }
 
@@ -70,44 +73,48 @@ impl std::fmt::Debug for Setup {
 /// A node with its sockets.
 struct Speaker {
     node: KernelNode,
-    links: Vec<Link>,
-    layers: Layers,
+    interfaces: Vec<SignallingInterface>,
+    shim: Shim,
     settings: RsvpSettings,
     everywhere: bool,
-    promises: Promises,
+    budgets: Budgets,
     changes: Changes,
     sleeper: Sleeper,
     inbox: Receiver<Command>,
-    programs: Programs,
-    answers: Answers,
+    senders: LocalSenders,
+    proxy: ReceiverProxy,
     watchers: BTreeMap<u64, Sender<Notice>>,
     refusals: VecDeque<(Instant, RefusalView)>,
-    /// What the last PathErr of each flow had gathered on its way.
-    gathered: BTreeMap<Flow, Adspec>,
+    /// The ADSPEC of the last PathErr of each flow.
+    adspecs: BTreeMap<Flow, Adspec>,
     counts: Counts,
     log: Log,
 }
 
-/// Messages that came: in all, those that are no RSVP, and those beyond the limit.
+/// Received messages: all, malformed ones, and those beyond the rate limit.
 #[derive(Default)]
 struct Counts {
-    heard: u64,
+    received: u64,
     malformed: u64,
     overflow: u64,
 }
 
-/// Starts speaking. Fails where the sockets cannot be opened at all.
-pub fn start(setup: Setup) -> io::Result<(Handle, JoinHandle<()>)> {
+/// Starts the thread.
+///
+/// # Errors
+///
+/// If the kernel's routes cannot be read, or no interface has a working socket.
+pub fn start(setup: Setup) -> io::Result<(SpeakerHandle, JoinHandle<()>)> {
     let (sleeper, waker) = Sleeper::new()?;
     let (commands, inbox) = mpsc::channel();
     let routing = KernelRoutes::new(Routes::open()?, setup.config.accept.clone());
-    let links: Vec<Link> = setup
+    let interfaces: Vec<SignallingInterface> = setup
         .config
         .interfaces
         .iter()
-        .map(|name| Link::new(name))
+        .map(|name| SignallingInterface::new(name))
         .collect();
-    let names = links.iter().map(|link| link.name.as_str());
+    let names = interfaces.iter().map(|interface| interface.name.as_str());
     let settings = setup.config.settings;
     let mut speaker = Speaker {
         node: Node::new(
@@ -115,92 +122,104 @@ pub fn start(setup: Setup) -> io::Result<(Handle, JoinHandle<()>)> {
             AdmissionState::new(),
             routing,
         ),
-        promises: Promises::new(setup.trees, names),
-        layers: Layers::new(
+        budgets: Budgets::new(setup.trees, names),
+        shim: Shim::new(
             clock::now(),
             setup.keys,
             settings.refresh_reduction,
             settings.refresh,
             setup.seed,
         ),
-        links,
+        interfaces,
         settings,
         everywhere: setup.everywhere,
         changes: Changes::watch()?,
         sleeper,
         inbox,
-        programs: Programs::default(),
-        answers: Answers::new(setup.config.accept),
+        senders: LocalSenders::default(),
+        proxy: ReceiverProxy::new(setup.config.accept),
         watchers: BTreeMap::new(),
         refusals: VecDeque::new(),
-        gathered: BTreeMap::new(),
+        adspecs: BTreeMap::new(),
         counts: Counts::default(),
         log: setup.log,
     };
-    speaker.look_at_links();
-    let works = speaker.links.iter().any(|link| link.signalling.is_some());
-    if let (false, Some(error)) = (works, speaker.links.iter().find_map(|link| link.error.clone())) {
+    speaker.update_interfaces();
+    let works = speaker
+        .interfaces
+        .iter()
+        .any(|interface| interface.signalling.is_some());
+    if let (false, Some(error)) = (
+        works,
+        speaker
+            .interfaces
+            .iter()
+            .find_map(|interface| interface.error.clone()),
+    ) {
         return Err(io::Error::other(error));
     }
-    speaker.keep_promises();
+    speaker.install_classes();
     let thread = std::thread::Builder::new()
         .name("rsvp".into())
         .spawn(move || speaker.run())?;
-    Ok((Handle::new(commands, waker), thread))
+    Ok((SpeakerHandle::new(commands, waker), thread))
 }
 
 impl Speaker {
     fn run(mut self) {
         loop {
             let now = clock::now();
-            if self.obey(now) {
+            if self.handle_commands(now).is_break() {
                 break;
             }
             if self.changes.any().unwrap_or(true) {
-                self.look_at_links();
+                self.update_interfaces();
                 self.node.routes_changed(now);
-                self.layers.routes_changed();
+                self.shim.routes_changed();
             }
-            for news in self.layers.look_at_keys(now, &self.links) {
-                (self.log)(&news);
+            for message in self.shim.reload_keys(now, &self.interfaces) {
+                (self.log)(&message);
             }
-            let busy = self.hear(now);
-            for interface in self.layers.say_again(now) {
+            let busy = self.receive(now);
+            for interface in self.shim.resynchronise(now) {
                 self.node.resynchronise(now, interface);
             }
             self.node.handle_timeout(now);
-            self.heed(now);
-            self.keep_promises();
-            self.speak(now);
+            self.handle_events(now);
+            self.install_classes();
+            self.transmit(now);
             if !busy {
                 self.sleep();
             }
         }
-        // Programs whose reservations were held are gone, and their neighbours hear it.
-        self.speak(clock::now());
+        // The senders of all programs were removed; the neighbours get their PathTear messages.
+        self.transmit(clock::now());
     }
 
     fn sleep(&mut self) {
-        let due = [self.node.poll_timeout(), self.layers.poll_timeout()];
+        let due = [self.node.poll_timeout(), self.shim.poll_timeout()];
         let due = due.into_iter().flatten().min().unwrap_or(Instant::NEVER);
         let longest = due.since(clock::now()).min(LONGEST_SLEEP);
-        let sockets = self.links.iter().filter_map(|link| link.signalling.as_ref());
+        let sockets = self
+            .interfaces
+            .iter()
+            .filter_map(|interface| interface.signalling.as_ref());
         let descriptors = sockets.flat_map(|signalling| signalling.descriptors());
         let changes = std::iter::once(std::os::fd::AsFd::as_fd(&self.changes));
         if self.sleeper.sleep(descriptors.chain(changes), longest).is_err() {
-            // It cannot fail with descriptors that are open; if it does, the loop must not spin.
+            // Cannot fail with open descriptors; if it does, the loop must not spin.
             std::thread::sleep(std::time::Duration::from_millis(100));
         }
     }
 
-    /// Does what was asked. `true`: to stop.
-    fn obey(&mut self, now: Instant) -> bool {
+    /// Executes the commands of other threads; breaks on [`Command::Stop`].
+    fn handle_commands(&mut self, now: Instant) -> ControlFlow<()> {
         while let Ok(command) = self.inbox.try_recv() {
-            // Whoever asked may have gone: then the answer goes nowhere.
+            // The caller may have gone; then the reply goes nowhere.
             match command {
                 Command::Stop => {
-                    self.programs.end_all(&mut self.node, now);
-                    return true;
+                    self.senders.end_all(&mut self.node, now);
+                    return ControlFlow::Break(());
                 }
                 Command::Reserve {
                     number,
@@ -209,10 +228,14 @@ impl Speaker {
                     tell,
                     done,
                 } => {
-                    let mtu = mtus(&self.links);
-                    let begun = self
-                        .programs
-                        .begin(&mut self.node, now, (number, wanted, trial), mtu, tell);
+                    let mtu = mtus(&self.interfaces);
+                    let new = NewSender {
+                        number,
+                        wanted,
+                        trial,
+                        tell,
+                    };
+                    let begun = self.senders.begin(&mut self.node, now, new, mtu);
                     let _ = done.send(begun);
                 }
                 Command::Change {
@@ -220,26 +243,26 @@ impl Speaker {
                     rate_bps,
                     done,
                 } => {
-                    let mtu = mtus(&self.links);
-                    self.programs
-                        .change(&mut self.node, now, (number, rate_bps), mtu, done);
+                    let mtu = mtus(&self.interfaces);
+                    self.senders
+                        .change(&mut self.node, now, number, rate_bps, mtu, done);
                 }
                 Command::End { number } => {
                     self.watchers.remove(&number);
-                    self.programs.end(&mut self.node, now, number);
+                    self.senders.end(&mut self.node, now, number);
                 }
                 Command::Watch { number, tell } => drop(self.watchers.insert(number, tell)),
                 Command::Status { done } => drop(done.send(self.status(now))),
-                Command::Reshape { policy, done } => {
-                    drop(done.send(self.promises.reshape(&mut self.node, *policy)));
+                Command::ChangePolicy { policy, done } => {
+                    drop(done.send(self.budgets.change_policy(&mut self.node, *policy)));
                 }
             }
         }
-        false
+        ControlFlow::Continue(())
     }
 
-    /// What the kernel says of interfaces, now.
-    fn look_at_links(&mut self) {
+    /// Follows the interfaces and addresses of the kernel.
+    fn update_interfaces(&mut self) {
         let own = self.node.routing().kernel().addresses().unwrap_or_default();
         if self.everywhere {
             let found = own.iter().filter(|own| !own.address.is_loopback());
@@ -247,70 +270,81 @@ impl Speaker {
                 .map(|own| own.interface)
                 .collect::<std::collections::BTreeSet<_>>()
             {
-                let known = self.links.iter().any(|link| link.index == Some(index));
+                let known = self
+                    .interfaces
+                    .iter()
+                    .any(|interface| interface.index == Some(index));
                 if let (false, Ok(found)) = (known, netio::interface::Interface::numbered(index)) {
-                    self.links.push(Link::new(&found.name));
+                    self.interfaces.push(SignallingInterface::new(&found.name));
                 }
             }
         }
-        for (id, link) in (0..).zip(&mut self.links) {
-            let before = link.error.clone();
-            link.refresh(&own);
-            if let Some(error) = link.error.as_ref().filter(|error| before.as_ref() != Some(error)) {
+        for (id, interface) in (0..).zip(&mut self.interfaces) {
+            let before = interface.error.clone();
+            interface.refresh(&own);
+            if let Some(error) = interface
+                .error
+                .as_ref()
+                .filter(|error| before.as_ref() != Some(error))
+            {
                 (self.log)(error);
             }
             self.node
-                .set_interface(id, link.as_interface(self.settings.refresh));
-            self.promises.open(&mut self.node, id, link.mtu);
+                .set_interface(id, interface.as_interface(self.settings.refresh));
+            self.budgets.set(&mut self.node, id, interface.mtu);
         }
-        for news in self.layers.know(&self.links) {
-            (self.log)(&news);
+        for message in self.shim.set_interfaces(&self.interfaces) {
+            (self.log)(&message);
         }
         let by_index = (0..)
-            .zip(&self.links)
-            .filter_map(|(id, link)| Some((link.index?, id)));
+            .zip(&self.interfaces)
+            .filter_map(|(id, interface)| Some((interface.index?, id)));
         self.node.routing_mut().set(by_index.collect());
-        self.answers
-            .know(self.links.iter().map(|link| link.addresses.clone()).collect());
+        self.proxy.set_addresses(
+            self.interfaces
+                .iter()
+                .map(|interface| interface.addresses.clone())
+                .collect(),
+        );
     }
 
-    /// Hears what has come. Whether there may be more.
-    fn hear(&mut self, now: Instant) -> bool {
+    /// Receives messages; returns whether there may be more.
+    fn receive(&mut self, now: Instant) -> bool {
         let mut busy = false;
-        for id in 0..self.links.len() {
+        for id in 0..self.interfaces.len() {
             for turn in 0.. {
                 if turn == TURN {
                     busy = true;
                     break;
                 }
-                let link = &mut self.links[id];
-                let Some(signalling) = &mut link.signalling else {
+                let interface = &mut self.interfaces[id];
+                let Some(signalling) = &mut interface.signalling else {
                     break;
                 };
                 let (arrival, bytes) = match signalling.receive() {
                     Ok(None) => break,
                     Ok(Some((arrival, bytes))) => (arrival, bytes.to_vec()),
                     Err(error) => {
-                        link.error = Some(format!("{}: {error}", link.name));
+                        interface.error = Some(format!("{}: {error}", interface.name));
                         break;
                     }
                 };
-                if link.admits(now, self.settings.most_messages) {
-                    self.counts.heard += 1;
+                if interface.admits(now, self.settings.most_messages) {
+                    self.counts.received += 1;
                     let id = id as InterfaceId;
-                    for heard in self.layers.hear(now, id, &arrival, &bytes) {
-                        self.read(now, id, heard);
+                    for received in self.shim.receive(now, id, &arrival, &bytes) {
+                        self.process(now, id, received);
                     }
                 } else {
                     self.counts.overflow += 1;
                 }
             }
         }
-        while let Some(source) = self.layers.poll_drop_source() {
-            let name = overview::name(&self.links, source.interface);
+        while let Some(source) = self.shim.poll_drop_source() {
+            let name = overview::name(&self.interfaces, source.interface);
             let from = source.neighbour;
             let (_, why) = super::reasons::dropped(source.failure);
-            let message = format!("{name}: messages of {from} are dropped: {why}");
+            let message = format!("{name}: messages from {from} are dropped: {why}");
             (self.log)(&message);
             self.notify(Notice {
                 what: "dropped".into(),
@@ -321,28 +355,28 @@ impl Speaker {
         busy
     }
 
-    /// Notes of a message what the node does not, and gives it to the node.
-    fn read(&mut self, now: Instant, interface: InterfaceId, heard: Heard) {
-        let (ttl, frame) = match heard {
-            Heard::Message(ttl, frame) => (ttl, frame),
-            Heard::Objected(objection, frame) => {
-                self.node.report_error(interface, objection, frame);
+    /// Passes a message to the node, after noting what the node does not store.
+    fn process(&mut self, now: Instant, interface: InterfaceId, received: Received) {
+        let (ttl, frame) = match received {
+            Received::Message(ttl, frame) => (ttl, frame),
+            Received::Reportable(error, frame) => {
+                self.node.report_error(interface, error, frame);
                 return;
             }
-            Heard::Malformed => {
+            Received::Malformed => {
                 self.counts.malformed += 1;
                 return;
             }
         };
         match &frame.message {
             Message::Path(path) if self.ends_here(path.session.destination) => {
-                self.answers.hear(interface, &frame)
+                self.proxy.path_arrives(interface, &frame)
             }
             Message::PathErr(error) => {
                 let flow = (plain(&error.session), error.sender.template);
                 let adspec = error.sender.adspec.as_ref().and_then(|adspec| adspec.known());
-                if let (Some(adspec), Some(_)) = (adspec, self.programs.number(&flow)) {
-                    self.gathered.insert(flow, adspec.clone());
+                if let (Some(adspec), Some(_)) = (adspec, self.senders.number(&flow)) {
+                    self.adspecs.insert(flow, adspec.clone());
                 }
             }
             _ => {}
@@ -354,11 +388,11 @@ impl Speaker {
         self.node.routing().route(None, destination).local
     }
 
-    /// What the node has to tell.
-    fn heed(&mut self, now: Instant) {
+    /// Handles the upcalls of the node.
+    fn handle_events(&mut self, now: Instant) {
         while let Some(event) = self.node.poll_event() {
             self.notice(&event);
-            let letter = match event {
+            let message = match event {
                 Event::Path {
                     session,
                     sender,
@@ -367,18 +401,17 @@ impl Speaker {
                 } => {
                     let own = self.node.routing().leads(session.destination) == Leads::Here;
                     let flow = (plain(&session), sender);
-                    self.answers
+                    self.proxy
                         .path(&mut self.node, now, (flow, own), (&tspec, adspec.as_ref()))
                 }
                 Event::PathEnded { session, sender } => {
-                    self.answers
-                        .ended(&mut self.node, now, &(plain(&session), sender));
+                    self.proxy.ended(&mut self.node, now, &(plain(&session), sender));
                     None
                 }
                 Event::Confirmed {
                     session, receiver, ..
                 } => {
-                    self.answers.confirmed(receiver, &session);
+                    self.proxy.confirmed(receiver, &session);
                     None
                 }
                 Event::ReservationFailed {
@@ -387,7 +420,7 @@ impl Speaker {
                     error,
                     ..
                 } => self
-                    .answers
+                    .proxy
                     .failed(&mut self.node, now, (receiver, &session), &error),
                 Event::Reserved {
                     session,
@@ -395,11 +428,11 @@ impl Speaker {
                     flowspec,
                     ..
                 } => {
-                    self.programs.reserved(&(plain(&session), sender), &flowspec);
+                    self.senders.reserved(&(plain(&session), sender), &flowspec);
                     None
                 }
                 Event::Unreserved { session, sender } => {
-                    self.programs.unreserved(&(plain(&session), sender));
+                    self.senders.unreserved(&(plain(&session), sender));
                     None
                 }
                 Event::PathFailed {
@@ -408,10 +441,10 @@ impl Speaker {
                     error,
                 } => {
                     let flow = (plain(&session), sender);
-                    let gathered = self.gathered.remove(&flow);
-                    let mtu = mtus(&self.links);
-                    self.programs
-                        .failed(&mut self.node, now, (&flow, &error), gathered.as_ref(), mtu);
+                    let adspec = self.adspecs.remove(&flow);
+                    let mtu = mtus(&self.interfaces);
+                    self.senders
+                        .failed(&mut self.node, now, &flow, &error, adspec.as_ref(), mtu);
                     None
                 }
                 Event::AdmissionFailed {
@@ -422,32 +455,32 @@ impl Speaker {
                     ..
                 } => {
                     let flow = overview::first(&session, &requested)
-                        .map(|(session, sender)| overview::shown(session, &sender));
-                    self.remember(now, interface, flow, &failure);
+                        .map(|(session, sender)| overview::flow_view(session, &sender));
+                    self.record_refusal(now, interface, flow, &failure);
                     None
                 }
             };
-            if let Some(letter) = letter {
-                self.post(now, letter);
+            if let Some(message) = message {
+                self.send_own(now, message);
             }
         }
     }
 
-    /// A refusal by this node, with its numbers.
-    fn remember(
+    /// Logs and stores a refusal by this node.
+    fn record_refusal(
         &mut self,
         now: Instant,
         interface: InterfaceId,
-        flow: Option<control::reservation::Flow>,
-        refused: &rsvp::traffic_control::AdmissionFailure,
+        flow: Option<control::reservation::FlowView>,
+        failure: &AdmissionFailure,
     ) {
-        let name = overview::name(&self.links, interface);
+        let name = overview::name(&self.interfaces, interface);
         let view = RefusalView {
             flow,
             interface: name,
-            reason: reason(refused.error.code, refused.error.value),
-            asked_bps: refused.requested.bits(),
-            left_bps: refused.available.bits(),
+            reason: reason(failure.error.code, failure.error.value),
+            asked_bps: failure.requested.bits(),
+            left_bps: failure.available.bits(),
             seconds_ago: 0.0,
         };
         let whom = view
@@ -456,7 +489,7 @@ impl Speaker {
             .map_or_else(String::new, |flow| format!(" {flow}:"));
         (self.log)(&format!(
             "{}:{whom} refused: {}; asked {}, left {}",
-            view.interface, view.reason, refused.requested, refused.available
+            view.interface, view.reason, failure.requested, failure.available
         ));
         if self.refusals.len() == REMEMBERED {
             self.refusals.pop_front();
@@ -464,10 +497,10 @@ impl Speaker {
         self.refusals.push_back((now, view));
     }
 
-    /// Tells those who watch.
+    /// Notifies the watchers of an event.
     fn notice(&mut self, event: &Event) {
         if !self.watchers.is_empty() {
-            self.notify(overview::notice(event, &self.links));
+            self.notify(overview::notice(event, &self.interfaces));
         }
     }
 
@@ -476,19 +509,19 @@ impl Speaker {
             .retain(|_, watcher| watcher.send(notice.clone()).is_ok());
     }
 
-    /// Puts into force what has changed.
-    fn keep_promises(&mut self) {
-        self.promises.keep(&mut self.node, &mut self.log);
+    /// Installs the classes of changed reservations.
+    fn install_classes(&mut self) {
+        self.budgets.install(&mut self.node, &mut self.log);
     }
 
-    /// Sends what the node and its layers have to say.
-    fn speak(&mut self, now: Instant) {
+    /// Transmits the messages of the node and its shim.
+    fn transmit(&mut self, now: Instant) {
         while let Some(transmit) = self.node.poll_transmit() {
-            let transmit = self.wish(transmit);
-            self.layers.say(now, transmit);
+            let transmit = self.add_hint(transmit);
+            self.shim.send(now, transmit);
         }
-        self.layers.handle_timeout(now);
-        while let Some(transmit) = self.layers.poll_transmit(now) {
+        self.shim.handle_timeout(now);
+        while let Some(transmit) = self.shim.poll_transmit(now) {
             let envelope = Envelope {
                 source: transmit.source,
                 destination: transmit.destination,
@@ -499,28 +532,33 @@ impl Speaker {
         }
     }
 
-    /// A Path of a program on this host says what that would like.
-    fn wish(&self, transmit: Transmit) -> Transmit {
+    /// Adds the hint of a local sender to its Path.
+    fn add_hint(&self, transmit: Transmit) -> Transmit {
         let Ok(frame) = Frame::decode(&transmit.bytes) else {
             return transmit;
         };
-        let want = match &frame.message {
-            Message::Path(path) => self.programs.want(&path.session, &path.sender.template),
+        let hint = match &frame.message {
+            Message::Path(path) => self.senders.hint(&path.session, &path.sender.template),
             _ => return transmit,
         };
-        match want.is_any().then(|| want.add(frame).encode()) {
+        match hint.is_any().then(|| hint.add_to(frame).encode()) {
             Some(Ok(bytes)) => Transmit { bytes, ..transmit },
             _ => transmit,
         }
     }
 
-    /// Sends a message that this host itself has written.
-    fn post(&mut self, now: Instant, (interface, destination, frame): Letter) {
+    /// Sends a message that does not come from the node.
+    fn send_own(&mut self, now: Instant, message: OwnMessage) {
+        let OwnMessage {
+            interface,
+            destination,
+            frame,
+        } = message;
         let alike = |address: &&IpAddr| address.is_ipv4() == destination.is_ipv4();
         let own = self
-            .links
+            .interfaces
             .get(interface as usize)
-            .and_then(|link| link.addresses.iter().find(alike).copied());
+            .and_then(|interface| interface.addresses.iter().find(alike).copied());
         if let (Some(source), Ok(bytes)) = (own, frame.encode()) {
             let transmit = Transmit {
                 interface,
@@ -530,58 +568,58 @@ impl Speaker {
                 ttl: frame.send_ttl,
                 bytes,
             };
-            self.layers.say(now, transmit);
+            self.shim.send(now, transmit);
         }
     }
 
     fn send(&mut self, interface: InterfaceId, envelope: &Envelope, bytes: &[u8]) {
-        let Some(link) = self.links.get_mut(interface as usize) else {
+        let Some(interface) = self.interfaces.get_mut(interface as usize) else {
             return;
         };
-        let Some(signalling) = &link.signalling else {
+        let Some(signalling) = &interface.signalling else {
             return;
         };
-        // What is lost is said again with the next refresh.
+        // A lost message is repeated by the next refresh.
         if let Err(error) = signalling.send(envelope, bytes) {
-            link.error = Some(format!(
+            interface.error = Some(format!(
                 "{}: cannot send to {}: {error}",
-                link.name, envelope.destination
+                interface.name, envelope.destination
             ));
         } else {
-            link.error = None;
+            interface.error = None;
         }
     }
 
-    fn status(&self, now: Instant) -> Status {
+    fn status(&self, now: Instant) -> RsvpStatus {
         let refusals = self.refusals.iter().map(|(at, view)| RefusalView {
             seconds_ago: now.since(*at).as_secs_f64(),
             ..view.clone()
         });
-        let keys = self.layers.protection(now, &self.links);
-        Status {
-            interfaces: overview::interfaces(&self.links, self.node.traffic_control(), &keys),
-            senders: overview::senders(now, &self.node, &self.links, &self.programs, &self.answers),
+        let keys = self.shim.protection(now, &self.interfaces);
+        RsvpStatus {
+            interfaces: overview::interfaces(&self.interfaces, self.node.traffic_control(), &keys),
+            senders: overview::senders(now, &self.node, &self.interfaces, &self.senders, &self.proxy),
             refusals: refusals.collect(),
-            heard: self.counts.heard,
+            heard: self.counts.received,
             malformed: self.counts.malformed,
             overflow: self.counts.overflow,
             dropped: self
-                .layers
-                .dropped(now, |interface| overview::name(&self.links, interface)),
-            names: self.layers.names(),
+                .shim
+                .dropped(now, |interface| overview::name(&self.interfaces, interface)),
+            refresh_reduction: self.shim.reduction_counts(),
         }
     }
 }
 
-/// The longest datagram of an interface, by its number; Ethernet's, if it is not known.
-fn mtus(links: &[Link]) -> impl Fn(u32) -> u32 {
+/// The MTU of an interface by its kernel index; that of Ethernet if unknown.
+fn mtus(interfaces: &[SignallingInterface]) -> impl Fn(u32) -> u32 {
     |index| {
-        let link = links.iter().find(|link| link.index == Some(index));
-        link.map_or(1500, |link| link.mtu)
+        let interface = interfaces.iter().find(|interface| interface.index == Some(index));
+        interface.map_or(1500, |interface| interface.mtu)
     }
 }
 
-/// A rate for people.
+/// A rate, human-readable.
 pub fn rate(bps: u64) -> String {
     Bandwidth::bits_per_sec(bps).to_string()
 }

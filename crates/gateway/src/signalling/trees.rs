@@ -1,4 +1,5 @@
-//! How a promise becomes a class: the accounts of managed interfaces, and who puts a tree into force.
+//! How a reservation becomes a class: the budget of a managed interface, and the installer of its
+//! tree.
 
 use control::policy::Interface;
 use control::protocol::Refusal;
@@ -6,15 +7,19 @@ use engine::reserved::Layout;
 use engine::units::Bytes;
 use rsvp::admission::{InterfaceBudget, ManagedInterface};
 
-/// Puts trees into force where packets are queued.
+/// Installs class trees where packets are queued.
 pub trait Trees: Send {
-    /// The interfaces that are managed, as the policy says now.
+    /// The managed interfaces, by the policy in force.
     fn managed(&self) -> Vec<Interface>;
-    /// From now on this tree holds on the interface of this policy. It refuses only when packets are no longer moved.
+    /// Installs this tree on the interface of this policy.
+    ///
+    /// # Errors
+    ///
+    /// Only if packets are no longer forwarded.
     fn adopt(&self, policy: &Interface, layout: Layout) -> Result<(), Refusal>;
 }
 
-/// Nothing is queued: a host that sends by the kernel's own queues.
+/// No trees: a host that sends through the kernel's own queues.
 #[derive(Clone, Copy, Debug)]
 pub struct NoTrees;
 
@@ -28,10 +33,10 @@ impl Trees for NoTrees {
     }
 }
 
-/// What the tree counts of a frame that is not IP.
+/// The Ethernet header, which the tree counts with each frame.
 const ETHERNET: Bytes = Bytes::new(14);
 
-/// The account of an interface, if anything of it may be reserved.
+/// The budget of an interface, if its policy has `reserve`.
 pub fn budget(policy: &Interface) -> Option<InterfaceBudget> {
     let reserve = policy.reserve.as_ref()?;
     let settings = &policy.settings;

@@ -1,37 +1,38 @@
-//! `suimon accept`: a host that answers reservations by rule, so that who sends need not ask anybody at the other end.
+//! `suimon accept`: a receiver proxy that answers Paths by rule, so that senders need nobody at the
+//! other end.
 
 use crate::commands::Context;
 use crate::exit::{Exit, Failure};
 use clap::Args;
-use control::rsvp_config::{Accept as Rule, Protection, RsvpConfig, RsvpSettings};
+use control::rsvp_config::{AcceptRule, Protection, RsvpConfig, RsvpSettings};
 use control::socket::path_of;
 use engine::classify::{Ports, Prefix};
 use engine::units::{Bandwidth, Duration};
-use gateway::signalling::alone::Alone;
+use gateway::signalling::standalone::StandaloneNode;
 use gateway::supervise::heed_signals;
 use serde_json::json;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// How often it looks whether it is to end.
-const GLANCE: std::time::Duration = std::time::Duration::from_millis(50);
+/// How often it checks whether it has to end.
+const POLL_INTERVAL: std::time::Duration = std::time::Duration::from_millis(50);
 
-/// Answer reservations of senders towards this host, until SIGINT or SIGTERM; root, or CAP_NET_RAW
+/// Reserve for senders towards this host, until SIGINT or SIGTERM; root, or CAP_NET_RAW
 #[derive(Debug, Args)]
 pub struct Accept {
-    /// From these senders only: an address or a prefix
+    /// Only for these senders: an address or a prefix
     #[arg(long, value_name = "PREFIX", value_parser = prefix)]
     from: Option<Prefix>,
-    /// For these hosts behind this one, for which it answers; this host's own addresses if not given
+    /// For these hosts behind this one, as their proxy; this host's own addresses if not given
     #[arg(long, value_name = "PREFIX", value_parser = prefix)]
     to: Option<Prefix>,
-    /// To these destination ports only: 5000, or 5000-5010
+    /// Only for these destination ports: 5000, or 5000-5010
     #[arg(long, value_name = "PORTS", value_parser = ports)]
     port: Option<Ports>,
-    /// Of this transport protocol only: udp, tcp, gre, esp, or a number
+    /// Only for this transport protocol: udp, tcp, gre, esp, or a number
     #[arg(long, value_parser = protocol)]
     protocol: Option<u8>,
-    /// No more than this for one reservation, in IP datagrams
+    /// The greatest rate of one reservation, in IP datagrams
     #[arg(long, value_name = "RATE", value_parser = super::reserve::rate)]
     up_to: Option<Bandwidth>,
     #[command(flatten)]
@@ -41,19 +42,20 @@ pub struct Accept {
     json: bool,
 }
 
-/// What a node is told that runs on a host by itself.
+/// The options of a node without a data plane.
 #[derive(Debug, Args)]
 pub struct NodeArgs {
-    /// Speak RSVP on this interface only; may be given several times. All that have an address, if not given
+    /// Speak RSVP on this interface only; may be given several times. All with an address, if not
+    /// given
     #[arg(long, value_name = "NAME")]
     interface: Vec<String>,
-    /// How often state is told anew, on average
+    /// The mean refresh period R
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = refresh)]
     refresh: Duration,
-    /// A file of keys with which messages are protected, this user's alone (mode 600)
+    /// A key file that authenticates messages; only this user may read it (mode 600)
     #[arg(long, value_name = "FILE")]
     keys: Option<String>,
-    /// Tell all state anew whole, as neighbours need that misread refreshes by name (RFC 2961)
+    /// No refresh reduction (RFC 2961), for neighbours that misread it
     #[arg(long)]
     no_refresh_reduction: bool,
     /// Name or path of the control socket
@@ -85,8 +87,8 @@ pub fn protocol(text: &str) -> Result<u8, String> {
 }
 
 impl NodeArgs {
-    /// A node with these rules.
-    pub fn config(&self, accept: Vec<Rule>) -> RsvpConfig {
+    /// The configuration of a node with these rules.
+    pub fn config(&self, accept: Vec<AcceptRule>) -> RsvpConfig {
         const USUAL: u32 = 5000;
         RsvpConfig {
             interfaces: self.interface.clone(),
@@ -104,10 +106,10 @@ impl NodeArgs {
 }
 
 impl Accept {
-    /// Answers until it is told to end.
+    /// Answers Paths until a signal or a client ends it.
     pub fn run(self, cx: &mut Context<'_>) -> Result<Exit, Failure> {
         let out = &mut *cx.out;
-        let rule = Rule {
+        let rule = AcceptRule {
             to: self.to,
             from: self.from,
             protocol: self.protocol,
@@ -117,7 +119,7 @@ impl Accept {
         let end = Arc::new(AtomicBool::new(false));
         heed_signals(&end).map_err(|e| Failure::at_run_time(format!("cannot heed signals: {e}")))?;
         let socket = path_of(&self.node.socket);
-        let node = Alone::start(self.node.config(vec![rule]), &socket, &end)?;
+        let node = StandaloneNode::start(self.node.config(vec![rule]), &socket, &end)?;
         if self.json {
             writeln!(out, "{}", json!({ "state": "accepting", "socket": node.path() }))?;
         } else {
@@ -129,7 +131,7 @@ impl Accept {
         }
         out.flush()?;
         while !end.load(Ordering::Relaxed) {
-            std::thread::sleep(GLANCE);
+            std::thread::sleep(POLL_INTERVAL);
         }
         node.end();
         Ok(Exit::Done)

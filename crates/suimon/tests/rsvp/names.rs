@@ -2,7 +2,7 @@
 
 use crate::rig::{LIFETIME, LONG, Plan, R, Rig, SLACK, in_turn, until};
 use control::protocol::{Reply, Request};
-use control::reservation::{Progress, USUAL_PACKET, Wanted};
+use control::reservation::{ReservationRequest, ReservationState, USUAL_PACKET};
 use control::socket::Client;
 use std::net::IpAddr;
 
@@ -16,7 +16,7 @@ fn what_stands_is_kept_by_its_name_and_dies_with_its_refreshes() {
 /// Holds a reservation as long as the connection lasts.
 fn held(rig: &Rig, port: u16, from_port: u16) -> Client {
     let mut client = Client::connect(Some(&rig.socket(Rig::at("a")))).expect("it answers");
-    let wanted = Wanted {
+    let wanted = ReservationRequest {
         to: IpAddr::from([10, 0, 3, 2]),
         port,
         protocol: 17,
@@ -30,8 +30,8 @@ fn held(rig: &Rig, port: u16, from_port: u16) -> Client {
     client.tell(&Request::Reserve { wanted }).expect("it hears");
     loop {
         match client.next_reply().expect("an answer") {
-            Reply::Reservation(Progress::Reserved { .. }) => return client,
-            Reply::Reservation(Progress::Refused(why)) => panic!("{why:?}"),
+            Reply::Reservation(ReservationState::Reserved { .. }) => return client,
+            Reply::Reservation(ReservationState::Refused(why)) => panic!("{why:?}"),
             Reply::Refused(why) => panic!("{why:?}"),
             _ => {}
         }
@@ -47,7 +47,11 @@ fn kept(mut rig: Rig) {
     until("all are promised", LONG, || {
         rig.classes("r1").len() == all && rig.classes("r2").len() == all
     });
-    let summarised = |rig: &Rig| rig.status("a").names.map_or(0, |names| names.summarised);
+    let summarised = |rig: &Rig| {
+        rig.status("a")
+            .refresh_reduction
+            .map_or(0, |counts| counts.summarised)
+    };
     // Refreshes are whole until the first answer has come.
     std::thread::sleep(2 * R);
     let before = (rig.status("r1").heard, summarised(&rig));

@@ -135,7 +135,7 @@ fn refuse_a_third(rig: &Rig) {
             .contains("10.0.1.1 -> 10.0.3.2:5002 udp: refused on wan0"),
         "{explained:?}"
     );
-    assert!(explained.out.contains("asked 10.14 Mbit/s"), "{explained:?}");
+    assert!(explained.out.contains("requested 10.14 Mbit/s"), "{explained:?}");
     assert_eq!(promised(), before, "the others have noticed");
 }
 
@@ -162,7 +162,7 @@ fn changes_are_along_the_path_or_not_at_all(rig: &Rig) {
     assert!(
         refused
             .err
-            .contains("10.0.2.1 refuses: there is not that much bandwidth left"),
+            .contains("10.0.2.1 refuses: the bandwidth is not available"),
         "{refused:?}"
     );
     until("the old rate is in force", LONG, || {

@@ -1,7 +1,7 @@
 //! Two hosts and two routers, and what runs on them.
 
 use control::protocol::{Reply, Request};
-use control::reservation::{SenderView, Status};
+use control::reservation::{RsvpStatus, SenderView};
 use control::socket::Client;
 use lab::traffic::generator::Shape;
 use lab::traffic::udp::{Stream, StreamRun};
@@ -229,7 +229,7 @@ impl Rig {
         options
     }
 
-    pub(crate) fn status(&self, name: &str) -> Status {
+    pub(crate) fn status(&self, name: &str) -> RsvpStatus {
         let mut client = Client::connect(Some(&self.socket(Self::at(name)))).expect("it answers");
         match client.ask(&Request::Reservations {}).expect("an answer") {
             Reply::Reservations(status) => *status,
@@ -245,7 +245,7 @@ impl Rig {
             .senders
             .into_iter()
             .filter(of)
-            .flat_map(|sender| sender.promises);
+            .flat_map(|sender| sender.reservations);
         promises
             .map(|promise| (promise.class, promise.rate_bps))
             .collect()

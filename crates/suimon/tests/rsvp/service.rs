@@ -39,7 +39,7 @@ fn promised(rig: Rig) {
         rig.promised("r1", 5000).len() == 1 && rig.promised("r2", 5000).len() == 1
     });
     let senders = rig.status("r1").senders;
-    let promise = &senders[0].promises[0];
+    let promise = &senders[0].reservations[0];
     assert!(
         promise.guaranteed && promise.rate_bps.abs_diff(rate) <= rate / 1000,
         "{promise:?}, {rate}"
@@ -61,7 +61,7 @@ fn promised(rig: Rig) {
     );
     assert_eq!(too_short.status.code(), Some(6), "{too_short:?}");
     assert!(
-        too_short.err.contains("the delay cannot be promised"),
+        too_short.err.contains("the delay cannot be guaranteed"),
         "{too_short:?}"
     );
 
@@ -106,7 +106,7 @@ fn refused(rig: Rig) {
         "controlled load is there: {plain:?}"
     );
     let delayed = [&to[..], &["--delay", DELAY]].concat();
-    let words = "this kind of service is not offered: a delay needs `drr` or `cbq` with a `delay`";
+    let words = "the service is not offered: a delay needs `drr` or `cbq` with a `delay`";
     let output = rig.output("a", &[&["reserve"], &delayed[..], &["--", "true"]].concat());
     assert_eq!(output.status.code(), Some(6), "{output:?}");
     assert!(output.err.contains(words), "{output:?}");

@@ -55,7 +55,7 @@ fn reserved(rig: Rig) {
         let senders = rig.status(router).senders;
         let sender = senders.iter().find(|sender| sender.flow.protocol == protocol);
         sender
-            .and_then(|sender| sender.promises[0].class.clone())
+            .and_then(|sender| sender.reservations[0].class.clone())
             .expect("a class")
     };
     send(&rig, GRE, &[0, 0, 8, 0]);

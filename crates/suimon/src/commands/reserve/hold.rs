@@ -1,16 +1,17 @@
-//! Holding a reservation while a command runs, and asking what the path offers.
+//! Keeps a reservation while a command runs, and asks what the path offers.
 
 use super::Flow;
 use crate::exit::{Exit, Failure};
 use clap::Args;
 use control::protocol::{Reply, Request};
-use control::reservation::{Denial, Offer, Progress, Wanted};
+use control::reservation::{PathOffer, PathRefusal, ReservationRequest, ReservationState};
 use control::socket::{Client, HangUp};
-use gateway::signalling::client::{Found, Guard};
+use gateway::signalling::client::{FoundNode, TemporaryNode};
 use gateway::signalling::speaker;
 use gateway::supervise::heed_signals;
 use serde_json::json;
 use std::io::{self, Write};
+use std::ops::ControlFlow;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitStatus};
 use std::sync::Arc;
@@ -18,26 +19,26 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError, channel};
 use std::time::Instant;
 
-/// How often it looks at the command, at signals and at what the node says.
-const GLANCE: std::time::Duration = std::time::Duration::from_millis(20);
+/// How often it polls the command, signals and the node.
+const POLL_INTERVAL: std::time::Duration = std::time::Duration::from_millis(20);
 
-/// What is to be held, and beside what.
+/// The reservation, and the command to run.
 #[derive(Debug, Args)]
 pub(super) struct Hold {
     #[command(flatten)]
     flow: Flow,
-    /// Run the command also if nothing could be reserved
+    /// Run the command even if nothing could be reserved
     #[arg(long)]
     or_run_anyway: bool,
     /// Print JSON, a line for each change, on standard error
     #[arg(long)]
     json: bool,
-    /// The command and its arguments; without one the reservation is held until Ctrl-C
+    /// The command and its arguments; without one the reservation lasts until Ctrl-C
     #[arg(last = true, value_name = "CMD")]
     command: Vec<String>,
 }
 
-/// What is to be asked.
+/// The reservation to ask about.
 #[derive(Debug, Args)]
 pub(super) struct Check {
     #[command(flatten)]
@@ -47,40 +48,40 @@ pub(super) struct Check {
     json: bool,
 }
 
-/// What is known of a reservation that is being made.
-enum Outcome {
+/// The result of a reservation request.
+enum PathReply {
     Reserved,
     Refused,
-    Nothing,
+    Unanswered,
 }
 
 impl Hold {
-    /// Does it.
+    /// Runs the verb.
     pub(super) fn run(self) -> Result<Exit, Failure> {
         let wanted = self.flow.wanted()?;
         let end = Arc::new(AtomicBool::new(false));
         heed_signals(&end).map_err(|e| Failure::at_run_time(format!("cannot heed signals: {e}")))?;
         let found = self.flow.found()?;
-        let told = ask(
+        let connection = ask(
             found,
             &Request::Reserve {
                 wanted: wanted.clone(),
             },
         )?;
-        match self.await_answer(&told, &end)? {
-            Outcome::Reserved => {}
-            Outcome::Refused if self.or_run_anyway => {}
-            Outcome::Nothing if self.or_run_anyway && !end.load(Ordering::Relaxed) => {
+        match self.await_answer(&connection, &end)? {
+            PathReply::Reserved => {}
+            PathReply::Refused if self.or_run_anyway => {}
+            PathReply::Unanswered if self.or_run_anyway && !end.load(Ordering::Relaxed) => {
                 self.say(
-                    "no answer; the command runs without a reservation",
+                    "no reply; the command runs without a reservation",
                     &json!({ "state": "unanswered" }),
                 );
             }
-            Outcome::Refused => return Ok(Exit::Refused),
-            Outcome::Nothing => {
+            PathReply::Refused => return Ok(Exit::Refused),
+            PathReply::Unanswered => {
                 let message = format!(
-                    "nobody answered for {} within {}: is there an RSVP receiver (`suimon accept`), and do the routers pass it on? `suimon reserve explain` \
-                     at each says what was refused or not believed there",
+                    "no reply for {} within {}: is there an RSVP receiver (`suimon accept`), and do the routers forward RSVP? \
+                     `suimon reserve explain` on each shows what was refused or dropped there",
                     wanted.to, self.flow.wait
                 );
                 self.say(&message, &json!({ "state": "unanswered" }));
@@ -91,11 +92,11 @@ impl Hold {
             Some((name, arguments)) => {
                 let child = Command::new(name).args(arguments).spawn();
                 let child = child.map_err(|e| Failure::at_run_time(format!("cannot run `{name}`: {e}")))?;
-                self.accompany(child, &told, &end)?
+                self.accompany(child, &connection, &end)?
             }
             None => {
-                while !end.load(Ordering::Relaxed) && self.tell_news(&told)? {
-                    std::thread::sleep(GLANCE);
+                while !end.load(Ordering::Relaxed) && self.print_changes(&connection)?.is_continue() {
+                    std::thread::sleep(POLL_INTERVAL);
                 }
                 Exit::Done
             }
@@ -103,7 +104,7 @@ impl Hold {
         Ok(exit)
     }
 
-    /// On standard error: standard output is the command's.
+    /// Prints to standard error: standard output is the command's.
     fn say(&self, message: &str, json: &serde_json::Value) {
         // Nobody may be reading; that is no reason to end.
         let _ = match self.json {
@@ -112,57 +113,68 @@ impl Hold {
         };
     }
 
-    fn say_progress(&self, progress: &Progress) {
+    fn say_progress(&self, progress: &ReservationState) {
         let message = match progress {
-            Progress::Asked { .. } | Progress::Offer(_) if !self.json => return,
-            Progress::Asked { number } => format!("asked, as number {number}"),
-            Progress::Reserved {
+            ReservationState::Asked { .. } | ReservationState::Offer(_) if !self.json => return,
+            ReservationState::Asked { number } => format!("requested, as number {number}"),
+            ReservationState::Reserved {
                 rate_bps, guaranteed, ..
             } => {
                 let what = if *guaranteed { " with a delay" } else { "" };
                 format!("reserved {}{what}", speaker::rate(*rate_bps))
             }
-            Progress::Lost { .. } => "the reservation is lost; it comes back when the path does".into(),
-            Progress::Refused(denial) => refusal(denial),
-            Progress::Offer(_) => String::new(),
+            ReservationState::Lost { .. } => "the reservation is lost; it comes back with the path".into(),
+            ReservationState::Refused(refusal) => refusal_text(refusal),
+            ReservationState::Offer(_) => String::new(),
         };
         self.say(&message, &json!(progress));
     }
 
-    fn await_answer(&self, told: &Lasting, end: &AtomicBool) -> Result<Outcome, Failure> {
+    fn await_answer(
+        &self,
+        connection: &ReservationConnection,
+        end: &AtomicBool,
+    ) -> Result<PathReply, Failure> {
         let until = Instant::now() + self.flow.wait();
         while Instant::now() < until && !end.load(Ordering::Relaxed) {
-            let Some(progress) = told.next()? else { continue };
+            let Some(progress) = connection.next()? else {
+                continue;
+            };
             self.say_progress(&progress);
             match progress {
-                Progress::Reserved { .. } => return Ok(Outcome::Reserved),
-                Progress::Refused(_) => return Ok(Outcome::Refused),
+                ReservationState::Reserved { .. } => return Ok(PathReply::Reserved),
+                ReservationState::Refused(_) => return Ok(PathReply::Refused),
                 _ => {}
             }
         }
-        Ok(Outcome::Nothing)
+        Ok(PathReply::Unanswered)
     }
 
-    /// Says what has happened since. `false`: the node has gone.
-    fn tell_news(&self, told: &Lasting) -> Result<bool, Failure> {
+    /// Prints the changes since the last call; breaks once the node has ended.
+    fn print_changes(&self, connection: &ReservationConnection) -> Result<ControlFlow<()>, Failure> {
         loop {
-            match told.told.try_recv() {
+            match connection.replies.try_recv() {
                 Ok(Reply::Reservation(progress)) => self.say_progress(&progress),
                 Ok(_) => {}
-                Err(TryRecvError::Empty) => return Ok(true),
+                Err(TryRecvError::Empty) => return Ok(ControlFlow::Continue(())),
                 Err(TryRecvError::Disconnected) => {
                     self.say(
                         "the node has ended, and the reservation with it",
                         &json!({ "state": "lost" }),
                     );
-                    return Ok(false);
+                    return Ok(ControlFlow::Break(()));
                 }
             }
         }
     }
 
-    /// Waits for the command's end; a signal to end is passed on to it.
-    fn accompany(&self, mut child: Child, told: &Lasting, end: &AtomicBool) -> Result<Exit, Failure> {
+    /// Waits for the end of the command; a signal to end is passed on to it.
+    fn accompany(
+        &self,
+        mut child: Child,
+        connection: &ReservationConnection,
+        end: &AtomicBool,
+    ) -> Result<Exit, Failure> {
         let (mut connected, mut passed) = (true, false);
         loop {
             let ended = child
@@ -180,13 +192,13 @@ impl Hold {
                     let _ = rustix::process::kill_process(id, rustix::process::Signal::TERM);
                 }
             }
-            connected = connected && self.tell_news(told)?;
-            std::thread::sleep(GLANCE);
+            connected = connected && self.print_changes(connection)?.is_continue();
+            std::thread::sleep(POLL_INTERVAL);
         }
     }
 }
 
-/// How a command ended, as shells say it.
+/// The exit code of a command, as shells report it.
 fn code(status: ExitStatus) -> u8 {
     const BY_SIGNAL: i32 = 128;
     let code = status
@@ -195,40 +207,40 @@ fn code(status: ExitStatus) -> u8 {
     code.and_then(|code| u8::try_from(code).ok()).unwrap_or(u8::MAX)
 }
 
-/// A refusal, for people.
-fn refusal(denial: &Denial) -> String {
-    let left = denial.left_bps.map_or_else(String::new, |left| {
+/// A refusal, human-readable.
+fn refusal_text(refusal: &PathRefusal) -> String {
+    let left = refusal.left_bps.map_or_else(String::new, |left| {
         format!(
-            "; the narrowest link on the path had {} left",
+            "; {} available on the bottleneck link of the path",
             speaker::rate(left)
         )
     });
     format!(
-        "refused by {}: {}; asked {}{left}",
-        denial.node,
-        denial.reason,
-        speaker::rate(denial.asked_bps)
+        "refused by {}: {}; requested {}{left}",
+        refusal.node,
+        refusal.reason,
+        speaker::rate(refusal.asked_bps)
     )
 }
 
-/// A connection on which something lasts, and what is told on it.
-struct Lasting {
-    told: Receiver<Reply>,
-    // In this order: first what lasts ends, then the node that was started for it.
-    _connection: HangUp,
-    _guard: Option<Guard>,
+/// A connection that keeps a reservation, and the replies on it.
+struct ReservationConnection {
+    replies: Receiver<Reply>,
+    // In this order: first the reservation ends, then the temporary node.
+    _hang_up: HangUp,
+    _temporary: Option<TemporaryNode>,
 }
 
-/// Sends a request on a connection of its own; its replies come by a channel, as long as the connection lasts.
-fn ask(found: Found, request: &Request) -> Result<Lasting, Failure> {
+/// Sends a request on a connection of its own; the replies arrive on a channel.
+fn ask(found: FoundNode, request: &Request) -> Result<ReservationConnection, Failure> {
     let mut client = Client::connect(Some(&found.socket))?;
-    let connection = client.hang_up_later()?;
+    let hang_up = client.hang_up_later()?;
     let first = client.ask(request)?;
     if let Reply::Refused(why) = first {
         return Err(why.into());
     }
     client.wait_for_ever();
-    let (tell, told) = channel();
+    let (tell, replies) = channel();
     std::thread::spawn(move || {
         let mut reply = Ok(first);
         while let Ok(one) = reply {
@@ -238,17 +250,17 @@ fn ask(found: Found, request: &Request) -> Result<Lasting, Failure> {
             reply = client.next_reply();
         }
     });
-    Ok(Lasting {
-        told,
-        _connection: connection,
-        _guard: found.guard,
+    Ok(ReservationConnection {
+        replies,
+        _hang_up: hang_up,
+        _temporary: found.temporary,
     })
 }
 
-impl Lasting {
-    /// The next thing told, if it comes soon.
-    fn next(&self) -> Result<Option<Progress>, Failure> {
-        match self.told.recv_timeout(GLANCE) {
+impl ReservationConnection {
+    /// The next state of the reservation, if it comes soon.
+    fn next(&self) -> Result<Option<ReservationState>, Failure> {
+        match self.replies.recv_timeout(POLL_INTERVAL) {
             Ok(Reply::Reservation(progress)) => Ok(Some(progress)),
             Ok(Reply::Refused(why)) => Err(why.into()),
             Ok(_) | Err(RecvTimeoutError::Timeout) => Ok(None),
@@ -258,11 +270,11 @@ impl Lasting {
 }
 
 impl Check {
-    /// Does it.
+    /// Runs the verb.
     pub(super) fn run(self, out: &mut dyn Write) -> Result<Exit, Failure> {
         let wanted = self.flow.wanted()?;
         let found = self.flow.found()?;
-        let told = ask(
+        let connection = ask(
             found,
             &Request::Trial {
                 wanted: wanted.clone(),
@@ -270,15 +282,15 @@ impl Check {
         )?;
         let until = Instant::now() + self.flow.wait();
         while Instant::now() < until {
-            match told.next()? {
-                Some(Progress::Offer(offer)) => {
+            match connection.next()? {
+                Some(ReservationState::Offer(offer)) => {
                     show_offer(out, &wanted, &offer, self.json)?;
                     return Ok(if offer.fits { Exit::Done } else { Exit::Refused });
                 }
-                Some(Progress::Refused(denial)) => {
+                Some(ReservationState::Refused(refusal)) => {
                     match self.json {
-                        true => writeln!(out, "{}", json!(Progress::Refused(denial)))?,
-                        false => writeln!(out, "{}", refusal(&denial))?,
+                        true => writeln!(out, "{}", json!(ReservationState::Refused(refusal)))?,
+                        false => writeln!(out, "{}", refusal_text(&refusal))?,
                     }
                     return Ok(Exit::Refused);
                 }
@@ -287,19 +299,24 @@ impl Check {
         }
         match self.json {
             true => writeln!(out, "{}", json!({ "state": "unanswered" }))?,
-            false => writeln!(out, "nobody answered for {} within {}", wanted.to, self.flow.wait)?,
+            false => writeln!(out, "no reply for {} within {}", wanted.to, self.flow.wait)?,
         }
         Ok(Exit::Unanswered)
     }
 }
 
-fn show_offer(out: &mut dyn Write, wanted: &Wanted, offer: &Offer, as_json: bool) -> io::Result<()> {
+fn show_offer(
+    out: &mut dyn Write,
+    wanted: &ReservationRequest,
+    offer: &PathOffer,
+    as_json: bool,
+) -> io::Result<()> {
     if as_json {
-        return writeln!(out, "{}", json!(Progress::Offer(offer.clone())));
+        return writeln!(out, "{}", json!(ReservationState::Offer(offer.clone())));
     }
     let left = offer.left_bps.map_or_else(
         || "no link has a limit".into(),
-        |left| format!("{} left on the narrowest link", speaker::rate(left)),
+        |left| format!("{} available on the bottleneck link", speaker::rate(left)),
     );
     let rate = offer.rate_for_delay_bps.map_or_else(String::new, |rate| {
         format!(", which takes {}", speaker::rate(rate))

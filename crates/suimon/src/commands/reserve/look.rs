@@ -1,9 +1,9 @@
-//! What a node knows of reservations, and changing one.
+//! Shows the reservations of a node, and changes one.
 
 use crate::exit::{Exit, Failure};
 use clap::Args;
 use control::protocol::{Reply, Request};
-use control::reservation::{Link, SenderView, Status};
+use control::reservation::{InterfaceView, RsvpStatus, SenderView};
 use control::socket::Client;
 use engine::units::Bandwidth;
 use gateway::signalling::client;
@@ -11,10 +11,10 @@ use gateway::signalling::speaker;
 use serde_json::json;
 use std::io::{self, Write};
 
-/// Which node is asked.
+/// Which node to query.
 #[derive(Debug, Args)]
-pub(super) struct Ask {
-    /// The node's control socket; one that runs on this host, if not given
+pub(super) struct Query {
+    /// The node's control socket; if not given, that of the node on this host
     #[arg(long, value_name = "NAME|PATH")]
     socket: Option<String>,
     /// Print JSON
@@ -22,7 +22,7 @@ pub(super) struct Ask {
     json: bool,
 }
 
-/// What is changed.
+/// The change.
 #[derive(Debug, Args)]
 pub(super) struct Change {
     /// The reservation's number, as `status` shows it
@@ -31,16 +31,16 @@ pub(super) struct Change {
     #[arg(long, value_name = "RATE", value_parser = super::rate)]
     rate: Bandwidth,
     #[command(flatten)]
-    ask: Ask,
+    query: Query,
 }
 
-impl Ask {
+impl Query {
     fn client(&self) -> Result<Client, Failure> {
         let found = client::running(self.socket.as_deref())?;
         Ok(Client::connect(Some(&found.socket))?)
     }
 
-    fn read(&self) -> Result<Status, Failure> {
+    fn read(&self) -> Result<RsvpStatus, Failure> {
         match self.client()?.ask(&Request::Reservations {})? {
             Reply::Reservations(status) => Ok(*status),
             Reply::Refused(why) => Err(why.into()),
@@ -48,7 +48,7 @@ impl Ask {
         }
     }
 
-    /// Shows it.
+    /// Runs the verb.
     pub(super) fn status(&self, out: &mut dyn Write) -> Result<Exit, Failure> {
         let status = self.read()?;
         if self.json {
@@ -63,35 +63,35 @@ impl Ask {
             show_sender(out, sender)?;
         }
         if status.senders.is_empty() {
-            writeln!(out, "no sender has been heard of")?;
+            writeln!(out, "there is no path state")?;
         }
-        if let Some(names) = &status.names
-            && names.summarised > 0
+        if let Some(counts) = &status.refresh_reduction
+            && counts.summarised > 0
         {
             writeln!(
                 out,
-                "refresh reduction: {} refreshes went out as a name; {} messages were repeated, {} given up",
-                names.summarised, names.repeated, names.given_up
+                "refresh reduction: {} refreshes summarised; {} messages retransmitted, {} given up",
+                counts.summarised, counts.retransmitted, counts.given_up
             )?;
         }
         let dropped: u64 = status.dropped.iter().map(|dropped| dropped.count).sum();
         if dropped > 0 {
             writeln!(
                 out,
-                "{dropped} messages were not believed; `suimon reserve explain` says whose, and what to do"
+                "{dropped} messages failed the integrity check; `suimon reserve explain` shows whose, with advice"
             )?;
         }
         if status.malformed + status.overflow > 0 {
             writeln!(
                 out,
-                "{} messages heard; {} were malformed, {} too many",
+                "{} messages received; {} malformed, {} beyond the rate limit",
                 status.heard, status.malformed, status.overflow
             )?;
         }
         Ok(Exit::Done)
     }
 
-    /// Shows it.
+    /// Runs the verb.
     pub(super) fn explain(&self, out: &mut dyn Write) -> Result<Exit, Failure> {
         let status = self.read()?;
         if self.json {
@@ -113,7 +113,7 @@ impl Ask {
                 .map_or_else(|| "several senders".into(), ToString::to_string);
             writeln!(
                 out,
-                "{:.0} s ago, {whom}: refused on {}: {}; asked {}, left {}, as the link counts",
+                "{:.0} s ago, {whom}: refused on {}: {}; requested {}, available {}, as the link counts",
                 refusal.seconds_ago,
                 refusal.interface,
                 refusal.reason,
@@ -124,7 +124,7 @@ impl Ask {
         for dropped in &status.dropped {
             writeln!(
                 out,
-                "{:.0} s ago, {}: {} messages of {} were dropped: {}",
+                "{:.0} s ago, {}: {} messages from {} were dropped: {}",
                 dropped.seconds_ago, dropped.interface, dropped.count, dropped.from, dropped.message
             )?;
         }
@@ -145,7 +145,7 @@ impl Ask {
         Ok(Exit::Done)
     }
 
-    /// Shows it.
+    /// Runs the verb.
     pub(super) fn watch(&self, out: &mut dyn Write) -> Result<Exit, Failure> {
         let mut client = self.client()?;
         client.wait_for_ever();
@@ -162,22 +162,22 @@ impl Ask {
     }
 }
 
-/// An interface; `keys` says whether any has some.
-fn show_link(out: &mut dyn Write, link: &Link, keys: bool) -> io::Result<()> {
+/// Shows an interface; `keys`: whether any interface has keys.
+fn show_link(out: &mut dyn Write, link: &InterfaceView, keys: bool) -> io::Result<()> {
     let room = match (link.reserved_bps, link.reservable_bps) {
         (Some(used), Some(whole)) => format!(
             "{} of {} reserved, as the link counts",
             speaker::rate(used),
             speaker::rate(whole)
         ),
-        _ => "not managed: nothing is refused, and nothing is guarded".into(),
+        _ => "not managed: nothing is refused, and nothing is enforced".into(),
     };
     let keys = match link.keys {
-        None if keys => "; there is no key for it, and whoever is on the link is believed",
+        None if keys => "; no key: messages of anybody on the link are accepted",
         None => "",
-        Some(keys) if keys.stale => "; the key that messages are sent with has ended, and there is no other",
-        Some(keys) if keys.required => "; messages need a key",
-        Some(_) => "; messages have a key, and those without are let through",
+        Some(keys) if keys.stale => "; the sending key has expired, and there is no other",
+        Some(keys) if keys.required => "; messages must carry INTEGRITY",
+        Some(_) => "; messages carry INTEGRITY, and those without it pass",
     };
     let error = link
         .error
@@ -191,54 +191,54 @@ fn show_sender(out: &mut dyn Write, sender: &SenderView) -> io::Result<()> {
         format!(" (number {number}, of a program here)")
     });
     let answered = if sender.answered { "; answered here" } else { "" };
-    let heard = match (sender.previous, sender.forgotten_in_s) {
+    let previous = match (sender.previous, sender.forgotten_in_s) {
         (Some(previous), Some(seconds)) => {
-            format!("; heard of by {previous}, forgotten in {seconds:.0} s unless refreshed")
+            format!("; previous hop {previous}, times out in {seconds:.0} s unless refreshed")
         }
         _ => String::new(),
     };
     writeln!(
         out,
-        "{}: sends {}{number}{answered}{heard}",
+        "{}: sends {}{number}{answered}{previous}",
         sender.flow,
         speaker::rate(sender.sends_bps)
     )?;
-    for promise in &sender.promises {
-        let service = if promise.guaranteed {
+    for reservation in &sender.reservations {
+        let service = if reservation.guaranteed {
             "guaranteed"
         } else {
             "controlled load"
         };
-        let class = promise.class.as_ref().map_or_else(String::new, |class| {
+        let class = reservation.class.as_ref().map_or_else(String::new, |class| {
             format!(
                 ", class {class}, which takes {}",
-                speaker::rate(promise.counts_bps)
+                speaker::rate(reservation.link_rate_bps)
             )
         });
         writeln!(
             out,
             "  {}: {} {service}{class}",
-            promise.interface,
-            speaker::rate(promise.rate_bps)
+            reservation.interface,
+            speaker::rate(reservation.rate_bps)
         )?;
     }
     Ok(())
 }
 
 impl Change {
-    /// Changes it.
+    /// Runs the verb.
     pub(super) fn run(self, out: &mut dyn Write) -> Result<Exit, Failure> {
         let request = Request::Change {
             number: self.number,
             rate_bps: self.rate.bits(),
         };
-        let reply = self.ask.client()?.ask(&request)?;
-        if self.ask.json {
+        let reply = self.query.client()?.ask(&request)?;
+        if self.query.json {
             writeln!(out, "{}", json!(reply))?;
         }
         match reply {
-            Reply::Done { message } if !self.ask.json => writeln!(out, "{message}")?,
-            Reply::Refused(_) if self.ask.json => return Ok(Exit::Refused),
+            Reply::Done { message } if !self.query.json => writeln!(out, "{message}")?,
+            Reply::Refused(_) if self.query.json => return Ok(Exit::Refused),
             Reply::Refused(why) => {
                 return Err(Failure {
                     exit: Exit::Refused,

@@ -1,7 +1,7 @@
-//! `suimon reserve`: bandwidth along a path, as long as a command runs; and what there is to see of it.
+//! `suimon reserve`: reserves bandwidth along a path while a command runs; and shows reservations.
 //!
-//! The reservation's life is that of a connection to the node that speaks RSVP on this host. However this process ends, the
-//! connection does, and the node tears down what it held.
+//! A reservation lasts as long as a connection to the node that speaks RSVP on this host. However
+//! this process ends, the connection ends too, and the node tears the reservation down.
 
 mod hold;
 mod look;
@@ -10,11 +10,11 @@ mod node;
 use crate::commands::Context;
 use crate::exit::{Exit, Failure};
 use clap::{Args, Subcommand};
-use control::reservation::{USUAL_PACKET, Wanted};
+use control::reservation::{ReservationRequest, USUAL_PACKET};
 use engine::units::{Bandwidth, Bytes, Duration};
-use gateway::signalling::client::{self, Found};
+use gateway::signalling::client::{self, FoundNode};
 use hold::{Check, Hold};
-use look::{Ask, Change};
+use look::{Change, Query};
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 
 /// Reserve bandwidth along the path to a host, as long as a command runs (RSVP)
@@ -31,26 +31,26 @@ pub struct Reserve {
 enum What {
     /// Ask what the path offers, without reserving
     Check(Check),
-    /// Show what is reserved, and what this node has heard
-    Status(Ask),
-    /// Show why reservations were refused: which hop, what was asked, how much is left
-    Explain(Ask),
+    /// Show the reservations and the path state of this node
+    Status(Query),
+    /// Show why reservations were refused: which hop, what was requested, what is available
+    Explain(Query),
     /// Print everything that happens to reservations, until Ctrl-C
-    Watch(Ask),
+    Watch(Query),
     /// Change the rate of a reservation that a program on this host holds
     Change(Change),
-    /// A node for as long as standard input is open
+    /// A temporary node, until standard input ends
     #[command(hide = true)]
     Node(super::accept::NodeArgs),
 }
 
-/// What is to be reserved.
+/// The flow, and its reservation.
 #[derive(Debug, Args)]
 struct Flow {
     /// The receiver, as HOST:PORT; HOST alone for a protocol without ports
     #[arg(long, value_name = "HOST[:PORT]")]
     to: Option<String>,
-    /// What is sent, in IP datagrams: 40M, or "40 Mbit/s"
+    /// The rate, in IP datagrams: 40M, or "40 Mbit/s"
     #[arg(long, value_name = "RATE", value_parser = rate)]
     rate: Option<Bandwidth>,
     /// The source, as HOST, HOST:PORT or :PORT; the route's address and any port if not given
@@ -59,41 +59,43 @@ struct Flow {
     /// The transport protocol: udp, tcp, gre, esp, ipip, or a number
     #[arg(long, default_value = "udp", value_parser = super::accept::protocol)]
     protocol: u8,
-    /// What is sent at once: 64kB; 10 ms of the rate if not given
+    /// The bucket depth: 64kB; 10 ms of the rate if not given
     #[arg(long, value_name = "LENGTH", value_parser = length)]
     burst: Option<Bytes>,
-    /// The shortest packet, which says how much headers add on links: shorter ones count as this
+    /// The minimum policed unit, which determines the header overhead: shorter packets count as
+    /// this
     #[arg(long, value_name = "LENGTH", value_parser = length)]
     packet: Option<Bytes>,
-    /// A delay that no packet is to exceed: guaranteed service, where the routers offer it
+    /// A bound on the queueing delay: guaranteed service, where the routers offer it
     #[arg(long, value_name = "TIME", value_parser = time)]
     delay: Option<Duration>,
-    /// How long to wait for the path's answer
+    /// How long to wait for the path's reply
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = time)]
     wait: Duration,
     #[command(flatten)]
-    node: OwnNode,
+    node: NodeChoice,
 }
 
-/// Which node is asked.
+/// The node to connect to, or to start.
 #[derive(Debug, Args)]
-struct OwnNode {
-    /// The node's control socket; if not given, one that runs on this host, or else one of our own, as root
+struct NodeChoice {
+    /// The node's control socket; if not given, that of the node on this host, or of a temporary
+    /// one (root)
     #[arg(long, value_name = "NAME|PATH")]
     socket: Option<String>,
-    /// How often a node of our own tells state anew
+    /// The refresh period R of a temporary node
     #[arg(long, value_name = "TIME", default_value = "30s")]
     refresh: String,
-    /// The file of keys of a node of our own, this user's alone (mode 600)
+    /// The key file of a temporary node; only this user may read it (mode 600)
     #[arg(long, value_name = "FILE")]
     keys: Option<String>,
-    /// A node of our own tells all state anew whole (no RFC 2961)
+    /// No refresh reduction (RFC 2961) in a temporary node
     #[arg(long)]
     no_refresh_reduction: bool,
 }
 
-impl OwnNode {
-    /// What a node of our own is told.
+impl NodeChoice {
+    /// The options of a temporary node.
     fn options(&self) -> Vec<String> {
         let mut options = vec!["--refresh".to_owned(), self.refresh.clone()];
         if let Some(keys) = &self.keys {
@@ -125,8 +127,8 @@ fn time(text: &str) -> Result<Duration, String> {
     text.parse().map_err(|e: engine::units::UnitError| e.to_string())
 }
 
-/// A host and a port, looked up; the port is 0 where there is none.
-fn place(text: &str) -> Result<(IpAddr, u16), Failure> {
+/// Resolves a host and a port; the port is 0 if there is none.
+fn endpoint(text: &str) -> Result<(IpAddr, u16), Failure> {
     if let Ok(address) = text.trim_matches(['[', ']']).parse::<IpAddr>() {
         return Ok((address, 0));
     }
@@ -152,14 +154,14 @@ fn place(text: &str) -> Result<(IpAddr, u16), Failure> {
 }
 
 impl Flow {
-    fn wanted(&self) -> Result<Wanted, Failure> {
-        let missing = || Failure::usage("say what to reserve: --to HOST:PORT --rate 40M");
+    fn wanted(&self) -> Result<ReservationRequest, Failure> {
+        let missing = || Failure::usage("what to reserve is missing: --to HOST:PORT --rate 40M");
         let (text, rate) = (
             self.to.as_deref().ok_or_else(missing)?,
             self.rate.ok_or_else(missing)?,
         );
         let has_ports = control::filters::has_ports(self.protocol);
-        let (to, port) = place(text)?;
+        let (to, port) = endpoint(text)?;
         if has_ports && port == 0 {
             return Err(Failure::usage(format!(
                 "`--to {text}` needs a port: --to {text}:5000"
@@ -174,7 +176,7 @@ impl Flow {
                         .map_err(|_| Failure::usage(format!("`{port}` is no port")))?,
                 ),
                 None => {
-                    let (from, port) = place(text)?;
+                    let (from, port) = endpoint(text)?;
                     (Some(from), port)
                 }
             },
@@ -182,7 +184,7 @@ impl Flow {
         let bytes = |length: Option<Bytes>, usual: u32| {
             length.map_or(usual, |length| u32::try_from(length.get()).unwrap_or(u32::MAX))
         };
-        Ok(Wanted {
+        Ok(ReservationRequest {
             to,
             port,
             protocol: self.protocol,
@@ -195,7 +197,7 @@ impl Flow {
         })
     }
 
-    fn found(&self) -> Result<Found, Failure> {
+    fn found(&self) -> Result<FoundNode, Failure> {
         Ok(client::running_or_own(
             self.node.socket.as_deref(),
             &self.node.options(),
@@ -208,14 +210,14 @@ impl Flow {
 }
 
 impl Reserve {
-    /// Does what was asked.
+    /// Runs the verb.
     pub fn run(self, cx: &mut Context<'_>) -> Result<Exit, Failure> {
         let out = &mut *cx.out;
         match self.what {
             Some(What::Check(check)) => check.run(out),
-            Some(What::Status(ask)) => ask.status(out),
-            Some(What::Explain(ask)) => ask.explain(out),
-            Some(What::Watch(ask)) => ask.watch(out),
+            Some(What::Status(query)) => query.status(out),
+            Some(What::Explain(query)) => query.explain(out),
+            Some(What::Watch(query)) => query.watch(out),
             Some(What::Change(change)) => change.run(out),
             Some(What::Node(args)) => node::serve(&args, out),
             None => self.hold.run(),
@@ -236,8 +238,8 @@ mod tests {
     }
 
     #[test]
-    fn places_are_addresses_with_or_without_ports() {
-        let read = |text: &str| place(text).map_err(|failure| failure.message);
+    fn endpoints_are_addresses_with_or_without_ports() {
+        let read = |text: &str| endpoint(text).map_err(|failure| failure.message);
         assert_eq!(read("10.0.0.1:5000"), Ok((IpAddr::from([10, 0, 0, 1]), 5000)));
         assert_eq!(read("10.0.0.1"), Ok((IpAddr::from([10, 0, 0, 1]), 0)));
         assert_eq!(

@@ -1,28 +1,28 @@
-//! A node for as long as it is needed: what `reserve` starts where none runs.
+//! A temporary node: what `reserve` starts where none runs.
 
 use crate::commands::accept::NodeArgs;
 use crate::exit::{Exit, Failure};
 use control::reservation::Reservations;
 use control::socket::path_of;
-use gateway::signalling::alone::Alone;
 use gateway::signalling::client::READY;
+use gateway::signalling::standalone::StandaloneNode;
 use gateway::supervise::heed_signals;
 use std::io::{self, Read, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// How often it looks whether it is still needed.
-const GLANCE: std::time::Duration = std::time::Duration::from_millis(20);
+/// How often it checks whether it is still needed.
+const POLL_INTERVAL: std::time::Duration = std::time::Duration::from_millis(20);
 
-/// A node that lasts as long as standard input, and as the programs that hold something.
+/// Runs a node until standard input ends and no program has a reservation.
 pub(super) fn serve(node: &NodeArgs, out: &mut dyn Write) -> Result<Exit, Failure> {
     let end = Arc::new(AtomicBool::new(false));
     heed_signals(&end).map_err(|e| Failure::at_run_time(format!("cannot heed signals: {e}")))?;
     let socket = path_of(&node.socket);
-    let alone = match Alone::start(node.config(Vec::new()), &socket, &end) {
-        Ok(alone) => alone,
+    let running = match StandaloneNode::start(node.config(Vec::new()), &socket, &end) {
+        Ok(running) => running,
         Err(failure) => {
-            // Its parent reads a line.
+            // The parent reads one line.
             writeln!(out, "{}", failure.to_string().replace('\n', "; "))?;
             return Ok(Exit::Failed);
         }
@@ -36,17 +36,17 @@ pub(super) fn serve(node: &NodeArgs, out: &mut dyn Write) -> Result<Exit, Failur
         while matches!(io::stdin().read(&mut unread), Ok(1..)) {}
         sees.store(true, Ordering::Relaxed);
     });
-    let held = || {
-        alone
+    let has_reservations = || {
+        running
             .handle
             .status()
             .is_ok_and(|status| status.senders.iter().any(|sender| sender.number.is_some()))
     };
-    while !end.load(Ordering::Relaxed) && (!gone.load(Ordering::Relaxed) || held()) {
-        std::thread::sleep(GLANCE);
+    while !end.load(Ordering::Relaxed) && (!gone.load(Ordering::Relaxed) || has_reservations()) {
+        std::thread::sleep(POLL_INTERVAL);
     }
-    alone.end();
-    // The directory was made for it alone; if something else is in it, it stays.
+    running.end();
+    // The directory was made for this node; if it is not empty, it stays.
     let _ = socket.parent().map(std::fs::remove_dir);
     Ok(Exit::Done)
 }

@@ -1,6 +1,6 @@
-//! What is promised, put into force where packets are queued: the accounts of the managed interfaces, and their trees.
+//! The budgets of the managed interfaces, and the class trees that enforce their reservations.
 
-use super::programs::KernelNode;
+use super::local_senders::KernelNode;
 use super::trees::{Trees, budget};
 use control::policy::Interface;
 use control::protocol::Refusal;
@@ -8,15 +8,15 @@ use rsvp::admission::InterfaceBudget;
 use rsvp::traffic_control::InterfaceId;
 use std::collections::BTreeMap;
 
-/// The trees of a node's interfaces.
-pub struct Promises {
+/// The budgets and trees of a node's interfaces.
+pub struct Budgets {
     trees: Box<dyn Trees>,
-    /// The policies of the managed interfaces, by the node's number.
+    /// The policies of the managed interfaces, by their identifiers in the node.
     policies: BTreeMap<InterfaceId, Interface>,
 }
 
-impl Promises {
-    /// Of those of these interfaces of which anything may be reserved.
+impl Budgets {
+    /// Budgets for those of these interfaces whose policy has `reserve`.
     pub fn new<'a>(trees: Box<dyn Trees>, names: impl Iterator<Item = &'a str>) -> Self {
         let managed = trees.managed();
         let of = |name: &str| {
@@ -32,8 +32,8 @@ impl Promises {
         }
     }
 
-    /// Opens the account of an interface that has none yet, or whose longest datagram may have changed.
-    pub fn open(&self, node: &mut KernelNode, id: InterfaceId, mtu: u32) {
+    /// Sets the budget of an interface that has none yet, or whose MTU may have changed.
+    pub fn set(&self, node: &mut KernelNode, id: InterfaceId, mtu: u32) {
         let admission = node.traffic_control_mut();
         let policy = self.policies.get(&id);
         if admission.budget(id).is_none() || policy.is_none() {
@@ -42,8 +42,8 @@ impl Promises {
         }
     }
 
-    /// Puts into force what has changed; what could not be is told.
-    pub fn keep(&self, node: &mut KernelNode, tell: &mut dyn FnMut(&str)) {
+    /// Installs the trees of changed interfaces; failures go to the log.
+    pub fn install(&self, node: &mut KernelNode, log: &mut dyn FnMut(&str)) {
         for id in node.traffic_control_mut().take_changed() {
             let (Some(policy), Some(layout)) = (self.policies.get(&id), node.traffic_control().lay_out(id))
             else {
@@ -54,13 +54,18 @@ impl Promises {
                 Err(problems) => Err(Refusal::from(problems)),
             };
             if let Err(why) = adopted {
-                tell(&format!("{}: the classes stay as they were: {why}", policy.name));
+                log(&format!("{}: the classes stay as they were: {why}", policy.name));
             }
         }
     }
 
-    /// Another policy for an interface, with everything that is reserved.
-    pub fn reshape(&mut self, node: &mut KernelNode, policy: Interface) -> Result<String, Refusal> {
+    /// Replaces the policy of an interface, and keeps its reservations.
+    ///
+    /// # Errors
+    ///
+    /// If the interface is not managed, or the tree of the new policy cannot be installed with the
+    /// reservations; the old policy stays in force then.
+    pub fn change_policy(&mut self, node: &mut KernelNode, policy: Interface) -> Result<String, Refusal> {
         let found = self.policies.iter().find(|(_, known)| known.name == policy.name);
         let Some((&id, _)) = found else {
             return Err(Refusal::new(format!(

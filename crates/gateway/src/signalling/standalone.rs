@@ -1,9 +1,9 @@
-//! A node without a data plane: a host that reserves for what it sends and answers for what it receives, while the kernel
-//! queues its packets.
+//! A node without a data plane: a host that reserves for its senders and answers as a receiver,
+//! while the kernel queues its packets.
 
 use super::beacon::Beacon;
-use super::protection::KeyFile;
-use super::speaker::{self, Handle, Setup};
+use super::key_file::KeyFile;
+use super::speaker::{self, Setup, SpeakerHandle};
 use super::trees::NoTrees;
 use crate::Error;
 use crate::direction::secret_seed;
@@ -18,26 +18,32 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
-/// A node that speaks, and can be asked at its control socket.
+/// A running node with a control socket.
 #[derive(Debug)]
-pub struct Alone {
-    /// Asks it.
-    pub handle: Handle,
+pub struct StandaloneNode {
+    /// Sends it commands.
+    pub handle: SpeakerHandle,
     server: Server,
     thread: JoinHandle<()>,
     _beacon: Beacon,
 }
 
 struct Service {
-    handle: Handle,
+    handle: SpeakerHandle,
     end: Arc<AtomicBool>,
 }
 
-impl Alone {
-    /// Starts it; `end` is set when it is asked to end. On all interfaces that have an address, unless some are named.
+impl StandaloneNode {
+    /// Starts the node; `end` is set when a client asks it to end. It speaks RSVP on all interfaces
+    /// with an address, unless `config` names some.
+    ///
+    /// # Errors
+    ///
+    /// If the key file is unusable, another node runs in this namespace, or a socket cannot be
+    /// opened.
     pub fn start(config: RsvpConfig, socket: &Path, end: &Arc<AtomicBool>) -> Result<Self, Error> {
         let keys = KeyFile::of(&config).map_err(Error::Keys)?;
-        let beacon = Beacon::light(socket).map_err(Error::Beacon)?;
+        let beacon = Beacon::announce(socket).map_err(Error::Beacon)?;
         let setup = Setup {
             everywhere: config.interfaces.is_empty(),
             config,
@@ -66,12 +72,12 @@ impl Alone {
         })
     }
 
-    /// Where it can be asked.
+    /// The path of its control socket.
     pub fn path(&self) -> &Path {
         self.server.path()
     }
 
-    /// Ends it: what programs held is torn down.
+    /// Ends the node: the reservations of programs are torn down.
     pub fn end(self) {
         drop(self.server);
         self.handle.stop();
@@ -79,10 +85,10 @@ impl Alone {
     }
 }
 
-/// What a node answers that moves no packets.
+/// The refusal of a node that forwards no packets.
 fn no_packets() -> Refusal {
     Refusal {
-        message: "this suimon speaks RSVP and moves no packets".into(),
+        message: "this suimon speaks RSVP and forwards no packets".into(),
         help: Some("see `suimon reserve status`".into()),
     }
 }

@@ -1,12 +1,13 @@
-//! Reservations that programs on this host hold: the sender's side.
+//! Reservations of programs on this host: the sender's side.
 //!
-//! Each is a sender of RSVP's. The program hears how it fares, and when it goes, however it goes, so does the sender.
+//! Each is an RSVP sender. Its program learns of every change in the reservation's state; when the
+//! program's connection ends, however it ends, the sender is removed.
 
 use super::reasons::reason;
 use super::routing::KernelRoutes;
-use super::want::Want;
+use super::service_hint::ServiceHint;
 use control::protocol::Refusal;
-use control::reservation::{Denial, Offer, Progress, Wanted};
+use control::reservation::{PathOffer, PathRefusal, ReservationRequest, ReservationState};
 use engine::units::{Bandwidth, Duration, Instant};
 use netio::routes::Leads;
 use rsvp::admission::AdmissionState;
@@ -17,33 +18,46 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::mpsc;
 
-/// The node that all of this is about.
+/// The node of this host.
 pub type KernelNode = Node<AdmissionState, KernelRoutes>;
-/// A session, its flag left out, and a sender: what a reservation of style FF is for.
+/// A session without E_Police, and a sender: what an FF reservation is for.
 pub type Flow = (Session, SenderTemplate);
-/// Where the outcome of a change goes.
+/// Takes the outcome of a change.
 pub type Outcome = mpsc::Sender<Result<String, Refusal>>;
 
-/// One program's reservation.
+/// The sender of one program.
 #[derive(Debug)]
-struct Held {
-    wanted: Wanted,
+struct LocalSender {
+    wanted: ReservationRequest,
     flow: Flow,
     trial: bool,
-    tell: mpsc::Sender<Progress>,
+    tell: mpsc::Sender<ReservationState>,
     reserved: bool,
-    /// A change that is not answered yet: what was wanted before, and who waits.
-    change: Option<(Wanted, Outcome)>,
+    /// A change that is under way: the old request, and who waits for the outcome.
+    change: Option<(ReservationRequest, Outcome)>,
 }
 
-/// All of them, by number.
+/// A request of a program.
+#[derive(Debug)]
+pub struct NewSender {
+    /// The number of the reservation.
+    pub number: u64,
+    /// The request.
+    pub wanted: ReservationRequest,
+    /// Whether it only asks what the path offers.
+    pub trial: bool,
+    /// Takes the states of the reservation.
+    pub tell: mpsc::Sender<ReservationState>,
+}
+
+/// All senders of programs, by number.
 #[derive(Debug, Default)]
-pub struct Programs {
-    held: BTreeMap<u64, Held>,
+pub struct LocalSenders {
+    senders: BTreeMap<u64, LocalSender>,
     by_flow: BTreeMap<Flow, u64>,
 }
 
-/// A session without its flag.
+/// A session without E_Police.
 pub fn plain(session: &Session) -> Session {
     Session {
         police: false,
@@ -51,21 +65,21 @@ pub fn plain(session: &Session) -> Session {
     }
 }
 
-/// A rate of RSVP's in bit/s.
+/// A rate in bit/s.
 pub fn bits(rate: Real) -> u64 {
     rate.ceil().saturating_mul(8)
 }
 
-/// What is promised by a flowspec, in bit/s, and whether a delay is.
-pub fn promised(flowspec: &Flowspec) -> (u64, bool) {
+/// The rate that a flowspec reserves, in bit/s, and whether it is guaranteed service.
+pub fn reserved_rate(flowspec: &Flowspec) -> (u64, bool) {
     match flowspec {
         Flowspec::ControlledLoad(bucket) => (bits(bucket.rate), false),
         Flowspec::Guaranteed { rate, .. } => (bits(*rate), true),
     }
 }
 
-/// What a program says that it sends, on a link with this longest datagram.
-fn bucket(wanted: &Wanted, mtu: u32) -> TokenBucket {
+/// The Tspec of a request, on a link with this MTU.
+fn bucket(wanted: &ReservationRequest, mtu: u32) -> TokenBucket {
     const TEN_MS: u64 = 100;
     let rate = wanted.rate_bps.div_ceil(8);
     let least = 2 * u64::from(mtu);
@@ -85,29 +99,38 @@ fn bucket(wanted: &Wanted, mtu: u32) -> TokenBucket {
 fn why(error: CallError, to: IpAddr) -> Refusal {
     match error {
         CallError::NoRoute => Refusal {
-            message: format!("there is no route to {to} by an interface on which RSVP is spoken"),
+            message: format!("there is no route to {to} through an interface that speaks RSVP"),
             help: Some("look at `ip route get`, and at `interfaces` of [rsvp]".into()),
         },
         CallError::Ports => Refusal::new(
             "a source port needs a destination port, and reservations for one host have ports all or none",
         ),
-        CallError::Full => Refusal::new("this node remembers as many senders as it may"),
+        CallError::Full => Refusal::new("this node has as many senders as its limit allows"),
         CallError::NoPath | CallError::Style(_) | CallError::Service => {
-            Refusal::new("this session is reserved in another way already")
+            Refusal::new("this session has reservations of another style or service")
         }
     }
 }
 
-impl Programs {
-    /// A program asks. `mtu` is of the link by which it leaves.
+impl LocalSenders {
+    /// Defines the sender of a program. `mtu` is that of an interface, by its kernel index.
+    ///
+    /// # Errors
+    ///
+    /// If the request is invalid, a duplicate, or refused by the node.
     pub fn begin(
         &mut self,
         node: &mut KernelNode,
         now: Instant,
-        (number, wanted, trial): (u64, Wanted, bool),
+        new: NewSender,
         mtu: impl Fn(u32) -> u32,
-        tell: mpsc::Sender<Progress>,
     ) -> Result<(), Refusal> {
+        let NewSender {
+            number,
+            wanted,
+            trial,
+            tell,
+        } = new;
         if wanted.rate_bps == 0 {
             return Err(Refusal::new("a rate of 0 needs no reservation"));
         }
@@ -121,7 +144,7 @@ impl Programs {
         })?;
         if from.is_ipv4() != wanted.to.is_ipv4() {
             return Err(Refusal::new(format!(
-                "{from} and {} are of two families",
+                "{from} and {} are of different address families",
                 wanted.to
             )));
         }
@@ -144,7 +167,7 @@ impl Programs {
                 help: Some("`suimon reserve change` changes it; another source port is another flow".into()),
             });
         }
-        let held = Held {
+        let local = LocalSender {
             flow,
             trial,
             tell,
@@ -152,14 +175,14 @@ impl Programs {
             change: None,
             wanted,
         };
-        let bucket = bucket(&held.wanted, mtu(out));
-        // It must be known before its Path leaves, which says what it wants.
-        let to = held.wanted.to;
+        let bucket = bucket(&local.wanted, mtu(out));
+        // Stored before its Path leaves, which carries its hint.
+        let to = local.wanted.to;
         if !trial {
-            let _ = held.tell.send(Progress::Asked { number });
+            let _ = local.tell.send(ReservationState::Asked { number });
         }
         self.by_flow.insert(flow, number);
-        self.held.insert(number, held);
+        self.senders.insert(number, local);
         node.add_sender(now, session, flow.1, bucket).map_err(|error| {
             self.forget(number);
             why(error, to)
@@ -167,40 +190,41 @@ impl Programs {
     }
 
     fn forget(&mut self, number: u64) -> Option<Flow> {
-        let held = self.held.remove(&number)?;
-        self.by_flow.remove(&held.flow);
-        Some(held.flow)
+        let local = self.senders.remove(&number)?;
+        self.by_flow.remove(&local.flow);
+        Some(local.flow)
     }
 
-    /// A program has gone.
+    /// A program has ended.
     pub fn end(&mut self, node: &mut KernelNode, now: Instant, number: u64) {
         if let Some((session, sender)) = self.forget(number) {
             node.remove_sender(now, &session, sender);
         }
     }
 
-    /// All programs are given up.
+    /// Removes the senders of all programs.
     pub fn end_all(&mut self, node: &mut KernelNode, now: Instant) {
-        let all: Vec<u64> = self.held.keys().copied().collect();
+        let all: Vec<u64> = self.senders.keys().copied().collect();
         all.into_iter().for_each(|number| self.end(node, now, number));
     }
 
-    /// Another rate for one of them; the outcome comes when the path has answered.
+    /// Changes the rate of a sender; the outcome follows when the path has answered.
     pub fn change(
         &mut self,
         node: &mut KernelNode,
         now: Instant,
-        (number, rate_bps): (u64, u64),
+        number: u64,
+        rate_bps: u64,
         mtu: impl Fn(u32) -> u32,
         done: Outcome,
     ) {
-        let Some(held) = self
-            .held
+        let Some(local) = self
+            .senders
             .get_mut(&number)
-            .filter(|held| held.change.is_none() && rate_bps > 0)
+            .filter(|local| local.change.is_none() && rate_bps > 0)
         else {
             let why = format!(
-                "no program on this host holds a reservation of number {number} that can be changed now"
+                "no program on this host has a reservation of number {number} that can be changed now"
             );
             let _ = done.send(Err(Refusal {
                 message: why,
@@ -208,57 +232,57 @@ impl Programs {
             }));
             return;
         };
-        let before = std::mem::replace(&mut held.wanted.rate_bps, rate_bps);
-        let before = Wanted {
+        let before = std::mem::replace(&mut local.wanted.rate_bps, rate_bps);
+        let before = ReservationRequest {
             rate_bps: before,
-            ..held.wanted.clone()
+            ..local.wanted.clone()
         };
-        held.change = Some((before, done));
-        self.send_again(node, now, number, mtu);
+        local.change = Some((before, done));
+        self.update_sender(node, now, number, mtu);
     }
 
-    fn send_again(&mut self, node: &mut KernelNode, now: Instant, number: u64, mtu: impl Fn(u32) -> u32) {
-        let Some(held) = self.held.get(&number) else {
+    fn update_sender(&mut self, node: &mut KernelNode, now: Instant, number: u64, mtu: impl Fn(u32) -> u32) {
+        let Some(local) = self.senders.get(&number) else {
             return;
         };
-        let out = match node.routing().leads(held.wanted.to) {
+        let out = match node.routing().leads(local.wanted.to) {
             Leads::By { interface, .. } => mtu(interface),
             _ => mtu(0),
         };
-        // Without a route nothing is lost that was there: the path comes back with the route.
-        let _ = node.add_sender(now, held.flow.0, held.flow.1, bucket(&held.wanted, out));
+        // Without a route the state stays: the path comes back with the route.
+        let _ = node.add_sender(now, local.flow.0, local.flow.1, bucket(&local.wanted, out));
     }
 
-    /// What a sender on this host would like its Paths to say.
-    pub fn want(&self, session: &Session, sender: &SenderTemplate) -> Want {
+    /// The hint that the Path of a sender on this host carries.
+    pub fn hint(&self, session: &Session, sender: &SenderTemplate) -> ServiceHint {
         let number = self.by_flow.get(&(plain(session), *sender));
-        let held = number.and_then(|number| self.held.get(number));
-        held.map_or(Want::default(), |held| Want {
-            trial: held.trial,
-            delay: held
+        let local = number.and_then(|number| self.senders.get(number));
+        local.map_or(ServiceHint::default(), |local| ServiceHint {
+            trial: local.trial,
+            delay: local
                 .wanted
                 .delay_us
                 .map(|us| u32::try_from(us).unwrap_or(u32::MAX)),
         })
     }
 
-    /// The number of the program that holds this.
+    /// The number of the sender of this flow.
     pub fn number(&self, flow: &Flow) -> Option<u64> {
         self.by_flow.get(flow).copied()
     }
 
-    /// All nodes up to the receiver have promised it.
+    /// RESV_EVENT: every hop up to the receiver has admitted the reservation.
     pub fn reserved(&mut self, flow: &Flow, flowspec: &Flowspec) {
         let Some(&number) = self.by_flow.get(flow) else {
             return;
         };
-        let Some(held) = self.held.get_mut(&number) else {
+        let Some(local) = self.senders.get_mut(&number) else {
             return;
         };
-        let (rate_bps, guaranteed) = promised(flowspec);
-        if held.trial {
-            // A receiver that does not know trials has reserved: so it fits.
-            let offer = Offer {
+        let (rate_bps, guaranteed) = reserved_rate(flowspec);
+        if local.trial {
+            // A receiver that does not know trials has reserved: the request fits.
+            let offer = PathOffer {
                 fits: true,
                 why: None,
                 hops: 0,
@@ -267,94 +291,96 @@ impl Programs {
                 rate_for_delay_bps: None,
                 gap: false,
             };
-            let _ = held.tell.send(Progress::Offer(offer));
+            let _ = local.tell.send(ReservationState::Offer(offer));
             return;
         }
-        held.reserved = true;
-        if let Some((_, done)) = held.change.take() {
+        local.reserved = true;
+        if let Some((_, done)) = local.change.take() {
             let _ = done.send(Ok(format!(
                 "reservation {number}: {}",
                 Bandwidth::bits_per_sec(rate_bps)
             )));
         }
-        let _ = held.tell.send(Progress::Reserved {
+        let _ = local.tell.send(ReservationState::Reserved {
             number,
             rate_bps,
             guaranteed,
         });
     }
 
-    /// It is in force no longer.
+    /// The reservation is no longer in force.
     pub fn unreserved(&mut self, flow: &Flow) {
         let Some(&number) = self.by_flow.get(flow) else {
             return;
         };
-        if let Some(held) = self.held.get_mut(&number)
-            && std::mem::take(&mut held.reserved)
+        if let Some(local) = self.senders.get_mut(&number)
+            && std::mem::take(&mut local.reserved)
         {
-            let _ = held.tell.send(Progress::Lost { number });
+            let _ = local.tell.send(ReservationState::Lost { number });
         }
     }
 
-    /// Something on the path has refused it; or has answered a trial.
+    /// PATH_ERROR: a hop has refused the reservation; or the receiver replies to a trial.
     pub fn failed(
         &mut self,
         node: &mut KernelNode,
         now: Instant,
-        (flow, error): (&Flow, &ErrorSpec),
+        flow: &Flow,
+        error: &ErrorSpec,
         adspec: Option<&Adspec>,
         mtu: impl Fn(u32) -> u32,
     ) {
         let Some(&number) = self.by_flow.get(flow) else {
             return;
         };
-        let Some(held) = self.held.get_mut(&number) else {
+        let Some(local) = self.senders.get_mut(&number) else {
             return;
         };
-        if held.trial && error.code == code::CONFIRMATION {
-            let offer = adspec.map(|adspec| offer(&held.wanted, adspec));
-            let _ = held
-                .tell
-                .send(offer.map_or_else(|| Progress::Refused(denial(held, error, None)), Progress::Offer));
+        if local.trial && error.code == code::CONFIRMATION {
+            let offer = adspec.map(|adspec| offer(&local.wanted, adspec));
+            let _ = local.tell.send(offer.map_or_else(
+                || ReservationState::Refused(path_refusal(local, error, None)),
+                ReservationState::Offer,
+            ));
             return;
         }
-        let denial = denial(held, error, adspec);
-        if let Some((before, done)) = held.change.take() {
-            // What was in force still is; what is sent is as it was before.
-            held.wanted = before;
-            let left = denial.left_bps.map_or_else(String::new, |left| {
+        let refusal = path_refusal(local, error, adspec);
+        if let Some((before, done)) = local.change.take() {
+            // The old reservation is still in force: the Path returns to the old Tspec.
+            local.wanted = before;
+            let left = refusal.left_bps.map_or_else(String::new, |left| {
                 format!("; {} left", Bandwidth::bits_per_sec(left))
             });
-            let message = format!("{} refuses: {}{left}", denial.node, denial.reason);
+            let message = format!("{} refuses: {}{left}", refusal.node, refusal.reason);
             let _ = done.send(Err(Refusal {
                 message,
                 help: Some("what was reserved before is still in force".into()),
             }));
-            self.send_again(node, now, number, mtu);
+            self.update_sender(node, now, number, mtu);
             return;
         }
-        let _ = held.tell.send(Progress::Refused(denial));
+        let _ = local.tell.send(ReservationState::Refused(refusal));
     }
 }
 
-fn denial(held: &Held, error: &ErrorSpec, adspec: Option<&Adspec>) -> Denial {
-    Denial {
+fn path_refusal(local: &LocalSender, error: &ErrorSpec, adspec: Option<&Adspec>) -> PathRefusal {
+    PathRefusal {
         node: error.node,
         code: error.code,
         value: error.value,
         reason: reason(error.code, error.value),
-        asked_bps: held.wanted.rate_bps,
+        asked_bps: local.wanted.rate_bps,
         left_bps: adspec.and_then(left),
     }
 }
 
-/// What the narrowest link has left.
+/// What the bottleneck link has left.
 fn left(adspec: &Adspec) -> Option<u64> {
     adspec.bandwidth().filter(|rate| rate.is_finite()).map(bits)
 }
 
-/// What a path offers to this.
-fn offer(wanted: &Wanted, adspec: &Adspec) -> Offer {
+/// What a path offers to a request.
+fn offer(wanted: &ReservationRequest, adspec: &Adspec) -> PathOffer {
     let (left, gap) = (
         left(adspec),
         adspec
@@ -376,10 +402,10 @@ fn offer(wanted: &Wanted, adspec: &Adspec) -> Offer {
     let why = match (&rate, left) {
         (Err(why), _) => Some(why.clone()),
         (Ok(rate), Some(left)) if *rate > left => Some(reason(code::ADMISSION, value::BANDWIDTH)),
-        _ if gap => Some("some router on the way does not speak RSVP, and promises nothing".into()),
+        _ if gap => Some("some router on the path does not support RSVP and reserves nothing".into()),
         _ => None,
     };
-    Offer {
+    PathOffer {
         fits: why.is_none(),
         why,
         hops: adspec.hops().unwrap_or(0),

@@ -1,8 +1,10 @@
-//! What a sender would like of a receiver that answers by rule: a delay, or only to know what the path offers.
+//! A hint from a sender to a receiver proxy: the delay that it would like, or that it only asks
+//! what the path offers.
 //!
-//! RSVP leaves the choice of service to the receiver, and has no word for it in a Path. So it is said in an object of a
-//! private class (RFC 3936, section 2.3: 252 to 255, an enterprise number first), which nodes that do not know it send on
-//! unread, and receivers that do not know it ignore. The number is the one for examples (RFC 5612): there is none of our own.
+//! RSVP leaves the choice of service to the receiver, so a Path has no field for it. The hint is an
+//! object of a private class (RFC 3936, section 2.3: 252 to 255, starting with an enterprise
+//! number), which other nodes forward and other receivers ignore. The enterprise number is the one
+//! for examples (RFC 5612); we have none of our own.
 
 use rsvp::wire::{Frame, Message, Opaque};
 
@@ -11,22 +13,22 @@ const C_TYPE: u8 = 1;
 const ENTERPRISE: u32 = 32_473;
 const TRIAL: u32 = 1;
 
-/// What a sender would like.
+/// The service that a sender would like.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Want {
-    /// Not to reserve, but to answer at once with what has been gathered on the way.
+pub struct ServiceHint {
+    /// A trial: reply at once with the ADSPEC, and do not reserve.
     pub trial: bool,
-    /// Microseconds from end to end, at most.
+    /// The bound on the end-to-end queueing delay, in microseconds.
     pub delay: Option<u32>,
 }
 
-impl Want {
-    /// Whether there is anything to say.
+impl ServiceHint {
+    /// Whether the hint is not empty.
     pub fn is_any(&self) -> bool {
         *self != Self::default()
     }
 
-    /// As an object.
+    /// Encodes it as an object.
     fn object(&self) -> Opaque {
         let flags = if self.trial { TRIAL } else { 0 };
         let words = [ENTERPRISE, flags, self.delay.unwrap_or(0)];
@@ -38,7 +40,7 @@ impl Want {
         }
     }
 
-    /// What an object says, if it is one of these.
+    /// Decodes an object, if it is a hint.
     fn read(object: &Opaque) -> Option<Self> {
         let word = |at: usize| {
             object
@@ -56,13 +58,13 @@ impl Want {
         })
     }
 
-    /// What a message says.
+    /// The hint in a message.
     pub fn of(frame: &Frame) -> Self {
         frame.forwarded.iter().find_map(Self::read).unwrap_or_default()
     }
 
-    /// A Path of ours, with this said in it.
-    pub fn add(&self, mut frame: Frame) -> Frame {
+    /// Adds the hint to a Path of ours.
+    pub fn add_to(&self, mut frame: Frame) -> Frame {
         if self.is_any() && matches!(frame.message, Message::Path(_)) {
             frame.forwarded.retain(|object| Self::read(object).is_none());
             frame.forwarded.push(self.object());
@@ -76,26 +78,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_said_is_read_and_nothing_else_is() {
-        for want in [
-            Want {
+    fn a_hint_survives_encoding_and_nothing_else_is_a_hint() {
+        for hint in [
+            ServiceHint {
                 trial: true,
                 delay: None,
             },
-            Want {
+            ServiceHint {
                 trial: false,
                 delay: Some(20_000),
             },
         ] {
-            assert_eq!(Want::read(&want.object()), Some(want));
+            assert_eq!(ServiceHint::read(&hint.object()), Some(hint));
         }
-        let object = Want {
+        let object = ServiceHint {
             trial: true,
             delay: Some(1),
         }
         .object();
         assert_eq!(
-            Want::read(&Opaque {
+            ServiceHint::read(&Opaque {
                 class: 253,
                 ..object.clone()
             }),
@@ -103,7 +105,7 @@ mod tests {
         );
         for len in 0..object.data.len() {
             assert_eq!(
-                Want::read(&Opaque {
+                ServiceHint::read(&Opaque {
                     data: object.data[..len].to_vec(),
                     ..object.clone()
                 }),

@@ -1,10 +1,11 @@
-//! The file of keys: who may read it, what is in it, and whether it has changed.
+//! The key file: its permissions, its keys, and reloading it.
 //!
-//! It is its owner's alone, as are the keys of ssh: whoever reads it can speak for every node that has these keys. When it is
-//! replaced it is read again, so that keys can be added while reservations stand; one that is wrong changes nothing.
+//! Only its owner may read it, like an ssh key: whoever reads it can impersonate every node that
+//! has these keys. When the file is replaced it is reloaded, so that keys can be added while
+//! reservations are in force; an invalid file changes nothing.
 
 use control::rsvp_config::{Protection, RsvpConfig};
-use control::rsvp_keys::{self, Digest, Time, Whose};
+use control::rsvp_keys::{self, DigestAlgorithm, Time};
 use engine::units::{Duration, Instant};
 use rsvp::integrity::{Algorithm, IntegrityKey, InterfaceKeys, KeyLifetime, KeyOwner, Requirement};
 use std::fs::{File, Metadata};
@@ -13,20 +14,20 @@ use std::net::IpAddr;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// What is read at most.
+/// The greatest length that is read, in bytes.
 const LONGEST: u64 = 1 << 20;
 
-/// A file of keys that has been read.
+/// A key file that has been read.
 #[derive(Debug)]
 pub struct KeyFile {
     path: PathBuf,
-    seen: Stamp,
-    keys: Vec<rsvp_keys::Key>,
+    stamp: Stamp,
+    keys: Vec<rsvp_keys::KeySettings>,
     requirement: Requirement,
     unprotected: Vec<IpAddr>,
 }
 
-/// What tells a file from the one that was there before.
+/// Distinguishes a file from its predecessor: device, inode, size and modification time.
 type Stamp = (u64, u64, u64, i64, i64);
 
 fn stamp(file: &Metadata) -> Stamp {
@@ -40,41 +41,49 @@ fn stamp(file: &Metadata) -> Stamp {
 }
 
 impl KeyFile {
-    /// The one that the configuration names, if it names one.
+    /// Reads the key file of a configuration, if it names one.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be read, others can read it, or it is invalid.
     pub fn of(config: &RsvpConfig) -> Result<Option<Self>, String> {
         let Some(path) = &config.settings.keys else {
             return Ok(None);
         };
         let path = PathBuf::from(path);
-        let (seen, keys) = read(&path)?;
+        let (stamp, keys) = read(&path)?;
         let requirement = match config.settings.protection {
             Protection::Required => Requirement::Required,
             Protection::Optional => Requirement::Optional,
         };
         Ok(Some(Self {
             path,
-            seen,
+            stamp,
             keys,
             requirement,
             unprotected: config.unprotected.clone(),
         }))
     }
 
-    /// Reads it again if it has changed; whether it has. What is wrong is said once.
-    pub fn look(&mut self) -> Result<bool, String> {
+    /// Reloads the file if it has changed; returns whether it has.
+    ///
+    /// # Errors
+    ///
+    /// Once for each invalid version of the file; the old keys stay.
+    pub fn reload(&mut self) -> Result<bool, String> {
         let there = std::fs::metadata(&self.path).map(|file| stamp(&file));
         match there {
-            Ok(there) if there != self.seen => {
-                self.seen = there;
+            Ok(there) if there != self.stamp => {
+                self.stamp = there;
                 self.keys = read(&self.path)?.1;
                 Ok(true)
             }
-            // One that is being replaced may be away for a moment.
+            // While it is being replaced, the file may be missing for a moment.
             _ => Ok(false),
         }
     }
 
-    /// How messages of an interface are protected; none where there is no key for it.
+    /// The keys of an interface; none if no key is for it.
     pub fn interface(&self, name: &str, addresses: &[IpAddr]) -> Option<InterfaceKeys> {
         let keys = self.keys.iter().filter(|key| key.is_on(name));
         let keys: Vec<IntegrityKey> = keys.filter_map(usable).collect();
@@ -89,32 +98,32 @@ impl KeyFile {
         })
     }
 
-    /// Whether messages without a key are dropped where there is one.
+    /// Whether messages without INTEGRITY are dropped on interfaces that have a key.
     pub fn is_required(&self) -> bool {
         self.requirement == Requirement::Required
     }
 }
 
-fn read(path: &Path) -> Result<(Stamp, Vec<rsvp_keys::Key>), String> {
+fn read(path: &Path) -> Result<(Stamp, Vec<rsvp_keys::KeySettings>), String> {
     let name = path.display();
-    let cannot = |error: std::io::Error| format!("cannot read the file of keys {name}: {error}");
+    let cannot = |error: std::io::Error| format!("cannot read the key file {name}: {error}");
     let file = File::open(path).map_err(cannot)?;
-    // Of the open file: the name may lead to another one by now.
+    // Of the open file: the name may refer to another file by now.
     let about = file.metadata().map_err(cannot)?;
     let own = rustix::process::geteuid().as_raw();
     if !about.is_file() {
-        return Err(format!("the file of keys {name} is no file"));
+        return Err(format!("the key file {name} is no file"));
     }
     if about.mode() & 0o077 != 0 {
         return Err(format!(
-            "others than its owner can read or write the file of keys {name} (mode {:o}): run `chmod 600 {name}`, and \
+            "users other than its owner can read or write the key file {name} (mode {:o}): run `chmod 600 {name}`, and \
              make new keys if anybody else may have read these",
             about.mode() & 0o777
         ));
     }
     if about.uid() != own && about.uid() != 0 {
         return Err(format!(
-            "the file of keys {name} belongs to user {}, who could change it: run `chown {own} {name}`",
+            "the key file {name} belongs to user {}, who could change it: run `chown {own} {name}`",
             about.uid()
         ));
     }
@@ -124,8 +133,8 @@ fn read(path: &Path) -> Result<(Stamp, Vec<rsvp_keys::Key>), String> {
     Ok((stamp(&about), keys))
 }
 
-/// A key as the guard has it; its times are counted from 1970.
-fn usable(key: &rsvp_keys::Key) -> Option<IntegrityKey> {
+/// A key for the integrity shim; its times count from 1970.
+fn usable(key: &rsvp_keys::KeySettings) -> Option<IntegrityKey> {
     let at = |time: Time| Instant::START + Duration::from_secs(1).times(time.0);
     let begins = key.begins.map_or(Instant::START, at);
     let ends = key.ends.map_or(Instant::NEVER, at);
@@ -134,16 +143,16 @@ fn usable(key: &rsvp_keys::Key) -> Option<IntegrityKey> {
         accept: (begins - key.margin, ends + key.margin),
     };
     let algorithm = match key.algorithm {
-        Digest::HmacSha256 => Algorithm::HmacSha256,
-        Digest::HmacMd5 => Algorithm::HmacMd5,
+        DigestAlgorithm::HmacSha256 => Algorithm::HmacSha256,
+        DigestAlgorithm::HmacMd5 => Algorithm::HmacMd5,
     };
-    let whose = match key.whose {
-        Whose::All => KeyOwner::Shared,
-        Whose::Ours => KeyOwner::Local,
-        Whose::Of(neighbour) => KeyOwner::Neighbour(neighbour),
+    let owner = match key.whose {
+        rsvp_keys::KeyOwner::Shared => KeyOwner::Shared,
+        rsvp_keys::KeyOwner::Local => KeyOwner::Local,
+        rsvp_keys::KeyOwner::Neighbour(neighbour) => KeyOwner::Neighbour(neighbour),
     };
-    // The identifier and the length of the secret were looked at when it was read.
-    IntegrityKey::new(key.id.0, algorithm, &key.secret.0, lifetime, whose).ok()
+    // The identifier and the length of the secret were checked when the file was read.
+    IntegrityKey::new(key.id.0, algorithm, &key.secret.0, lifetime, owner).ok()
 }
 
 #[cfg(test)]
@@ -154,19 +163,19 @@ mod tests {
 
     const TEXT: &str = "[[key]]\nid = 7\nsecret = \"a secret of some length\"\ninterface = \"wan0\"\n";
 
-    struct Kept(PathBuf);
+    struct TemporaryFile(PathBuf);
 
-    impl Drop for Kept {
+    impl Drop for TemporaryFile {
         fn drop(&mut self) {
             let _ = std::fs::remove_file(&self.0);
         }
     }
 
-    fn kept(name: &str, mode: u32) -> Kept {
+    fn key_file(name: &str, mode: u32) -> TemporaryFile {
         let path = std::env::temp_dir().join(format!("suimon-keys-{}-{name}", std::process::id()));
         std::fs::write(&path, TEXT).expect("a file");
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).expect("a mode");
-        Kept(path)
+        TemporaryFile(path)
     }
 
     fn config(path: &Path) -> RsvpConfig {
@@ -185,9 +194,9 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_others_can_read_is_refused_with_what_to_do() {
+    fn a_file_that_others_can_read_is_refused_with_advice() {
         for mode in [0o644, 0o640, 0o602] {
-            let file = kept(&format!("open-{mode:o}"), mode);
+            let file = key_file(&format!("open-{mode:o}"), mode);
             let error = KeyFile::of(&config(&file.0)).expect_err("others can read it");
             assert!(error.contains("chmod 600"), "{error}");
         }
@@ -198,8 +207,8 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_those_of_the_interface_and_a_new_file_is_read() {
-        let file = kept("own", 0o600);
+    fn keys_belong_to_their_interface_and_a_new_file_is_reloaded() {
+        let file = key_file("own", 0o600);
         let mut keys = KeyFile::of(&config(&file.0))
             .expect("it is right")
             .expect("it is named");
@@ -207,13 +216,13 @@ mod tests {
         let wan = keys.interface("wan0", &[]).expect("there is one");
         assert_eq!((wan.keys.len(), wan.keys[0].id()), (1, 7));
         assert_eq!(wan.neighbours.len(), 1);
-        assert_eq!(keys.look(), Ok(false));
+        assert_eq!(keys.reload(), Ok(false));
         std::fs::write(&file.0, TEXT.replace("wan0", "lan0") + "# another\n").expect("a file");
-        assert_eq!(keys.look(), Ok(true));
+        assert_eq!(keys.reload(), Ok(true));
         assert!(keys.interface("lan0", &[]).is_some() && keys.interface("wan0", &[]).is_none());
         std::fs::write(&file.0, "no keys").expect("a file");
-        assert!(keys.look().is_err());
-        assert_eq!(keys.look(), Ok(false), "it is said once");
+        assert!(keys.reload().is_err());
+        assert_eq!(keys.reload(), Ok(false), "reported once");
         assert!(
             keys.interface("lan0", &[]).is_some(),
             "what was read before holds"

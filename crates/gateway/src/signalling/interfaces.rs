@@ -1,8 +1,9 @@
-//! The interfaces on which RSVP is spoken, with their sockets.
+//! The interfaces on which the node speaks RSVP, with their sockets.
 //!
-//! An interface keeps its number as long as the node lives, as neighbours were told it. One that is not there, or does not work,
-//! is tried again when links or addresses change. What comes in is limited by the second (RFC 6398, section 5): anybody
-//! can send what is caught on its way.
+//! An interface keeps its identifier for the life of the node, since neighbours have stored it as
+//! our LIH. One that is missing or does not work is tried again when interfaces or addresses
+//! change. Received messages are rate-limited (RFC 6398, section 5): anybody can send messages with
+//! Router Alert.
 
 use engine::units::{Duration, Instant};
 use netio::interface::Interface;
@@ -14,25 +15,25 @@ use std::net::IpAddr;
 
 /// One interface.
 #[derive(Debug)]
-pub struct Link {
+pub struct SignallingInterface {
     /// Its name.
     pub name: String,
-    /// The kernel's number, while it is there.
+    /// The kernel's index, while the interface exists.
     pub index: Option<u32>,
     /// Its sockets, while they work.
     pub signalling: Option<Signalling>,
-    /// Our addresses there, those for everybody first.
+    /// Our addresses there, link-local ones last.
     pub addresses: Vec<IpAddr>,
-    /// The longest IP datagram.
+    /// The MTU: the longest IP datagram.
     pub mtu: u32,
-    /// Why it does not work, if it does not.
+    /// The error that keeps it from working, if there is one.
     pub error: Option<String>,
-    /// The present second, and what was heard in it.
+    /// The start of the current second, and the messages received in it.
     second: (Instant, u32),
 }
 
-impl Link {
-    /// One of this name, not looked at yet.
+impl SignallingInterface {
+    /// An interface of this name, not opened yet.
     pub fn new(name: &str) -> Self {
         Self {
             name: name.into(),
@@ -58,7 +59,7 @@ impl Link {
             }
         };
         if self.index != Some(found.index) {
-            // Another interface of the same name: sockets are bound to the old one.
+            // Another interface of the same name: the sockets are bound to the old one.
             self.signalling = None;
         }
         (self.index, self.mtu) = (Some(found.index), u32::try_from(found.mtu).unwrap_or(u32::MAX));
@@ -75,7 +76,7 @@ impl Link {
         }
     }
 
-    /// As the node sees it.
+    /// For the node.
     pub fn as_interface(&self, refresh: Duration) -> node::RsvpInterface {
         let millis = refresh.nanos() / 1_000_000;
         node::RsvpInterface {
@@ -84,14 +85,14 @@ impl Link {
         }
     }
 
-    /// Whether one more message may be heard in this second.
-    pub fn admits(&mut self, now: Instant, most: u32) -> bool {
+    /// Whether one more message is within the rate limit.
+    pub fn admits(&mut self, now: Instant, limit: u32) -> bool {
         const SECOND: Duration = Duration::from_secs(1);
         if now.since(self.second.0) >= SECOND {
             self.second = (now, 0);
         }
         self.second.1 = self.second.1.saturating_add(1);
-        self.second.1 <= most
+        self.second.1 <= limit
     }
 }
 
@@ -100,18 +101,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_comes_in_is_limited_by_the_second() {
-        let mut link = Link::new("lo");
+    fn received_messages_are_limited_by_the_second() {
+        let mut interface = SignallingInterface::new("lo");
         let at = |ms: u64| Instant::START + Duration::from_millis(5_000 + ms);
-        let heard = (0..500).filter(|ms| link.admits(at(*ms), 100)).count();
-        assert_eq!(heard, 100);
-        assert!(link.admits(at(1_000), 100));
+        let admitted = (0..500).filter(|ms| interface.admits(at(*ms), 100)).count();
+        assert_eq!(admitted, 100);
+        assert!(interface.admits(at(1_000), 100));
     }
 
     #[test]
-    fn an_interface_that_is_not_there_says_so() {
-        let mut link = Link::new("no-such-thing");
-        link.refresh(&[]);
-        assert!(link.error.is_some_and(|error| error.contains("no-such-thing")) && link.index.is_none());
+    fn a_missing_interface_has_an_error() {
+        let mut interface = SignallingInterface::new("no-such-thing");
+        interface.refresh(&[]);
+        assert!(
+            interface
+                .error
+                .is_some_and(|error| error.contains("no-such-thing"))
+                && interface.index.is_none()
+        );
     }
 }

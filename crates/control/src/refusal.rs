@@ -1,0 +1,56 @@
+//! A refusal: why a request over the control socket was not carried out.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// Why something was not done.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Refusal {
+    /// The reason.
+    pub message: String,
+    /// What to do about it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub help: Option<String>,
+}
+
+impl Refusal {
+    /// A refusal without advice.
+    pub fn new(message: impl Into<String>) -> Self {
+        Self {
+            message: message.into(),
+            help: None,
+        }
+    }
+}
+
+impl From<engine::settings::Problem> for Refusal {
+    fn from(problem: engine::settings::Problem) -> Self {
+        Self {
+            message: problem.message,
+            help: problem.help,
+        }
+    }
+}
+
+impl From<Vec<engine::settings::Problem>> for Refusal {
+    /// All of them in one: the first one's advice stands for the rest.
+    fn from(problems: Vec<engine::settings::Problem>) -> Self {
+        let messages: Vec<&str> = problems.iter().map(|problem| problem.message.as_str()).collect();
+        Self {
+            message: messages.join("; "),
+            help: problems.iter().find_map(|problem| problem.help.clone()),
+        }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)?;
+        match &self.help {
+            Some(help) => write!(f, "; {help}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for Refusal {}
