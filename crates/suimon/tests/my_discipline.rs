@@ -8,7 +8,12 @@ use std::process::{Command, Output};
 /// The example's program, which cargo builds beside the tests.
 fn program() -> PathBuf {
     let suimon = Path::new(env!("CARGO_BIN_EXE_suimon"));
-    suimon.with_file_name("examples").join("my_discipline")
+    let program = suimon.with_file_name("examples").join("my_discipline");
+    assert!(
+        program.exists(),
+        "not built: `cargo test -p suimon` builds the examples, `--test` alone does not"
+    );
+    program
 }
 
 fn ran(program: &Path, words: &[&str]) -> Output {
