@@ -1,59 +1,60 @@
-//! How long packets waited: a [`Histogram`] of times. Two of them can be merged, which is how threads are summed up.
+//! Queueing delays: a [`Histogram`] of times. Histograms merge, so each thread can keep its own.
 
 use crate::histogram::Histogram;
 use engine::units::Duration;
 
-/// How often each delay occurred.
+/// A histogram of delays.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Delays(Histogram);
 
 impl Delays {
-    /// Counts one delay.
+    /// Records one delay.
     pub fn record(&mut self, delay: Duration) {
         self.0.record(delay.nanos(), 1);
     }
 
-    /// How many were counted.
+    /// The number of recorded delays.
     pub fn count(&self) -> u64 {
         self.0.total()
     }
 
-    /// The longest, exactly.
+    /// The longest delay, exact.
     pub fn longest(&self) -> Duration {
         Duration::from_nanos(self.0.greatest())
     }
 
-    /// The mean, rounded down; zero if nothing was counted.
+    /// The mean, rounded down; zero without samples.
     pub fn mean(&self) -> Duration {
         Duration::from_nanos(self.0.mean())
     }
 
-    /// The delay that `per_mille` of a thousand did not exceed, at most 1/16 too long: 500 is the median, 990 the
-    /// 99th percentile. Zero if nothing was counted.
+    /// The delay that `per_mille` of 1000 samples do not exceed: 500 is the median, 990 the 99th
+    /// percentile. It is at most 1/16 too long. Zero without samples.
     pub fn quantile(&self, per_mille: u32) -> Duration {
         Duration::from_nanos(self.0.quantile(per_mille))
     }
 
-    /// For drawing: delays, and how many did not exceed each (at most 1/16 too long).
+    /// For drawing: each delay with the number of samples that do not exceed it, at most 1/16 too
+    /// long.
     pub fn steps(&self) -> impl Iterator<Item = (Duration, u64)> + '_ {
         self.0
             .steps()
             .map(|(ns, count)| (Duration::from_nanos(ns), count))
     }
 
-    /// Adds what another counted.
+    /// Adds the samples of another histogram.
     pub fn merge(&mut self, other: &Self) {
         self.0.merge(&other.0);
     }
 
-    /// What was counted since an earlier state of the same histogram; all of it, if it was cleared in
-    /// between. The longest is exact if it is new, and otherwise at most 1/16 too long.
+    /// The samples since an earlier state of the same histogram; all samples if it was cleared
+    /// since. The longest delay is exact if it is new, otherwise at most 1/16 too long.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         Self(self.0.since(&earlier.0))
     }
 
-    /// Forgets everything, and keeps the memory.
+    /// Removes all samples and keeps the memory.
     pub fn clear(&mut self) {
         self.0.clear();
     }
@@ -64,7 +65,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The longest that is told apart.
+    /// The longest delay that is told apart.
     const LONGEST: u64 = (1 << 40) - 1;
 
     fn delays(values: &[u64]) -> Delays {

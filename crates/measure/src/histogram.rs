@@ -1,13 +1,14 @@
-//! A histogram of whole numbers: log-linear, so that one and a million million are kept with the same relative error.
+//! A log-linear histogram of integers: the relative error is the same for 1 and for 10¹².
 //!
-//! Each power of two is divided into sixteen equal parts: a quantile is at most 1/16 above the true value
-//! and never below it, and exact below 32. Recording is O(1) and allocates only for values beyond all before. A value may
-//! carry a weight: a queue's length, the time for which it held.
+//! Each power of two is divided into sixteen equal buckets. A quantile is never below the true
+//! value, at most 1/16 above it, and exact below 32. Recording is O(1) and allocates only for a new
+//! greatest value. A value may carry a weight, such as the time for which a queue had that length.
 
-/// Parts of each power of two, as a power of two.
+/// Buckets in each power of two, as a power of two.
 const PARTS: u32 = 4;
 
-/// The greatest value that is told apart: 2⁴⁰, of nanoseconds about 18 minutes. Greater ones count as this.
+/// The greatest value that is told apart: 2⁴⁰, about 18 minutes of nanoseconds. Greater values
+/// count as this one.
 const GREATEST: u64 = (1 << 40) - 1;
 
 /// The bucket of a value.
@@ -31,10 +32,11 @@ const fn upper(bucket: usize) -> u64 {
     ((1u64 << PARTS) + part) * step + step - 1
 }
 
-/// How much weight each value has.
+/// The weight of each value.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Histogram {
-    /// Up to the greatest value so far: most histograms are short, and a link with many classes has many of them.
+    /// Up to the greatest value so far: most histograms are short, and a link of many classes has
+    /// many.
     weights: Vec<u64>,
     total: u64,
     sum: u128,
@@ -42,7 +44,7 @@ pub struct Histogram {
 }
 
 impl Histogram {
-    /// Adds weight to a value.
+    /// Adds a weight to a value.
     pub fn record(&mut self, value: u64, weight: u64) {
         if weight == 0 {
             return;
@@ -62,19 +64,19 @@ impl Histogram {
         self.total
     }
 
-    /// The greatest value, exactly.
+    /// The greatest value, exact.
     pub fn greatest(&self) -> u64 {
         self.greatest
     }
 
-    /// The mean, rounded down; zero if nothing was recorded.
+    /// The mean, rounded down; zero if empty.
     pub fn mean(&self) -> u64 {
         let mean = self.sum / u128::from(self.total.max(1));
         u64::try_from(mean).unwrap_or(u64::MAX)
     }
 
-    /// The value that `per_mille` of a thousand parts of the weight do not exceed, at most 1/16 too great. Zero if
-    /// nothing was recorded.
+    /// The value that `per_mille` of 1000 parts of the weight do not exceed, at most 1/16 too
+    /// great. Zero if empty.
     pub fn quantile(&self, per_mille: u32) -> u64 {
         let rank = (u128::from(self.total) * u128::from(per_mille.min(1000)))
             .div_ceil(1000)
@@ -89,8 +91,8 @@ impl Histogram {
         0
     }
 
-    /// The share of the weight whose values do not exceed this one, as a step function of bucket ends: (value, weight
-    /// up to it). For drawing; buckets without weight are left out.
+    /// The cumulative distribution for drawing: bucket ends, each with the weight up to it. Buckets
+    /// without weight are left out.
     pub fn steps(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         let mut seen = 0;
         let held = self.weights.iter().enumerate().filter(|(_, weight)| **weight > 0);
@@ -100,7 +102,7 @@ impl Histogram {
         })
     }
 
-    /// Adds what another recorded.
+    /// Adds the content of another histogram.
     pub fn merge(&mut self, other: &Self) {
         if self.weights.len() < other.weights.len() {
             self.weights.resize(other.weights.len(), 0);
@@ -112,8 +114,8 @@ impl Histogram {
         self.greatest = self.greatest.max(other.greatest);
     }
 
-    /// What was recorded since an earlier state of the same histogram; all of it, if it was cleared in
-    /// between. The greatest is exact if it is new, and otherwise at most 1/16 too great.
+    /// The weight since an earlier state of the same histogram; all of it if it was cleared since.
+    /// The greatest value is exact if it is new, otherwise at most 1/16 too great.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         if earlier.total > self.total || earlier.weights.is_empty() {
@@ -137,7 +139,7 @@ impl Histogram {
         }
     }
 
-    /// Forgets everything, and keeps the memory.
+    /// Removes everything and keeps the memory.
     pub fn clear(&mut self) {
         self.weights.fill(0);
         (self.total, self.sum, self.greatest) = (0, 0, 0);

@@ -1,23 +1,24 @@
-//! A wire's own impairments, loss and jitter: one set of models for the simulator's links and for
-//! the emulated links of the lab, with random numbers from a given seed.
+//! A wire's own impairments, loss and jitter. The simulator's links and the lab's emulated links
+//! share these models; the random numbers come from a given seed.
 //!
 //! Loss: every n-th packet, each packet with a probability, or bursts. Bursts follow Gilbert
 //! ("Capacity of a burst-noise channel", Bell System Technical Journal 39, 1960): in the bad state
-//! every packet is lost. The state is left with probability 1/*n*, so that a burst has *n* packets
-//! on average, and entered as often as the configured share of lost packets requires.
+//! every packet is lost. The model leaves the bad state with probability 1/*n*, so a burst has *n*
+//! packets on average. It enters the state as often as the configured share of lost packets
+//! requires.
 //!
-//! Jitter: an extra delay, uniform from zero to a bound. Packets keep their order, as on one path:
-//! a packet that would overtake arrives with its predecessor.
+//! Jitter: an extra delay, uniform from zero to a bound. Packets keep their order, as on a single
+//! path: a packet that would overtake arrives with its predecessor.
 
 use engine::random::{Rng, Seed};
 use engine::settings::{Raw, SettingValue, describe};
 use engine::units::{Duration, Instant, Probability};
 use std::fmt;
 
-/// The loss of a wire.
+/// How a wire loses packets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Loss {
-    /// Nothing.
+    /// No loss.
     None,
     /// Every n-th packet.
     Every(u64),
@@ -67,23 +68,24 @@ impl fmt::Display for Loss {
     }
 }
 
-/// Decides packet by packet which are lost.
+/// Decides for each packet whether the wire loses it.
 #[derive(Clone, Debug)]
 pub struct LossModel {
     loss: Loss,
     rng: Rng,
     passed: u64,
-    /// In a burst.
+    /// The model is in a burst.
     bad: bool,
     /// The probability that a burst begins.
     begin: Probability,
 }
 
 impl LossModel {
-    /// A model of this loss, with random numbers of its own.
+    /// A model of this loss with its own random numbers.
     pub fn new(loss: Loss, seed: Seed) -> Self {
         let begin = match loss {
-            // A share p of packets in bursts of n: p / (n (1 - p)) bursts begin per packet outside.
+            // Bursts of n packets at a share p: p / (n (1 - p)) bursts begin per packet outside a
+            // burst.
             Loss::Bursts(share, n) => {
                 let good = Probability::ONE.parts() - share.parts().min(Probability::ONE.parts());
                 Probability::ratio(share.parts(), good.saturating_mul(n.max(1).into()).max(1))
@@ -99,7 +101,7 @@ impl LossModel {
         }
     }
 
-    /// Whether the next packet is lost.
+    /// Returns whether the next packet is lost.
     #[inline]
     pub fn loses_next(&mut self) -> bool {
         self.passed += 1;
@@ -120,7 +122,7 @@ impl LossModel {
     }
 }
 
-/// Delays packet by packet, in order.
+/// Delays packets and keeps their order.
 #[derive(Clone, Debug)]
 pub struct Jitter {
     most: Duration,
@@ -129,7 +131,7 @@ pub struct Jitter {
 }
 
 impl Jitter {
-    /// Up to this much, with random numbers of its own.
+    /// Jitter of up to `most`, with its own random numbers.
     pub fn new(most: Duration, seed: Seed) -> Self {
         Self {
             most,
@@ -138,7 +140,8 @@ impl Jitter {
         }
     }
 
-    /// When a packet arrives that would arrive at `at` without jitter; never before an earlier one.
+    /// The arrival time of a packet that would arrive at `at` without jitter. Never before an
+    /// earlier packet's arrival.
     #[inline]
     pub fn arrival(&mut self, at: Instant) -> Instant {
         if self.most == Duration::ZERO {
@@ -218,7 +221,7 @@ mod tests {
         let mut jitter = Jitter::new(Duration::from_micros(100), Seed(3));
         let (mut sum, mut last) = (0, Instant::START);
         for n in 0..100_000u64 {
-            // Far apart, so that order does not bind.
+            // Packets are far apart, so that their order does not matter.
             let at = Instant::from_nanos(n * 1_000_000);
             let arrival = jitter.arrival(at);
             assert!(arrival >= at && arrival <= at + Duration::from_micros(100));

@@ -1,11 +1,12 @@
-//! What is measured, for the simulator, the lab and the running ports: nothing that a discipline uses.
+//! Measurement tools of the simulator, the lab and the running ports. Disciplines use none of them.
 //!
 //! - [`series`]: bytes over time, apportioned by the bits on the wire;
-//! - [`histogram`]: log-linear counts of whole numbers; [`delay`]: queueing delays in one;
-//! - [`impairments`]: what a wire loses and delays by itself, the same models in the simulator and in the lab;
-//! - [`numbers`]: rates, lengths and times as people read them.
+//! - [`histogram`]: log-linear histograms of integers; [`delay`]: one of queueing delays;
+//! - [`impairments`]: a wire's own loss and jitter, the same models in the simulator and in the
+//!   lab;
+//! - [`numbers`]: human-readable rates, lengths and times.
 //!
-//! Pure, as the engine is: no clock, file or thread; randomness is an argument.
+//! Pure, as the engine is: no clock, file or thread. Randomness is an argument.
 
 #![forbid(unsafe_code)]
 

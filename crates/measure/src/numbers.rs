@@ -1,21 +1,21 @@
-//! Human-readable numbers: four significant digits with a unit, where the engine's own texts are exact.
+//! Human-readable numbers: four significant digits and a unit. (The engine's own texts are exact.)
 
-/// A rate such as `19.98 Mbit/s`.
+/// Formats a rate, such as `19.98 Mbit/s`.
 pub fn rate(bps: u64) -> String {
     scaled(bps as f64, &["bit/s", "kbit/s", "Mbit/s", "Gbit/s", "Tbit/s"])
 }
 
-/// A length such as `1.5 kB`.
+/// Formats a length, such as `1.5 kB`.
 pub fn bytes(bytes: u64) -> String {
     scaled(bytes as f64, &["B", "kB", "MB", "GB", "TB", "PB"])
 }
 
-/// A time such as `4.31 ms`.
+/// Formats a time, such as `4.31 ms`.
 pub fn time(ns: u64) -> String {
     scaled(ns as f64, &["ns", "µs", "ms", "s"])
 }
 
-/// A number of things such as `1.234 M`; exact below ten thousand.
+/// Formats a count, such as `1.234 M`; exact below ten thousand.
 pub fn count(n: u64) -> String {
     if n < 10_000 {
         return n.to_string();
@@ -23,7 +23,7 @@ pub fn count(n: u64) -> String {
     scaled(n as f64, &["", "k", "M", "G", "T"])
 }
 
-/// A share such as `12.5 %`.
+/// Formats a share, such as `12.5 %`.
 pub fn share(share: f64) -> String {
     format!("{} %", digits(share * 100.0, 3))
 }
@@ -32,7 +32,7 @@ fn scaled(value: f64, units: &[&str]) -> String {
     let mut value = value;
     let mut units = units.iter().peekable();
     while let Some(unit) = units.next() {
-        // 999.96 would be shown as 1000.
+        // 999.96 would print as 1000.
         if value < 999.95 || units.peek().is_none() {
             return format!("{} {unit}", digits(value, 4)).trim_end().to_owned();
         }
@@ -41,7 +41,7 @@ fn scaled(value: f64, units: &[&str]) -> String {
     String::new()
 }
 
-/// A number with so many significant digits, without zeros at the end.
+/// Formats a number with this many significant digits, without trailing zeros.
 pub fn digits(value: f64, significant: i32) -> String {
     let whole = if value.abs() < 1.0 {
         1

@@ -1,11 +1,12 @@
 //! Bytes over time.
 //!
-//! A packet's bytes are apportioned to bins by the time that its bits are on the wire (GNET-1's way), not counted whole
-//! in one of them: at bins of a few packets, whole packets alone would make steps of their own.
+//! A packet's bytes are apportioned to the bins in which its bits are on the wire, as GNET-1 does.
+//! With bins of a few packets, counting whole packets would add steps of its own.
 
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
 
-/// Bytes over time, in bins of equal length; what lies before the first bin is left out, and what lies after the end.
+/// Bytes over time in bins of equal length. Bytes before the first bin or after the end are left
+/// out.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Series {
     origin: Instant,
@@ -15,7 +16,7 @@ pub struct Series {
 }
 
 impl Series {
-    /// Empty, from `origin` on.
+    /// An empty series that begins at `origin`.
     pub fn new(origin: Instant, bin: Duration) -> Self {
         Self {
             origin,
@@ -25,7 +26,7 @@ impl Series {
         }
     }
 
-    /// Empty, with one bin for a window.
+    /// An empty series with one bin for the window.
     pub fn window(from: Instant, to: Instant) -> Self {
         Self {
             end: to,
@@ -33,7 +34,7 @@ impl Series {
         }
     }
 
-    /// When the first bin begins.
+    /// The beginning of the first bin.
     pub fn origin(&self) -> Instant {
         self.origin
     }
@@ -43,12 +44,12 @@ impl Series {
         self.bin
     }
 
-    /// Bytes in each bin.
+    /// The bytes of each bin.
     pub fn bytes(&self) -> &[u64] {
         &self.bytes
     }
 
-    /// The rate in each bin, and when the bin begins.
+    /// The rate of each bin, with the bin's beginning.
     pub fn rates(&self) -> impl Iterator<Item = (Instant, Bandwidth)> + '_ {
         let begin = |index| self.origin + self.bin.times(index as u64);
         let rate = |bytes| Bandwidth::of(Bytes::new(bytes), self.bin);
@@ -58,13 +59,13 @@ impl Series {
             .map(move |(index, &bytes)| (begin(index), rate(bytes)))
     }
 
-    /// All bytes.
+    /// The bytes of all bins.
     pub fn total(&self) -> u64 {
         self.bytes.iter().sum()
     }
 
-    /// The bytes from one time to before another: exact if both are borders of bins; a part of a bin counts as its
-    /// part of the bin's bytes.
+    /// The bytes in `from..to`. Exact at bin borders; part of a bin counts as that part of its
+    /// bytes.
     pub fn between(&self, from: Instant, to: Instant) -> u64 {
         let (from, to) = (from.since(self.origin).nanos(), to.since(self.origin).nanos());
         let upto = |ns: u64| -> u64 {
@@ -76,7 +77,7 @@ impl Series {
         upto(to).saturating_sub(upto(from))
     }
 
-    /// The mean rate from one time to before another, as [`Series::between`].
+    /// The mean rate in `from..to`, computed as [`Series::between`] does.
     pub fn rate(&self, from: Instant, to: Instant) -> Bandwidth {
         Bandwidth::of(Bytes::new(self.between(from, to)), to.since(from))
     }
@@ -88,8 +89,8 @@ impl Series {
         }
     }
 
-    /// Adds bytes evenly over a span; the parts are whole bytes, and their sum is exact, also over series whose windows
-    /// meet within the span.
+    /// Spreads bytes evenly over a span. The parts are whole bytes with an exact sum, also across
+    /// series whose windows meet within the span.
     pub fn spread(&mut self, from: Instant, to: Instant, bytes: u64) {
         if from >= to {
             return self.add(from, bytes);
@@ -118,7 +119,7 @@ impl Series {
         }
     }
 
-    /// The usual case, without a division: all of the span is in the last bin.
+    /// The usual case, without a division: the whole span is in the last bin.
     #[inline]
     fn spread_in_last(&mut self, from: Instant, to: Instant, bytes: u64) -> bool {
         let before = (self.bytes.len() as u64).saturating_sub(1);
@@ -132,7 +133,7 @@ impl Series {
         }
     }
 
-    /// Adds another series of the same bins.
+    /// Adds another series with the same bins.
     pub fn merge(&mut self, other: &Self) {
         if self.bytes.len() < other.bytes.len() {
             self.bytes.resize(other.bytes.len(), 0);

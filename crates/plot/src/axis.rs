@@ -1,13 +1,13 @@
-//! Axes: which values they span, where their ticks are, and how a value is written with its unit.
+//! Axes: their range, their ticks, and how a value is written with its unit.
 //!
-//! Values are in base units (bits per second, seconds, bytes, per cent); the axis chooses the prefix that suits its
-//! greatest value, so that every tick is a short number and the unit stands once. On a logarithmic axis one prefix
-//! suits nothing, so each tick has its own.
+//! Values are in base units (bits per second, seconds, bytes, per cent). The axis chooses the
+//! prefix that suits its greatest value, so each tick is a short number and the unit stands once.
+//! No single prefix suits a logarithmic axis, so there each tick has its own.
 
-/// What the values of an axis are.
+/// The unit of an axis.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Unit {
-    /// A number without a unit, or with this one, which takes no prefix.
+    /// A number without a unit, or with this unit, which takes no prefix.
     Number(&'static str),
     /// Per cent.
     #[default]
@@ -23,7 +23,7 @@ pub enum Unit {
 type Prefix = (&'static str, f64);
 
 impl Unit {
-    /// The names of this unit with its prefixes, least first, and how much of the base unit each is.
+    /// This unit's prefixes, smallest first, each with its multiple of the base unit.
     fn prefixes(self) -> &'static [Prefix] {
         match self {
             Self::Number(_) => &[("", 1.0)],
@@ -34,19 +34,19 @@ impl Unit {
         }
     }
 
-    /// The prefix that suits values up to this one.
+    /// The prefix that suits values up to `most`.
     fn suits(self, most: f64) -> Prefix {
         if let Self::Number(name) = self {
             return (name, 1.0);
         }
         let prefixes = self.prefixes();
-        // Zero is zero seconds, not zero nanoseconds.
+        // Zero is written 0 s, not 0 ns.
         let most = if most == 0.0 { 1.0 } else { most.abs() };
         let suiting = prefixes.iter().rev().find(|(_, factor)| most >= factor * 0.999);
         *suiting.unwrap_or(&prefixes[0])
     }
 
-    /// A value with its unit, to three digits.
+    /// Formats a value with its unit, to three digits.
     pub fn show(self, value: f64) -> String {
         if !value.is_finite() {
             return "–".into();
@@ -60,7 +60,7 @@ impl Unit {
     }
 }
 
-/// A number to three digits, or whole where it has more; without zeros that say nothing.
+/// Formats a number to three digits, or as an integer if that has more; no trailing zeros.
 pub fn digits(value: f64) -> String {
     let decimals = match value.abs() {
         v if v >= 99.95 || v == 0.0 => 0,
@@ -82,20 +82,21 @@ fn trimmed(text: String) -> String {
 /// One axis.
 #[derive(Clone, Debug, Default)]
 pub struct Axis {
-    /// What it shows; its unit is added.
+    /// The label; the unit is added.
     pub label: String,
-    /// What its values are.
+    /// The unit of the values.
     pub unit: Unit,
-    /// Whether equal distances are equal factors. Values that are not above zero stand at its beginning.
+    /// Logarithmic scale. Values of zero and below are drawn at the axis's beginning.
     pub logarithmic: bool,
-    /// Where it begins; if absent, zero, or the least value below zero, or of a logarithmic axis.
+    /// The beginning. Default: zero, or the least value if that is negative or the axis is
+    /// logarithmic.
     pub from: Option<f64>,
-    /// Where it ends; if absent, a little above the greatest value.
+    /// The end. Default: a little above the greatest value.
     pub to: Option<f64>,
 }
 
 impl Axis {
-    /// An axis with equal distances, which spans the values.
+    /// A linear axis that spans the values.
     pub fn new(label: &str, unit: Unit) -> Self {
         Self {
             label: label.into(),
@@ -104,7 +105,7 @@ impl Axis {
         }
     }
 
-    /// The same with equal factors.
+    /// Makes the axis logarithmic.
     #[must_use]
     pub fn logarithmic(self) -> Self {
         Self {
@@ -113,7 +114,7 @@ impl Axis {
         }
     }
 
-    /// The same between these values.
+    /// Sets the range of the axis.
     #[must_use]
     pub fn between(self, from: f64, to: f64) -> Self {
         Self {
@@ -124,16 +125,16 @@ impl Axis {
     }
 }
 
-/// A place on an axis, with what to write there.
+/// A tick: a value and its text.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Tick {
     /// The value.
     pub at: f64,
-    /// What to write; empty for a lesser tick.
+    /// The text; empty for a minor tick.
     pub text: String,
 }
 
-/// An axis that knows its values.
+/// An axis scaled to its values.
 #[derive(Clone, Debug)]
 pub struct Scale {
     low: f64,
@@ -145,7 +146,7 @@ pub struct Scale {
 }
 
 impl Scale {
-    /// The scale of this axis for these values; what is not a number is passed over.
+    /// The scale of this axis for these values. Values that are not numbers are skipped.
     pub fn of(axis: &Axis, values: impl Iterator<Item = f64>) -> Self {
         let usable = |v: &f64| v.is_finite() && (!axis.logarithmic || *v > 0.0);
         let (mut least, mut most) = (f64::INFINITY, f64::NEG_INFINITY);
@@ -174,7 +175,7 @@ impl Scale {
         }
     }
 
-    /// Where a value is between the beginning (0) and the end (1), never outside.
+    /// The position of a value from 0 (beginning) to 1 (end), clamped to the axis.
     pub fn place(&self, value: f64) -> f64 {
         let part = if self.logarithmic {
             (value.max(self.low) / self.low).log10() / (self.high / self.low).log10()
@@ -184,12 +185,12 @@ impl Scale {
         part.clamp(0.0, 1.0)
     }
 
-    /// Whether a value is between beginning and end.
+    /// Returns whether a value is between beginning and end.
     pub fn has(&self, value: f64) -> bool {
         value.is_finite() && value <= self.high && (self.logarithmic || value >= self.low)
     }
 
-    /// What stands beside the axis.
+    /// The title of the axis, with its unit.
     pub fn name(&self) -> String {
         let unit = if self.logarithmic && self.prefix.0 != "%" {
             ""
@@ -222,7 +223,8 @@ impl Scale {
         (first..=last).map(tick).collect()
     }
 
-    /// Powers of ten, each so-manieth with its name; where there are few, twice and five times them too.
+    /// Ticks at powers of ten. Only each n-th is named where there are many; where there are few, 2
+    /// and 5 times the powers are added.
     fn factors(&self, about: usize) -> Vec<Tick> {
         let (first, last) = (self.low.log10().floor() as i32, self.high.log10().ceil() as i32);
         let decades = (self.high / self.low).log10();
@@ -252,7 +254,7 @@ fn trimmed_zero(text: String) -> String {
     }
 }
 
-/// The round number (1, 2 or 5 times a power of ten) nearest above.
+/// The nearest round number (1, 2 or 5 times a power of ten) above.
 pub fn round_above(at_least: f64) -> f64 {
     let power = 10f64.powf(at_least.max(1e-12).log10().floor());
     let rounds = [1.0, 2.0, 5.0, 10.0].map(|n| n * power);
@@ -260,7 +262,7 @@ pub fn round_above(at_least: f64) -> f64 {
     above.unwrap_or(rounds[3])
 }
 
-/// The round number nearest below.
+/// The nearest round number below.
 pub fn round_below(at_most: f64) -> f64 {
     let power = 10f64.powf(at_most.max(1e-12).log10().floor());
     let rounds = [5.0, 2.0, 1.0].map(|n| n * power);

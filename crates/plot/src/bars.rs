@@ -1,6 +1,6 @@
-//! Bars: named values beside each other, with their ranges, such as costs on several ports.
+//! Bar charts: named values with their ranges, such as costs on several ports.
 //!
-//! They lie, so that names of any length can be read, and each has its value at its end.
+//! The bars are horizontal, so names of any length are readable. Each bar has its value at its end.
 
 use crate::axis::{Axis, Scale};
 use crate::draw::{WIDTH, shortened, width};
@@ -9,31 +9,31 @@ use crate::svg::{Anchor, FAINT, GREY, INK, PALETTE, PAPER, Paint, Svg};
 /// One bar.
 #[derive(Clone, Debug, Default)]
 pub struct Bar {
-    /// Beside it.
+    /// The name beside the bar.
     pub name: String,
-    /// How long it is, in the base unit of the axis.
+    /// The length, in the axis's base unit.
     pub value: f64,
-    /// From where to where it was measured, if it was several times.
+    /// The range of repeated measurements.
     pub range: Option<(f64, f64)>,
-    /// Its colour; if absent, by its place in its group.
+    /// The colour. Default: by the bar's index in its group.
     pub paint: Option<Paint>,
 }
 
-/// Bars that are to be compared with each other.
+/// Bars to compare with each other.
 #[derive(Clone, Debug, Default)]
 pub struct Group {
-    /// Above them; empty if there is nothing to say.
+    /// The name above the group; may be empty.
     pub name: String,
     /// The bars.
     pub bars: Vec<Bar>,
 }
 
-/// A picture of bars.
+/// A bar chart.
 #[derive(Clone, Debug, Default)]
 pub struct Bars {
-    /// Above it.
+    /// The title above the chart.
     pub title: String,
-    /// What the lengths are.
+    /// The axis of the lengths.
     pub axis: Axis,
     /// The bars.
     pub groups: Vec<Group>,
@@ -48,7 +48,7 @@ const MARGIN: f64 = 10.0;
 const NAME: f64 = 260.0;
 
 impl Bars {
-    /// The picture.
+    /// Draws the chart as SVG.
     pub fn picture(&self) -> String {
         let height = TOP + self.groups.iter().map(Group::height).sum::<f64>() + BOTTOM;
         let mut svg = Svg::new(WIDTH, height, &self.title);
@@ -93,7 +93,7 @@ impl Bars {
                     after = after.max(high);
                 }
                 let value = self.value(bar);
-                // No line of the grid goes through a number.
+                // Grid lines do not cross the number.
                 svg.rect((after + 3.0, middle - 8.0), (width(&value) + 4.0, 16.0), PAPER);
                 svg.text((after + 6.0, middle + 4.0), Anchor::Start, INK, &value);
                 y += ROW;

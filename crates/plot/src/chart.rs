@@ -1,34 +1,35 @@
-//! Pictures of a trace: class bandwidth over time, as lines (cbqmonitor's view, Cho 1999, Fig. 8) or as
-//! bands that add up to the link.
+//! Charts of a trace: class bandwidth over time, as lines (cbqmonitor's view, Cho 1999, Fig. 8) or
+//! as bands that add up to the link.
 //!
-//! Each class is named where its line ends, with what it got and what it asked for, so that the picture can
-//! be read without colours. Dashed lines are what was asked for. Small triangles on the time axis are joins.
+//! Each class is named where its line ends, with its measured and its configured rate, so the chart
+//! is readable without colours. Dashed lines are configured rates. Small triangles on the time axis
+//! mark joins.
 
 use crate::svg::{PALETTE, Paint};
 use crate::trace::{Line, Trace, Window};
 use crate::{Event, Level, Plot, Series, Stroke, Style, rates_over_time};
 use engine::units::{Duration, Instant};
 
-/// One panel: a trace, and what to call it.
+/// One panel: a trace and its caption.
 #[derive(Debug)]
 pub struct Panel<'a> {
-    /// Above the panel.
+    /// The caption above the panel.
     pub caption: String,
-    /// What is drawn.
+    /// The trace.
     pub trace: &'a Trace,
-    /// How.
+    /// Lines or bands.
     pub style: Style,
-    /// How long a newcomer may take to settle, for the averages beside the names.
+    /// How long a new flow may take to settle; excluded from the averages beside the names.
     pub settle: Duration,
 }
 
-/// The picture with these panels, one below the other.
+/// Draws these panels one below the other.
 pub fn picture(title: &str, panels: &[Panel<'_>]) -> String {
     let plots: Vec<Plot> = panels.iter().map(Panel::plot).collect();
     crate::picture(title, &plots)
 }
 
-/// The paint of each of the trace's lines.
+/// The paint of each line of the trace.
 pub fn paints(trace: &Trace) -> Vec<Paint> {
     let (rest, colours) = (PALETTE[PALETTE.len() - 1], PALETTE.len() - 1);
     let mut next = 0..;
@@ -73,7 +74,8 @@ impl Panel<'_> {
         plot
     }
 
-    /// The link's rate is the picture's ceiling; a reading a little above it must not squeeze the rest.
+    /// The link's rate is the top of the chart. A sample a little above it must not rescale the
+    /// chart.
     fn highest(&self) -> f64 {
         let lines = self.trace.lines.iter();
         let rates = lines
@@ -91,7 +93,7 @@ impl Panel<'_> {
             .collect()
     }
 
-    /// Its name, what it got in the last window, and what it asked for.
+    /// The class's name, its rate in the last window, and its configured rate.
     fn name(&self, line: &Line) -> String {
         let windows = self.trace.steady(line.joined, self.settle);
         let last: Vec<Window> = windows.last().copied().into_iter().collect();

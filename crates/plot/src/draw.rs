@@ -1,30 +1,30 @@
-//! Drawing plots: the place of everything in the picture, so that nothing collides.
+//! Layout of a plot: places every element so that none overlap.
 //!
-//! How wide a text is depends on the reader's fonts, so it is estimated, on the wide side.
+//! The width of a text depends on the reader's fonts. It is estimated on the wide side.
 
 use crate::axis::{Scale, Tick};
 use crate::svg::{Anchor, FAINT, GREY, INK, PALETTE, PAPER, Paint, Svg};
 use crate::thin::{averaged, thin};
 use crate::{Plot, Series, Stroke, Style};
 
-/// The width of every picture, in pixels.
+/// The width of every chart, in pixels.
 pub const WIDTH: f64 = 760.0;
 const AREA: f64 = 206.0;
 const TOP: f64 = 52.0;
 const BOTTOM: f64 = 48.0;
 const MARGIN: f64 = 10.0;
 const LINE_HEIGHT: f64 = 15.0;
-/// About so many ticks fit on the y axis.
+/// The number of ticks that fit on the y axis, about.
 const LEVELS: usize = 7;
-/// The widest that a name may be.
+/// The maximum width of a name.
 const NAME: f64 = 220.0;
-/// How many series are named; a list of more is read by nobody.
+/// The number of series that are named. Nobody reads a longer list.
 const NAMED: usize = 24;
-/// How many points a picture may have, so that it stays below 200 kB.
+/// The maximum number of points in a chart, so that its file stays below 200 kB.
 const POINTS: usize = 11_000;
 const DASHES: [&str; 4] = ["", "7 3", "2 3", "9 3 2 3"];
 
-/// The picture with these panels, one below the other, aligned.
+/// Draws these panels one below the other, aligned.
 pub fn picture(title: &str, plots: &[Plot]) -> String {
     let panels: Vec<Panel<'_>> = plots.iter().map(Panel::of).collect();
     let left = panels.iter().map(Panel::left).fold(0.0, f64::max);
@@ -48,7 +48,7 @@ pub fn picture(title: &str, plots: &[Plot]) -> String {
     svg.finish()
 }
 
-/// How wide a text of 12 pixels is at most.
+/// The maximum width of a text of 12 pixels.
 pub fn width(text: &str) -> f64 {
     text.chars().map(advance).sum()
 }
@@ -65,7 +65,7 @@ fn advance(c: char) -> f64 {
     }
 }
 
-/// The text, shortened so that it is at most so wide.
+/// The text, shortened to this width.
 pub fn shortened(text: &str, most: f64) -> String {
     if width(text) <= most {
         return text.into();
@@ -79,7 +79,7 @@ pub fn shortened(text: &str, most: f64) -> String {
     kept.trim_end().to_string() + "…"
 }
 
-/// Where the panel's lines may be.
+/// The drawing area of a panel.
 struct Frame {
     left: f64,
     right: f64,
@@ -88,7 +88,7 @@ struct Frame {
     most: usize,
 }
 
-/// A name at the right edge: where, with which sample, what.
+/// A name at the right edge: its position, its line sample and its text.
 struct Name {
     y: f64,
     series: Option<usize>,
@@ -100,7 +100,7 @@ struct Panel<'a> {
     x: Scale,
     y: Scale,
     paints: Vec<Paint>,
-    /// The points as they are drawn: bands as their upper edges.
+    /// The points as drawn; for bands their upper edges.
     drawn: Vec<Vec<(f64, f64)>>,
     names: Vec<(Option<usize>, String)>,
 }
@@ -118,7 +118,7 @@ impl<'a> Panel<'a> {
         let ys = points.map(|p| p.1).chain(ranges.flat_map(|r| [r.1, r.2]));
         let mut x_axis = plot.x.clone();
         if !x_axis.logarithmic && x_axis.to.is_none() {
-            // Time ends with the last point; only heights need air above them.
+            // The time axis ends at the last point; only the y axis needs headroom.
             x_axis.to = xs.clone().filter(|x| x.is_finite()).reduce(f64::max);
         }
         Self {
@@ -200,7 +200,7 @@ impl<'a> Panel<'a> {
         }
     }
 
-    /// The x axis, its ticks as many as fit, and the marks of events.
+    /// The x axis with as many ticks as fit, and the event marks.
     fn bottom(&self, svg: &mut Svg, frame: &Frame) {
         let floor = frame.floor;
         let span = frame.right - frame.left;
@@ -229,7 +229,8 @@ impl<'a> Panel<'a> {
                 let thinned = thin(&points, frame.most);
                 let width = if series.stroke == Stroke::Dashed { 1.2 } else { 1.8 };
                 svg.polyline(&thinned, paint, width, dash);
-                // A mark says that here was measured; of a thinned line it would be untrue, and a blot.
+                // A mark stands for a measured point. On a thinned line it would be false, and
+                // clutter.
                 marks += thinned.len();
                 if series.stroke == Stroke::Marked && marks <= 100 {
                     points.iter().for_each(|&at| svg.mark(at, index, paint));
@@ -245,7 +246,8 @@ impl<'a> Panel<'a> {
         }
     }
 
-    /// Each band from the floor to its upper edge, the topmost first: what is below covers the rest of it.
+    /// Fills each band from the floor to its upper edge, topmost first: a lower band covers the
+    /// rest.
     fn bands(&self, svg: &mut Svg, frame: &Frame) {
         for (index, edge) in self.drawn.iter().enumerate().rev() {
             let inside = edge.iter().filter(|point| self.x.has(point.0));
@@ -276,7 +278,8 @@ impl<'a> Panel<'a> {
         }
     }
 
-    /// The names at the right edge, each beside where its line or band ends, moved apart where they would overlap.
+    /// The names at the right edge, each beside the end of its line or band, moved apart where they
+    /// would overlap.
     fn name(&self, svg: &mut Svg, frame: &Frame) {
         let mut levels = self.plot.levels.iter();
         let mut names: Vec<Name> = Vec::new();
@@ -293,7 +296,7 @@ impl<'a> Panel<'a> {
                 text: text.clone(),
             });
         }
-        // Of those that end together the first series stands highest among lines, lowest among bands.
+        // Where series end together, the first one is topmost among lines and lowest among bands.
         if self.plot.style == Style::Bands {
             names.reverse();
         }
@@ -310,7 +313,7 @@ impl<'a> Panel<'a> {
         }
     }
 
-    /// What a series looks like, beside its name.
+    /// The line sample of a series, beside its name.
     fn sample(&self, svg: &mut Svg, (x, y): (f64, f64), index: usize) {
         let paint = self.paints[index];
         if self.plot.style == Style::Bands {
@@ -322,7 +325,7 @@ impl<'a> Panel<'a> {
         }
     }
 
-    /// The height at which a series ends: of a band the middle.
+    /// The height at which a series ends; for a band, its middle.
     fn end(&self, frame: &Frame, index: usize) -> f64 {
         let last = |edge: &Vec<(f64, f64)>| {
             let inside = |p: &&(f64, f64)| self.x.has(p.0) && p.1.is_finite();
@@ -338,7 +341,7 @@ impl<'a> Panel<'a> {
     }
 }
 
-/// The names to show: of series with their number, then of levels.
+/// The names to show: series with their index, then levels.
 fn names(plot: &Plot) -> Vec<(Option<usize>, String)> {
     let named: Vec<_> = plot
         .series
@@ -359,7 +362,7 @@ fn names(plot: &Plot) -> Vec<(Option<usize>, String)> {
     names
 }
 
-/// The colour of each series: its own, or the next one.
+/// The colour of each series: its own, or the next of the palette.
 fn paints(series: &[Series]) -> Vec<Paint> {
     let colours = PALETTE.len() - 1;
     let mut next = (0..colours).cycle();
@@ -367,7 +370,7 @@ fn paints(series: &[Series]) -> Vec<Paint> {
     series.iter().map(choose).collect()
 }
 
-/// The upper edge of each band. A series that is shorter than the first ends where it ends.
+/// The upper edge of each band. A series shorter than the first ends early.
 fn edges(series: &[Series]) -> Vec<Vec<(f64, f64)>> {
     let Some(first) = series.iter().max_by_key(|s| s.points.len()) else {
         return Vec::new();
@@ -391,7 +394,7 @@ fn runs(points: &[(f64, f64)], inside: impl Fn(&(f64, f64)) -> bool) -> Vec<&[(f
         .collect()
 }
 
-/// As many ticks as fit beside each other on so many pixels.
+/// As many ticks as fit side by side on this many pixels.
 fn fitting(scale: &Scale, span: f64) -> Vec<Tick> {
     let apart = |ticks: &[Tick]| {
         let named: Vec<&Tick> = ticks.iter().filter(|t| !t.text.is_empty()).collect();
@@ -407,7 +410,7 @@ fn fitting(scale: &Scale, span: f64) -> Vec<Tick> {
         .unwrap_or_else(|| scale.ticks(1))
 }
 
-/// Moves rising places apart by a line's height, keeping them between these bounds where they fit.
+/// Moves ascending positions apart by a line's height, within the bounds where they fit.
 fn apart(ys: &[f64], ceiling: f64, floor: f64) -> Vec<f64> {
     let mut placed = Vec::with_capacity(ys.len());
     let mut least = ceiling;

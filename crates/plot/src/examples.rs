@@ -1,5 +1,5 @@
-//! Examples of every kind of picture, with made-up data: the tests judge what can be judged by reading, and for the
-//! rest one looks at them: `PICTURES=/tmp/pictures cargo test -p plot pictures` writes them there.
+//! Examples of every kind of chart, with made-up data. The tests check what a program can check. To
+//! look at the rest, `PICTURES=/tmp/pictures cargo test -p plot pictures` writes them there.
 
 use crate::bars::{Bar, Bars, Group};
 use crate::svg::PALETTE;
@@ -8,11 +8,11 @@ use crate::{
     stacked_windows, target_against_measured,
 };
 
-/// Numbers that look random and are always the same.
+/// Reproducible noise.
 pub struct Noise(pub u64);
 
 impl Noise {
-    /// The next one, from 0 to 1.
+    /// The next number, from 0 to 1.
     pub fn next(&mut self) -> f64 {
         self.0 = self
             .0
@@ -142,7 +142,7 @@ fn costs() -> Bars {
     }
 }
 
-/// Every example: the name of its file, and the picture.
+/// Every example: file name and chart.
 fn all() -> Vec<(&'static str, String)> {
     let windows = stacked_windows(
         "Shares in windows",

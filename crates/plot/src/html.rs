@@ -1,5 +1,5 @@
-//! One self-contained HTML page: the answer, the tables, the pictures, and what was run. No script, no font,
-//! no address is fetched, so the page reads the same in ten years and can be sent by mail.
+//! A self-contained HTML page: verdict, tables, charts, and what was run. It has no script or font
+//! and fetches nothing, so it still reads the same in ten years and can be sent by mail.
 
 use crate::svg::{INK, PAPER, escape};
 use std::fmt::Write;
@@ -7,25 +7,25 @@ use std::fmt::Write;
 /// How a cell is to be read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Tone {
-    /// As it is.
+    /// Neutral.
     Plain,
     /// As expected.
     Good,
-    /// Not as it should be.
+    /// Not as expected.
     Bad,
 }
 
 /// A cell of a table.
 #[derive(Clone, Debug)]
 pub struct Cell {
-    /// What it says.
+    /// The text.
     pub text: String,
-    /// How it is to be read.
+    /// How the text is to be read.
     pub tone: Tone,
 }
 
 impl Cell {
-    /// A cell without judgement.
+    /// A neutral cell.
     pub fn new(text: impl Into<String>) -> Self {
         Self {
             text: text.into(),
@@ -33,7 +33,7 @@ impl Cell {
         }
     }
 
-    /// A cell that says whether something is as it should be.
+    /// A cell marked as good or bad.
     pub fn judged(text: impl Into<String>, good: bool) -> Self {
         Self {
             text: text.into(),
@@ -58,17 +58,17 @@ impl Page {
         }
     }
 
-    /// A section's head.
+    /// Adds a section heading.
     pub fn heading(&mut self, text: &str) {
         let _ = writeln!(self.body, "<h2>{}</h2>", escape(text));
     }
 
-    /// A paragraph.
+    /// Adds a paragraph.
     pub fn paragraph(&mut self, text: &str) {
         let _ = writeln!(self.body, "<p>{}</p>", escape(text));
     }
 
-    /// The answer, in a box.
+    /// Adds the verdict, in a box.
     pub fn verdict(&mut self, good: bool, text: &str) {
         let (class, word) = if good {
             ("good", "As asked.")
@@ -82,7 +82,8 @@ impl Page {
         );
     }
 
-    /// A table. Columns in which no cell begins with a number are texts; those in which nothing stands are left out.
+    /// Adds a table. A column without a cell that begins with a number is text. Empty columns are
+    /// left out.
     pub fn table(&mut self, head: &[&str], rows: &[Vec<Cell>]) {
         let columns: Vec<(usize, &str)> = (0..head.len())
             .filter(|&column| rows.is_empty() || cells(rows, column).next().is_some())
@@ -115,7 +116,7 @@ impl Page {
         self.body.push_str("</tbody></table></div>\n");
     }
 
-    /// What `draw` adds, folded away behind a line, unless it is open from the beginning.
+    /// Adds what `draw` draws, folded behind a summary line unless `open`.
     pub fn folded(&mut self, summary: &str, open: bool, draw: impl FnOnce(&mut Self)) {
         let open = if open { " open" } else { "" };
         let summary = escape(summary);
@@ -124,7 +125,7 @@ impl Page {
         self.body.push_str("</details>\n");
     }
 
-    /// A table of facts: what, and what it is.
+    /// Adds a table of facts: name and value.
     pub fn facts(&mut self, rows: &[(&str, String)]) {
         self.body
             .push_str("<div class=\"wide\"><table class=\"facts\"><tbody>\n");
@@ -139,7 +140,7 @@ impl Page {
         self.body.push_str("</tbody></table></div>\n");
     }
 
-    /// A picture, as SVG, with what is to be seen in it.
+    /// Adds an SVG chart with a caption.
     pub fn picture(&mut self, svg: &str, caption: &str) {
         let _ = writeln!(
             self.body,
@@ -151,7 +152,7 @@ impl Page {
         );
     }
 
-    /// A text to be shown letter by letter.
+    /// Adds preformatted text.
     pub fn listing(&mut self, text: &str) {
         let _ = writeln!(self.body, "<pre>{}</pre>", escape(text.trim_end()));
     }
@@ -170,7 +171,7 @@ impl Page {
     }
 }
 
-/// What stands in a column.
+/// The texts of a column.
 fn cells(rows: &[Vec<Cell>], column: usize) -> impl Iterator<Item = &str> {
     let texts = rows
         .iter()

@@ -1,12 +1,13 @@
-//! Plots: lines and bands over an axis, drawn as one picture that stands alone.
+//! Plots: lines and bands over axes, drawn as a self-contained SVG chart.
 //!
-//! A [`Plot`] says what is to be seen: two axes, series of points, a style. Each series is named at the right edge,
-//! beside where it ends, so that a picture can be read without colours; where there are more series than colours the
-//! dashes differ. [`bars`] has plots of named values. However many points come in, a picture stays small (`thin`).
+//! A [`Plot`] is two axes, series of points and a style. Each series is named at the right edge,
+//! beside its end, so a chart is readable without colours; where series outnumber colours, dashes
+//! differ. [`bars`] draws bar charts. A chart stays small however many points it is given (`thin`).
 //!
-//! [`svg`] writes the pictures, [`html`] puts pictures and tables on one page. A [`trace`] holds what each class got over
-//! time; [`chart`] makes plots of it, and [`terminal`] draws it while it happens. [`progress`] shows how far a long run is,
-//! [`text`] has tables and trees of names, [`colour`] says where colours are shown.
+//! [`svg`] writes charts, [`html`] puts charts and tables on one page. A [`trace`] holds the byte
+//! counts of each class over time; [`chart`] plots it, and [`terminal`] draws it live. [`progress`]
+//! shows the progress of a long run, [`text`] formats tables and trees, [`colour`] detects colour
+//! support.
 
 #![forbid(unsafe_code)]
 
@@ -32,37 +33,37 @@ pub use draw::picture;
 /// How series are drawn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Style {
-    /// A line each, from zero.
+    /// Lines, each from zero.
     #[default]
     Lines,
-    /// A band each, on top of each other. All series have the same places on the x axis.
+    /// Stacked bands. All series have the same x values.
     Bands,
 }
 
 /// How a line is drawn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Stroke {
-    /// A line.
+    /// A plain line.
     #[default]
     Solid,
-    /// A line, and a mark at each point.
+    /// A line with a mark at each point.
     Marked,
-    /// Dashes: what was asked for, beside what was measured.
+    /// Dashes, for configured values beside measured ones.
     Dashed,
 }
 
-/// Points that belong together.
+/// A series of points.
 #[derive(Clone, Debug, Default)]
 pub struct Series {
-    /// Beside its end; empty if it is not to be named.
+    /// The name beside its end; may be empty.
     pub name: String,
-    /// Its colour; if absent, the next one.
+    /// The colour. Default: the next of the palette.
     pub paint: Option<Paint>,
-    /// How it is drawn as a line.
+    /// The style of its line.
     pub stroke: Stroke,
-    /// Its points from left to right, in the base units of the axes. A point that is not a number is a gap.
+    /// The points from left to right, in the axes' base units. NaN is a gap.
     pub points: Vec<(f64, f64)>,
-    /// Ranges: where on the x axis, from, to.
+    /// Ranges: x, from, to.
     pub ranges: Vec<(f64, f64, f64)>,
 }
 
@@ -84,7 +85,7 @@ impl Series {
         }
     }
 
-    /// Dashes, for what was asked for.
+    /// A dashed line, for configured values.
     pub fn dashed(name: &str, points: Vec<(f64, f64)>) -> Self {
         Self {
             stroke: Stroke::Dashed,
@@ -92,13 +93,13 @@ impl Series {
         }
     }
 
-    /// Steps: each value from one edge to the next; there is one edge more than values.
+    /// Steps: a value between each two edges, so there is one more edge than values.
     pub fn steps(name: &str, edges: &[f64], values: &[f64]) -> Self {
         let step = |(edge, &value): (&[f64], &f64)| [(edge[0], value), (edge[1], value)];
         Self::new(name, edges.windows(2).zip(values).flat_map(step).collect())
     }
 
-    /// The same in this colour.
+    /// Sets the colour.
     #[must_use]
     pub fn in_paint(self, paint: Paint) -> Self {
         Self {
@@ -108,46 +109,46 @@ impl Series {
     }
 }
 
-/// A level that the whole plot is to be compared with, such as the link's rate.
+/// A level to compare the whole plot with, such as the link's rate.
 #[derive(Clone, Debug)]
 pub struct Level {
     /// The value on the y axis.
     pub at: f64,
-    /// Beside it.
+    /// The name beside it.
     pub name: String,
 }
 
-/// A moment that is marked on the x axis, such as a connection that joins.
+/// An event marked on the x axis, such as a connection that starts.
 #[derive(Clone, Debug)]
 pub struct Event {
     /// The value on the x axis.
     pub at: f64,
     /// The colour of its mark.
     pub paint: Paint,
-    /// What happens, shown where the reader points at it.
+    /// The description, shown as a tooltip.
     pub name: String,
 }
 
-/// One panel of a picture.
+/// One panel of a chart.
 #[derive(Clone, Debug, Default)]
 pub struct Plot {
-    /// Above it.
+    /// The title above the panel.
     pub title: String,
-    /// Along the bottom.
+    /// The x axis.
     pub x: Axis,
-    /// Along the left side.
+    /// The y axis.
     pub y: Axis,
-    /// What is drawn.
+    /// The series.
     pub series: Vec<Series>,
-    /// How.
+    /// Lines or bands.
     pub style: Style,
     /// Levels to compare with.
     pub levels: Vec<Level>,
-    /// Moments along the bottom.
+    /// Events on the x axis.
     pub events: Vec<Event>,
 }
 
-/// Rates over time: seconds, and bits per second. As [`Style::Bands`] they add up.
+/// Rates over time, in seconds and bits per second. [`Style::Bands`] stacks them.
 pub fn rates_over_time(title: &str, style: Style, series: Vec<Series>) -> Plot {
     Plot {
         title: title.into(),
@@ -159,7 +160,7 @@ pub fn rates_over_time(title: &str, style: Style, series: Vec<Series>) -> Plot {
     }
 }
 
-/// Shares in windows, stacked: the bit rate of each class in each window between two edges (in seconds).
+/// Stacked windows: each class's bit rate in each window between two edges (in seconds).
 pub fn stacked_windows(title: &str, edges: &[f64], classes: &[(&str, Vec<f64>)]) -> Plot {
     let series = classes
         .iter()
@@ -167,8 +168,8 @@ pub fn stacked_windows(title: &str, edges: &[f64], classes: &[(&str, Vec<f64>)])
     rates_over_time(title, Style::Bands, series.collect())
 }
 
-/// What was measured over what was asked for, both in per cent, a line for each of several cases. The dashed diagonal
-/// is where they are equal.
+/// Measured over configured values, both in per cent, one line per case. On the dashed diagonal
+/// they are equal.
 pub fn target_against_measured(title: &str, cases: &[(&str, Vec<(f64, f64)>)]) -> Plot {
     let end = cases
         .iter()
@@ -187,12 +188,12 @@ pub fn target_against_measured(title: &str, cases: &[(&str, Vec<(f64, f64)>)]) -
     }
 }
 
-/// A class begins to rise at so many per cent of its packets.
+/// A class's curve begins to rise at this percentage of its packets.
 const RISEN: f64 = 0.5;
 
-/// Which part of all delays was at most this long, a line for each of several classes; delays in seconds on a
-/// logarithmic axis, parts in per cent. Make the points by [`cumulated`]. The axis begins where the first class begins
-/// to rise: the few that waited less stand at its beginning.
+/// The cumulative distribution of delays, one line per class: seconds on a logarithmic axis, and
+/// per cent. [`cumulated`] makes the points. The axis begins where the first class begins to rise;
+/// the few shorter delays stand at its beginning.
 pub fn delays(title: &str, classes: &[(&str, Vec<(f64, f64)>)]) -> Plot {
     let series = classes
         .iter()
@@ -214,7 +215,7 @@ pub fn delays(title: &str, classes: &[(&str, Vec<(f64, f64)>)]) -> Plot {
     }
 }
 
-/// The cumulative distribution of values that occurred so many times each, rising in steps from zero to 100 per cent.
+/// The cumulative distribution of values and their counts, in steps from 0 to 100 per cent.
 pub fn cumulated(counted: &[(f64, u64)]) -> Vec<(f64, f64)> {
     let mut counted: Vec<(f64, u64)> = counted.iter().copied().filter(|c| c.1 > 0).collect();
     counted.sort_by(|a, b| a.0.total_cmp(&b.0));

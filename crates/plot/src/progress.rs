@@ -1,26 +1,26 @@
-//! How far a long run is: one line on standard error that is drawn over itself, and gone at the end.
+//! The progress of a long run: one line on standard error that is redrawn and finally erased.
 //!
-//! Only where standard error is a terminal; not for runs that are over in a second; and at most ten times a second,
-//! since nobody reads faster and terminals are slow.
+//! It appears only if standard error is a terminal, not for runs of less than a second, and at most
+//! ten times a second: nobody reads faster, and terminals are slow.
 
 use crate::colour;
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
-/// Runs that are over before this need no line.
+/// Shorter runs need no line.
 const SHORT: Duration = Duration::from_secs(1);
-/// The least time between two drawings.
+/// The minimum time between two redraws.
 const PAUSE: Duration = Duration::from_millis(100);
 const CELLS: usize = 24;
 
-/// What is drawn when: everything but the clock and the terminal.
+/// What to draw and when: everything but the clock and the terminal.
 #[derive(Debug, Default)]
 struct Pace {
     drawn: Option<Duration>,
 }
 
 impl Pace {
-    /// What to write when so much time has passed, if anything.
+    /// What to write after this much time, if anything.
     fn draw(&mut self, since: Duration, line: impl FnOnce() -> String) -> Option<String> {
         let due = self.drawn.map_or(SHORT, |drawn| drawn + PAUSE);
         if since < due {
@@ -30,13 +30,13 @@ impl Pace {
         Some(format!("\r{}\x1b[K", line()))
     }
 
-    /// What to write so that the line is gone, if it is there.
+    /// The control sequence that erases the line, if it is shown.
     fn erase(&mut self) -> Option<&'static str> {
         self.drawn.take().map(|_| "\r\x1b[K")
     }
 }
 
-/// A bar with this part (of one) filled, and what stands beside it, no wider than this.
+/// A bar filled to this fraction, with a text beside it, no wider than `width`.
 fn line(part: f64, text: &str, width: usize) -> String {
     let full = (part.clamp(0.0, 1.0) * CELLS as f64 * 8.0).round() as usize;
     let cell = |index: usize| match full.saturating_sub(index * 8) {
@@ -52,17 +52,17 @@ fn line(part: f64, text: &str, width: usize) -> String {
         .collect()
 }
 
-/// The line on standard error. It goes when this is dropped.
+/// The progress line on standard error. Dropping it erases it.
 #[derive(Debug)]
 pub struct Progress {
     begun: Instant,
-    /// The terminal's width, if there is one.
+    /// The terminal's width, if standard error is a terminal.
     width: Option<usize>,
     pace: Pace,
 }
 
 impl Progress {
-    /// For a run that begins now.
+    /// Begins a run now.
     pub fn begin() -> Self {
         let width = || ratatui::crossterm::terminal::size().map_or(80, |(columns, _)| usize::from(columns));
         Self {
@@ -72,12 +72,12 @@ impl Progress {
         }
     }
 
-    /// How long the run takes so far.
+    /// The time since the beginning.
     pub fn since(&self) -> Duration {
         self.begun.elapsed()
     }
 
-    /// Shows how far it is, if it is time to: the part that is done, of one, and what is going on.
+    /// Shows the fraction that is done and what is going on, if a redraw is due.
     pub fn show(&mut self, part: f64, text: impl FnOnce() -> String) {
         if let Some(width) = self.width {
             let drawn = self
@@ -87,7 +87,7 @@ impl Progress {
         }
     }
 
-    /// Takes the line away, so that what follows stands alone.
+    /// Erases the line, so that later output stands alone.
     pub fn clear(&mut self) {
         write(self.pace.erase());
     }
@@ -99,7 +99,7 @@ impl Drop for Progress {
     }
 }
 
-/// A terminal that has gone away needs no progress.
+/// Errors are ignored: a closed terminal needs no progress.
 fn write(text: Option<&str>) {
     if let Some(text) = text {
         let mut out = io::stderr().lock();

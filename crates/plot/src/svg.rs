@@ -1,7 +1,7 @@
-//! A small SVG writer: elements with attributes, escaped, nothing else.
+//! A small SVG writer: elements with escaped attributes, nothing else.
 //!
-//! Colours are given twice: as attributes, which every viewer and converter understands and which suit
-//! paper, and by a class that a style sheet in the picture changes where the reader prefers dark pages.
+//! Colours are given twice. Attributes suit paper, and every viewer and converter supports them. A
+//! class lets the embedded style sheet change them if the reader prefers dark pages.
 
 use std::fmt::{Display, Write};
 
@@ -11,7 +11,7 @@ pub struct Svg {
     text: String,
 }
 
-/// Where a text stands relative to its point.
+/// The anchor of a text relative to its point.
 #[derive(Clone, Copy, Debug)]
 pub enum Anchor {
     /// The point is its beginning.
@@ -22,18 +22,18 @@ pub enum Anchor {
     End,
 }
 
-/// What the style sheet changes on dark pages, and the colour on light ones.
+/// A colour for light pages, and what the style sheet makes of it on dark ones.
 #[derive(Clone, Copy, Debug)]
 pub struct Paint {
     /// The class in the style sheet.
     pub class: &'static str,
-    /// The colour where no style sheet is read.
+    /// The colour without a style sheet.
     pub light: &'static str,
     /// The colour on dark pages.
     pub dark: &'static str,
 }
 
-/// The page.
+/// The background.
 pub const PAPER: Paint = Paint {
     class: "paper",
     light: "#ffffff",
@@ -45,7 +45,7 @@ pub const INK: Paint = Paint {
     light: "#1d2127",
     dark: "#e4e7eb",
 };
-/// Lesser text.
+/// Secondary text.
 pub const GREY: Paint = Paint {
     class: "grey",
     light: "#5b626b",
@@ -58,8 +58,9 @@ pub const FAINT: Paint = Paint {
     dark: "#333a43",
 };
 
-/// Colours that tell classes apart, also for people who see fewer colours (after Okabe and Ito, "Color
-/// universal design", 2008; the blue is lighter on dark pages, and grey stands for what takes the rest).
+/// Class colours, distinguishable with colour vision deficiency (after Okabe and Ito, "Color
+/// universal design", 2008; the blue is lighter on dark pages, and grey is for the best-effort
+/// class).
 pub const PALETTE: [Paint; 7] = [
     Paint {
         class: "c0",
@@ -99,7 +100,7 @@ pub const PALETTE: [Paint; 7] = [
 ];
 
 impl Svg {
-    /// A picture of this size, with a description for those who cannot see it.
+    /// A chart of this size, with a description for screen readers.
     pub fn new(width: f64, height: f64, title: &str) -> Self {
         let mut svg = Self { text: String::new() };
         let _ = write!(
@@ -112,13 +113,13 @@ impl Svg {
         svg
     }
 
-    /// An element without content.
+    /// Adds an element without content.
     pub fn element(&mut self, name: &str, attributes: &[(&str, &dyn Display)]) {
         self.start(name, attributes);
         self.text.push_str("/>\n");
     }
 
-    /// A text.
+    /// Adds a text.
     pub fn text(&mut self, (x, y): (f64, f64), anchor: Anchor, paint: Paint, text: &str) {
         let anchor = match anchor {
             Anchor::Start => "start",
@@ -139,7 +140,7 @@ impl Svg {
         let _ = writeln!(self.text, ">{}</text>", escape(text));
     }
 
-    /// A straight line.
+    /// Adds a straight line.
     pub fn line(&mut self, from: (f64, f64), to: (f64, f64), paint: Paint, width: f64, dash: &str) {
         let class = format!("{}-stroke", paint.class);
         let ends = [number(from.0), number(from.1), number(to.0), number(to.1)];
@@ -158,7 +159,7 @@ impl Svg {
         self.element("line", &attributes);
     }
 
-    /// A title within the picture.
+    /// Adds a title within the chart.
     pub fn heading(&mut self, (x, y): (f64, f64), text: &str) {
         let (x, y, class) = (number(x), number(y), format!("{}-fill", INK.class));
         self.start(
@@ -175,7 +176,7 @@ impl Svg {
         let _ = writeln!(self.text, ">{}</text>", escape(text));
     }
 
-    /// A line through these points, with these dashes if there are any.
+    /// Adds a line through these points; dashed unless `dash` is empty.
     pub fn polyline(&mut self, points: &[(f64, f64)], paint: Paint, width: f64, dash: &str) {
         let (class, points) = (format!("{}-stroke", paint.class), join(points));
         let mut attributes: Vec<(&str, &dyn Display)> = vec![
@@ -192,7 +193,7 @@ impl Svg {
         self.element("polyline", &attributes);
     }
 
-    /// A mark at a point; the first four series have different ones, then they come again.
+    /// Adds a mark at a point. Four shapes take turns.
     pub fn mark(&mut self, (x, y): (f64, f64), shape: usize, paint: Paint) {
         let r = 3.6;
         let corners: &[(f64, f64)] = match shape % 4 {
@@ -218,14 +219,14 @@ impl Svg {
         self.polygon(&corners, paint, 1.0);
     }
 
-    /// What is drawn within has this name, which readers see when they point at it.
+    /// Groups what `draw` draws under a name that viewers show as a tooltip.
     pub fn named(&mut self, name: &str, draw: impl FnOnce(&mut Self)) {
         let _ = write!(self.text, "<g><title>{}</title>", escape(name));
         draw(self);
         self.text.push_str("</g>\n");
     }
 
-    /// A filled area with these corners.
+    /// Adds a filled polygon.
     pub fn polygon(&mut self, points: &[(f64, f64)], paint: Paint, opacity: f64) {
         let (class, points) = (format!("{}-fill", paint.class), join(points));
         self.element(
@@ -239,7 +240,7 @@ impl Svg {
         );
     }
 
-    /// A filled box.
+    /// Adds a filled rectangle.
     pub fn rect(&mut self, (x, y): (f64, f64), (width, height): (f64, f64), paint: Paint) {
         let class = format!("{}-fill", paint.class);
         let sides = [number(x), number(y), number(width), number(height)];
@@ -256,7 +257,7 @@ impl Svg {
         );
     }
 
-    /// The finished picture.
+    /// The finished document.
     pub fn finish(mut self) -> String {
         self.text.push_str("</svg>\n");
         self.text
@@ -270,7 +271,7 @@ impl Svg {
     }
 }
 
-/// The rules for dark pages, of every paint.
+/// The style rules for dark pages, for every paint.
 fn style() -> String {
     let mut rules = String::from("@media (prefers-color-scheme:dark){");
     for paint in [PAPER, INK, GREY, FAINT].iter().chain(&PALETTE) {
@@ -283,7 +284,7 @@ fn style() -> String {
     rules + "}"
 }
 
-/// Text as it may stand in XML and HTML.
+/// Escapes text for XML and HTML.
 pub fn escape(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for c in text.chars() {
@@ -292,7 +293,7 @@ pub fn escape(text: &str) -> String {
             '>' => safe.push_str("&gt;"),
             '&' => safe.push_str("&amp;"),
             '"' => safe.push_str("&quot;"),
-            // XML 1.0, section 2.2, has no other control characters.
+            // XML 1.0, section 2.2, allows no other control characters.
             c if c.is_control() && !matches!(c, '\n' | '\t' | '\r') => safe.push('\u{fffd}'),
             c => safe.push(c),
         }
@@ -300,7 +301,7 @@ pub fn escape(text: &str) -> String {
     safe
 }
 
-/// A tenth of a pixel is as fine as anyone can see.
+/// A resolution of a tenth of a pixel is enough.
 fn number(value: f64) -> String {
     let text = format!("{value:.1}");
     text.strip_suffix(".0").map_or(text.clone(), Into::into)

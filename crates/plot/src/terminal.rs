@@ -1,8 +1,8 @@
-//! The graph in the terminal: bands of class bandwidth that add up to the link, as they happen or afterwards.
+//! The graph in the terminal: bands of class bandwidth that add up to the link, live or afterwards.
 //!
-//! A cell is eight steps high: the block characters give the lower band in the foreground colour and the
-//! band above in the background colour. Without colours a band is filled
-//! with its class's number. Where output is not a terminal there is one plain line a second.
+//! A cell has eight steps of height: block characters show the lower band in the foreground colour
+//! and the band above in the background colour. Without colours a band is filled with its class's
+//! number. If the output is not a terminal, there is one plain line per second.
 
 use crate::axis::{Axis, Scale, Unit, digits};
 use crate::colour;
@@ -11,19 +11,19 @@ use engine::units::{Duration, Instant};
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write};
 
-/// What the output can show.
+/// The abilities of the output.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Abilities {
-    /// It is a terminal: what was drawn can be drawn over.
+    /// It is a terminal and can be redrawn.
     pub redraw: bool,
-    /// It shows colours, and they are wanted.
+    /// It supports colours, and the user wants them.
     pub colour: bool,
     /// Its width in characters.
     pub width: usize,
 }
 
 impl Abilities {
-    /// Of this output, in this environment.
+    /// Detects the abilities of this output.
     pub fn of(output: &impl IsTerminal) -> Self {
         let width = ratatui::crossterm::terminal::size().map_or(80, |(columns, _)| usize::from(columns));
         Self {
@@ -34,7 +34,7 @@ impl Abilities {
     }
 }
 
-/// A graph that grows while a run goes on.
+/// A live graph of a run.
 #[derive(Debug)]
 pub struct Live {
     abilities: Abilities,
@@ -46,14 +46,14 @@ pub struct Live {
 const ROWS: usize = 12;
 const SCALE: usize = 5;
 const LEGEND: usize = 29;
-/// A graph in less than this shows nothing that the table does not.
+/// A narrower graph shows nothing that the table does not.
 const WIDE: usize = 72;
-/// Of 256 colours, those nearest to the pictures' palette that are seen on light and on dark.
+/// The 256-colour codes nearest to the charts' palette that show on light and dark backgrounds.
 const COLOURS: [u8; 6] = [32, 202, 36, 169, 178, 75];
 const REST: u8 = 245;
 
 impl Live {
-    /// A graph of a run of this length.
+    /// A graph for a run of this length.
     pub fn new(abilities: Abilities, length: Duration) -> Self {
         Self {
             abilities,
@@ -63,7 +63,11 @@ impl Live {
         }
     }
 
-    /// Shows the trace as it is now, over what was shown before; `note` stands below it.
+    /// Redraws the graph from the trace, with `note` below it.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if writing to `out` fails.
     pub fn show(&mut self, out: &mut dyn Write, trace: &Trace, note: &str) -> io::Result<()> {
         if !self.abilities.redraw {
             return self.say(out, trace);
@@ -82,7 +86,7 @@ impl Live {
         out.flush()
     }
 
-    /// One line for each second that has passed.
+    /// Writes one line for each second that has passed.
     fn say(&mut self, out: &mut dyn Write, trace: &Trace) -> io::Result<()> {
         let second = trace.end().nanos() / 1_000_000_000;
         if second <= self.said {
@@ -109,7 +113,7 @@ impl Live {
     }
 }
 
-/// A whole run, where the terminal is wide enough for it to be of use.
+/// The graph of a whole run; empty if the terminal is too narrow for it.
 pub fn still(trace: &Trace, abilities: Abilities) -> Vec<String> {
     if !abilities.redraw || abilities.width < WIDE {
         return Vec::new();
@@ -118,7 +122,7 @@ pub fn still(trace: &Trace, abilities: Abilities) -> Vec<String> {
     graph(trace, length, abilities, Figures::Mean)
 }
 
-/// What stands beside the names.
+/// The rates beside the names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Figures {
     /// The rates of the last second.
@@ -131,7 +135,7 @@ fn at(seconds: f64) -> Instant {
     Instant::from_nanos((seconds * 1e9) as u64)
 }
 
-/// The lines of the graph: the bands, the time axis, and the legend beside them.
+/// The lines of the graph: bands, time axis, and the legend beside them.
 fn graph(trace: &Trace, length: Duration, abilities: Abilities, figures: Figures) -> Vec<String> {
     let columns = abilities.width.saturating_sub(SCALE + 2 + LEGEND).max(16);
     let column = length.as_secs_f64().max(1e-3) / columns as f64;
@@ -162,7 +166,8 @@ fn graph(trace: &Trace, length: Duration, abilities: Abilities, figures: Figures
     lines
 }
 
-/// The heights of the bands' upper edges in one column, in eighths of a row. Empty where no reading is yet.
+/// The upper edges of the bands in one column, in eighths of a row. Empty where there is no sample
+/// yet.
 fn stack(trace: &Trace, from: f64, to: f64, full: f64) -> Vec<usize> {
     if at(to) > trace.end() {
         return Vec::new();
@@ -175,7 +180,7 @@ fn stack(trace: &Trace, from: f64, to: f64, full: f64) -> Vec<usize> {
     trace.lines.iter().map(edge).collect()
 }
 
-/// One character: the two bands that have most of the cell, the lower one in front.
+/// One character: the two bands that fill most of the cell, the lower one in the foreground.
 fn cell(text: &mut String, trace: &Trace, stack: &[usize], row: usize, colour: bool) {
     let (floor, ceiling) = (row * 8, row * 8 + 8);
     let mut low = 0;
@@ -230,7 +235,7 @@ fn letter(trace: &Trace, class: usize) -> char {
     }
 }
 
-/// A class's place in the palette; none for the only one that asks for nothing and takes what is left.
+/// A class's palette index; none for a single class without a configured rate.
 fn colour_of(trace: &Trace, class: usize) -> Option<usize> {
     let takes_the_rest = |line: &&super::trace::Line| line.target.is_none();
     let rest = trace.lines.iter().filter(takes_the_rest).count() == 1;
@@ -241,7 +246,7 @@ fn colour_of(trace: &Trace, class: usize) -> Option<usize> {
     Some(before.filter(|line| !rest || line.target.is_some()).count())
 }
 
-/// The unit that suits the link, and how much of a bit per second it is.
+/// The unit that suits the link, and its multiple of 1 bit/s.
 fn unit(trace: &Trace) -> (&'static str, f64) {
     match trace.link.bits() {
         0..2_000_000 => ("kbit/s", 1e3),
@@ -250,7 +255,7 @@ fn unit(trace: &Trace) -> (&'static str, f64) {
     }
 }
 
-/// What each band is, topmost first, and what it gets now, or got on average.
+/// The legend, topmost band first: names with current or mean rates.
 fn legend(trace: &Trace, abilities: Abilities, figures: Figures) -> Vec<String> {
     let (name, unit) = unit(trace);
     let (title, span) = match figures {
@@ -281,7 +286,7 @@ fn legend(trace: &Trace, abilities: Abilities, figures: Figures) -> Vec<String> 
     lines
 }
 
-/// The time axis, with a mark where somebody joins.
+/// The time axis, with a mark at each join.
 fn axis(trace: &Trace, length: Duration, columns: usize) -> [String; 2] {
     let place = |seconds: f64| (seconds / length.as_secs_f64().max(1e-3) * columns as f64) as usize;
     let mut ticks = vec!['─'; columns];
@@ -325,7 +330,7 @@ mod tests {
         width: 80,
     };
 
-    /// Over 10 s: `a` gets 75 of 100 Mbit/s, the rest 25.
+    /// Over 10 s, `a` has 75 of 100 Mbit/s, the best-effort class 25.
     fn trace(seconds: u64) -> Trace {
         let mut trace = Trace::new("trial", Bandwidth::mbit(100));
         trace.line("a", Some(Bandwidth::mbit(75)), Instant::START);

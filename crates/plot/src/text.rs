@@ -1,13 +1,13 @@
-//! A tree of classes as text: the branches, and columns that line up.
+//! Text layout: branches of a class tree, and aligned columns.
 
-/// The branches before each name of a list in depth-first order, given the depths: `├─ `, `│  └─ `.
+/// The branches before each name of a depth-first list, given the depths, such as `├─ `, `│  └─ `.
 pub fn branches(depths: &[usize]) -> Vec<String> {
     let last = |index: usize, level: usize| {
         let after = depths[index + 1..].iter().find(|depth| **depth <= level);
         after.is_none_or(|depth| *depth < level)
     };
     let mut out: Vec<String> = Vec::with_capacity(depths.len());
-    // Whether the branch of each level above goes on below.
+    // For each level above: whether its branch continues below.
     let mut open: Vec<bool> = Vec::new();
     for (index, &depth) in depths.iter().enumerate() {
         open.truncate(depth);
@@ -20,16 +20,16 @@ pub fn branches(depths: &[usize]) -> Vec<String> {
     out
 }
 
-/// How a column is aligned.
+/// The alignment of a column.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Align {
-    /// Texts.
+    /// For text.
     Left,
-    /// Numbers.
+    /// For numbers.
     Right,
 }
 
-/// Rows with columns of equal width, two blanks between them; columns that are empty throughout are left out.
+/// Lays out rows in aligned columns, two blanks apart. Empty columns are left out.
 pub fn table(rows: &[Vec<String>], align: &[Align]) -> Vec<String> {
     let width = |column: usize| {
         let cells = rows.iter().filter_map(|row| row.get(column));

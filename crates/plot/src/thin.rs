@@ -1,9 +1,10 @@
-//! Thinning: fewer points that make the same picture. A line may have a million points and a picture has some hundred
-//! columns; of each column the first, least, greatest and last point are kept, so that no extreme is lost and a line
-//! goes on where it left off. The upper edge of a band is averaged instead: a band is read by its area, and extremes of
-//! stacked bands, each at another moment, add up to what never was.
+//! Thinning: fewer points that draw the same chart. A line may have a million points, a chart has
+//! some hundred columns. Each column keeps its first, least, greatest and last point, so no extreme
+//! is dropped and the line stays connected. The upper edge of a band is averaged instead: a band is
+//! read by its area, and the extremes of stacked bands occur at different times, so their sum never
+//! existed.
 
-/// These points (in pixels, from left to right), thinned out if they are more than `most`.
+/// Thins these points (in pixels, from left to right) to about `most`.
 pub fn thin(points: &[(f64, f64)], most: usize) -> Vec<(f64, f64)> {
     let straight = without_middles(points);
     let (Some(first), Some(last)) = (straight.first(), straight.last()) else {
@@ -37,7 +38,7 @@ pub fn thin(points: &[(f64, f64)], most: usize) -> Vec<(f64, f64)> {
     thinned
 }
 
-/// These points, averaged if they are more than `most`; the first and the last stay where they are from left to right.
+/// Averages these points down to `most`; the first and the last keep their x position.
 pub fn averaged(points: &[(f64, f64)], most: usize) -> Vec<(f64, f64)> {
     let straight = without_middles(points);
     if straight.len() <= most {
@@ -59,7 +60,7 @@ pub fn averaged(points: &[(f64, f64)], most: usize) -> Vec<(f64, f64)> {
     means
 }
 
-/// Leaves out points between two others of the same height.
+/// Drops points between two others of the same height.
 fn without_middles(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     let mut kept: Vec<(f64, f64)> = Vec::with_capacity(points.len());
     let same = |a: f64, b: f64| (a - b).abs() < 0.02;

@@ -1,16 +1,16 @@
-//! What each class got over time: readings of byte counters, and the rates that follow from them.
+//! A trace: samples of each class's byte counter over time, and the rates computed from them.
 //!
-//! Counters are kept, not rates, so that a rate over any window is exact: the bytes of the window divided by
-//! its length, however unevenly the readings came.
+//! It keeps counters, not rates, so the rate over any window is exact: the window's bytes over its
+//! length, however uneven the sampling.
 
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
 
-/// One class's readings.
+/// The samples of one class.
 #[derive(Clone, Debug)]
 pub struct Line {
     /// The class.
     pub name: String,
-    /// The rate that it asked for; `None` if it takes what is left.
+    /// Its configured rate; `None` for a best-effort class.
     pub target: Option<Bandwidth>,
     /// When its source joined.
     pub joined: Instant,
@@ -18,20 +18,20 @@ pub struct Line {
     pub bytes: Vec<Bytes>,
 }
 
-/// Readings of one run, of all classes at the same times.
+/// The samples of one run, of all classes at the same times.
 #[derive(Clone, Debug)]
 pub struct Trace {
-    /// What was run, for titles.
+    /// The title of the run.
     pub title: String,
-    /// The link's bandwidth, in the basis of the counters.
+    /// The link's bandwidth, on the counters' basis.
     pub link: Bandwidth,
-    /// When the counters were read, rising.
+    /// The sampling times, ascending.
     pub times: Vec<Instant>,
     /// The classes.
     pub lines: Vec<Line>,
 }
 
-/// A span of time in which nobody joins and the last newcomer has settled.
+/// A time span without joins, after the last new flow has settled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Window {
     /// Its beginning.
@@ -41,7 +41,7 @@ pub struct Window {
 }
 
 impl Trace {
-    /// A trace without readings.
+    /// A trace without samples.
     pub fn new(title: &str, link: Bandwidth) -> Self {
         Self {
             title: title.into(),
@@ -51,7 +51,7 @@ impl Trace {
         }
     }
 
-    /// Adds a class, before the first reading.
+    /// Adds a class, before the first sample.
     pub fn line(&mut self, name: &str, target: Option<Bandwidth>, joined: Instant) {
         self.lines.push(Line {
             name: name.into(),
@@ -61,7 +61,7 @@ impl Trace {
         });
     }
 
-    /// Adds a reading of all counters, in the order of the lines.
+    /// Adds a sample of all counters, in the order of the lines.
     pub fn read(&mut self, at: Instant, counters: &[Bytes]) {
         self.times.push(at);
         for (line, &bytes) in self.lines.iter_mut().zip(counters) {
@@ -69,12 +69,12 @@ impl Trace {
         }
     }
 
-    /// The last reading's time.
+    /// The time of the last sample.
     pub fn end(&self) -> Instant {
         self.times.last().copied().unwrap_or(Instant::START)
     }
 
-    /// A class's rate between each two readings, at the middle of them.
+    /// A class's rate between each two samples, at the midpoint of them.
     pub fn rates<'a>(&'a self, line: &'a Line) -> impl Iterator<Item = (Instant, Bandwidth)> + 'a {
         let steps = self.times.windows(2).zip(line.bytes.windows(2));
         steps.map(|(t, b)| {
@@ -97,7 +97,7 @@ impl Trace {
         )
     }
 
-    /// What a class got in these windows: the bytes between the outermost readings within each.
+    /// A class's measured rate in these windows: the bytes between the outermost samples of each.
     pub fn got(&self, line: &Line, windows: &[Window]) -> Bandwidth {
         let (mut bytes, mut span) = (Bytes::ZERO, Duration::ZERO);
         for window in windows {
@@ -111,7 +111,7 @@ impl Trace {
         Bandwidth::of(bytes, span)
     }
 
-    /// A class's counter at any time, on the straight line between the readings around it. For drawing.
+    /// A class's counter at any time, interpolated linearly. For drawing.
     pub fn counter(&self, line: &Line, at: Instant) -> f64 {
         let after = self.times.partition_point(|&t| t <= at);
         let Some(before) = after.checked_sub(1) else {
@@ -125,8 +125,8 @@ impl Trace {
         low + (line.bytes[after].get() as f64 - low) * part
     }
 
-    /// The steady windows of a class that is there from `joined` on: between the joins of others, each from
-    /// `settle` after the join that begins it.
+    /// The steady windows of a class present from `joined` on: between the joins of others, each
+    /// from `settle` after the join that begins it.
     pub fn steady(&self, joined: Instant, settle: Duration) -> Vec<Window> {
         let mut edges: Vec<Instant> = self
             .lines
