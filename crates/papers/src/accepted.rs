@@ -1,14 +1,15 @@
-//! What was accepted: the simulated tables are made again, and compared with those in `docs/reproductions`.
+//! Accepted results: makes the simulated tables again and compares them with those in
+//! `docs/reproductions`.
 //!
-//! A simulation gives the same figures everywhere, so a change of one is a change of the program. What was measured
-//! in a lab or of a machine is not compared; it has to hold where it was accepted.
+//! A simulation gives the same numbers everywhere, so a changed number means a changed program. Lab
+//! and machine measurements are not compared; their claims had to hold where they were accepted.
 
 use crate::{EXPERIMENTS, Experiment, Options, Progress, Row};
 use serde_json::Value;
 use std::fs;
 use std::path::PathBuf;
 
-/// Experiments that only measure the machine, or real TCP. Every other has simulated rows.
+/// Experiments that only measure the machine or real TCP. All others have simulated rows.
 const MEASURED: [&str; 8] = ["A1", "A2", "A3", "A4", "K2", "N1", "N2", "P7"];
 
 fn simulated() -> impl Iterator<Item = &'static Experiment> {
@@ -30,12 +31,12 @@ fn read(name: &str) -> String {
     fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
 }
 
-/// Whether a row, or a remark, is of a lab.
+/// Returns whether a row or a remark is from a lab.
 fn of_lab(text: &str) -> bool {
     text.starts_with("lab")
 }
 
-/// Whether a row is of a run that is too long to be made again by a test; its beginning is in other rows.
+/// Returns whether a row is from a run too long for a test. Other rows cover its beginning.
 fn of_long_run(row: &Value) -> bool {
     row["what"].as_str().is_some_and(|what| what.starts_with("300 s"))
 }
@@ -47,7 +48,7 @@ fn told(row: &Value) -> String {
     )
 }
 
-/// Lines of `left` that `right` has not.
+/// The lines of `left` that are not in `right`.
 fn only(left: &[String], right: &[String], sign: char) -> String {
     left.iter()
         .filter(|line| !right.contains(line))

@@ -1,11 +1,11 @@
-//! The picture of a table: of each row the paper's figure, and ours below it.
+//! The chart of a table: for each row the paper's number, and ours below it.
 
 use super::{Figure, Picture, Row};
 use plot::bars::{Bar, Bars, Group};
 use plot::svg::PALETTE;
 use plot::{Axis, Unit};
 
-/// One in the unit of a row, in the base unit of a picture's axis.
+/// One of a row's unit, in the base unit of a chart's axis.
 fn base(unit: &str) -> (Unit, f64) {
     match unit {
         "ns" => (Unit::Time, 1e-9),
@@ -16,8 +16,9 @@ fn base(unit: &str) -> (Unit, f64) {
     }
 }
 
-/// Bars for the rows that have two numbers; times on a logarithmic axis, since ours are far apart from the paper's. All rows
-/// are of one kind: times, rates, or per cent. What is below zero, which is noise, has no length.
+/// Bars for the rows with two numbers. Times are on a logarithmic axis, since ours are far from the
+/// paper's. All rows are of one kind: times, rates, or per cent. Values below zero are noise and
+/// have no length.
 pub fn picture<'a>(name: &str, title: &str, label: &str, rows: impl IntoIterator<Item = &'a Row>) -> Picture {
     let mut axis = Axis::new(label, Unit::Percent);
     let mut groups = Vec::new();

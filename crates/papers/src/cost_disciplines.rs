@@ -1,4 +1,5 @@
-//! A4: by how much each discipline delays a packet, against FIFO (Cho 1999, section 5.1.4, Table 3).
+//! A4: the delay that each discipline adds to a packet, against FIFO (Cho 1999, section 5.1.4,
+//! Table 3).
 
 use super::beside;
 use super::cost_engine::{self, Course, Effort};
@@ -10,7 +11,7 @@ use crate::Error;
 use engine::link::Link;
 use engine::units::{Bandwidth, Bytes};
 
-/// The registration.
+/// The experiment.
 pub const A4: Experiment = Experiment {
     id: "A4",
     title: "Delay that each discipline adds to a packet, against FIFO",
@@ -68,7 +69,7 @@ const REMARKS: [&str; 3] = [
      is that the time is read once a batch, that no filter list is searched, and that no timer is set.",
 ];
 
-/// Round by round: the plain ring, then each discipline, in ns.
+/// Per round, in ns: the plain ring, then each discipline.
 fn in_engine(effort: Effort) -> Rounds {
     let mut courses = vec![Course::plain()];
     courses.extend(ways().iter().map(Course::by));
@@ -97,7 +98,7 @@ fn engine_rows(rounds: &Rounds) -> Vec<Row> {
     rows
 }
 
-/// The names by their figures.
+/// The names, ordered by their numbers.
 fn order(figures: &[f64]) -> String {
     let mut named: Vec<(f64, &str)> = figures.iter().copied().zip(PAPER.map(|(name, _)| name)).collect();
     named.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -108,7 +109,7 @@ fn order(figures: &[f64]) -> String {
         .join(" < ")
 }
 
-/// Round by round: the worker with its discipline switched off, then each discipline, in µs.
+/// Per round, in µs: the worker with its discipline switched off, then each discipline.
 fn through_port(turns: usize, requests: usize, progress: &mut dyn Progress) -> Result<Rounds, Error> {
     let ways = ways();
     let wire = Wire::new(LINK, None)?;

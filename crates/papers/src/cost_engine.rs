@@ -1,8 +1,9 @@
-//! What a packet costs in the engine, measured in this process: one packet in, one packet out, as when a queue is
-//! nearly empty.
+//! The engine's cost per packet, measured in this process: one packet in, one packet out, as with a
+//! nearly empty queue.
 //!
-//! A step is what the worker does for a packet with its bytes at hand: read the headers, choose the class, enqueue, dequeue.
-//! Time is given and moves on by [`APART`], so CBQ finds its classes within their rates, as the paper's did.
+//! A step is the worker's work for a packet whose bytes it has: parse the headers, classify,
+//! enqueue, dequeue. Simulated time advances by [`APART`] per packet, so CBQ's classes stay within
+//! their rates, as in the paper.
 
 use super::cost_ways::{SEED, Way};
 use super::rounds::Rounds;
@@ -15,20 +16,20 @@ use netio::classify::Classify;
 use std::collections::VecDeque;
 use std::hint::black_box;
 
-/// The time from packet to packet.
+/// The interval between packets.
 const APART: Duration = Duration::from_millis(1);
 
-/// How much is measured.
+/// The size of a measurement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Effort {
-    /// Rounds; in each, every course has its turn.
+    /// Rounds; in each, every contender has its turn.
     pub rounds: usize,
-    /// Packets of a turn: fewer than a time slice holds.
+    /// Packets in a turn: fewer than fit into a time slice.
     pub steps: u32,
 }
 
 impl Effort {
-    /// By whether less is asked for.
+    /// The size for a quick or a full run.
     pub fn of(quick: bool) -> Self {
         Self {
             rounds: if quick { 101 } else { 401 },
@@ -37,28 +38,28 @@ impl Effort {
     }
 }
 
-/// What packets go through.
+/// The path of the packets.
 #[expect(
     clippy::large_enum_variant,
     reason = "there are a few dozen, and another indirection would be measured too"
 )]
 enum Through {
-    /// Two moves and no call: ALTQ's macros.
+    /// Two moves without a call, as ALTQ's macros.
     Plain(VecDeque<Packet>),
     Engine {
-        /// None: nothing is looked at.
+        /// None: packets are not classified.
         classify: Option<Box<dyn Classify>>,
         queue: Queue,
     },
 }
 
-/// One of the things that are compared.
+/// One of the compared packet paths.
 pub struct Course {
     through: Through,
     now: Instant,
 }
 
-/// Nothing may be lost.
+/// A sink that expects no drops.
 struct Nothing;
 
 impl Sink for Nothing {
@@ -68,17 +69,17 @@ impl Sink for Nothing {
 }
 
 impl Course {
-    /// Into a plain ring, and out.
+    /// A plain ring.
     pub fn plain() -> Self {
         Self::through(Through::Plain(VecDeque::with_capacity(64)))
     }
 
-    /// By this way.
+    /// This discipline and its filters.
     pub fn by(way: &Way) -> Self {
         Self::classified(way, way.filters.is_some().then(|| way.classify()))
     }
 
-    /// By this way, but with another classifier.
+    /// The same with another classifier.
     pub fn classified(way: &Way, classify: Option<Box<dyn Classify>>) -> Self {
         Self::through(Through::Engine {
             classify,
@@ -121,9 +122,9 @@ impl Course {
         }
     }
 
-    /// Nanoseconds a step.
+    /// The mean time of a step, in ns.
     fn turn(&mut self, frame: &[u8], steps: u32) -> f64 {
-        // What the course before it has pushed out of the caches comes back.
+        // Warm-up: reloads what the previous contender has evicted from the caches.
         (0..steps / 8).for_each(|_| drop(black_box(self.step(frame))));
         let begin = std::time::Instant::now();
         (0..steps).for_each(|_| drop(black_box(self.step(frame))));
@@ -131,7 +132,7 @@ impl Course {
     }
 }
 
-/// Measures the courses in turns.
+/// Measures the contenders in turns.
 pub fn measure(courses: &mut [Course], frame: &[u8], effort: Effort) -> Rounds {
     let mut rounds = Rounds::default();
     for _ in 0..effort.rounds {
@@ -145,7 +146,7 @@ pub fn measure(courses: &mut [Course], frame: &[u8], effort: Effort) -> Rounds {
     rounds
 }
 
-/// A UDP packet with this much payload, from 10.8.0.1 to 10.8.0.2, as an Ethernet frame.
+/// An Ethernet frame with a UDP packet of this much payload from 10.8.0.1 to 10.8.0.2.
 pub fn frame(payload: usize) -> Vec<u8> {
     let ip = u16::try_from(20 + 8 + payload).unwrap_or(u16::MAX).to_be_bytes();
     let udp = u16::try_from(8 + payload).unwrap_or(u16::MAX).to_be_bytes();

@@ -1,9 +1,11 @@
-//! P7: what pacing by gap frames costs a host (Takano et al. 2004, section 4.4, Table 6): the memory bandwidth that is left to
-//! a program that copies, while the host sends nothing, half the rate, half the rate paced, and the full rate.
+//! P7: the host cost of pacing by gap frames (Takano et al. 2004, section 4.4, Table 6): the memory
+//! bandwidth left to a copying program while the host sends nothing, half the rate, half the rate
+//! paced, and the full rate.
 //!
-//! One thread copies between two buffers that no cache holds. Another is a worker of `suimon run` that sends full frames onto a
-//! modelled wire: by its clock at half the rate, paced with gap frames, or as fast as the wire takes them. The wire reads the
-//! bytes of each frame once, as a card does by DMA; here a processor does it, so its time shows as the worker's.
+//! One thread copies between two buffers larger than any cache. Another is a worker of `suimon run`
+//! that sends full frames onto a modelled wire: at half the rate by its clock, paced with gap
+//! frames, or as fast as the wire takes them. The wire reads each frame's bytes once, as a card
+//! does by DMA. Here a processor does it, so its time counts as the worker's.
 
 use super::rounds::Rounds;
 use super::testbed::interface;
@@ -34,7 +36,7 @@ pub const P7: Experiment = Experiment {
     run,
 };
 
-/// What the host sends while the other thread copies.
+/// The sending load while the other thread copies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Load {
     Nothing,
@@ -55,22 +57,22 @@ const WIRES: [(Bandwidth, &str); 2] = [
 ];
 const MTU: usize = 1_500;
 const FRAME: usize = 1_514;
-/// A card's usual ring.
+/// The usual ring of a card.
 const RING: usize = 256;
-/// Frames that wait at most for the wire.
+/// The maximum backlog in front of the wire, in frames.
 const WAITING: u32 = 1_024;
-/// More than caches hold.
+/// More than caches store.
 const COPIED: usize = 64 << 20;
-/// Copied between two looks at the clock.
+/// Bytes copied between two readings of the clock.
 const PIECE: usize = 1 << 20;
 const FROM: [u8; 6] = [2, 0, 0, 0, 0, 1];
 
-/// A port that always has frames: what the host's programs send.
+/// A port that always has frames to receive: the traffic of the host's programs.
 #[derive(Debug)]
 struct Feed {
     frame: Vec<u8>,
     counters: Counters,
-    /// Never readable: there is more whenever there is room.
+    /// Never readable: the port has frames whenever there is room.
     nothing: File,
 }
 
@@ -122,7 +124,7 @@ impl Port for Feed {
     }
 }
 
-/// A frame of UDP from programs.
+/// A program's UDP frame.
 fn frame() -> Vec<u8> {
     let mut frame = vec![0x5a; FRAME];
     frame[12..14].copy_from_slice(&[8, 0]);
@@ -134,7 +136,7 @@ fn frame() -> Vec<u8> {
 }
 
 fn policy(load: Load, wire: Bandwidth) -> String {
-    // Half of the slots: 1518 of 3076 byte-times are the frame's.
+    // Half of the slots: the frame takes 1518 of 3076 byte times.
     let half = wire.bits() / 2;
     let (bandwidth, discipline, class) = match load {
         Load::Paced => {
@@ -151,7 +153,7 @@ fn policy(load: Load, wire: Bandwidth) -> String {
         Load::Half => (half, "{ kind = \"fifo\", limit = 10000 }", String::new()),
         Load::Nothing | Load::Full => (wire.bits(), "{ kind = \"fifo\", limit = 10000 }", String::new()),
     };
-    // Without pacing lengths are slots, so that half the rate is half the wire.
+    // Unpaced lengths are slots, so half the rate is half the wire.
     let overhead = if load == Load::Paced { 0 } else { 24 };
     format!(
         "version = 1\n[interface.out]\nbandwidth = \"{bandwidth} bit/s\"\noverhead = \"{overhead} B\"\n\
@@ -159,20 +161,20 @@ fn policy(load: Load, wire: Bandwidth) -> String {
     )
 }
 
-/// What was measured under one load.
+/// The measurement under one load.
 #[derive(Clone, Copy, Debug, Default)]
 struct Reading {
-    /// Copied, in MB for each second that the copying thread had a processor.
+    /// MB copied per second of the copying thread's processor time.
     copied: f64,
-    /// Of a processor, by the worker, in per cent.
+    /// The worker's processor use, in per cent.
     busy: f64,
-    /// Frames a second, and gap frames.
+    /// Frames per second, and gap frames per second.
     frames: f64,
     gaps: f64,
 }
 
 impl Reading {
-    /// The worker's processor time for what it put on the wire, in nanoseconds each.
+    /// The worker's processor time per frame on the wire, in ns.
     fn each(&self) -> f64 {
         self.busy * 1e7 / (self.frames + self.gaps).max(1.0)
     }
@@ -201,7 +203,7 @@ fn measure(
     let slots = Slots { small: 4_096, big: 4 };
     let (mut worker, handle) = Worker::new(Settings {
         slots,
-        // So that the machine's other users do not decide.
+        // Other users of the machine must not affect the result.
         realtime: true,
         ..Settings::default()
     })
@@ -215,7 +217,7 @@ fn measure(
     let mut path = direction::managed(&interface(&policy(load, wire))?, from, to);
     path.realiser = realiser;
     if load == Load::Full {
-        // The wire takes what it can.
+        // The wire sets the rate.
         path.bandwidth = None;
     }
     worker.add_path(path);
@@ -228,7 +230,7 @@ fn measure(
     running
         .join()
         .map_err(|_| Error::new("the packet loop has failed"))?;
-    // Of this process, beside the thread that copies there is the worker's.
+    // This process's time less the copying thread's is the worker's.
     let worker = (after.1 - before.1) - own;
     Ok(reading(copied, worker, &before.0, &after.0))
 }
@@ -248,7 +250,7 @@ fn reading(copied: f64, worker: Duration, before: &Snapshot, after: &Snapshot) -
     }
 }
 
-/// Copies for so long: MB/s of this thread's processor time, and that time.
+/// Copies for this long. Returns MB/s of this thread's processor time, and that time.
 fn copy(length: Duration, [from, to]: &mut [Vec<u8>; 2]) -> (f64, Duration) {
     let (begin, own) = (clock::now(), clock::thread_time());
     let (mut bytes, mut at) = (0usize, 0usize);
@@ -261,7 +263,8 @@ fn copy(length: Duration, [from, to]: &mut [Vec<u8>; 2]) -> (f64, Duration) {
     (bytes as f64 / own.as_secs_f64().max(1e-9) / 1e6, own)
 }
 
-/// The readings of one wire: copies and processor time of each load, by rounds, and the last frames a second.
+/// The measurements on one wire: copy rate and processor time of each load by round, and the last
+/// frame rates.
 #[derive(Debug, Default)]
 struct Found {
     copied: Rounds,
@@ -318,7 +321,7 @@ fn run(options: &Options, progress: &mut dyn Progress) -> Result<Outcome, Error>
     })
 }
 
-/// The places of the loads.
+/// Indices of the loads.
 const HALF: usize = 1;
 const PACED: usize = 2;
 const FULL: usize = 3;
@@ -434,7 +437,8 @@ mod tests {
             let reading = measure(load, wire, Duration::from_millis(120), &mut buffers);
             reading.unwrap_or_else(|e| panic!("{}", e))
         };
-        // 8127 slots of 1538 bytes a second; a machine that is busy has fewer, and never more but for what the ring takes in.
+        // At most 8127 slots of 1538 bytes per second, plus what the ring takes in. A busy machine
+        // sends fewer.
         let all = 100e6 / 8.0 / 1_538.0;
         let most = |share: f64| all * share + 2.0 * RING as f64 / 0.12;
         let (half, paced, full) = (read(Load::Half), read(Load::Paced), read(Load::Full));

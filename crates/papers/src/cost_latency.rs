@@ -1,4 +1,5 @@
-//! A2: the round trip of requests and responses by CBQ, against FIFO (Cho 1999, section 5.1.2, Table 2).
+//! A2: the round-trip time of requests and responses through CBQ, against FIFO (Cho 1999, section
+//! 5.1.2, Table 2).
 
 use super::beside;
 use super::cost_engine::{self, Course, Effort};
@@ -10,7 +11,7 @@ use crate::Error;
 use engine::link::Link;
 use engine::units::{Bandwidth, Bytes};
 
-/// The registration.
+/// The experiment.
 pub const A2: Experiment = Experiment {
     id: "A2",
     title: "Latency of requests and responses by CBQ, less FIFO's",
@@ -24,7 +25,7 @@ struct Case {
     name: &'static str,
     mtu: u64,
     rate: Bandwidth,
-    /// Bytes of request and response, and by how many microseconds CBQ's round trip was longer.
+    /// Bytes of request and response, and by how many µs CBQ's round trip was longer.
     sizes: &'static [(usize, usize, f64)],
 }
 
@@ -43,7 +44,7 @@ const CASES: [Case; 2] = [
     },
 ];
 
-/// What part of the whole the cost may change by with the size.
+/// The fraction of the whole by which the cost may vary with the size.
 const EVEN: f64 = 0.2;
 
 impl Case {
@@ -96,7 +97,7 @@ const REMARKS: [&str; 2] = [
      what a packet's round trip can be longer by; it is far less than what sockets scatter by.",
 ];
 
-/// Round by round: for each size FIFO, then CBQ, in ns.
+/// Per round, in ns: for each size FIFO, then CBQ.
 fn in_engine(case: &Case, effort: Effort) -> Vec<Rounds> {
     let ways = [Way::fifo(case.link()), Way::cbq(case.link())];
     let of_size = |&(request, _, _): &(usize, usize, f64)| {
@@ -130,13 +131,13 @@ fn engine_rows(case: &Case, sizes: &[Rounds]) -> Vec<Row> {
     rows
 }
 
-/// The most less the least.
+/// The greatest value less the least.
 fn span(values: &[f64]) -> f64 {
     let most = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     most - values.iter().copied().fold(f64::INFINITY, f64::min)
 }
 
-/// Round by round: FIFO, CBQ, FIFO again, in µs.
+/// Per round, in µs: FIFO, CBQ, FIFO again.
 fn through_port(
     case: &Case,
     (request, answer): (usize, usize),

@@ -1,7 +1,9 @@
-//! A3: what filters and classes add to a packet's cost as they become more (Cho 1999, section 5.1.3, Fig. 4).
+//! A3: the cost per packet as the numbers of filters and classes grow (Cho 1999, section 5.1.3,
+//! Fig. 4).
 //!
-//! ALTQ's classifier looked up filters with a destination in a hash table and went through the others, the wildcard
-//! filters, one by one. That list stands here beside the engine's classifier, so that the paper's line appears.
+//! ALTQ's classifier looked up filters with a destination in a hash table and scanned the others,
+//! the wildcard filters, linearly. Such a list is measured beside the engine's classifier, to
+//! reproduce the paper's line.
 
 use super::cost_engine::{self, Course, Effort};
 use super::cost_ways::{SEED, Way};
@@ -18,7 +20,7 @@ use netio::classify::Classify;
 use plot::{self, Axis, Plot, Series, Unit};
 use std::net::Ipv4Addr;
 
-/// The registration.
+/// The experiment.
 pub const A3: Experiment = Experiment {
     id: "A3",
     title: "What 0 to 100 filters and classes add to a packet's latency",
@@ -29,22 +31,22 @@ pub const A3: Experiment = Experiment {
 /// The paper's ATM link: 135 Mbit/s of IP, MTU 9180.
 const LINK: Link = Link::new(Bandwidth::mbit(135), Bytes::new(9_194));
 
-/// The most of each.
+/// The greatest number of each.
 const MOST: u32 = 100;
 
-/// By what part of CBQ's cost with none a hundred more may raise it, if that is to be called flat.
+/// A cost is flat if a hundred more raise it by at most this fraction of CBQ's cost with none.
 const FLAT: f64 = 0.5;
 
-/// What there is more and more of.
+/// The number that grows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Curve {
-    /// Filters without a destination, in a list that is gone through.
+    /// Filters without a destination, in a linear list.
     List,
     /// Filters without a destination.
     Wildcard,
     /// Filters with a destination.
     Fixed,
-    /// Classes, of which one has traffic.
+    /// Classes; one has traffic.
     Classes,
 }
 
@@ -60,7 +62,7 @@ impl Curve {
         }
     }
 
-    /// CBQ with this many of them beside the filter and the class that take the packets.
+    /// CBQ with this many of them besides the class of the packets and its filter.
     fn way(self, n: u32) -> Way {
         match self {
             Self::List | Self::Wildcard => Way::cbq(LINK).with_filters((0..n).map(wildcard)),
@@ -81,7 +83,7 @@ impl Curve {
     }
 }
 
-/// A filter without a destination that takes none of the packets: some with a port, some with a range of them.
+/// A filter without a destination that matches none of the packets; some have a port, some a range.
 fn wildcard(n: u32) -> Filter {
     let length = 12 + (n % 21) as u8;
     let source = Ipv4Addr::from(0xac10_0000 + (n << 12));
@@ -98,7 +100,7 @@ fn wildcard(n: u32) -> Filter {
     }
 }
 
-/// A filter with a destination that takes none of the packets.
+/// A filter with a destination that matches none of the packets.
 fn fixed(n: u32) -> Filter {
     Filter {
         destination: prefix(Ipv4Addr::from(0x0ac8_0001 + n), 32),
@@ -113,7 +115,7 @@ fn prefix(address: Ipv4Addr, length: u8) -> Option<Prefix> {
     Prefix::new(Ipv4Addr::from(u32::from(address) & mask).into(), length)
 }
 
-/// The paper's wildcard list: the later filters first, until one takes the packet.
+/// The paper's wildcard list: scanned from the latest filter until one matches.
 #[derive(Debug)]
 struct List {
     filters: Vec<Filter>,
@@ -138,7 +140,7 @@ impl Classify for List {
     }
 }
 
-/// What a curve's points cost more than FIFO: how many, and ns.
+/// Numbers, each with its cost above FIFO's in ns.
 type Points = Vec<(u32, f64)>;
 
 fn run(options: &Options, progress: &mut dyn Progress) -> Result<Outcome, Error> {
@@ -175,7 +177,7 @@ const REMARKS: [&str; 3] = [
      none, in turns.",
 ];
 
-/// Each curve's points.
+/// The points of each curve.
 fn in_engine(step: u32, effort: Effort) -> Vec<Points> {
     let numbers: Vec<u32> = (0..=MOST).step_by(step as usize).collect();
     let mut courses = vec![Course::by(&Way::fifo(LINK))];
@@ -191,7 +193,7 @@ fn in_engine(step: u32, effort: Effort) -> Vec<Points> {
     (0..CURVES.len()).map(points).collect()
 }
 
-/// The curves over their numbers.
+/// The chart of the curves.
 fn picture(curves: &[Points]) -> Picture {
     let series = CURVES.iter().zip(curves).map(|(curve, points)| {
         let points = points.iter().map(|&(n, ns)| (f64::from(n), ns * 1e-9));
@@ -210,7 +212,7 @@ fn picture(curves: &[Points]) -> Picture {
     }
 }
 
-/// The cost at the first and the last point.
+/// The cost at the first and at the last point.
 fn ends(points: &Points) -> (f64, f64) {
     let cost = |point: Option<&(u32, f64)>| point.map_or(f64::NAN, |point| point.1);
     (cost(points.first()), cost(points.last()))
@@ -258,7 +260,7 @@ fn engine_rows(curves: &[Points]) -> Vec<Row> {
     rows
 }
 
-/// Whether it rises, and the points lie on the line between the ends.
+/// Returns whether it rises and the points lie on the line between the ends.
 fn is_linear(points: &Points) -> bool {
     let (none, all) = ends(points);
     let growth = all - none;
@@ -269,7 +271,7 @@ fn is_linear(points: &Points) -> bool {
     growth > FLAT * none && points.iter().all(on_line)
 }
 
-/// Round by round: with none, with a hundred, in µs.
+/// Per round, in µs: with none, with a hundred.
 fn through_port(curve: Curve, turns: usize, count: usize) -> Result<Rounds, Error> {
     let ways = [curve.way(0), curve.way(MOST)];
     let wire = Wire::new(LINK, None)?;

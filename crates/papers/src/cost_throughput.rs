@@ -1,4 +1,5 @@
-//! A1: TCP throughput by CBQ with three classes, against FIFO (Cho 1999, section 5.1.1, Table 1).
+//! A1: TCP throughput through CBQ with three classes, against FIFO (Cho 1999, section 5.1.1, Table
+//! 1).
 
 use super::beside;
 use super::cost_ways::Way;
@@ -13,7 +14,7 @@ use netio::clock;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// The registration.
+/// The experiment.
 pub const A1: Experiment = Experiment {
     id: "A1",
     title: "TCP throughput by CBQ with three classes, against FIFO",
@@ -21,14 +22,14 @@ pub const A1: Experiment = Experiment {
     run,
 };
 
-/// A line of the paper's table.
+/// A row of the paper's table.
 #[derive(Clone, Copy, Debug)]
 struct Case {
     name: &'static str,
     mtu: u64,
-    /// None: as fast as processors can.
+    /// None: limited by the processors only.
     rate: Option<Bandwidth>,
-    /// Mbit/s by FIFO and by CBQ, and the overhead in per cent.
+    /// Mbit/s through FIFO and through CBQ, and the overhead in per cent.
     paper: [f64; 3],
 }
 
@@ -55,15 +56,15 @@ const CASES: [Case; 6] = [
     case("no link, MTU 1500", 1_500, None, [239.21, 185.07, 22.63]),
 ];
 
-/// The overhead that a link with its own rate may show, in per cent: a packet in a hundred.
+/// The maximum overhead on a link with its own rate, in per cent: one packet in a hundred.
 const MOST: f64 = 1.0;
 
-/// What part of its rate a link's TCP gets at least, headers taken off.
+/// The minimum goodput on such a link, as a fraction of its rate without headers.
 const FULL: f64 = 0.9;
 
-/// How long a change is left to settle before it is measured.
+/// The settling time after a change.
 const SETTLE: Duration = Duration::from_millis(20);
-/// How long a new connection may take to find the link's rate.
+/// The time in which a new connection reaches the link's rate.
 const START: Duration = Duration::from_millis(400);
 
 impl Case {
@@ -74,7 +75,7 @@ impl Case {
         )
     }
 
-    /// Rounds, and how long each of the two ways is measured in each.
+    /// Rounds, and the measuring time of either discipline in a round.
     fn effort(&self, quick: bool) -> (usize, Duration) {
         match (self.rate.is_some(), quick) {
             (true, true) => (4, Duration::from_millis(400)),
@@ -135,7 +136,7 @@ const REMARKS: [&str; 3] = [
      super-frames, which would hide what each costs.",
 ];
 
-/// A turn: payload by the time that passed, and by processor time, in Mbit/s.
+/// A turn: payload over elapsed time and over processor time, in Mbit/s.
 #[derive(Clone, Copy, Debug)]
 struct Reading {
     received: u64,
@@ -152,7 +153,7 @@ impl Reading {
         }
     }
 
-    /// Mbit/s since an earlier one: of the link, or if there is none, of a processor.
+    /// Mbit/s since an earlier turn: of the link, or without one of a processor.
     fn since(&self, before: &Self, by_processor: bool) -> f64 {
         let nanos = if by_processor {
             self.processor.nanos().saturating_sub(before.processor.nanos()) as f64
@@ -163,7 +164,7 @@ impl Reading {
     }
 }
 
-/// Round by round: by FIFO, by CBQ.
+/// Per round: through FIFO, through CBQ.
 fn measure(case: &Case, effort: (usize, Duration), watch: &mut dyn FnMut(f64)) -> Result<Rounds, Error> {
     let (turns, span) = effort;
     let link = case.link();
@@ -176,7 +177,7 @@ fn measure(case: &Case, effort: (usize, Duration), watch: &mut dyn FnMut(f64)) -
     for turn in 0..turns {
         watch(turn as f64 / turns as f64);
         let mut round = [f64::NAN; 2];
-        // Each comes first as often as the other.
+        // Each comes first equally often.
         for index in [turn % 2, 1 - turn % 2] {
             wire.take(Some(&ways[index]))?;
             sleep(SETTLE);

@@ -1,7 +1,7 @@
-//! Ways to treat packets whose costs are compared: a discipline, and the filters that it needs.
+//! The packet treatments whose costs are compared: a discipline with the filters that it needs.
 //!
-//! As in the paper, what a discipline needs to know about a packet belongs to its cost: FIFO looks at nothing, WFQ
-//! at the flow, CBQ at headers and filters.
+//! As in the paper, the work to learn what the discipline needs is part of its cost: FIFO reads
+//! nothing, WFQ the flow, CBQ headers and filters.
 
 use engine::classify::{Classifier, Filter, Ports};
 use engine::disciplines::{cbq, fifo, red, wfq, wrr};
@@ -12,7 +12,7 @@ use engine::settings::Table;
 use engine::tree::{ClassSpec, DisciplineSpec, Registry, TreePlan};
 use netio::classify::{ByFilters, Classify, Everything};
 
-/// The secrets of hashes and RED. Nobody here attacks.
+/// The seed of hashes and RED. Nobody attacks here.
 pub const SEED: Seed = Seed(1);
 
 /// The protocol number of UDP.
@@ -25,7 +25,7 @@ const TCP: u8 = 6;
 pub struct Way {
     /// The discipline.
     pub plan: TreePlan,
-    /// The filters; without any, not even the flow is looked at.
+    /// The filters; `None` skips even the flow hash.
     pub filters: Option<Vec<Filter>>,
 }
 
@@ -33,13 +33,13 @@ impl Way {
     fn new(spec: &DisciplineSpec, link: Link, filters: Option<Vec<Filter>>) -> Self {
         let plan = spec.check(&Registry::builtin(), link);
         Self {
-            // All of them are written in this file.
+            // All specs are in this file.
             plan: plan.unwrap_or_else(|problems| panic!("{}: {problems:?}", spec.kind)),
             filters,
         }
     }
 
-    /// The engine's FIFO, which looks at nothing: the paper's FIFOQ.
+    /// The engine's FIFO without classification: the paper's FIFOQ.
     pub fn fifo(link: Link) -> Self {
         Self::new(&DisciplineSpec::of(&fifo::KIND), link, None)
     }
@@ -54,7 +54,7 @@ impl Way {
         Self::new(&DisciplineSpec::of(&wfq::KIND), link, Some(Vec::new()))
     }
 
-    /// CBQ with the paper's three classes. What is measured goes into the first.
+    /// CBQ with the paper's three classes. The measured traffic is in the first.
     pub fn cbq(link: Link) -> Self {
         let [first, second, third] = [60, 30, 10].map(|rate| class(&format!("class-{rate}"), rate * 10));
         Self::cbq_of(link, vec![first, second, third])
@@ -69,7 +69,8 @@ impl Way {
         Self::cbq_of(link, classes.to_vec())
     }
 
-    /// The RSVP paper's: WRR with four of ten packets for UDP to this port, and the rest for the rest.
+    /// The RSVP paper's WRR: four of ten packets for UDP to this port, the others for the default
+    /// class.
     pub fn reservation(link: Link, port: u16) -> Self {
         let class = |name: &str, rate: &str, default| ClassSpec {
             name: name.into(),
@@ -89,7 +90,7 @@ impl Way {
         Self::new(&spec, link, Some(vec![reserved]))
     }
 
-    /// CBQ with this many classes and no more filters than for its first.
+    /// CBQ with this many classes, and filters for the first one only.
     pub fn cbq_classes(link: Link, classes: u32) -> Self {
         let rest = (1..classes).map(|n| class(&format!("class-{n}"), 1));
         let classes = std::iter::once(class("measured", 600)).chain(rest);
@@ -97,7 +98,7 @@ impl Way {
     }
 
     fn cbq_of(link: Link, mut classes: Vec<ClassSpec>) -> Self {
-        // What is held when this takes another way's place goes to the default class; so nothing is overtaken.
+        // When treatments change, the backlog moves to the default class; so nothing is overtaken.
         if let Some(first) = classes.first_mut() {
             first.default = true;
         }
@@ -108,14 +109,14 @@ impl Way {
         Self::new(&spec, link, Some(measured()))
     }
 
-    /// The same with more filters; the later are looked at first among equals.
+    /// The same with more filters. Among equals the later ones match first.
     #[must_use]
     pub fn with_filters(mut self, more: impl IntoIterator<Item = Filter>) -> Self {
         self.filters.get_or_insert_default().extend(more);
         self
     }
 
-    /// What chooses a packet's class.
+    /// The classifier.
     pub fn classify(&self) -> Box<dyn Classify> {
         match &self.filters {
             None => Box::new(Everything(ClassId(0))),
@@ -128,7 +129,7 @@ impl Way {
     }
 }
 
-/// The filters that put what is measured into the first class.
+/// The filters that put the measured traffic into the first class.
 fn measured() -> Vec<Filter> {
     let by = |protocol| Filter {
         protocol: Some(protocol),
@@ -137,7 +138,7 @@ fn measured() -> Vec<Filter> {
     vec![by(UDP), by(TCP)]
 }
 
-/// A class with this many thousandths of the link, and whatever else is free.
+/// A class with this many thousandths of the link that may borrow.
 fn class(name: &str, thousandths: u32) -> ClassSpec {
     ClassSpec {
         name: name.into(),

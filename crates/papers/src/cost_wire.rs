@@ -1,11 +1,12 @@
-//! Two hosts and the worker of `suimon run` between them, in a lab: what treats the packets is changed while they flow.
+//! Two hosts and the worker of `suimon run` between them, in a lab. The treatment of the packets
+//! changes while they flow.
 //!
 //! ```text
 //!  sender ─── left │ worker: af_packet, queue, af_packet │ right ─── receiver
 //! ```
 //!
-//! The two ways that are compared share everything else: ports, loop, sockets, processes. One direction is managed;
-//! answers go back through a plain queue.
+//! The compared treatments share everything else: ports, loop, sockets, processes. One direction is
+//! managed; responses return through a plain queue.
 
 use crate::Error;
 use crate::cost_ways::{SEED, Way};
@@ -35,16 +36,16 @@ const RECEIVER: Ipv4Addr = Ipv4Addr::new(10, 8, 0, 2);
 const WORKER: &str = "worker";
 const MANAGED: PathId = PathId(0);
 
-/// The send buffer of TCP, in packets of the MTU. With what the kernel adds to each it holds about 40.
+/// TCP's send buffer, in packets of the MTU. With the kernel's overhead it stores about 40.
 const WINDOW: u32 = 64;
 
-/// Of Ethernet, IPv4 and UDP.
+/// Headers of Ethernet, IPv4 and UDP.
 const HEADERS: u64 = 14 + 20 + 8;
 
-/// How long an answer is waited for. None is lost on purpose.
+/// How long to wait for a response. No response is dropped on purpose.
 const PATIENCE: Duration = Duration::from_millis(300);
 
-/// The wire, up and passing packets by plain FIFO until told otherwise.
+/// The lab, running, with plain FIFO until changed.
 pub struct Wire {
     sender: Host,
     receiver: Host,
@@ -57,7 +58,7 @@ pub struct Wire {
 impl Drop for Wire {
     fn drop(&mut self) {
         self.handle.stop();
-        // It ends after the present batch, and its ports must be gone before their interfaces are.
+        // The worker ends after its present batch. Its ports must close before their interfaces go.
         let _ = self.worker.take().map(JoinHandle::join);
     }
 }
@@ -67,7 +68,11 @@ fn unanswered(error: Unanswered) -> Error {
 }
 
 impl Wire {
-    /// With links of this MTU. What is managed leaves at `limit` if there is one, else as fast as it can.
+    /// Makes links of this MTU. The managed direction is limited to `limit`, if there is one.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the lab cannot be made.
     pub fn new(link: Link, limit: Option<Bandwidth>) -> Result<Self, Error> {
         let mut lab = Lab::new();
         let [sender, router, receiver] = ["sender", "router", "receiver"].map(|name| lab.host(name));
@@ -82,7 +87,8 @@ impl Wire {
             (&receiver, "eth0"),
         ] {
             host.netlink(|n| n.mtu(interface, mtu))?;
-            // Packets of the MTU, as the paper's, and no super-frames: what is measured is the cost of each.
+            // Packets of the MTU, as in the paper, and no super-frames: the cost per packet is
+            // measured.
             for what in [Offload::Tso, Offload::Gso, Offload::Gro] {
                 host.offload(interface, what, false)?;
             }
@@ -121,8 +127,12 @@ impl Wire {
         })
     }
 
-    /// From now on packets are treated this way; with none, they pass through a plain ring without any discipline,
-    /// as after `suimon disable`.
+    /// Applies a treatment from now on. With `None`, packets pass through a plain ring without any
+    /// discipline, as after `suimon disable`.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the worker does not apply it.
     pub fn take(&self, way: Option<&Way>) -> Result<(), Error> {
         let Some(way) = way else {
             return self.handle.switch(MANAGED, false).map_err(unanswered);
@@ -137,12 +147,19 @@ impl Wire {
         self.handle.switch(MANAGED, true).map_err(unanswered)
     }
 
-    /// Begins a TCP transfer, at most this long. What it has under way is held below the 100 packets that the queues take, as the paper advises (section 5): what is measured is the queue and not recovery from losses.
+    /// Starts a TCP transfer of at most this length. Its data in flight stay below the 100 packets
+    /// that the queues take, as the paper advises (section 5): the queue is measured, not loss
+    /// recovery.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if a program cannot be started.
     pub fn bulk(&self, length: Duration) -> Result<BulkRun, Error> {
         Ok(Bulk::new((RECEIVER, 0).into(), length).start(&self.sender, &self.receiver)?)
     }
 
-    /// Begins a stream of datagrams to this port: so many a second, of so many bytes of data, for so long.
+    /// Starts a stream of datagrams to this port, with this rate in packets per second, this many
+    /// bytes of data in each, and this duration.
     pub fn stream(
         &self,
         port: u16,
@@ -157,13 +174,17 @@ impl Wire {
         Ok(stream.start(&self.sender, &self.receiver)?)
     }
 
-    /// How long the worker has used a processor so far, in system calls too.
+    /// The worker's processor time so far, system calls included.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the kernel's counters cannot be read.
     pub fn busy(&self) -> Result<Duration, Error> {
         let find = || -> io::Result<Duration> {
             for task in std::fs::read_dir("/proc/self/task")? {
                 let task = task?.path();
                 if std::fs::read_to_string(task.join("comm"))?.trim_end() == WORKER {
-                    // The first word: nanoseconds on a processor.
+                    // The first field is the time on a processor, in ns.
                     let times = std::fs::read_to_string(task.join("schedstat"))?;
                     let nanos = times.split(' ').next().and_then(|word| word.parse().ok());
                     return nanos
@@ -176,7 +197,11 @@ impl Wire {
         find().map_err(|e| Error::new(format!("cannot read what the packet loop used: {e}")))
     }
 
-    /// A pair of sockets for requests and responses.
+    /// A client and a server for requests and responses.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if a socket cannot be opened.
     pub fn pair(&self) -> Result<Pair, Error> {
         let bind = |host: &Host, address: Ipv4Addr| {
             let socket = host.call(|| UdpSocket::bind((address, 0)))?;
@@ -188,14 +213,14 @@ impl Wire {
     }
 }
 
-/// One socket that asks, and a thread with one that answers.
+/// A client socket, and a thread with a server socket.
 #[derive(Debug)]
 pub struct Pair {
     asks: UdpSocket,
     to: SocketAddr,
-    /// Of the link; none if there is no limit.
+    /// The link's rate; `None` without a limit.
     rate: Option<Bandwidth>,
-    /// Bytes of an answer.
+    /// Bytes of a response.
     answer: Arc<AtomicUsize>,
     over: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -222,7 +247,7 @@ impl Pair {
                     let mut buffer = vec![0; 64 << 10];
                     while !over.load(Ordering::Relaxed) {
                         if let Ok((_, peer)) = answers.recv_from(&mut buffer) {
-                            // One that cannot be sent is waited for in vain, and not counted.
+                            // A response that cannot be sent is not counted: the client times out.
                             let _ = answers.send_to(&buffer[..answer.load(Ordering::Relaxed)], peer);
                         }
                     }
@@ -238,21 +263,25 @@ impl Pair {
         })
     }
 
-    /// Twice the time that a request of this length is on the link, its headers included.
+    /// Twice the transmission time of a request of this length, headers included.
     fn apart(&self, request: usize) -> Duration {
         let on_link = |rate: Bandwidth| rate.time_to_send(Bytes::new(request as u64 + HEADERS));
         Duration::from_nanos(self.rate.map_or(0, |rate| on_link(rate).times(2).nanos()))
     }
 
-    /// The median round trip in microseconds of this many requests, one after the other and so far apart that none finds the
-    /// link busy with the one before.
+    /// The median round-trip time in µs of this many requests in sequence. The pause between them
+    /// is long enough for an idle link.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if a socket fails.
     pub fn round_trip(&self, count: usize, request: usize, answer: usize) -> Result<f64, Error> {
         self.answer.store(answer, Ordering::Relaxed);
         let failed = |e: io::Error| Error::new(format!("cannot ask in the lab: {e}"));
         let (request, mut buffer) = (vec![0; request], vec![0; 64 << 10]);
         let mut times = Vec::with_capacity(count);
         let (mut unanswered, mut before) = (0, Instant::now());
-        // The first quarter is not counted: threads find their places again after a change.
+        // The first quarter is warm-up and not counted.
         let warm = count.div_ceil(4);
         while times.len() < count + warm {
             std::thread::sleep(self.apart(request.len()).saturating_sub(before.elapsed()));

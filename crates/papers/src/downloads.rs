@@ -1,8 +1,9 @@
-//! Downloads over one link between two hosts of a lab, by the kernels' TCP, with a law at the receiving host: windows are
-//! rewritten in the acknowledgments that leave it (`host::rewrite`, for which BPF programs are loaded).
+//! Downloads over one link between two hosts of a lab, by the kernels' TCP, with a law at the
+//! receiving host. The law rewrites the windows of outgoing ACKs (`host::rewrite`, which loads BPF
+//! programs).
 //!
 //! ```text
-//!  server ═══ the link: rate, delay, buffer ═══ home: the law, and its actuator (a test has both on a router before home)
+//!  server ═══ the link: rate, delay, buffer ═══ home: the law, and its actuator
 //! ```
 
 use crate::Error;
@@ -17,7 +18,8 @@ use netio::clock;
 use std::net::{Ipv4Addr, SocketAddr};
 
 const SERVER: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 1);
-/// A member's downloads come from this port and its number on; other traffic from the other one.
+/// A member's downloads come from this port plus its number; other traffic comes from the port
+/// itself.
 const MEMBERS: u16 = 5_000;
 const OTHERS: u16 = 7_000;
 
@@ -27,12 +29,17 @@ pub struct Bed {
     _lab: Lab,
     server: Host,
     home: Host,
-    /// Where windows are held: home, or what routes for it.
+    /// The host that clamps windows: home, or its router.
     holder: Host,
 }
 
 impl Bed {
-    /// A link of this rate, half of this round trip in each direction, and this buffer towards home.
+    /// A link of this rate, with half of the round-trip time in each direction and this buffer
+    /// towards home.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the lab cannot be made.
     pub fn new(rate: Bandwidth, round_trip: Duration, buffer: Bytes) -> Result<Self, Error> {
         let made = || -> lab::Result<Self> {
             let mut lab = Lab::new();
@@ -57,7 +64,11 @@ impl Bed {
         made().map_err(Error::from)
     }
 
-    /// Windows are not scaled any more, so that they can be set to the byte, up to 64 KB.
+    /// Switches window scaling off, so windows can be set to the byte, up to 64 KB.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the kernel's setting cannot be changed.
     pub fn without_scaling(self) -> Result<Self, Error> {
         self.home.set("net/ipv4/tcp_window_scaling", "0")?;
         Ok(self)
@@ -67,27 +78,27 @@ impl Bed {
 /// A download.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Download {
-    /// Its member; none: other traffic.
+    /// The member; `None`: other traffic.
     pub member: Option<u32>,
-    /// From when until when, in seconds.
+    /// The beginning, in seconds.
     pub from: f64,
-    /// Its end.
+    /// The end, in seconds.
     pub until: f64,
 }
 
-/// What is done during a course.
+/// The control of windows during a run.
 pub struct Rule {
-    /// The law; windows are left alone without one.
+    /// The law; `None` leaves windows alone.
     pub law: Option<Box<dyn Law + Send>>,
     /// The members.
     pub members: Vec<Member>,
-    /// What the law is told of the link.
+    /// The law's description of the link.
     pub bottleneck: Bottleneck,
     /// The senders' congestion control.
     pub congestion: &'static str,
 }
 
-/// What each download had got at each time: bytes of payload.
+/// Each download's bytes of payload at each sampling time.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Counted {
     times: Vec<f64>,
@@ -95,7 +106,7 @@ pub struct Counted {
 }
 
 impl Counted {
-    /// What a download got between two times, in Mbit/s.
+    /// A download's mean rate between two times, in Mbit/s.
     pub fn rate(&self, download: usize, from: f64, to: f64) -> f64 {
         let at = |time: f64| {
             let at = self.times.partition_point(|t| *t < time);
@@ -109,19 +120,20 @@ impl Counted {
         bytes as f64 * 8e-6 / (b - a).max(1e-3)
     }
 
-    /// What all of these together got.
+    /// The total rate of these downloads.
     pub fn rates(&self, downloads: std::ops::Range<usize>, from: f64, to: f64) -> f64 {
         downloads.map(|download| self.rate(download, from, to)).sum()
     }
 
-    /// When a download's last byte came, or a look before that.
+    /// The last sampling time before a download's last byte.
     pub fn ended(&self, download: usize) -> f64 {
         let all = self.bytes.last().map_or(0, |bytes| bytes[download]);
         let whole = self.bytes.partition_point(|bytes| bytes[download] < all);
         self.times.get(whole.saturating_sub(1)).copied().unwrap_or(0.0)
     }
 
-    /// How long after `from` these had this rate for half a second, in seconds; none if never before `until`.
+    /// How long after `from` these downloads first have this rate for half a second, in seconds;
+    /// `None` if not before `until`.
     pub fn reached(
         &self,
         downloads: std::ops::Range<usize>,
@@ -138,7 +150,7 @@ impl Counted {
         found.map(|time| time - from)
     }
 
-    /// All rates over time, for pictures: the middle of each span and bits per second.
+    /// The total rate over time for charts: the middle of each span, and bit/s.
     pub fn curve(&self, downloads: std::ops::Range<usize>, span: f64) -> Vec<(f64, f64)> {
         let end = self.times.last().copied().unwrap_or(0.0);
         let spans = (0..(end / span) as usize).map(|n| n as f64 * span);
@@ -153,7 +165,11 @@ impl Counted {
     }
 }
 
-/// Runs these downloads under a rule for so many seconds.
+/// Runs these downloads under a rule for this many seconds.
+///
+/// # Errors
+///
+/// Returns an error if a program fails or BPF programs cannot be loaded.
 pub fn run(bed: &Bed, downloads: &[Download], mut rule: Rule, seconds: f64) -> Result<Counted, Error> {
     let course = || -> Result<Counted, Error> {
         let mut actuator = match rule.law {
@@ -209,7 +225,7 @@ fn wait(until: Instant) {
     std::thread::sleep(std::time::Duration::from_nanos(left.nanos()));
 }
 
-/// Members' downloads by their port.
+/// The member of a download, by its port.
 fn whose(ends: &netio::tcp::Ends) -> Option<MemberId> {
     let port = ends.there.port();
     (MEMBERS..OTHERS)
@@ -224,7 +240,7 @@ fn start(bed: &Bed, download: &Download, rule: &Rule) -> Result<BulkRun, Error> 
     };
     let length = std::time::Duration::from_secs_f64(download.until - download.from);
     let mut last = None;
-    // Each download listens at a port of its own.
+    // Each download has its own listening port.
     for port in ports..ports + 100 {
         let bulk = Bulk {
             who: Connects::Receiver,
@@ -239,7 +255,7 @@ fn start(bed: &Bed, download: &Download, rule: &Rule) -> Result<BulkRun, Error> 
     Err(last.map_or_else(|| Error::new("no port is free"), Error::from))
 }
 
-/// The counters of `eth0` of the host that this thread is in.
+/// The counters of `eth0` of this thread's network namespace.
 fn carried() -> Result<LinkCounters, Error> {
     let text = std::fs::read_to_string("/proc/thread-self/net/dev")?;
     let line = text.lines().find_map(|line| line.trim().strip_prefix("eth0:"));
@@ -288,7 +304,7 @@ mod tests {
         assert_eq!((counted.ended(0), counted.ended(1)), (1.0, 3.0));
     }
 
-    /// A window of so many bytes for everyone.
+    /// Clamps every window to this many bytes.
     struct Clamp(u64);
 
     impl Law for Clamp {
@@ -303,7 +319,7 @@ mod tests {
         }
     }
 
-    /// The same with a router between the link and home, which holds home's windows.
+    /// The same with a router between the link and home, which clamps home's windows.
     fn behind_a_router() -> lab::Result<Bed> {
         let mut lab = Lab::new();
         let (server, router, home) = (lab.host("server")?, lab.host("router")?, lab.host("home")?);
@@ -366,7 +382,7 @@ mod tests {
         let bed = Bed::new(rate, Duration::from_millis(20), Bytes::new(64_000)).expect("a lab");
         match run(&bed, downloads, rule, seconds) {
             Ok(counted) => Some(counted),
-            // Without root there are namespaces, and no BPF programs.
+            // Without root there are namespaces, but no BPF programs.
             Err(e) if e.to_string().contains("CAP_BPF") => {
                 skips::skipped(e.to_string());
                 None
@@ -381,7 +397,7 @@ mod tests {
             let Some(counted) = on_a_bed(&[LOW], rule(Clamp(6_016)), 3.0) else {
                 return;
             };
-            // 6016 bytes in 20 ms: 2.4 Mbit/s at most, however slow this machine is; and not stopped either.
+            // 6016 bytes in 20 ms: at most 2.4 Mbit/s on any machine, but not zero.
             let rate = counted.rate(0, 1.0, 3.0);
             assert!((0.3..2.6).contains(&rate), "{rate}");
         });
@@ -396,7 +412,7 @@ mod tests {
                 until: 6.0,
             };
             let low = Download { until: 6.0, ..LOW };
-            // Timing decides nothing: three tries, and less than is measured on a quiet machine.
+            // Timing must not decide: three tries, and a bound below what a quiet machine measures.
             for last in [false, false, true] {
                 let law = Scavenger::new(DataDirection::Download);
                 let Some(counted) = on_a_bed(&[low, high], rule(law), 6.0) else {

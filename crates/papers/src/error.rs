@@ -1,13 +1,13 @@
-//! Why an experiment could not be run to its end.
+//! Why an experiment failed to run.
 
 use std::fmt;
 
-/// What went wrong, in words: an experiment has no caller that would do something else for another cause.
+/// The cause as text: no caller of an experiment acts differently for another cause.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Error(String);
 
 impl Error {
-    /// This went wrong.
+    /// An error with this cause.
     pub fn new(why: impl Into<String>) -> Self {
         Self(why.into())
     }

@@ -1,5 +1,5 @@
-//! P1 and P2: what the size of the gap makes of the bandwidth, and how far packets are apart (Takano et al. 2004, sections 3.3
-//! and 4.2, Figs. 6 and 7).
+//! P1 and P2: bandwidth over gap size, and packet intervals (Takano et al. 2004, sections 3.3 and
+//! 4.2, Figs. 6 and 7).
 
 use crate::Error;
 use crate::long_pipe::{DATA, FRAME, GBE, LongPipe, SLOT, connection, gigabit, hold, key};
@@ -12,7 +12,7 @@ use sim::simulation::Simulation;
 use sim::sources::{Constant, DatagramSource, Listener};
 use sim::tcp::congestion::scalable;
 
-/// Bandwidth by gap size.
+/// P1: bandwidth by gap size.
 pub const P1: Experiment = Experiment {
     id: "P1",
     title: "The size of the gap, 0 … 12000 B, against the bandwidth",
@@ -20,7 +20,7 @@ pub const P1: Experiment = Experiment {
     run: sizes,
 };
 
-/// Intervals.
+/// P2: packet intervals.
 pub const P2: Experiment = Experiment {
     id: "P2",
     title: "How far packets are apart at 62.5 MB/s, paced and not, and the slope of sequence numbers",
@@ -28,15 +28,17 @@ pub const P2: Experiment = Experiment {
     run: intervals,
 };
 
-/// Of the paper's formula: the MTU and 26, header, FCS and preamble.
+/// The frame length in the paper's formula: the MTU plus 26 for header, FCS and preamble.
 const FRAME_AND_PREAMBLE: f64 = 1_526.0;
 
-/// The rate that goes with a gap, by the paper's formula: IPG = (MTU + 18) 125 / rate − (MTU + 26), at least 12; in MB/s.
+/// The rate for a gap, in MB/s, by the paper's formula: IPG = (MTU + 18) 125 / rate − (MTU + 26),
+/// at least 12.
 fn formula(gap: u64) -> f64 {
     FRAME * 125.0 / (FRAME_AND_PREAMBLE + gap.max(12) as f64)
 }
 
-/// The rate of frames with FCS on the host's wire when it is paced to this rate, in MB/s; and the idle time between two, in bytes.
+/// The rate of frames with FCS on the host's wire when paced to this rate, in MB/s, and the idle
+/// time between frames, in bytes.
 fn measured(rate: Bandwidth) -> Result<(f64, f64), Error> {
     let mut sim = Simulation::new(Seed(1));
     let [host, far] = ["host", "far"].map(|name| sim.node(name));
@@ -123,7 +125,7 @@ fn sizes(_options: &Options, progress: &mut dyn Progress) -> Result<Outcome, Err
             "Asked: at most 0.1 byte-times on average.",
         ),
     ];
-    // What the paper's module did: a buffer of IPG' bytes, to which the device adds 4 and the wire 20.
+    // The paper's module: a buffer of IPG' bytes, to which the device adds 4 and the wire 20.
     let period = SLOT + (FRAME * 2.0 - FRAME_AND_PREAMBLE) + 24.0;
     let (original, _) = measured(Bandwidth::bits_per_sec(
         (GBE.bits() as f64 * FRAME / period) as u64,
@@ -172,16 +174,17 @@ fn drawn(gaps: &[u64], found: &[(f64, f64)]) -> String {
     )
 }
 
-/// Starts of frames on the host's wire in slow start, when windows are large, and their payload's slope.
+/// Frame start times on the host's wire in slow start with large windows, and the slope of their
+/// data.
 struct Course {
     starts: Vec<u64>,
 }
 
 impl Course {
-    /// Between 1.4 and 2.2 s: the last rounds before the window is as large as the pipe.
+    /// From 1.4 to 2.2 s: the last rounds before cwnd fills the pipe.
     fn run(paced: bool) -> Result<Self, Error> {
         let at = |ms| Instant::START + Duration::from_millis(ms);
-        // 18 MB, as a port of GNET-1 has: nothing is lost. The window is that of 62.5 MB/s and 200 ms.
+        // 18 MB, as a port of GNET-1 has: no drops. The window is for 62.5 MB/s and 200 ms.
         let settings = connection(&scalable::CONTROL, Bytes::new(12_500_000));
         let mut pipe = LongPipe::new(&settings, 18_000_000, paced)?;
         pipe.sim.run_until(at(1_400));
@@ -201,7 +204,7 @@ impl Course {
         self.starts.windows(2).map(|pair| pair[1] - pair[0])
     }
 
-    /// The packets of the longest burst whose packets are less than 30 µs apart, and its length in ns.
+    /// The packets of the longest burst with intervals below 30 µs, and its length in ns.
     fn burst(&self) -> (usize, u64) {
         let (mut best, mut here) = ((0, 0), (0, 0));
         for span in self.spans() {
@@ -215,13 +218,13 @@ impl Course {
         best
     }
 
-    /// The slope of sequence numbers in it, in MB/s.
+    /// The slope of its sequence numbers, in MB/s.
     fn slope(&self) -> f64 {
         let (packets, span) = self.burst();
         packets as f64 * DATA * 1e3 / span.max(1) as f64
     }
 
-    /// The interval that occurs most, in µs, and its part of all, in per cent.
+    /// The most frequent interval, in µs, and its share of all, in per cent.
     fn usual(&self) -> (f64, f64) {
         let mut spans: Vec<u64> = self.spans().collect();
         spans.sort_unstable();

@@ -1,8 +1,10 @@
-//! A6: four classes with a sure rate each, over a background that takes what is left (Cho 1999, section 5.3, Fig. 8).
+//! A6: four classes with a guaranteed rate each, over best-effort traffic that takes the remainder
+//! (Cho 1999, section 5.3, Fig. 8).
 //!
-//! As in the paper the sources join 5 s apart, classes 0 and 2 from the router itself. The paper gives the default class
-//! 95 % and lets it borrow; a checked tree promises no more than there is, so it has the 34 Mbit/s that the
-//! others leave, and may borrow while they are not there.
+//! As in the paper, the sources join 5 s apart, and classes 0 and 2 send from the router itself.
+//! The paper gives the default class 95 % and lets it borrow. Admission here does not guarantee
+//! more than the link has, so the class has the remaining 34 Mbit/s and may borrow while the others
+//! are absent.
 
 use super::testbed::{ATM, LAB, Wire, filters, interface};
 use super::timeline::{AMPLE, Source, at, in_lab, simulated};
@@ -40,7 +42,8 @@ fn policy(wire: &Wire) -> String {
     format!("{}{classes}{background}{filters}", wire.policy("\"cbq\""))
 }
 
-/// The background from the beginning, the others joining so many seconds apart; until one such time after the last.
+/// Best effort from the beginning, the others joining this many seconds apart, until as long after
+/// the last join.
 fn sources(apart: f64) -> (Vec<Source>, Instant) {
     let end = at(apart * 6.0);
     let joining = CLASSES
@@ -104,7 +107,7 @@ const LABORATORY: &str = "The kernel's TCP (cubic) between network namespaces, t
 const REMARK: &str = "The link is ATM (149.76 Mbit/s of cells, MTU 9180), declared as 134 Mbit/s. Counters are read every 400 ms. \
                       The background is the default class: 34 Mbit/s of its own, the lowest priority, and it borrows.";
 
-/// A row for each class, and one for the background.
+/// A row for each class, and one for best effort.
 fn judged(trace: &Trace, place: &str, most: f64, note: &str) -> Vec<Row> {
     let each = place == "simulated";
     let mut rows: Vec<Row> = trace
@@ -140,7 +143,7 @@ fn judged(trace: &Trace, place: &str, most: f64, note: &str) -> Vec<Row> {
     rows
 }
 
-/// What the background got of what the others left, in the windows between the joins.
+/// The best-effort class's share of what the others left, in the windows between the joins.
 fn rest(trace: &Trace, line: &Line, place: &str, most: f64) -> Row {
     let windows = trace.steady(line.joined, SETTLE);
     let off = windows.iter().map(|window| {
@@ -193,7 +196,7 @@ mod tests {
     use super::*;
     use engine::units::Bytes;
 
-    /// The sources' joins, and rates that are as asked but for the first class, which is off by this, in per cent.
+    /// The sources' joins, and the configured rates; the first class is off by this, in per cent.
     fn trace(off: u64) -> Trace {
         let (joining, end) = sources(5.0);
         let mut trace = Trace::new("trial", Bandwidth::mbit(134));

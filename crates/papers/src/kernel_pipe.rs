@@ -1,4 +1,5 @@
-//! P3 in the lab: the kernel's TCP over the paper's network ([`long_pipe_lab`]), paced by timers and not, over the paper's buffers.
+//! P3 in the lab: the kernel's TCP over the paper's network ([`long_pipe_lab`]), paced by timers or
+//! unpaced, with the paper's buffers.
 
 use super::long_pipe_lab::{self, COUNTED, Reading, Trial};
 use super::tail_drop::possible;
@@ -10,8 +11,8 @@ use plot::{Series, Style, picture, rates_over_time};
 const BUFFERS: [u64; 4] = [512, 1_024, 2_048, 4_096];
 const QUICK: [u64; 2] = [512, 4_096];
 
-/// What is run: each control, with how many seconds it needs. `reno` doubles its window until something is lost; `cubic` leaves slow
-/// start at half the pipe (HyStart) and takes half a minute to fill it.
+/// The trials: each congestion control, with the seconds it needs. `reno` doubles cwnd until a
+/// loss. `cubic` leaves slow start at half the pipe (HyStart) and takes half a minute to fill it.
 fn trials(quick: bool) -> Vec<Trial> {
     let (controls, buffers): (&[(&str, u64)], &[u64]) = if quick {
         (&[("reno", 12)], &QUICK)
@@ -32,7 +33,11 @@ fn trials(quick: bool) -> Vec<Trial> {
     trials
 }
 
-/// Adds what the lab shows, or that there is none.
+/// Adds the lab's rows, or why there are none.
+///
+/// # Errors
+///
+/// Returns an error if a trial fails.
 pub fn add(outcome: &mut Outcome, options: &Options, progress: &mut dyn Progress) -> Result<(), Error> {
     let trials = trials(options.quick);
     if let Err(why) = &options.lab {
@@ -134,7 +139,7 @@ fn drawn(runs: &[(Trial, Reading)]) -> String {
         let series = shown.map(|(trial, reading)| {
             let bins = reading.recorded.offered.bytes();
             let bin = reading.recorded.offered.bin();
-            // A tenth of a second is what can be seen in a picture.
+            // A chart shows a tenth of a second at best.
             let many = (100_000_000 / bin.nanos().max(1)) as usize;
             let rate = |bytes: &[u64]| bytes.iter().sum::<u64>() as f64 * 80.0;
             let points = bins.chunks(many).enumerate();

@@ -1,8 +1,8 @@
-//! The papers' experiments, each by its id: the list, and what one gives back.
+//! The papers' experiments, each by its id: the list, and their common types.
 //!
-//! An experiment is one file, or one file for a group, and one line in [`EXPERIMENTS`]. It measures and judges; what it
-//! found is a list of rows, each with the paper's figure and ours, and pictures. How that is shown and
-//! written is [`page`]'s affair. The [`demo`] is Fig. 8 of the ALTQ paper, for everybody.
+//! An experiment is one file, or one file for a group, and one line in [`EXPERIMENTS`]. It measures
+//! and judges. Its result is a list of rows, each with the paper's number and ours, and charts.
+//! [`page`] formats and writes them. The [`demo`] is Fig. 8 of the ALTQ paper for every user.
 
 #![forbid(unsafe_code)]
 
@@ -77,9 +77,9 @@ pub const EXPERIMENTS: &[Experiment] = &[
 /// An experiment of a paper.
 #[derive(Clone, Copy, Debug)]
 pub struct Experiment {
-    /// Such as "A1".
+    /// The id, such as "A1".
     pub id: &'static str,
-    /// What was asked, in a line.
+    /// The question, in a line.
     pub title: &'static str,
     /// The paper, and its section, table or figure.
     pub reference: &'static str,
@@ -87,68 +87,69 @@ pub struct Experiment {
     pub run: fn(&Options, &mut dyn Progress) -> Result<Outcome, Error>,
 }
 
-/// How experiments are run.
+/// How to run experiments.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Options {
-    /// Less of everything: the figures are rougher, the claims are the same.
+    /// Shorter runs: the numbers are rougher, the claims are the same.
     pub quick: bool,
-    /// Whether this process is in a box in which labs can be made, or why not. An experiment that needs one and
-    /// has none gives the rows that it can, and [`Row::unmeasured`] for the others.
+    /// Whether this process can make labs, or why not. Without one, an experiment returns the rows
+    /// that it can, and [`Row::unmeasured`] for the others.
     pub lab: Result<(), String>,
 }
 
-/// Told how far an experiment is.
+/// Receives the progress of an experiment.
 pub trait Progress {
-    /// `done` is from 0 to 1; `what` is going on now.
+    /// Shows progress: `done` from 0 to 1, and `what` is going on now.
     fn show(&mut self, done: f64, what: &str);
 }
 
-/// What an experiment found.
+/// The result of an experiment.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Outcome {
-    /// The claims, one by one.
+    /// The claims, one in each row.
     pub rows: Vec<Row>,
-    /// The first is written as `ID.svg`, others as `ID-NAME.svg`.
+    /// The charts. The first is written to `ID.svg`, others to `ID-NAME.svg`.
     pub pictures: Vec<Picture>,
-    /// How it was measured, and why it differs where it does: paragraphs of plain text.
+    /// How it was measured, and why it differs: paragraphs of plain text.
     pub remarks: Vec<String>,
 }
 
 impl Outcome {
-    /// Whether everything that is claimed was seen, and there was something.
+    /// Returns whether every claim holds, and there is at least one.
     pub fn holds(&self) -> bool {
         !self.rows.is_empty() && self.rows.iter().all(|row| row.holds)
     }
 }
 
-/// A picture.
+/// A named chart.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Picture {
-    /// Part of its file's name: lower case and dashes.
+    /// Its part of the file name: lower case and dashes.
     pub name: String,
-    /// The picture, an SVG document.
+    /// The SVG document.
     pub svg: String,
 }
 
-/// The paper's figure and ours.
+/// The paper's value and ours.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Row {
     /// What is compared.
     pub what: String,
-    /// The paper's figure.
+    /// The paper's value.
     pub paper: Figure,
-    /// Ours.
+    /// Our value.
     pub ours: Figure,
     /// The unit of both, such as "Mbit/s"; empty for texts.
     pub unit: String,
-    /// Whether ours is as it should be; how that is judged, the note says.
+    /// Whether ours is as required. The note explains the criterion.
     pub holds: bool,
-    /// What is asked of ours, and why it differs where it does.
+    /// The requirement on ours, and why it differs where it does.
     pub note: String,
 }
 
 impl Row {
-    /// A claim in numbers. Ours is told to three digits behind the point: accepted tables are compared, and more says nothing.
+    /// A numeric claim. Ours is rounded to three decimals: accepted tables are compared, and more
+    /// digits mean nothing.
     pub fn rounded(
         what: impl Into<String>,
         paper: impl Into<Figure>,
@@ -167,7 +168,7 @@ impl Row {
         }
     }
 
-    /// A claim that could not be tried on this machine. It does not hold: nothing was shown.
+    /// A claim that this machine could not test. It does not hold.
     pub fn unmeasured(what: impl Into<String>, paper: Figure, unit: &str, why: &str) -> Self {
         Self {
             what: what.into(),
@@ -179,7 +180,7 @@ impl Row {
         }
     }
 
-    /// Ours less the paper's, if both are numbers.
+    /// Our value less the paper's, if both are numbers.
     pub fn difference(&self) -> Option<f64> {
         match (&self.paper, &self.ours) {
             (Figure::Number(paper), Figure::Number(ours)) => Some(ours - paper),
@@ -188,15 +189,15 @@ impl Row {
     }
 }
 
-/// A number, a text such as "linear", or nothing; the same in JSON.
+/// A number, a text such as "linear", or nothing; JSON has the same.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 #[serde(untagged)]
 pub enum Figure {
     /// A number, in the row's unit.
     Number(f64),
-    /// What cannot be said in one number.
+    /// A value that is not a single number.
     Text(String),
-    /// The paper does not say, or nothing was measured.
+    /// The paper gives none, or nothing was measured.
     Nothing,
 }
 
@@ -228,7 +229,8 @@ impl fmt::Display for Figure {
     }
 }
 
-/// A number with four significant digits, and below a thousand two behind the point as the papers have; no zeros at the end.
+/// Formats a number with four significant digits; below a thousand, with two decimals as the papers
+/// do. No trailing zeros.
 pub fn number(value: f64) -> String {
     if !value.is_finite() {
         return "–".into();

@@ -1,10 +1,10 @@
-//! A5: a class that may not borrow, limited to 5 … 95 % of the link, and borrowing at 100 % (Cho 1999, section 5.1.4,
-//! Figs. 5 to 7; the bound of the timers is section 4.2.7).
+//! A5: a class that may not borrow, limited to 5 … 95 % of the link, and borrowing at 100 % (Cho
+//! 1999, section 5.1.4, Figs. 5 to 7; section 4.2.7 has the bound of the timers).
 //!
-//! Every point is one TCP through one class of the router's link. With exact timers the policy is `cbq` as it is by default.
-//! With the kernel's ticks it is the original's: top-level sharing, the port as the link's clock, credit that ends
-//! at maxburst; the ticks are the driver's. Its callouts are of two ticks at least, and arrivals and completions ask
-//! the queue between them.
+//! Every point is one TCP connection through one class of the router's link. With exact timers the
+//! policy is the default `cbq`. With the kernel's ticks it is the original's: top-level sharing,
+//! the port as the link's clock, credit limited by maxburst. The ticks are the driver's: a callout
+//! takes at least two ticks, and arrivals and completions poll the queue in between.
 
 use super::testbed::{ATM, HUNDRED, SERIAL, TEN, Testbed, Wire, interface};
 use super::{Experiment, Figure, Options, Outcome, Picture, Progress, Row, points};
@@ -24,41 +24,42 @@ pub const A5: Experiment = Experiment {
     run,
 };
 
-/// The rates, in per cent of the link; the last by borrowing.
+/// The configured rates, in per cent of the link; the last by borrowing.
 const PERCENTS: [u64; 20] = [
     5, 10, 15, 20, 25, 30, 35, 40, 45, 50, 55, 60, 65, 70, 75, 80, 85, 90, 95, 100,
 ];
 
-/// A link with its timers: one curve of the figures.
+/// A link and its timers: one curve of the paper's figures.
 #[derive(Clone, Copy, Debug)]
 struct Setting {
     wire: Wire,
     tick: Option<Duration>,
-    /// The receiver's window, so that the class always has packets waiting and none is lost.
+    /// The receiver's window: the class always has a backlog and never drops.
     window: u64,
-    /// Before it is measured, and while, in seconds.
+    /// The settling time and the measuring time, in seconds.
     settle: u64,
     span: u64,
-    /// The delays of the links, in microseconds. In a network of unvarying delays pairs of packets and their
-    /// acknowledgments keep step, and meet the timers alike every time; so with ticks a point is the mean of several.
+    /// The delays of the links, in µs. With constant delays, pairs of packets and their ACKs keep
+    /// in step and meet the timers alike each time. So with ticks a point is the mean over several
+    /// delays.
     delays: &'static [u64],
 }
 
 const HZ_100: Option<Duration> = Some(Duration::from_millis(10));
 const HZ_1000: Option<Duration> = Some(Duration::from_millis(1));
 
-/// What one TCP got.
+/// The rates of one TCP connection.
 #[derive(Clone, Copy, Debug)]
 struct Point {
     /// On the wire as the policy counts, in per cent of the link.
     class: f64,
-    /// What its program got, in Mbit/s.
+    /// The goodput, in Mbit/s.
     goodput: f64,
 }
 
 impl Setting {
     const fn new(wire: Wire, tick: Option<Duration>) -> Self {
-        // Long enough for 400 packets at 5 %, with all the delays: whole packets are not to decide.
+        // 400 packets at 5 %, over all the delays: whole packets must not decide.
         let (window, settle, span) = match wire.mtu {
             9_180 => (256 << 10, 1, 40),
             _ if wire.rate.bits() < 1_000_000 => (16 << 10, 200, 4_000),
@@ -139,7 +140,7 @@ impl Setting {
     }
 }
 
-/// The points of one setting, with their targets.
+/// The points of one curve, with their targets.
 #[derive(Clone, Debug)]
 struct Curve {
     setting: Setting,
@@ -155,7 +156,7 @@ impl Curve {
             .filter(move |(percent, _)| (from..=to).contains(percent))
     }
 
-    /// How far the furthest point is from its target, in per cent of the target.
+    /// The greatest deviation from a target, in per cent of the target.
     fn furthest(&self, from: u64, to: u64) -> f64 {
         self.within(from, to)
             .map(|(percent, point)| off(percent, point).abs())
@@ -169,7 +170,7 @@ impl Curve {
         (rates().fold(f64::MAX, f64::min), rates().fold(0.0, f64::max))
     }
 
-    /// The first target from 15 % on of which nine tenths are reached again, and at all higher ones too.
+    /// The first target from 15 % on from which all targets are met to nine tenths again.
     fn dip_ends(&self) -> Option<u64> {
         let lower: Vec<u64> = self
             .within(15, 95)
@@ -189,7 +190,7 @@ impl Curve {
         }
     }
 
-    /// All its points, in a sentence.
+    /// All points, in a sentence.
     fn listing(&self) -> String {
         let points = self
             .points
@@ -216,7 +217,7 @@ const TICKS: [(Wire, Option<Duration>); 5] = [
     (HUNDRED, HZ_1000),
 ];
 
-/// Simulated throughout, and soon over: `--quick` changes nothing.
+/// All of it is simulated and short: `--quick` changes nothing.
 fn run(_options: &Options, progress: &mut dyn Progress) -> Result<Outcome, Error> {
     let exact = EXACT.map(|wire| (wire, None));
     let settings: Vec<Setting> = exact

@@ -1,4 +1,4 @@
-//! A7 and A8: two organisations share a link, and inside them two classes each, while sources pause in turn
+//! A7 and A8: two organisations share a link, with two classes each, while sources pause in turn
 //! (Cho 1999, section 5.4, Figs. 9 to 12).
 //!
 //! ```text
@@ -8,9 +8,9 @@
 //!                    └─ class-4 10 %  interactive
 //! ```
 //!
-//! The pattern of the paper's Fig. 10 is lost; here every class pauses once while the others go on, with all of them at
-//! the beginning and at the end. Priorities are those of ALTQ's own sample of the experiment: interactive traffic 4, data 3 (A7);
-//! all 3 (A8).
+//! The pattern of the paper's Fig. 10 is not preserved. Here every class pauses once while the
+//! others send; all send at the beginning and at the end. Priorities are those of ALTQ's own sample
+//! of the experiment: interactive traffic 4, data 3 (A7); all 3 (A8).
 
 use super::testbed::{ATM, LAB, Wire, filters, interface};
 use super::timeline::{AMPLE, Source, at, in_lab, simulated};
@@ -20,7 +20,7 @@ use engine::units::{Bytes, Instant};
 use plot::trace::{Trace, Window};
 use plot::{Level, Plot, picture, stacked_windows};
 
-/// With priorities.
+/// A7: with priorities.
 pub const A7: Experiment = Experiment {
     id: "A7",
     title: "Link sharing: organisations of 70 and 30 %, interactive classes at the higher priority",
@@ -28,7 +28,7 @@ pub const A7: Experiment = Experiment {
     run: |options, progress| run(PRIORITIES, options, progress),
 };
 
-/// Without.
+/// A8: without priorities.
 pub const A8: Experiment = Experiment {
     id: "A8",
     title: "Link sharing: the same, all classes at one priority",
@@ -71,7 +71,7 @@ const CLASSES: [Class; 4] = [
         port: 5040,
     },
 ];
-/// Who pauses in each phase, by number.
+/// The pausing class of each phase, by index.
 const PAUSES: [Option<usize>; 6] = [None, Some(0), Some(1), Some(2), Some(3), None];
 const CLASS_4: usize = 3;
 
@@ -99,7 +99,7 @@ fn policy(wire: &Wire, sharing: &str, priorities: Priorities) -> String {
         } else {
             ""
         };
-        // In a lab senders fill whatever there is; what waits when a source pauses is to be gone soon.
+        // In a lab senders fill any buffer. The backlog of a pausing source must drain soon.
         let queue = "discipline = { kind = \"fifo\", limit_bytes = \"256000 B\" }\n";
         format!(
             "[[interface.c.class]]\nname = \"{name}\"\nparent = \"{}\"\nrate = \"{share} %\"\npriority = {priority}\n{default}{queue}",
@@ -111,8 +111,8 @@ fn policy(wire: &Wire, sharing: &str, priorities: Priorities) -> String {
     format!("{head}{}{classes}{filters}", organisations.concat())
 }
 
-/// What formal sharing gives to each class while one pauses, in per cent: what a class leaves goes to the other one of its
-/// organisation.
+/// Formal sharing's rate of each class while one pauses, in per cent: the other class of the same
+/// organisation takes its share.
 fn due(pause: Option<usize>) -> [f64; 4] {
     let mut due = CLASSES.map(|class| class.share);
     if let Some(paused) = pause {
@@ -148,11 +148,11 @@ fn sources(phase: f64) -> (Vec<Source>, Instant) {
     (CLASSES.iter().enumerate().map(source).collect(), end)
 }
 
-/// Where it was run.
+/// The environment of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Place {
     Simulated,
-    /// The same with windows of TCP that leave a class's queue empty now and then.
+    /// The same with TCP windows that empty a class's queue now and then.
     SmallWindows,
     Lab,
 }
@@ -166,18 +166,18 @@ impl Place {
         }
     }
 
-    /// How far a share may be from what is due, in points.
+    /// The tolerance of a share, in percentage points.
     fn tolerance(self) -> f64 {
         if self == Self::Lab { 2.0 } else { 1.0 }
     }
 }
 
-/// So many readings are 2 s.
+/// This many samples are 2 s.
 const TWO_SECONDS: usize = 5;
-/// Two packets of ATM's MTU, and a little.
+/// A little more than two packets of ATM's MTU.
 const SMALL: Bytes = Bytes::new(19 << 10);
 
-/// One run: what each class got over time, and how long its phases were.
+/// One run: each class's counters over time, and the length of its phases.
 struct Run {
     place: Place,
     sharing: &'static str,
@@ -185,7 +185,7 @@ struct Run {
     trace: Trace,
 }
 
-/// From when on a phase is looked at: TCP has to find its window, and debts are paid back.
+/// Judging starts this long into a phase: cwnd has to adapt, and overuse is paid back.
 const SETTLE: f64 = 1.0;
 
 impl Run {
@@ -193,7 +193,7 @@ impl Run {
         format!("{}, {}", self.place.name(), self.sharing)
     }
 
-    /// Each class's part of all that left in this window, in per cent.
+    /// Each class's share of all that left in this window, in per cent.
     fn parts(&self, window: Window) -> [f64; 4] {
         let rates: Vec<f64> = self
             .trace
@@ -205,7 +205,7 @@ impl Run {
         std::array::from_fn(|class| rates[class] * 100.0 / sum.max(1.0))
     }
 
-    /// What is looked at of each phase.
+    /// The judged window of each phase.
     fn phases(&self) -> impl Iterator<Item = (Option<usize>, Window)> + '_ {
         PAUSES.into_iter().enumerate().map(|(index, pause)| {
             let begin = self.phase * index as f64;
@@ -219,7 +219,7 @@ impl Run {
         })
     }
 
-    /// How far X was from its 70 % where it was furthest, in points, of these windows.
+    /// The greatest deviation of X from its 70 % in these windows, in percentage points.
     fn x_off(&self, windows: impl Iterator<Item = Window>) -> f64 {
         let x_of = |window: Window| {
             let parts = self.parts(window);
@@ -229,7 +229,7 @@ impl Run {
         windows.map(x_of).fold(0.0, furthest)
     }
 
-    /// Every reading in which nobody comes or goes, from 1 s after somebody did.
+    /// Each sampling interval without joins or pauses, from 1 s after the last one.
     fn settled(&self) -> impl Iterator<Item = Window> + '_ {
         let within = |step: &Window| {
             self.phases()
@@ -238,7 +238,7 @@ impl Run {
         self.spans(1).filter(move |step| within(step))
     }
 
-    /// Every span of so many readings after the first second, whoever comes and goes.
+    /// Every span of this many samples after the first second, across joins and pauses.
     fn spans(&self, readings: usize) -> impl Iterator<Item = Window> + '_ {
         let span = move |times: &[Instant]| Window {
             from: times[0],
@@ -248,7 +248,7 @@ impl Run {
         self.trace.times.windows(readings + 1).map(span).filter(started)
     }
 
-    /// What class-4 got beyond its due while this class paused, in points.
+    /// Class-4's rate above its share while this class paused, in percentage points.
     fn class_4_over(&self, paused: usize) -> f64 {
         let found = self.phases().find(|(pause, _)| *pause == Some(paused));
         found.map_or(f64::NAN, |(pause, window)| {
@@ -256,7 +256,7 @@ impl Run {
         })
     }
 
-    /// What every class got in each phase, in a sentence.
+    /// Each class's rate in each phase, in a sentence.
     fn listing(&self) -> String {
         let phase = |(pause, window): (Option<usize>, Window)| {
             let parts = self.parts(window).map(|part| format!("{part:.2}"));
@@ -338,7 +338,7 @@ const REMARK: &str = "ATM, MTU 9180, declared as 134 Mbit/s; a TCP in each class
     The paper's pattern of pauses (Fig. 10) is lost: here all send, then class-0, class-1, class-3 and class-4 pause one after the \
     other, then all send; 5 s each (in the lab 3 s, quick 2 s). Counters are read every 400 ms.";
 
-/// What is not as in the paper.
+/// What differs from the paper.
 fn falls_short(runs: &[Run]) -> String {
     let off = |place: Place| {
         let run = runs
@@ -495,7 +495,8 @@ mod tests {
         assert_eq!(due(Some(2)), [40.0, 30.0, 0.0, 30.0]);
     }
 
-    /// A run in which each class has what formal sharing gives it, but for class-4, which takes so many points of X's.
+    /// A run in which each class has its formal share, except that class-4 takes this many points
+    /// from X.
     fn run_with(taken: f64) -> Run {
         let (sources, end) = sources(5.0);
         let mut trace = Trace::new("trial", engine::units::Bandwidth::mbit(100));

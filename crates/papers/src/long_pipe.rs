@@ -1,13 +1,13 @@
-//! The PSPacer paper's network (Takano et al. 2004, section 4.1, Fig. 5), simulated: a host on Gigabit Ethernet, a bottleneck of
-//! 62.5 MB/s with a tail-drop buffer, 200 ms there and back.
+//! The PSPacer paper's network (Takano et al. 2004, section 4.1, Fig. 5), simulated: a host on
+//! Gigabit Ethernet, a bottleneck of 62.5 MB/s with a tail-drop buffer, 200 ms round-trip time.
 //!
 //! ```text
 //!   host ── GbE, paced or not ──► GNET-1: 62.5 MB/s, tail drop, 100 ms ──► far
 //!     ◄───────────────────────── GbE, 100 ms ─────────────────────────────┘
 //! ```
 //!
-//! The bottleneck's rate counts frames with FCS, as GNET-1 does. Pacing is the `pacer` of the engine over gap frames on the
-//! host's link; the policy is read as `suimon run` reads it.
+//! The bottleneck's rate counts frames with FCS, as GNET-1 does. The engine's `pacer` over gap
+//! frames paces the host's link. The policy is parsed as `suimon run` does.
 
 use crate::Error;
 use crate::testbed::interface;
@@ -22,21 +22,26 @@ use sim::tcp::{self, ControlKind};
 pub const GBE: Bandwidth = Bandwidth::gbit(1);
 /// The bottleneck: 62.5 MB/s.
 pub const NARROW: Bandwidth = Bandwidth::mbit(500);
-/// Half the round trip.
+/// Half the round-trip time.
 pub const HALF: Duration = Duration::from_millis(100);
-/// A frame with FCS, of 1500 bytes of IP.
+/// The length of a frame with FCS and 1500 bytes of IP.
 pub const FRAME: f64 = 1_518.0;
-/// TCP's data in it, with time stamps.
+/// TCP's data in it, with timestamps.
 pub const DATA: f64 = 1_448.0;
-/// A slot of the wire.
+/// The byte times of a frame on the wire.
 pub const SLOT: f64 = 1_538.0;
 
-/// What waits in front of a link of Gigabit Ethernet: a policy that paces to this rate by gap frames, or nothing but the wire.
+/// The queue of a Gigabit Ethernet link: a policy that paces to this rate by gap frames, or the
+/// bare wire.
+///
+/// # Errors
+///
+/// Returns an error if the policy is invalid.
 pub fn hold(rate: Option<Bandwidth>) -> Result<LinkQueue, Error> {
     let Some(rate) = rate else {
         return Ok(LinkQueue::TailDrop(Bytes::new(u64::MAX)));
     };
-    // The host's queue is never full, as the paper's (section 4.1, WAD_IFQ).
+    // The host's queue never fills, as in the paper (section 4.1, WAD_IFQ).
     let policy = format!(
         "version = 1\n[interface.out]\nbandwidth = \"1 Gbit/s\"\nmax_frame = \"1514 B\"\n\
          discipline = {{ kind = \"pacer\", gap = \"frames\" }}\n\
@@ -60,7 +65,7 @@ pub fn gigabit(delay: Duration) -> LinkSpec {
     LinkSpec::new(GBE, delay).framing(Framing::Ethernet)
 }
 
-/// Addresses of a connection with this port.
+/// The addresses and ports of the connection with this port.
 pub fn key(port: u16) -> FlowKey {
     FlowKey {
         family: Family::V4,
@@ -73,7 +78,8 @@ pub fn key(port: u16) -> FlowKey {
     }
 }
 
-/// A connection of the paper's time: a first window of 2 packets, a buffer of this size.
+/// A connection as in the paper's time: an initial window of 2 packets, a receive buffer of this
+/// size.
 pub fn connection(control: &'static ControlKind, window: Bytes) -> tcp::Settings {
     tcp::Settings {
         control,
@@ -86,7 +92,7 @@ pub fn connection(control: &'static ControlKind, window: Bytes) -> tcp::Settings
 /// The network with one connection.
 #[derive(Debug)]
 pub struct LongPipe {
-    /// It and its time.
+    /// The simulation.
     pub sim: Simulation,
     /// The host's link.
     pub out: LinkId,
@@ -97,7 +103,11 @@ pub struct LongPipe {
 }
 
 impl LongPipe {
-    /// With a buffer of so many bytes at the bottleneck, and the host paced to it or not.
+    /// A buffer of this many bytes at the bottleneck; the host is paced to it or not.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the policy is invalid.
     pub fn new(settings: &tcp::Settings, buffer: u64, paced: bool) -> Result<Self, Error> {
         let mut sim = Simulation::new(Seed(1));
         let [host, gnet, far]: [NodeId; 3] = ["host", "gnet", "far"].map(|name| sim.node(name));
@@ -123,7 +133,7 @@ impl LongPipe {
         })
     }
 
-    /// Frames that the bottleneck's buffer had no room for.
+    /// Frames that the bottleneck dropped.
     pub fn drops(&self) -> u64 {
         self.sim
             .meter(self.narrow)

@@ -1,12 +1,13 @@
-//! The PSPacer paper's network in the lab, with the kernel's TCP: a host on Gigabit Ethernet, paced or not, a bottleneck of
-//! 500 Mbit/s with a tail-drop buffer, 200 ms there and back.
+//! The PSPacer paper's network in the lab, with the kernel's TCP: a host on Gigabit Ethernet, paced
+//! or not, a bottleneck of 500 Mbit/s with a tail-drop buffer, 200 ms round-trip time.
 //!
 //! ```text
-//!  host ─── left │ worker: pacer by timers, or FIFO at 1 Gbit/s │ right ═══ 500 Mbit/s, tail drop, 100 ms ═══ far
+//!  host ─── left │ worker: pacer by timers, or FIFO at 1 Gbit/s │ right ═╗
+//!  far ═════════════════════════════ 500 Mbit/s, tail drop, 100 ms ══════╝
 //! ```
 //!
-//! The worker is `suimon run`'s, with the realiser of timers; the bottleneck is an emulated link of the lab. Windows are up to
-//! 32 MB, as the paper's socket buffers.
+//! The worker is that of `suimon run`, with the timer realiser. The bottleneck is an emulated link
+//! of the lab. Windows reach 32 MB, as the paper's socket buffers.
 
 use crate::Error;
 use crate::long_pipe::{GBE, HALF, NARROW};
@@ -33,15 +34,15 @@ const FAR: Ipv4Addr = Ipv4Addr::new(10, 8, 0, 2);
 const MTU: usize = 1_500;
 /// The paper's largest socket buffer, in the kernel's accounting of memory.
 const WINDOW: u64 = 64 << 20;
-/// More packets than the window has.
+/// More packets than the window.
 const SLOTS: Slots = Slots {
     small: 65_536,
     big: 2_048,
 };
-/// The bins of what came to the bottleneck.
+/// The bins of the arrivals at the bottleneck.
 const BIN: Duration = Duration::from_millis(1);
 
-/// A run.
+/// A trial.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Trial {
     /// The kernel's congestion control.
@@ -50,29 +51,29 @@ pub struct Trial {
     pub kb: u64,
     /// Whether the host is paced.
     pub paced: bool,
-    /// How long it lasts, in seconds; the last part counts.
+    /// The duration in seconds; the last part counts.
     pub seconds: u64,
 }
 
-/// So much at the end of a run counts for its rate, in seconds.
+/// The last seconds of a run, whose rate counts.
 pub const COUNTED: u64 = 5;
 
-/// What came of it.
+/// The result of a trial.
 #[derive(Clone, Debug)]
 pub struct Reading {
-    /// Of TCP's data, over the last seconds, in MB/s.
+    /// TCP's goodput over the last seconds, in MB/s.
     pub rate: f64,
-    /// Packets that the bottleneck had no room for.
+    /// Packets that the bottleneck dropped.
     pub drops: u64,
-    /// Packets that were lost on the way to the bottleneck: this machine's fault.
+    /// Packets lost before the bottleneck, by this machine.
     pub strayed: u64,
-    /// How well packets started at their times, if they had any.
+    /// The precision of paced departures, if there were any.
     pub realised: Option<Realised>,
-    /// What came to the bottleneck, and waited there.
+    /// Arrivals and backlog at the bottleneck.
     pub recorded: Recorded,
 }
 
-/// What the host's link is ruled by: paced to the bottleneck's rate of frames with FCS, or plain.
+/// The policy of the host's link: paced to the bottleneck's rate of frames with FCS, or plain.
 fn policy(paced: bool) -> Result<Interface, Error> {
     let rate = NARROW.bits();
     let discipline = if paced {
@@ -94,7 +95,7 @@ fn policy(paced: bool) -> Result<Interface, Error> {
     ))
 }
 
-/// Hosts, the worker and the bottleneck.
+/// The hosts, the worker and the bottleneck.
 struct Network {
     sender: Host,
     far: Host,
@@ -133,8 +134,8 @@ impl Network {
         let settings = Settings {
             realtime: true,
             slots: SLOTS,
-            // Packets are 24 us apart: spinning for each would take the whole processor, and the kernel stops a thread of the
-            // real-time class that does.
+            // Packets are 24 µs apart. Spinning for each would take the whole processor, and the
+            // kernel throttles a real-time thread that does.
             guard: Duration::ZERO,
             ..Settings::default()
         };
@@ -163,12 +164,16 @@ impl Network {
 impl Drop for Network {
     fn drop(&mut self) {
         self.handle.stop();
-        // It ends after the present batch, and its ports must be gone before their interfaces are.
+        // The worker ends after its present batch. Its ports must close before their interfaces go.
         let _ = self.worker.take().map(JoinHandle::join);
     }
 }
 
-/// Runs it once.
+/// Runs a trial once.
+///
+/// # Errors
+///
+/// Returns an error if the lab, the worker or a program fails.
 pub fn run(trial: Trial) -> Result<Reading, Error> {
     let network = Network::new(trial)?;
     let bulk = Bulk {

@@ -1,4 +1,4 @@
-//! An outcome for programs (one JSON object), for a terminal, and as a page with its pictures.
+//! Formats an outcome: as one JSON object, as text for a terminal, and as a page with its charts.
 
 use super::{Experiment, Outcome, Picture, Row, number};
 use serde::Serialize;
@@ -7,7 +7,7 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
 
-/// What JSON has.
+/// The fields of the JSON object.
 #[derive(Debug, Serialize)]
 struct View<'a> {
     id: &'a str,
@@ -25,7 +25,11 @@ fn view<'a>(experiment: &'a Experiment, outcome: &'a Outcome) -> View<'a> {
     }
 }
 
-/// The object, on one line.
+/// The JSON object, on one line.
+///
+/// # Errors
+///
+/// Returns an error if serialising fails.
 pub fn json(experiment: &Experiment, outcome: &Outcome) -> io::Result<String> {
     Ok(serde_json::to_string(&view(experiment, outcome))?)
 }
@@ -49,7 +53,11 @@ fn cells(row: &Row, notes: &[&str]) -> [String; 7] {
     ]
 }
 
-/// The table, and below it the reasons, for a terminal.
+/// Prints the table, and the reasons below it, for a terminal.
+///
+/// # Errors
+///
+/// Returns an error if writing to `out` fails.
 pub fn print(out: &mut dyn Write, experiment: &Experiment, outcome: &Outcome) -> io::Result<()> {
     writeln!(
         out,
@@ -83,7 +91,7 @@ pub fn print(out: &mut dyn Write, experiment: &Experiment, outcome: &Outcome) ->
     writeln!(out, "{} {verdict}\n", experiment.id)
 }
 
-/// The notes of the rows, each once.
+/// The rows' notes without repetition.
 fn notes(outcome: &Outcome) -> Vec<&str> {
     let mut notes: Vec<&str> = Vec::new();
     for row in &outcome.rows {
@@ -94,7 +102,7 @@ fn notes(outcome: &Outcome) -> Vec<&str> {
     notes
 }
 
-/// In lines of 100 characters, the first with this mark.
+/// The text in lines of 100 characters, the first with this mark.
 fn wrapped(mark: &str, text: &str) -> String {
     let (mut lines, mut line) = (Vec::new(), format!("{mark:>3}"));
     for word in text.split_whitespace() {
@@ -108,7 +116,11 @@ fn wrapped(mark: &str, text: &str) -> String {
     lines.join("\n")
 }
 
-/// Writes `ID.md`, `ID.json` and the pictures into a directory.
+/// Writes `ID.md`, `ID.json` and the charts into a directory.
+///
+/// # Errors
+///
+/// Returns an error if a file cannot be written.
 pub fn write(directory: &Path, experiment: &Experiment, outcome: &Outcome, quick: bool) -> io::Result<()> {
     fs::create_dir_all(directory)?;
     let file = |name: &str| directory.join(name);
@@ -129,7 +141,7 @@ fn picture_file(id: &str, index: usize, picture: &Picture) -> String {
     }
 }
 
-/// The page.
+/// The page in Markdown.
 fn markdown(experiment: &Experiment, outcome: &Outcome, quick: bool) -> String {
     let Experiment {
         id, title, reference, ..

@@ -1,11 +1,11 @@
-//! Independent points of an experiment, on all processors.
+//! Runs the independent points of an experiment on all processors.
 
 use super::Progress;
 use crate::Error;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 
-/// Runs `work` for each of `points`; the answers in their order, or the first failure.
+/// Runs `work` for each of `points`. Returns the results in their order, or the first error.
 pub fn all<P: Sync, A: Send>(
     points: &[P],
     progress: &mut dyn Progress,

@@ -1,11 +1,13 @@
-//! I1 to I5: a flow that is promised a delay among bursts that fill the link (Kusaka and Sugano, "An evaluation of delay
-//! controlled communication service", Table 3).
+//! I1 to I5: a flow with a guaranteed delay among bursts that fill the link (Kusaka and Sugano, "An
+//! evaluation of delay controlled communication service", Table 3).
 //!
-//! Four flows of bursts of full frames come in by 100 Mbit/s each and leave by 10 Mbit/s, together 100.37 % of it, as the
-//! paper says. Table 2 counts the frame gaps of flows 1 and 4 into their periods and those of 2 and 3 not; only so
-//! do its rates come out, and so they are sent. Frames have 1,518 bytes, FCS included, on the wire as in the policy.
+//! Four flows of bursts of full frames arrive at 100 Mbit/s each and leave at 10 Mbit/s. Together
+//! they are 100.37 % of it, as in the paper. Table 2 includes the frame gaps in the periods of
+//! flows 1 and 4, but not of 2 and 3. Only this reading gives its rates, so the flows are sent this
+//! way. Frames have 1,518 bytes, FCS included, on the wire as in the policy.
 //!
-//! The delay is from a packet's first bit at its sender to its last bit at the receiver, of 10,000 packets of flow 1.
+//! The delay runs from a packet's first bit at its sender to its last bit at the receiver, of
+//! 10,000 packets of flow 1.
 
 use crate::Error;
 use crate::testbed::{behind, interface};
@@ -56,13 +58,13 @@ measurement!(I5, 4, "The same flow in one FIFO with all others");
 /// A measurement of Table 3.
 pub struct Measurement {
     number: u32,
-    /// Flow and promised milliseconds, or the discipline without promises.
+    /// Flow and guaranteed milliseconds, or the discipline without guarantees.
     pub promised: &'static [(usize, u64)],
     plain: &'static str,
-    /// Per cent of the packets within 10, 9.7, 20, 19.4, 40 and 38.8 ms; and lost.
+    /// Per cent of the packets within 10, 9.7, 20, 19.4, 40 and 38.8 ms, and lost.
     pub paper: [Option<f64>; 6],
     pub lost: f64,
-    /// How many of these six are to be 100 without a ring.
+    /// Which of these six must be 100 without a ring.
     pub kept: &'static [usize],
 }
 
@@ -137,11 +139,11 @@ const MEASUREMENTS: [Measurement; 5] = [
     },
 ];
 
-/// In microseconds.
+/// The thresholds, in µs.
 pub const WITHIN: [u64; 6] = [10_000, 9_700, 20_000, 19_400, 40_000, 38_800];
 
-/// A flow of Table 2: frames of a burst, from one burst to the next and from one frame to the next in nanoseconds, the rate of
-/// its IP packets in Mbit/s as the paper has it, and what its class is given, in kbit/s of frames.
+/// A flow of Table 2: frames of a burst, the intervals between bursts and between frames in ns, the
+/// paper's rate of IP packets in Mbit/s, and its class's rate in kbit/s of frames.
 pub struct Flow {
     pub frames: u64,
     pub period: u64,
@@ -150,7 +152,7 @@ pub struct Flow {
     rate: u64,
 }
 
-/// A frame at 100 Mbit/s.
+/// The transmission time of a frame at 100 Mbit/s.
 pub const FRAME_TIME: u64 = 121_440;
 
 pub const FLOWS: [Flow; 4] = [
@@ -184,10 +186,10 @@ pub const FLOWS: [Flow; 4] = [
     },
 ];
 
-/// Without FCS.
+/// The length without FCS.
 const FRAME: Bytes = Bytes::new(1_514);
 const FCS: i32 = 4;
-/// The excess of 0.37 % takes this long to fill a queue.
+/// The excess of 0.37 % fills a queue in this time.
 const SETTLE: Duration = Duration::from_secs(60);
 const PACKETS: usize = 10_000;
 const RINGS: [u32; 2] = [1, 3];
@@ -223,12 +225,12 @@ impl Measurement {
     }
 }
 
-/// Takes the time of packets that were sent from some time on, up to so many.
+/// Records the delays of packets sent after some time, up to a number.
 #[derive(Debug)]
 struct Stopwatch {
     from: Instant,
     delays: Vec<u64>,
-    /// The numbers of the first and the last of them.
+    /// The sequence numbers of the first and the last of them.
     numbers: Option<(u64, u64)>,
 }
 
@@ -247,14 +249,14 @@ impl Agent for Stopwatch {
     }
 }
 
-/// What one measurement gave, behind one ring.
+/// The result of one measurement behind one ring.
 struct Found {
     delays: Vec<u64>,
-    /// Per cent of flow 1.
+    /// Loss of flow 1, in per cent.
     lost: f64,
-    /// Mbit/s of IP packets, of each flow.
+    /// The rate of IP packets of each flow, in Mbit/s.
     rates: Vec<f64>,
-    /// Packets of promised classes that were late, by `ips` itself.
+    /// Late packets of guaranteed classes, as `ips` counts them.
     late: u64,
 }
 
@@ -307,7 +309,7 @@ fn measure(policy: &Interface, ring: u32) -> Result<Found, Error> {
     sim.run_until(begin);
     let before = delivered(&sim);
     let bursts = PACKETS as u64 / FLOWS[0].frames;
-    // Some bursts more, for those that were lost.
+    // A few bursts more, to make up for lost ones.
     let span = Duration::from_nanos(FLOWS[0].period).times(bursts * 6 / 5);
     sim.run_until(begin + span);
     let rate = |(after, before): (u64, &u64)| {
@@ -394,7 +396,7 @@ fn within(measurement: &Measurement, ring: u32, found: &Found) -> Vec<Row> {
     let row = |(index, &micros): (usize, &u64)| {
         let ours = rounded(percent(found, micros));
         let kept = ring == 1 && measurement.kept.contains(&index);
-        // The promise itself: what it is called, and what the rule expects.
+        // The guarantee itself: its name, and the rule's expectation.
         let own = measurement.kept.first().is_some_and(|&first| index == first);
         let near = ring > 1 && own;
         let apart = measurement.paper[index].map_or(0.0, |paper| (ours - paper).abs());
@@ -445,7 +447,7 @@ fn rates(found: &Found) -> Vec<Row> {
     FLOWS.iter().enumerate().zip(&found.rates).map(row).collect()
 }
 
-/// What `ips` counted itself.
+/// The counters of `ips`.
 fn counted(measurement: &Measurement, found: &[Found]) -> Vec<Row> {
     let row = |(&ring, found): (&u32, &Found)| {
         let kept = measurement.kept.contains(&2);
@@ -474,7 +476,7 @@ fn drawn(measurement: &Measurement, found: &[Found]) -> String {
         .iter()
         .zip(found)
         .map(|(&ring, found)| {
-            // In steps of 0.1 ms: a picture shows no more.
+            // In steps of 0.1 ms: a chart shows no more.
             let mut counts = std::collections::BTreeMap::new();
             found
                 .delays

@@ -1,9 +1,9 @@
-//! I1 to I5 between sockets: the flows of Table 2 by UDP from one network namespace to another, over the lab's link of 10 Mbit/s
-//! with the very same policy.
+//! I1 to I5 between sockets: the flows of Table 2 by UDP between two network namespaces, over the
+//! lab's link of 10 Mbit/s with the same policy.
 //!
-//! The link is a thread: it begins each frame at the exact time, worked out afterwards, but hands it over when it is woken.
-//! How late it was, how late the senders were, and what the lab adds to a packet that finds the link idle, is measured and
-//! stands in rows of its own; every delay counts as it was seen, with all of that in it.
+//! The link is a thread. It computes the exact start time of each frame, but forwards the frame
+//! when it wakes up. Rows of their own report how late it was, how late the senders were, and what
+//! the lab adds to a packet on an idle link. Every delay includes all of that, as measured.
 
 use super::promised_delays::{FLOWS, FRAME_TIME, Flow, Measurement, SHOWN, WITHIN, rounded};
 use super::{Figure, Options, Progress, Row};
@@ -25,21 +25,21 @@ pub const REMARK: &str = "lab: the same flows between sockets of two network nam
 
 const SENDER: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 1);
 const RECEIVER: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 2);
-/// Of a full frame: 1,500 bytes of IP less its header and UDP's.
+/// The payload of a full frame: 1,500 bytes of IP less the IP and UDP headers.
 const PAYLOAD: usize = 1_472;
-/// What a full frame takes at 10 Mbit/s.
+/// The transmission time of a full frame at 10 Mbit/s.
 const ON_THE_LINK: Duration = Duration::from_nanos(1_518 * 800);
-/// Packets that find the link idle.
+/// The number of packets sent on an idle link.
 const ALONE: u64 = 200;
 
-/// What one measurement gave. Lateness is that of 99 %, and the greatest.
+/// The result of one measurement. Lateness: the 99th percentile and the maximum.
 struct Heard {
     delays: Vec<Duration>,
-    /// Per cent of flow 1.
+    /// Loss of flow 1, in per cent.
     lost: f64,
-    /// Mbit/s of IP packets, of each flow.
+    /// The rate of IP packets of each flow, in Mbit/s.
     rates: Vec<f64>,
-    /// What `ips` counted of flow 1: packets that were late, by the link's own clock; packets that were more than promised.
+    /// `ips`'s counters of flow 1: packets late by the link's own clock, and policed packets.
     late: Option<u64>,
     policed: Option<u64>,
     alone: [Duration; 2],
@@ -185,7 +185,7 @@ fn measure(policy: &Interface, settle: Duration, packets: u64) -> Result<Heard, 
         }
         .start(from, to)
     };
-    // The first resolves addresses.
+    // The first run resolves addresses.
     for count in [3, ALONE] {
         let alone = start(
             0,
@@ -209,7 +209,7 @@ fn measure(policy: &Interface, settle: Duration, packets: u64) -> Result<Heard, 
     Err(Error::new("nothing was sent"))
 }
 
-/// What the lab adds to a packet alone.
+/// The delay that the lab adds to a packet on an idle link.
 fn added(report: &StreamReport) -> [Duration; 2] {
     [0.99, 1.0].map(|share| {
         report
@@ -219,7 +219,7 @@ fn added(report: &StreamReport) -> [Duration; 2] {
     })
 }
 
-/// Late and policed packets of flow 1 so far, where the discipline counts them.
+/// Late and policed packets of flow 1 so far, if the discipline counts them.
 fn counts(lab: &Lab, policy: &Interface) -> [Option<u64>; 2] {
     let flow = policy.plan.class("flow-1");
     let seen = lab.links()[0].inspect().ok();
@@ -251,7 +251,7 @@ fn flows(
     alone: [Duration; 2],
     start: impl Fn(usize, Shape) -> lab::Result<StreamRun>,
 ) -> Result<Heard, Error> {
-    // Some bursts more, for those that were lost.
+    // A few bursts more, to make up for lost ones.
     let span = Duration::from_nanos(FLOWS[0].period) * (packets / FLOWS[0].frames) as u32 * 6 / 5;
     let runs: Vec<StreamRun> = FLOWS
         .iter()

@@ -1,9 +1,10 @@
-//! K2: what a reservation costs the router's processor (Maeshima, Ito, Ishikura and Asami, "RSVP bandwidth reservation with weighted
-//! round robin on a high speed network", section 4.2, Fig. 4).
+//! K2: the processor cost of a reservation in the router (Maeshima, Ito, Ishikura and Asami, "RSVP
+//! bandwidth reservation with weighted round robin on a high speed network", section 4.2, Fig. 4).
 //!
-//! The worker of `suimon run` between two hosts of a lab; what it uses of a processor is read from the kernel while the
-//! paper's streams pass, by a FIFO without looking at them, and by WRR with the reservation's class and filter. The paper reads the
-//! whole machine's idle time, interrupts included; here it is the packet loop's thread alone, system calls included.
+//! The worker of `suimon run` forwards between two hosts of a lab. The kernel reports its processor
+//! time while the paper's streams pass: through a FIFO without classification, and through WRR with
+//! the reservation's class and filter. The paper reads the whole machine's idle time, interrupts
+//! included. Here it is the packet loop's thread alone, system calls included.
 
 use super::cost_ways::Way;
 use super::cost_wire::Wire;
@@ -24,21 +25,22 @@ pub const K2: Experiment = Experiment {
 };
 
 const DATA: usize = 1_440;
-/// Ethernet's, IP's and UDP's.
+/// Headers of Ethernet, IP and UDP.
 const HEADERS: usize = 14 + 20 + 8;
-/// Packets a second of the measured flow and of one disturber: one every 309 and every 1,174 µs.
+/// Packets per second of the measured flow and of one disturber: one every 309 and every 1,174 µs.
 const MEASURED: u32 = 3_236;
 const DISTURBER: u32 = 852;
 const PORT: u16 = 5_001;
-/// With so many there is as much traffic as the paper's router could take, 390 Mbit/s, by its extrapolation.
+/// With this many the load is the capacity of the paper's router, 390 Mbit/s, by its extrapolation.
 const MANY: u32 = 35;
-/// A change is left to settle before it is measured.
+/// The settling time after a change.
 const SETTLE: Duration = Duration::from_millis(100);
 
-/// The link: what a class may have is reckoned against it, but the wire does not hold to it.
+/// The link of the policy: it limits what classes may reserve, but not the wire's rate.
 const LINK: Link = Link::new(Bandwidth::mbit(100), Bytes::new(1_514));
 
-/// One load: Mbit/s of frames that come in, and the processor's use in per cent of one, not reserved and reserved.
+/// One load: Mbit/s of arriving frames, and the use of one processor in per cent, without and with
+/// the reservation.
 #[derive(Clone, Copy, Debug)]
 struct Point {
     traffic: f64,
@@ -78,7 +80,7 @@ const REMARK: &str = "lab: real sockets, namespaces, and the worker and ports of
     a point is the median of the turns. The paper's machine was a Pentium II of 266 MHz and did everything in interrupts; here the packet loop \
     alone is counted, with its system calls.";
 
-/// The two ways by turns under one load.
+/// Measures both treatments in turns under one load.
 fn load(
     wire: &Wire,
     ways: &[Way; 2],
@@ -116,7 +118,7 @@ fn load(
     })
 }
 
-/// A straight line by least squares: its slope, its value at zero, and R².
+/// A least-squares line: its slope, its value at zero, and R².
 fn line(points: &[(f64, f64)]) -> (f64, f64, f64) {
     let n = points.len() as f64;
     let mean = |of: fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / n;
@@ -128,7 +130,7 @@ fn line(points: &[(f64, f64)]) -> (f64, f64, f64) {
 }
 
 const NAMES: [&str; 2] = ["not reserved", "reserved"];
-/// What a busy machine may add to one point is not to decide.
+/// The least R² of a straight line: one point disturbed by a busy machine must not decide.
 const STRAIGHT: f64 = 0.9;
 
 fn rows(points: &[Point], most: &Point) -> Vec<Row> {

@@ -1,5 +1,6 @@
-//! K1: a flow of 37 Mbit/s among disturbers of 10 Mbit/s each, with a reservation of 40 Mbit/s and without (Maeshima, Ito,
-//! Ishikura and Asami, "RSVP bandwidth reservation with weighted round robin on a high speed network", section 4.1, Fig. 3).
+//! K1: a flow of 37 Mbit/s among disturbers of 10 Mbit/s each, with a reservation of 40 Mbit/s and
+//! without (Maeshima, Ito, Ishikura and Asami, "RSVP bandwidth reservation with weighted round
+//! robin on a high speed network", section 4.1, Fig. 3).
 //!
 //! ```text
 //!   A ─┐                              ┌─ B
@@ -7,8 +8,9 @@
 //!   C ─┘                              └─ D
 //! ```
 //!
-//! The paper calls 1,468 bytes the packet's length and 37 and 10 Mbit/s the rates of UDP data. With 1,440 bytes of data, so that the
-//! IP packet has 1,468, they are 37.3 and 9.8; with 1,468 bytes of data they would be 38.0 and 10.0. Both are run.
+//! The paper calls 1,468 bytes the packet's length, and 37 and 10 Mbit/s the rates of UDP data.
+//! With 1,440 bytes of data, so that the IP packet has 1,468, they are 37.3 and 9.8; with 1,468
+//! bytes of data they would be 38.0 and 10.0. Both are run.
 
 use super::reserved_sockets::{self, Heard};
 use super::testbed::interface;
@@ -32,23 +34,24 @@ pub const K1: Experiment = Experiment {
     run,
 };
 
-/// Between the routers.
+/// The link between the routers.
 pub const LINK: Bandwidth = Bandwidth::mbit(100);
-/// The hosts' Ethernets here. Behind one of the link's own speed C's packets come one by one, in step with those that leave: each
-/// finds a place in the full queue, and A's alone are lost. Clocks and interrupts of real machines blur that.
+/// The hosts' Ethernets here. At the link's own speed C's packets would arrive one by one, in step
+/// with departures: each would find a free slot in the full queue, and only A's would be dropped.
+/// Clocks and interrupts of real machines blur that.
 const FASTER: Bandwidth = Bandwidth::gbit(1);
-/// C's own Ethernet carries no more of them.
+/// C's own Ethernet carries no more disturbers.
 pub const MOST: u64 = 9;
 /// Headers of UDP, IP and Ethernet, without FCS.
 pub const HEADERS: u64 = 8 + 20 + 14;
 /// What the wire adds: FCS, preamble and gap.
 pub const ON_WIRE: u64 = 24;
-/// Where the measured flow is sent to.
+/// The measured flow's destination port.
 pub const PORT: u16 = 5_001;
 const SETTLE: u64 = 1;
 const SPAN: u64 = 10;
 
-/// What is sent: bytes of data in each packet, and the time between two in microseconds.
+/// A stream: bytes of data in each packet, and the interval in µs.
 #[derive(Clone, Copy, Debug)]
 pub struct Stream {
     pub data: u64,
@@ -63,7 +66,7 @@ impl Stream {
         }
     }
 
-    /// At this rate of data, in Mbit/s.
+    /// A stream of this rate of data, in Mbit/s.
     pub const fn of_rate(data: u64, tenths: u64) -> Self {
         Self {
             data,
@@ -71,23 +74,23 @@ impl Stream {
         }
     }
 
-    /// Mbit/s of data.
+    /// The rate of data, in Mbit/s.
     pub fn offer(&self) -> f64 {
         self.data as f64 * 8e3 / self.interval.nanos() as f64
     }
 
-    /// Mbit/s on the wire.
+    /// The rate on the wire, in Mbit/s.
     pub fn on_wire(&self) -> f64 {
         self.offer() * (self.data + HEADERS + ON_WIRE) as f64 / self.data as f64
     }
 
-    /// So many of them in bit/s, with the Ethernet header as on the paper's axis.
+    /// The rate of this many streams in bit/s, Ethernet header included as on the paper's axis.
     pub fn on_ethernet(&self, times: u64) -> f64 {
         (self.data + HEADERS) as f64 * 8e9 / self.interval.nanos() as f64 * times as f64
     }
 
-    /// The times at which a program on a host of its time sends: at each multiple of the interval, and up to an interval
-    /// late. Streams that keep step would meet a full queue always or never.
+    /// The sending times of a program on a host of the paper's time: at each multiple of the
+    /// interval, up to an interval late. Streams in step would meet a full queue always or never.
     fn timing(&self, seed: Seed) -> Replay {
         let (mut luck, interval) = (seed.stream(), self.interval.nanos());
         let count = (SETTLE + SPAN) * 1_000_000_000 / interval + 1;
@@ -100,7 +103,7 @@ impl Stream {
     }
 }
 
-/// A run: how R1 serves its link, and who sends.
+/// A trial: R1's discipline and the senders.
 #[derive(Clone, Copy, Debug)]
 struct Trial {
     discipline: Discipline,
@@ -111,16 +114,16 @@ struct Trial {
     hosts: Bandwidth,
 }
 
-/// How R1 serves the link to R2.
+/// R1's discipline at the link to R2.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Discipline {
     /// No reservation.
     Fifo,
-    /// By packets, 4 of 10, whenever the link has room.
+    /// WRR by packets, 4 of 10, dequeued whenever the link has room.
     Wrr,
-    /// The same, asked at intervals as the paper's router.
+    /// The same, polled at intervals as in the paper's router.
     Polled,
-    /// By bytes.
+    /// DRR, by bytes.
     Drr,
 }
 
@@ -164,7 +167,7 @@ impl Discipline {
 }
 
 impl Trial {
-    /// Mbit/s of data that came of the measured flow, and of the disturbers together.
+    /// Delivered data of the measured flow and of all disturbers, in Mbit/s.
     fn run(&self) -> Result<(f64, f64), Error> {
         let policy = interface(&self.discipline.policy())?;
         let ruled = PolicyQueue {
@@ -208,7 +211,7 @@ impl Trial {
         ))
     }
 
-    /// What the measured flow would have if all lost in proportion to what they offer.
+    /// The measured flow's rate if all streams lost in proportion to their load.
     fn proportional(&self) -> f64 {
         let all = self.measured.on_wire() + self.disturber.on_wire() * self.disturbers as f64;
         self.measured.offer() * (LINK.bits() as f64 / 1e6 / all).min(1.0)
@@ -236,7 +239,7 @@ fn send(sim: &mut Simulation, hosts: [NodeId; 2], port: u16, stream: &Stream) ->
         .map_err(|e| Error::new(e.to_string()))
 }
 
-/// The two readings of the paper's length.
+/// The two readings of the paper's packet length.
 const READINGS: [(u64, &str); 2] = [(1_440, "1,440 bytes of data"), (1_468, "1,468 bytes of data")];
 
 fn loads(data: u64, discipline: Discipline) -> impl Iterator<Item = Trial> {
@@ -249,8 +252,8 @@ fn loads(data: u64, discipline: Discipline) -> impl Iterator<Item = Trial> {
     })
 }
 
-/// What a reservation is worth where packets are not alike: short packets reserved among long ones, and a flow that
-/// sends more than it has reserved, among short ones.
+/// Reservations with unequal packets: short packets reserved among long ones, and a flow above its
+/// reservation among short ones.
 fn unequal() -> impl Iterator<Item = (&'static str, Trial)> {
     let trial = |discipline, measured, disturber| Trial {
         discipline,
@@ -261,7 +264,8 @@ fn unequal() -> impl Iterator<Item = (&'static str, Trial)> {
     };
     [Fifo, Wrr, Drr].into_iter().flat_map(move |discipline| {
         let long = Stream::new(1_440, 1_174);
-        // Nine of 5.3 Mbit/s of data fill their Ethernet: on the wire a datagram of 64 bytes is twice as long.
+        // Nine of 5.3 Mbit/s of data fill their Ethernet: a datagram of 64 bytes is twice as long
+        // on the wire.
         [
             (
                 "200-byte data reserved, 30.1 Mbit/s are its 40 of the wire",
@@ -410,7 +414,7 @@ impl Curve<'_> {
     }
 }
 
-/// A run with packets that are not alike.
+/// The row of a trial with unequal packets.
 fn mixed(case: &str, trial: &Trial, got: f64) -> Row {
     let short = trial.measured.data < trial.disturber.data;
     let (holds, note) = match (trial.discipline, short) {
@@ -461,7 +465,7 @@ fn drawn(curves: &[Curve<'_>], heard: Option<&Heard>) -> String {
     picture("A flow of 37 Mbit/s, with 40 Mbit/s reserved and without", &plots)
 }
 
-/// The runs with packets that are not alike, beside what 40 Mbit/s of the wire are in data.
+/// The chart of the trials with unequal packets, beside the data rate of 40 Mbit/s of the wire.
 fn drawn_unequal(runs: &[(Trial, f64)]) -> String {
     let group = |(name, short): (&str, bool)| {
         let of_case = |(trial, _): &&(Trial, f64)| (trial.measured.data < trial.disturber.data) == short;

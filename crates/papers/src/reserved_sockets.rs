@@ -1,5 +1,6 @@
-//! K1 between sockets: four hosts and two routers of a lab, each with the kernel's own forwarding, and `suimon` on those that
-//! speak RSVP. What is reserved is reserved as a person would, by `suimon reserve`, and promised hop by hop.
+//! K1 between sockets: four hosts and two routers of a lab, each with the kernel's own forwarding,
+//! and `suimon` on those that speak RSVP. `suimon reserve` makes the reservation, and RSVP installs
+//! it hop by hop.
 //!
 //! ```text
 //!   a (reserve) ─┐                                    ┌─ b (accept)
@@ -28,20 +29,22 @@ pub const REMARK: &str = "lab: the six as network namespaces, and real sockets. 
     40 Mbit/s of the wire; the classes are made by RSVP. 2 s of each load (quick: 1 s, and four loads).";
 
 const SETTLE: Duration = Duration::from_millis(300);
-/// How long a program, or a promise, is waited for.
+/// The timeout for a program or a reservation.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// A program that was forgotten ends by itself.
+/// Programs that are left over end by themselves.
 const LIMIT: Duration = Duration::from_secs(600);
-/// What is reserved of the wire, in per cent of it.
+/// The reservation, in per cent of the wire.
 const RESERVED: u64 = 40;
-/// A packet costs this machine as much whatever its length: short ones are sent over a link of a tenth of the rate.
+/// The machine's cost of a packet does not depend on its length, so short packets are sent over a
+/// link of a tenth of the rate.
 const SLOWER: u64 = 10;
-/// What a reservation does not count of a packet's headers.
+/// The headers that a reservation does not count.
 const ETHERNET: u64 = netio::port::ETHERNET as u64;
-/// Where disturbers send to.
+/// The disturbers' destination port.
 const DISTURBED: u16 = 6_001;
 
-/// One discipline's curve: what came of the measured flow with each number of disturbers, in Mbit/s of data.
+/// One discipline's curve: delivered data of the measured flow with each number of disturbers, in
+/// Mbit/s.
 #[derive(Clone, Debug)]
 pub struct Curve {
     pub discipline: Discipline,
@@ -49,7 +52,7 @@ pub struct Curve {
     pub points: Vec<(u64, f64)>,
 }
 
-/// What the lab gave.
+/// The result of the lab.
 #[derive(Clone, Debug)]
 pub struct Heard {
     pub curves: Vec<Curve>,
@@ -57,7 +60,7 @@ pub struct Heard {
     pub unequal: Vec<(Discipline, f64)>,
 }
 
-/// The streams of the paper's first reading of its packet's length.
+/// The streams of the paper's packet length, by its first reading.
 const MEASURED: Stream = Stream::new(1_440, 309);
 const DISTURBER: Stream = Stream::new(1_440, 1_174);
 
@@ -75,7 +78,11 @@ fn slower(stream: &Stream) -> Stream {
 
 const DISCIPLINES: [Discipline; 2] = [Discipline::Wrr, Discipline::Drr];
 
-/// The curves, or `None` where labs cannot be made.
+/// Measures the curves; `None` where labs cannot be made.
+///
+/// # Errors
+///
+/// Returns an error if the lab or a program fails.
 pub fn measure(options: &Options, progress: &mut dyn Progress) -> Result<Option<Heard>, Error> {
     if options.lab.is_err() {
         return Ok(None);
@@ -113,7 +120,7 @@ pub fn measure(options: &Options, progress: &mut dyn Progress) -> Result<Option<
     Ok(Some(heard))
 }
 
-/// What is asked of the lab, and what it gave.
+/// The claims on the lab, with its results.
 pub fn rows(heard: Option<&Heard>, options: &Options) -> Vec<Row> {
     match (heard, &options.lab) {
         (Some(heard), _) => {
@@ -137,7 +144,7 @@ pub fn rows(heard: Option<&Heard>, options: &Options) -> Vec<Row> {
 const LEAST: &str = "least of its offer at any load";
 
 impl Curve {
-    /// Drawn against the disturbance.
+    /// The chart's line over the disturbers' load.
     pub fn series(&self) -> Series {
         let name = match self.reserved {
             true => format!("{}, reserved", self.discipline.name()),
@@ -202,12 +209,12 @@ fn slow() -> Bandwidth {
     Bandwidth::bits_per_sec(LINK.bits() / SLOWER)
 }
 
-/// What the reservation on the slow link is in Mbit/s of data.
+/// The reserved rate on the slow link, in Mbit/s of data.
 fn promised(stream: &Stream) -> f64 {
     (slow().bits() * RESERVED) as f64 / 1e8 * stream.offer() / stream.on_wire()
 }
 
-/// The six, all running.
+/// The six hosts and routers, all running.
 struct Rig {
     hosts: [Host; 6],
     link: Bandwidth,
@@ -218,14 +225,14 @@ struct Rig {
 
 impl Drop for Rig {
     fn drop(&mut self) {
-        // The programs before the directory of their sockets.
+        // Programs must end before the directory of their sockets goes.
         self.running.clear();
         let _ = fs::remove_dir_all(&self.files);
     }
 }
 
 const NAMES: [&str; 6] = ["a", "b", "c", "d", "r1", "r2"];
-/// The networks: what joins them, and the address's last part but one.
+/// The networks: their two ends, and the third octet of the address.
 const LINKS: [([usize; 2], [&str; 2], u8); 5] = [
     ([0, 4], ["eth0", "lan0"], 1),
     ([1, 5], ["eth0", "lan0"], 2),
@@ -309,7 +316,7 @@ impl Rig {
         Ok(program.args(arguments).limit(LIMIT).start()?)
     }
 
-    /// Starts what is to run there for good, and waits until it can be asked.
+    /// Starts a permanent program there and waits until it responds.
     fn launch(&mut self, name: &str, arguments: &[&str]) -> Result<(), Error> {
         let socket = self.file(name, "sock");
         let running = self.suimon(name, &[arguments, &["--socket", &socket]].concat())?;
@@ -319,7 +326,7 @@ impl Rig {
         Ok(())
     }
 
-    /// Reserves [`RESERVED`] per cent for packets such as these, until what is returned is dropped.
+    /// Reserves [`RESERVED`] per cent for such packets, until the returned program is dropped.
     fn reserve(&self, stream: &Stream) -> Result<Running, Error> {
         let packet = stream.data + HEADERS - ETHERNET;
         let rate = format!(
@@ -333,7 +340,7 @@ impl Rig {
         wait("a reservation", running, promised)
     }
 
-    /// What is promised there.
+    /// The number of reservations there.
     fn promises(&self, router: &str) -> Result<usize, Error> {
         match Client::connect(Some(&self.file(router, "sock")))?.ask(&Request::Reservations {})? {
             Reply::Reservations(status) => Ok(status
@@ -346,7 +353,7 @@ impl Rig {
         }
     }
 
-    /// Mbit/s of data that come of the measured flow among so many disturbers.
+    /// Delivered data of the measured flow among this many disturbers, in Mbit/s.
     fn load(
         &self,
         measured: &Stream,
@@ -379,7 +386,7 @@ impl Rig {
     }
 }
 
-/// Waits until it is so, as long as the program runs.
+/// Waits until the condition holds, as long as the program runs.
 fn wait(what: &str, running: Running, holds: impl Fn() -> Result<bool, Error>) -> Result<Running, Error> {
     let until = Instant::now() + PATIENCE;
     while !holds()? {

@@ -1,7 +1,7 @@
-//! Fair comparison on a machine that others use too: what is compared takes turns in short rounds, each round
-//! is compared with what was measured beside it, and the median of the comparisons counts.
+//! Fair comparison on a shared machine: the contenders take turns in short rounds, each round is
+//! compared in itself, and the median of the comparisons counts.
 
-/// The median; not a number if there is none.
+/// The median; NaN without values.
 pub fn median(values: impl IntoIterator<Item = f64>) -> f64 {
     let mut sorted: Vec<f64> = values.into_iter().filter(|value| value.is_finite()).collect();
     sorted.sort_by(f64::total_cmp);
@@ -12,7 +12,7 @@ pub fn median(values: impl IntoIterator<Item = f64>) -> f64 {
     }
 }
 
-/// Readings of several things: in each round, one of each.
+/// Values of several contenders: one of each in every round.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Rounds(Vec<Vec<f64>>);
 
@@ -22,28 +22,29 @@ impl Rounds {
         self.0.push(round);
     }
 
-    /// The median reading of this thing.
+    /// The median value of this contender.
     pub fn of(&self, index: usize) -> f64 {
         median(self.0.iter().filter_map(|round| round.get(index).copied()))
     }
 
-    /// The median of by how much this thing's reading was more than the other's in the same round.
+    /// The median difference of two contenders' values in the same round.
     pub fn more(&self, index: usize, than: usize) -> f64 {
         self.compared(index, than, |a, b| a - b)
     }
 
-    /// The median of how many times this thing's reading was the other's in the same round.
+    /// The median ratio of two contenders' values in the same round.
     pub fn times(&self, index: usize, of: usize) -> f64 {
         self.compared(index, of, |a, b| a / b)
     }
 
-    /// How far [`more`](Self::more) may be off, going by how the rounds scatter: half of the usual notch of a box plot
-    /// (McGill, Tukey and Larsen 1978), 1.57 times the interquartile range over the root of the rounds.
+    /// The uncertainty of [`more`](Self::more) from the rounds' scatter: half of the usual notch of
+    /// a box plot (McGill, Tukey and Larsen 1978), 1.57 times the interquartile range over the root
+    /// of the number of rounds.
     pub fn doubt(&self, index: usize, than: usize) -> f64 {
         notch(self.pairs(index, than, |a, b| a - b))
     }
 
-    /// How far [`times`](Self::times) may be off, in the same way.
+    /// The uncertainty of [`times`](Self::times), in the same way.
     pub fn doubt_of_times(&self, index: usize, of: usize) -> f64 {
         notch(self.pairs(index, of, |a, b| a / b))
     }

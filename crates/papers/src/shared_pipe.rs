@@ -1,5 +1,6 @@
-//! P8: six hosts over a bottleneck of 300 MB/s, in pairs that are paced to 87.5 MB/s or not (Takano et al. 2004, section 1, Figs. 1
-//! and 2: file transfers between Japan and the United States at SC2003).
+//! P8: six hosts over a bottleneck of 300 MB/s, in pairs, each paced to 87.5 MB/s or not (Takano et
+//! al. 2004, section 1, Figs. 1 and 2: file transfers between Japan and the United States at
+//! SC2003).
 //!
 //! ```text
 //!   host ─┐ GbE
@@ -32,14 +33,15 @@ const PAIRS: usize = 3;
 const DELAY: Duration = Duration::from_micros(70_500);
 /// The paper's socket buffers.
 const WINDOW: Bytes = Bytes::new(8 << 20);
-/// The router's buffer, which the paper does not know.
+/// The router's buffer, which the paper does not give.
 const BUFFER: Bytes = Bytes::new(2 << 20);
 const END: u64 = 30;
-/// From then on slow start is over.
+/// Slow start is over from here on, in seconds.
 const SETTLED: u64 = 5;
 const BIN: Duration = Duration::from_millis(100);
 
-/// What the bottleneck carried in each bin, in bit/s of frames; what it lost; and what all programs got from `SETTLED` on, in MB/s.
+/// The bottleneck's rate in each bin, in bit/s of frames; its drops; and the total goodput from
+/// `SETTLED` on, in MB/s.
 struct Course {
     rates: Vec<f64>,
     lost: u64,
@@ -70,7 +72,7 @@ impl Course {
                 sim.link(host_node, node, gigabit(Duration::ZERO));
                 sim.link(far, host_node, gigabit(DELAY));
                 let number = 1 + flows.len() as u16;
-                // Programs that were started by hand.
+                // Programs started by hand.
                 let start = Instant::START + Duration::from_millis(37 * u64::from(number));
                 let settings = connection(&highspeed::CONTROL, WINDOW);
                 let flow = sim.flow([host_node, far], key(number), start, tcp::pair(&settings));
@@ -96,7 +98,8 @@ impl Course {
         })
     }
 
-    /// The difference between the most and the least of a bin once settled, in per cent of the bottleneck.
+    /// The difference between the greatest and the least bin once settled, in per cent of the
+    /// bottleneck.
     fn swing(&self) -> f64 {
         let bins = self
             .rates

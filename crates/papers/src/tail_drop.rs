@@ -1,7 +1,7 @@
-//! P3 to P6: one TCP over a bottleneck with a tail-drop buffer, paced and not (Takano et al. 2004, section 4.3, Tables 3 to 5,
-//! Figs. 8 and 9).
+//! P3 to P6: one TCP connection over a bottleneck with a tail-drop buffer, paced and not (Takano et
+//! al. 2004, section 4.3, Tables 3 to 5, Figs. 8 and 9).
 //!
-//! A run of 300 s is read at 20 s, too; `--quick` stops there.
+//! A run of 300 s is sampled at 20 s, too; `--quick` stops there.
 
 use crate::Error;
 use crate::kernel_pipe as kernel;
@@ -13,7 +13,7 @@ use sim::simulation::End;
 use sim::tcp::congestion::{reno, scalable};
 use sim::tcp::{ControlKind, TcpSender};
 
-/// Scalable TCP, paced.
+/// P3: Scalable TCP, paced.
 pub const P3: Experiment = Experiment {
     id: "P3",
     title: "One Scalable TCP over 62.5 MB/s and 200 ms with a tail-drop buffer, paced",
@@ -25,7 +25,7 @@ pub const P3: Experiment = Experiment {
     },
 };
 
-/// Scalable TCP, not paced.
+/// P4: Scalable TCP, not paced.
 pub const P4: Experiment = Experiment {
     id: "P4",
     title: "The same, not paced",
@@ -33,7 +33,7 @@ pub const P4: Experiment = Experiment {
     run: |options, progress| table(&TABLE_4, options, progress),
 };
 
-/// Standard TCP, not paced.
+/// P5: standard TCP, not paced.
 pub const P5: Experiment = Experiment {
     id: "P5",
     title: "Standard TCP, not paced",
@@ -41,7 +41,7 @@ pub const P5: Experiment = Experiment {
     run: |options, progress| table(&TABLE_5, options, progress),
 };
 
-/// What leaves the host.
+/// P6: the host's departures.
 pub const P6: Experiment = Experiment {
     id: "P6",
     title: "What leaves the host in 500 µs, paced and not, over a buffer of 4096 KB",
@@ -49,7 +49,7 @@ pub const P6: Experiment = Experiment {
     run: fine,
 };
 
-/// A table of the paper: of each buffer, in KB, the bandwidth in MB/s and the packets dropped.
+/// A table of the paper: for each buffer, in KB, the bandwidth in MB/s and the packets dropped.
 struct Table {
     control: &'static ControlKind,
     paced: bool,
@@ -90,11 +90,11 @@ const TABLE_5: Table = Table {
 /// The paper's largest socket buffer.
 const WINDOW: Bytes = Bytes::new(32 << 20);
 const SHORT: u64 = 20;
-/// Of a short run, the second half is looked at: slow start is over.
+/// The second half of a short run counts: slow start is over.
 const SETTLED: u64 = 10;
 const LONG: u64 = 300;
 
-/// A connection up to some time.
+/// A connection's counters up to some time.
 #[derive(Clone, Debug, Default)]
 struct Reading {
     received: u64,
@@ -103,7 +103,7 @@ struct Reading {
     timeouts: u64,
 }
 
-/// Readings of one run.
+/// The samples of one run.
 #[derive(Clone, Debug)]
 struct Run {
     /// At 10 s, at 20 s, and at 300 s if it went on.
@@ -140,7 +140,7 @@ fn run(table: &Table, buffer: u64, ends: &[u64]) -> Result<Run, Error> {
     })
 }
 
-/// What TCP can get of the bottleneck, in MB/s.
+/// TCP's maximum goodput over the bottleneck, in MB/s.
 pub(super) fn possible() -> f64 {
     NARROW.bits() as f64 / 8e6 * DATA / FRAME
 }
@@ -264,11 +264,11 @@ fn drawn(table: &Table, runs: &[Run]) -> String {
 }
 
 const BIN: Duration = Duration::from_micros(500);
-/// So long is P6.
+/// The duration of P6, in seconds.
 const FINE: u64 = 10;
 const FINE_BUFFER: u64 = 4_096 << 10;
 
-/// The rate of the host's frames in each bin, in bit/s; FCS not counted.
+/// The rate of the host's frames in each bin, in bit/s, without FCS.
 fn bins(paced: bool) -> Result<Vec<f64>, Error> {
     let mut pipe = LongPipe::new(&connection(&scalable::CONTROL, WINDOW), FINE_BUFFER, paced)?;
     pipe.sim.watch(pipe.out, BIN);

@@ -1,12 +1,14 @@
-//! The ALTQ paper's test bed (Cho 1999, section 5, Fig. 3), simulated: three hosts in a row, the router in the middle.
+//! The ALTQ paper's test bed (Cho 1999, section 5, Fig. 3), simulated: three hosts in a row, the
+//! middle one is the router.
 //!
 //! ```text
 //!   a ═══ ATM ═══ b ── one of four kinds of link ── c
 //!                 └ the policy rules what leaves b for c
 //! ```
 //!
-//! The policy is the text of a policy file, read as `suimon run` reads it. The links are full duplex (the paper's
-//! 10baseT was a shared medium), and have a delay which stands for the wire and for the host at its end.
+//! The policy is the text of a policy file, parsed as `suimon run` does. The links are full duplex
+//! (the paper's 10baseT was a shared medium). Their delay stands for the wire and the host at its
+//! end.
 
 use crate::Error;
 use control::policy::{Interface, Policy};
@@ -19,20 +21,20 @@ use sim::link::{Driver, Framing, LinkQueue, LinkSpec, PolicyQueue};
 use sim::simulation::{FlowId, LinkId, NodeId, Simulation};
 use sim::tcp;
 
-/// A kind of link of the paper.
+/// A kind of link in the paper.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Wire {
-    /// As the paper calls it.
+    /// The paper's name.
     pub name: &'static str,
     /// Bits per second on the wire, framing included.
     pub rate: Bandwidth,
     /// The longest IP packet.
     pub mtu: u64,
-    /// What the wire adds.
+    /// The overhead of the wire.
     pub framing: Framing,
-    /// What the policy takes the link for.
+    /// The bandwidth in the policy.
     pub bandwidth: Bandwidth,
-    /// What the policy counts with each frame.
+    /// The overhead per frame in the policy.
     pub overhead: u64,
 }
 
@@ -67,7 +69,8 @@ pub const TEN: Wire = ethernet("10baseT", Bandwidth::mbit(10));
 /// 100baseT.
 pub const HUNDRED: Wire = ethernet("100baseT", Bandwidth::mbit(100));
 
-/// ATM of 155 Mbit/s: 149.76 without SONET's overhead, cells included; the paper declares 134 Mbit/s.
+/// ATM of 155 Mbit/s: 149.76 without SONET's overhead, cells included. The paper configures 134
+/// Mbit/s.
 pub const ATM: Wire = Wire {
     name: "ATM 155",
     rate: Bandwidth::kbit(149_760),
@@ -77,7 +80,7 @@ pub const ATM: Wire = Wire {
     overhead: 0,
 };
 
-/// The lab's link: the same, with Ethernet's frames.
+/// The lab's link: the same with Ethernet frames.
 pub const LAB: Wire = Wire {
     mtu: 1_500,
     framing: Framing::PLAIN,
@@ -90,12 +93,12 @@ impl Wire {
         LinkSpec::new(self.rate, delay).framing(self.framing)
     }
 
-    /// The longest frame.
+    /// The maximum frame length.
     pub fn frame(&self) -> u64 {
         self.mtu + ETHERNET_HEADER
     }
 
-    /// The head of a policy for what leaves by this link; classes and filters are to follow.
+    /// The head of a policy for this link's egress; classes and filters are to follow.
     pub fn policy(&self, discipline: &str) -> String {
         format!(
             "version = 1\n[interface.c]\nbandwidth = \"{} bit/s\"\noverhead = \"{} B\"\nmax_frame = \"{} B\"\n\
@@ -107,7 +110,7 @@ impl Wire {
     }
 }
 
-/// The filters of a policy: class and port of TCP.
+/// The filters of a policy: class and TCP port.
 pub fn filters(ports: &[(&str, u16)]) -> String {
     let filter = |(class, port): &(&str, u16)| {
         format!(
@@ -117,7 +120,11 @@ pub fn filters(ports: &[(&str, u16)]) -> String {
     ports.iter().map(filter).collect()
 }
 
-/// Reads a policy with one interface.
+/// Parses a policy with one interface.
+///
+/// # Errors
+///
+/// Returns an error if the policy is invalid.
 pub fn interface(text: &str) -> Result<Interface, Error> {
     let policy = Policy::read("policy of the experiment", text, &Registry::builtin(), &[]);
     let policy = policy.map_err(|findings| Error::new(findings.render(false)))?;
@@ -125,7 +132,11 @@ pub fn interface(text: &str) -> Result<Interface, Error> {
     first.ok_or_else(|| Error::new("the experiment's policy manages no interface"))
 }
 
-/// The same interface behind a device whose ring has this depth.
+/// The same interface behind a device with a ring of this depth.
+///
+/// # Errors
+///
+/// Returns an error if the device cannot be given this ring.
 pub fn behind(interface: &Interface, ring: u32) -> Result<Interface, Error> {
     let registry = Registry::builtin();
     interface.behind(&registry, ring).map_err(|problems| {
@@ -137,7 +148,7 @@ pub fn behind(interface: &Interface, ring: u32) -> Result<Interface, Error> {
 /// The three hosts, simulated.
 #[derive(Debug)]
 pub struct Testbed {
-    /// The network and its time.
+    /// The simulation.
     pub sim: Simulation,
     /// The source.
     pub a: NodeId,
@@ -145,7 +156,7 @@ pub struct Testbed {
     pub b: NodeId,
     /// The destination.
     pub c: NodeId,
-    /// What leaves b for c.
+    /// The link from b to c.
     pub out: LinkId,
     overhead: Bytes,
     mtu: u64,
@@ -153,7 +164,8 @@ pub struct Testbed {
 }
 
 impl Testbed {
-    /// The hosts, and this policy on this kind of link, behind this driver; every link has this delay.
+    /// The hosts, and this policy on this kind of link, behind this driver. Every link has this
+    /// delay.
     pub fn new(wire: &Wire, policy: &Interface, driver: Driver, delay: Duration) -> Self {
         let mut sim = Simulation::new(Seed(1));
         let [a, b, c] = ["a", "b", "c"].map(|name| sim.node(name));
@@ -178,7 +190,7 @@ impl Testbed {
         }
     }
 
-    /// A greedy TCP from one host to c, to this port, starting at `start`.
+    /// A greedy TCP connection from a host to c, to this port, starting at `start`.
     pub fn tcp(
         &mut self,
         from: NodeId,

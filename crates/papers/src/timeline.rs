@@ -1,5 +1,6 @@
-//! What each class gets over time, while sources come and go: simulated on the paper's test bed, or between sockets of
-//! the kernel in a lab. Both read the counters of the classes every 400 ms, as the paper's cbqmonitor does.
+//! The rate of each class over time, while sources come and go: simulated on the paper's test bed,
+//! or between kernel sockets in a lab. Both sample the class counters every 400 ms, as the paper's
+//! cbqmonitor does.
 
 use crate::Error;
 use crate::demo::course::{Course, Program};
@@ -10,7 +11,7 @@ use plot::trace::Trace;
 use sim::link::Driver;
 use sim::tcp;
 
-/// How often the counters are read.
+/// The sampling interval.
 pub const STEP: Duration = Duration::from_millis(400);
 
 /// A connection to a class of its own.
@@ -22,13 +23,13 @@ pub struct Source {
     pub port: u16,
     /// Whether it starts at the router (host b) instead of host a.
     pub at_router: bool,
-    /// What the class asks for; none: what is left.
+    /// The class's configured rate; `None` for best effort.
     pub target: Option<Bandwidth>,
     /// When it sends.
     pub spans: Vec<(Instant, Instant)>,
 }
 
-/// So many seconds after the start.
+/// This many seconds after the start.
 pub fn at(seconds: f64) -> Instant {
     Instant::from_nanos((seconds * 1e9).round() as u64)
 }

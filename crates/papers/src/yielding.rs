@@ -1,8 +1,10 @@
-//! N1 and N2: downloads of low priority held by their windows (Shiokawa, Honda and Yuba, "A realization of QoS by TCP
-//! flow-control at OS level", section 4 and Fig. 4), between the kernels' TCP in a lab.
+//! N1 and N2: low-priority downloads limited by their windows (Shiokawa, Honda and Yuba, "A
+//! realization of QoS by TCP flow-control at OS level", section 4 and Fig. 4), between the kernels'
+//! TCP in a lab.
 //!
-//! N1 is the paper's figure: two downloads, one of which is told a smaller and smaller window. N2 is its second experiment and what it leaves
-//! open: what laws do with a download of low priority that is alone, that meets another one, and that is alone again.
+//! N1 is the paper's figure: two downloads, one with an ever smaller advertised window. N2 is its
+//! second experiment and what it leaves open: how the laws treat a low-priority download that is
+//! alone, that meets a normal one, and that is alone again.
 
 use super::downloads::{Bed, Counted, Download, Rule, run};
 use super::{Experiment, Figure, Options, Outcome, Picture, Progress, Row};
@@ -12,7 +14,7 @@ use host::law::{FullLinkClamp, Law, Scavenger};
 use host::{Bottleneck, DataDirection, FlowLimit, LawInput, LimitOrder, LimitReason, Member, MemberId};
 use plot::{Axis, Plot, Series, Style, Unit, picture, rates_over_time};
 
-/// The paper's figure 4.
+/// The paper's Fig. 4.
 pub const N1: Experiment = Experiment {
     id: "N1",
     title: "Two downloads at 10 Mbit/s, one with windows from 32767 bytes down to 80",
@@ -41,7 +43,7 @@ const WINDOWS: [Option<u64>; 9] = [
 ];
 const QUICK: [Option<u64>; 4] = [None, Some(8_000), Some(400), Some(80)];
 
-/// One window for the member's connections from their beginning on; none: free.
+/// One window for the member's connections from their SYN on; `None`: not clamped.
 struct Clamp(Option<u64>);
 
 impl Law for Clamp {
@@ -178,7 +180,7 @@ fn curve(points: &[Point]) -> Vec<Row> {
 }
 
 fn drawn(points: &[Point]) -> String {
-    // No clamp stands where 64 kB would, the largest window without scaling.
+    // No clamp is drawn at 64 kB, the largest window without scaling.
     let x = |window: Option<u64>| (window.unwrap_or(65_535) as f64).log10();
     let line = |which: fn(&[f64; 2]) -> f64| {
         points
@@ -218,7 +220,7 @@ fn missing(why: &str) -> Outcome {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Trial {
     None,
-    /// The same with BBR senders.
+    /// The same as `None`, with BBR senders.
     NoneBbr,
     FullLinkClamp,
     Scavenger,
@@ -277,7 +279,7 @@ impl Trial {
         }
     }
 
-    /// What it is held against: the same senders without a law.
+    /// Its baseline: the same senders without a law.
     fn free(self) -> Self {
         match self {
             Self::Bbr => Self::NoneBbr,
@@ -286,11 +288,12 @@ impl Trial {
     }
 }
 
-/// The course: the low one alone, the high one beside it, the low one alone again; in seconds.
+/// The schedule, in seconds: the low-priority download alone, with the high-priority one, alone
+/// again.
 const COURSE: [f64; 3] = [8.0, 18.0, 22.0];
 const SHORT: [f64; 3] = [4.0, 9.0, 11.0];
 
-/// What one course came to; rates in per cent of what the link carries.
+/// The result of one run; rates in per cent of the link's payload rate.
 #[derive(Clone, Copy, PartialEq, Debug)]
 struct Found {
     trial: Trial,
@@ -300,12 +303,13 @@ struct Found {
     /// From a second after its beginning on.
     later: f64,
     total: f64,
-    /// Until it had 80 % for half a second; and from its last byte until the low one had it again.
+    /// The time until the high one had 80 % for half a second; and from its last byte until the low
+    /// one had.
     reached: Option<f64>,
     back: Option<f64>,
 }
 
-/// What a link of this rate carries as payload: 1448 of each 1514 bytes.
+/// The payload rate of a link of this rate: 1448 of each 1514 bytes.
 fn carries(mbit: u64) -> f64 {
     mbit as f64 * 1_448.0 / 1_514.0
 }

@@ -1,8 +1,9 @@
-//! What the demo found: for each class what it asked for and got, by the policy and by plain FIFO.
+//! The demo's result: configured and measured rate of each class, with the policy and with plain
+//! FIFO.
 //!
-//! A class's rate is the bytes of its frames that left in its steady windows, divided by their length:
+//! A class's rate is the bytes of its frames that left in its steady windows over their length:
 //! between the joins of others, each from [`SETTLE`] after the join that begins it. Frames count as
-//! the policy charges them, Ethernet header included; what programs received is shown beside it.
+//! the policy counts them, Ethernet header included. The goodput is shown beside it.
 
 use super::course::Outcome;
 use engine::units::{Bandwidth, Duration, Instant};
@@ -13,12 +14,12 @@ use plot::trace::{Line, Trace};
 use serde_json::{Value, json};
 use std::io::{self, Write};
 
-/// How long a newcomer may take to reach its rate, and the others to make room.
+/// The time in which a new flow reaches its rate and the others give way.
 pub const SETTLE: Duration = Duration::from_secs(1);
-/// How far a rate may be from what was asked for, in per cent.
+/// The tolerance of a rate around the configured one, in per cent.
 pub const TOLERANCE: f64 = 3.0;
 
-/// What a class got in one course.
+/// A class's rates in one run.
 #[derive(Clone, Debug)]
 struct Share {
     name: String,
@@ -28,7 +29,7 @@ struct Share {
 }
 
 impl Share {
-    /// How far from what was asked for, in per cent; `None` if nothing was.
+    /// The deviation from the configured rate, in per cent; `None` without one.
     fn off(&self) -> Option<f64> {
         let target = self.target?.bits() as f64;
         Some((self.frames.bits() as f64 / target - 1.0) * 100.0)
@@ -39,7 +40,7 @@ impl Share {
     }
 }
 
-/// Both courses, and what follows.
+/// Both runs and their comparison.
 #[derive(Debug)]
 pub struct Answer {
     policy: Outcome,
@@ -58,7 +59,7 @@ fn shares(outcome: &Outcome) -> Vec<Share> {
         .unwrap_or(Instant::START);
     let pairs = outcome.frames.lines.iter().zip(&outcome.payload.lines);
     let got = |trace: &Trace, line: &Line| {
-        // What is left is meaningful once everybody is there.
+        // The best-effort rate is meaningful once every class has joined.
         let from = if line.target.is_some() { line.joined } else { last };
         trace.got(line, &trace.steady(from, SETTLE))
     };
@@ -72,7 +73,7 @@ fn shares(outcome: &Outcome) -> Vec<Share> {
 }
 
 impl Answer {
-    /// Compares the two courses, which have the same classes.
+    /// Compares the two runs, which have the same classes.
     pub fn of(policy: Outcome, plain: Outcome) -> Self {
         Self {
             by_policy: shares(&policy),
@@ -91,13 +92,13 @@ impl Answer {
         (good, Self::guaranteed(shares).count())
     }
 
-    /// Whether every class that asked for a rate got it by the policy, and not all did by plain FIFO.
+    /// Returns whether every configured rate was met with the policy, and not all with plain FIFO.
     pub fn is_as_expected(&self) -> bool {
         let ((good, all), (plain, _)) = (Self::count(&self.by_policy), Self::count(&self.by_plain));
         good == all && plain < all
     }
 
-    /// The answer in a sentence.
+    /// The verdict in a sentence.
     fn sentence(&self) -> String {
         let ((good, all), (plain, _)) = (Self::count(&self.by_policy), Self::count(&self.by_plain));
         format!(
@@ -134,7 +135,11 @@ impl Answer {
         self.by_policy.iter().zip(&self.by_plain).map(row).collect()
     }
 
-    /// The table and the answer, for a terminal.
+    /// Prints the table and the verdict for a terminal.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if writing to `out` fails.
     pub fn print(&self, out: &mut dyn Write, colour: bool) -> io::Result<()> {
         let head = HEAD.map(Cell::new).to_vec();
         let rows: Vec<Vec<Cell>> = std::iter::once(head).chain(self.table()).collect();
@@ -160,7 +165,7 @@ impl Answer {
         writeln!(out, "\n{}", self.sentence().replace("; ", ";\n"))
     }
 
-    /// The answer for programs.
+    /// The result as JSON.
     pub fn json(&self) -> Value {
         let share = |share: &Share| {
             json!({
@@ -198,12 +203,12 @@ impl Answer {
         [panel("a", &self.policy), panel("b", &self.plain)]
     }
 
-    /// The picture: both courses as lines over time.
+    /// The chart: both runs as lines over time.
     pub fn svg(&self) -> String {
         picture(TITLE, &self.panels(Style::Lines))
     }
 
-    /// The page, with the policy that was run and the facts of the machine.
+    /// The page, with the policy and the facts of the machine.
     pub fn html(&self, policy: &str, facts: &[(&str, String)]) -> String {
         let mut page = Page::new(TITLE);
         page.verdict(self.is_as_expected(), &self.sentence());
@@ -260,7 +265,7 @@ mod tests {
     use super::*;
     use engine::units::Bytes;
 
-    /// A course of 10 s in which `a`, which asks for 80 kbit/s, gets this many bytes each 100 ms.
+    /// A run of 10 s in which `a`, configured at 80 kbit/s, sends this many bytes per 100 ms.
     fn course(bytes: u64) -> Outcome {
         let mut frames = Trace::new("a course", Bandwidth::mbit(1));
         frames.line("rest", None, Instant::START);

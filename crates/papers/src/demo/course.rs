@@ -1,11 +1,12 @@
-//! One course of the demo: hosts, a link, connections that join in turn, and readings of what each got.
+//! One run of the demo: hosts, a link, connections that join in turn, and samples of each class's
+//! counters.
 //!
 //! ```text
 //!  sender ─── left │ the worker of `suimon run` │ right ─── receiver
 //! ```
 //!
-//! Hosts are network namespaces; `left` and `right` are two more interfaces in a third one, and nothing
-//! passes between them but through the worker. The kernel's TCP sends with its ordinary offloads.
+//! Hosts are network namespaces. `left` and `right` are interfaces of a third namespace, and only
+//! the worker forwards between them. The kernel's TCP sends with its usual offloads.
 
 use crate::Error;
 use control::policy::Interface;
@@ -27,71 +28,71 @@ use std::thread::JoinHandle;
 
 const SENDER: Ipv4Addr = Ipv4Addr::new(10, 8, 0, 1);
 const RECEIVER: Ipv4Addr = Ipv4Addr::new(10, 8, 0, 2);
-/// Where the background goes: a port that no filter names.
+/// The port of best-effort traffic: no filter names it.
 const BACKGROUND: u16 = 5000;
 
-/// What is to be run.
+/// A run.
 #[derive(Clone, Copy, Debug)]
 pub struct Course<'a> {
-    /// For titles.
+    /// The title.
     pub title: &'a str,
-    /// The policy of what leaves by `right`.
+    /// The policy at the egress of `right`.
     pub interface: &'a Interface,
-    /// Whether to put one plain queue in the place of the policy's.
+    /// Replaces the policy's queues by one plain queue.
     pub plain: bool,
-    /// How long it lasts.
+    /// The duration.
     pub length: Duration,
-    /// How often counters are read.
+    /// The sampling interval.
     pub step: Duration,
 }
 
-/// What one class's program does.
+/// The traffic of one class.
 #[derive(Clone, Debug)]
 pub struct Program {
     /// The class.
     pub class: String,
-    /// The rate that it asks for; none: what is left.
+    /// Its configured rate; `None` for best effort.
     pub target: Option<Bandwidth>,
-    /// When it sends as much as it can, from and to: a connection each.
+    /// When it sends greedily, from and to: one connection for each span.
     pub spans: Vec<(Instant, Instant)>,
 }
 
-/// What came of it.
+/// The result of a run.
 #[derive(Debug)]
 pub struct Outcome {
-    /// Frames of each class as they left by the link, as the policy counts them.
+    /// Frames of each class that left the link, as the policy counts them.
     pub frames: Trace,
-    /// What the receivers' programs got.
+    /// Bytes that the receiving programs read.
     pub payload: Trace,
     /// Packets that the queue dropped.
     pub dropped: u64,
 }
 
-/// A class's connections, one after the other, by its port.
+/// A class's successive connections, on its port.
 #[derive(Debug)]
 struct Source<'a> {
     class: ClassId,
     port: u16,
     program: &'a Program,
-    /// How many of the program's spans have begun.
+    /// The number of spans that have begun.
     begun: usize,
     running: Option<BulkRun>,
-    /// Bytes of payload that arrived by connections that are over.
+    /// Payload of finished connections.
     received: u64,
 }
 
 impl Source<'_> {
-    /// When it begins next.
+    /// The beginning of the next span.
     fn next(&self) -> Option<Instant> {
         self.program.spans.get(self.begun).map(|span| span.0)
     }
 
-    /// Begins what is due.
+    /// Starts the spans that are due.
     fn begin(&mut self, network: &Network, now: Instant) -> Result<(), Error> {
         while let Some(&(from, to)) = self.program.spans.get(self.begun).filter(|span| span.0 <= now) {
             self.begun += 1;
             self.received = self.payload();
-            // The former one's receiver gives up its port.
+            // The previous receiver must release its port first.
             self.running = None;
             self.running = Some(network.start(self.port, to.since(now.max(from)))?);
         }
@@ -104,7 +105,11 @@ impl Source<'_> {
 }
 
 impl Course<'_> {
-    /// Runs it. `watch` is shown the readings so far, and what is going on.
+    /// Runs it. `watch` is called with the samples so far and the current activity.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the lab, the worker or a program fails.
     pub fn run(
         &self,
         programs: &[Program],
@@ -156,8 +161,8 @@ impl Course<'_> {
         })
     }
 
-    /// A program for each leaf of the policy, that stays once it has joined: first the default class's, then the
-    /// others' in order, `apart` from each other.
+    /// A program for each leaf of the policy, which sends until the end: the default class's starts
+    /// first, then the others' in order, `apart` from each other.
     pub fn joining(&self, apart: Duration) -> Vec<Program> {
         let plan = &self.interface.plan;
         let mut turn = 0;
@@ -180,7 +185,7 @@ impl Course<'_> {
         leaves.map(program).collect()
     }
 
-    /// The rate that the policy gives to a class.
+    /// The rate that the policy configures for a class.
     fn rate(&self, class: &str) -> Option<Bandwidth> {
         let spec = self
             .interface
@@ -237,7 +242,7 @@ impl Course<'_> {
     }
 }
 
-/// What left of each source's class.
+/// The bytes that left of each source's class.
 fn departed(seen: &Snapshot, sources: &[Source<'_>]) -> Vec<Bytes> {
     let classes = seen.paths.first().map_or(&[][..], |path| &path.classes);
     let of = |class| {
@@ -249,7 +254,7 @@ fn departed(seen: &Snapshot, sources: &[Source<'_>]) -> Vec<Bytes> {
     sources.iter().map(|source| of(source.class)).collect()
 }
 
-/// Hosts, and the worker between them.
+/// The hosts and the worker between them.
 struct Network {
     sender: Host,
     receiver: Host,
@@ -302,7 +307,7 @@ impl Network {
         Ok(Bulk::new(to, length).start(&self.sender, &self.receiver)?)
     }
 
-    /// The worker's last words.
+    /// Stops the worker and returns its last snapshot.
     fn end(mut self) -> Result<Snapshot, Error> {
         self.handle.stop();
         let Some(worker) = self.worker.take() else {
