@@ -5,7 +5,7 @@
 //! burst that arrived together counts together. Sent bytes are spread exactly over their transmission time.
 
 use engine::units::{Bytes, Duration, Instant};
-use measure::series::Series;
+use measure::series::ByteSeries;
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -16,9 +16,9 @@ const MOST: u64 = 10_000_000;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Recorded {
     /// Bytes offered, by the time of their arrival.
-    pub offered: Series,
+    pub offered: ByteSeries,
     /// Bytes sent, by their transmission time.
-    pub sent: Series,
+    pub sent: ByteSeries,
     /// The longest backlog, in bytes.
     pub deepest: Bytes,
 }
@@ -33,7 +33,7 @@ pub struct Record {
 impl Record {
     /// A record from this time on, in bins of this length.
     pub fn new(origin: Instant, bin: Duration) -> Self {
-        let series = Series::new(origin, bin);
+        let series = ByteSeries::new(origin, bin);
         let inner = Recorded {
             offered: series.clone(),
             sent: series,
@@ -78,7 +78,7 @@ impl Recorded {
         writeln!(out, "time_s,offered_bps,sent_bps")?;
         let bins = self.offered.bytes().len().max(self.sent.bytes().len());
         let bin = self.offered.bin();
-        let rate = |series: &Series, n: usize| {
+        let rate = |series: &ByteSeries, n: usize| {
             let bytes = series.bytes().get(n).copied().unwrap_or(0);
             engine::units::Bandwidth::of(Bytes::new(bytes), bin).bits()
         };

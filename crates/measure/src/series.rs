@@ -8,14 +8,14 @@ use engine::units::{Bandwidth, Bytes, Duration, Instant};
 /// Bytes over time in bins of equal length. Bytes before the first bin or after the end are left
 /// out.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Series {
+pub struct ByteSeries {
     origin: Instant,
     end: Instant,
     bin: Duration,
     bytes: Vec<u64>,
 }
 
-impl Series {
+impl ByteSeries {
     /// An empty series that begins at `origin`.
     pub fn new(origin: Instant, bin: Duration) -> Self {
         Self {
@@ -77,7 +77,7 @@ impl Series {
         upto(to).saturating_sub(upto(from))
     }
 
-    /// The mean rate in `from..to`, computed as [`Series::between`] does.
+    /// The mean rate in `from..to`, computed as [`ByteSeries::between`] does.
     pub fn rate(&self, from: Instant, to: Instant) -> Bandwidth {
         Bandwidth::of(Bytes::new(self.between(from, to)), to.since(from))
     }
@@ -164,7 +164,7 @@ mod tests {
 
     #[test]
     fn bytes_are_apportioned_to_bins_by_the_time_of_their_bits_and_none_is_lost() {
-        let mut series = Series::new(at(100), Duration::from_nanos(10));
+        let mut series = ByteSeries::new(at(100), Duration::from_nanos(10));
         series.spread(at(105), at(125), 1001);
         assert_eq!(series.bytes(), [250, 500, 251]);
         series.spread(at(120), at(130), 7);
@@ -175,28 +175,28 @@ mod tests {
 
     #[test]
     fn a_packet_that_takes_no_time_is_counted_in_its_bin() {
-        let mut series = Series::new(at(0), Duration::from_nanos(10));
+        let mut series = ByteSeries::new(at(0), Duration::from_nanos(10));
         series.spread(at(20), at(20), 5);
         assert_eq!(series.bytes(), [0, 0, 5]);
     }
 
     #[test]
     fn windows_that_meet_share_a_packet_without_loss_and_what_is_outside_is_left_out() {
-        let mut windows = [(0, 7), (7, 13), (13, 20)].map(|(from, to)| Series::window(at(from), at(to)));
+        let mut windows = [(0, 7), (7, 13), (13, 20)].map(|(from, to)| ByteSeries::window(at(from), at(to)));
         for window in &mut windows {
             window.spread(at(5), at(15), 1001);
             window.add(at(13), 7);
         }
         let bytes = windows.each_ref().map(|window| window.bytes()[0]);
         assert_eq!(bytes, [200, 600, 208]);
-        let mut late = Series::window(at(30), at(40));
+        let mut late = ByteSeries::window(at(30), at(40));
         late.spread(at(5), at(15), 1001);
         assert_eq!(late.total(), 0);
     }
 
     #[test]
     fn a_part_of_a_bin_counts_as_its_part_of_the_bins_bytes() {
-        let mut series = Series::new(at(100), Duration::from_nanos(10));
+        let mut series = ByteSeries::new(at(100), Duration::from_nanos(10));
         for (time, bytes) in [(100, 10), (110, 20), (120, 40)] {
             series.add(at(time), bytes);
         }

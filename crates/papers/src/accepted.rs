@@ -41,7 +41,7 @@ fn of_long_run(row: &Value) -> bool {
     row["what"].as_str().is_some_and(|what| what.starts_with("300 s"))
 }
 
-fn told(row: &Value) -> String {
+fn as_line(row: &Value) -> String {
     format!(
         "{}: {} {} (holds: {})",
         row["what"], row["ours"], row["unit"], row["holds"]
@@ -68,7 +68,7 @@ fn is_accepted(experiment: &Experiment) {
             row["holds"],
             true,
             "{id} was accepted with a row that does not hold: {}",
-            told(row)
+            as_line(row)
         );
     }
     let options = Options {
@@ -78,8 +78,8 @@ fn is_accepted(experiment: &Experiment) {
     let outcome = (experiment.run)(&options, &mut Silent).unwrap_or_else(|e| panic!("{id}: {}", e));
     let found: Vec<&Row> = outcome.rows.iter().filter(|row| !of_lab(&row.what)).collect();
     let found = serde_json::to_value(found).expect("JSON");
-    let before: Vec<String> = simulated.into_iter().map(told).collect();
-    let now: Vec<String> = found.as_array().expect("rows").iter().map(told).collect();
+    let before: Vec<String> = simulated.into_iter().map(as_line).collect();
+    let now: Vec<String> = found.as_array().expect("rows").iter().map(as_line).collect();
     let mut changes = only(&before, &now, '-') + &only(&now, &before, '+');
     let page = read(&format!("{id}.md"));
     let remarks = outcome

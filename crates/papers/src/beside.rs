@@ -1,34 +1,39 @@
 //! The chart of a table: for each row the paper's number, and ours below it.
 
-use super::{Figure, Picture, Row};
+use super::{ChartFile, Row, RowValue};
 use plot::bars::{Bar, Bars, Group};
 use plot::svg::PALETTE;
-use plot::{Axis, Unit};
+use plot::{Axis, AxisUnit};
 
 /// One of a row's unit, in the base unit of a chart's axis.
-fn base(unit: &str) -> (Unit, f64) {
+fn base(unit: &str) -> (AxisUnit, f64) {
     match unit {
-        "ns" => (Unit::Time, 1e-9),
-        "µs" => (Unit::Time, 1e-6),
-        "ms" => (Unit::Time, 1e-3),
-        "Mbit/s" => (Unit::Rate, 1e6),
-        _ => (Unit::Percent, 1.0),
+        "ns" => (AxisUnit::Time, 1e-9),
+        "µs" => (AxisUnit::Time, 1e-6),
+        "ms" => (AxisUnit::Time, 1e-3),
+        "Mbit/s" => (AxisUnit::Rate, 1e6),
+        _ => (AxisUnit::Percent, 1.0),
     }
 }
 
 /// Bars for the rows with two numbers. Times are on a logarithmic axis, since ours are far from the
 /// paper's. All rows are of one kind: times, rates, or per cent. Values below zero are noise and
 /// have no length.
-pub fn picture<'a>(name: &str, title: &str, label: &str, rows: impl IntoIterator<Item = &'a Row>) -> Picture {
-    let mut axis = Axis::new(label, Unit::Percent);
+pub fn picture<'a>(
+    name: &str,
+    title: &str,
+    label: &str,
+    rows: impl IntoIterator<Item = &'a Row>,
+) -> ChartFile {
+    let mut axis = Axis::new(label, AxisUnit::Percent);
     let mut groups = Vec::new();
     for row in rows {
-        let (Figure::Number(paper), Figure::Number(ours)) = (&row.paper, &row.ours) else {
+        let (RowValue::Number(paper), RowValue::Number(ours)) = (&row.paper, &row.ours) else {
             continue;
         };
         let (unit, factor) = base(&row.unit);
         axis.unit = unit;
-        axis.logarithmic = unit == Unit::Time;
+        axis.logarithmic = unit == AxisUnit::Time;
         let bar = |name: &str, value: f64, paint| Bar {
             name: name.into(),
             value: (value * factor).max(0.0),
@@ -45,7 +50,7 @@ pub fn picture<'a>(name: &str, title: &str, label: &str, rows: impl IntoIterator
         axis,
         groups,
     };
-    Picture {
+    ChartFile {
         name: name.into(),
         svg: bars.picture(),
     }
@@ -57,7 +62,7 @@ mod tests {
 
     #[test]
     fn a_row_with_two_numbers_is_drawn_and_others_are_not() {
-        let row = |what: &str, paper: Figure| Row {
+        let row = |what: &str, paper: RowValue| Row {
             what: what.into(),
             paper,
             ours: 0.1.into(),

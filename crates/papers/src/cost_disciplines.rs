@@ -2,11 +2,11 @@
 //! Table 3).
 
 use super::beside;
-use super::cost_engine::{self, Course, Effort};
-use super::cost_ways::Way;
-use super::cost_wire::Wire;
+use super::cost_engine::{self, Contender, Effort};
+use super::cost_treatments::Treatment;
+use super::cost_wire::LabWire;
 use super::rounds::Rounds;
-use super::{Experiment, Figure, Options, Outcome, Progress, Row};
+use super::{Experiment, Options, Outcome, Progress, Row, RowValue};
 use crate::Error;
 use engine::link::Link;
 use engine::units::{Bandwidth, Bytes};
@@ -31,8 +31,15 @@ const PAPER: [(&str, f64); 5] = [
     ("CBQ+RED", 11.97),
 ];
 
-fn ways() -> [Way; 5] {
-    [Way::fifo, Way::red, Way::wfq, Way::cbq, Way::cbq_red].map(|way| way(LINK))
+fn treatments() -> [Treatment; 5] {
+    [
+        Treatment::fifo,
+        Treatment::red,
+        Treatment::wfq,
+        Treatment::cbq,
+        Treatment::cbq_red,
+    ]
+    .map(|treatment| treatment(LINK))
 }
 
 fn run(options: &Options, progress: &mut dyn Progress) -> Result<Outcome, Error> {
@@ -71,9 +78,9 @@ const REMARKS: [&str; 3] = [
 
 /// Per round, in ns: the plain ring, then each discipline.
 fn in_engine(effort: Effort) -> Rounds {
-    let mut courses = vec![Course::plain()];
-    courses.extend(ways().iter().map(Course::by));
-    cost_engine::measure(&mut courses, &cost_engine::frame(64), effort)
+    let mut contenders = vec![Contender::plain()];
+    contenders.extend(treatments().iter().map(Contender::by));
+    cost_engine::measure(&mut contenders, &cost_engine::frame(64), effort)
 }
 
 fn engine_rows(rounds: &Rounds) -> Vec<Row> {
@@ -111,15 +118,15 @@ fn order(figures: &[f64]) -> String {
 
 /// Per round, in µs: the worker with its discipline switched off, then each discipline.
 fn through_port(turns: usize, requests: usize, progress: &mut dyn Progress) -> Result<Rounds, Error> {
-    let ways = ways();
-    let wire = Wire::new(LINK, None)?;
+    let treatments = treatments();
+    let wire = LabWire::new(LINK, None)?;
     let pair = wire.pair()?;
     let mut rounds = Rounds::default();
     for turn in 0..turns {
         progress.show(turn as f64 / turns as f64, "through the port");
         let mut round = Vec::new();
-        for way in std::iter::once(None).chain(ways.iter().map(Some)) {
-            wire.take(way)?;
+        for treatment in std::iter::once(None).chain(treatments.iter().map(Some)) {
+            wire.take(treatment)?;
             round.push(pair.round_trip(requests, 64, 64)?);
         }
         rounds.push(round);
@@ -132,7 +139,7 @@ fn port_rows(rounds: &Rounds) -> Vec<Row> {
         let (ours, doubt) = (rounds.more(index + 1, 0), rounds.doubt(index + 1, 0));
         Row {
             what: format!("{name}, through the port"),
-            paper: Figure::Number(*paper),
+            paper: RowValue::Number(*paper),
             ours: ours.into(),
             unit: "µs".into(),
             holds: ours - doubt <= *paper,
@@ -153,7 +160,7 @@ mod tests {
         let effort = Effort { rounds: 3, steps: 50 };
         let rows = engine_rows(&in_engine(effort));
         assert_eq!(rows.len(), PAPER.len() + 1);
-        assert!(rows.iter().all(|row| row.ours != Figure::Nothing));
+        assert!(rows.iter().all(|row| row.ours != RowValue::Nothing));
         let mut rounds = Rounds::default();
         rounds.push(vec![1.0, 2.0, 3.0, 5.0, 4.0, 6.0]);
         let rows = engine_rows(&rounds);
@@ -179,7 +186,7 @@ mod tests {
         let missing: Vec<&Row> = outcome
             .rows
             .iter()
-            .filter(|row| row.ours == Figure::Nothing)
+            .filter(|row| row.ours == RowValue::Nothing)
             .collect();
         assert_eq!(missing.len(), PAPER.len());
         assert!(
@@ -200,7 +207,7 @@ mod tests {
             let rows = port_rows(&rounds);
             assert!(
                 rows.iter()
-                    .all(|row| matches!(row.ours, Figure::Number(ours) if ours.is_finite()))
+                    .all(|row| matches!(row.ours, RowValue::Number(ours) if ours.is_finite()))
             );
         });
     }

@@ -5,7 +5,7 @@
 //! enqueue, dequeue. Simulated time advances by [`APART`] per packet, so CBQ's classes stay within
 //! their rates, as in the paper.
 
-use super::cost_ways::{SEED, Way};
+use super::cost_treatments::{SEED, Treatment};
 use super::rounds::Rounds;
 use engine::discipline::{Next, Reason, Sink};
 use engine::header::Headers;
@@ -54,36 +54,39 @@ enum Through {
 }
 
 /// One of the compared packet paths.
-pub struct Course {
+pub struct Contender {
     through: Through,
     now: Instant,
 }
 
 /// A sink that expects no drops.
-struct Nothing;
+struct PanicSink;
 
-impl Sink for Nothing {
+impl Sink for PanicSink {
     fn drop(&mut self, _packet: Packet, why: Reason) {
         panic!("a packet was lost from a nearly empty queue: {why:?}");
     }
 }
 
-impl Course {
+impl Contender {
     /// A plain ring.
     pub fn plain() -> Self {
         Self::through(Through::Plain(VecDeque::with_capacity(64)))
     }
 
     /// This discipline and its filters.
-    pub fn by(way: &Way) -> Self {
-        Self::classified(way, way.filters.is_some().then(|| way.classify()))
+    pub fn by(treatment: &Treatment) -> Self {
+        Self::classified(
+            treatment,
+            treatment.filters.is_some().then(|| treatment.classify()),
+        )
     }
 
     /// The same with another classifier.
-    pub fn classified(way: &Way, classify: Option<Box<dyn Classify>>) -> Self {
+    pub fn classified(treatment: &Treatment, classify: Option<Box<dyn Classify>>) -> Self {
         Self::through(Through::Engine {
             classify,
-            queue: way.plan.build(SEED),
+            queue: treatment.plan.build(SEED),
         })
     }
 
@@ -110,9 +113,9 @@ impl Course {
                 if let Some(classify) = classify {
                     classify.classify(&Headers::parse(black_box(frame), 0), &mut packet);
                 }
-                let _ = queue.enqueue(self.now, packet, &mut Nothing);
+                let _ = queue.enqueue(self.now, packet, &mut PanicSink);
                 loop {
-                    match queue.dequeue(self.now, &mut Nothing) {
+                    match queue.dequeue(self.now, &mut PanicSink) {
                         Next::Ready(packet) => break packet,
                         Next::Wait(at) => self.now = at,
                         Next::Empty => panic!("a packet is gone"),
@@ -133,13 +136,13 @@ impl Course {
 }
 
 /// Measures the contenders in turns.
-pub fn measure(courses: &mut [Course], frame: &[u8], effort: Effort) -> Rounds {
+pub fn measure(contenders: &mut [Contender], frame: &[u8], effort: Effort) -> Rounds {
     let mut rounds = Rounds::default();
     for _ in 0..effort.rounds {
         rounds.push(
-            courses
+            contenders
                 .iter_mut()
-                .map(|course| course.turn(frame, effort.steps))
+                .map(|contender| contender.turn(frame, effort.steps))
                 .collect(),
         );
     }
@@ -169,39 +172,46 @@ mod tests {
 
     #[test]
     fn every_way_passes_every_packet_and_cbq_knows_its_class_and_flow() {
-        let ways = [Way::fifo, Way::red, Way::wfq, Way::cbq, Way::cbq_red].map(|way| way(LINK));
+        let treatments = [
+            Treatment::fifo,
+            Treatment::red,
+            Treatment::wfq,
+            Treatment::cbq,
+            Treatment::cbq_red,
+        ]
+        .map(|treatment| treatment(LINK));
         let frame = frame(64);
-        for way in &ways {
-            let mut course = Course::by(way);
+        for treatment in &treatments {
+            let mut contender = Contender::by(treatment);
             for _ in 0..1_000 {
-                let packet = course.step(&frame);
+                let packet = contender.step(&frame);
                 assert_eq!(
                     (packet.len.get(), packet.class),
                     (106, ClassId(0)),
                     "{}",
-                    way.plan.root.kind.name
+                    treatment.plan.root.kind.name
                 );
                 assert_eq!(
                     packet.flow.full == 0,
-                    way.filters.is_none(),
+                    treatment.filters.is_none(),
                     "{}",
-                    way.plan.root.kind.name
+                    treatment.plan.root.kind.name
                 );
             }
             assert_eq!(
-                course.now,
+                contender.now,
                 Instant::START + APART.times(1_000),
                 "{}: it waited",
-                way.plan.root.kind.name
+                treatment.plan.root.kind.name
             );
         }
     }
 
     #[test]
     fn each_round_has_a_figure_of_each_course() {
-        let mut courses = [Course::plain(), Course::by(&Way::cbq(LINK))];
+        let mut contenders = [Contender::plain(), Contender::by(&Treatment::cbq(LINK))];
         let effort = Effort { rounds: 3, steps: 50 };
-        let rounds = measure(&mut courses, &frame(1), effort);
+        let rounds = measure(&mut contenders, &frame(1), effort);
         assert!(rounds.of(0) > 0.0 && rounds.of(1) > 0.0 && rounds.of(2).is_nan());
     }
 }

@@ -9,7 +9,7 @@
 
 use super::rounds::Rounds;
 use super::testbed::interface;
-use super::{Experiment, Figure, Options, Outcome, Picture, Progress, Row};
+use super::{ChartFile, Experiment, Options, Outcome, Progress, Row, RowValue};
 use crate::Error;
 use engine::packet::Buffer;
 use engine::units::{Bandwidth, Duration};
@@ -23,7 +23,7 @@ use netio::realiser::Realiser;
 use netio::realiser::gap::{GapFrame, GapFrames};
 use netio::worker::{Settings, Worker};
 use plot::bars::{Bar, Bars, Group};
-use plot::{Axis, Unit};
+use plot::{Axis, AxisUnit};
 use std::fs::File;
 use std::hint::black_box;
 use std::os::fd::AsFd;
@@ -163,7 +163,7 @@ fn policy(load: Load, wire: Bandwidth) -> String {
 
 /// The measurement under one load.
 #[derive(Clone, Copy, Debug, Default)]
-struct Reading {
+struct LoadMeasurement {
     /// MB copied per second of the copying thread's processor time.
     copied: f64,
     /// The worker's processor use, in per cent.
@@ -173,7 +173,7 @@ struct Reading {
     gaps: f64,
 }
 
-impl Reading {
+impl LoadMeasurement {
     /// The worker's processor time per frame on the wire, in ns.
     fn each(&self) -> f64 {
         self.busy * 1e7 / (self.frames + self.gaps).max(1.0)
@@ -185,12 +185,12 @@ fn measure(
     wire: Bandwidth,
     length: Duration,
     buffers: &mut [Vec<u8>; 2],
-) -> Result<Reading, Error> {
+) -> Result<LoadMeasurement, Error> {
     let failed = |e: std::io::Error| Error::new(format!("cannot make room for packets: {e}"));
     if load == Load::Nothing {
-        return Ok(Reading {
+        return Ok(LoadMeasurement {
             copied: copy(length, buffers).0,
-            ..Reading::default()
+            ..LoadMeasurement::default()
         });
     }
     let mut port = ModelWire::new("out", wire, RING).map_err(failed)?;
@@ -235,17 +235,17 @@ fn measure(
     Ok(reading(copied, worker, &before.0, &after.0))
 }
 
-fn reading(copied: f64, worker: Duration, before: &Snapshot, after: &Snapshot) -> Reading {
+fn reading(copied: f64, worker: Duration, before: &Snapshot, after: &Snapshot) -> LoadMeasurement {
     let span = after.at.since(before.at).as_secs_f64();
     let gone = |of: &dyn Fn(&Snapshot) -> f64| (of(after) - of(before)) / span;
-    let gaps = |seen: &Snapshot| {
-        let realised = seen.paths[0].realised.as_ref();
+    let gaps = |snapshot: &Snapshot| {
+        let realised = snapshot.paths[0].realised.as_ref();
         realised.map_or(0.0, |realised| realised.achieved.gaps.packets as f64)
     };
-    Reading {
+    LoadMeasurement {
         copied,
         busy: worker.as_secs_f64() / span * 100.0,
-        frames: gone(&|seen| seen.paths[0].totals.sent.packets as f64),
+        frames: gone(&|snapshot| snapshot.paths[0].totals.sent.packets as f64),
         gaps: gone(&gaps),
     }
 }
@@ -266,10 +266,10 @@ fn copy(length: Duration, [from, to]: &mut [Vec<u8>; 2]) -> (f64, Duration) {
 /// The measurements on one wire: copy rate and processor time of each load by round, and the last
 /// frame rates.
 #[derive(Debug, Default)]
-struct Found {
+struct WireMeasurements {
     copied: Rounds,
     busy: Rounds,
-    last: [Reading; 4],
+    last: [LoadMeasurement; 4],
 }
 
 fn rounds(
@@ -277,13 +277,13 @@ fn rounds(
     number: usize,
     length: Duration,
     mut tell: impl FnMut(usize),
-) -> Result<Found, Error> {
+) -> Result<WireMeasurements, Error> {
     let mut buffers = [vec![1u8; COPIED], vec![2u8; COPIED]];
-    let mut found = Found::default();
+    let mut found = WireMeasurements::default();
     for round in 0..number {
         tell(round);
-        for (place, (load, ..)) in LOADS.iter().enumerate() {
-            found.last[place] = measure(*load, wire, length, &mut buffers)?;
+        for (index, (load, ..)) in LOADS.iter().enumerate() {
+            found.last[index] = measure(*load, wire, length, &mut buffers)?;
         }
         found
             .copied
@@ -297,23 +297,23 @@ fn run(options: &Options, progress: &mut dyn Progress) -> Result<Outcome, Error>
     let (number, length) = if options.quick { (7, 50) } else { (21, 100) };
     let length = Duration::from_millis(length);
     let (mut rows, mut groups, mut remarks) = (Vec::new(), Vec::new(), vec![REMARK.to_string()]);
-    for (place, (wire, name)) in WIRES.into_iter().enumerate() {
+    for (index, (wire, name)) in WIRES.into_iter().enumerate() {
         let found = rounds(wire, number, length, |round| {
-            let done = (place * number + round) as f64 / (WIRES.len() * number) as f64;
+            let done = (index * number + round) as f64 / (WIRES.len() * number) as f64;
             progress.show(done, name);
         })?;
         rows.extend(judged(name, &found));
         groups.push(group(name, &found));
-        remarks.push(told(name, &found));
+        remarks.push(summary(name, &found));
     }
     let picture = Bars {
         title: "Memory bandwidth left to a copy while the host sends".into(),
-        axis: Axis::new("", Unit::Number("MB/s")),
+        axis: Axis::new("", AxisUnit::Number("MB/s")),
         groups,
     };
     Ok(Outcome {
         rows,
-        pictures: vec![Picture {
+        pictures: vec![ChartFile {
             name: "copies".into(),
             svg: picture.picture(),
         }],
@@ -326,11 +326,11 @@ const HALF: usize = 1;
 const PACED: usize = 2;
 const FULL: usize = 3;
 
-fn judged(name: &str, found: &Found) -> Vec<Row> {
+fn judged(name: &str, found: &WireMeasurements) -> Vec<Row> {
     let mut rows = Vec::new();
-    for (place, (_, load, paper)) in LOADS.into_iter().enumerate() {
-        let copied = found.copied.of(place);
-        let (holds, note) = match place {
+    for (index, (_, load, paper)) in LOADS.into_iter().enumerate() {
+        let copied = found.copied.of(index);
+        let (holds, note) = match index {
             0 => (copied > 0.0, "The copy alone.".to_string()),
             PACED => {
                 let times = found.copied.times(PACED, FULL);
@@ -344,7 +344,7 @@ fn judged(name: &str, found: &Found) -> Vec<Row> {
                 (times + doubt >= 0.95, note)
             }
             _ => {
-                let times = found.copied.times(place, 0);
+                let times = found.copied.times(index, 0);
                 (copied > 0.0, format!("{:.1} % of alone.", times * 100.0))
             }
         };
@@ -372,7 +372,7 @@ fn judged(name: &str, found: &Found) -> Vec<Row> {
     let busy = found.busy.of(PACED);
     rows.push(row(
         format!("{name}: the worker's processor time, half rate, paced"),
-        Figure::Nothing,
+        RowValue::Nothing,
         busy,
         "%",
         busy < 100.0 && paced.gaps > 0.0,
@@ -381,7 +381,7 @@ fn judged(name: &str, found: &Found) -> Vec<Row> {
     rows
 }
 
-fn row(what: String, paper: Figure, ours: f64, unit: &str, holds: bool, note: String) -> Row {
+fn row(what: String, paper: RowValue, ours: f64, unit: &str, holds: bool, note: String) -> Row {
     Row {
         what,
         paper,
@@ -392,10 +392,10 @@ fn row(what: String, paper: Figure, ours: f64, unit: &str, holds: bool, note: St
     }
 }
 
-fn group(name: &str, found: &Found) -> Group {
-    let bars = LOADS.into_iter().enumerate().map(|(place, (_, load, _))| Bar {
+fn group(name: &str, found: &WireMeasurements) -> Group {
+    let bars = LOADS.into_iter().enumerate().map(|(index, (_, load, _))| Bar {
         name: load.into(),
-        value: found.copied.of(place),
+        value: found.copied.of(index),
         ..Bar::default()
     });
     Group {
@@ -404,7 +404,7 @@ fn group(name: &str, found: &Found) -> Group {
     }
 }
 
-fn told(name: &str, found: &Found) -> String {
+fn summary(name: &str, found: &WireMeasurements) -> String {
     let frames = LOADS
         .into_iter()
         .zip(found.last)

@@ -2,9 +2,9 @@
 //! 5.1.2, Table 2).
 
 use super::beside;
-use super::cost_engine::{self, Course, Effort};
-use super::cost_ways::Way;
-use super::cost_wire::Wire;
+use super::cost_engine::{self, Contender, Effort};
+use super::cost_treatments::Treatment;
+use super::cost_wire::LabWire;
 use super::rounds::Rounds;
 use super::{Experiment, Options, Outcome, Progress, Row, number};
 use crate::Error;
@@ -99,10 +99,10 @@ const REMARKS: [&str; 2] = [
 
 /// Per round, in ns: for each size FIFO, then CBQ.
 fn in_engine(case: &Case, effort: Effort) -> Vec<Rounds> {
-    let ways = [Way::fifo(case.link()), Way::cbq(case.link())];
+    let treatments = [Treatment::fifo(case.link()), Treatment::cbq(case.link())];
     let of_size = |&(request, _, _): &(usize, usize, f64)| {
-        let mut courses = ways.each_ref().map(Course::by);
-        cost_engine::measure(&mut courses, &cost_engine::frame(request), effort)
+        let mut contenders = treatments.each_ref().map(Contender::by);
+        cost_engine::measure(&mut contenders, &cost_engine::frame(request), effort)
     };
     case.sizes.iter().map(of_size).collect()
 }
@@ -144,14 +144,14 @@ fn through_port(
     turns: usize,
     count: usize,
 ) -> Result<Rounds, Error> {
-    let (fifo, cbq) = (Way::fifo(case.link()), Way::cbq(case.link()));
-    let wire = Wire::new(case.link(), Some(case.rate))?;
+    let (fifo, cbq) = (Treatment::fifo(case.link()), Treatment::cbq(case.link()));
+    let wire = LabWire::new(case.link(), Some(case.rate))?;
     let pair = wire.pair()?;
     let mut rounds = Rounds::default();
     for _ in 0..turns {
         let mut round = Vec::new();
-        for way in [&fifo, &cbq, &fifo] {
-            wire.take(Some(way))?;
+        for treatment in [&fifo, &cbq, &fifo] {
+            wire.take(Some(treatment))?;
             round.push(pair.round_trip(count, request, answer)?);
         }
         rounds.push(round);
@@ -174,7 +174,7 @@ fn port_row(what: String, paper: f64, rounds: &Rounds) -> Row {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Figure;
+    use crate::RowValue;
 
     #[test]
     fn a_cost_that_depends_on_the_size_does_not_hold() {
@@ -194,7 +194,7 @@ mod tests {
         let effort = Effort { rounds: 3, steps: 50 };
         let rows = engine_rows(&CASES[0], &in_engine(&CASES[0], effort));
         assert_eq!(rows.len(), CASES[0].sizes.len() + 1);
-        assert!(rows.iter().all(|row| row.ours != Figure::Nothing));
+        assert!(rows.iter().all(|row| row.ours != RowValue::Nothing));
     }
 
     #[test]
@@ -204,7 +204,7 @@ mod tests {
                 for &(request, answer, paper) in case.sizes {
                     let rounds = through_port(case, (request, answer), 1, 3).expect("answers");
                     let row = port_row("a row".into(), paper, &rounds);
-                    assert!(matches!(row.ours, Figure::Number(ours) if ours.is_finite()));
+                    assert!(matches!(row.ours, RowValue::Number(ours) if ours.is_finite()));
                 }
             }
         });

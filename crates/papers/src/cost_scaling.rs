@@ -5,11 +5,11 @@
 //! the wildcard filters, linearly. Such a list is measured beside the engine's classifier, to
 //! reproduce the paper's line.
 
-use super::cost_engine::{self, Course, Effort};
-use super::cost_ways::{SEED, Way};
-use super::cost_wire::Wire;
+use super::cost_engine::{self, Contender, Effort};
+use super::cost_treatments::{SEED, Treatment};
+use super::cost_wire::LabWire;
 use super::rounds::Rounds;
-use super::{Experiment, Figure, Options, Outcome, Picture, Progress, Row};
+use super::{ChartFile, Experiment, Options, Outcome, Progress, Row, RowValue};
 use crate::Error;
 use engine::classify::{Filter, Ports, Prefix};
 use engine::header::{FlowHasher, Headers};
@@ -17,7 +17,7 @@ use engine::link::Link;
 use engine::packet::{ClassId, Packet};
 use engine::units::{Bandwidth, Bytes};
 use netio::classify::Classify;
-use plot::{self, Axis, Plot, Series, Unit};
+use plot::{self, Axis, AxisUnit, Plot, Series};
 use std::net::Ipv4Addr;
 
 /// The experiment.
@@ -63,22 +63,22 @@ impl Curve {
     }
 
     /// CBQ with this many of them besides the class of the packets and its filter.
-    fn way(self, n: u32) -> Way {
+    fn treatment(self, n: u32) -> Treatment {
         match self {
-            Self::List | Self::Wildcard => Way::cbq(LINK).with_filters((0..n).map(wildcard)),
-            Self::Fixed => Way::cbq(LINK).with_filters((0..n).map(fixed)),
-            Self::Classes => Way::cbq_classes(LINK, n.max(1)),
+            Self::List | Self::Wildcard => Treatment::cbq(LINK).with_filters((0..n).map(wildcard)),
+            Self::Fixed => Treatment::cbq(LINK).with_filters((0..n).map(fixed)),
+            Self::Classes => Treatment::cbq_classes(LINK, n.max(1)),
         }
     }
 
-    fn course(self, n: u32) -> Course {
-        let way = self.way(n);
+    fn contender(self, n: u32) -> Contender {
+        let treatment = self.treatment(n);
         match self {
             Self::List => {
-                let filters = way.filters.clone().unwrap_or_default();
-                Course::classified(&way, Some(Box::new(List::new(filters))))
+                let filters = treatment.filters.clone().unwrap_or_default();
+                Contender::classified(&treatment, Some(Box::new(List::new(filters))))
             }
-            _ => Course::by(&way),
+            _ => Contender::by(&treatment),
         }
     }
 }
@@ -152,7 +152,7 @@ fn run(options: &Options, progress: &mut dyn Progress) -> Result<Outcome, Error>
     for (index, curve) in CURVES.iter().enumerate().skip(1) {
         let what = format!("100 {}, through the port", curve.name());
         let row = match &options.lab {
-            Err(why) => Row::unmeasured(what, Figure::Nothing, "µs", why),
+            Err(why) => Row::unmeasured(what, RowValue::Nothing, "µs", why),
             Ok(()) => {
                 progress.show(0.4 + index as f64 * 0.15, &what);
                 let rounds = through_port(*curve, if options.quick { 40 } else { 300 }, 50)?;
@@ -180,11 +180,11 @@ const REMARKS: [&str; 3] = [
 /// The points of each curve.
 fn in_engine(step: u32, effort: Effort) -> Vec<Points> {
     let numbers: Vec<u32> = (0..=MOST).step_by(step as usize).collect();
-    let mut courses = vec![Course::by(&Way::fifo(LINK))];
+    let mut contenders = vec![Contender::by(&Treatment::fifo(LINK))];
     for curve in CURVES {
-        courses.extend(numbers.iter().map(|&n| curve.course(n)));
+        contenders.extend(numbers.iter().map(|&n| curve.contender(n)));
     }
-    let rounds = cost_engine::measure(&mut courses, &cost_engine::frame(64), effort);
+    let rounds = cost_engine::measure(&mut contenders, &cost_engine::frame(64), effort);
     let points = |curve: usize| {
         let first = 1 + curve * numbers.len();
         let point = |(index, &n): (usize, &u32)| (n, rounds.more(first + index, 0));
@@ -194,19 +194,19 @@ fn in_engine(step: u32, effort: Effort) -> Vec<Points> {
 }
 
 /// The chart of the curves.
-fn picture(curves: &[Points]) -> Picture {
+fn picture(curves: &[Points]) -> ChartFile {
     let series = CURVES.iter().zip(curves).map(|(curve, points)| {
         let points = points.iter().map(|&(n, ns)| (f64::from(n), ns * 1e-9));
         Series::marked(curve.name(), points.collect())
     });
     let plot = Plot {
         title: "What CBQ adds to FIFO, per packet".into(),
-        x: Axis::new("how many", Unit::Number("")),
-        y: Axis::new("time", Unit::Time),
+        x: Axis::new("how many", AxisUnit::Number("")),
+        y: Axis::new("time", AxisUnit::Time),
         series: series.collect(),
         ..Plot::default()
     };
-    Picture {
+    ChartFile {
         name: "curves".into(),
         svg: plot::picture("Cost by numbers of filters and classes", &[plot]),
     }
@@ -273,14 +273,14 @@ fn is_linear(points: &Points) -> bool {
 
 /// Per round, in µs: with none, with a hundred.
 fn through_port(curve: Curve, turns: usize, count: usize) -> Result<Rounds, Error> {
-    let ways = [curve.way(0), curve.way(MOST)];
-    let wire = Wire::new(LINK, None)?;
+    let treatments = [curve.treatment(0), curve.treatment(MOST)];
+    let wire = LabWire::new(LINK, None)?;
     let pair = wire.pair()?;
     let mut rounds = Rounds::default();
     for turn in 0..turns {
         let mut round = [f64::NAN; 2];
         for index in [turn % 2, 1 - turn % 2] {
-            wire.take(Some(&ways[index]))?;
+            wire.take(Some(&treatments[index]))?;
             round[index] = pair.round_trip(count, 64, 64)?;
         }
         rounds.push(round.to_vec());
@@ -310,18 +310,18 @@ mod tests {
         let headers = Headers::parse(&frame, 0);
         for n in [0, 1, 20, MOST] {
             for curve in CURVES {
-                let way = curve.way(n);
+                let treatment = curve.treatment(n);
                 let mut packet = Packet::new(Bytes::new(106), engine::units::Instant::START, ClassId(9));
-                way.classify().classify(&headers, &mut packet);
+                treatment.classify().classify(&headers, &mut packet);
                 let flow = packet.flow;
                 assert_eq!(packet.class, ClassId(0), "{curve:?} {n}");
-                List::new(way.filters.unwrap_or_default()).classify(&headers, &mut packet);
+                List::new(treatment.filters.unwrap_or_default()).classify(&headers, &mut packet);
                 assert_eq!((packet.class, packet.flow), (ClassId(0), flow), "{curve:?} {n}");
             }
         }
-        assert_eq!(Curve::Classes.way(MOST).plan.classes.len(), MOST as usize);
+        assert_eq!(Curve::Classes.treatment(MOST).plan.classes.len(), MOST as usize);
         assert_eq!(
-            Curve::Wildcard.way(MOST).filters.map(|f| f.len()),
+            Curve::Wildcard.treatment(MOST).filters.map(|f| f.len()),
             Some(MOST as usize + 2)
         );
     }

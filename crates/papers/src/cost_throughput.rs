@@ -2,8 +2,8 @@
 //! 1).
 
 use super::beside;
-use super::cost_ways::Way;
-use super::cost_wire::Wire;
+use super::cost_treatments::Treatment;
+use super::cost_wire::LabWire;
 use super::rounds::Rounds;
 use super::{Experiment, Options, Outcome, Progress, Row};
 use crate::Error;
@@ -138,13 +138,13 @@ const REMARKS: [&str; 3] = [
 
 /// A turn: payload over elapsed time and over processor time, in Mbit/s.
 #[derive(Clone, Copy, Debug)]
-struct Reading {
+struct TransferSample {
     received: u64,
     at: Instant,
     processor: engine::units::Duration,
 }
 
-impl Reading {
+impl TransferSample {
     fn of(bulk: &BulkRun) -> Self {
         Self {
             received: bulk.received(),
@@ -168,8 +168,8 @@ impl Reading {
 fn measure(case: &Case, effort: (usize, Duration), watch: &mut dyn FnMut(f64)) -> Result<Rounds, Error> {
     let (turns, span) = effort;
     let link = case.link();
-    let ways = [Way::fifo(link), Way::cbq(link)];
-    let wire = Wire::new(link, case.rate)?;
+    let treatments = [Treatment::fifo(link), Treatment::cbq(link)];
+    let wire = LabWire::new(link, case.rate)?;
     let whole = START + (span + SETTLE * 2) * 2 * u32::try_from(turns).unwrap_or(u32::MAX);
     let bulk = wire.bulk(whole * 2 + Duration::from_secs(5))?;
     sleep(START);
@@ -179,11 +179,11 @@ fn measure(case: &Case, effort: (usize, Duration), watch: &mut dyn FnMut(f64)) -
         let mut round = [f64::NAN; 2];
         // Each comes first equally often.
         for index in [turn % 2, 1 - turn % 2] {
-            wire.take(Some(&ways[index]))?;
+            wire.take(Some(&treatments[index]))?;
             sleep(SETTLE);
-            let before = Reading::of(&bulk);
+            let before = TransferSample::of(&bulk);
             sleep(span);
-            round[index] = Reading::of(&bulk).since(&before, case.rate.is_none());
+            round[index] = TransferSample::of(&bulk).since(&before, case.rate.is_none());
         }
         rounds.push(round.to_vec());
     }
@@ -235,7 +235,7 @@ fn rows(case: &Case, rounds: &Rounds) -> [Row; 3] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Figure;
+    use crate::RowValue;
 
     fn rounds(pairs: &[[f64; 2]]) -> Rounds {
         let mut rounds = Rounds::default();
@@ -275,6 +275,6 @@ mod tests {
     fn without_a_lab_every_line_of_the_table_is_said_to_be_missing() {
         let rows: Vec<Row> = CASES.iter().flat_map(|case| case.unmeasured("no box")).collect();
         assert_eq!(rows.len(), 3 * CASES.len());
-        assert!(rows.iter().all(|row| row.ours == Figure::Nothing && !row.holds));
+        assert!(rows.iter().all(|row| row.ours == RowValue::Nothing && !row.holds));
     }
 }

@@ -9,7 +9,7 @@
 //! managed; responses return through a plain queue.
 
 use crate::Error;
-use crate::cost_ways::{SEED, Way};
+use crate::cost_treatments::{SEED, Treatment};
 use crate::rounds::median;
 use engine::link::Link;
 use engine::units::{Bandwidth, Bytes};
@@ -46,7 +46,7 @@ const HEADERS: u64 = 14 + 20 + 8;
 const PATIENCE: Duration = Duration::from_millis(300);
 
 /// The lab, running, with plain FIFO until changed.
-pub struct Wire {
+pub struct LabWire {
     sender: Host,
     receiver: Host,
     handle: Handle,
@@ -55,7 +55,7 @@ pub struct Wire {
     _lab: Lab,
 }
 
-impl Drop for Wire {
+impl Drop for LabWire {
     fn drop(&mut self) {
         self.handle.stop();
         // The worker ends after its present batch. Its ports must close before their interfaces go.
@@ -67,7 +67,7 @@ fn unanswered(error: Unanswered) -> Error {
     Error::new(error.to_string())
 }
 
-impl Wire {
+impl LabWire {
     /// Makes links of this MTU. The managed direction is limited to `limit`, if there is one.
     ///
     /// # Errors
@@ -107,11 +107,11 @@ impl Wire {
         let open = |name: &str| AfPacket::open(af_packet::Settings::new(name));
         let (left, right) = router.call(|| Ok::<_, PortError>((open("left")?, open("right")?)))??;
         let (left, right) = (worker.add_port(Box::new(left)), worker.add_port(Box::new(right)));
-        let way = Way::fifo(link);
+        let treatment = Treatment::fifo(link);
         worker.add_path(PathSpec {
-            classify: way.classify(),
-            queue: way.plan.build(SEED),
-            plan: Some(way.plan),
+            classify: treatment.classify(),
+            queue: treatment.plan.build(SEED),
+            plan: Some(treatment.plan),
             bandwidth: limit,
             ..direction::unmanaged("right", left, right)
         });
@@ -133,14 +133,14 @@ impl Wire {
     /// # Errors
     ///
     /// Returns an error if the worker does not apply it.
-    pub fn take(&self, way: Option<&Way>) -> Result<(), Error> {
-        let Some(way) = way else {
+    pub fn take(&self, treatment: Option<&Treatment>) -> Result<(), Error> {
+        let Some(treatment) = treatment else {
             return self.handle.switch(MANAGED, false).map_err(unanswered);
         };
         let retune = Retune {
-            plan: way.plan.clone(),
+            plan: treatment.plan.clone(),
             seed: SEED,
-            classify: Some(way.classify()),
+            classify: Some(treatment.classify()),
             bandwidth: None,
         };
         self.handle.retune(MANAGED, retune).map_err(unanswered)?;
@@ -202,20 +202,20 @@ impl Wire {
     /// # Errors
     ///
     /// Returns an error if a socket cannot be opened.
-    pub fn pair(&self) -> Result<Pair, Error> {
+    pub fn pair(&self) -> Result<RequestPair, Error> {
         let bind = |host: &Host, address: Ipv4Addr| {
             let socket = host.call(|| UdpSocket::bind((address, 0)))?;
             socket.map_err(|e| Error::new(format!("cannot open a socket in the lab: {e}")))
         };
         let (asks, answers) = (bind(&self.sender, SENDER)?, bind(&self.receiver, RECEIVER)?);
-        Pair::new(asks, answers, self.limit)
+        RequestPair::new(asks, answers, self.limit)
             .map_err(|e| Error::new(format!("cannot set up sockets in the lab: {e}")))
     }
 }
 
 /// A client socket, and a thread with a server socket.
 #[derive(Debug)]
-pub struct Pair {
+pub struct RequestPair {
     asks: UdpSocket,
     to: SocketAddr,
     /// The link's rate; `None` without a limit.
@@ -226,14 +226,14 @@ pub struct Pair {
     thread: Option<JoinHandle<()>>,
 }
 
-impl Drop for Pair {
+impl Drop for RequestPair {
     fn drop(&mut self) {
         self.over.store(true, Ordering::Relaxed);
         let _ = self.thread.take().map(JoinHandle::join);
     }
 }
 
-impl Pair {
+impl RequestPair {
     fn new(asks: UdpSocket, answers: UdpSocket, rate: Option<Bandwidth>) -> io::Result<Self> {
         asks.set_read_timeout(Some(PATIENCE))?;
         answers.set_read_timeout(Some(Duration::from_millis(20)))?;

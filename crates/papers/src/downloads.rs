@@ -30,7 +30,7 @@ pub struct Bed {
     server: Host,
     home: Host,
     /// The host that clamps windows: home, or its router.
-    holder: Host,
+    rewriter_host: Host,
 }
 
 impl Bed {
@@ -56,7 +56,7 @@ impl Bed {
             }
             Ok(Self {
                 _lab: lab,
-                holder: home.clone(),
+                rewriter_host: home.clone(),
                 server,
                 home,
             })
@@ -87,7 +87,7 @@ pub struct Download {
 }
 
 /// The control of windows during a run.
-pub struct Rule {
+pub struct WindowRule {
     /// The law; `None` leaves windows alone.
     pub law: Option<Box<dyn Law + Send>>,
     /// The members.
@@ -100,12 +100,12 @@ pub struct Rule {
 
 /// Each download's bytes of payload at each sampling time.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct Counted {
+pub struct DownloadBytes {
     times: Vec<f64>,
     bytes: Vec<Vec<u64>>,
 }
 
-impl Counted {
+impl DownloadBytes {
     /// A download's mean rate between two times, in Mbit/s.
     pub fn rate(&self, download: usize, from: f64, to: f64) -> f64 {
         let at = |time: f64| {
@@ -141,11 +141,11 @@ impl Counted {
         from: f64,
         until: f64,
     ) -> Option<f64> {
-        let held = |time: &&f64| **time >= from && **time + 0.5 <= until;
+        let sustained = |time: &&f64| **time >= from && **time + 0.5 <= until;
         let found = self
             .times
             .iter()
-            .filter(held)
+            .filter(sustained)
             .find(|time| self.rates(downloads.clone(), **time, **time + 0.5) >= rate);
         found.map(|time| time - from)
     }
@@ -170,18 +170,23 @@ impl Counted {
 /// # Errors
 ///
 /// Returns an error if a program fails or BPF programs cannot be loaded.
-pub fn run(bed: &Bed, downloads: &[Download], mut rule: Rule, seconds: f64) -> Result<Counted, Error> {
-    let course = || -> Result<Counted, Error> {
+pub fn run(
+    bed: &Bed,
+    downloads: &[Download],
+    mut rule: WindowRule,
+    seconds: f64,
+) -> Result<DownloadBytes, Error> {
+    let measure = || -> Result<DownloadBytes, Error> {
         let mut actuator = match rule.law {
             Some(_) => Some(WindowRewriter::at(InterfaceRewriter::new(
                 "eth0",
                 Side::Leaving,
-                Box::new(whose),
+                Box::new(member_of),
             )?)),
             None => None,
         };
         let mut runs: Vec<Option<BulkRun>> = downloads.iter().map(|_| None).collect();
-        let mut counted = Counted::default();
+        let mut counted = DownloadBytes::default();
         let begin = clock::now();
         loop {
             let now = clock::now();
@@ -217,7 +222,7 @@ pub fn run(bed: &Bed, downloads: &[Download], mut rule: Rule, seconds: f64) -> R
             wait(now + interval);
         }
     };
-    bed.holder.call(course)?
+    bed.rewriter_host.call(measure)?
 }
 
 fn wait(until: Instant) {
@@ -226,14 +231,14 @@ fn wait(until: Instant) {
 }
 
 /// The member of a download, by its port.
-fn whose(ends: &netio::tcp::Ends) -> Option<MemberId> {
+fn member_of(ends: &netio::tcp::Ends) -> Option<MemberId> {
     let port = ends.there.port();
     (MEMBERS..OTHERS)
         .contains(&port)
         .then(|| MemberId(u32::from((port - MEMBERS) / 100)))
 }
 
-fn start(bed: &Bed, download: &Download, rule: &Rule) -> Result<BulkRun, Error> {
+fn start(bed: &Bed, download: &Download, rule: &WindowRule) -> Result<BulkRun, Error> {
     let ports = match download.member {
         Some(member) => MEMBERS + 100 * u16::try_from(member).unwrap_or(0),
         None => OTHERS,
@@ -279,7 +284,7 @@ mod tests {
 
     #[test]
     fn rates_are_of_the_span_that_is_asked_for() {
-        let counted = Counted {
+        let counted = DownloadBytes {
             times: (0..=40).map(|n| f64::from(n) * 0.1).collect(),
             bytes: (0..=40_u64)
                 .map(|n| vec![n * 125_000, n.saturating_sub(10) * 12_500])
@@ -297,7 +302,7 @@ mod tests {
 
     #[test]
     fn a_download_ends_with_its_last_byte() {
-        let counted = Counted {
+        let counted = DownloadBytes {
             times: (0..=4).map(f64::from).collect(),
             bytes: [[0, 0], [5, 1], [9, 2], [9, 3], [9, 4]].map(Vec::from).to_vec(),
         };
@@ -343,7 +348,7 @@ mod tests {
             _lab: lab,
             server,
             home,
-            holder: router,
+            rewriter_host: router,
         })
     }
 
@@ -362,8 +367,8 @@ mod tests {
         });
     }
 
-    fn rule(law: impl Law + Send + 'static) -> Rule {
-        Rule {
+    fn rule(law: impl Law + Send + 'static) -> WindowRule {
+        WindowRule {
             law: Some(Box::new(law)),
             members: vec![Member::new(MemberId(0))],
             bottleneck: Bottleneck::Stated(Bandwidth::mbit(10)),
@@ -377,7 +382,7 @@ mod tests {
         until: 3.0,
     };
 
-    fn on_a_bed(downloads: &[Download], rule: Rule, seconds: f64) -> Option<Counted> {
+    fn on_a_bed(downloads: &[Download], rule: WindowRule, seconds: f64) -> Option<DownloadBytes> {
         let rate = Bandwidth::mbit(10);
         let bed = Bed::new(rate, Duration::from_millis(20), Bytes::new(64_000)).expect("a lab");
         match run(&bed, downloads, rule, seconds) {

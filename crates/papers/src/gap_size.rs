@@ -2,11 +2,11 @@
 //! 4.2, Figs. 6 and 7).
 
 use crate::Error;
-use crate::long_pipe::{DATA, FRAME, GBE, LongPipe, SLOT, connection, gigabit, hold, key};
-use crate::{Experiment, Figure, Options, Outcome, Picture, Progress, Row, points};
+use crate::long_pipe::{DATA, FRAME, GBE, LongPipe, SLOT, connection, gigabit, host_queue, key};
+use crate::{ChartFile, Experiment, Options, Outcome, Progress, Row, RowValue, points};
 use engine::random::Seed;
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
-use plot::{Axis, Plot, Series, Unit, picture};
+use plot::{Axis, AxisUnit, Plot, Series, picture};
 use sim::agent::Agent;
 use sim::simulation::Simulation;
 use sim::sources::{Constant, DatagramSource, Listener};
@@ -42,7 +42,7 @@ fn formula(gap: u64) -> f64 {
 fn measured(rate: Bandwidth) -> Result<(f64, f64), Error> {
     let mut sim = Simulation::new(Seed(1));
     let [host, far] = ["host", "far"].map(|name| sim.node(name));
-    let out = sim.link(host, far, gigabit(Duration::ZERO).queue(hold(Some(rate))?));
+    let out = sim.link(host, far, gigabit(Duration::ZERO).queue(host_queue(Some(rate))?));
     sim.link(far, host, gigabit(Duration::ZERO));
     sim.capture(out, usize::MAX);
     let agents: [Box<dyn Agent>; 2] = [
@@ -85,7 +85,7 @@ fn sizes(_options: &Options, progress: &mut dyn Progress) -> Result<Outcome, Err
         let some = off.iter().filter(|(gap, _)| (*gap >= 6_000) == large);
         some.fold(0.0, |most: f64, (_, off)| most.max(off.abs()))
     };
-    let row = |what: &str, paper: Figure, ours: f64, unit: &str, holds: bool, note: &str| Row {
+    let row = |what: &str, paper: RowValue, ours: f64, unit: &str, holds: bool, note: &str| Row {
         what: what.into(),
         paper,
         ours: ((ours * 1e4).round() / 1e4).into(),
@@ -118,7 +118,7 @@ fn sizes(_options: &Options, progress: &mut dyn Progress) -> Result<Outcome, Err
         ),
         row(
             "idle time between frames: furthest from the gap",
-            Figure::Nothing,
+            RowValue::Nothing,
             idle,
             "B",
             idle <= 0.1,
@@ -140,7 +140,7 @@ fn sizes(_options: &Options, progress: &mut dyn Progress) -> Result<Outcome, Err
     ));
     Ok(Outcome {
         rows,
-        pictures: vec![Picture {
+        pictures: vec![ChartFile {
             name: "gaps".into(),
             svg: drawn(&gaps, &found),
         }],
@@ -160,8 +160,8 @@ fn drawn(gaps: &[u64], found: &[(f64, f64)]) -> String {
             .collect()
     };
     let plot = Plot {
-        x: Axis::new("gap", Unit::Number("B")),
-        y: Axis::new("frames with FCS", Unit::Number("MB/s")),
+        x: Axis::new("gap", AxisUnit::Number("B")),
+        y: Axis::new("frames with FCS", AxisUnit::Number("MB/s")),
         series: vec![
             Series::marked("measured", line(&|n, _| found[n].0)),
             Series::dashed("formula", line(&|_, gap| formula(gap))),
@@ -176,11 +176,11 @@ fn drawn(gaps: &[u64], found: &[(f64, f64)]) -> String {
 
 /// Frame start times on the host's wire in slow start with large windows, and the slope of their
 /// data.
-struct Course {
+struct SlowStartRun {
     starts: Vec<u64>,
 }
 
-impl Course {
+impl SlowStartRun {
     /// From 1.4 to 2.2 s: the last rounds before cwnd fills the pipe.
     fn run(paced: bool) -> Result<Self, Error> {
         let at = |ms| Instant::START + Duration::from_millis(ms);
@@ -243,7 +243,7 @@ impl Course {
 fn intervals(_options: &Options, progress: &mut dyn Progress) -> Result<Outcome, Error> {
     let both = [true, false];
     let name = |paced: &bool| if *paced { "paced" } else { "not paced" }.to_string();
-    let found = points::all(&both, progress, name, |&paced| Course::run(paced))?;
+    let found = points::all(&both, progress, name, |&paced| SlowStartRun::run(paced))?;
     let (paced, free) = (&found[0], &found[1]);
     let (even, part) = paced.usual();
     let (burst, _) = free.usual();
@@ -290,9 +290,9 @@ fn intervals(_options: &Options, progress: &mut dyn Progress) -> Result<Outcome,
             "Asked: 117.7 MB/s of data within 3.",
         ),
     ];
-    let line = |course: &Course, name: &str| {
-        let first = course.starts.first().copied().unwrap_or(0);
-        let points = course.starts.iter().enumerate().step_by(8);
+    let line = |run: &SlowStartRun, name: &str| {
+        let first = run.starts.first().copied().unwrap_or(0);
+        let points = run.starts.iter().enumerate().step_by(8);
         Series::new(
             name,
             points
@@ -301,14 +301,14 @@ fn intervals(_options: &Options, progress: &mut dyn Progress) -> Result<Outcome,
         )
     };
     let plot = Plot {
-        x: Axis::new("time", Unit::Time),
-        y: Axis::new("data sent", Unit::Number("MB")),
+        x: Axis::new("time", AxisUnit::Time),
+        y: Axis::new("data sent", AxisUnit::Number("MB")),
         series: vec![line(paced, "paced"), line(free, "not paced")],
         ..Plot::default()
     };
     Ok(Outcome {
         rows,
-        pictures: vec![Picture {
+        pictures: vec![ChartFile {
             name: "sequence".into(),
             svg: picture("Data sent in slow start, paced to 62.5 MB/s and not", &[plot]),
         }],

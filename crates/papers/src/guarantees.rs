@@ -8,10 +8,10 @@
 
 use super::testbed::{ATM, LAB, Wire, filters, interface};
 use super::timeline::{AMPLE, Source, at, in_lab, simulated};
-use super::{Experiment, Options, Outcome, Picture, Progress, Row};
+use super::{ChartFile, Experiment, Options, Outcome, Progress, Row};
 use crate::Error;
 use engine::units::{Bandwidth, Duration, Instant};
-use plot::Style;
+use plot::PlotStyle;
 use plot::chart::{Panel, picture};
 use plot::trace::{Line, Trace};
 
@@ -92,7 +92,7 @@ fn run(options: &Options, progress: &mut dyn Progress) -> Result<Outcome, Error>
     }
     Ok(Outcome {
         rows,
-        pictures: vec![Picture {
+        pictures: vec![ChartFile {
             name: "guarantees".into(),
             svg: drawn(&traces),
         }],
@@ -184,7 +184,7 @@ fn drawn(traces: &[Trace]) -> String {
         .map(|(trace, letter)| Panel {
             caption: format!("{letter} {}", trace.title),
             trace,
-            style: Style::Lines,
+            style: PlotStyle::Lines,
             settle: SETTLE,
         })
         .collect();

@@ -1,12 +1,12 @@
 //! P3 in the lab: the kernel's TCP over the paper's network ([`long_pipe_lab`]), paced by timers or
 //! unpaced, with the paper's buffers.
 
-use super::long_pipe_lab::{self, COUNTED, Reading, Trial};
+use super::long_pipe_lab::{self, COUNTED, Trial, TrialResult};
 use super::tail_drop::possible;
-use super::{Figure, Options, Outcome, Picture, Progress, Row};
+use super::{ChartFile, Options, Outcome, Progress, Row, RowValue};
 use crate::Error;
 use measure::numbers;
-use plot::{Series, Style, picture, rates_over_time};
+use plot::{PlotStyle, Series, picture, rates_over_time};
 
 const BUFFERS: [u64; 4] = [512, 1_024, 2_048, 4_096];
 const QUICK: [u64; 2] = [512, 4_096];
@@ -42,7 +42,7 @@ pub fn add(outcome: &mut Outcome, options: &Options, progress: &mut dyn Progress
     let trials = trials(options.quick);
     if let Err(why) = &options.lab {
         let missing =
-            |trial: &Trial| Row::unmeasured(format!("lab: {}", name(*trial)), Figure::Nothing, "", why);
+            |trial: &Trial| Row::unmeasured(format!("lab: {}", name(*trial)), RowValue::Nothing, "", why);
         outcome.rows.extend(trials.iter().map(missing));
         return Ok(());
     }
@@ -56,7 +56,7 @@ pub fn add(outcome: &mut Outcome, options: &Options, progress: &mut dyn Progress
         runs.push((trial, reading));
     }
     outcome.remarks.push(remark(&runs));
-    outcome.pictures.push(Picture {
+    outcome.pictures.push(ChartFile {
         name: "lab".into(),
         svg: drawn(&runs),
     });
@@ -71,10 +71,10 @@ fn name(trial: Trial) -> String {
     )
 }
 
-fn judged(trial: Trial, reading: &Reading) -> Vec<Row> {
+fn judged(trial: Trial, reading: &TrialResult) -> Vec<Row> {
     let row = |what: &str, ours: f64, unit: &str, holds: bool, note: String| Row {
         what: format!("lab: {}: {what}", name(trial)),
-        paper: Figure::Nothing,
+        paper: RowValue::Nothing,
         ours: ours.into(),
         unit: unit.into(),
         holds,
@@ -118,7 +118,7 @@ fn judged(trial: Trial, reading: &Reading) -> Vec<Row> {
     ]
 }
 
-fn remark(runs: &[(Trial, Reading)]) -> String {
+fn remark(runs: &[(Trial, TrialResult)]) -> String {
     let strayed: u64 = runs.iter().map(|(_, reading)| reading.strayed).sum();
     format!(
         "lab: the kernel's TCP between network namespaces, windows up to 32 MB. A worker of `suimon run` is the host's Gigabit Ethernet, with \
@@ -131,7 +131,7 @@ fn remark(runs: &[(Trial, Reading)]) -> String {
     )
 }
 
-fn drawn(runs: &[(Trial, Reading)]) -> String {
+fn drawn(runs: &[(Trial, TrialResult)]) -> String {
     let panel = |title: &str, paced: bool| {
         let shown = runs
             .iter()
@@ -146,7 +146,7 @@ fn drawn(runs: &[(Trial, Reading)]) -> String {
             let points = points.map(|(n, bytes)| (n as f64 * 0.1 + 0.05, rate(bytes)));
             Series::new(&format!("{} KB", trial.kb), points.collect())
         });
-        rates_over_time(title, Style::Lines, series.collect())
+        rates_over_time(title, PlotStyle::Lines, series.collect())
     };
     picture(
         "What came to the bottleneck from the kernel's TCP (reno)",
@@ -160,8 +160,8 @@ mod tests {
     use engine::units::{Duration, Instant};
     use lab::Record;
 
-    fn reading(rate: f64, drops: u64) -> Reading {
-        Reading {
+    fn reading(rate: f64, drops: u64) -> TrialResult {
+        TrialResult {
             rate,
             drops,
             strayed: 0,
@@ -172,7 +172,7 @@ mod tests {
 
     #[test]
     fn paced_asks_for_the_rate_without_a_drop_and_not_paced_for_some() {
-        let holds = |paced, reading: &Reading| {
+        let holds = |paced, reading: &TrialResult| {
             let trial = Trial {
                 control: "reno",
                 kb: 512,

@@ -15,7 +15,7 @@ mod cost_gaps;
 mod cost_latency;
 mod cost_scaling;
 mod cost_throughput;
-mod cost_ways;
+mod cost_treatments;
 mod cost_wire;
 pub mod demo;
 mod downloads;
@@ -109,7 +109,7 @@ pub struct Outcome {
     /// The claims, one in each row.
     pub rows: Vec<Row>,
     /// The charts. The first is written to `ID.svg`, others to `ID-NAME.svg`.
-    pub pictures: Vec<Picture>,
+    pub pictures: Vec<ChartFile>,
     /// How it was measured, and why it differs: paragraphs of plain text.
     pub remarks: Vec<String>,
 }
@@ -123,7 +123,7 @@ impl Outcome {
 
 /// A named chart.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Picture {
+pub struct ChartFile {
     /// Its part of the file name: lower case and dashes.
     pub name: String,
     /// The SVG document.
@@ -136,9 +136,9 @@ pub struct Row {
     /// What is compared.
     pub what: String,
     /// The paper's value.
-    pub paper: Figure,
+    pub paper: RowValue,
     /// Our value.
-    pub ours: Figure,
+    pub ours: RowValue,
     /// The unit of both, such as "Mbit/s"; empty for texts.
     pub unit: String,
     /// Whether ours is as required. The note explains the criterion.
@@ -152,7 +152,7 @@ impl Row {
     /// digits mean nothing.
     pub fn rounded(
         what: impl Into<String>,
-        paper: impl Into<Figure>,
+        paper: impl Into<RowValue>,
         ours: f64,
         unit: &str,
         holds: bool,
@@ -169,11 +169,11 @@ impl Row {
     }
 
     /// A claim that this machine could not test. It does not hold.
-    pub fn unmeasured(what: impl Into<String>, paper: Figure, unit: &str, why: &str) -> Self {
+    pub fn unmeasured(what: impl Into<String>, paper: RowValue, unit: &str, why: &str) -> Self {
         Self {
             what: what.into(),
             paper,
-            ours: Figure::Nothing,
+            ours: RowValue::Nothing,
             unit: unit.into(),
             holds: false,
             note: format!("not measured: {why}"),
@@ -183,7 +183,7 @@ impl Row {
     /// Our value less the paper's, if both are numbers.
     pub fn difference(&self) -> Option<f64> {
         match (&self.paper, &self.ours) {
-            (Figure::Number(paper), Figure::Number(ours)) => Some(ours - paper),
+            (RowValue::Number(paper), RowValue::Number(ours)) => Some(ours - paper),
             _ => None,
         }
     }
@@ -192,7 +192,7 @@ impl Row {
 /// A number, a text such as "linear", or nothing; JSON has the same.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 #[serde(untagged)]
-pub enum Figure {
+pub enum RowValue {
     /// A number, in the row's unit.
     Number(f64),
     /// A value that is not a single number.
@@ -201,25 +201,25 @@ pub enum Figure {
     Nothing,
 }
 
-impl From<f64> for Figure {
+impl From<f64> for RowValue {
     fn from(number: f64) -> Self {
         Self::Number(number)
     }
 }
 
-impl From<&str> for Figure {
+impl From<&str> for RowValue {
     fn from(text: &str) -> Self {
         Self::Text(text.into())
     }
 }
 
-impl From<String> for Figure {
+impl From<String> for RowValue {
     fn from(text: String) -> Self {
         Self::Text(text)
     }
 }
 
-impl fmt::Display for Figure {
+impl fmt::Display for RowValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Number(value) => f.pad(&number(*value)),
@@ -282,7 +282,7 @@ mod tests {
     fn an_outcome_holds_if_every_row_does_and_there_is_one() {
         let row = |holds| Row {
             what: "a".into(),
-            paper: Figure::Nothing,
+            paper: RowValue::Nothing,
             ours: 1.0.into(),
             unit: "s".into(),
             holds,
@@ -295,6 +295,6 @@ mod tests {
         assert!(outcome(vec![row(true), row(true)]).holds());
         assert!(!outcome(vec![row(true), row(false)]).holds());
         assert!(!outcome(vec![]).holds());
-        assert!(!Row::unmeasured("a", Figure::Nothing, "s", "no lab").holds);
+        assert!(!Row::unmeasured("a", RowValue::Nothing, "s", "no lab").holds);
     }
 }

@@ -7,7 +7,7 @@
 //! takes at least two ticks, and arrivals and completions poll the queue in between.
 
 use super::testbed::{ATM, HUNDRED, SERIAL, TEN, Testbed, Wire, interface};
-use super::{Experiment, Figure, Options, Outcome, Picture, Progress, Row, points};
+use super::{ChartFile, Experiment, Options, Outcome, Progress, Row, RowValue, points};
 use crate::Error;
 use engine::packet::ClassId;
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
@@ -245,7 +245,7 @@ fn run(_options: &Options, progress: &mut dyn Progress) -> Result<Outcome, Error
     rows.extend(with_ticks(ticks));
     Ok(Outcome {
         rows,
-        pictures: vec![Picture {
+        pictures: vec![ChartFile {
             name: "limits".into(),
             svg: drawn(exact, ticks),
         }],
@@ -272,12 +272,12 @@ fn borrowing(curve: &Curve) -> Row {
     Row::rounded(what, paper, goodput, "Mbit/s", (class - 100.0).abs() <= 0.5, note)
 }
 
-fn paper_throughput(wire: &Wire) -> Figure {
+fn paper_throughput(wire: &Wire) -> RowValue {
     match *wire {
         TEN => 6.45.into(),
         HUNDRED => 92.74.into(),
         ATM => 132.77.into(),
-        _ => Figure::Nothing,
+        _ => RowValue::Nothing,
     }
 }
 

@@ -14,10 +14,10 @@
 
 use super::testbed::{ATM, LAB, Wire, filters, interface};
 use super::timeline::{AMPLE, Source, at, in_lab, simulated};
-use super::{Experiment, Figure, Options, Outcome, Picture, Progress, Row};
+use super::{ChartFile, Experiment, Options, Outcome, Progress, Row, RowValue};
 use crate::Error;
 use engine::units::{Bytes, Instant};
-use plot::trace::{Trace, Window};
+use plot::trace::{TimeWindow, Trace};
 use plot::{Level, Plot, picture, stacked_windows};
 
 /// A7: with priorities.
@@ -150,14 +150,14 @@ fn sources(phase: f64) -> (Vec<Source>, Instant) {
 
 /// The environment of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Place {
+enum Environment {
     Simulated,
     /// The same with TCP windows that empty a class's queue now and then.
     SmallWindows,
     Lab,
 }
 
-impl Place {
+impl Environment {
     fn name(self) -> &'static str {
         match self {
             Self::Simulated => "simulated",
@@ -179,7 +179,7 @@ const SMALL: Bytes = Bytes::new(19 << 10);
 
 /// One run: each class's counters over time, and the length of its phases.
 struct Run {
-    place: Place,
+    environment: Environment,
     sharing: &'static str,
     phase: f64,
     trace: Trace,
@@ -190,11 +190,11 @@ const SETTLE: f64 = 1.0;
 
 impl Run {
     fn name(&self) -> String {
-        format!("{}, {}", self.place.name(), self.sharing)
+        format!("{}, {}", self.environment.name(), self.sharing)
     }
 
     /// Each class's share of all that left in this window, in per cent.
-    fn parts(&self, window: Window) -> [f64; 4] {
+    fn parts(&self, window: TimeWindow) -> [f64; 4] {
         let rates: Vec<f64> = self
             .trace
             .lines
@@ -206,12 +206,12 @@ impl Run {
     }
 
     /// The judged window of each phase.
-    fn phases(&self) -> impl Iterator<Item = (Option<usize>, Window)> + '_ {
+    fn phases(&self) -> impl Iterator<Item = (Option<usize>, TimeWindow)> + '_ {
         PAUSES.into_iter().enumerate().map(|(index, pause)| {
             let begin = self.phase * index as f64;
             (
                 pause,
-                Window {
+                TimeWindow {
                     from: at(begin + SETTLE),
                     to: at(begin + self.phase),
                 },
@@ -220,8 +220,8 @@ impl Run {
     }
 
     /// The greatest deviation of X from its 70 % in these windows, in percentage points.
-    fn x_off(&self, windows: impl Iterator<Item = Window>) -> f64 {
-        let x_of = |window: Window| {
+    fn x_off(&self, windows: impl Iterator<Item = TimeWindow>) -> f64 {
+        let x_of = |window: TimeWindow| {
             let parts = self.parts(window);
             parts[0] + parts[1] - ORGANISATIONS[0].1
         };
@@ -230,8 +230,8 @@ impl Run {
     }
 
     /// Each sampling interval without joins or pauses, from 1 s after the last one.
-    fn settled(&self) -> impl Iterator<Item = Window> + '_ {
-        let within = |step: &Window| {
+    fn settled(&self) -> impl Iterator<Item = TimeWindow> + '_ {
+        let within = |step: &TimeWindow| {
             self.phases()
                 .any(|(_, phase)| phase.from <= step.from && step.to <= phase.to)
         };
@@ -239,12 +239,12 @@ impl Run {
     }
 
     /// Every span of this many samples after the first second, across joins and pauses.
-    fn spans(&self, readings: usize) -> impl Iterator<Item = Window> + '_ {
-        let span = move |times: &[Instant]| Window {
+    fn spans(&self, readings: usize) -> impl Iterator<Item = TimeWindow> + '_ {
+        let span = move |times: &[Instant]| TimeWindow {
             from: times[0],
             to: times[readings],
         };
-        let started = |span: &Window| span.from >= at(SETTLE);
+        let started = |span: &TimeWindow| span.from >= at(SETTLE);
         self.trace.times.windows(readings + 1).map(span).filter(started)
     }
 
@@ -258,7 +258,7 @@ impl Run {
 
     /// Each class's rate in each phase, in a sentence.
     fn listing(&self) -> String {
-        let phase = |(pause, window): (Option<usize>, Window)| {
+        let phase = |(pause, window): (Option<usize>, TimeWindow)| {
             let parts = self.parts(window).map(|part| format!("{part:.2}"));
             let who = pause.map_or("all".into(), |paused| format!("without {}", CLASSES[paused].name));
             format!("{who} {}", parts.join(" "))
@@ -274,18 +274,18 @@ impl Run {
 
 fn run(priorities: Priorities, options: &Options, progress: &mut dyn Progress) -> Result<Outcome, Error> {
     let mut runs = Vec::new();
-    let places = [
-        (Place::Simulated, FORMAL, AMPLE),
-        (Place::Simulated, TOP_LEVEL, AMPLE),
-        (Place::SmallWindows, TOP_LEVEL, SMALL),
+    let environments = [
+        (Environment::Simulated, FORMAL, AMPLE),
+        (Environment::Simulated, TOP_LEVEL, AMPLE),
+        (Environment::SmallWindows, TOP_LEVEL, SMALL),
     ];
-    for (place, sharing, window) in places {
+    for (environment, sharing, window) in environments {
         let phase = 5.0;
         let (sources, end) = sources(phase);
         let policy = interface(&policy(&ATM, sharing, priorities))?;
         let trace = simulated(sharing, &policy, &sources, end, window)?;
         runs.push(Run {
-            place,
+            environment,
             sharing,
             phase,
             trace,
@@ -306,7 +306,7 @@ fn run(priorities: Priorities, options: &Options, progress: &mut dyn Progress) -
             let policy = interface(&policy(&LAB, sharing, priorities))?;
             let trace = in_lab(sharing, &policy, &sources, end, &mut watch)?;
             runs.push(Run {
-                place: Place::Lab,
+                environment: Environment::Lab,
                 sharing,
                 phase,
                 trace,
@@ -326,7 +326,7 @@ fn run(priorities: Priorities, options: &Options, progress: &mut dyn Progress) -
     remarks.extend(runs.iter().map(Run::listing));
     Ok(Outcome {
         rows,
-        pictures: vec![Picture {
+        pictures: vec![ChartFile {
             name: "sharing".into(),
             svg: drawn(&runs),
         }],
@@ -340,10 +340,10 @@ const REMARK: &str = "ATM, MTU 9180, declared as 134 Mbit/s; a TCP in each class
 
 /// What differs from the paper.
 fn falls_short(runs: &[Run]) -> String {
-    let off = |place: Place| {
+    let off = |environment: Environment| {
         let run = runs
             .iter()
-            .find(|run| run.place == place && run.sharing == TOP_LEVEL);
+            .find(|run| run.environment == environment && run.sharing == TOP_LEVEL);
         run.map_or(0.0, |run| run.x_off(run.settled()).abs())
     };
     format!(
@@ -352,8 +352,8 @@ fn falls_short(runs: &[Run]) -> String {
          borrowing of the others. Our TCPs are greedy and leave no queue empty, so a class that is not served sees no arrival \
          either, and others keep on borrowing. The paper's hosts, of 200 MHz, were slower than the link at times. With windows of \
          2 packets, which leave queues empty too, X is off by up to {:.0} points.",
-        off(Place::Simulated),
-        off(Place::SmallWindows),
+        off(Environment::Simulated),
+        off(Environment::SmallWindows),
     )
 }
 
@@ -366,7 +366,7 @@ fn judged(run: &Run, priorities: Priorities) -> Vec<Row> {
 }
 
 fn formal(run: &Run) -> Vec<Row> {
-    let tolerance = run.place.tolerance();
+    let tolerance = run.environment.tolerance();
     let x = |what: &str, off: f64, note: &str| {
         let note = format!(
             "Asked: {}, and so for Y, which has the rest. {note}",
@@ -379,7 +379,7 @@ fn formal(run: &Run) -> Vec<Row> {
         run.x_off(run.settled()),
         "Every reading from 1 s after somebody came or went.",
     )];
-    if run.place != Place::Lab {
+    if run.environment != Environment::Lab {
         rows.push(x(
             "X, furthest from its 70 % in any 2 s",
             run.x_off(run.spans(TWO_SECONDS)),
@@ -418,7 +418,11 @@ fn top_level(run: &Run, priorities: Priorities) -> Row {
         .fold(f64::MIN, f64::max);
     let what = "class-4 beyond its due, most in a pause";
     if priorities == ONE_PRIORITY {
-        let most = if run.place == Place::Lab { 10.0 } else { 3.0 };
+        let most = if run.environment == Environment::Lab {
+            10.0
+        } else {
+            3.0
+        };
         let note = format!("Asked: at most {most} points, where priorities gave it tens (A7).");
         return row(run, what, "as due", over, "points", over <= most, &note);
     }
@@ -430,7 +434,7 @@ fn top_level(run: &Run, priorities: Priorities) -> Row {
 fn row(
     run: &Run,
     what: &str,
-    paper: impl Into<Figure>,
+    paper: impl Into<RowValue>,
     ours: f64,
     unit: &str,
     holds: bool,
@@ -519,7 +523,7 @@ mod tests {
             now = now + step;
         }
         Run {
-            place: Place::Simulated,
+            environment: Environment::Simulated,
             sharing: FORMAL,
             phase: 5.0,
             trace,

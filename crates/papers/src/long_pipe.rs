@@ -37,7 +37,7 @@ pub const SLOT: f64 = 1_538.0;
 /// # Errors
 ///
 /// Returns an error if the policy is invalid.
-pub fn hold(rate: Option<Bandwidth>) -> Result<LinkQueue, Error> {
+pub fn host_queue(rate: Option<Bandwidth>) -> Result<LinkQueue, Error> {
     let Some(rate) = rate else {
         return Ok(LinkQueue::TailDrop(Bytes::new(u64::MAX)));
     };
@@ -114,7 +114,7 @@ impl LongPipe {
         let out = sim.link(
             host,
             gnet,
-            gigabit(Duration::ZERO).queue(hold(paced.then_some(NARROW))?),
+            gigabit(Duration::ZERO).queue(host_queue(paced.then_some(NARROW))?),
         );
         let fcs = Framing::Add(4);
         let wire = LinkSpec::new(NARROW, HALF)

@@ -60,7 +60,7 @@ pub const COUNTED: u64 = 5;
 
 /// The result of a trial.
 #[derive(Clone, Debug)]
-pub struct Reading {
+pub struct TrialResult {
     /// TCP's goodput over the last seconds, in MB/s.
     pub rate: f64,
     /// Packets that the bottleneck dropped.
@@ -174,7 +174,7 @@ impl Drop for Network {
 /// # Errors
 ///
 /// Returns an error if the lab, the worker or a program fails.
-pub fn run(trial: Trial) -> Result<Reading, Error> {
+pub fn run(trial: Trial) -> Result<TrialResult, Error> {
     let network = Network::new(trial)?;
     let bulk = Bulk {
         congestion: trial.control.into(),
@@ -194,7 +194,7 @@ pub fn run(trial: Trial) -> Result<Reading, Error> {
     let narrow = network.lab.links()[0].inspect().map_err(asked)?;
     let bottleneck = &narrow.paths[Emulator::FORTH.0];
     let sent = host.paths[PathId(0).0].totals.sent.packets;
-    Ok(Reading {
+    Ok(TrialResult {
         rate: received as f64 / span.as_secs_f64() / 1e6,
         drops: bottleneck.totals.dropped_for(Reason::Full),
         strayed: sent.saturating_sub(bottleneck.totals.offered.packets),

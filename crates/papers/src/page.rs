@@ -1,6 +1,6 @@
 //! Formats an outcome: as one JSON object, as text for a terminal, and as a page with its charts.
 
-use super::{Experiment, Outcome, Picture, Row, number};
+use super::{ChartFile, Experiment, Outcome, Row, number};
 use serde::Serialize;
 use std::fmt::Write as _;
 use std::fs;
@@ -134,7 +134,7 @@ pub fn write(directory: &Path, experiment: &Experiment, outcome: &Outcome, quick
     Ok(())
 }
 
-fn picture_file(id: &str, index: usize, picture: &Picture) -> String {
+fn picture_file(id: &str, index: usize, picture: &ChartFile) -> String {
     match index {
         0 => format!("{id}.svg"),
         _ => format!("{id}-{}.svg", picture.name),
@@ -190,7 +190,7 @@ fn markdown(experiment: &Experiment, outcome: &Outcome, quick: bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Figure, Options};
+    use crate::{Options, RowValue};
 
     const EXPERIMENT: Experiment = Experiment {
         id: "Z1",
@@ -200,7 +200,7 @@ mod tests {
     };
 
     fn outcome() -> Outcome {
-        let row = |what: &str, paper: Figure, ours: Figure, holds| Row {
+        let row = |what: &str, paper: RowValue, ours: RowValue, holds| Row {
             what: what.into(),
             paper,
             ours,
@@ -211,10 +211,10 @@ mod tests {
         Outcome {
             rows: vec![
                 row("down", 1.5.into(), 2.0.into(), true),
-                row("up", "linear".into(), Figure::Nothing, false),
+                row("up", "linear".into(), RowValue::Nothing, false),
             ],
             pictures: ["first", "second"]
-                .map(|name| Picture {
+                .map(|name| ChartFile {
                     name: name.into(),
                     svg: format!("<svg>{name}</svg>"),
                 })

@@ -11,7 +11,7 @@
 
 use crate::Error;
 use crate::testbed::{behind, interface};
-use crate::{Experiment, Figure, Options, Outcome, Picture, Progress, Row, points, promised_sockets};
+use crate::{ChartFile, Experiment, Options, Outcome, Progress, Row, RowValue, points, promised_sockets};
 use control::policy::Interface;
 use engine::header::{Family, FlowKey};
 use engine::inspect::Value;
@@ -65,7 +65,7 @@ pub struct Measurement {
     pub paper: [Option<f64>; 6],
     pub lost: f64,
     /// Which of these six must be 100 without a ring.
-    pub kept: &'static [usize],
+    pub guaranteed: &'static [usize],
 }
 
 const MEASUREMENTS: [Measurement; 5] = [
@@ -82,7 +82,7 @@ const MEASUREMENTS: [Measurement; 5] = [
             Some(100.0),
         ],
         lost: 8.1,
-        kept: &[0, 1, 2, 3, 4, 5],
+        guaranteed: &[0, 1, 2, 3, 4, 5],
     },
     Measurement {
         number: 2,
@@ -97,7 +97,7 @@ const MEASUREMENTS: [Measurement; 5] = [
             Some(99.7),
         ],
         lost: 8.3,
-        kept: &[2, 3, 4, 5],
+        guaranteed: &[2, 3, 4, 5],
     },
     Measurement {
         number: 3,
@@ -112,7 +112,7 @@ const MEASUREMENTS: [Measurement; 5] = [
             Some(98.4),
         ],
         lost: 8.9,
-        kept: &[],
+        guaranteed: &[],
     },
     Measurement {
         number: 4,
@@ -127,7 +127,7 @@ const MEASUREMENTS: [Measurement; 5] = [
             Some(89.5),
         ],
         lost: 9.9,
-        kept: &[],
+        guaranteed: &[],
     },
     Measurement {
         number: 5,
@@ -135,7 +135,7 @@ const MEASUREMENTS: [Measurement; 5] = [
         plain: "fifo",
         paper: [None; 6],
         lost: 8.8,
-        kept: &[],
+        guaranteed: &[],
     },
 ];
 
@@ -144,7 +144,7 @@ pub const WITHIN: [u64; 6] = [10_000, 9_700, 20_000, 19_400, 40_000, 38_800];
 
 /// A flow of Table 2: frames of a burst, the intervals between bursts and between frames in ns, the
 /// paper's rate of IP packets in Mbit/s, and its class's rate in kbit/s of frames.
-pub struct Flow {
+pub struct BurstFlow {
     pub frames: u64,
     pub period: u64,
     pub gap: u64,
@@ -155,29 +155,29 @@ pub struct Flow {
 /// The transmission time of a frame at 100 Mbit/s.
 pub const FRAME_TIME: u64 = 121_440;
 
-pub const FLOWS: [Flow; 4] = [
-    Flow {
+pub const FLOWS: [BurstFlow; 4] = [
+    BurstFlow {
         frames: 8,
         period: 48_000_000 + 8 * FRAME_TIME + 7 * 180_000,
         gap: 180_000,
         paper: 1.91,
         rate: 1_935,
     },
-    Flow {
+    BurstFlow {
         frames: 8,
         period: 30_000_000 + 8 * FRAME_TIME,
         gap: 200_000,
         paper: 3.10,
         rate: 3_137,
     },
-    Flow {
+    BurstFlow {
         frames: 16,
         period: 96_000_000 + 16 * FRAME_TIME,
         gap: 300_000,
         paper: 1.96,
         rate: 1_984,
     },
-    Flow {
+    BurstFlow {
         frames: 32,
         period: 92_000_000 + 32 * FRAME_TIME + 31 * 1_110_000,
         gap: 1_110_000,
@@ -202,7 +202,7 @@ impl Measurement {
             "fifo" => return format!("{head}discipline = {{ kind = \"fifo\", limit = 50 }}\n"),
             _ => "\"cbq\"",
         };
-        let class = |(index, flow): (usize, &Flow)| {
+        let class = |(index, flow): (usize, &BurstFlow)| {
             let promised = self.promised.iter().find(|(promised, _)| *promised == index + 1);
             let settings = match (promised, self.plain) {
                 (Some((_, millis)), _) => format!(
@@ -250,7 +250,7 @@ impl Agent for Stopwatch {
 }
 
 /// The result of one measurement behind one ring.
-struct Found {
+struct SimDelays {
     delays: Vec<u64>,
     /// Loss of flow 1, in per cent.
     lost: f64,
@@ -260,7 +260,7 @@ struct Found {
     late: u64,
 }
 
-fn measure(policy: &Interface, ring: u32) -> Result<Found, Error> {
+fn measure(policy: &Interface, ring: u32) -> Result<SimDelays, Error> {
     let policy = behind(policy, ring)?;
     let mut sim = Simulation::new(Seed(1));
     let [router, receiver] = ["router", "receiver"].map(|name| sim.node(name));
@@ -326,7 +326,7 @@ fn measure(policy: &Interface, ring: u32) -> Result<Found, Error> {
             Value::Count(late) => Some(late),
             _ => None,
         });
-    Ok(Found {
+    Ok(SimDelays {
         lost: (1.0 - watch.delays.len() as f64 / sent) * 100.0,
         late: late.sum(),
         delays: watch.delays.clone(),
@@ -350,7 +350,7 @@ fn run(measurement: &Measurement, options: &Options, progress: &mut dyn Progress
     rows.extend(promised_sockets::rows(measurement, &policy, options, progress)?);
     Ok(Outcome {
         rows,
-        pictures: vec![Picture {
+        pictures: vec![ChartFile {
             name: "delays".into(),
             svg: drawn(measurement, &found),
         }],
@@ -366,7 +366,7 @@ const RING: &str = "The paper puts the packets beyond the promise down to its co
                     count. With that ring alone a part of the packets is late here, too, on an ideal computer. What the paper \
                     measured beyond it, and its losses of 8 to 10 %, which are the same with a FIFO, this does not explain.";
 
-fn percent(found: &Found, micros: u64) -> f64 {
+fn percent(found: &SimDelays, micros: u64) -> f64 {
     let kept = found
         .delays
         .iter()
@@ -392,12 +392,15 @@ const NEAR: &str =
 pub const SHOWN: &str = "Shown, for comparison; nothing is asked.";
 
 /// A row for each threshold.
-fn within(measurement: &Measurement, ring: u32, found: &Found) -> Vec<Row> {
+fn within(measurement: &Measurement, ring: u32, found: &SimDelays) -> Vec<Row> {
     let row = |(index, &micros): (usize, &u64)| {
         let ours = rounded(percent(found, micros));
-        let kept = ring == 1 && measurement.kept.contains(&index);
+        let kept = ring == 1 && measurement.guaranteed.contains(&index);
         // The guarantee itself: its name, and the rule's expectation.
-        let own = measurement.kept.first().is_some_and(|&first| index == first);
+        let own = measurement
+            .guaranteed
+            .first()
+            .is_some_and(|&first| index == first);
         let near = ring > 1 && own;
         let apart = measurement.paper[index].map_or(0.0, |paper| (ours - paper).abs());
         let (holds, note) = match () {
@@ -407,7 +410,7 @@ fn within(measurement: &Measurement, ring: u32, found: &Found) -> Vec<Row> {
         };
         Row {
             what: format!("{}: within {} ms", ring_name(ring), micros as f64 / 1_000.0),
-            paper: measurement.paper[index].map_or(Figure::Nothing, Figure::Number),
+            paper: measurement.paper[index].map_or(RowValue::Nothing, RowValue::Number),
             ours: ours.into(),
             unit: "%".into(),
             holds,
@@ -417,7 +420,7 @@ fn within(measurement: &Measurement, ring: u32, found: &Found) -> Vec<Row> {
     WITHIN.iter().enumerate().map(row).collect()
 }
 
-fn lost(measurement: &Measurement, ring: u32, found: &Found) -> Row {
+fn lost(measurement: &Measurement, ring: u32, found: &SimDelays) -> Row {
     let promised = !measurement.promised.is_empty();
     Row {
         what: format!("{}: lost of flow 1", ring_name(ring)),
@@ -431,8 +434,8 @@ fn lost(measurement: &Measurement, ring: u32, found: &Found) -> Row {
     }
 }
 
-fn rates(found: &Found) -> Vec<Row> {
-    let row = |((index, flow), &rate): ((usize, &Flow), &f64)| {
+fn rates(found: &SimDelays) -> Vec<Row> {
+    let row = |((index, flow), &rate): ((usize, &BurstFlow), &f64)| {
         Row {
         what: format!("no ring: rate of flow {}, as IP", index + 1),
         paper: flow.paper.into(),
@@ -448,9 +451,9 @@ fn rates(found: &Found) -> Vec<Row> {
 }
 
 /// The counters of `ips`.
-fn counted(measurement: &Measurement, found: &[Found]) -> Vec<Row> {
-    let row = |(&ring, found): (&u32, &Found)| {
-        let kept = measurement.kept.contains(&2);
+fn counted(measurement: &Measurement, found: &[SimDelays]) -> Vec<Row> {
+    let row = |(&ring, found): (&u32, &SimDelays)| {
+        let kept = measurement.guaranteed.contains(&2);
         let (holds, note) = match ring {
             1 if kept => (found.late == 0, "Asked: none, as no packet of flow 1 is."),
             1 => (true, SHOWN),
@@ -461,7 +464,7 @@ fn counted(measurement: &Measurement, found: &[Found]) -> Vec<Row> {
         };
         Row {
             what: format!("{}: late packets that `ips` counted", ring_name(ring)),
-            paper: Figure::Nothing,
+            paper: RowValue::Nothing,
             ours: (found.late as f64).into(),
             unit: "packets".into(),
             holds,
@@ -471,7 +474,7 @@ fn counted(measurement: &Measurement, found: &[Found]) -> Vec<Row> {
     RINGS.iter().zip(found).map(row).collect()
 }
 
-fn drawn(measurement: &Measurement, found: &[Found]) -> String {
+fn drawn(measurement: &Measurement, found: &[SimDelays]) -> String {
     let lines: Vec<(String, Vec<(f64, f64)>)> = RINGS
         .iter()
         .zip(found)

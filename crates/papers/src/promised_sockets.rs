@@ -5,8 +5,8 @@
 //! when it wakes up. Rows of their own report how late it was, how late the senders were, and what
 //! the lab adds to a packet on an idle link. Every delay includes all of that, as measured.
 
-use super::promised_delays::{FLOWS, FRAME_TIME, Flow, Measurement, SHOWN, WITHIN, rounded};
-use super::{Figure, Options, Progress, Row};
+use super::promised_delays::{BurstFlow, FLOWS, FRAME_TIME, Measurement, SHOWN, WITHIN, rounded};
+use super::{Options, Progress, Row, RowValue};
 use crate::Error;
 use control::policy::Interface;
 use engine::inspect::{Value, View};
@@ -33,7 +33,7 @@ const ON_THE_LINK: Duration = Duration::from_nanos(1_518 * 800);
 const ALONE: u64 = 200;
 
 /// The result of one measurement. Lateness: the 99th percentile and the maximum.
-struct Heard {
+struct LabDelays {
     delays: Vec<Duration>,
     /// Loss of flow 1, in per cent.
     lost: f64,
@@ -58,7 +58,7 @@ pub fn rows(
         let row = |(&micros, &paper): (&u64, &Option<f64>)| {
             Row::unmeasured(
                 within(micros),
-                paper.map_or(Figure::Nothing, Figure::Number),
+                paper.map_or(RowValue::Nothing, RowValue::Number),
                 "%",
                 why,
             )
@@ -70,16 +70,16 @@ pub fn rows(
         false => (Duration::from_secs(20), 2_000),
     };
     progress.show(0.99, "sockets in the lab");
-    let heard = measure(policy, settle, packets)?;
-    Ok(judged(measurement, &heard))
+    let lab_delays = measure(policy, settle, packets)?;
+    Ok(judged(measurement, &lab_delays))
 }
 
 fn within(micros: u64) -> String {
     format!("lab: within {} ms", micros as f64 / 1_000.0)
 }
 
-fn judged(measurement: &Measurement, heard: &Heard) -> Vec<Row> {
-    let ask = |index: usize, ours: f64| match measurement.kept.contains(&index) {
+fn judged(measurement: &Measurement, lab_delays: &LabDelays) -> Vec<Row> {
+    let ask = |index: usize, ours: f64| match measurement.guaranteed.contains(&index) {
         true => (
             ours >= 95.0,
             "Asked: 95 %, since nothing holds the machine's threads to a time. In simulated time: every packet.",
@@ -88,7 +88,7 @@ fn judged(measurement: &Measurement, heard: &Heard) -> Vec<Row> {
     };
     let row = |what: String, paper: Option<f64>, ours: f64, unit: &str, (holds, note): (bool, &str)| Row {
         what,
-        paper: paper.map_or(Figure::Nothing, Figure::Number),
+        paper: paper.map_or(RowValue::Nothing, RowValue::Number),
         ours: rounded(ours).into(),
         unit: unit.into(),
         holds,
@@ -97,8 +97,8 @@ fn judged(measurement: &Measurement, heard: &Heard) -> Vec<Row> {
     let mut rows = Vec::new();
     for (index, &micros) in WITHIN.iter().enumerate() {
         let limit = Duration::from_micros(micros);
-        let kept = heard.delays.iter().filter(|&&delay| delay <= limit).count();
-        let ours = kept as f64 * 100.0 / heard.delays.len().max(1) as f64;
+        let kept = lab_delays.delays.iter().filter(|&&delay| delay <= limit).count();
+        let ours = kept as f64 * 100.0 / lab_delays.delays.len().max(1) as f64;
         rows.push(row(
             within(micros),
             measurement.paper[index],
@@ -112,31 +112,31 @@ fn judged(measurement: &Measurement, heard: &Heard) -> Vec<Row> {
     rows.push(row(
         "lab: lost of flow 1".into(),
         Some(measurement.lost),
-        heard.lost,
+        lab_delays.lost,
         "%",
         (true, note),
     ));
-    for (number, (flow, &rate)) in FLOWS.iter().zip(&heard.rates).enumerate() {
+    for (number, (flow, &rate)) in FLOWS.iter().zip(&lab_delays.rates).enumerate() {
         let what = format!("lab: rate of flow {}, as IP", number + 1);
         rows.push(row(what, Some(flow.paper), rate, "Mbit/s", (true, SHOWN)));
     }
-    if let Some(late) = heard.late {
+    if let Some(late) = lab_delays.late {
         let note = "Shown. The paper's rule does not count the packet on the wire; the gaps between frames make up for it, and a sender \
                     that was late sends without them.";
         let what = "lab: late packets of flow 1 that `ips` counted".into();
         rows.push(row(what, None, late as f64, "packets", (true, note)));
     }
-    if let Some(policed) = heard.policed {
+    if let Some(policed) = lab_delays.policed {
         let what = "lab: packets of flow 1 that were policed".into();
         rows.push(row(what, None, policed as f64, "packets", (true, SHOWN)));
     }
     let noise = [
         (
             "a packet on the idle link took longer than its 1.21 ms by",
-            heard.alone,
+            lab_delays.alone,
         ),
-        ("the sender of flow 1 was late by", heard.sender),
-        ("the link's thread was late by", heard.link),
+        ("the sender of flow 1 was late by", lab_delays.sender),
+        ("the link's thread was late by", lab_delays.link),
     ];
     for (what, late) in noise {
         for (part, late) in ["99 % at most", "the latest"].into_iter().zip(late) {
@@ -153,7 +153,7 @@ fn judged(measurement: &Measurement, heard: &Heard) -> Vec<Row> {
     rows
 }
 
-fn shape(flow: &Flow, duration: Duration) -> Shape {
+fn shape(flow: &BurstFlow, duration: Duration) -> Shape {
     let bursts = duration.as_nanos() as u64 / flow.period + 1;
     Shape {
         payload: PAYLOAD,
@@ -164,7 +164,7 @@ fn shape(flow: &Flow, duration: Duration) -> Shape {
     }
 }
 
-fn measure(policy: &Interface, settle: Duration, packets: u64) -> Result<Heard, Error> {
+fn measure(policy: &Interface, settle: Duration, packets: u64) -> Result<LabDelays, Error> {
     let mut lab = Lab::new();
     let (sender, receiver) = (lab.host("sender")?, lab.host("receiver")?);
     let link = EmulatedLink::new(policy.settings.bandwidth);
@@ -222,9 +222,10 @@ fn added(report: &StreamReport) -> [Duration; 2] {
 /// Late and policed packets of flow 1 so far, if the discipline counts them.
 fn counts(lab: &Lab, policy: &Interface) -> [Option<u64>; 2] {
     let flow = policy.plan.class("flow-1");
-    let seen = lab.links()[0].inspect().ok();
-    let views = seen.map(|seen| {
-        seen.paths
+    let snapshot = lab.links()[0].inspect().ok();
+    let views = snapshot.map(|snapshot| {
+        snapshot
+            .paths
             .into_iter()
             .nth(Emulator::FORTH.0)
             .map(|path| path.views)
@@ -250,7 +251,7 @@ fn flows(
     before: [Option<u64>; 2],
     alone: [Duration; 2],
     start: impl Fn(usize, Shape) -> lab::Result<StreamRun>,
-) -> Result<Heard, Error> {
+) -> Result<LabDelays, Error> {
     // A few bursts more, to make up for lost ones.
     let span = Duration::from_nanos(FLOWS[0].period) * (packets / FLOWS[0].frames) as u32 * 6 / 5;
     let runs: Vec<StreamRun> = FLOWS
@@ -284,10 +285,10 @@ fn flows(
         .map_or(1, |(last, first)| last - first + 1);
     let after = counts(lab, policy);
     let [late, policed] = [0, 1].map(|n| Some(after[n]? - before[n].unwrap_or(0)));
-    let seen = lab.links()[0].inspect().map_err(|e| Error::new(e.to_string()))?;
-    let lateness = &seen.paths[Emulator::FORTH.0].lateness;
+    let snapshot = lab.links()[0].inspect().map_err(|e| Error::new(e.to_string()))?;
+    let lateness = &snapshot.paths[Emulator::FORTH.0].lateness;
     let nanos = |late: engine::units::Duration| Duration::from_nanos(late.nanos());
-    Ok(Heard {
+    Ok(LabDelays {
         delays: first.iter().map(|arrival| arrival.delay()).collect(),
         lost: (1.0 - first.len() as f64 / sent as f64) * 100.0,
         rates: reports.iter().map(rate).collect(),

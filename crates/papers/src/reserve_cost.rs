@@ -6,14 +6,14 @@
 //! the reservation's class and filter. The paper reads the whole machine's idle time, interrupts
 //! included. Here it is the packet loop's thread alone, system calls included.
 
-use super::cost_ways::Way;
-use super::cost_wire::Wire;
+use super::cost_treatments::Treatment;
+use super::cost_wire::LabWire;
 use super::rounds::median;
-use super::{Experiment, Figure, Options, Outcome, Picture, Progress, Row};
+use super::{ChartFile, Experiment, Options, Outcome, Progress, Row, RowValue};
 use crate::Error;
 use engine::link::Link;
 use engine::units::{Bandwidth, Bytes};
-use plot::{Axis, Plot, Series, Unit, picture};
+use plot::{Axis, AxisUnit, Plot, Series, picture};
 use std::time::{Duration, Instant};
 
 /// The experiment.
@@ -55,20 +55,20 @@ fn run(options: &Options, progress: &mut dyn Progress) -> Result<Outcome, Error>
     if let Err(why) = &options.lab {
         return Ok(unmeasured(why));
     }
-    let wire = Wire::new(LINK, None)?;
-    let ways = [Way::fifo(LINK), Way::reservation(LINK, PORT)];
+    let wire = LabWire::new(LINK, None)?;
+    let treatments = [Treatment::fifo(LINK), Treatment::reservation(LINK, PORT)];
     let mut points = Vec::new();
     for (index, &disturbers) in loads.iter().enumerate() {
         progress.show(
             index as f64 / loads.len() as f64,
             &format!("{disturbers} disturbers"),
         );
-        points.push(load(&wire, &ways, disturbers, rounds, span)?);
+        points.push(load(&wire, &treatments, disturbers, rounds, span)?);
     }
-    let most = load(&wire, &ways, MANY, rounds, span)?;
+    let most = load(&wire, &treatments, MANY, rounds, span)?;
     Ok(Outcome {
         rows: rows(&points, &most),
-        pictures: vec![Picture {
+        pictures: vec![ChartFile {
             name: "processor".into(),
             svg: drawn(&points),
         }],
@@ -82,8 +82,8 @@ const REMARK: &str = "lab: real sockets, namespaces, and the worker and ports of
 
 /// Measures both treatments in turns under one load.
 fn load(
-    wire: &Wire,
-    ways: &[Way; 2],
+    wire: &LabWire,
+    treatments: &[Treatment; 2],
     disturbers: u32,
     rounds: usize,
     span: Duration,
@@ -96,8 +96,8 @@ fn load(
     std::thread::sleep(SETTLE);
     let mut used = [Vec::new(), Vec::new()];
     for _ in 0..rounds {
-        for (way, used) in ways.iter().zip(&mut used) {
-            wire.take(Some(way))?;
+        for (treatment, used) in treatments.iter().zip(&mut used) {
+            wire.take(Some(treatment))?;
             std::thread::sleep(SETTLE);
             let (begin, before) = (Instant::now(), wire.busy()?);
             std::thread::sleep(span);
@@ -134,14 +134,14 @@ const NAMES: [&str; 2] = ["not reserved", "reserved"];
 const STRAIGHT: f64 = 0.9;
 
 fn rows(points: &[Point], most: &Point) -> Vec<Row> {
-    let lines = [0, 1].map(|way| line(&curve(points, way)));
-    let row = |what: &str, paper: Figure, ours: f64, unit: &str, holds: bool, note: &str| {
+    let lines = [0, 1].map(|treatment| line(&curve(points, treatment)));
+    let row = |what: &str, paper: RowValue, ours: f64, unit: &str, holds: bool, note: &str| {
         Row::rounded(format!("lab: {what}"), paper, ours, unit, holds, note)
     };
-    let straight = |way: usize| {
-        let (_, _, squared) = lines[way];
+    let straight = |treatment: usize| {
+        let (_, _, squared) = lines[treatment];
         row(
-            &format!("{}, how straight the line is (R²)", NAMES[way]),
+            &format!("{}, how straight the line is (R²)", NAMES[treatment]),
             "straight".into(),
             squared,
             "",
@@ -154,7 +154,7 @@ fn rows(points: &[Point], most: &Point) -> Vec<Row> {
         .map(|point| point.use_of[1] - point.use_of[0])
         .collect();
     let apart = median(apart);
-    let at_80 = |way: usize| (80.0 - lines[way].1) / lines[way].0;
+    let at_80 = |treatment: usize| (80.0 - lines[treatment].1) / lines[treatment].0;
     vec![
         straight(0),
         straight(1),
@@ -191,16 +191,16 @@ fn rows(points: &[Point], most: &Point) -> Vec<Row> {
 
 const AT_MOST: &str = "reserved, use of a processor at the 390 Mbit/s which the paper extrapolates to";
 
-fn curve(points: &[Point], way: usize) -> Vec<(f64, f64)> {
+fn curve(points: &[Point], treatment: usize) -> Vec<(f64, f64)> {
     points
         .iter()
-        .map(|point| (point.traffic, point.use_of[way]))
+        .map(|point| (point.traffic, point.use_of[treatment]))
         .collect()
 }
 
 fn unmeasured(why: &str) -> Outcome {
     let row =
-        |what: &str, paper: Figure, unit: &str| Row::unmeasured(format!("lab: {what}"), paper, unit, why);
+        |what: &str, paper: RowValue, unit: &str| Row::unmeasured(format!("lab: {what}"), paper, unit, why);
     Outcome {
         rows: vec![
             row("the reservation's cost", 5.0.into(), "points of one processor"),
@@ -211,16 +211,16 @@ fn unmeasured(why: &str) -> Outcome {
 }
 
 fn drawn(points: &[Point]) -> String {
-    let series = [0, 1].map(|way| {
-        let points = curve(points, way)
+    let series = [0, 1].map(|treatment| {
+        let points = curve(points, treatment)
             .into_iter()
             .map(|(traffic, used)| (traffic * 1e6, used));
-        Series::marked(NAMES[way], points.collect())
+        Series::marked(NAMES[treatment], points.collect())
     });
     let plot = Plot {
         title: "Use of one processor by the packet loop".into(),
-        x: Axis::new("traffic that comes in", Unit::Rate),
-        y: Axis::new("", Unit::Percent),
+        x: Axis::new("traffic that comes in", AxisUnit::Rate),
+        y: Axis::new("", AxisUnit::Percent),
         series: series.into(),
         ..Plot::default()
     };

@@ -12,15 +12,15 @@
 //! With 1,440 bytes of data, so that the IP packet has 1,468, they are 37.3 and 9.8; with 1,468
 //! bytes of data they would be 38.0 and 10.0. Both are run.
 
-use super::reserved_sockets::{self, Heard};
+use super::reserved_sockets::{self, LabCurves};
 use super::testbed::interface;
-use super::{Experiment, Figure, Options, Outcome, Picture, Progress, Row, points};
+use super::{ChartFile, Experiment, Options, Outcome, Progress, Row, RowValue, points};
 use crate::Error;
 use engine::header::{Family, FlowKey};
 use engine::random::Seed;
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
 use plot::bars::{Bar, Bars, Group};
-use plot::{Axis, Plot, Series, Unit, picture};
+use plot::{Axis, AxisUnit, Plot, Series, picture};
 use sim::agent::Agent;
 use sim::link::{Driver, Framing, LinkQueue, LinkSpec, PolicyQueue};
 use sim::simulation::{End, FlowId, NodeId, Simulation};
@@ -53,12 +53,12 @@ const SPAN: u64 = 10;
 
 /// A stream: bytes of data in each packet, and the interval in µs.
 #[derive(Clone, Copy, Debug)]
-pub struct Stream {
+pub struct PacketStream {
     pub data: u64,
     pub interval: Duration,
 }
 
-impl Stream {
+impl PacketStream {
     pub const fn new(data: u64, micros: u64) -> Self {
         Self {
             data,
@@ -106,9 +106,9 @@ impl Stream {
 /// A trial: R1's discipline and the senders.
 #[derive(Clone, Copy, Debug)]
 struct Trial {
-    discipline: Discipline,
-    measured: Stream,
-    disturber: Stream,
+    discipline: LinkService,
+    measured: PacketStream,
+    disturber: PacketStream,
     disturbers: u64,
     /// The hosts' Ethernets.
     hosts: Bandwidth,
@@ -116,7 +116,7 @@ struct Trial {
 
 /// R1's discipline at the link to R2.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Discipline {
+pub enum LinkService {
     /// No reservation.
     Fifo,
     /// WRR by packets, 4 of 10, dequeued whenever the link has room.
@@ -127,9 +127,9 @@ pub enum Discipline {
     Drr,
 }
 
-use Discipline::{Drr, Fifo, Polled, Wrr};
+use LinkService::{Drr, Fifo, Polled, Wrr};
 
-impl Discipline {
+impl LinkService {
     pub const fn name(self) -> &'static str {
         match self {
             Fifo => "not reserved (FIFO)",
@@ -202,7 +202,7 @@ impl Trial {
         let before = all(&sim);
         sim.run_until(Instant::START + Duration::from_secs(SETTLE + SPAN));
         let after = all(&sim);
-        let data = |bytes: u64, stream: &Stream| {
+        let data = |bytes: u64, stream: &PacketStream| {
             (bytes / stream.frame().get() * stream.data * 8) as f64 / SPAN as f64 / 1e6
         };
         Ok((
@@ -218,7 +218,7 @@ impl Trial {
     }
 }
 
-fn send(sim: &mut Simulation, hosts: [NodeId; 2], port: u16, stream: &Stream) -> Result<FlowId, Error> {
+fn send(sim: &mut Simulation, hosts: [NodeId; 2], port: u16, stream: &PacketStream) -> Result<FlowId, Error> {
     let key = FlowKey {
         family: Family::V4,
         protocol: 17,
@@ -242,11 +242,11 @@ fn send(sim: &mut Simulation, hosts: [NodeId; 2], port: u16, stream: &Stream) ->
 /// The two readings of the paper's packet length.
 const READINGS: [(u64, &str); 2] = [(1_440, "1,440 bytes of data"), (1_468, "1,468 bytes of data")];
 
-fn loads(data: u64, discipline: Discipline) -> impl Iterator<Item = Trial> {
+fn loads(data: u64, discipline: LinkService) -> impl Iterator<Item = Trial> {
     (0..=MOST).map(move |disturbers| Trial {
         discipline,
-        measured: Stream::new(data, 309),
-        disturber: Stream::new(data, 1_174),
+        measured: PacketStream::new(data, 309),
+        disturber: PacketStream::new(data, 1_174),
         disturbers,
         hosts: FASTER,
     })
@@ -263,17 +263,21 @@ fn unequal() -> impl Iterator<Item = (&'static str, Trial)> {
         hosts: FASTER,
     };
     [Fifo, Wrr, Drr].into_iter().flat_map(move |discipline| {
-        let long = Stream::new(1_440, 1_174);
+        let long = PacketStream::new(1_440, 1_174);
         // Nine of 5.3 Mbit/s of data fill their Ethernet: a datagram of 64 bytes is twice as long
         // on the wire.
         [
             (
                 "200-byte data reserved, 30.1 Mbit/s are its 40 of the wire",
-                trial(discipline, Stream::of_rate(200, 373), long),
+                trial(discipline, PacketStream::of_rate(200, 373), long),
             ),
             (
                 "1,440-byte data sending 60 Mbit/s, others 64-byte",
-                trial(discipline, Stream::of_rate(1_440, 600), Stream::of_rate(64, 53)),
+                trial(
+                    discipline,
+                    PacketStream::of_rate(1_440, 600),
+                    PacketStream::of_rate(64, 53),
+                ),
             ),
         ]
     })
@@ -323,16 +327,16 @@ fn run(options: &Options, progress: &mut dyn Progress) -> Result<Outcome, Error>
             .zip(odd)
             .map(|(case, (trial, got))| mixed(case, trial, *got)),
     );
-    let heard = reserved_sockets::measure(options, progress)?;
-    rows.extend(reserved_sockets::rows(heard.as_ref(), options));
+    let lab_curves = reserved_sockets::measure(options, progress)?;
+    rows.extend(reserved_sockets::rows(lab_curves.as_ref(), options));
     let pictures = [
-        ("reserved", drawn(&curves[..4], heard.as_ref())),
+        ("reserved", drawn(&curves[..4], lab_curves.as_ref())),
         ("unequal", drawn_unequal(odd)),
     ];
     Ok(Outcome {
         rows,
         pictures: pictures
-            .map(|(name, svg)| Picture {
+            .map(|(name, svg)| ChartFile {
                 name: name.into(),
                 svg,
             })
@@ -354,7 +358,7 @@ const REMARK: &str = "Simulated: A, B, C, D and two routers, links of Ethernet (
 struct Curve<'a>(&'a [(Trial, f64)]);
 
 impl Curve<'_> {
-    fn discipline(&self) -> Discipline {
+    fn discipline(&self) -> LinkService {
         self.0[0].0.discipline
     }
 
@@ -441,14 +445,14 @@ fn mixed(case: &str, trial: &Trial, got: f64) -> Row {
         note
     };
     let what = format!("unequal packets, {}: {case}", trial.discipline.name());
-    Row::rounded(what, Figure::Nothing, got, "Mbit/s", holds, note)
+    Row::rounded(what, RowValue::Nothing, got, "Mbit/s", holds, note)
 }
 
-fn drawn(curves: &[Curve<'_>], heard: Option<&Heard>) -> String {
+fn drawn(curves: &[Curve<'_>], lab_curves: Option<&LabCurves>) -> String {
     let plot = |title: &str, series: Vec<Series>| Plot {
         title: title.into(),
-        x: Axis::new("disturbance on C's Ethernet", Unit::Rate),
-        y: Axis::new("", Unit::Rate),
+        x: Axis::new("disturbance on C's Ethernet", AxisUnit::Rate),
+        y: Axis::new("", AxisUnit::Rate),
         series,
         ..Plot::default()
     };
@@ -456,10 +460,14 @@ fn drawn(curves: &[Curve<'_>], heard: Option<&Heard>) -> String {
         "UDP data of the measured flow, against the disturbance",
         curves.iter().map(Curve::series).collect(),
     )];
-    if let Some(heard) = heard {
+    if let Some(lab_curves) = lab_curves {
         plots.push(plot(
             "The same between sockets, reserved by RSVP",
-            heard.curves.iter().map(reserved_sockets::Curve::series).collect(),
+            lab_curves
+                .curves
+                .iter()
+                .map(reserved_sockets::Curve::series)
+                .collect(),
         ));
     }
     picture("A flow of 37 Mbit/s, with 40 Mbit/s reserved and without", &plots)
@@ -493,7 +501,7 @@ fn drawn_unequal(runs: &[(Trial, f64)]) -> String {
     ];
     let bars = Bars {
         title: "UDP data of a flow with 40 Mbit/s reserved, where packets are not alike".into(),
-        axis: Axis::new("", Unit::Rate),
+        axis: Axis::new("", AxisUnit::Rate),
         groups: cases.map(group).into(),
     };
     bars.picture()
@@ -505,9 +513,10 @@ mod tests {
 
     #[test]
     fn the_paper_s_rates_come_out_with_1440_bytes_of_data() {
-        let rates = [309, 1_174].map(|micros| (Stream::new(1_440, micros).offer() * 100.0).round() / 100.0);
+        let rates =
+            [309, 1_174].map(|micros| (PacketStream::new(1_440, micros).offer() * 100.0).round() / 100.0);
         assert_eq!(rates, [37.28, 9.81]);
-        assert!((Stream::of_rate(200, 373).offer() - 37.3).abs() < 0.01);
+        assert!((PacketStream::of_rate(200, 373).offer() - 37.3).abs() < 0.01);
     }
 
     #[test]

@@ -8,8 +8,8 @@
 //!   c ───────────┘                                    └─ d
 //! ```
 
-use super::reserved_flow::{Discipline, HEADERS, LINK, MOST, ON_WIRE, PORT, Stream};
-use super::{Figure, Options, Progress, Row};
+use super::reserved_flow::{HEADERS, LINK, LinkService, MOST, ON_WIRE, PORT, PacketStream};
+use super::{Options, Progress, Row, RowValue};
 use crate::Error;
 use control::protocol::{Reply, Request};
 use control::socket::Client;
@@ -47,43 +47,43 @@ const DISTURBED: u16 = 6_001;
 /// Mbit/s.
 #[derive(Clone, Debug)]
 pub struct Curve {
-    pub discipline: Discipline,
+    pub discipline: LinkService,
     pub reserved: bool,
     pub points: Vec<(u64, f64)>,
 }
 
 /// The result of the lab.
 #[derive(Clone, Debug)]
-pub struct Heard {
+pub struct LabCurves {
     pub curves: Vec<Curve>,
     /// Short packets reserved among long ones.
-    pub unequal: Vec<(Discipline, f64)>,
+    pub unequal: Vec<(LinkService, f64)>,
 }
 
 /// The streams of the paper's packet length, by its first reading.
-const MEASURED: Stream = Stream::new(1_440, 309);
-const DISTURBER: Stream = Stream::new(1_440, 1_174);
+const MEASURED: PacketStream = PacketStream::new(1_440, 309);
+const DISTURBER: PacketStream = PacketStream::new(1_440, 1_174);
 
 /// Packets of 200 bytes of data: a tenth of 37.3 Mbit/s.
-fn short() -> Stream {
-    slower(&Stream::of_rate(200, 373))
+fn short() -> PacketStream {
+    slower(&PacketStream::of_rate(200, 373))
 }
 
-fn slower(stream: &Stream) -> Stream {
-    Stream {
+fn slower(stream: &PacketStream) -> PacketStream {
+    PacketStream {
         interval: stream.interval.times(SLOWER),
         ..*stream
     }
 }
 
-const DISCIPLINES: [Discipline; 2] = [Discipline::Wrr, Discipline::Drr];
+const DISCIPLINES: [LinkService; 2] = [LinkService::Wrr, LinkService::Drr];
 
 /// Measures the curves; `None` where labs cannot be made.
 ///
 /// # Errors
 ///
 /// Returns an error if the lab or a program fails.
-pub fn measure(options: &Options, progress: &mut dyn Progress) -> Result<Option<Heard>, Error> {
+pub fn measure(options: &Options, progress: &mut dyn Progress) -> Result<Option<LabCurves>, Error> {
     if options.lab.is_err() {
         return Ok(None);
     }
@@ -91,7 +91,7 @@ pub fn measure(options: &Options, progress: &mut dyn Progress) -> Result<Option<
         true => (&[0, 3, 6, MOST], Duration::from_secs(1)),
         false => (&[0, 1, 2, 3, 4, 5, 6, 7, 8, MOST], Duration::from_secs(2)),
     };
-    let mut heard = Heard {
+    let mut lab_curves = LabCurves {
         curves: Vec::new(),
         unequal: Vec::new(),
     };
@@ -105,7 +105,7 @@ pub fn measure(options: &Options, progress: &mut dyn Progress) -> Result<Option<
             let _held = reserved.then(|| rig.reserve(&MEASURED)).transpose()?;
             let point = |&disturbers| Ok((disturbers, rig.load(&MEASURED, &DISTURBER, disturbers, span)?));
             let points = loads.iter().map(point).collect::<Result<_, Error>>()?;
-            heard.curves.push(Curve {
+            lab_curves.curves.push(Curve {
                 discipline,
                 reserved,
                 points,
@@ -115,26 +115,26 @@ pub fn measure(options: &Options, progress: &mut dyn Progress) -> Result<Option<
         let rig = Rig::start(discipline, slow())?;
         let _held = rig.reserve(&short())?;
         let got = rig.load(&short(), &slower(&DISTURBER), MOST, span)?;
-        heard.unequal.push((discipline, got));
+        lab_curves.unequal.push((discipline, got));
     }
-    Ok(Some(heard))
+    Ok(Some(lab_curves))
 }
 
 /// The claims on the lab, with its results.
-pub fn rows(heard: Option<&Heard>, options: &Options) -> Vec<Row> {
-    match (heard, &options.lab) {
-        (Some(heard), _) => {
-            let unequal = heard
+pub fn rows(lab_curves: Option<&LabCurves>, options: &Options) -> Vec<Row> {
+    match (lab_curves, &options.lab) {
+        (Some(lab_curves), _) => {
+            let unequal = lab_curves
                 .unequal
                 .iter()
                 .map(|&(discipline, got)| mixed(discipline, got));
-            heard.curves.iter().map(Curve::row).chain(unequal).collect()
+            lab_curves.curves.iter().map(Curve::row).chain(unequal).collect()
         }
         (None, why) => {
             let why = why.as_ref().err().map_or("", String::as_str);
-            let row = |discipline: Discipline| {
+            let row = |discipline: LinkService| {
                 let what = format!("lab: {}, reserved: {LEAST}", discipline.name());
-                Row::unmeasured(what, Figure::from("keeps it"), "%", why)
+                Row::unmeasured(what, RowValue::from("keeps it"), "%", why)
             };
             DISCIPLINES.map(row).into()
         }
@@ -186,10 +186,10 @@ impl Curve {
 }
 
 /// Short packets reserved among long ones.
-fn mixed(discipline: Discipline, got: f64) -> Row {
+fn mixed(discipline: LinkService, got: f64) -> Row {
     let promised = promised(&short());
     let (holds, note) = match discipline {
-        Discipline::Drr => (
+        LinkService::Drr => (
             (got / promised - 1.0).abs() < 0.03,
             "Asked: what 4 of the wire's 10 Mbit/s are in data, within 3 %.",
         ),
@@ -202,7 +202,7 @@ fn mixed(discipline: Discipline, got: f64) -> Row {
         "lab: unequal packets, {}: 200-byte data reserved, all rates a tenth",
         discipline.name()
     );
-    Row::rounded(what, Figure::Nothing, got, "Mbit/s", holds, note)
+    Row::rounded(what, RowValue::Nothing, got, "Mbit/s", holds, note)
 }
 
 fn slow() -> Bandwidth {
@@ -210,7 +210,7 @@ fn slow() -> Bandwidth {
 }
 
 /// The reserved rate on the slow link, in Mbit/s of data.
-fn promised(stream: &Stream) -> f64 {
+fn promised(stream: &PacketStream) -> f64 {
     (slow().bits() * RESERVED) as f64 / 1e8 * stream.offer() / stream.on_wire()
 }
 
@@ -243,9 +243,9 @@ const LINKS: [([usize; 2], [&str; 2], u8); 5] = [
 const TO_B: Ipv4Addr = Ipv4Addr::new(10, 10, 2, 1);
 const TO_D: Ipv4Addr = Ipv4Addr::new(10, 10, 4, 1);
 
-fn policy(out: &str, discipline: Discipline, link: Bandwidth) -> String {
+fn policy(out: &str, discipline: LinkService, link: Bandwidth) -> String {
     let kind = match discipline {
-        Discipline::Drr => "drr",
+        LinkService::Drr => "drr",
         _ => "wrr",
     };
     format!(
@@ -259,7 +259,7 @@ fn policy(out: &str, discipline: Discipline, link: Bandwidth) -> String {
 }
 
 impl Rig {
-    fn start(discipline: Discipline, link: Bandwidth) -> Result<Self, Error> {
+    fn start(discipline: LinkService, link: Bandwidth) -> Result<Self, Error> {
         let mut lab = Lab::new();
         let [a, b, c, d, r1, r2] = NAMES.map(|name| lab.host(name));
         let hosts = [a?, b?, c?, d?, r1?, r2?];
@@ -327,7 +327,7 @@ impl Rig {
     }
 
     /// Reserves [`RESERVED`] per cent for such packets, until the returned program is dropped.
-    fn reserve(&self, stream: &Stream) -> Result<Running, Error> {
+    fn reserve(&self, stream: &PacketStream) -> Result<Running, Error> {
         let packet = stream.data + HEADERS - ETHERNET;
         let rate = format!(
             "{} bit/s",
@@ -356,13 +356,13 @@ impl Rig {
     /// Delivered data of the measured flow among this many disturbers, in Mbit/s.
     fn load(
         &self,
-        measured: &Stream,
-        disturber: &Stream,
+        measured: &PacketStream,
+        disturber: &PacketStream,
         disturbers: u64,
         span: Duration,
     ) -> Result<f64, Error> {
         let whole = SETTLE + span + SETTLE / 3;
-        let start = |from: &str, to: &str, address: SocketAddr, stream: &Stream, times: u64| {
+        let start = |from: &str, to: &str, address: SocketAddr, stream: &PacketStream, times: u64| {
             let interval = Duration::from_nanos(stream.interval.nanos() / times);
             let count = (whole.as_nanos() / interval.as_nanos()) as u64;
             let shape = Shape::even(stream.data as usize, interval, count);
@@ -411,7 +411,7 @@ mod tests {
         let row = |reserved, last| {
             let points = vec![(0, 37.28), (9, last)];
             Curve {
-                discipline: Discipline::Drr,
+                discipline: LinkService::Drr,
                 reserved,
                 points,
             }
@@ -424,7 +424,7 @@ mod tests {
     #[test]
     fn short_packets_have_their_part_of_the_wire_by_bytes_only() {
         assert!((promised(&short()) - 3.008).abs() < 0.001);
-        assert!(mixed(Discipline::Drr, 3.0).holds && !mixed(Discipline::Drr, 2.8).holds);
-        assert!(mixed(Discipline::Wrr, 0.8).holds && !mixed(Discipline::Wrr, 3.0).holds);
+        assert!(mixed(LinkService::Drr, 3.0).holds && !mixed(LinkService::Drr, 2.8).holds);
+        assert!(mixed(LinkService::Wrr, 0.8).holds && !mixed(LinkService::Wrr, 3.0).holds);
     }
 }

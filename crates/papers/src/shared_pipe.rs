@@ -9,11 +9,11 @@
 //! ```
 
 use crate::Error;
-use crate::long_pipe::{DATA, FRAME, connection, gigabit, hold, key};
-use crate::{Experiment, Options, Outcome, Picture, Progress, Row, points};
+use crate::long_pipe::{DATA, FRAME, connection, gigabit, host_queue, key};
+use crate::{ChartFile, Experiment, Options, Outcome, Progress, Row, points};
 use engine::random::Seed;
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
-use plot::{Level, Series, Style, picture, rates_over_time};
+use plot::{Level, PlotStyle, Series, picture, rates_over_time};
 use sim::link::{Framing, LinkQueue, LinkSpec};
 use sim::simulation::{FlowId, Simulation};
 use sim::tcp::{self, congestion::highspeed};
@@ -42,7 +42,7 @@ const BIN: Duration = Duration::from_millis(100);
 
 /// The bottleneck's rate in each bin, in bit/s of frames; its drops; and the total goodput from
 /// `SETTLED` on, in MB/s.
-struct Course {
+struct PipeRun {
     rates: Vec<f64>,
     lost: u64,
     received: f64,
@@ -52,7 +52,7 @@ fn second(n: u64) -> Instant {
     Instant::START + Duration::from_secs(n)
 }
 
-impl Course {
+impl PipeRun {
     fn run(paced: bool) -> Result<Self, Error> {
         let mut sim = Simulation::new(Seed(1));
         let [router, far] = ["router", "far"].map(|name| sim.node(name));
@@ -65,7 +65,7 @@ impl Course {
             sim.link(
                 node,
                 router,
-                gigabit(Duration::ZERO).queue(hold(paced.then_some(PAIR))?),
+                gigabit(Duration::ZERO).queue(host_queue(paced.then_some(PAIR))?),
             );
             for host in 0..2 {
                 let host_node = sim.node(&format!("host-{pair}-{host}"));
@@ -116,7 +116,7 @@ impl Course {
 fn run(_options: &Options, progress: &mut dyn Progress) -> Result<Outcome, Error> {
     let both = [true, false];
     let name = |paced: &bool| if *paced { "paced" } else { "not paced" }.to_string();
-    let found = points::all(&both, progress, name, |&paced| Course::run(paced))?;
+    let found = points::all(&both, progress, name, |&paced| PipeRun::run(paced))?;
     let (paced, free) = (&found[0], &found[1]);
     let due = 3.0 * PAIR.bits() as f64 / 8e6 * DATA / FRAME;
     let note =
@@ -173,7 +173,7 @@ fn run(_options: &Options, progress: &mut dyn Progress) -> Result<Outcome, Error
     ];
     Ok(Outcome {
         rows,
-        pictures: vec![Picture {
+        pictures: vec![ChartFile {
             name: "sum".into(),
             svg: drawn(paced, free),
         }],
@@ -186,9 +186,9 @@ fn run(_options: &Options, progress: &mut dyn Progress) -> Result<Outcome, Error
     })
 }
 
-fn drawn(paced: &Course, free: &Course) -> String {
-    let line = |course: &Course, name: &str| {
-        let points = course
+fn drawn(paced: &PipeRun, free: &PipeRun) -> String {
+    let line = |run: &PipeRun, name: &str| {
+        let points = run
             .rates
             .iter()
             .enumerate()
@@ -197,7 +197,7 @@ fn drawn(paced: &Course, free: &Course) -> String {
     };
     let mut plot = rates_over_time(
         "",
-        Style::Lines,
+        PlotStyle::Lines,
         vec![line(paced, "paced"), line(free, "not paced")],
     );
     plot.levels.push(Level {

@@ -6,9 +6,9 @@
 use crate::Error;
 use crate::kernel_pipe as kernel;
 use crate::long_pipe::{DATA, FRAME, LongPipe, NARROW, connection};
-use crate::{Experiment, Figure, Options, Outcome, Picture, Progress, Row, points};
+use crate::{ChartFile, Experiment, Options, Outcome, Progress, Row, RowValue, points};
 use engine::units::{Bytes, Duration, Instant};
-use plot::{Level, Series, Style, picture, rates_over_time};
+use plot::{Level, PlotStyle, Series, picture, rates_over_time};
 use sim::simulation::End;
 use sim::tcp::congestion::{reno, scalable};
 use sim::tcp::{ControlKind, TcpSender};
@@ -96,7 +96,7 @@ const LONG: u64 = 300;
 
 /// A connection's counters up to some time.
 #[derive(Clone, Debug, Default)]
-struct Reading {
+struct RunSample {
     received: u64,
     drops: u64,
     retransmissions: u64,
@@ -107,7 +107,7 @@ struct Reading {
 #[derive(Clone, Debug)]
 struct Run {
     /// At 10 s, at 20 s, and at 300 s if it went on.
-    readings: Vec<Reading>,
+    readings: Vec<RunSample>,
     /// The rate at the receiver, each second, in bit/s.
     rates: Vec<f64>,
 }
@@ -125,7 +125,7 @@ fn run(table: &Table, buffer: u64, ends: &[u64]) -> Result<Run, Error> {
         pipe.sim.run_until(second(end));
         let sender: Option<&TcpSender> = pipe.sim.agent(pipe.flow, End::Initiator);
         let statistics = sender.map(|sender| sender.statistics).unwrap_or_default();
-        readings.push(Reading {
+        readings.push(RunSample {
             received: pipe.sim.delivered(pipe.flow, End::Responder).bytes.get(),
             drops: pipe.drops(),
             retransmissions: statistics.retransmissions,
@@ -158,7 +158,7 @@ fn table(table: &Table, options: &Options, progress: &mut dyn Progress) -> Resul
         if let [settled, short, long @ ..] = &run.readings[..] {
             let rate = (short.received - settled.received) as f64 / 1e6 / (SHORT - SETTLED) as f64;
             let span = format!("{SHORT} s, {kb} KB");
-            rows.extend(judged(table, &span, Figure::Nothing, rate, short));
+            rows.extend(judged(table, &span, RowValue::Nothing, rate, short));
             if let [long] = long {
                 let rate = long.received as f64 / 1e6 / LONG as f64;
                 let span = format!("{LONG} s, {kb} KB");
@@ -170,7 +170,7 @@ fn table(table: &Table, options: &Options, progress: &mut dyn Progress) -> Resul
     }
     Ok(Outcome {
         rows,
-        pictures: vec![Picture {
+        pictures: vec![ChartFile {
             name: "bandwidth".into(),
             svg: drawn(table, &runs),
         }],
@@ -178,7 +178,7 @@ fn table(table: &Table, options: &Options, progress: &mut dyn Progress) -> Resul
     })
 }
 
-fn judged(table: &Table, span: &str, paper: Figure, rate: f64, reading: &Reading) -> [Row; 2] {
+fn judged(table: &Table, span: &str, paper: RowValue, rate: f64, reading: &RunSample) -> [Row; 2] {
     let asked = if table.paced {
         let least = possible() * 0.95;
         let note = format!(
@@ -201,12 +201,12 @@ fn judged(table: &Table, span: &str, paper: Figure, rate: f64, reading: &Reading
             ),
         )
     };
-    let row = |what: &str, paper: Figure, ours: f64, unit: &str, (holds, note): (bool, String)| {
+    let row = |what: &str, paper: RowValue, ours: f64, unit: &str, (holds, note): (bool, String)| {
         Row::rounded(format!("{span}: {what}"), paper, ours, unit, holds, note)
     };
     [
         row("bandwidth", paper, rate, "MB/s", asked),
-        row("drops", Figure::Nothing, reading.drops as f64, "packets", drops),
+        row("drops", RowValue::Nothing, reading.drops as f64, "packets", drops),
     ]
 }
 
@@ -255,7 +255,7 @@ fn drawn(table: &Table, runs: &[Run]) -> String {
         "{} TCP, {paced}: data received, by the size of the bottleneck's buffer",
         table.control
     );
-    let mut plot = rates_over_time("", Style::Lines, series);
+    let mut plot = rates_over_time("", PlotStyle::Lines, series);
     plot.levels.push(Level {
         at: possible() * 8e6,
         name: "possible".into(),
@@ -336,7 +336,7 @@ fn fine(_options: &Options, progress: &mut dyn Progress) -> Result<Outcome, Erro
     let plots = [("(a) paced", paced), ("(b) not paced", free)].map(|(title, bins)| {
         let at = |n: usize| n as f64 * BIN.as_secs_f64();
         let points = bins.iter().enumerate().map(|(n, rate)| (at(n), *rate)).collect();
-        let mut plot = rates_over_time(title, Style::Lines, vec![Series::new("frames", points)]);
+        let mut plot = rates_over_time(title, PlotStyle::Lines, vec![Series::new("frames", points)]);
         plot.levels.push(Level {
             at: NARROW.bits() as f64,
             name: "bottleneck".into(),
@@ -347,7 +347,7 @@ fn fine(_options: &Options, progress: &mut dyn Progress) -> Result<Outcome, Erro
                   without FCS.";
     Ok(Outcome {
         rows,
-        pictures: vec![Picture {
+        pictures: vec![ChartFile {
             name: "bins".into(),
             svg: picture("What leaves the host, in bins of 500 µs", &plots),
         }],

@@ -136,7 +136,7 @@ pub fn interface(text: &str) -> Result<Interface, Error> {
 ///
 /// # Errors
 ///
-/// Returns an error if the device cannot be given this ring.
+/// Returns an error if the policy cannot run behind such a ring.
 pub fn behind(interface: &Interface, ring: u32) -> Result<Interface, Error> {
     let registry = Registry::builtin();
     interface.behind(&registry, ring).map_err(|problems| {

@@ -3,7 +3,7 @@
 //! cbqmonitor does.
 
 use crate::Error;
-use crate::demo::course::{Course, Program};
+use crate::demo::run::{ClassTraffic, DemoRun};
 use crate::testbed::{ATM, DELAY, Testbed};
 use control::policy::Interface;
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
@@ -87,22 +87,22 @@ pub fn in_lab(
     end: Instant,
     watch: &mut dyn FnMut(Instant),
 ) -> Result<Trace, Error> {
-    let course = Course {
+    let run = DemoRun {
         title,
         interface: policy,
         plain: false,
         length: end.since(Instant::START),
         step: STEP,
     };
-    let programs: Vec<Program> = sources
+    let programs: Vec<ClassTraffic> = sources
         .iter()
-        .map(|source| Program {
+        .map(|source| ClassTraffic {
             class: source.class.into(),
             target: source.target,
             spans: source.spans.clone(),
         })
         .collect();
-    let outcome = course.run(&programs, &mut |trace, _| {
+    let outcome = run.run(&programs, &mut |trace, _| {
         watch(trace.end());
         Ok(())
     })?;

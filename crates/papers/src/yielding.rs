@@ -6,13 +6,13 @@
 //! second experiment and what it leaves open: how the laws treat a low-priority download that is
 //! alone, that meets a normal one, and that is alone again.
 
-use super::downloads::{Bed, Counted, Download, Rule, run};
-use super::{Experiment, Figure, Options, Outcome, Picture, Progress, Row};
+use super::downloads::{Bed, Download, DownloadBytes, WindowRule, run};
+use super::{ChartFile, Experiment, Options, Outcome, Progress, Row, RowValue};
 use crate::Error;
 use engine::units::{Bandwidth, Bytes, Duration};
 use host::law::{FullLinkClamp, Law, Scavenger};
 use host::{Bottleneck, DataDirection, FlowLimit, LawInput, LimitOrder, LimitReason, Member, MemberId};
-use plot::{Axis, Plot, Series, Style, Unit, picture, rates_over_time};
+use plot::{Axis, AxisUnit, Plot, PlotStyle, Series, picture, rates_over_time};
 
 /// The paper's Fig. 4.
 pub const N1: Experiment = Experiment {
@@ -82,7 +82,7 @@ fn figure(options: &Options, progress: &mut dyn Progress) -> Result<Outcome, Err
             from: 0.0,
             until: seconds,
         });
-        let rule = Rule {
+        let rule = WindowRule {
             law: Some(Box::new(Clamp(window))),
             members: vec![Member::new(MemberId(0))],
             bottleneck: Bottleneck::Unknown,
@@ -99,7 +99,7 @@ fn figure(options: &Options, progress: &mut dyn Progress) -> Result<Outcome, Err
     }
     Ok(Outcome {
         rows: curve(&points),
-        pictures: vec![Picture {
+        pictures: vec![ChartFile {
             name: "windows".into(),
             svg: drawn(&points),
         }],
@@ -137,7 +137,7 @@ fn curve(points: &[Point]) -> Vec<Row> {
         ),
         Row::rounded(
             "8000 bytes: the free one",
-            Figure::Nothing,
+            RowValue::Nothing,
             of(Some(8_000))[0],
             "Mbit/s",
             of(Some(8_000))[0] >= 6.5,
@@ -154,7 +154,7 @@ fn curve(points: &[Point]) -> Vec<Row> {
         ),
         Row::rounded(
             "80 bytes: the clamped one",
-            Figure::Nothing,
+            RowValue::Nothing,
             of(Some(80))[1],
             "Mbit/s",
             of(Some(80))[1] < 0.2,
@@ -191,15 +191,18 @@ fn drawn(points: &[Point]) -> String {
     };
     let plot = Plot {
         title: "Two downloads at 10 Mbit/s, by the window of one of them".into(),
-        x: Axis::new("log10 of the window in bytes; 4.8: not clamped", Unit::Number("")),
-        y: Axis::new("", Unit::Rate),
+        x: Axis::new(
+            "log10 of the window in bytes; 4.8: not clamped",
+            AxisUnit::Number(""),
+        ),
+        y: Axis::new("", AxisUnit::Rate),
         series: vec![
             Series::marked("free", line(|rates| rates[0])),
             Series::marked("clamped", line(|rates| rates[1])),
             Series::dashed("together", line(|rates| rates[0] + rates[1])),
         ],
-        style: Style::Lines,
-        ..rates_over_time("", Style::Lines, Vec::new())
+        style: PlotStyle::Lines,
+        ..rates_over_time("", PlotStyle::Lines, Vec::new())
     };
     picture("Windows and rates", &[plot])
 }
@@ -208,7 +211,7 @@ fn missing(why: &str) -> Outcome {
     Outcome {
         rows: vec![Row::unmeasured(
             "lab: downloads held by windows",
-            Figure::Nothing,
+            RowValue::Nothing,
             "Mbit/s",
             why,
         )],
@@ -256,11 +259,11 @@ impl Trial {
         }
     }
 
-    fn rule(self, rate: Bandwidth) -> Rule {
+    fn rule(self, rate: Bandwidth) -> WindowRule {
         let modern = || -> Box<dyn Law + Send> { Box::new(Scavenger::new(DataDirection::Download)) };
         let mut member = Member::new(MemberId(0));
         member.window = Some(Bytes::new(6_000));
-        Rule {
+        WindowRule {
             law: match self {
                 Self::None | Self::NoneBbr => None,
                 Self::FullLinkClamp => Some(Box::new(FullLinkClamp::default())),
@@ -290,12 +293,12 @@ impl Trial {
 
 /// The schedule, in seconds: the low-priority download alone, with the high-priority one, alone
 /// again.
-const COURSE: [f64; 3] = [8.0, 18.0, 22.0];
+const SCHEDULE: [f64; 3] = [8.0, 18.0, 22.0];
 const SHORT: [f64; 3] = [4.0, 9.0, 11.0];
 
 /// The result of one run; rates in per cent of the link's payload rate.
 #[derive(Clone, Copy, PartialEq, Debug)]
-struct Found {
+struct LawResult {
     trial: Trial,
     mbit: u64,
     alone: f64,
@@ -317,15 +320,15 @@ fn carries(mbit: u64) -> f64 {
 fn tried(
     trial: Trial,
     mbit: u64,
-    course: [f64; 3],
+    schedule: [f64; 3],
     progress: &mut dyn Progress,
     done: f64,
-) -> Result<(Found, Counted), Error> {
+) -> Result<(LawResult, DownloadBytes), Error> {
     progress.show(done, &format!("{mbit} Mbit/s, {}", trial.name()));
     let rate = Bandwidth::mbit(mbit);
     let buffer = if mbit == 10 { 64_000 } else { 256_000 };
     let bed = Bed::new(rate, Duration::from_millis(20), Bytes::new(buffer))?;
-    let [joins, leaves, end] = course;
+    let [joins, leaves, end] = schedule;
     let low = Download {
         member: Some(0),
         from: 0.0,
@@ -343,7 +346,7 @@ fn tried(
     let link = carries(mbit);
     let percent =
         |downloads: std::ops::Range<usize>, from, to| counted.rates(downloads, from, to) / link * 100.0;
-    let found = Found {
+    let found = LawResult {
         trial,
         mbit,
         alone: percent(low.clone(), 2.0, joins),
@@ -360,18 +363,19 @@ fn laws(options: &Options, progress: &mut dyn Progress) -> Result<Outcome, Error
     if let Err(why) = &options.lab {
         return Ok(missing(why));
     }
-    let (trials, course): (&[Trial], _) = if options.quick {
+    let (trials, schedule): (&[Trial], _) = if options.quick {
         (&FEW, SHORT)
     } else {
-        (&TRIALS, COURSE)
+        (&TRIALS, SCHEDULE)
     };
     let (mut found, mut plots) = (Vec::new(), Vec::new());
     let steps = (trials.len() * 2) as f64;
     for mbit in [10, 100] {
         for &trial in trials {
-            let (one, counted) = match tried(trial, mbit, course, progress, found.len() as f64 / steps) {
+            let (one, counted) = match tried(trial, mbit, schedule, progress, found.len() as f64 / steps) {
                 Err(e)
-                    if found.iter().all(|one: &Found| one.trial == Trial::None) && trial != Trial::None =>
+                    if found.iter().all(|one: &LawResult| one.trial == Trial::None)
+                        && trial != Trial::None =>
                 {
                     return Ok(missing(&e.to_string()));
                 }
@@ -383,7 +387,7 @@ fn laws(options: &Options, progress: &mut dyn Progress) -> Result<Outcome, Error
                     Series::new("low", counted.curve(0..1, 0.2)),
                     Series::new("high", counted.curve(1..2, 0.2)),
                 ];
-                plots.push(rates_over_time(&title, Style::Lines, series));
+                plots.push(rates_over_time(&title, PlotStyle::Lines, series));
             }
             found.push(one);
         }
@@ -394,13 +398,13 @@ fn laws(options: &Options, progress: &mut dyn Progress) -> Result<Outcome, Error
             "20 ms of round trip; 64 kB of buffer at 10 Mbit/s, 256 kB at 100. The low one from 0 s, the high one from {} to {} s. Its \
              sender's kernel still has something then: the low one is back so long after its last byte. Rates are in per cent of what \
              the link carries as payload. One run each: trust the first two digits.",
-            course[0], course[1]
+            schedule[0], schedule[1]
         ),
     ];
-    remarks.extend(found.iter().map(told));
+    remarks.extend(found.iter().map(summary));
     Ok(Outcome {
         rows: judged(&found),
-        pictures: vec![Picture {
+        pictures: vec![ChartFile {
             name: "laws".into(),
             svg: picture("Laws for a download of low priority", &plots),
         }],
@@ -408,7 +412,7 @@ fn laws(options: &Options, progress: &mut dyn Progress) -> Result<Outcome, Error
     })
 }
 
-fn told(found: &Found) -> String {
+fn summary(found: &LawResult) -> String {
     let time = |time: Option<f64>| time.map_or("never".into(), |time| format!("after {time:.1} s"));
     format!(
         "{} Mbit/s, law {}: the low one alone {:.1} %; the high one {:.1} % ({:.1} % from its second second on); together {:.1} %; the high one \
@@ -424,12 +428,12 @@ fn told(found: &Found) -> String {
     )
 }
 
-fn judged(found: &[Found]) -> Vec<Row> {
+fn judged(found: &[LawResult]) -> Vec<Row> {
     let mut rows = Vec::new();
     for one in found {
         let what = |of: &str| format!("{} Mbit/s, law {}: {of}", one.mbit, one.trial.name());
         let percent = |of: &str, ours: f64, least: f64, note: &str| {
-            Row::rounded(what(of), Figure::Nothing, ours, "%", ours >= least, note)
+            Row::rounded(what(of), RowValue::Nothing, ours, "%", ours >= least, note)
         };
         let none = found
             .iter()
@@ -452,9 +456,9 @@ fn judged(found: &[Found]) -> Vec<Row> {
                 let reached = one.reached.unwrap_or(f64::INFINITY);
                 let least = if one.trial == Trial::Auto { 90.0 } else { 97.0 };
                 rows.push(percent("the low one alone, of what it has without a law", alone, least, "Asked: 97 %; 90 % while the rate has to be found out."));
-                rows.push(Row::rounded(what("the high one at 80 % after"), Figure::Nothing, reached, "s", reached <= 1.0, "Asked: within 1 s."));
+                rows.push(Row::rounded(what("the high one at 80 % after"), RowValue::Nothing, reached, "s", reached <= 1.0, "Asked: within 1 s."));
                 rows.push(percent("together", one.total, 97.0, "Asked: 97 %."));
-                rows.push(Row::rounded(what("the low one back after"), Figure::Nothing, back, "s", back <= 1.0, "Asked: within 1 s."));
+                rows.push(Row::rounded(what("the low one back after"), RowValue::Nothing, back, "s", back <= 1.0, "Asked: within 1 s."));
             }
         }
     }
@@ -467,7 +471,7 @@ mod tests {
 
     #[test]
     fn a_law_that_yields_late_or_taxes_a_lone_download_does_not_hold() {
-        let none = Found {
+        let none = LawResult {
             trial: Trial::None,
             mbit: 10,
             alone: 100.0,
@@ -477,7 +481,7 @@ mod tests {
             reached: None,
             back: None,
         };
-        let good = Found {
+        let good = LawResult {
             trial: Trial::Scavenger,
             alone: 98.0,
             high: 90.0,
@@ -485,19 +489,19 @@ mod tests {
             back: Some(0.3),
             ..none
         };
-        let missed = |one: Found| judged(&[none, one]).iter().filter(|row| !row.holds).count();
+        let missed = |one: LawResult| judged(&[none, one]).iter().filter(|row| !row.holds).count();
         assert_eq!(missed(good), 0);
-        assert_eq!(missed(Found { alone: 90.0, ..good }), 1);
+        assert_eq!(missed(LawResult { alone: 90.0, ..good }), 1);
         assert_eq!(
-            missed(Found {
+            missed(LawResult {
                 reached: None,
                 back: Some(2.0),
                 ..good
             }),
             2
         );
-        assert_eq!(missed(Found { total: 95.0, ..good }), 1);
-        let paper = Found {
+        assert_eq!(missed(LawResult { total: 95.0, ..good }), 1);
+        let paper = LawResult {
             trial: Trial::FullLinkClamp,
             high: 40.0,
             ..none

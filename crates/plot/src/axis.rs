@@ -6,7 +6,7 @@
 
 /// The unit of an axis.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Unit {
+pub enum AxisUnit {
     /// A number without a unit, or with this unit, which takes no prefix.
     Number(&'static str),
     /// Per cent.
@@ -22,7 +22,7 @@ pub enum Unit {
 
 type Prefix = (&'static str, f64);
 
-impl Unit {
+impl AxisUnit {
     /// This unit's prefixes, smallest first, each with its multiple of the base unit.
     fn prefixes(self) -> &'static [Prefix] {
         match self {
@@ -85,7 +85,7 @@ pub struct Axis {
     /// The label; the unit is added.
     pub label: String,
     /// The unit of the values.
-    pub unit: Unit,
+    pub unit: AxisUnit,
     /// Logarithmic scale. Values of zero and below are drawn at the axis's beginning.
     pub logarithmic: bool,
     /// The beginning. Default: zero, or the least value if that is negative or the axis is
@@ -97,7 +97,7 @@ pub struct Axis {
 
 impl Axis {
     /// A linear axis that spans the values.
-    pub fn new(label: &str, unit: Unit) -> Self {
+    pub fn new(label: &str, unit: AxisUnit) -> Self {
         Self {
             label: label.into(),
             unit,
@@ -141,7 +141,7 @@ pub struct Scale {
     high: f64,
     logarithmic: bool,
     prefix: Prefix,
-    unit: Unit,
+    unit: AxisUnit,
     label: String,
 }
 
@@ -287,16 +287,16 @@ mod tests {
     #[test]
     fn a_value_has_three_digits_and_the_prefix_that_suits_it() {
         let shown = [
-            Unit::Rate.show(18_437_000.0),
-            Unit::Rate.show(0.0),
-            Unit::Time.show(0.0),
-            Unit::Time.show(0.000_25),
-            Unit::Time.show(12.0),
-            Unit::Time.show(0.001),
-            Unit::Bytes.show(1514.0),
-            Unit::Percent.show(99.0),
-            Unit::Number("").show(0.012_34),
-            Unit::Number("").show(f64::NAN),
+            AxisUnit::Rate.show(18_437_000.0),
+            AxisUnit::Rate.show(0.0),
+            AxisUnit::Time.show(0.0),
+            AxisUnit::Time.show(0.000_25),
+            AxisUnit::Time.show(12.0),
+            AxisUnit::Time.show(0.001),
+            AxisUnit::Bytes.show(1514.0),
+            AxisUnit::Percent.show(99.0),
+            AxisUnit::Number("").show(0.012_34),
+            AxisUnit::Number("").show(f64::NAN),
         ];
         let expected = [
             "18.4 Mbit/s",
@@ -315,11 +315,11 @@ mod tests {
 
     #[test]
     fn ticks_of_equal_distance_are_round_in_the_prefix_of_the_axis() {
-        let scale = Scale::of(&Axis::new("", Unit::Rate), [0.0, 96e6].into_iter());
+        let scale = Scale::of(&Axis::new("", AxisUnit::Rate), [0.0, 96e6].into_iter());
         assert_eq!(scale.name(), "Mbit/s");
         assert_eq!(texts(&scale.ticks(5)), ["0", "20", "40", "60", "80"]);
         let small = Scale::of(
-            &Axis::new("time", Unit::Time).between(0.0, 0.5),
+            &Axis::new("time", AxisUnit::Time).between(0.0, 0.5),
             std::iter::empty(),
         );
         assert_eq!(small.name(), "time, ms");
@@ -328,7 +328,7 @@ mod tests {
 
     #[test]
     fn ticks_of_equal_factors_have_each_their_own_unit() {
-        let axis = Axis::new("delay", Unit::Time).logarithmic();
+        let axis = Axis::new("delay", AxisUnit::Time).logarithmic();
         let scale = Scale::of(&axis, [0.0, 30e-6, 0.2].into_iter());
         let ticks = scale.ticks(5);
         let named: Vec<&str> = texts(&ticks).into_iter().filter(|t| !t.is_empty()).collect();
@@ -343,7 +343,7 @@ mod tests {
         for logarithmic in [false, true] {
             let axis = Axis {
                 logarithmic,
-                ..Axis::new("", Unit::Number(""))
+                ..Axis::new("", AxisUnit::Number(""))
             };
             for values in [
                 vec![],

@@ -6,8 +6,8 @@
 //! mark joins.
 
 use crate::svg::{PALETTE, Paint};
-use crate::trace::{Line, Trace, Window};
-use crate::{Event, Level, Plot, Series, Stroke, Style, rates_over_time};
+use crate::trace::{Line, TimeWindow, Trace};
+use crate::{Level, Plot, PlotEvent, PlotStyle, Series, Stroke, rates_over_time};
 use engine::units::{Duration, Instant};
 
 /// One panel: a trace and its caption.
@@ -18,7 +18,7 @@ pub struct Panel<'a> {
     /// The trace.
     pub trace: &'a Trace,
     /// Lines or bands.
-    pub style: Style,
+    pub style: PlotStyle,
     /// How long a new flow may take to settle; excluded from the averages beside the names.
     pub settle: Duration,
 }
@@ -46,7 +46,7 @@ impl Panel<'_> {
         let mut series = Vec::new();
         let mut events = Vec::new();
         for (line, paint) in trace.lines.iter().zip(paints(trace)) {
-            if let (Some(target), Style::Lines) = (line.target, self.style) {
+            if let (Some(target), PlotStyle::Lines) = (line.target, self.style) {
                 let level = target.bits() as f64;
                 let ends = [line.joined, trace.end()];
                 series.push(Series {
@@ -56,7 +56,7 @@ impl Panel<'_> {
                 });
             }
             series.push(Series::new(&self.name(line), self.points(line)).in_paint(paint));
-            events.push(Event {
+            events.push(PlotEvent {
                 at: seconds(line.joined),
                 paint,
                 name: format!("{} joins", line.name),
@@ -86,7 +86,7 @@ impl Panel<'_> {
     }
 
     fn points(&self, line: &Line) -> Vec<(f64, f64)> {
-        let drawn = |at: Instant| self.style == Style::Bands || at >= line.joined;
+        let drawn = |at: Instant| self.style == PlotStyle::Bands || at >= line.joined;
         let rates = self.trace.rates(line).filter(|(at, _)| drawn(*at));
         rates
             .map(|(at, rate)| (seconds(at), rate.bits() as f64))
@@ -96,7 +96,7 @@ impl Panel<'_> {
     /// The class's name, its rate in the last window, and its configured rate.
     fn name(&self, line: &Line) -> String {
         let windows = self.trace.steady(line.joined, self.settle);
-        let last: Vec<Window> = windows.last().copied().into_iter().collect();
+        let last: Vec<TimeWindow> = windows.last().copied().into_iter().collect();
         let factor = match self.trace.link.bits() {
             0..1_000_000 => 1e3,
             1_000_000..1_000_000_000 => 1e6,
@@ -133,7 +133,7 @@ mod tests {
     #[test]
     fn the_picture_names_each_class_with_what_it_got_and_asked_for() {
         let trace = trace();
-        for style in [Style::Lines, Style::Bands] {
+        for style in [PlotStyle::Lines, PlotStyle::Bands] {
             let panel = Panel {
                 caption: "c".into(),
                 trace: &trace,
@@ -151,7 +151,7 @@ mod tests {
     fn a_trace_without_readings_is_an_empty_picture_and_no_panic() {
         let mut trace = Trace::new("empty", Bandwidth::ZERO);
         trace.line("a", None, Instant::START);
-        for style in [Style::Lines, Style::Bands] {
+        for style in [PlotStyle::Lines, PlotStyle::Bands] {
             let panel = Panel {
                 caption: String::new(),
                 trace: &trace,

@@ -5,7 +5,7 @@
 use crate::axis::{Scale, Tick};
 use crate::svg::{Anchor, FAINT, GREY, INK, PALETTE, PAPER, Paint, Svg};
 use crate::thin::{averaged, thin};
-use crate::{Plot, Series, Stroke, Style};
+use crate::{Plot, PlotStyle, Series, Stroke};
 
 /// The width of every chart, in pixels.
 pub const WIDTH: f64 = 760.0;
@@ -108,8 +108,8 @@ struct Panel<'a> {
 impl<'a> Panel<'a> {
     fn of(plot: &'a Plot) -> Self {
         let drawn = match plot.style {
-            Style::Lines => plot.series.iter().map(|s| s.points.clone()).collect(),
-            Style::Bands => edges(&plot.series),
+            PlotStyle::Lines => plot.series.iter().map(|s| s.points.clone()).collect(),
+            PlotStyle::Bands => edges(&plot.series),
         };
         let points = drawn.iter().flatten();
         let ranges = plot.series.iter().flat_map(|s| &s.ranges);
@@ -154,11 +154,11 @@ impl<'a> Panel<'a> {
         );
         svg.text((MARGIN, top + 40.0), Anchor::Start, GREY, &self.y.name());
         match self.plot.style {
-            Style::Lines => {
+            PlotStyle::Lines => {
                 self.grid(svg, frame, 1.0);
                 self.lines(svg, frame);
             }
-            Style::Bands => {
+            PlotStyle::Bands => {
                 self.bands(svg, frame);
                 self.grid(svg, frame, 0.35);
             }
@@ -297,7 +297,7 @@ impl<'a> Panel<'a> {
             });
         }
         // Where series end together, the first one is topmost among lines and lowest among bands.
-        if self.plot.style == Style::Bands {
+        if self.plot.style == PlotStyle::Bands {
             names.reverse();
         }
         names.sort_by(|a, b| a.y.total_cmp(&b.y));
@@ -316,7 +316,7 @@ impl<'a> Panel<'a> {
     /// The line sample of a series, beside its name.
     fn sample(&self, svg: &mut Svg, (x, y): (f64, f64), index: usize) {
         let paint = self.paints[index];
-        if self.plot.style == Style::Bands {
+        if self.plot.style == PlotStyle::Bands {
             return svg.rect((x + 4.0, y - 5.0), (12.0, 10.0), paint);
         }
         svg.polyline(&[(x, y), (x + 18.0, y)], paint, 2.2, self.dash(index));
@@ -333,9 +333,9 @@ impl<'a> Panel<'a> {
         };
         let high = last(&self.drawn[index]);
         let low = match (self.plot.style, index.checked_sub(1)) {
-            (Style::Bands, Some(below)) => last(&self.drawn[below]),
-            (Style::Bands, None) => 0.0,
-            (Style::Lines, _) => high,
+            (PlotStyle::Bands, Some(below)) => last(&self.drawn[below]),
+            (PlotStyle::Bands, None) => 0.0,
+            (PlotStyle::Lines, _) => high,
         };
         f64::midpoint(self.place(frame, (0.0, high)).1, self.place(frame, (0.0, low)).1)
     }
@@ -430,7 +430,7 @@ fn apart(ys: &[f64], ceiling: f64, floor: f64) -> Vec<f64> {
 mod tests {
     use super::*;
     use crate::Axis;
-    use crate::Unit;
+    use crate::AxisUnit;
 
     #[test]
     fn names_never_overlap_and_stay_inside() {
@@ -443,10 +443,10 @@ mod tests {
     #[test]
     fn ticks_have_room_however_long_their_texts_are() {
         let axes = [
-            Axis::new("", Unit::Number("")).between(1_000_000.0, 1_000_010.0),
-            Axis::new("", Unit::Time).logarithmic().between(1e-9, 1e3),
-            Axis::new("", Unit::Rate).logarithmic().between(8e3, 8e11),
-            Axis::new("", Unit::Percent).between(0.0, 100.0),
+            Axis::new("", AxisUnit::Number("")).between(1_000_000.0, 1_000_010.0),
+            Axis::new("", AxisUnit::Time).logarithmic().between(1e-9, 1e3),
+            Axis::new("", AxisUnit::Rate).logarithmic().between(8e3, 8e11),
+            Axis::new("", AxisUnit::Percent).between(0.0, 100.0),
         ];
         for axis in axes {
             let scale = Scale::of(&axis, std::iter::empty());

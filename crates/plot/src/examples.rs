@@ -4,7 +4,7 @@
 use crate::bars::{Bar, Bars, Group};
 use crate::svg::PALETTE;
 use crate::{
-    Axis, Event, Level, Plot, Series, Style, Unit, cumulated, delays, picture, rates_over_time,
+    Axis, AxisUnit, Level, Plot, PlotEvent, PlotStyle, Series, cumulated, delays, picture, rates_over_time,
     stacked_windows, target_against_measured,
 };
 
@@ -38,7 +38,7 @@ fn bands(points: usize, classes: usize) -> Plot {
     });
     let mut plot = rates_over_time(
         "What left server by the link to home",
-        Style::Bands,
+        PlotStyle::Bands,
         series.collect(),
     );
     plot.levels.push(Level {
@@ -95,8 +95,8 @@ fn growth() -> Plot {
     ranged.ranges = points(0.05).map(|(x, y)| (x, y * 0.8, y * 1.5)).collect();
     Plot {
         title: "Cost per packet over the number of classes".into(),
-        x: Axis::new("classes", Unit::Number("")).logarithmic(),
-        y: Axis::new("cost of a packet", Unit::Time).logarithmic(),
+        x: Axis::new("classes", AxisUnit::Number("")).logarithmic(),
+        y: Axis::new("cost of a packet", AxisUnit::Time).logarithmic(),
         series: vec![ranged, Series::marked("linear", points(1.0).collect())],
         ..Plot::default()
     }
@@ -111,8 +111,8 @@ fn many_lines() -> Plot {
         })
         .collect();
     series[4].points[20].1 = f64::NAN;
-    let mut plot = rates_over_time("Thirty flows", Style::Lines, series);
-    plot.events.push(Event {
+    let mut plot = rates_over_time("Thirty flows", PlotStyle::Lines, series);
+    plot.events.push(PlotEvent {
         at: 20.0,
         paint: PALETTE[1],
         name: "a <change>".into(),
@@ -137,7 +137,7 @@ fn costs() -> Bars {
     };
     Bars {
         title: "Cost of a packet".into(),
-        axis: Axis::new("cost", Unit::Time),
+        axis: Axis::new("cost", AxisUnit::Time),
         groups: vec![group("64 bytes", 1.0), group("1500 bytes", 1.6)],
     }
 }

@@ -27,12 +27,12 @@ mod thin;
 pub mod trace;
 
 use crate::svg::Paint;
-pub use axis::{Axis, Unit};
+pub use axis::{Axis, AxisUnit};
 pub use draw::picture;
 
 /// How series are drawn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Style {
+pub enum PlotStyle {
     /// Lines, each from zero.
     #[default]
     Lines,
@@ -120,7 +120,7 @@ pub struct Level {
 
 /// An event marked on the x axis, such as a connection that starts.
 #[derive(Clone, Debug)]
-pub struct Event {
+pub struct PlotEvent {
     /// The value on the x axis.
     pub at: f64,
     /// The colour of its mark.
@@ -141,19 +141,19 @@ pub struct Plot {
     /// The series.
     pub series: Vec<Series>,
     /// Lines or bands.
-    pub style: Style,
+    pub style: PlotStyle,
     /// Levels to compare with.
     pub levels: Vec<Level>,
     /// Events on the x axis.
-    pub events: Vec<Event>,
+    pub events: Vec<PlotEvent>,
 }
 
-/// Rates over time, in seconds and bits per second. [`Style::Bands`] stacks them.
-pub fn rates_over_time(title: &str, style: Style, series: Vec<Series>) -> Plot {
+/// Rates over time, in seconds and bits per second. [`PlotStyle::Bands`] stacks them.
+pub fn rates_over_time(title: &str, style: PlotStyle, series: Vec<Series>) -> Plot {
     Plot {
         title: title.into(),
-        x: Axis::new("time", Unit::Time),
-        y: Axis::new("", Unit::Rate),
+        x: Axis::new("time", AxisUnit::Time),
+        y: Axis::new("", AxisUnit::Rate),
         series,
         style,
         ..Plot::default()
@@ -165,7 +165,7 @@ pub fn stacked_windows(title: &str, edges: &[f64], classes: &[(&str, Vec<f64>)])
     let series = classes
         .iter()
         .map(|(name, rates)| Series::steps(name, edges, rates));
-    rates_over_time(title, Style::Bands, series.collect())
+    rates_over_time(title, PlotStyle::Bands, series.collect())
 }
 
 /// Measured over configured values, both in per cent, one line per case. On the dashed diagonal
@@ -181,8 +181,8 @@ pub fn target_against_measured(title: &str, cases: &[(&str, Vec<(f64, f64)>)]) -
         .map(|(name, points)| Series::marked(name, points.clone()));
     Plot {
         title: title.into(),
-        x: Axis::new("target", Unit::Percent).between(0.0, end),
-        y: Axis::new("measured", Unit::Percent).between(0.0, end),
+        x: Axis::new("target", AxisUnit::Percent).between(0.0, end),
+        y: Axis::new("measured", AxisUnit::Percent).between(0.0, end),
         series: std::iter::once(diagonal).chain(cases).collect(),
         ..Plot::default()
     }
@@ -207,9 +207,9 @@ pub fn delays(title: &str, classes: &[(&str, Vec<(f64, f64)>)]) -> Plot {
         title: title.into(),
         x: Axis {
             from: least.map(axis::round_below),
-            ..Axis::new("delay", Unit::Time).logarithmic()
+            ..Axis::new("delay", AxisUnit::Time).logarithmic()
         },
-        y: Axis::new("packets that waited at most this long", Unit::Percent).between(0.0, 100.0),
+        y: Axis::new("packets that waited at most this long", AxisUnit::Percent).between(0.0, 100.0),
         series: series.collect(),
         ..Plot::default()
     }

@@ -54,14 +54,14 @@ fn line(part: f64, text: &str, width: usize) -> String {
 
 /// The progress line on standard error. Dropping it erases it.
 #[derive(Debug)]
-pub struct Progress {
+pub struct ProgressLine {
     begun: Instant,
     /// The terminal's width, if standard error is a terminal.
     width: Option<usize>,
     pace: Pace,
 }
 
-impl Progress {
+impl ProgressLine {
     /// Begins a run now.
     pub fn begin() -> Self {
         let width = || ratatui::crossterm::terminal::size().map_or(80, |(columns, _)| usize::from(columns));
@@ -93,7 +93,7 @@ impl Progress {
     }
 }
 
-impl Drop for Progress {
+impl Drop for ProgressLine {
     fn drop(&mut self) {
         self.clear();
     }

@@ -5,7 +5,7 @@
 
 use std::fmt::{Display, Write};
 
-/// A picture being written.
+/// A chart being written.
 #[derive(Debug)]
 pub struct Svg {
     text: String,

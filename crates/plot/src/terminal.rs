@@ -4,7 +4,7 @@
 //! and the band above in the background colour. Without colours a band is filled with its class's
 //! number. If the output is not a terminal, there is one plain line per second.
 
-use crate::axis::{Axis, Scale, Unit, digits};
+use crate::axis::{Axis, AxisUnit, Scale, digits};
 use crate::colour;
 use crate::trace::Trace;
 use engine::units::{Duration, Instant};
@@ -76,7 +76,7 @@ impl Live {
         if self.drawn > 0 {
             let _ = write!(text, "\x1b[{}A", self.drawn);
         }
-        let mut lines = graph(trace, self.length, self.abilities, Figures::Now);
+        let mut lines = graph(trace, self.length, self.abilities, RateSpan::Now);
         lines.push(note.to_string());
         for line in &lines {
             let _ = writeln!(text, "\r{line}\x1b[K");
@@ -119,12 +119,12 @@ pub fn still(trace: &Trace, abilities: Abilities) -> Vec<String> {
         return Vec::new();
     }
     let length = trace.end().since(Instant::START);
-    graph(trace, length, abilities, Figures::Mean)
+    graph(trace, length, abilities, RateSpan::Mean)
 }
 
 /// The rates beside the names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Figures {
+enum RateSpan {
     /// The rates of the last second.
     Now,
     /// The rates of the whole run.
@@ -136,14 +136,14 @@ fn at(seconds: f64) -> Instant {
 }
 
 /// The lines of the graph: bands, time axis, and the legend beside them.
-fn graph(trace: &Trace, length: Duration, abilities: Abilities, figures: Figures) -> Vec<String> {
+fn graph(trace: &Trace, length: Duration, abilities: Abilities, span_of_rates: RateSpan) -> Vec<String> {
     let columns = abilities.width.saturating_sub(SCALE + 2 + LEGEND).max(16);
     let column = length.as_secs_f64().max(1e-3) / columns as f64;
     let full = trace.link.bits().max(1) as f64;
     let stacks: Vec<Vec<usize>> = (0..columns)
         .map(|c| stack(trace, column * c as f64, column * (c + 1) as f64, full))
         .collect();
-    let legend = legend(trace, abilities, figures);
+    let legend = legend(trace, abilities, span_of_rates);
     let (_, unit) = unit(trace);
     let mut lines = Vec::with_capacity(ROWS + 3);
     for row in (0..ROWS).rev() {
@@ -256,11 +256,11 @@ fn unit(trace: &Trace) -> (&'static str, f64) {
 }
 
 /// The legend, topmost band first: names with current or mean rates.
-fn legend(trace: &Trace, abilities: Abilities, figures: Figures) -> Vec<String> {
+fn legend(trace: &Trace, abilities: Abilities, span_of_rates: RateSpan) -> Vec<String> {
     let (name, unit) = unit(trace);
-    let (title, span) = match figures {
-        Figures::Now => ("now", Duration::from_secs(1)),
-        Figures::Mean => ("mean", trace.end().since(Instant::START)),
+    let (title, span) = match span_of_rates {
+        RateSpan::Now => ("now", Duration::from_secs(1)),
+        RateSpan::Mean => ("mean", trace.end().since(Instant::START)),
     };
     let mut lines = vec![format!("  {:14}{title:>6} {name}", "")];
     for (class, line) in trace.lines.iter().enumerate().rev() {
@@ -298,7 +298,7 @@ fn axis(trace: &Trace, length: Duration, columns: usize) -> [String; 2] {
     }
     let mut labels = String::new();
     let scale = Scale::of(
-        &Axis::new("", Unit::Time).between(0.0, length.as_secs_f64().max(1e-9)),
+        &Axis::new("", AxisUnit::Time).between(0.0, length.as_secs_f64().max(1e-9)),
         std::iter::empty(),
     );
     for tick in scale.ticks(6) {
@@ -344,7 +344,7 @@ mod tests {
 
     #[test]
     fn bands_are_as_high_as_their_share() {
-        let lines = graph(&trace(10), Duration::from_secs(10), PLAIN, Figures::Now);
+        let lines = graph(&trace(10), Duration::from_secs(10), PLAIN, RateSpan::Now);
         let column: String = lines[..ROWS]
             .iter()
             .filter_map(|line| line.chars().nth(SCALE + 10))
@@ -354,14 +354,14 @@ mod tests {
 
     #[test]
     fn what_has_not_happened_yet_is_blank() {
-        let lines = graph(&trace(5), Duration::from_secs(10), PLAIN, Figures::Now);
+        let lines = graph(&trace(5), Duration::from_secs(10), PLAIN, RateSpan::Now);
         let bottom: Vec<char> = lines[ROWS - 1].chars().skip(SCALE + 2).take(44).collect();
         assert_eq!(bottom.iter().filter(|c| **c == '1').count(), 22, "{bottom:?}");
     }
 
     #[test]
     fn without_colours_no_colour_code_is_written_and_no_line_is_too_wide() {
-        for line in graph(&trace(10), Duration::from_secs(10), PLAIN, Figures::Now) {
+        for line in graph(&trace(10), Duration::from_secs(10), PLAIN, RateSpan::Now) {
             assert!(!line.contains('\x1b'), "{line:?}");
             assert!(line.chars().count() <= 80, "{line:?}");
         }

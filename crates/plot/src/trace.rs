@@ -33,7 +33,7 @@ pub struct Trace {
 
 /// A time span without joins, after the last new flow has settled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Window {
+pub struct TimeWindow {
     /// Its beginning.
     pub from: Instant,
     /// Its end.
@@ -90,7 +90,7 @@ impl Trace {
     pub fn latest(&self, line: &Line, span: Duration) -> Bandwidth {
         self.got(
             line,
-            &[Window {
+            &[TimeWindow {
                 from: self.end() - span,
                 to: self.end(),
             }],
@@ -98,7 +98,7 @@ impl Trace {
     }
 
     /// A class's measured rate in these windows: the bytes between the outermost samples of each.
-    pub fn got(&self, line: &Line, windows: &[Window]) -> Bandwidth {
+    pub fn got(&self, line: &Line, windows: &[TimeWindow]) -> Bandwidth {
         let (mut bytes, mut span) = (Bytes::ZERO, Duration::ZERO);
         for window in windows {
             let first = self.times.partition_point(|&t| t < window.from);
@@ -127,7 +127,7 @@ impl Trace {
 
     /// The steady windows of a class present from `joined` on: between the joins of others, each
     /// from `settle` after the join that begins it.
-    pub fn steady(&self, joined: Instant, settle: Duration) -> Vec<Window> {
+    pub fn steady(&self, joined: Instant, settle: Duration) -> Vec<TimeWindow> {
         let mut edges: Vec<Instant> = self
             .lines
             .iter()
@@ -137,7 +137,7 @@ impl Trace {
         edges.push(self.end());
         edges.sort_unstable();
         edges.dedup();
-        let windows = edges.windows(2).map(|w| Window {
+        let windows = edges.windows(2).map(|w| TimeWindow {
             from: w[0] + settle,
             to: w[1],
         });
@@ -169,11 +169,11 @@ mod tests {
     #[test]
     fn a_rate_is_the_bytes_of_the_window_over_its_length() {
         let trace = trace();
-        let first = Window {
+        let first = TimeWindow {
             from: at(0),
             to: at(1000),
         };
-        let second = Window {
+        let second = TimeWindow {
             from: at(1000),
             to: at(2000),
         };
@@ -194,11 +194,11 @@ mod tests {
         assert_eq!(
             all,
             [
-                Window {
+                TimeWindow {
                     from: at(300),
                     to: at(1000)
                 },
-                Window {
+                TimeWindow {
                     from: at(1300),
                     to: at(2000)
                 }

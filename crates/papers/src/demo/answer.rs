@@ -5,9 +5,9 @@
 //! between the joins of others, each from [`SETTLE`] after the join that begins it. Frames count as
 //! the policy counts them, Ethernet header included. The goodput is shown beside it.
 
-use super::course::Outcome;
+use super::run::RunTraces;
 use engine::units::{Bandwidth, Duration, Instant};
-use plot::Style;
+use plot::PlotStyle;
 use plot::chart::{Panel, picture};
 use plot::html::{Cell, Page};
 use plot::trace::{Line, Trace};
@@ -43,13 +43,13 @@ impl Share {
 /// Both runs and their comparison.
 #[derive(Debug)]
 pub struct Answer {
-    policy: Outcome,
-    plain: Outcome,
+    policy: RunTraces,
+    plain: RunTraces,
     by_policy: Vec<Share>,
     by_plain: Vec<Share>,
 }
 
-fn shares(outcome: &Outcome) -> Vec<Share> {
+fn shares(outcome: &RunTraces) -> Vec<Share> {
     let last = outcome
         .frames
         .lines
@@ -74,7 +74,7 @@ fn shares(outcome: &Outcome) -> Vec<Share> {
 
 impl Answer {
     /// Compares the two runs, which have the same classes.
-    pub fn of(policy: Outcome, plain: Outcome) -> Self {
+    pub fn of(policy: RunTraces, plain: RunTraces) -> Self {
         Self {
             by_policy: shares(&policy),
             by_plain: shares(&plain),
@@ -190,9 +190,9 @@ impl Answer {
         })
     }
 
-    fn panels(&self, style: Style) -> [Panel<'_>; 2] {
+    fn panels(&self, style: PlotStyle) -> [Panel<'_>; 2] {
         let panel = |letter: &str, outcome| {
-            let Outcome { frames, .. }: &Outcome = outcome;
+            let RunTraces { frames, .. }: &RunTraces = outcome;
             Panel {
                 caption: format!("({letter}) {}", frames.title),
                 trace: frames,
@@ -205,7 +205,7 @@ impl Answer {
 
     /// The chart: both runs as lines over time.
     pub fn svg(&self) -> String {
-        picture(TITLE, &self.panels(Style::Lines))
+        picture(TITLE, &self.panels(PlotStyle::Lines))
     }
 
     /// The page, with the policy and the facts of the machine.
@@ -225,11 +225,11 @@ impl Answer {
              Beside each name: what it got in the last window, and what it asked for. The paper's Fig. 8 is (a).",
         );
         page.picture(
-            &picture(TITLE, &self.panels(Style::Bands)),
+            &picture(TITLE, &self.panels(PlotStyle::Bands)),
             "The same, one band on top of the other: together they fill the link.",
         );
         page.heading("What was run");
-        let dropped = |outcome: &Outcome| format!("{} packets", outcome.dropped);
+        let dropped = |outcome: &RunTraces| format!("{} packets", outcome.dropped);
         let mut facts = facts.to_vec();
         facts.push(("dropped by the policy", dropped(&self.policy)));
         facts.push(("dropped by plain FIFO", dropped(&self.plain)));
@@ -266,7 +266,7 @@ mod tests {
     use engine::units::Bytes;
 
     /// A run of 10 s in which `a`, configured at 80 kbit/s, sends this many bytes per 100 ms.
-    fn course(bytes: u64) -> Outcome {
+    fn run(bytes: u64) -> RunTraces {
         let mut frames = Trace::new("a course", Bandwidth::mbit(1));
         frames.line("rest", None, Instant::START);
         frames.line(
@@ -284,7 +284,7 @@ mod tests {
                 ],
             );
         }
-        Outcome {
+        RunTraces {
             payload: frames.clone(),
             frames,
             dropped: 7,
@@ -293,16 +293,16 @@ mod tests {
 
     #[test]
     fn it_is_as_expected_only_if_the_policy_holds_and_plain_fifo_does_not() {
-        assert!(Answer::of(course(1000), course(1500)).is_as_expected());
-        assert!(Answer::of(course(1029), course(900)).is_as_expected());
-        assert!(!Answer::of(course(1031), course(1500)).is_as_expected());
-        assert!(!Answer::of(course(969), course(1500)).is_as_expected());
-        assert!(!Answer::of(course(1000), course(1000)).is_as_expected());
+        assert!(Answer::of(run(1000), run(1500)).is_as_expected());
+        assert!(Answer::of(run(1029), run(900)).is_as_expected());
+        assert!(!Answer::of(run(1031), run(1500)).is_as_expected());
+        assert!(!Answer::of(run(969), run(1500)).is_as_expected());
+        assert!(!Answer::of(run(1000), run(1000)).is_as_expected());
     }
 
     #[test]
     fn json_has_each_guaranteed_class_with_what_it_asked_for_and_got() {
-        let json = Answer::of(course(1000), course(1500)).json();
+        let json = Answer::of(run(1000), run(1500)).json();
         assert_eq!(json["classes"].as_array().map(Vec::len), Some(1));
         assert_eq!(json["classes"][0]["target_bps"], 80_000);
         assert_eq!(json["classes"][0]["got_bps"], 80_000);
@@ -313,7 +313,7 @@ mod tests {
     #[test]
     fn the_table_lines_up_and_says_how_far_off_each_is() {
         let mut out = Vec::new();
-        Answer::of(course(1000), course(1500))
+        Answer::of(run(1000), run(1500))
             .print(&mut out, false)
             .expect("written");
         let text = String::from_utf8(out).expect("text");

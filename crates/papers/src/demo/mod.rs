@@ -1,7 +1,7 @@
 //! The demo: the paper's Fig. 8 (Cho 1999, section 5.3) with real TCP, on a link that it makes
 //! itself.
 //!
-//! [`course`] makes the hosts and the link and runs the traffic once. [`answer`] compares the
+//! [`run`] makes the hosts and the link and runs the traffic once. [`answer`] compares the
 //! classes' measured and configured rates, with the policy and with plain FIFO, and reports them.
 //!
 //! Departures from the paper: sources join 3.5 s apart instead of 5 s, so that the demo ends within
@@ -10,4 +10,4 @@
 //! same: the remainder.
 
 pub mod answer;
-pub mod course;
+pub mod run;

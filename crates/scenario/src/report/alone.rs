@@ -7,7 +7,7 @@ use super::pictures::{self, Part};
 use crate::language::Picture;
 use crate::run::outcome::{FlowOutcome, LinkOutcome, Outcome};
 use engine::units::{Bytes, Instant};
-use plot::{Axis, Plot, Series, Style, Unit, delays, picture as drawn, rates_over_time};
+use plot::{Axis, AxisUnit, Plot, PlotStyle, Series, delays, picture as drawn, rates_over_time};
 use std::collections::HashSet;
 
 /// The picture that the scenario names.
@@ -52,7 +52,7 @@ fn flows(outcome: &Outcome, link: &LinkOutcome, name: &str) -> Plot {
     let series = series.map(|flow| pictures::over_time(outcome, &flow.name, &flow.series));
     let mut plot = rates_over_time(
         &format!("{name}: what each flow got"),
-        Style::Bands,
+        PlotStyle::Bands,
         series.collect(),
     );
     plot.x = plot.x.between(0.0, outcome.duration.as_secs_f64());
@@ -109,8 +109,8 @@ fn backlog(outcome: &Outcome) -> Plot {
     });
     Plot {
         title: "What waits, as the time to send it".into(),
-        x: Axis::new("time", Unit::Time).between(0.0, outcome.duration.as_secs_f64()),
-        y: Axis::new("", Unit::Time),
+        x: Axis::new("time", AxisUnit::Time).between(0.0, outcome.duration.as_secs_f64()),
+        y: Axis::new("", AxisUnit::Time),
         series: series.collect(),
         ..Plot::default()
     }

@@ -6,7 +6,7 @@ use measure::delay::Delays;
 use measure::numbers;
 use plot::svg::PALETTE;
 use plot::trace::Trace;
-use plot::{Level, Plot, Series, Style, cumulated, delays, picture, rates_over_time};
+use plot::{Level, Plot, PlotStyle, Series, cumulated, delays, picture, rates_over_time};
 
 /// More than these are told apart by nobody; the smallest are put together.
 const MOST: usize = 10;
@@ -67,7 +67,7 @@ pub(super) fn bandwidth(outcome: &Outcome, link: &LinkOutcome, parts: &[Part], n
         "bandwidth of classes"
     };
     let title = format!("{name}: {what}");
-    let mut bands = rates_over_time(&title, Style::Bands, series.collect());
+    let mut bands = rates_over_time(&title, PlotStyle::Bands, series.collect());
     bands.x = bands.x.between(0.0, outcome.duration.as_secs_f64());
     bands.levels.push(Level {
         at: link.rate.bits() as f64,
@@ -88,7 +88,7 @@ pub fn flows(outcome: &Outcome) -> String {
         all if all > MOST => format!("What the {MOST} largest of {all} flows got"),
         _ => "What each flow got".into(),
     };
-    let mut plot: Plot = rates_over_time(&title, Style::Lines, series.collect());
+    let mut plot: Plot = rates_over_time(&title, PlotStyle::Lines, series.collect());
     plot.x = plot.x.between(0.0, outcome.duration.as_secs_f64());
     picture("Flows", &[plot])
 }

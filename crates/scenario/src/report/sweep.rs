@@ -9,7 +9,7 @@ use engine::units::{Bandwidth, Bytes, Duration, Probability};
 use measure::numbers;
 use plot::bars::{Bar, Bars, Group};
 use plot::html::{Cell, Page};
-use plot::{Axis, Plot, Series, Unit, picture};
+use plot::{Axis, AxisUnit, Plot, Series, picture};
 
 /// How many things are drawn.
 const DRAWN: usize = 8;
@@ -52,7 +52,7 @@ pub fn show(page: &mut Page, outcomes: &[Outcome]) {
 /// Something that every point has measured.
 struct Measured {
     name: String,
-    unit: Unit,
+    unit: AxisUnit,
     from: From,
 }
 
@@ -68,7 +68,7 @@ fn measured(first: &Outcome) -> Vec<Measured> {
     if first.expectations.is_empty() {
         let flow = |(index, flow): (usize, &crate::run::outcome::FlowOutcome)| Measured {
             name: flow.name.clone(),
-            unit: Unit::Rate,
+            unit: AxisUnit::Rate,
             from: From::Flow(index),
         };
         return first.flows.iter().enumerate().map(flow).collect();
@@ -84,13 +84,13 @@ fn measured(first: &Outcome) -> Vec<Measured> {
 }
 
 /// The unit that a plot has for this smallest unit, and how much of it that is.
-fn scale(name: &str) -> (Unit, f64) {
+fn scale(name: &str) -> (AxisUnit, f64) {
     match name {
-        "bit/s" => (Unit::Rate, 1.0),
-        "ns" => (Unit::Time, 1e-9),
-        "B" => (Unit::Bytes, 1.0),
-        "1/2^32" => (Unit::Percent, 100.0 / 2f64.powi(32)),
-        _ => (Unit::Number(""), 1.0),
+        "bit/s" => (AxisUnit::Rate, 1.0),
+        "ns" => (AxisUnit::Time, 1e-9),
+        "B" => (AxisUnit::Bytes, 1.0),
+        "1/2^32" => (AxisUnit::Percent, 100.0 / 2f64.powi(32)),
+        _ => (AxisUnit::Number(""), 1.0),
     }
 }
 
@@ -124,7 +124,7 @@ impl Measured {
 struct Along {
     list: usize,
     name: String,
-    unit: Unit,
+    unit: AxisUnit,
     /// Its values are of different magnitudes.
     logarithmic: bool,
 }
@@ -162,17 +162,17 @@ fn along(outcomes: &[Outcome]) -> Option<Along> {
 }
 
 /// A swept value as a number in its base unit.
-fn number(text: &str) -> Option<(f64, Unit)> {
+fn number(text: &str) -> Option<(f64, AxisUnit)> {
     if let Ok(number) = text.trim().parse::<f64>() {
-        return Some((number, Unit::Number("")));
+        return Some((number, AxisUnit::Number("")));
     }
     if text.contains('%') {
         let share: Probability = text.parse().ok()?;
-        return Some((share.as_f64() * 100.0, Unit::Percent));
+        return Some((share.as_f64() * 100.0, AxisUnit::Percent));
     }
-    let rate = |r: Bandwidth| (r.bits() as f64, Unit::Rate);
-    let time = |d: Duration| (d.as_secs_f64(), Unit::Time);
-    let bytes = |b: Bytes| (b.get() as f64, Unit::Bytes);
+    let rate = |r: Bandwidth| (r.bits() as f64, AxisUnit::Rate);
+    let time = |d: Duration| (d.as_secs_f64(), AxisUnit::Time);
+    let bytes = |b: Bytes| (b.get() as f64, AxisUnit::Bytes);
     let rate = text.parse().ok().map(rate);
     rate.or_else(|| text.parse().ok().map(time))
         .or_else(|| text.parse().ok().map(bytes))
@@ -247,11 +247,11 @@ mod tests {
 
     #[test]
     fn swept_values_are_read_with_their_units() {
-        assert_eq!(number("12"), Some((12.0, Unit::Number(""))));
-        assert_eq!(number("10 Mbit/s"), Some((10e6, Unit::Rate)));
-        assert_eq!(number("250 us"), Some((250e-6, Unit::Time)));
-        assert_eq!(number("64 kB").map(|n| n.1), Some(Unit::Bytes));
-        assert_eq!(number("12.5 %"), Some((12.5, Unit::Percent)));
+        assert_eq!(number("12"), Some((12.0, AxisUnit::Number(""))));
+        assert_eq!(number("10 Mbit/s"), Some((10e6, AxisUnit::Rate)));
+        assert_eq!(number("250 us"), Some((250e-6, AxisUnit::Time)));
+        assert_eq!(number("64 kB").map(|n| n.1), Some(AxisUnit::Bytes));
+        assert_eq!(number("12.5 %"), Some((12.5, AxisUnit::Percent)));
         assert_eq!(number("cubic"), None);
     }
 }

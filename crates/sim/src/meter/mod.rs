@@ -1,6 +1,6 @@
 //! Meters: what passed a link, per class and per flow, and what a flow delivered.
 //!
-//! - [`Series`]: bytes over time, by the time of their bits, in bins of any length;
+//! - [`ByteSeries`]: bytes over time, by the time of their bits, in bins of any length;
 //! - [`BacklogLevels`]: the backlog, weighted by time;
 //! - [`MeterTally`], [`MeterWindow`]: what passed of one class or stream, in all or within a
 //!   configured window;
@@ -15,7 +15,7 @@ mod records;
 mod window;
 
 pub use backlog::BacklogLevels;
-pub use measure::series::Series;
+pub use measure::series::ByteSeries;
 pub(crate) use records::{Departure, DropRecord};
 pub use window::{MeterTally, MeterWindow};
 
@@ -299,14 +299,14 @@ pub struct Delivered {
     /// The number of bytes.
     pub bytes: Bytes,
     /// The bytes over time, if they are [watched](crate::simulation::Simulation::watch_flow).
-    pub series: Option<Series>,
+    pub series: Option<ByteSeries>,
 }
 
 impl Delivered {
     pub(crate) fn watched(since: Instant, bin: Duration) -> Self {
         Self {
             bytes: Bytes::ZERO,
-            series: Some(Series::new(since, bin)),
+            series: Some(ByteSeries::new(since, bin)),
         }
     }
 

@@ -9,7 +9,7 @@ use engine::discipline::Reason;
 use engine::queue::Count;
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
 use measure::delay::Delays;
-use measure::series::Series;
+use measure::series::ByteSeries;
 
 /// What passed of one class or of one stream. An inner class has no counts of its own except its
 /// backlog.
@@ -18,7 +18,7 @@ pub struct MeterTally {
     /// Frames whose first bit went onto the wire.
     pub sent: Count,
     /// Bytes of frames over time, by the time of their bits; a window has one bin.
-    pub series: Series,
+    pub series: ByteSeries,
     /// Queueing delays: from arrival at the queue to the first bit on the wire.
     pub queueing_delays: Delays,
     /// Node delays: from arrival at the queue to the last bit on the wire.
@@ -34,7 +34,7 @@ pub struct MeterTally {
 }
 
 impl MeterTally {
-    fn new(series: Series) -> Self {
+    fn new(series: ByteSeries) -> Self {
         Self {
             sent: Count::default(),
             series,
@@ -73,7 +73,7 @@ impl MeterTally {
 pub struct MeterWindow {
     pub(super) from: Instant,
     pub(super) to: Instant,
-    empty: Series,
+    empty: ByteSeries,
     /// Of all classes together, if there are several.
     backlog: BacklogLevels,
     classes: Vec<MeterTally>,
@@ -84,8 +84,8 @@ pub struct MeterWindow {
 impl MeterWindow {
     pub(super) fn new(from: Instant, to: Instant, bin: Option<Duration>, classes: usize) -> Self {
         let empty = match bin {
-            Some(bin) => Series::new(from, bin),
-            None => Series::window(from, to),
+            Some(bin) => ByteSeries::new(from, bin),
+            None => ByteSeries::window(from, to),
         };
         Self {
             from,

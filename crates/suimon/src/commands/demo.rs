@@ -7,7 +7,7 @@ use control::policy::Policy;
 use engine::tree::Registry;
 use engine::units::Duration;
 use papers::demo::answer::Answer;
-use papers::demo::course::{Course, Outcome};
+use papers::demo::run::{DemoRun, RunTraces};
 use plot::terminal::{Abilities, Live};
 use serde_json::json;
 use std::fs;
@@ -51,14 +51,14 @@ impl Demo {
         let interface = policy.interfaces.first();
         let interface =
             interface.ok_or_else(|| Failure::at_run_time("the demo's policy manages no interface"))?;
-        let by_policy = Course {
+        let by_policy = DemoRun {
             title: "By the policy (cbq)",
             interface,
             plain: false,
             length: Duration::from_secs(25),
             step: Duration::from_millis(250),
         };
-        let plain = Course {
+        let plain = DemoRun {
             title: "By plain FIFO",
             plain: true,
             length: Duration::from_secs(18),
@@ -106,8 +106,8 @@ impl Demo {
         )
     }
 
-    /// Runs a course while showing it.
-    fn watched(&self, course: &Course<'_>, apart: Duration, out: &mut dyn Write) -> Result<Outcome, Failure> {
+    /// Runs the demo once and shows it live.
+    fn watched(&self, run: &DemoRun<'_>, apart: Duration, out: &mut dyn Write) -> Result<RunTraces, Failure> {
         let mut quiet = io::sink();
         let mut aside = io::stderr();
         let (abilities, screen): (Abilities, &mut dyn Write) = match self.json {
@@ -115,11 +115,11 @@ impl Demo {
             true if io::stderr().is_terminal() => (Abilities::of(&io::stderr()), &mut aside),
             true => (Abilities::of(&io::stdout()), &mut quiet),
         };
-        let mut live = Live::new(abilities, course.length);
+        let mut live = Live::new(abilities, run.length);
         if !abilities.redraw {
-            writeln!(screen, "{}:", course.title)?;
+            writeln!(screen, "{}:", run.title)?;
         }
-        let outcome = course.run(&course.joining(apart), &mut |trace, note| {
+        let outcome = run.run(&run.joining(apart), &mut |trace, note| {
             live.show(screen, trace, note)
         })?;
         writeln!(screen)?;

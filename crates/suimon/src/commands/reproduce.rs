@@ -126,7 +126,7 @@ struct Bar<'a> {
     id: &'a str,
     index: usize,
     of: usize,
-    line: progress::Progress,
+    line: progress::ProgressLine,
 }
 
 impl<'a> Bar<'a> {
@@ -135,7 +135,7 @@ impl<'a> Bar<'a> {
             id,
             index,
             of,
-            line: progress::Progress::begin(),
+            line: progress::ProgressLine::begin(),
         }
     }
 }
@@ -150,13 +150,13 @@ impl Progress for Bar<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use papers::{Figure, Outcome, Row};
+    use papers::{Outcome, Row, RowValue};
 
     fn row(holds: bool, note: &str) -> Row {
         Row {
             what: "flow".into(),
             paper: 1.0.into(),
-            ours: Figure::Number(2.0),
+            ours: RowValue::Number(2.0),
             unit: "l/s".into(),
             holds,
             note: note.into(),

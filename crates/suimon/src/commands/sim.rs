@@ -10,7 +10,7 @@ use clap::Args;
 use engine::tree::Registry;
 use measure::numbers;
 use plot::colour;
-use plot::progress::Progress;
+use plot::progress::ProgressLine;
 use plot::terminal::{Abilities, still};
 use scenario::Scenarios;
 use scenario::folder::Folder;
@@ -138,7 +138,7 @@ impl Sim {
             captures: &self.pcap,
         };
         let length = points.first().map_or(Ok(0), |&first| read.length(first))?;
-        let mut progress = Progress::begin();
+        let mut progress = ProgressLine::begin();
         let total = length.saturating_mul(points.len() as u64);
         let mut met = true;
         let mut kept: Vec<Outcome> = Vec::new();
@@ -218,7 +218,7 @@ fn graphs(out: &mut dyn Write, outcome: &Outcome) -> io::Result<()> {
 }
 
 /// Says how far all points are.
-fn show(progress: &mut Progress, done: &Done, total: u64, points: usize) {
+fn show(progress: &mut ProgressLine, done: &Done, total: u64, points: usize) {
     let simulated = done.simulated.load(Ordering::Relaxed);
     let per_second = done.events.load(Ordering::Relaxed) as f64 / progress.since().as_secs_f64().max(0.001);
     let finished = done.points.load(Ordering::Relaxed);

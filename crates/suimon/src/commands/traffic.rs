@@ -14,7 +14,7 @@ use lab::traffic::analyser::{Analyser, ReceivedStream, wall_clock};
 use lab::traffic::datagram::LEAST_PAYLOAD;
 use lab::traffic::generator::{self, SendReport, Shape};
 use lab::traffic::tally::Tally;
-use plot::{self, Series, Style, Unit};
+use plot::{self, AxisUnit, PlotStyle, Series};
 use serde_json::{Value, json};
 use std::io::{IsTerminal, Write};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, ToSocketAddrs};
@@ -173,14 +173,14 @@ impl Send {
 
     fn describe(&self, to: SocketAddr, sent: &SendReport, out: &mut dyn Write) -> std::io::Result<()> {
         let rate = self.rate_of(to, sent).map_or_else(String::new, |rate| {
-            format!(", {} of IP packets", Unit::Rate.show(rate))
+            format!(", {} of IP packets", AxisUnit::Rate.show(rate))
         });
         writeln!(
             out,
             "{to}: {} datagrams of {} in {}{rate}",
             sent.datagrams,
             self.size,
-            Unit::Time.show(sent.took.as_secs_f64()),
+            AxisUnit::Time.show(sent.took.as_secs_f64()),
         )?;
         if sent.refused > 0 {
             writeln!(
@@ -350,7 +350,7 @@ fn clear_progress() {
 fn nanos(value: i64) -> String {
     match value {
         0 => "0".into(),
-        value => Unit::Time.show(value as f64 / 1e9),
+        value => AxisUnit::Time.show(value as f64 / 1e9),
     }
 }
 
@@ -362,7 +362,7 @@ fn describe(name: u64, tally: &Tally, out: &mut dyn Write) -> std::io::Result<()
         "    {} of {sent} datagrams received, {} lost ({}), {} twice, {} out of order (furthest by {}){}",
         tally.received,
         tally.lost(),
-        Unit::Percent.show(100.0 * tally.lost() as f64 / sent.max(1) as f64),
+        AxisUnit::Percent.show(100.0 * tally.lost() as f64 / sent.max(1) as f64),
         tally.duplicates,
         tally.reordered,
         tally.furthest,
@@ -377,8 +377,8 @@ fn describe(name: u64, tally: &Tally, out: &mut dyn Write) -> std::io::Result<()
         writeln!(
             out,
             "    {} of payload in {}",
-            Unit::Rate.show(rate),
-            Unit::Time.show(seconds)
+            AxisUnit::Rate.show(rate),
+            AxisUnit::Time.show(seconds)
         )?;
     }
     let delays = &tally.delays;
@@ -464,7 +464,7 @@ fn picture(streams: &[(u64, &Tally)]) -> String {
     let series = series
         .into_iter()
         .map(|(name, points)| Series::new(&format!("{name:016x}"), points));
-    let plot = plot::rates_over_time("Payload of each stream", Style::Lines, series.collect());
+    let plot = plot::rates_over_time("Payload of each stream", PlotStyle::Lines, series.collect());
     plot::picture("What came of the streams", &[plot])
 }
 

@@ -33,7 +33,7 @@ const BACKGROUND: u16 = 5000;
 
 /// A run.
 #[derive(Clone, Copy, Debug)]
-pub struct Course<'a> {
+pub struct DemoRun<'a> {
     /// The title.
     pub title: &'a str,
     /// The policy at the egress of `right`.
@@ -48,7 +48,7 @@ pub struct Course<'a> {
 
 /// The traffic of one class.
 #[derive(Clone, Debug)]
-pub struct Program {
+pub struct ClassTraffic {
     /// The class.
     pub class: String,
     /// Its configured rate; `None` for best effort.
@@ -59,7 +59,7 @@ pub struct Program {
 
 /// The result of a run.
 #[derive(Debug)]
-pub struct Outcome {
+pub struct RunTraces {
     /// Frames of each class that left the link, as the policy counts them.
     pub frames: Trace,
     /// Bytes that the receiving programs read.
@@ -73,7 +73,7 @@ pub struct Outcome {
 struct Source<'a> {
     class: ClassId,
     port: u16,
-    program: &'a Program,
+    program: &'a ClassTraffic,
     /// The number of spans that have begun.
     begun: usize,
     running: Option<BulkRun>,
@@ -104,7 +104,7 @@ impl Source<'_> {
     }
 }
 
-impl Course<'_> {
+impl DemoRun<'_> {
     /// Runs it. `watch` is called with the samples so far and the current activity.
     ///
     /// # Errors
@@ -112,9 +112,9 @@ impl Course<'_> {
     /// Returns an error if the lab, the worker or a program fails.
     pub fn run(
         &self,
-        programs: &[Program],
+        programs: &[ClassTraffic],
         watch: &mut dyn FnMut(&Trace, &str) -> io::Result<()>,
-    ) -> Result<Outcome, Error> {
+    ) -> Result<RunTraces, Error> {
         let mut sources = self.sources(programs)?;
         let network = Network::new(self)?;
         let link = self.interface.settings.bandwidth;
@@ -128,9 +128,9 @@ impl Course<'_> {
         let begin = clock::now();
         let end = Instant::START + self.length;
         loop {
-            let seen = network.inspect()?;
-            let now = Instant::START + seen.at.since(begin);
-            frames.read(now, &departed(&seen, &sources));
+            let snapshot = network.inspect()?;
+            let now = Instant::START + snapshot.at.since(begin);
+            frames.read(now, &departed(&snapshot, &sources));
             let received: Vec<Bytes> = sources.iter().map(|s| Bytes::new(s.payload())).collect();
             payload.read(now, &received);
             watch(&frames, &self.note(&sources, now))?;
@@ -154,7 +154,7 @@ impl Course<'_> {
             .paths
             .first()
             .map_or(0, |path| path.totals.dropped.packets);
-        Ok(Outcome {
+        Ok(RunTraces {
             frames,
             payload,
             dropped,
@@ -163,7 +163,7 @@ impl Course<'_> {
 
     /// A program for each leaf of the policy, which sends until the end: the default class's starts
     /// first, then the others' in order, `apart` from each other.
-    pub fn joining(&self, apart: Duration) -> Vec<Program> {
+    pub fn joining(&self, apart: Duration) -> Vec<ClassTraffic> {
         let plan = &self.interface.plan;
         let mut turn = 0;
         let leaves = plan.classes.iter().enumerate().filter(|(_, class)| class.leaf);
@@ -176,7 +176,7 @@ impl Course<'_> {
                 } else {
                     apart.times(turn)
                 };
-            Program {
+            ClassTraffic {
                 class: info.name.clone(),
                 target: self.rate(&info.name).filter(|_| !background),
                 spans: vec![(joins, Instant::START + self.length)],
@@ -197,8 +197,8 @@ impl Course<'_> {
         Some(rate.on(self.interface.plan.link.bandwidth))
     }
 
-    fn sources<'a>(&self, programs: &'a [Program]) -> Result<Vec<Source<'a>>, Error> {
-        let source = |program: &'a Program| {
+    fn sources<'a>(&self, programs: &'a [ClassTraffic]) -> Result<Vec<Source<'a>>, Error> {
+        let source = |program: &'a ClassTraffic| {
             let class = self.interface.plan.class(&program.class);
             let class =
                 class.ok_or_else(|| Error::new(format!("the policy has no class `{}`", program.class)))?;
@@ -243,8 +243,8 @@ impl Course<'_> {
 }
 
 /// The bytes that left of each source's class.
-fn departed(seen: &Snapshot, sources: &[Source<'_>]) -> Vec<Bytes> {
-    let classes = seen.paths.first().map_or(&[][..], |path| &path.classes);
+fn departed(snapshot: &Snapshot, sources: &[Source<'_>]) -> Vec<Bytes> {
+    let classes = snapshot.paths.first().map_or(&[][..], |path| &path.classes);
     let of = |class| {
         classes
             .iter()
@@ -264,7 +264,7 @@ struct Network {
 }
 
 impl Network {
-    fn new(course: &Course<'_>) -> Result<Self, Error> {
+    fn new(run: &DemoRun<'_>) -> Result<Self, Error> {
         let mut lab = Lab::new();
         let [sender, router, receiver] = ["sender", "router", "receiver"].map(|name| lab.host(name));
         let (sender, router, receiver) = (sender?, router?, receiver?);
@@ -282,9 +282,9 @@ impl Network {
         let ports = router.call(|| Ok::<_, PortError>((open("left")?, open("right")?)))?;
         let (left, right) = ports.map_err(|e| Error::new(e.to_string()))?;
         let (left, right) = (worker.add_port(Box::new(left)), worker.add_port(Box::new(right)));
-        worker.add_path(match course.plain {
-            false => direction::managed(course.interface, left, right),
-            true => direction::plain(course.interface, left, right),
+        worker.add_path(match run.plain {
+            false => direction::managed(run.interface, left, right),
+            true => direction::plain(run.interface, left, right),
         });
         worker.add_path(direction::unmanaged("left", right, left));
         let worker = router.spawn("worker", move || worker.run())?;

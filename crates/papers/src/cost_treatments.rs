@@ -22,14 +22,14 @@ const TCP: u8 = 6;
 
 /// A discipline and its filters.
 #[derive(Clone, Debug)]
-pub struct Way {
+pub struct Treatment {
     /// The discipline.
     pub plan: TreePlan,
     /// The filters; `None` skips even the flow hash.
     pub filters: Option<Vec<Filter>>,
 }
 
-impl Way {
+impl Treatment {
     fn new(spec: &DisciplineSpec, link: Link, filters: Option<Vec<Filter>>) -> Self {
         let plan = spec.check(&Registry::builtin(), link);
         Self {
