@@ -1,6 +1,6 @@
 //! Suimon's control plane. In reading order:
 //!
-//! - [`findings`]: mistakes and warnings that point into a policy's text;
+//! - [`diagnostics`]: mistakes and warnings that point into a policy's text;
 //! - [`policy`]: TOML text → checked plan for every interface;
 //! - [`documents`]: which document a text is; [`sections`]: TOML with places, for other documents as well;
 //! - [`port_config`], [`filters`], [`rsvp_config`], [`yields`]: a policy's parts with a syntax of their own; [`rsvp_keys`]: the
@@ -14,9 +14,9 @@
 
 #![forbid(unsafe_code)]
 
+pub mod diagnostics;
 pub mod documents;
 pub mod filters;
-pub mod findings;
 pub mod policy;
 pub mod port_config;
 pub mod protocol;

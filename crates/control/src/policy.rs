@@ -12,9 +12,9 @@
 //! Quantities carry their unit in quotes; a key that is not known is a mistake and never ignored. What a
 //! discipline or a class may say is declared by its kind in the engine; nothing of it is repeated here.
 
+use crate::diagnostics::{Diagnostics, Severity};
 use crate::documents::Document;
 use crate::filters;
-use crate::findings::{Findings, Severity};
 use crate::port_config::{self, PortConfig};
 use crate::rsvp_config::{self, RsvpConfig};
 use crate::sections::{self, Section, Value};
@@ -67,7 +67,7 @@ pub struct Policy {
     /// One for each direction that is managed.
     pub interfaces: Vec<Interface>,
     /// What is legal and may surprise.
-    pub warnings: Findings,
+    pub warnings: Diagnostics,
 }
 
 /// The policy of what leaves by one interface.
@@ -111,7 +111,7 @@ impl Policy {
         text: &str,
         registry: &Registry,
         ports: &[&'static PortKind],
-    ) -> Result<Self, Findings> {
+    ) -> Result<Self, Diagnostics> {
         let mut reader = Reader::new(registry);
         let mut syntax = Vec::new();
         let read = sections::parse(text, &mut syntax, |root, problems| {
@@ -119,17 +119,17 @@ impl Policy {
             problems.append(&mut reader.problems);
             read
         });
-        let mut findings = Findings::new(path, text);
-        findings.fill(Severity::Mistake, syntax);
-        findings.fill(Severity::Warning, reader.warnings);
+        let mut diagnostics = Diagnostics::new(path, text);
+        diagnostics.fill(Severity::Mistake, syntax);
+        diagnostics.fill(Severity::Warning, reader.warnings);
         match read {
-            Some((port, rsvp, interfaces)) if findings.mistakes() == 0 => Ok(Self {
+            Some((port, rsvp, interfaces)) if diagnostics.mistakes() == 0 => Ok(Self {
                 port,
                 rsvp,
                 interfaces,
-                warnings: findings,
+                warnings: diagnostics,
             }),
-            _ => Err(findings),
+            _ => Err(diagnostics),
         }
     }
 

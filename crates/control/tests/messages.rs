@@ -51,9 +51,9 @@ fn shown(path: &Path) -> String {
     let name = path.file_name().and_then(|name| name.to_str()).expect("a name");
     match Policy::read(name, &text, &Registry::builtin(), PORTS) {
         Ok(policy) => format!("{}accepted\n", policy.warnings),
-        Err(findings) => {
-            assert!(findings.mistakes() > 0, "{name}: refused without a mistake");
-            findings.to_string()
+        Err(diagnostics) => {
+            assert!(diagnostics.mistakes() > 0, "{name}: refused without a mistake");
+            diagnostics.to_string()
         }
     }
 }
@@ -85,8 +85,8 @@ fn any_damage_to_a_policy_is_reported_without_panic() {
         let text = std::fs::read_to_string(&path).expect("a policy");
         for (at, _) in text.char_indices() {
             for damaged in [&text[..at], &text[at..]] {
-                if let Err(findings) = Policy::read("damaged.toml", damaged, &Registry::builtin(), PORTS) {
-                    assert!(!findings.render(true).is_empty());
+                if let Err(diagnostics) = Policy::read("damaged.toml", damaged, &Registry::builtin(), PORTS) {
+                    assert!(!diagnostics.render(true).is_empty());
                 }
             }
         }

@@ -127,7 +127,7 @@ pub fn filters(ports: &[(&str, u16)]) -> String {
 /// Returns an error if the policy is invalid.
 pub fn interface(text: &str) -> Result<Interface, Error> {
     let policy = Policy::read("policy of the experiment", text, &Registry::builtin(), &[]);
-    let policy = policy.map_err(|findings| Error::new(findings.render(false)))?;
+    let policy = policy.map_err(|diagnostics| Error::new(diagnostics.render(false)))?;
     let first = policy.interfaces.into_iter().next();
     first.ok_or_else(|| Error::new("the experiment's policy manages no interface"))
 }

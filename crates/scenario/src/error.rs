@@ -1,6 +1,6 @@
 //! Why a scenario could not be run, or its outcome not be reported.
 
-use control::findings::Findings;
+use control::diagnostics::Diagnostics;
 use engine::settings::Problem;
 use engine::units::Instant;
 use std::fmt;
@@ -11,7 +11,7 @@ use std::path::PathBuf;
 #[derive(Debug)]
 pub enum Error {
     /// The text is wrong.
-    Mistakes(Box<Findings>),
+    Mistakes(Box<Diagnostics>),
     /// A word that names no part of the scenario.
     Unknown(Problem),
     /// Two hosts of a flow are not connected.
@@ -50,7 +50,7 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Mistakes(findings) => write!(f, "{findings}"),
+            Self::Mistakes(diagnostics) => write!(f, "{diagnostics}"),
             Self::Unknown(problem) => match &problem.help {
                 Some(help) => write!(f, "{}; {help}", problem.message),
                 None => write!(f, "{}", problem.message),
@@ -78,9 +78,9 @@ impl From<Problem> for Error {
     }
 }
 
-impl From<Findings> for Error {
-    fn from(findings: Findings) -> Self {
-        Self::Mistakes(Box::new(findings))
+impl From<Diagnostics> for Error {
+    fn from(diagnostics: Diagnostics) -> Self {
+        Self::Mistakes(Box::new(diagnostics))
     }
 }
 

@@ -17,8 +17,8 @@
 //!
 //! Addresses, interface names and routes are not written: the lab gives them out and shows them.
 
+use control::diagnostics::{Diagnostics, Severity};
 use control::documents::Document;
-use control::findings::{Findings, Severity};
 use control::policy::{Interface, Reader};
 use control::sections::{self, Section};
 use engine::settings;
@@ -68,7 +68,7 @@ pub struct Topology {
     /// The links.
     pub links: Vec<LinkConfig>,
     /// What is legal and may surprise.
-    pub warnings: Findings,
+    pub warnings: Diagnostics,
 }
 
 const ROOT: &[&str] = &["version", "hosts", "link"];
@@ -78,7 +78,7 @@ const MOST: usize = 250;
 
 impl Topology {
     /// Reads and checks a topology. The error holds every mistake in it.
-    pub fn read(path: &str, text: &str, registry: &Registry) -> Result<Self, Findings> {
+    pub fn read(path: &str, text: &str, registry: &Registry) -> Result<Self, Diagnostics> {
         let mut reader = Reader::new(registry);
         let mut syntax = Vec::new();
         let read = sections::parse(text, &mut syntax, |root, problems| {
@@ -86,16 +86,16 @@ impl Topology {
             problems.append(&mut reader.problems);
             Some(read)
         });
-        let mut findings = Findings::new(path, text);
-        findings.fill(Severity::Mistake, syntax);
-        findings.fill(Severity::Warning, reader.warnings);
+        let mut diagnostics = Diagnostics::new(path, text);
+        diagnostics.fill(Severity::Mistake, syntax);
+        diagnostics.fill(Severity::Warning, reader.warnings);
         match read {
-            Some((hosts, links)) if findings.mistakes() == 0 => Ok(Self {
+            Some((hosts, links)) if diagnostics.mistakes() == 0 => Ok(Self {
                 hosts,
                 links,
-                warnings: findings,
+                warnings: diagnostics,
             }),
-            _ => Err(findings),
+            _ => Err(diagnostics),
         }
     }
 }
@@ -298,7 +298,7 @@ mod tests {
     use engine::units::Probability;
 
     fn read(text: &str) -> Result<Topology, String> {
-        Topology::read("t.toml", text, &Registry::builtin()).map_err(|findings| findings.to_string())
+        Topology::read("t.toml", text, &Registry::builtin()).map_err(|diagnostics| diagnostics.to_string())
     }
 
     #[test]

@@ -39,14 +39,15 @@ fn every_example_is_good_without_a_warning_and_has_no_class_that_nothing_reaches
             .expect("a name in UTF-8");
         let text = fs::read_to_string(&path).expect("a text");
         let interfaces = if name.starts_with("lab-") {
-            let read = Topology::read(name, &text, &registry).unwrap_or_else(|findings| panic!("{findings}"));
+            let read =
+                Topology::read(name, &text, &registry).unwrap_or_else(|diagnostics| panic!("{diagnostics}"));
             assert!(read.warnings.is_empty(), "{}", read.warnings);
             topologies += 1;
             let ruled = read.links.into_iter().flat_map(|link| link.policies);
             ruled.flatten().collect()
         } else {
             let read = Policy::read(name, &text, &registry, &netio::ports::declared())
-                .unwrap_or_else(|findings| panic!("{findings}"));
+                .unwrap_or_else(|diagnostics| panic!("{diagnostics}"));
             assert!(read.warnings.is_empty(), "{}", read.warnings);
             assert!(read.port.is_some(), "{name} cannot be run: it has no [port]");
             policies += 1;

@@ -37,7 +37,7 @@ impl Budgets {
         let admission = node.traffic_control_mut();
         let policy = self.policies.get(&id);
         if admission.budget(id).is_none() || policy.is_none() {
-            let managed = policy.and_then(|policy| budget(policy));
+            let managed = policy.and_then(budget);
             admission.set_budget(id, managed.unwrap_or(InterfaceBudget::Unlimited { mtu }));
         }
     }

@@ -1,7 +1,7 @@
 //! The links of a scenario, and what rules each end of them.
 
 use crate::folder::Files;
-use control::findings::Findings;
+use control::diagnostics::Diagnostics;
 use control::policy::{Interface, Policy, Reader};
 use control::sections::{Section, Value};
 use engine::settings;
@@ -285,8 +285,8 @@ fn from_file(
     };
     let policy = match Policy::read(path, &text, registry, &[]) {
         Ok(policy) => policy,
-        Err(findings) => {
-            reader.problems.push(not_good(path, &findings, at));
+        Err(diagnostics) => {
+            reader.problems.push(not_good(path, &diagnostics, at));
             return None;
         }
     };
@@ -319,8 +319,8 @@ fn from_file(
         .ok()
 }
 
-fn not_good(path: &str, findings: &Findings, at: Span) -> Problem {
-    let places = findings.places();
+fn not_good(path: &str, diagnostics: &Diagnostics, at: Span) -> Problem {
+    let places = diagnostics.places();
     let words = places
         .iter()
         .take(3)

@@ -28,8 +28,8 @@ pub use links::{DirectionConfig, LinkSettings};
 pub use sweep::Sweep;
 
 use crate::folder::Files;
+use control::diagnostics::{Diagnostics, Severity};
 use control::documents::Document;
-use control::findings::{Findings, Severity};
 use control::policy::Reader;
 use control::sections::{self, Section};
 use engine::inspect::Inspection;
@@ -147,18 +147,18 @@ pub struct Scenarios {
     /// The lists.
     pub sweep: Sweep,
     /// What is legal and may surprise.
-    pub warnings: Findings,
+    pub warnings: Diagnostics,
 }
 
 impl Scenarios {
     /// Reads and checks a text with all its points. The error holds every mistake in the first point that has any.
-    pub fn read(path: &str, text: &str, registry: &Registry, files: Files<'_>) -> Result<Self, Findings> {
+    pub fn read(path: &str, text: &str, registry: &Registry, files: Files<'_>) -> Result<Self, Diagnostics> {
         let mut all = Self {
             path: path.into(),
             text: text.into(),
             registry: registry.clone(),
             sweep: Sweep::default(),
-            warnings: Findings::new(path, text),
+            warnings: Diagnostics::new(path, text),
         };
         let mut wrong = Vec::new();
         let lists = |root: Section<'_>, problems: &mut Vec<Problem>| Some(sweep::read(&root, problems));
@@ -174,9 +174,9 @@ impl Scenarios {
                 if number > 1 {
                     wrong.iter_mut().for_each(|problem| problem.message += &place);
                 }
-                let mut findings = all.warnings;
-                findings.fill(Severity::Mistake, wrong);
-                return Err(findings);
+                let mut diagnostics = all.warnings;
+                diagnostics.fill(Severity::Mistake, wrong);
+                return Err(diagnostics);
             }
             all.warnings.fill(Severity::Warning, warnings);
         }
@@ -184,14 +184,14 @@ impl Scenarios {
     }
 
     /// One point, numbered from 1. It has been checked; an error means that a policy file has changed since.
-    pub fn point(&self, number: usize, files: Files<'_>) -> Result<Scenario, Findings> {
+    pub fn point(&self, number: usize, files: Files<'_>) -> Result<Scenario, Diagnostics> {
         let mut wrong = Vec::new();
         match self.read_point(number, files, &mut wrong) {
             (Some(scenario), _) if wrong.is_empty() => Ok(scenario),
             _ => {
-                let mut findings = Findings::new(&self.path, &self.text);
-                findings.fill(Severity::Mistake, wrong);
-                Err(findings)
+                let mut diagnostics = Diagnostics::new(&self.path, &self.text);
+                diagnostics.fill(Severity::Mistake, wrong);
+                Err(diagnostics)
             }
         }
     }

@@ -24,7 +24,8 @@ impl Store for Beside {
 }
 
 fn read(text: &str) -> Result<Scenarios, String> {
-    Scenarios::read("s.toml", text, &Registry::builtin(), &Beside).map_err(|findings| findings.to_string())
+    Scenarios::read("s.toml", text, &Registry::builtin(), &Beside)
+        .map_err(|diagnostics| diagnostics.to_string())
 }
 
 fn point(text: &str, number: usize) -> Scenario {
@@ -434,8 +435,8 @@ fn a_scenario_given_for_a_policy_or_a_topology_is_known_as_one() {
     let registry = Registry::builtin();
     let policy = control::policy::Policy::read("s.toml", GOOD, &registry, &[]).expect_err("a scenario");
     let topology = crate::topology::Topology::read("s.toml", GOOD, &registry).expect_err("a scenario");
-    for (findings, what) in [(policy, "policy"), (topology, "topology")] {
-        let report = findings.to_string();
+    for (diagnostics, what) in [(policy, "policy"), (topology, "topology")] {
+        let report = diagnostics.to_string();
         assert!(
             report.contains(&format!("this is a scenario, not a {what}")),
             "{report}"

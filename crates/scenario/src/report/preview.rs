@@ -3,7 +3,7 @@
 use crate::folder::Folder;
 use crate::language::{DirectionConfig, FlowConfig};
 use crate::{Scenario, Scenarios};
-use control::findings::Findings;
+use control::diagnostics::Diagnostics;
 use engine::classify::Classifier;
 use engine::random::Seed;
 use engine::tree::Registry;
@@ -31,7 +31,7 @@ pub fn check(
             write!(out, "{}", all.warnings.render(colour))?;
             show(out, path, scenario, all)?;
         }
-        Err(findings) => write!(out, "{}", findings.render(colour))?,
+        Err(diagnostics) => write!(out, "{}", diagnostics.render(colour))?,
     }
     Ok(read.is_ok())
 }
@@ -138,10 +138,10 @@ fn classes<'a>(scenario: &'a Scenario, flow: &FlowConfig) -> Vec<(&'a str, &'a s
     ruled.collect()
 }
 
-fn to_json(path: &str, read: &Result<(Scenario, Scenarios), Findings>) -> Value {
-    let findings = match read {
+fn to_json(path: &str, read: &Result<(Scenario, Scenarios), Diagnostics>) -> Value {
+    let diagnostics = match read {
         Ok((_, all)) => &all.warnings,
-        Err(findings) => findings,
+        Err(diagnostics) => diagnostics,
     };
     let flow = |scenario: &Scenario, flow: &FlowConfig| {
         let classes = classes(scenario, flow)
@@ -168,8 +168,8 @@ fn to_json(path: &str, read: &Result<(Scenario, Scenarios), Findings>) -> Value 
     json!({
         "scenario": path,
         "accepted": read.is_ok(),
-        "mistakes": findings.mistakes(),
-        "findings": findings.places(),
+        "mistakes": diagnostics.mistakes(),
+        "diagnostics": diagnostics.places(),
         "means": scenario,
     })
 }

@@ -5,9 +5,9 @@ use crate::exit::{Exit, Failure};
 use crate::source;
 use crate::worst_cases;
 use clap::Args;
+use control::diagnostics::Diagnostics;
 use control::documents::Document;
 use control::filters;
-use control::findings::Findings;
 use control::policy::{Interface, Policy};
 use control::port_config::PortConfig;
 use control::snapshot;
@@ -53,7 +53,7 @@ impl Check {
                 write!(out, "{}", policy.warnings.render(colour))?;
                 show(out, &self.policy, policy)?;
             }
-            Err(findings) => write!(out, "{}", findings.render(colour))?,
+            Err(diagnostics) => write!(out, "{}", diagnostics.render(colour))?,
         }
         Ok(if read.is_ok() { Exit::Done } else { Exit::Usage })
     }
@@ -237,10 +237,10 @@ fn settings_words(table: &Table, without: &[&str]) -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 
-fn to_json(path: &str, read: &Result<Policy, Findings>) -> Value {
-    let findings = match read {
+fn to_json(path: &str, read: &Result<Policy, Diagnostics>) -> Value {
+    let diagnostics = match read {
         Ok(policy) => &policy.warnings,
-        Err(findings) => findings,
+        Err(diagnostics) => diagnostics,
     };
     let interfaces: Vec<Value> = match read {
         Ok(policy) => policy.interfaces.iter().map(interface_json).collect(),
@@ -250,8 +250,8 @@ fn to_json(path: &str, read: &Result<Policy, Findings>) -> Value {
     json!({
         "policy": path,
         "accepted": read.is_ok(),
-        "mistakes": findings.mistakes(),
-        "findings": findings.places(),
+        "mistakes": diagnostics.mistakes(),
+        "diagnostics": diagnostics.places(),
         "port": port.map(|port| json!({ "kind": port.kind_name(), "interfaces": port.interfaces(),
                                         "transmit_ring": port.settings.transmit_ring })),
         "interfaces": interfaces,
@@ -340,8 +340,11 @@ filters, the first that matches decides:
     fn json_has_the_places_of_mistakes_and_the_classes_of_a_good_policy() {
         let (_, shown) = check("cbq_sum.toml", true);
         let value: Value = serde_json::from_str(&shown).expect("json");
-        let finding = &value["findings"][0];
-        assert_eq!((&finding["line"], &finding["column"]), (&json!(17), &json!(8)));
+        let diagnostic = &value["diagnostics"][0];
+        assert_eq!(
+            (&diagnostic["line"], &diagnostic["column"]),
+            (&json!(17), &json!(8))
+        );
         assert_eq!(value["accepted"], false);
         let (_, shown) = check("cbq_good.toml", true);
         let value: Value = serde_json::from_str(&shown).expect("json");

@@ -47,7 +47,7 @@ impl Demo {
             &Registry::builtin(),
             &netio::ports::declared(),
         );
-        let policy = policy.map_err(|findings| Failure::usage(findings.render(false)))?;
+        let policy = policy.map_err(|diagnostics| Failure::usage(diagnostics.render(false)))?;
         let interface = policy.interfaces.first();
         let interface =
             interface.ok_or_else(|| Failure::at_run_time("the demo's policy manages no interface"))?;

@@ -89,11 +89,11 @@ impl Lab {
     fn read(&self, registry: &Registry) -> Result<Topology, Failure> {
         let text = source::load("topology", &self.file)?;
         let colour = colour::wanted(&std::io::stderr());
-        let topology = Topology::read(&self.file, &text, registry).map_err(|findings| {
+        let topology = Topology::read(&self.file, &text, registry).map_err(|diagnostics| {
             Failure::usage(format!(
                 "{} cannot be built:\n{}",
                 self.file,
-                findings.render(colour)
+                diagnostics.render(colour)
             ))
         })?;
         if !topology.warnings.is_empty() {

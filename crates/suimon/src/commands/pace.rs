@@ -204,12 +204,12 @@ impl Pace {
             basis.name(),
             rate.bits(),
         );
-        Policy::read("pace", &text, &Registry::builtin(), &netio::ports::declared()).map_err(|findings| {
-            let what = |place: &control::findings::Place<'_>| match place.help {
+        Policy::read("pace", &text, &Registry::builtin(), &netio::ports::declared()).map_err(|diagnostics| {
+            let what = |place: &control::diagnostics::Place<'_>| match place.help {
                 Some(help) => format!("{}; {help}", place.message),
                 None => place.message.to_string(),
             };
-            let mistakes: Vec<String> = findings.places().iter().map(what).collect();
+            let mistakes: Vec<String> = diagnostics.places().iter().map(what).collect();
             Failure::usage(format!("{interface} cannot be paced so: {}", mistakes.join("; ")))
         })
     }

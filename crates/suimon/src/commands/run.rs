@@ -36,9 +36,10 @@ impl Run {
         let path = self.policy.as_str();
         let text = source::load("policy", path)?;
         let colour = colour::wanted(&io::stderr());
-        let policy = Policy::read(path, &text, registry, &netio::ports::declared()).map_err(|findings| {
-            Failure::usage(format!("{path} is not in force:\n{}", findings.render(colour)))
-        })?;
+        let policy =
+            Policy::read(path, &text, registry, &netio::ports::declared()).map_err(|diagnostics| {
+                Failure::usage(format!("{path} is not in force:\n{}", diagnostics.render(colour)))
+            })?;
         if !policy.warnings.is_empty() {
             eprint!("{}", policy.warnings.render(colour));
         }

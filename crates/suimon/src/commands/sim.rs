@@ -258,9 +258,9 @@ impl Read {
         };
         let folder = Folder::of(path);
         let scenarios = Scenarios::read(path, &text, registry, &folder);
-        let scenarios = scenarios.map_err(|findings| {
+        let scenarios = scenarios.map_err(|diagnostics| {
             let colour = colour::wanted(&io::stderr());
-            Failure::usage(format!("{path} cannot be run:\n{}", findings.render(colour)))
+            Failure::usage(format!("{path} cannot be run:\n{}", diagnostics.render(colour)))
         })?;
         if !scenarios.warnings.is_empty() {
             eprint!("{}", scenarios.warnings.render(colour::wanted(&io::stderr())));
@@ -276,7 +276,7 @@ impl Read {
     /// How long a point lasts, in simulated nanoseconds.
     fn length(&self, point: usize) -> Result<u64, Failure> {
         let scenario = self.scenarios.point(point, &self.folder);
-        let scenario = scenario.map_err(|findings| Failure::usage(findings.to_string()))?;
+        let scenario = scenario.map_err(|diagnostics| Failure::usage(diagnostics.to_string()))?;
         Ok(scenario.settings.duration.nanos())
     }
 }

@@ -1,14 +1,14 @@
-//! What is wrong, or surprising, in a policy: each finding with file, line, column, expectation and advice.
+//! Diagnostics of a policy: each mistake or warning with file, line, column, expectation and advice.
 //!
-//! Shown in the manner of rustc, since people can already read that. A policy is checked in one go: a
-//! newcomer with three mistakes learns of three, not of the first.
+//! Rendered in the manner of rustc, which many people can already read. A policy is checked in one
+//! pass: whoever made three mistakes reads about three, not about the first.
 
 use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 use engine::settings::{Problem, Span};
 use serde::Serialize;
 use std::fmt;
 
-/// Whether a finding stands in the way.
+/// How severe a diagnostic is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
@@ -18,26 +18,26 @@ pub enum Severity {
     Warning,
 }
 
-/// One finding.
+/// One diagnostic.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Finding {
+pub struct Diagnostic {
     /// How bad it is.
     pub severity: Severity,
     /// Where, what, and what to do.
     pub problem: Problem,
 }
 
-/// All findings in one policy, in the order of the text.
+/// All diagnostics of one policy, in the order of the text.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Findings {
+pub struct Diagnostics {
     path: String,
     text: String,
-    list: Vec<Finding>,
+    list: Vec<Diagnostic>,
 }
 
-/// A finding as JSON has it.
+/// A diagnostic as JSON has it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-pub struct Place<'a> {
+pub struct LocatedDiagnostic<'a> {
     /// How bad it is.
     pub severity: Severity,
     /// The policy's path.
@@ -53,8 +53,8 @@ pub struct Place<'a> {
     pub help: Option<&'a str>,
 }
 
-impl Findings {
-    /// No findings in the text that stands at this path.
+impl Diagnostics {
+    /// No diagnostics yet, of the text at this path.
     pub fn new(path: &str, text: &str) -> Self {
         Self {
             path: path.into(),
@@ -65,45 +65,48 @@ impl Findings {
 
     /// Adds problems of this severity.
     pub fn fill(&mut self, severity: Severity, problems: Vec<Problem>) {
-        self.list
-            .extend(problems.into_iter().map(|problem| Finding { severity, problem }));
+        self.list.extend(
+            problems
+                .into_iter()
+                .map(|problem| Diagnostic { severity, problem }),
+        );
         // Two checks may find the same fault in the same words.
-        let order = |f: &Finding| (f.problem.at.start, f.problem.message.clone());
+        let order = |f: &Diagnostic| (f.problem.at.start, f.problem.message.clone());
         self.list.sort_by_cached_key(order);
         self.list.dedup();
     }
 
-    /// The findings.
-    pub fn iter(&self) -> impl Iterator<Item = &Finding> {
+    /// The diagnostics.
+    pub fn iter(&self) -> impl Iterator<Item = &Diagnostic> {
         self.list.iter()
     }
 
-    /// How many stand in the way.
+    /// The number of mistakes.
     pub fn mistakes(&self) -> usize {
         self.iter().filter(|f| f.severity == Severity::Mistake).count()
     }
 
-    /// Whether there are none at all.
+    /// Whether there are neither mistakes nor warnings.
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
 
-    /// The findings with line and column, for JSON.
-    pub fn places(&self) -> Vec<Place<'_>> {
-        let place = |finding: &'_ Finding| {
-            let Problem { at, .. } = finding.problem;
+    /// The diagnostics with line and column, for JSON.
+    pub fn places(&self) -> Vec<LocatedDiagnostic<'_>> {
+        let place = |diagnostic: &'_ Diagnostic| {
+            let Problem { at, .. } = diagnostic.problem;
             let (line, column) = self.line_and_column(at.start);
-            (finding.severity, line, column)
+            (diagnostic.severity, line, column)
         };
-        let all = self.list.iter().map(|finding| {
-            let (severity, line, column) = place(finding);
-            Place {
+        let all = self.list.iter().map(|diagnostic| {
+            let (severity, line, column) = place(diagnostic);
+            LocatedDiagnostic {
                 severity,
                 file: &self.path,
                 line,
                 column,
-                message: &finding.problem.message,
-                help: finding.problem.help.as_deref(),
+                message: &diagnostic.problem.message,
+                help: diagnostic.problem.help.as_deref(),
             }
         });
         all.collect()
@@ -126,7 +129,7 @@ impl Findings {
             .unwrap_or(0)
     }
 
-    /// The findings as a person reads them; with colour for a terminal.
+    /// The diagnostics in human-readable form; with colour for a terminal.
     pub fn render(&self, colour: bool) -> String {
         let renderer = if colour {
             Renderer::styled()
@@ -134,7 +137,7 @@ impl Findings {
             Renderer::plain()
         };
         let mut out = String::new();
-        for Finding { severity, problem } in &self.list {
+        for Diagnostic { severity, problem } in &self.list {
             let level = match severity {
                 Severity::Mistake => Level::ERROR,
                 Severity::Warning => Level::WARNING,
@@ -176,41 +179,41 @@ impl Findings {
     }
 }
 
-impl fmt::Display for Findings {
+impl fmt::Display for Diagnostics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.render(false))
     }
 }
 
-impl std::error::Error for Findings {}
+impl std::error::Error for Diagnostics {}
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn findings(text: &str, start: usize, end: usize) -> Findings {
-        let mut findings = Findings::new("p.toml", text);
+    fn diagnostics(text: &str, start: usize, end: usize) -> Diagnostics {
+        let mut diagnostics = Diagnostics::new("p.toml", text);
         let at = Span { start, end };
-        findings.fill(
+        diagnostics.fill(
             Severity::Mistake,
             vec![Problem::new(at, "wrong").help("do it right")],
         );
-        findings
+        diagnostics
     }
 
     #[test]
     fn a_finding_points_at_line_and_column_in_characters() {
-        let findings = findings("a = 1\nü = 2\n", 11, 12);
-        let place = &findings.places()[0];
+        let diagnostics = diagnostics("a = 1\nü = 2\n", 11, 12);
+        let place = &diagnostics.places()[0];
         assert_eq!((place.line, place.column), (2, 5));
-        assert!(findings.render(false).contains("p.toml:2:5"), "{findings}");
+        assert!(diagnostics.render(false).contains("p.toml:2:5"), "{diagnostics}");
     }
 
     #[test]
     fn a_place_beyond_the_text_or_within_a_character_is_shown_and_does_not_panic() {
         for (start, end) in [(7, 7), (500, 600), (1, 1), (2, 0)] {
-            assert!(findings("ü = 1", start, end).render(false).contains("wrong"));
+            assert!(diagnostics("ü = 1", start, end).render(false).contains("wrong"));
         }
-        assert!(findings("", 0, 0).render(true).contains("wrong"));
+        assert!(diagnostics("", 0, 0).render(true).contains("wrong"));
     }
 }
