@@ -205,7 +205,7 @@ impl Pace {
             rate.bits(),
         );
         Policy::read("pace", &text, &Registry::builtin(), &netio::ports::declared()).map_err(|diagnostics| {
-            let what = |place: &control::diagnostics::Place<'_>| match place.help {
+            let what = |place: &control::diagnostics::LocatedDiagnostic<'_>| match place.help {
                 Some(help) => format!("{}; {help}", place.message),
                 None => place.message.to_string(),
             };
