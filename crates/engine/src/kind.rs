@@ -193,7 +193,7 @@ pub struct QueuePlan {
 }
 
 /// One class, as its parent's `check` sees it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct CheckedClass<'a> {
     /// Its number in the tree.
     pub id: ClassId,
@@ -212,6 +212,16 @@ pub struct CheckedClass<'a> {
     /// Classes whose packets go to this queue: itself, and those of a classful discipline in it.
     /// Empty if it has child classes.
     pub routes: Vec<ClassId>,
+}
+
+impl CheckedClass<'_> {
+    /// The same class with other settings.
+    pub(crate) fn with_settings<'b>(&'b self, settings: &'b Table) -> CheckedClass<'b> {
+        CheckedClass {
+            settings,
+            ..self.clone()
+        }
+    }
 }
 
 /// What `check` works on.

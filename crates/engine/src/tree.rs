@@ -34,7 +34,7 @@
 
 use crate::bounds::{ArrivalCurve, Terms, WorstCase};
 use crate::disciplines::{DEFAULT_LEAF, fifo};
-use crate::kind::{Build, Check, CheckedClass, Children, Kind, QueuePlan};
+use crate::kind::{Build, Check, CheckedClass, Children, Kind, Plan, QueuePlan};
 use crate::link::Link;
 use crate::packet::ClassId;
 use crate::queue::Queue;
@@ -42,6 +42,7 @@ use crate::random::Seed;
 use crate::settings::{Problem, Span, Table, unknown};
 use crate::units::{Bytes, Rate};
 use std::borrow::Cow;
+use std::sync::Arc;
 
 /// The kinds that policies may name.
 #[derive(Clone, Debug)]
@@ -214,6 +215,20 @@ impl TreePlan {
     }
 }
 
+/// Leaves those settings out of a table at which these problems point.
+fn leave_out(table: &mut Table, problems: &[Problem], left_out: &mut Vec<String>) {
+    table.entries.retain(|entry| {
+        // What code wrote stands nowhere.
+        let stands = entry.at != Span::default() && entry.at != table.at;
+        let wrong = |problem: &Problem| problem.at == entry.at || problem.at == entry.key_at;
+        let keep = !(stands && problems.iter().any(wrong));
+        if !keep {
+            left_out.push(entry.key.clone());
+        }
+        keep
+    });
+}
+
 fn class_id(index: usize) -> ClassId {
     ClassId(u32::try_from(index).unwrap_or(u32::MAX))
 }
@@ -288,6 +303,12 @@ impl Checker<'_> {
             let names = self.registry.kinds().map(|k| k.name);
             self.problems
                 .push(unknown("discipline", &spec.kind, spec.at, names));
+            // What is inside it is checked all the same.
+            let order = self.in_order(&spec.classes);
+            let _ = self.classes(None, spec, &order, owner);
+            if let Some(child) = &spec.child {
+                let _ = self.discipline(child, owner);
+            }
             return None;
         };
         self.refuse_wrong_children(kind, spec);
@@ -305,25 +326,80 @@ impl Checker<'_> {
         let before = self.problems.len();
         let order = self.in_order(&spec.classes);
         let (classes, default) = match kind.children {
-            Children::Classes { .. } => self.classes(kind, spec, &order, owner)?,
+            Children::Classes { .. } => self.classes(Some(kind), spec, &order, owner)?,
             _ => (Vec::new(), None),
         };
         let settings = self.without_former(kind, &spec.settings);
-        let mut check = Check {
-            link: self.link,
-            settings: &settings,
-            child,
-            classes,
-            problems: &mut self.problems,
-            notices: &mut self.notices,
+        let unusable = kind.children == Children::One && child.is_none();
+        let plan = match unusable {
+            true => None,
+            false => self.check_by_kind(kind, &settings, child, classes),
         };
-        let unusable = kind.children == Children::One && check.child.is_none();
-        let plan = if unusable { None } else { (kind.check)(&mut check) };
         debug_assert!(
             plan.is_some() || unusable || self.problems.len() > before,
             "a refusal without a reason"
         );
         plan.map(|plan| (QueuePlan { kind, plan }, default))
+    }
+
+    /// Asks a kind for a plan. A kind stops at what it cannot read, so settings that were at fault are left out and it is
+    /// asked again, for what they hid; what it then says of a setting that was left out is a consequence, and not said.
+    fn check_by_kind(
+        &mut self,
+        kind: &Kind,
+        settings: &Table,
+        child: Option<QueuePlan>,
+        classes: Vec<CheckedClass<'_>>,
+    ) -> Option<Arc<dyn Plan>> {
+        let link = self.link;
+        let ask = |settings: &Table, classes: Vec<CheckedClass<'_>>, notices: &mut Vec<Problem>| {
+            let mut problems = Vec::new();
+            let plan = (kind.check)(&mut Check {
+                link,
+                settings,
+                child: child.clone(),
+                classes,
+                problems: &mut problems,
+                notices,
+            });
+            (plan, problems)
+        };
+        let (plan, mut found) = ask(settings, classes.clone(), &mut self.notices);
+        if found.is_empty() {
+            return plan;
+        }
+        let mut rest: Vec<Table> = std::iter::once(settings)
+            .chain(classes.iter().map(|class| class.settings))
+            .cloned()
+            .collect();
+        let (mut left_out, mut seen) = (Vec::new(), 0);
+        while seen < found.len() {
+            let before = left_out.len();
+            for table in &mut rest {
+                leave_out(table, &found[seen..], &mut left_out);
+            }
+            seen = found.len();
+            if left_out.len() == before {
+                break;
+            }
+            let others = classes.iter().zip(&rest[1..]);
+            let others = others
+                .map(|(class, settings)| class.with_settings(settings))
+                .collect();
+            let (_, more) = ask(&rest[0], others, &mut Vec::new());
+            let is_own = |problem: &Problem| {
+                let help = problem.help.as_deref().unwrap_or_default();
+                let named = |key: &String| {
+                    let key = format!("`{key}`");
+                    problem.message.contains(&key) || help.contains(&key)
+                };
+                !found.contains(problem) && !left_out.iter().any(named)
+            };
+            let more: Vec<Problem> = more.into_iter().filter(is_own).collect();
+            found.extend(more);
+        }
+        self.problems.append(&mut found);
+        plan
     }
 
     /// The settings without those that the kind once had and that repeat a fact of the link: one
@@ -441,7 +517,7 @@ impl Checker<'_> {
     /// Checks the classes of one discipline and what is in them, parents first.
     fn classes<'s>(
         &mut self,
-        kind: &Kind,
+        kind: Option<&Kind>,
         spec: &'s DisciplineSpec,
         order: &[(usize, Option<usize>)],
         owner: Option<ClassId>,
@@ -449,7 +525,7 @@ impl Checker<'_> {
         let mut parents = vec![false; order.len()];
         order.iter().filter_map(|o| o.1).for_each(|p| parents[p] = true);
         let first = self.classes.len();
-        if kind.properties.guarantees_delays {
+        if let Some(kind) = kind.filter(|kind| kind.properties.guarantees_delays) {
             self.refuse_second_promises(kind, &spec.classes);
         }
         // Numbered in the order of declaration, so that lists read as the policy does.
@@ -562,6 +638,7 @@ impl Checker<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::settings::{Entry, Raw};
     use crate::units::Bandwidth;
 
     fn link() -> Link {
@@ -604,6 +681,64 @@ mod tests {
         assert!(help.contains("`overhead` of the interface"), "{help}");
         let problems = repeated("many").expect_err("no length");
         assert!(problems[0].message.starts_with("`overhead`: "), "{problems:?}");
+    }
+
+    /// Settings that stand one after the other in a policy.
+    fn placed(entries: &[(&str, Raw)]) -> Table {
+        let span = |start| Span {
+            start,
+            end: start + 1,
+        };
+        let entry = |(place, (key, value)): (usize, &(&str, Raw))| Entry {
+            key: (*key).into(),
+            key_at: span(10 * place + 10),
+            value: value.clone(),
+            at: span(10 * place + 15),
+        };
+        Table {
+            entries: entries.iter().enumerate().map(entry).collect(),
+            at: span(1),
+        }
+    }
+
+    fn complaints(kind: &str, entries: &[(&str, Raw)]) -> Vec<String> {
+        let mut spec = DisciplineSpec::new(kind);
+        spec.settings = placed(entries);
+        let problems = spec.check(&Registry::builtin(), link()).expect_err("mistakes");
+        problems.into_iter().map(|problem| problem.message).collect()
+    }
+
+    #[test]
+    fn a_mistake_hides_no_other_and_its_consequences_are_not_said() {
+        let (min, max) = (("min", Raw::Integer(20)), ("max", Raw::Integer(10)));
+        let weight = ("weight", Raw::Text("0.002".into()));
+        let all = complaints("red", &[min, max.clone(), weight.clone()]);
+        assert_eq!(all.len(), 2, "{all:?}");
+        assert!(all[0].starts_with("`weight`") && all[1].starts_with("`max` must be larger than `min`"));
+        // By the usual `min` this `max` is too small; but that is not what was meant.
+        let all = complaints(
+            "red",
+            &[("min", Raw::Text("few".into())), ("max", Raw::Integer(3)), weight],
+        );
+        assert_eq!(all.len(), 2, "{all:?}");
+        assert!(
+            all[0].starts_with("`min`") && all[1].starts_with("`weight`"),
+            "{all:?}"
+        );
+    }
+
+    #[test]
+    fn what_is_inside_an_unknown_discipline_is_checked_too() {
+        let mut spec = DisciplineSpec::new("cqb");
+        spec.classes.push(ClassSpec {
+            name: "a".into(),
+            default: true,
+            discipline: Some(DisciplineSpec::new("fito")),
+            ..ClassSpec::default()
+        });
+        let problems = spec.check(&Registry::builtin(), link()).expect_err("two names");
+        let said: Vec<&str> = problems.iter().map(|problem| problem.message.as_str()).collect();
+        assert_eq!(said, ["unknown discipline `cqb`", "unknown discipline `fito`"]);
     }
 
     #[test]

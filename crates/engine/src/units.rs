@@ -402,8 +402,9 @@ fn read(text: &str, units: &Units, what: &str, example: &str) -> Result<u64, Uni
             .filter(|_| !unit.contains(['b', 'B']) || unit.to_ascii_lowercase().contains("bit"))
     });
     let Some(&(_, scale)) = found else {
+        let meant = meant(unit, units).map_or(String::new(), |name| format!("; did you mean \"{name}\"?"));
         return Err(UnitError(format!(
-            "unknown unit \"{unit}\" for {what}; one of {}",
+            "unknown unit \"{unit}\" for {what}; one of {}{meant}",
             names()
         )));
     };
@@ -414,6 +415,27 @@ fn read(text: &str, units: &Units, what: &str, example: &str) -> Result<u64, Uni
             text.trim()
         ))
     })
+}
+
+/// The unit that was meant by one as other programs write rates: `mbps`, `Mb/s`, `kbit`, `MBps`.
+fn meant(unit: &str, units: &Units) -> Option<&'static str> {
+    let stem = ["ps", "/s", ""].iter().find_map(|end| unit.strip_suffix(end))?;
+    let stem = stem.strip_suffix("it").unwrap_or(stem);
+    let prefix = &stem[..stem
+        .len()
+        .checked_sub(1)
+        .filter(|&at| stem.is_char_boundary(at))?];
+    // Only a capital B after another letter is a byte: `Mbps` and `mbps` are bits.
+    let base = match stem.ends_with('B') {
+        true => "B/s",
+        false if stem.ends_with('b') => "bit/s",
+        false => return None,
+    };
+    let name = format!("{prefix}{base}");
+    units
+        .iter()
+        .map(|unit| unit.0)
+        .find(|known| known.eq_ignore_ascii_case(&name))
 }
 
 /// `whole.fraction × scale` if that is a whole number that fits.
