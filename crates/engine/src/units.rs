@@ -671,6 +671,28 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_unit_as_others_write_it_is_refused_with_the_one_that_was_meant() {
+        for (text, meant) in [
+            ("20 mbps", "Mbit/s"),
+            ("20 Mb/s", "Mbit/s"),
+            ("20 Gbps", "Gbit/s"),
+            ("20 MBps", "MB/s"),
+            ("20 kbit", "kbit/s"),
+        ] {
+            let why = text.parse::<Bandwidth>().expect_err("not our unit").to_string();
+            assert!(
+                why.ends_with(&format!("; did you mean \"{meant}\"?")),
+                "{text}: {why}"
+            );
+        }
+        let why = "20 parsecs"
+            .parse::<Bandwidth>()
+            .expect_err("no unit")
+            .to_string();
+        assert!(!why.contains("did you mean"), "{why}");
+    }
+
     proptest! {
         #[test]
         fn what_is_printed_reads_back(n: u64, parts in 0..=1u64 << 32, share in 0..=Share::ALL.0) {
