@@ -160,6 +160,10 @@ impl LabWire {
 
     /// Starts a stream of datagrams to this port, with this rate in packets per second, this many
     /// bytes of data in each, and this duration.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if a program cannot be started.
     pub fn stream(
         &self,
         port: u16,

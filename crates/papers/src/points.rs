@@ -6,6 +6,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 
 /// Runs `work` for each of `points`. Returns the results in their order, or the first error.
+///
+/// # Errors
+///
+/// Returns the error of a point whose `work` failed.
 pub fn all<P: Sync, A: Send>(
     points: &[P],
     progress: &mut dyn Progress,

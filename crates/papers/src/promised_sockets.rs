@@ -48,6 +48,10 @@ struct LabDelays {
 }
 
 /// The rows of the lab, or why there are none.
+///
+/// # Errors
+///
+/// Returns an error if the lab or a program fails.
 pub fn rows(
     measurement: &Measurement,
     policy: &Interface,

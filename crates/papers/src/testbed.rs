@@ -191,6 +191,10 @@ impl Testbed {
     }
 
     /// A greedy TCP connection from a host to c, to this port, starting at `start`.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the simulation rejects the connection.
     pub fn tcp(
         &mut self,
         from: NodeId,

@@ -41,6 +41,10 @@ impl Source {
 }
 
 /// Simulates it on the paper's ATM link.
+///
+/// # Errors
+///
+/// Returns an error if the policy lacks a class or the simulation rejects a connection.
 pub fn simulated(
     title: &str,
     policy: &Interface,
@@ -80,6 +84,10 @@ pub fn simulated(
 pub const AMPLE: Bytes = Bytes::new(128 << 10);
 
 /// Runs it with the kernel's TCP over the worker of `suimon run`.
+///
+/// # Errors
+///
+/// Returns an error if the lab, the worker or a program fails.
 pub fn in_lab(
     title: &str,
     policy: &Interface,
