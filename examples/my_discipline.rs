@@ -1,7 +1,9 @@
-//! A discipline outside Suimon's tree, as a whole program: `shortest` sends the shortest packet first.
+//! A discipline outside Suimon's tree, as a whole program: `shortest` sends the shortest packet
+//! first.
 //!
-//! The program has every verb of `suimon`, and policies may name `shortest` wherever they may name a
-//! discipline: in [a policy](my_discipline/policy.toml), in [a scenario](my_discipline/scenario.toml).
+//! The program has every verb of `suimon`, and policies may name `shortest` wherever they may name
+//! a discipline: in [a policy](my_discipline/policy.toml), in [a
+//! scenario](my_discipline/scenario.toml).
 //!
 //! ```sh
 //! cargo run --example my_discipline -- kinds shortest
@@ -10,8 +12,9 @@
 //! cargo run --example my_discipline -- run examples/my_discipline/policy.toml     # as root
 //! ```
 //!
-//! To write your own, copy this file into a package that depends on `engine` and `suimon`. The contract
-//! is documented at `engine::discipline::Discipline`. You write no counters, no peek and no timers.
+//! To write your own, copy this file into a package that depends on `engine` and `suimon`. The
+//! contract is documented at `engine::discipline::Discipline`. You write no counters, no peek and
+//! no timers.
 //!
 //! Shortest first gives the least mean queueing delay of all orders (Schrage and Miller, "The queue
 //! M/G/1 with the shortest remaining processing time discipline", 1966), and starves long packets

@@ -1,5 +1,5 @@
-//! A running suimon that is made up: serves invented traffic at the socket that is named, so that `suimon
-//! status` and `suimon top` can be looked at without a network.
+//! A running suimon that is made up: serves invented traffic at the socket that is named, so that
+//! `suimon status` and `suimon top` can be looked at without a network.
 //!
 //! `cargo run -p control --example pretend -- POLICY SOCKET`
 

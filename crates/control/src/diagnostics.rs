@@ -1,4 +1,5 @@
-//! Diagnostics of a policy: each mistake or warning with file, line, column, expectation and advice.
+//! Diagnostics of a policy: each mistake or warning with file, line, column, expectation and
+//! advice.
 //!
 //! Rendered in the manner of rustc, which many people can already read. A policy is checked in one
 //! pass: whoever made three mistakes reads about three, not about the first.

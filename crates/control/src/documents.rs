@@ -1,5 +1,5 @@
-//! Which document a text is: a policy, the topology of a lab, or a scenario. Each is known by keys that only it has, so
-//! that one given in place of another is named as what it is.
+//! Which document a text is: a policy, the topology of a lab, or a scenario. Each is known by keys
+//! that only it has, so that one given in place of another is named as what it is.
 
 use crate::sections::{self, Section};
 use engine::settings::{Problem, Span};
@@ -50,7 +50,8 @@ impl Document {
     /// The problem of another document in place of this one.
     pub fn refuse_others(self, root: &Section<'_>) -> Option<Problem> {
         let (found, at) = recognised(root)?;
-        // With a section of its own, a text is the one that was expected, and its other keys are mistakes in it.
+        // With a section of its own, a text is the one that was expected, and its other keys are
+        // mistakes in it.
         let own = match self {
             Self::Policy => root.get("interface").is_some(),
             Self::Topology => found == Self::Policy && root.get("hosts").is_some(),

@@ -1,6 +1,7 @@
 //! The filters of an interface: which packets go into which class.
 //!
-//! Precedence is the classifier's: the higher `rule`, then the more specific filter, then the later one.
+//! Precedence is the classifier's: the higher `rule`, then the more specific filter, then the later
+//! one.
 
 use crate::sections::Section;
 use engine::choices;
@@ -229,8 +230,8 @@ impl FilterSettings {
 /// The classes of a tree by name, and whether packets can be put into them.
 type Classes<'a> = HashMap<&'a str, bool>;
 
-/// Reads the filters of an interface. Names are looked up in the tree as asked for, so that a filter is
-/// checked also where the tree has faults; numbers come from the plan.
+/// Reads the filters of an interface. Names are looked up in the tree as asked for, so that a
+/// filter is checked also where the tree has faults; numbers come from the plan.
 pub fn read_all(
     sections: &[Section<'_>],
     spec: &DisciplineSpec,

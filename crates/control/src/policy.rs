@@ -9,8 +9,9 @@
 //! discipline = "fifo"
 //! ```
 //!
-//! Quantities carry their unit in quotes; a key that is not known is a mistake and never ignored. What a
-//! discipline or a class may say is declared by its kind in the engine; nothing of it is repeated here.
+//! Quantities carry their unit in quotes; a key that is not known is a mistake and never ignored.
+//! What a discipline or a class may say is declared by its kind in the engine; nothing of it is
+//! repeated here.
 
 use crate::diagnostics::{Diagnostics, Severity};
 use crate::documents::Document;
@@ -101,8 +102,8 @@ pub struct Reserve {
 }
 
 impl Policy {
-    /// Reads and checks a policy for a caller that can open these kinds of port; without any, a simulation,
-    /// `kind` of `[port]` and its own settings are not looked at.
+    /// Reads and checks a policy for a caller that can open these kinds of port; without any, a
+    /// simulation, `kind` of `[port]` and its own settings are not looked at.
     ///
     /// # Errors
     /// With every mistake in it.
@@ -153,8 +154,9 @@ impl Interface {
         self.checked(registry, self.spec.clone(), self.link().with_ring(ring))
     }
 
-    /// The same interface with settings of one class changed, checked as a whole; nothing changes if the
-    /// new tree has a fault. The problems' places mean nothing, since the change stands in no file.
+    /// The same interface with settings of one class changed, checked as a whole; nothing changes
+    /// if the new tree has a fault. The problems' places mean nothing, since the change stands in
+    /// no file.
     pub fn with_class_settings(
         &self,
         registry: &Registry,
@@ -191,8 +193,8 @@ impl Interface {
     }
 }
 
-/// Warns where a kind that guarantees delays stands below one that holds packets back or has others before them: it promises
-/// as if it were alone on the link.
+/// Warns where a kind that guarantees delays stands below one that holds packets back or has others
+/// before them: it promises as if it were alone on the link.
 fn warn_of_promises_below(spec: &DisciplineSpec, registry: &Registry, warnings: &mut Vec<Problem>) {
     let properties = |spec: &DisciplineSpec| registry.find(&spec.kind).map(|kind| kind.properties);
     let adds_no_delay = properties(spec).is_some_and(|outer| outer.adds_no_delay);
@@ -239,7 +241,8 @@ fn find_class<'a>(spec: &'a mut DisciplineSpec, name: &str) -> Option<&'a mut Cl
 /// What a policy is made of.
 type Whole = (Option<PortConfig>, Option<RsvpConfig>, Vec<Interface>);
 
-/// Reads the parts of a policy, of a topology or of a scenario that they share, and gathers what is wrong with them.
+/// Reads the parts of a policy, of a topology or of a scenario that they share, and gathers what is
+/// wrong with them.
 #[derive(Debug)]
 pub struct Reader<'a> {
     registry: &'a Registry,
@@ -406,7 +409,8 @@ impl<'a> Reader<'a> {
         let spec = self.outermost(name, &section);
         let filters = section.sections("filter", &format!("interface.{name}.filter"), &mut self.problems);
         let spec = spec?;
-        // A tree can be checked only for a link; for want of one, take a fast one that no sum exceeds.
+        // A tree can be checked only for a link; for want of one, take a fast one that no sum
+        // exceeds.
         let assumed = Link::new(Bandwidth::gbit(800), Bytes::new(1514));
         let link = settings.as_ref().map_or(assumed, |settings| link(settings, ring));
         let plan = match spec.check(self.registry, link) {
@@ -588,8 +592,9 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// The settings of a section without the generic keys; refuses what its kind does not declare. What it declared
-    /// in a `former` release goes through: the tree's check says what became of it.
+    /// The settings of a section without the generic keys; refuses what its kind does not declare.
+    /// What it declared in a `former` release goes through: the tree's check says what became of
+    /// it.
     fn known(
         &mut self,
         section: &Section<'_>,
@@ -628,7 +633,8 @@ impl<'a> Reader<'a> {
     fn class(&mut self, section: &Section<'_>, index: usize, kind: Option<&'static Kind>) -> ClassSpec {
         let (name, at) = self.class_name(section, index);
         let declared = kind.map(|kind| kind.class_settings);
-        // A class of a discipline without classes is refused as a whole, so not for its settings too.
+        // A class of a discipline without classes is refused as a whole, so not for its settings
+        // too.
         let declared =
             declared.filter(|_| kind.is_some_and(|k| matches!(k.children, Children::Classes { .. })));
         let settings = self.known(section, at, OF_CLASS, declared, &[]);

@@ -1,8 +1,8 @@
 //! The `[port]` section: which interfaces, and how frames are moved. It opens nothing.
 //!
-//! The kinds of port are declared where they are opened; the caller passes their declarations. A caller that
-//! opens no port (a simulation) passes none: then only what the port is attached to, and the settings of
-//! every port, are read.
+//! The kinds of port are declared where they are opened; the caller passes their declarations. A
+//! caller that opens no port (a simulation) passes none: then only what the port is attached to,
+//! and the settings of every port, are read.
 
 use crate::sections::{Section, Value};
 use engine::port_kind::{Attachment, Needs, PortKind};
@@ -84,7 +84,8 @@ settings! {
 /// A checked `[port]` section.
 #[derive(Clone, Debug)]
 pub struct PortConfig {
-    /// The kind of port: as the policy says, or the first that fits; `None` if the reader was given no kinds.
+    /// The kind of port: as the policy says, or the first that fits; `None` if the reader was given
+    /// no kinds.
     pub kind: Option<&'static PortKind>,
     /// What it is attached to.
     pub attachment: Attachment,
@@ -112,7 +113,8 @@ impl PortConfig {
 
 const ATTACHMENTS: &[&str] = &["between", "egress", "read", "write"];
 
-/// Reads the section; `None` if a problem was reported. `ports` are the kinds that the caller can open.
+/// Reads the section; `None` if a problem was reported. `ports` are the kinds that the caller can
+/// open.
 pub(crate) fn read(
     section: &Section<'_>,
     ports: &[&'static PortKind],

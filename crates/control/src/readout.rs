@@ -1,4 +1,5 @@
-//! Values of a snapshot as they are shown: drops by reason, what was borrowed, gauges with their units.
+//! Values of a snapshot as they are shown: drops by reason, what was borrowed, gauges with their
+//! units.
 
 use crate::snapshot::{ClassView, Gauge, InterfaceView, Traffic};
 use measure::numbers;

@@ -1,8 +1,8 @@
 //! From TOML to the engine's neutral tables: every key and value keeps the place where it stood.
 //!
-//! The reader recovers from an unquoted text (`rate = 20 Mbit/s`) and from a key that is given twice, so
-//! that the rest of the policy is still checked in the same go; after other faults of syntax it is not,
-//! since half of what it would report would be consequences.
+//! The reader recovers from an unquoted text (`rate = 20 Mbit/s`) and from a key that is given
+//! twice, so that the rest of the policy is still checked in the same go; after other faults of
+//! syntax it is not, since half of what it would report would be consequences.
 
 use engine::settings::{Entry, Problem, Raw, Span, Table};
 use std::ops::Range;

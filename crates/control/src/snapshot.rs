@@ -1,9 +1,9 @@
 //! The metrics model: what every class got, at an instant and over the interval before it.
 //!
-//! A packet mover gives a [`Reading`]: counters that only grow, as they stand. A [`Snapshot`] is what is
-//! shown and sent: names instead of numbers, and rates and delays over the time between two readings. Each
-//! reader takes its own interval; nothing is kept in the packet mover for it. ALTQ's cbqprobe did the same,
-//! and derived its rates from two looks.
+//! A packet mover gives a [`Reading`]: counters that only grow, as they stand. A [`Snapshot`] is
+//! what is shown and sent: names instead of numbers, and rates and delays over the time between two
+//! readings. Each reader takes its own interval; nothing is kept in the packet mover for it. ALTQ's
+//! cbqprobe did the same, and derived its rates from two looks.
 //!
 //! Lengths and rates are counted in frames as the interface shows them plus the policy's overhead
 //! ([`BASIS`]). In JSON the unit of a number is part of its name.
@@ -95,8 +95,8 @@ pub struct Snapshot {
     pub policy: String,
     /// On the clock of the program, which starts with it.
     pub at_ns: u64,
-    /// The time over which rates and delays are taken; none if there was no earlier reading: then there
-    /// are no rates, and delays are since the start.
+    /// The time over which rates and delays are taken; none if there was no earlier reading: then
+    /// there are no rates, and delays are since the start.
     pub interval_ns: Option<u64>,
     /// What lengths and rates count: [`BASIS`].
     pub basis: String,

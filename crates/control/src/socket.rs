@@ -1,11 +1,12 @@
-//! The control socket: a Unix socket that a running program serves and `status`, `top` and `set` ask.
+//! The control socket: a Unix socket that a running program serves and `status`, `top` and `set`
+//! ask.
 //!
-//! A thread for each connection, a few at most, all bounded: lines have a length limit, a reader that does
-//! not read is dropped, and nobody waits for anybody. The packet loop is asked through the [`Handler`], which
-//! sends it a command and waits in the connection's own thread.
+//! A thread for each connection, a few at most, all bounded: lines have a length limit, a reader
+//! that does not read is dropped, and nobody waits for anybody. The packet loop is asked through
+//! the [`Handler`], which sends it a command and waits in the connection's own thread.
 //!
-//! Who may connect: the user that runs the program, and root. The socket's mode says so, and the peer's
-//! credentials are checked, since the mode of a socket is not heeded everywhere.
+//! Who may connect: the user that runs the program, and root. The socket's mode says so, and the
+//! peer's credentials are checked, since the mode of a socket is not heeded everywhere.
 
 use crate::protocol::{Change, INTERVAL_MS, Refusal, Reply, Request, VERSION};
 use crate::reservation::{Lease, Reservations};
@@ -37,21 +38,24 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const IDLE: Duration = Duration::from_secs(300);
 /// How often a connection that only listens looks whether the server ends.
 const GLANCE: Duration = Duration::from_millis(200);
-/// How long a program may be silent before a client looks whether it is stopped, and how often it looks again.
+/// How long a program may be silent before a client looks whether it is stopped, and how often it
+/// looks again.
 const SILENCE: Duration = Duration::from_secs(2);
 
-/// What a running program does on request. Called from several threads; may wait for the packet loop, which
-/// must never wait for it.
+/// What a running program does on request. Called from several threads; may wait for the packet
+/// loop, which must never wait for it.
 pub trait Handler: Send + Sync + 'static {
     /// The program's version.
     fn version(&self) -> String;
     /// All there is to see, as it stands.
     fn read(&self) -> Result<Reading, Refusal>;
-    /// Lets the policy rule, or packets pass unmanaged; everywhere if no interface is named. Says what was done.
+    /// Lets the policy rule, or packets pass unmanaged; everywhere if no interface is named. Says
+    /// what was done.
     fn switch(&self, interface: Option<&str>, on: bool) -> Result<String, Refusal>;
     /// Leaves an interface, or all, to the kernel.
     fn detach(&self, interface: Option<&str>) -> Result<String, Refusal>;
-    /// Changes settings of a class; the whole tree is checked first, and nothing changes if it is refused.
+    /// Changes settings of a class; the whole tree is checked first, and nothing changes if it is
+    /// refused.
     fn set_class(
         &self,
         interface: &str,
@@ -184,7 +188,8 @@ impl Stop {
 }
 
 impl Server {
-    /// Serves this path. A socket that a dead program has left there is replaced; a living one is not.
+    /// Serves this path. A socket that a dead program has left there is replaced; a living one is
+    /// not.
     pub fn start(path: &Path, handler: Arc<dyn Handler>) -> io::Result<Self> {
         let listener = bind(path)?;
         let stop = Arc::new(Stop::default());
@@ -208,7 +213,8 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.stop.set();
-        // A connection wakes the thread that waits for one; if it cannot be made, the thread is not waited for.
+        // A connection wakes the thread that waits for one; if it cannot be made, the thread is not
+        // waited for.
         let woken = UnixStream::connect(&self.path).is_ok();
         let _ = fs::remove_file(&self.path);
         if let Some(thread) = self.thread.take().filter(|_| woken) {
@@ -452,7 +458,8 @@ impl Connection<'_> {
     }
 }
 
-/// Sends what is told, until nobody tells any more. A peer that does not read is cut off, which the other thread sees.
+/// Sends what is told, until nobody tells any more. A peer that does not read is cut off, which the
+/// other thread sees.
 fn pass_on<T>(stream: &UnixStream, told: Receiver<T>, reply: &impl Fn(T) -> Reply) {
     for one in told {
         if send(stream, &reply(one)).is_err() {
@@ -529,7 +536,8 @@ impl Client {
         }
     }
 
-    /// Waits for a line as long as the patience lasts since the last that came of it, but not for a program that is stopped.
+    /// Waits for a line as long as the patience lasts since the last that came of it, but not for a
+    /// program that is stopped.
     fn read_line(&mut self, line: &mut Vec<u8>) -> io::Result<usize> {
         let mut silent = Instant::now();
         loop {

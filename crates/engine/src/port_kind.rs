@@ -1,8 +1,9 @@
 //! A kind of port, as a policy sees it: its name, what it is attached to, and its own settings.
 //!
-//! The engine opens no port. The declaration stands here because the reader of policies (crate `control`) and
-//! the ports (crate `netio`) both see the engine, and not each other. Each port declares itself in its own
-//! file, which also opens it; whoever reads a policy passes the list of declarations to the reader.
+//! The engine opens no port. The declaration stands here because the reader of policies (crate
+//! `control`) and the ports (crate `netio`) both see the engine, and not each other. Each port
+//! declares itself in its own file, which also opens it; whoever reads a policy passes the list of
+//! declarations to the reader.
 
 use crate::settings::Setting;
 
@@ -64,8 +65,8 @@ pub struct PortKind {
     pub summary: &'static str,
     /// What it is attached to.
     pub needs: Needs,
-    /// Whether it sends by interfaces that exist before it is opened and have a wire. They are inspected
-    /// first, and a pacing discipline may use the wire (gap frames, launch times) there.
+    /// Whether it sends by interfaces that exist before it is opened and have a wire. They are
+    /// inspected first, and a pacing discipline may use the wire (gap frames, launch times) there.
     pub has_wire: bool,
     /// Settings that this kind has beside those of every port.
     pub settings: &'static [Setting],

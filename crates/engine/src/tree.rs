@@ -342,8 +342,9 @@ impl Checker<'_> {
         plan.map(|plan| (QueuePlan { kind, plan }, default))
     }
 
-    /// Asks a kind for a plan. A kind stops at what it cannot read, so settings that were at fault are left out and it is
-    /// asked again, for what they hid; what it then says of a setting that was left out is a consequence, and not said.
+    /// Asks a kind for a plan. A kind stops at what it cannot read, so settings that were at fault
+    /// are left out and it is asked again, for what they hid; what it then says of a setting that
+    /// was left out is a consequence, and not said.
     fn check_by_kind(
         &mut self,
         kind: &Kind,

@@ -1,7 +1,7 @@
 //! From a checked policy to a worker with its ports and paths, nothing moving yet.
 //!
-//! Sockets are opened first and kernel programs attached last; until the worker's first turn the kernel goes
-//! on by itself.
+//! Sockets are opened first and kernel programs attached last; until the worker's first turn the
+//! kernel goes on by itself.
 
 use crate::Error;
 use crate::direction;
@@ -108,7 +108,8 @@ pub fn assemble(policy: &Policy, config: &PortConfig) -> Result<Assembly, Error>
     })
 }
 
-/// Lets the worker hold the connections of classes that yield, where acknowledgments come back through it.
+/// Lets the worker hold the connections of classes that yield, where acknowledgments come back
+/// through it.
 fn hold(worker: &mut Worker, policy: &Policy, lanes: &[Lane], paths: &[PathId]) {
     for interface in policy
         .interfaces

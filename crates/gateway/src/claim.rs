@@ -1,7 +1,7 @@
 //! A claim on interfaces, so that two programs do not both move the same frames.
 //!
-//! An abstract Unix socket for each: its name belongs to the network namespace, as the interface does, and it
-//! goes with the process, however that ends.
+//! An abstract Unix socket for each: its name belongs to the network namespace, as the interface
+//! does, and it goes with the process, however that ends.
 
 use std::io;
 use std::os::linux::net::SocketAddrExt;

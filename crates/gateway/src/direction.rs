@@ -1,4 +1,5 @@
-//! From a policy to one direction of a worker: the classifier and the queue of what leaves by an interface.
+//! From a policy to one direction of a worker: the classifier and the queue of what leaves by an
+//! interface.
 
 use control::policy::Interface;
 use engine::classify::Classifier;
@@ -44,8 +45,8 @@ pub fn managed(interface: &Interface, from: PortId, to: PortId) -> PathSpec {
     }
 }
 
-/// The same direction with one plain queue and nothing else: what was there before. Classes are told apart,
-/// so that they can be counted, and treated alike.
+/// The same direction with one plain queue and nothing else: what was there before. Classes are
+/// told apart, so that they can be counted, and treated alike.
 pub fn plain(interface: &Interface, from: PortId, to: PortId) -> PathSpec {
     let plan = fifo(interface.link());
     PathSpec {

@@ -1,4 +1,5 @@
-//! A checked policy in force on real interfaces, from the first look at them until it is told to end.
+//! A checked policy in force on real interfaces, from the first look at them until it is told to
+//! end.
 
 use crate::Error;
 use crate::assemble::{Assembly, assemble};
@@ -25,7 +26,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::thread::JoinHandle;
 
-/// Puts a policy into force until it is told to end. Changes of classes are checked with the kinds of `registry`. `watch` is shown what is to be seen twice a second.
+/// Puts a policy into force until it is told to end. Changes of classes are checked with the kinds
+/// of `registry`. `watch` is shown what is to be seen twice a second.
 pub fn enforce(
     policy: &Policy,
     registry: &Registry,

@@ -1,7 +1,8 @@
 //! What the kernel says of an interface. Read only.
 //!
-//! Asked by netlink, which answers for this process's network namespace. Two things stand in `/sys` alone, and
-//! `/sys` may show another namespace's interfaces: it is believed only where the interface's number agrees.
+//! Asked by netlink, which answers for this process's network namespace. Two things stand in `/sys`
+//! alone, and `/sys` may show another namespace's interfaces: it is believed only where the
+//! interface's number agrees.
 
 use engine::units::{Bandwidth, Bytes};
 use netio::interface::Interface;

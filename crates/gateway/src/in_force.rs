@@ -1,7 +1,7 @@
 //! What holds on each managed interface: the policy as it is now, and what is reserved beside it.
 //!
-//! Whoever changes something brings the whole of it, checked; the worker adopts it while packets flow, and those that wait move
-//! into the classes of the same names.
+//! Whoever changes something brings the whole of it, checked; the worker adopts it while packets
+//! flow, and those that wait move into the classes of the same names.
 
 use crate::direction::{by_filters, secret_seed};
 use crate::signalling::trees::Trees;

@@ -1,5 +1,5 @@
-//! Which realiser makes a pacing discipline's times come true at an interface: what the policy asks for, if a trial shows that
-//! it works there.
+//! Which realiser makes a pacing discipline's times come true at an interface: what the policy asks
+//! for, if a trial shows that it works there.
 
 use crate::Error;
 use control::policy::Interface;
@@ -59,7 +59,8 @@ impl Place {
         LaunchTime::new(self.address, pacing.wire, self.mtu)
     }
 
-    /// Tries a realiser by a port of its own, so that nothing of the trial stays with the one that is used.
+    /// Tries a realiser by a port of its own, so that nothing of the trial stays with the one that
+    /// is used.
     fn try_out(&self, realiser: &dyn Realiser, ring: usize) -> Result<String, Error> {
         let mut port = AfPacket::open(af_packet::Settings {
             transmit_ring: ring,

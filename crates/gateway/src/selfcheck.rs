@@ -1,5 +1,6 @@
-//! What `run` says before it moves a packet: what will be enforced, and what will not hold. A shaper that
-//! says yes and does nothing is what users suffer from most, so everything that would make it so is looked at.
+//! What `run` says before it moves a packet: what will be enforced, and what will not hold. A
+//! shaper that says yes and does nothing is what users suffer from most, so everything that would
+//! make it so is looked at.
 
 use super::facts::Facts;
 use control::protocol::Refusal;
@@ -29,8 +30,8 @@ pub struct Outcome {
 /// How an interface is looked at.
 pub type Look<'a> = &'a dyn Fn(&str) -> Option<Facts>;
 
-/// Looks at the interfaces of a bump in the wire, or at the one whose own traffic is managed. `known` are the
-/// names of all.
+/// Looks at the interfaces of a bump in the wire, or at the one whose own traffic is managed.
+/// `known` are the names of all.
 pub fn check(
     look: Look<'_>,
     known: &[String],

@@ -1,7 +1,7 @@
 //! What a running program does on request: the control socket's questions, carried to the worker.
 //!
-//! The worker is asked and never waits. A change of a class is checked as part of the whole tree first, so
-//! a wrong one is refused and nothing has changed.
+//! The worker is asked and never waits. A change of a class is checked as part of the whole tree
+//! first, so a wrong one is refused and nothing has changed.
 
 use super::in_force::{InForce, Managed, refused};
 use super::yielding::YieldGauges;

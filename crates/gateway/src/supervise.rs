@@ -1,5 +1,5 @@
-//! While packets flow: waits for a signal, for word from the control socket, or for the worker's end; and
-//! says when a port fails or works again.
+//! While packets flow: waits for a signal, for word from the control socket, or for the worker's
+//! end; and says when a port fails or works again.
 
 use crate::Error;
 use netio::handle::{Handle, Snapshot, Unanswered};
@@ -51,10 +51,11 @@ impl Troubles {
     }
 }
 
-/// Waits until it is told to end, or the worker has ended. The worker's last words. `watch` is shown what is to be seen twice a
-/// second.
+/// Waits until it is told to end, or the worker has ended. The worker's last words. `watch` is
+/// shown what is to be seen twice a second.
 ///
-/// What cannot be said is not said: that nobody reads `out` any more is no reason to leave the link alone.
+/// What cannot be said is not said: that nobody reads `out` any more is no reason to leave the link
+/// alone.
 pub fn supervise(
     handle: &Handle,
     worker: JoinHandle<Snapshot>,

@@ -1,5 +1,5 @@
-//! Addresses and routes of a lab, assigned: each link is a network of its own, each host knows the shortest
-//! route to every network, and hosts with several links forward.
+//! Addresses and routes of a lab, assigned: each link is a network of its own, each host knows the
+//! shortest route to every network, and hosts with several links forward.
 
 use crate::host::Address;
 use std::collections::VecDeque;
@@ -19,7 +19,8 @@ pub struct Route {
     pub by: IpAddr,
 }
 
-/// The addresses of link `number`: 10.0.n.0/24 and fd00:0:0:n::/64, with 1 and 2 as the hosts' parts.
+/// The addresses of link `number`: 10.0.n.0/24 and fd00:0:0:n::/64, with 1 and 2 as the hosts'
+/// parts.
 pub fn of_link(number: u16) -> [Pair; 2] {
     [1, 2].map(|side| network(number, side))
 }
@@ -33,15 +34,16 @@ fn network(number: u16, side: u8) -> Pair {
     ]
 }
 
-/// The routes of all hosts to all networks that are not their own, over the fewest links; among equals, over
-/// the link that comes first.
+/// The routes of all hosts to all networks that are not their own, over the fewest links; among
+/// equals, over the link that comes first.
 pub fn routes(hosts: usize, links: &[[usize; 2]]) -> Vec<Route> {
     (0..hosts)
         .flat_map(|host| routes_of(host, hosts, links))
         .collect()
 }
 
-/// One host's routes: a breadth-first search, which notes the link by which each host was reached first.
+/// One host's routes: a breadth-first search, which notes the link by which each host was reached
+/// first.
 fn routes_of(host: usize, hosts: usize, links: &[[usize; 2]]) -> Vec<Route> {
     let mut first: Vec<Option<usize>> = vec![None; hosts];
     let mut reached = vec![false; hosts];

@@ -1,9 +1,10 @@
-//! The thread that moves frames over an emulated link: two ports, and a [`EmulatedLink`] for each direction.
+//! The thread that moves frames over an emulated link: two ports, and a [`EmulatedLink`] for each
+//! direction.
 //!
-//! Each end is a TAP device in its host's namespace, with super-frames and unfinished checksums as a real
-//! interface has them. Where TAP devices are not available (`/dev/net/tun` is missing, or for root alone), it
-//! is a pair of kernel interfaces instead, whose far one is read and written by a packet socket in a namespace
-//! of our own.
+//! Each end is a TAP device in its host's namespace, with super-frames and unfinished checksums as
+//! a real interface has them. Where TAP devices are not available (`/dev/net/tun` is missing, or
+//! for root alone), it is a pair of kernel interfaces instead, whose far one is read and written by
+//! a packet socket in a namespace of our own.
 
 use crate::error::{Doing, Error, Result};
 use crate::host::Host;
@@ -24,14 +25,16 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::thread::{Builder, JoinHandle};
 
-/// How much faster than the link a path may be after its thread was late. The link itself keeps its rate to the
-/// nanosecond; a path of the same rate would never make up for the time that the thread slept.
+/// How much faster than the link a path may be after its thread was late. The link itself keeps its
+/// rate to the nanosecond; a path of the same rate would never make up for the time that the thread
+/// slept.
 const CATCH_UP: u64 = 16;
 
 /// A super-frame that would occupy the link for longer than this is cut into segments.
 const GRAIN: Duration = Duration::from_micros(500);
 
-/// The shortest packet that the number of slots allows for; a link full of shorter ones may run out of slots.
+/// The shortest packet that the number of slots allows for; a link full of shorter ones may run out
+/// of slots.
 const SMALL_PACKET: u64 = 128;
 /// On links that need more slots than this, packets are taken to be at least `USUAL_PACKET` long.
 const MANY_SLOTS: u64 = 262_144;
@@ -114,7 +117,8 @@ impl Emulator {
     /// The path from the first host to the second.
     pub const FORTH: PathId = PathId(0);
 
-    /// Starts the link between two open ports; `spin`: its thread may spin, for punctual departures.
+    /// Starts the link between two open ports; `spin`: its thread may spin, for punctual
+    /// departures.
     pub(crate) fn start(
         names: [&str; 2],
         ports: [Box<dyn Port>; 2],
@@ -205,7 +209,8 @@ pub(crate) fn open_tap(host: &Host, interface: &str) -> Result<Box<dyn Port>> {
     Ok(Box::new(tap))
 }
 
-/// Makes a pair of interfaces, one in the host, the other in `wires`; the port reads and writes the latter.
+/// Makes a pair of interfaces, one in the host, the other in `wires`; the port reads and writes the
+/// latter.
 pub(crate) fn open_pair(
     host: &Host,
     interface: &str,
@@ -236,8 +241,8 @@ fn cannot_open(host: &Host, interface: &str, error: &PortError) -> Error {
     )
 }
 
-/// Slots for all that both directions can contain: a bandwidth-delay product and a buffer each. A slot that is
-/// never used costs a few bytes in a list.
+/// Slots for all that both directions can contain: a bandwidth-delay product and a buffer each. A
+/// slot that is never used costs a few bytes in a list.
 fn slots(directions: &[EmulatedDirection; 2]) -> Slots {
     let bytes: u64 = directions
         .iter()

@@ -96,8 +96,8 @@ impl Host {
             let namespace = namespace::unshare_network()
                 .doing(doing)
                 .map_err(|e| e.help("run as root, or call `lab::enter` at the start of `main`"))?;
-            // Nobody else has a lab's addresses: no half-second of duplicate detection, no router solicitation.
-            // A kernel without IPv6 has nothing to set.
+            // Nobody else has a lab's addresses: no half-second of duplicate detection, no router
+            // solicitation. A kernel without IPv6 has nothing to set.
             for (setting, value) in [("accept_dad", "0"), ("router_solicitations", "0")] {
                 for whose in ["all", "default"] {
                     let _ = std::fs::write(format!("/proc/sys/net/ipv6/conf/{whose}/{setting}"), value);

@@ -1,7 +1,8 @@
 //! The box of a lab: a PID, mount and network namespace, and without root a user namespace.
 //!
-//! Everything that a lab makes is inside and ends with it: when a process that keeps the box open is killed,
-//! even by SIGKILL, the kernel kills every program in it, and the namespaces end with the programs.
+//! Everything that a lab makes is inside and ends with it: when a process that keeps the box open
+//! is killed, even by SIGKILL, the kernel kills every program in it, and the namespaces end with
+//! the programs.
 
 use crate::error::{Error, Result};
 use crate::sys::isolate::{Failure, isolate, isolate_before_exec, number_outside, parent};
@@ -11,8 +12,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 static INSIDE: AtomicBool = AtomicBool::new(false);
 const MARK: &str = "SUIMON_LAB_ISOLATED";
 
-/// Enters the box. To be called at the very start of `main`, while the process has one thread: a child of the
-/// caller returns from it; the caller waits, and exits with the child's status.
+/// Enters the box. To be called at the very start of `main`, while the process has one thread: a
+/// child of the caller returns from it; the caller waits, and exits with the child's status.
 ///
 /// # Errors
 /// If the namespaces cannot be made; the error says which setting forbids them.
@@ -58,8 +59,9 @@ fn explain(failure: Failure) -> Error {
     Error::new(failure.step, failure.source).help(help)
 }
 
-/// Runs a test's body inside a box: the test program starts itself again for this one test. `body` must be
-/// written as a closure directly in the test's function, whose name is taken from the closure's type.
+/// Runs a test's body inside a box: the test program starts itself again for this one test. `body`
+/// must be written as a closure directly in the test's function, whose name is taken from the
+/// closure's type.
 ///
 /// # Panics
 /// If the body does, or if the box cannot be made.
@@ -67,8 +69,8 @@ pub fn isolated<F: FnOnce()>(body: F) {
     run_test(body, None);
 }
 
-/// As [`isolated`], but as an unprivileged user and group of this number if the test runs as root. Proves what
-/// works without root.
+/// As [`isolated`], but as an unprivileged user and group of this number if the test runs as root.
+/// Proves what works without root.
 ///
 /// # Panics
 /// If the body does, or if the box cannot be made.

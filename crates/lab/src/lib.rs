@@ -1,5 +1,5 @@
-//! A lab: hosts that are network namespaces on one machine, joined by links, with real programs and sockets in
-//! them. In reading order:
+//! A lab: hosts that are network namespaces on one machine, joined by links, with real programs and
+//! sockets in them. In reading order:
 //!
 //! - [`isolation`]: the namespaces that contain a whole lab, and end with it;
 //! - [`host`]: a network namespace, its interfaces, and work done inside it;
@@ -12,8 +12,8 @@
 //! - [`traffic`]: senders and receivers of our own, bounded in time and amount;
 //! - [`netlink`]: how interfaces are made, without calling any other program.
 //!
-//! Absent on purpose: names in `/run/netns`, files, root. Descriptors alone keep the namespaces, inside a PID
-//! namespace of their own, so nothing can be left behind.
+//! Absent on purpose: names in `/run/netns`, files, root. Descriptors alone keep the namespaces,
+//! inside a PID namespace of their own, so nothing can be left behind.
 
 pub mod addressing;
 pub mod emulator;

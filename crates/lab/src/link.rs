@@ -1,19 +1,21 @@
-//! The discipline of an emulated link: one direction of a wire with a rate, a delay and a buffer before it.
+//! The discipline of an emulated link: one direction of a wire with a rate, a delay and a buffer
+//! before it.
 //!
 //! ```text
 //! packets → queue (tail drop, or a policy's tree) → transmitter (rate) → wire (loss, delay, jitter) → out
 //! ```
 //!
-//! A packet is on the transmitter for its length over the rate, and then in flight for the delay, as in the
-//! textbooks' store-and-forward link. The transmitter takes a packet out of the queue at the very instant at
-//! which it becomes free, computed afterwards, however late the host asks. So the rate and the drops do not
-//! depend on how well the host keeps time; only the moment of departure does. Fractions of a nanosecond are
-//! carried from packet to packet, so the rate is exact over a busy period.
+//! A packet is on the transmitter for its length over the rate, and then in flight for the delay,
+//! as in the textbooks' store-and-forward link. The transmitter takes a packet out of the queue at
+//! the very instant at which it becomes free, computed afterwards, however late the host asks. So
+//! the rate and the drops do not depend on how well the host keeps time; only the moment of
+//! departure does. Fractions of a nanosecond are carried from packet to packet, so the rate is
+//! exact over a busy period.
 //!
-//! Every operation is O(1) beside the queue's own. A whole bandwidth-delay product can be in flight. The
-//! simulator's models decide, from a seed, what the wire loses and how much longer packets take
-//! ([`measure::impairments`]). A link that is [recorded](EmulatedLink::queue_over) shows what was
-//! offered and sent, bin by bin.
+//! Every operation is O(1) beside the queue's own. A whole bandwidth-delay product can be in
+//! flight. The simulator's models decide, from a seed, what the wire loses and how much longer
+//! packets take ([`measure::impairments`]). A link that is [recorded](EmulatedLink::queue_over)
+//! shows what was offered and sent, bin by bin.
 
 use crate::record::Record;
 use engine::discipline::{Discipline, Next, Reason, Sink, Verdict};
@@ -36,7 +38,8 @@ const LONGEST: Bytes = Bytes::new(1518);
 /// One direction of an emulated link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct EmulatedLink {
-    /// How fast frames are sent, counted as they are on the interface (Ethernet header, no checksum).
+    /// How fast frames are sent, counted as they are on the interface (Ethernet header, no
+    /// checksum).
     pub rate: Bandwidth,
     /// The propagation delay.
     pub delay: Duration,
@@ -106,8 +109,8 @@ impl EmulatedLink {
         tail_drop.unwrap_or_else(|problems| panic!("a plain FIFO is refused: {problems:?}"))
     }
 
-    /// A queue that is this link with another queue, such as a policy's, in place of its buffer; what it is
-    /// offered and sends goes into `record`, if there is one.
+    /// A queue that is this link with another queue, such as a policy's, in place of its buffer;
+    /// what it is offered and sends goes into `record`, if there is one.
     pub fn queue_over(&self, queue: Queue, record: Option<Record>) -> Queue {
         Queue::new("link", Box::new(Wire::new(*self, queue, record)))
     }
@@ -118,7 +121,8 @@ impl EmulatedLink {
 struct Wire {
     link: EmulatedLink,
     queue: Queue,
-    /// When the transmitter becomes free, and the fraction of a nanosecond beyond, in units of 1 / rate.
+    /// When the transmitter becomes free, and the fraction of a nanosecond beyond, in units of 1 /
+    /// rate.
     free_at: Instant,
     fraction: u64,
     /// When the queue may have something, if it answered "wait".
@@ -148,7 +152,8 @@ impl Wire {
         }
     }
 
-    /// Sends what the transmitter takes by `now`, each packet at the instant at which the transmitter was free.
+    /// Sends what the transmitter takes by `now`, each packet at the instant at which the
+    /// transmitter was free.
     fn transmit(&mut self, now: Instant, sink: &mut dyn Sink) {
         loop {
             let start = self.free_at.max(self.called_at).max(self.resume_at);
@@ -179,7 +184,8 @@ impl Wire {
         }
     }
 
-    /// When a packet of this length is sent whose transmission starts at `start`, rounded up to a nanosecond.
+    /// When a packet of this length is sent whose transmission starts at `start`, rounded up to a
+    /// nanosecond.
     fn send(&mut self, start: Instant, len: Bytes) -> Instant {
         if start > self.free_at {
             self.fraction = 0;

@@ -179,8 +179,8 @@ impl Netlink {
         })
     }
 
-    /// Keeps the kernel from giving the interface a link-local IPv6 address: for interfaces that only carry
-    /// frames.
+    /// Keeps the kernel from giving the interface a link-local IPv6 address: for interfaces that
+    /// only carry frames.
     pub fn no_link_local(&mut self, name: &str) -> Result<()> {
         self.change(name, "switch off the link-local address", 0, |m| {
             m.nest(libc::IFLA_AF_SPEC, |families| {
@@ -199,7 +199,8 @@ impl Netlink {
             .map(drop)
     }
 
-    /// Gives an interface an address. IPv6 addresses are usable at once, without duplicate detection.
+    /// Gives an interface an address. IPv6 addresses are usable at once, without duplicate
+    /// detection.
     pub fn address(&mut self, name: &str, address: IpAddr, prefix: u8) -> Result<()> {
         let index = self.index(name)?;
         let flags = match address {

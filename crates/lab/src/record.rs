@@ -1,8 +1,9 @@
-//! What an emulated link was offered and what it sent, bin by bin: the bandwidth meter of the PSPacer paper's
-//! GNET-1.
+//! What an emulated link was offered and what it sent, bin by bin: the bandwidth meter of the
+//! PSPacer paper's GNET-1.
 //!
-//! Offered bytes count in the bin in which the emulator received them; it reads its clock once a batch, so a
-//! burst that arrived together counts together. Sent bytes are spread exactly over their transmission time.
+//! Offered bytes count in the bin in which the emulator received them; it reads its clock once a
+//! batch, so a burst that arrived together counts together. Sent bytes are spread exactly over
+//! their transmission time.
 
 use engine::units::{Bytes, Duration, Instant};
 use measure::series::ByteSeries;
@@ -70,7 +71,8 @@ impl Record {
 }
 
 impl Recorded {
-    /// Writes a line for each bin: the time in seconds, and the rates at which bytes were offered and sent.
+    /// Writes a line for each bin: the time in seconds, and the rates at which bytes were offered
+    /// and sent.
     ///
     /// # Errors
     /// If `out` cannot be written.

@@ -21,8 +21,8 @@ fn captured(
     Ok(Box::new(port))
 }
 
-/// Hosts joined by links. It ends when it is dropped, with its links and, when their last holders are gone,
-/// its hosts.
+/// Hosts joined by links. It ends when it is dropped, with its links and, when their last holders
+/// are gone, its hosts.
 #[derive(Debug)]
 pub struct Lab {
     hosts: Vec<Host>,
@@ -61,9 +61,9 @@ impl Lab {
         }
     }
 
-    /// An empty lab for fast links: they count with the kernel's time of arrival of each frame, so that a thread
-    /// that was held up neither drops nor bunches what arrived meanwhile, and they do not spin. Without TAP
-    /// devices, which report no times.
+    /// An empty lab for fast links: they count with the kernel's time of arrival of each frame, so
+    /// that a thread that was held up neither drops nor bunches what arrived meanwhile, and they do
+    /// not spin. Without TAP devices, which report no times.
     pub fn with_arrival_times() -> Self {
         Self {
             arrival_times: true,
@@ -91,7 +91,8 @@ impl Lab {
         &self.links
     }
 
-    /// Joins two hosts by a pair of kernel interfaces (veth): no limit, no delay. Both are up afterwards.
+    /// Joins two hosts by a pair of kernel interfaces (veth): no limit, no delay. Both are up
+    /// afterwards.
     ///
     /// # Errors
     /// If the interfaces cannot be made.
@@ -105,8 +106,8 @@ impl Lab {
         Ok(())
     }
 
-    /// Joins two hosts by an emulated link, which may differ by direction. Both interfaces are up afterwards.
-    /// Returns the link's index in [`links`](Self::links).
+    /// Joins two hosts by an emulated link, which may differ by direction. Both interfaces are up
+    /// afterwards. Returns the link's index in [`links`](Self::links).
     ///
     /// # Errors
     /// If an interface or the link's thread cannot be made.

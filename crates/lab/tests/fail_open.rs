@@ -1,9 +1,11 @@
-//! Traffic flows when Suimon does not: the forwarding process is killed, or stopped and continued, while
-//! probes cross it every 200 µs. A – R – B by veth; R has a kernel bridge, or A sends for itself.
+//! Traffic flows when Suimon does not: the forwarding process is killed, or stopped and continued,
+//! while probes cross it every 200 µs. A – R – B by veth; R has a kernel bridge, or A sends for
+//! itself.
 //!
-//! This program starts itself again as the process that forwards, so it has a `main` of its own. Give a part
-//! of a case's name to run only that. Outages are measured and printed; the limit on them is ten times what
-//! is expected, and each case may be tried three times, since other processes may hold the processors.
+//! This program starts itself again as the process that forwards, so it has a `main` of its own.
+//! Give a part of a case's name to run only that. Outages are measured and printed; the limit on
+//! them is ten times what is expected, and each case may be tried three times, since other
+//! processes may hold the processors.
 
 #![expect(clippy::print_stdout, reason = "a test that measures says what it measured")]
 
@@ -104,8 +106,8 @@ const CASES: [(&str, Case); 11] = [
     ("speed", speed),
 ];
 
-/// The process that is to be killed: moves frames between two interfaces until then, and writes what it has
-/// received into a file.
+/// The process that is to be killed: moves frames between two interfaces until then, and writes
+/// what it has received into a file.
 fn forward(kind: &str, status: &Path, interfaces: &[String]) -> Outcome {
     let means = if kind.ends_with(CLSACT) {
         Means::Filters
@@ -174,8 +176,8 @@ fn path(name: &str, from: netio::worker::PortId, to: netio::worker::PortId) -> O
 
 /// Runs the worker and tells the test how it is doing.
 ///
-/// While there is a file beside the status file that ends in "off", the ports are switched off; one that ends
-/// in "quit" is the end.
+/// While there is a file beside the status file that ends in "off", the ports are switched off; one
+/// that ends in "quit" is the end.
 fn report(worker: Worker, handle: &Handle, switch: &Switch, status: &Path) -> Outcome {
     let running = std::thread::spawn(move || worker.run());
     while !running.is_finished() {
@@ -326,7 +328,8 @@ impl Wire {
             .unwrap_or(0)
     }
 
-    /// Sends a stream while nothing else happens: what the receiver saw, and how many frames the process did.
+    /// Sends a stream while nothing else happens: what the receiver saw, and how many frames the
+    /// process did.
     fn send(&self, rate: u32, payload: usize, duration: Duration) -> Outcome<(StreamReport, u64)> {
         let before = self.received();
         let report = stream(rate, payload, duration)?
@@ -419,8 +422,8 @@ fn killed(kind: &str, name: &str) -> Outcome {
     bounded(&report, u64::MAX)
 }
 
-/// After a kill, frames go the kernel's way at first and by the next process then, none of them twice; and
-/// there are no more filters than before.
+/// After a kill, frames go the kernel's way at first and by the next process then, none of them
+/// twice; and there are no more filters than before.
 fn started_again(kind: &str, name: &str) -> Outcome {
     let mut wire = wire_or_return!(kind, name, PLAIN);
     let before = wire.filters(kind)?;
@@ -591,8 +594,8 @@ fn several_queues(kind: &str, name: &str) -> Outcome {
     Ok(())
 }
 
-/// While the port is alive: hosts on both sides reach the bridge itself, it reaches them, and what is for
-/// everybody arrives once.
+/// While the port is alive: hosts on both sides reach the bridge itself, it reaches them, and what
+/// is for everybody arrives once.
 fn reachable(kind: &str, name: &str) -> Outcome {
     let wire = wire_or_return!(kind, name, PLAIN);
     for (from, to, address) in [

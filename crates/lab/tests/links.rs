@@ -1,4 +1,5 @@
-//! Emulated links under real traffic, over TAP devices and over kernel pairs, as root and as an ordinary user.
+//! Emulated links under real traffic, over TAP devices and over kernel pairs, as root and as an
+//! ordinary user.
 //!
 //! Bounds are shares of what was asked for, and wide: the machine is not ours alone.
 
@@ -40,8 +41,9 @@ fn pair(mut lab: Lab, link: EmulatedLink) -> Result<(Lab, Host, Host)> {
     Ok((lab, a, b))
 }
 
-/// Sends from one to the other until something arrives, so that their addresses are known. Datagrams wait in the kernel while an address
-/// is asked for, and those that are sent just when the answer comes can overtake them.
+/// Sends from one to the other until something arrives, so that their addresses are known.
+/// Datagrams wait in the kernel while an address is asked for, and those that are sent just when
+/// the answer comes can overtake them.
 fn acquaint(a: &Host, b: &Host) -> Result<()> {
     let begun = Instant::now();
     let stream = Stream {
@@ -57,8 +59,8 @@ fn acquaint(a: &Host, b: &Host) -> Result<()> {
 }
 
 fn tcp_gets_its_rate_and_waits_its_delay(lab: Lab) -> Result<()> {
-    // With room for whatever a sender has under way nothing is lost: a retransmission that is lost too can hold
-    // TCP up for a second, however good the link.
+    // With room for whatever a sender has under way nothing is lost: a retransmission that is lost
+    // too can hold TCP up for a second, however good the link.
     let link = EmulatedLink::new(Bandwidth::mbit(20)).delay(Span::from_millis(5));
     let (_lab, a, b) = pair(lab, link.buffer(Bytes::new(4_000_000)))?;
     let probe = Probe::new(at("10.0.0.2:0"), 10).run(&a, &b)?;
@@ -112,15 +114,16 @@ fn a_full_buffer_drops_what_arrives_and_accounts_for_it() {
             let path = &seen.paths[Emulator::FORTH.0];
             let dropped = path.totals.dropped_for(Reason::Full);
             assert_eq!(report.sent, 2000);
-            // 16 Mbit/s into 8, evenly or, from a busy machine, in heaps: either way the buffer runs over, and
-            // no more passes than the rate lets.
+            // 16 Mbit/s into 8, evenly or, from a busy machine, in heaps: either way the buffer
+            // runs over, and no more passes than the rate lets.
             assert!(dropped > 0, "nothing was dropped");
             let passed = path.totals.sent.bytes.get() as f64;
             assert!(
                 passed <= most + 1_000.0,
                 "{passed} B passed, of {most} at the rate"
             );
-            // Beside the stream, the hosts send a few frames of their own accord (neighbour discovery).
+            // Beside the stream, the hosts send a few frames of their own accord (neighbour
+            // discovery).
             assert!(
                 report.lost() + 10 >= dropped,
                 "{} lost, {dropped} dropped",

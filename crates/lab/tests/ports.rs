@@ -225,7 +225,8 @@ fn a_vlan_tag_is_in_the_frame_again_when_it_leaves() {
             tagged.extend([2, 0, 0, 0, 0, 1, 0x81, 0x00, 0xa0, 0x2a, 0x88, 0xb5]);
             tagged.extend([0x5a; 100]);
             let wanted = tagged.clone();
-            // The pool of a port that starts has its slots at once; the first frame may still come too early.
+            // The pool of a port that starts has its slots at once; the first frame may still come
+            // too early.
             let got = (0..5).find_map(|_| {
                 send_frame(&mut from, &mut pool, &tagged);
                 await_frame(&mut to, &mut pool, |bytes| bytes.ends_with(&[0x5a; 100]))
@@ -283,7 +284,8 @@ fn an_interface_that_goes_down_is_reported_and_works_again_when_it_is_up() {
     });
 }
 
-/// A program under this name, attached as before Linux 6.6 to an interface of the calling thread's namespace.
+/// A program under this name, attached as before Linux 6.6 to an interface of the calling thread's
+/// namespace.
 fn filter(index: u32, name: &'static str, heart: &Heartbeat) -> std::io::Result<Attached> {
     let program = syscall::load(name, Hook::Ingress, false, &TAKE, heart.map(), None)?;
     let mut attached = Attached::to(index, Means::Filters);
@@ -291,8 +293,8 @@ fn filter(index: u32, name: &'static str, heart: &Heartbeat) -> std::io::Result<
     Ok(attached)
 }
 
-/// The filters of an interface after each of: ours; another's beside it; ours again, as after a kill; the
-/// killed one's late end; the end of ours; the end of the other.
+/// The filters of an interface after each of: ours; another's beside it; ours again, as after a
+/// kill; the killed one's late end; the end of ours; the end of the other.
 fn come_and_go(heart: &Heartbeat) -> std::io::Result<Vec<Option<Vec<String>>>> {
     let index = Interface::named("eth0")?.index;
     let mut seen = Vec::new();

@@ -1,5 +1,5 @@
-//! Realisers on real interfaces of the kernel that have no wire: the trial refuses what cannot work there, and says what
-//! it has measured; timers work.
+//! Realisers on real interfaces of the kernel that have no wire: the trial refuses what cannot work
+//! there, and says what it has measured; timers work.
 
 use engine::units::Bandwidth;
 use lab::Lab;

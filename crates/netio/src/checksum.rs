@@ -1,9 +1,10 @@
-//! The Internet checksum (RFC 1071), its update in place (RFC 1624), and finishing what a sender left to
-//! the hardware.
+//! The Internet checksum (RFC 1071), its update in place (RFC 1624), and finishing what a sender
+//! left to the hardware.
 
 use crate::pool::Unfinished;
 
-/// The one's complement sum of bytes in network order, added to `sum`. `bytes` begins at an even place.
+/// The one's complement sum of bytes in network order, added to `sum`. `bytes` begins at an even
+/// place.
 pub fn add(sum: u64, bytes: &[u8]) -> u64 {
     let mut chunks = bytes.chunks_exact(4);
     let mut sum = sum;
@@ -31,8 +32,8 @@ pub fn update(field: u16, old: u16, new: u16) -> u16 {
     !fold(u64::from(!field) + u64::from(!old) + u64::from(new))
 }
 
-/// Computes the checksum that was left unfinished: the field holds the pseudo-header's sum. `false` if the
-/// description does not fit the frame; then nothing changed.
+/// Computes the checksum that was left unfinished: the field holds the pseudo-header's sum. `false`
+/// if the description does not fit the frame; then nothing changed.
 pub fn finish(frame: &mut [u8], unfinished: Unfinished) -> bool {
     let (start, field) = (
         usize::from(unfinished.start),
@@ -42,7 +43,8 @@ pub fn finish(frame: &mut [u8], unfinished: Unfinished) -> bool {
         return false;
     };
     let sum = !fold(add(0, covered));
-    // Zero means "no checksum" to UDP; the other zero of one's complement means the same sum to all.
+    // Zero means "no checksum" to UDP; the other zero of one's complement means the same sum to
+    // all.
     let sum = if sum == 0 { 0xffff } else { sum };
     frame[field..field + 2].copy_from_slice(&sum.to_be_bytes());
     true

@@ -1,7 +1,7 @@
 //! The clock of the data plane: `CLOCK_MONOTONIC`, unchanged, as the engine's [`Instant`].
 //!
-//! It does not start with the process, so all threads agree, and a kernel program can compare the heartbeat
-//! with its own clock.
+//! It does not start with the process, so all threads agree, and a kernel program can compare the
+//! heartbeat with its own clock.
 
 use engine::units::{Duration, Instant};
 
@@ -13,8 +13,8 @@ pub fn now() -> Instant {
 /// A reading that takes longer was interrupted, so its time is uncertain.
 const INTERRUPTED: Duration = Duration::from_millis(1);
 
-/// Reads something that grows with time, and the time of reading: rates are differences of both. An interrupted
-/// reading is repeated once.
+/// Reads something that grows with time, and the time of reading: rates are differences of both. An
+/// interrupted reading is repeated once.
 pub fn timed<T>(mut read: impl FnMut() -> T) -> (T, Instant) {
     let mut once = || {
         let before = now();

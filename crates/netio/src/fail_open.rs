@@ -1,13 +1,14 @@
 //! Ports that are fed by programs in the kernel, so that traffic flows without us.
 //!
-//! [`bump`] lays two ports over a plain kernel bridge ([`crate::bpf::programs`] describes which program takes
-//! what); [`Guarded`] is a port with its programs, and [`Pulse`] is the gate that shows that a worker is alive.
+//! [`bump`] lays two ports over a plain kernel bridge ([`crate::bpf::programs`] describes which
+//! program takes what); [`Guarded`] is a port with its programs, and [`Pulse`] is the gate that
+//! shows that a worker is alive.
 //!
-//! Order: sockets are opened first and programs attached last, with the heartbeat cells still lapsed, so that
-//! nothing is taken before the worker's first turn. At the end the cells are silenced, and links are closed
-//! before sockets. When the process is killed, the kernel closes everything in an order of its own and not at
-//! once, and filters (before Linux 6.6) stay; then the cells lapse. That is why an outage lasts as long as the
-//! limit, and no longer.
+//! Order: sockets are opened first and programs attached last, with the heartbeat cells still
+//! lapsed, so that nothing is taken before the worker's first turn. At the end the cells are
+//! silenced, and links are closed before sockets. When the process is killed, the kernel closes
+//! everything in an order of its own and not at once, and filters (before Linux 6.6) stay; then the
+//! cells lapse. That is why an outage lasts as long as the limit, and no longer.
 
 use crate::bpf::programs::{ECHO, TAKE};
 use crate::bpf::syscall::{self, Hook};
@@ -25,15 +26,15 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// How long a worker may be silent before the kernel takes over, by default.
 ///
-/// Shorter means a shorter outage when the process is killed; but while a worker is merely kept off its
-/// processor for that long, traffic passes unshaped. On a busy machine with a tick of 4 ms that happens for
-/// several ticks at a time.
+/// Shorter means a shorter outage when the process is killed; but while a worker is merely kept off
+/// its processor for that long, traffic passes unshaped. On a busy machine with a tick of 4 ms that
+/// happens for several ticks at a time.
 pub const LIMIT: Duration = Duration::from_millis(20);
 
 /// A port that programs can feed.
 pub trait Capture: Port {
-    /// Whether it gets copies of frames that the kernel also handles: then those that are the kernel's must be
-    /// discarded.
+    /// Whether it gets copies of frames that the kernel also handles: then those that are the
+    /// kernel's must be discarded.
     const COPIES: bool;
 
     /// Attaches the programs that feed it.
@@ -110,8 +111,8 @@ impl<P: Capture> Guarded<P> {
     }
 }
 
-/// Whether frames to this address stay on the link, so that no bridge forwards them (IEEE 802.1Q, table 8-1:
-/// spanning tree, pause, link discovery).
+/// Whether frames to this address stay on the link, so that no bridge forwards them (IEEE 802.1Q,
+/// table 8-1: spanning tree, pause, link discovery).
 fn stays_on_link(to: &[u8]) -> bool {
     to.starts_with(&[0x01, 0x80, 0xc2, 0, 0]) && to.get(5).is_some_and(|last| *last < 0x10)
 }
@@ -258,7 +259,8 @@ impl Drop for Pulse {
     }
 }
 
-/// Two open ports as a bump in the wire, and the pulse of the worker that will move frames between them.
+/// Two open ports as a bump in the wire, and the pulse of the worker that will move frames between
+/// them.
 ///
 /// # Errors
 /// If the programs cannot be attached.

@@ -1,7 +1,7 @@
 //! A running worker from outside: commands from other threads, and snapshots for them.
 //!
-//! Commands wait in a channel and are handled between batches; an event descriptor wakes a sleeping worker. A
-//! snapshot costs traffic no more than the copying of its numbers.
+//! Commands wait in a channel and are handled between batches; an event descriptor wakes a sleeping
+//! worker. A snapshot costs traffic no more than the copying of its numbers.
 
 use crate::classify::Classify;
 use crate::meter::ClassMeter;
@@ -22,7 +22,8 @@ use std::fmt;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, mpsc};
 
-/// How long a command waits for its answer. A worker handles commands about every millisecond at least.
+/// How long a command waits for its answer. A worker handles commands about every millisecond at
+/// least.
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(5);
 
 /// A new plan for a path.
@@ -31,10 +32,11 @@ pub struct Retune {
     pub plan: TreePlan,
     /// The seed of a tree that has to be built anew.
     pub seed: Seed,
-    /// The classifier that goes with the plan; `None` keeps the present one, which is right if and only if the
-    /// classes keep their numbers.
+    /// The classifier that goes with the plan; `None` keeps the present one, which is right if and
+    /// only if the classes keep their numbers.
     pub classify: Option<Box<dyn Classify>>,
-    /// What leaves is shaped to this rate, and super-frames are split by it; `None` keeps the present rate.
+    /// What leaves is shaped to this rate, and super-frames are split by it; `None` keeps the
+    /// present rate.
     pub bandwidth: Option<Bandwidth>,
 }
 
@@ -140,8 +142,8 @@ impl Handle {
         self.ask(Command::Inspect)
     }
 
-    /// Switches a path's discipline on or off. Off: packets pass in order at full speed, its backlog first;
-    /// nothing is dropped.
+    /// Switches a path's discipline on or off. Off: packets pass in order at full speed, its
+    /// backlog first; nothing is dropped.
     ///
     /// # Errors
     /// If the worker has no such path, has ended, or does not answer.
@@ -164,13 +166,15 @@ impl Handle {
             .ok_or(Unanswered::NoSuchPath)
     }
 
-    /// The connections of a path whose windows can be held ([`Worker::hold`](crate::worker::Worker::hold)).
+    /// The connections of a path whose windows can be held
+    /// ([`Worker::hold`](crate::worker::Worker::hold)).
     pub fn watch(&self, path: PathId) -> Result<ClampSnapshot, Unanswered> {
         self.ask(|done| Command::Watch { path, done })?
             .ok_or(Unanswered::NoSuchPath)
     }
 
-    /// Holds these, and lets those go that have no limit, until the next word or for [`LIMIT_LIFETIME`](crate::window_clamp::LIMIT_LIFETIME).
+    /// Holds these, and lets those go that have no limit, until the next word or for
+    /// [`LIMIT_LIFETIME`](crate::window_clamp::LIMIT_LIFETIME).
     pub fn hold(&self, path: PathId, limits: Vec<(Ends, Option<Limit>)>) -> Result<(), Unanswered> {
         let known = self.ask(|done| Command::Hold { path, limits, done })?;
         if known {
@@ -214,8 +218,8 @@ pub struct PathView {
     pub kind: &'static str,
     /// What was offered, sent and dropped since the path was made, over all its trees.
     pub totals: Stats,
-    /// The present tree: first as a whole, then class by class. Its counts begin when it was built; packets that
-    /// were moved into another tree count as flushed.
+    /// The present tree: first as a whole, then class by class. Its counts begin when it was built;
+    /// packets that were moved into another tree count as flushed.
     pub views: Vec<View>,
     /// What left, class by class.
     pub classes: Vec<ClassMeter>,

@@ -1,7 +1,7 @@
 //! An interface as the kernel reports it: index, address, MTU, the bridge over it, its queues.
 //!
-//! One netlink request (RTM_GETLINK) and one ioctl, in the thread's own network namespace; /sys may show
-//! another one.
+//! One netlink request (RTM_GETLINK) and one ioctl, in the thread's own network namespace; /sys may
+//! show another one.
 
 #![expect(unsafe_code, reason = "socket calls and an ioctl take structures by address")]
 
@@ -104,7 +104,8 @@ impl Interface {
         let mut request = request(&self.name);
         request.ifr_ifru.ifru_data = channels.as_mut_ptr().cast();
         let socket = datagram_socket()?;
-        // SAFETY: the request and the channels it points to are valid for what this command reads and writes.
+        // SAFETY: the request and the channels it points to are valid for what this command reads
+        // and writes.
         if unsafe { libc::ioctl(socket.as_raw_fd(), SIOCETHTOOL, &raw mut request) } < 0 {
             let error = io::Error::last_os_error();
             return match error.raw_os_error() {

@@ -11,7 +11,8 @@
 //! - [`signalling`], [`routes`], [`wake`]: for a signalling protocol beside the loop;
 //! - [`bpf`]: the kernel programs; [`mapping`]: memory shared with the kernel.
 //!
-//! `unsafe` is confined to files that open with an `expect` for it; every system call is wrapped once.
+//! `unsafe` is confined to files that open with an `expect` for it; every system call is wrapped
+//! once.
 
 pub mod bpf;
 pub mod checksum;

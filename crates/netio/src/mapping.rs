@@ -1,7 +1,8 @@
 //! Memory that is shared with the kernel: rings, the heartbeat cell, frames.
 //!
-//! What the kernel may change at any time is only reachable as atomics here, so that the code of rings and
-//! cells is safe code. On the machines in question a relaxed load or store of an atomic is a plain one.
+//! What the kernel may change at any time is only reachable as atomics here, so that the code of
+//! rings and cells is safe code. On the machines in question a relaxed load or store of an atomic
+//! is a plain one.
 
 #![expect(unsafe_code, reason = "mmap(2), and views of what it returned")]
 
@@ -17,8 +18,8 @@ pub struct Mapping {
     len: usize,
 }
 
-// SAFETY: the region belongs to this value, not to a thread; shared access is by atomics alone, and the
-// raw start is only used by callers who say why they may.
+// SAFETY: the region belongs to this value, not to a thread; shared access is by atomics alone, and
+// the raw start is only used by callers who say why they may.
 unsafe impl Send for Mapping {}
 // SAFETY: as above.
 unsafe impl Sync for Mapping {}
@@ -29,8 +30,8 @@ impl Mapping {
         Self::map(len, libc::MAP_SHARED | libc::MAP_POPULATE, fd.as_raw_fd(), offset)
     }
 
-    /// Zeroed memory of our own, page-aligned. Shared, since pages that the kernel has pinned must stay ours
-    /// when the process forks.
+    /// Zeroed memory of our own, page-aligned. Shared, since pages that the kernel has pinned must
+    /// stay ours when the process forks.
     pub fn anonymous(len: usize) -> io::Result<Self> {
         let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS | libc::MAP_POPULATE;
         Self::map(len, flags, -1, 0)
@@ -64,14 +65,16 @@ impl Mapping {
 
     /// The region as 64-bit cells.
     pub fn words(&self) -> &[AtomicU64] {
-        // SAFETY: mapped readable and writable for `len` bytes as long as `self` lives; page-aligned; any
-        // bit pattern is a number; others change it only as atomics do (the kernel, other views).
+        // SAFETY: mapped readable and writable for `len` bytes as long as `self` lives;
+        // page-aligned; any bit pattern is a number; others change it only as atomics do (the
+        // kernel, other views).
         unsafe { std::slice::from_raw_parts(self.start.as_ptr().cast(), self.len / 8) }
     }
 
     /// The region as 32-bit cells.
     pub fn halves(&self) -> &[AtomicU32] {
-        // SAFETY: as `words`. One place is only ever used in one width, which the ring layouts see to.
+        // SAFETY: as `words`. One place is only ever used in one width, which the ring layouts see
+        // to.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr().cast(), self.len / 4) }
     }
 }

@@ -24,7 +24,8 @@ pub(crate) struct Messages {
     controls: Vec<Control>,
 }
 
-// SAFETY: the pointers in it are set and used within one call each, and dangle harmlessly between calls.
+// SAFETY: the pointers in it are set and used within one call each, and dangle harmlessly between
+// calls.
 unsafe impl Send for Messages {}
 
 impl std::fmt::Debug for Messages {
@@ -91,8 +92,8 @@ impl Messages {
         count
     }
 
-    /// Receives into these slots, each frame with `front` bytes of header before it (within the slot's
-    /// headroom). How many were filled: the first ones, in order.
+    /// Receives into these slots, each frame with `front` bytes of header before it (within the
+    /// slot's headroom). How many were filled: the first ones, in order.
     pub(crate) fn receive(
         &mut self,
         socket: BorrowedFd<'_>,
@@ -102,8 +103,8 @@ impl Messages {
     ) -> io::Result<usize> {
         let places = slots.iter().map(|&slot| pool.place_with_front(slot, front));
         let count = self.aim(places, true);
-        // SAFETY: the first `count` headers point to vectors, control buffers and slots that live until the
-        // call returns; the slots are distinct and borrowed exclusively with the pool.
+        // SAFETY: the first `count` headers point to vectors, control buffers and slots that live
+        // until the call returns; the slots are distinct and borrowed exclusively with the pool.
         let got = unsafe {
             let flags = libc::MSG_DONTWAIT;
             libc::recvmmsg(
@@ -121,7 +122,8 @@ impl Messages {
     fn set_time(&mut self, index: usize, time: u64) {
         let header = &mut self.headers[index].msg_hdr;
         header.msg_control = self.controls[index].0.as_mut_ptr().cast();
-        // SAFETY: the control buffer is aligned for the header and longer than it with eight bytes of data.
+        // SAFETY: the control buffer is aligned for the header and longer than it with eight bytes
+        // of data.
         unsafe {
             header.msg_controllen = libc::CMSG_SPACE(size_of::<u64>() as u32) as _;
             if let Some(message) = libc::CMSG_FIRSTHDR(header).as_mut() {
@@ -143,8 +145,8 @@ impl Messages {
             arrived: None,
         };
         let header = &header.msg_hdr;
-        // SAFETY: the kernel filled the control buffer, whose address and length the header holds; both are
-        // still those of `self.controls`. Each message in it is as long as its kind says.
+        // SAFETY: the kernel filled the control buffer, whose address and length the header holds;
+        // both are still those of `self.controls`. Each message in it is as long as its kind says.
         unsafe {
             let mut next = libc::CMSG_FIRSTHDR(header);
             while let Some(found) = next.as_ref() {
@@ -166,7 +168,8 @@ impl Messages {
         message
     }
 
-    /// Sends these frames, from the first on. How many the kernel took; an error is the first one's.
+    /// Sends these frames, from the first on. How many the kernel took; an error is the first
+    /// one's.
     pub(crate) fn send<'a>(
         &mut self,
         socket: BorrowedFd<'_>,
@@ -183,8 +186,8 @@ impl Messages {
                 self.set_time(index, time);
             }
         }
-        // SAFETY: the first `count` headers point to vectors and frames that live until the call returns, and
-        // the kernel only reads them.
+        // SAFETY: the first `count` headers point to vectors and frames that live until the call
+        // returns, and the kernel only reads them.
         let sent = unsafe {
             libc::sendmmsg(
                 socket.as_raw_fd(),

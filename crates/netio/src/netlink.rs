@@ -1,6 +1,7 @@
-//! Routing netlink (RFC 3549; the kernel's `rtnetlink(7)`): a request, and all of its answer; a refusal in the kernel's own
-//! words where it has any (extended acknowledgements). Used for [`crate::interface`] and [`crate::routes`], for the filters by which programs
-//! are attached before Linux 6.6, and by the lab, which makes interfaces.
+//! Routing netlink (RFC 3549; the kernel's `rtnetlink(7)`): a request, and all of its answer; a
+//! refusal in the kernel's own words where it has any (extended acknowledgements). Used for
+//! [`crate::interface`] and [`crate::routes`], for the filters by which programs are attached
+//! before Linux 6.6, and by the lab, which makes interfaces.
 
 #![expect(unsafe_code, reason = "socket calls take buffers by address")]
 
@@ -145,7 +146,8 @@ impl Netlink {
         }
     }
 
-    /// Sends a request for one thing, or for a change; the answer without its header, empty if there is none.
+    /// Sends a request for one thing, or for a change; the answer without its header, empty if
+    /// there is none.
     pub fn ask(&self, request: Request) -> io::Result<Vec<u8>> {
         let answers = self.exchange(request, libc::NLM_F_ACK)?;
         Ok(answers.into_iter().next().unwrap_or_default())

@@ -54,7 +54,8 @@ pub(crate) struct Path {
     /// The latest time that the queue has seen.
     shown: Instant,
     realiser: Option<Box<dyn Realiser>>,
-    /// The classes whose connections are held, by name, and the place in this list of each class of the plan.
+    /// The classes whose connections are held, by name, and the place in this list of each class of
+    /// the plan.
     yields: Vec<String>,
     places: Vec<Option<usize>>,
 }
@@ -186,8 +187,8 @@ impl Path {
     /// Takes a frame that arrived: classifies it, prepares it for the destination, and queues it.
     pub(crate) fn accept(&mut self, pool: &mut Pool, frame: Buffer, intake: Intake<'_>) {
         let Intake { now, to, .. } = intake;
-        // The port's time of arrival is more exact than the time of receiving, which may be late; but the
-        // queue's time never goes back.
+        // The port's time of arrival is more exact than the time of receiving, which may be late;
+        // but the queue's time never goes back.
         let arrived = pool
             .arrived(frame)
             .map_or(now, |at| at.clamp(self.shown.min(now), now));
@@ -362,8 +363,8 @@ impl Path {
         }
     }
 
-    /// Until when the link is busy, if packets wait for it. None do while the discipline is off, nor where the
-    /// wire itself keeps time.
+    /// Until when the link is busy, if packets wait for it. None do while the discipline is off,
+    /// nor where the wire itself keeps time.
     fn link_busy_until(&mut self, now: Instant, realiser: Option<&dyn Realiser>) -> Option<Instant> {
         if !self.enabled || self.queue.is_empty() || realiser.is_some_and(Realiser::keeps_wire) {
             return None;
@@ -382,7 +383,8 @@ impl Path {
         let next = self.queue.dequeue(now, &mut sink);
         match &next {
             Next::Ready(_) => {
-                // Only the first packet after a wait had a known due time; one that left early was not due.
+                // Only the first packet after a wait had a known due time; one that left early was
+                // not due.
                 if let Some(due) = self.due.take().filter(|due| *due <= now) {
                     self.lateness.record(now.since(due));
                 }
@@ -422,7 +424,8 @@ impl Path {
         self.enabled = on;
     }
 
-    /// Adopts a new plan: in place if the disciplines can, else by a new tree into which packets are moved.
+    /// Adopts a new plan: in place if the disciplines can, else by a new tree into which packets
+    /// are moved.
     pub(crate) fn retune(&mut self, now: Instant, pool: &mut Pool, retune: Retune) -> Adopted {
         let Retune {
             plan,
@@ -455,9 +458,9 @@ impl Path {
         adopted
     }
 
-    /// Replaces the tree. Its backlog moves, each packet into the class that it would get if it arrived now. Its
-    /// old class does not decide: the old tree may have had none, and later packets of the same flow must not
-    /// overtake.
+    /// Replaces the tree. Its backlog moves, each packet into the class that it would get if it
+    /// arrived now. Its old class does not decide: the old tree may have had none, and later
+    /// packets of the same flow must not overtake.
     fn replace(&mut self, now: Instant, pool: &mut Pool, queue: Queue, plan: &TreePlan) -> Adopted {
         let mut collected = Collected(VecDeque::new());
         let mut former = std::mem::replace(&mut self.queue, queue);

@@ -1,9 +1,9 @@
 //! Waiting: asleep until shortly before the due time, then spinning to meet it.
 //!
-//! Sleeping alone is late by the timer's slack and the scheduler; spinning alone burns a processor, and under
-//! `SCHED_FIFO` the kernel stops a thread that never sleeps for a twentieth of each second. So the
-//! thread's duty is bounded: where it was busy for more than [`DUTY`] of the last tenth of a second, it
-//! sleeps right up to the due time.
+//! Sleeping alone is late by the timer's slack and the scheduler; spinning alone burns a processor,
+//! and under `SCHED_FIFO` the kernel stops a thread that never sleeps for a twentieth of each
+//! second. So the thread's duty is bounded: where it was busy for more than [`DUTY`] of the last
+//! tenth of a second, it sleeps right up to the due time.
 
 use crate::clock;
 use crate::port::Port;
@@ -52,16 +52,16 @@ impl Pause {
         }
     }
 
-    /// Prepares the thread: the finest timers, and the real-time class if it is wanted. Whether it got that;
-    /// without the permission the thread stays an ordinary one, and is less punctual.
+    /// Prepares the thread: the finest timers, and the real-time class if it is wanted. Whether it
+    /// got that; without the permission the thread stays an ordinary one, and is less punctual.
     pub(crate) fn prepare(&self, realtime: bool) -> bool {
         sys::set_timer_slack(1);
         realtime && sys::set_realtime(1).is_ok()
     }
 
-    /// Waits for any of the ports (each with whether room is wanted), the bell, or `until`, at most for `longest`.
-    /// Only `until` is worth spinning for. Afterwards [`is_ready`](Self::is_ready) reports which port, by its
-    /// index, may have something.
+    /// Waits for any of the ports (each with whether room is wanted), the bell, or `until`, at most
+    /// for `longest`. Only `until` is worth spinning for. Afterwards [`is_ready`](Self::is_ready)
+    /// reports which port, by its index, may have something.
     pub(crate) fn wait<'a>(
         &mut self,
         until: Instant,
@@ -110,8 +110,8 @@ impl Pause {
         waited
     }
 
-    /// Polls for a moment where the last sleep was short: under heavy traffic the next packet is near, and waking
-    /// a thread costs more than the wait. Not where spinning is switched off.
+    /// Polls for a moment where the last sleep was short: under heavy traffic the next packet is
+    /// near, and waking a thread costs more than the wait. Not where spinning is switched off.
     fn linger(&mut self, began: Instant, wake_at: Instant, bell: &Bell) -> Option<Waited> {
         if !self.may_spin || self.guard == Duration::ZERO || self.last_sleep > LINGER {
             return None;

@@ -1,14 +1,15 @@
 //! The pool of frames: their bytes, of which the engine has the metadata.
 //!
-//! Slots come in two sizes: small ones for frames of an ordinary MTU, and big ones for super-frames (GSO)
-//! and jumbo frames. A port that cannot know the length beforehand receives into big slots and
-//! [moves](Pool::shrink) small frames out of them. Taking and freeing a slot is O(1); memory that was never
-//! used is never touched; the slot freed last is taken first. An exhausted pool counts that: then frames wait
-//! in the kernel's buffers, or are dropped and counted.
+//! Slots come in two sizes: small ones for frames of an ordinary MTU, and big ones for super-frames
+//! (GSO) and jumbo frames. A port that cannot know the length beforehand receives into big slots
+//! and [moves](Pool::shrink) small frames out of them. Taking and freeing a slot is O(1); memory
+//! that was never used is never touched; the slot freed last is taken first. An exhausted pool
+//! counts that: then frames wait in the kernel's buffers, or are dropped and counted.
 //!
-//! Each frame starts with [`HEADROOM`] bytes of free room before it, for the virtio-net header of a port
-//! that passes offloads on, and for VLAN tags that the kernel took out of the frame. Inside Suimon a tag is
-//! always in the bytes; a port whose kernel interface keeps it elsewhere puts it back.
+//! Each frame starts with [`HEADROOM`] bytes of free room before it, for the virtio-net header of a
+//! port that passes offloads on, and for VLAN tags that the kernel took out of the frame. Inside
+//! Suimon a tag is always in the bytes; a port whose kernel interface keeps it elsewhere puts it
+//! back.
 
 use crate::sys::Region;
 use engine::packet::Buffer;
@@ -53,7 +54,8 @@ pub struct Offload {
     pub ecn: bool,
     /// Bytes of payload in each segment but the last.
     pub segment: u16,
-    /// Bytes of header, or a hint of it: the kernel gives the length of the linear part. Passed on unchanged.
+    /// Bytes of header, or a hint of it: the kernel gives the length of the linear part. Passed on
+    /// unchanged.
     pub header: u16,
     /// The checksum to be finished.
     pub checksum: Option<Unfinished>,
@@ -357,7 +359,8 @@ impl Pool {
         front
     }
 
-    /// Moves a frame that fits a small slot out of its big one. Where no small slot is free it stays.
+    /// Moves a frame that fits a small slot out of its big one. Where no small slot is free it
+    /// stays.
     #[must_use]
     pub fn shrink(&mut self, buffer: Buffer) -> Buffer {
         let (frame, slot) = self.frame(buffer);

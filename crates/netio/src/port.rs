@@ -1,8 +1,8 @@
 //! A port: where frames come from and go to. Every kind of port is one file in [`crate::ports`].
 //!
-//! The worker asks for room *before* it takes a packet out of a queue, so no packet is ever put back. (ALTQ's
-//! drivers had to; section 4.2.8 of its paper is about the device buffer that undoes scheduling.) Calls never
-//! block; the worker waits on the descriptors of all its ports at once.
+//! The worker asks for room *before* it takes a packet out of a queue, so no packet is ever put
+//! back. (ALTQ's drivers had to; section 4.2.8 of its paper is about the device buffer that undoes
+//! scheduling.) Calls never block; the worker waits on the descriptors of all its ports at once.
 
 use crate::pool::Pool;
 use engine::packet::Buffer;
@@ -86,9 +86,9 @@ pub trait Port: Send + fmt::Debug {
     /// What the port can do now.
     fn capabilities(&self) -> Capabilities;
 
-    /// Receives a batch: appends the frames that are there to `into`, up to a bound of the port's own. It is no
-    /// error if there are none. The pool describes super-frames and unfinished checksums. Frames that were
-    /// appended before an error are good.
+    /// Receives a batch: appends the frames that are there to `into`, up to a bound of the port's
+    /// own. It is no error if there are none. The pool describes super-frames and unfinished
+    /// checksums. Frames that were appended before an error are good.
     ///
     /// # Errors
     /// If the interface fails, or the input has ended.
@@ -97,18 +97,20 @@ pub trait Port: Send + fmt::Debug {
     /// How many frames [`transmit`](Self::transmit) takes now.
     fn room(&self) -> usize;
 
-    /// Takes a frame to be sent with the next [`kick`](Self::kick). Cannot fail while there is room; the frame
-    /// must be one that the [`capabilities`](Self::capabilities) allow. The port gives the slot back.
+    /// Takes a frame to be sent with the next [`kick`](Self::kick). Cannot fail while there is
+    /// room; the frame must be one that the [`capabilities`](Self::capabilities) allow. The port
+    /// gives the slot back.
     fn transmit(&mut self, pool: &mut Pool, frame: Buffer);
 
-    /// Sends what it has taken, with as few system calls as it can. What does not fit stays with the port (and
-    /// out of its room) until the next kick.
+    /// Sends what it has taken, with as few system calls as it can. What does not fit stays with
+    /// the port (and out of its room) until the next kick.
     ///
     /// # Errors
     /// If the interface fails; then what was taken is dropped and counted.
     fn kick(&mut self, pool: &mut Pool) -> Result<(), PortError>;
 
-    /// What to wait for: arrivals, and room if `room` is set. `None` if the port never wakes anybody.
+    /// What to wait for: arrivals, and room if `room` is set. `None` if the port never wakes
+    /// anybody.
     fn wake(&self, room: bool) -> Option<Wake<'_>>;
 
     /// Tries to work again after an error.
@@ -120,7 +122,8 @@ pub trait Port: Send + fmt::Debug {
     /// Its counters.
     fn counters(&self) -> Counters;
 
-    /// What a realiser paces frames by; `None`: the port has nothing for that, and timers are the only way.
+    /// What a realiser paces frames by; `None`: the port has nothing for that, and timers are the
+    /// only way.
     fn paced(&mut self) -> Option<&mut dyn PacedPort> {
         None
     }
@@ -140,11 +143,12 @@ pub trait PacedPort {
     /// Prepares the frame whose beginnings [`transmit_gap`](Self::transmit_gap) sends.
     fn prepare_gap(&mut self, frame: &[u8]);
 
-    /// Takes the first `len` bytes of the prepared frame to be sent, as [`Port::transmit`] takes a frame.
+    /// Takes the first `len` bytes of the prepared frame to be sent, as [`Port::transmit`] takes a
+    /// frame.
     fn transmit_gap(&mut self, len: usize);
 
-    /// From now on frames leave at the launch times that the [pool](Pool::set_launch) has of them, if the
-    /// device keeps such times.
+    /// From now on frames leave at the launch times that the [pool](Pool::set_launch) has of them,
+    /// if the device keeps such times.
     ///
     /// # Errors
     /// If it cannot be asked to.

@@ -1,6 +1,8 @@
-//! Where the kernel sends packets: its answer for an address, the addresses that are ours, and news of changes.
+//! Where the kernel sends packets: its answer for an address, the addresses that are ours, and news
+//! of changes.
 //!
-//! By netlink (`rtnetlink(7)`). Nothing is kept: the kernel's answer is that of the moment, and takes microseconds.
+//! By netlink (`rtnetlink(7)`). Nothing is kept: the kernel's answer is that of the moment, and
+//! takes microseconds.
 
 use crate::netlink::{Netlink, Request, attribute, word};
 use std::io;
@@ -12,7 +14,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 pub enum Leads {
     /// The address is ours.
     Here,
-    /// They leave by the interface of this number, with this address as their source if nothing else is said.
+    /// They leave by the interface of this number, with this address as their source if nothing
+    /// else is said.
     By {
         /// The interface.
         interface: u32,

@@ -1,8 +1,9 @@
-//! Cutting super-frames into the frames that the wire is to carry, as a network card does (TSO, USO).
+//! Cutting super-frames into the frames that the wire is to carry, as a network card does (TSO,
+//! USO).
 //!
-//! Each segment gets its own lengths, IPv4 identification, TCP sequence number and flags (FIN and PSH only
-//! on the last; CWR only on the first, RFC 3168 section 6.1.2), and its checksums: the pseudo-header's sum
-//! alone where the destination finishes it, or all of it.
+//! Each segment gets its own lengths, IPv4 identification, TCP sequence number and flags (FIN and
+//! PSH only on the last; CWR only on the first, RFC 3168 section 6.1.2), and its checksums: the
+//! pseudo-header's sum alone where the destination finishes it, or all of it.
 
 use crate::checksum;
 use crate::pool::{Gso, Offload, Pool, Unfinished};
@@ -72,9 +73,9 @@ impl Cut {
     }
 }
 
-/// Cuts a super-frame into segments, which are appended in order, and gives its slot back. `finish`: the
-/// checksums are computed; otherwise they are left to the destination. `false` if the pool has too few
-/// slots: then nothing is appended, and the frame stays as it is.
+/// Cuts a super-frame into segments, which are appended in order, and gives its slot back.
+/// `finish`: the checksums are computed; otherwise they are left to the destination. `false` if the
+/// pool has too few slots: then nothing is appended, and the frame stays as it is.
 pub fn cut(pool: &mut Pool, frame: Buffer, plan: &Cut, finish: bool, into: &mut Vec<Buffer>) -> bool {
     let first = into.len();
     for index in 0..plan.count {
@@ -107,7 +108,8 @@ pub fn cut(pool: &mut Pool, frame: Buffer, plan: &Cut, finish: bool, into: &mut 
 }
 
 impl Cut {
-    /// Makes a copy of the super-frame's header that of segment `index`. What is left is its checksum.
+    /// Makes a copy of the super-frame's header that of segment `index`. What is left is its
+    /// checksum.
     fn adjust(&self, segment: &mut [u8], index: usize, last: bool) -> Unfinished {
         let Self {
             network,
@@ -293,7 +295,8 @@ mod tests {
         (plan, all)
     }
 
-    /// The sum over the transport header, its payload and the pseudo-header, which is minus zero if the checksum is right.
+    /// The sum over the transport header, its payload and the pseudo-header, which is minus zero if
+    /// the checksum is right.
     fn verify(segment: &[u8], plan: &Cut) -> u16 {
         let addresses = if plan.v6 {
             plan.network + 8..plan.network + 40

@@ -1,16 +1,19 @@
 //! RSVP's messages on an interface: sent as they are meant to be, and caught on their way through.
 //!
-//! A message is an IP datagram of protocol 46 (RFC 2205, section 3.2). One that is not for us is caught if it has the
-//! Router Alert option (RFC 2113, RFC 2711): the kernel then hands it to a raw socket that asked for that, instead of
-//! forwarding it. That needs a route to its destination and forwarding switched on. A filter of netfilter before
-//! routing sees it, those for input and for forwarding do not.
+//! A message is an IP datagram of protocol 46 (RFC 2205, section 3.2). One that is not for us is
+//! caught if it has the Router Alert option (RFC 2113, RFC 2711): the kernel then hands it to a raw
+//! socket that asked for that, instead of forwarding it. That needs a route to its destination and
+//! forwarding switched on. A filter of netfilter before routing sees it, those for input and for
+//! forwarding do not.
 //!
-//! IPv4: one raw socket of protocol 46 hears both. IPv6: what is caught arrives, with its headers, at a raw socket of
-//! protocol 255; what is for us at one of protocol 46, without. The former asks for `IPV6_ROUTER_ALERT_ISOLATE`, without
-//! which it would catch the packets of every network namespace on the machine.
+//! IPv4: one raw socket of protocol 46 hears both. IPv6: what is caught arrives, with its headers,
+//! at a raw socket of protocol 255; what is for us at one of protocol 46, without. The former asks
+//! for `IPV6_ROUTER_ALERT_ISOLATE`, without which it would catch the packets of every network
+//! namespace on the machine.
 //!
-//! All are bound to the interface, and everything is sent with its IP header made here: a message that is sent on keeps the
-//! sender's address as its source. Such datagrams are not fragmented: one that is longer than the MTU is an error.
+//! All are bound to the interface, and everything is sent with its IP header made here: a message
+//! that is sent on keeps the sender's address as its source. Such datagrams are not fragmented: one
+//! that is longer than the MTU is an error.
 
 #![expect(
     unsafe_code,
@@ -234,7 +237,8 @@ fn set(socket: BorrowedFd<'_>, level: i32, option: i32, value: i32) -> io::Resul
     }
 }
 
-/// A datagram, and where it came from with what hop limit where control messages say so; none if there is none.
+/// A datagram, and where it came from with what hop limit where control messages say so; none if
+/// there is none.
 #[expect(
     clippy::type_complexity,
     reason = "a length and what a control message said, used three times here"
@@ -266,7 +270,8 @@ fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<Option<(usiz
         return Ok(Some((len, None)));
     }
     let mut limit = 0;
-    // SAFETY: the kernel has filled the control messages and their length; the macros stay inside it.
+    // SAFETY: the kernel has filled the control messages and their length; the macros stay inside
+    // it.
     unsafe {
         let mut each = libc::CMSG_FIRSTHDR(&raw const header);
         while !each.is_null() {

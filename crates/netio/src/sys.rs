@@ -87,7 +87,8 @@ impl Region {
     /// These bytes, to write.
     pub(crate) fn bytes_mut(&mut self, from: usize, len: usize) -> &mut [u8] {
         assert!(from.checked_add(len).is_some_and(|end| end <= self.len));
-        // SAFETY: inside the mapping (asserted), initialised (zeros), and borrowed exclusively with it.
+        // SAFETY: inside the mapping (asserted), initialised (zeros), and borrowed exclusively with
+        // it.
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr().add(from), len) }
     }
 
@@ -130,7 +131,8 @@ impl Bell {
     /// Makes the descriptor readable.
     pub(crate) fn ring(&self) {
         let one = 1u64.to_ne_bytes();
-        // SAFETY: eight readable bytes. It fails only if the counter is full, and then it is readable.
+        // SAFETY: eight readable bytes. It fails only if the counter is full, and then it is
+        // readable.
         unsafe { libc::write(self.0.as_raw_fd(), one.as_ptr().cast(), one.len()) };
     }
 
@@ -157,7 +159,8 @@ pub(crate) fn interest(fd: RawFd, events: i16) -> libc::pollfd {
     }
 }
 
-/// Waits for a descriptor, at most `nanos`; an interruption by a signal ends the wait like a time-out.
+/// Waits for a descriptor, at most `nanos`; an interruption by a signal ends the wait like a
+/// time-out.
 pub(crate) fn wait(fds: &mut [libc::pollfd], nanos: u64) -> io::Result<usize> {
     let time = libc::timespec {
         tv_sec: libc::time_t::try_from(nanos / 1_000_000_000).unwrap_or(libc::time_t::MAX),
@@ -227,7 +230,8 @@ pub(crate) fn set_packet_option(socket: BorrowedFd<'_>, option: i32) -> io::Resu
     set_option(socket, libc::SOL_PACKET, option, &1i32)
 }
 
-/// Sizes a socket's buffers, beyond the system's limits where that is permitted. The kernel doubles both.
+/// Sizes a socket's buffers, beyond the system's limits where that is permitted. The kernel doubles
+/// both.
 pub(crate) fn set_buffers(socket: BorrowedFd<'_>, receive: usize, send: usize) -> io::Result<()> {
     let pairs = [
         (libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, receive),
@@ -389,7 +393,8 @@ fn interface_name(request: &libc::ifreq) -> String {
     String::from_utf8_lossy(&bytes.collect::<Vec<u8>>()).into_owned()
 }
 
-/// The name of an open TAP interface, and whether it is one with the virtio-net header and without another.
+/// The name of an open TAP interface, and whether it is one with the virtio-net header and without
+/// another.
 pub(crate) fn tap_name(tap: BorrowedFd<'_>) -> io::Result<(String, bool)> {
     // SAFETY: all-zero is a valid `ifreq`.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };

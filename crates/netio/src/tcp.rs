@@ -1,5 +1,6 @@
-//! TCP connections as they are seen between their ends: what both ways of holding their windows share, the programs at an
-//! interface ([`crate::bpf::windows`]) and the packet loop ([`crate::window_clamp`]).
+//! TCP connections as they are seen between their ends: what both ways of holding their windows
+//! share, the programs at an interface ([`crate::bpf::windows`]) and the packet loop
+//! ([`crate::window_clamp`]).
 //!
 //! RFC 9293 (the header), RFC 7323 (window scale and timestamps).
 
@@ -35,18 +36,20 @@ pub struct Connection {
     pub sent: Carried,
     /// What came.
     pub received: Carried,
-    /// By how many bits the windows are shifted that this side advertises: zero unless both SYNs had the option (RFC 7323).
+    /// By how many bits the windows are shifted that this side advertises: zero unless both SYNs
+    /// had the option (RFC 7323).
     pub scale: u8,
     /// The largest payload of a segment, by both SYNs and less what timestamps take.
     pub mss: u16,
     /// The window that was advertised last, in bytes, after it was held.
     pub window: Bytes,
-    /// The time from the SYN to its answer, seen from here; none while there is none. A SYN from the other side has its answer from this
-    /// side's host, and says nothing of the way.
+    /// The time from the SYN to its answer, seen from here; none while there is none. A SYN from
+    /// the other side has its answer from this side's host, and says nothing of the way.
     pub handshake: Option<Duration>,
     /// Round trips measured by timestamps: the sum of all so far, and their number.
     pub round_trips: (Duration, u64),
-    /// Whether the other side's FIN or either's RST was seen: nothing more comes. This side may have closed and go on to receive.
+    /// Whether the other side's FIN or either's RST was seen: nothing more comes. This side may
+    /// have closed and go on to receive.
     pub closes: bool,
 }
 
@@ -118,7 +121,8 @@ impl Options {
         found
     }
 
-    /// What holds for the windows of the side that sent these, when the other one answered, or had asked, with those.
+    /// What holds for the windows of the side that sent these, when the other one answered, or had
+    /// asked, with those.
     pub(crate) fn agree(self, there: Self) -> Agreed {
         let stamps = if self.timestamps && there.timestamps {
             12

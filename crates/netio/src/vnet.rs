@@ -1,5 +1,5 @@
-//! The virtio-net header (virtio 1.2, section 5.1.6, legacy form of ten bytes in native order), by which
-//! AF_PACKET and TAP say what is left to be done with a frame.
+//! The virtio-net header (virtio 1.2, section 5.1.6, legacy form of ten bytes in native order), by
+//! which AF_PACKET and TAP say what is left to be done with a frame.
 //!
 //! "Checksum already verified" is dropped: it says nothing that the next hop needs.
 

@@ -1,13 +1,14 @@
-//! The loop that moves packets: from ports, through queues, to ports; any number of each in one thread.
+//! The loop that moves packets: from ports, through queues, to ports; any number of each in one
+//! thread.
 //!
-//! A turn: handle the commands; receive a batch from each port that has something, read the clock, classify
-//! and queue; send from each path what may leave while its port has room; kick each port once; and if there
-//! was nothing to do, wait for an arrival, for room, or for the earliest due time. A port that fails does not
-//! stop the others: its error is kept for inspection, its backlog is dropped and counted (`Reason::Port`),
-//! and it is tried again every tenth of a second.
+//! A turn: handle the commands; receive a batch from each port that has something, read the clock,
+//! classify and queue; send from each path what may leave while its port has room; kick each port
+//! once; and if there was nothing to do, wait for an arrival, for room, or for the earliest due
+//! time. A port that fails does not stop the others: its error is kept for inspection, its backlog
+//! is dropped and counted (`Reason::Port`), and it is tried again every tenth of a second.
 //!
-//! Where a kernel program takes over while the process hangs, a [`Gate`] reports it: the kernel has already
-//! forwarded what was received before the loop came back, so that is dropped as stale.
+//! Where a kernel program takes over while the process hangs, a [`Gate`] reports it: the kernel has
+//! already forwarded what was received before the loop came back, so that is dropped as stale.
 
 use crate::classify::Classify;
 use crate::clock;
@@ -36,8 +37,8 @@ const RETRY: Duration = Duration::from_millis(100);
 /// The longest sleep when nothing is due.
 const NAP: Duration = Duration::from_millis(100);
 
-/// Batches received (or, after a lapse, discarded) in one go at most, so that a flood cannot keep the loop
-/// there.
+/// Batches received (or, after a lapse, discarded) in one go at most, so that a flood cannot keep
+/// the loop there.
 const BATCHES: usize = 1024;
 
 /// A port of a worker.
@@ -53,12 +54,13 @@ pub struct PathId(pub usize);
 pub struct Settings {
     /// The pool of frames, shared by all ports.
     pub slots: Slots,
-    /// How long before a due time it wakes, to spin for the rest: precision against use of the processor. Zero:
-    /// it only sleeps.
+    /// How long before a due time it wakes, to spin for the rest: precision against use of the
+    /// processor. Zero: it only sleeps.
     pub guard: Duration,
     /// A super-frame that would take longer than this at its path's bandwidth is split on arrival.
     pub split_above: Duration,
-    /// The longest time between two calls of the gate's heartbeat, while the process is not stopped.
+    /// The longest time between two calls of the gate's heartbeat, while the process is not
+    /// stopped.
     pub heartbeat: Duration,
     /// Run under `SCHED_FIFO` at the lowest priority, where that is permitted.
     pub realtime: bool,
@@ -78,8 +80,8 @@ impl Default for Settings {
 
 /// The worker's side of a kernel program that forwards by itself while the worker is silent.
 pub trait Gate: Send {
-    /// Whether the kernel has taken over since the last beat (or there has been no beat): then what was received
-    /// since must not be sent again.
+    /// Whether the kernel has taken over since the last beat (or there has been no beat): then what
+    /// was received since must not be sent again.
     fn lapsed(&mut self, now: Instant) -> bool;
     /// Records that the worker is alive.
     fn beat(&mut self, now: Instant);
@@ -99,15 +101,16 @@ pub struct PathSpec {
     pub classify: Box<dyn Classify>,
     /// Queues and schedules them.
     pub queue: Queue,
-    /// The plan that the queue was built from, if any: with it classes keep their packets when the plan changes.
+    /// The plan that the queue was built from, if any: with it classes keep their packets when the
+    /// plan changes.
     pub plan: Option<TreePlan>,
-    /// What leaves is shaped to this rate, and super-frames are split by it; `None`: no limit, and they are split
-    /// only where the destination cannot take them.
+    /// What leaves is shaped to this rate, and super-frames are split by it; `None`: no limit, and
+    /// they are split only where the destination cannot take them.
     pub bandwidth: Option<Bandwidth>,
     /// Added to each packet's length.
     pub overhead: Bytes,
-    /// Makes the departure times of a pacing discipline come true, attached to the port; `None`: the worker
-    /// waits, and catches up with whatever it missed.
+    /// Makes the departure times of a pacing discipline come true, attached to the port; `None`:
+    /// the worker waits, and catches up with whatever it missed.
     pub realiser: Option<Box<dyn Realiser>>,
 }
 
@@ -236,8 +239,8 @@ impl Worker {
         PathId(self.paths.len() - 1)
     }
 
-    /// From now on the TCP connections of these classes of `data` can be [watched](Handle::watch) and [held](Handle::hold), in their
-    /// acknowledgments, which go by the other path.
+    /// From now on the TCP connections of these classes of `data` can be [watched](Handle::watch)
+    /// and [held](Handle::hold), in their acknowledgments, which go by the other path.
     ///
     /// # Panics
     /// If a path is not of this worker.
@@ -256,7 +259,8 @@ impl Worker {
         self.gate = Some(gate);
     }
 
-    /// Runs until it is stopped, or every input has ended and everything is sent. Returns the last snapshot.
+    /// Runs until it is stopped, or every input has ended and everything is sent. Returns the last
+    /// snapshot.
     pub fn run(mut self) -> Snapshot {
         self.turns.realtime = self.pause.prepare(self.settings.realtime);
         loop {
@@ -351,7 +355,8 @@ impl Worker {
         }
     }
 
-    /// Receives and queues a batch from each port that may have something. Returns whether anything came.
+    /// Receives and queues a batch from each port that may have something. Returns whether anything
+    /// came.
     fn receive(&mut self) -> bool {
         let mut any = false;
         for index in 0..self.slots.len() {
@@ -361,8 +366,8 @@ impl Worker {
             if !self.slots[index].ready || self.slots[index].error.is_some() {
                 continue;
             }
-            // Where frames carry their time of arrival, all of them are received before the queue sees a later
-            // time.
+            // Where frames carry their time of arrival, all of them are received before the queue
+            // sees a later time.
             for _ in 0..BATCHES {
                 self.receive_from(index);
                 let now = clock::now();
@@ -377,8 +382,8 @@ impl Worker {
             }
         }
         let now = clock::now();
-        // Where a program redirects frames to us instead of copying them, nothing arrives after a lapse until
-        // the next beat: the beat must not wait for an arrival.
+        // Where a program redirects frames to us instead of copying them, nothing arrives after a
+        // lapse until the next beat: the beat must not wait for an arrival.
         if self.gate.as_mut().is_some_and(|gate| gate.lapsed(now)) {
             self.discard_stale(None);
         } else if let Some(gate) = &mut self.gate {
@@ -387,7 +392,8 @@ impl Worker {
         any
     }
 
-    /// Gives the batch to its path. Returns whether there may be more frames that arrived before `now`.
+    /// Gives the batch to its path. Returns whether there may be more frames that arrived before
+    /// `now`.
     fn accept(&mut self, index: usize, path: usize, now: Instant) -> bool {
         let Self {
             slots,
@@ -431,8 +437,8 @@ impl Worker {
         }
     }
 
-    /// Discards what waits in every port, since the kernel has forwarded it by itself, and takes over again. The
-    /// batch that was just received belongs to `path`, if there is one.
+    /// Discards what waits in every port, since the kernel has forwarded it by itself, and takes
+    /// over again. The batch that was just received belongs to `path`, if there is one.
     fn discard_stale(&mut self, path: Option<usize>) {
         // The first turn takes over from the kernel: that is no lapse.
         self.turns.lapses += u64::from(self.turns.turns > 1);
@@ -469,12 +475,14 @@ impl Worker {
         }
     }
 
-    /// Sends from each path. Returns whether more can be sent at once, and until when nothing else is due.
+    /// Sends from each path. Returns whether more can be sent at once, and until when nothing else
+    /// is due.
     fn send(&mut self, now: Instant) -> (bool, Instant) {
         let (mut busy, mut until) = (false, Instant::NEVER);
         self.slots.iter_mut().for_each(|slot| slot.wants_room = false);
         let count = self.paths.len();
-        // A different path begins each time, so that none always has first choice of a shared port's room.
+        // A different path begins each time, so that none always has first choice of a shared
+        // port's room.
         self.first_path = (self.first_path + 1) % count.max(1);
         for offset in 0..count {
             let path = &mut self.paths[(self.first_path + offset) % count];

@@ -1,7 +1,8 @@
-//! The times of a pacer come true: by gap frames and by launch times on a modelled wire, exactly; by timers, never early. And
-//! what cannot work is refused.
+//! The times of a pacer come true: by gap frames and by launch times on a modelled wire, exactly;
+//! by timers, never early. And what cannot work is refused.
 //!
-//! Where this machine holds the worker up, gaps become longer, which is counted: then only "never early" is asserted.
+//! Where this machine holds the worker up, gaps become longer, which is counted: then only "never
+//! early" is asserted.
 
 use engine::byte_clock::WIRE_OVERHEAD;
 use engine::link::Link;
@@ -64,7 +65,8 @@ fn out(from: PortId, to: PortId, gap: &str, realiser: Box<dyn Realiser>) -> Path
     }
 }
 
-/// Full packets through a pacer by this realiser: since when they came, what went onto the wire, and how well it did.
+/// Full packets through a pacer by this realiser: since when they came, what went onto the wire,
+/// and how well it did.
 fn paced(gap: &str, wire: ModelWire, mut realiser: Box<dyn Realiser>) -> (Instant, Vec<SentFrame>, Realised) {
     let mut wire: Box<ModelWire> = Box::new(wire);
     let log = wire.log();
@@ -99,8 +101,8 @@ fn is_pause(sent: &SentFrame) -> bool {
     sent.bytes.starts_with(&[1, 0x80, 0xc2, 0, 0, 1])
 }
 
-/// In order, and none before its time, which is so many periods after the first had come; where nothing held it up, those after
-/// the first, which left when it was seen, to the nanosecond.
+/// In order, and none before its time, which is so many periods after the first had come; where
+/// nothing held it up, those after the first, which left when it was seen, to the nanosecond.
 fn are_paced(begin: Instant, packets: &[&SentFrame], undisturbed: bool) {
     assert_eq!(packets.len(), PACKETS);
     let second = packets[1].at;
@@ -140,8 +142,8 @@ fn gap_frames_fill_the_wire_and_packets_start_to_the_byte() {
     }
     assert_eq!(achieved.gaps.bytes, Bytes::new(bytes));
     if achieved.dry == 0 {
-        // Of 3036 byte-times 1538 are the packet's, and one gap frame fills the rest; the first one's less what the first
-        // packet was seen late.
+        // Of 3036 byte-times 1538 are the packet's, and one gap frame fills the rest; the first
+        // one's less what the first packet was seen late.
         let gaps: Vec<u64> = sent
             .iter()
             .filter(|sent| is_pause(sent))

@@ -161,8 +161,8 @@ fn direction(
     ruled(link, policy, seed)
 }
 
-/// One direction of a link that a policy rules: of the policy's bandwidth, which is at most the link's rate, so nothing would
-/// wait behind it.
+/// One direction of a link that a policy rules: of the policy's bandwidth, which is at most the
+/// link's rate, so nothing would wait behind it.
 pub fn ruled(mut link: EmulatedLink, policy: &Interface, seed: Seed) -> EmulatedDirection {
     link.rate = policy.settings.bandwidth;
     let classifier = Classifier::new(policy.filters.iter().cloned(), seed);

@@ -43,7 +43,8 @@ settings! {
         /// What the wire loses by itself
         loss: Loss = default "nothing",
             "what is to be tried out", "none";
-        /// How much longer than `delay` packets travel at most, evenly distributed; they keep their order
+        /// How much longer than `delay` packets travel at most, evenly distributed; they keep their
+        /// order
         jitter: Duration = default "0 s",
             "what is to be tried out", "none";
     }

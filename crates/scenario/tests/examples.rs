@@ -1,5 +1,6 @@
-//! The files under `examples/` are what people begin with: each can be used as it stands, without a warning, and
-//! has no class that nothing reaches. Those named `lab-…` are topologies, the others policies.
+//! The files under `examples/` are what people begin with: each can be used as it stands, without a
+//! warning, and has no class that nothing reaches. Those named `lab-…` are topologies, the others
+//! policies.
 
 use control::policy::{Interface, Policy};
 use engine::packet::ClassId;

@@ -1,23 +1,27 @@
-//! What a bump in the wire costs, beside the kernel's own bridge on the very same interfaces:
-//! A – R – B by veth, R a plain kernel bridge, R's other ways of forwarding tried in turn, round by round.
+//! What a bump in the wire costs, beside the kernel's own bridge on the very same interfaces: A – R
+//! – B by veth, R a plain kernel bridge, R's other ways of forwarding tried in turn, round by
+//! round.
 //!
 //! - TCP: one connection (cubic), offloads at their defaults, bytes per second at the receiver;
-//! - packets: 60-byte frames (64 on a wire with its check sum), as fast as one socket sends them, to an address that
-//!   B throws away, counted at B's interface.
+//! - packets: 60-byte frames (64 on a wire with its check sum), as fast as one socket sends them,
+//!   to an address that B throws away, counted at B's interface.
 //!
-//! A and B stand for other machines, so whatever they do is held to processor 0, and Suimon to processor 1; the bridge works
-//! where packets come from, on processor 0. Without that the end hosts' work and Suimon's would be weighed together.
-//! A also takes its acknowledgements on processor 0 (RPS; needs root): taken where Suimon sent them, A's kernel sends
-//! more data from there, past what A has on its way on processor 0, and one host's frames arrive in another order.
+//! A and B stand for other machines, so whatever they do is held to processor 0, and Suimon to
+//! processor 1; the bridge works where packets come from, on processor 0. Without that the end
+//! hosts' work and Suimon's would be weighed together. A also takes its acknowledgements on
+//! processor 0 (RPS; needs root): taken where Suimon sent them, A's kernel sends more data from
+//! there, past what A has on its way on processor 0, and one host's frames arrive in another order.
 //! B's kernel receives where frames were sent, on Suimon's processor.
 //!
-//! A virtual machine's two processors may share a cache at one moment and not at the next, wherever their host runs them. The
-//! bridge does not notice; whoever hands every byte from one to the other does. So their distance is measured beside
-//! each TCP measurement, and the ratio is told for near and far ones apart.
+//! A virtual machine's two processors may share a cache at one moment and not at the next, wherever
+//! their host runs them. The bridge does not notice; whoever hands every byte from one to the other
+//! does. So their distance is measured beside each TCP measurement, and the ratio is told for near
+//! and far ones apart.
 //!
-//! Suimon forwards by its default port with a CBQ of 20 classes and 20 filters; the kernel's HTB with 20 classes and no
-//! filter. `cargo bench --package suimon --bench bridge [-- ROUNDS]`, as root or not. The machine is shared and
-//! noisy, for seconds on end: what counts is the median of the rounds' ratios, each to what was measured beside it.
+//! Suimon forwards by its default port with a CBQ of 20 classes and 20 filters; the kernel's HTB
+//! with 20 classes and no filter. `cargo bench --package suimon --bench bridge [-- ROUNDS]`, as
+//! root or not. The machine is shared and noisy, for seconds on end: what counts is the median of
+//! the rounds' ratios, each to what was measured beside it.
 
 #![expect(clippy::print_stdout, reason = "a bench prints its table")]
 
@@ -56,7 +60,8 @@ const WAYS: [(Way, &str); 5] = [
 const SPAN: Duration = Duration::from_millis(1500);
 const CLASSES: usize = 20;
 
-/// Between processors that share a cache a word and its answer take less: here 40 to 60 ns, else 350 to 2,000.
+/// Between processors that share a cache a word and its answer take less: here 40 to 60 ns, else
+/// 350 to 2,000.
 const NEAR: Duration = Duration::from_nanos(150);
 const WORDS: u32 = 20_000;
 
@@ -386,7 +391,8 @@ impl Wire {
     }
 }
 
-/// 20 classes and a filter for each, on what leaves to the right; the traffic here falls into the last.
+/// 20 classes and a filter for each, on what leaves to the right; the traffic here falls into the
+/// last.
 fn policy_text(kind: &str) -> String {
     let mut text = format!(
         "version = 1\n[port]\nkind = \"{kind}\"\nbetween = [\"left\", \"right\"]\n\

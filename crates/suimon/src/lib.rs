@@ -1,8 +1,9 @@
-//! Suimon's command line as a library: [`main`] with the kinds of disciplines that policies may name.
+//! Suimon's command line as a library: [`main`] with the kinds of disciplines that policies may
+//! name.
 //!
-//! A program of five lines that adds a kind of its own has every verb: its kind can be checked, simulated, built in a lab and
-//! run on an interface (`examples/my_discipline.rs`). A verb is one file under `commands/`; whatever it prints goes through the
-//! writer that it is given.
+//! A program of five lines that adds a kind of its own has every verb: its kind can be checked,
+//! simulated, built in a lab and run on an interface (`examples/my_discipline.rs`). A verb is one
+//! file under `commands/`; whatever it prints goes through the writer that it is given.
 
 #![forbid(unsafe_code)]
 
@@ -26,7 +27,8 @@ struct Cli {
     command: Command,
 }
 
-/// Runs the verb that the command line names, and says how it ended. Policies may name the kinds of `registry`.
+/// Runs the verb that the command line names, and says how it ended. Policies may name the kinds of
+/// `registry`.
 pub fn main(registry: Registry) -> ExitCode {
     let command = Cli::parse_from(commands::nine::rewrite(std::env::args_os())).command;
     let mut out = io::stdout().lock();

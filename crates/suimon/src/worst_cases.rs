@@ -1,11 +1,13 @@
-//! The worst case of each class of a policy, as `suimon check` shows it: how long a packet can take, and how much can be held.
+//! The worst case of each class of a policy, as `suimon check` shows it: how long a packet can
+//! take, and how much can be held.
 
 use control::policy::Interface;
 use engine::bounds::{self, WorstCase};
 use plot::text::{self, Align};
 use serde_json::{Value, json};
 
-/// In words: a line for each class with a bound, and one for all that have none for the same reason.
+/// In words: a line for each class with a bound, and one for all that have none for the same
+/// reason.
 pub fn lines(interface: &Interface) -> Vec<String> {
     let cases = interface.plan.bounds();
     let bounded: Vec<Vec<String>> = cases.iter().filter_map(|case| row(interface, case)).collect();
@@ -48,8 +50,8 @@ fn row(interface: &Interface, case: &WorstCase) -> Option<Vec<String>> {
     ])
 }
 
-/// As JSON, for each class: `class` (null for a discipline without classes), and `delay_ns` and `backlog_bytes`, or `none`,
-/// the reason.
+/// As JSON, for each class: `class` (null for a discipline without classes), and `delay_ns` and
+/// `backlog_bytes`, or `none`, the reason.
 pub fn json(interface: &Interface) -> Value {
     let case = |case: &WorstCase| {
         let class = case

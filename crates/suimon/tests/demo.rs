@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 const NOBODY: u32 = 65534;
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// A directory in which anybody can write, with a copy of the program that anybody can start: the build's
-/// own place may be closed to others.
+/// A directory in which anybody can write, with a copy of the program that anybody can start: the
+/// build's own place may be closed to others.
 fn place() -> (PathBuf, PathBuf) {
     let place = std::env::temp_dir().join(format!("suimon-demo-{}", std::process::id()));
     fs::create_dir_all(&place).expect("a directory");

@@ -1,4 +1,5 @@
-//! `suimon lab` as a person uses it: the example, mistakes, a program's end, and what is left after a kill.
+//! `suimon lab` as a person uses it: the example, mistakes, a program's end, and what is left after
+//! a kill.
 
 use netio::ports::pcap::Reader;
 use std::io::{BufRead, BufReader, Read};
@@ -155,13 +156,14 @@ fn processes_with(text: &str) -> Vec<u32> {
         .collect()
 }
 
-/// Starts the example with a program that leaves a child and a grandchild running, each with `mark` in its
-/// command line, and waits until they run.
+/// Starts the example with a program that leaves a child and a grandchild running, each with `mark`
+/// in its command line, and waits until they run.
 fn start_with_family(mark: &str, user: Option<u32>) -> Child {
     let script = format!("sleep {mark} & setsid sh -c 'sleep {mark} & wait' & echo ready; wait");
     let mut command = Command::new(env!("CARGO_BIN_EXE_suimon"));
     if let Some(user) = user {
-        // The build may be where this user may not look: the program and the file go as open descriptors.
+        // The build may be where this user may not look: the program and the file go as open
+        // descriptors.
         use std::os::fd::AsRawFd;
         use std::os::unix::process::CommandExt;
         let file = std::fs::File::open(env!("CARGO_BIN_EXE_suimon")).expect("the program");

@@ -1,4 +1,5 @@
-//! `examples/my_discipline.rs`, a discipline outside the tree: listed, checked, simulated and run as those of the engine are.
+//! `examples/my_discipline.rs`, a discipline outside the tree: listed, checked, simulated and run
+//! as those of the engine are.
 
 use netio::ports::pcap::{Reader, Writer};
 use std::fs;

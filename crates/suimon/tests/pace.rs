@@ -1,7 +1,9 @@
-//! `suimon pace` as a person uses it, on a pair of interfaces: what it refuses and why, the rate that real TCP gets, another rate
-//! by one command, what it says of its precision, and traffic that flows on when it is killed.
+//! `suimon pace` as a person uses it, on a pair of interfaces: what it refuses and why, the rate
+//! that real TCP gets, another rate by one command, what it says of its precision, and traffic that
+//! flows on when it is killed.
 //!
-//! Where the machine forbids BPF it is skipped, which is said. Rates are asserted with room for a busy machine.
+//! Where the machine forbids BPF it is skipped, which is said. Rates are asserted with room for a
+//! busy machine.
 
 use control::protocol::{Reply, Request};
 use control::socket::Client;

@@ -1,5 +1,5 @@
-//! `suimon reproduce` as a person and a program meet it: by its exit codes, its JSON and the files that it writes. What
-//! is measured depends on the machine, so no figure decides.
+//! `suimon reproduce` as a person and a program meet it: by its exit codes, its JSON and the files
+//! that it writes. What is measured depends on the machine, so no figure decides.
 
 use serde_json::Value;
 use std::fs;

@@ -1,12 +1,14 @@
-//! `suimon run` as a person uses it, with real TCP (offloads at their defaults) and UDP through it: on each
-//! kind of port that the machine offers, looked at and changed while packets flow, and ended in every way.
+//! `suimon run` as a person uses it, with real TCP (offloads at their defaults) and UDP through it:
+//! on each kind of port that the machine offers, looked at and changed while packets flow, and
+//! ended in every way.
 //!
 //! ```text
 //!  a ─── lan0 │ r: suimon over the kernel's bridge │ wan0 ─── b
 //! ```
 //!
-//! Where the machine forbids BPF (an ordinary user's namespaces), the ports that need it are skipped, which
-//! is said. Rates are asserted with room for a busy machine; outages are measured and printed.
+//! Where the machine forbids BPF (an ordinary user's namespaces), the ports that need it are
+//! skipped, which is said. Rates are asserted with room for a busy machine; outages are measured
+//! and printed.
 
 use control::protocol::{Change, Reply, Request};
 use control::snapshot::{ClassView, State};
@@ -143,7 +145,8 @@ impl Rig {
         rig.launch().then(|| rig.connected())
     }
 
-    /// Once packets pass: the kernel learns of a new link's carrier, and hosts of their neighbours, in time.
+    /// Once packets pass: the kernel learns of a new link's carrier, and hosts of their neighbours,
+    /// in time.
     fn connected(self) -> Self {
         let passes = || {
             let stream = self.udp(50, 100, Duration::from_millis(200));
@@ -273,8 +276,8 @@ fn rate(transfer: &BulkRun, over: Duration) -> f64 {
     (transfer.received() - before) as f64 * 8e-6 / began.elapsed().as_secs_f64()
 }
 
-/// Waits until this rate in Mbit/s (of frames) is what a transfer gets, within 10 %; a busy machine may take
-/// a while.
+/// Waits until this rate in Mbit/s (of frames) is what a transfer gets, within 10 %; a busy machine
+/// may take a while.
 fn settles_at(transfer: &BulkRun, mbit: f64, what: &str) {
     let mut last = 0.0;
     for _ in 0..8 {

@@ -1,5 +1,5 @@
-//! `suimon sim` as a person uses it: the scenarios of this repository hold what they say, mistakes are told with their
-//! place, and a sweep is the same bytes however it is split.
+//! `suimon sim` as a person uses it: the scenarios of this repository hold what they say, mistakes
+//! are told with their place, and a sweep is the same bytes however it is split.
 
 use serde_json::Value;
 use std::fs;

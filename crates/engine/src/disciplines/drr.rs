@@ -321,7 +321,8 @@ impl Discipline for Drr {
     }
 }
 
-/// Reservations as quanta *k r*, with one *k* for all classes, so large that the least of them has a full packet.
+/// Reservations as quanta *k r*, with one *k* for all classes, so large that the least of them has
+/// a full packet.
 #[derive(Debug)]
 struct ByBytes;
 
@@ -382,8 +383,8 @@ impl Reserves for ByBytes {
         }
     }
 
-    /// The longest turn, which follows from the least class that there can be, a packet of each class beyond it, and what is
-    /// in the device.
+    /// The longest turn, which follows from the least class that there can be, a packet of each
+    /// class beyond it, and what is in the device.
     fn worst_delay(&self, room: &Reservable) -> Option<Duration> {
         let link = room.link();
         let weights = reserved::weights(room.spec());

@@ -1,25 +1,30 @@
 //! `ips`: classes that are promised a delay, policed on input, by priority and queue size.
 //!
-//! Follows Kusaka and Sugano, "An evaluation of delay controlled communication service" (NTT Data; "interrupt packet
-//! scheduling"), section 2.2. A class states a rate ρ, a burst σ and the delay *D* that it needs. A token bucket on input makes
-//! the burst a fact; the required delays become priorities, the bursts become the limits of the queues; scheduling
-//! itself is strict priority (`priq`), or `cbq` as in the paper. Who is let in, and with which bound, is
+//! Follows Kusaka and Sugano, "An evaluation of delay controlled communication service" (NTT Data;
+//! "interrupt packet scheduling"), section 2.2. A class states a rate ρ, a burst σ and the delay
+//! *D* that it needs. A token bucket on input makes the burst a fact; the required delays become
+//! priorities, the bursts become the limits of the queues; scheduling itself is strict priority
+//! (`priq`), or `cbq` as in the paper. Who is let in, and with which bound, is
 //! [`admission`](crate::admission)'s affair; the bounds are derived in [`bounds`](crate::bounds).
 //!
 //! Departures:
 //!
-//! - `rule = "sound"`, the default, counts the packet that is being sent, the device's ring, and the new bursts of higher
-//!   classes. The paper's rule counts none of them, and its delays are exceeded (`docs/decisions/ips-rules.md`).
-//! - A queue is as long as its backlog can become by the same calculus, σ + ρ *T*, by the sound rule; σ by the paper's.
-//! - Every departure of a promised class is held against the promise: when its last bit is out, on a clock of the
-//!   link's bandwidth. `late` counts those that were not in time, which is our fault (or the port's: `ahead` shows what
-//!   was handed over too early, `idle` how long the link was kept waiting); `policed` those that their sender sent too early.
+//! - `rule = "sound"`, the default, counts the packet that is being sent, the device's ring, and
+//!   the new bursts of higher classes. The paper's rule counts none of them, and its delays are
+//!   exceeded (`docs/decisions/ips-rules.md`).
+//! - A queue is as long as its backlog can become by the same calculus, σ + ρ *T*, by the sound
+//!   rule; σ by the paper's.
+//! - Every departure of a promised class is held against the promise: when its last bit is out, on
+//!   a clock of the link's bandwidth. `late` counts those that were not in time, which is our fault
+//!   (or the port's: `ahead` shows what was handed over too early, `idle` how long the link was
+//!   kept waiting); `policed` those that their sender sent too early.
 //!
-//! **Over CBQ** each promised class gets its rate and a credit of its whole burst. Its packets left the policer within σ + ρ *t*,
-//! so it has credit of its own whenever it holds a packet (credit before a packet of length *l* is at least *l*), never
-//! borrows, and never waits to be unregulated; so the formal rule serves it at the lowest level, by priority,
-//! before all that is lent. The best-effort classes have what is left as their rates, at the lowest priority. There are 8
-//! priorities, so more than 7 deadlines share some, and count for each other.
+//! **Over CBQ** each promised class gets its rate and a credit of its whole burst. Its packets left
+//! the policer within σ + ρ *t*, so it has credit of its own whenever it holds a packet (credit
+//! before a packet of length *l* is at least *l*), never borrows, and never waits to be
+//! unregulated; so the formal rule serves it at the lowest level, by priority, before all that is
+//! lent. The best-effort classes have what is left as their rates, at the lowest priority. There
+//! are 8 priorities, so more than 7 deadlines share some, and count for each other.
 
 use crate::admission::{Admission, Flow, Place, Rule};
 use crate::bounds::{ArrivalCurve, Terms, WorstCase, shown};
@@ -107,7 +112,8 @@ settings! {
         burst: Bytes = derived "the link's longest packet",
             "as `rate`",
             "what the senders state";
-        /// The delay that it needs: from a packet's arrival to its last bit on the link; needs `rate`
+        /// The delay that it needs: from a packet's arrival to its last bit on the link; needs
+        /// `rate`
         delay: Duration = derived "best effort: served when no promised class has packets",
             "too small: it is refused, with what is possible",
             "what the receivers need";
@@ -299,7 +305,8 @@ fn longest(check: &mut Check<'_>, settings: &Settings) -> Option<Bytes> {
     Some(own.unwrap_or(link.longest()))
 }
 
-/// Lets the flows in, one by one as they are declared; each that cannot come in is a problem, with the numbers.
+/// Lets the flows in, one by one as they are declared; each that cannot come in is a problem, with
+/// the numbers.
 fn admit(
     check: &mut Check<'_>,
     settings: &Settings,

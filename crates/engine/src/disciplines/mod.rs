@@ -25,7 +25,8 @@ pub mod tbf;
 pub mod wfq;
 pub mod wrr;
 
-/// The discipline of a leaf class, and of an interface without classes, for which a policy names none.
+/// The discipline of a leaf class, and of an interface without classes, for which a policy names
+/// none.
 pub static DEFAULT_LEAF: &Kind = &fifo::KIND;
 
 /// Every kind of this crate, in the order in which they are listed to people.

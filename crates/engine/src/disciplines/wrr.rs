@@ -532,7 +532,8 @@ impl Discipline for Wrr {
     }
 }
 
-/// Reservations as packets of a cycle: ⌈*N r / C*⌉ of *N*, as in the paper, but never fewer. Lengths are not counted.
+/// Reservations as packets of a cycle: ⌈*N r / C*⌉ of *N*, as in the paper, but never fewer.
+/// Lengths are not counted.
 #[derive(Debug)]
 struct ByPackets;
 
@@ -546,8 +547,8 @@ impl ByPackets {
         }
     }
 
-    /// The packets of a cycle that a class of this much has. What counts was rounded up to whole packets, and down to whole
-    /// bits per second.
+    /// The packets of a cycle that a class of this much has. What counts was rounded up to whole
+    /// packets, and down to whole bits per second.
     fn packets(counts: Bandwidth, cycle: u64, link: Bandwidth) -> u64 {
         let (bits, link) = (
             u128::from(counts.bits()) * u128::from(cycle),

@@ -29,8 +29,8 @@ const NEW_FOR: Duration = Duration::from_secs(3);
 
 /// The clamp of a socket before its SYN, which determines the window scale: windows are then
 /// multiples of 128 bytes, as with the kernel's default buffers. On hosts with larger buffers the
-/// unit would be 1024 bytes or more, too coarse for windows of a segment or two. The kernel replaces
-/// this clamp when it enlarges the buffer; the window can grow to 8 MB.
+/// unit would be 1024 bytes or more, too coarse for windows of a segment or two. The kernel
+/// replaces this clamp when it enlarges the buffer; the window can grow to 8 MB.
 const SYN_CLAMP: u32 = (8 << 20) - 1;
 
 /// How long a missing connection is searched for.

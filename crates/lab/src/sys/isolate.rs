@@ -4,11 +4,12 @@
 //! outer (waits) ── init (process 1 of a new PID namespace; reaps) ── the caller goes on here
 //! ```
 //!
-//! Whichever of the three is killed, also by SIGKILL, everything ends: `init` has a parent-death signal from
-//! `outer`, leaves when the caller ends, and the kernel kills a PID namespace whose process 1 is gone.
+//! Whichever of the three is killed, also by SIGKILL, everything ends: `init` has a parent-death
+//! signal from `outer`, leaves when the caller ends, and the kernel kills a PID namespace whose
+//! process 1 is gone.
 //!
-//! All of it may run between fork and exec of a process with several threads, so nothing here allocates,
-//! locks or panics.
+//! All of it may run between fork and exec of a process with several threads, so nothing here
+//! allocates, locks or panics.
 #![expect(unsafe_code, reason = "fork, unshare, mount and signals are system calls")]
 
 use super::check;
@@ -60,8 +61,9 @@ pub(crate) fn isolate(drop_to: Option<u32>) -> Result<(), Failure> {
         stand_over(inner);
     }
     OUTSIDE.store(number_in_proc(), Ordering::Relaxed);
-    // SAFETY: the strings are constants that end in zero. Without a proc file system of the new PID namespace
-    // everything but listing processes works, and some containers refuse one, so failure is no failure.
+    // SAFETY: the strings are constants that end in zero. Without a proc file system of the new PID
+    // namespace everything but listing processes works, and some containers refuse one, so failure
+    // is no failure.
     unsafe {
         let flags = libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC;
         libc::mount(
@@ -76,8 +78,8 @@ pub(crate) fn isolate(drop_to: Option<u32>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// This process's number as the mounted proc file system has it: of the PID namespace outside, before ours
-/// is mounted.
+/// This process's number as the mounted proc file system has it: of the PID namespace outside,
+/// before ours is mounted.
 fn number_in_proc() -> i32 {
     let mut text = [0_u8; 16];
     // SAFETY: the path ends in zero; the pointer and length are those of `text`.
@@ -92,8 +94,8 @@ pub(crate) fn number_outside() -> i32 {
 }
 
 fn become_user(id: u32) -> io::Result<()> {
-    // SAFETY: plain calls; the group list is empty, so its pointer is not read. The raw system calls change
-    // this one thread, which is all there is.
+    // SAFETY: plain calls; the group list is empty, so its pointer is not read. The raw system
+    // calls change this one thread, which is all there is.
     unsafe {
         check(libc::syscall(libc::SYS_setgroups, 0, null::<libc::gid_t>()) as i32)?;
         check(libc::syscall(libc::SYS_setresgid, id, id, id) as i32)?;
@@ -149,8 +151,8 @@ fn write_file(path: &std::ffi::CStr, text: std::fmt::Arguments<'_>) -> io::Resul
     }
 }
 
-/// Blocks the signals that [`stand_over`] waits for; the former mask. Those of job control stay as they are,
-/// so that a shell can stop and continue the whole.
+/// Blocks the signals that [`stand_over`] waits for; the former mask. Those of job control stay as
+/// they are, so that a shell can stop and continue the whole.
 fn block_signals() -> libc::sigset_t {
     let mut former = MaybeUninit::uninit();
     // SAFETY: both sets are ours, and the call fills the second one.
@@ -179,8 +181,8 @@ fn waited_for() -> MaybeUninit<libc::sigset_t> {
 /// Waits for this child, passing on signals that were sent to us alone; leaves with its status.
 fn stand_over(child: libc::pid_t) -> ! {
     let set = waited_for();
-    // SAFETY: descriptors above 2 belong to the innermost process, which has copies; keeping ours open would
-    // keep pipes of the caller's from ending. `set` and `info` are ours.
+    // SAFETY: descriptors above 2 belong to the innermost process, which has copies; keeping ours
+    // open would keep pipes of the caller's from ending. `set` and `info` are ours.
     unsafe {
         libc::syscall(libc::SYS_close_range, 3_u32, u32::MAX, 0_u32);
         loop {

@@ -1,4 +1,5 @@
-//! System calls that the standard library does not offer. The only place in this crate with `unsafe`.
+//! System calls that the standard library does not offer. The only place in this crate with
+//! `unsafe`.
 
 pub(crate) mod isolate;
 pub(crate) mod namespace;

@@ -38,14 +38,15 @@ pub(crate) fn wait_for(pid: u32, limit: Duration) -> io::Result<bool> {
     }
 }
 
-/// Lets the calling thread's sleeps end within microseconds of their time; the kernel's habit is 50 later. Where it is not
-/// allowed, sleeps stay as they are.
+/// Lets the calling thread's sleeps end within microseconds of their time; the kernel's habit is 50
+/// later. Where it is not allowed, sleeps stay as they are.
 pub(crate) fn wake_sharply() {
     // SAFETY: a plain call with numbers.
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1 as libc::c_ulong) };
 }
 
-/// Kills every process of the group that this child leads. The child must not have been waited for yet.
+/// Kills every process of the group that this child leads. The child must not have been waited for
+/// yet.
 pub(crate) fn kill_group(leader: u32) {
     // SAFETY: a plain call. The child is not waited for, so its number is not another's.
     unsafe { libc::kill(-leader.cast_signed(), libc::SIGKILL) };

@@ -43,7 +43,8 @@ pub(crate) fn stamp_arrivals(socket: &impl AsFd) -> io::Result<()> {
     )
 }
 
-/// A datagram's length, and when the kernel got it, in nanoseconds since 1970; none if it did not say.
+/// A datagram's length, and when the kernel got it, in nanoseconds since 1970; none if it did not
+/// say.
 pub(crate) fn receive_stamped(socket: &impl AsFd, buffer: &mut [u8]) -> io::Result<(usize, Option<u64>)> {
     // Room for one message of control data with a timespec, aligned as the kernel writes it.
     let mut control = [0_u64; 8];
@@ -51,8 +52,9 @@ pub(crate) fn receive_stamped(socket: &impl AsFd, buffer: &mut [u8]) -> io::Resu
         iov_base: buffer.as_mut_ptr().cast(),
         iov_len: buffer.len(),
     };
-    // SAFETY: an all-zero `msghdr` is valid; its pointers are to live buffers with their lengths. The control messages
-    // are walked with the system's own macros, which stay inside `msg_controllen`; the timespec is read unaligned.
+    // SAFETY: an all-zero `msghdr` is valid; its pointers are to live buffers with their lengths.
+    // The control messages are walked with the system's own macros, which stay inside
+    // `msg_controllen`; the timespec is read unaligned.
     unsafe {
         let mut message: libc::msghdr = std::mem::zeroed();
         message.msg_iov = &raw mut iov;
@@ -74,13 +76,13 @@ pub(crate) fn receive_stamped(socket: &impl AsFd, buffer: &mut [u8]) -> io::Resu
     }
 }
 
-/// Sets one of the offloads of an interface (an `ETHTOOL_S…` command with one value) in the calling thread's
-/// network namespace.
+/// Sets one of the offloads of an interface (an `ETHTOOL_S…` command with one value) in the calling
+/// thread's network namespace.
 pub(crate) fn ethtool_set(interface: &str, command: u32, value: u32) -> io::Result<()> {
     let socket = std::net::UdpSocket::bind((std::net::Ipv4Addr::UNSPECIFIED, 0))?;
     let mut argument = [command, value];
-    // SAFETY: the structure is plain data, for which zeroes are valid; the kernel reads and writes the two
-    // words of `argument` through it, during the call only.
+    // SAFETY: the structure is plain data, for which zeroes are valid; the kernel reads and writes
+    // the two words of `argument` through it, during the call only.
     unsafe {
         let mut request: libc::ifreq = std::mem::zeroed();
         let room = size_of::<[libc::c_char; libc::IFNAMSIZ]>() - 1;

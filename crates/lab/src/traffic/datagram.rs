@@ -1,8 +1,9 @@
 //! What our test datagrams carry: the stream they belong to, their number, and when they were sent.
 //!
-//! 32 bytes in network order, the rest of the payload is filling: a mark by which strangers' datagrams are told
-//! apart, flags, the stream's name, the number from 0, and the time in nanoseconds on the sender's clock. The datagram that
-//! ends a stream has the number of datagrams that were sent before it in the place of its own.
+//! 32 bytes in network order, the rest of the payload is filling: a mark by which strangers'
+//! datagrams are told apart, flags, the stream's name, the number from 0, and the time in
+//! nanoseconds on the sender's clock. The datagram that ends a stream has the number of datagrams
+//! that were sent before it in the place of its own.
 
 /// Bytes of payload at least.
 pub const LEAST_PAYLOAD: usize = 32;

@@ -1,7 +1,7 @@
 //! Sends datagrams at set times: evenly, or in bursts.
 //!
-//! The times are absolute, counted from the beginning, so that being late once does not slow the stream: a sender that
-//! was held up sends what is due at once, and says how late it was.
+//! The times are absolute, counted from the beginning, so that being late once does not slow the
+//! stream: a sender that was held up sends what is due at once, and says how late it was.
 
 use crate::error::{Doing, Error, Result};
 use crate::sys::process::wake_sharply;
@@ -12,7 +12,8 @@ use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
-/// How long a send may block, and how long the sender sleeps at most before it looks whether it is to stop.
+/// How long a send may block, and how long the sender sleeps at most before it looks whether it is
+/// to stop.
 const GLANCE: Duration = Duration::from_millis(50);
 
 /// The end of a stream is said this often, since datagrams are lost.
@@ -91,8 +92,8 @@ pub fn socket(to: SocketAddr, from: Option<SocketAddr>) -> Result<UdpSocket> {
     connect(socket).doing(|| format!("send to {to}"))
 }
 
-/// Sends the stream until its end or until `stop` says so, then says its end. `clock` gives the time that the receiver
-/// compares with its own, in nanoseconds.
+/// Sends the stream until its end or until `stop` says so, then says its end. `clock` gives the
+/// time that the receiver compares with its own, in nanoseconds.
 pub fn send(
     socket: &UdpSocket,
     stream: u64,
@@ -161,8 +162,8 @@ fn say_the_end(socket: &UdpSocket, stream: u64, count: u64, clock: &impl Fn() ->
     Ok(())
 }
 
-/// Hands a datagram to the kernel; whether it took it. A full buffer loses it as a network would; a port that nobody
-/// listens on any more, too.
+/// Hands a datagram to the kernel; whether it took it. A full buffer loses it as a network would; a
+/// port that nobody listens on any more, too.
 fn offer(socket: &UdpSocket, payload: &[u8]) -> io::Result<bool> {
     const PASSING: [i32; 5] = [
         libc::ENOBUFS,

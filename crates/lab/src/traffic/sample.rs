@@ -1,11 +1,14 @@
-//! Quantiles of a stream of values in bounded memory: all of them while they are few, then a fair sample.
+//! Quantiles of a stream of values in bounded memory: all of them while they are few, then a fair
+//! sample.
 //!
-//! Vitter, "Random sampling with a reservoir" (1985), algorithm R: each of n values is in the sample with the same
-//! chance. Least, greatest and mean are of all values. Values may be negative: clocks of two hosts differ.
+//! Vitter, "Random sampling with a reservoir" (1985), algorithm R: each of n values is in the
+//! sample with the same chance. Least, greatest and mean are of all values. Values may be negative:
+//! clocks of two hosts differ.
 
 use engine::random::{Rng, Seed};
 
-/// Values kept at most. A quantile of so many is off by a fifth of a per cent of rank, with 95 % sureness 0.4.
+/// Values kept at most. A quantile of so many is off by a fifth of a per cent of rank, with 95 %
+/// sureness 0.4.
 const MOST: usize = 1 << 16;
 
 /// Values, or a sample of them.
@@ -68,7 +71,8 @@ impl Sample {
         (self.total > 0).then(|| (self.sum / i128::from(self.total)) as i64)
     }
 
-    /// The values that these parts of a thousand do not exceed, in the order asked; empty if there was no value.
+    /// The values that these parts of a thousand do not exceed, in the order asked; empty if there
+    /// was no value.
     pub fn quantiles(&self, per_mille: &[u32]) -> Vec<i64> {
         let mut sorted = self.kept.clone();
         sorted.sort_unstable();

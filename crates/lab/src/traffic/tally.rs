@@ -1,9 +1,10 @@
-//! What became of a stream, counted at its receiver in bounded memory: loss, duplicates, order, delay, jitter, and
-//! throughput over time.
+//! What became of a stream, counted at its receiver in bounded memory: loss, duplicates, order,
+//! delay, jitter, and throughput over time.
 //!
-//! Reordering is RFC 4737's: a datagram is out of order if one with a higher number came before it. Jitter is RFC 3550's
-//! (section 6.4.1), the smoothed difference of delays. Delays are by two clocks: of two hosts they tell only what is
-//! added to the least. Duplicates are known of the last 65,536 numbers; what comes later than that counts as out of order.
+//! Reordering is RFC 4737's: a datagram is out of order if one with a higher number came before it.
+//! Jitter is RFC 3550's (section 6.4.1), the smoothed difference of delays. Delays are by two
+//! clocks: of two hosts they tell only what is added to the least. Duplicates are known of the last
+//! 65,536 numbers; what comes later than that counts as out of order.
 
 use crate::traffic::datagram::Head;
 use crate::traffic::sample::Sample;
@@ -167,12 +168,14 @@ impl Tally {
         self.span
     }
 
-    /// The length of a bin in nanoseconds, and the bytes of payload in each since the first datagram.
+    /// The length of a bin in nanoseconds, and the bytes of payload in each since the first
+    /// datagram.
     pub fn series(&self) -> (u64, &[u64]) {
         (self.bin, &self.bins)
     }
 
-    /// Bits of payload per second, from the first to the last: what came after the first, over the time since.
+    /// Bits of payload per second, from the first to the last: what came after the first, over the
+    /// time since.
     pub fn rate(&self) -> Option<f64> {
         let (first, last) = self.span?;
         let others = self
@@ -263,7 +266,8 @@ mod tests {
     }
 
     proptest! {
-        /// The same as with a set of everything that came, while nothing is further back than the window.
+        /// The same as with a set of everything that came, while nothing is further back than the
+        /// window.
         #[test]
         fn counts_are_those_of_a_set(steps in prop::collection::vec(0_u64..2_000, 1..400)) {
             let tally = numbers(&steps);

@@ -207,8 +207,8 @@ fn send(bulk: &Bulk, listener: &TcpListener, begin: Instant, shared: &Shared) ->
     Ok(sent)
 }
 
-/// Receives until the sender has closed; the bytes of each interval. What the network holds back after the
-/// sender has ended is waited for as long again as the transfer, and 5 s.
+/// Receives until the sender has closed; the bytes of each interval. What the network holds back
+/// after the sender has ended is waited for as long again as the transfer, and 5 s.
 fn receive(
     listener: &TcpListener,
     bulk: &Bulk,

@@ -1,5 +1,6 @@
-//! UDP, evenly or in bursts, between two hosts of a lab. Every datagram carries its number and the time at which it was
-//! sent, on the clock that the receiver reads too: both are threads of one process. Every arrival is kept.
+//! UDP, evenly or in bursts, between two hosts of a lab. Every datagram carries its number and the
+//! time at which it was sent, on the clock that the receiver reads too: both are threads of one
+//! process. Every arrival is kept.
 
 use crate::error::{Doing, Error, Result};
 use crate::host::Host;
@@ -76,7 +77,8 @@ impl StreamReport {
         gaps.max().unwrap_or_default()
     }
 
-    /// The delay that this share of the datagrams (0 to 1) does not exceed; none if nothing arrived.
+    /// The delay that this share of the datagrams (0 to 1) does not exceed; none if nothing
+    /// arrived.
     pub fn delay(&self, share: f64) -> Option<Duration> {
         let mut delays: Vec<Duration> = self.arrivals.iter().map(Arrival::delay).collect();
         quantile(&mut delays, share)

@@ -1,17 +1,18 @@
 //! Attaching by a filter of the clsact qdisc, for kernels without tcx links (before Linux 6.6).
 //!
-//! A cls_bpf filter in direct-action mode takes the program's answer as its verdict, and the numbers are those
-//! of tcx. But the filter is the interface's and not the process's: after SIGKILL it stays, and holds its
-//! program and the heartbeat cell, whose time passes, so that it lets everything pass from then on. The next
-//! start puts its own program in the same place. At a clean end filters are removed, and the qdisc after them
-//! if it was made here and nobody else has put something into it.
+//! A cls_bpf filter in direct-action mode takes the program's answer as its verdict, and the
+//! numbers are those of tcx. But the filter is the interface's and not the process's: after SIGKILL
+//! it stays, and holds its program and the heartbeat cell, whose time passes, so that it lets
+//! everything pass from then on. The next start puts its own program in the same place. At a clean
+//! end filters are removed, and the qdisc after them if it was made here and nobody else has put
+//! something into it.
 
 use super::syscall::{Hook, Program};
 use crate::netlink::{Netlink, Request, attribute, text, word};
 use std::io;
 
-/// Behind the filters that the kernel numbers by itself (from 49152 downwards), as tcx links stand behind
-/// those that are there.
+/// Behind the filters that the kernel numbers by itself (from 49152 downwards), as tcx links stand
+/// behind those that are there.
 const PRIORITY: u32 = 0xd000;
 
 /// `TC_H_CLSACT`, and its two places for filters.
@@ -88,8 +89,8 @@ fn occupant(netlink: &Netlink, interface: u32) -> io::Result<Option<String>> {
     Ok(all.iter().find(there).and_then(kind))
 }
 
-/// The names of the BPF filters on an interface, in the order of arriving and sent frames; none if it has no
-/// clsact qdisc.
+/// The names of the BPF filters on an interface, in the order of arriving and sent frames; none if
+/// it has no clsact qdisc.
 pub fn names(interface: u32) -> io::Result<Option<Vec<String>>> {
     let netlink = Netlink::open()?;
     if occupant(&netlink, interface)?.as_deref() != Some("clsact") {
@@ -125,7 +126,8 @@ impl Clsact {
         let request = Request::new(libc::RTM_NEWQDISC, flags, &head(interface, HANDLE, PARENT, 0));
         let made = match netlink.ask(request.text(TCA_KIND, "clsact")) {
             Ok(_) => true,
-            // An ingress qdisc has the same place, and takes filters for sent frames for ones for arriving frames.
+            // An ingress qdisc has the same place, and takes filters for sent frames for ones for
+            // arriving frames.
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
                 match occupant(&netlink, interface)?.as_deref() {
                     Some("clsact") => false,
@@ -142,7 +144,8 @@ impl Clsact {
         })
     }
 
-    /// Attaches a program; in the place of the one of the same name that a killed process has left behind.
+    /// Attaches a program; in the place of the one of the same name that a killed process has left
+    /// behind.
     pub(super) fn add(&mut self, program: &Program) -> io::Result<()> {
         let parent = match program.hook() {
             Hook::Egress => EGRESS,
@@ -209,8 +212,8 @@ impl Clsact {
 }
 
 impl Drop for Clsact {
-    /// What cannot be removed is harmless once the cell's time has passed; and when the interface is gone, so
-    /// are its filters.
+    /// What cannot be removed is harmless once the cell's time has passed; and when the interface
+    /// is gone, so are its filters.
     fn drop(&mut self) {
         drop(self.remove());
     }

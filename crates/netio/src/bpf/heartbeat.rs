@@ -1,8 +1,9 @@
 //! The heartbeat: a cell in memory that the loop writes and the programs read.
 //!
-//! It holds the time (CLOCK_MONOTONIC) until which the port counts as alive. One store a turn of the loop
-//! and no system call moves it on. If the loop hangs, the time passes by itself and frames go the kernel's
-//! own way; zero means "disabled". So death, hanging and being switched off are one case to the programs.
+//! It holds the time (CLOCK_MONOTONIC) until which the port counts as alive. One store a turn of
+//! the loop and no system call moves it on. If the loop hangs, the time passes by itself and frames
+//! go the kernel's own way; zero means "disabled". So death, hanging and being switched off are one
+//! case to the programs.
 
 use super::syscall;
 use crate::mapping::Mapping;
@@ -20,7 +21,8 @@ pub enum Word {
     PortAddress,
     /// The address of the bridge over it, likewise, or zero.
     BridgeAddress,
-    /// [`super::programs::ECHO`]: where group frames came from; [`super::programs::TO_TAP`]: where to send.
+    /// [`super::programs::ECHO`]: where group frames came from; [`super::programs::TO_TAP`]: where
+    /// to send.
     Interface,
 }
 
@@ -42,8 +44,8 @@ pub struct Heartbeat {
 }
 
 impl Heartbeat {
-    /// A cell that counts as alive for `limit` after each beat. It starts as lapsed: nothing is taken
-    /// before the first beat.
+    /// A cell that counts as alive for `limit` after each beat. It starts as lapsed: nothing is
+    /// taken before the first beat.
     pub fn new(limit: Duration) -> io::Result<Self> {
         let map = syscall::new_cell(WORDS * 8)?;
         let cell = Mapping::of(map.as_fd(), WORDS * 8, 0)?;
@@ -70,7 +72,8 @@ impl Heartbeat {
         self.set(Word::Interface, u64::from(interface));
     }
 
-    /// Whether the kernel has taken over: what was read from the port before this may have been forwarded.
+    /// Whether the kernel has taken over: what was read from the port before this may have been
+    /// forwarded.
     pub fn lapsed(&self, now: Instant) -> bool {
         now.nanos() >= self.cell.words()[Word::AliveUntil as usize].load(Relaxed)
     }

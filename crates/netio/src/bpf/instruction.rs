@@ -10,7 +10,8 @@ pub struct Instruction {
     immediate: i32,
 }
 
-/// A register; `R1` to `R5` are arguments and lost in a call, `R6` to `R9` survive, `R0` is the answer.
+/// A register; `R1` to `R5` are arguments and lost in a call, `R6` to `R9` survive, `R0` is the
+/// answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[expect(missing_docs, reason = "numbers")]
 pub enum Register {
@@ -275,7 +276,8 @@ pub const fn exit() -> Instruction {
     make(0x95, Register::R0, 0, 0, 0)
 }
 
-/// The pieces in a row, `N` instructions in all, and every "let it pass" aimed at the last two of them.
+/// The pieces in a row, `N` instructions in all, and every "let it pass" aimed at the last two of
+/// them.
 pub const fn program<const N: usize>(pieces: &[&[Instruction]]) -> [Instruction; N] {
     let mut out = [exit(); N];
     let (mut at, mut piece) = (0, 0);
@@ -294,7 +296,8 @@ pub const fn program<const N: usize>(pieces: &[&[Instruction]]) -> [Instruction;
     out
 }
 
-/// The same with every "let it pass" aimed at the last two, for programs that are put together when they are loaded.
+/// The same with every "let it pass" aimed at the last two, for programs that are put together when
+/// they are loaded.
 pub fn aimed(mut program: Vec<Instruction>) -> Vec<Instruction> {
     let len = program.len();
     for (at, instruction) in program.iter_mut().enumerate() {

@@ -1,11 +1,14 @@
-//! The kernel's side of a port: a handful of BPF programs, most of 12 to 29 instructions, as constant arrays.
+//! The kernel's side of a port: a handful of BPF programs, most of 12 to 29 instructions, as
+//! constant arrays.
 //!
-//! No compiler, no object file, no library: [`instruction`] assembles at build time, [`programs`] are the
-//! programs of ports, [`windows`] those that hold TCP's windows, [`police`] those that hold datagrams to a rate, [`syscall`] loads them and makes links by bpf(2), [`attach`] chooses what holds them. A program is
-//! held by the descriptor of its link and never pinned, so it vanishes with the process; only before Linux 6.6
-//! it is held by a filter ([`clsact`]), which the next start replaces. Each one looks into a [`Heartbeat`] cell first and
-//! lets the frame go the kernel's own way if the cell's time has passed, so that a process that hangs is as
-//! harmless as one that died.
+//! No compiler, no object file, no library: [`instruction`] assembles at build time, [`programs`]
+//! are the programs of ports, [`windows`] those that hold TCP's windows, [`police`] those that hold
+//! datagrams to a rate, [`syscall`] loads them and makes links by bpf(2), [`attach`] chooses what
+//! holds them. A program is held by the descriptor of its link and never pinned, so it vanishes
+//! with the process; only before Linux 6.6 it is held by a filter ([`clsact`]), which the next
+//! start replaces. Each one looks into a [`Heartbeat`] cell first and lets the frame go the
+//! kernel's own way if the cell's time has passed, so that a process that hangs is as harmless as
+//! one that died.
 
 pub mod attach;
 pub mod clsact;

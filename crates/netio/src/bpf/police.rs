@@ -1,9 +1,12 @@
-//! Datagrams of chosen UDP ports, held to a rate at an interface: what is beyond is lost, in each direction on its own.
+//! Datagrams of chosen UDP ports, held to a rate at an interface: what is beyond is lost, in each
+//! direction on its own.
 //!
-//! A policer (the generic cell rate algorithm in its form of virtual scheduling): each direction has a time up to which the frames
-//! that passed are paid for, and one that comes before it is lost; a pause earns [`BURST`] at most. QUIC's senders slow down on losses;
-//! who does not is held all the same. The counters of two processors that pass frames at the same moment may let a frame too
-//! much through. Later fragments have no ports, and pass; so do IPv6 extension headers and tunnels.
+//! A policer (the generic cell rate algorithm in its form of virtual scheduling): each direction
+//! has a time up to which the frames that passed are paid for, and one that comes before it is
+//! lost; a pause earns [`BURST`] at most. QUIC's senders slow down on losses; who does not is held
+//! all the same. The counters of two processors that pass frames at the same moment may let a frame
+//! too much through. Later fragments have no ports, and pass; so do IPv6 extension headers and
+//! tunnels.
 
 use super::attach::{Attached, Means};
 use super::heartbeat::Heartbeat;
@@ -115,7 +118,8 @@ pub struct Police {
 }
 
 impl Police {
-    /// Attaches the programs to an interface (of Ethernet). They do nothing before the first beat, nor later than `limit` after the last.
+    /// Attaches the programs to an interface (of Ethernet). They do nothing before the first beat,
+    /// nor later than `limit` after the last.
     pub fn attach(interface: &str, rate: Bandwidth, limit: Duration, means: Means) -> io::Result<Self> {
         let index = Interface::named(interface)?.index;
         let heart = Heartbeat::new(limit)?;
@@ -198,7 +202,8 @@ fn key(port: u16) -> [u8; 4] {
     [high, low, 0, 0]
 }
 
-/// 1024ths of a nanosecond for a byte; none where that is no number of an instruction, or too coarse.
+/// 1024ths of a nanosecond for a byte; none where that is no number of an instruction, or too
+/// coarse.
 fn price(rate: Bandwidth) -> Option<i32> {
     if rate < Bandwidth::kbit(8) || rate > Bandwidth::gbit(100) {
         return None;

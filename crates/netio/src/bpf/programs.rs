@@ -1,7 +1,7 @@
 //! The programs. Each asks first whether the port is alive, and lets the frame pass if it is not.
 //!
-//! A bump in the wire is laid over a plain kernel bridge, which does the work while we are not there and
-//! must not do it a second time while we are. Who takes what, while the port is alive:
+//! A bump in the wire is laid over a plain kernel bridge, which does the work while we are not
+//! there and must not do it a second time while we are. Who takes what, while the port is alive:
 //!
 //! | frame that arrives at one side | AF_PACKET | AF_XDP |
 //! |---|---|---|
@@ -9,13 +9,13 @@
 //! | to a group (broadcast, ARP requests, multicast) | both: the kernel for itself, we for the other side; [`ECHO`] stops the bridge's copy on its way out | the kernel alone, unshaped: XDP cannot take and leave a frame |
 //! | to anyone else | we; [`TAKE`] drops the original after the packet tap had its copy | we, by [`TO_SOCKET`] |
 //!
-//! So a router that is also the bridge keeps its own addresses reachable, the bridge keeps learning where
-//! hosts are from their broadcasts, and no frame crosses twice. What the bridge itself sends is not shaped
-//! (that is the egress port's work), and the bridge must have no third port: frames that it would have
-//! forwarded there go to the other side instead.
+//! So a router that is also the bridge keeps its own addresses reachable, the bridge keeps learning
+//! where hosts are from their broadcasts, and no frame crosses twice. What the bridge itself sends
+//! is not shaped (that is the egress port's work), and the bridge must have no third port: frames
+//! that it would have forwarded there go to the other side instead.
 //!
-//! What we send leaves past the queueing discipline and so past tcx and clsact (`PACKET_QDISC_BYPASS`, AF_XDP): no
-//! program sees it again.
+//! What we send leaves past the queueing discipline and so past tcx and clsact
+//! (`PACKET_QDISC_BYPASS`, AF_XDP): no program sees it again.
 
 use super::heartbeat::Word;
 use super::instruction::Register::{R0, R1, R2, R3, R4, R5, R6, R7};
@@ -34,7 +34,8 @@ pub(super) const TCX_NEXT: i32 = -1;
 pub(super) const TCX_DROP: i32 = 2;
 const XDP_PASS: i32 = 2;
 
-/// Where a context keeps the frame's beginning and end: `__sk_buff` and `xdp_md` of the kernel's interface.
+/// Where a context keeps the frame's beginning and end: `__sk_buff` and `xdp_md` of the kernel's
+/// interface.
 const SKB: (i16, i16) = (76, 80);
 const XDP: (i16, i16) = (0, 4);
 const SKB_ARRIVED_AT: i16 = 36;
@@ -54,7 +55,8 @@ pub(super) const ALIVE: [Instruction; 6] = {
     ]
 };
 
-/// The frame's beginning to `R2`, once it is known to hold an Ethernet header, and its first byte to `R4`.
+/// The frame's beginning to `R2`, once it is known to hold an Ethernet header, and its first byte
+/// to `R4`.
 const fn ethernet((data, end): (i16, i16)) -> [Instruction; 6] {
     [
         load(Long, R2, R6, data),
@@ -66,8 +68,8 @@ const fn ethernet((data, end): (i16, i16)) -> [Instruction; 6] {
     ]
 }
 
-/// Passes frames to groups and to ourselves. Addresses are read in two pieces, as not every processor reads
-/// eight bytes from where frames begin (the verifier goes by the processor).
+/// Passes frames to groups and to ourselves. Addresses are read in two pieces, as not every
+/// processor reads eight bytes from where frames begin (the verifier goes by the processor).
 const FOR_OTHERS: [Instruction; 9] = [
     pass_if_any(R4, 1),
     load(Half, R4, R2, 0),
@@ -88,7 +90,8 @@ pub const TAKE: [Instruction; 25] = program(&[
     &[set(R0, TCX_DROP), exit(), set(R0, TCX_NEXT), exit()],
 ]);
 
-/// Frames that leave by one side: drops the bridge's copies of group frames that arrived at the other side.
+/// Frames that leave by one side: drops the bridge's copies of group frames that arrived at the
+/// other side.
 pub const ECHO: [Instruction; 21] = program(&[
     &ALIVE,
     &[

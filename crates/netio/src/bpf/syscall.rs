@@ -140,7 +140,8 @@ impl Link {
 /// # Safety
 /// The addresses within `attr` are valid for what `command` does with them.
 unsafe fn bpf<T>(command: c_long, attr: &mut T) -> io::Result<i64> {
-    // SAFETY: `attr` is a structure of the kernel's layout and its length is given; the rest the caller saw to.
+    // SAFETY: `attr` is a structure of the kernel's layout and its length is given; the rest the
+    // caller saw to.
     let answer = unsafe { libc::syscall(libc::SYS_bpf, command, std::ptr::from_mut(attr), size_of::<T>()) };
     if answer < 0 {
         Err(io::Error::last_os_error())
@@ -216,7 +217,8 @@ pub fn set_socket(map: BorrowedFd<'_>, queue: u32, socket: BorrowedFd<'_>) -> io
         value: std::ptr::from_ref(&socket) as u64,
         flags: 0,
     };
-    // SAFETY: key and value are four bytes each, as the map was made, and live until the call returns.
+    // SAFETY: key and value are four bytes each, as the map was made, and live until the call
+    // returns.
     unsafe { bpf(MAP_UPDATE, &mut attr) }
         .map_err(|e| explain("entering an AF_XDP socket into its map", &e))?;
     Ok(())
@@ -273,7 +275,8 @@ impl<const K: usize, const V: usize> Hash<K, V> {
     pub(super) fn get(&self, key: &[u8; K]) -> Option<[u8; V]> {
         let mut value = [0; V];
         let mut attr = self.attr(Some(key), value.as_mut_ptr() as u64);
-        // SAFETY: the map was made with keys of K and values of V bytes; both live until the call returns.
+        // SAFETY: the map was made with keys of K and values of V bytes; both live until the call
+        // returns.
         unsafe { bpf(MAP_LOOKUP, &mut attr) }.is_ok().then_some(value)
     }
 
@@ -355,7 +358,8 @@ pub(super) fn load_with(
     for (to, from) in attr.name.iter_mut().take(15).zip(name.bytes()) {
         *to = from;
     }
-    // SAFETY: instructions, licence and log are valid for their lengths and live until the call returns.
+    // SAFETY: instructions, licence and log are valid for their lengths and live until the call
+    // returns.
     let loaded = unsafe { descriptor(PROG_LOAD, &mut attr) };
     let fd = loaded.map_err(|e| {
         let said = String::from_utf8_lossy(log.split(|b| *b == 0).next().unwrap_or_default()).into_owned();

@@ -1,4 +1,5 @@
-//! What programs that look into packets share: from a frame to its transport header, and to values of maps.
+//! What programs that look into packets share: from a frame to its transport header, and to values
+//! of maps.
 
 use super::instruction::Register::{R0, R1, R2, R3, R4, R6, R7, R8, R10};
 use super::instruction::Width::{self, Byte, Double, Half, Word as Long};
@@ -23,7 +24,8 @@ pub(super) fn over(block: &[Instruction]) -> i16 {
     i16::try_from(block.len()).unwrap_or(i16::MAX)
 }
 
-/// `len` bytes of the frame to `to` on the stack, from a place in it or from `R8` on; passes if there are not so many.
+/// `len` bytes of the frame to `to` on the stack, from a place in it or from `R8` on; passes if
+/// there are not so many.
 pub(super) fn fetch(from: Option<i32>, to: i16, len: i32) -> [Instruction; 7] {
     [
         copy(R1, R6),
@@ -48,8 +50,9 @@ pub(super) fn zeros(from: i16, times: i16) -> Vec<Instruction> {
         .collect()
 }
 
-/// The frame's IP header to `ip` on the stack, and where the transport header begins into `R8`; passes unless it is this protocol's. The
-/// pieces are for either version, once its header is there.
+/// The frame's IP header to `ip` on the stack, and where the transport header begins into `R8`;
+/// passes unless it is this protocol's. The pieces are for either version, once its header is
+/// there.
 pub(super) fn transport(protocol: i32, ip: i16, v4: &[Instruction], v6: &[Instruction]) -> Vec<Instruction> {
     let second = [
         vec![pass_if_not(R7, IPV6)],

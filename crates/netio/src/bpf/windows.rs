@@ -1,17 +1,19 @@
 //! Windows of TCP connections, rewritten in what leaves by an interface: two programs and two maps.
 //!
-//! `LEAVES` is attached to frames that leave, `COMES` to those that come in; the other way round for the hosts behind
-//! an interface ([`Side`]). Both keep a map of connections, entered
-//! at their SYN: frames counted in both directions, flags seen, the two SYN headers whole (their options, with the
-//! window scale, are read by [`Windows`] in user space) and when they passed. For a connection in the map of limits,
-//! `LEAVES` lowers the window field (RFC 9293) to the limit, and corrects the checksum, also one that the card is yet to
-//! finish. It never raises one. By default the right edge of the window may so move left, which takes effect within a round trip;
-//! `polite` keeps it where it was.
+//! `LEAVES` is attached to frames that leave, `COMES` to those that come in; the other way round
+//! for the hosts behind an interface ([`Side`]). Both keep a map of connections, entered at their
+//! SYN: frames counted in both directions, flags seen, the two SYN headers whole (their options,
+//! with the window scale, are read by [`Windows`] in user space) and when they passed. For a
+//! connection in the map of limits, `LEAVES` lowers the window field (RFC 9293) to the limit, and
+//! corrects the checksum, also one that the card is yet to finish. It never raises one. By default
+//! the right edge of the window may so move left, which takes effect within a round trip; `polite`
+//! keeps it where it was.
 //!
-//! A segment with SYN has an unscaled window and is left alone. Fragments, IPv6 extension headers and tunnels are not looked into. A
-//! connection that began before the programs were there is not known. When the cell's time has passed, when the process
-//! ends, and for connections without a limit, everything goes as if nothing were there: the kernels' own view of the window
-//! was never touched.
+//! A segment with SYN has an unscaled window and is left alone. Fragments, IPv6 extension headers
+//! and tunnels are not looked into. A connection that began before the programs were there is not
+//! known. When the cell's time has passed, when the process ends, and for connections without a
+//! limit, everything goes as if nothing were there: the kernels' own view of the window was never
+//! touched.
 
 use super::attach::{Attached, Means};
 use super::heartbeat::Heartbeat;
@@ -64,11 +66,13 @@ const FLAGS: [i16; 2] = [8, 12];
 const COUNTERS: [i16; 2] = [16, 40];
 const SYN_AT: [i16; 2] = [64, 72];
 const SYN_HEAD: [i16; 2] = [80, 144];
-/// A timestamp that left and is waited for, when it left, and the sum and number of the times that it took.
+/// A timestamp that left and is waited for, when it left, and the sum and number of the times that
+/// it took.
 const STAMP: i16 = 208;
 const STAMP_AT: i16 = 216;
 const ROUND_TRIPS: i16 = 224;
-/// NOP, NOP, timestamps: how every kernel begins the options of a segment without SYN, where both sides have them.
+/// NOP, NOP, timestamps: how every kernel begins the options of a segment without SYN, where both
+/// sides have them.
 const STAMPED: i32 = 0x0101_080a_u32.to_be() as i32;
 
 /// A limit's value: the largest field, the scale, whether the right edge stays.
@@ -80,7 +84,8 @@ const POLITE: i16 = 8;
 const LEAVING: usize = 0;
 const COMING: usize = 1;
 
-/// Puts the key of the frame's connection and its TCP header on the stack, and where that header begins into `R8`.
+/// Puts the key of the frame's connection and its TCP header on the stack, and where that header
+/// begins into `R8`.
 fn parse(way: usize) -> Vec<Instruction> {
     // What is this side's in frames that leave is the other's in those that come.
     let (source, target, source_port, target_port) = match way {
@@ -133,7 +138,8 @@ fn connection() -> Vec<Instruction> {
     .concat()
 }
 
-/// Counts the frame; keeps its flags, and of a SYN the whole header. A SYN then passes: its window is never scaled.
+/// Counts the frame; keeps its flags, and of a SYN the whole header. A SYN then passes: its window
+/// is never scaled.
 fn note(way: usize) -> Vec<Instruction> {
     let syn = [
         call(KTIME_GET_NS),
@@ -170,8 +176,9 @@ fn note(way: usize) -> Vec<Instruction> {
     [counted.to_vec(), syn.to_vec()].concat()
 }
 
-/// The passive measurement of round trips by timestamps (RFC 7323, section 4): from a segment that leaves to the first that comes
-/// and echoes its stamp. One at a time; what is not answered within a second is given up.
+/// The passive measurement of round trips by timestamps (RFC 7323, section 4): from a segment that
+/// leaves to the first that comes and echoes its stamp. One at a time; what is not answered within
+/// a second is given up.
 fn stamps(way: usize) -> Vec<Instruction> {
     let leaving = [
         load(Double, R1, R9, STAMP_AT),
@@ -367,7 +374,8 @@ pub struct Windows {
 }
 
 impl Windows {
-    /// Attaches the programs to an interface (of Ethernet). They do nothing before the first beat, nor later than `limit` after the last.
+    /// Attaches the programs to an interface (of Ethernet). They do nothing before the first beat,
+    /// nor later than `limit` after the last.
     pub fn attach(interface: &str, side: Side, limit: Duration, means: Means) -> io::Result<Self> {
         let index = Interface::named(interface)?.index;
         let heart = Heartbeat::new(limit)?;

@@ -1,17 +1,18 @@
 //! A port on any network interface: a packet socket (packet(7)) with the virtio-net header.
 //!
-//! The header is what lets super-frames and unfinished checksums pass unharmed, at the speed of the kernel's
-//! own bridge. Frames come by `recvmmsg` into big slots and leave by `sendmmsg`, past the interface's queueing
-//! discipline (`PACKET_QDISC_BYPASS`), since the queueing is ours; what this host sends by itself is not
-//! heard (`PACKET_IGNORE_OUTGOING`). A VLAN tag that the kernel keeps beside the frame is put back into it.
+//! The header is what lets super-frames and unfinished checksums pass unharmed, at the speed of the
+//! kernel's own bridge. Frames come by `recvmmsg` into big slots and leave by `sendmmsg`, past the
+//! interface's queueing discipline (`PACKET_QDISC_BYPASS`), since the queueing is ours; what this
+//! host sends by itself is not heard (`PACKET_IGNORE_OUTGOING`). A VLAN tag that the kernel keeps
+//! beside the frame is put back into it.
 //!
-//! **The transmit ring.** Depth is counted in frames of the MTU, a super-frame as its segments. What is
-//! handed to the kernel and not yet sent is what `SIOCOUTQ` tells of this socket, in the kernel's own
-//! accounting of memory; the socket's buffer is sized so that the kernel wakes us when it falls below the depth.
-//! Honest limits: a driver that lets go of frames before they are on the wire (veth does at once,
-//! some do early) hides what it holds; the frames in a hardware ring that a *previous* owner left are
-//! not counted; and what is behind the interface (a modem, a switch) cannot be seen at all. There the policy's
-//! bandwidth must keep the queue here.
+//! **The transmit ring.** Depth is counted in frames of the MTU, a super-frame as its segments.
+//! What is handed to the kernel and not yet sent is what `SIOCOUTQ` tells of this socket, in the
+//! kernel's own accounting of memory; the socket's buffer is sized so that the kernel wakes us when
+//! it falls below the depth. Honest limits: a driver that lets go of frames before they are on the
+//! wire (veth does at once, some do early) hides what it holds; the frames in a hardware ring that
+//! a *previous* owner left are not counted; and what is behind the interface (a modem, a switch)
+//! cannot be seen at all. There the policy's bandwidth must keep the queue here.
 
 use super::{Kind, Open, Opened, Opening};
 use crate::clock;
@@ -58,7 +59,8 @@ const RETRY: Duration = Duration::from_micros(50);
 /// Bytes of received frames that may wait in the kernel while this thread does not run.
 const RECEIVE_BUFFER: usize = 16 << 20;
 
-/// Bytes to receive at once, as far as the last batch tells: they are copied out again while they are in the cache.
+/// Bytes to receive at once, as far as the last batch tells: they are copied out again while they
+/// are in the cache.
 const BATCH_BYTES: usize = 256 << 10;
 
 /// Calls of `recvmmsg` that failed on a single frame, in one batch at most.
@@ -71,7 +73,8 @@ pub struct Settings {
     pub interface: String,
     /// Frames handed to the kernel and not yet sent at most; see the head of this file.
     pub transmit_ring: usize,
-    /// Whether to hear frames for other hosts: needed between two interfaces, not for what this host sends.
+    /// Whether to hear frames for other hosts: needed between two interfaces, not for what this
+    /// host sends.
     pub promiscuous: bool,
     /// Whether to receive at all.
     pub receive: bool,
@@ -345,7 +348,8 @@ impl Port for AfPacket {
         let fresh = std::iter::from_fn(|| pool.take_big()).take(missing);
         self.spare.splice(0..0, fresh);
         if self.spare.is_empty() {
-            // Frames wait in the kernel until slots come back, and are missed if that takes too long.
+            // Frames wait in the kernel until slots come back, and are missed if that takes too
+            // long.
             return Ok(());
         }
         self.arrivals.iter_mut().for_each(Foreign::refresh);
@@ -375,7 +379,8 @@ impl Port for AfPacket {
                 }
                 Err(e) => match e.raw_os_error() {
                     Some(libc::EAGAIN | libc::EINTR) => return Ok(()),
-                    // A super-frame that the header cannot describe; it is gone, and the next may be good.
+                    // A super-frame that the header cannot describe; it is gone, and the next may
+                    // be good.
                     Some(libc::EINVAL) => self.counters.refused += 1,
                     _ => return Err(self.error("receiving", e)),
                 },

@@ -1,8 +1,10 @@
-//! A port whose frames are also written to a capture: what it puts out, with the time at which it does.
+//! A port whose frames are also written to a capture: what it puts out, with the time at which it
+//! does.
 //!
-//! Of each frame the beginning is kept ([`KEPT`] bytes: its headers), and its length. Times are read once for each kick, from
-//! the clock of the data plane, counted from 1970. A capture that can no longer be written ends; traffic goes on. The
-//! file is at most a second behind. Gap frames are not in it.
+//! Of each frame the beginning is kept ([`KEPT`] bytes: its headers), and its length. Times are
+//! read once for each kick, from the clock of the data plane, counted from 1970. A capture that can
+//! no longer be written ends; traffic goes on. The file is at most a second behind. Gap frames are
+//! not in it.
 
 use crate::clock;
 use crate::pool::Pool;

@@ -1,17 +1,20 @@
 //! `egress`: what this host itself sends by an interface.
 //!
-//! A program at the interface's egress hook (tcx, or clsact before Linux 6.6) redirects every frame, ARP too, into a TAP of ours; we read the
-//! TAP and put frames on the wire by a packet socket. Both carry the virtio-net header, so super-frames and
-//! unfinished checksums pass as they are. There is no loop: what the packet socket sends leaves past the
-//! queueing discipline and the hook before it. What arrives is not touched at all.
+//! A program at the interface's egress hook (tcx, or clsact before Linux 6.6) redirects every
+//! frame, ARP too, into a TAP of ours; we read the TAP and put frames on the wire by a packet
+//! socket. Both carry the virtio-net header, so super-frames and unfinished checksums pass as they
+//! are. There is no loop: what the packet socket sends leaves past the queueing discipline and the
+//! hook before it. What arrives is not touched at all.
 //!
-//! The program looks at the heartbeat first; without it frames take their usual way. When the process dies
-//! the link goes with its descriptor (a filter of clsact stays, and lets frames pass), and so does the TAP.
+//! The program looks at the heartbeat first; without it frames take their usual way. When the
+//! process dies the link goes with its descriptor (a filter of clsact stays, and lets frames pass),
+//! and so does the TAP.
 //!
-//! Costs of catching frames outside their socket: about 10 µs more of a round trip, and the kernel believes that
-//! a frame is sent when it is in our queue, so a TCP sender fills the queue up to its window instead of
-//! waiting for the link (no small-queue back pressure). Choose limits or RED accordingly. Super-frames of
-//! hosts of their own can be kept small at the source: `ip link set IF gso_max_segs N`.
+//! Costs of catching frames outside their socket: about 10 µs more of a round trip, and the kernel
+//! believes that a frame is sent when it is in our queue, so a TCP sender fills the queue up to its
+//! window instead of waiting for the link (no small-queue back pressure). Choose limits or RED
+//! accordingly. Super-frames of hosts of their own can be kept small at the source: `ip link set IF
+//! gso_max_segs N`.
 
 use super::af_packet::{self, AfPacket};
 use super::tap::Tap;
@@ -60,11 +63,12 @@ fn on(interface: &str, opening: &Opening<'_>) -> Result<Opened, PortError> {
     })
 }
 
-/// How soon room may appear at the packet socket, whose descriptor is not the one that is waited for.
+/// How soon room may appear at the packet socket, whose descriptor is not the one that is waited
+/// for.
 const SOON: Duration = Duration::from_micros(50);
 
-/// How often to look whether the interface is still the same one: neither the TAP nor a socket that does not
-/// receive would tell.
+/// How often to look whether the interface is still the same one: neither the TAP nor a socket that
+/// does not receive would tell.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// The kernel puts the first free number in.
@@ -82,7 +86,8 @@ pub struct Egress {
 }
 
 impl Egress {
-    /// Opens the socket and the TAP. Frames come once programs are attached, by [`crate::fail_open::single`].
+    /// Opens the socket and the TAP. Frames come once programs are attached, by
+    /// [`crate::fail_open::single`].
     pub fn open(interface: &str, transmit_ring: usize) -> Result<Self, PortError> {
         let wire = AfPacket::open(af_packet::Settings {
             transmit_ring,
@@ -116,8 +121,8 @@ impl Egress {
     }
 }
 
-/// Brings the TAP up, without a word of its own: whatever the kernel itself would say there would go out on
-/// the wire.
+/// Brings the TAP up, without a word of its own: whatever the kernel itself would say there would
+/// go out on the wire.
 fn set_up(name: &str) -> io::Result<u32> {
     let silence = format!("/proc/sys/net/ipv6/conf/{name}/disable_ipv6");
     match std::fs::write(silence, "1") {

@@ -1,7 +1,8 @@
 //! Two ports joined back to back in this process: a wire for tests, across threads if need be.
 //!
-//! Each end is a [`Port`], and can also be used by hand with [`Memory::send`] and [`Memory::take`]. The
-//! capabilities are whatever the test wants to see handled. [`Memory::set_link`] makes the interface fail.
+//! Each end is a [`Port`], and can also be used by hand with [`Memory::send`] and [`Memory::take`].
+//! The capabilities are whatever the test wants to see handled. [`Memory::set_link`] makes the
+//! interface fail.
 
 use crate::pool::{Offload, Pool};
 use crate::port::{Capabilities, Counters, Fault, Port, PortError, Wake};

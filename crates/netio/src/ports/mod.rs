@@ -1,10 +1,11 @@
 //! The ports, one file each, and the one list of the kinds that a policy can name.
 //!
-//! To add one: a file here that implements [`Port`] and declares its `KIND`, and a line in each of the two
-//! lists below, its `mod` line and its entry in [`KINDS`]. Nothing else in the workspace knows a kind by name.
+//! To add one: a file here that implements [`Port`] and declares its `KIND`, and a line in each of
+//! the two lists below, its `mod` line and its entry in [`KINDS`]. Nothing else in the workspace
+//! knows a kind by name.
 //!
-//! [`memory`] and [`model_wire`] are for tests and measurements; [`captured`] is any port with a capture of
-//! what it sends. No policy names these.
+//! [`memory`] and [`model_wire`] are for tests and measurements; [`captured`] is any port with a
+//! capture of what it sends. No policy names these.
 
 use crate::bpf::Means;
 use crate::fail_open::{self, Capture};
@@ -25,8 +26,8 @@ pub mod model_wire;
 pub mod pcap;
 pub mod tap;
 
-/// Every kind of port that a policy can name. Where a policy names none, the first that fits its attachment
-/// is taken.
+/// Every kind of port that a policy can name. Where a policy names none, the first that fits its
+/// attachment is taken.
 pub static KINDS: &[&Kind] = &[
     &af_packet::KIND,
     &af_xdp::KIND,
@@ -111,7 +112,8 @@ pub fn declared() -> Vec<&'static PortKind> {
 /// If an interface or a file cannot be used so; the error says why and what to do.
 ///
 /// # Panics
-/// If the kind is not in [`KINDS`], or needs another attachment: the reader of policies refuses that.
+/// If the kind is not in [`KINDS`], or needs another attachment: the reader of policies refuses
+/// that.
 pub fn open(kind: &PortKind, attachment: &Attachment, opening: &Opening<'_>) -> Result<Opened, PortError> {
     let kind = KINDS.iter().find(|known| known.declared.name == kind.name);
     match (kind.map(|kind| kind.open), attachment) {
@@ -132,7 +134,8 @@ fn both_lanes([a, b]: [&str; 2]) -> Vec<Lane> {
     vec![lane(0, 1, b), lane(1, 0, a)]
 }
 
-/// A bump in the wire that fails open: programs let the kernel's bridge take over when the worker is silent.
+/// A bump in the wire that fails open: programs let the kernel's bridge take over when the worker
+/// is silent.
 fn bump<P: Capture + 'static>(
     names: [&str; 2],
     ports: [P; 2],
@@ -186,7 +189,8 @@ mod tests {
         }
     }
 
-    /// What it costs to add or rename a kind: its own file, and the list above (which has no quotes).
+    /// What it costs to add or rename a kind: its own file, and the list above (which has no
+    /// quotes).
     #[test]
     fn the_name_of_a_kind_stands_in_quotes_in_its_own_file_alone() {
         /// Words that name a kind, and something else in this file.

@@ -1,9 +1,11 @@
-//! A port onto a wire that is modelled: frames take the time that their bytes need at its rate, one after the other, and the
-//! ring in front of it holds so many of them. What a physical card does, for tests and for measurements where there is none.
+//! A port onto a wire that is modelled: frames take the time that their bytes need at its rate, one
+//! after the other, and the ring in front of it holds so many of them. What a physical card does,
+//! for tests and for measurements where there is none.
 //!
-//! Times are the data plane's clock's. A frame starts when the one before it has ended, when it was given, or at its launch
-//! time, if the wire keeps those, whichever is last; nothing of it depends on when anybody looks. Each frame can be
-//! written down with its start. The bytes of each frame are read once, as a card does by DMA; here a processor does it.
+//! Times are the data plane's clock's. A frame starts when the one before it has ended, when it was
+//! given, or at its launch time, if the wire keeps those, whichever is last; nothing of it depends
+//! on when anybody looks. Each frame can be written down with its start. The bytes of each frame
+//! are read once, as a card does by DMA; here a processor does it.
 
 use crate::clock;
 use crate::pool::Pool;

@@ -1,9 +1,10 @@
 //! Capture files: a port that reads frames from one and writes frames to one.
 //!
-//! Reads pcapng (draft-ietf-opsawg-pcapng: section, interface, enhanced and simple packet blocks; others are passed
-//! over) and the classic format (draft-ietf-opsawg-pcap, in micro- and nanoseconds), in either byte order.
-//! Writes pcapng in nanoseconds. Only Ethernet. A file may hold anything: a block that contradicts itself
-//! ends the reading with its place in the file, and no length in it is believed beyond [`LONGEST_BLOCK`].
+//! Reads pcapng (draft-ietf-opsawg-pcapng: section, interface, enhanced and simple packet blocks;
+//! others are passed over) and the classic format (draft-ietf-opsawg-pcap, in micro- and
+//! nanoseconds), in either byte order. Writes pcapng in nanoseconds. Only Ethernet. A file may hold
+//! anything: a block that contradicts itself ends the reading with its place in the file, and no
+//! length in it is believed beyond [`LONGEST_BLOCK`].
 
 use super::{Kind, Lane, Open, Opened, Opening};
 use crate::clock;
@@ -479,7 +480,8 @@ impl<W: Write> Writer<W> {
         self.end(ENHANCED)
     }
 
-    /// Writes the first bytes of a frame that is `original` bytes long: a simulated one has nothing behind its headers.
+    /// Writes the first bytes of a frame that is `original` bytes long: a simulated one has nothing
+    /// behind its headers.
     pub fn beginning(&mut self, at: u64, interface: u32, bytes: &[u8], original: u32) -> io::Result<()> {
         self.packet(at, interface, bytes, original.max(bytes.len() as u32));
         self.end(ENHANCED)

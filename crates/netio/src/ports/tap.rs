@@ -1,9 +1,9 @@
 //! A port on a TAP interface: what the kernel sends into it is received here, and the reverse.
 //!
 //! With the virtio-net header and TCP segmentation offload, one read brings a super-frame of up to
-//! 64 KiB: ten times the throughput of plain frames. A TAP hands a frame over within the call, so nothing waits
-//! behind the scheduler's back on the way out. On the way in the interface's own queue must be read dry,
-//! since the kernel drops at its tail.
+//! 64 KiB: ten times the throughput of plain frames. A TAP hands a frame over within the call, so
+//! nothing waits behind the scheduler's back on the way out. On the way in the interface's own
+//! queue must be read dry, since the kernel drops at its tail.
 
 use super::{Kind, Open, Opened, Opening};
 use crate::pool::Pool;
@@ -60,8 +60,8 @@ pub struct Tap {
 }
 
 impl Tap {
-    /// Opens the TAP of this name, in the network namespace of this thread; it is made if there is none, and goes with
-    /// the port if it was not made persistent.
+    /// Opens the TAP of this name, in the network namespace of this thread; it is made if there is
+    /// none, and goes with the port if it was not made persistent.
     pub fn open(name: &str, transmit_ring: usize) -> Result<Self, PortError> {
         let fail = |doing: &'static str| move |e: io::Error| PortError::new(name, doing, e);
         let (tap, name) = sys::open_tap(name).map_err(fail("opening a TAP interface"))?;
@@ -70,8 +70,8 @@ impl Tap {
         Self::adopt(tap, mtu, transmit_ring)
     }
 
-    /// Takes an open TAP, perhaps of another network namespace. It must have been made with `IFF_VNET_HDR`
-    /// and `IFF_NO_PI`.
+    /// Takes an open TAP, perhaps of another network namespace. It must have been made with
+    /// `IFF_VNET_HDR` and `IFF_NO_PI`.
     pub fn adopt(tap: OwnedFd, mtu: usize, transmit_ring: usize) -> Result<Self, PortError> {
         let (name, suitable) = sys::tap_name(tap.as_fd())
             .map_err(|e| PortError::new("tap", "adopting an open TAP interface", e))?;

@@ -1,18 +1,22 @@
-//! The realiser of the PSPacer paper (Takano et al., SWoPP 2004, section 3): between packets gap frames go onto the wire, so
-//! that it is never idle while a packet waits, and the wire's own bytes are the clock.
+//! The realiser of the PSPacer paper (Takano et al., SWoPP 2004, section 3): between packets gap
+//! frames go onto the wire, so that it is never idle while a packet waits, and the wire's own bytes
+//! are the clock.
 //!
-//! The payload of gap frames is prepared once and shared; the port sends beginnings of it. What a gap frame is, is a
-//! [`GapFrame`]: a PAUSE of IEEE 802.3 annex 31B with time 0, which the first switch port takes and drops, or a void frame
-//! from an address to itself, which a switch does not forward, as its destination is where it came from.
+//! The payload of gap frames is prepared once and shared; the port sends beginnings of it. What a
+//! gap frame is, is a [`GapFrame`]: a PAUSE of IEEE 802.3 annex 31B with time 0, which the first
+//! switch port takes and drops, or a void frame from an address to itself, which a switch does not
+//! forward, as its destination is where it came from.
 //!
-//! The queue's time is the wire's. While the ring is not empty it is the clock's, but never later than the bytes that
-//! were given to the wire reach: a wire that is slower than its nominal rate (oscillators may differ by 100 ppm) would
-//! otherwise seem to have idled, and gaps would be cut short by it. When the ring was found empty while a packet waited, the wire has
-//! been idle: the gap became longer, nothing is early, and it is counted as dry.
+//! The queue's time is the wire's. While the ring is not empty it is the clock's, but never later
+//! than the bytes that were given to the wire reach: a wire that is slower than its nominal rate
+//! (oscillators may differ by 100 ppm) would otherwise seem to have idled, and gaps would be cut
+//! short by it. When the ring was found empty while a packet waited, the wire has been idle: the
+//! gap became longer, nothing is early, and it is counted as dry.
 //!
-//! Limits. Gap frames order packets within one transmit ring. They take the whole link up to the first switch. A stream of PAUSE with
-//! time 0 tells the neighbour to go on, so a real PAUSE of this host's card is cancelled by it. Some cards drop flow-control frames
-//! that the host sends; the self-test compares the card's own counter. Not tried on a physical card: there was none.
+//! Limits. Gap frames order packets within one transmit ring. They take the whole link up to the
+//! first switch. A stream of PAUSE with time 0 tells the neighbour to go on, so a real PAUSE of
+//! this host's card is cancelled by it. Some cards drop flow-control frames that the host sends;
+//! the self-test compares the card's own counter. Not tried on a physical card: there was none.
 
 use super::{Achieved, Punctuality, Realiser, Refusal, Step, full_frame};
 use crate::clock;
@@ -29,7 +33,8 @@ use engine::units::{Bandwidth, Bytes, Duration, Instant};
 pub enum GapFrame {
     /// 802.3 PAUSE with time 0: the neighbour drops it, and goes on sending.
     Pause,
-    /// From this interface's address to the same: switches do not forward it; a host that is the neighbour ignores it.
+    /// From this interface's address to the same: switches do not forward it; a host that is the
+    /// neighbour ignores it.
     Void,
 }
 

@@ -1,12 +1,15 @@
-//! The realiser that leaves it to the device: packets go to it ahead of their times, with the time at which each is to
-//! start (SO_TXTIME; on cards that can, with an `etf` discipline with `offload` on the queue).
+//! The realiser that leaves it to the device: packets go to it ahead of their times, with the time
+//! at which each is to start (SO_TXTIME; on cards that can, with an `etf` discipline with `offload`
+//! on the queue).
 //!
-//! The queue is asked ahead of the clock: not before [`LEAD`], so that a packet reaches the card in time, and up to
-//! [`HORIZON`], so that the worker can sleep. What arrives meanwhile is treated as arriving at the end of that time. Times go
-//! to the kernel on its TAI clock, which is what cards are set by.
+//! The queue is asked ahead of the clock: not before [`LEAD`], so that a packet reaches the card in
+//! time, and up to [`HORIZON`], so that the worker can sleep. What arrives meanwhile is treated as
+//! arriving at the end of that time. Times go to the kernel on its TAI clock, which is what cards
+//! are set by.
 //!
-//! The self-test sends one frame that is to leave in [`TRIAL`] and looks at how long it stays with the device. Where
-//! times are ignored (veth, and every driver without it) it is gone at once. Not tried on a card that keeps them: there was none.
+//! The self-test sends one frame that is to leave in [`TRIAL`] and looks at how long it stays with
+//! the device. Where times are ignored (veth, and every driver without it) it is gone at once. Not
+//! tried on a card that keeps them: there was none.
 
 use super::{Achieved, Punctuality, Realiser, Refusal, Step, gap::GapFrame};
 use crate::clock;
@@ -32,7 +35,8 @@ pub fn carried(at: Instant, offset: i64) -> u64 {
     at.nanos().saturating_add_signed(offset)
 }
 
-/// By how much the other clock is ahead of the data plane's, which is read before and after it: half way.
+/// By how much the other clock is ahead of the data plane's, which is read before and after it:
+/// half way.
 pub fn offset(before: u64, other: u64, after: u64) -> i64 {
     let middle = before + after.saturating_sub(before) / 2;
     i64::try_from(i128::from(other) - i128::from(middle)).unwrap_or(0)

@@ -1,16 +1,18 @@
 //! Realisers: they make the departure times of a pacing discipline come true at a port.
 //!
 //! - [`timer`]: the worker waits. Works on every port, as exactly as this machine wakes a thread.
-//! - [`gap`]: gap frames between packets keep the wire busy, so that bytes are the clock (Takano et al. 2004).
-//! - [`launch`]: the device gets packets ahead of their times, and keeps the times itself (SO_TXTIME).
+//! - [`gap`]: gap frames between packets keep the wire busy, so that bytes are the clock (Takano et
+//!   al. 2004).
+//! - [`launch`]: the device gets packets ahead of their times, and keeps the times itself
+//!   (SO_TXTIME).
 //!
-//! Whether one works is measured: [`Realiser::prove`] sends frames that every neighbour ignores, and measures
-//! how long they take. A port that passes frames on as fast as it gets them (veth, TAP: no wire takes time for a
-//! byte) is refused, with the measurement.
+//! Whether one works is measured: [`Realiser::prove`] sends frames that every neighbour ignores,
+//! and measures how long they take. A port that passes frames on as fast as it gets them (veth,
+//! TAP: no wire takes time for a byte) is refused, with the measurement.
 //!
-//! A realiser also decides which time the queue sees: the clock's, the wire's, or one ahead. After its host
-//! stalled, a queue does not see all of the missed time, or it would make up for it in a burst; a buffer behind
-//! us relies on packets that are never early.
+//! A realiser also decides which time the queue sees: the clock's, the wire's, or one ahead. After
+//! its host stalled, a queue does not see all of the missed time, or it would make up for it in a
+//! burst; a buffer behind us relies on packets that are never early.
 
 pub mod gap;
 pub mod launch;
@@ -57,7 +59,8 @@ pub struct Achieved {
     pub late: u64,
     /// How often the wire ran dry while a packet waited and gap frames should have kept it busy.
     pub dry: u64,
-    /// Time that was given up, since the host stalled for longer than it may catch up: gaps were longer by it.
+    /// Time that was given up, since the host stalled for longer than it may catch up: gaps were
+    /// longer by it.
     pub held_up: Duration,
     /// Gap frames, and their slots on the wire.
     pub gaps: Count,

@@ -1,5 +1,5 @@
-//! The realiser that waits: the worker sleeps until shortly before a packet's time, and spins for the rest
-//! ([`Settings::guard`](crate::worker::Settings::guard)). It needs nothing of the port.
+//! The realiser that waits: the worker sleeps until shortly before a packet's time, and spins for
+//! the rest ([`Settings::guard`](crate::worker::Settings::guard)). It needs nothing of the port.
 
 use super::{Achieved, CATCH_UP, Punctuality, Realiser, Refusal, Step};
 use crate::pool::Pool;
@@ -12,7 +12,8 @@ use engine::units::{Bandwidth, Duration, Instant};
 #[derive(Debug)]
 pub struct Timer {
     punctuality: Punctuality,
-    /// By how much the queue's time is behind the clock's: what was given up since the queue was last empty.
+    /// By how much the queue's time is behind the clock's: what was given up since the queue was
+    /// last empty.
     behind: Duration,
     /// From this time of its own on the queue has a packet, or may have one.
     ready: Option<Instant>,
@@ -102,7 +103,8 @@ mod tests {
         let mut timer = waiting(at(0));
         assert_eq!(timer.time(at(30_000), false), at(5_000));
         assert_eq!(timer.achieved().held_up, Duration::from_millis(25));
-        // Until a packet has been sent it is shown no more; from then on the clock goes on from there.
+        // Until a packet has been sent it is shown no more; from then on the clock goes on from
+        // there.
         assert_eq!(timer.time(at(30_100), false), at(5_000));
         timer.ready = Some(at(5_000));
         assert_eq!(timer.time(at(31_000), false), at(5_900));

@@ -1,4 +1,5 @@
-//! What is expected of a scenario: a subject, a metric, a window and bounds. One that can never be measured is a mistake.
+//! What is expected of a scenario: a subject, a metric, a window and bounds. One that can never be
+//! measured is a mistake.
 
 use super::Named;
 use crate::sources::Transport;
@@ -13,7 +14,8 @@ choices! {
     pub enum Metric {
         /// Bytes over time.
         Rate = "rate",
-        /// Of what passed the link, the part of this class; of what all flows got, the part of this flow.
+        /// Of what passed the link, the part of this class; of what all flows got, the part of this
+        /// flow.
         Share = "share",
         /// Of the link's rate, the part that frames took.
         Load = "load",
@@ -157,7 +159,8 @@ settings! {
         class: String = derived "", "", "";
         /// The flow that is measured
         flow: String = derived "", "", "";
-        /// The link that is measured, such as "server > home"; beside `class`, where several have such a class
+        /// The link that is measured, such as "server > home"; beside `class`, where several have
+        /// such a class
         link: String = derived "", "", "";
         /// What is measured
         metric: Metric = required, "", "";

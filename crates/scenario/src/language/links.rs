@@ -12,7 +12,8 @@ use measure::impairments::Loss;
 use sim::link::{Completion, Framing};
 
 settings! {
-    /// The settings of a link; those of the way back are the same unless [link.back] says otherwise.
+    /// The settings of a link; those of the way back are the same unless [link.back] says
+    /// otherwise.
     pub struct LinkSettings {
         /// How fast the wire is, framing included
         rate: Bandwidth = required,
@@ -30,7 +31,8 @@ settings! {
         /// What the wire loses by itself
         loss: Loss = default "nothing",
             "what is to be tried out", "none";
-        /// How much longer than `delay` packets travel at most, evenly distributed; they keep their order
+        /// How much longer than `delay` packets travel at most, evenly distributed; they keep their
+        /// order
         jitter: Duration = default "0 s",
             "what is to be tried out", "none";
         /// The longest IP packet
@@ -40,7 +42,8 @@ settings! {
         transmit_ring: u32 = default "1",
             "too large: packets wait behind the policy, where no priority helps",
             "the least; `suimon run` has 64";
-        /// Whether the driver fills gaps with gap frames, where the policy asks for them (`pacer` with `gap = "frames"`)
+        /// Whether the driver fills gaps with gap frames, where the policy asks for them (`pacer`
+        /// with `gap = "frames"`)
         gap_frames: bool = default "false",
             "true: the wire is never idle while paced packets wait, and its bytes are the clock", "none";
         /// The granularity of the driver's timers
@@ -228,7 +231,8 @@ fn policies(
     policies
 }
 
-/// Refuses a policy whose frames are shorter than the link's, and warns of one that is faster than the link.
+/// Refuses a policy whose frames are shorter than the link's, and warns of one that is faster than
+/// the link.
 fn fits(reader: &mut Reader<'_>, value: &Value<'_>, interface: &Interface, link: &LinkSettings) {
     let at = |key: &str| {
         let inside = value
@@ -261,8 +265,9 @@ fn fits(reader: &mut Reader<'_>, value: &Value<'_>, interface: &Interface, link:
     }
 }
 
-/// What a policy file says of an interface: `home-router.toml`, or `home-router.toml: wan0` if it has several. Here its
-/// device has the ring of the scenario's link, whatever the file's own port has.
+/// What a policy file says of an interface: `home-router.toml`, or `home-router.toml: wan0` if it
+/// has several. Here its device has the ring of the scenario's link, whatever the file's own port
+/// has.
 fn from_file(
     reader: &mut Reader<'_>,
     registry: &Registry,

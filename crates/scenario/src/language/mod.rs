@@ -1,4 +1,5 @@
-//! A scenario: TOML text → hosts, links, flows, changes and expectations of a simulation, checked, or every mistake.
+//! A scenario: TOML text → hosts, links, flows, changes and expectations of a simulation, checked,
+//! or every mistake.
 //!
 //! ```toml
 //! version = 1
@@ -13,7 +14,8 @@
 //! rate = "10 Mbit/s"
 //! ```
 //!
-//! With a section `[sweep]` a text is many scenarios, one for each point; all are checked before any is run.
+//! With a section `[sweep]` a text is many scenarios, one for each point; all are checked before
+//! any is run.
 
 mod changes;
 mod expectations;
@@ -68,7 +70,8 @@ settings! {
         /// The length of a bin of the series over time
         bin: Duration = derived "about 1/500 of the duration",
             "too small: large files, noisy curves; too large: what is short is not seen", "the width of a picture";
-        /// What `--picture` draws: bandwidth of classes, how long packets waited at links or took from end to end, what waited over time, or what flows got
+        /// What `--picture` draws: bandwidth of classes, how long packets waited at links or took
+        /// from end to end, what waited over time, or what flows got
         picture: Picture = default "bandwidth", "", "what classes are about";
     }
 }
@@ -108,7 +111,8 @@ pub struct Scenario {
 }
 
 impl Scenario {
-    /// The directions that packets pass from the one host to the other, by their places in the list.
+    /// The directions that packets pass from the one host to the other, by their places in the
+    /// list.
     pub fn way(&self, between: [usize; 2]) -> Vec<usize> {
         way(self.hosts.len(), &self.directions, between).unwrap_or_default()
     }
@@ -151,7 +155,8 @@ pub struct Scenarios {
 }
 
 impl Scenarios {
-    /// Reads and checks a text with all its points. The error holds every mistake in the first point that has any.
+    /// Reads and checks a text with all its points. The error holds every mistake in the first
+    /// point that has any.
     pub fn read(path: &str, text: &str, registry: &Registry, files: Files<'_>) -> Result<Self, Diagnostics> {
         let mut all = Self {
             path: path.into(),
@@ -183,7 +188,8 @@ impl Scenarios {
         Ok(all)
     }
 
-    /// One point, numbered from 1. It has been checked; an error means that a policy file has changed since.
+    /// One point, numbered from 1. It has been checked; an error means that a policy file has
+    /// changed since.
     pub fn point(&self, number: usize, files: Files<'_>) -> Result<Scenario, Diagnostics> {
         let mut wrong = Vec::new();
         match self.read_point(number, files, &mut wrong) {
@@ -500,7 +506,8 @@ fn read_flows(
     (flows.len() == sections.len()).then_some(flows)
 }
 
-/// The directions from one host to another that the simulator takes: the fewest, the first declared among equals.
+/// The directions from one host to another that the simulator takes: the fewest, the first declared
+/// among equals.
 fn way(hosts: usize, directions: &[DirectionConfig], [from, to]: [usize; 2]) -> Option<Vec<usize>> {
     let mut came: Vec<Option<usize>> = vec![None; hosts];
     let mut next = VecDeque::from([from]);

@@ -6,8 +6,9 @@
 //! flows = [1, 2, 4]
 //! ```
 //!
-//! `"{rate}"` stands for the value itself, whatever its type; within a longer text for the value's text. Points are
-//! numbered from 1 in the order of the lists, the last list fastest, so that a number means the same wherever it runs.
+//! `"{rate}"` stands for the value itself, whatever its type; within a longer text for the value's
+//! text. Points are numbered from 1 in the order of the lists, the last list fastest, so that a
+//! number means the same wherever it runs.
 
 use control::sections::{Section, span};
 use engine::settings::{Problem, Span, unknown};

@@ -1,7 +1,8 @@
 //! One picture that stands alone, for a page of documentation: what `--picture` draws.
 //!
-//! It shows the links that policies rule, and no others: those are what a scenario is about. Links whose disciplines
-//! differ are named by these, so that the same traffic through two of them can be compared.
+//! It shows the links that policies rule, and no others: those are what a scenario is about. Links
+//! whose disciplines differ are named by these, so that the same traffic through two of them can be
+//! compared.
 
 use super::pictures::{self, Part};
 use crate::language::Picture;

@@ -1,10 +1,12 @@
-//! A sweep as a table for other programs: RFC 4180, a line for each point, units in the names of the columns.
+//! A sweep as a table for other programs: RFC 4180, a line for each point, units in the names of
+//! the columns.
 
 use crate::run::outcome::{Outcome, Passed};
 use measure::delay::Delays;
 use std::collections::BTreeMap;
 
-/// A field as section 2 has it: in quotes if it has a comma, a quote or the end of a line, and quotes twice.
+/// A field as section 2 has it: in quotes if it has a comma, a quote or the end of a line, and
+/// quotes twice.
 pub fn field(text: &str) -> String {
     if text.contains([',', '"', '\n', '\r']) {
         format!("\"{}\"", text.replace('"', "\"\""))
@@ -19,8 +21,8 @@ pub fn line(fields: &[String]) -> String {
     fields.join(",") + "\r\n"
 }
 
-/// The table of these points: what was swept, what passed each link and class, what each flow got, what was expected.
-/// Points in which a class or flow is missing have empty fields there.
+/// The table of these points: what was swept, what passed each link and class, what each flow got,
+/// what was expected. Points in which a class or flow is missing have empty fields there.
 pub fn points(outcomes: &[Outcome]) -> String {
     let rows: Vec<Vec<(String, String)>> = outcomes.iter().map(point).collect();
     let mut head: Vec<String> = Vec::new();

@@ -1,4 +1,5 @@
-//! Outcomes as JSON: one object on one line for each point. The unit of a number is part of its name.
+//! Outcomes as JSON: one object on one line for each point. The unit of a number is part of its
+//! name.
 
 use crate::run::outcome::{ClassOutcome, FlowOutcome, Judgement, LinkOutcome, Outcome, Passed};
 use measure::delay::Delays;

@@ -5,8 +5,8 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::io::Write;
 
-/// Puts lines of points together, all of them, each once, in their order. `outputs` are names and texts of files. Says whether all
-/// expectations were met.
+/// Puts lines of points together, all of them, each once, in their order. `outputs` are names and
+/// texts of files. Says whether all expectations were met.
 pub fn merge(outputs: &[(String, String)], out: &mut dyn Write) -> Result<bool, Error> {
     let mut scenarios: Vec<Gathered> = Vec::new();
     for (path, text) in outputs {

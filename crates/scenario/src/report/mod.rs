@@ -1,6 +1,8 @@
-//! Outcomes shown: [`table`] for the terminal, [`json`] and [`csv`] and [`series`] for programs, [`page`] and [`alone`] as pictures.
+//! Outcomes shown: [`table`] for the terminal, [`json`] and [`csv`] and [`series`] for programs,
+//! [`page`] and [`alone`] as pictures.
 //!
-//! [`merge`] puts the outputs of shards together; [`preview`] says what a scenario means without running it.
+//! [`merge`] puts the outputs of shards together; [`preview`] says what a scenario means without
+//! running it.
 
 pub mod alone;
 pub mod csv;

@@ -1,7 +1,9 @@
-//! The page of a simulation: what was expected, what passed each link, what each flow got, and the scenario itself.
+//! The page of a simulation: what was expected, what passed each link, what each flow got, and the
+//! scenario itself.
 //!
-//! A sweep has a table of its points and a curve for each thing that was measured; of its points those are shown in
-//! full that missed what was expected, and the first. [`super::pictures`] draws, `super::sweep` compares points.
+//! A sweep has a table of its points and a curve for each thing that was measured; of its points
+//! those are shown in full that missed what was expected, and the first. [`super::pictures`] draws,
+//! `super::sweep` compares points.
 
 use super::{pictures, sweep};
 use crate::run::outcome::{ClassOutcome, FlowOutcome, LinkOutcome, Outcome, Passed};
@@ -11,7 +13,8 @@ use plot::html::{Cell, Page};
 
 /// How many points of a sweep are shown in full.
 const SHOWN: usize = 4;
-/// The page of these points of a scenario. `texts` are what was run: names, and what stands in the files.
+/// The page of these points of a scenario. `texts` are what was run: names, and what stands in the
+/// files.
 pub fn page(outcomes: &[Outcome], texts: &[(String, String)]) -> String {
     let Some(first) = outcomes.first() else {
         return Page::new("Nothing was simulated").finish();

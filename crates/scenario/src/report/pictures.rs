@@ -15,7 +15,8 @@ const STEPS: usize = 150;
 /// The terminal has some hundred columns.
 const READINGS: usize = 240;
 
-/// A link that carries a smaller part of its rate than this, in per cent, is not worth a picture in passing.
+/// A link that carries a smaller part of its rate than this, in per cent, is not worth a picture in
+/// passing.
 const BUSY: u64 = 5;
 
 /// Whether enough passed a link for its pictures to be looked at first.
@@ -138,7 +139,8 @@ impl Part {
     }
 }
 
-/// The classes by which packets left, in the policy's order; of many the smallest together, at the end.
+/// The classes by which packets left, in the policy's order; of many the smallest together, at the
+/// end.
 pub(super) fn parts(link: &LinkOutcome) -> Vec<Part> {
     let leaves = link.classes.iter().filter(|class| class.leaf);
     let mut parts: Vec<Part> = leaves.map(|class| Part::of(&class.name, &class.passed)).collect();

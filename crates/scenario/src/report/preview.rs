@@ -1,4 +1,5 @@
-//! What a scenario means, without running it: hosts with their addresses, links, and which class each flow comes into.
+//! What a scenario means, without running it: hosts with their addresses, links, and which class
+//! each flow comes into.
 
 use crate::folder::Folder;
 use crate::language::{DirectionConfig, FlowConfig};
@@ -13,7 +14,8 @@ use plot::text::{self, Align};
 use serde_json::{Value, json};
 use std::io::{self, Write};
 
-/// Checks the scenario at this path, shows what it means or what is wrong, and says whether it is accepted.
+/// Checks the scenario at this path, shows what it means or what is wrong, and says whether it is
+/// accepted.
 pub fn check(
     path: &str,
     text: &str,

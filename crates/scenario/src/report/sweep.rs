@@ -1,7 +1,8 @@
-//! A sweep: its points beside each other in a table, and what was measured over the values that were swept.
+//! A sweep: its points beside each other in a table, and what was measured over the values that
+//! were swept.
 //!
-//! The list of numbers that has the most values is the x axis; each combination of the other lists is a line. Where no
-//! list is one of numbers, each point is a bar.
+//! The list of numbers that has the most values is the x axis; each combination of the other lists
+//! is a line. Where no list is one of numbers, each point is a bar.
 
 use super::page::missed;
 use crate::run::outcome::Outcome;

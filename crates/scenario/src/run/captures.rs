@@ -1,4 +1,5 @@
-//! Links captured into files of pcapng while a course runs. Packets have their headers and their length, and no data.
+//! Links captured into files of pcapng while a course runs. Packets have their headers and their
+//! length, and no data.
 
 use super::network::Network;
 use crate::Error;

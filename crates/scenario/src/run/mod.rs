@@ -1,7 +1,8 @@
 //! One run of a point: time passes, changes are made, windows are read, and all is summed up.
 //!
-//! `network` makes the simulator's hosts, links and flows; [`captures`] writes packets into files; `readings` are what has been
-//! counted, `judge` holds them against what was expected; [`outcome`] is the result. [`points`] runs the points of a sweep.
+//! `network` makes the simulator's hosts, links and flows; [`captures`] writes packets into files;
+//! `readings` are what has been counted, `judge` holds them against what was expected; [`outcome`]
+//! is the result. [`points`] runs the points of a sweep.
 
 pub mod captures;
 mod judge;
@@ -26,7 +27,8 @@ use sim::simulation::End;
 /// How often a course says how far it is.
 const STEPS: u64 = 400;
 
-/// Runs a scenario. `said` is told now and then how much time has passed and how many events there were.
+/// Runs a scenario. `said` is told now and then how much time has passed and how many events there
+/// were.
 pub fn run(
     name: &str,
     scenario: &Scenario,

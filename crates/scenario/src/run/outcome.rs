@@ -1,7 +1,9 @@
-//! What a simulated scenario gave: plain data for tables, JSON, files of series, plots and expectations.
+//! What a simulated scenario gave: plain data for tables, JSON, files of series, plots and
+//! expectations.
 //!
-//! Rates and bytes of classes and links are those of frames (Ethernet header included), put where their bits were on
-//! the wire; those of flows are what the receiver's program got. Series begin at time zero.
+//! Rates and bytes of classes and links are those of frames (Ethernet header included), put where
+//! their bits were on the wire; those of flows are what the receiver's program got. Series begin at
+//! time zero.
 
 use crate::language::Picture;
 use engine::units::{Bandwidth, Bytes, Duration, Instant};

@@ -1,7 +1,9 @@
-//! The points of a sweep, side by side: which are to be run, on how many threads, and in which order they are told.
+//! The points of a sweep, side by side: which are to be run, on how many threads, and in which
+//! order they are told.
 //!
-//! A point's result depends on its number alone, and results are told in the order of their numbers. So a sweep that
-//! is split over machines and put together again has the same bytes as one that is not.
+//! A point's result depends on its number alone, and results are told in the order of their
+//! numbers. So a sweep that is split over machines and put together again has the same bytes as one
+//! that is not.
 
 use super::captures::Wanted;
 use super::outcome::{Outcome, Point};
@@ -41,7 +43,8 @@ impl Shard {
     /// Everything.
     pub const WHOLE: Self = Self { number: 1, of: 1 };
 
-    /// The numbers of its points: shares differ by one point at most, and neighbours are in different shards.
+    /// The numbers of its points: shares differ by one point at most, and neighbours are in
+    /// different shards.
     pub fn points(self, of: usize) -> Vec<usize> {
         (self.number..=of).step_by(self.of).collect()
     }
@@ -75,7 +78,8 @@ pub struct Job<'a> {
 }
 
 impl Job<'_> {
-    /// Runs the points, and tells each outcome in the order of the points. `watch` is called now and then.
+    /// Runs the points, and tells each outcome in the order of the points. `watch` is called now
+    /// and then.
     pub fn run<E: From<Error>>(
         &self,
         watch: &mut dyn FnMut(&Done),

@@ -82,7 +82,8 @@ impl Meters<'_> {
         &self.network.sim
     }
 
-    /// What passed a link, or a class there: within a window, which the meter was told of, or at all.
+    /// What passed a link, or a class there: within a window, which the meter was told of, or at
+    /// all.
     pub fn counted(
         &self,
         direction: usize,

@@ -1,8 +1,8 @@
 //! Sources other than TCP, one file each.
 //!
 //! A [`DatagramSource`] has two parts: what it sends ([`Datagrams`]) and when ([`Timing`]). There
-//! is one file per timing; `constant.rs` is the template. Two sources react to the network: [`Greedy`]
-//! to its first link, and a [`RequestClient`] to responses.
+//! is one file per timing; `constant.rs` is the template. Two sources react to the network:
+//! [`Greedy`] to its first link, and a [`RequestClient`] to responses.
 //!
 //! All are silent outside their [`Active`] spans and draw random numbers from a seed of their own,
 //! so that another flow changes nothing for them.

@@ -1,4 +1,5 @@
-//! `suimon check`: reads a policy or a scenario, and reports every mistake in it, or shows what it means.
+//! `suimon check`: reads a policy or a scenario, and reports every mistake in it, or shows what it
+//! means.
 
 use crate::commands::Context;
 use crate::exit::{Exit, Failure};

@@ -16,7 +16,8 @@ use std::path::{Path, PathBuf};
 
 const POLICY: &str = include_str!("../../../../examples/demo.toml");
 
-/// Show real TCP connections share a real link by policy, then by plain FIFO: no root, no set-up, 45 s
+/// Show real TCP connections share a real link by policy, then by plain FIFO: no root, no set-up,
+/// 45 s
 #[derive(Debug, Args)]
 pub struct Demo {
     /// The directory for demo.svg and demo.html
@@ -126,7 +127,8 @@ impl Demo {
         Ok(outcome)
     }
 
-    /// Where picture and page will be. Tried at once: nobody should wait for a report that cannot be written.
+    /// Where picture and page will be. Tried at once: nobody should wait for a report that cannot
+    /// be written.
     fn report(&self) -> Result<[PathBuf; 2], Failure> {
         fs::create_dir_all(&self.out).map_err(|e| unwritten(&self.out, &e))?;
         let report = ["demo.svg", "demo.html"].map(|name| self.out.join(name));

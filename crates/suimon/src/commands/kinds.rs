@@ -1,5 +1,6 @@
-//! `suimon kinds`: the disciplines that a policy can name, and with a name all about one. Everything shown
-//! comes from the declaration that also reads and checks the policy, so it cannot be out of date.
+//! `suimon kinds`: the disciplines that a policy can name, and with a name all about one.
+//! Everything shown comes from the declaration that also reads and checks the policy, so it cannot
+//! be out of date.
 
 use crate::commands::Context;
 use crate::exit::{Exit, Failure};

@@ -1,7 +1,8 @@
-//! `suimon lab FILE [-- CMD]`: a made-up network from a topology file, and a program in one of its hosts.
+//! `suimon lab FILE [-- CMD]`: a made-up network from a topology file, and a program in one of its
+//! hosts.
 //!
-//! The file is read and checked before anything is made. Then the process goes into a box of namespaces, so
-//! that nothing of the lab is left behind, however it ends.
+//! The file is read and checked before anything is made. Then the process goes into a box of
+//! namespaces, so that nothing of the lab is left behind, however it ends.
 
 use crate::commands::Context;
 use crate::exit::{Exit, Failure};
@@ -22,7 +23,8 @@ use std::io::Write;
 /// Build a made-up network from a topology file, and run a program in it
 #[derive(Debug, Args)]
 pub struct Lab {
-    /// The topology, a TOML file: hosts, and links with rate, delay, buffer and policy; `-` reads standard input
+    /// The topology, a TOML file: hosts, and links with rate, delay, buffer and policy; `-` reads
+    /// standard input
     file: String,
     /// The host to run the program in; the first one if not given
     #[arg(long = "in", value_name = "HOST")]
@@ -30,10 +32,12 @@ pub struct Lab {
     /// The seed of everything random in the links' policies
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Capture what arrives at the far end of a link into a file of pcapng: 'alice > bob=down.pcapng'
+    /// Capture what arrives at the far end of a link into a file of pcapng: 'alice >
+    /// bob=down.pcapng'
     #[arg(long, value_name = "LINK=FILE")]
     pcap: Vec<Wanted>,
-    /// Write what came to a link and what it sent, bin by bin, into a file of CSV when the program has ended
+    /// Write what came to a link and what it sent, bin by bin, into a file of CSV when the program
+    /// has ended
     #[arg(long, value_name = "LINK=FILE", requires = "command")]
     series: Vec<Wanted>,
     /// The length of a bin of the series

@@ -1,6 +1,7 @@
 //! The verbs, one file each: a struct of arguments with a method `run`, and the one list of them.
 //!
-//! To add one: write its file, and name it here twice: its `mod` line, which rustfmt follows, and its place in the list.
+//! To add one: write its file, and name it here twice: its `mod` line, which rustfmt follows, and
+//! its place in the list.
 
 use crate::exit::{Exit, Failure};
 use clap::Subcommand;

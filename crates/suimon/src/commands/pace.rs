@@ -1,7 +1,9 @@
-//! `suimon pace IFACE --rate R`: all that this host sends by an interface leaves at one rate, packets at even distances.
+//! `suimon pace IFACE --rate R`: all that this host sends by an interface leaves at one rate,
+//! packets at even distances.
 //!
-//! It is `suimon run` with a policy of one class of `pacer` over what the host sends, so that all that works there works here:
-//! `status`, `top`, failing open, and `suimon set IFACE all rate=R2` while packets flow. Super-frames are cut.
+//! It is `suimon run` with a policy of one class of `pacer` over what the host sends, so that all
+//! that works there works here: `status`, `top`, failing open, and `suimon set IFACE all rate=R2`
+//! while packets flow. Super-frames are cut.
 
 use crate::commands::Context;
 use crate::exit::{Exit, Failure};
@@ -34,7 +36,8 @@ pub struct Pace {
     /// Which bytes the rate counts: wire (slots), frame-fcs, frame, ip
     #[arg(long, value_name = "BASIS", default_value = "frame-fcs", value_parser = basis)]
     basis: Basis,
-    /// What makes gaps: gap frames, launch times of the device, the packet loop's timer; auto tries them
+    /// What makes gaps: gap frames, launch times of the device, the packet loop's timer; auto tries
+    /// them
     #[arg(long, value_enum, default_value_t = Wanted::Auto)]
     realiser: Wanted,
     /// What goes onto the wire in a gap
@@ -75,7 +78,8 @@ fn basis(word: &str) -> Result<Basis, String> {
 
 /// The name of the class; what the rate is changed by.
 const CLASS: &str = "all";
-/// Packets that wait at most: a host's TCP fills the queue up to its window, as nothing tells it to stop.
+/// Packets that wait at most: a host's TCP fills the queue up to its window, as nothing tells it to
+/// stop.
 const LIMIT: u32 = 20_000;
 
 impl Pace {
@@ -287,7 +291,8 @@ impl Watch {
     }
 }
 
-/// Bytes of frames without FCS, as the queue counts them, in a basis; padding of the shortest frames left out.
+/// Bytes of frames without FCS, as the queue counts them, in a basis; padding of the shortest
+/// frames left out.
 fn counted(basis: Basis, sent: Count) -> Bytes {
     let more = |each: u64| sent.bytes + Bytes::new(each).times(sent.packets);
     match basis {

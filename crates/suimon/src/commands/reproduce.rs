@@ -1,4 +1,5 @@
-//! `suimon reproduce`: the papers' experiments, each by its id, on the same code that manages traffic.
+//! `suimon reproduce`: the papers' experiments, each by its id, on the same code that manages
+//! traffic.
 
 use crate::commands::Context;
 use crate::exit::{Exit, Failure};
@@ -11,8 +12,8 @@ use std::path::{Path, PathBuf};
 
 /// Run the papers' experiments; show the paper's figures, ours, and why they differ
 ///
-/// Without an id: list the experiments. With --json one object for each, on a line: id, title, holds, and rows of
-/// what, paper, ours (each a number, a text or null), unit, holds, note.
+/// Without an id: list the experiments. With --json one object for each, on a line: id, title,
+/// holds, and rows of what, paper, ours (each a number, a text or null), unit, holds, note.
 #[derive(Debug, Args)]
 pub struct Reproduce {
     /// Ids, such as A1
@@ -39,8 +40,8 @@ impl Reproduce {
         self.run_from(EXPERIMENTS, out, || lab::enter().map_err(|e| e.to_string()))
     }
 
-    /// Runs those of `list` that are asked for. `enter` is called before any thread is started: what has to be measured
-    /// between sockets needs a box in which a lab can be made.
+    /// Runs those of `list` that are asked for. `enter` is called before any thread is started:
+    /// what has to be measured between sockets needs a box in which a lab can be made.
     fn run_from(
         &self,
         list: &[Experiment],

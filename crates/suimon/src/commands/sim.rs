@@ -1,7 +1,8 @@
-//! `suimon sim FILE…`: runs scenarios in the simulator, shows what came of them, and holds it against what they expect.
+//! `suimon sim FILE…`: runs scenarios in the simulator, shows what came of them, and holds it
+//! against what they expect.
 //!
-//! A sweep can be split: `--shard i/n` runs every n-th point, wherever; `--merge` puts the outputs together again, byte
-//! for byte as one run would have printed them.
+//! A sweep can be split: `--shard i/n` runs every n-th point, wherever; `--merge` puts the outputs
+//! together again, byte for byte as one run would have printed them.
 
 use crate::commands::Context;
 use crate::exit::{Exit, Failure};
@@ -23,7 +24,8 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
-/// Run scenarios in the simulator: the same engine and policies, and expectations that decide the exit code
+/// Run scenarios in the simulator: the same engine and policies, and expectations that decide the
+/// exit code
 #[derive(Debug, Args)]
 pub struct Sim {
     /// Scenarios, TOML files; `-` reads standard input. With --merge: outputs of --json
@@ -35,13 +37,16 @@ pub struct Sim {
     /// Write what passed over time into this file, a line for each bin
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
-    /// Write pages with tables and pictures into this directory, and of a sweep a CSV file with a line for each point
+    /// Write pages with tables and pictures into this directory, and of a sweep a CSV file with a
+    /// line for each point
     #[arg(long, value_name = "DIRECTORY")]
     report: Option<PathBuf>,
-    /// Write one picture that stands alone into this file: that which the scenario's `picture` names; of one point
+    /// Write one picture that stands alone into this file: that which the scenario's `picture`
+    /// names; of one point
     #[arg(long, value_name = "FILE")]
     picture: Option<PathBuf>,
-    /// Write what goes onto a link's wire into a file of pcapng, such as "server > home=down.pcapng"; of one point
+    /// Write what goes onto a link's wire into a file of pcapng, such as "server >
+    /// home=down.pcapng"; of one point
     #[arg(long, value_name = "LINK=FILE")]
     pcap: Vec<Wanted>,
     /// Threads for the points of a sweep; as many as there are processors, if not given

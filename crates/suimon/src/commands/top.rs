@@ -1,7 +1,7 @@
 //! `suimon top`: the bandwidth, backlog and delay of every class, live (ALTQ's cbqmonitor).
 //!
-//! A thread follows the control socket, and comes back when the program does; this one draws and takes keys.
-//! Where output is not a terminal there is one line for every interval.
+//! A thread follows the control socket, and comes back when the program does; this one draws and
+//! takes keys. Where output is not a terminal there is one line for every interval.
 
 use crate::commands::Context;
 use crate::exit::{Exit, Failure};

@@ -1,8 +1,10 @@
-//! `suimon traffic send|receive`: a generator of UDP streams and the analyser of what became of them, the instruments of
-//! Maeshima, Ito, Ishikura and Asami, "RSVP bandwidth reservation with weighted round robin" (section 4).
+//! `suimon traffic send|receive`: a generator of UDP streams and the analyser of what became of
+//! them, the instruments of Maeshima, Ito, Ishikura and Asami, "RSVP bandwidth reservation with
+//! weighted round robin" (section 4).
 //!
-//! The sender numbers and stamps its datagrams, so that its receiver knows loss, order, delay, jitter and throughput without a
-//! word back. Sizes are of UDP payload, as in the paper; rates that are set are of IP packets, and both are shown.
+//! The sender numbers and stamps its datagrams, so that its receiver knows loss, order, delay,
+//! jitter and throughput without a word back. Sizes are of UDP payload, as in the paper; rates that
+//! are set are of IP packets, and both are shown.
 
 use crate::commands::Context;
 use crate::exit::{Exit, Failure};
@@ -22,7 +24,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration as Span, Instant};
 
-/// Send numbered UDP datagrams at set times, or receive them and tell loss, delay, jitter and throughput
+/// Send numbered UDP datagrams at set times, or receive them and tell loss, delay, jitter and
+/// throughput
 #[derive(Debug, Args)]
 pub struct Traffic {
     #[command(subcommand)]
@@ -48,7 +51,8 @@ impl Traffic {
     }
 }
 
-/// Send datagrams: 1,468 bytes of payload every 309 µs for 10 s, if nothing else is said (the RSVP paper's stream)
+/// Send datagrams: 1,468 bytes of payload every 309 µs for 10 s, if nothing else is said (the RSVP
+/// paper's stream)
 #[derive(Debug, Args)]
 struct Send {
     /// Where `suimon traffic receive` listens: HOST:PORT
@@ -205,7 +209,8 @@ impl Send {
 
 /// How many datagrams are due before this time.
 fn count_within(shape: &Shape, time: Span) -> u64 {
-    // The greatest number that is due in time, found by halving: bursts and gaps need no case of their own.
+    // The greatest number that is due in time, found by halving: bursts and gaps need no case of
+    // their own.
     let (mut known, mut beyond) = (0, u64::MAX >> 1);
     while known < beyond {
         let middle = known + (beyond - known) / 2;
@@ -436,7 +441,8 @@ fn csv(streams: &[(u64, &Tally)]) -> String {
     text
 }
 
-/// The series of each stream: the middle of each bin since the first datagram of all, and bits per second.
+/// The series of each stream: the middle of each bin since the first datagram of all, and bits per
+/// second.
 fn series(streams: &[(u64, &Tally)]) -> Vec<(u64, Vec<(f64, f64)>)> {
     let first = streams
         .iter()

@@ -1,4 +1,5 @@
-//! Refresh reduction (RFC 2961): what stands is refreshed by its name, and dies when its name is not heard any more.
+//! Refresh reduction (RFC 2961): what stands is refreshed by its name, and dies when its name is
+//! not heard any more.
 
 use crate::rig::{LIFETIME, LONG, Plan, R, Rig, SLACK, in_turn, until};
 use control::protocol::{Reply, Request};
@@ -59,7 +60,8 @@ fn kept(mut rig: Rig) {
     std::thread::sleep(LIFETIME + R);
     assert_eq!((rig.classes("r1").len(), rig.classes("r2").len()), (all, all));
     let (heard, named) = (rig.status("r1").heard - before.0, summarised(&rig) - before.1);
-    // Paths from one side and Resvs from the other, one in R each; names go together, eight times in R at most.
+    // Paths from one side and Resvs from the other, one in R each; names go together, eight times
+    // in R at most.
     let plain = 2 * all as u64 * 6;
     eprintln!("{heard} messages heard by r1, where plain RSVP has {plain}; {named} refreshes were a name");
     assert!(heard < plain / 2, "{heard} of {plain}");

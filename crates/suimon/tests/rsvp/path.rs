@@ -62,7 +62,8 @@ fn along_a_path(mut rig: Rig) {
     });
 }
 
-/// Two streams within what is reserved for them, one far beyond what is left, and a request that does not fit.
+/// Two streams within what is reserved for them, one far beyond what is left, and a request that
+/// does not fit.
 fn traffic_keeps_what_is_reserved_while_others_are_refused(rig: &Rig) {
     // 1000 bytes of IP each, so 7.2, 5.6 and 40 Mbit/s of IP.
     let span = Duration::from_secs(2);

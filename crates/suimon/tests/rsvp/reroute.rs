@@ -1,4 +1,5 @@
-//! Routes change under a reservation (RFC 2205, section 3.6): it follows them, and leaves nothing behind.
+//! Routes change under a reservation (RFC 2205, section 3.6): it follows them, and leaves nothing
+//! behind.
 
 use crate::rig::{LONG, Plan, Rig, SLACK, in_turn, until};
 use std::time::Duration;

@@ -1,10 +1,11 @@
-//! Guaranteed service: a delay that is asked for, promised and kept; and refused where packets are counted.
+//! Guaranteed service: a delay that is asked for, promised and kept; and refused where packets are
+//! counted.
 
 use crate::rig::{LONG, Plan, Rig, in_turn, until};
 use std::time::Duration;
 
-/// What is asked for; what the routers add at most is far less than that, and what a full queue of the policy's class would add
-/// is far more.
+/// What is asked for; what the routers add at most is far less than that, and what a full queue of
+/// the policy's class would add is far more.
 const DELAY: &str = "400ms";
 
 #[test]

@@ -1,4 +1,5 @@
-//! Aggregates of a site pair: a tunnel's packets are one flow by their outer header, whatever is in them.
+//! Aggregates of a site pair: a tunnel's packets are one flow by their outer header, whatever is in
+//! them.
 
 use crate::rig::{LONG, Plan, Rig, in_turn, until};
 use rustix::net::{AddressFamily, Protocol, SendFlags, SocketType, sendto, socket};

@@ -1,22 +1,26 @@
 //! `af_xdp`: frames by AF_XDP sockets, one for each receive queue of the interface.
 //!
-//! Cheaper per packet than a packet socket, and the road to a card's own rings; but no super-frames. Where
-//! it differs from the default port, and what follows:
+//! Cheaper per packet than a packet socket, and the road to a card's own rings; but no
+//! super-frames. Where it differs from the default port, and what follows:
 //!
-//! - **Unfinished checksums.** A veth or virtio peer hands over TCP and UDP with only the pseudo-header's sum
-//!   in the checksum field, and XDP does not say so. A field that holds exactly that sum is taken for
-//!   unfinished and described as such, so whoever puts the frame out finishes it. A wrong checksum is left
-//!   wrong, for its receiver to notice. (A finished sum that happens to look like this comes out the same.)
-//!   Not found: checksums of SCTP, and those inside tunnels.
-//! - **Super-frames.** In native mode a veth peer stops sending them by itself. In generic mode they are too
-//!   long and lost: `ethtool -K PEER tso off gso off` at the sender. On a card: `lro off`, and `rx-gro-hw off`.
-//! - **Long frames.** Above [`ONE_FRAME`] bytes a packet takes several frames of memory (Linux 6.6).
-//! - **Copies.** Frames are copied between the socket's memory and the pool: two short copies each, against
-//!   one pool for all ports and buffers that may wait long without starving the receive ring.
-//! - **Queues.** What arrives on a queue without a socket would pass by the shaper. So every queue that is
-//!   in use when the port opens gets one, or the port does not open.
+//! - **Unfinished checksums.** A veth or virtio peer hands over TCP and UDP with only the
+//!   pseudo-header's sum in the checksum field, and XDP does not say so. A field that holds exactly
+//!   that sum is taken for unfinished and described as such, so whoever puts the frame out finishes
+//!   it. A wrong checksum is left wrong, for its receiver to notice. (A finished sum that happens
+//!   to look like this comes out the same.) Not found: checksums of SCTP, and those inside tunnels.
+//! - **Super-frames.** In native mode a veth peer stops sending them by itself. In generic mode
+//!   they are too long and lost: `ethtool -K PEER tso off gso off` at the sender. On a card: `lro
+//!   off`, and `rx-gro-hw off`.
+//! - **Long frames.** Above [`ONE_FRAME`] bytes a packet takes several frames of memory (Linux
+//!   6.6).
+//! - **Copies.** Frames are copied between the socket's memory and the pool: two short copies each,
+//!   against one pool for all ports and buffers that may wait long without starving the receive
+//!   ring.
+//! - **Queues.** What arrives on a queue without a socket would pass by the shaper. So every queue
+//!   that is in use when the port opens gets one, or the port does not open.
 //! - **Busy polling** pays only if the interface's `napi_defer_hard_irqs` is set (2) and its
-//!   `gro_flush_timeout` short (20000 ns): at 200 µs a packet in a quiet moment waits for that time.
+//!   `gro_flush_timeout` short (20000 ns): at 200 µs a packet in a quiet moment waits for that
+//!   time.
 
 pub mod ring;
 pub mod socket;
@@ -41,8 +45,8 @@ use socket::{Shape, Socket, Watch};
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, OwnedFd};
 
-/// The longest frame for which one frame of memory is sure to do: the kernel keeps 256 bytes before it, and
-/// drivers some behind it.
+/// The longest frame for which one frame of memory is sure to do: the kernel keeps 256 bytes before
+/// it, and drivers some behind it.
 pub const ONE_FRAME: usize = 3072;
 
 /// Frames handed up in one go.

@@ -1,11 +1,11 @@
 //! The four rings of an AF_XDP socket: one writer, one reader, one of them the kernel.
 //!
-//! The layout is the kernel's (Documentation/networking/af_xdp.rst): two free-running counters, a word of
-//! flags, and a power of two of entries, at offsets that the kernel tells. An entry is one 64-bit word
-//! (fill, completion: an address) or two (receive, transmit: address; length and options). All of it is
-//! read and written as atomics, so this file is safe code whatever the kernel does, and works the same in
-//! plain memory. The counters order everything else: a writer publishes with release what it wrote with
-//! relaxed stores, a reader acquires it.
+//! The layout is the kernel's (Documentation/networking/af_xdp.rst): two free-running counters, a
+//! word of flags, and a power of two of entries, at offsets that the kernel tells. An entry is one
+//! 64-bit word (fill, completion: an address) or two (receive, transmit: address; length and
+//! options). All of it is read and written as atomics, so this file is safe code whatever the
+//! kernel does, and works the same in plain memory. The counters order everything else: a writer
+//! publishes with release what it wrote with relaxed stores, a reader acquires it.
 
 use crate::mapping::Mapping;
 use std::io;
@@ -118,7 +118,8 @@ impl<const W: usize> Producer<W> {
             .wrapping_sub(self.ring.cell(self.ring.layout.consumer).load(Acquire))
     }
 
-    /// Writes an entry; `false` if there is no room. The reader sees it after [`Producer::publish`].
+    /// Writes an entry; `false` if there is no room. The reader sees it after
+    /// [`Producer::publish`].
     pub fn push(&mut self, entry: [u64; W]) -> bool {
         if self.room() == 0 {
             return false;
@@ -197,7 +198,8 @@ mod tests {
         entries: 192,
     };
 
-    /// Both sides of one ring need the same memory: a memory file mapped twice stands for the kernel.
+    /// Both sides of one ring need the same memory: a memory file mapped twice stands for the
+    /// kernel.
     fn both<const W: usize>(size: u32) -> (Producer<W>, Consumer<W>) {
         let [one, other] = crate::mapping::tests::twice(1 << 17);
         (

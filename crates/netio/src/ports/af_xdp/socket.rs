@@ -1,7 +1,9 @@
-//! One AF_XDP socket: a receive queue of an interface, in copy mode, with its rings and its frame memory.
+//! One AF_XDP socket: a receive queue of an interface, in copy mode, with its rings and its frame
+//! memory.
 //!
-//! Copy mode because it exists for every driver and every mode; zero-copy needs a physical card to be tried
-//! on. The kernel is only called when it asks to be (need-wakeup), or when it is to poll for us.
+//! Copy mode because it exists for every driver and every mode; zero-copy needs a physical card to
+//! be tried on. The kernel is only called when it asks to be (need-wakeup), or when it is to poll
+//! for us.
 
 #![expect(unsafe_code, reason = "socket calls take structures by address")]
 
@@ -32,7 +34,8 @@ pub struct Shape {
     pub frame: usize,
     /// Whether packets may take several frames.
     pub fragments: bool,
-    /// Packets that the kernel takes from the device in one go when we call it, instead of by interrupts.
+    /// Packets that the kernel takes from the device in one go when we call it, instead of by
+    /// interrupts.
     pub busy_poll: Option<u32>,
 }
 
@@ -118,8 +121,8 @@ impl Socket {
         self.fill.push([address]);
     }
 
-    /// Hands the pieces of the packets that have arrived to `take`: their bytes, and whether the packet
-    /// goes on in the next piece. Stops after a whole packet once `take` has said `false`.
+    /// Hands the pieces of the packets that have arrived to `take`: their bytes, and whether the
+    /// packet goes on in the next piece. Stops after a whole packet once `take` has said `false`.
     pub fn receive(&mut self, mut take: impl FnMut(&[u8], bool) -> bool) {
         // What it answers is asked for by `check`, when nothing came.
         if self.busy_poll {
@@ -156,7 +159,8 @@ impl Socket {
         self.umem.unused().min(self.transmit.room() as usize)
     }
 
-    /// Takes a packet to be sent, in as many frames as it needs. `false` if there is no room for it.
+    /// Takes a packet to be sent, in as many frames as it needs. `false` if there is no room for
+    /// it.
     pub fn transmit(&mut self, packet: &[u8]) -> bool {
         let pieces = packet.len().div_ceil(self.umem.frame_len());
         if pieces > self.room() || packet.is_empty() {

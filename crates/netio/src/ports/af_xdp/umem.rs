@@ -1,9 +1,9 @@
 //! The frame memory of an AF_XDP socket, and who owns which frame of it.
 //!
-//! The kernel reads and writes frames that were lent to it, by its own accounting. Ours does not rely on
-//! that: each frame has an owner here, and an address that the kernel returns is only believed if it lies
-//! within a frame that was lent in that way. So no two [`Frame`]s ever name the same bytes, and no bytes
-//! are looked at while they are lent.
+//! The kernel reads and writes frames that were lent to it, by its own accounting. Ours does not
+//! rely on that: each frame has an owner here, and an address that the kernel returns is only
+//! believed if it lies within a frame that was lent in that way. So no two [`Frame`]s ever name the
+//! same bytes, and no bytes are looked at while they are lent.
 
 #![expect(
     unsafe_code,
@@ -92,8 +92,8 @@ impl Umem {
         u64::from(frame.0) * self.frame as u64
     }
 
-    /// What the kernel returned: the frame, and the place in it that the address points to. `None` if no
-    /// such frame was lent for that.
+    /// What the kernel returned: the frame, and the place in it that the address points to. `None`
+    /// if no such frame was lent for that.
     pub fn claim(&mut self, address: u64, what_for: Loan) -> Option<(Frame, usize)> {
         let (index, place) = (address / self.frame as u64, address % self.frame as u64);
         let index = u32::try_from(index).ok()?;
@@ -108,8 +108,8 @@ impl Umem {
     /// Bytes of a frame; `None` if they do not lie within it.
     pub fn bytes(&self, frame: &Frame, from: usize, len: usize) -> Option<&[u8]> {
         let at = self.place(frame, from, len)?;
-        // SAFETY: within the mapping (checked), and the frame is ours, so the kernel does not write to it;
-        // nobody else does while `self` is borrowed.
+        // SAFETY: within the mapping (checked), and the frame is ours, so the kernel does not write
+        // to it; nobody else does while `self` is borrowed.
         Some(unsafe { std::slice::from_raw_parts(at, len) })
     }
 
@@ -122,7 +122,8 @@ impl Umem {
 
     fn place(&self, frame: &Frame, from: usize, len: usize) -> Option<*mut u8> {
         let within = from.checked_add(len)? <= self.frame && (frame.0 as usize) < self.owners.len();
-        // SAFETY: frame 0 to the last lie within the mapping one after another, and so do these bytes.
+        // SAFETY: frame 0 to the last lie within the mapping one after another, and so do these
+        // bytes.
         within.then(|| unsafe {
             self.memory
                 .start()
