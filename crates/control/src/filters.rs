@@ -5,7 +5,7 @@
 
 use crate::sections::Section;
 use engine::choices;
-use engine::classify::{Dscp, Filter, Ports, Prefix};
+use engine::classify::{DscpPattern, Filter, Ports, Prefix};
 use engine::header::Family;
 use engine::packet::ClassId;
 use engine::settings;
@@ -82,9 +82,9 @@ field! {
 
 field! {
     /// A differentiated services code point.
-    CodePoint(Dscp), "a code point such as \"ef\", or its number from 0 to 63", |raw| match raw {
-        Raw::Text(text) => by_name(text, CODE_POINTS, "code point").and_then(|n| Dscp::one(n).ok_or(None)),
-        Raw::Integer(n) => u8::try_from(*n).ok().and_then(Dscp::one).ok_or(None),
+    CodePoint(DscpPattern), "a code point such as \"ef\", or its number from 0 to 63", |raw| match raw {
+        Raw::Text(text) => by_name(text, CODE_POINTS, "code point").and_then(|n| DscpPattern::one(n).ok_or(None)),
+        Raw::Integer(n) => u8::try_from(*n).ok().and_then(DscpPattern::one).ok_or(None),
         _ => Err(None),
     }
 }
@@ -407,7 +407,7 @@ pub fn words(filter: &Filter) -> String {
         let found = names.iter().find(|(_, n)| *n == number);
         found.map_or_else(|| number.to_string(), |(name, _)| (*name).to_owned())
     };
-    let dscp = |dscp: Dscp| (0..64).find(|n| Dscp::one(*n) == Some(dscp));
+    let dscp = |dscp: DscpPattern| (0..64).find(|n| DscpPattern::one(*n) == Some(dscp));
     let parts = [
         filter.family.map(|family| match family {
             Family::V4 => "ipv4".to_owned(),

@@ -113,7 +113,7 @@ impl Policy {
         registry: &Registry,
         ports: &[&'static PortKind],
     ) -> Result<Self, Diagnostics> {
-        let mut reader = Reader::new(registry);
+        let mut reader = PolicyReader::new(registry);
         let mut syntax = Vec::new();
         let read = sections::parse(text, &mut syntax, |root, problems| {
             let read = reader.policy(&root, ports);
@@ -244,7 +244,7 @@ type Whole = (Option<PortConfig>, Option<RsvpConfig>, Vec<Interface>);
 /// Reads the parts of a policy, of a topology or of a scenario that they share, and gathers what is
 /// wrong with them.
 #[derive(Debug)]
-pub struct Reader<'a> {
+pub struct PolicyReader<'a> {
     registry: &'a Registry,
     /// Mistakes so far.
     pub problems: Vec<Problem>,
@@ -259,7 +259,7 @@ const OF_INTERFACE: &[&str] = &["discipline", "class", "filter", "reserve"];
 const OF_DISCIPLINE: &[&str] = &["kind", "child", "class"];
 const OF_CLASS: &[&str] = &["name", "parent", "default", "discipline", "sends", "yields"];
 
-impl<'a> Reader<'a> {
+impl<'a> PolicyReader<'a> {
     /// Reads with these kinds of disciplines.
     pub fn new(registry: &'a Registry) -> Self {
         Self {

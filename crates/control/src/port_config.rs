@@ -36,7 +36,7 @@ choices! {
 
 choices! {
     /// What goes onto the wire in a gap, where a pacing discipline asks for gap frames.
-    pub enum GapFrames {
+    pub enum GapFrameSetting {
         /// 802.3 PAUSE with time 0, which the neighbour drops.
         Pause = "pause",
         /// From the interface's address to itself, which switches do not forward.
@@ -67,7 +67,7 @@ settings! {
             "launch: refused where the driver does not keep launch times; auto: tries with a frame that the neighbour drops",
             "timers work by every port";
         /// What goes onto the wire in a gap, where `pacer` asks for gap frames
-        gap_frame: GapFrames = default "pause",
+        gap_frame: GapFrameSetting = default "pause",
             "void: for cards that drop flow-control frames of the host, and beside real flow control",
             "the PSPacer paper, section 3.2";
         /// When super-frames are cut into segments

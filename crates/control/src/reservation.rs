@@ -154,7 +154,7 @@ impl std::fmt::Display for FlowView {
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct RsvpStatus {
     /// The interfaces on which it speaks RSVP.
-    pub interfaces: Vec<InterfaceView>,
+    pub interfaces: Vec<RsvpInterfaceView>,
     /// Senders with path state, and their reservations.
     pub senders: Vec<SenderView>,
     /// The latest refusals by this node, the newest last.
@@ -216,7 +216,7 @@ pub struct RefreshReductionView {
 
 /// An interface on which the node speaks RSVP.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct InterfaceView {
+pub struct RsvpInterfaceView {
     /// Its name.
     pub name: String,
     /// Our addresses there.

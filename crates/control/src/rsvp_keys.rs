@@ -84,7 +84,7 @@ impl SettingValue for KeyId {
 
 /// Who sends with a key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum KeyOwner {
+pub enum WhoseKey {
     /// All nodes on the link, including this one.
     Shared,
     /// This node only.
@@ -93,7 +93,7 @@ pub enum KeyOwner {
     Neighbour(IpAddr),
 }
 
-impl SettingValue for KeyOwner {
+impl SettingValue for WhoseKey {
     const UNIT: &'static str = "\"all\", \"ours\", or the address of a neighbour";
     fn from_raw(raw: &Raw) -> Result<Self, String> {
         let read = match raw {
@@ -152,7 +152,7 @@ settings! {
         algorithm: DigestAlgorithm = default "hmac-sha256",
             "`hmac-md5` is for neighbours that support nothing else", "RFC 2747 has only MD5, which is obsolete";
         /// Who sends with it: all nodes on the link, this node only, or one neighbour only
-        whose: KeyOwner = default "all",
+        whose: WhoseKey = default "all",
             "with a key for each sender, a leaked key compromises only that sender", "RFC 2747, section 3: keys belong to a sender and an interface";
         /// The only interface that uses it
         interface: String = derived "all of `interfaces`", "", "";
@@ -247,7 +247,7 @@ impl KeySettings {
     /// Whether the messages of two keys cannot be told apart. Keys to send with and keys to verify
     /// with are separate.
     fn clashes(&self, other: &Self) -> bool {
-        let apart = |a: KeyOwner, b: KeyOwner| a == KeyOwner::Local && matches!(b, KeyOwner::Neighbour(_));
+        let apart = |a: WhoseKey, b: WhoseKey| a == WhoseKey::Local && matches!(b, WhoseKey::Neighbour(_));
         let together = match (&self.interface, &other.interface) {
             (Some(one), Some(two)) => one == two,
             _ => true,
@@ -269,7 +269,7 @@ mod tests {
         assert_eq!(keys[0].secret.0, b"a secret of some length");
         assert_eq!(
             (keys[0].algorithm, keys[0].whose),
-            (DigestAlgorithm::HmacSha256, KeyOwner::Shared)
+            (DigestAlgorithm::HmacSha256, WhoseKey::Shared)
         );
         assert!(keys[0].is_on("wan0") && keys[0].begins.is_none());
         assert!(!format!("{keys:?}").contains("length"), "{keys:?}");

@@ -19,7 +19,7 @@ pub struct Value<'a> {
 
 /// A key, its place, and its value.
 #[derive(Clone, Copy, Debug)]
-pub struct Pair<'a> {
+pub struct KeyValue<'a> {
     /// The key.
     pub key: &'a str,
     /// Where the key stands.
@@ -33,7 +33,7 @@ pub struct Pair<'a> {
 pub struct Section<'a> {
     /// Its header, or its braces.
     pub at: Span,
-    pairs: Vec<Pair<'a>>,
+    pairs: Vec<KeyValue<'a>>,
 }
 
 /// A range of bytes as the engine has it.
@@ -92,7 +92,7 @@ pub fn parse_amended<T>(
 
 impl<'a> Section<'a> {
     fn new(table: &'a DeTable<'a>, at: Span) -> Self {
-        let pairs = table.iter().map(|(key, value)| Pair {
+        let pairs = table.iter().map(|(key, value)| KeyValue {
             key: key.get_ref(),
             key_at: span(key.span()),
             value: Value {
@@ -106,12 +106,12 @@ impl<'a> Section<'a> {
     }
 
     /// Its entries in the order of the text.
-    pub fn iter(&self) -> impl Iterator<Item = &Pair<'a>> {
+    pub fn iter(&self) -> impl Iterator<Item = &KeyValue<'a>> {
         self.pairs.iter()
     }
 
     /// The entry of this key.
-    pub fn get(&self, key: &str) -> Option<&Pair<'a>> {
+    pub fn get(&self, key: &str) -> Option<&KeyValue<'a>> {
         self.iter().find(|pair| pair.key == key)
     }
 

@@ -10,7 +10,7 @@
 //!   of higher flows.
 //!
 //! A flow is admitted if it and every admitted flow keep their *D*; otherwise nothing changes, and
-//! the [`Refusal`] states what was requested, what is possible, which flow is in the way and what
+//! the [`AdmissionRefusal`] states what was requested, what is possible, which flow is in the way and what
 //! would fit. So a guarantee is never weakened: later flows can raise a flow's bound, never above
 //! the delay that it requested.
 //!
@@ -22,7 +22,7 @@
 //! Where there are fewer priorities than flows, neighbours in the order share one, and count in
 //! full for each other.
 
-use crate::bounds::{ArrivalCurve, Bound, Service, shown, strict_priority};
+use crate::bounds::{ArrivalCurve, Bound, RateLatency, shown, strict_priority};
 use crate::choices;
 use crate::units::{Bandwidth, Bytes, Duration};
 use std::fmt;
@@ -39,7 +39,7 @@ choices! {
 
 /// A flow that requests a delay.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Flow {
+pub struct AdmittedFlow {
     /// Its name, for messages, and for leaving.
     pub name: String,
     /// The arrival curve of its senders.
@@ -50,7 +50,7 @@ pub struct Flow {
 
 /// An admitted flow's priority and guarantees.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Place {
+pub struct PlaceInLine {
     /// Its priority now, from 0; the larger is served first.
     pub priority: u32,
     /// Its worst-case delay by the rule, at most what it requested.
@@ -89,9 +89,9 @@ pub enum Why {
 
 /// Why a flow is refused, with the numbers.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Refusal {
+pub struct AdmissionRefusal {
     /// What was requested.
-    pub asked: Flow,
+    pub asked: AdmittedFlow,
     /// What stands against it.
     pub why: Why,
     /// The shortest delay with which it could come in as it is.
@@ -100,9 +100,9 @@ pub struct Refusal {
     pub fits_burst: Option<Bytes>,
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for AdmissionRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Flow { name, promise, delay } = &self.asked;
+        let AdmittedFlow { name, promise, delay } = &self.asked;
         let worst = |time: &Option<Duration>| time.map_or("no bound".into(), |time| shown(time).to_string());
         match &self.why {
             Why::Known => write!(f, "`{name}` has been promised a delay already"),
@@ -133,7 +133,7 @@ impl fmt::Display for Refusal {
     }
 }
 
-impl Refusal {
+impl AdmissionRefusal {
     /// What would fit, in words.
     pub fn advice(&self) -> String {
         let delay = self
@@ -161,7 +161,7 @@ pub struct Admission {
     ahead: Bytes,
     priorities: u32,
     /// By increasing delay; of equal ones, in order of admission.
-    flows: Vec<Flow>,
+    flows: Vec<AdmittedFlow>,
     /// Their priorities. They stay when another flow leaves: neighbours put together anew could do
     /// worse than before.
     levels: Vec<u32>,
@@ -182,7 +182,7 @@ impl Admission {
     }
 
     /// The admitted flows, by increasing delay.
-    pub fn flows(&self) -> &[Flow] {
+    pub fn flows(&self) -> &[AdmittedFlow] {
         &self.flows
     }
 
@@ -190,9 +190,9 @@ impl Admission {
     ///
     /// # Errors
     /// Why it is refused, and what would fit.
-    pub fn admit(&mut self, flow: Flow) -> Result<Place, Box<Refusal>> {
+    pub fn admit(&mut self, flow: AdmittedFlow) -> Result<PlaceInLine, Box<AdmissionRefusal>> {
         if self.flows.iter().any(|other| other.name == flow.name) {
-            return Err(Box::new(Refusal {
+            return Err(Box::new(AdmissionRefusal {
                 asked: flow,
                 why: Why::Known,
                 fits_delay: None,
@@ -230,7 +230,7 @@ impl Admission {
     ///
     /// # Errors
     /// Why the change is refused, and what would fit.
-    pub fn change(&mut self, flow: Flow) -> Result<Place, Box<Refusal>> {
+    pub fn change(&mut self, flow: AdmittedFlow) -> Result<PlaceInLine, Box<AdmissionRefusal>> {
         let mut other = self.clone();
         other.leave(&flow.name);
         let place = other.admit(flow)?;
@@ -239,18 +239,18 @@ impl Admission {
     }
 
     /// The place of a flow that is in.
-    pub fn place(&self, name: &str) -> Option<Place> {
+    pub fn place(&self, name: &str) -> Option<PlaceInLine> {
         let index = self.flows.iter().position(|flow| flow.name == name)?;
         self.places()[index]
     }
 
     /// The places of all flows that are in, in their order.
-    pub fn places(&self) -> Vec<Option<Place>> {
+    pub fn places(&self) -> Vec<Option<PlaceInLine>> {
         self.placed(&self.flows, &self.levels)
     }
 
     /// The flows with this one among them, and where; or what stands against it.
-    fn with(&self, flow: &Flow) -> Result<(Vec<Flow>, usize), Why> {
+    fn with(&self, flow: &AdmittedFlow) -> Result<(Vec<AdmittedFlow>, usize), Why> {
         let used: Bandwidth = self.flows.iter().map(|flow| flow.promise.rate).sum();
         let left = self.link - used;
         if flow.promise.rate > left {
@@ -284,13 +284,13 @@ impl Admission {
         link: Bandwidth,
         ahead: Bytes,
         priorities: u32,
-        flows: &[Flow],
+        flows: &[AdmittedFlow],
     ) -> Vec<(String, Option<Bound>)> {
         let mut flows = flows.to_vec();
         flows.sort_by_key(|flow| flow.delay);
         let all = Self::new(Rule::Sound, link, ahead, priorities);
         let places = all.placed(&flows, &all.prioritised(flows.len()));
-        let bound = |place: Place| Bound {
+        let bound = |place: PlaceInLine| Bound {
             delay: place.delay,
             backlog: place.queue,
         };
@@ -302,11 +302,11 @@ impl Admission {
     }
 
     /// The places of these flows with these priorities; none where there is no bound.
-    fn placed(&self, flows: &[Flow], levels: &[u32]) -> Vec<Option<Place>> {
+    fn placed(&self, flows: &[AdmittedFlow], levels: &[u32]) -> Vec<Option<PlaceInLine>> {
         let promises = flows.iter().map(|flow| flow.promise);
         let classes: Vec<(u32, ArrivalCurve)> = levels.iter().copied().zip(promises).collect();
         let services = strict_priority(self.link, self.ahead, &classes);
-        let place = |(service, (priority, promise)): (&Service, &(u32, ArrivalCurve))| {
+        let place = |(service, (priority, promise)): (&RateLatency, &(u32, ArrivalCurve))| {
             let sound = service.bound(*promise);
             let (delay, queue) = match self.rule {
                 Rule::Sound => sound.map(|bound| (bound.delay, bound.backlog))?,
@@ -318,11 +318,11 @@ impl Admission {
                         rate: Bandwidth::ZERO,
                         burst: promise.burst,
                     };
-                    let bound = Service::after(before, self.link).bound(alone)?;
+                    let bound = RateLatency::after(before, self.link).bound(alone)?;
                     (bound.delay, promise.burst)
                 }
             };
-            Some(Place {
+            Some(PlaceInLine {
                 priority: *priority,
                 delay,
                 queue,
@@ -341,13 +341,13 @@ impl Admission {
             .collect()
     }
 
-    fn refusal(&self, asked: Flow, why: Why) -> Box<Refusal> {
+    fn refusal(&self, asked: AdmittedFlow, why: Why) -> Box<AdmissionRefusal> {
         let fits_delay = self.fitting_delay(&asked);
         let fits_burst = match why {
             Why::Rate { .. } | Why::Known => None,
             _ => self.fitting_burst(&asked),
         };
-        Box::new(Refusal {
+        Box::new(AdmissionRefusal {
             asked,
             why,
             fits_delay,
@@ -357,14 +357,14 @@ impl Admission {
 
     /// The shortest delay, not shorter than asked for, with which a flow fits: tried behind every
     /// other.
-    fn fitting_delay(&self, asked: &Flow) -> Option<Duration> {
+    fn fitting_delay(&self, asked: &AdmittedFlow) -> Option<Duration> {
         let later = self
             .flows
             .iter()
             .map(|flow| flow.delay)
             .filter(|delay| *delay > asked.delay);
         std::iter::once(asked.delay).chain(later).find_map(|delay| {
-            match self.with(&Flow {
+            match self.with(&AdmittedFlow {
                 delay,
                 ..asked.clone()
             }) {
@@ -375,7 +375,7 @@ impl Admission {
                     ..
                 }) => {
                     let possible = shown(possible);
-                    self.with(&Flow {
+                    self.with(&AdmittedFlow {
                         delay: possible,
                         ..asked.clone()
                     })
@@ -388,13 +388,13 @@ impl Admission {
     }
 
     /// The largest burst with which a flow fits; none if not even without one.
-    fn fitting_burst(&self, asked: &Flow) -> Option<Bytes> {
+    fn fitting_burst(&self, asked: &AdmittedFlow) -> Option<Bytes> {
         let fits = |burst: u64| {
             let promise = ArrivalCurve {
                 burst: Bytes::new(burst),
                 ..asked.promise
             };
-            self.with(&Flow {
+            self.with(&AdmittedFlow {
                 promise,
                 ..asked.clone()
             })
@@ -424,12 +424,12 @@ mod tests {
     const LINK: Bandwidth = Bandwidth::mbit(10);
     const FRAME: Bytes = Bytes::new(1_518);
 
-    fn flow(name: &str, packets: u64, kbit: u64, millis: u64) -> Flow {
+    fn flow(name: &str, packets: u64, kbit: u64, millis: u64) -> AdmittedFlow {
         let promise = ArrivalCurve {
             rate: Bandwidth::kbit(kbit),
             burst: FRAME.times(packets),
         };
-        Flow {
+        AdmittedFlow {
             name: name.into(),
             promise,
             delay: Duration::from_millis(millis),
@@ -443,13 +443,13 @@ mod tests {
     #[test]
     fn the_papers_figures_are_its_rule() {
         let mut ips = link(Rule::Paper);
-        let mut delay = |flow: Flow| {
+        let mut delay = |flow: AdmittedFlow| {
             ips.admit(flow)
                 .map(|place| (place.delay.nanos(), place.queue.get()))
         };
         assert_eq!(delay(flow("1", 8, 1_910, 10)), Ok((9_715_200, 8 * 1_518)));
         ips.leave("1");
-        let delays = |flows: &[Flow]| -> u64 {
+        let delays = |flows: &[AdmittedFlow]| -> u64 {
             let mut ips = link(Rule::Paper);
             let places = flows.iter().map(|flow| ips.admit(flow.clone()).expect("it fits"));
             places.last().expect("a flow").delay.nanos()
@@ -499,7 +499,7 @@ mod tests {
         );
         let fits = refusal.fits_delay.expect("behind voice");
         assert!(
-            ips.admit(Flow {
+            ips.admit(AdmittedFlow {
                 delay: fits,
                 ..flow("game", 2, 1_000, 0)
             })
@@ -526,13 +526,13 @@ mod tests {
         assert!(ips.change(flow("a", 1, 2_000, 4)).is_ok());
     }
 
-    fn any(rng: &mut Rng, number: u64) -> Flow {
+    fn any(rng: &mut Rng, number: u64) -> AdmittedFlow {
         let delay = Duration::from_micros(1_000 + rng.below(200_000));
         let promise = ArrivalCurve {
             rate: Bandwidth::kbit(1 + rng.below(1_500)),
             burst: Bytes::new(64 + rng.below(20_000)),
         };
-        Flow {
+        AdmittedFlow {
             name: number.to_string(),
             promise,
             delay,
@@ -592,7 +592,7 @@ mod tests {
             if let Some(delay) = refusal.fits_delay {
                 assert!(
                     ips.clone()
-                        .admit(Flow {
+                        .admit(AdmittedFlow {
                             delay,
                             ..asked.clone()
                         })
@@ -607,7 +607,7 @@ mod tests {
                     ..asked.promise
                 };
                 assert!(
-                    ips.clone().admit(Flow { promise, ..asked }).is_ok(),
+                    ips.clone().admit(AdmittedFlow { promise, ..asked }).is_ok(),
                     "{refusal:?}"
                 );
                 bursts += 1;

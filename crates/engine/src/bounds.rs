@@ -70,7 +70,7 @@ pub fn shown(delay: Duration) -> Duration {
 /// that goes before: `before` bytes, sent at the speed `link`. Of its own bytes each takes the time
 /// of `whole` / `part` bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Service {
+pub struct RateLatency {
     /// Bytes that go before, at most.
     pub before: u128,
     /// The speed at which they go, and its own.
@@ -84,7 +84,7 @@ pub struct Service {
     pub grain: Bytes,
 }
 
-impl Service {
+impl RateLatency {
     /// All of a speed, after this many bytes.
     pub fn after(before: u128, link: Bandwidth) -> Self {
         Self {
@@ -127,10 +127,10 @@ impl Service {
 
 /// The service of each of these classes under strict priority: `(priority, promise)`, the larger
 /// priority first. `ahead` is what may have been handed to the device before.
-pub fn strict_priority(link: Bandwidth, ahead: Bytes, classes: &[(u32, ArrivalCurve)]) -> Vec<Service> {
+pub fn strict_priority(link: Bandwidth, ahead: Bytes, classes: &[(u32, ArrivalCurve)]) -> Vec<RateLatency> {
     let mut order: Vec<usize> = (0..classes.len()).collect();
     order.sort_by_key(|&index| std::cmp::Reverse(classes[index].0));
-    let mut services = vec![Service::after(0, Bandwidth::ZERO); classes.len()];
+    let mut services = vec![RateLatency::after(0, Bandwidth::ZERO); classes.len()];
     let (mut burst, mut rate) = (0u128, 0u128);
     for alike in order.chunk_by(|&a, &b| classes[a].0 == classes[b].0) {
         for &index in alike {
@@ -142,7 +142,7 @@ pub fn strict_priority(link: Bandwidth, ahead: Bytes, classes: &[(u32, ArrivalCu
             let others = rate - u128::from(own.rate.bits());
             let left = u128::from(link.bits()).saturating_sub(others) as u64;
             let before = burst - u128::from(own.burst.get()) + u128::from(ahead.get());
-            services[index] = Service::after(before, Bandwidth::bits_per_sec(left));
+            services[index] = RateLatency::after(before, Bandwidth::bits_per_sec(left));
         }
     }
     services
@@ -196,7 +196,7 @@ impl Terms<'_> {
     ///
     /// # Errors
     /// Why there is no bound.
-    pub fn worst(&self, class: ClassId, queue: &Kind, service: Service) -> Result<Bound, String> {
+    pub fn worst(&self, class: ClassId, queue: &Kind, service: RateLatency) -> Result<Bound, String> {
         let promise = self.in_order(class, queue)?;
         let more = || format!("it is promised {}, more than it is sure to get", promise.rate);
         service.bound(promise).ok_or_else(more)
@@ -257,7 +257,7 @@ mod tests {
             rate: Bandwidth::ZERO,
             burst: Bytes::new(1),
         };
-        let third = Service::after(0, Bandwidth::bits_per_sec(3));
+        let third = RateLatency::after(0, Bandwidth::bits_per_sec(3));
         assert_eq!(
             third.bound(one).map(|bound| bound.delay.nanos()),
             Some(2_666_666_667)
@@ -266,9 +266,12 @@ mod tests {
             rate: Bandwidth::bits_per_sec(1),
             burst: Bytes::new(u64::MAX),
         };
-        assert_eq!(Service::after(u128::MAX, Bandwidth::gbit(800)).bound(most), None);
+        assert_eq!(
+            RateLatency::after(u128::MAX, Bandwidth::gbit(800)).bound(most),
+            None
+        );
         assert!(
-            Service::after(u64::MAX.into(), Bandwidth::gbit(800))
+            RateLatency::after(u64::MAX.into(), Bandwidth::gbit(800))
                 .bound(most)
                 .is_none(),
             "4,700 years do not fit"
@@ -279,7 +282,7 @@ mod tests {
     fn classes_of_one_priority_count_for_each_other() {
         let pair = [(1, flow(2, 1_000)), (1, flow(3, 2_000))];
         let services = strict_priority(Bandwidth::mbit(10), Bytes::new(1_518), &pair);
-        assert_eq!(services[0], Service::after(1_518 * 4, Bandwidth::kbit(8_000)));
-        assert_eq!(services[1], Service::after(1_518 * 3, Bandwidth::kbit(9_000)));
+        assert_eq!(services[0], RateLatency::after(1_518 * 4, Bandwidth::kbit(8_000)));
+        assert_eq!(services[1], RateLatency::after(1_518 * 3, Bandwidth::kbit(9_000)));
     }
 }

@@ -22,7 +22,7 @@
 //! P = B C / R       for each packet, whatever its length
 //! ```
 //!
-//! in byte-times ([`Pace`]), and the gap is what *P* has left beyond the packet. The time *E* from
+//! in byte-times ([`BytePace`]), and the gap is what *P* has left beyond the packet. The time *E* from
 //! which the next packet may start is kept as whole byte-times and a remainder below *R*, and
 //! advances by what was sent, never by when it was sent: so no error adds up, and the rate is exact
 //! for any ratio of integers.
@@ -57,7 +57,7 @@ crate::choices! {
 
 /// From a packet's length in the engine to its bytes on the wire.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Slots {
+pub struct WireSlots {
     /// How much longer the lengths are than the frames.
     pub overhead: u64,
     /// VLAN tags that the device inserts.
@@ -66,7 +66,7 @@ pub struct Slots {
     pub longest: u64,
 }
 
-impl Slots {
+impl WireSlots {
     /// The number of frames that a packet leaves as, and their bytes in sum, without tags.
     #[inline]
     fn frames(self, len: Bytes) -> (u64, u64) {
@@ -118,7 +118,7 @@ pub fn gap_slot(gap: u64, longest: u64) -> u64 {
 
 /// The spacing of packets of one rate: *E*, in units of the ratio of the link's rate to theirs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Pace {
+pub struct BytePace {
     /// The time from which the next packet may start is this, rounded up,
     whole: u64,
     /// and this many `rate`-ths of a byte-time.
@@ -126,7 +126,7 @@ pub struct Pace {
     rate: u64,
 }
 
-impl Pace {
+impl BytePace {
     /// For this rate, in the unit of the link's; not zero.
     pub fn new(rate: u64) -> Self {
         Self {
@@ -272,7 +272,7 @@ mod tests {
     use crate::units::Bandwidth;
     use proptest::prelude::*;
 
-    const PLAIN: Slots = Slots {
+    const PLAIN: WireSlots = WireSlots {
         overhead: 0,
         tags: 0,
         longest: 1_514,
@@ -281,7 +281,7 @@ mod tests {
 
     #[test]
     fn a_full_frame_a_short_one_a_tagged_one_and_a_super_frame_take_their_slots() {
-        let counted = |slots: Slots, len| {
+        let counted = |slots: WireSlots, len| {
             let len = Bytes::new(len);
             (slots.slot(len), BASES.map(|basis| slots.counted(len, basis)))
         };
@@ -291,10 +291,10 @@ mod tests {
         assert_eq!(counted(PLAIN, 42), (84, [84, 64, 60, 28]));
         assert_eq!(counted(PLAIN, 60), (84, [84, 64, 60, 46]));
         assert_eq!(counted(PLAIN, 61), (85, [85, 65, 61, 47]));
-        let tagged = Slots { tags: 2, ..PLAIN };
+        let tagged = WireSlots { tags: 2, ..PLAIN };
         assert_eq!(counted(tagged, 1_514), (1_546, [1_546, 1_526, 1_522, 1_500]));
         // Where the interface's overhead is the whole slot.
-        let whole = Slots {
+        let whole = WireSlots {
             overhead: 24,
             ..PLAIN
         };
@@ -329,7 +329,7 @@ mod tests {
             (7, 22),
             (399_999_999_989, 400_000_000_000),
         ] {
-            let (mut pace, mut bytes, mut late) = (Pace::new(rate), 0u64, 0);
+            let (mut pace, mut bytes, mut late) = (BytePace::new(rate), 0u64, 0);
             for n in 0..10_000_000u64 {
                 // The difference between eligible() and the time at which this many bytes are due:
                 // B C / R.
@@ -350,7 +350,7 @@ mod tests {
 
     #[test]
     fn what_is_owed_is_paid_at_the_new_rate() {
-        let mut pace = Pace::new(125);
+        let mut pace = BytePace::new(125);
         pace.send(1_000, 1_000);
         assert_eq!(pace.eligible(), 8_000);
         // 3,000 are over, 5,000 at 125 are 625 bytes: 2,500 byte-times at 250.

@@ -269,7 +269,7 @@ impl Build {
 
 /// Which child of a classful discipline takes which class's packets. Lookup is one array access.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Routes {
+pub struct ClassRoutes {
     child_of: Vec<u32>,
     default: Option<u32>,
     /// Classes from this one on, and how many, that map to the children 0, 1, 2 and so on: no table
@@ -279,7 +279,7 @@ pub struct Routes {
 
 const NOWHERE: u32 = u32::MAX;
 
-impl Routes {
+impl ClassRoutes {
     /// Sends packets of `class` to `child`.
     pub fn add(&mut self, class: ClassId, child: u32) {
         let index = class.0 as usize;

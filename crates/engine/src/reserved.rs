@@ -101,7 +101,7 @@ pub trait Reserves: fmt::Debug + Sync {
 
     /// What may be reserved in all of a tree that has room for it, as it [counts](Self::counts);
     /// says what stands against it.
-    fn capacity(&self, wanted: &Wanted<'_>, problems: &mut Vec<Problem>) -> Bandwidth;
+    fn capacity(&self, wanted: &WantedRoom<'_>, problems: &mut Vec<Problem>) -> Bandwidth;
 
     /// What a reservation of this rate takes of the capacity: never less than the rate, to a bit
     /// per second.
@@ -119,7 +119,7 @@ pub trait Reserves: fmt::Debug + Sync {
 
 /// What a policy asks of a tree: room for reservations.
 #[derive(Clone, Copy, Debug)]
-pub struct Wanted<'a> {
+pub struct WantedRoom<'a> {
     /// The tree.
     pub spec: &'a DisciplineSpec,
     /// The link.
@@ -146,7 +146,7 @@ pub struct Reservable {
 
 /// A tree with reservations in it, checked.
 #[derive(Clone, Debug)]
-pub struct Layout {
+pub struct ReservedLayout {
     /// As asked for.
     pub spec: DisciplineSpec,
     /// As checked.
@@ -193,7 +193,7 @@ impl Reservable {
             let help = format!("use {}, or leave it out", exact_kinds(registry));
             problems.push(Problem::new(at, message).help(help));
         }
-        let wanted = Wanted {
+        let wanted = WantedRoom {
             spec,
             link,
             share,
@@ -275,7 +275,7 @@ impl Reservable {
         plan: &TreePlan,
         filters: &[Filter],
         reservations: &[Reserved],
-    ) -> Result<Layout, Vec<Problem>> {
+    ) -> Result<ReservedLayout, Vec<Problem>> {
         let spec = self.spec_with(reservations);
         let new = spec.check(&self.registry, self.link)?;
         let by_name: std::collections::BTreeMap<&str, ClassId> = new
@@ -301,7 +301,7 @@ impl Reservable {
                 ..Filter::new(class)
             });
         }
-        Ok(Layout {
+        Ok(ReservedLayout {
             spec,
             plan: new,
             filters: all,
@@ -511,7 +511,7 @@ mod tests {
 
     /// How many bytes of frames of this length each class sends while all are backlogged, in so
     /// many departures.
-    fn departures(layout: &Layout, names: &[&str], count: usize) -> Vec<u64> {
+    fn departures(layout: &ReservedLayout, names: &[&str], count: usize) -> Vec<u64> {
         use crate::discipline::{Next, Sink};
         use crate::packet::Packet;
         use crate::units::Instant;

@@ -8,7 +8,7 @@ use crate::direction::secret_seed;
 use crate::facts::{self, Facts};
 use crate::in_force::InForce;
 use crate::selfcheck::{self, Managed};
-use crate::service::Service;
+use crate::service::ControlService;
 use crate::signalling::beacon::Beacon;
 use crate::signalling::key_file::KeyFile;
 use crate::signalling::speaker::{self, Setup};
@@ -75,7 +75,7 @@ pub fn enforce(
     let speaker = speak(policy, keys, &in_force).inspect_err(|_| handle.stop())?;
     let (_yields, yielding) = yielding::start(&handle, &managed).inspect_err(|_| handle.stop())?;
     let asked = speaker.as_ref().map(|(asked, _)| asked.clone());
-    let service = Service::new(name, handle.clone(), in_force, asked, yielding, Arc::clone(&end));
+    let service = ControlService::new(name, handle.clone(), in_force, asked, yielding, Arc::clone(&end));
     let server = Server::start(&socket, Arc::new(service)).map_err(|why| {
         handle.stop();
         Error::Socket {

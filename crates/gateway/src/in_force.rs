@@ -7,7 +7,7 @@ use crate::direction::{by_filters, secret_seed};
 use crate::signalling::trees::Trees;
 use control::policy::Interface;
 use control::protocol::Refusal;
-use engine::reserved::Layout;
+use engine::reserved::ReservedLayout;
 use engine::tree::Registry;
 use netio::handle::{Adopted, Handle, Retune, Unanswered};
 use netio::worker::PathId;
@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// One interface that is managed.
 #[derive(Clone, Debug)]
-pub struct Managed {
+pub struct InterfaceInForce {
     /// The worker's path.
     pub path: PathId,
     /// As the policy says, with what was changed since.
@@ -29,7 +29,7 @@ pub struct Managed {
 pub struct InForce {
     handle: Handle,
     registry: Registry,
-    managed: Mutex<Vec<Managed>>,
+    managed: Mutex<Vec<InterfaceInForce>>,
 }
 
 impl InForce {
@@ -39,7 +39,7 @@ impl InForce {
         registry: Registry,
         managed: impl IntoIterator<Item = (PathId, Interface)>,
     ) -> Self {
-        let managed = managed.into_iter().map(|(path, policy)| Managed {
+        let managed = managed.into_iter().map(|(path, policy)| InterfaceInForce {
             path,
             whole: Arc::new(policy.clone()),
             policy,
@@ -56,12 +56,12 @@ impl InForce {
         &self.registry
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Managed>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<InterfaceInForce>> {
         self.managed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// As they are now.
-    pub fn all(&self) -> Vec<Managed> {
+    pub fn all(&self) -> Vec<InterfaceInForce> {
         self.lock().clone()
     }
 
@@ -94,8 +94,8 @@ impl Trees for Arc<InForce> {
         self.lock().iter().map(|managed| managed.policy.clone()).collect()
     }
 
-    fn adopt(&self, policy: &Interface, layout: Layout) -> Result<(), Refusal> {
-        let Layout { spec, plan, filters } = layout;
+    fn adopt(&self, policy: &Interface, layout: ReservedLayout) -> Result<(), Refusal> {
+        let ReservedLayout { spec, plan, filters } = layout;
         let whole = Interface {
             spec,
             plan,

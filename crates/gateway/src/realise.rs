@@ -3,7 +3,7 @@
 
 use crate::Error;
 use control::policy::Interface;
-use control::port_config::{GapFrames as Frame, PortConfig, PortSettings, Realise};
+use control::port_config::{GapFrameSetting as Frame, PortConfig, PortSettings, Realise};
 use engine::inspect::Value;
 use engine::kind::Pacing;
 use netio::handle::Realised;
@@ -13,7 +13,7 @@ use netio::ports::af_packet::{self, AfPacket};
 use netio::realiser::gap::{GapFrame, GapFrames};
 use netio::realiser::launch::LaunchTime;
 use netio::realiser::timer::Timer;
-use netio::realiser::{Realiser, Refusal};
+use netio::realiser::{Realiser, RealiserRefusal};
 
 /// A realiser, and what was found when it was tried; none if there was nothing to try.
 pub type Chosen = (Box<dyn Realiser>, Option<String>);
@@ -74,7 +74,7 @@ impl Place {
             .map_err(|why| self.refused(realiser, &why))
     }
 
-    fn refused(&self, realiser: &dyn Realiser, why: &Refusal) -> Error {
+    fn refused(&self, realiser: &dyn Realiser, why: &RealiserRefusal) -> Error {
         Error::Realiser(format!(
             "{}: {} cannot work here: {why}",
             self.name,

@@ -20,7 +20,7 @@ pub struct Managed<'a> {
 
 /// What was found: a mistake stops `run`, a warning is said.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Outcome {
+pub struct SelfcheckReport {
     /// Reasons not to start.
     pub mistakes: Vec<String>,
     /// What will not be as expected.
@@ -37,8 +37,8 @@ pub fn check(
     known: &[String],
     between: Option<(&str, &str)>,
     managed: &[Managed<'_>],
-) -> Outcome {
-    let mut outcome = Outcome::default();
+) -> SelfcheckReport {
+    let mut outcome = SelfcheckReport::default();
     let mut names: Vec<&str> = between.map_or(Vec::new(), |(a, b)| vec![a, b]);
     names.extend(managed.iter().map(|m| m.interface));
     names.sort_unstable();
@@ -153,7 +153,7 @@ mod tests {
         }
     }
 
-    fn said(lan0: &Facts, wan0: &Facts, bandwidth: Bandwidth) -> Outcome {
+    fn said(lan0: &Facts, wan0: &Facts, bandwidth: Bandwidth) -> SelfcheckReport {
         let look = |name: &str| match name {
             "lan0" => Some(lan0.clone()),
             "wan0" => Some(wan0.clone()),
@@ -171,7 +171,10 @@ mod tests {
     #[test]
     fn two_ports_of_one_bridge_and_a_slower_policy_are_fine() {
         let both = facts(Some("br0"));
-        assert_eq!(said(&both, &both, Bandwidth::mbit(95)), Outcome::default());
+        assert_eq!(
+            said(&both, &both, Bandwidth::mbit(95)),
+            SelfcheckReport::default()
+        );
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! The worker is asked and never waits. A change of a class is checked as part of the whole tree
 //! first, so a wrong one is refused and nothing has changed.
 
-use super::in_force::{InForce, Managed, refused};
+use super::in_force::{InForce, InterfaceInForce, refused};
 use super::yielding::YieldGauges;
 use crate::realise;
 use crate::signalling::speaker;
@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The running program, as its control socket sees it.
 #[derive(Debug)]
-pub struct Service {
+pub struct ControlService {
     name: String,
     begin: Instant,
     handle: Handle,
@@ -30,7 +30,7 @@ pub struct Service {
     detach: Arc<AtomicBool>,
 }
 
-impl Service {
+impl ControlService {
     /// For what is in force in this worker. `detach` is set when the program is to end.
     pub fn new(
         name: &str,
@@ -52,11 +52,11 @@ impl Service {
     }
 
     /// Those that are meant: the one named, or all.
-    fn meant(&self, interface: Option<&str>) -> Result<Vec<Managed>, Refusal> {
+    fn meant(&self, interface: Option<&str>) -> Result<Vec<InterfaceInForce>, Refusal> {
         let all = self.in_force.all();
         let Some(name) = interface else { return Ok(all) };
         let names: Vec<String> = all.iter().map(|managed| managed.policy.name.clone()).collect();
-        let found: Vec<Managed> = all
+        let found: Vec<InterfaceInForce> = all
             .into_iter()
             .filter(|managed| managed.policy.name == name)
             .collect();
@@ -68,7 +68,7 @@ impl Service {
     }
 }
 
-impl Handler for Service {
+impl Handler for ControlService {
     fn version(&self) -> String {
         env!("CARGO_PKG_VERSION").into()
     }
@@ -156,7 +156,7 @@ impl Handler for Service {
     }
 }
 
-fn names(managed: &[Managed]) -> String {
+fn names(managed: &[InterfaceInForce]) -> String {
     let names: Vec<&str> = managed
         .iter()
         .map(|managed| managed.policy.name.as_str())
@@ -164,7 +164,7 @@ fn names(managed: &[Managed]) -> String {
     names.join(", ")
 }
 
-fn reading(managed: &Managed, seen: &Snapshot, yielding: &YieldGauges) -> Option<InterfaceReading> {
+fn reading(managed: &InterfaceInForce, seen: &Snapshot, yielding: &YieldGauges) -> Option<InterfaceReading> {
     let path = seen.paths.get(managed.path.0)?;
     // Its own trouble before that of the port by which packets come.
     let troubled = |own: bool| {

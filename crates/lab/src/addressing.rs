@@ -6,11 +6,11 @@ use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// The addresses of one end of a link, in both families.
-pub type Pair = [Address; 2];
+pub type AddressPair = [Address; 2];
 
 /// A route of a host: a network, and the neighbour by which to reach it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Route {
+pub struct HostRoute {
     /// The host, by its index.
     pub host: usize,
     /// The destination network.
@@ -21,11 +21,11 @@ pub struct Route {
 
 /// The addresses of link `number`: 10.0.n.0/24 and fd00:0:0:n::/64, with 1 and 2 as the hosts'
 /// parts.
-pub fn of_link(number: u16) -> [Pair; 2] {
+pub fn of_link(number: u16) -> [AddressPair; 2] {
     [1, 2].map(|side| network(number, side))
 }
 
-fn network(number: u16, side: u8) -> Pair {
+fn network(number: u16, side: u8) -> AddressPair {
     let [high, low] = number.to_be_bytes();
     let v6 = Ipv6Addr::new(0xfd00, 0, 0, number, 0, 0, 0, u16::from(side));
     [
@@ -36,7 +36,7 @@ fn network(number: u16, side: u8) -> Pair {
 
 /// The routes of all hosts to all networks that are not their own, over the fewest links; among
 /// equals, over the link that comes first.
-pub fn routes(hosts: usize, links: &[[usize; 2]]) -> Vec<Route> {
+pub fn routes(hosts: usize, links: &[[usize; 2]]) -> Vec<HostRoute> {
     (0..hosts)
         .flat_map(|host| routes_of(host, hosts, links))
         .collect()
@@ -44,7 +44,7 @@ pub fn routes(hosts: usize, links: &[[usize; 2]]) -> Vec<Route> {
 
 /// One host's routes: a breadth-first search, which notes the link by which each host was reached
 /// first.
-fn routes_of(host: usize, hosts: usize, links: &[[usize; 2]]) -> Vec<Route> {
+fn routes_of(host: usize, hosts: usize, links: &[[usize; 2]]) -> Vec<HostRoute> {
     let mut first: Vec<Option<usize>> = vec![None; hosts];
     let mut reached = vec![false; hosts];
     let mut order = VecDeque::from([host]);
@@ -71,12 +71,12 @@ fn routes_of(host: usize, hosts: usize, links: &[[usize; 2]]) -> Vec<Route> {
 }
 
 /// The two routes of `host` to the network of link `to`, by its own link `by`.
-fn by_link(host: usize, to: usize, by: usize, links: &[[usize; 2]]) -> [Route; 2] {
+fn by_link(host: usize, to: usize, by: usize, links: &[[usize; 2]]) -> [HostRoute; 2] {
     // A lab has fewer links than a u16 can count; the reader of topologies sees to it.
     let neighbour = usize::from(links[by][0] == host);
     let gateways = of_link(by as u16)[neighbour];
     let networks = network(to as u16, 0);
-    [0, 1].map(|family| Route {
+    [0, 1].map(|family| HostRoute {
         host,
         to: networks[family],
         by: gateways[family].ip,

@@ -1,7 +1,7 @@
 //! A host: a network namespace held by a descriptor, its interfaces, and work done inside it.
 
 use crate::error::{Doing, Error, Result};
-use crate::netlink::Netlink;
+use crate::netlink::LabNetlink;
 use crate::program::Program;
 use crate::sys::{namespace, socket};
 use std::fmt;
@@ -63,7 +63,7 @@ impl fmt::Display for Address {
 /// Offloads of an interface, as `ethtool -K` names them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
-pub enum Offload {
+pub enum OffloadFeature {
     /// Checksums of what is sent; TCP super-frames go with it.
     Transmit = 0x17,
     /// TCP super-frames.
@@ -78,7 +78,7 @@ pub enum Offload {
 struct Inner {
     name: String,
     namespace: Arc<OwnedFd>,
-    netlink: Mutex<Netlink>,
+    netlink: Mutex<LabNetlink>,
 }
 
 /// A host. Copies are the same host; it ends with the last of them and of its programs and sockets.
@@ -103,7 +103,7 @@ impl Host {
                     let _ = std::fs::write(format!("/proc/sys/net/ipv6/conf/{whose}/{setting}"), value);
                 }
             }
-            let mut netlink = Netlink::open()?;
+            let mut netlink = LabNetlink::open()?;
             netlink.up("lo")?;
             Ok((namespace, netlink))
         })?;
@@ -133,7 +133,7 @@ impl Host {
     ///
     /// # Errors
     /// If `work` does.
-    pub fn netlink<T>(&self, work: impl FnOnce(&mut Netlink) -> Result<T>) -> Result<T> {
+    pub fn netlink<T>(&self, work: impl FnOnce(&mut LabNetlink) -> Result<T>) -> Result<T> {
         let mut netlink = self.0.netlink.lock().unwrap_or_else(PoisonError::into_inner);
         work(&mut netlink)
     }
@@ -236,7 +236,7 @@ impl Host {
     ///
     /// # Errors
     /// If the driver refuses it.
-    pub fn offload(&self, interface: &str, what: Offload, on: bool) -> Result<()> {
+    pub fn offload(&self, interface: &str, what: OffloadFeature, on: bool) -> Result<()> {
         self.call(|| socket::ethtool_set(interface, what as u32, u32::from(on)))?
             .doing(|| format!("set an offload of `{interface}` in host `{}`", self.name()))
     }

@@ -3,7 +3,7 @@
 //! Absent: listening to changes, and whatever a lab does not need.
 
 use crate::error::{Doing, Error, Result};
-use netio::netlink::{self, Request, attribute, word};
+use netio::netlink::{self, NetlinkRequest, attribute, word};
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -37,9 +37,9 @@ fn family(address: IpAddr) -> u8 {
 
 /// A connection to the kernel about one network namespace.
 #[derive(Debug)]
-pub struct Netlink(netlink::Netlink);
+pub struct LabNetlink(netlink::Netlink);
 
-impl Netlink {
+impl LabNetlink {
     /// For the namespace that the calling thread is in now; it stays with that namespace.
     pub fn open() -> Result<Self> {
         netlink::Netlink::open()
@@ -48,13 +48,14 @@ impl Netlink {
     }
 
     /// Sends a request and waits for its outcome; the answer's payload, if it has one.
-    fn request(&mut self, message: Request) -> io::Result<Vec<u8>> {
+    fn request(&mut self, message: NetlinkRequest) -> io::Result<Vec<u8>> {
         self.0.ask(message)
     }
 
     /// The number of an interface.
     pub fn index(&mut self, name: &str) -> Result<u32> {
-        let message = Request::new(libc::RTM_GETLINK, 0, &link_head(0, 0, 0)).text(libc::IFLA_IFNAME, name);
+        let message =
+            NetlinkRequest::new(libc::RTM_GETLINK, 0, &link_head(0, 0, 0)).text(libc::IFLA_IFNAME, name);
         let answer = self
             .request(message)
             .doing(|| format!("find interface `{name}`"))?;
@@ -64,7 +65,8 @@ impl Netlink {
     /// The Ethernet address of an interface.
     pub fn mac(&mut self, name: &str) -> Result<[u8; 6]> {
         let doing = || format!("read the Ethernet address of `{name}`");
-        let message = Request::new(libc::RTM_GETLINK, 0, &link_head(0, 0, 0)).text(libc::IFLA_IFNAME, name);
+        let message =
+            NetlinkRequest::new(libc::RTM_GETLINK, 0, &link_head(0, 0, 0)).text(libc::IFLA_IFNAME, name);
         let answer = self.request(message).doing(doing)?;
         answer
             .get(16..)
@@ -75,11 +77,11 @@ impl Netlink {
     fn create(
         &mut self,
         name: &str,
-        more: impl FnOnce(Request) -> Request,
-        info: impl FnOnce(Request) -> Request,
+        more: impl FnOnce(NetlinkRequest) -> NetlinkRequest,
+        info: impl FnOnce(NetlinkRequest) -> NetlinkRequest,
     ) -> io::Result<Vec<u8>> {
         let flags = libc::NLM_F_CREATE | libc::NLM_F_EXCL;
-        let message = Request::new(libc::RTM_NEWLINK, flags, &link_head(0, 0, 0));
+        let message = NetlinkRequest::new(libc::RTM_NEWLINK, flags, &link_head(0, 0, 0));
         let message = more(message.text(libc::IFLA_IFNAME, name));
         self.request(message.nest(libc::IFLA_LINKINFO, info))
     }
@@ -98,12 +100,12 @@ impl Netlink {
         queues: u32,
     ) -> Result<()> {
         let fd = namespace.as_raw_fd().cast_unsigned();
-        let many = |message: Request| {
+        let many = |message: NetlinkRequest| {
             message
                 .number(libc::IFLA_NUM_TX_QUEUES, queues)
                 .number(libc::IFLA_NUM_RX_QUEUES, queues)
         };
-        let info = |info: Request| {
+        let info = |info: NetlinkRequest| {
             let info = info.text(libc::IFLA_INFO_KIND, "veth");
             info.nest(libc::IFLA_INFO_DATA, |data| {
                 data.nest(VETH_INFO_PEER, |other| {
@@ -130,10 +132,10 @@ impl Netlink {
         name: &str,
         what: &str,
         flags: u32,
-        message: impl FnOnce(Request) -> Request,
+        message: impl FnOnce(NetlinkRequest) -> NetlinkRequest,
     ) -> Result<()> {
         let index = self.index(name)?;
-        let start = Request::new(libc::RTM_NEWLINK, 0, &link_head(index, flags, flags));
+        let start = NetlinkRequest::new(libc::RTM_NEWLINK, 0, &link_head(index, flags, flags));
         self.request(message(start))
             .doing(|| format!("{what} of interface `{name}`"))
             .map(drop)
@@ -148,7 +150,7 @@ impl Netlink {
     pub fn down(&mut self, name: &str) -> Result<()> {
         let index = self.index(name)?;
         let head = link_head(index, 0, libc::IFF_UP as u32);
-        self.request(Request::new(libc::RTM_NEWLINK, 0, &head))
+        self.request(NetlinkRequest::new(libc::RTM_NEWLINK, 0, &head))
             .doing(|| format!("change the state of interface `{name}`"))
             .map(drop)
     }
@@ -194,7 +196,7 @@ impl Netlink {
     /// Removes an interface; a pair's other end goes with it.
     pub fn delete(&mut self, name: &str) -> Result<()> {
         let index = self.index(name)?;
-        self.request(Request::new(libc::RTM_DELLINK, 0, &link_head(index, 0, 0)))
+        self.request(NetlinkRequest::new(libc::RTM_DELLINK, 0, &link_head(index, 0, 0)))
             .doing(|| format!("remove interface `{name}`"))
             .map(drop)
     }
@@ -209,7 +211,7 @@ impl Netlink {
         };
         let mut head = vec![family(address), prefix, flags, libc::RT_SCOPE_UNIVERSE];
         head.extend(index.to_ne_bytes());
-        let message = Request::new(libc::RTM_NEWADDR, libc::NLM_F_CREATE | libc::NLM_F_REPLACE, &head)
+        let message = NetlinkRequest::new(libc::RTM_NEWADDR, libc::NLM_F_CREATE | libc::NLM_F_REPLACE, &head)
             .with(libc::IFA_LOCAL, &octets(address))
             .with(libc::IFA_ADDRESS, &octets(address));
         self.request(message)
@@ -233,7 +235,7 @@ impl Netlink {
             0,
             0,
         ];
-        let mut message = Request::new(
+        let mut message = NetlinkRequest::new(
             libc::RTM_NEWROUTE,
             libc::NLM_F_CREATE | libc::NLM_F_REPLACE,
             &head,
@@ -254,7 +256,7 @@ impl Netlink {
         head.extend(index.to_ne_bytes());
         head.extend(libc::NUD_PERMANENT.to_ne_bytes());
         head.extend([0, libc::RTN_UNICAST]);
-        let message = Request::new(
+        let message = NetlinkRequest::new(
             libc::RTM_NEWNEIGH,
             libc::NLM_F_CREATE | libc::NLM_F_REPLACE,
             &head,

@@ -24,7 +24,7 @@ use netio::fail_open::{self, Capture, LIMIT, Switch};
 use netio::handle::Handle;
 use netio::interface::Interface;
 use netio::ports::af_packet::{self, AfPacket};
-use netio::ports::af_xdp::{self, AfXdp, Mode};
+use netio::ports::af_xdp::{self, AfXdp, XdpMode};
 use netio::ports::egress::Egress;
 use netio::worker::{PathSpec, Settings, Worker};
 use std::error::Error;
@@ -130,7 +130,11 @@ fn forward(kind: &str, status: &Path, interfaces: &[String]) -> Outcome {
         ("af_xdp_native" | "af_xdp_generic" | "af_xdp_busy_poll", [one, other]) => {
             let generic = kind == "af_xdp_generic";
             let settings = af_xdp::Settings {
-                mode: if generic { Mode::Generic } else { Mode::Native },
+                mode: if generic {
+                    XdpMode::Generic
+                } else {
+                    XdpMode::Native
+                },
                 busy_poll: (kind == "af_xdp_busy_poll").then_some(64),
                 ..af_xdp::Settings::default()
             };
@@ -247,8 +251,8 @@ impl Wire {
         if kind == "af_xdp_generic" {
             // What the port's documentation asks for.
             for host in [&a, &b] {
-                host.offload("eth0", lab::host::Offload::Tso, false)?;
-                host.offload("eth0", lab::host::Offload::Gso, false)?;
+                host.offload("eth0", lab::host::OffloadFeature::Tso, false)?;
+                host.offload("eth0", lab::host::OffloadFeature::Gso, false)?;
             }
         }
         let status = std::env::temp_dir().join(format!("suimon-fail-open-{}", std::process::id()));
@@ -384,7 +388,7 @@ fn wire(kind: &str, name: &str, shape: Shape) -> Outcome<Option<Wire>> {
 fn stream(rate: u32, payload: usize, duration: Duration) -> Outcome<Stream> {
     Ok(Stream {
         to: "10.0.0.2:0".parse()?,
-        shape: generator::Shape::per_second(rate, payload, duration),
+        shape: generator::TrafficShape::per_second(rate, payload, duration),
     })
 }
 

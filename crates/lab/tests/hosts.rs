@@ -2,7 +2,7 @@
 //!
 //! Each test runs in a box of its own; see [`lab::isolated`].
 
-use lab::traffic::{generator::Shape, probe::Probe, tcp::Bulk, udp::Stream};
+use lab::traffic::{generator::TrafficShape, probe::Probe, tcp::Bulk, udp::Stream};
 use lab::{Host, Lab, Result};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -81,7 +81,7 @@ fn two_hosts_meet_through_a_kernel_bridge() {
             b.address("eth0", "10.0.0.2/24".parse().expect("an address"))?;
             let stream = Stream {
                 to: at("10.0.0.2:0"),
-                shape: Shape::per_second(1000, 100, Duration::from_millis(300)),
+                shape: TrafficShape::per_second(1000, 100, Duration::from_millis(300)),
             };
             let report = stream.start(&a, &b)?.finish()?;
             assert_eq!(report.sent, 300);

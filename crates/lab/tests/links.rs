@@ -10,8 +10,8 @@ use engine::random::Seed;
 use engine::settings::Table;
 use engine::tree::{ClassSpec, DisciplineSpec, Registry};
 use engine::units::{Bandwidth, Bytes, Duration as Span};
-use lab::host::Offload;
-use lab::traffic::{generator::Shape, probe::Probe, tcp::Bulk, udp::Stream};
+use lab::host::OffloadFeature;
+use lab::traffic::{generator::TrafficShape, probe::Probe, tcp::Bulk, udp::Stream};
 use lab::{EmulatedDirection, EmulatedLink, Emulator, Host, Lab, Record, Result};
 use measure::impairments::Loss;
 use netio::classify::ByFilters;
@@ -48,7 +48,7 @@ fn acquaint(a: &Host, b: &Host) -> Result<()> {
     let begun = Instant::now();
     let stream = Stream {
         to: at("10.0.0.2:0"),
-        shape: Shape::per_second(10, 958, Duration::from_secs(10)),
+        shape: TrafficShape::per_second(10, 958, Duration::from_secs(10)),
     };
     let run = stream.start(a, b)?;
     while run.arrived() == 0 {
@@ -105,7 +105,7 @@ fn a_full_buffer_drops_what_arrives_and_accounts_for_it() {
             let (lab, a, b) = pair(Lab::new(), link)?;
             let stream = Stream {
                 to: at("10.0.0.2:0"),
-                shape: Shape::per_second(2000, 958, Duration::from_secs(1)),
+                shape: TrafficShape::per_second(2000, 958, Duration::from_secs(1)),
             };
             let began = Instant::now();
             let report = stream.start(&a, &b)?.finish()?;
@@ -159,7 +159,7 @@ fn a_wire_that_loses_and_wanders_does_so_to_real_packets_and_is_recorded() {
             acquaint(&a, &b)?;
             let stream = Stream {
                 to: at("10.0.0.2:0"),
-                shape: Shape::per_second(500, 958, Duration::from_secs(1)),
+                shape: TrafficShape::per_second(500, 958, Duration::from_secs(1)),
             };
             let report = stream.start(&a, &b)?.finish()?;
             let seen = lab.links()[0].inspect().expect("a running link");
@@ -214,7 +214,7 @@ fn a_wire_of_a_second_holds_all_that_its_rate_gives_and_loses_none() {
             let link = EmulatedLink::new(Bandwidth::mbit(100)).delay(Span::from_secs(1));
             let (lab, a, b) = pair(Lab::new(), link)?;
             acquaint(&a, &b)?;
-            let shape = Shape::per_second(9_000, 1_250, Duration::from_millis(1_500));
+            let shape = TrafficShape::per_second(9_000, 1_250, Duration::from_millis(1_500));
             let stream = Stream {
                 to: at("10.0.0.2:0"),
                 shape,
@@ -255,7 +255,7 @@ fn a_fast_link_carries_super_frames_which_can_be_limited_or_switched_off() {
     lab::isolated(|| {
         let all = mean_frame(|_| Ok(())).expect("a link");
         let limited = mean_frame(|a| a.netlink(|n| n.gso_max_segs("eth0", 2))).expect("a link");
-        let none = mean_frame(|a| a.offload("eth0", Offload::Tso, false)).expect("a link");
+        let none = mean_frame(|a| a.offload("eth0", OffloadFeature::Tso, false)).expect("a link");
         eprintln!("frames of {all} B on average; limited to two segments {limited} B; switched off {none} B");
         assert!(all > 5_000, "{all} B");
         assert!((1_515..=3_028).contains(&limited), "{limited} B");

@@ -5,7 +5,7 @@
 
 use crate::classify::Classify;
 use crate::meter::ClassMeter;
-use crate::pool::Usage;
+use crate::pool::PoolUsage;
 use crate::port::{Capabilities, Counters};
 use crate::realiser::Achieved;
 use crate::sys::Bell;
@@ -202,7 +202,7 @@ pub struct Snapshot {
     /// The ports, by [`PortId`](crate::worker::PortId).
     pub ports: Vec<PortView>,
     /// The small and the big slots.
-    pub pool: [Usage; 2],
+    pub pool: [PoolUsage; 2],
     /// The loop's own numbers.
     pub turns: Turns,
 }

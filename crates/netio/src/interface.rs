@@ -5,7 +5,7 @@
 
 #![expect(unsafe_code, reason = "socket calls and an ioctl take structures by address")]
 
-use crate::netlink::{Netlink, Request, attribute, text, word};
+use crate::netlink::{Netlink, NetlinkRequest, attribute, text, word};
 use crate::sys::datagram_socket;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
@@ -147,7 +147,7 @@ fn request(name: &str) -> libc::ifreq {
 fn ask(index: u32, name: Option<&str>) -> io::Result<Interface> {
     let mut head = [0; IFINFO];
     head[4..8].copy_from_slice(&index.to_ne_bytes());
-    let request = Request::new(libc::RTM_GETLINK, 0, &head);
+    let request = NetlinkRequest::new(libc::RTM_GETLINK, 0, &head);
     let request = match name {
         Some(name) => request.text(libc::IFLA_IFNAME, name),
         None => request,

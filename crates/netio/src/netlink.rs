@@ -13,9 +13,9 @@ const HEADER: usize = 16;
 
 /// A request being written.
 #[derive(Debug)]
-pub struct Request(Vec<u8>);
+pub struct NetlinkRequest(Vec<u8>);
 
-impl Request {
+impl NetlinkRequest {
     /// Of this kind; `fixed` is the structure that follows the header.
     pub fn new(kind: u16, flags: i32, fixed: &[u8]) -> Self {
         let flags = (libc::NLM_F_REQUEST | flags) as u16;
@@ -148,17 +148,17 @@ impl Netlink {
 
     /// Sends a request for one thing, or for a change; the answer without its header, empty if
     /// there is none.
-    pub fn ask(&self, request: Request) -> io::Result<Vec<u8>> {
+    pub fn ask(&self, request: NetlinkRequest) -> io::Result<Vec<u8>> {
         let answers = self.exchange(request, libc::NLM_F_ACK)?;
         Ok(answers.into_iter().next().unwrap_or_default())
     }
 
     /// Sends a request for a list; each answer without its header.
-    pub fn list(&self, request: Request) -> io::Result<Vec<Vec<u8>>> {
+    pub fn list(&self, request: NetlinkRequest) -> io::Result<Vec<Vec<u8>>> {
         self.exchange(request, libc::NLM_F_DUMP)
     }
 
-    fn exchange(&self, request: Request, flags: i32) -> io::Result<Vec<Vec<u8>>> {
+    fn exchange(&self, request: NetlinkRequest, flags: i32) -> io::Result<Vec<Vec<u8>>> {
         let mut bytes = request.finish();
         let all = half(&bytes, 6).unwrap_or(0) | flags as u16;
         bytes[6..8].copy_from_slice(&all.to_ne_bytes());
@@ -259,7 +259,7 @@ mod tests {
 
     #[test]
     fn nested_attributes_carry_their_length_and_are_padded() {
-        let bytes = Request::new(libc::RTM_NEWQDISC, 0, &[])
+        let bytes = NetlinkRequest::new(libc::RTM_NEWQDISC, 0, &[])
             .nest(2, |r| r.text(7, "four").with(8, &[1, 0, 0, 0]))
             .finish();
         assert_eq!(word(&bytes, 0), Some(16 + 4 + 12 + 8));
@@ -271,7 +271,7 @@ mod tests {
 
     #[test]
     fn a_cut_off_answer_is_refused_without_panic() {
-        let whole = Request::new(libc::NLMSG_ERROR as u16, 0, &(-libc::ENODEV).to_ne_bytes()).finish();
+        let whole = NetlinkRequest::new(libc::NLMSG_ERROR as u16, 0, &(-libc::ENODEV).to_ne_bytes()).finish();
         for len in 1..whole.len() {
             let error = read(&whole[..len], &mut Vec::new()).unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::InvalidData, "{len}");
@@ -284,7 +284,7 @@ mod tests {
     fn a_refusal_has_the_kernels_words_if_there_are_any() {
         let mut fixed = (-libc::EPERM).to_ne_bytes().to_vec();
         fixed.extend([0; HEADER]);
-        let whole = Request::new(libc::NLMSG_ERROR as u16, libc::NLM_F_ACK_TLVS, &fixed)
+        let whole = NetlinkRequest::new(libc::NLMSG_ERROR as u16, libc::NLM_F_ACK_TLVS, &fixed)
             .text(1, "not you")
             .finish();
         let error = read(&whole, &mut Vec::new()).unwrap_err();

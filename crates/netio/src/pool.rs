@@ -82,7 +82,7 @@ impl Default for Slots {
 
 /// How full a pool is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Usage {
+pub struct PoolUsage {
     /// Slots in use.
     pub used: u32,
     /// All slots.
@@ -152,9 +152,9 @@ impl Shelf {
         index
     }
 
-    fn usage(&self) -> Usage {
+    fn usage(&self) -> PoolUsage {
         let used = (self.frames.len() - self.free.len()) as u32;
-        Usage {
+        PoolUsage {
             used,
             total: self.total,
             exhausted: self.exhausted,
@@ -398,7 +398,7 @@ impl Pool {
     }
 
     /// How full the small and the big slots are.
-    pub fn usage(&self) -> [Usage; 2] {
+    pub fn usage(&self) -> [PoolUsage; 2] {
         [self.small.usage(), self.big.usage()]
     }
 }
@@ -418,7 +418,7 @@ mod tests {
         assert_eq!(pool.take(60), None);
         assert_eq!(
             pool.usage()[1],
-            Usage {
+            PoolUsage {
                 used: 1,
                 total: 1,
                 exhausted: 1

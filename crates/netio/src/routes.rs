@@ -4,7 +4,7 @@
 //! By netlink (`rtnetlink(7)`). Nothing is kept: the kernel's answer is that of the moment, and
 //! takes microseconds.
 
-use crate::netlink::{Netlink, Request, attribute, word};
+use crate::netlink::{Netlink, NetlinkRequest, attribute, word};
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -54,7 +54,7 @@ impl Routes {
         // `struct rtmsg`: the family, the length of the destination, and nothing else.
         let mut fixed = [0; RTMSG];
         (fixed[0], fixed[1]) = (family as u8, len);
-        let request = Request::new(libc::RTM_GETROUTE, 0, &fixed);
+        let request = NetlinkRequest::new(libc::RTM_GETROUTE, 0, &fixed);
         let request = match destination {
             IpAddr::V4(address) => request.with(libc::RTA_DST, &address.octets()),
             IpAddr::V6(address) => request.with(libc::RTA_DST, &address.octets()),
@@ -80,7 +80,9 @@ impl Routes {
 
     /// All addresses of all interfaces.
     pub fn addresses(&self) -> io::Result<Vec<OwnAddress>> {
-        let answers = self.0.list(Request::new(libc::RTM_GETADDR, 0, &[0; IFADDRMSG]))?;
+        let answers = self
+            .0
+            .list(NetlinkRequest::new(libc::RTM_GETADDR, 0, &[0; IFADDRMSG]))?;
         Ok(answers.iter().filter_map(|answer| own(answer)).collect())
     }
 }

@@ -14,7 +14,7 @@ use netio::handle::{Adopted, Handle, Retune, Snapshot};
 use netio::pool::{Gso, Offload, Slots};
 use netio::port::Capabilities;
 use netio::ports::memory::{LinkState, Memory};
-use netio::ports::pcap::{Pace, Pcap, Writer};
+use netio::ports::pcap::{Pcap, ReplayPace, Writer};
 use netio::worker::{Gate, PathId, PathSpec, PortId, Settings, Turn, Worker};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -494,7 +494,7 @@ fn what_is_held_is_still_sent_when_the_input_has_ended_without_spinning_until_th
     std::fs::write(&input, &capture).expect("a file");
     let (mut worker, _handle) = Worker::new(Settings::default()).expect("a worker");
     // One port plays and records; 20 packets of 10,000 bits take 200 ms at 1 Mbit/s.
-    let port = Pcap::open(Some((&input, Pace::Fast)), Some(&output)).expect("a port");
+    let port = Pcap::open(Some((&input, ReplayPace::Fast)), Some(&output)).expect("a port");
     let port = worker.add_port(Box::new(port));
     worker.add_path(PathSpec {
         bandwidth: Some(Bandwidth::mbit(1)),

@@ -6,7 +6,7 @@ use super::cost_engine::{self, Contender, Effort};
 use super::cost_treatments::Treatment;
 use super::cost_wire::LabWire;
 use super::rounds::Rounds;
-use super::{Experiment, Options, Outcome, Progress, Row, RowValue};
+use super::{Experiment, ExperimentOutcome, Options, Progress, Row, RowValue};
 use crate::Error;
 use engine::link::Link;
 use engine::units::{Bandwidth, Bytes};
@@ -42,9 +42,9 @@ fn treatments() -> [Treatment; 5] {
     .map(|treatment| treatment(LINK))
 }
 
-fn run(options: &Options, progress: &mut dyn Progress) -> Result<Outcome, Error> {
+fn run(options: &Options, progress: &mut dyn Progress) -> Result<ExperimentOutcome, Error> {
     progress.show(0.0, "in the engine");
-    let mut outcome = Outcome::default();
+    let mut outcome = ExperimentOutcome::default();
     let rounds = in_engine(Effort::of(options.quick));
     outcome.rows = engine_rows(&rounds);
     match &options.lab {

@@ -9,7 +9,7 @@
 
 use super::rounds::Rounds;
 use super::testbed::interface;
-use super::{ChartFile, Experiment, Options, Outcome, Progress, Row, RowValue};
+use super::{ChartFile, Experiment, ExperimentOutcome, Options, Progress, Row, RowValue};
 use crate::Error;
 use engine::packet::Buffer;
 use engine::units::{Bandwidth, Duration};
@@ -293,7 +293,7 @@ fn rounds(
     Ok(found)
 }
 
-fn run(options: &Options, progress: &mut dyn Progress) -> Result<Outcome, Error> {
+fn run(options: &Options, progress: &mut dyn Progress) -> Result<ExperimentOutcome, Error> {
     let (number, length) = if options.quick { (7, 50) } else { (21, 100) };
     let length = Duration::from_millis(length);
     let (mut rows, mut groups, mut remarks) = (Vec::new(), Vec::new(), vec![REMARK.to_string()]);
@@ -311,7 +311,7 @@ fn run(options: &Options, progress: &mut dyn Progress) -> Result<Outcome, Error>
         axis: Axis::new("", AxisUnit::Number("MB/s")),
         groups,
     };
-    Ok(Outcome {
+    Ok(ExperimentOutcome {
         rows,
         pictures: vec![ChartFile {
             name: "copies".into(),

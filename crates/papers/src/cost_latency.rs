@@ -6,7 +6,7 @@ use super::cost_engine::{self, Contender, Effort};
 use super::cost_treatments::Treatment;
 use super::cost_wire::LabWire;
 use super::rounds::Rounds;
-use super::{Experiment, Options, Outcome, Progress, Row, number};
+use super::{Experiment, ExperimentOutcome, Options, Progress, Row, number};
 use crate::Error;
 use engine::link::Link;
 use engine::units::{Bandwidth, Bytes};
@@ -53,8 +53,8 @@ impl Case {
     }
 }
 
-fn run(options: &Options, progress: &mut dyn Progress) -> Result<Outcome, Error> {
-    let mut outcome = Outcome::default();
+fn run(options: &Options, progress: &mut dyn Progress) -> Result<ExperimentOutcome, Error> {
+    let mut outcome = ExperimentOutcome::default();
     progress.show(0.0, "in the engine");
     let atm = &CASES[0];
     outcome.rows = engine_rows(atm, &in_engine(atm, Effort::of(options.quick)));

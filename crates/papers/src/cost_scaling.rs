@@ -9,7 +9,7 @@ use super::cost_engine::{self, Contender, Effort};
 use super::cost_treatments::{SEED, Treatment};
 use super::cost_wire::LabWire;
 use super::rounds::Rounds;
-use super::{ChartFile, Experiment, Options, Outcome, Progress, Row, RowValue};
+use super::{ChartFile, Experiment, ExperimentOutcome, Options, Progress, Row, RowValue};
 use crate::Error;
 use engine::classify::{Filter, Ports, Prefix};
 use engine::header::{FlowHasher, Headers};
@@ -143,8 +143,8 @@ impl Classify for List {
 /// Numbers, each with its cost above FIFO's in ns.
 type Points = Vec<(u32, f64)>;
 
-fn run(options: &Options, progress: &mut dyn Progress) -> Result<Outcome, Error> {
-    let mut outcome = Outcome::default();
+fn run(options: &Options, progress: &mut dyn Progress) -> Result<ExperimentOutcome, Error> {
+    let mut outcome = ExperimentOutcome::default();
     progress.show(0.0, "in the engine");
     let step = if options.quick { 25 } else { 10 };
     let curves = in_engine(step, Effort::of(options.quick));

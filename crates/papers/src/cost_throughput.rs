@@ -5,7 +5,7 @@ use super::beside;
 use super::cost_treatments::Treatment;
 use super::cost_wire::LabWire;
 use super::rounds::Rounds;
-use super::{Experiment, Options, Outcome, Progress, Row};
+use super::{Experiment, ExperimentOutcome, Options, Progress, Row};
 use crate::Error;
 use engine::link::Link;
 use engine::units::{Bandwidth, Bytes};
@@ -96,8 +96,8 @@ impl Case {
     }
 }
 
-fn run(options: &Options, progress: &mut dyn Progress) -> Result<Outcome, Error> {
-    let mut outcome = Outcome::default();
+fn run(options: &Options, progress: &mut dyn Progress) -> Result<ExperimentOutcome, Error> {
+    let mut outcome = ExperimentOutcome::default();
     for (index, case) in CASES.iter().enumerate() {
         let rows = match &options.lab {
             Err(why) => case.unmeasured(why),

@@ -14,8 +14,8 @@ use crate::rounds::median;
 use engine::link::Link;
 use engine::units::{Bandwidth, Bytes};
 use gateway::direction;
-use lab::host::Offload;
-use lab::traffic::generator::Shape;
+use lab::host::OffloadFeature;
+use lab::traffic::generator::TrafficShape;
 use lab::traffic::tcp::{Bulk, BulkRun};
 use lab::traffic::udp::{Stream, StreamRun};
 use lab::{Address, Host, Lab};
@@ -89,7 +89,7 @@ impl LabWire {
             host.netlink(|n| n.mtu(interface, mtu))?;
             // Packets of the MTU, as in the paper, and no super-frames: the cost per packet is
             // measured.
-            for what in [Offload::Tso, Offload::Gso, Offload::Gro] {
+            for what in [OffloadFeature::Tso, OffloadFeature::Gso, OffloadFeature::Gro] {
                 host.offload(interface, what, false)?;
             }
         }
@@ -173,7 +173,7 @@ impl LabWire {
     ) -> Result<StreamRun, Error> {
         let stream = Stream {
             to: (RECEIVER, port).into(),
-            shape: Shape::per_second(rate, payload, duration),
+            shape: TrafficShape::per_second(rate, payload, duration),
         };
         Ok(stream.start(&self.sender, &self.receiver)?)
     }

@@ -3,7 +3,7 @@
 
 use crate::Error;
 use crate::long_pipe::{DATA, FRAME, GBE, LongPipe, SLOT, connection, gigabit, host_queue, key};
-use crate::{ChartFile, Experiment, Options, Outcome, Progress, Row, RowValue, points};
+use crate::{ChartFile, Experiment, ExperimentOutcome, Options, Progress, Row, RowValue, points};
 use engine::random::Seed;
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
 use plot::{Axis, AxisUnit, Plot, Series, picture};
@@ -69,7 +69,7 @@ fn measured(rate: Bandwidth) -> Result<(f64, f64), Error> {
     Ok((FRAME * 1e3 / period, period / 8.0 - FRAME_AND_PREAMBLE))
 }
 
-fn sizes(_options: &Options, progress: &mut dyn Progress) -> Result<Outcome, Error> {
+fn sizes(_options: &Options, progress: &mut dyn Progress) -> Result<ExperimentOutcome, Error> {
     let gaps: Vec<u64> = (0..=24).map(|n| n * 500).collect();
     let name = |gap: &u64| format!("a gap of {gap} B");
     let found = points::all(&gaps, progress, name, |&gap| {
@@ -138,7 +138,7 @@ fn sizes(_options: &Options, progress: &mut dyn Progress) -> Result<Outcome, Err
         (original - 61.8).abs() < 0.05,
         "The original's limit, as its footnote has it: 61.8 on the wire. Here those bytes count, so that 62.5 is 62.5.",
     ));
-    Ok(Outcome {
+    Ok(ExperimentOutcome {
         rows,
         pictures: vec![ChartFile {
             name: "gaps".into(),
@@ -240,7 +240,7 @@ impl SlowStartRun {
     }
 }
 
-fn intervals(_options: &Options, progress: &mut dyn Progress) -> Result<Outcome, Error> {
+fn intervals(_options: &Options, progress: &mut dyn Progress) -> Result<ExperimentOutcome, Error> {
     let both = [true, false];
     let name = |paced: &bool| if *paced { "paced" } else { "not paced" }.to_string();
     let found = points::all(&both, progress, name, |&paced| SlowStartRun::run(paced))?;
@@ -306,7 +306,7 @@ fn intervals(_options: &Options, progress: &mut dyn Progress) -> Result<Outcome,
         series: vec![line(paced, "paced"), line(free, "not paced")],
         ..Plot::default()
     };
-    Ok(Outcome {
+    Ok(ExperimentOutcome {
         rows,
         pictures: vec![ChartFile {
             name: "sequence".into(),

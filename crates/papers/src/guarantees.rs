@@ -8,7 +8,7 @@
 
 use super::testbed::{ATM, LAB, Wire, filters, interface};
 use super::timeline::{AMPLE, Source, at, in_lab, simulated};
-use super::{ChartFile, Experiment, Options, Outcome, Progress, Row};
+use super::{ChartFile, Experiment, ExperimentOutcome, Options, Progress, Row};
 use crate::Error;
 use engine::units::{Bandwidth, Duration, Instant};
 use plot::PlotStyle;
@@ -66,7 +66,7 @@ fn sources(apart: f64) -> (Vec<Source>, Instant) {
     (joining.chain([background]).collect(), end)
 }
 
-fn run(options: &Options, progress: &mut dyn Progress) -> Result<Outcome, Error> {
+fn run(options: &Options, progress: &mut dyn Progress) -> Result<ExperimentOutcome, Error> {
     let (joining, end) = sources(5.0);
     let simulation = simulated("simulated", &interface(&policy(&ATM))?, &joining, end, AMPLE)?;
     let mut rows = judged(&simulation, "simulated", 1.0, SIMULATED);
@@ -90,7 +90,7 @@ fn run(options: &Options, progress: &mut dyn Progress) -> Result<Outcome, Error>
             traces.push(trace);
         }
     }
-    Ok(Outcome {
+    Ok(ExperimentOutcome {
         rows,
         pictures: vec![ChartFile {
             name: "guarantees".into(),

@@ -3,7 +3,7 @@
 
 use super::long_pipe_lab::{self, COUNTED, Trial, TrialResult};
 use super::tail_drop::possible;
-use super::{ChartFile, Options, Outcome, Progress, Row, RowValue};
+use super::{ChartFile, ExperimentOutcome, Options, Progress, Row, RowValue};
 use crate::Error;
 use measure::numbers;
 use plot::{PlotStyle, Series, picture, rates_over_time};
@@ -38,7 +38,11 @@ fn trials(quick: bool) -> Vec<Trial> {
 /// # Errors
 ///
 /// Returns an error if a trial fails.
-pub fn add(outcome: &mut Outcome, options: &Options, progress: &mut dyn Progress) -> Result<(), Error> {
+pub fn add(
+    outcome: &mut ExperimentOutcome,
+    options: &Options,
+    progress: &mut dyn Progress,
+) -> Result<(), Error> {
     let trials = trials(options.quick);
     if let Err(why) = &options.lab {
         let missing =

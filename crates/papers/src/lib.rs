@@ -84,7 +84,7 @@ pub struct Experiment {
     /// The paper, and its section, table or figure.
     pub reference: &'static str,
     /// Runs it.
-    pub run: fn(&Options, &mut dyn Progress) -> Result<Outcome, Error>,
+    pub run: fn(&Options, &mut dyn Progress) -> Result<ExperimentOutcome, Error>,
 }
 
 /// How to run experiments.
@@ -105,7 +105,7 @@ pub trait Progress {
 
 /// The result of an experiment.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct Outcome {
+pub struct ExperimentOutcome {
     /// The claims, one in each row.
     pub rows: Vec<Row>,
     /// The charts. The first is written to `ID.svg`, others to `ID-NAME.svg`.
@@ -114,7 +114,7 @@ pub struct Outcome {
     pub remarks: Vec<String>,
 }
 
-impl Outcome {
+impl ExperimentOutcome {
     /// Returns whether every claim holds, and there is at least one.
     pub fn holds(&self) -> bool {
         !self.rows.is_empty() && self.rows.iter().all(|row| row.holds)
@@ -288,9 +288,9 @@ mod tests {
             holds,
             note: String::new(),
         };
-        let outcome = |rows| Outcome {
+        let outcome = |rows| ExperimentOutcome {
             rows,
-            ..Outcome::default()
+            ..ExperimentOutcome::default()
         };
         assert!(outcome(vec![row(true), row(true)]).holds());
         assert!(!outcome(vec![row(true), row(false)]).holds());

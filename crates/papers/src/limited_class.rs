@@ -7,7 +7,7 @@
 //! takes at least two ticks, and arrivals and completions poll the queue in between.
 
 use super::testbed::{ATM, HUNDRED, SERIAL, TEN, Testbed, Wire, interface};
-use super::{ChartFile, Experiment, Options, Outcome, Progress, Row, RowValue, points};
+use super::{ChartFile, Experiment, ExperimentOutcome, Options, Progress, Row, RowValue, points};
 use crate::Error;
 use engine::packet::ClassId;
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
@@ -218,7 +218,7 @@ const TICKS: [(Wire, Option<Duration>); 5] = [
 ];
 
 /// All of it is simulated and short: `--quick` changes nothing.
-fn run(_options: &Options, progress: &mut dyn Progress) -> Result<Outcome, Error> {
+fn run(_options: &Options, progress: &mut dyn Progress) -> Result<ExperimentOutcome, Error> {
     let exact = EXACT.map(|wire| (wire, None));
     let settings: Vec<Setting> = exact
         .iter()
@@ -243,7 +243,7 @@ fn run(_options: &Options, progress: &mut dyn Progress) -> Result<Outcome, Error
     let mut rows: Vec<Row> = exact.iter().map(accuracy).collect();
     rows.extend(exact.iter().map(borrowing));
     rows.extend(with_ticks(ticks));
-    Ok(Outcome {
+    Ok(ExperimentOutcome {
         rows,
         pictures: vec![ChartFile {
             name: "limits".into(),

@@ -14,7 +14,7 @@
 
 use super::testbed::{ATM, LAB, Wire, filters, interface};
 use super::timeline::{AMPLE, Source, at, in_lab, simulated};
-use super::{ChartFile, Experiment, Options, Outcome, Progress, Row, RowValue};
+use super::{ChartFile, Experiment, ExperimentOutcome, Options, Progress, Row, RowValue};
 use crate::Error;
 use engine::units::{Bytes, Instant};
 use plot::trace::{TimeWindow, Trace};
@@ -272,7 +272,11 @@ impl Run {
     }
 }
 
-fn run(priorities: Priorities, options: &Options, progress: &mut dyn Progress) -> Result<Outcome, Error> {
+fn run(
+    priorities: Priorities,
+    options: &Options,
+    progress: &mut dyn Progress,
+) -> Result<ExperimentOutcome, Error> {
     let mut runs = Vec::new();
     let environments = [
         (Environment::Simulated, FORMAL, AMPLE),
@@ -324,7 +328,7 @@ fn run(priorities: Priorities, options: &Options, progress: &mut dyn Progress) -
     }
     let mut remarks = vec![REMARK.to_string(), falls_short(&runs)];
     remarks.extend(runs.iter().map(Run::listing));
-    Ok(Outcome {
+    Ok(ExperimentOutcome {
         rows,
         pictures: vec![ChartFile {
             name: "sharing".into(),

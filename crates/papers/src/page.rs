@@ -1,6 +1,6 @@
 //! Formats an outcome: as one JSON object, as text for a terminal, and as a page with its charts.
 
-use super::{ChartFile, Experiment, Outcome, Row, number};
+use super::{ChartFile, Experiment, ExperimentOutcome, Row, number};
 use serde::Serialize;
 use std::fmt::Write as _;
 use std::fs;
@@ -16,7 +16,7 @@ struct View<'a> {
     rows: &'a [Row],
 }
 
-fn view<'a>(experiment: &'a Experiment, outcome: &'a Outcome) -> View<'a> {
+fn view<'a>(experiment: &'a Experiment, outcome: &'a ExperimentOutcome) -> View<'a> {
     View {
         id: experiment.id,
         title: experiment.title,
@@ -30,7 +30,7 @@ fn view<'a>(experiment: &'a Experiment, outcome: &'a Outcome) -> View<'a> {
 /// # Errors
 ///
 /// Returns an error if serialising fails.
-pub fn json(experiment: &Experiment, outcome: &Outcome) -> io::Result<String> {
+pub fn json(experiment: &Experiment, outcome: &ExperimentOutcome) -> io::Result<String> {
     Ok(serde_json::to_string(&view(experiment, outcome))?)
 }
 
@@ -58,7 +58,7 @@ fn cells(row: &Row, notes: &[&str]) -> [String; 7] {
 /// # Errors
 ///
 /// Returns an error if writing to `out` fails.
-pub fn print(out: &mut dyn Write, experiment: &Experiment, outcome: &Outcome) -> io::Result<()> {
+pub fn print(out: &mut dyn Write, experiment: &Experiment, outcome: &ExperimentOutcome) -> io::Result<()> {
     writeln!(
         out,
         "{}  {}\n    {}\n",
@@ -92,7 +92,7 @@ pub fn print(out: &mut dyn Write, experiment: &Experiment, outcome: &Outcome) ->
 }
 
 /// The rows' notes without repetition.
-fn notes(outcome: &Outcome) -> Vec<&str> {
+fn notes(outcome: &ExperimentOutcome) -> Vec<&str> {
     let mut notes: Vec<&str> = Vec::new();
     for row in &outcome.rows {
         if !row.note.is_empty() && !notes.contains(&row.note.as_str()) {
@@ -121,7 +121,12 @@ fn wrapped(mark: &str, text: &str) -> String {
 /// # Errors
 ///
 /// Returns an error if a file cannot be written.
-pub fn write(directory: &Path, experiment: &Experiment, outcome: &Outcome, quick: bool) -> io::Result<()> {
+pub fn write(
+    directory: &Path,
+    experiment: &Experiment,
+    outcome: &ExperimentOutcome,
+    quick: bool,
+) -> io::Result<()> {
     fs::create_dir_all(directory)?;
     let file = |name: &str| directory.join(name);
     let id = experiment.id;
@@ -142,7 +147,7 @@ fn picture_file(id: &str, index: usize, picture: &ChartFile) -> String {
 }
 
 /// The page in Markdown.
-fn markdown(experiment: &Experiment, outcome: &Outcome, quick: bool) -> String {
+fn markdown(experiment: &Experiment, outcome: &ExperimentOutcome, quick: bool) -> String {
     let Experiment {
         id, title, reference, ..
     } = experiment;
@@ -196,10 +201,10 @@ mod tests {
         id: "Z1",
         title: "whether water flows",
         reference: "Anybody 1998, Table 1",
-        run: |_: &Options, _| Ok(Outcome::default()),
+        run: |_: &Options, _| Ok(ExperimentOutcome::default()),
     };
 
-    fn outcome() -> Outcome {
+    fn outcome() -> ExperimentOutcome {
         let row = |what: &str, paper: RowValue, ours: RowValue, holds| Row {
             what: what.into(),
             paper,
@@ -208,7 +213,7 @@ mod tests {
             holds,
             note: "as the note says".into(),
         };
-        Outcome {
+        ExperimentOutcome {
             rows: vec![
                 row("down", 1.5.into(), 2.0.into(), true),
                 row("up", "linear".into(), RowValue::Nothing, false),

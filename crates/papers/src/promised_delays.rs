@@ -11,7 +11,9 @@
 
 use crate::Error;
 use crate::testbed::{behind, interface};
-use crate::{ChartFile, Experiment, Options, Outcome, Progress, Row, RowValue, points, promised_sockets};
+use crate::{
+    ChartFile, Experiment, ExperimentOutcome, Options, Progress, Row, RowValue, points, promised_sockets,
+};
 use control::policy::Interface;
 use engine::header::{Family, FlowKey};
 use engine::inspect::Value;
@@ -334,7 +336,11 @@ fn measure(policy: &Interface, ring: u32) -> Result<SimDelays, Error> {
     })
 }
 
-fn run(measurement: &Measurement, options: &Options, progress: &mut dyn Progress) -> Result<Outcome, Error> {
+fn run(
+    measurement: &Measurement,
+    options: &Options,
+    progress: &mut dyn Progress,
+) -> Result<ExperimentOutcome, Error> {
     let policy = interface(&measurement.policy())?;
     let name = |ring: &u32| format!("a ring of {ring}");
     let found = points::all(&RINGS, progress, name, |&ring| measure(&policy, ring))?;
@@ -348,7 +354,7 @@ fn run(measurement: &Measurement, options: &Options, progress: &mut dyn Progress
         rows.extend(counted(measurement, &found));
     }
     rows.extend(promised_sockets::rows(measurement, &policy, options, progress)?);
-    Ok(Outcome {
+    Ok(ExperimentOutcome {
         rows,
         pictures: vec![ChartFile {
             name: "delays".into(),

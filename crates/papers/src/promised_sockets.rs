@@ -11,7 +11,7 @@ use crate::Error;
 use control::policy::Interface;
 use engine::inspect::{Value, View};
 use engine::random::Seed;
-use lab::traffic::generator::Shape;
+use lab::traffic::generator::TrafficShape;
 use lab::traffic::udp::{Stream, StreamReport, StreamRun};
 use lab::{Address, EmulatedLink, Emulator, Host, Lab};
 use scenario::lab::ruled;
@@ -157,9 +157,9 @@ fn judged(measurement: &Measurement, lab_delays: &LabDelays) -> Vec<Row> {
     rows
 }
 
-fn shape(flow: &BurstFlow, duration: Duration) -> Shape {
+fn shape(flow: &BurstFlow, duration: Duration) -> TrafficShape {
     let bursts = duration.as_nanos() as u64 / flow.period + 1;
-    Shape {
+    TrafficShape {
         payload: PAYLOAD,
         interval: Duration::from_nanos(flow.gap + FRAME_TIME),
         burst: flow.frames as u32,
@@ -181,7 +181,7 @@ fn measure(policy: &Interface, settle: Duration, packets: u64) -> Result<LabDela
     for (host, ip) in [(&sender, SENDER), (&receiver, RECEIVER)] {
         host.address("eth0", Address::new(ip, 24))?;
     }
-    let start = |number: usize, shape: Shape, from: &Host, to: &Host| {
+    let start = |number: usize, shape: TrafficShape, from: &Host, to: &Host| {
         let to_address = (RECEIVER, 9_001 + number as u16).into();
         Stream {
             to: to_address,
@@ -193,7 +193,7 @@ fn measure(policy: &Interface, settle: Duration, packets: u64) -> Result<LabDela
     for count in [3, ALONE] {
         let alone = start(
             0,
-            Shape::even(PAYLOAD, Duration::from_millis(10), count),
+            TrafficShape::even(PAYLOAD, Duration::from_millis(10), count),
             &sender,
             &receiver,
         )?
@@ -254,7 +254,7 @@ fn flows(
     (settle, packets): (Duration, u64),
     before: [Option<u64>; 2],
     alone: [Duration; 2],
-    start: impl Fn(usize, Shape) -> lab::Result<StreamRun>,
+    start: impl Fn(usize, TrafficShape) -> lab::Result<StreamRun>,
 ) -> Result<LabDelays, Error> {
     // A few bursts more, to make up for lost ones.
     let span = Duration::from_nanos(FLOWS[0].period) * (packets / FLOWS[0].frames) as u32 * 6 / 5;

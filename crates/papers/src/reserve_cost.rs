@@ -9,7 +9,7 @@
 use super::cost_treatments::Treatment;
 use super::cost_wire::LabWire;
 use super::rounds::median;
-use super::{ChartFile, Experiment, Options, Outcome, Progress, Row, RowValue};
+use super::{ChartFile, Experiment, ExperimentOutcome, Options, Progress, Row, RowValue};
 use crate::Error;
 use engine::link::Link;
 use engine::units::{Bandwidth, Bytes};
@@ -47,7 +47,7 @@ struct Point {
     use_of: [f64; 2],
 }
 
-fn run(options: &Options, progress: &mut dyn Progress) -> Result<Outcome, Error> {
+fn run(options: &Options, progress: &mut dyn Progress) -> Result<ExperimentOutcome, Error> {
     let (loads, rounds, span): (&[u32], usize, Duration) = match options.quick {
         true => (&[0, 3, 6, 9], 3, Duration::from_millis(250)),
         false => (&[0, 1, 2, 3, 4, 5, 6, 7, 8, 9], 5, Duration::from_millis(400)),
@@ -66,7 +66,7 @@ fn run(options: &Options, progress: &mut dyn Progress) -> Result<Outcome, Error>
         points.push(load(&wire, &treatments, disturbers, rounds, span)?);
     }
     let most = load(&wire, &treatments, MANY, rounds, span)?;
-    Ok(Outcome {
+    Ok(ExperimentOutcome {
         rows: rows(&points, &most),
         pictures: vec![ChartFile {
             name: "processor".into(),
@@ -198,15 +198,15 @@ fn curve(points: &[Point], treatment: usize) -> Vec<(f64, f64)> {
         .collect()
 }
 
-fn unmeasured(why: &str) -> Outcome {
+fn unmeasured(why: &str) -> ExperimentOutcome {
     let row =
         |what: &str, paper: RowValue, unit: &str| Row::unmeasured(format!("lab: {what}"), paper, unit, why);
-    Outcome {
+    ExperimentOutcome {
         rows: vec![
             row("the reservation's cost", 5.0.into(), "points of one processor"),
             row(AT_MOST, 80.0.into(), "%"),
         ],
-        ..Outcome::default()
+        ..ExperimentOutcome::default()
     }
 }
 

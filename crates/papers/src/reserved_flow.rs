@@ -14,7 +14,7 @@
 
 use super::reserved_sockets::{self, LabCurves};
 use super::testbed::interface;
-use super::{ChartFile, Experiment, Options, Outcome, Progress, Row, RowValue, points};
+use super::{ChartFile, Experiment, ExperimentOutcome, Options, Progress, Row, RowValue, points};
 use crate::Error;
 use engine::header::{Family, FlowKey};
 use engine::random::Seed;
@@ -283,7 +283,7 @@ fn unequal() -> impl Iterator<Item = (&'static str, Trial)> {
     })
 }
 
-fn run(options: &Options, progress: &mut dyn Progress) -> Result<Outcome, Error> {
+fn run(options: &Options, progress: &mut dyn Progress) -> Result<ExperimentOutcome, Error> {
     let mut trials: Vec<Trial> = READINGS
         .iter()
         .flat_map(|&(data, _)| {
@@ -333,7 +333,7 @@ fn run(options: &Options, progress: &mut dyn Progress) -> Result<Outcome, Error>
         ("reserved", drawn(&curves[..4], lab_curves.as_ref())),
         ("unequal", drawn_unequal(odd)),
     ];
-    Ok(Outcome {
+    Ok(ExperimentOutcome {
         rows,
         pictures: pictures
             .map(|(name, svg)| ChartFile {

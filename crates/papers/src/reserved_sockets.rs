@@ -14,7 +14,7 @@ use crate::Error;
 use control::protocol::{Reply, Request};
 use control::socket::Client;
 use engine::units::Bandwidth;
-use lab::traffic::generator::Shape;
+use lab::traffic::generator::TrafficShape;
 use lab::traffic::udp::{self, StreamRun};
 use lab::{Address, Host, Lab, Running};
 use plot::Series;
@@ -365,7 +365,7 @@ impl Rig {
         let start = |from: &str, to: &str, address: SocketAddr, stream: &PacketStream, times: u64| {
             let interval = Duration::from_nanos(stream.interval.nanos() / times);
             let count = (whole.as_nanos() / interval.as_nanos()) as u64;
-            let shape = Shape::even(stream.data as usize, interval, count);
+            let shape = TrafficShape::even(stream.data as usize, interval, count);
             udp::Stream { to: address, shape }.start(self.host(from), self.host(to))
         };
         let disturbing = (disturbers > 0)

@@ -10,7 +10,7 @@
 
 use crate::Error;
 use crate::long_pipe::{DATA, FRAME, connection, gigabit, host_queue, key};
-use crate::{ChartFile, Experiment, Options, Outcome, Progress, Row, points};
+use crate::{ChartFile, Experiment, ExperimentOutcome, Options, Progress, Row, points};
 use engine::random::Seed;
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
 use plot::{Level, PlotStyle, Series, picture, rates_over_time};
@@ -113,7 +113,7 @@ impl PipeRun {
     }
 }
 
-fn run(_options: &Options, progress: &mut dyn Progress) -> Result<Outcome, Error> {
+fn run(_options: &Options, progress: &mut dyn Progress) -> Result<ExperimentOutcome, Error> {
     let both = [true, false];
     let name = |paced: &bool| if *paced { "paced" } else { "not paced" }.to_string();
     let found = points::all(&both, progress, name, |&paced| PipeRun::run(paced))?;
@@ -171,7 +171,7 @@ fn run(_options: &Options, progress: &mut dyn Progress) -> Result<Outcome, Error
             "Shown for comparison: six windows of 8 MB are more than the pipe holds.",
         ),
     ];
-    Ok(Outcome {
+    Ok(ExperimentOutcome {
         rows,
         pictures: vec![ChartFile {
             name: "sum".into(),

@@ -6,7 +6,7 @@
 use crate::Error;
 use crate::kernel_pipe as kernel;
 use crate::long_pipe::{DATA, FRAME, LongPipe, NARROW, connection};
-use crate::{ChartFile, Experiment, Options, Outcome, Progress, Row, RowValue, points};
+use crate::{ChartFile, Experiment, ExperimentOutcome, Options, Progress, Row, RowValue, points};
 use engine::units::{Bytes, Duration, Instant};
 use plot::{Level, PlotStyle, Series, picture, rates_over_time};
 use sim::simulation::End;
@@ -145,7 +145,7 @@ pub(super) fn possible() -> f64 {
     NARROW.bits() as f64 / 8e6 * DATA / FRAME
 }
 
-fn table(table: &Table, options: &Options, progress: &mut dyn Progress) -> Result<Outcome, Error> {
+fn table(table: &Table, options: &Options, progress: &mut dyn Progress) -> Result<ExperimentOutcome, Error> {
     let ends: &[u64] = if options.quick {
         &[SETTLED, SHORT]
     } else {
@@ -168,7 +168,7 @@ fn table(table: &Table, options: &Options, progress: &mut dyn Progress) -> Resul
             }
         }
     }
-    Ok(Outcome {
+    Ok(ExperimentOutcome {
         rows,
         pictures: vec![ChartFile {
             name: "bandwidth".into(),
@@ -280,7 +280,7 @@ fn bins(paced: bool) -> Result<Vec<f64>, Error> {
     }))
 }
 
-fn fine(_options: &Options, progress: &mut dyn Progress) -> Result<Outcome, Error> {
+fn fine(_options: &Options, progress: &mut dyn Progress) -> Result<ExperimentOutcome, Error> {
     let both = [true, false];
     let name = |paced: &bool| if *paced { "paced" } else { "not paced" }.to_string();
     let found = points::all(&both, progress, name, |&paced| bins(paced))?;
@@ -345,7 +345,7 @@ fn fine(_options: &Options, progress: &mut dyn Progress) -> Result<Outcome, Erro
     });
     let remark = "Scalable TCP over 62.5 MB/s and 200 ms, a buffer of 4096 KB; the first 10 s, slow start included. Rates of frames \
                   without FCS.";
-    Ok(Outcome {
+    Ok(ExperimentOutcome {
         rows,
         pictures: vec![ChartFile {
             name: "bins".into(),

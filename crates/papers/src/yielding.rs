@@ -7,7 +7,7 @@
 //! alone, that meets a normal one, and that is alone again.
 
 use super::downloads::{Bed, Download, DownloadBytes, WindowRule, run};
-use super::{ChartFile, Experiment, Options, Outcome, Progress, Row, RowValue};
+use super::{ChartFile, Experiment, ExperimentOutcome, Options, Progress, Row, RowValue};
 use crate::Error;
 use engine::units::{Bandwidth, Bytes, Duration};
 use host::law::{FullLinkClamp, Law, Scavenger};
@@ -63,7 +63,7 @@ impl Law for Clamp {
 const HOW: &str = "The kernel's TCP (cubic senders) between network namespaces, over a link that Suimon emulates. Windows are rewritten in the \
                    acknowledgments that leave the receiving host, by a BPF program; its law is asked every 50 ms, or sooner if it wants.";
 
-fn figure(options: &Options, progress: &mut dyn Progress) -> Result<Outcome, Error> {
+fn figure(options: &Options, progress: &mut dyn Progress) -> Result<ExperimentOutcome, Error> {
     if let Err(why) = &options.lab {
         return Ok(missing(why));
     }
@@ -97,7 +97,7 @@ fn figure(options: &Options, progress: &mut dyn Progress) -> Result<Outcome, Err
         let rates = [0, 1].map(|download| counted.rate(download, 1.0, seconds));
         points.push((window, rates));
     }
-    Ok(Outcome {
+    Ok(ExperimentOutcome {
         rows: curve(&points),
         pictures: vec![ChartFile {
             name: "windows".into(),
@@ -207,15 +207,15 @@ fn drawn(points: &[Point]) -> String {
     picture("Windows and rates", &[plot])
 }
 
-fn missing(why: &str) -> Outcome {
-    Outcome {
+fn missing(why: &str) -> ExperimentOutcome {
+    ExperimentOutcome {
         rows: vec![Row::unmeasured(
             "lab: downloads held by windows",
             RowValue::Nothing,
             "Mbit/s",
             why,
         )],
-        ..Outcome::default()
+        ..ExperimentOutcome::default()
     }
 }
 
@@ -359,7 +359,7 @@ fn tried(
     Ok((found, counted))
 }
 
-fn laws(options: &Options, progress: &mut dyn Progress) -> Result<Outcome, Error> {
+fn laws(options: &Options, progress: &mut dyn Progress) -> Result<ExperimentOutcome, Error> {
     if let Err(why) = &options.lab {
         return Ok(missing(why));
     }
@@ -402,7 +402,7 @@ fn laws(options: &Options, progress: &mut dyn Progress) -> Result<Outcome, Error
         ),
     ];
     remarks.extend(found.iter().map(summary));
-    Ok(Outcome {
+    Ok(ExperimentOutcome {
         rows: judged(&found),
         pictures: vec![ChartFile {
             name: "laws".into(),

@@ -21,7 +21,7 @@ use crate::traffic_control::{
 use crate::wire::{ErrorCode, Flowspec, Real, SenderTemplate, Session, code, value};
 use engine::classify::{Filter, Ports, Prefix};
 use engine::packet::ClassId;
-use engine::reserved::{self, Layout, Reservable, Reserved};
+use engine::reserved::{self, Reservable, Reserved, ReservedLayout};
 use engine::settings::Problem;
 use engine::tree::TreePlan;
 use engine::units::{Bandwidth, Bytes, Duration};
@@ -150,7 +150,7 @@ impl AdmissionState {
 
     /// The tree of an interface with the classes of all its reservations; none where nothing is
     /// queued.
-    pub fn lay_out(&self, interface: InterfaceId) -> Option<Result<Layout, Vec<Problem>>> {
+    pub fn lay_out(&self, interface: InterfaceId) -> Option<Result<ReservedLayout, Vec<Problem>>> {
         let Some(InterfaceBudget::Managed(managed)) = self.budgets.get(&interface) else {
             return None;
         };
@@ -256,7 +256,7 @@ fn failure(code: u8, value: u16) -> AdmissionFailure {
 }
 
 impl ManagedInterface {
-    fn lay_out(&self, list: &[Reserved]) -> Result<Layout, Vec<Problem>> {
+    fn lay_out(&self, list: &[Reserved]) -> Result<ReservedLayout, Vec<Problem>> {
         self.room.lay_out(&self.plan, &self.filters, list)
     }
 

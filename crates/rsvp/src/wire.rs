@@ -31,7 +31,7 @@ mod reduction;
 mod session;
 mod style;
 
-pub use adspec::{Adspec, Fragment, Parameter};
+pub use adspec::{Adspec, AdspecFragment, Parameter};
 pub use decode::{DecodeError, Malformed};
 pub use encode::TooLong;
 pub use error_spec::{ErrorCode, ErrorSpec, code, value};

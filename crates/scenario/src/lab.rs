@@ -1,13 +1,13 @@
 //! A topology as namespaces, addresses, routes and emulated links of a lab.
 
 use crate::Error;
-use crate::topology::{LinkConfig, LinkSettings, Topology};
+use crate::topology::{LabLinkSettings, LinkConfig, Topology};
 use control::policy::Interface;
 use engine::classify::Classifier;
 use engine::packet::ClassId;
 use engine::random::Seed;
 use engine::units::Bandwidth;
-use lab::addressing::{self, Pair};
+use lab::addressing::{self, AddressPair};
 use lab::{EmulatedDirection, EmulatedLink, Host, Lab, Record};
 use netio::classify::ByFilters;
 use std::fs::File;
@@ -30,7 +30,7 @@ pub struct HostInterface {
     /// Its name.
     pub name: String,
     /// Its addresses, IPv4 and IPv6.
-    pub addresses: Pair,
+    pub addresses: AddressPair,
     /// The host at the other end.
     pub to: String,
 }
@@ -146,7 +146,7 @@ fn join(
 /// One direction of a link, ruled by a policy where there is one.
 fn direction(
     rate: Bandwidth,
-    settings: &LinkSettings,
+    settings: &LabLinkSettings,
     policy: Option<&Interface>,
     seed: Seed,
 ) -> EmulatedDirection {

@@ -19,7 +19,7 @@
 
 use control::diagnostics::{Diagnostics, Severity};
 use control::documents::Document;
-use control::policy::{Interface, Reader};
+use control::policy::{Interface, PolicyReader};
 use control::sections::{self, Section};
 use engine::settings;
 use engine::settings::{Problem, Raw, Span, unknown};
@@ -29,7 +29,7 @@ use measure::impairments::Loss;
 
 settings! {
     /// The settings of a link, the same in both directions.
-    pub struct LinkSettings {
+    pub struct LabLinkSettings {
         /// How fast frames are sent
         rate: Bandwidth = derived "no limit: the kernel's own pair of interfaces",
             "what is to be tried out", "none: it is what the lab is about";
@@ -56,7 +56,7 @@ pub struct LinkConfig {
     /// The two hosts, by their place in the list.
     pub between: [usize; 2],
     /// What it is like. Without a rate it is the kernel's own.
-    pub settings: LinkSettings,
+    pub settings: LabLinkSettings,
     /// What rules the packets that leave each of the two hosts by this link.
     pub policies: [Option<Interface>; 2],
 }
@@ -80,7 +80,7 @@ const MOST: usize = 250;
 impl Topology {
     /// Reads and checks a topology. The error holds every mistake in it.
     pub fn read(path: &str, text: &str, registry: &Registry) -> Result<Self, Diagnostics> {
-        let mut reader = Reader::new(registry);
+        let mut reader = PolicyReader::new(registry);
         let mut syntax = Vec::new();
         let read = sections::parse(text, &mut syntax, |root, problems| {
             let read = topology(&mut reader, &root);
@@ -101,7 +101,7 @@ impl Topology {
     }
 }
 
-fn topology(reader: &mut Reader<'_>, root: &Section<'_>) -> (Vec<String>, Vec<LinkConfig>) {
+fn topology(reader: &mut PolicyReader<'_>, root: &Section<'_>) -> (Vec<String>, Vec<LinkConfig>) {
     if let Some(other) = Document::Topology.refuse_others(root) {
         reader.problems.push(other);
         return (Vec::new(), Vec::new());
@@ -165,8 +165,8 @@ fn hosts(root: &Section<'_>, problems: &mut Vec<Problem>) -> Vec<String> {
     names
 }
 
-fn link(reader: &mut Reader<'_>, section: &Section<'_>, hosts: &[String]) -> Option<LinkConfig> {
-    let settings = LinkSettings::read(&section.table(|_| true), OF_LINK, &mut reader.problems);
+fn link(reader: &mut PolicyReader<'_>, section: &Section<'_>, hosts: &[String]) -> Option<LinkConfig> {
+    let settings = LabLinkSettings::read(&section.table(|_| true), OF_LINK, &mut reader.problems);
     let between = ends(section, hosts, &mut reader.problems);
     let settings = settings.and_then(|settings| sensible(settings, section, &mut reader.problems));
     let policies = policies(reader, section, hosts, between, settings.as_ref());
@@ -214,10 +214,10 @@ fn ends(section: &Section<'_>, hosts: &[String], problems: &mut Vec<Problem>) ->
 }
 
 fn sensible(
-    settings: LinkSettings,
+    settings: LabLinkSettings,
     section: &Section<'_>,
     problems: &mut Vec<Problem>,
-) -> Option<LinkSettings> {
+) -> Option<LabLinkSettings> {
     let before = problems.len();
     let at = |key: &str| section.get(key).map_or(section.at, |pair| pair.value.at);
     match settings.rate {
@@ -251,11 +251,11 @@ fn sensible(
 
 /// The policies of a link's two ends.
 fn policies(
-    reader: &mut Reader<'_>,
+    reader: &mut PolicyReader<'_>,
     section: &Section<'_>,
     hosts: &[String],
     between: Option<[usize; 2]>,
-    settings: Option<&LinkSettings>,
+    settings: Option<&LabLinkSettings>,
 ) -> [Option<Interface>; 2] {
     let mut policies = [None, None];
     let Some(section) = section.section("policy", &mut reader.problems) else {

@@ -13,8 +13,8 @@
 use control::protocol::{Change, Reply, Request};
 use control::snapshot::{ClassView, State};
 use control::socket::Client;
-use lab::host::Offload;
-use lab::traffic::generator::Shape;
+use lab::host::OffloadFeature;
+use lab::traffic::generator::TrafficShape;
 use lab::traffic::tcp::{Bulk, BulkRun};
 use lab::traffic::udp::{Stream, StreamReport};
 use lab::{Host, Lab, Output, Running};
@@ -121,7 +121,7 @@ impl Rig {
         if kind == Kind::AfXdpGeneric {
             // As its warning says. In native mode the kernel switches them off by itself.
             for host in [&a, &b] {
-                for offload in [Offload::Tso, Offload::Gso] {
+                for offload in [OffloadFeature::Tso, OffloadFeature::Gso] {
                     host.offload("eth0", offload, false).expect("an offload");
                 }
             }
@@ -226,7 +226,7 @@ impl Rig {
     fn udp(&self, rate: u32, payload: usize, duration: Duration) -> lab::traffic::udp::StreamRun {
         Stream {
             to: to_b(REST),
-            shape: Shape::per_second(rate, payload, duration),
+            shape: TrafficShape::per_second(rate, payload, duration),
         }
         .start(&self.a, &self.b)
         .expect("a stream")

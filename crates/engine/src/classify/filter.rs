@@ -186,12 +186,12 @@ impl fmt::Display for Ports {
 
 /// Code points that agree with a value in the bits of a mask.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Dscp {
+pub struct DscpPattern {
     value: u8,
     mask: u8,
 }
 
-impl Dscp {
+impl DscpPattern {
     /// This code point alone, such as 46 (EF); `None` beyond 63.
     pub fn one(value: u8) -> Option<Self> {
         Self::masked(value, 63)
@@ -238,7 +238,7 @@ pub struct Filter {
     /// Destination ports.
     pub destination_port: Option<Ports>,
     /// Differentiated services code points, of IP packets.
-    pub dscp: Option<Dscp>,
+    pub dscp: Option<DscpPattern>,
     /// The flow label, of IPv6 packets.
     pub flow_label: Option<u32>,
     /// The receiving interface's mark.

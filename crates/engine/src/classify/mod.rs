@@ -20,7 +20,7 @@ mod pattern;
 mod space;
 mod table;
 
-pub use filter::{Dscp, Filter, FilterError, Ports, Prefix};
+pub use filter::{DscpPattern, Filter, FilterError, Ports, Prefix};
 
 use crate::header::{Family, FlowKey};
 use crate::packet::ClassId;

@@ -189,7 +189,7 @@ impl Crowd {
             source_port: if rng.below(3) == 0 { self.ports(rng) } else { None },
             destination_port: self.ports(rng),
             dscp: if rarely(rng) {
-                Dscp::masked(rng.below(64) as u8, rng.below(64) as u8)
+                DscpPattern::masked(rng.below(64) as u8, rng.below(64) as u8)
             } else {
                 None
             },

@@ -52,11 +52,11 @@ use crate::bounds::{Terms, WorstCase};
 use crate::discipline::{Discipline, Next, Reason, Sink, Verdict};
 use crate::disciplines::DEFAULT_LEAF;
 use crate::inspect::{Inspection, Value};
-use crate::kind::{Build, Check, Children, Kind, Plan, Properties, QueuePlan, Routes};
+use crate::kind::{Build, Check, Children, ClassRoutes, Kind, Plan, Properties, QueuePlan};
 use crate::link_clock::CreditClock;
 use crate::packet::{ClassId, Packet};
 use crate::queue::{Queue, Stats};
-use crate::reserved::{self, Reservable, Reserved, Reserves, Wanted};
+use crate::reserved::{self, Reservable, Reserved, Reserves, WantedRoom};
 use crate::settings::{Problem, Raw, SettingValue, Span, Table};
 use crate::sharing::class_rates;
 use crate::sharing::credit::{Credit, NANOBITS, nanobits};
@@ -211,7 +211,7 @@ struct CbqPlan {
     classes: Vec<ClassPlan>,
     leaves: usize,
     levels: usize,
-    routes: Routes,
+    routes: ClassRoutes,
 }
 
 fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
@@ -321,7 +321,7 @@ fn number(check: &mut Check<'_>, settings: Settings, read: Vec<ClassSettings>, l
         .iter()
         .enumerate()
         .for_each(|(number, &index)| numbers[index] = number as u32);
-    let mut routes = Routes::default();
+    let mut routes = ClassRoutes::default();
     for (index, class) in check.classes.iter().enumerate().filter(|(index, _)| leaf(*index)) {
         class
             .routes
@@ -1406,8 +1406,8 @@ impl Reserves for ByRates {
         true
     }
 
-    fn capacity(&self, wanted: &Wanted<'_>, problems: &mut Vec<Problem>) -> Bandwidth {
-        let Wanted {
+    fn capacity(&self, wanted: &WantedRoom<'_>, problems: &mut Vec<Problem>) -> Bandwidth {
+        let WantedRoom {
             spec,
             link,
             share,

@@ -25,12 +25,12 @@
 //! it waits. A head whose length has been examined is pinned, so its queue's decision about that
 //! packet is final.
 
-use crate::bounds::{Service, Terms, WorstCase};
+use crate::bounds::{RateLatency, Terms, WorstCase};
 use crate::discipline::{Discipline, Next, Sink, Verdict};
 use crate::inspect::{Inspection, Value};
 use crate::kind::{Build, Check, Children, Kind, Plan, Properties};
 use crate::packet::{ClassId, Packet};
-use crate::reserved::{self, Reservable, Reserved, Reserves, Wanted};
+use crate::reserved::{self, Reservable, Reserved, Reserves, WantedRoom};
 use crate::settings;
 use crate::settings::{Problem, SettingValue, Table};
 use crate::sharing::leaves::{Leaves, LeavesPlan};
@@ -160,11 +160,11 @@ impl Plan for DrrPlan {
         let deficits = u128::from(terms.longest.get()) * (self.quanta.len() as u128 - 1);
         let case = |((class, _, queue), &part): ((ClassId, &str, &'static Kind), &u64)| {
             let before = u128::from(whole - part) + deficits + u128::from(terms.ahead().get());
-            let service = Service {
+            let service = RateLatency {
                 part,
                 whole,
                 grain: terms.longest,
-                ..Service::after(before, terms.link.bandwidth)
+                ..RateLatency::after(before, terms.link.bandwidth)
             };
             WorstCase {
                 class: Some(class),
@@ -341,7 +341,7 @@ impl Reserves for ByBytes {
         true
     }
 
-    fn capacity(&self, wanted: &Wanted<'_>, problems: &mut Vec<Problem>) -> Bandwidth {
+    fn capacity(&self, wanted: &WantedRoom<'_>, problems: &mut Vec<Problem>) -> Bandwidth {
         reserved::refuse_absolute(wanted.spec, "quantum", problems);
         wanted.share
     }

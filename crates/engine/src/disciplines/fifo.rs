@@ -9,7 +9,7 @@
 //! [`Queue`](crate::queue::Queue) keeps one in its own memory and calls it directly. So it pins its
 //! oldest packet itself, and can be prefetched in two steps.
 
-use crate::bounds::{ArrivalCurve, Service, Terms, WorstCase};
+use crate::bounds::{ArrivalCurve, RateLatency, Terms, WorstCase};
 use crate::discipline::{Discipline, Next, Reason, Sink, Verdict};
 use crate::inspect::{Inspection, Value};
 use crate::kind::{Build, Check, Children, Kind, Plan, Properties};
@@ -100,7 +100,7 @@ impl Plan for Settings {
             rate: Bandwidth::ZERO,
             burst: held,
         };
-        let bound = Service::after(terms.ahead().get().into(), terms.link.bandwidth).bound(senders);
+        let bound = RateLatency::after(terms.ahead().get().into(), terms.link.bandwidth).bound(senders);
         let bound = bound.ok_or_else(|| "the time does not fit".into());
         vec![WorstCase { class: None, bound }]
     }

@@ -26,12 +26,12 @@
 //! lent. The best-effort classes have what is left as their rates, at the lowest priority. There
 //! are 8 priorities, so more than 7 deadlines share some, and count for each other.
 
-use crate::admission::{Admission, Flow, Place, Rule};
+use crate::admission::{Admission, AdmittedFlow, PlaceInLine, Rule};
 use crate::bounds::{ArrivalCurve, Terms, WorstCase, shown};
 use crate::discipline::{Discipline, Next, Reason, Sink, Verdict};
 use crate::disciplines::{cbq, fifo, priq};
 use crate::inspect::{Inspection, Value};
-use crate::kind::{Build, Check, CheckedClass, Children, Kind, Plan, Properties, QueuePlan, Routes};
+use crate::kind::{Build, Check, CheckedClass, Children, ClassRoutes, Kind, Plan, Properties, QueuePlan};
 use crate::link::Fact;
 use crate::link_clock::LinkClock;
 use crate::packet::{ClassId, Packet};
@@ -71,7 +71,7 @@ choices! {
 
 choices! {
     /// What becomes of packets that are more than promised.
-    pub enum Excess {
+    pub enum PromiseExcess {
         /// They are lost.
         Drop = "drop",
         /// They are sent when nothing else waits, so out of order.
@@ -91,7 +91,7 @@ settings! {
             "cbq: as in the paper; best-effort classes share by rate; 7 priorities for promised classes",
             "the simplest that has the bound";
         /// What becomes of packets that are more than promised
-        excess: Excess = default "drop",
+        excess: PromiseExcess = default "drop",
             "last: nothing is lost while the link has room, but packets of a flow overtake each other",
             "Kusaka and Sugano, section 2.2: policing";
         /// The longest packet of any class, also of best effort
@@ -150,14 +150,15 @@ struct IpsPlan {
     link: Bandwidth,
     longest: Bytes,
     classes: Vec<ClassPlan>,
-    routes: Routes,
+    routes: ClassRoutes,
     inner: QueuePlan,
 }
 
 fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
     let before = check.problems.len();
     let settings = Settings::read(check.settings, &[], check.problems);
-    let flows: Vec<Option<Option<Flow>>> = (0..check.classes.len()).map(|index| flow(check, index)).collect();
+    let flows: Vec<Option<Option<AdmittedFlow>>> =
+        (0..check.classes.len()).map(|index| flow(check, index)).collect();
     let (settings, flows) = (settings?, flows.into_iter().collect::<Option<Vec<_>>>()?);
     if check.link.bandwidth == Bandwidth::ZERO {
         let message = "`ips` needs a link with a bandwidth: delays follow from it";
@@ -168,7 +169,7 @@ fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
     let ahead = check.link.ahead(longest);
     let places = admit(check, &settings, ahead, &flows);
     (check.problems.len() == before).then_some(())?;
-    let promised = |(index, flow): (usize, &Option<Flow>)| {
+    let promised = |(index, flow): (usize, &Option<AdmittedFlow>)| {
         let (Some(flow), Some(place)) = (flow, places[index]) else {
             return None;
         };
@@ -180,7 +181,7 @@ fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
         })
     };
     let promised: Vec<Option<Promised>> = flows.iter().enumerate().map(promised).collect();
-    let mut routes = Routes::default();
+    let mut routes = ClassRoutes::default();
     let mut classes = Vec::new();
     for (number, class) in check.classes.iter().enumerate() {
         class
@@ -213,7 +214,7 @@ fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
 }
 
 /// The flow of a class; `Some(None)` for best effort, `None` if a problem was reported.
-fn flow(check: &mut Check<'_>, index: usize) -> Option<Option<Flow>> {
+fn flow(check: &mut Check<'_>, index: usize) -> Option<Option<AdmittedFlow>> {
     let (link, class) = (check.link, &check.classes[index]);
     let settings = ClassSettings::read(class.settings, &[], check.problems)?;
     let mut wrong = |key: &str, message: String, help: &str| {
@@ -281,7 +282,7 @@ fn flow(check: &mut Check<'_>, index: usize) -> Option<Option<Flow>> {
         burst: before_burst,
     };
     (fits && in_order).then(|| {
-        Some(Flow {
+        Some(AdmittedFlow {
             name: class.name.into(),
             promise,
             delay,
@@ -311,8 +312,8 @@ fn admit(
     check: &mut Check<'_>,
     settings: &Settings,
     ahead: Bytes,
-    flows: &[Option<Flow>],
-) -> Vec<Option<Place>> {
+    flows: &[Option<AdmittedFlow>],
+) -> Vec<Option<PlaceInLine>> {
     let priorities = match settings.over {
         Over::Priq => u32::MAX,
         Over::Cbq => CBQ_PRIORITIES - 1,
@@ -353,8 +354,8 @@ fn admit(
 }
 
 /// Notes the delays that the paper's rule admits and that are not bounds.
-fn note_exceeded(check: &mut Check<'_>, ahead: Bytes, priorities: u32, flows: &[Option<Flow>]) {
-    let all: Vec<Flow> = flows.iter().flatten().cloned().collect();
+fn note_exceeded(check: &mut Check<'_>, ahead: Bytes, priorities: u32, flows: &[Option<AdmittedFlow>]) {
+    let all: Vec<AdmittedFlow> = flows.iter().flatten().cloned().collect();
     let sound = Admission::sound(check.link.bandwidth, ahead, priorities, &all);
     for (class, flow) in check.classes.iter().zip(flows) {
         let Some(flow) = flow else { continue };
@@ -378,7 +379,7 @@ fn note_exceeded(check: &mut Check<'_>, ahead: Bytes, priorities: u32, flows: &[
 fn inside(
     check: &mut Check<'_>,
     (over, patience): (Over, Duration),
-    places: &[Option<Place>],
+    places: &[Option<PlaceInLine>],
     promised: &[Option<Promised>],
 ) -> Option<QueuePlan> {
     let rest = places.iter().filter(|place| place.is_none()).count() as u32;
@@ -493,13 +494,13 @@ impl Plan for IpsPlan {
         };
         let flow = |class: &ClassPlan| {
             let Promised { promise, delay, .. } = class.promised?;
-            Some(Flow {
+            Some(AdmittedFlow {
                 name: class.id.0.to_string(),
                 promise,
                 delay,
             })
         };
-        let flows: Vec<Flow> = self.classes.iter().filter_map(flow).collect();
+        let flows: Vec<AdmittedFlow> = self.classes.iter().filter_map(flow).collect();
         let found = Admission::sound(terms.link.bandwidth, ahead, over, &flows);
         let case = |class: &ClassPlan| {
             let name = class.id.0.to_string();
@@ -605,7 +606,7 @@ struct Ips {
 impl Ips {
     /// What is more than promised: lost, or kept for the end.
     fn police(&mut self, packet: Packet, sink: &mut dyn Sink) -> Verdict {
-        let kept = self.plan.settings.excess == Excess::Last && packet.len <= self.plan.longest;
+        let kept = self.plan.settings.excess == PromiseExcess::Last && packet.len <= self.plan.longest;
         let why = match kept {
             true if self.excess.len() < EXCESS_LIMIT => {
                 self.excess.push_back(packet);
@@ -651,7 +652,7 @@ impl Ips {
 struct Losing<'a> {
     outer: &'a mut dyn Sink,
     members: &'a [Member],
-    routes: &'a Routes,
+    routes: &'a ClassRoutes,
     lost: u64,
 }
 

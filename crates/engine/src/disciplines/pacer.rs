@@ -44,7 +44,7 @@
 //! packet costs memory that has to be fetched; as the calendar shows which classes come next, many
 //! are [prefetched](crate::prefetch) at once.
 
-use crate::byte_clock::{Basis, Pace, SHORTEST_SLOT, Slots, WireTime, gap_slot};
+use crate::byte_clock::{Basis, BytePace, SHORTEST_SLOT, WireSlots, WireTime, gap_slot};
 use crate::carry_over::{CarryOver, Deficit};
 use crate::discipline::{Discipline, Next, Sink, Verdict};
 use crate::inspect::{Inspection, Value};
@@ -176,7 +176,7 @@ struct Rules {
     basis: Basis,
     frames: bool,
     wire: u64,
-    slots: Slots,
+    slots: WireSlots,
 }
 
 /// More tags than any frame has.
@@ -281,7 +281,7 @@ fn rules(check: &mut Check<'_>, settings: &Settings) -> Option<Rules> {
         basis: settings.basis,
         frames: settings.gap == Gap::Frames,
         wire: wire.bits(),
-        slots: Slots {
+        slots: WireSlots {
             overhead,
             tags,
             longest: mtu.get().saturating_sub(overhead).max(1),
@@ -356,7 +356,7 @@ impl PacerPlan {
             return 1;
         }
         let (_, &mut rate, _) = rates.select_nth_unstable(eighth);
-        Pace::new(rate).deadline(counted, self.rules.wire)
+        BytePace::new(rate).deadline(counted, self.rules.wire)
     }
 }
 
@@ -397,7 +397,7 @@ enum State {
 #[derive(Clone, Debug)]
 #[repr(align(64))]
 struct Node {
-    pace: Pace,
+    pace: BytePace,
     /// The most byte-times that a packet started after its time.
     late: u64,
     parent: u32,
@@ -460,7 +460,7 @@ impl Pacer {
             }
             sizes[above as usize] += usize::from(node.rate.is_some());
             nodes.push(Node {
-                pace: Pace::new(node.rate.unwrap_or(1)),
+                pace: BytePace::new(node.rate.unwrap_or(1)),
                 late: 0,
                 parent: node.parent.map_or(NONE, |parent| parent as u32),
                 number,

@@ -10,7 +10,7 @@
 //! one packet that is being sent. Not guaranteed: anything to a lower class while higher classes
 //! have enough to send.
 
-use crate::bounds::{ArrivalCurve, Service, Terms, WorstCase, strict_priority};
+use crate::bounds::{ArrivalCurve, RateLatency, Terms, WorstCase, strict_priority};
 use crate::discipline::{Discipline, Next, Sink, Verdict};
 use crate::inspect::{Inspection, Value};
 use crate::kind::{Build, Check, Children, Kind, Plan, Properties};
@@ -129,7 +129,7 @@ impl Plan for PriqPlan {
                 (None, Some((higher, name))) if higher > priority => Err(format!(
                     "`{name}` goes before it, and nothing bounds what that sends"
                 )),
-                _ => terms.worst(class, queue, Service::after(0, Bandwidth::ZERO)),
+                _ => terms.worst(class, queue, RateLatency::after(0, Bandwidth::ZERO)),
             };
             WorstCase {
                 class: Some(class),

@@ -28,7 +28,7 @@ use crate::discipline::{Discipline, Next, Sink, Verdict};
 use crate::inspect::{Inspection, Value};
 use crate::kind::{Build, Check, Children, Kind, Plan, Properties};
 use crate::packet::Packet;
-use crate::reserved::{self, Reservable, Reserved, Reserves, Wanted};
+use crate::reserved::{self, Reservable, Reserved, Reserves, WantedRoom};
 use crate::settings::{Problem, Raw, Table};
 use crate::sharing::leaves::{Leaves, LeavesPlan};
 use crate::structures::heaps::Heaps;
@@ -55,7 +55,7 @@ pub static KIND: Kind = Kind {
 
 choices! {
     /// When packets leave.
-    pub enum Mode {
+    pub enum WrrMode {
         /// Whenever the host dequeues.
         Event = "event",
         /// At polls.
@@ -77,7 +77,7 @@ settings! {
     /// Settings of `wrr`.
     pub struct Settings {
         /// When packets leave
-        mode: Mode = default "event",
+        mode: WrrMode = default "event",
             "poll: the link idles between polls, as in the paper",
             "no reason to wait";
         /// Where a class's packets stand in a cycle
@@ -150,7 +150,7 @@ fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
         return None;
     }
     match settings.interval {
-        Some(_) if settings.mode == Mode::Event => {
+        Some(_) if settings.mode == WrrMode::Event => {
             let problem = Problem::new(at("interval"), "`interval` needs `mode = \"poll\"`");
             check.problems.push(problem);
         }
@@ -164,7 +164,7 @@ fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
     let (link, mtu) = (check.link.bandwidth, check.link.mtu);
     let sent = || link.time_to_send(Bytes::new(mtu.get() * cycle)).nanos().max(1);
     let interval =
-        (settings.mode == Mode::Poll).then(|| settings.interval.map_or_else(sent, Duration::nanos));
+        (settings.mode == WrrMode::Poll).then(|| settings.interval.map_or_else(sent, Duration::nanos));
     let rules = Rules {
         interval,
         order: settings.order,
@@ -487,9 +487,9 @@ impl Discipline for Wrr {
             "mode",
             Value::State(
                 if self.rules.interval.is_some() {
-                    Mode::Poll
+                    WrrMode::Poll
                 } else {
-                    Mode::Event
+                    WrrMode::Event
                 }
                 .name(),
             ),
@@ -563,8 +563,8 @@ impl Reserves for ByPackets {
         false
     }
 
-    fn capacity(&self, wanted: &Wanted<'_>, problems: &mut Vec<Problem>) -> Bandwidth {
-        let Wanted {
+    fn capacity(&self, wanted: &WantedRoom<'_>, problems: &mut Vec<Problem>) -> Bandwidth {
+        let WantedRoom {
             spec,
             link,
             share,

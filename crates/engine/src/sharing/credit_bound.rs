@@ -9,7 +9,7 @@
 //! Σ (full credit + 2 *Max*) + twice what is in the device, and the rates of those leaves from then
 //! on.
 
-use crate::bounds::{Bound, Service, Terms, WorstCase};
+use crate::bounds::{Bound, RateLatency, Terms, WorstCase};
 use crate::kind::Kind;
 use crate::packet::ClassId;
 use crate::sharing::credit::Credit;
@@ -81,6 +81,6 @@ fn worst(leaves: &[Credited], number: usize, terms: &Terms<'_>) -> Result<Bound,
         .map(|(_, leaf)| Bandwidth::bits_per_sec(leaf.credit.rate))
         .sum();
     let before = full + 2 * u128::from(terms.ahead().get());
-    let service = Service::after(before, terms.link.bandwidth - used);
+    let service = RateLatency::after(before, terms.link.bandwidth - used);
     terms.worst(own.id, own.queue, service)
 }

@@ -8,7 +8,7 @@
 
 use crate::discipline::{Next, Reason, Sink, Verdict};
 use crate::inspect::Inspection;
-use crate::kind::{Build, Check, Kind, QueuePlan, Routes};
+use crate::kind::{Build, Check, ClassRoutes, Kind, QueuePlan};
 use crate::packet::{ClassId, Packet};
 use crate::prefetch::Prefetched;
 use crate::queue::{Queue, Stats};
@@ -27,13 +27,13 @@ struct Leaf {
 #[derive(Clone, Debug)]
 pub(crate) struct LeavesPlan {
     leaves: Vec<Leaf>,
-    routes: Routes,
+    routes: ClassRoutes,
 }
 
 impl LeavesPlan {
     /// Takes the queues of the classes that have one.
     pub(crate) fn new(check: &mut Check<'_>) -> Self {
-        let (mut leaves, mut routes) = (Vec::new(), Routes::default());
+        let (mut leaves, mut routes) = (Vec::new(), ClassRoutes::default());
         for class in &mut check.classes {
             let Some(queue) = class.queue.take() else { continue };
             let number = leaves.len() as u32;

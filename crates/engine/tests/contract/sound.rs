@@ -4,7 +4,7 @@
 
 use engine::discipline::{Discipline, Next, Sink, Verdict};
 use engine::inspect::Inspection;
-use engine::kind::{Build, Check, Children, Kind, Plan, Properties, QueuePlan, Routes};
+use engine::kind::{Build, Check, Children, ClassRoutes, Kind, Plan, Properties, QueuePlan};
 use engine::packet::{ClassId, Packet};
 use engine::queue::Queue;
 use engine::settings;
@@ -117,7 +117,7 @@ pub static SHORTEST: Kind = Kind {
 struct ShortestPlan {
     leaves: Vec<(ClassId, QueuePlan)>,
     interior: Vec<ClassId>,
-    routes: Routes,
+    routes: ClassRoutes,
 }
 
 fn check_shortest(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
@@ -152,7 +152,7 @@ impl Plan for ShortestPlan {
 struct Shortest {
     leaves: Vec<(ClassId, Queue)>,
     interior: Vec<ClassId>,
-    routes: Routes,
+    routes: ClassRoutes,
 }
 
 impl Discipline for Shortest {

@@ -1,7 +1,7 @@
 //! A tree of paced classes, and a modelled wire behind it that is filled with gap frames, or left
 //! idle until a timer ends.
 
-use engine::byte_clock::Slots;
+use engine::byte_clock::WireSlots;
 use engine::discipline::{Next, Reason, Sink};
 use engine::link::Link;
 use engine::packet::{ClassId, Packet};
@@ -83,7 +83,7 @@ pub struct Start {
 /// A queue and its wire.
 pub struct Rig {
     pub queue: Queue,
-    pub slots: Slots,
+    pub slots: WireSlots,
     bits: u64,
     /// Of the classes.
     pub names: Vec<String>,
@@ -106,7 +106,7 @@ impl Rig {
         let names: Vec<_> = plan.classes.iter().map(|class| class.name.clone()).collect();
         Self {
             queue: plan.build(Seed(1)),
-            slots: Slots {
+            slots: WireSlots {
                 overhead: 0,
                 tags,
                 longest: link.1,

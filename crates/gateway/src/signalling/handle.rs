@@ -1,6 +1,6 @@
 //! Commands to the thread that speaks RSVP, from any other thread.
 
-use super::local_senders::Outcome;
+use super::local_senders::DoneSender;
 use control::policy::Interface;
 use control::protocol::Refusal;
 use control::reservation::{Lease, Notice, ReservationRequest, ReservationState, Reservations, RsvpStatus};
@@ -24,7 +24,7 @@ pub(super) enum Command {
     Change {
         number: u64,
         rate_bps: u64,
-        done: Outcome,
+        done: DoneSender,
     },
     Status {
         done: Sender<RsvpStatus>,
@@ -35,7 +35,7 @@ pub(super) enum Command {
     },
     ChangePolicy {
         policy: Box<Interface>,
-        done: Outcome,
+        done: DoneSender,
     },
     End {
         number: u64,

@@ -147,9 +147,9 @@ fn usable(key: &rsvp_keys::KeySettings) -> Option<IntegrityKey> {
         DigestAlgorithm::HmacMd5 => Algorithm::HmacMd5,
     };
     let owner = match key.whose {
-        rsvp_keys::KeyOwner::Shared => KeyOwner::Shared,
-        rsvp_keys::KeyOwner::Local => KeyOwner::Local,
-        rsvp_keys::KeyOwner::Neighbour(neighbour) => KeyOwner::Neighbour(neighbour),
+        rsvp_keys::WhoseKey::Shared => KeyOwner::Shared,
+        rsvp_keys::WhoseKey::Local => KeyOwner::Local,
+        rsvp_keys::WhoseKey::Neighbour(neighbour) => KeyOwner::Neighbour(neighbour),
     };
     // The identifier and the length of the secret were checked when the file was read.
     IntegrityKey::new(key.id.0, algorithm, &key.secret.0, lifetime, owner).ok()

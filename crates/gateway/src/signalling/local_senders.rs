@@ -23,7 +23,7 @@ pub type KernelNode = Node<AdmissionState, KernelRoutes>;
 /// A session without E_Police, and a sender: what an FF reservation is for.
 pub type Flow = (Session, SenderTemplate);
 /// Takes the outcome of a change.
-pub type Outcome = mpsc::Sender<Result<String, Refusal>>;
+pub type DoneSender = mpsc::Sender<Result<String, Refusal>>;
 
 /// The sender of one program.
 #[derive(Debug)]
@@ -34,7 +34,7 @@ struct LocalSender {
     tell: mpsc::Sender<ReservationState>,
     reserved: bool,
     /// A change that is under way: the old request, and who waits for the outcome.
-    change: Option<(ReservationRequest, Outcome)>,
+    change: Option<(ReservationRequest, DoneSender)>,
 }
 
 /// A request of a program.
@@ -216,7 +216,7 @@ impl LocalSenders {
         number: u64,
         rate_bps: u64,
         mtu: impl Fn(u32) -> u32,
-        done: Outcome,
+        done: DoneSender,
     ) {
         let Some(local) = self
             .senders

@@ -39,10 +39,10 @@ pub fn interfaces(
     interfaces: &[SignallingInterface],
     admission: &AdmissionState,
     keys: &[Option<KeysView>],
-) -> Vec<reservation::InterfaceView> {
+) -> Vec<reservation::RsvpInterfaceView> {
     let each = (0..).zip(interfaces).zip(keys).map(|((id, interface), keys)| {
         let usage = admission.usage(id);
-        reservation::InterfaceView {
+        reservation::RsvpInterfaceView {
             name: interface.name.clone(),
             addresses: interface.addresses.clone(),
             reserved_bps: usage.map(|usage| usage.reserved.bits()),

@@ -260,7 +260,7 @@ fn flowspec(tspec: &TokenBucket, adspec: Option<&Adspec>, hint: ServiceHint) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rsvp::wire::{Fragment, Parameter, Real};
+    use rsvp::wire::{AdspecFragment, Parameter, Real};
 
     fn path(c: u32, d: u32) -> Adspec {
         let one = |id, word| Parameter {
@@ -268,12 +268,12 @@ mod tests {
             flags: 0,
             words: vec![word],
         };
-        let general = Fragment {
+        let general = AdspecFragment {
             service: 1,
             broken: false,
             parameters: vec![one(10, 1500)],
         };
-        let guaranteed = Fragment {
+        let guaranteed = AdspecFragment {
             service: 2,
             broken: false,
             parameters: vec![one(133, c), one(134, d)],

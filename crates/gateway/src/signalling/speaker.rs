@@ -43,7 +43,7 @@ const LONGEST_SLEEP: Duration = Duration::from_secs(5);
 const REMEMBERED: usize = 64;
 
 /// Where messages for the operator go.
-pub type Log = Box<dyn FnMut(&str) + Send>;
+pub type LogSink = Box<dyn FnMut(&str) + Send>;
 
 /// The parts of a node.
 pub struct Setup {
@@ -59,7 +59,7 @@ pub struct Setup {
     /// The seed of all random choices.
     pub seed: Seed,
     /// Where refusals and errors are logged.
-    pub log: Log,
+    pub log: LogSink,
 }
 
 impl std::fmt::Debug for Setup {
@@ -88,7 +88,7 @@ struct Speaker {
     /// The ADSPEC of the last PathErr of each flow.
     adspecs: BTreeMap<Flow, Adspec>,
     counts: Counts,
-    log: Log,
+    log: LogSink,
 }
 
 /// Received messages: all, malformed ones, and those beyond the rate limit.

@@ -3,7 +3,7 @@
 
 use control::policy::Interface;
 use control::protocol::Refusal;
-use engine::reserved::Layout;
+use engine::reserved::ReservedLayout;
 use engine::units::Bytes;
 use rsvp::admission::{InterfaceBudget, ManagedInterface};
 
@@ -16,7 +16,7 @@ pub trait Trees: Send {
     /// # Errors
     ///
     /// Only if packets are no longer forwarded.
-    fn adopt(&self, policy: &Interface, layout: Layout) -> Result<(), Refusal>;
+    fn adopt(&self, policy: &Interface, layout: ReservedLayout) -> Result<(), Refusal>;
 }
 
 /// No trees: a host that sends through the kernel's own queues.
@@ -28,7 +28,7 @@ impl Trees for NoTrees {
         Vec::new()
     }
 
-    fn adopt(&self, policy: &Interface, _layout: Layout) -> Result<(), Refusal> {
+    fn adopt(&self, policy: &Interface, _layout: ReservedLayout) -> Result<(), Refusal> {
         Err(Refusal::new(format!("{} is not managed", policy.name)))
     }
 }

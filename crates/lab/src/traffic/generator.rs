@@ -21,7 +21,7 @@ const ENDINGS: usize = 3;
 
 /// When which datagrams leave.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Shape {
+pub struct TrafficShape {
     /// Bytes of payload in each, at least [`LEAST_PAYLOAD`].
     pub payload: usize,
     /// From the beginning of one datagram to the next in its burst.
@@ -34,7 +34,7 @@ pub struct Shape {
     pub count: u64,
 }
 
-impl Shape {
+impl TrafficShape {
     /// Datagrams of this payload, one every `interval`.
     pub const fn even(payload: usize, interval: Duration, count: u64) -> Self {
         Self {
@@ -97,7 +97,7 @@ pub fn socket(to: SocketAddr, from: Option<SocketAddr>) -> Result<UdpSocket> {
 pub fn send(
     socket: &UdpSocket,
     stream: u64,
-    shape: &Shape,
+    shape: &TrafficShape,
     clock: impl Fn() -> u64,
     stop: impl Fn() -> bool,
 ) -> io::Result<SendReport> {
@@ -200,7 +200,7 @@ mod tests {
 
     #[test]
     fn bursts_begin_at_their_period_and_datagrams_at_their_interval() {
-        let shape = Shape {
+        let shape = TrafficShape {
             payload: 100,
             interval: Duration::from_micros(180),
             burst: 8,
@@ -216,7 +216,7 @@ mod tests {
 
     #[test]
     fn an_even_stream_keeps_its_rate_for_years() {
-        let shape = Shape::even(1468, Duration::from_micros(309), u64::MAX);
+        let shape = TrafficShape::even(1468, Duration::from_micros(309), u64::MAX);
         assert_eq!(shape.due(1 << 40).as_nanos(), 309_000 << 40);
     }
 }

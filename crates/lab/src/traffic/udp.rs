@@ -5,7 +5,7 @@
 use crate::error::{Doing, Error, Result};
 use crate::host::Host;
 use crate::traffic::datagram::Head;
-use crate::traffic::generator::{self, SendReport, Shape};
+use crate::traffic::generator::{self, SendReport, TrafficShape};
 use crate::traffic::tally::Tally;
 use crate::traffic::tcp::is_timeout;
 use std::net::{SocketAddr, UdpSocket};
@@ -26,12 +26,12 @@ pub struct Stream {
     /// Where the receiver listens: an address of the receiving host. Port 0 chooses one.
     pub to: SocketAddr,
     /// When which datagrams leave.
-    pub shape: Shape,
+    pub shape: TrafficShape,
 }
 
 /// One datagram that arrived. Times are since the stream's beginning.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Arrival {
+pub struct UdpArrival {
     /// Its number, from 0.
     pub number: u64,
     /// When it was sent.
@@ -40,7 +40,7 @@ pub struct Arrival {
     pub arrived: Duration,
 }
 
-impl Arrival {
+impl UdpArrival {
     /// Its one-way delay.
     pub fn delay(&self) -> Duration {
         self.arrived.saturating_sub(self.sent)
@@ -53,7 +53,7 @@ pub struct StreamReport {
     /// Datagrams sent.
     pub sent: u64,
     /// What arrived, in order of arrival.
-    pub arrivals: Vec<Arrival>,
+    pub arrivals: Vec<UdpArrival>,
     /// Datagrams that arrived a second time.
     pub duplicates: u64,
     /// Datagrams that arrived after one with a higher number.
@@ -80,7 +80,7 @@ impl StreamReport {
     /// The delay that this share of the datagrams (0 to 1) does not exceed; none if nothing
     /// arrived.
     pub fn delay(&self, share: f64) -> Option<Duration> {
-        let mut delays: Vec<Duration> = self.arrivals.iter().map(Arrival::delay).collect();
+        let mut delays: Vec<Duration> = self.arrivals.iter().map(UdpArrival::delay).collect();
         quantile(&mut delays, share)
     }
 }
@@ -183,7 +183,7 @@ impl Drop for StreamRun {
 
 fn send(stream: &Stream, to: SocketAddr, begin: Instant, shared: &Shared) -> Result<SendReport> {
     let socket = generator::socket(to, None)?;
-    let shape = Shape {
+    let shape = TrafficShape {
         count: stream.shape.count.min(MOST),
         ..stream.shape
     };
@@ -212,7 +212,7 @@ fn receive(
                     continue;
                 };
                 if tally.take(&head, len, arrived.as_nanos() as u64) {
-                    arrivals.push(Arrival {
+                    arrivals.push(UdpArrival {
                         number: head.number,
                         sent: Duration::from_nanos(head.sent),
                         arrived,
@@ -243,7 +243,7 @@ mod tests {
 
     #[test]
     fn the_longest_outage_is_between_two_arrivals() {
-        let arrival = |millis| Arrival {
+        let arrival = |millis| UdpArrival {
             number: millis,
             sent: Duration::ZERO,
             arrived: Duration::from_millis(millis),

@@ -1,7 +1,7 @@
 //! Attaching a port's programs by the best that the kernel has.
 
 use super::clsact::Clsact;
-use super::syscall::{self, Link, Program};
+use super::syscall::{self, BpfProgram, Link};
 use std::fmt;
 use std::io;
 
@@ -36,7 +36,7 @@ impl Attached {
     }
 
     /// Attaches a program, behind those that are there already.
-    pub fn add(&mut self, program: &Program) -> io::Result<()> {
+    pub fn add(&mut self, program: &BpfProgram) -> io::Result<()> {
         if program.hook().is_xdp() || (self.means == Means::Best && self.clsact.is_none()) {
             match syscall::link(program, self.interface) {
                 Ok(link) => {

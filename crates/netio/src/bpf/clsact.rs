@@ -7,8 +7,8 @@
 //! end filters are removed, and the qdisc after them if it was made here and nobody else has put
 //! something into it.
 
-use super::syscall::{Hook, Program};
-use crate::netlink::{Netlink, Request, attribute, text, word};
+use super::syscall::{BpfProgram, Hook};
+use crate::netlink::{Netlink, NetlinkRequest, attribute, text, word};
 use std::io;
 
 /// Behind the filters that the kernel numbers by itself (from 49152 downwards), as tcx links stand
@@ -72,7 +72,7 @@ fn seen(answer: &[u8]) -> Option<Seen> {
 }
 
 fn filters(netlink: &Netlink, interface: u32, parent: u32) -> io::Result<Vec<Seen>> {
-    let request = Request::new(libc::RTM_GETTFILTER, 0, &head(interface, 0, parent, 0));
+    let request = NetlinkRequest::new(libc::RTM_GETTFILTER, 0, &head(interface, 0, parent, 0));
     Ok(netlink
         .list(request)?
         .iter()
@@ -82,7 +82,7 @@ fn filters(netlink: &Netlink, interface: u32, parent: u32) -> io::Result<Vec<See
 
 /// The kind of the qdisc in the place where clsact would be.
 fn occupant(netlink: &Netlink, interface: u32) -> io::Result<Option<String>> {
-    let request = Request::new(libc::RTM_GETQDISC, 0, &head(interface, 0, 0, 0));
+    let request = NetlinkRequest::new(libc::RTM_GETQDISC, 0, &head(interface, 0, 0, 0));
     let all = netlink.list(request)?;
     let there = |answer: &&Vec<u8>| word(answer, 4) == Some(interface) && word(answer, 12) == Some(PARENT);
     let kind = |answer: &Vec<u8>| attribute(answer.get(HEAD..)?, TCA_KIND).map(text);
@@ -123,7 +123,7 @@ impl Clsact {
     pub(super) fn at(interface: u32) -> io::Result<Self> {
         let netlink = Netlink::open()?;
         let flags = libc::NLM_F_CREATE | libc::NLM_F_EXCL;
-        let request = Request::new(libc::RTM_NEWQDISC, flags, &head(interface, HANDLE, PARENT, 0));
+        let request = NetlinkRequest::new(libc::RTM_NEWQDISC, flags, &head(interface, HANDLE, PARENT, 0));
         let made = match netlink.ask(request.text(TCA_KIND, "clsact")) {
             Ok(_) => true,
             // An ingress qdisc has the same place, and takes filters for sent frames for ones for
@@ -146,7 +146,7 @@ impl Clsact {
 
     /// Attaches a program; in the place of the one of the same name that a killed process has left
     /// behind.
-    pub(super) fn add(&mut self, program: &Program) -> io::Result<()> {
+    pub(super) fn add(&mut self, program: &BpfProgram) -> io::Result<()> {
         let parent = match program.hook() {
             Hook::Egress => EGRESS,
             _ => INGRESS,
@@ -155,7 +155,7 @@ impl Clsact {
             .ours(parent, program.name())?
             .map_or(0, |filter| filter.handle);
         let fixed = head(self.interface, stale, parent, info());
-        let request = Request::new(libc::RTM_NEWTFILTER, libc::NLM_F_CREATE, &fixed)
+        let request = NetlinkRequest::new(libc::RTM_NEWTFILTER, libc::NLM_F_CREATE, &fixed)
             .text(TCA_KIND, "bpf")
             .nest(TCA_OPTIONS, |options| {
                 options
@@ -198,14 +198,15 @@ impl Clsact {
                 .any(|filter| filter.info == info() && filter.handle == *handle && filter.program == *program)
             {
                 let fixed = head(self.interface, *handle, *parent, info());
-                let request = Request::new(libc::RTM_DELTFILTER, 0, &fixed);
+                let request = NetlinkRequest::new(libc::RTM_DELTFILTER, 0, &fixed);
                 self.netlink.ask(request.text(TCA_KIND, "bpf"))?;
             }
         }
         let is_empty = |parent| filters(&self.netlink, self.interface, parent).map(|all| all.is_empty());
         if self.made && is_empty(INGRESS)? && is_empty(EGRESS)? {
             let fixed = head(self.interface, HANDLE, PARENT, 0);
-            self.netlink.ask(Request::new(libc::RTM_DELQDISC, 0, &fixed))?;
+            self.netlink
+                .ask(NetlinkRequest::new(libc::RTM_DELQDISC, 0, &fixed))?;
         }
         Ok(())
     }

@@ -102,13 +102,13 @@ struct LinkCreate {
 
 /// A loaded program.
 #[derive(Debug)]
-pub struct Program {
+pub struct BpfProgram {
     fd: OwnedFd,
     name: &'static str,
     hook: Hook,
 }
 
-impl Program {
+impl BpfProgram {
     pub(super) fn hook(&self) -> Hook {
         self.hook
     }
@@ -320,7 +320,7 @@ pub fn load(
     program: &[Instruction],
     cell: BorrowedFd<'_>,
     sockets: Option<BorrowedFd<'_>>,
-) -> io::Result<Program> {
+) -> io::Result<BpfProgram> {
     load_with(name, hook, fragments, program, |reference| match reference {
         Reference::Cell => cell.as_raw_fd(),
         _ => sockets.map_or(-1, |sockets| sockets.as_raw_fd()),
@@ -334,7 +334,7 @@ pub(super) fn load_with(
     fragments: bool,
     program: &[Instruction],
     number: impl Fn(Reference) -> i32,
-) -> io::Result<Program> {
+) -> io::Result<BpfProgram> {
     let fill = |instruction: &Instruction| match instruction.reference() {
         Some(reference) => instruction.with_immediate(number(reference)),
         None => *instruction,
@@ -375,11 +375,11 @@ pub(super) fn load_with(
         // The verifier too says "permission denied", and means the program.
         io::Error::new(e.kind(), format!("{what}: {e} (verifier: {last})"))
     })?;
-    Ok(Program { fd, name, hook })
+    Ok(BpfProgram { fd, name, hook })
 }
 
 /// Attaches a program to an interface by a link, behind those that are there already.
-pub(super) fn link(program: &Program, interface: u32) -> io::Result<Link> {
+pub(super) fn link(program: &BpfProgram, interface: u32) -> io::Result<Link> {
     let (_, attach, flags) = program.hook.numbers();
     let mut attr = LinkCreate {
         program: program.number(),

@@ -32,9 +32,9 @@ pub struct SentFrame {
 
 /// What went onto the wire. Copies are the same list.
 #[derive(Clone, Debug, Default)]
-pub struct Log(Arc<Mutex<Vec<SentFrame>>>);
+pub struct SentLog(Arc<Mutex<Vec<SentFrame>>>);
 
-impl Log {
+impl SentLog {
     /// Takes what was written down since the last time.
     pub fn take(&self) -> Vec<SentFrame> {
         std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
@@ -60,7 +60,7 @@ pub struct ModelWire {
     /// Whether it keeps launch times, and whether it was asked to.
     launches: bool,
     launching: bool,
-    log: Option<Log>,
+    log: Option<SentLog>,
     counters: Counters,
     /// Never rings: room comes with time.
     bell: Bell,
@@ -95,7 +95,7 @@ impl ModelWire {
     }
 
     /// Writes down what is sent from now on.
-    pub fn log(&mut self) -> Log {
+    pub fn log(&mut self) -> SentLog {
         self.log.get_or_insert_default().clone()
     }
 
@@ -109,7 +109,7 @@ impl ModelWire {
         self.leaving.push_back(self.wire.free_at());
         self.counters.sent += 1;
         self.counters.sent_bytes += bytes.len() as u64;
-        if let Some(Log(log)) = &self.log {
+        if let Some(SentLog(log)) = &self.log {
             let sent = SentFrame {
                 at,
                 bytes: bytes.into(),

@@ -40,7 +40,7 @@ fn files([read, write]: [&str; 2], _opening: &Opening<'_>) -> Result<Opened, Por
         return Err(PortError::fault(write, "creating the capture", Fault::SameFile));
     }
     // Two ports, since one that has come to the end of its input does not work any more.
-    let input = Pcap::open(Some((Path::new(read), Pace::Recorded)), None)?;
+    let input = Pcap::open(Some((Path::new(read), ReplayPace::Recorded)), None)?;
     let output = Pcap::open(None, Some(Path::new(write)))?;
     Ok(Opened {
         ports: vec![Box::new(input), Box::new(output)],
@@ -101,7 +101,7 @@ impl std::error::Error for Broken {}
 
 /// A frame of a capture.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct CapturedFrame {
+pub struct PcapRecord {
     /// When, in nanoseconds since 1970; zero where the file does not say.
     pub at: u64,
     /// On which interface of its section.
@@ -248,14 +248,14 @@ impl<R: Read> Reader<R> {
     }
 
     /// The next frame, whose bytes replace those of `into`; `None` at the end of the file.
-    pub fn next(&mut self, into: &mut Vec<u8>) -> Result<Option<CapturedFrame>, Broken> {
+    pub fn next(&mut self, into: &mut Vec<u8>) -> Result<Option<PcapRecord>, Broken> {
         match self.format {
             Format::Classic { resolution } => self.next_classic(resolution, into),
             Format::Ng => self.next_ng(into),
         }
     }
 
-    fn next_classic(&mut self, resolution: u64, into: &mut Vec<u8>) -> Result<Option<CapturedFrame>, Broken> {
+    fn next_classic(&mut self, resolution: u64, into: &mut Vec<u8>) -> Result<Option<PcapRecord>, Broken> {
         let mut head = [0; 16];
         if !self.fill(&mut head)? {
             return Ok(None);
@@ -270,14 +270,14 @@ impl<R: Read> Reader<R> {
         }
         into.clone_from(&self.block);
         let at = u64::from(seconds) * NANOS + u64::from(part) * (NANOS / resolution);
-        Ok(Some(CapturedFrame {
+        Ok(Some(PcapRecord {
             at,
             interface: 0,
             original,
         }))
     }
 
-    fn next_ng(&mut self, into: &mut Vec<u8>) -> Result<Option<CapturedFrame>, Broken> {
+    fn next_ng(&mut self, into: &mut Vec<u8>) -> Result<Option<PcapRecord>, Broken> {
         loop {
             let mut kind = [0; 4];
             if !self.fill(&mut kind)? {
@@ -369,7 +369,7 @@ impl<R: Read> Reader<R> {
         Ok(())
     }
 
-    fn enhanced(&self, into: &mut Vec<u8>) -> Result<Option<CapturedFrame>, Broken> {
+    fn enhanced(&self, into: &mut Vec<u8>) -> Result<Option<PcapRecord>, Broken> {
         let field = |at| number(&self.block, at, self.big_endian);
         let fields = [0, 4, 8, 12, 16].map(field);
         let [Some(interface), Some(high), Some(low), Some(kept), Some(original)] = fields else {
@@ -390,14 +390,14 @@ impl<R: Read> Reader<R> {
         let nanos = u128::from(ticks) * u128::from(NANOS) / u128::from(source.resolution);
         let nanos = nanos + u128::from(source.offset) * u128::from(NANOS);
         let at = u64::try_from(nanos).unwrap_or(u64::MAX);
-        Ok(Some(CapturedFrame {
+        Ok(Some(PcapRecord {
             at,
             interface,
             original,
         }))
     }
 
-    fn simple(&self, into: &mut Vec<u8>) -> Result<Option<CapturedFrame>, Broken> {
+    fn simple(&self, into: &mut Vec<u8>) -> Result<Option<PcapRecord>, Broken> {
         let (Some(original), Some(source)) = (number(&self.block, 0, self.big_endian), self.sources.first())
         else {
             return self.wrong("a packet of an interface that was not described");
@@ -415,7 +415,7 @@ impl<R: Read> Reader<R> {
         }
         into.clear();
         into.extend_from_slice(bytes);
-        Ok(Some(CapturedFrame {
+        Ok(Some(PcapRecord {
             at: 0,
             interface: 0,
             original,
@@ -509,7 +509,7 @@ impl<W: Write> Writer<W> {
 
 /// How fast a capture is played.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Pace {
+pub enum ReplayPace {
     /// As it was recorded.
     Recorded,
     /// As fast as frames are taken.
@@ -528,7 +528,7 @@ struct Upcoming {
 pub struct Pcap {
     name: String,
     reader: Option<Reader<BufReader<File>>>,
-    pace: Pace,
+    pace: ReplayPace,
     /// The time of the first frame, in the file and here.
     began: Option<(u64, Instant)>,
     upcoming: Option<Upcoming>,
@@ -541,7 +541,7 @@ pub struct Pcap {
 
 impl Pcap {
     /// A port that plays `input` and records to `output`; either may be absent.
-    pub fn open(input: Option<(&Path, Pace)>, output: Option<&Path>) -> Result<Self, PortError> {
+    pub fn open(input: Option<(&Path, ReplayPace)>, output: Option<&Path>) -> Result<Self, PortError> {
         let named = input
             .map(|(path, _)| path)
             .or(output)
@@ -569,7 +569,7 @@ impl Pcap {
         Ok(Self {
             name: named,
             reader,
-            pace: input.map_or(Pace::Fast, |(_, pace)| pace),
+            pace: input.map_or(ReplayPace::Fast, |(_, pace)| pace),
             began: None,
             upcoming: None,
             writer,
@@ -595,8 +595,8 @@ impl Pcap {
             };
             let (first, began) = *self.began.get_or_insert((captured.at, now));
             let due = match self.pace {
-                Pace::Recorded => began + Duration::from_nanos(captured.at.saturating_sub(first)),
-                Pace::Fast => now,
+                ReplayPace::Recorded => began + Duration::from_nanos(captured.at.saturating_sub(first)),
+                ReplayPace::Fast => now,
             };
             self.upcoming = Some(Upcoming { due, bytes });
         }
@@ -686,7 +686,7 @@ mod tests {
     use proptest::prelude::*;
 
     /// Every frame up to the end, or up to where the capture breaks.
-    fn read(file: &[u8]) -> (Vec<(CapturedFrame, Vec<u8>)>, Option<Broken>) {
+    fn read(file: &[u8]) -> (Vec<(PcapRecord, Vec<u8>)>, Option<Broken>) {
         let mut frames = Vec::new();
         let mut reader = match Reader::new(file) {
             Ok(reader) => reader,
@@ -731,7 +731,7 @@ mod tests {
         let mut writer = Writer::new(&mut file, &["a-b"]).expect("memory");
         writer.beginning(5, 0, &[1, 2, 3, 4, 5], 1_514).expect("memory");
         let (frames, broken) = read(&file);
-        let captured = CapturedFrame {
+        let captured = PcapRecord {
             at: 5,
             interface: 0,
             original: 1_514,
@@ -746,7 +746,7 @@ mod tests {
             for (magic, part) in [(0xa1b2_c3d4, 1_000), (0xa1b2_3c4d, 1)] {
                 let file = classic(big_endian, magic, [7, 5, 3, 60], &[1, 2, 3]);
                 let (frames, broken) = read(&file);
-                let captured = CapturedFrame {
+                let captured = PcapRecord {
                     at: 7 * NANOS + 5 * part,
                     interface: 0,
                     original: 60,
@@ -778,7 +778,7 @@ mod tests {
         let (input, output) = (folder.join("in.pcapng"), folder.join("out.pcapng"));
         std::fs::write(&input, written(&[(10, vec![1; 60]), (2_000_010, vec![2; 70])])).expect("a file");
         let mut pool = Pool::new(crate::pool::Slots { small: 8, big: 1 }).expect("memory");
-        let mut port = Pcap::open(Some((&input, Pace::Recorded)), Some(&output)).expect("a port");
+        let mut port = Pcap::open(Some((&input, ReplayPace::Recorded)), Some(&output)).expect("a port");
         let mut batch = Vec::new();
         let began = clock::now();
         let ended = loop {

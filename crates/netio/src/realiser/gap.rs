@@ -18,7 +18,7 @@
 //! this host's card is cancelled by it. Some cards drop flow-control frames that the host sends;
 //! the self-test compares the card's own counter. Not tried on a physical card: there was none.
 
-use super::{Achieved, Punctuality, Realiser, Refusal, Step, full_frame};
+use super::{Achieved, Punctuality, Realiser, RealiserRefusal, Step, full_frame};
 use crate::clock;
 use crate::pool::Pool;
 use crate::port::{PacedPort, Port, PortError};
@@ -107,7 +107,7 @@ impl GapFrames {
     }
 
     /// Measures whether frames take as long as their bytes need.
-    fn measure(&self, port: &mut dyn Port, pool: &mut Pool) -> Result<String, Refusal> {
+    fn measure(&self, port: &mut dyn Port, pool: &mut Pool) -> Result<String, RealiserRefusal> {
         let wire = self.wire.rate();
         let slot = wire.time_to_send(self.slot());
         let ring = port.capabilities().transmit_ring as u64;
@@ -117,7 +117,7 @@ impl GapFrames {
         let counted = paced(port)?.device_sent();
         // Since when the ring has been full, and the frames that had left by then.
         let (mut sent, mut full) = (0u64, None::<(Instant, u64)>);
-        let failed = |e: PortError| Refusal(format!("gap frames cannot be sent: {e}"));
+        let failed = |e: PortError| RealiserRefusal(format!("gap frames cannot be sent: {e}"));
         let (took, left) = loop {
             let room = port.room() as u64;
             let now = clock::now();
@@ -131,14 +131,14 @@ impl GapFrames {
             } else if sent >= ring + frames {
                 // The ring never filled: frames leave as fast as they come.
                 let (took, needed) = (now.since(begin), slot.times(sent));
-                return Err(Refusal(format!(
+                return Err(RealiserRefusal(format!(
                     "this interface has no wire that is busy: {sent} frames of {} B, which take {needed} at {wire}, were \
                      gone after {took}",
                     self.frame
                 )));
             }
             if now > deadline {
-                return Err(Refusal(format!(
+                return Err(RealiserRefusal(format!(
                     "{sent} gap frames did not leave within {}",
                     now.since(begin)
                 )));
@@ -156,7 +156,7 @@ impl GapFrames {
             && after.saturating_sub(before) < sent
         {
             let seen = after.saturating_sub(before);
-            return Err(Refusal(format!(
+            return Err(RealiserRefusal(format!(
                 "the card counts {seen} of {sent} gap frames as sent: it drops flow-control frames of the host; try void frames"
             )));
         }
@@ -168,7 +168,7 @@ impl GapFrames {
             } else {
                 "this is not the rate of the wire, or the host cannot keep it busy"
             };
-            return Err(Refusal(format!(
+            return Err(RealiserRefusal(format!(
                 "{left} frames of {} B took {took}, and {needed} at {wire}: {why}",
                 self.frame
             )));
@@ -183,8 +183,8 @@ impl GapFrames {
 }
 
 /// The port's means to send gap frames.
-fn paced(port: &mut dyn Port) -> Result<&mut dyn PacedPort, Refusal> {
-    let refusal = || Refusal("this kind of port does not send gap frames".into());
+fn paced(port: &mut dyn Port) -> Result<&mut dyn PacedPort, RealiserRefusal> {
+    let refusal = || RealiserRefusal("this kind of port does not send gap frames".into());
     port.paced().ok_or_else(refusal)
 }
 
@@ -202,17 +202,17 @@ impl Realiser for GapFrames {
         "gap"
     }
 
-    fn prove(&self, port: &mut dyn Port, pool: &mut Pool) -> Result<String, Refusal> {
+    fn prove(&self, port: &mut dyn Port, pool: &mut Pool) -> Result<String, RealiserRefusal> {
         let capabilities = port.capabilities();
         if let Some(speed) = capabilities.speed.filter(|speed| *speed != self.wire.rate()) {
-            return Err(Refusal(format!(
+            return Err(RealiserRefusal(format!(
                 "the wire is to be {}, and the interface runs at {speed}: all gaps would be wrong",
                 self.wire.rate()
             )));
         }
         let rings = paced(port)?.transmit_rings();
         if rings > 1 {
-            return Err(Refusal(format!(
+            return Err(RealiserRefusal(format!(
                 "the interface spreads frames over {rings} transmit rings, and gap frames order packets within one: \
                  `ethtool -L {} combined 1`",
                 port.name()
@@ -222,7 +222,7 @@ impl Realiser for GapFrames {
         self.measure(port, pool)
     }
 
-    fn attach(&mut self, port: &mut dyn Port) -> Result<(), Refusal> {
+    fn attach(&mut self, port: &mut dyn Port) -> Result<(), RealiserRefusal> {
         paced(port)?.prepare_gap(&self.kind.bytes(self.from, self.frame));
         Ok(())
     }

@@ -11,7 +11,7 @@
 //! the device. Where times are ignored (veth, and every driver without it) it is gone at once. Not
 //! tried on a card that keeps them: there was none.
 
-use super::{Achieved, Punctuality, Realiser, Refusal, Step, gap::GapFrame};
+use super::{Achieved, Punctuality, Realiser, RealiserRefusal, Step, gap::GapFrame};
 use crate::clock;
 use crate::pool::{Offload, Pool};
 use crate::port::Port;
@@ -74,26 +74,28 @@ impl Realiser for LaunchTime {
         "launch"
     }
 
-    fn prove(&self, port: &mut dyn Port, pool: &mut Pool) -> Result<String, Refusal> {
+    fn prove(&self, port: &mut dyn Port, pool: &mut Pool) -> Result<String, RealiserRefusal> {
         let remedy = "drivers that keep launch times (igb for i210, igc, stmmac, enetc …) want `tc qdisc replace dev IF parent \
                       100:1 etf offload clockid CLOCK_TAI delta 200000` on the queue";
-        enable(port).map_err(|e| Refusal(format!("the socket takes no launch times ({e}); {remedy}")))?;
+        enable(port)
+            .map_err(|e| RealiserRefusal(format!("the socket takes no launch times ({e}); {remedy}")))?;
         let trial = GapFrame::Pause.bytes(self.from, 60);
         let frame = pool.put(&trial, Offload::default());
-        let frame = frame.ok_or_else(|| Refusal("there is no room for a frame to try it with".into()))?;
+        let frame =
+            frame.ok_or_else(|| RealiserRefusal("there is no room for a frame to try it with".into()))?;
         let begin = clock::now();
         pool.set_launch(frame, begin + TRIAL);
         port.transmit(pool, frame);
         loop {
             port.kick(pool).map_err(|e| {
-                Refusal(format!(
+                RealiserRefusal(format!(
                     "a frame with a launch time cannot be sent ({e}); {remedy}"
                 ))
             })?;
             let took = clock::now().since(begin);
             match port.paced().map_or(0, |paced| paced.outstanding()) {
                 0 if took + LEAD < TRIAL => {
-                    return Err(Refusal(format!(
+                    return Err(RealiserRefusal(format!(
                         "launch times are ignored: a frame that was to leave after {TRIAL} was gone after {took}; {remedy}"
                     )));
                 }
@@ -103,7 +105,7 @@ impl Realiser for LaunchTime {
                     ));
                 }
                 _ if took > PATIENCE => {
-                    return Err(Refusal(format!(
+                    return Err(RealiserRefusal(format!(
                         "a frame that was to leave after {TRIAL} had not left after {took}; {remedy}"
                     )));
                 }
@@ -112,8 +114,8 @@ impl Realiser for LaunchTime {
         }
     }
 
-    fn attach(&mut self, port: &mut dyn Port) -> Result<(), Refusal> {
-        enable(port).map_err(|e| Refusal(format!("the socket takes no launch times: {e}")))
+    fn attach(&mut self, port: &mut dyn Port) -> Result<(), RealiserRefusal> {
+        enable(port).map_err(|e| RealiserRefusal(format!("the socket takes no launch times: {e}")))
     }
 
     fn time(&mut self, now: Instant, _idle: bool) -> Instant {

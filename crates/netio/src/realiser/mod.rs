@@ -31,15 +31,15 @@ pub const CATCH_UP: Duration = Duration::from_millis(5);
 
 /// Why a realiser cannot work on a port: what was found or measured.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Refusal(pub String);
+pub struct RealiserRefusal(pub String);
 
-impl fmt::Display for Refusal {
+impl fmt::Display for RealiserRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl std::error::Error for Refusal {}
+impl std::error::Error for RealiserRefusal {}
 
 /// What to do while the queue waits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -75,13 +75,13 @@ pub trait Realiser: fmt::Debug + Send {
     ///
     /// # Errors
     /// If it does not work; the refusal says what was measured.
-    fn prove(&self, port: &mut dyn Port, pool: &mut Pool) -> Result<String, Refusal>;
+    fn prove(&self, port: &mut dyn Port, pool: &mut Pool) -> Result<String, RealiserRefusal>;
 
     /// Prepares a port, after it is opened and before anything is sent.
     ///
     /// # Errors
     /// If the port lacks what it needs.
-    fn attach(&mut self, port: &mut dyn Port) -> Result<(), Refusal>;
+    fn attach(&mut self, port: &mut dyn Port) -> Result<(), RealiserRefusal>;
 
     /// The time that the queue sees now. `idle`: it is empty. Never goes back.
     fn time(&mut self, now: Instant, idle: bool) -> Instant;

@@ -1,7 +1,7 @@
 //! The realiser that waits: the worker sleeps until shortly before a packet's time, and spins for
 //! the rest ([`Settings::guard`](crate::worker::Settings::guard)). It needs nothing of the port.
 
-use super::{Achieved, CATCH_UP, Punctuality, Realiser, Refusal, Step};
+use super::{Achieved, CATCH_UP, Punctuality, Realiser, RealiserRefusal, Step};
 use crate::pool::Pool;
 use crate::port::Port;
 use engine::packet::Buffer;
@@ -37,11 +37,11 @@ impl Realiser for Timer {
         "timer"
     }
 
-    fn prove(&self, _port: &mut dyn Port, _pool: &mut Pool) -> Result<String, Refusal> {
+    fn prove(&self, _port: &mut dyn Port, _pool: &mut Pool) -> Result<String, RealiserRefusal> {
         Ok("timers work by every port".into())
     }
 
-    fn attach(&mut self, _port: &mut dyn Port) -> Result<(), Refusal> {
+    fn attach(&mut self, _port: &mut dyn Port) -> Result<(), RealiserRefusal> {
         Ok(())
     }
 

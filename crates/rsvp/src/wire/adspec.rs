@@ -10,7 +10,7 @@ use crate::traffic_control::{Advertised, ErrorTerms};
 
 /// A per-service data fragment. The first holds the default general parameters.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Fragment {
+pub struct AdspecFragment {
     /// The service number: 1 general, 2 guaranteed, 5 controlled load.
     pub service: u8,
     /// The break bit: some hop does not offer the service.
@@ -32,7 +32,7 @@ pub struct Parameter {
 
 /// The contents of ADSPEC; never empty, the general fragment first.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Adspec(Vec<Fragment>);
+pub struct Adspec(Vec<AdspecFragment>);
 
 /// IS hop count.
 const HOPS: u8 = 4;
@@ -52,7 +52,7 @@ const BREAK: u8 = 0x80;
 
 impl Adspec {
     /// From its fragments, if the general one is first.
-    pub fn new(fragments: Vec<Fragment>) -> Option<Self> {
+    pub fn new(fragments: Vec<AdspecFragment>) -> Option<Self> {
         let general = fragments.first().is_some_and(|first| first.service == GENERAL);
         general.then_some(Self(fragments))
     }
@@ -67,7 +67,7 @@ impl Adspec {
             (MTU, mtu),
         ];
         let errors = [C_TOTAL, D_TOTAL, C_SINCE, D_SINCE].map(|id| (id, 0));
-        let fragment = |service, parameters: &[(u8, u32)]| Fragment {
+        let fragment = |service, parameters: &[(u8, u32)]| AdspecFragment {
             service,
             broken: false,
             parameters: parameters
@@ -87,7 +87,7 @@ impl Adspec {
     }
 
     /// Its fragments.
-    pub fn fragments(&self) -> &[Fragment] {
+    pub fn fragments(&self) -> &[AdspecFragment] {
         &self.0
     }
 
@@ -165,7 +165,7 @@ impl Parameter {
     }
 }
 
-impl Fragment {
+impl AdspecFragment {
     fn length(&self) -> u16 {
         let one = |parameter: &Parameter| parameter.length().saturating_add(1);
         self.parameters.iter().map(one).fold(0, u16::saturating_add)
@@ -193,7 +193,7 @@ impl Object for Adspec {
     }
 
     fn write(&self, out: &mut Vec<u8>) {
-        let one = |fragment: &Fragment| fragment.length().saturating_add(1);
+        let one = |fragment: &AdspecFragment| fragment.length().saturating_add(1);
         head(0, 0, self.0.iter().map(one).fold(0, u16::saturating_add), out);
         for fragment in &self.0 {
             let flags = if fragment.broken { BREAK } else { 0 };
@@ -210,6 +210,6 @@ impl Object for Adspec {
             return Err(Misread::CType);
         }
         header(body)?;
-        Self::new(body.all(Fragment::read)?).ok_or(Misread::Value)
+        Self::new(body.all(AdspecFragment::read)?).ok_or(Misread::Value)
     }
 }

@@ -4,9 +4,9 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use rsvp::wire::{
-    Adspec, Challenge, Content, Descriptors, ErrorSpec, Flowspec, Fragment, Frame, Hop, Integrity, Message,
-    MessageId, MessageIdAck, MessageIdList, MessageIds, Opaque, Parameter, Path, PathErr, PathTear, Real,
-    Refresh, Resv, ResvConf, ResvErr, ResvTear, Scope, SenderDescriptor, SenderTemplate, Session,
+    Adspec, AdspecFragment, Challenge, Content, Descriptors, ErrorSpec, Flowspec, Frame, Hop, Integrity,
+    Message, MessageId, MessageIdAck, MessageIdList, MessageIds, Opaque, Parameter, Path, PathErr, PathTear,
+    Real, Refresh, Resv, ResvConf, ResvErr, ResvTear, Scope, SenderDescriptor, SenderTemplate, Session,
     TokenBucket,
 };
 
@@ -98,10 +98,10 @@ pub(crate) fn flowspec() -> impl Strategy<Value = Flowspec> {
     ]
 }
 
-fn fragment(service: impl Strategy<Value = u8>) -> impl Strategy<Value = Fragment> {
+fn fragment(service: impl Strategy<Value = u8>) -> impl Strategy<Value = AdspecFragment> {
     let parameter = (any::<u8>(), any::<u8>(), vec(any::<u32>(), 0..3))
         .prop_map(|(id, flags, words)| Parameter { id, flags, words });
-    (service, any::<bool>(), vec(parameter, 0..6)).prop_map(|(service, broken, parameters)| Fragment {
+    (service, any::<bool>(), vec(parameter, 0..6)).prop_map(|(service, broken, parameters)| AdspecFragment {
         service,
         broken,
         parameters,

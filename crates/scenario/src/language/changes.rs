@@ -23,7 +23,7 @@ settings! {
 
 /// A change that has been checked.
 #[derive(Clone, Debug)]
-pub struct Change {
+pub struct ScheduledChange {
     /// When.
     pub at: Instant,
     /// Where, by place in the list of directions.
@@ -40,7 +40,7 @@ pub(super) fn read_all(
     named: &Named<'_>,
     registry: &Registry,
     problems: &mut Vec<Problem>,
-) -> Vec<Change> {
+) -> Vec<ScheduledChange> {
     let mut read: Vec<(Duration, &Section<'_>, ChangeSettings)> = Vec::new();
     let generic = |key: &str| ChangeSettings::SETTINGS.iter().any(|setting| setting.name == key);
     for section in sections {
@@ -83,7 +83,7 @@ pub(super) fn read_all(
             Ok(interface) => {
                 let words = |(key, value): &(&str, Raw)| format!("{key} = {value}");
                 let words: Vec<String> = new.iter().map(words).collect();
-                changes.push(Change {
+                changes.push(ScheduledChange {
                     at: Instant::START + at,
                     direction,
                     plan: interface.plan.clone(),

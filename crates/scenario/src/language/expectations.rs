@@ -143,9 +143,9 @@ impl Metric {
 
 /// A bound as it stands in the scenario; what it may be follows from the metric.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Bound(Raw);
+pub struct ExpectedRange(Raw);
 
-impl SettingValue for Bound {
+impl SettingValue for ExpectedRange {
     const UNIT: &'static str = "an amount in the metric's unit";
     fn from_raw(raw: &Raw) -> Result<Self, String> {
         Ok(Self(raw.clone()))
@@ -169,9 +169,9 @@ settings! {
         /// Until when
         to: Duration = derived "the end of the scenario", "", "";
         /// The least that is expected
-        at_least: Bound = derived "", "", "";
+        at_least: ExpectedRange = derived "", "", "";
         /// The most that is expected
-        at_most: Bound = derived "", "", "";
+        at_most: ExpectedRange = derived "", "", "";
     }
 }
 
@@ -238,7 +238,7 @@ pub(super) fn read(
     let settings = settings?;
     let window = window(&settings, section, named.duration, problems);
     let unit = settings.metric.unit();
-    let mut bound = |bound: &Option<Bound>, key: &str| {
+    let mut bound = |bound: &Option<ExpectedRange>, key: &str| {
         let raw = &bound.as_ref()?.0;
         let at = section.get(key).map_or(section.at, |pair| pair.value.at);
         amount(unit, settings.metric, raw, at, problems)

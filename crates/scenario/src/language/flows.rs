@@ -14,9 +14,9 @@ use std::sync::Arc;
 
 /// An address of a host.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Address(pub IpAddr);
+pub struct EndAddress(pub IpAddr);
 
-impl SettingValue for Address {
+impl SettingValue for EndAddress {
     const UNIT: &'static str = "an address such as \"192.168.1.20\"";
     fn from_raw(raw: &Raw) -> Result<Self, String> {
         let wrong = || format!("expected {}; found {}", Self::UNIT, describe(raw));
@@ -87,9 +87,9 @@ settings! {
         /// The destination port that filters see
         destination_port: u32 = derived "443 for TCP, 9000 for others", "", "";
         /// The source address that filters see
-        source: Address = derived "its first host's", "", "";
+        source: EndAddress = derived "its first host's", "", "";
         /// The destination address that filters see
-        destination: Address = derived "its second host's", "", "";
+        destination: EndAddress = derived "its second host's", "", "";
         /// The code point that filters see
         dscp: CodePoint = default "be", "", "best effort";
         /// The mark that filters see

@@ -2,7 +2,7 @@
 
 use crate::folder::Files;
 use control::diagnostics::Diagnostics;
-use control::policy::{Interface, Policy, Reader};
+use control::policy::{Interface, Policy, PolicyReader};
 use control::sections::{Section, Value};
 use engine::settings;
 use engine::settings::{Problem, Raw, Span, unknown};
@@ -99,7 +99,7 @@ pub(super) fn hosts_of(sections: &[Section<'_>]) -> Vec<String> {
 
 /// Reads a link in both its directions.
 pub(super) fn read(
-    reader: &mut Reader<'_>,
+    reader: &mut PolicyReader<'_>,
     registry: &Registry,
     files: Files<'_>,
     section: &Section<'_>,
@@ -189,7 +189,7 @@ fn sensible(
 
 /// The policies of a link's two ends.
 fn policies(
-    reader: &mut Reader<'_>,
+    reader: &mut PolicyReader<'_>,
     registry: &Registry,
     files: Files<'_>,
     section: &Section<'_>,
@@ -233,7 +233,7 @@ fn policies(
 
 /// Refuses a policy whose frames are shorter than the link's, and warns of one that is faster than
 /// the link.
-fn fits(reader: &mut Reader<'_>, value: &Value<'_>, interface: &Interface, link: &LinkSettings) {
+fn fits(reader: &mut PolicyReader<'_>, value: &Value<'_>, interface: &Interface, link: &LinkSettings) {
     let at = |key: &str| {
         let inside = value
             .section()
@@ -269,7 +269,7 @@ fn fits(reader: &mut Reader<'_>, value: &Value<'_>, interface: &Interface, link:
 /// has several. Here its device has the ring of the scenario's link, whatever the file's own port
 /// has.
 fn from_file(
-    reader: &mut Reader<'_>,
+    reader: &mut PolicyReader<'_>,
     registry: &Registry,
     files: Files<'_>,
     (word, at): (&str, Span),

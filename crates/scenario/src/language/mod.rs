@@ -23,16 +23,16 @@ mod flows;
 mod links;
 mod sweep;
 
-pub use changes::{Change, ChangeSettings};
+pub use changes::{ChangeSettings, ScheduledChange};
 pub use expectations::{ExpectSettings, Expectation, Metric, Subject, Unit};
-pub use flows::{Address, FlowConfig, FlowSettings, Spans};
+pub use flows::{EndAddress, FlowConfig, FlowSettings, Spans};
 pub use links::{DirectionConfig, LinkSettings};
 pub use sweep::Sweep;
 
 use crate::folder::Files;
 use control::diagnostics::{Diagnostics, Severity};
 use control::documents::Document;
-use control::policy::Reader;
+use control::policy::PolicyReader;
 use control::sections::{self, Section};
 use engine::inspect::Inspection;
 use engine::packet::ClassId;
@@ -80,7 +80,7 @@ settings! {
     /// The settings of a host.
     pub struct HostSettings {
         /// Its address
-        address: Address = derived "10.0.0.1, and so on, in the order in which links name the hosts", "", "";
+        address: EndAddress = derived "10.0.0.1, and so on, in the order in which links name the hosts", "", "";
     }
 }
 
@@ -105,7 +105,7 @@ pub struct Scenario {
     /// The flows.
     pub flows: Vec<FlowConfig>,
     /// Changes, in the order of time.
-    pub changes: Vec<Change>,
+    pub changes: Vec<ScheduledChange>,
     /// What is expected.
     pub expectations: Vec<Expectation>,
 }
@@ -208,7 +208,7 @@ impl Scenarios {
         files: Files<'_>,
         wrong: &mut Vec<Problem>,
     ) -> (Option<Scenario>, Vec<Problem>) {
-        let mut reader = Reader::new(&self.registry);
+        let mut reader = PolicyReader::new(&self.registry);
         let mut used = HashSet::new();
         let put = |root: &mut toml::de::DeTable<'_>, problems: &mut Vec<Problem>| {
             used = sweep::substitute(root, &self.sweep, number, problems);
@@ -238,7 +238,7 @@ impl Scenarios {
 }
 
 fn scenario(
-    reader: &mut Reader<'_>,
+    reader: &mut PolicyReader<'_>,
     registry: &Registry,
     files: Files<'_>,
     root: &Section<'_>,
@@ -457,7 +457,7 @@ fn refuse_twins(
 
 /// All flows; `None` if one is faulty.
 fn read_flows(
-    reader: &mut Reader<'_>,
+    reader: &mut PolicyReader<'_>,
     root: &Section<'_>,
     files: Files<'_>,
     hosts: &[HostConfig],

@@ -14,12 +14,12 @@ use std::str::FromStr;
 
 /// A link and the file into which what goes onto its wire is written: `server > home=down.pcapng`.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Wanted {
+pub struct CaptureRequest {
     link: String,
     file: PathBuf,
 }
 
-impl FromStr for Wanted {
+impl FromStr for CaptureRequest {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
         match text.rsplit_once('=') {
@@ -32,7 +32,7 @@ impl FromStr for Wanted {
     }
 }
 
-impl Wanted {
+impl CaptureRequest {
     /// The link, as `server > home`.
     pub fn link(&self) -> &str {
         &self.link
@@ -53,9 +53,13 @@ pub struct Capturing {
 }
 
 /// Begins with all of them.
-pub fn begin(network: &mut Network, scenario: &Scenario, wanted: &[Wanted]) -> Result<Vec<Capturing>, Error> {
+pub fn begin(
+    network: &mut Network,
+    scenario: &Scenario,
+    wanted: &[CaptureRequest],
+) -> Result<Vec<Capturing>, Error> {
     let mut all = Vec::with_capacity(wanted.len());
-    for Wanted { link, file } in wanted {
+    for CaptureRequest { link, file } in wanted {
         let found = scenario
             .directions
             .iter()

@@ -1,7 +1,7 @@
 //! Expectations held against what was measured.
 
 use super::outcome::Judgement;
-use super::readings::{Counted, Meters, Reading, between};
+use super::readings::{Counted, MeterReading, Meters, between};
 use crate::language::{Expectation, Metric, Subject, Unit};
 use engine::units::{Bandwidth, Bytes, Instant, Probability};
 use measure::delay::Delays;
@@ -12,9 +12,9 @@ use sim::meter::jain;
 #[derive(Debug, Default)]
 pub struct Window {
     /// At its beginning.
-    pub from: Reading,
+    pub from: MeterReading,
     /// At its end.
-    pub to: Reading,
+    pub to: MeterReading,
 }
 
 /// What became of an expectation.

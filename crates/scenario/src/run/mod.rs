@@ -11,7 +11,7 @@ pub mod outcome;
 pub mod points;
 mod readings;
 
-use self::captures::Wanted;
+use self::captures::CaptureRequest;
 use self::judge::Window;
 use self::network::Network;
 use self::outcome::{ClassOutcome, FlowOutcome, LinkOutcome, Outcome, Passed, Point};
@@ -33,7 +33,7 @@ pub fn run(
     name: &str,
     scenario: &Scenario,
     point: Point,
-    wanted: &[Wanted],
+    wanted: &[CaptureRequest],
     said: &mut dyn FnMut(Duration, u64),
 ) -> Result<Outcome, Error> {
     let mut network = Network::new(scenario).map_err(Error::NoRoute)?;

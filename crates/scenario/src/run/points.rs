@@ -5,7 +5,7 @@
 //! numbers. So a sweep that is split over machines and put together again has the same bytes as one
 //! that is not.
 
-use super::captures::Wanted;
+use super::captures::CaptureRequest;
 use super::outcome::{Outcome, Point};
 use crate::Error;
 use crate::Scenarios;
@@ -74,7 +74,7 @@ pub struct Job<'a> {
     /// Threads.
     pub jobs: usize,
     /// Links to be captured.
-    pub captures: &'a [Wanted],
+    pub captures: &'a [CaptureRequest],
 }
 
 impl Job<'_> {

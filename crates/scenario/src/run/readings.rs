@@ -17,7 +17,7 @@ use sim::tcp;
 
 /// Counts that only grow, of what no meter keeps by windows.
 #[derive(Clone, Debug, Default)]
-pub struct Reading {
+pub struct MeterReading {
     /// Packets that a flow's receivers got.
     pub packets: u64,
     /// How long they took; of requests, how long answers took.
@@ -123,8 +123,8 @@ impl Meters<'_> {
     }
 
     /// What no meter keeps by windows, of a subject by now.
-    pub fn reading(&self, subject: Subject) -> Reading {
-        let mut reading = Reading::default();
+    pub fn reading(&self, subject: Subject) -> MeterReading {
+        let mut reading = MeterReading::default();
         match subject {
             Subject::Class { direction, class } => {
                 reading.borrowed = self.borrowed(direction, class).unwrap_or_default();

@@ -9,7 +9,7 @@
 //! a run depends on it, they use +, −, ×, ÷ and roots built from these, or functions evaluated
 //! once per segment of cwnd. So runs repeat.
 
-use super::delivery::RateSample;
+use super::delivery::DeliverySample;
 use engine::units::{Bandwidth, Duration, Instant};
 use std::any::Any;
 use std::fmt;
@@ -79,7 +79,7 @@ pub struct Ack {
     /// The smoothed round-trip time.
     pub srtt: Duration,
     /// The delivery rate, for controls that [want it](CongestionControl::wants_rate_samples).
-    pub rate: Option<RateSample>,
+    pub rate: Option<DeliverySample>,
     /// cwnd may grow: it limited the sender, and no reduction is under way.
     pub may_grow: bool,
 }

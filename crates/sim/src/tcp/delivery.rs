@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 
 /// A sample of the delivery rate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct RateSample {
+pub struct DeliverySample {
     /// Bytes delivered in `interval`.
     pub delivered: u64,
     /// The time in which they were delivered.
@@ -92,7 +92,7 @@ impl RateSampler {
         bytes: u64,
         ends: [u64; 2],
         snd_una: u64,
-    ) -> Option<RateSample> {
+    ) -> Option<DeliverySample> {
         if bytes == 0 {
             return None;
         }
@@ -112,7 +112,7 @@ impl RateSampler {
             let send_time = record.sent.since(record.first_sent);
             let ack_time = now.since(record.delivered_at);
             self.first_sent = self.first_sent.max(record.sent);
-            RateSample {
+            DeliverySample {
                 delivered: self.delivered - record.delivered,
                 interval: send_time.max(ack_time),
                 prior_delivered: record.delivered,

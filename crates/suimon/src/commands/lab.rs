@@ -15,7 +15,7 @@ use engine::units::Duration;
 use lab::Record;
 use plot::colour;
 use scenario::lab::{Built, HostInterface, Instruments, Way, build};
-use scenario::run::captures::Wanted;
+use scenario::run::captures::CaptureRequest;
 use scenario::topology::Topology;
 use serde_json::{Value, json};
 use std::io::Write;
@@ -35,11 +35,11 @@ pub struct Lab {
     /// Capture what arrives at the far end of a link into a file of pcapng: 'alice >
     /// bob=down.pcapng'
     #[arg(long, value_name = "LINK=FILE")]
-    pcap: Vec<Wanted>,
+    pcap: Vec<CaptureRequest>,
     /// Write what came to a link and what it sent, bin by bin, into a file of CSV when the program
     /// has ended
     #[arg(long, value_name = "LINK=FILE", requires = "command")]
-    series: Vec<Wanted>,
+    series: Vec<CaptureRequest>,
     /// The length of a bin of the series
     #[arg(long, value_name = "TIME", default_value = "100us")]
     bin: Duration,
@@ -111,7 +111,7 @@ impl Lab {
         if self.bin == Duration::ZERO {
             return Err(Failure::usage("a bin is longer than 0: --bin 100us"));
         }
-        let find = |wanted: &Wanted| -> Result<Way, Failure> {
+        let find = |wanted: &CaptureRequest| -> Result<Way, Failure> {
             let mut names = Vec::new();
             for (number, link) in topology.links.iter().enumerate() {
                 for side in [0, 1] {
@@ -129,8 +129,8 @@ impl Lab {
         };
         let begin = netio::clock::now();
         let record =
-            |wanted: &Wanted| Ok((find(wanted)?, wanted.file().into(), Record::new(begin, self.bin)));
-        let capture = |wanted: &Wanted| Ok((find(wanted)?, wanted.file().into()));
+            |wanted: &CaptureRequest| Ok((find(wanted)?, wanted.file().into(), Record::new(begin, self.bin)));
+        let capture = |wanted: &CaptureRequest| Ok((find(wanted)?, wanted.file().into()));
         Ok(Instruments {
             captures: self.pcap.iter().map(capture).collect::<Result<_, Failure>>()?,
             series: self.series.iter().map(record).collect::<Result<_, Failure>>()?,

@@ -151,7 +151,7 @@ impl Progress for Bar<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use papers::{Outcome, Row, RowValue};
+    use papers::{ExperimentOutcome, Row, RowValue};
 
     fn row(holds: bool, note: &str) -> Row {
         Row {
@@ -164,10 +164,10 @@ mod tests {
         }
     }
 
-    fn outcome(holds: bool, note: &str) -> Outcome {
-        Outcome {
+    fn outcome(holds: bool, note: &str) -> ExperimentOutcome {
+        ExperimentOutcome {
             rows: vec![row(holds, note)],
-            ..Outcome::default()
+            ..ExperimentOutcome::default()
         }
     }
 

@@ -16,7 +16,7 @@ use plot::terminal::{Abilities, still};
 use scenario::Scenarios;
 use scenario::folder::Folder;
 use scenario::report::{alone, csv, json, merge, page, pictures, series, table};
-use scenario::run::captures::Wanted;
+use scenario::run::captures::CaptureRequest;
 use scenario::run::outcome::Outcome;
 use scenario::run::points::{Done, Job, Shard};
 use std::fs::{self, File};
@@ -48,7 +48,7 @@ pub struct Sim {
     /// Write what goes onto a link's wire into a file of pcapng, such as "server >
     /// home=down.pcapng"; of one point
     #[arg(long, value_name = "LINK=FILE")]
-    pcap: Vec<Wanted>,
+    pcap: Vec<CaptureRequest>,
     /// Threads for the points of a sweep; as many as there are processors, if not given
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     jobs: Option<u16>,

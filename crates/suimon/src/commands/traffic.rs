@@ -14,7 +14,7 @@ use engine::units::{Bandwidth, Bytes, Duration};
 use gateway::supervise::heed_signals;
 use lab::traffic::analyser::{Analyser, ReceivedStream, wall_clock};
 use lab::traffic::datagram::LEAST_PAYLOAD;
-use lab::traffic::generator::{self, SendReport, Shape};
+use lab::traffic::generator::{self, SendReport, TrafficShape};
 use lab::traffic::tally::Tally;
 use plot::{self, AxisUnit, PlotStyle, Series};
 use serde_json::{Value, json};
@@ -115,7 +115,7 @@ impl Send {
         Ok(Exit::Done)
     }
 
-    fn shape(&self, to: SocketAddr) -> Result<Shape, Failure> {
+    fn shape(&self, to: SocketAddr) -> Result<TrafficShape, Failure> {
         let most = 65_535 - headers(to);
         let payload = self.size.get();
         if payload < LEAST_PAYLOAD as u64 || payload > most {
@@ -139,7 +139,7 @@ impl Send {
             )));
         }
         let span = |d: Duration| Span::from_nanos(d.nanos());
-        let mut shape = Shape {
+        let mut shape = TrafficShape {
             payload: payload as usize,
             interval: span(interval),
             burst: self.burst,
@@ -208,7 +208,7 @@ impl Send {
 }
 
 /// How many datagrams are due before this time.
-fn count_within(shape: &Shape, time: Span) -> u64 {
+fn count_within(shape: &TrafficShape, time: Span) -> u64 {
     // The greatest number that is due in time, found by halving: bursts and gaps need no case of
     // their own.
     let (mut known, mut beyond) = (0, u64::MAX >> 1);
@@ -480,14 +480,14 @@ mod tests {
 
     #[test]
     fn a_time_holds_the_datagrams_that_are_due_in_it() {
-        let shape = |interval, burst, period| Shape {
+        let shape = |interval, burst, period| TrafficShape {
             payload: 100,
             interval: Span::from_micros(interval),
             burst,
             period: Span::from_micros(period),
             count: u64::MAX,
         };
-        let count = |shape: Shape, millis| count_within(&shape, Span::from_millis(millis));
+        let count = |shape: TrafficShape, millis| count_within(&shape, Span::from_millis(millis));
         assert_eq!(count(shape(1000, 1, 1000), 10), 10, "at 0, 1, …, 9 ms");
         assert_eq!(count(shape(100, 8, 5000), 10), 16);
         assert_eq!(count(shape(0, 8, 5000), 6), 16);

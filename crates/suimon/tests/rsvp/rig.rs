@@ -3,7 +3,7 @@
 use control::protocol::{Reply, Request};
 use control::reservation::{RsvpStatus, SenderView};
 use control::socket::Client;
-use lab::traffic::generator::Shape;
+use lab::traffic::generator::TrafficShape;
 use lab::traffic::udp::{Stream, StreamRun};
 use lab::{Host, Lab, Output, Running};
 use netio::interface::Interface;
@@ -306,7 +306,7 @@ impl Rig {
         let to = SocketAddr::from(([10, 0, 3, 2], port));
         Stream {
             to,
-            shape: Shape::per_second(rate, 972, duration),
+            shape: TrafficShape::per_second(rate, 972, duration),
         }
         .start(&self.hosts[0], &self.hosts[3])
         .expect("a stream")

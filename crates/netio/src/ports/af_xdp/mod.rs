@@ -57,7 +57,7 @@ const SOON: Duration = Duration::from_micros(50);
 
 choices! {
     /// Where the program runs.
-    pub enum Mode {
+    pub enum XdpMode {
         /// In the driver if it can, else behind it.
         Auto = "auto",
         /// In the driver.
@@ -71,7 +71,7 @@ settings! {
     /// What a policy can set for this kind of port alone.
     pub struct PolicySettings {
         /// Where the program of an af_xdp port runs
-        xdp_mode: Mode = default "auto",
+        xdp_mode: XdpMode = default "auto",
             "native: refused where the driver cannot; generic: works everywhere, and drops super-frames",
             "the driver's own mode needs no copy before the program";
         /// Packets that may wait to be received
@@ -125,7 +125,7 @@ fn between(names: [&str; 2], opening: &Opening<'_>) -> Result<Opened, PortError>
     };
     let open = |name| AfXdp::open(name, settings);
     let mut opened = super::bump(names, [open(names[0])?, open(names[1])?], opening)?;
-    if own.xdp_mode == Mode::Generic {
+    if own.xdp_mode == XdpMode::Generic {
         let warning = "in generic mode super-frames are lost: switch them off at the senders, `ethtool -K IF tso off gso off`, \
              or use af_packet";
         opened.warnings.push(warning.into());
@@ -137,7 +137,7 @@ fn between(names: [&str; 2], opening: &Opening<'_>) -> Result<Opened, PortError>
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Settings {
     /// Where the program runs.
-    pub mode: Mode,
+    pub mode: XdpMode,
     /// Frames that may wait behind the scheduler's back.
     pub transmit_ring: usize,
     /// Frames of memory that the kernel may fill before we come by; a power of two.
@@ -149,7 +149,7 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Self {
-            mode: Mode::Auto,
+            mode: XdpMode::Auto,
             transmit_ring: 64,
             receive_ring: 2048,
             busy_poll: None,
@@ -404,9 +404,9 @@ impl Capture for AfXdp {
             to.add(&program)
         };
         match self.settings.mode {
-            Mode::Native => attach(Hook::XdpNative),
-            Mode::Generic => attach(Hook::XdpGeneric),
-            Mode::Auto => attach(Hook::XdpNative).or_else(|native| match native.kind() {
+            XdpMode::Native => attach(Hook::XdpNative),
+            XdpMode::Generic => attach(Hook::XdpGeneric),
+            XdpMode::Auto => attach(Hook::XdpNative).or_else(|native| match native.kind() {
                 ErrorKind::ResourceBusy | ErrorKind::AlreadyExists | ErrorKind::PermissionDenied => {
                     Err(native)
                 }

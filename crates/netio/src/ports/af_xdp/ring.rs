@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 
 /// Where things are in a ring's memory, in bytes.
 #[derive(Clone, Copy, Debug)]
-pub struct Layout {
+pub struct RingLayout {
     /// The writer's counter.
     pub producer: usize,
     /// The reader's counter.
@@ -61,12 +61,12 @@ const NEED_WAKEUP: u32 = 1;
 #[derive(Debug)]
 struct Ring<const W: usize> {
     memory: Mapping,
-    layout: Layout,
+    layout: RingLayout,
     size: u32,
 }
 
 impl<const W: usize> Ring<W> {
-    fn new(memory: Mapping, layout: Layout, size: u32) -> io::Result<Self> {
+    fn new(memory: Mapping, layout: RingLayout, size: u32) -> io::Result<Self> {
         let end = layout.entries + size as usize * W * 8;
         let counters = [layout.producer, layout.consumer, layout.flags];
         let fits = size.is_power_of_two()
@@ -100,7 +100,7 @@ pub struct Producer<const W: usize> {
 
 impl<const W: usize> Producer<W> {
     /// Over a ring of `size` entries that nobody has used.
-    pub fn new(memory: Mapping, layout: Layout, size: u32) -> io::Result<Self> {
+    pub fn new(memory: Mapping, layout: RingLayout, size: u32) -> io::Result<Self> {
         Ok(Self {
             ring: Ring::new(memory, layout, size)?,
             next: 0,
@@ -153,7 +153,7 @@ pub struct Consumer<const W: usize> {
 
 impl<const W: usize> Consumer<W> {
     /// Over a ring of `size` entries that nobody has used.
-    pub fn new(memory: Mapping, layout: Layout, size: u32) -> io::Result<Self> {
+    pub fn new(memory: Mapping, layout: RingLayout, size: u32) -> io::Result<Self> {
         Ok(Self {
             ring: Ring::new(memory, layout, size)?,
             next: 0,
@@ -191,7 +191,7 @@ impl<const W: usize> Consumer<W> {
 mod tests {
     use super::*;
 
-    const LAYOUT: Layout = Layout {
+    const LAYOUT: RingLayout = RingLayout {
         producer: 0,
         consumer: 64,
         flags: 128,
@@ -269,7 +269,7 @@ mod tests {
         assert!(
             Consumer::<2>::new(
                 memory(),
-                Layout {
+                RingLayout {
                     flags: 4096,
                     ..LAYOUT
                 },

@@ -7,8 +7,8 @@
 
 #![expect(unsafe_code, reason = "socket calls take structures by address")]
 
-use super::ring::{Consumer, Descriptor, Layout, Producer};
-use super::umem::{Frame, Loan, Umem};
+use super::ring::{Consumer, Descriptor, Producer, RingLayout};
+use super::umem::{Loan, Umem, UmemFrame};
 use crate::mapping::Mapping;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -115,7 +115,7 @@ impl Socket {
         self.fd.as_fd()
     }
 
-    fn lend_for_receiving(&mut self, frame: Frame) {
+    fn lend_for_receiving(&mut self, frame: UmemFrame) {
         let address = self.umem.lend(frame, Loan::Receive);
         // The ring has as many entries as there are frames for it, so there is room.
         self.fill.push([address]);
@@ -389,9 +389,9 @@ fn offsets(fd: &OwnedFd) -> io::Result<libc::xdp_mmap_offsets> {
     })
 }
 
-fn layout(at: &libc::xdp_ring_offset) -> io::Result<Layout> {
+fn layout(at: &libc::xdp_ring_offset) -> io::Result<RingLayout> {
     let place = |offset: u64| usize::try_from(offset).map_err(io::Error::other);
-    Ok(Layout {
+    Ok(RingLayout {
         producer: place(at.producer)?,
         consumer: place(at.consumer)?,
         flags: place(at.flags)?,

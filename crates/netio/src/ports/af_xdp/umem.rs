@@ -2,7 +2,7 @@
 //!
 //! The kernel reads and writes frames that were lent to it, by its own accounting. Ours does not
 //! rely on that: each frame has an owner here, and an address that the kernel returns is only
-//! believed if it lies within a frame that was lent in that way. So no two [`Frame`]s ever name the
+//! believed if it lies within a frame that was lent in that way. So no two [`UmemFrame`]s ever name the
 //! same bytes, and no bytes are looked at while they are lent.
 
 #![expect(
@@ -26,13 +26,13 @@ pub enum Loan {
 /// A frame of ours: not lent, and named by nobody else.
 #[derive(PartialEq, Eq, Debug)]
 #[must_use = "a frame is lent or given back, or its memory is lost to the socket"]
-pub struct Frame(u32);
+pub struct UmemFrame(u32);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Owner {
     /// On the list of the unused.
     Free,
-    /// There is a [`Frame`] for it.
+    /// There is a [`UmemFrame`] for it.
     User,
     Kernel(Loan),
 }
@@ -74,27 +74,27 @@ impl Umem {
     }
 
     /// An unused frame.
-    pub fn take(&mut self) -> Option<Frame> {
+    pub fn take(&mut self) -> Option<UmemFrame> {
         let frame = self.free.pop()?;
         self.owners[frame as usize] = Owner::User;
-        Some(Frame(frame))
+        Some(UmemFrame(frame))
     }
 
     /// Puts a frame back among the unused.
-    pub fn give_back(&mut self, frame: Frame) {
+    pub fn give_back(&mut self, frame: UmemFrame) {
         self.owners[frame.0 as usize] = Owner::Free;
         self.free.push(frame.0);
     }
 
     /// Lends a frame to the kernel: its address.
-    pub fn lend(&mut self, frame: Frame, what_for: Loan) -> u64 {
+    pub fn lend(&mut self, frame: UmemFrame, what_for: Loan) -> u64 {
         self.owners[frame.0 as usize] = Owner::Kernel(what_for);
         u64::from(frame.0) * self.frame as u64
     }
 
     /// What the kernel returned: the frame, and the place in it that the address points to. `None`
     /// if no such frame was lent for that.
-    pub fn claim(&mut self, address: u64, what_for: Loan) -> Option<(Frame, usize)> {
+    pub fn claim(&mut self, address: u64, what_for: Loan) -> Option<(UmemFrame, usize)> {
         let (index, place) = (address / self.frame as u64, address % self.frame as u64);
         let index = u32::try_from(index).ok()?;
         let owner = self.owners.get_mut(index as usize)?;
@@ -102,11 +102,11 @@ impl Umem {
             return None;
         }
         *owner = Owner::User;
-        Some((Frame(index), usize::try_from(place).ok()?))
+        Some((UmemFrame(index), usize::try_from(place).ok()?))
     }
 
     /// Bytes of a frame; `None` if they do not lie within it.
-    pub fn bytes(&self, frame: &Frame, from: usize, len: usize) -> Option<&[u8]> {
+    pub fn bytes(&self, frame: &UmemFrame, from: usize, len: usize) -> Option<&[u8]> {
         let at = self.place(frame, from, len)?;
         // SAFETY: within the mapping (checked), and the frame is ours, so the kernel does not write
         // to it; nobody else does while `self` is borrowed.
@@ -114,13 +114,13 @@ impl Umem {
     }
 
     /// Bytes of a frame, to change; `None` if they do not lie within it.
-    pub fn bytes_mut(&mut self, frame: &Frame, from: usize, len: usize) -> Option<&mut [u8]> {
+    pub fn bytes_mut(&mut self, frame: &UmemFrame, from: usize, len: usize) -> Option<&mut [u8]> {
         let at = self.place(frame, from, len)?;
         // SAFETY: as `bytes`, and `self` is borrowed for this alone.
         Some(unsafe { std::slice::from_raw_parts_mut(at, len) })
     }
 
-    fn place(&self, frame: &Frame, from: usize, len: usize) -> Option<*mut u8> {
+    fn place(&self, frame: &UmemFrame, from: usize, len: usize) -> Option<*mut u8> {
         let within = from.checked_add(len)? <= self.frame && (frame.0 as usize) < self.owners.len();
         // SAFETY: frame 0 to the last lie within the mapping one after another, and so do these
         // bytes.

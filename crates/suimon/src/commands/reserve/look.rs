@@ -3,7 +3,7 @@
 use crate::exit::{Exit, Failure};
 use clap::Args;
 use control::protocol::{Reply, Request};
-use control::reservation::{InterfaceView, RsvpStatus, SenderView};
+use control::reservation::{RsvpInterfaceView, RsvpStatus, SenderView};
 use control::socket::Client;
 use engine::units::Bandwidth;
 use gateway::signalling::client;
@@ -163,7 +163,7 @@ impl Query {
 }
 
 /// Shows an interface; `keys`: whether any interface has keys.
-fn show_link(out: &mut dyn Write, link: &InterfaceView, keys: bool) -> io::Result<()> {
+fn show_link(out: &mut dyn Write, link: &RsvpInterfaceView, keys: bool) -> io::Result<()> {
     let room = match (link.reserved_bps, link.reservable_bps) {
         (Some(used), Some(whole)) => format!(
             "{} of {} reserved, as the link counts",
