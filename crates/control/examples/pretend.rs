@@ -3,8 +3,8 @@
 //!
 //! `cargo run -p control --example pretend -- POLICY SOCKET`
 
-use control::policy::{Interface, Policy};
-use control::protocol::{Change, Refusal};
+use control::policy::{InterfacePolicy, Policy};
+use control::protocol::{Refusal, SettingChange};
 use control::snapshot::{ClassReading, InterfaceReading, Reading, State};
 use control::socket::{Handler, Server};
 use engine::inspect::{Value, View};
@@ -24,7 +24,7 @@ struct Pretend {
 }
 
 struct Inner {
-    policy: Arc<Interface>,
+    policy: Arc<InterfacePolicy>,
     on: bool,
     classes: Vec<ClassReading>,
     last: f64,
@@ -131,7 +131,7 @@ impl Handler for Pretend {
         &self,
         _interface: &str,
         class: &str,
-        changes: &BTreeMap<String, Change>,
+        changes: &BTreeMap<String, SettingChange>,
     ) -> Result<String, Refusal> {
         let mut inner = self.inner.lock().map_err(|_| Refusal::new("broken"))?;
         let changes: Vec<(&str, Raw)> = changes.iter().map(|(k, v)| (k.as_str(), v.raw())).collect();

@@ -18,7 +18,7 @@ use crate::documents::Document;
 use crate::filters;
 use crate::port_config::{self, PortConfig};
 use crate::rsvp_config::{self, RsvpConfig};
-use crate::sections::{self, Section, Value};
+use crate::sections::{self, Section, TomlValue};
 use crate::yields::{self, Yields, YieldsSettings};
 use engine::disciplines::DEFAULT_LEAF;
 use engine::kind::{Children, Kind};
@@ -66,14 +66,14 @@ pub struct Policy {
     /// Where RSVP is spoken, if it is.
     pub rsvp: Option<RsvpConfig>,
     /// One for each direction that is managed.
-    pub interfaces: Vec<Interface>,
+    pub interfaces: Vec<InterfacePolicy>,
     /// What is legal and may surprise.
     pub warnings: Diagnostics,
 }
 
 /// The policy of what leaves by one interface.
 #[derive(Clone, Debug)]
-pub struct Interface {
+pub struct InterfacePolicy {
     /// Its name.
     pub name: String,
     /// The link's facts.
@@ -135,12 +135,12 @@ impl Policy {
     }
 
     /// The policy of what leaves by this interface.
-    pub fn interface(&self, name: &str) -> Option<&Interface> {
+    pub fn interface(&self, name: &str) -> Option<&InterfacePolicy> {
         self.interfaces.iter().find(|interface| interface.name == name)
     }
 }
 
-impl Interface {
+impl InterfacePolicy {
     /// The link, in the basis in which packets are counted.
     pub fn link(&self) -> Link {
         self.plan.link
@@ -239,7 +239,7 @@ fn find_class<'a>(spec: &'a mut DisciplineSpec, name: &str) -> Option<&'a mut Cl
 }
 
 /// What a policy is made of.
-type Whole = (Option<PortConfig>, Option<RsvpConfig>, Vec<Interface>);
+type Whole = (Option<PortConfig>, Option<RsvpConfig>, Vec<InterfacePolicy>);
 
 /// Reads the parts of a policy, of a topology or of a scenario that they share, and gathers what is
 /// wrong with them.
@@ -321,7 +321,7 @@ impl<'a> PolicyReader<'a> {
         &mut self,
         port: Option<&PortConfig>,
         rsvp: Option<(&RsvpConfig, Span)>,
-        interfaces: &[Interface],
+        interfaces: &[InterfacePolicy],
     ) {
         let reservable = interfaces
             .iter()
@@ -384,7 +384,7 @@ impl<'a> PolicyReader<'a> {
     }
 
     /// Warns where nothing yields, as nobody who could hold windows sees them.
-    fn warn_of_idle(&mut self, interface: Option<&Interface>, port: Option<&PortConfig>) {
+    fn warn_of_idle(&mut self, interface: Option<&InterfacePolicy>, port: Option<&PortConfig>) {
         let idle = interface.zip(yields::idle(port));
         for (yields, why) in idle
             .iter()
@@ -396,7 +396,7 @@ impl<'a> PolicyReader<'a> {
     }
 
     /// One section of an interface, whose device holds so many packets.
-    pub fn interface(&mut self, name: &str, value: &Value<'_>, ring: u32) -> Option<Interface> {
+    pub fn interface(&mut self, name: &str, value: &TomlValue<'_>, ring: u32) -> Option<InterfacePolicy> {
         let Some(section) = value.section() else {
             let expected = format!("expected a section [interface.{name}]");
             self.problems.push(value.wrong(&expected));
@@ -436,7 +436,7 @@ impl<'a> PolicyReader<'a> {
         self.warnings
             .extend(plan.iter().flat_map(|plan| plan.notices.clone()));
         warn_of_promises_below(&spec, self.registry, &mut self.warnings);
-        Some(Interface {
+        Some(InterfacePolicy {
             name: name.into(),
             settings: settings?,
             spec,
@@ -539,7 +539,7 @@ impl<'a> PolicyReader<'a> {
     }
 
     /// A discipline: its kind alone, or a table.
-    fn discipline(&mut self, value: &Value<'_>) -> Option<DisciplineSpec> {
+    fn discipline(&mut self, value: &TomlValue<'_>) -> Option<DisciplineSpec> {
         if let Some(kind) = value.value.as_str() {
             let settings = settings::Table {
                 at: value.at,

@@ -4,7 +4,7 @@
 //! caller that opens no port (a simulation) passes none: then only what the port is attached to,
 //! and the settings of every port, are read.
 
-use crate::sections::{Section, Value};
+use crate::sections::{Section, TomlValue};
 use engine::port_kind::{Attachment, Needs, PortKind};
 use engine::settings::{Problem, Setting, Span, Table, refuse_wrong, unknown};
 use engine::units::Duration;
@@ -237,7 +237,7 @@ fn attachment(section: &Section<'_>, problems: &mut Vec<Problem>) -> Option<(Att
     Some((attachment, first.value.at))
 }
 
-fn between(value: &Value<'_>, problems: &mut Vec<Problem>) -> Option<Attachment> {
+fn between(value: &TomlValue<'_>, problems: &mut Vec<Problem>) -> Option<Attachment> {
     let expected = "`between`: expected two interfaces such as [\"lan0\", \"wan0\"]";
     let Some(items) = value.items() else {
         problems.push(value.wrong(expected));
@@ -260,7 +260,7 @@ fn between(value: &Value<'_>, problems: &mut Vec<Problem>) -> Option<Attachment>
     Some(Attachment::Between(a, b))
 }
 
-fn interface(value: &Value<'_>, problems: &mut Vec<Problem>) -> Option<String> {
+fn interface(value: &TomlValue<'_>, problems: &mut Vec<Problem>) -> Option<String> {
     let Some(name) = value.value.as_str() else {
         problems.push(value.wrong("expected the name of an interface in quotes"));
         return None;

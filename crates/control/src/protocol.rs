@@ -64,7 +64,7 @@ pub enum Request {
         /// The class.
         class: String,
         /// Settings by name, as they would stand in a policy.
-        changes: BTreeMap<String, Change>,
+        changes: BTreeMap<String, SettingChange>,
     },
     /// Reserve bandwidth along the path, as long as the connection lasts; a reply for each change
     /// in how it fares.
@@ -97,7 +97,7 @@ fn default_interval() -> u64 {
 /// A setting's new value.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(untagged)]
-pub enum Change {
+pub enum SettingChange {
     /// `true` or `false`.
     Boolean(bool),
     /// A whole number.
@@ -106,7 +106,7 @@ pub enum Change {
     Text(String),
 }
 
-impl Change {
+impl SettingChange {
     /// As it stands on a command line: `20Mbit/s`, `7` or `true`.
     pub fn from_word(word: &str) -> Self {
         match (word.parse(), word.parse()) {
@@ -126,7 +126,7 @@ impl Change {
     }
 }
 
-impl fmt::Display for Change {
+impl fmt::Display for SettingChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Boolean(b) => b.fmt(f),
@@ -202,8 +202,11 @@ mod tests {
 
     #[test]
     fn a_word_on_the_command_line_becomes_what_a_policy_would_have() {
-        assert_eq!(Change::from_word("20Mbit/s").raw(), Raw::Text("20Mbit/s".into()));
-        assert_eq!(Change::from_word("7").raw(), Raw::Integer(7));
-        assert_eq!(Change::from_word("true").raw(), Raw::Boolean(true));
+        assert_eq!(
+            SettingChange::from_word("20Mbit/s").raw(),
+            Raw::Text("20Mbit/s".into())
+        );
+        assert_eq!(SettingChange::from_word("7").raw(), Raw::Integer(7));
+        assert_eq!(SettingChange::from_word("true").raw(), Raw::Boolean(true));
     }
 }

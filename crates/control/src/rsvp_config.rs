@@ -3,7 +3,7 @@
 //! configured there (`reserve`).
 
 use crate::filters::{Addresses, PortRange, Protocol};
-use crate::sections::{Section, Value};
+use crate::sections::{Section, TomlValue};
 use core::net::IpAddr;
 use engine::choices;
 use engine::classify::Prefix;
@@ -183,7 +183,7 @@ pub(crate) fn read(section: &Section<'_>, problems: &mut Vec<Problem>) -> Option
     })
 }
 
-fn neighbours(value: &Value<'_>, problems: &mut Vec<Problem>) -> Vec<IpAddr> {
+fn neighbours(value: &TomlValue<'_>, problems: &mut Vec<Problem>) -> Vec<IpAddr> {
     let expected = "`unprotected`: expected addresses of neighbours in quotes such as [\"10.0.1.7\"]";
     let Some(items) = value.items() else {
         problems.push(value.wrong(expected));
@@ -215,7 +215,7 @@ fn refuse_absurd(settings: &RsvpSettings, at: impl Fn(&str) -> Span, problems: &
     }
 }
 
-fn interfaces(value: &Value<'_>, problems: &mut Vec<Problem>) -> Vec<String> {
+fn interfaces(value: &TomlValue<'_>, problems: &mut Vec<Problem>) -> Vec<String> {
     let expected = "`interfaces`: expected names in quotes such as [\"lan0\", \"wan0\"]";
     let Some(items) = value.items() else {
         problems.push(value.wrong(expected));

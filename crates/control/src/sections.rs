@@ -10,7 +10,7 @@ use toml::de::{DeTable, DeValue};
 
 /// A value with its place.
 #[derive(Clone, Copy, Debug)]
-pub struct Value<'a> {
+pub struct TomlValue<'a> {
     /// As TOML has it.
     pub value: &'a DeValue<'a>,
     /// Where it stands.
@@ -25,7 +25,7 @@ pub struct KeyValue<'a> {
     /// Where the key stands.
     pub key_at: Span,
     /// The value.
-    pub value: Value<'a>,
+    pub value: TomlValue<'a>,
 }
 
 /// A table with its place: its header, or its braces.
@@ -95,7 +95,7 @@ impl<'a> Section<'a> {
         let pairs = table.iter().map(|(key, value)| KeyValue {
             key: key.get_ref(),
             key_at: span(key.span()),
-            value: Value {
+            value: TomlValue {
                 value: value.get_ref(),
                 at: span(value.span()),
             },
@@ -173,7 +173,7 @@ impl<'a> Section<'a> {
     }
 }
 
-impl<'a> Value<'a> {
+impl<'a> TomlValue<'a> {
     /// As the engine takes it.
     pub fn raw(&self) -> Raw {
         match self.value {
@@ -197,11 +197,11 @@ impl<'a> Value<'a> {
     }
 
     /// The items of a list; none if it is something else.
-    pub fn items(&self) -> Option<Vec<Value<'a>>> {
+    pub fn items(&self) -> Option<Vec<TomlValue<'a>>> {
         let DeValue::Array(items) = self.value else {
             return None;
         };
-        let items = items.iter().map(|item| Value {
+        let items = items.iter().map(|item| TomlValue {
             value: item.get_ref(),
             at: span(item.span()),
         });

@@ -8,7 +8,7 @@
 //! Lengths and rates are counted in frames as the interface shows them plus the policy's overhead
 //! ([`BASIS`]). In JSON the unit of a number is part of its name.
 
-use crate::policy::Interface;
+use crate::policy::InterfacePolicy;
 use engine::discipline::Reason;
 use engine::inspect::{Value, View};
 use engine::packet::ClassId;
@@ -62,7 +62,7 @@ pub struct ClassReading {
 #[derive(Clone, Debug)]
 pub struct InterfaceReading {
     /// The policy in force.
-    pub policy: Arc<Interface>,
+    pub policy: Arc<InterfacePolicy>,
     /// Whether it rules.
     pub state: State,
     /// Why the interface does not work, if it does not.

@@ -8,7 +8,7 @@
 //! Who may connect: the user that runs the program, and root. The socket's mode says so, and the
 //! peer's credentials are checked, since the mode of a socket is not heeded everywhere.
 
-use crate::protocol::{Change, INTERVAL_MS, Refusal, Reply, Request, VERSION};
+use crate::protocol::{INTERVAL_MS, Refusal, Reply, Request, SettingChange, VERSION};
 use crate::reservation::{Lease, Reservations};
 use crate::snapshot::{Reading, Snapshot};
 use std::collections::BTreeMap;
@@ -60,7 +60,7 @@ pub trait Handler: Send + Sync + 'static {
         &self,
         interface: &str,
         class: &str,
-        changes: &BTreeMap<String, Change>,
+        changes: &BTreeMap<String, SettingChange>,
     ) -> Result<String, Refusal>;
     /// The node that bandwidth is reserved by, where the program has one.
     fn reservations(&self) -> Result<&dyn Reservations, Refusal> {

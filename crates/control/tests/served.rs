@@ -1,7 +1,7 @@
 //! A client and a server over a real socket, with a made-up packet mover behind it.
 
-use control::policy::{Interface, Policy};
-use control::protocol::{Change, Refusal, Reply, Request};
+use control::policy::{InterfacePolicy, Policy};
+use control::protocol::{Refusal, Reply, Request, SettingChange};
 use control::snapshot::{ClassReading, ClassView, InterfaceReading, Reading, State};
 use control::socket::{self, Client, Handler, Server};
 use engine::discipline::{Reason, Sink};
@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// A link of 10 Mbit/s with `all` over `bulk` (8 Mbit/s) and `voice` (2 Mbit/s).
-fn interface() -> Interface {
+fn interface() -> InterfacePolicy {
     let mut text =
         "version = 1\n[interface.wan0]\nbandwidth = \"10 Mbit/s\"\ndiscipline = \"cbq\"\n".to_owned();
     for class in [
@@ -38,7 +38,7 @@ fn interface() -> Interface {
 }
 
 /// After so many seconds, of which voice has sent 1 Mbit/s and bulk 4 Mbit/s.
-fn reading(policy: &Arc<Interface>, seconds: u64, state: State) -> Reading {
+fn reading(policy: &Arc<InterfacePolicy>, seconds: u64, state: State) -> Reading {
     let count = |bytes: u64| Count {
         packets: bytes / 1000,
         bytes: Bytes::new(bytes),
@@ -166,7 +166,7 @@ fn counters_that_begin_anew_give_no_absurd_rate() {
 /// A packet mover whose clock advances a second with every look.
 struct Fake {
     looks: AtomicU64,
-    policy: Mutex<Arc<Interface>>,
+    policy: Mutex<Arc<InterfacePolicy>>,
     state: Mutex<State>,
     /// How long a look takes.
     takes: std::time::Duration,
@@ -216,7 +216,7 @@ impl Handler for Fake {
         &self,
         _interface: &str,
         class: &str,
-        changes: &BTreeMap<String, Change>,
+        changes: &BTreeMap<String, SettingChange>,
     ) -> Result<String, Refusal> {
         let changes: Vec<(&str, Raw)> = changes.iter().map(|(k, v)| (k.as_str(), v.raw())).collect();
         let mut policy = self.policy.lock().expect("not poisoned");

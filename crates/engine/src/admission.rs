@@ -10,9 +10,9 @@
 //!   of higher flows.
 //!
 //! A flow is admitted if it and every admitted flow keep their *D*; otherwise nothing changes, and
-//! the [`AdmissionRefusal`] states what was requested, what is possible, which flow is in the way and what
-//! would fit. So a guarantee is never weakened: later flows can raise a flow's bound, never above
-//! the delay that it requested.
+//! the [`AdmissionRefusal`] states what was requested, what is possible, which flow is in the way
+//! and what would fit. So a guarantee is never weakened: later flows can raise a flow's bound,
+//! never above the delay that it requested.
 //!
 //! For the paper's rule the order by *D* admits all whenever any order does. For the sound rule
 //! another order is better now and then (a flow of a high rate and a long *D* below one of a low
@@ -39,7 +39,7 @@ choices! {
 
 /// A flow that requests a delay.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct AdmittedFlow {
+pub struct FlowRequest {
     /// Its name, for messages, and for leaving.
     pub name: String,
     /// The arrival curve of its senders.
@@ -50,7 +50,7 @@ pub struct AdmittedFlow {
 
 /// An admitted flow's priority and guarantees.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct PlaceInLine {
+pub struct AdmittedPlace {
     /// Its priority now, from 0; the larger is served first.
     pub priority: u32,
     /// Its worst-case delay by the rule, at most what it requested.
@@ -91,7 +91,7 @@ pub enum Why {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AdmissionRefusal {
     /// What was requested.
-    pub asked: AdmittedFlow,
+    pub asked: FlowRequest,
     /// What stands against it.
     pub why: Why,
     /// The shortest delay with which it could come in as it is.
@@ -102,7 +102,7 @@ pub struct AdmissionRefusal {
 
 impl fmt::Display for AdmissionRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let AdmittedFlow { name, promise, delay } = &self.asked;
+        let FlowRequest { name, promise, delay } = &self.asked;
         let worst = |time: &Option<Duration>| time.map_or("no bound".into(), |time| shown(time).to_string());
         match &self.why {
             Why::Known => write!(f, "`{name}` has been promised a delay already"),
@@ -161,7 +161,7 @@ pub struct Admission {
     ahead: Bytes,
     priorities: u32,
     /// By increasing delay; of equal ones, in order of admission.
-    flows: Vec<AdmittedFlow>,
+    flows: Vec<FlowRequest>,
     /// Their priorities. They stay when another flow leaves: neighbours put together anew could do
     /// worse than before.
     levels: Vec<u32>,
@@ -182,7 +182,7 @@ impl Admission {
     }
 
     /// The admitted flows, by increasing delay.
-    pub fn flows(&self) -> &[AdmittedFlow] {
+    pub fn flows(&self) -> &[FlowRequest] {
         &self.flows
     }
 
@@ -190,7 +190,7 @@ impl Admission {
     ///
     /// # Errors
     /// Why it is refused, and what would fit.
-    pub fn admit(&mut self, flow: AdmittedFlow) -> Result<PlaceInLine, Box<AdmissionRefusal>> {
+    pub fn admit(&mut self, flow: FlowRequest) -> Result<AdmittedPlace, Box<AdmissionRefusal>> {
         if self.flows.iter().any(|other| other.name == flow.name) {
             return Err(Box::new(AdmissionRefusal {
                 asked: flow,
@@ -230,7 +230,7 @@ impl Admission {
     ///
     /// # Errors
     /// Why the change is refused, and what would fit.
-    pub fn change(&mut self, flow: AdmittedFlow) -> Result<PlaceInLine, Box<AdmissionRefusal>> {
+    pub fn change(&mut self, flow: FlowRequest) -> Result<AdmittedPlace, Box<AdmissionRefusal>> {
         let mut other = self.clone();
         other.leave(&flow.name);
         let place = other.admit(flow)?;
@@ -239,18 +239,18 @@ impl Admission {
     }
 
     /// The place of a flow that is in.
-    pub fn place(&self, name: &str) -> Option<PlaceInLine> {
+    pub fn place(&self, name: &str) -> Option<AdmittedPlace> {
         let index = self.flows.iter().position(|flow| flow.name == name)?;
         self.places()[index]
     }
 
     /// The places of all flows that are in, in their order.
-    pub fn places(&self) -> Vec<Option<PlaceInLine>> {
+    pub fn places(&self) -> Vec<Option<AdmittedPlace>> {
         self.placed(&self.flows, &self.levels)
     }
 
     /// The flows with this one among them, and where; or what stands against it.
-    fn with(&self, flow: &AdmittedFlow) -> Result<(Vec<AdmittedFlow>, usize), Why> {
+    fn with(&self, flow: &FlowRequest) -> Result<(Vec<FlowRequest>, usize), Why> {
         let used: Bandwidth = self.flows.iter().map(|flow| flow.promise.rate).sum();
         let left = self.link - used;
         if flow.promise.rate > left {
@@ -284,13 +284,13 @@ impl Admission {
         link: Bandwidth,
         ahead: Bytes,
         priorities: u32,
-        flows: &[AdmittedFlow],
+        flows: &[FlowRequest],
     ) -> Vec<(String, Option<Bound>)> {
         let mut flows = flows.to_vec();
         flows.sort_by_key(|flow| flow.delay);
         let all = Self::new(Rule::Sound, link, ahead, priorities);
         let places = all.placed(&flows, &all.prioritised(flows.len()));
-        let bound = |place: PlaceInLine| Bound {
+        let bound = |place: AdmittedPlace| Bound {
             delay: place.delay,
             backlog: place.queue,
         };
@@ -302,7 +302,7 @@ impl Admission {
     }
 
     /// The places of these flows with these priorities; none where there is no bound.
-    fn placed(&self, flows: &[AdmittedFlow], levels: &[u32]) -> Vec<Option<PlaceInLine>> {
+    fn placed(&self, flows: &[FlowRequest], levels: &[u32]) -> Vec<Option<AdmittedPlace>> {
         let promises = flows.iter().map(|flow| flow.promise);
         let classes: Vec<(u32, ArrivalCurve)> = levels.iter().copied().zip(promises).collect();
         let services = strict_priority(self.link, self.ahead, &classes);
@@ -322,7 +322,7 @@ impl Admission {
                     (bound.delay, promise.burst)
                 }
             };
-            Some(PlaceInLine {
+            Some(AdmittedPlace {
                 priority: *priority,
                 delay,
                 queue,
@@ -341,7 +341,7 @@ impl Admission {
             .collect()
     }
 
-    fn refusal(&self, asked: AdmittedFlow, why: Why) -> Box<AdmissionRefusal> {
+    fn refusal(&self, asked: FlowRequest, why: Why) -> Box<AdmissionRefusal> {
         let fits_delay = self.fitting_delay(&asked);
         let fits_burst = match why {
             Why::Rate { .. } | Why::Known => None,
@@ -357,14 +357,14 @@ impl Admission {
 
     /// The shortest delay, not shorter than asked for, with which a flow fits: tried behind every
     /// other.
-    fn fitting_delay(&self, asked: &AdmittedFlow) -> Option<Duration> {
+    fn fitting_delay(&self, asked: &FlowRequest) -> Option<Duration> {
         let later = self
             .flows
             .iter()
             .map(|flow| flow.delay)
             .filter(|delay| *delay > asked.delay);
         std::iter::once(asked.delay).chain(later).find_map(|delay| {
-            match self.with(&AdmittedFlow {
+            match self.with(&FlowRequest {
                 delay,
                 ..asked.clone()
             }) {
@@ -375,7 +375,7 @@ impl Admission {
                     ..
                 }) => {
                     let possible = shown(possible);
-                    self.with(&AdmittedFlow {
+                    self.with(&FlowRequest {
                         delay: possible,
                         ..asked.clone()
                     })
@@ -388,13 +388,13 @@ impl Admission {
     }
 
     /// The largest burst with which a flow fits; none if not even without one.
-    fn fitting_burst(&self, asked: &AdmittedFlow) -> Option<Bytes> {
+    fn fitting_burst(&self, asked: &FlowRequest) -> Option<Bytes> {
         let fits = |burst: u64| {
             let promise = ArrivalCurve {
                 burst: Bytes::new(burst),
                 ..asked.promise
             };
-            self.with(&AdmittedFlow {
+            self.with(&FlowRequest {
                 promise,
                 ..asked.clone()
             })
@@ -424,12 +424,12 @@ mod tests {
     const LINK: Bandwidth = Bandwidth::mbit(10);
     const FRAME: Bytes = Bytes::new(1_518);
 
-    fn flow(name: &str, packets: u64, kbit: u64, millis: u64) -> AdmittedFlow {
+    fn flow(name: &str, packets: u64, kbit: u64, millis: u64) -> FlowRequest {
         let promise = ArrivalCurve {
             rate: Bandwidth::kbit(kbit),
             burst: FRAME.times(packets),
         };
-        AdmittedFlow {
+        FlowRequest {
             name: name.into(),
             promise,
             delay: Duration::from_millis(millis),
@@ -443,13 +443,13 @@ mod tests {
     #[test]
     fn the_papers_figures_are_its_rule() {
         let mut ips = link(Rule::Paper);
-        let mut delay = |flow: AdmittedFlow| {
+        let mut delay = |flow: FlowRequest| {
             ips.admit(flow)
                 .map(|place| (place.delay.nanos(), place.queue.get()))
         };
         assert_eq!(delay(flow("1", 8, 1_910, 10)), Ok((9_715_200, 8 * 1_518)));
         ips.leave("1");
-        let delays = |flows: &[AdmittedFlow]| -> u64 {
+        let delays = |flows: &[FlowRequest]| -> u64 {
             let mut ips = link(Rule::Paper);
             let places = flows.iter().map(|flow| ips.admit(flow.clone()).expect("it fits"));
             places.last().expect("a flow").delay.nanos()
@@ -499,7 +499,7 @@ mod tests {
         );
         let fits = refusal.fits_delay.expect("behind voice");
         assert!(
-            ips.admit(AdmittedFlow {
+            ips.admit(FlowRequest {
                 delay: fits,
                 ..flow("game", 2, 1_000, 0)
             })
@@ -526,13 +526,13 @@ mod tests {
         assert!(ips.change(flow("a", 1, 2_000, 4)).is_ok());
     }
 
-    fn any(rng: &mut Rng, number: u64) -> AdmittedFlow {
+    fn any(rng: &mut Rng, number: u64) -> FlowRequest {
         let delay = Duration::from_micros(1_000 + rng.below(200_000));
         let promise = ArrivalCurve {
             rate: Bandwidth::kbit(1 + rng.below(1_500)),
             burst: Bytes::new(64 + rng.below(20_000)),
         };
-        AdmittedFlow {
+        FlowRequest {
             name: number.to_string(),
             promise,
             delay,
@@ -592,7 +592,7 @@ mod tests {
             if let Some(delay) = refusal.fits_delay {
                 assert!(
                     ips.clone()
-                        .admit(AdmittedFlow {
+                        .admit(FlowRequest {
                             delay,
                             ..asked.clone()
                         })
@@ -607,7 +607,7 @@ mod tests {
                     ..asked.promise
                 };
                 assert!(
-                    ips.clone().admit(AdmittedFlow { promise, ..asked }).is_ok(),
+                    ips.clone().admit(FlowRequest { promise, ..asked }).is_ok(),
                     "{refusal:?}"
                 );
                 bursts += 1;

@@ -22,8 +22,8 @@
 //! P = B C / R       for each packet, whatever its length
 //! ```
 //!
-//! in byte-times ([`BytePace`]), and the gap is what *P* has left beyond the packet. The time *E* from
-//! which the next packet may start is kept as whole byte-times and a remainder below *R*, and
+//! in byte-times ([`BytePace`]), and the gap is what *P* has left beyond the packet. The time *E*
+//! from which the next packet may start is kept as whole byte-times and a remainder below *R*, and
 //! advances by what was sent, never by when it was sent: so no error adds up, and the rate is exact
 //! for any ratio of integers.
 

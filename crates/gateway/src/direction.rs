@@ -1,7 +1,7 @@
 //! From a policy to one direction of a worker: the classifier and the queue of what leaves by an
 //! interface.
 
-use control::policy::Interface;
+use control::policy::InterfacePolicy;
 use engine::classify::Classifier;
 use engine::disciplines::fifo;
 use engine::link::Link;
@@ -22,7 +22,7 @@ pub fn secret_seed() -> Seed {
 }
 
 /// Chooses the classes of packets by the policy's filters.
-pub fn by_filters(interface: &Interface) -> Box<dyn Classify> {
+pub fn by_filters(interface: &InterfacePolicy) -> Box<dyn Classify> {
     let seed = secret_seed();
     let classifier = Classifier::new(interface.filters.iter().copied(), seed);
     let default = interface.plan.default.unwrap_or(ClassId(0));
@@ -30,7 +30,7 @@ pub fn by_filters(interface: &Interface) -> Box<dyn Classify> {
 }
 
 /// The direction that the policy manages.
-pub fn managed(interface: &Interface, from: PortId, to: PortId) -> PathSpec {
+pub fn managed(interface: &InterfacePolicy, from: PortId, to: PortId) -> PathSpec {
     PathSpec {
         name: interface.name.clone(),
         from,
@@ -47,7 +47,7 @@ pub fn managed(interface: &Interface, from: PortId, to: PortId) -> PathSpec {
 
 /// The same direction with one plain queue and nothing else: what was there before. Classes are
 /// told apart, so that they can be counted, and treated alike.
-pub fn plain(interface: &Interface, from: PortId, to: PortId) -> PathSpec {
+pub fn plain(interface: &InterfacePolicy, from: PortId, to: PortId) -> PathSpec {
     let plan = fifo(interface.link());
     PathSpec {
         queue: plan.build(Seed(0)),

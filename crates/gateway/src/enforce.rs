@@ -14,13 +14,13 @@ use crate::signalling::key_file::KeyFile;
 use crate::signalling::speaker::{self, Setup};
 use crate::supervise::{heed_signals, supervise};
 use crate::yielding;
-use control::policy::{Interface, Policy};
+use control::policy::{InterfacePolicy, Policy};
 use control::port_config::PortConfig;
 use control::socket::{Server, path_of};
 use engine::port_kind::Attachment;
 use engine::tree::Registry;
 use engine::units::Bytes;
-use netio::handle::Snapshot;
+use netio::handle::WorkerSnapshot;
 use std::io::{self, Write};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -34,7 +34,7 @@ pub fn enforce(
     name: &str,
     socket: &str,
     out: &mut dyn Write,
-    watch: &mut dyn FnMut(&Snapshot, &mut dyn Write) -> io::Result<()>,
+    watch: &mut dyn FnMut(&WorkerSnapshot, &mut dyn Write) -> io::Result<()>,
 ) -> Result<(), Error> {
     let config = policy.port.as_ref().ok_or(Error::NoPort)?;
     let warnings = look(policy, config)?;
@@ -121,7 +121,7 @@ fn look(policy: &Policy, config: &PortConfig) -> Result<Vec<String>, Error> {
     if !config.kind.is_some_and(|kind| kind.has_wire) {
         return Ok(Vec::new());
     }
-    let managed = |interface: &'_ Interface| {
+    let managed = |interface: &'_ InterfacePolicy| {
         let settings = &interface.settings;
         (interface.name.clone(), settings.bandwidth, settings.max_frame)
     };
@@ -171,7 +171,7 @@ fn introduce(out: &mut dyn Write, policy: &Policy, config: &PortConfig, without_
         writeln!(out, "{name}: not managed; what leaves by it passes in order")?;
     }
     if let Some(rsvp) = &policy.rsvp {
-        let of = |interface: &&Interface| interface.reserve.is_some();
+        let of = |interface: &&InterfacePolicy| interface.reserve.is_some();
         let reservable: Vec<String> = policy
             .interfaces
             .iter()
@@ -204,7 +204,7 @@ fn basis(overhead: Bytes) -> String {
 }
 
 /// What was done.
-fn farewell(out: &mut dyn Write, last: &Snapshot) -> io::Result<()> {
+fn farewell(out: &mut dyn Write, last: &WorkerSnapshot) -> io::Result<()> {
     for path in &last.paths {
         let totals = &path.totals;
         let (sent, dropped) = (totals.sent.packets, totals.dropped.packets);

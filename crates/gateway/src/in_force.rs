@@ -5,7 +5,7 @@
 
 use crate::direction::{by_filters, secret_seed};
 use crate::signalling::trees::Trees;
-use control::policy::Interface;
+use control::policy::InterfacePolicy;
 use control::protocol::Refusal;
 use engine::reserved::ReservedLayout;
 use engine::tree::Registry;
@@ -19,9 +19,9 @@ pub struct InterfaceInForce {
     /// The worker's path.
     pub path: PathId,
     /// As the policy says, with what was changed since.
-    pub policy: Interface,
+    pub policy: InterfacePolicy,
     /// The same with what is reserved: what the worker runs.
-    pub whole: Arc<Interface>,
+    pub whole: Arc<InterfacePolicy>,
 }
 
 /// All of them.
@@ -37,7 +37,7 @@ impl InForce {
     pub fn new(
         handle: Handle,
         registry: Registry,
-        managed: impl IntoIterator<Item = (PathId, Interface)>,
+        managed: impl IntoIterator<Item = (PathId, InterfacePolicy)>,
     ) -> Self {
         let managed = managed.into_iter().map(|(path, policy)| InterfaceInForce {
             path,
@@ -66,7 +66,7 @@ impl InForce {
     }
 
     /// From now on the worker runs `whole` on the interface of this policy.
-    pub fn put(&self, policy: Interface, whole: Interface) -> Result<Adopted, Refusal> {
+    pub fn put(&self, policy: InterfacePolicy, whole: InterfacePolicy) -> Result<Adopted, Refusal> {
         // Held until the worker has answered, so that two changes cannot overtake one another.
         let mut all = self.lock();
         let gone = || Refusal::new(format!("{} is not managed any more", policy.name));
@@ -90,13 +90,13 @@ impl InForce {
 }
 
 impl Trees for Arc<InForce> {
-    fn managed(&self) -> Vec<Interface> {
+    fn managed(&self) -> Vec<InterfacePolicy> {
         self.lock().iter().map(|managed| managed.policy.clone()).collect()
     }
 
-    fn adopt(&self, policy: &Interface, layout: ReservedLayout) -> Result<(), Refusal> {
+    fn adopt(&self, policy: &InterfacePolicy, layout: ReservedLayout) -> Result<(), Refusal> {
         let ReservedLayout { spec, plan, filters } = layout;
-        let whole = Interface {
+        let whole = InterfacePolicy {
             spec,
             plan,
             filters,

@@ -2,7 +2,7 @@
 //! for, if a trial shows that it works there.
 
 use crate::Error;
-use control::policy::Interface;
+use control::policy::InterfacePolicy;
 use control::port_config::{GapFrameSetting as Frame, PortConfig, PortSettings, Realise};
 use engine::inspect::Value;
 use engine::kind::Pacing;
@@ -103,7 +103,7 @@ pub fn words(name: &str) -> &'static str {
 }
 
 /// The realiser for what leaves by an interface; none if its policy does not pace.
-pub fn choose(interface: &Interface, config: &PortConfig) -> Result<Option<Chosen>, Error> {
+pub fn choose(interface: &InterfacePolicy, config: &PortConfig) -> Result<Option<Chosen>, Error> {
     let Some(pacing) = interface.plan.root.plan.pacing() else {
         return Ok(None);
     };

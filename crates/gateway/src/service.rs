@@ -7,13 +7,13 @@ use super::in_force::{InForce, InterfaceInForce, refused};
 use super::yielding::YieldGauges;
 use crate::realise;
 use crate::signalling::speaker;
-use control::protocol::{Change, Refusal};
+use control::protocol::{Refusal, SettingChange};
 use control::reservation::Reservations;
 use control::snapshot::{ClassReading, InterfaceReading, Reading, State};
 use control::socket::{Handler, no_rsvp};
 use engine::settings::Raw;
 use engine::units::Instant;
-use netio::handle::{Adopted, Handle, Snapshot};
+use netio::handle::{Adopted, Handle, WorkerSnapshot};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -118,7 +118,7 @@ impl Handler for ControlService {
         &self,
         interface: &str,
         class: &str,
-        changes: &BTreeMap<String, Change>,
+        changes: &BTreeMap<String, SettingChange>,
     ) -> Result<String, Refusal> {
         let managed = self.meant(Some(interface))?.into_iter().next();
         let gone = || Refusal::new(format!("{interface} is not managed any more"));
@@ -164,7 +164,11 @@ fn names(managed: &[InterfaceInForce]) -> String {
     names.join(", ")
 }
 
-fn reading(managed: &InterfaceInForce, seen: &Snapshot, yielding: &YieldGauges) -> Option<InterfaceReading> {
+fn reading(
+    managed: &InterfaceInForce,
+    seen: &WorkerSnapshot,
+    yielding: &YieldGauges,
+) -> Option<InterfaceReading> {
     let path = seen.paths.get(managed.path.0)?;
     // Its own trouble before that of the port by which packets come.
     let troubled = |own: bool| {

@@ -2,7 +2,7 @@
 //! end; and says when a port fails or works again.
 
 use crate::Error;
-use netio::handle::{Handle, Snapshot, Unanswered};
+use netio::handle::{Handle, Unanswered, WorkerSnapshot};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -32,7 +32,7 @@ struct Troubles(BTreeMap<String, String>);
 
 impl Troubles {
     /// Says what has changed since the last look.
-    fn note(&mut self, seen: &Snapshot, out: &mut dyn Write) -> io::Result<()> {
+    fn note(&mut self, seen: &WorkerSnapshot, out: &mut dyn Write) -> io::Result<()> {
         // An input that has ended is no failure.
         for port in seen.ports.iter().filter(|port| port.failures > 0) {
             match (&port.error, self.0.get(&port.name)) {
@@ -58,11 +58,11 @@ impl Troubles {
 /// alone.
 pub fn supervise(
     handle: &Handle,
-    worker: JoinHandle<Snapshot>,
+    worker: JoinHandle<WorkerSnapshot>,
     end: &AtomicBool,
     out: &mut dyn Write,
-    watch: &mut dyn FnMut(&Snapshot, &mut dyn Write) -> io::Result<()>,
-) -> Result<Snapshot, Error> {
+    watch: &mut dyn FnMut(&WorkerSnapshot, &mut dyn Write) -> io::Result<()>,
+) -> Result<WorkerSnapshot, Error> {
     let (mut troubles, mut glances) = (Troubles::default(), 0u32);
     while !end.load(Ordering::Relaxed) && !worker.is_finished() {
         std::thread::sleep(GLANCE);

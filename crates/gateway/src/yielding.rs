@@ -5,7 +5,7 @@
 //! twenty times a second, fifty while the link is full, runs the law, and gives the worker the
 //! window limits. If the thread hangs, the limits expire a second later.
 
-use control::policy::Interface;
+use control::policy::InterfacePolicy;
 use engine::inspect::Value;
 use engine::units::{Bandwidth, Bytes};
 use host::law::{INTERVAL, Law, Scavenger};
@@ -72,7 +72,7 @@ impl Drop for YieldThread {
 /// If the thread cannot be started.
 pub fn start(
     handle: &Handle,
-    managed: &[(PathId, Interface)],
+    managed: &[(PathId, InterfacePolicy)],
 ) -> io::Result<(Option<YieldThread>, YieldGauges)> {
     let gauges = YieldGauges::default();
     let mut controllers: Vec<InterfaceController> = managed
@@ -161,7 +161,7 @@ struct InterfaceController {
 }
 
 impl InterfaceController {
-    fn new(handle: Handle, path: PathId, interface: &Interface) -> Self {
+    fn new(handle: Handle, path: PathId, interface: &InterfacePolicy) -> Self {
         let link = interface.settings.bandwidth;
         let classes = interface.yields.iter();
         let members = classes.clone().enumerate().map(|(class, yields)| {

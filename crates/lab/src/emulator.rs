@@ -14,7 +14,7 @@ use engine::packet::ClassId;
 use engine::queue::Queue;
 use engine::units::{Bandwidth, Bytes, Duration};
 use netio::classify::{Classify, Everything};
-use netio::handle::{Handle, Snapshot, Unanswered};
+use netio::handle::{Handle, Unanswered, WorkerSnapshot};
 use netio::pool::Slots;
 use netio::port::{Port, PortError};
 use netio::ports::af_packet::{self, AfPacket};
@@ -110,7 +110,7 @@ impl fmt::Debug for EmulatedDirection {
 #[derive(Debug)]
 pub struct Emulator {
     handle: Handle,
-    thread: Option<JoinHandle<Snapshot>>,
+    thread: Option<JoinHandle<WorkerSnapshot>>,
 }
 
 impl Emulator {
@@ -171,7 +171,7 @@ impl Emulator {
     ///
     /// # Errors
     /// If its thread has ended or does not answer.
-    pub fn inspect(&self) -> std::result::Result<Snapshot, Unanswered> {
+    pub fn inspect(&self) -> std::result::Result<WorkerSnapshot, Unanswered> {
         self.handle.inspect()
     }
 

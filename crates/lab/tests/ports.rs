@@ -15,7 +15,7 @@ use netio::bpf::programs::TAKE;
 use netio::bpf::syscall::{self, Hook};
 use netio::bpf::{Attached, Heartbeat, Means, clsact};
 use netio::classify::Everything;
-use netio::handle::{Handle, Snapshot};
+use netio::handle::{Handle, WorkerSnapshot};
 use netio::interface::Interface;
 use netio::pool::{Offload, Pool, Slots};
 use netio::port::Port;
@@ -58,7 +58,7 @@ fn plain(from: PortId, to: PortId, bandwidth: Option<Bandwidth>) -> PathSpec {
 /// A worker between two ports, in both directions, in a thread of its own.
 struct Bump {
     handle: Handle,
-    thread: JoinHandle<Snapshot>,
+    thread: JoinHandle<WorkerSnapshot>,
 }
 
 impl Bump {
@@ -73,7 +73,7 @@ impl Bump {
         }
     }
 
-    fn stop(self) -> Snapshot {
+    fn stop(self) -> WorkerSnapshot {
         self.handle.stop();
         self.thread.join().expect("the worker ends in order")
     }
@@ -117,7 +117,7 @@ fn transfer(a: &Host, b: &Host, to: &str, most: u64) -> Result<f64> {
 }
 
 /// The mean length of the frames that the ports received.
-fn mean_frame(snapshot: &Snapshot) -> u64 {
+fn mean_frame(snapshot: &WorkerSnapshot) -> u64 {
     let ports = || snapshot.ports.iter().map(|port| port.counters);
     ports().map(|c| c.received_bytes).sum::<u64>() / ports().map(|c| c.received).sum::<u64>().max(1)
 }

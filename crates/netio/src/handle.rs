@@ -63,7 +63,7 @@ pub enum Adopted {
 /// What a worker can be asked.
 #[derive(Debug)]
 pub(crate) enum Command {
-    Inspect(Sender<Snapshot>),
+    Inspect(Sender<WorkerSnapshot>),
     Switch {
         path: PathId,
         on: bool,
@@ -138,7 +138,7 @@ impl Handle {
     ///
     /// # Errors
     /// If the worker has ended or does not answer.
-    pub fn inspect(&self) -> Result<Snapshot, Unanswered> {
+    pub fn inspect(&self) -> Result<WorkerSnapshot, Unanswered> {
         self.ask(Command::Inspect)
     }
 
@@ -194,7 +194,7 @@ impl Handle {
 
 /// A worker at an instant.
 #[derive(Clone, Debug)]
-pub struct Snapshot {
+pub struct WorkerSnapshot {
     /// When.
     pub at: Instant,
     /// The paths, by [`PathId`].

@@ -12,7 +12,7 @@
 
 use crate::classify::Classify;
 use crate::clock;
-use crate::handle::{Command, Handle, PortView, Snapshot, Turns};
+use crate::handle::{Command, Handle, PortView, Turns, WorkerSnapshot};
 use crate::path::{Intake, Path, Waiting};
 use crate::pause::{Pause, Waited};
 use crate::pool::{Pool, Slots};
@@ -261,7 +261,7 @@ impl Worker {
 
     /// Runs until it is stopped, or every input has ended and everything is sent. Returns the last
     /// snapshot.
-    pub fn run(mut self) -> Snapshot {
+    pub fn run(mut self) -> WorkerSnapshot {
         self.turns.realtime = self.pause.prepare(self.settings.realtime);
         loop {
             match self.step() {
@@ -550,8 +550,8 @@ impl Worker {
     }
 
     /// A snapshot of everything.
-    pub fn show(&mut self, now: Instant) -> Snapshot {
-        Snapshot {
+    pub fn show(&mut self, now: Instant) -> WorkerSnapshot {
+        WorkerSnapshot {
             at: now,
             paths: self.paths.iter_mut().map(|path| path.show(now)).collect(),
             ports: self

@@ -10,7 +10,7 @@ use engine::tree::{ClassSpec, DisciplineSpec, Registry, TreePlan};
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
 use netio::classify::Everything;
 use netio::clock::now;
-use netio::handle::{Adopted, Handle, Retune, Snapshot};
+use netio::handle::{Adopted, Handle, Retune, WorkerSnapshot};
 use netio::pool::{Gso, Offload, Slots};
 use netio::port::Capabilities;
 use netio::ports::memory::{LinkState, Memory};
@@ -111,7 +111,7 @@ impl Rig {
         assert!(turns.any(|turn| matches!(turn, Turn::Idle(_))), "it never rests");
     }
 
-    fn show(&mut self) -> Snapshot {
+    fn show(&mut self) -> WorkerSnapshot {
         self.worker.show(now())
     }
 }
@@ -161,7 +161,7 @@ fn await_frames(end: &Memory, count: usize) -> Vec<u32> {
     got
 }
 
-fn run(worker: Worker) -> JoinHandle<Snapshot> {
+fn run(worker: Worker) -> JoinHandle<WorkerSnapshot> {
     std::thread::spawn(move || worker.run())
 }
 

@@ -15,7 +15,7 @@ use engine::packet::Buffer;
 use engine::units::{Bandwidth, Duration};
 use gateway::direction;
 use netio::clock;
-use netio::handle::Snapshot;
+use netio::handle::WorkerSnapshot;
 use netio::pool::{Offload, Pool, Slots};
 use netio::port::{Capabilities, Counters, Port, PortError, Wake};
 use netio::ports::model_wire::ModelWire;
@@ -235,10 +235,15 @@ fn measure(
     Ok(reading(copied, worker, &before.0, &after.0))
 }
 
-fn reading(copied: f64, worker: Duration, before: &Snapshot, after: &Snapshot) -> LoadMeasurement {
+fn reading(
+    copied: f64,
+    worker: Duration,
+    before: &WorkerSnapshot,
+    after: &WorkerSnapshot,
+) -> LoadMeasurement {
     let span = after.at.since(before.at).as_secs_f64();
-    let gone = |of: &dyn Fn(&Snapshot) -> f64| (of(after) - of(before)) / span;
-    let gaps = |snapshot: &Snapshot| {
+    let gone = |of: &dyn Fn(&WorkerSnapshot) -> f64| (of(after) - of(before)) / span;
+    let gaps = |snapshot: &WorkerSnapshot| {
         let realised = snapshot.paths[0].realised.as_ref();
         realised.map_or(0.0, |realised| realised.achieved.gaps.packets as f64)
     };

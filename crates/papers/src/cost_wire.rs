@@ -19,7 +19,7 @@ use lab::traffic::generator::TrafficShape;
 use lab::traffic::tcp::{Bulk, BulkRun};
 use lab::traffic::udp::{Stream, StreamRun};
 use lab::{Address, Host, Lab};
-use netio::handle::{Handle, Retune, Snapshot, Unanswered};
+use netio::handle::{Handle, Retune, Unanswered, WorkerSnapshot};
 use netio::port::PortError;
 use netio::ports::af_packet::{self, AfPacket};
 use netio::worker::{PathId, PathSpec, Settings, Worker};
@@ -50,7 +50,7 @@ pub struct LabWire {
     sender: Host,
     receiver: Host,
     handle: Handle,
-    worker: Option<JoinHandle<lab::Result<Snapshot>>>,
+    worker: Option<JoinHandle<lab::Result<WorkerSnapshot>>>,
     limit: Option<Bandwidth>,
     _lab: Lab,
 }

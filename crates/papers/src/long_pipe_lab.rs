@@ -12,14 +12,14 @@
 use crate::Error;
 use crate::long_pipe::{GBE, HALF, NARROW};
 use crate::testbed::interface;
-use control::policy::Interface;
+use control::policy::InterfacePolicy;
 use engine::discipline::Reason;
 use engine::units::{Bytes, Duration};
 use gateway::direction;
 use lab::record::Recorded;
 use lab::traffic::tcp::Bulk;
 use lab::{Address, EmulatedDirection, EmulatedLink, Emulator, Host, Lab, Record};
-use netio::handle::{Handle, Realised, Snapshot};
+use netio::handle::{Handle, Realised, WorkerSnapshot};
 use netio::pool::Slots;
 use netio::port::PortError;
 use netio::ports::af_packet::{self, AfPacket};
@@ -74,7 +74,7 @@ pub struct TrialResult {
 }
 
 /// The policy of the host's link: paced to the bottleneck's rate of frames with FCS, or plain.
-fn policy(paced: bool) -> Result<Interface, Error> {
+fn policy(paced: bool) -> Result<InterfacePolicy, Error> {
     let rate = NARROW.bits();
     let discipline = if paced {
         "{ kind = \"pacer\" }"
@@ -100,7 +100,7 @@ struct Network {
     sender: Host,
     far: Host,
     handle: Handle,
-    worker: Option<JoinHandle<lab::Result<Snapshot>>>,
+    worker: Option<JoinHandle<lab::Result<WorkerSnapshot>>>,
     record: Record,
     lab: Lab,
 }

@@ -14,7 +14,7 @@ use crate::testbed::{behind, interface};
 use crate::{
     ChartFile, Experiment, ExperimentOutcome, Options, Progress, Row, RowValue, points, promised_sockets,
 };
-use control::policy::Interface;
+use control::policy::InterfacePolicy;
 use engine::header::{Family, FlowKey};
 use engine::inspect::Value;
 use engine::packet::ClassId;
@@ -262,7 +262,7 @@ struct SimDelays {
     late: u64,
 }
 
-fn measure(policy: &Interface, ring: u32) -> Result<SimDelays, Error> {
+fn measure(policy: &InterfacePolicy, ring: u32) -> Result<SimDelays, Error> {
     let policy = behind(policy, ring)?;
     let mut sim = Simulation::new(Seed(1));
     let [router, receiver] = ["router", "receiver"].map(|name| sim.node(name));

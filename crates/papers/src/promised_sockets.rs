@@ -8,7 +8,7 @@
 use super::promised_delays::{BurstFlow, FLOWS, FRAME_TIME, Measurement, SHOWN, WITHIN, rounded};
 use super::{Options, Progress, Row, RowValue};
 use crate::Error;
-use control::policy::Interface;
+use control::policy::InterfacePolicy;
 use engine::inspect::{Value, View};
 use engine::random::Seed;
 use lab::traffic::generator::TrafficShape;
@@ -54,7 +54,7 @@ struct LabDelays {
 /// Returns an error if the lab or a program fails.
 pub fn rows(
     measurement: &Measurement,
-    policy: &Interface,
+    policy: &InterfacePolicy,
     options: &Options,
     progress: &mut dyn Progress,
 ) -> Result<Vec<Row>, Error> {
@@ -168,7 +168,7 @@ fn shape(flow: &BurstFlow, duration: Duration) -> TrafficShape {
     }
 }
 
-fn measure(policy: &Interface, settle: Duration, packets: u64) -> Result<LabDelays, Error> {
+fn measure(policy: &InterfacePolicy, settle: Duration, packets: u64) -> Result<LabDelays, Error> {
     let mut lab = Lab::new();
     let (sender, receiver) = (lab.host("sender")?, lab.host("receiver")?);
     let link = EmulatedLink::new(policy.settings.bandwidth);
@@ -224,7 +224,7 @@ fn added(report: &StreamReport) -> [Duration; 2] {
 }
 
 /// Late and policed packets of flow 1 so far, if the discipline counts them.
-fn counts(lab: &Lab, policy: &Interface) -> [Option<u64>; 2] {
+fn counts(lab: &Lab, policy: &InterfacePolicy) -> [Option<u64>; 2] {
     let flow = policy.plan.class("flow-1");
     let snapshot = lab.links()[0].inspect().ok();
     let views = snapshot.map(|snapshot| {
@@ -249,7 +249,7 @@ fn counts(lab: &Lab, policy: &Interface) -> [Option<u64>; 2] {
 }
 
 fn flows(
-    policy: &Interface,
+    policy: &InterfacePolicy,
     lab: &Lab,
     (settle, packets): (Duration, u64),
     before: [Option<u64>; 2],

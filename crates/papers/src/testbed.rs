@@ -11,7 +11,7 @@
 //! end.
 
 use crate::Error;
-use control::policy::{Interface, Policy};
+use control::policy::{InterfacePolicy, Policy};
 use engine::header::{Family, FlowKey};
 use engine::packet::ClassId;
 use engine::random::Seed;
@@ -125,7 +125,7 @@ pub fn filters(ports: &[(&str, u16)]) -> String {
 /// # Errors
 ///
 /// Returns an error if the policy is invalid.
-pub fn interface(text: &str) -> Result<Interface, Error> {
+pub fn interface(text: &str) -> Result<InterfacePolicy, Error> {
     let policy = Policy::read("policy of the experiment", text, &Registry::builtin(), &[]);
     let policy = policy.map_err(|diagnostics| Error::new(diagnostics.render(false)))?;
     let first = policy.interfaces.into_iter().next();
@@ -137,7 +137,7 @@ pub fn interface(text: &str) -> Result<Interface, Error> {
 /// # Errors
 ///
 /// Returns an error if the policy cannot run behind such a ring.
-pub fn behind(interface: &Interface, ring: u32) -> Result<Interface, Error> {
+pub fn behind(interface: &InterfacePolicy, ring: u32) -> Result<InterfacePolicy, Error> {
     let registry = Registry::builtin();
     interface.behind(&registry, ring).map_err(|problems| {
         let words: Vec<String> = problems.into_iter().map(|problem| problem.message).collect();
@@ -166,7 +166,7 @@ pub struct Testbed {
 impl Testbed {
     /// The hosts, and this policy on this kind of link, behind this driver. Every link has this
     /// delay.
-    pub fn new(wire: &Wire, policy: &Interface, driver: Driver, delay: Duration) -> Self {
+    pub fn new(wire: &Wire, policy: &InterfacePolicy, driver: Driver, delay: Duration) -> Self {
         let mut sim = Simulation::new(Seed(1));
         let [a, b, c] = ["a", "b", "c"].map(|name| sim.node(name));
         sim.duplex(a, b, &ATM.spec(delay));

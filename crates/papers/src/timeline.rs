@@ -5,7 +5,7 @@
 use crate::Error;
 use crate::demo::run::{ClassTraffic, DemoRun};
 use crate::testbed::{ATM, DELAY, Testbed};
-use control::policy::Interface;
+use control::policy::InterfacePolicy;
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
 use plot::trace::Trace;
 use sim::link::Driver;
@@ -47,7 +47,7 @@ impl Source {
 /// Returns an error if the policy lacks a class or the simulation rejects a connection.
 pub fn simulated(
     title: &str,
-    policy: &Interface,
+    policy: &InterfacePolicy,
     sources: &[Source],
     end: Instant,
     window: Bytes,
@@ -90,7 +90,7 @@ pub const AMPLE: Bytes = Bytes::new(128 << 10);
 /// Returns an error if the lab, the worker or a program fails.
 pub fn in_lab(
     title: &str,
-    policy: &Interface,
+    policy: &InterfacePolicy,
     sources: &[Source],
     end: Instant,
     watch: &mut dyn FnMut(Instant),

@@ -2,7 +2,7 @@
 
 use crate::Error;
 use crate::topology::{LabLinkSettings, LinkConfig, Topology};
-use control::policy::Interface;
+use control::policy::InterfacePolicy;
 use engine::classify::Classifier;
 use engine::packet::ClassId;
 use engine::random::Seed;
@@ -147,7 +147,7 @@ fn join(
 fn direction(
     rate: Bandwidth,
     settings: &LabLinkSettings,
-    policy: Option<&Interface>,
+    policy: Option<&InterfacePolicy>,
     seed: Seed,
 ) -> EmulatedDirection {
     let link = EmulatedLink::new(rate).delay(settings.delay);
@@ -163,7 +163,7 @@ fn direction(
 
 /// One direction of a link that a policy rules: of the policy's bandwidth, which is at most the
 /// link's rate, so nothing would wait behind it.
-pub fn ruled(mut link: EmulatedLink, policy: &Interface, seed: Seed) -> EmulatedDirection {
+pub fn ruled(mut link: EmulatedLink, policy: &InterfacePolicy, seed: Seed) -> EmulatedDirection {
     link.rate = policy.settings.bandwidth;
     let classifier = Classifier::new(policy.filters.iter().cloned(), seed);
     let default = policy.plan.default.unwrap_or(ClassId(0));

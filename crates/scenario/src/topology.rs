@@ -19,7 +19,7 @@
 
 use control::diagnostics::{Diagnostics, Severity};
 use control::documents::Document;
-use control::policy::{Interface, PolicyReader};
+use control::policy::{InterfacePolicy, PolicyReader};
 use control::sections::{self, Section};
 use engine::settings;
 use engine::settings::{Problem, Raw, Span, unknown};
@@ -58,7 +58,7 @@ pub struct LinkConfig {
     /// What it is like. Without a rate it is the kernel's own.
     pub settings: LabLinkSettings,
     /// What rules the packets that leave each of the two hosts by this link.
-    pub policies: [Option<Interface>; 2],
+    pub policies: [Option<InterfacePolicy>; 2],
 }
 
 /// A topology that may be built: everything in it has been checked.
@@ -256,7 +256,7 @@ fn policies(
     hosts: &[String],
     between: Option<[usize; 2]>,
     settings: Option<&LabLinkSettings>,
-) -> [Option<Interface>; 2] {
+) -> [Option<InterfacePolicy>; 2] {
     let mut policies = [None, None];
     let Some(section) = section.section("policy", &mut reader.problems) else {
         return policies;
@@ -281,7 +281,7 @@ fn policies(
     policies
 }
 
-fn too_fast(value: &sections::Value<'_>, interface: &Interface, rate: Bandwidth) -> Problem {
+fn too_fast(value: &sections::TomlValue<'_>, interface: &InterfacePolicy, rate: Bandwidth) -> Problem {
     let at: Span = value
         .section()
         .and_then(|section| section.get("bandwidth").map(|pair| pair.value.at))

@@ -2,7 +2,7 @@
 //! warning, and has no class that nothing reaches. Those named `lab-…` are topologies, the others
 //! policies.
 
-use control::policy::{Interface, Policy};
+use control::policy::{InterfacePolicy, Policy};
 use engine::packet::ClassId;
 use engine::tree::Registry;
 use scenario::topology::Topology;
@@ -10,7 +10,7 @@ use std::fs;
 use std::path::Path;
 
 /// The leaves that neither a filter nor the default leads to.
-fn unreached(interface: &Interface) -> Vec<&str> {
+fn unreached(interface: &InterfacePolicy) -> Vec<&str> {
     let plan = &interface.plan;
     let taken: Vec<ClassId> = interface.filters.iter().map(|filter| filter.class).collect();
     let reached = |name: &str| {

@@ -1,14 +1,14 @@
 //! The worst case of each class of a policy, as `suimon check` shows it: how long a packet can
 //! take, and how much can be held.
 
-use control::policy::Interface;
+use control::policy::InterfacePolicy;
 use engine::bounds::{self, WorstCase};
 use plot::text::{self, Align};
 use serde_json::{Value, json};
 
 /// In words: a line for each class with a bound, and one for all that have none for the same
 /// reason.
-pub fn lines(interface: &Interface) -> Vec<String> {
+pub fn lines(interface: &InterfacePolicy) -> Vec<String> {
     let cases = interface.plan.bounds();
     let bounded: Vec<Vec<String>> = cases.iter().filter_map(|case| row(interface, case)).collect();
     let mut lines = Vec::new();
@@ -36,12 +36,12 @@ pub fn lines(interface: &Interface) -> Vec<String> {
     lines
 }
 
-fn name(interface: &Interface, case: &WorstCase) -> String {
+fn name(interface: &InterfacePolicy, case: &WorstCase) -> String {
     let info = case.class.and_then(|class| interface.plan.info(class));
     info.map_or("all".into(), |info| info.name.clone())
 }
 
-fn row(interface: &Interface, case: &WorstCase) -> Option<Vec<String>> {
+fn row(interface: &InterfacePolicy, case: &WorstCase) -> Option<Vec<String>> {
     let bound = case.bound.as_ref().ok()?;
     Some(vec![
         format!("  {}", name(interface, case)),
@@ -52,7 +52,7 @@ fn row(interface: &Interface, case: &WorstCase) -> Option<Vec<String>> {
 
 /// As JSON, for each class: `class` (null for a discipline without classes), and `delay_ns` and
 /// `backlog_bytes`, or `none`, the reason.
-pub fn json(interface: &Interface) -> Value {
+pub fn json(interface: &InterfacePolicy) -> Value {
     let case = |case: &WorstCase| {
         let class = case
             .class

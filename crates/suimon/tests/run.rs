@@ -10,7 +10,7 @@
 //! skipped, which is said. Rates are asserted with room for a busy machine; outages are measured
 //! and printed.
 
-use control::protocol::{Change, Reply, Request};
+use control::protocol::{Reply, Request, SettingChange};
 use control::snapshot::{ClassView, State};
 use control::socket::Client;
 use lab::host::OffloadFeature;
@@ -209,7 +209,7 @@ impl Rig {
 
     fn set_small(&self, rate: &str) -> Reply {
         let (_, interface) = self.kind.port();
-        let changes = [("rate".to_string(), Change::Text(rate.into()))].into();
+        let changes = [("rate".to_string(), SettingChange::Text(rate.into()))].into();
         self.ask(&Request::Set {
             interface: interface.into(),
             class: "small".into(),

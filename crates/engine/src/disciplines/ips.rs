@@ -26,7 +26,7 @@
 //! lent. The best-effort classes have what is left as their rates, at the lowest priority. There
 //! are 8 priorities, so more than 7 deadlines share some, and count for each other.
 
-use crate::admission::{Admission, AdmittedFlow, PlaceInLine, Rule};
+use crate::admission::{Admission, AdmittedPlace, FlowRequest, Rule};
 use crate::bounds::{ArrivalCurve, Terms, WorstCase, shown};
 use crate::discipline::{Discipline, Next, Reason, Sink, Verdict};
 use crate::disciplines::{cbq, fifo, priq};
@@ -157,7 +157,7 @@ struct IpsPlan {
 fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
     let before = check.problems.len();
     let settings = Settings::read(check.settings, &[], check.problems);
-    let flows: Vec<Option<Option<AdmittedFlow>>> =
+    let flows: Vec<Option<Option<FlowRequest>>> =
         (0..check.classes.len()).map(|index| flow(check, index)).collect();
     let (settings, flows) = (settings?, flows.into_iter().collect::<Option<Vec<_>>>()?);
     if check.link.bandwidth == Bandwidth::ZERO {
@@ -169,7 +169,7 @@ fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
     let ahead = check.link.ahead(longest);
     let places = admit(check, &settings, ahead, &flows);
     (check.problems.len() == before).then_some(())?;
-    let promised = |(index, flow): (usize, &Option<AdmittedFlow>)| {
+    let promised = |(index, flow): (usize, &Option<FlowRequest>)| {
         let (Some(flow), Some(place)) = (flow, places[index]) else {
             return None;
         };
@@ -214,7 +214,7 @@ fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
 }
 
 /// The flow of a class; `Some(None)` for best effort, `None` if a problem was reported.
-fn flow(check: &mut Check<'_>, index: usize) -> Option<Option<AdmittedFlow>> {
+fn flow(check: &mut Check<'_>, index: usize) -> Option<Option<FlowRequest>> {
     let (link, class) = (check.link, &check.classes[index]);
     let settings = ClassSettings::read(class.settings, &[], check.problems)?;
     let mut wrong = |key: &str, message: String, help: &str| {
@@ -282,7 +282,7 @@ fn flow(check: &mut Check<'_>, index: usize) -> Option<Option<AdmittedFlow>> {
         burst: before_burst,
     };
     (fits && in_order).then(|| {
-        Some(AdmittedFlow {
+        Some(FlowRequest {
             name: class.name.into(),
             promise,
             delay,
@@ -312,8 +312,8 @@ fn admit(
     check: &mut Check<'_>,
     settings: &Settings,
     ahead: Bytes,
-    flows: &[Option<AdmittedFlow>],
-) -> Vec<Option<PlaceInLine>> {
+    flows: &[Option<FlowRequest>],
+) -> Vec<Option<AdmittedPlace>> {
     let priorities = match settings.over {
         Over::Priq => u32::MAX,
         Over::Cbq => CBQ_PRIORITIES - 1,
@@ -354,8 +354,8 @@ fn admit(
 }
 
 /// Notes the delays that the paper's rule admits and that are not bounds.
-fn note_exceeded(check: &mut Check<'_>, ahead: Bytes, priorities: u32, flows: &[Option<AdmittedFlow>]) {
-    let all: Vec<AdmittedFlow> = flows.iter().flatten().cloned().collect();
+fn note_exceeded(check: &mut Check<'_>, ahead: Bytes, priorities: u32, flows: &[Option<FlowRequest>]) {
+    let all: Vec<FlowRequest> = flows.iter().flatten().cloned().collect();
     let sound = Admission::sound(check.link.bandwidth, ahead, priorities, &all);
     for (class, flow) in check.classes.iter().zip(flows) {
         let Some(flow) = flow else { continue };
@@ -379,7 +379,7 @@ fn note_exceeded(check: &mut Check<'_>, ahead: Bytes, priorities: u32, flows: &[
 fn inside(
     check: &mut Check<'_>,
     (over, patience): (Over, Duration),
-    places: &[Option<PlaceInLine>],
+    places: &[Option<AdmittedPlace>],
     promised: &[Option<Promised>],
 ) -> Option<QueuePlan> {
     let rest = places.iter().filter(|place| place.is_none()).count() as u32;
@@ -494,13 +494,13 @@ impl Plan for IpsPlan {
         };
         let flow = |class: &ClassPlan| {
             let Promised { promise, delay, .. } = class.promised?;
-            Some(AdmittedFlow {
+            Some(FlowRequest {
                 name: class.id.0.to_string(),
                 promise,
                 delay,
             })
         };
-        let flows: Vec<AdmittedFlow> = self.classes.iter().filter_map(flow).collect();
+        let flows: Vec<FlowRequest> = self.classes.iter().filter_map(flow).collect();
         let found = Admission::sound(terms.link.bandwidth, ahead, over, &flows);
         let case = |class: &ClassPlan| {
             let name = class.id.0.to_string();

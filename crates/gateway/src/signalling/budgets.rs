@@ -2,7 +2,7 @@
 
 use super::local_senders::KernelNode;
 use super::trees::{Trees, budget};
-use control::policy::Interface;
+use control::policy::InterfacePolicy;
 use control::protocol::Refusal;
 use rsvp::admission::InterfaceBudget;
 use rsvp::traffic_control::InterfaceId;
@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 pub struct Budgets {
     trees: Box<dyn Trees>,
     /// The policies of the managed interfaces, by their identifiers in the node.
-    policies: BTreeMap<InterfaceId, Interface>,
+    policies: BTreeMap<InterfaceId, InterfacePolicy>,
 }
 
 impl Budgets {
@@ -65,7 +65,11 @@ impl Budgets {
     ///
     /// If the interface is not managed, or the tree of the new policy cannot be installed with the
     /// reservations; the old policy stays in force then.
-    pub fn change_policy(&mut self, node: &mut KernelNode, policy: Interface) -> Result<String, Refusal> {
+    pub fn change_policy(
+        &mut self,
+        node: &mut KernelNode,
+        policy: InterfacePolicy,
+    ) -> Result<String, Refusal> {
         let found = self.policies.iter().find(|(_, known)| known.name == policy.name);
         let Some((&id, _)) = found else {
             return Err(Refusal::new(format!(

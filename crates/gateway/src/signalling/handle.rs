@@ -1,7 +1,7 @@
 //! Commands to the thread that speaks RSVP, from any other thread.
 
 use super::local_senders::DoneSender;
-use control::policy::Interface;
+use control::policy::InterfacePolicy;
 use control::protocol::Refusal;
 use control::reservation::{Lease, Notice, ReservationRequest, ReservationState, Reservations, RsvpStatus};
 use netio::wake::Waker;
@@ -34,7 +34,7 @@ pub(super) enum Command {
         tell: Sender<Notice>,
     },
     ChangePolicy {
-        policy: Box<Interface>,
+        policy: Box<InterfacePolicy>,
         done: DoneSender,
     },
     End {
@@ -116,7 +116,7 @@ impl SpeakerHandle {
     /// # Errors
     ///
     /// If the new tree cannot be installed; the old policy stays in force then.
-    pub fn change_policy(&self, policy: Interface) -> Result<String, Refusal> {
+    pub fn change_policy(&self, policy: InterfacePolicy) -> Result<String, Refusal> {
         self.ask(|done| Command::ChangePolicy {
             policy: Box::new(policy),
             done,

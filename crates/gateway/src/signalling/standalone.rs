@@ -7,7 +7,7 @@ use super::speaker::{self, Setup, SpeakerHandle};
 use super::trees::NoTrees;
 use crate::Error;
 use crate::direction::secret_seed;
-use control::protocol::{Change, Refusal};
+use control::protocol::{Refusal, SettingChange};
 use control::reservation::Reservations;
 use control::rsvp_config::RsvpConfig;
 use control::snapshot::Reading;
@@ -115,7 +115,7 @@ impl Handler for Service {
         &self,
         _interface: &str,
         _class: &str,
-        _changes: &BTreeMap<String, Change>,
+        _changes: &BTreeMap<String, SettingChange>,
     ) -> Result<String, Refusal> {
         Err(no_packets())
     }

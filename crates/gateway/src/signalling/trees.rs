@@ -1,7 +1,7 @@
 //! How a reservation becomes a class: the budget of a managed interface, and the installer of its
 //! tree.
 
-use control::policy::Interface;
+use control::policy::InterfacePolicy;
 use control::protocol::Refusal;
 use engine::reserved::ReservedLayout;
 use engine::units::Bytes;
@@ -10,13 +10,13 @@ use rsvp::admission::{InterfaceBudget, ManagedInterface};
 /// Installs class trees where packets are queued.
 pub trait Trees: Send {
     /// The managed interfaces, by the policy in force.
-    fn managed(&self) -> Vec<Interface>;
+    fn managed(&self) -> Vec<InterfacePolicy>;
     /// Installs this tree on the interface of this policy.
     ///
     /// # Errors
     ///
     /// Only if packets are no longer forwarded.
-    fn adopt(&self, policy: &Interface, layout: ReservedLayout) -> Result<(), Refusal>;
+    fn adopt(&self, policy: &InterfacePolicy, layout: ReservedLayout) -> Result<(), Refusal>;
 }
 
 /// No trees: a host that sends through the kernel's own queues.
@@ -24,11 +24,11 @@ pub trait Trees: Send {
 pub struct NoTrees;
 
 impl Trees for NoTrees {
-    fn managed(&self) -> Vec<Interface> {
+    fn managed(&self) -> Vec<InterfacePolicy> {
         Vec::new()
     }
 
-    fn adopt(&self, policy: &Interface, _layout: ReservedLayout) -> Result<(), Refusal> {
+    fn adopt(&self, policy: &InterfacePolicy, _layout: ReservedLayout) -> Result<(), Refusal> {
         Err(Refusal::new(format!("{} is not managed", policy.name)))
     }
 }
@@ -37,7 +37,7 @@ impl Trees for NoTrees {
 const ETHERNET: Bytes = Bytes::new(14);
 
 /// The budget of an interface, if its policy has `reserve`.
-pub fn budget(policy: &Interface) -> Option<InterfaceBudget> {
+pub fn budget(policy: &InterfacePolicy) -> Option<InterfaceBudget> {
     let reserve = policy.reserve.as_ref()?;
     let settings = &policy.settings;
     let delay = reserve.settings.delay.or_else(|| reserve.room.worst_delay());

@@ -9,7 +9,7 @@
 //! the worker forwards between them. The kernel's TCP sends with its usual offloads.
 
 use crate::Error;
-use control::policy::Interface;
+use control::policy::InterfacePolicy;
 use engine::packet::ClassId;
 use engine::settings::SettingValue;
 use engine::units::{Bandwidth, Bytes, Duration, Instant, Rate};
@@ -17,7 +17,7 @@ use gateway::direction;
 use lab::traffic::tcp::{Bulk, BulkRun};
 use lab::{Host, Lab};
 use netio::clock;
-use netio::handle::{Handle, Snapshot};
+use netio::handle::{Handle, WorkerSnapshot};
 use netio::port::PortError;
 use netio::ports::af_packet::{self, AfPacket};
 use netio::worker::{Settings, Worker};
@@ -37,7 +37,7 @@ pub struct DemoRun<'a> {
     /// The title.
     pub title: &'a str,
     /// The policy at the egress of `right`.
-    pub interface: &'a Interface,
+    pub interface: &'a InterfacePolicy,
     /// Replaces the policy's queues by one plain queue.
     pub plain: bool,
     /// The duration.
@@ -243,7 +243,7 @@ impl DemoRun<'_> {
 }
 
 /// The bytes that left of each source's class.
-fn departed(snapshot: &Snapshot, sources: &[Source<'_>]) -> Vec<Bytes> {
+fn departed(snapshot: &WorkerSnapshot, sources: &[Source<'_>]) -> Vec<Bytes> {
     let classes = snapshot.paths.first().map_or(&[][..], |path| &path.classes);
     let of = |class| {
         classes
@@ -259,7 +259,7 @@ struct Network {
     sender: Host,
     receiver: Host,
     handle: Handle,
-    worker: Option<JoinHandle<lab::Result<Snapshot>>>,
+    worker: Option<JoinHandle<lab::Result<WorkerSnapshot>>>,
     _lab: Lab,
 }
 
@@ -297,7 +297,7 @@ impl Network {
         })
     }
 
-    fn inspect(&self) -> Result<Snapshot, Error> {
+    fn inspect(&self) -> Result<WorkerSnapshot, Error> {
         self.handle.inspect().map_err(|e| Error::new(e.to_string()))
     }
 
@@ -308,7 +308,7 @@ impl Network {
     }
 
     /// Stops the worker and returns its last snapshot.
-    fn end(mut self) -> Result<Snapshot, Error> {
+    fn end(mut self) -> Result<WorkerSnapshot, Error> {
         self.handle.stop();
         let Some(worker) = self.worker.take() else {
             return Err(Error::new("the worker has ended"));

@@ -1,7 +1,7 @@
 //! Changes of a class's settings while a scenario runs, as `suimon set` makes them.
 
 use super::Named;
-use control::policy::Interface;
+use control::policy::InterfacePolicy;
 use control::sections::Section;
 use engine::settings;
 use engine::settings::{Problem, Raw};
@@ -55,7 +55,7 @@ pub(super) fn read_all(
         read.push((settings.at, section, settings));
     }
     read.sort_by_key(|(at, ..)| *at);
-    let mut amended: HashMap<usize, Interface> = HashMap::new();
+    let mut amended: HashMap<usize, InterfacePolicy> = HashMap::new();
     let mut changes = Vec::new();
     for (at, section, settings) in read {
         let place = section.get("class").map_or(section.at, |pair| pair.value.at);

@@ -2,8 +2,8 @@
 
 use crate::folder::Files;
 use control::diagnostics::Diagnostics;
-use control::policy::{Interface, Policy, PolicyReader};
-use control::sections::{Section, Value};
+use control::policy::{InterfacePolicy, Policy, PolicyReader};
+use control::sections::{Section, TomlValue};
 use engine::settings;
 use engine::settings::{Problem, Raw, Span, unknown};
 use engine::tree::Registry;
@@ -67,7 +67,7 @@ pub struct DirectionConfig {
     /// What the wire is like.
     pub settings: LinkSettings,
     /// What rules here; none: a plain buffer.
-    pub policy: Option<Interface>,
+    pub policy: Option<InterfacePolicy>,
 }
 
 impl DirectionConfig {
@@ -196,7 +196,7 @@ fn policies(
     hosts: &[String],
     between: Option<[usize; 2]>,
     settings: &[Option<LinkSettings>; 2],
-) -> [Option<Interface>; 2] {
+) -> [Option<InterfacePolicy>; 2] {
     let mut policies = [None, None];
     let Some(section) = section.section("policy", &mut reader.problems) else {
         return policies;
@@ -233,7 +233,12 @@ fn policies(
 
 /// Refuses a policy whose frames are shorter than the link's, and warns of one that is faster than
 /// the link.
-fn fits(reader: &mut PolicyReader<'_>, value: &Value<'_>, interface: &Interface, link: &LinkSettings) {
+fn fits(
+    reader: &mut PolicyReader<'_>,
+    value: &TomlValue<'_>,
+    interface: &InterfacePolicy,
+    link: &LinkSettings,
+) {
     let at = |key: &str| {
         let inside = value
             .section()
@@ -274,7 +279,7 @@ fn from_file(
     files: Files<'_>,
     (word, at): (&str, Span),
     ring: u32,
-) -> Option<Interface> {
+) -> Option<InterfacePolicy> {
     let (path, interface) = match word.rsplit_once(": ") {
         Some((path, name)) => (path.trim(), Some(name.trim())),
         None => (word, None),
@@ -308,7 +313,7 @@ fn from_file(
             Err(Problem::new(at, message).help(help))
         }
     };
-    let behind = |interface: &Interface| {
+    let behind = |interface: &InterfacePolicy| {
         interface.behind(registry, ring).map_err(|problems| {
             let words: Vec<String> = problems.into_iter().map(|problem| problem.message).collect();
             let message = format!(

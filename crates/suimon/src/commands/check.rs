@@ -9,7 +9,7 @@ use clap::Args;
 use control::diagnostics::Diagnostics;
 use control::documents::Document;
 use control::filters;
-use control::policy::{Interface, Policy};
+use control::policy::{InterfacePolicy, Policy};
 use control::port_config::PortConfig;
 use control::snapshot;
 use control::yields::Yields;
@@ -101,7 +101,7 @@ fn port_words(port: &PortConfig) -> String {
     )
 }
 
-fn show_interface(out: &mut dyn Write, interface: &Interface) -> io::Result<()> {
+fn show_interface(out: &mut dyn Write, interface: &InterfacePolicy) -> io::Result<()> {
     let settings = &interface.settings;
     let overhead = match settings.overhead.get() {
         0 => String::new(),
@@ -176,7 +176,7 @@ fn yields_words(yields: &Yields, link: Bandwidth) -> String {
     words.join(", ")
 }
 
-fn show_filters(out: &mut dyn Write, interface: &Interface) -> io::Result<()> {
+fn show_filters(out: &mut dyn Write, interface: &InterfacePolicy) -> io::Result<()> {
     let plan = &interface.plan;
     let filters = filters::in_order(&interface.filters);
     if !filters.is_empty() {
@@ -259,7 +259,7 @@ fn to_json(path: &str, read: &Result<Policy, Diagnostics>) -> Value {
     })
 }
 
-fn interface_json(interface: &Interface) -> Value {
+fn interface_json(interface: &InterfacePolicy) -> Value {
     let mut rates = HashMap::new();
     snapshot::rates(&interface.spec, interface.settings.bandwidth, &mut rates);
     let plan = &interface.plan;

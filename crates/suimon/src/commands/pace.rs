@@ -21,7 +21,7 @@ use gateway::facts::{self, Facts};
 use gateway::realise::Place;
 use gateway::selfcheck;
 use measure::numbers;
-use netio::handle::Snapshot;
+use netio::handle::WorkerSnapshot;
 use serde_json::json;
 use std::io::{self, Write};
 
@@ -240,7 +240,7 @@ impl Watch {
         }
     }
 
-    fn show(&mut self, seen: &Snapshot, out: &mut dyn Write) -> io::Result<()> {
+    fn show(&mut self, seen: &WorkerSnapshot, out: &mut dyn Write) -> io::Result<()> {
         let Some(path) = seen.paths.first() else {
             return Ok(());
         };

@@ -4,7 +4,7 @@ use super::target::Target;
 use crate::commands::Context;
 use crate::exit::{Exit, Failure};
 use clap::Args;
-use control::protocol::{Change, Request};
+use control::protocol::{Request, SettingChange};
 use std::collections::BTreeMap;
 
 /// Change settings of a class of a running suimon; the whole tree is checked first
@@ -16,15 +16,15 @@ pub struct Set {
     class: String,
     /// The new values, as they would stand in a policy, without quotes: rate=20Mbit/s
     #[arg(required = true, value_name = "SETTING=VALUE", value_parser = change)]
-    changes: Vec<(String, Change)>,
+    changes: Vec<(String, SettingChange)>,
     #[command(flatten)]
     target: Target,
 }
 
-fn change(word: &str) -> Result<(String, Change), String> {
+fn change(word: &str) -> Result<(String, SettingChange), String> {
     match word.split_once('=') {
         Some((key, value)) if !key.is_empty() && !value.is_empty() => {
-            Ok((key.trim().into(), Change::from_word(value.trim())))
+            Ok((key.trim().into(), SettingChange::from_word(value.trim())))
         }
         _ => Err("expected a setting and its value, such as rate=20Mbit/s".into()),
     }
@@ -33,7 +33,7 @@ fn change(word: &str) -> Result<(String, Change), String> {
 impl Set {
     /// Asks for the change.
     pub fn run(self, cx: &mut Context<'_>) -> Result<Exit, Failure> {
-        let changes: BTreeMap<String, Change> = self.changes.into_iter().collect();
+        let changes: BTreeMap<String, SettingChange> = self.changes.into_iter().collect();
         let (interface, class) = (self.interface, self.class);
         self.target.tell(
             &Request::Set {
@@ -52,9 +52,12 @@ mod tests {
 
     #[test]
     fn a_change_is_a_setting_and_its_value() {
-        let rate = Change::Text("20Mbit/s".into());
+        let rate = SettingChange::Text("20Mbit/s".into());
         assert_eq!(change("rate=20Mbit/s"), Ok(("rate".into(), rate)));
-        assert_eq!(change("priority=7"), Ok(("priority".into(), Change::Integer(7))));
+        assert_eq!(
+            change("priority=7"),
+            Ok(("priority".into(), SettingChange::Integer(7)))
+        );
         for wrong in ["rate", "=7", "rate="] {
             assert!(change(wrong).is_err(), "{wrong} was accepted");
         }

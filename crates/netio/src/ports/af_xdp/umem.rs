@@ -2,8 +2,8 @@
 //!
 //! The kernel reads and writes frames that were lent to it, by its own accounting. Ours does not
 //! rely on that: each frame has an owner here, and an address that the kernel returns is only
-//! believed if it lies within a frame that was lent in that way. So no two [`UmemFrame`]s ever name the
-//! same bytes, and no bytes are looked at while they are lent.
+//! believed if it lies within a frame that was lent in that way. So no two [`UmemFrame`]s ever name
+//! the same bytes, and no bytes are looked at while they are lent.
 
 #![expect(
     unsafe_code,
