@@ -198,7 +198,7 @@ impl Terms<'_> {
     /// Why there is no bound.
     pub fn worst(&self, class: ClassId, queue: &Kind, service: RateLatency) -> Result<Bound, String> {
         let promise = self.in_order(class, queue)?;
-        let more = || format!("it is promised {}, more than it is sure to get", promise.rate);
+        let more = || format!("it is promised {}, more than it is guaranteed", promise.rate);
         service.bound(promise).ok_or_else(more)
     }
 }

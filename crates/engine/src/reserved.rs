@@ -20,7 +20,7 @@
 //! The signalling has a class of its own ([`SIGNALLING`]), lest reservations end because a full
 //! link loses the messages that refresh them. With `wrr` and `drr` it takes turns, byte for byte,
 //! with what else the default class holds, and so takes nothing from any promise; with `cbq` it is
-//! sure of a hundredth of the reservable part.
+//! guaranteed a hundredth of the reservable part.
 
 use crate::classify::Filter;
 use crate::disciplines::{drr, fifo};
@@ -661,7 +661,7 @@ mod tests {
                 None,
                 "97 %",
                 "1 %",
-                "sure of 4 Mbit/s, and 97 Mbit/s can be reserved",
+                "are guaranteed 4 Mbit/s, and 97 Mbit/s can be reserved",
             ),
             (
                 "wrr",

@@ -22,9 +22,9 @@ pub struct Assembly {
     pub handle: Handle,
     /// The path of each of the policy's interfaces, in their order.
     pub paths: Vec<PathId>,
-    /// How traffic goes on without us, for people.
+    /// How traffic goes on without us, human-readable.
     pub without_us: String,
-    /// What makes the times of pacing disciplines come true, for people.
+    /// What makes the times of pacing disciplines come true, human-readable.
     pub realised: Vec<String>,
     /// What works and may surprise.
     pub warnings: Vec<String>,

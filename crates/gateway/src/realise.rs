@@ -93,7 +93,7 @@ impl Place {
     }
 }
 
-/// A realiser's name for people.
+/// A realiser's human-readable name.
 pub fn words(name: &str) -> &'static str {
     match name {
         "gap" => "pacing by gap frames",

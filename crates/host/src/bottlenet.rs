@@ -8,6 +8,7 @@ use crate::tick::{Bottleneck, DataDirection};
 use engine::units::Bandwidth;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::fmt;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -31,6 +32,20 @@ pub enum BottlenetSetting {
     Auto,
     /// Not estimated: control by queueing delay.
     Off,
+}
+
+impl fmt::Display for BottlenetSetting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let rate = Bandwidth::bits_per_sec;
+        match *self {
+            Self::Rate { down_bps, up_bps } => match up_bps {
+                Some(up) => write!(f, "{} down, {} up", rate(down_bps), rate(up)),
+                None => write!(f, "{}", rate(down_bps)),
+            },
+            Self::Auto => f.write_str("auto: estimated"),
+            Self::Off => f.write_str("off: not estimated, control by queueing delay"),
+        }
+    }
 }
 
 impl BottlenetSetting {

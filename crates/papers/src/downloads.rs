@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn the_law_lets_a_newcomer_have_most_of_the_link() {
+    fn the_law_lets_a_new_flow_have_most_of_the_link() {
         lab::isolated(|| {
             let high = Download {
                 member: None,
@@ -427,7 +427,7 @@ mod tests {
                 if lone > 5.0 && high > 6.0 {
                     return;
                 }
-                assert!(!last, "alone {lone:.2}, the newcomer {high:.2} Mbit/s");
+                assert!(!last, "alone {lone:.2}, the new flow {high:.2} Mbit/s");
             }
         });
     }

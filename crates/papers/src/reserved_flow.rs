@@ -92,9 +92,9 @@ impl PacketStream {
     /// The sending times of a program on a host of the paper's time: at each multiple of the
     /// interval, up to an interval late. Streams in step would meet a full queue always or never.
     fn timing(&self, seed: Seed) -> Replay {
-        let (mut luck, interval) = (seed.stream(), self.interval.nanos());
+        let (mut rng, interval) = (seed.stream(), self.interval.nanos());
         let count = (SETTLE + SPAN) * 1_000_000_000 / interval + 1;
-        let due = (0..count).map(|number| number * interval + luck.below(interval));
+        let due = (0..count).map(|number| number * interval + rng.below(interval));
         Replay::new(due.map(|at| (Duration::from_nanos(at), self.frame())).collect())
     }
 

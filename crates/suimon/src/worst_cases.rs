@@ -117,8 +117,8 @@ default = true
         assert_eq!(
             shown("discipline = \"wfq\"\n"),
             [
-                "no bound on delays: a packet waits for the flows that have packets, and nothing bounds how many there are or \
-              which share a queue"
+                "no bound on delays: a packet is delayed by all backlogged flows, and nothing bounds how many there are \
+              or which share a queue"
             ]
         );
     }

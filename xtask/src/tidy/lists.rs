@@ -66,12 +66,6 @@ const FAMILIES: &[Family] = &[
 
 /// Where members may be known by name: what the path begins with, the module or `*`, and why.
 const KNOWN: &[(&str, &str, &str)] = &[
-    (
-        "crates/suimon/src/reproduce/",
-        "*",
-        "an experiment is about these",
-    ),
-    ("crates/suimon/src/demo/", "*", "an experiment is about these"),
     ("crates/papers/", "*", "an experiment is about these"),
     (
         "crates/engine/src/queue.rs",
@@ -87,6 +81,21 @@ const KNOWN: &[(&str, &str, &str)] = &[
         "crates/lab/src/link.rs",
         "fifo",
         "a link without a policy has a plain buffer",
+    ),
+    (
+        "crates/engine/src/reserved.rs",
+        "*",
+        "reserved classes are plain queues, and the signalling takes turns with the default class",
+    ),
+    (
+        "crates/gateway/src/direction.rs",
+        "fifo",
+        "a direction without a policy has a plain queue",
+    ),
+    (
+        "crates/scenario/src/sources/tcp.rs",
+        "cubic",
+        "the default: what most hosts have",
     ),
     (
         "crates/engine/src/disciplines/cake.rs",

@@ -1420,18 +1420,18 @@ impl Reserves for ByRates {
                 .and_then(|entry| Rate::from_raw(&entry.value).ok());
             rate.map_or(Bandwidth::ZERO, |rate| rate.on(link.bandwidth))
         };
-        let sure: Bandwidth = spec
+        let guaranteed: Bandwidth = spec
             .classes
             .iter()
             .filter(|class| class.parent.is_none())
             .map(rate)
             .sum();
-        if sure + share > link.bandwidth {
+        if guaranteed + share > link.bandwidth {
             let message = format!(
-                "the policy's classes are sure of {sure}, and {share} can be reserved: more than the link's {}",
+                "the policy's classes are guaranteed {guaranteed}, and {share} can be reserved: more than the link's {}",
                 link.bandwidth
             );
-            let left = link.bandwidth - sure.min(link.bandwidth);
+            let left = link.bandwidth - guaranteed.min(link.bandwidth);
             problems.push(Problem::new(at, message).help(format!(
                 "{left} can be reserved beside the classes; or give them lower rates: what is not used is lent"
             )));

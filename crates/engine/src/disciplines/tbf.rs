@@ -137,12 +137,12 @@ impl Plan for TbfPlan {
         let rate = slowest
             .filter(|rate| *rate < terms.link.bandwidth)
             .unwrap_or(terms.link.bandwidth);
-        let debts = self
+        let overdrafts = self
             .buckets
             .iter()
             .flatten()
             .map(|(_, burst)| terms.longest - *burst);
-        let taken = terms.taken + terms.longest.times(2) + debts.sum();
+        let taken = terms.taken + terms.longest.times(2) + overdrafts.sum();
         let mut cases = below(&Terms {
             link: Link {
                 bandwidth: rate,

@@ -301,7 +301,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_soonest_come_as_out_of_a_sorted_set(
+        fn the_first_come_as_out_of_a_sorted_set(
             steps in prop::collection::vec((0u128..900, -1..4i32), 1..60),
         ) {
             let (mut queue, mut model) = (PriorityQueue::new(3_000), BTreeSet::new());

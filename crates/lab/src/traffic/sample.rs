@@ -19,7 +19,7 @@ pub struct Sample {
     sum: i128,
     least: i64,
     greatest: i64,
-    luck: Rng,
+    rng: Rng,
 }
 
 impl Sample {
@@ -31,7 +31,7 @@ impl Sample {
             sum: 0,
             least: i64::MAX,
             greatest: i64::MIN,
-            luck: Seed(seed).stream(),
+            rng: Seed(seed).stream(),
         }
     }
 
@@ -45,7 +45,7 @@ impl Sample {
             self.kept.push(value);
             return;
         }
-        let place = self.luck.below(self.total) as usize;
+        let place = self.rng.below(self.total) as usize;
         if let Some(kept) = self.kept.get_mut(place) {
             *kept = value;
         }

@@ -115,7 +115,7 @@ impl Egress {
         Ok(())
     }
 
-    /// The TAP's name, for people who wonder what it is.
+    /// The TAP's name, which says what it is.
     pub fn tap(&self) -> &str {
         self.tap.name()
     }

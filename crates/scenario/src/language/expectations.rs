@@ -97,7 +97,7 @@ impl Unit {
         }
     }
 
-    /// The value for people, exactly.
+    /// The value, human-readable and exact.
     pub fn words(self, value: u64) -> String {
         match self {
             Self::Rate => Bandwidth::bits_per_sec(value).to_string(),

@@ -1,4 +1,4 @@
-//! Outcomes as tables for people: each point in full, or a sweep with a line for each point.
+//! Outcomes as tables for the terminal: each point in full, or a sweep with a line for each point.
 
 use crate::run::outcome::{ClassOutcome, Judgement, LinkOutcome, Outcome, Passed};
 use measure::delay::Delays;

@@ -44,7 +44,7 @@ pub fn judge(expectation: &Expectation, window: &Window, meters: &Meters<'_>) ->
     }
 }
 
-/// A value for people, rounded.
+/// A value, human-readable and rounded.
 fn words(unit: Unit, value: u64) -> String {
     match unit {
         Unit::Rate => numbers::rate(value),

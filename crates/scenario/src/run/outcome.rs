@@ -70,7 +70,7 @@ pub struct ClassOutcome {
     pub parent: Option<usize>,
     /// Whether packets are put into it. What passed of others is the sum of the classes below them.
     pub leaf: bool,
-    /// What it is sure of, if its discipline promises that.
+    /// The rate that its discipline guarantees, if it does.
     pub target: Option<Bandwidth>,
     /// What passed.
     pub passed: Passed,

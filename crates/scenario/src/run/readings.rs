@@ -188,7 +188,7 @@ impl Meters<'_> {
         meter::borrowed(self.queue(direction)?, class)
     }
 
-    /// What a class is sure of, if its discipline promises that.
+    /// The rate that a class's discipline guarantees, if it does.
     pub fn target(&self, direction: usize, class: ClassId) -> Option<Bandwidth> {
         match meter::gauge(self.queue(direction)?, class, "rate")? {
             Value::Bandwidth(rate) => Some(rate),

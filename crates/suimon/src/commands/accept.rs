@@ -1,13 +1,14 @@
 //! `suimon accept`: a receiver proxy that answers Paths by rule, so that senders need nobody at the
 //! other end.
 
+use super::rsvp_options::{NodeArgs, protocol, rate};
 use crate::commands::Context;
 use crate::exit::{Exit, Failure};
 use clap::Args;
-use control::rsvp_config::{AcceptRule, Protection, RsvpConfig, RsvpSettings};
+use control::rsvp_config::AcceptRule;
 use control::socket::path_of;
 use engine::classify::{Ports, Prefix};
-use engine::units::{Bandwidth, Duration};
+use engine::units::Bandwidth;
 use gateway::signalling::standalone::StandaloneNode;
 use gateway::supervise::heed_signals;
 use serde_json::json;
@@ -33,7 +34,7 @@ pub struct Accept {
     #[arg(long, value_parser = protocol)]
     protocol: Option<u8>,
     /// The greatest rate of one reservation, in IP datagrams
-    #[arg(long, value_name = "RATE", value_parser = super::reserve::rate)]
+    #[arg(long, value_name = "RATE", value_parser = rate)]
     up_to: Option<Bandwidth>,
     #[command(flatten)]
     node: NodeArgs,
@@ -42,67 +43,12 @@ pub struct Accept {
     json: bool,
 }
 
-/// The options of a node without a data plane.
-#[derive(Debug, Args)]
-pub struct NodeArgs {
-    /// Speak RSVP on this interface only; may be given several times. All with an address, if not
-    /// given
-    #[arg(long, value_name = "NAME")]
-    interface: Vec<String>,
-    /// The mean refresh period R
-    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = refresh)]
-    refresh: Duration,
-    /// A key file that authenticates messages; only this user may read it (mode 600)
-    #[arg(long, value_name = "FILE")]
-    keys: Option<String>,
-    /// No refresh reduction (RFC 2961), for neighbours that misread it
-    #[arg(long)]
-    no_refresh_reduction: bool,
-    /// Name or path of the control socket
-    #[arg(long, value_name = "NAME|PATH", default_value = "rsvp")]
-    pub socket: String,
-}
-
 fn prefix(text: &str) -> Result<Prefix, String> {
     text.parse().map_err(|e: engine::classify::FilterError| e.0)
 }
 
 fn ports(text: &str) -> Result<Ports, String> {
     text.parse().map_err(|e: engine::classify::FilterError| e.0)
-}
-
-fn refresh(text: &str) -> Result<Duration, String> {
-    let read: Duration = text
-        .parse()
-        .map_err(|e: engine::units::UnitError| e.to_string())?;
-    let sound = read >= Duration::from_millis(100) && read <= Duration::from_secs(3600);
-    sound
-        .then_some(read)
-        .ok_or_else(|| "a refresh period is from 100 ms to 1 h".into())
-}
-
-/// A transport protocol by name or number.
-pub fn protocol(text: &str) -> Result<u8, String> {
-    control::filters::protocol_number(text)
-}
-
-impl NodeArgs {
-    /// The configuration of a node with these rules.
-    pub fn config(&self, accept: Vec<AcceptRule>) -> RsvpConfig {
-        const USUAL: u32 = 5000;
-        RsvpConfig {
-            interfaces: self.interface.clone(),
-            settings: RsvpSettings {
-                refresh: self.refresh,
-                most_messages: USUAL,
-                keys: self.keys.clone(),
-                protection: Protection::Required,
-                refresh_reduction: !self.no_refresh_reduction,
-            },
-            unprotected: Vec::new(),
-            accept,
-        }
-    }
 }
 
 impl Accept {

@@ -59,7 +59,7 @@ impl Bottlenet {
         if self.json {
             writeln!(out, "{}", json!({ "interface": interface, "bottlenet": setting }))?;
         } else {
-            writeln!(out, "{interface}: {}", describe(setting))?;
+            writeln!(out, "{interface}: {setting}")?;
         }
         Ok(Exit::Done)
     }
@@ -109,7 +109,7 @@ impl Bottlenet {
                         } else {
                             " (overridden by your own setting)"
                         };
-                        writeln!(out, "{interface}: {}{other}", describe(setting))?;
+                        writeln!(out, "{interface}: {setting}{other}")?;
                     }
                     shown.push(json!({
                         "interface": interface, "bottlenet": setting, "whose": whose, "counts": counts,
@@ -126,18 +126,5 @@ impl Bottlenet {
             writeln!(out, "no settings: rates are estimated (auto)")?;
         }
         Ok(Exit::Done)
-    }
-}
-
-/// A setting, human-readable.
-pub fn describe(setting: BottlenetSetting) -> String {
-    let rate = |bps| Bandwidth::bits_per_sec(bps).to_string();
-    match setting {
-        BottlenetSetting::Rate { down_bps, up_bps } => match up_bps {
-            Some(up) => format!("{} down, {} up", rate(down_bps), rate(up)),
-            None => rate(down_bps),
-        },
-        BottlenetSetting::Auto => "auto: estimated".into(),
-        BottlenetSetting::Off => "off: not estimated, control by queueing delay".into(),
     }
 }

@@ -22,6 +22,7 @@ mod nine_top;
 mod pace;
 mod reproduce;
 mod reserve;
+mod rsvp_options;
 mod run;
 mod set;
 mod sim;

@@ -2,7 +2,6 @@
 //!
 //! On a terminal it polls the leading nine; otherwise it asks once.
 
-use super::bottlenet::describe;
 use super::nine::{directory, setting_directories};
 use crate::commands::Context;
 use crate::exit::{Exit, Failure};
@@ -132,7 +131,7 @@ fn lines(status: &NineStatus) -> Vec<StyledLine> {
             interface.name,
             numbers::rate(interface.down_bps),
             numbers::rate(interface.up_bps),
-            describe(interface.bottlenet),
+            interface.bottlenet,
             law_rates(interface),
         );
         lines.push(line(Kind::Plain, text));

@@ -41,7 +41,7 @@ enum What {
     Change(Change),
     /// A temporary node, until standard input ends
     #[command(hide = true)]
-    Node(super::accept::NodeArgs),
+    Node(super::rsvp_options::NodeArgs),
 }
 
 /// The flow, and its reservation.
@@ -51,13 +51,13 @@ struct Flow {
     #[arg(long, value_name = "HOST[:PORT]")]
     to: Option<String>,
     /// The rate, in IP datagrams: 40M, or "40 Mbit/s"
-    #[arg(long, value_name = "RATE", value_parser = rate)]
+    #[arg(long, value_name = "RATE", value_parser = super::rsvp_options::rate)]
     rate: Option<Bandwidth>,
     /// The source, as HOST, HOST:PORT or :PORT; the route's address and any port if not given
     #[arg(long, value_name = "[HOST][:PORT]")]
     from: Option<String>,
     /// The transport protocol: udp, tcp, gre, esp, ipip, or a number
-    #[arg(long, default_value = "udp", value_parser = super::accept::protocol)]
+    #[arg(long, default_value = "udp", value_parser = super::rsvp_options::protocol)]
     protocol: u8,
     /// The bucket depth: 64kB; 10 ms of the rate if not given
     #[arg(long, value_name = "LENGTH", value_parser = length)]
@@ -106,17 +106,6 @@ impl NodeChoice {
         }
         options
     }
-}
-
-/// A rate on the command line: as in a policy, or a number with k, M or G, in bit/s.
-pub fn rate(text: &str) -> Result<Bandwidth, String> {
-    let short = text.ends_with(['k', 'M', 'G', 'T']);
-    let text = if short {
-        format!("{text}bit/s")
-    } else {
-        text.into()
-    };
-    text.parse().map_err(|e: engine::units::UnitError| e.to_string())
 }
 
 fn length(text: &str) -> Result<Bytes, String> {

@@ -1,6 +1,6 @@
 //! A temporary node: what `reserve` starts where none runs.
 
-use crate::commands::accept::NodeArgs;
+use crate::commands::rsvp_options::NodeArgs;
 use crate::exit::{Exit, Failure};
 use control::reservation::Reservations;
 use control::socket::path_of;
