@@ -198,7 +198,7 @@ mod tests {
             // The key of what a port is attached to.
             ("egress", "control/src/port_config.rs"),
             // The kind of a traffic source.
-            ("pcap", "scenario/src/language/sources.rs"),
+            ("pcap", "scenario/src/sources/pcap.rs"),
             // An option of the command line.
             ("pcap", "suimon/src/commands/sim.rs"),
         ];
