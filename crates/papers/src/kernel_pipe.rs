@@ -127,7 +127,7 @@ fn remark(runs: &[(Trial, TrialResult)]) -> String {
     format!(
         "lab: the kernel's TCP between network namespaces, windows up to 32 MB. A worker of `suimon run` is the host's Gigabit Ethernet, with \
          `pacer` and the realiser of timers, without spinning, or with nothing but the rate of its link. The bottleneck is an emulated link \
-         (62.5 MB/s of frames with FCS, 100 ms each way), which reckons with the times at which the kernel took packets in. What the worker makes \
+         (62.5 MB/s of frames with FCS, 100 ms each way), which computes with the times at which the kernel took packets in. What the worker makes \
          up for when this machine has held it up is at most 5 ms long, 312 KB of the buffer. Standard TCP (`reno`) doubles its window until \
          something is lost; `cubic` leaves slow start at half the pipe (HyStart hears a train of acknowledgments that lasts half a round trip) and \
          fills it in half a minute, so it loses later. There is no Scalable TCP in this kernel. {strayed} packets were lost between the worker and the \

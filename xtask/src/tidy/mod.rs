@@ -41,7 +41,7 @@ const RULES: &[Rule] = &[
     rule("no unwrap", files::no_unwrap, 0),
     rule("comment width", files::comment_width, 0),
     rule("errors documented", errors::errors_documented, 128),
-    rule("words", names::words, 1),
+    rule("words", names::words, 0),
     rule("unique types", names::unique_types, 40),
     rule("short decisions", files::short_decisions, 0),
 ];
