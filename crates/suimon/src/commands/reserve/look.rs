@@ -28,7 +28,7 @@ pub(super) struct Change {
     /// The reservation's number, as `status` shows it
     number: u64,
     /// The new rate, in IP datagrams
-    #[arg(long, value_name = "RATE", value_parser = super::rate)]
+    #[arg(long, value_name = "RATE", value_parser = crate::commands::rsvp_options::rate)]
     rate: Bandwidth,
     #[command(flatten)]
     query: Query,

@@ -217,6 +217,7 @@ impl Reserve {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::commands::rsvp_options::rate;
 
     #[test]
     fn rates_are_read_in_short_and_as_in_a_policy() {
