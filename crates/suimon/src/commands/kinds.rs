@@ -27,7 +27,7 @@ impl Kinds {
         let out = &mut *cx.out;
         let registry = cx.registry;
         let kinds: Vec<&Kind> = match &self.name {
-            Some(name) => vec![registry.find(name).ok_or_else(|| unregistered(&registry, name))?],
+            Some(name) => vec![registry.find(name).ok_or_else(|| unregistered(registry, name))?],
             None => registry.kinds().collect(),
         };
         if self.json {
