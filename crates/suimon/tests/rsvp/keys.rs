@@ -125,7 +125,7 @@ fn forged(rig: &Rig) {
         &tear.encode().expect("it fits"),
     );
     until("r1 says that it had no key", LONG, || {
-        explained(rig, "r1", "messages of 10.0.1.1 were dropped: they have no key")
+        explained(rig, "r1", "messages from 10.0.1.1 were dropped: they carry no INTEGRITY")
     });
 }
 
@@ -152,6 +152,6 @@ fn replayed(rig: &Rig) {
     };
     send(&rig.hosts[Rig::at("r2")], "lan0", envelope, &bytes);
     until("b says that it was heard before", LONG, || {
-        explained(rig, "b", "they, or later ones, were heard before")
+        explained(rig, "b", "they were received before")
     });
 }
