@@ -127,6 +127,10 @@ pub fn has_ports(protocol: u8) -> bool {
 }
 
 /// The protocol of this name or number, as in a filter.
+///
+/// # Errors
+///
+/// Returns an error if the text is neither a number below 256 nor the name of a known protocol.
 pub fn protocol_number(text: &str) -> Result<u8, String> {
     if let Ok(number) = text.parse() {
         return Ok(number);

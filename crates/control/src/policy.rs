@@ -157,6 +157,11 @@ impl InterfacePolicy {
     /// The same interface with settings of one class changed, checked as a whole; nothing changes
     /// if the new tree has a fault. The problems' places mean nothing, since the change stands in
     /// no file.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if there is no such class, the new tree has a fault, or the reservations do
+    /// not fit it.
     pub fn with_class_settings(
         &self,
         registry: &Registry,

@@ -102,6 +102,10 @@ pub fn path_of(name: &str) -> PathBuf {
 }
 
 /// The socket to connect to: the one named, or the only one there is.
+///
+/// # Errors
+///
+/// Returns an error if no socket is named and not exactly one program is running.
 pub fn find(named: Option<&str>) -> Result<PathBuf, Refusal> {
     if let Some(name) = named {
         return Ok(path_of(name));
@@ -190,6 +194,10 @@ impl Stop {
 impl Server {
     /// Serves this path. A socket that a dead program has left there is replaced; a living one is
     /// not.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the path is in use or cannot be bound, or the thread cannot be started.
     pub fn start(path: &Path, handler: Arc<dyn Handler>) -> io::Result<Self> {
         let listener = bind(path)?;
         let stop = Arc::new(Stop::default());
@@ -486,6 +494,10 @@ pub struct Client {
 
 impl Client {
     /// Connects; `named` is a name or a path, and may be left out if only one program is running.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the socket cannot be found, or nobody answers there.
     pub fn connect(named: Option<&str>) -> Result<Self, Refusal> {
         let path = find(named)?;
         let stream = UnixStream::connect(&path)
@@ -499,6 +511,11 @@ impl Client {
     }
 
     /// Sends a request and waits for its first reply.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the request cannot be sent, or no reply comes in time that can be
+    /// understood.
     pub fn ask(&mut self, request: &Request) -> Result<Reply, Refusal> {
         let interval = match request {
             Request::Status { interval_ms, .. } => Duration::from_millis(*interval_ms),
@@ -511,6 +528,10 @@ impl Client {
     }
 
     /// Sends a request.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the request cannot be written to the connection.
     pub fn tell(&mut self, request: &Request) -> Result<(), Refusal> {
         let mut line = serde_json::to_vec(request).map_err(|e| self.gone(&e.into()))?;
         line.push(b'\n');
@@ -518,6 +539,10 @@ impl Client {
     }
 
     /// Waits for the next reply, after a status request that goes on.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the connection ends or fails, or the reply cannot be understood.
     pub fn next_reply(&mut self) -> Result<Reply, Refusal> {
         let mut line = Vec::new();
         match self.read_line(&mut line) {
@@ -568,6 +593,10 @@ impl Client {
     }
 
     /// Ends the connection when it goes, whoever reads from it then.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the connection's descriptor cannot be duplicated.
     pub fn hang_up_later(&self) -> Result<HangUp, Refusal> {
         let stream = self.lines.get_ref().try_clone();
         stream.map(HangUp).map_err(|e| self.gone(&e))
@@ -579,6 +608,11 @@ impl Client {
     }
 
     /// The metrics over an interval.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the connection fails, or the program refuses or answers with something
+    /// else.
     pub fn status(&mut self, interval: Duration, follow: bool) -> Result<Snapshot, Refusal> {
         let interval_ms = u64::try_from(interval.as_millis()).unwrap_or(u64::MAX);
         let reply = self.ask(&Request::Status { interval_ms, follow })?;
@@ -645,6 +679,10 @@ fn unanswered(path: &Path, error: &io::Error) -> Refusal {
 }
 
 /// The metrics in a reply.
+///
+/// # Errors
+///
+/// Returns an error if the reply is a refusal or anything else but a status.
 pub fn snapshot(reply: Reply) -> Result<Snapshot, Refusal> {
     match reply {
         Reply::Status(snapshot) => Ok(*snapshot),

@@ -367,6 +367,10 @@ const fn copy(from: &[u8], text: &mut [u8], at: usize) -> usize {
 }
 
 /// The position of the name that a value chooses; the error suggests the nearest.
+///
+/// # Errors
+///
+/// Returns an error if the value is not text, or not one of the names.
 #[doc(hidden)]
 pub fn choose<'a>(
     raw: &Raw,
