@@ -36,6 +36,11 @@ fn rules(lane: &Lane, interface: &str) -> bool {
 }
 
 /// Opens the ports and builds the paths.
+///
+/// # Errors
+///
+/// Returns an error if a port cannot be opened, a realiser cannot work there, there is no memory
+/// for packets, or an interface of the policy is not one of the port's.
 pub fn assemble(policy: &Policy, config: &PortConfig) -> Result<Assembly, Error> {
     let chosen: Vec<Option<Chosen>> = policy
         .interfaces

@@ -15,6 +15,11 @@ pub struct Claim {
 
 impl Claim {
     /// Claims these interfaces; the error names the one that another program has.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if another program has claimed one of the interfaces, or a claim's socket
+    /// cannot be bound.
     pub fn on(interfaces: &[&str]) -> Result<Self, String> {
         let claim = |name: &&str| {
             let address = SocketAddr::from_abstract_name(format!("suimon:{name}"));

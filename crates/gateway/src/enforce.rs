@@ -28,6 +28,11 @@ use std::thread::JoinHandle;
 
 /// Puts a policy into force until it is told to end. Changes of classes are checked with the kinds
 /// of `registry`. `watch` is shown what is to be seen twice a second.
+///
+/// # Errors
+///
+/// Returns an error if the policy has no usable port, something that it needs cannot be set up, the
+/// packet loop panics, or `out` cannot be written to.
 pub fn enforce(
     policy: &Policy,
     registry: &Registry,

@@ -66,6 +66,10 @@ impl InForce {
     }
 
     /// From now on the worker runs `whole` on the interface of this policy.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the interface is not managed any more, or the worker does not answer.
     pub fn put(&self, policy: InterfacePolicy, whole: InterfacePolicy) -> Result<Adopted, Refusal> {
         // Held until the worker has answered, so that two changes cannot overtake one another.
         let mut all = self.lock();

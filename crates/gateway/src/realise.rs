@@ -36,6 +36,10 @@ pub struct Place {
 
 impl Place {
     /// The interface of this name.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if there is no interface of this name, or it cannot be asked about.
     pub fn named(name: &str) -> Result<Self, Error> {
         let found = netio::interface::Interface::named(name)
             .map_err(|e| PortError::new(name, "looking for it", e))?;
@@ -83,11 +87,21 @@ impl Place {
     }
 
     /// Whether gap frames work here, or why not.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the interface cannot be opened, there is no memory, or gap frames do not
+    /// work on it.
     pub fn try_gaps(&self, pacing: Pacing, settings: &PortSettings) -> Result<String, Error> {
         self.try_out(&self.gaps(pacing, settings), settings.transmit_ring as usize)
     }
 
     /// Whether launch times work here, or why not.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the interface cannot be opened, there is no memory, or launch times do
+    /// not work on it.
     pub fn try_launch(&self, pacing: Pacing) -> Result<String, Error> {
         self.try_out(&self.launch(pacing), 1)
     }
@@ -103,6 +117,11 @@ pub fn words(name: &str) -> &'static str {
 }
 
 /// The realiser for what leaves by an interface; none if its policy does not pace.
+///
+/// # Errors
+///
+/// Returns an error if the interface cannot be found, or the realiser that is asked for cannot work
+/// there.
 pub fn choose(interface: &InterfacePolicy, config: &PortConfig) -> Result<Option<Chosen>, Error> {
     let Some(pacing) = interface.plan.root.plan.pacing() else {
         return Ok(None);
@@ -148,6 +167,10 @@ pub fn choose(interface: &InterfacePolicy, config: &PortConfig) -> Result<Option
 }
 
 /// Prepares the port that is used.
+///
+/// # Errors
+///
+/// Returns an error if the realiser cannot work with the port.
 pub fn attach(interface: &str, realiser: &mut dyn Realiser, port: &mut dyn Port) -> Result<(), Error> {
     realiser.attach(port).map_err(|why| {
         let name = words(realiser.name());

@@ -16,6 +16,10 @@ const GLANCE: Duration = Duration::from_millis(50);
 const PORTS: u32 = 10;
 
 /// Makes SIGINT and SIGTERM set `end`; the second one ends the process at once.
+///
+/// # Errors
+///
+/// Returns an error if a signal handler cannot be registered.
 pub fn heed_signals(end: &Arc<AtomicBool>) -> io::Result<()> {
     use signal_hook::consts::{SIGINT, SIGTERM};
     use signal_hook::flag;
@@ -56,6 +60,10 @@ impl Troubles {
 ///
 /// What cannot be said is not said: that nobody reads `out` any more is no reason to leave the link
 /// alone.
+///
+/// # Errors
+///
+/// Returns an error if the packet loop has panicked.
 pub fn supervise(
     handle: &Handle,
     worker: JoinHandle<WorkerSnapshot>,

@@ -125,7 +125,11 @@ fn forged(rig: &Rig) {
         &tear.encode().expect("it fits"),
     );
     until("r1 says that it had no key", LONG, || {
-        explained(rig, "r1", "messages from 10.0.1.1 were dropped: they carry no INTEGRITY")
+        explained(
+            rig,
+            "r1",
+            "messages from 10.0.1.1 were dropped: they carry no INTEGRITY",
+        )
     });
 }
 
