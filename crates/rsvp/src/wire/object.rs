@@ -35,6 +35,11 @@ pub(super) struct Raw<'a> {
 
 impl<'a> Raw<'a> {
     /// Takes the next object of a message.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the message ends too early, or the object's length is below 4 or no
+    /// multiple of 4.
     pub fn next(message: &mut Reader<'a>) -> Result<Self, Misread> {
         let length = usize::from(message.u16()?);
         let (class, c_type) = (message.u8()?, message.u8()?);
@@ -46,6 +51,10 @@ impl<'a> Raw<'a> {
     }
 
     /// Decodes the contents, which must be read to the last byte.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the contents are not those of a `T`, or bytes are left over.
     pub fn read<T: Object>(&self) -> Result<T, Misread> {
         let mut body = Reader(self.data);
         let object = T::read(self.c_type, &mut body)?;
