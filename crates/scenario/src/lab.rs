@@ -60,6 +60,10 @@ impl Instruments {
     }
 
     /// Writes what is not written yet.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if a file cannot be created or written.
     pub fn write(&self) -> Result<(), Error> {
         for (_, file, record) in &self.series {
             let failed = |why| Error::Unwritten {
@@ -78,6 +82,10 @@ impl Instruments {
 }
 
 /// Makes hosts and links, and gives them addresses and routes.
+///
+/// # Errors
+///
+/// Returns an error if a host, a link, an address or a route cannot be made.
 pub fn build(topology: &Topology, instruments: &Instruments, seed: Seed) -> lab::Result<Built> {
     let mut lab = Lab::new();
     let hosts: Vec<Host> = topology

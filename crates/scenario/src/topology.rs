@@ -79,6 +79,10 @@ const MOST: usize = 250;
 
 impl Topology {
     /// Reads and checks a topology. The error holds every mistake in it.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the text has a mistake.
     pub fn read(path: &str, text: &str, registry: &Registry) -> Result<Self, Diagnostics> {
         let mut reader = PolicyReader::new(registry);
         let mut syntax = Vec::new();

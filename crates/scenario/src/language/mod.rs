@@ -157,6 +157,10 @@ pub struct Scenarios {
 impl Scenarios {
     /// Reads and checks a text with all its points. The error holds every mistake in the first
     /// point that has any.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the text or one of its points has a mistake.
     pub fn read(path: &str, text: &str, registry: &Registry, files: Files<'_>) -> Result<Self, Diagnostics> {
         let mut all = Self {
             path: path.into(),
@@ -190,6 +194,10 @@ impl Scenarios {
 
     /// One point, numbered from 1. It has been checked; an error means that a policy file has
     /// changed since.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the point has a mistake, as it may when a policy file has changed.
     pub fn point(&self, number: usize, files: Files<'_>) -> Result<Scenario, Diagnostics> {
         let mut wrong = Vec::new();
         match self.read_point(number, files, &mut wrong) {

@@ -7,6 +7,11 @@ use std::io::Write;
 
 /// Puts lines of points together, all of them, each once, in their order. `outputs` are names and
 /// texts of files. Says whether all expectations were met.
+///
+/// # Errors
+///
+/// Returns an error if a line is not of a point, points are missing or contradict each other, or
+/// `out` cannot be written to.
 pub fn merge(outputs: &[(String, String)], out: &mut dyn Write) -> Result<bool, Error> {
     let mut scenarios: Vec<Gathered> = Vec::new();
     for (path, text) in outputs {

@@ -16,6 +16,10 @@ use std::io::{self, Write};
 
 /// Checks the scenario at this path, shows what it means or what is wrong, and says whether it is
 /// accepted.
+///
+/// # Errors
+///
+/// Returns an error if `out` cannot be written to; a scenario with mistakes gives `false`.
 pub fn check(
     path: &str,
     text: &str,

@@ -9,6 +9,10 @@ use std::io::{self, Write};
 pub const HEADER: &str = "point,what,link,name,from_ns,rate_bps\n";
 
 /// The lines of one point.
+///
+/// # Errors
+///
+/// Returns an error if `out` cannot be written to.
 pub fn write(out: &mut dyn Write, outcome: &Outcome) -> io::Result<()> {
     let mut lines = |what: &str, link: &str, name: &str, series: &[u64]| {
         for (bin, &bytes) in series.iter().enumerate() {

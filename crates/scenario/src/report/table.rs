@@ -7,6 +7,10 @@ use plot::text::{self, Align};
 use std::io::{self, Write};
 
 /// One point in full.
+///
+/// # Errors
+///
+/// Returns an error if `out` cannot be written to.
 pub fn point(out: &mut dyn Write, outcome: &Outcome) -> io::Result<()> {
     writeln!(
         out,
@@ -192,6 +196,10 @@ fn show_judgement(out: &mut dyn Write, judgement: &Judgement) -> io::Result<()> 
 }
 
 /// A sweep: a line for each point, with what was expected, or else with what each flow got.
+///
+/// # Errors
+///
+/// Returns an error if `out` cannot be written to.
 pub fn sweep(out: &mut dyn Write, outcomes: &[Outcome]) -> io::Result<()> {
     let Some(first) = outcomes.first() else {
         return Ok(());

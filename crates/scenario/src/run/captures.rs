@@ -53,6 +53,10 @@ pub struct Capturing {
 }
 
 /// Begins with all of them.
+///
+/// # Errors
+///
+/// Returns an error if there is no link of a wanted name, or a file cannot be created or written.
 pub fn begin(
     network: &mut Network,
     scenario: &Scenario,
@@ -87,6 +91,10 @@ pub fn begin(
 
 impl Capturing {
     /// Writes what was captured so far, and forgets it.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the file cannot be written.
     pub fn write(&mut self, network: &mut Network) -> Result<(), Error> {
         let frames = network
             .sim

@@ -29,6 +29,11 @@ const STEPS: u64 = 400;
 
 /// Runs a scenario. `said` is told now and then how much time has passed and how many events there
 /// were.
+///
+/// # Errors
+///
+/// Returns an error if a flow has no route, a capture cannot be written, or a link cannot adopt a
+/// change.
 pub fn run(
     name: &str,
     scenario: &Scenario,

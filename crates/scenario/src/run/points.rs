@@ -80,6 +80,10 @@ pub struct Job<'a> {
 impl Job<'_> {
     /// Runs the points, and tells each outcome in the order of the points. `watch` is called now
     /// and then.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if a point cannot be read or run, its thread ends early, or `tell` fails.
     pub fn run<E: From<Error>>(
         &self,
         watch: &mut dyn FnMut(&Done),
