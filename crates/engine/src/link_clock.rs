@@ -6,7 +6,7 @@
 //! division is carried to the next packet, so that a discipline that keeps to the same bandwidth by
 //! itself never has to wait here.
 //!
-//! [`CreditClock`] adds what `cbq` needs: a clock for credits that stands still while the link's
+//! `CreditClock` adds what `cbq` needs: a clock for credits that stands still while the link's
 //! caller is too late.
 
 use crate::units::{Bandwidth, Bytes, Duration, Instant};

@@ -21,7 +21,7 @@ use engine::units::{Bytes, Duration, Instant};
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// How long limits stay in force after [`WindowClamp::set_limits`]. A controller that hangs
+/// How long limits stay in force after `WindowClamp::set_limits`. A controller that hangs
 /// clamps nobody.
 pub const LIMIT_LIFETIME: Duration = Duration::from_secs(1);
 

@@ -86,7 +86,7 @@ pub struct FlowContext<'a> {
 
 /// The section of a flow, as its kind reads it.
 pub struct SourceReader<'a> {
-    /// The section [[flow]].
+    /// The section `[[flow]]`.
     pub section: &'a Section<'a>,
     table: Table,
     pub(super) files: Files<'a>,
