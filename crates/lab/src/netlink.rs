@@ -41,6 +41,10 @@ pub struct LabNetlink(netlink::Netlink);
 
 impl LabNetlink {
     /// For the namespace that the calling thread is in now; it stays with that namespace.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the kernel refuses a netlink socket.
     pub fn open() -> Result<Self> {
         netlink::Netlink::open()
             .doing(|| "open a netlink socket".into())
@@ -53,6 +57,10 @@ impl LabNetlink {
     }
 
     /// The number of an interface.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if there is no such interface, or the kernel does not answer as it should.
     pub fn index(&mut self, name: &str) -> Result<u32> {
         let message =
             NetlinkRequest::new(libc::RTM_GETLINK, 0, &link_head(0, 0, 0)).text(libc::IFLA_IFNAME, name);
@@ -63,6 +71,10 @@ impl LabNetlink {
     }
 
     /// The Ethernet address of an interface.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if there is no such interface, or it has no Ethernet address.
     pub fn mac(&mut self, name: &str) -> Result<[u8; 6]> {
         let doing = || format!("read the Ethernet address of `{name}`");
         let message =
@@ -87,11 +99,19 @@ impl LabNetlink {
     }
 
     /// Makes a pair of joined interfaces, one here and one in another namespace.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the kernel refuses the pair, for example because a name is taken.
     pub fn veth(&mut self, name: &str, peer: &str, namespace: BorrowedFd<'_>) -> Result<()> {
         self.veth_with_queues(name, peer, namespace, 1)
     }
 
     /// As [`veth`](Self::veth), each side with so many queues in each direction.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the kernel refuses the pair, for example because a name is taken.
     pub fn veth_with_queues(
         &mut self,
         name: &str,
@@ -120,6 +140,10 @@ impl LabNetlink {
     }
 
     /// Makes a bridge.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the kernel refuses the bridge, for example because the name is taken.
     pub fn bridge(&mut self, name: &str) -> Result<()> {
         let nothing = |message| message;
         self.create(name, nothing, |info| info.text(libc::IFLA_INFO_KIND, "bridge"))
@@ -142,11 +166,19 @@ impl LabNetlink {
     }
 
     /// Switches an interface on.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if there is no such interface, or the kernel refuses the change.
     pub fn up(&mut self, name: &str) -> Result<()> {
         self.change(name, "change the state", libc::IFF_UP as u32, |m| m)
     }
 
     /// Switches an interface off.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if there is no such interface, or the kernel refuses the change.
     pub fn down(&mut self, name: &str) -> Result<()> {
         let index = self.index(name)?;
         let head = link_head(index, 0, libc::IFF_UP as u32);
@@ -156,17 +188,29 @@ impl LabNetlink {
     }
 
     /// Makes an interface a port of a bridge.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if either interface does not exist, or the kernel refuses the change.
     pub fn enslave(&mut self, name: &str, bridge: &str) -> Result<()> {
         let master = self.index(bridge)?;
         self.change(name, "set the bridge", 0, |m| m.number(libc::IFLA_MASTER, master))
     }
 
     /// Sets the longest packet, Ethernet header not counted.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if there is no such interface, or the kernel refuses this MTU.
     pub fn mtu(&mut self, name: &str, mtu: u32) -> Result<()> {
         self.change(name, "set the MTU", 0, |m| m.number(libc::IFLA_MTU, mtu))
     }
 
     /// Limits how many segments the host puts into one super-frame; 1 switches them off.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if there is no such interface, or the kernel refuses this limit.
     pub fn gso_max_segs(&mut self, name: &str, segments: u32) -> Result<()> {
         self.change(name, "limit the super-frames", 0, |m| {
             m.number(libc::IFLA_GSO_MAX_SEGS, segments)
@@ -174,6 +218,10 @@ impl LabNetlink {
     }
 
     /// Moves an interface into another namespace.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if there is no such interface, or the kernel refuses to move it there.
     pub fn move_to(&mut self, name: &str, namespace: BorrowedFd<'_>) -> Result<()> {
         let fd = namespace.as_raw_fd().cast_unsigned();
         self.change(name, "change the namespace", 0, |m| {
@@ -183,6 +231,10 @@ impl LabNetlink {
 
     /// Keeps the kernel from giving the interface a link-local IPv6 address: for interfaces that
     /// only carry frames.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if there is no such interface, or the kernel refuses the change.
     pub fn no_link_local(&mut self, name: &str) -> Result<()> {
         self.change(name, "switch off the link-local address", 0, |m| {
             m.nest(libc::IFLA_AF_SPEC, |families| {
@@ -194,6 +246,10 @@ impl LabNetlink {
     }
 
     /// Removes an interface; a pair's other end goes with it.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if there is no such interface, or the kernel refuses to remove it.
     pub fn delete(&mut self, name: &str) -> Result<()> {
         let index = self.index(name)?;
         self.request(NetlinkRequest::new(libc::RTM_DELLINK, 0, &link_head(index, 0, 0)))
@@ -203,6 +259,10 @@ impl LabNetlink {
 
     /// Gives an interface an address. IPv6 addresses are usable at once, without duplicate
     /// detection.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if there is no such interface, or the kernel refuses the address.
     pub fn address(&mut self, name: &str, address: IpAddr, prefix: u8) -> Result<()> {
         let index = self.index(name)?;
         let flags = match address {
@@ -220,6 +280,11 @@ impl LabNetlink {
     }
 
     /// Adds a route: what goes to this prefix goes to that gateway.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the kernel refuses the route, for example because it cannot reach the
+    /// gateway.
     pub fn route(&mut self, to: IpAddr, prefix: u8, gateway: IpAddr) -> Result<()> {
         let head = [
             family(to),
@@ -250,6 +315,10 @@ impl LabNetlink {
     }
 
     /// Adds a permanent neighbour entry, so that no ARP is needed.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if there is no such interface, or the kernel refuses the entry.
     pub fn neighbour(&mut self, name: &str, address: IpAddr, mac: [u8; 6]) -> Result<()> {
         let index = self.index(name)?;
         let mut head = vec![family(address), 0, 0, 0];

@@ -53,6 +53,10 @@ pub fn wall_clock() -> u64 {
 
 impl Analyser {
     /// Listens on this address, with throughput in bins of this length.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the address cannot be bound, or the socket cannot be set up.
     pub fn listen(on: SocketAddr, bin: Duration) -> Result<Self> {
         let listen = || {
             let socket = UdpSocket::bind(on)?;
@@ -70,6 +74,10 @@ impl Analyser {
     }
 
     /// The address it listens on.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the socket's own address cannot be learnt.
     pub fn address(&self) -> Result<SocketAddr> {
         self.socket
             .local_addr()
@@ -77,6 +85,10 @@ impl Analyser {
     }
 
     /// Takes one datagram, or waits a moment in vain.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if receiving fails for any reason but that nothing came in time.
     pub fn turn(&mut self) -> Result<()> {
         let mut buffer = [0; 1 << 16];
         match receive_stamped(&self.socket, &mut buffer) {

@@ -76,6 +76,10 @@ pub struct SendReport {
 }
 
 /// A socket to this address from this one, or from any.
+///
+/// # Errors
+///
+/// Returns an error if the socket cannot be bound to `from` or connected to `to`.
 pub fn socket(to: SocketAddr, from: Option<SocketAddr>) -> Result<UdpSocket> {
     let any = match to {
         SocketAddr::V4(_) => (std::net::Ipv4Addr::UNSPECIFIED, 0).into(),
@@ -94,6 +98,11 @@ pub fn socket(to: SocketAddr, from: Option<SocketAddr>) -> Result<UdpSocket> {
 
 /// Sends the stream until its end or until `stop` says so, then says its end. `clock` gives the
 /// time that the receiver compares with its own, in nanoseconds.
+///
+/// # Errors
+///
+/// Returns an error if sending fails for another reason than a full buffer or an unreachable
+/// receiver, which only count as refused.
 pub fn send(
     socket: &UdpSocket,
     stream: u64,
@@ -183,6 +192,10 @@ fn offer(socket: &UdpSocket, payload: &[u8]) -> io::Result<bool> {
 
 impl SendReport {
     /// The error of a stream of which nothing could be sent: nobody listens, or there is no way.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if there were datagrams and every one of them was refused.
     pub fn check(&self, to: SocketAddr) -> Result<()> {
         if self.datagrams > 0 && self.refused == self.datagrams {
             return Err(Error::other(

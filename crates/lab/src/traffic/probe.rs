@@ -53,6 +53,11 @@ impl Probe {
     }
 
     /// Starts a responder in one host, asks it from the other, and waits for the end.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if a host cannot be entered, the responder's address cannot be bound, or
+    /// either side's socket fails.
     pub fn run(self, from: &Host, to: &Host) -> Result<ProbeReport> {
         let doing = || format!("probe {} in host `{}`", self.to, to.name());
         let responder = to.call(|| UdpSocket::bind(self.to))?.doing(doing)?;

@@ -59,6 +59,11 @@ impl Bulk {
     }
 
     /// Starts the receiver in one host, then the sender in the other.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if a host cannot be entered, a thread cannot be started, or the listener
+    /// cannot be set up.
     pub fn start(self, from: &Host, to: &Host) -> Result<BulkRun> {
         let at = match self.who {
             Connects::Sender => to,
@@ -143,6 +148,11 @@ impl BulkRun {
     }
 
     /// Waits for the end.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the sender or the receiver failed, for example because no connection
+    /// came about.
     pub fn finish(mut self) -> Result<BulkReport> {
         let sent = join(self.sender.take())?;
         let intervals = join(self.receiver.take())?;

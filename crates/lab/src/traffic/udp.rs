@@ -111,6 +111,11 @@ struct Shared {
 
 impl Stream {
     /// Starts the receiver in one host, then the sender in the other.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if a host cannot be entered, a thread cannot be started, or the address
+    /// cannot be bound.
     pub fn start(self, from: &Host, to: &Host) -> Result<StreamRun> {
         let doing = || format!("listen on {} in host `{}`", self.to, to.name());
         let socket = to.call(|| UdpSocket::bind(self.to))?.doing(doing)?;
@@ -152,6 +157,10 @@ impl StreamRun {
     }
 
     /// Waits for the end.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the sender or the receiver failed.
     pub fn finish(mut self) -> Result<StreamReport> {
         let (Some(sender), Some(receiver)) = (self.sender.take(), self.receiver.take()) else {
             return Err(Error::other("finish a stream", "it is finished"));
