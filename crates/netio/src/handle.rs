@@ -168,6 +168,10 @@ impl Handle {
 
     /// The connections of a path whose windows can be held
     /// ([`Worker::hold`](crate::worker::Worker::hold)).
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the worker has ended, does not answer, or has no such path.
     pub fn watch(&self, path: PathId) -> Result<ClampSnapshot, Unanswered> {
         self.ask(|done| Command::Watch { path, done })?
             .ok_or(Unanswered::NoSuchPath)
@@ -175,6 +179,10 @@ impl Handle {
 
     /// Holds these, and lets those go that have no limit, until the next word or for
     /// [`LIMIT_LIFETIME`](crate::window_clamp::LIMIT_LIFETIME).
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the worker has ended, does not answer, or has no such path.
     pub fn hold(&self, path: PathId, limits: Vec<(Ends, Option<Limit>)>) -> Result<(), Unanswered> {
         let known = self.ask(|done| Command::Hold { path, limits, done })?;
         if known {

@@ -26,12 +26,20 @@ unsafe impl Sync for Mapping {}
 
 impl Mapping {
     /// Maps `len` bytes of a file from `offset`, shared.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the kernel refuses to map this part of the file.
     pub fn of(fd: BorrowedFd<'_>, len: usize, offset: i64) -> io::Result<Self> {
         Self::map(len, libc::MAP_SHARED | libc::MAP_POPULATE, fd.as_raw_fd(), offset)
     }
 
     /// Zeroed memory of our own, page-aligned. Shared, since pages that the kernel has pinned must
     /// stay ours when the process forks.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the kernel refuses so much memory.
     pub fn anonymous(len: usize) -> io::Result<Self> {
         let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS | libc::MAP_POPULATE;
         Self::map(len, flags, -1, 0)

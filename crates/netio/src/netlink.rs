@@ -83,6 +83,10 @@ pub struct Netlink(OwnedFd);
 
 impl Netlink {
     /// About the namespace that the calling thread is in now; afterwards usable from anywhere.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the kernel refuses a netlink socket.
     pub fn open() -> io::Result<Self> {
         // SAFETY: no addresses in it.
         let fd = unsafe {
@@ -110,6 +114,10 @@ impl Netlink {
     }
 
     /// For news: the kernel tells of what happens in these groups.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the kernel refuses a netlink socket, or to tell it of these groups.
     pub fn listen(groups: u32) -> io::Result<Self> {
         let this = Self::open()?;
         // SAFETY: all-zero is a valid address structure.
@@ -125,6 +133,10 @@ impl Netlink {
     }
 
     /// Takes all news without reading them, and without waiting: whether there were any.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the socket cannot be read.
     pub fn drain(&self) -> io::Result<bool> {
         let mut buffer = [0u8; 8 * 1024];
         let mut any = false;
@@ -148,12 +160,22 @@ impl Netlink {
 
     /// Sends a request for one thing, or for a change; the answer without its header, empty if
     /// there is none.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the kernel refuses the request, or the answer cannot be had or is cut
+    /// off.
     pub fn ask(&self, request: NetlinkRequest) -> io::Result<Vec<u8>> {
         let answers = self.exchange(request, libc::NLM_F_ACK)?;
         Ok(answers.into_iter().next().unwrap_or_default())
     }
 
     /// Sends a request for a list; each answer without its header.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the kernel refuses the request, or the answers cannot be had or are cut
+    /// off.
     pub fn list(&self, request: NetlinkRequest) -> io::Result<Vec<Vec<u8>>> {
         self.exchange(request, libc::NLM_F_DUMP)
     }

@@ -172,6 +172,10 @@ pub struct Pool {
 
 impl Pool {
     /// A pool of this many slots. Fails only if the address space cannot be had.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the kernel refuses so much address space.
     pub fn new(slots: Slots) -> io::Result<Self> {
         let small = SMALL * slots.small as usize;
         let region = Region::new(small + BIG * slots.big as usize)?;

@@ -36,6 +36,11 @@ impl Attached {
     }
 
     /// Attaches a program, behind those that are there already.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the kernel refuses to attach the program, or another qdisc has clsact's
+    /// place where it is needed.
     pub fn add(&mut self, program: &BpfProgram) -> io::Result<()> {
         if program.hook().is_xdp() || (self.means == Means::Best && self.clsact.is_none()) {
             match syscall::link(program, self.interface) {

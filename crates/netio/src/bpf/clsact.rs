@@ -91,6 +91,10 @@ fn occupant(netlink: &Netlink, interface: u32) -> io::Result<Option<String>> {
 
 /// The names of the BPF filters on an interface, in the order of arriving and sent frames; none if
 /// it has no clsact qdisc.
+///
+/// # Errors
+///
+/// Returns an error if the kernel does not say which qdiscs or filters the interface has.
 pub fn names(interface: u32) -> io::Result<Option<Vec<String>>> {
     let netlink = Netlink::open()?;
     if occupant(&netlink, interface)?.as_deref() != Some("clsact") {

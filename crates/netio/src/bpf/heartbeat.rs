@@ -46,6 +46,11 @@ pub struct Heartbeat {
 impl Heartbeat {
     /// A cell that counts as alive for `limit` after each beat. It starts as lapsed: nothing is
     /// taken before the first beat.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the kernel refuses to make the map of the cell, or to map it into
+    /// memory.
     pub fn new(limit: Duration) -> io::Result<Self> {
         let map = syscall::new_cell(WORDS * 8)?;
         let cell = Mapping::of(map.as_fd(), WORDS * 8, 0)?;

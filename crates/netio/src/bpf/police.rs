@@ -120,6 +120,11 @@ pub struct Police {
 impl Police {
     /// Attaches the programs to an interface (of Ethernet). They do nothing before the first beat,
     /// nor later than `limit` after the last.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if there is no such interface, the rate is out of range, or the kernel
+    /// refuses a map or a program.
     pub fn attach(interface: &str, rate: Bandwidth, limit: Duration, means: Means) -> io::Result<Self> {
         let index = Interface::named(interface)?.index;
         let heart = Heartbeat::new(limit)?;
@@ -167,6 +172,10 @@ impl Police {
     }
 
     /// These ports of this host from now on, and no others.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the kernel refuses to enter a port, for example because its map is full.
     pub fn choose(&mut self, ports: BTreeSet<u16>) -> io::Result<()> {
         for gone in self.chosen.difference(&ports) {
             self.ports.remove(&key(*gone));

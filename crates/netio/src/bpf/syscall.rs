@@ -189,6 +189,10 @@ pub(super) fn new_cell(bytes: usize) -> io::Result<OwnedFd> {
 }
 
 /// A map from receive queues to AF_XDP sockets.
+///
+/// # Errors
+///
+/// Returns an error if the kernel has no AF_XDP, or refuses to make the map.
 pub fn new_socket_map(queues: u32) -> io::Result<OwnedFd> {
     let mut attr = MapCreate {
         kind: MAP_SOCKETS,
@@ -209,6 +213,10 @@ pub fn new_socket_map(queues: u32) -> io::Result<OwnedFd> {
 }
 
 /// Puts the socket of a receive queue into the map.
+///
+/// # Errors
+///
+/// Returns an error if the kernel refuses the entry, for example because the map has no such queue.
 pub fn set_socket(map: BorrowedFd<'_>, queue: u32, socket: BorrowedFd<'_>) -> io::Result<()> {
     let (map, socket) = (map.as_raw_fd(), socket.as_raw_fd());
     let mut attr = MapUpdate {
@@ -313,6 +321,10 @@ impl<const K: usize, const V: usize> Hash<K, V> {
 }
 
 /// Loads a program with its references to the cell and to the socket map filled in.
+///
+/// # Errors
+///
+/// Returns an error if the kernel refuses to load the program.
 pub fn load(
     name: &'static str,
     hook: Hook,

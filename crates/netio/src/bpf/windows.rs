@@ -376,6 +376,10 @@ pub struct Windows {
 impl Windows {
     /// Attaches the programs to an interface (of Ethernet). They do nothing before the first beat,
     /// nor later than `limit` after the last.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if there is no such interface, or the kernel refuses a map or a program.
     pub fn attach(interface: &str, side: Side, limit: Duration, means: Means) -> io::Result<Self> {
         let index = Interface::named(interface)?.index;
         let heart = Heartbeat::new(limit)?;
@@ -424,6 +428,11 @@ impl Windows {
     }
 
     /// Limits a connection's windows, from the next segment that leaves.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the kernel refuses the entry, for example because there are too many
+    /// limits.
     pub fn limit(&self, ends: &Ends, limit: Limit) -> io::Result<()> {
         let field = u32::from(limit.field());
         let mut value = [0; LIMIT_BYTES];
