@@ -170,6 +170,11 @@ fn cost(mtu: usize) -> usize {
 
 impl AfPacket {
     /// Opens the port.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if there is no such interface, or the kernel refuses the packet socket or
+    /// one of its settings.
     pub fn open(settings: Settings) -> Result<Self, PortError> {
         let fail = |doing: &'static str| {
             let name = settings.interface.clone();

@@ -39,6 +39,10 @@ const BEHIND: Duration = Duration::from_secs(1);
 
 impl Captured {
     /// The port, with what it puts out written to this file, under this name of an interface.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the file cannot be created or written.
     pub fn new(port: Box<dyn Port>, file: &Path, name: &str) -> io::Result<Self> {
         let writer = Writer::new(BufWriter::new(File::create(file)?), &[name])?;
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();

@@ -88,6 +88,11 @@ pub struct Egress {
 impl Egress {
     /// Opens the socket and the TAP. Frames come once programs are attached, by
     /// [`crate::fail_open::single`].
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the interface cannot be found or opened, or the TAP cannot be made or
+    /// brought up.
     pub fn open(interface: &str, transmit_ring: usize) -> Result<Self, PortError> {
         let wire = AfPacket::open(af_packet::Settings {
             transmit_ring,

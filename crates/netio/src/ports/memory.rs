@@ -59,6 +59,10 @@ pub struct Memory {
 
 impl Memory {
     /// Two ends of a wire that holds `transmit_ring` frames each way.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the kernel refuses the descriptors by which the ends wake each other.
     pub fn pair(names: [&str; 2], capabilities: Capabilities) -> io::Result<[Self; 2]> {
         let wire = Arc::new(Mutex::new(Wire::default()));
         let bells = Arc::new([Bell::new()?, Bell::new()?]);

@@ -68,6 +68,10 @@ pub struct ModelWire {
 
 impl ModelWire {
     /// Of this rate, with a ring of so many frames in front.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the kernel refuses the descriptor by which the port is waited for.
     pub fn new(name: &str, rate: Bandwidth, ring: usize) -> io::Result<Self> {
         Ok(Self {
             name: name.into(),

@@ -159,6 +159,11 @@ fn short(bytes: &[u8], at: usize, big_endian: bool) -> Option<u16> {
 
 impl<R: Read> Reader<R> {
     /// Reads the head of a capture.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the source cannot be read, is empty, or does not begin as a capture of
+    /// Ethernet does.
     pub fn new(source: R) -> Result<Self, Broken> {
         let mut reader = Self {
             source,
@@ -248,6 +253,11 @@ impl<R: Read> Reader<R> {
     }
 
     /// The next frame, whose bytes replace those of `into`; `None` at the end of the file.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the source cannot be read, ends in the middle of a frame, or contradicts
+    /// itself.
     pub fn next(&mut self, into: &mut Vec<u8>) -> Result<Option<PcapRecord>, Broken> {
         match self.format {
             Format::Classic { resolution } => self.next_classic(resolution, into),
@@ -440,6 +450,10 @@ fn push_option(block: &mut Vec<u8>, code: u16, value: &[u8]) {
 
 impl<W: Write> Writer<W> {
     /// Writes the head of a capture of these interfaces.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the sink refuses what is written.
     pub fn new(sink: W, interfaces: &[&str]) -> io::Result<Self> {
         let mut writer = Self {
             sink,
@@ -471,6 +485,10 @@ impl<W: Write> Writer<W> {
     }
 
     /// Writes a frame, perhaps with a remark. `at` is in nanoseconds since 1970.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the sink refuses what is written.
     pub fn frame(&mut self, at: u64, interface: u32, bytes: &[u8], remark: Option<&str>) -> io::Result<()> {
         self.packet(at, interface, bytes, bytes.len() as u32);
         if let Some(remark) = remark {
@@ -482,6 +500,10 @@ impl<W: Write> Writer<W> {
 
     /// Writes the first bytes of a frame that is `original` bytes long: a simulated one has nothing
     /// behind its headers.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the sink refuses what is written.
     pub fn beginning(&mut self, at: u64, interface: u32, bytes: &[u8], original: u32) -> io::Result<()> {
         self.packet(at, interface, bytes, original.max(bytes.len() as u32));
         self.end(ENHANCED)
@@ -502,6 +524,10 @@ impl<W: Write> Writer<W> {
     }
 
     /// Hands everything to the system.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the sink cannot be flushed.
     pub fn flush(&mut self) -> io::Result<()> {
         self.sink.flush()
     }
@@ -541,6 +567,11 @@ pub struct Pcap {
 
 impl Pcap {
     /// A port that plays `input` and records to `output`; either may be absent.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the input cannot be opened or is no capture, or the output cannot be
+    /// created.
     pub fn open(input: Option<(&Path, ReplayPace)>, output: Option<&Path>) -> Result<Self, PortError> {
         let named = input
             .map(|(path, _)| path)

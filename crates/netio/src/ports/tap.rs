@@ -62,6 +62,11 @@ pub struct Tap {
 impl Tap {
     /// Opens the TAP of this name, in the network namespace of this thread; it is made if there is
     /// none, and goes with the port if it was not made persistent.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the TAP cannot be opened or made, or its MTU cannot be learnt, or it is
+    /// unsuitable.
     pub fn open(name: &str, transmit_ring: usize) -> Result<Self, PortError> {
         let fail = |doing: &'static str| move |e: io::Error| PortError::new(name, doing, e);
         let (tap, name) = sys::open_tap(name).map_err(fail("opening a TAP interface"))?;
@@ -72,6 +77,10 @@ impl Tap {
 
     /// Takes an open TAP, perhaps of another network namespace. It must have been made with
     /// `IFF_VNET_HDR` and `IFF_NO_PI`.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if it is no TAP made with these flags, or the kernel refuses to set it up.
     pub fn adopt(tap: OwnedFd, mtu: usize, transmit_ring: usize) -> Result<Self, PortError> {
         let (name, suitable) = sys::tap_name(tap.as_fd())
             .map_err(|e| PortError::new("tap", "adopting an open TAP interface", e))?;

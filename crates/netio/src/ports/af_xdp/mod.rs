@@ -228,6 +228,10 @@ impl OpenSockets {
 impl AfXdp {
     /// Opens sockets on all receive queues. Frames come once programs are attached, by
     /// [`crate::fail_open`].
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if there is no such interface, or the kernel refuses a socket or their map.
     pub fn open(name: &str, settings: Settings) -> Result<Self, PortError> {
         let open = OpenSockets::new(name, &settings)
             .map_err(|e| PortError::new(name, "opening AF_XDP sockets", e))?;

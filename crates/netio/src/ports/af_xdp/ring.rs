@@ -100,6 +100,10 @@ pub struct Producer<const W: usize> {
 
 impl<const W: usize> Producer<W> {
     /// Over a ring of `size` entries that nobody has used.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the size is no power of two, or the layout does not fit the memory.
     pub fn new(memory: Mapping, layout: RingLayout, size: u32) -> io::Result<Self> {
         Ok(Self {
             ring: Ring::new(memory, layout, size)?,
@@ -153,6 +157,10 @@ pub struct Consumer<const W: usize> {
 
 impl<const W: usize> Consumer<W> {
     /// Over a ring of `size` entries that nobody has used.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the size is no power of two, or the layout does not fit the memory.
     pub fn new(memory: Mapping, layout: RingLayout, size: u32) -> io::Result<Self> {
         Ok(Self {
             ring: Ring::new(memory, layout, size)?,

@@ -53,6 +53,11 @@ pub struct Socket {
 
 impl Socket {
     /// Opens and binds a socket; frames arrive once it is in the map of an attached program.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the kernel refuses the socket, its memory or its rings, or to bind it to
+    /// the queue.
     pub fn open(shape: &Shape) -> io::Result<Self> {
         // SAFETY: no addresses in it.
         let fd = unsafe { libc::socket(libc::AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
@@ -188,6 +193,10 @@ impl Socket {
     }
 
     /// Has the kernel send what was taken. What it cannot send now stays in the ring.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the kernel refuses to send for a reason that does not pass by itself.
     pub fn kick(&mut self) -> io::Result<()> {
         self.transmit.publish();
         self.reclaim();
@@ -247,6 +256,10 @@ impl Socket {
     }
 
     /// Whether frames can arrive: the interface exists and is up.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the interface is gone or down.
     pub fn check(&self) -> io::Result<()> {
         match self.wake_receiver() {
             Err(e) if matches!(e.raw_os_error(), Some(libc::ENXIO | libc::ENETDOWN)) => Err(e),
@@ -281,6 +294,10 @@ pub struct Watch(OwnedFd);
 
 impl Watch {
     /// Of these sockets, which must outlive it to be heard.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the kernel refuses an epoll descriptor, or to add a socket to it.
     pub fn new<'a>(sockets: impl Iterator<Item = BorrowedFd<'a>>) -> io::Result<Self> {
         // SAFETY: no addresses in it.
         let fd = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };

@@ -48,6 +48,10 @@ pub struct Umem {
 
 impl Umem {
     /// So many frames of `frame` bytes, a power of two.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the kernel refuses so much memory.
     pub fn new(frames: u32, frame: usize) -> io::Result<Self> {
         assert!(frame.is_power_of_two(), "the kernel wants a power of two");
         Ok(Self {
