@@ -41,11 +41,20 @@ pub struct Routes(Netlink);
 
 impl Routes {
     /// Those of the network namespace that the calling thread is in.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the kernel refuses a netlink socket.
     pub fn open() -> io::Result<Self> {
         Netlink::open().map(Self)
     }
 
     /// Where packets to this address go now.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the kernel cannot be asked, or refuses for another reason than a lack of
+    /// a route.
     pub fn to(&self, destination: IpAddr) -> io::Result<Leads> {
         let (family, len) = match destination {
             IpAddr::V4(_) => (libc::AF_INET, 32),
@@ -79,6 +88,10 @@ impl Routes {
     }
 
     /// All addresses of all interfaces.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the kernel cannot be asked, or its answer is cut off.
     pub fn addresses(&self) -> io::Result<Vec<OwnAddress>> {
         let answers = self
             .0
@@ -129,6 +142,10 @@ pub struct Changes(Netlink);
 
 impl Changes {
     /// From now on, in the network namespace that the calling thread is in.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the kernel refuses a netlink socket, or to tell it of changes.
     pub fn watch() -> io::Result<Self> {
         let groups = libc::RTMGRP_LINK
             | libc::RTMGRP_IPV4_ROUTE
@@ -139,6 +156,10 @@ impl Changes {
     }
 
     /// Whether anything has changed since the last call. Never waits.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the socket cannot be read.
     pub fn any(&self) -> io::Result<bool> {
         self.0.drain()
     }

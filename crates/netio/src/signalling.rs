@@ -94,6 +94,11 @@ struct V6 {
 
 impl Signalling {
     /// On this interface; IPv6 too, unless the kernel has none. Needs CAP_NET_RAW.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the kernel refuses a raw socket, its options, or to bind it to this
+    /// interface.
     pub fn open(name: &str, index: u32) -> io::Result<Self> {
         let v4 = raw(libc::AF_INET, RSVP.into(), name)?;
         set(v4.as_fd(), libc::IPPROTO_IP, libc::IP_HDRINCL, 1)?;
@@ -117,6 +122,10 @@ impl Signalling {
     }
 
     /// The next message that has come, and its bytes; none if there is none. Never waits.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if a socket cannot be read.
     pub fn receive(&mut self) -> io::Result<Option<(Arrival, &[u8])>> {
         // What is caught and is no message, such as a piece of one, is passed over.
         for _ in 0..AT_ONCE {
@@ -157,6 +166,11 @@ impl Signalling {
     }
 
     /// Sends a message by this interface.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the addresses are of two families, there is no IPv6, the message is too
+    /// long, or the kernel refuses it.
     pub fn send(&self, envelope: &Envelope, message: &[u8]) -> io::Result<()> {
         match (envelope.source, envelope.destination) {
             (IpAddr::V4(source), IpAddr::V4(destination)) => {

@@ -23,12 +23,20 @@ pub struct Sleeper(Arc<sys::Bell>);
 
 impl Sleeper {
     /// One with its bell.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the kernel refuses the bell's descriptor.
     pub fn new() -> io::Result<(Self, Waker)> {
         let bell = Arc::new(sys::Bell::new()?);
         Ok((Self(Arc::clone(&bell)), Waker(bell)))
     }
 
     /// Until one of these can be read, the bell rings, or so much time has passed.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the kernel refuses to wait for these descriptors.
     pub fn sleep<'a>(
         &self,
         descriptors: impl Iterator<Item = BorrowedFd<'a>>,
