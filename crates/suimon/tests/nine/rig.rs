@@ -97,9 +97,11 @@ impl Rig {
         program.args(["--bounding-set=-all", "--inh-caps=-all"]).arg(name)
     }
 
-    /// `suimon nine` with these arguments, in `home`; without capabilities, except for `--rewrite`.
+    /// `suimon nine` with these arguments, in `home`; without capabilities, except for what
+    /// needs them: `--rewrite` and `--udp`.
     pub fn nine(&self, words: &[&str]) -> Running {
-        let program = match words.contains(&"--rewrite") {
+        let privileged = words.iter().any(|word| ["--rewrite", "--udp"].contains(word));
+        let program = match privileged {
             true => self.home.program(env!("CARGO_BIN_EXE_suimon")),
             false => self.unprivileged(env!("CARGO_BIN_EXE_suimon")),
         };
