@@ -107,7 +107,7 @@ impl MemberActuator for WithUdpPolicer {
     }
 
     fn uncontrolled(&self) -> Vec<Uncontrolled> {
-        let dropped: u64 = self.police.counted().iter().map(|way| way.lost).sum();
+        let dropped: u64 = self.police.counters().iter().map(|way| way.dropped).sum();
         let policed = |one: Uncontrolled| match one.what.starts_with("UDP") {
             true => Uncontrolled {
                 policed: Some(self.rate),

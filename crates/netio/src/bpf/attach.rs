@@ -1,21 +1,21 @@
-//! Attaching a port's programs by the best that the kernel has.
+//! Attaches a port's programs by the best means that the kernel has.
 
 use super::clsact::Clsact;
 use super::syscall::{self, BpfProgram, Link};
 use std::fmt;
 use std::io;
 
-/// By what programs are attached where the kernel's network stack takes in and sends frames.
+/// How programs are attached to the ingress and egress hooks of the network stack.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Means {
-    /// By tcx links, since Linux 6.6; before, by filters.
+    /// By tcx links (Linux 6.6 and later), else by filters.
     #[default]
     Best,
-    /// By filters even if there are tcx links, so that a new kernel can test what old ones get.
+    /// By filters even where there are tcx links: tests on a new kernel what an old one gets.
     Filters,
 }
 
-/// The programs attached to one interface. Dropped, they are detached.
+/// The programs attached to one interface. Dropping it detaches them.
 #[derive(Debug)]
 pub struct Attached {
     links: Vec<Link>,
@@ -25,7 +25,7 @@ pub struct Attached {
 }
 
 impl Attached {
-    /// None yet, to the interface of this number.
+    /// Nothing attached yet to the interface with this index.
     pub fn to(interface: u32, means: Means) -> Self {
         Self {
             links: Vec::new(),
@@ -35,12 +35,12 @@ impl Attached {
         }
     }
 
-    /// Attaches a program, behind those that are there already.
+    /// Attaches a program after those that are already attached.
     ///
     /// # Errors
     ///
-    /// Returns an error if the kernel refuses to attach the program, or another qdisc has clsact's
-    /// place where it is needed.
+    /// Returns an error if the kernel refuses to attach the program, or clsact is needed and
+    /// another qdisc occupies its place.
     pub fn add(&mut self, program: &BpfProgram) -> io::Result<()> {
         if program.hook().is_xdp() || (self.means == Means::Best && self.clsact.is_none()) {
             match syscall::link(program, self.interface) {
@@ -48,7 +48,7 @@ impl Attached {
                     self.links.push(link);
                     return Ok(());
                 }
-                // What older kernels say to an attach type that they do not know.
+                // How older kernels refuse an unknown attach type.
                 Err(e) if !program.hook().is_xdp() && e.raw_os_error() == Some(libc::EINVAL) => {}
                 Err(e) => return Err(syscall::refused(program.hook(), &e)),
             }

@@ -1,21 +1,21 @@
-//! Attaching by a filter of the clsact qdisc, for kernels without tcx links (before Linux 6.6).
+//! Attaches programs by filters of the clsact qdisc, for kernels without tcx links (before Linux
+//! 6.6).
 //!
-//! A cls_bpf filter in direct-action mode takes the program's answer as its verdict, and the
-//! numbers are those of tcx. But the filter is the interface's and not the process's: after SIGKILL
-//! it stays, and holds its program and the heartbeat cell, whose time passes, so that it lets
-//! everything pass from then on. The next start puts its own program in the same place. At a clean
-//! end filters are removed, and the qdisc after them if it was made here and nobody else has put
-//! something into it.
+//! A cls_bpf filter in direct-action mode uses the program's return value as its verdict, with the
+//! same numbers as tcx. The filter belongs to the interface, not to the process. After SIGKILL it
+//! stays and keeps its program and the heartbeat cell alive; the cell expires, and the program then
+//! lets everything pass. The next start replaces the program in place. A clean exit removes the
+//! filters, and then the qdisc if it was made here and has no other filter.
 
 use super::syscall::{BpfProgram, Hook};
 use crate::netlink::{Netlink, NetlinkRequest, attribute, text, word};
 use std::io;
 
-/// Behind the filters that the kernel numbers by itself (from 49152 downwards), as tcx links stand
-/// behind those that are there.
+/// After the filters whose priority the kernel chose (49152 and less), as tcx links are appended to
+/// those that exist.
 const PRIORITY: u32 = 0xd000;
 
-/// `TC_H_CLSACT`, and its two places for filters.
+/// `TC_H_CLSACT`, and the parents of its filters.
 const PARENT: u32 = 0xffff_fff1;
 const HANDLE: u32 = 0xffff_0000;
 const INGRESS: u32 = 0xffff_fff2;
@@ -29,7 +29,7 @@ const BPF_FLAGS: u16 = 8;
 const BPF_ID: u16 = 11;
 const DIRECT_ACTION: u32 = 1;
 
-/// `struct tcmsg` is this long.
+/// Length of `struct tcmsg`.
 const HEAD: usize = 20;
 
 fn head(interface: u32, handle: u32, parent: u32, info: u32) -> [u8; HEAD] {
@@ -45,22 +45,22 @@ fn info() -> u32 {
     PRIORITY << 16 | u32::from((libc::ETH_P_ALL as u16).to_be())
 }
 
-/// A filter as the kernel tells of it.
-struct Seen {
+/// A filter as the kernel reports it.
+struct Filter {
     info: u32,
     handle: u32,
     name: String,
-    /// The program's number.
+    /// The program's ID.
     program: Option<u32>,
 }
 
-/// Reads one filter; none for what only announces a priority.
-fn seen(answer: &[u8]) -> Option<Seen> {
+/// Reads one filter; none for a message about a priority alone.
+fn read_filter(answer: &[u8]) -> Option<Filter> {
     let (handle, info) = (word(answer, 8)?, word(answer, 16)?);
     let rest = answer.get(HEAD..)?;
     let options = attribute(rest, TCA_OPTIONS).unwrap_or_default();
     let is_bpf = attribute(rest, TCA_KIND).map(text).as_deref() == Some("bpf");
-    (handle != 0).then(|| Seen {
+    (handle != 0).then(|| Filter {
         info,
         handle,
         name: attribute(options, BPF_NAME)
@@ -71,16 +71,16 @@ fn seen(answer: &[u8]) -> Option<Seen> {
     })
 }
 
-fn filters(netlink: &Netlink, interface: u32, parent: u32) -> io::Result<Vec<Seen>> {
+fn filters(netlink: &Netlink, interface: u32, parent: u32) -> io::Result<Vec<Filter>> {
     let request = NetlinkRequest::new(libc::RTM_GETTFILTER, 0, &head(interface, 0, parent, 0));
     Ok(netlink
         .list(request)?
         .iter()
-        .filter_map(|answer| seen(answer))
+        .filter_map(|answer| read_filter(answer))
         .collect())
 }
 
-/// The kind of the qdisc in the place where clsact would be.
+/// The kind of the qdisc that occupies clsact's place.
 fn occupant(netlink: &Netlink, interface: u32) -> io::Result<Option<String>> {
     let request = NetlinkRequest::new(libc::RTM_GETQDISC, 0, &head(interface, 0, 0, 0));
     let all = netlink.list(request)?;
@@ -89,12 +89,12 @@ fn occupant(netlink: &Netlink, interface: u32) -> io::Result<Option<String>> {
     Ok(all.iter().find(there).and_then(kind))
 }
 
-/// The names of the BPF filters on an interface, in the order of arriving and sent frames; none if
-/// it has no clsact qdisc.
+/// The names of the BPF filters on an interface, ingress before egress; none if it has no clsact
+/// qdisc.
 ///
 /// # Errors
 ///
-/// Returns an error if the kernel does not say which qdiscs or filters the interface has.
+/// Returns an error if the kernel does not list the interface's qdiscs or filters.
 pub fn names(interface: u32) -> io::Result<Option<Vec<String>>> {
     let netlink = Netlink::open()?;
     if occupant(&netlink, interface)?.as_deref() != Some("clsact") {
@@ -105,33 +105,32 @@ pub fn names(interface: u32) -> io::Result<Option<Vec<String>>> {
     Ok(Some(all.into_iter().map(|filter| filter.name).collect()))
 }
 
-/// The programs at one interface. Dropped, they are removed.
+/// The programs at one interface. Dropping it removes them.
 #[derive(Debug)]
 pub(super) struct Clsact {
     netlink: Netlink,
     interface: u32,
-    /// Whether the qdisc is ours.
+    /// The qdisc was made here.
     made: bool,
-    placed: Vec<Placed>,
+    filters: Vec<OwnFilter>,
 }
 
 #[derive(Debug)]
-struct Placed {
+struct OwnFilter {
     parent: u32,
     handle: u32,
     program: Option<u32>,
 }
 
 impl Clsact {
-    /// With the qdisc made, if it is not there yet.
+    /// Makes the qdisc if there is none yet.
     pub(super) fn at(interface: u32) -> io::Result<Self> {
         let netlink = Netlink::open()?;
         let flags = libc::NLM_F_CREATE | libc::NLM_F_EXCL;
         let request = NetlinkRequest::new(libc::RTM_NEWQDISC, flags, &head(interface, HANDLE, PARENT, 0));
         let made = match netlink.ask(request.text(TCA_KIND, "clsact")) {
             Ok(_) => true,
-            // An ingress qdisc has the same place, and takes filters for sent frames for ones for
-            // arriving frames.
+            // An ingress qdisc occupies the same place, and would run egress filters at ingress.
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
                 match occupant(&netlink, interface)?.as_deref() {
                     Some("clsact") => false,
@@ -144,12 +143,11 @@ impl Clsact {
             netlink,
             interface,
             made,
-            placed: Vec::new(),
+            filters: Vec::new(),
         })
     }
 
-    /// Attaches a program; in the place of the one of the same name that a killed process has left
-    /// behind.
+    /// Attaches a program. It replaces one of the same name that a killed process left behind.
     pub(super) fn add(&mut self, program: &BpfProgram) -> io::Result<()> {
         let parent = match program.hook() {
             Hook::Egress => EGRESS,
@@ -173,7 +171,7 @@ impl Clsact {
             .map_err(|e| refused(what, "cls_bpf", &e))?;
         let filter = self.ours(parent, program.name())?;
         let filter = filter.ok_or_else(|| io::Error::other(format!("{what}: it is not there afterwards")))?;
-        self.placed.push(Placed {
+        self.filters.push(OwnFilter {
             parent,
             handle: filter.handle,
             program: filter.program,
@@ -181,20 +179,20 @@ impl Clsact {
         Ok(())
     }
 
-    fn ours(&self, parent: u32, name: &str) -> io::Result<Option<Seen>> {
+    fn ours(&self, parent: u32, name: &str) -> io::Result<Option<Filter>> {
         let all = filters(&self.netlink, self.interface, parent)?;
         Ok(all
             .into_iter()
             .find(|filter| filter.info == info() && filter.name == name))
     }
 
-    /// Removes what is still ours: another process may have put its program in the place of ours.
+    /// Removes the filters that are still ours: another process may have replaced them.
     fn remove(&self) -> io::Result<()> {
-        for Placed {
+        for OwnFilter {
             parent,
             handle,
             program,
-        } in &self.placed
+        } in &self.filters
         {
             let all = filters(&self.netlink, self.interface, *parent)?;
             if all
@@ -217,8 +215,8 @@ impl Clsact {
 }
 
 impl Drop for Clsact {
-    /// What cannot be removed is harmless once the cell's time has passed; and when the interface
-    /// is gone, so are its filters.
+    /// A filter that cannot be removed is harmless once the cell has expired, and disappears with
+    /// its interface.
     fn drop(&mut self) {
         drop(self.remove());
     }
@@ -226,13 +224,13 @@ impl Drop for Clsact {
 
 fn taken(by: &str) -> io::Error {
     let text = format!(
-        "an {by} qdisc is where the clsact qdisc would be, by which programs are attached before Linux 6.6: \
+        "a qdisc of kind {by} occupies the place of clsact, which attaches programs before Linux 6.6: \
          remove it first (`tc qdisc del dev INTERFACE {by}`)"
     );
     io::Error::new(io::ErrorKind::AlreadyExists, text)
 }
 
-/// What was attempted, and what is missing.
+/// The error with what was attempted and what is missing.
 fn refused(what: &str, module: &str, error: &io::Error) -> io::Error {
     let hint = match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::Unsupported => format!(
@@ -253,12 +251,17 @@ mod tests {
     fn a_cut_off_filter_is_no_filter() {
         let whole: Vec<u8> = (1..=200).collect();
         for len in 0..whole.len() {
-            let _ = seen(&whole[..len]);
+            let _ = read_filter(&whole[..len]);
         }
-        assert!(seen(&whole[..HEAD - 1]).is_none());
-        assert!(seen(&head(1, 0, INGRESS, info())).is_none(), "only a priority");
+        assert!(read_filter(&whole[..HEAD - 1]).is_none());
+        assert!(
+            read_filter(&head(1, 0, INGRESS, info())).is_none(),
+            "only a priority"
+        );
         assert_eq!(
-            seen(&head(1, 1, INGRESS, info())).map(|f| f.name).as_deref(),
+            read_filter(&head(1, 1, INGRESS, info()))
+                .map(|f| f.name)
+                .as_deref(),
             Some("")
         );
     }

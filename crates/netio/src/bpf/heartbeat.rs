@@ -1,9 +1,9 @@
-//! The heartbeat: a cell in memory that the loop writes and the programs read.
+//! The heartbeat: a memory cell that the worker loop writes and the programs read.
 //!
-//! It holds the time (CLOCK_MONOTONIC) until which the port counts as alive. One store a turn of
-//! the loop and no system call moves it on. If the loop hangs, the time passes by itself and frames
-//! go the kernel's own way; zero means "disabled". So death, hanging and being switched off are one
-//! case to the programs.
+//! It contains the time (CLOCK_MONOTONIC) until which the port counts as alive. Each turn of the
+//! loop advances it by one store, without a system call. If the loop hangs, the cell expires and
+//! frames take the kernel's own path. Zero means "disabled". To the programs, a dead process, a
+//! hanging one and a disabled one are the same case.
 
 use super::syscall;
 use crate::mapping::Mapping;
@@ -12,22 +12,22 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::Ordering::Relaxed;
 
-/// The cell's words, and the constants of one port that its programs need.
+/// The words of a cell: the heartbeat, and the constants that a port's programs need.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Word {
-    /// Alive until then, in ns; zero: disabled.
+    /// Alive until this time, in ns; zero: disabled.
     AliveUntil,
-    /// The port's own address, as [`super::programs`] puts one together.
+    /// The port's MAC address, in the layout of [`super::programs`].
     PortAddress,
-    /// The address of the bridge over it, likewise, or zero.
+    /// The MAC address of the bridge above it, likewise, or zero.
     BridgeAddress,
-    /// [`super::programs::ECHO`]: where group frames came from; [`super::programs::TO_TAP`]: where
-    /// to send.
+    /// An interface index. For [`super::programs::ECHO`]: where group frames came from. For
+    /// [`super::programs::TO_TAP`]: where to redirect to.
     Interface,
 }
 
 impl Word {
-    /// Where in the cell, in bytes.
+    /// Its offset in the cell, in bytes.
     pub const fn offset(self) -> i16 {
         self as i16 * 8
     }
@@ -44,8 +44,8 @@ pub struct Heartbeat {
 }
 
 impl Heartbeat {
-    /// A cell that counts as alive for `limit` after each beat. It starts as lapsed: nothing is
-    /// taken before the first beat.
+    /// A cell that counts as alive for `limit` after each beat. It starts lapsed: the programs take
+    /// nothing before the first beat.
     ///
     /// # Errors
     ///
@@ -57,12 +57,12 @@ impl Heartbeat {
         Ok(Self { map, cell, limit })
     }
 
-    /// How long the port counts as alive after a beat. The loop must come by several times in it.
+    /// How long the port counts as alive after a beat. The loop must beat several times within it.
     pub fn limit(&self) -> Duration {
         self.limit
     }
 
-    /// Tells the programs who the port is, and the bridge over it.
+    /// Sets the addresses of the port and of the bridge above it, and the interface.
     pub fn describe(&self, port: [u8; 6], bridge: Option<[u8; 6]>, interface: u32) {
         let word = |[a, b, c, d, e, f]: [u8; 6]| {
             u64::from(u16::from_ne_bytes([a, b])) << 32 | u64::from(u32::from_ne_bytes([c, d, e, f]))
@@ -72,28 +72,28 @@ impl Heartbeat {
         self.set(Word::Interface, u64::from(interface));
     }
 
-    /// Tells the programs where to send frames.
+    /// Sets the interface that frames are redirected to.
     pub fn point_to(&self, interface: u32) {
         self.set(Word::Interface, u64::from(interface));
     }
 
-    /// Whether the kernel has taken over: what was read from the port before this may have been
-    /// forwarded.
+    /// Whether the kernel has taken over. It may then have forwarded frames that were read from the
+    /// port before.
     pub fn lapsed(&self, now: Instant) -> bool {
         now.nanos() >= self.cell.words()[Word::AliveUntil as usize].load(Relaxed)
     }
 
-    /// The loop is alive at this time, by [`crate::clock`].
+    /// Beats: the loop is alive at this time of [`crate::clock`].
     pub fn beat(&self, now: Instant) {
         self.set(Word::AliveUntil, (now + self.limit).nanos());
     }
 
-    /// Frames go the kernel's way from the next one on, until the next beat.
+    /// From the next frame on, frames take the kernel's own path until the next beat.
     pub fn silence(&self) {
         self.set(Word::AliveUntil, 0);
     }
 
-    /// The map, for programs to refer to.
+    /// The map, for references in programs.
     pub fn map(&self) -> BorrowedFd<'_> {
         self.map.as_fd()
     }
@@ -104,7 +104,7 @@ impl Heartbeat {
 }
 
 impl Drop for Heartbeat {
-    /// Frames go the kernel's way from here on, whatever the order in which descriptors are closed.
+    /// Frames take the kernel's own path from here on, in whatever order descriptors are closed.
     fn drop(&mut self) {
         self.silence();
     }

@@ -10,8 +10,8 @@ pub struct Instruction {
     immediate: i32,
 }
 
-/// A register; `R1` to `R5` are arguments and lost in a call, `R6` to `R9` survive, `R0` is the
-/// answer.
+/// A register. `R0` is the return value, `R1` to `R5` are arguments that a call clobbers, `R6` to
+/// `R9` are preserved.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[expect(missing_docs, reason = "numbers")]
 pub enum Register {
@@ -25,7 +25,7 @@ pub enum Register {
     R7,
     R8,
     R9,
-    /// The end of the stack; it only grows down from there, and is only read.
+    /// The frame pointer, read-only: the stack grows down from it.
     R10,
 }
 
@@ -42,25 +42,25 @@ pub enum Width {
     Double = 0x18,
 }
 
-/// What a 64-bit immediate stands for; the loader puts the descriptor in.
+/// What a 64-bit immediate refers to; the loader fills in the descriptor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reference {
-    /// The map of sockets itself.
+    /// The map of AF_XDP sockets.
     Sockets = 1,
-    /// The address of the first byte of the heartbeat cell.
+    /// The address of the heartbeat cell.
     Cell,
-    /// The map of connections itself.
+    /// The map of TCP connections.
     Flows,
-    /// The map of their limits itself.
+    /// The map of window limits.
     Limits,
-    /// The map of ports itself.
+    /// The map of UDP ports.
     Ports,
-    /// The map of what passed of their datagrams itself.
+    /// The map of the policer's buckets.
     Buckets,
 }
 
 impl Reference {
-    /// How the kernel is told what kind of reference it is: a map, or the address of a map's value.
+    /// The pseudo source register: 1 is a map, 2 the address of a map's value.
     const fn kind(self) -> u8 {
         match self {
             Self::Cell => 2,
@@ -69,7 +69,7 @@ impl Reference {
     }
 }
 
-/// The offset of a jump whose target is the last two instructions: "let it pass".
+/// Stands for the offset of a jump to the last two instructions, which let the frame pass.
 const TO_PASS: i16 = i16::MAX;
 const LOAD_IMMEDIATE: u8 = 0x18;
 
@@ -133,7 +133,7 @@ pub const fn store_number(width: Width, to: Register, offset: i16, number: i32) 
     make(0x62 | width as u8, to, 0, offset, number)
 }
 
-/// `*(to + offset) += from`, eight bytes, whoever else does the same.
+/// `*(to + offset) += from`, eight bytes, atomically.
 pub const fn count(to: Register, offset: i16, from: Register) -> Instruction {
     make(0xdb, to, from as u8, offset, 0)
 }
@@ -168,37 +168,37 @@ pub const fn shift_right_by(to: Register, by: Register) -> Instruction {
     make(0x7f, to, by as u8, 0, 0)
 }
 
-/// The lower 32 bits as a signed number.
+/// Sign-extends the lower 32 bits.
 pub const fn signed(to: Register) -> [Instruction; 2] {
     [shift_left(to, 32), make(0xc7, to, 0, 0, 32)]
 }
 
-/// To or from the order of the network; `bits` are 16 or 32.
+/// To or from network byte order; `bits` is 16 or 32.
 pub const fn swap(to: Register, bits: i32) -> Instruction {
     make(0xdc, to, 0, 0, bits)
 }
 
-/// Jumps over so many instructions.
+/// Skips `over` instructions.
 pub const fn skip(over: i16) -> Instruction {
     make(0x05, Register::R0, 0, over, 0)
 }
 
-/// Jumps over so many instructions if `a == number`.
+/// Skips `over` instructions if `a == number`.
 pub const fn skip_if_equal(a: Register, number: i32, over: i16) -> Instruction {
     make(0x15, a, 0, over, number)
 }
 
-/// Jumps over so many instructions if `a != number`.
+/// Skips `over` instructions if `a != number`.
 pub const fn skip_if_not_equal(a: Register, number: i32, over: i16) -> Instruction {
     make(0x55, a, 0, over, number)
 }
 
-/// Jumps over so many instructions if `a >= b`.
+/// Skips `over` instructions if `a >= b`.
 pub const fn skip_if_at_least(a: Register, b: Register, over: i16) -> Instruction {
     make(0x3d, a, b as u8, over, 0)
 }
 
-/// Jumps over so many instructions if `a <= number`, signed.
+/// Skips `over` instructions if `a <= number`, signed.
 pub const fn skip_if_at_most(a: Register, number: i32, over: i16) -> Instruction {
     make(0xd5, a, 0, over, number)
 }
@@ -256,7 +256,7 @@ pub const fn pass_if_any(a: Register, bits: i32) -> Instruction {
     make(0x45, a, 0, TO_PASS, bits)
 }
 
-/// Jumps over the next instruction if any of `bits` is set in `a`.
+/// Skips the next instruction if any of `bits` is set in `a`.
 pub const fn skip_if_any(a: Register, bits: i32) -> Instruction {
     make(0x45, a, 0, 1, bits)
 }
@@ -266,18 +266,18 @@ pub const fn pass() -> Instruction {
     make(0x05, Register::R0, 0, TO_PASS, 0)
 }
 
-/// Calls a helper of the kernel by number.
+/// Calls a kernel helper by number.
 pub const fn call(helper: i32) -> Instruction {
     make(0x85, Register::R0, 0, 0, helper)
 }
 
-/// Ends the program; the answer is in `R0`.
+/// Ends the program; the return value is in `R0`.
 pub const fn exit() -> Instruction {
     make(0x95, Register::R0, 0, 0, 0)
 }
 
-/// The pieces in a row, `N` instructions in all, and every "let it pass" aimed at the last two of
-/// them.
+/// Concatenates the pieces, `N` instructions in all, and resolves every jump to "pass" to the last
+/// two of them.
 pub const fn program<const N: usize>(pieces: &[&[Instruction]]) -> [Instruction; N] {
     let mut out = [exit(); N];
     let (mut at, mut piece) = (0, 0);
@@ -296,8 +296,8 @@ pub const fn program<const N: usize>(pieces: &[&[Instruction]]) -> [Instruction;
     out
 }
 
-/// The same with every "let it pass" aimed at the last two, for programs that are put together when
-/// they are loaded.
+/// Resolves every jump to "pass" to the last two instructions, for programs that are assembled at
+/// run time.
 pub fn aimed(mut program: Vec<Instruction>) -> Vec<Instruction> {
     let len = program.len();
     for (at, instruction) in program.iter_mut().enumerate() {
@@ -336,7 +336,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn passes_are_aimed_at_the_last_two_instructions() {
+    fn jumps_to_pass_resolve_to_the_last_two_instructions() {
         use Register::{R0, R1};
         let made: [Instruction; 5] =
             program(&[&[pass_if_any(R1, 1), set(R0, 2)], &[pass(), set(R0, 0), exit()]]);

@@ -1,14 +1,16 @@
 //! The kernel's side of a port: a handful of BPF programs, most of 12 to 29 instructions, as
 //! constant arrays.
 //!
-//! No compiler, no object file, no library: [`instruction`] assembles at build time, [`programs`]
-//! are the programs of ports, [`windows`] those that hold TCP's windows, [`police`] those that hold
-//! datagrams to a rate, [`syscall`] loads them and makes links by bpf(2), [`attach`] chooses what
-//! holds them. A program is held by the descriptor of its link and never pinned, so it vanishes
-//! with the process; only before Linux 6.6 it is held by a filter ([`clsact`]), which the next
-//! start replaces. Each one looks into a [`Heartbeat`] cell first and lets the frame go the
-//! kernel's own way if the cell's time has passed, so that a process that hangs is as harmless as
-//! one that died.
+//! No compiler, no object file, no library. [`instruction`] assembles at build time. [`programs`]
+//! has the programs of ports, [`windows`] those that clamp TCP windows, [`police`] those that
+//! police datagrams. [`syscall`] loads and attaches them by bpf(2); [`attach`] chooses between
+//! links and filters.
+//!
+//! Only the descriptor of its link refers to a program, and nothing is pinned, so the kernel
+//! detaches the program when the process ends. Before Linux 6.6 a filter refers to it ([`clsact`]),
+//! which the next start replaces. Each program first reads a [`Heartbeat`] cell. Once the cell has
+//! expired, frames take the kernel's own path: a process that hangs is as harmless as one that
+//! died.
 
 pub mod attach;
 pub mod clsact;
@@ -31,7 +33,7 @@ mod tests {
     use engine::units::{Duration, Instant};
     use std::os::fd::AsFd;
 
-    /// A cell, or none where bpf(2) is not for us, which is then said.
+    /// A cell; none where bpf(2) is not permitted, which is reported as a skipped test.
     fn cell(limit: Duration) -> Option<Heartbeat> {
         Heartbeat::new(limit).inspect_err(|e| skips::skipped(e)).ok()
     }
@@ -66,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn the_verifier_refuses_a_program_without_its_end_and_says_why() {
+    fn the_verifier_refuses_a_program_without_its_end_and_the_error_has_its_reason() {
         let Some(heart) = cell(Duration::from_millis(20)) else {
             return;
         };
@@ -76,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cell_is_lapsed_before_the_first_beat_after_its_time_and_when_silenced() {
+    fn a_cell_has_lapsed_before_its_first_beat_after_its_limit_and_when_silenced() {
         let Some(heart) = cell(Duration::from_millis(20)) else {
             return;
         };

@@ -1,12 +1,12 @@
-//! Datagrams of chosen UDP ports, held to a rate at an interface: what is beyond is lost, in each
-//! direction on its own.
+//! Polices datagrams of chosen UDP ports at an interface, each direction on its own.
 //!
-//! A policer (the generic cell rate algorithm in its form of virtual scheduling): each direction
-//! has a time up to which the frames that passed are paid for, and one that comes before it is
-//! lost; a pause earns [`BURST`] at most. QUIC's senders slow down on losses; who does not is held
-//! all the same. The counters of two processors that pass frames at the same moment may let a frame
-//! too much through. Later fragments have no ports, and pass; so do IPv6 extension headers and
-//! tunnels.
+//! The policer is the generic cell rate algorithm as virtual scheduling (ITU-T I.371). Each
+//! direction has a theoretical arrival time. A frame that comes before it is dropped; each frame
+//! that passes moves it on by the frame's length over the rate. It is never more than [`BURST`]
+//! behind the clock, so an idle direction may burst that much. QUIC senders slow down when packets
+//! are dropped; senders that do not slow down are policed all the same. When two processors pass
+//! frames at the same moment, one frame too many may get through. Later fragments have no ports and
+//! pass; so do packets with IPv6 extension headers, and tunnels.
 
 use super::attach::{Attached, Means};
 use super::heartbeat::Heartbeat;
@@ -24,43 +24,43 @@ use engine::units::{Bandwidth, Bytes, Duration, Instant};
 use std::collections::BTreeSet;
 use std::io;
 
-/// What a pause earns at most.
+/// The largest burst, as time at the policed rate.
 pub const BURST: Duration = Duration::from_millis(50);
 
 const UDP: i32 = 17;
-/// How many ports at most.
-const MOST: u32 = 4_096;
-/// Times are paid by so many 1024ths of a nanosecond a byte.
-const FINE: u32 = 10;
+/// Ports at most.
+const MAX_PORTS: u32 = 4_096;
+/// The time per byte is in units of 2^-10 ns.
+const TIME_SHIFT: u32 = 10;
 
-/// The stack: the ports of the frame, the key of a map, the IP header.
+/// Stack offsets: the frame's ports, a map's key, the IP header.
 const PORTS: i16 = -8;
 const KEY: i16 = -16;
 const IP: i16 = -56;
 
-/// A direction's value: until when it is paid, bytes that passed, frames that were lost.
+/// A direction's state: the theoretical arrival time, bytes that passed, frames that were dropped.
 const VALUE_BYTES: usize = 24;
-const PAID: i16 = 0;
+const ARRIVAL_TIME: i16 = 0;
 const PASSED: i16 = 8;
-const LOST: i16 = 16;
+const DROPPED: i16 = 16;
 
-const LEAVING: u32 = 0;
-const COMING: u32 = 1;
+const EGRESS: u32 = 0;
+const INGRESS: u32 = 1;
 
-/// For one direction, at a price of so many 1024ths of a nanosecond a byte.
-fn program(way: u32, price: i32) -> Vec<Instruction> {
-    let own = if way == LEAVING { PORTS } else { PORTS + 2 };
+/// The program of one direction. `byte_time` is in units of 2^-10 ns.
+fn program(direction: u32, byte_time: i32) -> Vec<Instruction> {
+    let own = if direction == EGRESS { PORTS } else { PORTS + 2 };
     let passes = [
         copy(R4, R3),
-        multiply(R4, price),
-        shift_right(R4, FINE.cast_signed()),
+        multiply(R4, byte_time),
+        shift_right(R4, TIME_SHIFT.cast_signed()),
         sum(R1, R4),
-        store(Double, R8, PAID, R1),
+        store(Double, R8, ARRIVAL_TIME, R1),
         count(R8, PASSED, R3),
         set(R0, TCX_NEXT),
         exit(),
     ];
-    let lost = [set(R1, 1), count(R8, LOST, R1), set(R0, TCX_DROP), exit()];
+    let drops = [set(R1, 1), count(R8, DROPPED, R1), set(R0, TCX_DROP), exit()];
     aimed(
         [
             ALIVE.to_vec(),
@@ -75,22 +75,22 @@ fn program(way: u32, price: i32) -> Vec<Instruction> {
             vec![
                 pass_if(R0, 0),
                 store_number(Double, R10, KEY, 0),
-                store_number(Long, R10, KEY, way.cast_signed()),
+                store_number(Long, R10, KEY, direction.cast_signed()),
             ],
             lookup(Reference::Buckets, KEY),
             vec![
                 pass_if(R0, 0),
                 copy(R8, R0),
                 call(KTIME_GET_NS),
-                load(Double, R1, R8, PAID),
+                load(Double, R1, R8, ARRIVAL_TIME),
                 copy(R2, R0),
                 add(R2, -(BURST.nanos() as i32)),
                 skip_if_at_least(R1, R2, 1),
                 copy(R1, R2),
                 load(Long, R3, R6, LENGTH),
-                skip_if_at_least(R0, R1, lost.len() as i16),
+                skip_if_at_least(R0, R1, drops.len() as i16),
             ],
-            lost.to_vec(),
+            drops.to_vec(),
             passes.to_vec(),
             vec![set(R0, TCX_NEXT), exit()],
         ]
@@ -98,16 +98,16 @@ fn program(way: u32, price: i32) -> Vec<Instruction> {
     )
 }
 
-/// What became of the datagrams of one direction.
+/// The counters of one direction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Policed {
-    /// What passed, as frames.
+    /// Bytes of the frames that passed.
     pub passed: Bytes,
-    /// Frames that were lost.
-    pub lost: u64,
+    /// Frames that were dropped.
+    pub dropped: u64,
 }
 
-/// The programs at one interface. Dropped, they are gone, and everything passes.
+/// The policing programs at one interface. Dropping it detaches them, and everything passes.
 #[derive(Debug)]
 pub struct Police {
     _attached: Attached,
@@ -118,8 +118,8 @@ pub struct Police {
 }
 
 impl Police {
-    /// Attaches the programs to an interface (of Ethernet). They do nothing before the first beat,
-    /// nor later than `limit` after the last.
+    /// Attaches the programs to an Ethernet interface. They do nothing before the first beat, and
+    /// nothing from `limit` after the last one on.
     ///
     /// # Errors
     ///
@@ -128,23 +128,23 @@ impl Police {
     pub fn attach(interface: &str, rate: Bandwidth, limit: Duration, means: Means) -> io::Result<Self> {
         let index = Interface::named(interface)?.index;
         let heart = Heartbeat::new(limit)?;
-        let ports = Hash::new(MOST, WhenFull::Refuse)?;
+        let ports = Hash::new(MAX_PORTS, WhenFull::Refuse)?;
         let buckets = Hash::new(2, WhenFull::Refuse)?;
-        for way in [LEAVING, COMING] {
-            buckets.set(&way.to_ne_bytes(), &[0; VALUE_BYTES])?;
+        for direction in [EGRESS, INGRESS] {
+            buckets.set(&direction.to_ne_bytes(), &[0; VALUE_BYTES])?;
         }
-        let price = price(rate).ok_or_else(|| {
+        let byte_time = byte_time(rate).ok_or_else(|| {
             io::Error::new(
                 io::ErrorKind::InvalidInput,
                 format!("{rate} is out of the policer's range of 8 kbit/s to 100 Gbit/s"),
             )
         })?;
         let mut attached = Attached::to(index, means);
-        for (name, hook, way) in [
-            ("suimon_police_c", Hook::Ingress, COMING),
-            ("suimon_police_l", Hook::Egress, LEAVING),
+        for (name, hook, direction) in [
+            ("suimon_police_i", Hook::Ingress, INGRESS),
+            ("suimon_police_e", Hook::Egress, EGRESS),
         ] {
-            let program = program(way, price);
+            let program = program(direction, byte_time);
             let loaded = load_with(name, hook, false, &program, |reference| match reference {
                 Reference::Ports => ports.number(),
                 Reference::Cell => std::os::fd::AsRawFd::as_raw_fd(&heart.map()),
@@ -161,17 +161,17 @@ impl Police {
         })
     }
 
-    /// Whoever decides is alive at this time, by [`crate::clock`].
+    /// Beats: the controller is alive at this time of [`crate::clock`].
     pub fn beat(&self, now: Instant) {
         self.heart.beat(now);
     }
 
-    /// Everything passes from now on until the next beat.
+    /// Lets everything pass until the next beat.
     pub fn silence(&self) {
         self.heart.silence();
     }
 
-    /// These ports of this host from now on, and no others.
+    /// Polices these ports of this host from now on, and no others.
     ///
     /// # Errors
     ///
@@ -187,10 +187,13 @@ impl Police {
         Ok(())
     }
 
-    /// What came in and what left so far.
-    pub fn counted(&self) -> [Policed; 2] {
-        [COMING, LEAVING].map(|way| {
-            let value = self.buckets.get(&way.to_ne_bytes()).unwrap_or([0; VALUE_BYTES]);
+    /// The counters of ingress and of egress.
+    pub fn counters(&self) -> [Policed; 2] {
+        [INGRESS, EGRESS].map(|direction| {
+            let value = self
+                .buckets
+                .get(&direction.to_ne_bytes())
+                .unwrap_or([0; VALUE_BYTES]);
             let double = |at: i16| {
                 let at = usize::from(at.unsigned_abs());
                 value[at..]
@@ -199,26 +202,26 @@ impl Police {
             };
             Policed {
                 passed: Bytes::new(double(PASSED)),
-                lost: double(LOST),
+                dropped: double(DROPPED),
             }
         })
     }
 }
 
-/// A port as it is on the wire.
+/// A port in network byte order.
 fn key(port: u16) -> [u8; 4] {
     let [high, low] = port.to_be_bytes();
     [high, low, 0, 0]
 }
 
-/// 1024ths of a nanosecond for a byte; none where that is no number of an instruction, or too
-/// coarse.
-fn price(rate: Bandwidth) -> Option<i32> {
+/// The time per byte in units of 2^-10 ns; none if it does not fit an instruction's immediate, or
+/// would be too coarse.
+fn byte_time(rate: Bandwidth) -> Option<i32> {
     if rate < Bandwidth::kbit(8) || rate > Bandwidth::gbit(100) {
         return None;
     }
-    let price = (8_000_000_000_u128 << FINE) / u128::from(rate.bits());
-    i32::try_from(price).ok()
+    let byte_time = (8_000_000_000_u128 << TIME_SHIFT) / u128::from(rate.bits());
+    i32::try_from(byte_time).ok()
 }
 
 #[cfg(test)]
@@ -236,12 +239,12 @@ mod tests {
             (Err(e), _) | (_, Err(e)) => return skips::skipped(e),
         };
         let buckets = Hash::<4, VALUE_BYTES>::new(2, WhenFull::Refuse).expect("a map");
-        for (hook, way) in [(Hook::Ingress, COMING), (Hook::Egress, LEAVING)] {
+        for (hook, direction) in [(Hook::Ingress, INGRESS), (Hook::Egress, EGRESS)] {
             load_with(
                 "police",
                 hook,
                 false,
-                &program(way, 4_096),
+                &program(direction, 4_096),
                 |reference| match reference {
                     Reference::Ports => ports.number(),
                     Reference::Cell => heart.map().as_raw_fd(),
@@ -253,11 +256,11 @@ mod tests {
     }
 
     #[test]
-    fn prices_are_exact_enough_and_within_range() {
-        assert_eq!(price(Bandwidth::mbit(1)), Some(8_000 << FINE));
-        assert_eq!(price(Bandwidth::gbit(100)), Some(81));
-        assert_eq!(price(Bandwidth::kbit(8)), Some(1_000_000 << FINE));
-        assert_eq!(price(Bandwidth::bits_per_sec(7_999)), None);
-        assert_eq!(price(Bandwidth::gbit(101)), None);
+    fn byte_times_are_exact_enough_and_within_range() {
+        assert_eq!(byte_time(Bandwidth::mbit(1)), Some(8_000 << TIME_SHIFT));
+        assert_eq!(byte_time(Bandwidth::gbit(100)), Some(81));
+        assert_eq!(byte_time(Bandwidth::kbit(8)), Some(1_000_000 << TIME_SHIFT));
+        assert_eq!(byte_time(Bandwidth::bits_per_sec(7_999)), None);
+        assert_eq!(byte_time(Bandwidth::gbit(101)), None);
     }
 }

@@ -1,21 +1,21 @@
-//! The programs. Each asks first whether the port is alive, and lets the frame pass if it is not.
+//! The programs. Each first checks whether the port is alive, and lets the frame pass if it is not.
 //!
-//! A bump in the wire is laid over a plain kernel bridge, which does the work while we are not
-//! there and must not do it a second time while we are. Who takes what, while the port is alive:
+//! A bump in the wire runs above a plain kernel bridge. The bridge forwards while we are away, and
+//! must not forward a second copy while we are there. Who forwards what while the port is alive:
 //!
-//! | frame that arrives at one side | AF_PACKET | AF_XDP |
+//! | frame that arrives on one side | AF_PACKET | AF_XDP |
 //! |---|---|---|
-//! | to the address of the bridge or of the port | the kernel alone | the kernel alone |
-//! | to a group (broadcast, ARP requests, multicast) | both: the kernel for itself, we for the other side; [`ECHO`] stops the bridge's copy on its way out | the kernel alone, unshaped: XDP cannot take and leave a frame |
-//! | to anyone else | we; [`TAKE`] drops the original after the packet tap had its copy | we, by [`TO_SOCKET`] |
+//! | to the address of the bridge or of the port | the kernel | the kernel |
+//! | to a group (broadcast, ARP requests, multicast) | both: the kernel for itself, we for the other side; [`ECHO`] drops the bridge's copy at egress | the kernel, unshaped: XDP cannot both redirect and pass a frame |
+//! | to any other host | we; [`TAKE`] drops the original after the packet socket had its copy | we, by [`TO_SOCKET`] |
 //!
-//! So a router that is also the bridge keeps its own addresses reachable, the bridge keeps learning
-//! where hosts are from their broadcasts, and no frame crosses twice. What the bridge itself sends
-//! is not shaped (that is the egress port's work), and the bridge must have no third port: frames
+//! A router that is also the bridge therefore keeps its own addresses reachable, the bridge keeps
+//! learning stations from their broadcasts, and no frame crosses twice. What the bridge itself
+//! sends is not shaped; that is the egress port's work. The bridge must have no third port: frames
 //! that it would have forwarded there go to the other side instead.
 //!
-//! What we send leaves past the queueing discipline and so past tcx and clsact
-//! (`PACKET_QDISC_BYPASS`, AF_XDP): no program sees it again.
+//! What we send bypasses the qdisc, and with it tcx and clsact (`PACKET_QDISC_BYPASS`, AF_XDP): no
+//! program sees it again.
 
 use super::heartbeat::Word;
 use super::instruction::Register::{R0, R1, R2, R3, R4, R5, R6, R7};
@@ -34,15 +34,14 @@ pub(super) const TCX_NEXT: i32 = -1;
 pub(super) const TCX_DROP: i32 = 2;
 const XDP_PASS: i32 = 2;
 
-/// Where a context keeps the frame's beginning and end: `__sk_buff` and `xdp_md` of the kernel's
-/// interface.
+/// Offsets of `data` and `data_end` in a context: `__sk_buff` and `xdp_md`.
 const SKB: (i16, i16) = (76, 80);
 const XDP: (i16, i16) = (0, 4);
 const SKB_ARRIVED_AT: i16 = 36;
 const XDP_QUEUE: i16 = 16;
 const ETHERNET: i32 = 14;
 
-/// Context to `R6`, cell to `R7`; passes unless the clock is before the cell's time.
+/// Context to `R6`, cell to `R7`; passes if the cell has expired.
 pub(super) const ALIVE: [Instruction; 6] = {
     let [low, high] = refer(R7, Reference::Cell);
     [
@@ -55,7 +54,7 @@ pub(super) const ALIVE: [Instruction; 6] = {
     ]
 };
 
-/// The frame's beginning to `R2`, once it is known to hold an Ethernet header, and its first byte
+/// The start of the frame to `R2`, once it is known to have an Ethernet header, and its first byte
 /// to `R4`.
 const fn ethernet((data, end): (i16, i16)) -> [Instruction; 6] {
     [
@@ -68,8 +67,8 @@ const fn ethernet((data, end): (i16, i16)) -> [Instruction; 6] {
     ]
 }
 
-/// Passes frames to groups and to ourselves. Addresses are read in two pieces, as not every
-/// processor reads eight bytes from where frames begin (the verifier goes by the processor).
+/// Passes frames to groups and to ourselves. Addresses are loaded in two pieces: not every
+/// processor can load eight unaligned bytes, and the verifier goes by the processor.
 const FOR_OTHERS: [Instruction; 9] = [
     pass_if_any(R4, 1),
     load(Half, R4, R2, 0),
@@ -82,7 +81,7 @@ const FOR_OTHERS: [Instruction; 9] = [
     pass_if_equal(R4, R5),
 ];
 
-/// Arriving frames: drops frames for others, of which a packet socket has had its copy by then.
+/// Ingress: drops frames for other hosts, which the packet socket has already received.
 pub const TAKE: [Instruction; 25] = program(&[
     &ALIVE,
     &ethernet(SKB),
@@ -90,8 +89,7 @@ pub const TAKE: [Instruction; 25] = program(&[
     &[set(R0, TCX_DROP), exit(), set(R0, TCX_NEXT), exit()],
 ]);
 
-/// Frames that leave by one side: drops the bridge's copies of group frames that arrived at the
-/// other side.
+/// Egress of one side: drops the bridge's copies of group frames that arrived on the other side.
 pub const ECHO: [Instruction; 21] = program(&[
     &ALIVE,
     &[
@@ -110,7 +108,7 @@ pub const ECHO: [Instruction; 21] = program(&[
     ],
 ]);
 
-/// XDP: frames for others to the AF_XDP socket of their receive queue, if there is one.
+/// XDP: redirects frames for other hosts to the AF_XDP socket of their receive queue, if any.
 pub const TO_SOCKET: [Instruction; 29] = {
     let [low, high] = refer(R1, Reference::Sockets);
     program(&[
@@ -129,7 +127,7 @@ pub const TO_SOCKET: [Instruction; 29] = {
     ])
 };
 
-/// Frames that leave: what this host sends, to the interface named in the cell (our TAP).
+/// Egress: redirects what this host sends to the interface in the cell, which is our TAP.
 pub const TO_TAP: [Instruction; 12] = program(&[
     &ALIVE,
     &[

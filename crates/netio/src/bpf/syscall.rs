@@ -1,4 +1,4 @@
-//! bpf(2): maps, loading, links. The layouts are those of the kernel's `union bpf_attr`.
+//! bpf(2): maps, program loading, links. The layouts are those of the kernel's `union bpf_attr`.
 
 #![expect(unsafe_code, reason = "bpf(2) takes structures by address")]
 
@@ -17,27 +17,27 @@ const LINK_CREATE: c_long = 28;
 
 const MAP_ARRAY: u32 = 2;
 const MAP_HASH: u32 = 1;
-const MAP_HASH_OF_LATEST: u32 = 9;
+const MAP_LRU_HASH: u32 = 9;
 const MAP_SOCKETS: u32 = 17;
 const MAPPABLE: u32 = 1 << 10;
 const WITH_FRAGMENTS: u32 = 1 << 5;
 const LOG: usize = 512 * 1024;
 
-/// Where a program is meant to run.
+/// The hook that a program runs at.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Hook {
-    /// tcx or clsact, frames that came in.
+    /// tcx or clsact ingress.
     Ingress,
-    /// tcx or clsact, frames that go out.
+    /// tcx or clsact egress.
     Egress,
     /// XDP in the driver.
     XdpNative,
-    /// XDP behind the driver, on any device; costs a copy.
+    /// Generic XDP: on any device, after the driver; costs a copy.
     XdpGeneric,
 }
 
 impl Hook {
-    /// Program type, attach type, flags of the link.
+    /// Program type, attach type, link flags.
     fn numbers(self) -> (u32, u32, u32) {
         match self {
             Self::Ingress => (3, 46, 0),
@@ -117,17 +117,17 @@ impl BpfProgram {
         self.name
     }
 
-    /// Its descriptor, as the kernel wants to be told.
+    /// Its descriptor as a number of `union bpf_attr`.
     pub(super) fn number(&self) -> u32 {
         self.fd.as_raw_fd().unsigned_abs()
     }
 }
 
-/// An attached program. Dropped, it is detached; so it is when the process ends in whatever way.
+/// An attached program. It is detached when this is dropped, and when the process ends in any way.
 #[derive(Debug)]
 #[must_use = "the program is detached when its link is dropped"]
 pub(super) struct Link {
-    _held: OwnedFd,
+    _link: OwnedFd,
     hook: Hook,
 }
 
@@ -140,8 +140,8 @@ impl Link {
 /// # Safety
 /// The addresses within `attr` are valid for what `command` does with them.
 unsafe fn bpf<T>(command: c_long, attr: &mut T) -> io::Result<i64> {
-    // SAFETY: `attr` is a structure of the kernel's layout and its length is given; the rest the
-    // caller saw to.
+    // SAFETY: `attr` has the kernel's layout and its length is given; the caller guarantees the
+    // rest.
     let answer = unsafe { libc::syscall(libc::SYS_bpf, command, std::ptr::from_mut(attr), size_of::<T>()) };
     if answer < 0 {
         Err(io::Error::last_os_error())
@@ -150,19 +150,19 @@ unsafe fn bpf<T>(command: c_long, attr: &mut T) -> io::Result<i64> {
     }
 }
 
-/// As [`bpf`], for commands that answer with a descriptor.
+/// As [`bpf`], for commands that return a descriptor.
 ///
 /// # Safety
 /// As [`bpf`].
 unsafe fn descriptor<T>(command: c_long, attr: &mut T) -> io::Result<OwnedFd> {
-    // SAFETY: the caller saw to it.
+    // SAFETY: the caller guarantees it.
     let fd = unsafe { bpf(command, attr) }?;
     let fd = i32::try_from(fd).map_err(io::Error::other)?;
-    // SAFETY: a new descriptor that nobody else knows.
+    // SAFETY: a new descriptor that nobody else owns.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Says what was attempted, and what is missing if that can be told.
+/// The error with what was attempted and, if known, what is missing.
 fn explain(what: &str, error: &io::Error) -> io::Error {
     let hint = match error.raw_os_error() {
         Some(libc::EPERM | libc::EACCES) => {
@@ -174,7 +174,7 @@ fn explain(what: &str, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{what}: {error}{hint}"))
 }
 
-/// A map of one element of so many bytes, which can be mapped into memory.
+/// A map of one element of this size, which can be mapped into memory.
 pub(super) fn new_cell(bytes: usize) -> io::Result<OwnedFd> {
     let value = u32::try_from(bytes).map_err(io::Error::other)?;
     let mut attr = MapCreate {
@@ -212,7 +212,7 @@ pub fn new_socket_map(queues: u32) -> io::Result<OwnedFd> {
     })
 }
 
-/// Puts the socket of a receive queue into the map.
+/// Enters the socket of a receive queue into the map.
 ///
 /// # Errors
 ///
@@ -225,28 +225,27 @@ pub fn set_socket(map: BorrowedFd<'_>, queue: u32, socket: BorrowedFd<'_>) -> io
         value: std::ptr::from_ref(&socket) as u64,
         flags: 0,
     };
-    // SAFETY: key and value are four bytes each, as the map was made, and live until the call
-    // returns.
+    // SAFETY: key and value are four bytes each, as in the map, and live until the call returns.
     unsafe { bpf(MAP_UPDATE, &mut attr) }
         .map_err(|e| explain("entering an AF_XDP socket into its map", &e))?;
     Ok(())
 }
 
-/// What a hash map does when it is full.
+/// What a full hash map does with a new key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum WhenFull {
-    /// It takes no more.
+    /// Refuses it.
     Refuse,
-    /// It forgets what was used least lately.
-    Forget,
+    /// Evicts the least recently used one.
+    Evict,
 }
 
-/// A map from keys of so many bytes to values of so many.
+/// A hash map with keys and values of these sizes.
 pub(super) fn new_hash(key: usize, value: usize, entries: u32, full: WhenFull) -> io::Result<OwnedFd> {
     let mut attr = MapCreate {
         kind: match full {
             WhenFull::Refuse => MAP_HASH,
-            WhenFull::Forget => MAP_HASH_OF_LATEST,
+            WhenFull::Evict => MAP_LRU_HASH,
         },
         key: u32::try_from(key).map_err(io::Error::other)?,
         value: u32::try_from(value).map_err(io::Error::other)?,
@@ -257,7 +256,7 @@ pub(super) fn new_hash(key: usize, value: usize, entries: u32, full: WhenFull) -
     unsafe { descriptor(MAP_CREATE, &mut attr) }.map_err(|e| explain("making a map of connections", &e))
 }
 
-/// A map from [`new_hash`] with keys of `K` and values of `V` bytes.
+/// A map made by [`new_hash`], with keys of `K` and values of `V` bytes.
 #[derive(Debug)]
 pub(super) struct Hash<const K: usize, const V: usize>(OwnedFd);
 
@@ -283,7 +282,7 @@ impl<const K: usize, const V: usize> Hash<K, V> {
     pub(super) fn get(&self, key: &[u8; K]) -> Option<[u8; V]> {
         let mut value = [0; V];
         let mut attr = self.attr(Some(key), value.as_mut_ptr() as u64);
-        // SAFETY: the map was made with keys of K and values of V bytes; both live until the call
+        // SAFETY: keys are K bytes and values V bytes, as in the map; both live until the call
         // returns.
         unsafe { bpf(MAP_LOOKUP, &mut attr) }.is_ok().then_some(value)
     }
@@ -297,20 +296,20 @@ impl<const K: usize, const V: usize> Hash<K, V> {
         Ok(())
     }
 
-    /// Removes a key, if it is there.
+    /// Removes a key, if present.
     pub(super) fn remove(&self, key: &[u8; K]) {
         let mut attr = self.attr(Some(key), 0);
-        // SAFETY: as in `get`; the value is not looked at.
+        // SAFETY: as in `get`; the value is not read.
         let _ = unsafe { bpf(MAP_DELETE, &mut attr) };
     }
 
-    /// All keys. One that comes or goes meanwhile may be in it or not.
+    /// All keys, at most so many. One that is entered or removed meanwhile may be missing.
     pub(super) fn keys(&self, most: usize) -> Vec<[u8; K]> {
         let mut keys: Vec<[u8; K]> = Vec::new();
         while keys.len() < most {
             let mut next = [0; K];
             let mut attr = self.attr(keys.last(), next.as_mut_ptr() as u64);
-            // SAFETY: as in `get`; the next key is written where a value would be, and is K bytes.
+            // SAFETY: as in `get`; the next key is written in place of a value, and is K bytes.
             if unsafe { bpf(MAP_NEXT_KEY, &mut attr) }.is_err() {
                 break;
             }
@@ -320,7 +319,7 @@ impl<const K: usize, const V: usize> Hash<K, V> {
     }
 }
 
-/// Loads a program with its references to the cell and to the socket map filled in.
+/// Loads a program and fills in its references to the cell and to the socket map.
 ///
 /// # Errors
 ///
@@ -339,7 +338,7 @@ pub fn load(
     })
 }
 
-/// Loads a program with each reference filled in as a descriptor's number.
+/// Loads a program and fills in each reference with the number of a descriptor.
 pub(super) fn load_with(
     name: &'static str,
     hook: Hook,
@@ -363,7 +362,7 @@ pub(super) fn load_with(
         log_size: LOG as u32,
         log: log.as_mut_ptr() as u64,
         flags: if fragments { WITH_FRAGMENTS } else { 0 },
-        // The attach type is only told for XDP: older kernels refuse to be told those of tcx here.
+        // Only XDP sets the attach type: older kernels refuse those of tcx here.
         attach: if kind == 6 { attach } else { 0 },
         ..ProgLoad::default()
     };
@@ -384,13 +383,13 @@ pub(super) fn load_with(
         if last.is_empty() {
             return explain(&what, &e);
         }
-        // The verifier too says "permission denied", and means the program.
+        // The verifier's "permission denied" is about the program, not about capabilities.
         io::Error::new(e.kind(), format!("{what}: {e} (verifier: {last})"))
     })?;
     Ok(BpfProgram { fd, name, hook })
 }
 
-/// Attaches a program to an interface by a link, behind those that are there already.
+/// Attaches a program to an interface by a link, after those that are already attached.
 pub(super) fn link(program: &BpfProgram, interface: u32) -> io::Result<Link> {
     let (_, attach, flags) = program.hook.numbers();
     let mut attr = LinkCreate {
@@ -401,14 +400,14 @@ pub(super) fn link(program: &BpfProgram, interface: u32) -> io::Result<Link> {
         ..LinkCreate::default()
     };
     // SAFETY: no addresses in it.
-    let held = unsafe { descriptor(LINK_CREATE, &mut attr) }?;
+    let fd = unsafe { descriptor(LINK_CREATE, &mut attr) }?;
     Ok(Link {
-        _held: held,
+        _link: fd,
         hook: program.hook,
     })
 }
 
-/// Why a link could not be made, in terms of what to do.
+/// Why a link could not be made, and what to do.
 pub(super) fn refused(hook: Hook, error: &io::Error) -> io::Error {
     let hint = match (hook, error.raw_os_error()) {
         (Hook::XdpNative, Some(libc::EOPNOTSUPP)) => {
@@ -418,7 +417,7 @@ pub(super) fn refused(hook: Hook, error: &io::Error) -> io::Error {
             "another XDP program is attached to this interface: detach that one first"
         }
         (Hook::XdpNative | Hook::XdpGeneric, Some(libc::EINVAL)) => {
-            "XDP links need Linux 5.9 or later, and in native mode an MTU that the driver can do with XDP"
+            "XDP links need Linux 5.9 or later, and in native mode an MTU that the driver supports with XDP"
         }
         _ => return explain("attaching the BPF program", error),
     };

@@ -1,5 +1,4 @@
-//! What programs that look into packets share: from a frame to its transport header, and to values
-//! of maps.
+//! Shared by programs that parse packets: finding the transport header, and looking up map values.
 
 use super::instruction::Register::{R0, R1, R2, R3, R4, R6, R7, R8, R10};
 use super::instruction::Width::{self, Byte, Double, Half, Word as Long};
@@ -12,20 +11,20 @@ const LOOKUP: i32 = 1;
 pub(super) const KTIME_GET_NS: i32 = 5;
 pub(super) const LOAD_BYTES: i32 = 26;
 
-/// `__sk_buff`: length, protocol (as on the wire).
+/// `__sk_buff`: length, and protocol in network byte order.
 pub(super) const LENGTH: i16 = 0;
 const PROTOCOL: i16 = 16;
 const IPV4: i32 = 0x0800_u16.to_be() as i32;
 const IPV6: i32 = 0x86dd_u16.to_be() as i32;
 const FRAGMENT: i32 = 0x1fff_u16.to_be() as i32;
 
-/// How long a block is, for jumps over it.
+/// The length of a block, for a jump over it.
 pub(super) fn over(block: &[Instruction]) -> i16 {
     i16::try_from(block.len()).unwrap_or(i16::MAX)
 }
 
-/// `len` bytes of the frame to `to` on the stack, from a place in it or from `R8` on; passes if
-/// there are not so many.
+/// Copies `len` bytes of the frame to `to` on the stack, from an offset or, if there is none, from
+/// `R8` on; passes if the frame is shorter.
 pub(super) fn fetch(from: Option<i32>, to: i16, len: i32) -> [Instruction; 7] {
     [
         copy(R1, R6),
@@ -38,21 +37,21 @@ pub(super) fn fetch(from: Option<i32>, to: i16, len: i32) -> [Instruction; 7] {
     ]
 }
 
-/// Copies from the stack to the stack.
+/// Copies within the stack.
 pub(super) fn moved(width: Width, from: i16, to: i16) -> [Instruction; 2] {
     [load(width, R1, R10, from), store(width, R10, to, R1)]
 }
 
-/// Zeros so many times eight bytes of the stack.
+/// Zeros `times` × 8 bytes of the stack.
 pub(super) fn zeros(from: i16, times: i16) -> Vec<Instruction> {
     (0..times)
         .map(|n| store_number(Double, R10, from + 8 * n, 0))
         .collect()
 }
 
-/// The frame's IP header to `ip` on the stack, and where the transport header begins into `R8`;
-/// passes unless it is this protocol's. The pieces are for either version, once its header is
-/// there.
+/// Copies the IP header to `ip` on the stack and sets `R8` to the offset of the transport header;
+/// passes if the protocol is another one. `v4` and `v6` run after the header of that version is
+/// loaded.
 pub(super) fn transport(protocol: i32, ip: i16, v4: &[Instruction], v6: &[Instruction]) -> Vec<Instruction> {
     let second = [
         vec![pass_if_not(R7, IPV6)],
@@ -92,7 +91,7 @@ pub(super) fn transport(protocol: i32, ip: i16, v4: &[Instruction], v6: &[Instru
     .concat()
 }
 
-/// Looks the key at this place of the stack up in a map; the value's address, or zero, in `R0`.
+/// Looks up the key at this stack offset; the value's address, or zero, is then in `R0`.
 pub(super) fn lookup(map: Reference, key: i16) -> Vec<Instruction> {
     let [low, high] = refer(R1, map);
     vec![low, high, copy(R2, R10), add(R2, i32::from(key)), call(LOOKUP)]

@@ -1,19 +1,21 @@
-//! Windows of TCP connections, rewritten in what leaves by an interface: two programs and two maps.
+//! Clamps TCP receive windows at an interface, by two programs and two maps.
 //!
-//! `LEAVES` is attached to frames that leave, `COMES` to those that come in; the other way round
-//! for the hosts behind an interface ([`Side`]). Both keep a map of connections, entered at their
-//! SYN: frames counted in both directions, flags seen, the two SYN headers whole (their options,
-//! with the window scale, are read by [`Windows`] in user space) and when they passed. For a
-//! connection in the map of limits, `LEAVES` lowers the window field (RFC 9293) to the limit, and
-//! corrects the checksum, also one that the card is yet to finish. It never raises one. By default
-//! the right edge of the window may so move left, which takes effect within a round trip; `polite`
-//! keeps it where it was.
+//! One program sees the frames that the clamped side sends, the other those that it receives. By
+//! default the clamped side is this host and all that it forwards for, so the first is attached to
+//! egress and the second to ingress; with [`Side::Behind`] it is the other way round. Both maintain
+//! a map of connections, which a SYN enters: counters of both directions, TCP flags, both SYN
+//! headers with the times at which they passed. [`Windows`] parses the options of the SYNs, among
+//! them the window scale, in user space.
 //!
-//! A segment with SYN has an unscaled window and is left alone. Fragments, IPv6 extension headers
-//! and tunnels are not looked into. A connection that began before the programs were there is not
-//! known. When the cell's time has passed, when the process ends, and for connections without a
-//! limit, everything goes as if nothing were there: the kernels' own view of the window was never
-//! touched.
+//! If the connection is in the map of limits, the first program lowers the window field (RFC 9293)
+//! to the limit and updates the checksum, also one that the card will complete. It never raises a
+//! window. By default the right edge of the window may move left, so that a limit takes effect
+//! within a round trip; a `polite` limit keeps the right edge.
+//!
+//! The window of a SYN is unscaled and stays. Fragments, IPv6 extension headers and tunnels are not
+//! parsed. Connections older than the programs are not tracked. Once the cell has expired or the
+//! process has ended, segments pass unchanged; so do those of connections without a limit. The
+//! hosts' own view of the window is never touched.
 
 use super::attach::{Attached, Means};
 use super::heartbeat::Heartbeat;
@@ -45,20 +47,20 @@ const SYN: i32 = 2;
 const FIN: u32 = 1;
 const RST: u32 = 4;
 
-/// The stack: key, IP header, TCP header, the new window, a fresh value.
+/// Stack offsets: key, IP header, TCP header, the new window, a new value.
 const KEY: i16 = -40;
 const IP: i16 = -80;
 const HEAD: i16 = -104;
-const NEW: i16 = -112;
-const FRESH: i16 = -112 - VALUE_BYTES as i16;
+const NEW_WINDOW: i16 = -112;
+const NEW_VALUE: i16 = -112 - VALUE_BYTES as i16;
 
-/// A key: this side's address, the other's, the two ports; as on the wire.
+/// A key: address of the clamped side, address of its peer, both ports; in network byte order.
 const KEY_BYTES: usize = 40;
 const OTHER: i16 = 16;
 const PORT: i16 = 32;
 const OTHER_PORT: i16 = 34;
 
-/// A connection's value; see [`Connection`]. Counters are bytes, frames, segments.
+/// A connection's value; see [`Connection`]. Counters are of bytes, frames and segments.
 const VALUE_BYTES: usize = 240;
 const EDGE: i16 = 0;
 const ADVERTISED: i16 = 4;
@@ -66,30 +68,30 @@ const FLAGS: [i16; 2] = [8, 12];
 const COUNTERS: [i16; 2] = [16, 40];
 const SYN_AT: [i16; 2] = [64, 72];
 const SYN_HEAD: [i16; 2] = [80, 144];
-/// A timestamp that left and is waited for, when it left, and the sum and number of the times that
-/// it took.
+/// A timestamp whose echo is awaited, when it was sent, and sum and number of the round trips.
 const STAMP: i16 = 208;
 const STAMP_AT: i16 = 216;
 const ROUND_TRIPS: i16 = 224;
-/// NOP, NOP, timestamps: how every kernel begins the options of a segment without SYN, where both
-/// sides have them.
+/// NOP, NOP, timestamps: how common kernels begin the options of a segment without SYN once both
+/// sides have agreed on timestamps.
 const STAMPED: i32 = 0x0101_080a_u32.to_be() as i32;
 
-/// A limit's value: the largest field, the scale, whether the right edge stays.
+/// A limit's value: the largest window field, the scale, whether the right edge stays.
 const LIMIT_BYTES: usize = 12;
 const LIMIT: i16 = 0;
 const SCALE: i16 = 4;
 const POLITE: i16 = 8;
 
-const LEAVING: usize = 0;
-const COMING: usize = 1;
+/// Directions, seen from the clamped side.
+const SENT: usize = 0;
+const RECEIVED: usize = 1;
 
-/// Puts the key of the frame's connection and its TCP header on the stack, and where that header
-/// begins into `R8`.
-fn parse(way: usize) -> Vec<Instruction> {
-    // What is this side's in frames that leave is the other's in those that come.
-    let (source, target, source_port, target_port) = match way {
-        LEAVING => (KEY, KEY + OTHER, KEY + PORT, KEY + OTHER_PORT),
+/// Puts the key of the frame's connection and its TCP header on the stack, and the offset of that
+/// header into `R8`.
+fn parse(direction: usize) -> Vec<Instruction> {
+    // The clamped side is the source of what it sends and the destination of what it receives.
+    let (source, target, source_port, target_port) = match direction {
+        SENT => (KEY, KEY + OTHER, KEY + PORT, KEY + OTHER_PORT),
         _ => (KEY + OTHER, KEY, KEY + OTHER_PORT, KEY + PORT),
     };
     let v4 = [moved(Long, IP + 12, source), moved(Long, IP + 16, target)].concat();
@@ -110,19 +112,20 @@ fn parse(way: usize) -> Vec<Instruction> {
     .concat()
 }
 
-/// The connection's value in `R9`: it is entered at a SYN, and frames of unknown connections pass.
+/// The address of the connection's value in `R9`. A SYN enters the connection; other frames of
+/// untracked connections pass.
 fn connection() -> Vec<Instruction> {
     let [low, high] = refer(R1, Reference::Flows);
     let enter = [
         vec![load(Byte, R1, R10, HEAD + 13), and(R1, SYN), pass_if(R1, 0)],
-        zeros(FRESH, (VALUE_BYTES / 8) as i16),
+        zeros(NEW_VALUE, (VALUE_BYTES / 8) as i16),
         vec![
             low,
             high,
             copy(R2, R10),
             add(R2, i32::from(KEY)),
             copy(R3, R10),
-            add(R3, i32::from(FRESH)),
+            add(R3, i32::from(NEW_VALUE)),
             set(R4, 1),
             call(UPDATE),
         ],
@@ -138,16 +141,16 @@ fn connection() -> Vec<Instruction> {
     .concat()
 }
 
-/// Counts the frame; keeps its flags, and of a SYN the whole header. A SYN then passes: its window
-/// is never scaled.
-fn note(way: usize) -> Vec<Instruction> {
+/// Counts the frame and records its flags, and the whole header of a SYN. A SYN then passes: its
+/// window is never scaled.
+fn record(direction: usize) -> Vec<Instruction> {
     let syn = [
         call(KTIME_GET_NS),
-        store(Double, R9, SYN_AT[way], R0),
+        store(Double, R9, SYN_AT[direction], R0),
         copy(R1, R6),
         copy(R2, R8),
         copy(R3, R9),
-        add(R3, i32::from(SYN_HEAD[way])),
+        add(R3, i32::from(SYN_HEAD[direction])),
         load(Byte, R4, R10, HEAD + 12),
         shift_right(R4, 2),
         and(R4, 0x3c),
@@ -157,30 +160,30 @@ fn note(way: usize) -> Vec<Instruction> {
         set(R0, TCX_NEXT),
         exit(),
     ];
-    let counted = [
+    let every = [
         load(Byte, R1, R10, HEAD + 13),
-        load(Long, R2, R9, FLAGS[way]),
+        load(Long, R2, R9, FLAGS[direction]),
         or(R2, R1),
-        store(Long, R9, FLAGS[way], R2),
+        store(Long, R9, FLAGS[direction], R2),
         load(Long, R2, R6, LENGTH),
-        count(R9, COUNTERS[way], R2),
+        count(R9, COUNTERS[direction], R2),
         set(R2, 1),
-        count(R9, COUNTERS[way] + 8, R2),
+        count(R9, COUNTERS[direction] + 8, R2),
         load(Long, R2, R6, SEGMENTS),
         skip_if_not_equal(R2, 0, 1),
         set(R2, 1),
-        count(R9, COUNTERS[way] + 16, R2),
+        count(R9, COUNTERS[direction] + 16, R2),
         and(R1, SYN),
         skip_if_equal(R1, 0, over(&syn)),
     ];
-    [counted.to_vec(), syn.to_vec()].concat()
+    [every.to_vec(), syn.to_vec()].concat()
 }
 
-/// The passive measurement of round trips by timestamps (RFC 7323, section 4): from a segment that
-/// leaves to the first that comes and echoes its stamp. One at a time; what is not answered within
-/// a second is given up.
-fn stamps(way: usize) -> Vec<Instruction> {
-    let leaving = [
+/// Measures round trips passively by timestamps (RFC 7323, section 4): from a segment that is sent
+/// to the first one received that echoes its TSval. One measurement at a time; one without an echo
+/// within a second is abandoned.
+fn round_trip(direction: usize) -> Vec<Instruction> {
+    let sent = [
         load(Double, R1, R9, STAMP_AT),
         add(R1, 1_000_000_000),
         skip_if_at_least(R1, R0, 4),
@@ -189,29 +192,33 @@ fn stamps(way: usize) -> Vec<Instruction> {
         store(Long, R9, STAMP, R2),
         store(Double, R9, STAMP_AT, R0),
     ];
-    let answered = [
+    let echoed = [
         subtract(R0, R1),
         count(R9, ROUND_TRIPS, R0),
         set(R1, 1),
         count(R9, ROUND_TRIPS + 8, R1),
         store_number(Double, R9, STAMP_AT, 0),
     ];
-    let coming = [
+    let received = [
         vec![
             load(Double, R1, R9, STAMP_AT),
-            skip_if_equal(R1, 0, 7 + over(&answered)),
+            skip_if_equal(R1, 0, 7 + over(&echoed)),
             load(Long, R2, R10, IP + 8),
             swap(R2, 32),
             load(Long, R3, R9, STAMP),
             subtract(R2, R3),
         ],
         signed(R2).to_vec(),
-        vec![skip_if_at_most(R2, -1, over(&answered))],
-        answered.to_vec(),
+        vec![skip_if_at_most(R2, -1, over(&echoed))],
+        echoed.to_vec(),
     ]
     .concat();
-    let block = if way == LEAVING { leaving.to_vec() } else { coming };
-    let seen = [
+    let block = if direction == SENT {
+        sent.to_vec()
+    } else {
+        received
+    };
+    let stamped = [
         vec![
             load(Long, R1, R10, IP),
             set(R2, STAMPED),
@@ -232,33 +239,33 @@ fn stamps(way: usize) -> Vec<Instruction> {
         add(R3, i32::from(IP)),
         set(R4, 12),
         call(LOAD_BYTES),
-        skip_if_not_equal(R0, 0, over(&seen)),
+        skip_if_not_equal(R0, 0, over(&stamped)),
     ]
     .into_iter()
-    .chain(seen)
+    .chain(stamped)
     .collect()
 }
 
 const PASS: [Instruction; 2] = [set(R0, TCX_NEXT), exit()];
 
-/// For frames that come in.
-fn comes() -> Vec<Instruction> {
+/// For frames that the clamped side receives.
+fn received_program() -> Vec<Instruction> {
     aimed(
         [
             ALIVE.to_vec(),
-            parse(COMING),
+            parse(RECEIVED),
             connection(),
-            note(COMING),
-            stamps(COMING),
+            record(RECEIVED),
+            round_trip(RECEIVED),
             PASS.to_vec(),
         ]
         .concat(),
     )
 }
 
-/// For frames that leave.
-fn leaves() -> Vec<Instruction> {
-    // The field that keeps the right edge where it was, if that is more than the limit, into R1.
+/// For frames that the clamped side sends: these carry its window.
+fn sent_program() -> Vec<Instruction> {
+    // R1 becomes the field that keeps the right edge, if that is more than the limit.
     let keep = [
         vec![
             load(Long, R3, R10, HEAD + 8),
@@ -281,7 +288,7 @@ fn leaves() -> Vec<Instruction> {
         ],
     ]
     .concat();
-    // The edge that R1 tells the other side, if it is further than before.
+    // Stores the right edge that R1 advertises, if it is further than before.
     let edge = [
         vec![
             load(Long, R3, R10, HEAD + 8),
@@ -305,8 +312,8 @@ fn leaves() -> Vec<Instruction> {
             swap(R7, 16),
             store(Long, R9, ADVERTISED, R7),
         ],
-        // The header's place is needed again; R8 is the limit meanwhile.
-        vec![store(Double, R10, NEW, R8)],
+        // R8 is the limit from here on; the offset of the header is restored below.
+        vec![store(Double, R10, NEW_WINDOW, R8)],
         lookup(Reference::Limits, KEY),
         vec![pass_if(R0, 0), copy(R8, R0), load(Long, R1, R8, LIMIT)],
         vec![load(Long, R2, R8, POLITE), skip_if_equal(R2, 0, over(&keep))],
@@ -315,10 +322,10 @@ fn leaves() -> Vec<Instruction> {
         edge,
         vec![
             pass_if_at_least(R1, R7),
-            load(Double, R8, R10, NEW),
+            load(Double, R8, R10, NEW_WINDOW),
             store(Long, R9, ADVERTISED, R1),
             swap(R1, 16),
-            store(Half, R10, NEW, R1),
+            store(Half, R10, NEW_WINDOW, R1),
             load(Half, R3, R10, HEAD + 14),
             copy(R4, R1),
             copy(R1, R6),
@@ -330,7 +337,7 @@ fn leaves() -> Vec<Instruction> {
             copy(R2, R8),
             add(R2, 14),
             copy(R3, R10),
-            add(R3, i32::from(NEW)),
+            add(R3, i32::from(NEW_WINDOW)),
             set(R4, 2),
             set(R5, 0),
             call(STORE_BYTES),
@@ -340,10 +347,10 @@ fn leaves() -> Vec<Instruction> {
     aimed(
         [
             ALIVE.to_vec(),
-            parse(LEAVING),
+            parse(SENT),
             connection(),
-            note(LEAVING),
-            stamps(LEAVING),
+            record(SENT),
+            round_trip(SENT),
             limit,
             PASS.to_vec(),
         ]
@@ -351,20 +358,21 @@ fn leaves() -> Vec<Instruction> {
     )
 }
 
-/// How many connections are known at most; the ones that were silent longest are forgotten.
-const MOST: u32 = 8_192;
+/// Connections tracked at most; the least recently used are evicted.
+const MAX_FLOWS: u32 = 8_192;
 
-/// Whose windows are held at an interface.
+/// The side whose windows are clamped at an interface.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Side {
-    /// Of whoever sends by it: this host, and all that it routes or bridges for.
+    /// What sends through it: this host, and all that it routes or bridges for.
     #[default]
     Leaving,
-    /// Of the hosts behind it, in what comes in: before this host translates addresses, if it does.
+    /// The hosts behind it, at ingress: before this host translates addresses, if it does.
     Behind,
 }
 
-/// The programs at one interface. Dropped, they are gone, and windows are as the kernels have them.
+/// The clamping programs at one interface. Dropping it detaches them; windows are then as the hosts
+/// advertise them.
 #[derive(Debug)]
 pub struct Windows {
     _attached: Attached,
@@ -374,8 +382,8 @@ pub struct Windows {
 }
 
 impl Windows {
-    /// Attaches the programs to an interface (of Ethernet). They do nothing before the first beat,
-    /// nor later than `limit` after the last.
+    /// Attaches the programs to an Ethernet interface. They do nothing before the first beat, and
+    /// nothing from `limit` after the last one on.
     ///
     /// # Errors
     ///
@@ -383,16 +391,16 @@ impl Windows {
     pub fn attach(interface: &str, side: Side, limit: Duration, means: Means) -> io::Result<Self> {
         let index = Interface::named(interface)?.index;
         let heart = Heartbeat::new(limit)?;
-        let flows = Hash::new(MOST, WhenFull::Forget)?;
-        let limits = Hash::new(MOST, WhenFull::Refuse)?;
+        let flows = Hash::new(MAX_FLOWS, WhenFull::Evict)?;
+        let limits = Hash::new(MAX_FLOWS, WhenFull::Refuse)?;
         let mut attached = Attached::to(index, means);
-        let (comes_by, leaves_by) = match side {
+        let (received, sent) = match side {
             Side::Leaving => (Hook::Ingress, Hook::Egress),
             Side::Behind => (Hook::Egress, Hook::Ingress),
         };
         for (name, hook, program) in [
-            ("suimon_comes", comes_by, comes()),
-            ("suimon_leaves", leaves_by, leaves()),
+            ("suimon_win_rx", received, received_program()),
+            ("suimon_win_tx", sent, sent_program()),
         ] {
             let loaded = load_with(name, hook, false, &program, |reference| match reference {
                 Reference::Limits => limits.number(),
@@ -409,25 +417,25 @@ impl Windows {
         })
     }
 
-    /// Whoever decides is alive at this time, by [`crate::clock`].
+    /// Beats: the controller is alive at this time of [`crate::clock`].
     pub fn beat(&self, now: Instant) {
         self.heart.beat(now);
     }
 
-    /// Nothing is held from now on until the next beat.
+    /// Clamps nothing until the next beat.
     pub fn silence(&self) {
         self.heart.silence();
     }
 
     /// All connections whose SYN was seen.
     pub fn connections(&self) -> Vec<Connection> {
-        let keys = self.flows.keys(MOST as usize);
+        let keys = self.flows.keys(MAX_FLOWS as usize);
         keys.iter()
             .filter_map(|key| read(key, &self.flows.get(key)?))
             .collect()
     }
 
-    /// Limits a connection's windows, from the next segment that leaves.
+    /// Limits a connection's windows, from the next segment on.
     ///
     /// # Errors
     ///
@@ -447,19 +455,19 @@ impl Windows {
         self.limits.set(&key(ends), &value)
     }
 
-    /// Limits them no more.
+    /// Lifts the limit.
     pub fn free(&self, ends: &Ends) {
         self.limits.remove(&key(ends));
     }
 
-    /// Forgets a connection that has ended.
+    /// Stops tracking a connection that has ended.
     pub fn forget(&self, ends: &Ends) {
         self.free(ends);
         self.flows.remove(&key(ends));
     }
 }
 
-/// The key of a connection, as the programs make it.
+/// The key of a connection, laid out as by the programs.
 fn key(ends: &Ends) -> [u8; KEY_BYTES] {
     let mut key = [0; KEY_BYTES];
     for (end, at, port_at) in [(ends.here, 0, 32), (ends.there, 16, 34)] {
@@ -472,7 +480,7 @@ fn key(ends: &Ends) -> [u8; KEY_BYTES] {
     key
 }
 
-/// The ends that a key stands for. An IPv6 address of four bytes and twelve zeros is nobody's.
+/// The ends of a key. An address of four bytes and twelve zeros is IPv4: no host has it in IPv6.
 fn ends(key: &[u8; KEY_BYTES]) -> Option<Ends> {
     let end = |at: usize, port_at: usize| {
         let bytes: [u8; 16] = key.get(at..at + 16)?.try_into().ok()?;
@@ -489,7 +497,7 @@ fn ends(key: &[u8; KEY_BYTES]) -> Option<Ends> {
     })
 }
 
-/// What a value of the map says; none before a SYN of each side.
+/// Reads a map value; none before both SYNs were seen.
 fn read(key: &[u8; KEY_BYTES], value: &[u8; VALUE_BYTES]) -> Option<Connection> {
     let word = |at: i16| {
         let at = at.unsigned_abs() as usize;
@@ -513,28 +521,28 @@ fn read(key: &[u8; KEY_BYTES], value: &[u8; VALUE_BYTES]) -> Option<Connection> 
             high | low << 32
         }
     };
-    let carried = |way: usize| Carried {
-        bytes: Bytes::new(double(COUNTERS[way])),
-        frames: double(COUNTERS[way] + 8),
-        segments: double(COUNTERS[way] + 16),
+    let carried = |direction: usize| Carried {
+        bytes: Bytes::new(double(COUNTERS[direction])),
+        frames: double(COUNTERS[direction] + 8),
+        segments: double(COUNTERS[direction] + 16),
     };
-    let syn = |way: usize| {
-        let at = SYN_HEAD[way].unsigned_abs() as usize;
-        (double(SYN_AT[way]) > 0).then(|| Options::read(&value[at..at + 60]))
+    let syn = |direction: usize| {
+        let at = SYN_HEAD[direction].unsigned_abs() as usize;
+        (double(SYN_AT[direction]) > 0).then(|| Options::read(&value[at..at + 60]))
     };
-    let (here, there) = (syn(LEAVING)?, syn(COMING)?);
+    let (here, there) = (syn(SENT)?, syn(RECEIVED)?);
     let Agreed { scale, mss } = here.agree(there);
-    let handshake = double(SYN_AT[COMING]).checked_sub(double(SYN_AT[LEAVING]));
+    let handshake = double(SYN_AT[RECEIVED]).checked_sub(double(SYN_AT[SENT]));
     Some(Connection {
         ends: ends(key)?,
-        sent: carried(LEAVING),
-        received: carried(COMING),
+        sent: carried(SENT),
+        received: carried(RECEIVED),
         scale,
         mss,
         window: Bytes::new(u64::from(word(ADVERTISED)) << scale),
         handshake: handshake.filter(|ns| *ns > 0).map(Duration::from_nanos),
         round_trips: (Duration::from_nanos(double(ROUND_TRIPS)), double(ROUND_TRIPS + 8)),
-        closes: word(FLAGS[LEAVING]) & RST != 0 || word(FLAGS[COMING]) & (FIN | RST) != 0,
+        closes: word(FLAGS[SENT]) & RST != 0 || word(FLAGS[RECEIVED]) & (FIN | RST) != 0,
     })
 }
 
@@ -545,18 +553,17 @@ mod tests {
 
     #[test]
     fn the_verifier_accepts_both_programs() {
-        let (flows, limits) = match (
-            Hash::<KEY_BYTES, VALUE_BYTES>::new(8, WhenFull::Forget),
+        let (flows, heart) = match (
+            Hash::<KEY_BYTES, VALUE_BYTES>::new(8, WhenFull::Evict),
             Heartbeat::new(Duration::from_millis(20)),
         ) {
             (Ok(flows), Ok(heart)) => (flows, heart),
             (Err(e), _) | (_, Err(e)) => return skips::skipped(e),
         };
-        let heart = limits;
         let limits = Hash::<KEY_BYTES, LIMIT_BYTES>::new(8, WhenFull::Refuse).expect("a map");
         for (name, hook, program) in [
-            ("comes", Hook::Ingress, comes()),
-            ("leaves", Hook::Egress, leaves()),
+            ("received", Hook::Ingress, received_program()),
+            ("sent", Hook::Egress, sent_program()),
         ] {
             load_with(name, hook, false, &program, |reference| match reference {
                 Reference::Limits => limits.number(),
@@ -568,7 +575,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_says_whose_it_is() {
+    fn the_ends_of_a_key_are_those_that_it_was_made_of() {
         for (here, there) in [
             ("10.0.0.1:40000", "192.0.2.1:443"),
             ("[fd00::1]:40000", "[2001:db8::1]:443"),
