@@ -1,15 +1,15 @@
-//! The Internet checksum (RFC 1071), its update in place (RFC 1624), and finishing what a sender
-//! left to the hardware.
+//! The Internet checksum (RFC 1071), its incremental update (RFC 1624), and the completion of
+//! checksums that a sender left to the hardware.
 
 use crate::pool::Unfinished;
 
-/// The one's complement sum of bytes in network order, added to `sum`. `bytes` begins at an even
-/// place.
+/// Adds the one's complement sum of bytes in network order to `sum`. `bytes` starts at an even
+/// offset.
 pub fn add(sum: u64, bytes: &[u8]) -> u64 {
     let mut chunks = bytes.chunks_exact(4);
     let mut sum = sum;
     for chunk in &mut chunks {
-        // Four bytes at once: two carries more are folded at the end.
+        // Four bytes at once: `fold` adds the carries later.
         sum += u64::from(u32::from_be_bytes([chunk[0], chunk[1], chunk[2], chunk[3]]));
     }
     let mut rest = [0; 4];
@@ -32,8 +32,8 @@ pub fn update(field: u16, old: u16, new: u16) -> u16 {
     !fold(u64::from(!field) + u64::from(!old) + u64::from(new))
 }
 
-/// Computes the checksum that was left unfinished: the field holds the pseudo-header's sum. `false`
-/// if the description does not fit the frame; then nothing changed.
+/// Completes an unfinished checksum: so far its field contains the pseudo-header's sum. `false` if
+/// the description does not fit the frame, which is then unchanged.
 pub fn finish(frame: &mut [u8], unfinished: Unfinished) -> bool {
     let (start, field) = (
         usize::from(unfinished.start),
@@ -43,8 +43,8 @@ pub fn finish(frame: &mut [u8], unfinished: Unfinished) -> bool {
         return false;
     };
     let sum = !fold(add(0, covered));
-    // Zero means "no checksum" to UDP; the other zero of one's complement means the same sum to
-    // all.
+    // Zero means "no checksum" in UDP. One's complement has two zeros, and 0xffff is right for all
+    // protocols.
     let sum = if sum == 0 { 0xffff } else { sum };
     frame[field..field + 2].copy_from_slice(&sum.to_be_bytes());
     true
@@ -81,7 +81,7 @@ mod tests {
             let pseudo = u16::from_be_bytes([frame[16], frame[17]]);
             prop_assume!(finish(&mut frame, Unfinished { start: 10, offset: 6 }));
             let field = u16::from_be_bytes([frame[16], frame[17]]);
-            // Sum over everything with the field, plus the pseudo-header's sum, is minus zero.
+            // The sum over everything, the field and the pseudo-header included, is 0xffff.
             let sum = fold(add(u64::from(pseudo), &frame[10..]));
             prop_assert!(sum == 0xffff, "{field:04x} gives {sum:04x}");
         }

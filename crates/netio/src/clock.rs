@@ -1,40 +1,40 @@
 //! The clock of the data plane: `CLOCK_MONOTONIC`, unchanged, as the engine's [`Instant`].
 //!
-//! It does not start with the process, so all threads agree, and a kernel program can compare the
-//! heartbeat with its own clock.
+//! All threads and the kernel's programs read the same clock, so a program can compare the
+//! heartbeat with its own time.
 
 use engine::units::{Duration, Instant};
 
-/// The time now.
+/// The current time.
 pub fn now() -> Instant {
     Instant::from_nanos(crate::sys::monotonic())
 }
 
-/// A reading that takes longer was interrupted, so its time is uncertain.
+/// A measurement that takes longer was interrupted, and its time is uncertain.
 const INTERRUPTED: Duration = Duration::from_millis(1);
 
-/// Reads something that grows with time, and the time of reading: rates are differences of both. An
-/// interrupted reading is repeated once.
+/// Reads a counter, and the time of the measurement, for computing rates from differences. An
+/// interrupted measurement is repeated once.
 pub fn timed<T>(mut read: impl FnMut() -> T) -> (T, Instant) {
     let mut once = || {
         let before = now();
         let value = read();
         (value, before, now().since(before))
     };
-    let mut made = once();
-    if made.2 > INTERRUPTED {
-        made = once();
+    let mut measured = once();
+    if measured.2 > INTERRUPTED {
+        measured = once();
     }
-    let (value, before, took) = made;
+    let (value, before, took) = measured;
     (value, before + Duration::from_nanos(took.nanos() / 2))
 }
 
-/// Processor time of all threads of this process, the kernel's work for them included.
+/// CPU time of all threads of this process, in user and kernel mode.
 pub fn processor_time() -> Duration {
     Duration::from_nanos(crate::sys::processor_time())
 }
 
-/// Processor time of the calling thread alone.
+/// CPU time of the calling thread.
 pub fn thread_time() -> Duration {
     Duration::from_nanos(crate::sys::thread_time())
 }
@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reading_that_was_interrupted_is_made_once_more() {
+    fn an_interrupted_measurement_is_repeated_once() {
         let mut made = 0;
         let begin = now();
         let (value, at) = timed(|| {
@@ -56,7 +56,7 @@ mod tests {
         let least = Duration::from_millis(7);
         assert!(
             at.since(begin) >= least && at <= now(),
-            "in the midst of the second one"
+            "in the middle of the second one"
         );
     }
 }

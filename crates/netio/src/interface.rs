@@ -1,7 +1,7 @@
-//! An interface as the kernel reports it: index, address, MTU, the bridge over it, its queues.
+//! An interface as the kernel reports it: index, address, MTU, bridge, queues.
 //!
-//! One netlink request (RTM_GETLINK) and one ioctl, in the thread's own network namespace; /sys may
-//! show another one.
+//! Read by one netlink request (RTM_GETLINK) and one ioctl in the thread's own network namespace; a
+//! mounted /sys may be that of another one.
 
 #![expect(unsafe_code, reason = "socket calls and an ioctl take structures by address")]
 
@@ -10,22 +10,22 @@ use crate::sys::datagram_socket;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
-/// An interface as it was when asked.
+/// The state of an interface when it was read.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Interface {
     /// Its name.
     pub name: String,
-    /// Its number.
+    /// Its index.
     pub index: u32,
     /// Its Ethernet address.
     pub address: [u8; 6],
-    /// The longest IP packet.
+    /// Its MTU: the longest IP packet.
     pub mtu: usize,
     /// Whether it is up.
     pub up: bool,
     /// The index of the bridge (or other master) that it is a port of.
     pub master: Option<u32>,
-    /// Frames that it has sent, by its own count.
+    /// Frames sent, by the interface's own counter.
     pub sent: Option<u64>,
 }
 
@@ -43,18 +43,18 @@ impl Interface {
         ask(0, Some(name))
     }
 
-    /// Looks an interface up by its number.
+    /// Looks an interface up by its index.
     ///
     /// # Errors
-    /// `ENODEV` if there is none of this number.
+    /// `ENODEV` if there is none with this index.
     pub fn numbered(index: u32) -> io::Result<Self> {
         ask(index, None)
     }
 
-    /// The Ethernet address of the bridge over it.
+    /// The Ethernet address of its bridge.
     ///
     /// # Errors
-    /// If the bridge has gone meanwhile.
+    /// If the bridge has been removed meanwhile.
     pub fn master_address(&self) -> io::Result<Option<[u8; 6]>> {
         self.master
             .map(|index| Self::numbered(index).map(|bridge| bridge.address))
@@ -64,7 +64,7 @@ impl Interface {
     /// Brings it up, without ARP.
     ///
     /// # Errors
-    /// If that is not permitted, or it has gone.
+    /// If that is not permitted, or the interface has been removed.
     pub fn bring_up(&self) -> io::Result<()> {
         let mut request = request(&self.name);
         let flags = libc::IFF_UP | libc::IFF_NOARP;
@@ -82,7 +82,7 @@ impl Interface {
     /// How many receive queues are in use; 1 where the driver does not report it.
     ///
     /// # Errors
-    /// If the interface has gone.
+    /// If the interface has been removed.
     pub fn receive_queues(&self) -> io::Result<u32> {
         self.channels().map(|channels| (channels[5] + channels[8]).max(1))
     }
@@ -90,12 +90,12 @@ impl Interface {
     /// How many transmit queues are in use; 1 where the driver does not report it.
     ///
     /// # Errors
-    /// If the interface has gone.
+    /// If the interface has been removed.
     pub fn transmit_queues(&self) -> io::Result<u32> {
         self.channels().map(|channels| (channels[6] + channels[8]).max(1))
     }
 
-    /// Command, four maxima, then receive, transmit, other, combined.
+    /// `struct ethtool_channels`: command, four maxima, then receive, transmit, other, combined.
     fn channels(&self) -> io::Result<[u32; 9]> {
         const GET_CHANNELS: u32 = 0x3c;
         const SIOCETHTOOL: libc::c_ulong = 0x8946;
@@ -143,7 +143,7 @@ fn request(name: &str) -> libc::ifreq {
     request
 }
 
-/// Asks by number, or by name if there is one.
+/// Looks up by name, or by index if there is no name.
 fn ask(index: u32, name: Option<&str>) -> io::Result<Interface> {
     let mut head = [0; IFINFO];
     head[4..8].copy_from_slice(&index.to_ne_bytes());
@@ -155,9 +155,9 @@ fn ask(index: u32, name: Option<&str>) -> io::Result<Interface> {
     read(&Netlink::open()?.ask(request)?)
 }
 
-/// Reads a link with its attributes.
+/// Reads a link message with its attributes.
 fn read(answer: &[u8]) -> io::Result<Interface> {
-    let short = || io::Error::new(io::ErrorKind::InvalidData, "a netlink answer that is cut off");
+    let short = || io::Error::new(io::ErrorKind::InvalidData, "a truncated netlink answer");
     let flags = word(answer, 8).ok_or_else(short)?;
     let rest = answer.get(IFINFO..).ok_or_else(short)?;
     let number = |kind| attribute(rest, kind).and_then(|value| word(value, 0));
@@ -182,7 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_loopback_is_found_by_name_and_by_number() {
+    fn the_loopback_is_found_by_name_and_by_index() {
         let lo = Interface::named("lo").unwrap();
         assert_eq!((lo.name.as_str(), lo.address, lo.master), ("lo", [0; 6], None));
         assert!(lo.mtu >= 1500);
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_off_answer_is_refused_without_panic() {
+    fn a_truncated_answer_is_refused_without_panic() {
         let whole: Vec<u8> = (0..200u8).collect();
         for len in 0..whole.len() {
             let _ = read(&whole[..len]);

@@ -1,14 +1,14 @@
 //! Suimon's input and output: ports, and the loop between them. In reading order:
 //!
-//! - [`pool`]: the bytes of frames, of which the engine has the metadata;
+//! - [`pool`]: the bytes of frames; the engine has only their metadata;
 //! - [`port`]: what a port is, what it can do, and how it fails;
 //! - [`ports`]: the ports, one file each, and the list of kinds that a policy can name;
 //! - [`segment`], [`checksum`]: a network card's offloads, for ports without them;
 //! - [`worker`]: the loop that moves packets from port to port through the engine's queues;
-//! - [`tcp`], [`window_clamp`]: connections whose windows it holds on their way;
-//! - [`realiser`]: how the departure times of a pacing discipline come true at a port;
+//! - [`tcp`], [`window_clamp`]: TCP connections whose windows the loop clamps;
+//! - [`realiser`]: how packets leave at the departure times of a pacing discipline;
 //! - [`fail_open`]: ports fed by programs in the kernel, so that traffic flows without us;
-//! - [`signalling`], [`routes`], [`wake`]: for a signalling protocol beside the loop;
+//! - [`signalling`], [`routes`], [`wake`]: for a signalling protocol in another thread;
 //! - [`bpf`]: the kernel programs; [`mapping`]: memory shared with the kernel.
 //!
 //! `unsafe` is confined to files that open with an `expect` for it; every system call is wrapped

@@ -1,8 +1,8 @@
-//! Memory that is shared with the kernel: rings, the heartbeat cell, frames.
+//! Memory shared with the kernel: rings, the heartbeat cell, frames.
 //!
-//! What the kernel may change at any time is only reachable as atomics here, so that the code of
-//! rings and cells is safe code. On the machines in question a relaxed load or store of an atomic
-//! is a plain one.
+//! Memory that the kernel may change at any time is accessible only as atomics, so that rings and
+//! cells are safe code. On the machines in question a relaxed load or store compiles to a plain
+//! one.
 
 #![expect(unsafe_code, reason = "mmap(2), and views of what it returned")]
 
@@ -18,8 +18,8 @@ pub struct Mapping {
     len: usize,
 }
 
-// SAFETY: the region belongs to this value, not to a thread; shared access is by atomics alone, and
-// the raw start is only used by callers who say why they may.
+// SAFETY: the region belongs to this value, not to a thread. Shared access is by atomics alone;
+// callers that use the raw start justify it themselves.
 unsafe impl Send for Mapping {}
 // SAFETY: as above.
 unsafe impl Sync for Mapping {}
@@ -34,8 +34,8 @@ impl Mapping {
         Self::map(len, libc::MAP_SHARED | libc::MAP_POPULATE, fd.as_raw_fd(), offset)
     }
 
-    /// Zeroed memory of our own, page-aligned. Shared, since pages that the kernel has pinned must
-    /// stay ours when the process forks.
+    /// Zeroed, page-aligned memory of this process. It is a shared mapping: pages that the kernel
+    /// has pinned must stay the same when the process forks.
     ///
     /// # Errors
     ///
@@ -47,7 +47,7 @@ impl Mapping {
 
     fn map(len: usize, flags: i32, fd: i32, offset: i64) -> io::Result<Self> {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: a new mapping at an address of the kernel's choice touches no memory of ours.
+        // SAFETY: a new mapping at an address that the kernel chooses affects no other memory.
         let start = unsafe { libc::mmap(std::ptr::null_mut(), len, protection, flags, fd, offset) };
         if start == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
@@ -61,12 +61,12 @@ impl Mapping {
         self.len
     }
 
-    /// Whether there is nothing in it (never: mmap refuses that).
+    /// Whether it is empty (never: mmap refuses a length of 0).
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Where it begins.
+    /// Its first byte.
     pub fn start(&self) -> NonNull<u8> {
         self.start
     }
@@ -74,15 +74,14 @@ impl Mapping {
     /// The region as 64-bit cells.
     pub fn words(&self) -> &[AtomicU64] {
         // SAFETY: mapped readable and writable for `len` bytes as long as `self` lives;
-        // page-aligned; any bit pattern is a number; others change it only as atomics do (the
-        // kernel, other views).
+        // page-aligned; any bit pattern is a number; the kernel and other views change it only
+        // atomically.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr().cast(), self.len / 8) }
     }
 
     /// The region as 32-bit cells.
     pub fn halves(&self) -> &[AtomicU32] {
-        // SAFETY: as `words`. One place is only ever used in one width, which the ring layouts see
-        // to.
+        // SAFETY: as `words`. Each location is used in one width only, by the ring layouts.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr().cast(), self.len / 4) }
     }
 }
@@ -101,18 +100,18 @@ pub(crate) mod tests {
 
     /// The same memory, mapped twice.
     pub(crate) fn twice(len: usize) -> [Mapping; 2] {
-        // SAFETY: a name with its end, and no flags.
+        // SAFETY: a zero-terminated name.
         let fd = unsafe { libc::memfd_create(c"shared".as_ptr(), libc::MFD_CLOEXEC) };
         assert!(fd >= 0, "{}", io::Error::last_os_error());
-        // SAFETY: a new descriptor that nobody else knows.
+        // SAFETY: a new descriptor that nobody else owns.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-        // SAFETY: sets a length.
+        // SAFETY: no pointers are passed.
         assert_eq!(unsafe { libc::ftruncate(fd.as_raw_fd(), len as i64) }, 0);
         [(); 2].map(|()| Mapping::of(fd.as_fd(), len, 0).unwrap())
     }
 
     #[test]
-    fn what_one_view_stores_the_other_loads() {
+    fn one_view_loads_what_the_other_stores() {
         use std::sync::atomic::Ordering::Relaxed;
         let [one, other] = twice(64);
         one.words()[7].store(42, Relaxed);

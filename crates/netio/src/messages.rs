@@ -7,25 +7,24 @@ use std::io;
 use std::mem;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// Frames in one call at most.
+/// Frames per call at most.
 pub(crate) const BATCH: usize = 64;
 
-/// Room for a `PACKET_AUXDATA` message and a time of arrival, aligned as the kernel wants it.
+/// Room for a `PACKET_AUXDATA` message and an arrival timestamp, aligned for `struct cmsghdr`.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(8))]
 struct Control([u8; CONTROL]);
 
 const CONTROL: usize = 96;
 
-/// The arrays that both calls need, allocated once.
+/// The arrays for both calls, allocated once.
 pub(crate) struct Messages {
     headers: Vec<libc::mmsghdr>,
     vectors: Vec<libc::iovec>,
     controls: Vec<Control>,
 }
 
-// SAFETY: the pointers in it are set and used within one call each, and dangle harmlessly between
-// calls.
+// SAFETY: its pointers are set and used within one call, and not dereferenced between calls.
 unsafe impl Send for Messages {}
 
 impl std::fmt::Debug for Messages {
@@ -34,31 +33,31 @@ impl std::fmt::Debug for Messages {
     }
 }
 
-/// A frame to be sent.
+/// A frame to send.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Outgoing<'a> {
-    /// In a slot, with the time at which it is to leave on the socket's clock, if it has one.
+    /// In a slot, with its launch time on the socket's clock, if any.
     Frame(Buffer, Option<u64>),
-    /// Elsewhere.
+    /// Outside the pool.
     Bytes(&'a [u8]),
 }
 
 /// One received message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Message {
-    /// Bytes, the header in front included.
+    /// Bytes, including the header in front.
     pub(crate) len: usize,
     /// Whether the slot was too short for it.
     pub(crate) truncated: bool,
-    /// The VLAN tag that the kernel took out of the frame: its protocol and its content.
+    /// The VLAN tag that the kernel removed from the frame: TPID and TCI.
     pub(crate) tag: Option<[u16; 2]>,
-    /// When it arrived, on `CLOCK_REALTIME`, if the socket reports that.
+    /// When it arrived, on `CLOCK_REALTIME`, if the socket reports it.
     pub(crate) arrived: Option<u64>,
 }
 
 impl Messages {
     pub(crate) fn new() -> Self {
-        // SAFETY: all-zero is a valid value of both: null pointers and zero lengths.
+        // SAFETY: all-zero is valid for both: null pointers and zero lengths.
         let (header, vector) = unsafe { (mem::zeroed::<libc::mmsghdr>(), mem::zeroed::<libc::iovec>()) };
         Self {
             headers: vec![header; BATCH],
@@ -67,7 +66,7 @@ impl Messages {
         }
     }
 
-    /// Points the arrays at places of the pool: address and length.
+    /// Points the arrays at buffers, each an address and a length.
     fn aim(&mut self, places: impl Iterator<Item = (*mut u8, usize)>, controls: bool) -> usize {
         let mut count = 0;
         for (index, (address, len)) in places.take(BATCH).enumerate() {
@@ -92,8 +91,8 @@ impl Messages {
         count
     }
 
-    /// Receives into these slots, each frame with `front` bytes of header before it (within the
-    /// slot's headroom). How many were filled: the first ones, in order.
+    /// Receives into these slots, each frame with `front` bytes of header before it (in the slot's
+    /// headroom). Returns how many were filled, from the first on.
     pub(crate) fn receive(
         &mut self,
         socket: BorrowedFd<'_>,
@@ -118,11 +117,11 @@ impl Messages {
         usize::try_from(got).map_err(|_| io::Error::last_os_error())
     }
 
-    /// Sets when this message is to leave (`SCM_TXTIME`).
+    /// Sets the launch time of this message (`SCM_TXTIME`).
     fn set_time(&mut self, index: usize, time: u64) {
         let header = &mut self.headers[index].msg_hdr;
         header.msg_control = self.controls[index].0.as_mut_ptr().cast();
-        // SAFETY: the control buffer is aligned for the header and longer than it with eight bytes
+        // SAFETY: the control buffer is aligned for the header, and has room for it and eight bytes
         // of data.
         unsafe {
             header.msg_controllen = libc::CMSG_SPACE(size_of::<u64>() as u32) as _;
@@ -145,13 +144,13 @@ impl Messages {
             arrived: None,
         };
         let header = &header.msg_hdr;
-        // SAFETY: the kernel filled the control buffer, whose address and length the header holds;
-        // both are still those of `self.controls`. Each message in it is as long as its kind says.
+        // SAFETY: the kernel filled the control buffer; its address and length in the header are
+        // still those of `self.controls`. Each message in it is as long as its type requires.
         unsafe {
             let mut next = libc::CMSG_FIRSTHDR(header);
-            while let Some(found) = next.as_ref() {
-                let data = libc::CMSG_DATA(found);
-                match (found.cmsg_level, found.cmsg_type) {
+            while let Some(control) = next.as_ref() {
+                let data = libc::CMSG_DATA(control);
+                match (control.cmsg_level, control.cmsg_type) {
                     (libc::SOL_PACKET, libc::PACKET_AUXDATA) => {
                         message.tag = tag(&data.cast::<libc::tpacket_auxdata>().read_unaligned());
                     }
@@ -162,14 +161,14 @@ impl Messages {
                     }
                     _ => {}
                 }
-                next = libc::CMSG_NXTHDR(header, found);
+                next = libc::CMSG_NXTHDR(header, control);
             }
         }
         message
     }
 
-    /// Sends these frames, from the first on. How many the kernel took; an error is the first
-    /// one's.
+    /// Sends these frames, from the first on. Returns how many the kernel took; an error concerns
+    /// the first frame.
     pub(crate) fn send<'a>(
         &mut self,
         socket: BorrowedFd<'_>,
@@ -200,7 +199,7 @@ impl Messages {
     }
 }
 
-/// The VLAN tag that the kernel took out of the frame.
+/// The VLAN tag that the kernel removed from the frame.
 fn tag(aux: &libc::tpacket_auxdata) -> Option<[u16; 2]> {
     let has = |flag: u32| aux.tp_status & flag != 0;
     let protocol = if has(libc::TP_STATUS_VLAN_TPID_VALID) {

@@ -1,24 +1,25 @@
-//! What left by a path, class by class: counts, the last second's rate, and queueing delays.
+//! Meters of the classes of a path: packets and bytes sent, the rate over the last second, and
+//! queueing delays.
 
 use engine::packet::ClassId;
 use engine::queue::Count;
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
 use measure::delay::Delays;
 
-/// Parts of the second over which a rate is taken.
+/// Parts of the second over which a rate is measured.
 const PARTS: u64 = 10;
 const PART: Duration = Duration::from_millis(1000 / PARTS);
 
-/// Bytes in the last second, by tenths: a rate that is at most a tenth of a second behind.
+/// Bytes of the last second, in tenths: the rate is at most a tenth of a second old.
 #[derive(Clone, Debug, Default)]
 struct Recent {
-    /// One more than are summed: the current one is incomplete.
+    /// One part more than is summed, as the current one is incomplete.
     parts: [u64; PARTS as usize + 1],
     current: u64,
 }
 
 impl Recent {
-    /// Forgets the parts that have become older than a second.
+    /// Clears the parts that are older than a second.
     fn advance(&mut self, now: Instant) {
         let part = now.nanos() / PART.nanos();
         let past = part.saturating_sub(self.current).min(self.parts.len() as u64);
@@ -42,7 +43,7 @@ impl Recent {
     }
 }
 
-/// What left of one class.
+/// The meter of one class.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Meter {
     sent: Count,
@@ -50,12 +51,12 @@ pub(crate) struct Meter {
     recent: Recent,
 }
 
-/// What a class has sent, as an inspection shows it.
+/// The meter of a class, as a snapshot shows it.
 #[derive(Clone, Debug)]
 pub struct ClassMeter {
     /// The class.
     pub class: ClassId,
-    /// What left since the path was made.
+    /// Packets and bytes sent since the path was made.
     pub sent: Count,
     /// The rate over the last full second.
     pub rate: Bandwidth,
@@ -68,15 +69,15 @@ pub struct ClassMeter {
 pub(crate) struct Meters(Vec<Meter>);
 
 impl Meters {
-    /// Counts a departure. Allocates only at a class's first.
-    pub(crate) fn depart(&mut self, now: Instant, class: ClassId, len: Bytes, waited: Duration) {
+    /// Counts a departure. Allocates only at the first one of a class.
+    pub(crate) fn depart(&mut self, now: Instant, class: ClassId, len: Bytes, delay: Duration) {
         let index = class.0 as usize;
         if index >= self.0.len() {
             self.0.resize_with(index + 1, Meter::default);
         }
         let meter = &mut self.0[index];
         meter.sent += len;
-        meter.delays.record(waited);
+        meter.delays.record(delay);
         meter.recent.add(now, len);
     }
 
@@ -96,7 +97,8 @@ impl Meters {
         .collect()
     }
 
-    /// Renumbers the classes after a tree was replaced. A class without a new number is forgotten.
+    /// Renumbers the classes after a tree was replaced. The meter of a class without a new number
+    /// is removed.
     pub(crate) fn renumber(&mut self, new: impl Fn(ClassId) -> Option<ClassId>) {
         let old = std::mem::take(&mut self.0);
         for (index, meter) in old.into_iter().enumerate() {
@@ -117,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_rate_is_the_last_second_and_fades_when_nothing_comes() {
+    fn the_rate_is_that_of_the_last_second_and_fades_without_traffic() {
         let mut recent = Recent::default();
         let at = |ms: u64| Instant::START + Duration::from_millis(5_000 + ms);
         for ms in 0..2_000 {

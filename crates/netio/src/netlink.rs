@@ -1,6 +1,7 @@
-//! Routing netlink (RFC 3549; the kernel's `rtnetlink(7)`): a request, and all of its answer; a
-//! refusal in the kernel's own words where it has any (extended acknowledgements). Used for
-//! [`crate::interface`] and [`crate::routes`], for the filters by which programs are attached
+//! Routing netlink (RFC 3549; the kernel's `rtnetlink(7)`): requests with their complete answers,
+//! and errors with the kernel's text if it has one (extended acknowledgements).
+//!
+//! Used for [`crate::interface`] and [`crate::routes`], for the clsact filters of BPF programs
 //! before Linux 6.6, and by the lab, which makes interfaces.
 
 #![expect(unsafe_code, reason = "socket calls take buffers by address")]
@@ -11,12 +12,12 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 /// The length of a message's header.
 const HEADER: usize = 16;
 
-/// A request being written.
+/// A request under construction.
 #[derive(Debug)]
 pub struct NetlinkRequest(Vec<u8>);
 
 impl NetlinkRequest {
-    /// Of this kind; `fixed` is the structure that follows the header.
+    /// A request of this message type; `fixed` is the structure after the header.
     pub fn new(kind: u16, flags: i32, fixed: &[u8]) -> Self {
         let flags = (libc::NLM_F_REQUEST | flags) as u16;
         let mut bytes = vec![0; 4];
@@ -27,7 +28,7 @@ impl NetlinkRequest {
         Self(bytes)
     }
 
-    /// Adds bytes as they are: the structure with which some attributes that hold attributes begin.
+    /// Appends raw bytes: the structure at the start of some nested attributes.
     #[must_use]
     pub fn raw(mut self, bytes: &[u8]) -> Self {
         self.0.extend(bytes);
@@ -50,7 +51,7 @@ impl NetlinkRequest {
         self.with(kind, &n.to_ne_bytes())
     }
 
-    /// Adds an attribute that is a text ending in zero.
+    /// Adds an attribute that is a zero-terminated string.
     #[must_use]
     pub fn text(self, kind: u16, text: &str) -> Self {
         let mut bytes = text.as_bytes().to_vec();
@@ -58,7 +59,7 @@ impl NetlinkRequest {
         self.with(kind, &bytes)
     }
 
-    /// Adds an attribute that holds attributes.
+    /// Adds a nested attribute.
     #[must_use]
     pub fn nest(mut self, kind: u16, inside: impl FnOnce(Self) -> Self) -> Self {
         let start = self.0.len();
@@ -77,12 +78,12 @@ impl NetlinkRequest {
     }
 }
 
-/// A connection to the kernel about the network namespace in which it was opened.
+/// A netlink socket, bound to the network namespace in which it was opened.
 #[derive(Debug)]
 pub struct Netlink(OwnedFd);
 
 impl Netlink {
-    /// About the namespace that the calling thread is in now; afterwards usable from anywhere.
+    /// For the current namespace of the calling thread; afterwards usable from any thread.
     ///
     /// # Errors
     ///
@@ -99,12 +100,12 @@ impl Netlink {
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: a new descriptor that nobody else knows.
+        // SAFETY: a new descriptor that nobody else owns.
         let socket = unsafe { OwnedFd::from_raw_fd(fd) };
-        // Without them there are numbers in place of words, as before Linux 4.12.
+        // Without these options errors are numbers alone, as before Linux 4.12.
         for option in [libc::NETLINK_EXT_ACK, libc::NETLINK_CAP_ACK] {
             let on = 1_i32;
-            // SAFETY: the option's value is four bytes, which are there during the call.
+            // SAFETY: the option's value is four bytes, which live until the call returns.
             unsafe {
                 let value = (&raw const on).cast();
                 libc::setsockopt(socket.as_raw_fd(), libc::SOL_NETLINK, option, value, 4);
@@ -113,11 +114,11 @@ impl Netlink {
         Ok(Self(socket))
     }
 
-    /// For news: the kernel tells of what happens in these groups.
+    /// Subscribes to the events of these multicast groups.
     ///
     /// # Errors
     ///
-    /// Returns an error if the kernel refuses a netlink socket, or to tell it of these groups.
+    /// Returns an error if the kernel refuses a netlink socket, or the subscription.
     pub fn listen(groups: u32) -> io::Result<Self> {
         let this = Self::open()?;
         // SAFETY: all-zero is a valid address structure.
@@ -132,7 +133,7 @@ impl Netlink {
         }
     }
 
-    /// Takes all news without reading them, and without waiting: whether there were any.
+    /// Discards all pending events without blocking; returns whether there were any.
     ///
     /// # Errors
     ///
@@ -149,7 +150,7 @@ impl Netlink {
             }
             let error = io::Error::last_os_error();
             match error.raw_os_error() {
-                // There were more than it had room for: news all the same.
+                // The socket's buffer overflowed: there were events.
                 Some(libc::ENOBUFS) => any = true,
                 Some(libc::EINTR) => {}
                 Some(libc::EAGAIN) => return Ok(any),
@@ -158,24 +159,24 @@ impl Netlink {
         }
     }
 
-    /// Sends a request for one thing, or for a change; the answer without its header, empty if
-    /// there is none.
+    /// Sends a request for one object, or for a change. Returns the answer without its header;
+    /// empty if there is none.
     ///
     /// # Errors
     ///
-    /// Returns an error if the kernel refuses the request, or the answer cannot be had or is cut
-    /// off.
+    /// Returns an error if the kernel refuses the request, or its answer cannot be read or is
+    /// truncated.
     pub fn ask(&self, request: NetlinkRequest) -> io::Result<Vec<u8>> {
         let answers = self.exchange(request, libc::NLM_F_ACK)?;
         Ok(answers.into_iter().next().unwrap_or_default())
     }
 
-    /// Sends a request for a list; each answer without its header.
+    /// Sends a request for a list (a dump). Returns each answer without its header.
     ///
     /// # Errors
     ///
-    /// Returns an error if the kernel refuses the request, or the answers cannot be had or are cut
-    /// off.
+    /// Returns an error if the kernel refuses the request, or its answers cannot be read or are
+    /// truncated.
     pub fn list(&self, request: NetlinkRequest) -> io::Result<Vec<Vec<u8>>> {
         self.exchange(request, libc::NLM_F_DUMP)
     }
@@ -209,7 +210,7 @@ impl AsFd for Netlink {
 
 /// Reads the messages of one datagram; `true` when the answer is complete.
 fn read(mut datagram: &[u8], answers: &mut Vec<Vec<u8>>) -> io::Result<bool> {
-    let short = || io::Error::new(io::ErrorKind::InvalidData, "a netlink answer that is cut off");
+    let short = || io::Error::new(io::ErrorKind::InvalidData, "a truncated netlink answer");
     while !datagram.is_empty() {
         let len = word(datagram, 0).ok_or_else(short)? as usize;
         let kind = i32::from(half(datagram, 4).ok_or_else(short)?);
@@ -229,20 +230,20 @@ fn read(mut datagram: &[u8], answers: &mut Vec<Vec<u8>>) -> io::Result<bool> {
     Ok(false)
 }
 
-/// What a refusal says: the error's code, and the kernel's own words.
+/// The error of a refused request: its code, and the kernel's text.
 fn refusal(code: i32, flags: Option<u16>, body: &[u8]) -> io::Error {
     const MESSAGE: u16 = 1;
     let error = io::Error::from_raw_os_error(code);
-    let told = flags.is_some_and(|flags| i32::from(flags) & libc::NLM_F_ACK_TLVS != 0);
+    let extended = flags.is_some_and(|flags| i32::from(flags) & libc::NLM_F_ACK_TLVS != 0);
     // The code and the request's header come first.
-    let words = body.get(4 + HEADER..).filter(|_| told);
-    match words.and_then(|rest| attribute(rest, MESSAGE)).map(text) {
-        Some(words) if !words.is_empty() => io::Error::new(error.kind(), format!("{error}: {words}")),
+    let attributes = body.get(4 + HEADER..).filter(|_| extended);
+    match attributes.and_then(|rest| attribute(rest, MESSAGE)).map(text) {
+        Some(reason) if !reason.is_empty() => io::Error::new(error.kind(), format!("{error}: {reason}")),
         _ => error,
     }
 }
 
-/// The attributes in a row of bytes: kind and payload. Ends where they are cut off.
+/// Iterates over attributes: type and payload. Stops where the bytes are truncated.
 pub fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     std::iter::from_fn(move || {
         let len = usize::from(half(bytes, 0)?);
@@ -253,20 +254,20 @@ pub fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     })
 }
 
-/// The payload of the first attribute of this kind.
+/// The payload of the first attribute of this type.
 pub fn attribute(bytes: &[u8], kind: u16) -> Option<&[u8]> {
     attributes(bytes)
         .find(|(this, _)| *this == kind)
         .map(|(_, value)| value)
 }
 
-/// A text that ends at the first zero.
+/// The string up to the first zero.
 pub fn text(bytes: &[u8]) -> String {
     let text = bytes.split(|b| *b == 0).next().unwrap_or_default();
     String::from_utf8_lossy(text).into_owned()
 }
 
-/// Four bytes as a number.
+/// Four bytes as a number, in host byte order.
 pub fn word(bytes: &[u8], at: usize) -> Option<u32> {
     bytes.get(at..at + 4)?.try_into().ok().map(u32::from_ne_bytes)
 }
@@ -292,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_off_answer_is_refused_without_panic() {
+    fn a_truncated_answer_is_refused_without_panic() {
         let whole = NetlinkRequest::new(libc::NLMSG_ERROR as u16, 0, &(-libc::ENODEV).to_ne_bytes()).finish();
         for len in 1..whole.len() {
             let error = read(&whole[..len], &mut Vec::new()).unwrap_err();
@@ -303,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_has_the_kernels_words_if_there_are_any() {
+    fn an_error_has_the_kernels_text_if_there_is_one() {
         let mut fixed = (-libc::EPERM).to_ne_bytes().to_vec();
         fixed.extend([0; HEADER]);
         let whole = NetlinkRequest::new(libc::NLMSG_ERROR as u16, libc::NLM_F_ACK_TLVS, &fixed)

@@ -1,9 +1,9 @@
-//! Waiting: asleep until shortly before the due time, then spinning to meet it.
+//! Waiting: the thread sleeps until shortly before the due time, then spins until it.
 //!
-//! Sleeping alone is late by the timer's slack and the scheduler; spinning alone burns a processor,
-//! and under `SCHED_FIFO` the kernel stops a thread that never sleeps for a twentieth of each
-//! second. So the thread's duty is bounded: where it was busy for more than [`DUTY`] of the last
-//! tenth of a second, it sleeps right up to the due time.
+//! Sleep alone is late by timer slack and scheduling. Spinning alone burns a processor, and under
+//! `SCHED_FIFO` the kernel throttles a thread that never sleeps for 5 % of each second. So the
+//! thread's duty cycle is bounded: if it was busy for more than [`DUTY`] of the last 100 ms, it
+//! sleeps right up to the due time.
 
 use crate::clock;
 use crate::port::Port;
@@ -11,7 +11,7 @@ use crate::sys::{self, Bell};
 use engine::units::{Duration, Instant};
 use std::os::fd::{AsFd, AsRawFd};
 
-/// The greatest busy part of a window, in percent.
+/// The largest busy part of a window, in per cent.
 const DUTY: u64 = 90;
 
 const WINDOW: Duration = Duration::from_millis(100);
@@ -19,7 +19,7 @@ const WINDOW: Duration = Duration::from_millis(100);
 /// How long it polls before it sleeps, under heavy traffic.
 const LINGER: Duration = Duration::from_micros(30);
 
-/// Waits, and remembers how busy the thread was.
+/// Waits, and tracks how busy the thread was.
 #[derive(Debug)]
 pub(crate) struct Pause {
     guard: Duration,
@@ -28,11 +28,11 @@ pub(crate) struct Pause {
     may_spin: bool,
     last_sleep: Duration,
     fds: Vec<libc::pollfd>,
-    /// Those that have to be asked again even without an event.
+    /// Descriptors whose ports must be polled again even without an event.
     retries: Vec<usize>,
 }
 
-/// How a wait was spent.
+/// How the time of a wait was spent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Waited {
     pub(crate) asleep: Duration,
@@ -52,16 +52,17 @@ impl Pause {
         }
     }
 
-    /// Prepares the thread: the finest timers, and the real-time class if it is wanted. Whether it
-    /// got that; without the permission the thread stays an ordinary one, and is less punctual.
+    /// Prepares the thread: the smallest timer slack, and real-time scheduling if requested.
+    /// Returns whether it runs in real time; without the permission it stays an ordinary thread,
+    /// and is less punctual.
     pub(crate) fn prepare(&self, realtime: bool) -> bool {
         sys::set_timer_slack(1);
         realtime && sys::set_realtime(1).is_ok()
     }
 
-    /// Waits for any of the ports (each with whether room is wanted), the bell, or `until`, at most
-    /// for `longest`. Only `until` is worth spinning for. Afterwards [`is_ready`](Self::is_ready)
-    /// reports which port, by its index, may have something.
+    /// Waits for any of the ports (each with whether to wait for room), the bell, or `until`, at
+    /// most for `longest`. It spins only for `until`. Afterwards [`is_ready`](Self::is_ready)
+    /// reports by index which ports may have something.
     pub(crate) fn wait<'a>(
         &mut self,
         until: Instant,
@@ -81,7 +82,7 @@ impl Pause {
                 wake_at = wake_at.min(began + retry);
                 self.retries.push(self.fds.len());
             }
-            // A negative descriptor is passed over by poll(2).
+            // poll(2) ignores negative descriptors.
             let (fd, events) = wake.map_or((-1, 0), |wake| (wake.fd.as_raw_fd(), wake.events));
             self.fds.push(sys::interest(fd, events));
         }
@@ -110,8 +111,8 @@ impl Pause {
         waited
     }
 
-    /// Polls for a moment where the last sleep was short: under heavy traffic the next packet is
-    /// near, and waking a thread costs more than the wait. Not where spinning is switched off.
+    /// Polls for a moment if the last sleep was short: under heavy traffic the next packet comes
+    /// soon, and waking a thread costs more than the wait. Not if spinning is switched off.
     fn linger(&mut self, began: Instant, wake_at: Instant, bell: &Bell) -> Option<Waited> {
         if !self.may_spin || self.guard == Duration::ZERO || self.last_sleep > LINGER {
             return None;
@@ -135,7 +136,7 @@ impl Pause {
         None
     }
 
-    /// Whether the port of this index may have had something when the last wait ended.
+    /// Whether the port with this index may have had something when the last wait ended.
     pub(crate) fn is_ready(&self, index: usize) -> bool {
         self.retries.contains(&(index + 1)) || self.fds.get(index + 1).is_some_and(|fd| fd.revents != 0)
     }

@@ -1,46 +1,45 @@
-//! Where the kernel sends packets: its answer for an address, the addresses that are ours, and news
-//! of changes.
+//! The kernel's routes: lookup of a destination, this host's addresses, and notification of
+//! changes.
 //!
-//! By netlink (`rtnetlink(7)`). Nothing is kept: the kernel's answer is that of the moment, and
-//! takes microseconds.
+//! By netlink (`rtnetlink(7)`). Nothing is cached: a lookup takes microseconds, and is always
+//! current.
 
 use crate::netlink::{Netlink, NetlinkRequest, attribute, word};
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 
-/// Where packets to an address go.
+/// The result of a route lookup.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Leads {
-    /// The address is ours.
+    /// The address is one of this host.
     Here,
-    /// They leave by the interface of this number, with this address as their source if nothing
-    /// else is said.
+    /// Packets leave through this interface.
     By {
-        /// The interface.
+        /// The index of the interface.
         interface: u32,
-        /// The address.
+        /// The preferred source address.
         source: Option<IpAddr>,
     },
-    /// Nowhere.
+    /// There is no unicast route.
     Nowhere,
 }
 
 /// An address of an interface.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct OwnAddress {
-    /// The interface's number.
+    /// The interface's index.
     pub interface: u32,
     /// The address.
     pub address: IpAddr,
 }
 
-/// The kernel's routes.
+/// Looks up routes and addresses.
 #[derive(Debug)]
 pub struct Routes(Netlink);
 
 impl Routes {
-    /// Those of the network namespace that the calling thread is in.
+    /// For the network namespace of the calling thread.
     ///
     /// # Errors
     ///
@@ -49,18 +48,18 @@ impl Routes {
         Netlink::open().map(Self)
     }
 
-    /// Where packets to this address go now.
+    /// Looks up the route to this address.
     ///
     /// # Errors
     ///
-    /// Returns an error if the kernel cannot be asked, or refuses for another reason than a lack of
-    /// a route.
+    /// Returns an error if netlink fails, or the kernel refuses for a reason other than a missing
+    /// route.
     pub fn to(&self, destination: IpAddr) -> io::Result<Leads> {
         let (family, len) = match destination {
             IpAddr::V4(_) => (libc::AF_INET, 32),
             IpAddr::V6(_) => (libc::AF_INET6, 128),
         };
-        // `struct rtmsg`: the family, the length of the destination, and nothing else.
+        // `struct rtmsg`: only the family and the prefix length of the destination are set.
         let mut fixed = [0; RTMSG];
         (fixed[0], fixed[1]) = (family as u8, len);
         let request = NetlinkRequest::new(libc::RTM_GETROUTE, 0, &fixed);
@@ -74,7 +73,7 @@ impl Routes {
                 Some(libc::ENETUNREACH | libc::EHOSTUNREACH | libc::EACCES | libc::EINVAL) => {
                     Ok(Leads::Nowhere)
                 }
-                // The kernel's own words stand in place of the number.
+                // An extended acknowledgement replaced the error number.
                 None if matches!(
                     error.kind(),
                     io::ErrorKind::NetworkUnreachable | io::ErrorKind::HostUnreachable
@@ -91,7 +90,7 @@ impl Routes {
     ///
     /// # Errors
     ///
-    /// Returns an error if the kernel cannot be asked, or its answer is cut off.
+    /// Returns an error if netlink fails, or the answer is truncated.
     pub fn addresses(&self) -> io::Result<Vec<OwnAddress>> {
         let answers = self
             .0
@@ -120,11 +119,11 @@ fn read(answer: &[u8]) -> Leads {
 
 fn own(answer: &[u8]) -> Option<OwnAddress> {
     let rest = answer.get(IFADDRMSG..)?;
-    // Of a point-to-point interface the one is ours and the other its peer's.
-    let found = attribute(rest, libc::IFA_LOCAL).or_else(|| attribute(rest, libc::IFA_ADDRESS))?;
+    // On a point-to-point interface IFA_LOCAL is ours, and IFA_ADDRESS the peer's.
+    let bytes = attribute(rest, libc::IFA_LOCAL).or_else(|| attribute(rest, libc::IFA_ADDRESS))?;
     Some(OwnAddress {
         interface: word(answer, 4)?,
-        address: address(found)?,
+        address: address(bytes)?,
     })
 }
 
@@ -136,16 +135,16 @@ fn address(bytes: &[u8]) -> Option<IpAddr> {
     }
 }
 
-/// News that routes, addresses or links have changed.
+/// Notifies of changes of routes, addresses and links.
 #[derive(Debug)]
 pub struct Changes(Netlink);
 
 impl Changes {
-    /// From now on, in the network namespace that the calling thread is in.
+    /// Subscribes to changes in the network namespace of the calling thread.
     ///
     /// # Errors
     ///
-    /// Returns an error if the kernel refuses a netlink socket, or to tell it of changes.
+    /// Returns an error if the kernel refuses a netlink socket, or the subscription.
     pub fn watch() -> io::Result<Self> {
         let groups = libc::RTMGRP_LINK
             | libc::RTMGRP_IPV4_ROUTE
@@ -155,7 +154,7 @@ impl Changes {
         Netlink::listen(groups as u32).map(Self)
     }
 
-    /// Whether anything has changed since the last call. Never waits.
+    /// Whether anything has changed since the last call. Never blocks.
     ///
     /// # Errors
     ///
@@ -189,9 +188,9 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_reached_leads_nowhere() {
+    fn broadcast_and_multicast_lead_nowhere() {
         let routes = Routes::open().unwrap();
-        // To everybody on a link, and to a group: neither is a host that a path leads to.
+        // Neither is a unicast route.
         for address in ["255.255.255.255", "224.0.0.1"] {
             assert_eq!(
                 routes.to(address.parse().unwrap()).unwrap(),

@@ -1,9 +1,8 @@
-//! Cutting super-frames into the frames that the wire is to carry, as a network card does (TSO,
-//! USO).
+//! Segments super-frames into frames for the wire, as a network card does (TSO, USO).
 //!
 //! Each segment gets its own lengths, IPv4 identification, TCP sequence number and flags (FIN and
-//! PSH only on the last; CWR only on the first, RFC 3168 section 6.1.2), and its checksums: the
-//! pseudo-header's sum alone where the destination finishes it, or all of it.
+//! PSH only on the last; CWR only on the first, RFC 3168 section 6.1.2), and its checksums:
+//! complete, or the pseudo-header's sum alone where the destination completes it.
 
 use crate::checksum;
 use crate::pool::{Gso, Offload, Pool, Unfinished};
@@ -16,24 +15,24 @@ const UDP: u8 = 17;
 const FIN_PSH: u8 = 0x09;
 const CWR: u8 = 0x80;
 
-/// How a super-frame falls apart.
+/// How a super-frame is segmented.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Cut {
     network: usize,
     v6: bool,
     transport: usize,
     tcp: bool,
-    /// Bytes of header in front of each segment.
+    /// Bytes of headers of each segment.
     pub header: usize,
     /// Bytes of payload in each segment but the last.
     pub segment: usize,
-    /// Segments.
+    /// Number of segments.
     pub count: usize,
 }
 
 impl Cut {
-    /// How this frame falls apart; `None` if it is no super-frame, or its headers are not what the
-    /// description says.
+    /// How this frame is segmented; `None` if it is no super-frame, or its headers contradict its
+    /// offload description.
     pub fn of(frame: &[u8], offload: &Offload, headers: &Headers) -> Option<Self> {
         let gso = offload.gso?;
         let (network, transport) = (usize::from(headers.l3?), usize::from(headers.l4?));
@@ -62,20 +61,20 @@ impl Cut {
         })
     }
 
-    /// The bytes that the wire carries: each segment has a header of its own.
+    /// The bytes of all segments together, each with its own headers.
     pub fn on_wire(&self, frame: usize) -> usize {
         frame + (self.count - 1) * self.header
     }
 
-    /// The longest segment.
+    /// The length of the longest segment.
     pub fn longest(&self, frame: usize) -> usize {
         frame.min(self.header + self.segment)
     }
 }
 
-/// Cuts a super-frame into segments, which are appended in order, and gives its slot back.
-/// `finish`: the checksums are computed; otherwise they are left to the destination. `false` if the
-/// pool has too few slots: then nothing is appended, and the frame stays as it is.
+/// Segments a super-frame, appends the segments in order, and frees its slot. With `finish` the
+/// checksums are computed, otherwise they are left to the destination. `false` if the pool has too
+/// few slots: nothing is appended then, and the frame stays as it is.
 pub fn cut(pool: &mut Pool, frame: Buffer, plan: &Cut, finish: bool, into: &mut Vec<Buffer>) -> bool {
     let first = into.len();
     for index in 0..plan.count {
@@ -108,8 +107,8 @@ pub fn cut(pool: &mut Pool, frame: Buffer, plan: &Cut, finish: bool, into: &mut 
 }
 
 impl Cut {
-    /// Makes a copy of the super-frame's header that of segment `index`. What is left is its
-    /// checksum.
+    /// Turns a copy of the super-frame's headers into those of segment `index`. Its checksum
+    /// remains to be completed.
     fn adjust(&self, segment: &mut [u8], index: usize, last: bool) -> Unfinished {
         let Self {
             network,
@@ -176,13 +175,13 @@ mod tests {
     use crate::pool::Slots;
     use proptest::prelude::*;
 
-    /// A super-frame to be made up.
+    /// The parameters of a generated super-frame.
     #[derive(Clone, Debug)]
-    struct Made {
+    struct SuperFrame {
         v6: bool,
         tcp: bool,
         tags: usize,
-        /// Words of IPv4 options, or the length of a hop-by-hop header.
+        /// Words of IPv4 options; in IPv6, a hop-by-hop header if not 0.
         extra: usize,
         tcp_options: usize,
         flags: u8,
@@ -192,7 +191,7 @@ mod tests {
         segment: u16,
     }
 
-    impl Made {
+    impl SuperFrame {
         fn gso(&self) -> Gso {
             match (self.tcp, self.v6) {
                 (false, _) => Gso::Udp,
@@ -254,13 +253,13 @@ mod tests {
         }
     }
 
-    fn made() -> impl Strategy<Value = Made> {
+    fn super_frame() -> impl Strategy<Value = SuperFrame> {
         let shape = (any::<bool>(), any::<bool>(), 0..3usize, 0..3usize, 0..4usize);
         let fields = (any::<u8>(), any::<u32>(), any::<u16>());
         let size = (prop::collection::vec(any::<u8>(), 1..9000), 100..2500u16);
         (shape, fields, size).prop_map(|(shape, (flags, sequence, id), (payload, segment))| {
             let (v6, tcp, tags, extra, tcp_options) = shape;
-            Made {
+            SuperFrame {
                 v6,
                 tcp,
                 tags,
@@ -275,8 +274,8 @@ mod tests {
         })
     }
 
-    /// The segments, each as bytes and what is left to be done with it.
-    fn segments(made: &Made, finish: bool) -> (Cut, Vec<(Vec<u8>, Offload)>) {
+    /// The segments, each as bytes and its offload description.
+    fn segments(made: &SuperFrame, finish: bool) -> (Cut, Vec<(Vec<u8>, Offload)>) {
         let mut pool = Pool::new(Slots { small: 128, big: 128 }).expect("memory");
         let offload = Offload {
             gso: Some(made.gso()),
@@ -295,8 +294,7 @@ mod tests {
         (plan, all)
     }
 
-    /// The sum over the transport header, its payload and the pseudo-header, which is minus zero if
-    /// the checksum is right.
+    /// The sum over pseudo-header, transport header and payload: 0xffff if the checksum is right.
     fn verify(segment: &[u8], plan: &Cut) -> u16 {
         let addresses = if plan.v6 {
             plan.network + 8..plan.network + 40
@@ -311,7 +309,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn segments_put_together_are_the_payload_and_every_checksum_verifies(made in made()) {
+        fn segments_put_together_are_the_payload_and_every_checksum_verifies(made in super_frame()) {
             let (plan, all) = segments(&made, true);
             let payload: Vec<u8> = all.iter().flat_map(|(s, _)| s[plan.header..].to_vec()).collect();
             prop_assert!(payload == made.payload, "the payload changed");
@@ -332,7 +330,7 @@ mod tests {
         }
 
         #[test]
-        fn numbers_advance_and_flags_are_where_they_belong(made in made()) {
+        fn sequence_numbers_advance_and_flags_are_on_the_right_segments(made in super_frame()) {
             let (plan, all) = segments(&made, true);
             for (index, (segment, _)) in all.iter().enumerate() {
                 let word = |at: usize| u16::from_be_bytes([segment[at], segment[at + 1]]);
@@ -360,7 +358,7 @@ mod tests {
         }
 
         #[test]
-        fn a_checksum_left_to_the_destination_comes_out_the_same(made in made()) {
+        fn a_checksum_that_the_destination_completes_is_the_same(made in super_frame()) {
             let (_, finished) = segments(&made, true);
             let (_, left) = segments(&made, false);
             for ((finished, _), (mut segment, offload)) in finished.into_iter().zip(left) {
@@ -371,7 +369,7 @@ mod tests {
         }
 
         #[test]
-        fn garbage_is_no_super_frame_or_is_cut_without_panic(bytes in prop::collection::vec(any::<u8>(), 0..300), segment: u16) {
+        fn garbage_is_no_super_frame_or_is_segmented_without_panic(bytes in prop::collection::vec(any::<u8>(), 0..300), segment: u16) {
             let mut pool = Pool::new(Slots { small: 512, big: 1 }).expect("memory");
             for gso in [Gso::Tcp4, Gso::Tcp6, Gso::Udp] {
                 let offload = Offload { gso: Some(gso), segment, ..Offload::default() };

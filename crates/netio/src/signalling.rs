@@ -1,19 +1,19 @@
-//! RSVP's messages on an interface: sent as they are meant to be, and caught on their way through.
+//! RSVP messages on an interface: sending them, and receiving also those addressed to other hosts.
 //!
-//! A message is an IP datagram of protocol 46 (RFC 2205, section 3.2). One that is not for us is
-//! caught if it has the Router Alert option (RFC 2113, RFC 2711): the kernel then hands it to a raw
-//! socket that asked for that, instead of forwarding it. That needs a route to its destination and
-//! forwarding switched on. A filter of netfilter before routing sees it, those for input and for
-//! forwarding do not.
+//! A message is an IP datagram of protocol 46 (RFC 2205, section 3.2). Messages to other hosts
+//! carry the Router Alert option (RFC 2113, RFC 2711). The kernel delivers them to a raw socket
+//! that requested such packets, instead of forwarding them. This requires a route to their
+//! destination, and forwarding enabled. In netfilter they pass the hook before routing, but neither
+//! input nor forward.
 //!
-//! IPv4: one raw socket of protocol 46 hears both. IPv6: what is caught arrives, with its headers,
-//! at a raw socket of protocol 255; what is for us at one of protocol 46, without. The former asks
-//! for `IPV6_ROUTER_ALERT_ISOLATE`, without which it would catch the packets of every network
-//! namespace on the machine.
+//! In IPv4 one raw socket of protocol 46 receives both. In IPv6 intercepted packets arrive with
+//! their headers at a raw socket of protocol 255, and those addressed to us without headers at one
+//! of protocol 46. The former sets `IPV6_ROUTER_ALERT_ISOLATE`; without it, it would receive the
+//! packets of every network namespace on the machine.
 //!
-//! All are bound to the interface, and everything is sent with its IP header made here: a message
-//! that is sent on keeps the sender's address as its source. Such datagrams are not fragmented: one
-//! that is longer than the MTU is an error.
+//! All sockets are bound to the interface. Messages are sent with IP headers made here, as a
+//! forwarded message keeps its original source address. These datagrams are not fragmented: one
+//! longer than the MTU is an error.
 
 #![expect(
     unsafe_code,
@@ -28,54 +28,55 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 /// RSVP's protocol number.
 const RSVP: u8 = 46;
-/// Datagrams that are no messages and are passed over in one go.
-const AT_ONCE: usize = 64;
+/// Datagrams that are no messages and are skipped in one call at most.
+const SKIPPED_AT_ONCE: usize = 64;
 /// The longest datagram.
 const LONGEST: usize = 65_536;
 /// Not in `libc`; from the kernel's `in6.h`.
 const IPV6_ROUTER_ALERT: i32 = 22;
 const IPV6_ROUTER_ALERT_ISOLATE: i32 = 30;
-/// The value of the IPv6 option that says RSVP.
+/// The value of the IPv6 Router Alert option for RSVP.
 const ALERT_RSVP: i32 = 1;
-/// The class selector of network control, CS6, as the byte of the header.
+/// CS6 (network control), as the DS field of the header.
 const NETWORK_CONTROL: u8 = 48 << 2;
-/// The IPv4 option.
+/// The Router Alert option of IPv4.
 const ALERT_V4: [u8; 4] = [0x94, 4, 0, 0];
-/// The IPv6 hop-by-hop header with the option, padded; after the next header's number.
+/// The IPv6 hop-by-hop header with the option, padded; without its first byte, the next header.
 const ALERT_V6: [u8; 7] = [0, 5, 2, 0, 1, 1, 0];
 
-/// A message that came.
+/// A received message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Arrival {
-    /// Where from, by its IP header.
+    /// Its source address.
     pub source: IpAddr,
-    /// Where to; it may not be us. Not known of what came for us by IPv6.
+    /// Its destination address, which may be another host's; none for IPv6 messages addressed to
+    /// us.
     pub destination: Option<IpAddr>,
     /// Its TTL, or hop limit.
     pub ttl: u8,
 }
 
-/// How a message is to be sent.
+/// The IP header fields of a message to send.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Envelope {
-    /// With this source address; need not be ours.
+    /// Source address; need not be ours.
     pub source: IpAddr,
-    /// To this address.
+    /// Destination address.
     pub destination: IpAddr,
-    /// With this TTL.
+    /// TTL, or hop limit.
     pub ttl: u8,
-    /// With Router Alert.
+    /// Whether to add the Router Alert option.
     pub alert: bool,
 }
 
-/// What a socket had.
-enum Caught {
+/// The result of one read.
+enum Received {
     Nothing,
     Other,
     Message(Arrival, Range<usize>),
 }
 
-/// The messages of one interface.
+/// The raw sockets of one interface.
 #[derive(Debug)]
 pub struct Signalling {
     index: u32,
@@ -86,14 +87,15 @@ pub struct Signalling {
 
 #[derive(Debug)]
 struct V6 {
-    /// What is caught; and everything is sent by it.
-    caught: OwnedFd,
-    /// What is for us.
-    ours: OwnedFd,
+    /// Receives intercepted messages, and sends.
+    intercepted: OwnedFd,
+    /// Receives messages addressed to us.
+    local: OwnedFd,
 }
 
 impl Signalling {
-    /// On this interface; IPv6 too, unless the kernel has none. Needs CAP_NET_RAW.
+    /// Opens the sockets on this interface; those of IPv6 unless the kernel has none. Needs
+    /// CAP_NET_RAW.
     ///
     /// # Errors
     ///
@@ -115,57 +117,61 @@ impl Signalling {
         })
     }
 
-    /// What to wait for.
+    /// The descriptors to wait for.
     pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        let v6 = self.v6.iter().flat_map(|v6| [v6.caught.as_fd(), v6.ours.as_fd()]);
+        let v6 = self
+            .v6
+            .iter()
+            .flat_map(|v6| [v6.intercepted.as_fd(), v6.local.as_fd()]);
         std::iter::once(self.v4.as_fd()).chain(v6)
     }
 
-    /// The next message that has come, and its bytes; none if there is none. Never waits.
+    /// The next message and its bytes; none if there is none. Never blocks.
     ///
     /// # Errors
     ///
     /// Returns an error if a socket cannot be read.
     pub fn receive(&mut self) -> io::Result<Option<(Arrival, &[u8])>> {
-        // What is caught and is no message, such as a piece of one, is passed over.
-        for _ in 0..AT_ONCE {
+        // Intercepted packets that are no messages, such as fragments, are skipped.
+        for _ in 0..SKIPPED_AT_ONCE {
             match self.datagram()? {
-                Caught::Nothing => break,
-                Caught::Other => {}
-                Caught::Message(arrival, body) => return Ok(Some((arrival, &self.buffer[body]))),
+                Received::Nothing => break,
+                Received::Other => {}
+                Received::Message(arrival, body) => return Ok(Some((arrival, &self.buffer[body]))),
             }
         }
         Ok(None)
     }
 
-    fn datagram(&mut self) -> io::Result<Caught> {
+    fn datagram(&mut self) -> io::Result<Received> {
         let read = |read: Option<(Arrival, Range<usize>)>| match read {
-            Some((arrival, body)) => Caught::Message(arrival, body),
-            None => Caught::Other,
+            Some((arrival, body)) => Received::Message(arrival, body),
+            None => Received::Other,
         };
         if let Some((len, _)) = receive(self.v4.as_fd(), &mut self.buffer)? {
             return Ok(read(read_v4(&self.buffer[..len.min(LONGEST)])));
         }
         let Some(v6) = &self.v6 else {
-            return Ok(Caught::Nothing);
+            return Ok(Received::Nothing);
         };
-        // First what is for us: it may say why what was caught after it is to be believed.
-        if let Some((len, from)) = receive(v6.ours.as_fd(), &mut self.buffer)? {
+        // First those addressed to us: an intercepted message may be accepted only because of one
+        // that was received before it.
+        if let Some((len, from)) = receive(v6.local.as_fd(), &mut self.buffer)? {
             let (source, ttl) = from.unwrap_or((Ipv6Addr::UNSPECIFIED, 0));
             let arrival = Arrival {
                 source: source.into(),
                 destination: None,
                 ttl,
             };
-            return Ok(Caught::Message(arrival, 0..len.min(LONGEST)));
+            return Ok(Received::Message(arrival, 0..len.min(LONGEST)));
         }
-        Ok(match receive(v6.caught.as_fd(), &mut self.buffer)? {
+        Ok(match receive(v6.intercepted.as_fd(), &mut self.buffer)? {
             Some((len, _)) => read(read_v6(&self.buffer[..len.min(LONGEST)])),
-            None => Caught::Nothing,
+            None => Received::Nothing,
         })
     }
 
-    /// Sends a message by this interface.
+    /// Sends a message on this interface.
     ///
     /// # Errors
     ///
@@ -193,7 +199,7 @@ impl Signalling {
                 if destination.is_unicast_link_local() {
                     to.sin6_scope_id = self.index;
                 }
-                send(v6.caught.as_fd(), &datagram, &to)
+                send(v6.intercepted.as_fd(), &datagram, &to)
             }
             _ => Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
@@ -204,13 +210,23 @@ impl Signalling {
 }
 
 fn open_v6(name: &str) -> io::Result<V6> {
-    let caught = raw(libc::AF_INET6, libc::IPPROTO_RAW, name)?;
-    // First the isolation: between the two calls it would catch everybody's.
-    set(caught.as_fd(), libc::IPPROTO_IPV6, IPV6_ROUTER_ALERT_ISOLATE, 1)?;
-    set(caught.as_fd(), libc::IPPROTO_IPV6, IPV6_ROUTER_ALERT, ALERT_RSVP)?;
-    let ours = raw(libc::AF_INET6, RSVP.into(), name)?;
-    set(ours.as_fd(), libc::IPPROTO_IPV6, libc::IPV6_RECVHOPLIMIT, 1)?;
-    Ok(V6 { caught, ours })
+    let intercepted = raw(libc::AF_INET6, libc::IPPROTO_RAW, name)?;
+    // Isolation first: otherwise packets of other namespaces may arrive between the two calls.
+    set(
+        intercepted.as_fd(),
+        libc::IPPROTO_IPV6,
+        IPV6_ROUTER_ALERT_ISOLATE,
+        1,
+    )?;
+    set(
+        intercepted.as_fd(),
+        libc::IPPROTO_IPV6,
+        IPV6_ROUTER_ALERT,
+        ALERT_RSVP,
+    )?;
+    let local = raw(libc::AF_INET6, RSVP.into(), name)?;
+    set(local.as_fd(), libc::IPPROTO_IPV6, libc::IPV6_RECVHOPLIMIT, 1)?;
+    Ok(V6 { intercepted, local })
 }
 
 /// A raw socket bound to an interface.
@@ -251,11 +267,10 @@ fn set(socket: BorrowedFd<'_>, level: i32, option: i32, value: i32) -> io::Resul
     }
 }
 
-/// A datagram, and where it came from with what hop limit where control messages say so; none if
-/// there is none.
+/// Receives a datagram: its length, and in IPv6 its source and hop limit; none if there is none.
 #[expect(
     clippy::type_complexity,
-    reason = "a length and what a control message said, used three times here"
+    reason = "a length, and an address with a hop limit, used three times here"
 )]
 fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<Option<(usize, Option<(Ipv6Addr, u8)>)>> {
     let mut control = [0u64; 16];
@@ -284,8 +299,8 @@ fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<Option<(usiz
         return Ok(Some((len, None)));
     }
     let mut limit = 0;
-    // SAFETY: the kernel has filled the control messages and their length; the macros stay inside
-    // it.
+    // SAFETY: the kernel has filled in the control messages and their length; the macros stay
+    // within it.
     unsafe {
         let mut each = libc::CMSG_FIRSTHDR(&raw const header);
         while !each.is_null() {
@@ -312,7 +327,7 @@ fn send<T>(socket: BorrowedFd<'_>, datagram: &[u8], to: &T) -> io::Result<()> {
     }
 }
 
-/// What an IPv4 datagram says, and where its contents are.
+/// Parses an IPv4 datagram: its header fields, and the range of its payload.
 fn read_v4(datagram: &[u8]) -> Option<(Arrival, Range<usize>)> {
     let four = |at: usize| datagram.get(at..at + 4)?.try_into().ok().map(<[u8; 4]>::into);
     let (source, destination): (Ipv4Addr, Ipv4Addr) = (four(12)?, four(16)?);
@@ -328,7 +343,7 @@ fn read_v4(datagram: &[u8]) -> Option<(Arrival, Range<usize>)> {
     })
 }
 
-/// The same of an IPv6 datagram with a hop-by-hop header.
+/// The same for an IPv6 datagram with a hop-by-hop header.
 fn read_v6(datagram: &[u8]) -> Option<(Arrival, Range<usize>)> {
     const HEADER: usize = 40;
     const HOP_BY_HOP: u8 = 0;
@@ -353,7 +368,7 @@ fn too_long() -> io::Error {
     io::Error::from_raw_os_error(libc::EMSGSIZE)
 }
 
-/// The kernel fills in the identification and the checksum.
+/// Makes an IPv4 datagram. The kernel fills in identification and checksum.
 fn datagram_v4(
     envelope: &Envelope,
     source: Ipv4Addr,

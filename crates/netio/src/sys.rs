@@ -1,4 +1,4 @@
-//! System calls, each wrapped once, with safe signatures.
+//! System calls with safe signatures, each wrapped once.
 #![expect(unsafe_code, reason = "system calls and mapped memory; nothing else is here")]
 
 use engine::units::Bandwidth;
@@ -29,12 +29,12 @@ pub(crate) fn thread_time() -> u64 {
     nanoseconds(libc::CLOCK_THREAD_CPUTIME_ID)
 }
 
-/// `CLOCK_TAI` in nanoseconds, which devices that keep launch times are set by.
+/// `CLOCK_TAI` in nanoseconds, the clock of launch times.
 pub(crate) fn tai() -> u64 {
     nanoseconds(libc::CLOCK_TAI)
 }
 
-/// `CLOCK_REALTIME` in nanoseconds, which arrivals are told by.
+/// `CLOCK_REALTIME` in nanoseconds, the clock of arrival timestamps.
 pub(crate) fn realtime() -> u64 {
     nanoseconds(libc::CLOCK_REALTIME)
 }
@@ -44,12 +44,12 @@ fn nanoseconds(clock: libc::clockid_t) -> u64 {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: `time` is a valid place to write to. The call cannot fail for the clocks above.
+    // SAFETY: `time` is writable. The call cannot fail for the clocks above.
     unsafe { libc::clock_gettime(clock, &raw mut time) };
     time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_nsec.unsigned_abs()
 }
 
-/// Anonymous memory that costs nothing until it is touched.
+/// Anonymous memory, whose pages are allocated on first access.
 #[derive(Debug)]
 pub(crate) struct Region {
     start: NonNull<u8>,
@@ -92,19 +92,19 @@ impl Region {
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr().add(from), len) }
     }
 
-    /// The address of a byte, for the kernel to read or write `len` bytes at.
+    /// The address of a byte at which the kernel may read or write `len` bytes.
     pub(crate) fn address(&self, from: usize, len: usize) -> *mut u8 {
         assert!(from.checked_add(len).is_some_and(|end| end <= self.len));
         // SAFETY: inside the mapping (asserted).
         unsafe { self.start.as_ptr().add(from) }
     }
 
-    /// Copies inside the region; the two places do not overlap.
+    /// Copies within the region, between ranges that do not overlap.
     pub(crate) fn copy(&mut self, from: usize, to: usize, len: usize) {
         let inside = |at: usize| at.checked_add(len).is_some_and(|end| end <= self.len);
         assert!(inside(from) && inside(to) && from.abs_diff(to) >= len);
         let start = self.start.as_ptr();
-        // SAFETY: both places are inside the mapping and do not overlap (asserted).
+        // SAFETY: both ranges are inside the mapping and do not overlap (asserted).
         unsafe { std::ptr::copy_nonoverlapping(start.add(from), start.add(to), len) };
     }
 }
@@ -116,7 +116,7 @@ impl Drop for Region {
     }
 }
 
-/// A counter in the kernel that makes a descriptor readable: a bell.
+/// An eventfd, by which another thread makes a descriptor readable: a bell.
 #[derive(Debug)]
 pub(crate) struct Bell(OwnedFd);
 
@@ -131,15 +131,14 @@ impl Bell {
     /// Makes the descriptor readable.
     pub(crate) fn ring(&self) {
         let one = 1u64.to_ne_bytes();
-        // SAFETY: eight readable bytes. It fails only if the counter is full, and then it is
-        // readable.
+        // SAFETY: eight readable bytes. It fails only if the counter is full; it is readable then.
         unsafe { libc::write(self.0.as_raw_fd(), one.as_ptr().cast(), one.len()) };
     }
 
     /// Makes it unreadable again.
     pub(crate) fn clear(&self) {
         let mut count = [0u8; 8];
-        // SAFETY: eight writable bytes. It fails only if the bell was silent.
+        // SAFETY: eight writable bytes. It fails only if the bell did not ring.
         unsafe { libc::read(self.0.as_raw_fd(), count.as_mut_ptr().cast(), count.len()) };
     }
 }
@@ -159,8 +158,7 @@ pub(crate) fn interest(fd: RawFd, events: i16) -> libc::pollfd {
     }
 }
 
-/// Waits for a descriptor, at most `nanos`; an interruption by a signal ends the wait like a
-/// time-out.
+/// Waits for a descriptor, at most `nanos`; a signal ends the wait like a time-out.
 pub(crate) fn wait(fds: &mut [libc::pollfd], nanos: u64) -> io::Result<usize> {
     let time = libc::timespec {
         tv_sec: libc::time_t::try_from(nanos / 1_000_000_000).unwrap_or(libc::time_t::MAX),
@@ -175,7 +173,7 @@ pub(crate) fn wait(fds: &mut [libc::pollfd], nanos: u64) -> io::Result<usize> {
     }
 }
 
-/// Lets this thread's timers be late by at most `nanos` for the sake of batching.
+/// Sets this thread's timer slack: how late the kernel may fire timers to batch them.
 pub(crate) fn set_timer_slack(nanos: libc::c_ulong) {
     // SAFETY: no pointers are passed. It cannot fail for a value above zero.
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, nanos) };
@@ -192,7 +190,7 @@ pub(crate) fn set_realtime(priority: libc::c_int) -> io::Result<()> {
 
 // Packet sockets and interfaces.
 
-/// A packet socket that hears nothing yet.
+/// A packet socket that receives nothing yet.
 pub(crate) fn packet_socket() -> io::Result<OwnedFd> {
     let kind = libc::SOCK_RAW | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
     // SAFETY: no pointers are passed.
@@ -201,7 +199,7 @@ pub(crate) fn packet_socket() -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Any socket, to ask about interfaces with.
+/// A socket for ioctls about interfaces.
 pub(crate) fn datagram_socket() -> io::Result<OwnedFd> {
     // SAFETY: no pointers are passed.
     let fd = check(unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) })?;
@@ -230,8 +228,7 @@ pub(crate) fn set_packet_option(socket: BorrowedFd<'_>, option: i32) -> io::Resu
     set_option(socket, libc::SOL_PACKET, option, &1i32)
 }
 
-/// Sizes a socket's buffers, beyond the system's limits where that is permitted. The kernel doubles
-/// both.
+/// Sizes a socket's buffers, above the system's limits if permitted. The kernel doubles both.
 pub(crate) fn set_buffers(socket: BorrowedFd<'_>, receive: usize, send: usize) -> io::Result<()> {
     let pairs = [
         (libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, receive),
@@ -245,7 +242,7 @@ pub(crate) fn set_buffers(socket: BorrowedFd<'_>, receive: usize, send: usize) -
     Ok(())
 }
 
-/// Hears frames for other hosts, as long as the socket lives.
+/// Receives frames for other hosts too, until the socket is closed.
 pub(crate) fn set_promiscuous(socket: BorrowedFd<'_>, interface: u32) -> io::Result<()> {
     let request = libc::packet_mreq {
         mr_ifindex: interface.cast_signed(),
@@ -256,7 +253,7 @@ pub(crate) fn set_promiscuous(socket: BorrowedFd<'_>, interface: u32) -> io::Res
     set_option(socket, libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &request)
 }
 
-/// Binds a packet socket to an interface, to hear everything or nothing.
+/// Binds a packet socket to an interface, to receive everything or nothing.
 pub(crate) fn bind_packet(socket: BorrowedFd<'_>, interface: u32, receive: bool) -> io::Result<()> {
     // SAFETY: all-zero is a valid `sockaddr_ll`.
     let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
@@ -272,13 +269,13 @@ pub(crate) fn bind_packet(socket: BorrowedFd<'_>, interface: u32, receive: bool)
     check(unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), len) }).map(drop)
 }
 
-/// Makes messages of this socket tell when they arrived, on `CLOCK_REALTIME`.
+/// Timestamps the messages of this socket on arrival, by `CLOCK_REALTIME`.
 pub(crate) fn set_arrival_times(socket: BorrowedFd<'_>) -> io::Result<()> {
     let on: libc::c_int = 1;
     set_option(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, &on)
 }
 
-/// Lets messages of this socket carry the time at which they are to leave, on `CLOCK_TAI`.
+/// Lets messages of this socket carry launch times of `CLOCK_TAI`.
 pub(crate) fn set_launch_times(socket: BorrowedFd<'_>) -> io::Result<()> {
     // SAFETY: all-zero is a valid `sock_txtime`.
     let mut option: libc::sock_txtime = unsafe { std::mem::zeroed() };
@@ -286,7 +283,7 @@ pub(crate) fn set_launch_times(socket: BorrowedFd<'_>) -> io::Result<()> {
     set_option(socket, libc::SOL_SOCKET, libc::SO_TXTIME, &option)
 }
 
-/// Bytes of memory that the kernel holds for frames of this socket that are not sent yet.
+/// The memory, in bytes, of this socket's frames that have not been sent yet.
 pub(crate) fn unsent(socket: BorrowedFd<'_>) -> io::Result<usize> {
     let mut bytes: libc::c_int = 0;
     // SAFETY: the kernel writes one integer.
@@ -294,7 +291,7 @@ pub(crate) fn unsent(socket: BorrowedFd<'_>) -> io::Result<usize> {
     Ok(usize::try_from(bytes).unwrap_or(0))
 }
 
-/// Frames that a packet socket had no room for, since the last time this was asked.
+/// Frames that a packet socket had no room for, since the last call.
 pub(crate) fn packet_drops(socket: BorrowedFd<'_>) -> u64 {
     // `tpacket_stats`: packets, drops.
     let mut counts = [0u32; 2];
@@ -320,13 +317,13 @@ fn request(name: &str) -> io::Result<libc::ifreq> {
     if name.is_empty() || name.len() >= request.ifr_name.len() {
         return Err(io::Error::from_raw_os_error(libc::ENODEV));
     }
-    for (place, byte) in request.ifr_name.iter_mut().zip(name.bytes()) {
-        *place = byte as libc::c_char;
+    for (to, byte) in request.ifr_name.iter_mut().zip(name.bytes()) {
+        *to = byte as libc::c_char;
     }
     Ok(request)
 }
 
-/// Asks one thing about an interface, in the network namespace of the socket.
+/// Makes an ioctl about an interface, in the network namespace of the socket.
 fn ask(socket: BorrowedFd<'_>, name: &str, what: libc::Ioctl) -> io::Result<libc::ifreq> {
     let mut request = request(name)?;
     // SAFETY: the kernel reads and writes one `ifreq`.
@@ -334,28 +331,28 @@ fn ask(socket: BorrowedFd<'_>, name: &str, what: libc::Ioctl) -> io::Result<libc
     Ok(request)
 }
 
-/// The number of an interface.
+/// The index of an interface.
 pub(crate) fn interface_index(socket: BorrowedFd<'_>, name: &str) -> io::Result<u32> {
     let answer = ask(socket, name, libc::SIOCGIFINDEX as _)?;
     // SAFETY: the request fills this member.
     Ok(unsafe { answer.ifr_ifru.ifru_ifindex }.cast_unsigned())
 }
 
-/// The longest IP packet of an interface.
+/// The MTU of an interface.
 pub(crate) fn interface_mtu(socket: BorrowedFd<'_>, name: &str) -> io::Result<usize> {
     let answer = ask(socket, name, libc::SIOCGIFMTU as _)?;
     // SAFETY: the request fills this member.
     Ok(usize::try_from(unsafe { answer.ifr_ifru.ifru_mtu }).unwrap_or(0))
 }
 
-/// Whether an interface is switched on.
+/// Whether an interface is up.
 pub(crate) fn interface_is_up(socket: BorrowedFd<'_>, name: &str) -> io::Result<bool> {
     let answer = ask(socket, name, libc::SIOCGIFFLAGS as _)?;
     // SAFETY: the request fills this member.
     Ok(i32::from(unsafe { answer.ifr_ifru.ifru_flags }) & libc::IFF_UP != 0)
 }
 
-/// The speed of an interface, where its driver knows it: `ETHTOOL_GSET`.
+/// The speed of an interface, if its driver reports it: `ETHTOOL_GSET`.
 pub(crate) fn interface_speed(socket: BorrowedFd<'_>, name: &str) -> Option<Bandwidth> {
     const SIOCETHTOOL: libc::c_ulong = 0x8946;
     // `struct ethtool_cmd`: the command first, the speed in Mbit/s in two halves.
@@ -371,7 +368,7 @@ pub(crate) fn interface_speed(socket: BorrowedFd<'_>, name: &str) -> Option<Band
 
 // TAP interfaces.
 
-/// Opens a TAP interface of this name, made if there is none, with the virtio-net header.
+/// Opens a TAP interface of this name with the virtio-net header, and makes it if there is none.
 pub(crate) fn open_tap(name: &str) -> io::Result<(OwnedFd, String)> {
     let file = std::fs::File::options()
         .read(true)
@@ -393,8 +390,7 @@ fn interface_name(request: &libc::ifreq) -> String {
     String::from_utf8_lossy(&bytes.collect::<Vec<u8>>()).into_owned()
 }
 
-/// The name of an open TAP interface, and whether it is one with the virtio-net header and without
-/// another.
+/// The name of an open TAP interface, and whether the virtio-net header is its only header.
 pub(crate) fn tap_name(tap: BorrowedFd<'_>) -> io::Result<(String, bool)> {
     // SAFETY: all-zero is a valid `ifreq`.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
@@ -406,7 +402,7 @@ pub(crate) fn tap_name(tap: BorrowedFd<'_>) -> io::Result<(String, bool)> {
     Ok((interface_name(&request), flags & wanted == wanted))
 }
 
-/// Sets the length of a TAP's header and the offloads that its reader takes.
+/// Sets the length of a TAP's header and the offloads that its reader accepts.
 pub(crate) fn set_tap_offload(tap: BorrowedFd<'_>, header: usize, offloads: u32) -> io::Result<()> {
     let len = header as libc::c_int;
     // SAFETY: the kernel reads one integer.
@@ -422,7 +418,7 @@ pub(crate) fn set_tap_offload(tap: BorrowedFd<'_>, header: usize, offloads: u32)
     .map(drop)
 }
 
-/// Makes a descriptor's calls never wait.
+/// Makes a descriptor non-blocking.
 pub(crate) fn set_nonblocking(fd: BorrowedFd<'_>) -> io::Result<()> {
     // SAFETY: no pointers are passed.
     let flags = check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GETFL) })?;

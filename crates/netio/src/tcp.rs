@@ -1,78 +1,76 @@
-//! TCP connections as they are seen between their ends: what both ways of holding their windows
-//! share, the programs at an interface ([`crate::bpf::windows`]) and the packet loop
-//! ([`crate::window_clamp`]).
+//! TCP connections observed on the path: shared by the two ways to clamp windows, the programs at
+//! an interface ([`crate::bpf::windows`]) and the packet loop ([`crate::window_clamp`]).
 //!
 //! RFC 9293 (the header), RFC 7323 (window scale and timestamps).
 
 use engine::units::{Bytes, Duration};
 use std::net::SocketAddr;
 
-/// The two ends of a connection, this side's first.
+/// The two ends of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
 pub struct Ends {
-    /// Of the side whose windows are held.
+    /// The clamped side, which advertises the windows.
     pub here: SocketAddr,
-    /// Of the side that is held.
+    /// Its peer, whose data is slowed down.
     pub there: SocketAddr,
 }
 
-/// What was counted in one direction.
+/// The counters of one direction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Carried {
-    /// Bytes of frames, of a super-frame only once with headers.
+    /// Bytes of frames; the headers of a super-frame are counted once.
     pub bytes: Bytes,
-    /// Frames, a super-frame as one.
+    /// Frames; a super-frame is one.
     pub frames: u64,
     /// Segments.
     pub segments: u64,
 }
 
-/// A connection as the programs know it.
+/// A tracked connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Connection {
     /// Its ends.
     pub ends: Ends,
-    /// What left.
+    /// What the clamped side sent.
     pub sent: Carried,
-    /// What came.
+    /// What the clamped side received.
     pub received: Carried,
-    /// By how many bits the windows are shifted that this side advertises: zero unless both SYNs
-    /// had the option (RFC 7323).
+    /// The window scale of the clamped side: zero unless both SYNs had the option (RFC 7323).
     pub scale: u8,
-    /// The largest payload of a segment, by both SYNs and less what timestamps take.
+    /// The largest payload of a segment, by both SYNs and less the timestamp option.
     pub mss: u16,
-    /// The window that was advertised last, in bytes, after it was held.
+    /// The window advertised last, in bytes, after clamping.
     pub window: Bytes,
-    /// The time from the SYN to its answer, seen from here; none while there is none. A SYN from
-    /// the other side has its answer from this side's host, and says nothing of the way.
+    /// The time from the clamped side's SYN to the SYN-ACK; none until both were seen, and none if
+    /// the peer sent the first SYN: the time to the SYN-ACK is then not that of the path.
     pub handshake: Option<Duration>,
     /// Round trips measured by timestamps: the sum of all so far, and their number.
     pub round_trips: (Duration, u64),
-    /// Whether the other side's FIN or either's RST was seen: nothing more comes. This side may
-    /// have closed and go on to receive.
+    /// Whether the peer's FIN or an RST of either side was seen: no more data comes. The clamped
+    /// side's own FIN does not count, as that side may go on receiving.
     pub closes: bool,
 }
 
-/// How a connection's windows are limited.
+/// The limit of a connection's windows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limit {
     /// The largest window in bytes; rounded up to the scale's unit.
     pub window: Bytes,
-    /// The connection's scale.
+    /// The connection's window scale.
     pub scale: u8,
-    /// Whether the right edge stays where it was.
+    /// Whether the right edge of the window must not move left.
     pub polite: bool,
 }
 
 impl Limit {
-    /// The largest window field.
+    /// The limit as a window field.
     pub(crate) fn field(&self) -> u16 {
         let unit = 1_u64 << self.scale.min(14);
         self.window.get().div_ceil(unit).min(0xffff) as u16
     }
 }
 
-/// The options of a SYN that matter here.
+/// The options of a SYN that are used here.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Options {
     mss: Option<u16>,
@@ -80,19 +78,19 @@ pub(crate) struct Options {
     timestamps: bool,
 }
 
-/// What both SYNs say together.
+/// What both SYNs have negotiated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Agreed {
-    /// By how many bits the windows are shifted that the first side advertises.
+    /// The window scale of the clamped side.
     pub(crate) scale: u8,
     /// The largest payload of a segment.
     pub(crate) mss: u16,
 }
 
 impl Options {
-    /// Reads the options of a TCP header, as far as they are whole.
+    /// Parses the options of a TCP header, as far as they are complete.
     pub(crate) fn read(header: &[u8]) -> Self {
-        let mut found = Self::default();
+        let mut options = Self::default();
         let len = header.get(12).map_or(0, |offset| usize::from(offset >> 4) * 4);
         let mut rest = header.get(20..len.min(header.len())).unwrap_or_default();
         while let [kind, more @ ..] = rest {
@@ -111,18 +109,17 @@ impl Options {
                 break;
             };
             match rest[..len] {
-                [2, 4, a, b] => found.mss = Some(u16::from_be_bytes([a, b])),
-                [3, 3, scale] => found.scale = Some(scale.min(14)),
-                [8, 10, ..] => found.timestamps = true,
+                [2, 4, a, b] => options.mss = Some(u16::from_be_bytes([a, b])),
+                [3, 3, scale] => options.scale = Some(scale.min(14)),
+                [8, 10, ..] => options.timestamps = true,
                 _ => {}
             }
             rest = &rest[len..];
         }
-        found
+        options
     }
 
-    /// What holds for the windows of the side that sent these, when the other one answered, or had
-    /// asked, with those.
+    /// What the SYN of the clamped side, with these options, and the peer's SYN negotiate.
     pub(crate) fn agree(self, there: Self) -> Agreed {
         let stamps = if self.timestamps && there.timestamps {
             12
@@ -142,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn options_are_read_as_far_as_they_are_whole() {
+    fn options_are_read_as_far_as_they_are_complete() {
         // Data offset 10: MSS 1460, SACK permitted, timestamps, NOP, scale 7.
         let mut header = vec![0; 20];
         header[12] = 0xa0;
@@ -161,12 +158,12 @@ mod tests {
         assert_eq!(
             Options::read(&header),
             Options::default(),
-            "a length of zero ends it"
+            "a length of zero ends the options"
         );
     }
 
     #[test]
-    fn windows_are_scaled_only_if_both_sides_say_so() {
+    fn windows_are_scaled_only_if_both_syns_have_the_option() {
         let with = |scale, timestamps| Options {
             mss: Some(1460),
             scale,

@@ -1,7 +1,7 @@
-//! The virtio-net header (virtio 1.2, section 5.1.6, legacy form of ten bytes in native order), by
-//! which AF_PACKET and TAP say what is left to be done with a frame.
+//! The virtio-net header (virtio 1.2, section 5.1.6; legacy form of ten bytes in native order), by
+//! which AF_PACKET and TAP describe a frame's offloads.
 //!
-//! "Checksum already verified" is dropped: it says nothing that the next hop needs.
+//! The flag for an already verified checksum is discarded: the next hop does not need it.
 
 use crate::pool::{Gso, Offload, Unfinished};
 
@@ -35,7 +35,7 @@ pub fn encode(offload: &Offload) -> [u8; LEN] {
     header
 }
 
-/// What a header says; `None` if it speaks of a kind of super-frame that is not known.
+/// Decodes a header; `None` if its kind of super-frame is not supported.
 pub fn decode(header: [u8; LEN]) -> Option<Offload> {
     let word = |at: usize| u16::from_ne_bytes([header[at], header[at + 1]]);
     let gso = match header[1] & !ECN {
@@ -65,7 +65,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_read_is_written_again(header in prop::array::uniform10(any::<u8>())) {
+        fn a_decoded_header_is_encoded_alike(header in prop::array::uniform10(any::<u8>())) {
             if let Some(offload) = decode(header) {
                 prop_assert_eq!(decode(encode(&offload)), Some(offload));
             }

@@ -1,4 +1,4 @@
-//! Waiting for several descriptors at once, with a bell that other threads can ring.
+//! Waits for several descriptors, and for a bell that other threads can ring.
 
 use crate::sys;
 use engine::units::Duration;
@@ -6,12 +6,12 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::Arc;
 
-/// Rings in another thread, which sleeps in [`Sleeper::sleep`]. Cloned, it is the same bell.
+/// Wakes a thread that sleeps in [`Sleeper::sleep`]. Clones ring the same bell.
 #[derive(Clone, Debug)]
 pub struct Waker(Arc<sys::Bell>);
 
 impl Waker {
-    /// Ends the present sleep, or the next.
+    /// Ends the current sleep, or the next.
     pub fn wake(&self) {
         self.0.ring();
     }
@@ -22,7 +22,7 @@ impl Waker {
 pub struct Sleeper(Arc<sys::Bell>);
 
 impl Sleeper {
-    /// One with its bell.
+    /// A sleeper, and the waker that rings its bell.
     ///
     /// # Errors
     ///
@@ -32,7 +32,7 @@ impl Sleeper {
         Ok((Self(Arc::clone(&bell)), Waker(bell)))
     }
 
-    /// Until one of these can be read, the bell rings, or so much time has passed.
+    /// Sleeps until one of these is readable, the bell rings, or `longest` has passed.
     ///
     /// # Errors
     ///
