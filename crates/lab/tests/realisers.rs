@@ -1,5 +1,5 @@
-//! Realisers on real interfaces of the kernel that have no wire: the trial refuses what cannot work
-//! there, and says what it has measured; timers work.
+//! Realisers on kernel interfaces without a wire: the self-test refuses what cannot work there,
+//! with its measurement; timers work.
 
 use engine::units::Bandwidth;
 use lab::Lab;
@@ -13,7 +13,7 @@ use netio::realiser::launch::LaunchTime;
 use netio::realiser::timer::Timer;
 
 #[test]
-fn a_pair_of_interfaces_has_no_busy_wire_and_keeps_no_launch_times() {
+fn a_veth_pair_does_not_serialise_frames_and_ignores_launch_times() {
     lab::isolated(|| {
         let mut lab = Lab::new();
         let [a, b] = ["a", "b"].map(|name| lab.host(name).expect("a host"));
@@ -31,7 +31,7 @@ fn a_pair_of_interfaces_has_no_busy_wire_and_keeps_no_launch_times() {
         let mut pool = Pool::new(Slots { small: 8, big: 1 }).expect("memory");
         let wire = port.capabilities().speed.unwrap_or(Bandwidth::gbit(10));
         let mtu = interface.mtu;
-        // Asked in the host: what the interface is, is asked of the namespace that asks.
+        // In the host's thread: interfaces are looked up in the calling thread's namespace.
         let mut prove = |realiser: &(dyn Realiser + Sync)| {
             let (port, pool) = (&mut port, &mut pool);
             a.call(move || realiser.prove(port, pool))
@@ -43,10 +43,10 @@ fn a_pair_of_interfaces_has_no_busy_wire_and_keeps_no_launch_times() {
         let why = prove(&gaps).expect_err("there is no wire");
         eprintln!("gap frames: {why}");
         assert!(
-            why.contains("has no wire that is busy") || why.contains("transmit rings"),
+            why.contains("does not serialise frames") || why.contains("transmit rings"),
             "{why}"
         );
-        let why = prove(&launch).expect_err("nobody keeps them");
+        let why = prove(&launch).expect_err("launch times are ignored");
         eprintln!("launch times: {why}");
         assert!(why.contains("launch times are ignored"), "{why}");
         prove(&Timer::new(wire, mtu)).expect("timers work everywhere");

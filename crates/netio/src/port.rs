@@ -30,7 +30,7 @@ pub struct Capabilities {
     pub tcp_gso: bool,
     /// Whether it takes super-frames of UDP; implies `checksum`.
     pub udp_gso: bool,
-    /// Frames that may wait in it, behind the scheduler, as far as it can know.
+    /// Frames that it may buffer after the scheduler, as far as it can tell.
     pub transmit_ring: usize,
 }
 
@@ -94,7 +94,7 @@ pub trait Port: Send + fmt::Debug {
     /// If the interface fails, or the input has ended.
     fn receive(&mut self, pool: &mut Pool, into: &mut Vec<Buffer>) -> Result<(), PortError>;
 
-    /// How many frames [`transmit`](Self::transmit) takes now.
+    /// How many frames [`transmit`](Self::transmit) accepts now.
     fn room(&self) -> usize;
 
     /// Takes a frame to be sent with the next [`kick`](Self::kick). Cannot fail while there is
@@ -122,8 +122,7 @@ pub trait Port: Send + fmt::Debug {
     /// Its counters.
     fn counters(&self) -> Counters;
 
-    /// What a realiser paces frames by; `None`: the port has nothing for that, and timers are the
-    /// only way.
+    /// The interface by which a realiser paces frames; `None`: only timers work on this port.
     fn paced(&mut self) -> Option<&mut dyn PacedPort> {
         None
     }
@@ -131,27 +130,27 @@ pub trait Port: Send + fmt::Debug {
 
 /// A port by which frames can be paced: by gap frames, or by launch times that the device keeps.
 pub trait PacedPort {
-    /// Frames that it was given and that have not left yet, as far as it can know; asked anew.
+    /// Frames that it was given and that have not left yet, as far as it can tell; read anew.
     fn outstanding(&self) -> usize;
 
     /// Transmit rings over which frames are spread.
     fn transmit_rings(&self) -> usize;
 
-    /// Frames that the device counts as sent, whoever sent them; `None`: it does not count.
+    /// The device's own counter of frames sent, by any process; `None`: it has none.
     fn device_sent(&self) -> Option<u64>;
 
-    /// Prepares the frame whose beginnings [`transmit_gap`](Self::transmit_gap) sends.
+    /// Prepares the frame that [`transmit_gap`](Self::transmit_gap) sends in part.
     fn prepare_gap(&mut self, frame: &[u8]);
 
     /// Takes the first `len` bytes of the prepared frame to be sent, as [`Port::transmit`] takes a
     /// frame.
     fn transmit_gap(&mut self, len: usize);
 
-    /// From now on frames leave at the launch times that the [pool](Pool::set_launch) has of them,
-    /// if the device keeps such times.
+    /// From now on frames leave at the launch times that were [set in the pool](Pool::set_launch),
+    /// if the device supports launch times.
     ///
     /// # Errors
-    /// If it cannot be asked to.
+    /// If the socket does not support them.
     fn enable_launch_times(&mut self) -> io::Result<()>;
 }
 

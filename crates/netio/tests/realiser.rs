@@ -1,8 +1,8 @@
-//! The times of a pacer come true: by gap frames and by launch times on a modelled wire, exactly;
-//! by timers, never early. And what cannot work is refused.
+//! Packets leave at a pacer's departure times: exactly, by gap frames and by launch times on a
+//! modelled wire; never early, by timers. Realisers that cannot work on a port are refused.
 //!
-//! Where this machine holds the worker up, gaps become longer, which is counted: then only "never
-//! early" is asserted.
+//! If this machine delays the worker, gaps become longer, which is counted; only "never early" is
+//! asserted then.
 
 use engine::byte_clock::WIRE_OVERHEAD;
 use engine::link::Link;
@@ -24,7 +24,7 @@ use netio::realiser::launch::LaunchTime;
 use netio::realiser::timer::Timer;
 use netio::worker::{PathSpec, PortId, Settings, Turn, Worker};
 
-/// 800 ns a byte.
+/// 800 ns per byte.
 const WIRE: Bandwidth = Bandwidth::mbit(10);
 const FROM: [u8; 6] = [2, 0, 0, 0, 0, 9];
 const MTU: usize = 1_500;
@@ -48,7 +48,7 @@ fn pacer(gap: &str) -> TreePlan {
     spec.check(&Registry::builtin(), link).expect("a plan")
 }
 
-/// Everything through a pacer, by this realiser.
+/// A path that sends everything through a pacer, with this realiser.
 fn out(from: PortId, to: PortId, gap: &str, realiser: Box<dyn Realiser>) -> PathSpec {
     let plan = pacer(gap);
     PathSpec {
@@ -65,8 +65,8 @@ fn out(from: PortId, to: PortId, gap: &str, realiser: Box<dyn Realiser>) -> Path
     }
 }
 
-/// Full packets through a pacer by this realiser: since when they came, what went onto the wire,
-/// and how well it did.
+/// Sends full packets through a pacer with this realiser: when they began to arrive, what went onto
+/// the wire, and how precise the realiser was.
 fn paced(gap: &str, wire: ModelWire, mut realiser: Box<dyn Realiser>) -> (Instant, Vec<SentFrame>, Realised) {
     let mut wire: Box<ModelWire> = Box::new(wire);
     let log = wire.log();
@@ -86,9 +86,9 @@ fn paced(gap: &str, wire: ModelWire, mut realiser: Box<dyn Realiser>) -> (Instan
     }
     let running = std::thread::spawn(move || worker.run());
     let realised = loop {
-        let seen = handle.inspect().expect("it runs");
-        if seen.paths[0].totals.sent.packets == PACKETS as u64 {
-            break seen.paths[0].realised.clone().expect("a realiser");
+        let snapshot = handle.inspect().expect("it runs");
+        if snapshot.paths[0].totals.sent.packets == PACKETS as u64 {
+            break snapshot.paths[0].realised.clone().expect("a realiser");
         }
         std::thread::sleep(std::time::Duration::from_millis(5));
     };
@@ -101,9 +101,10 @@ fn is_pause(sent: &SentFrame) -> bool {
     sent.bytes.starts_with(&[1, 0x80, 0xc2, 0, 0, 1])
 }
 
-/// In order, and none before its time, which is so many periods after the first had come; where
-/// nothing held it up, those after the first, which left when it was seen, to the nanosecond.
-fn are_paced(begin: Instant, packets: &[&SentFrame], undisturbed: bool) {
+/// Asserts that packets are in order, and that packet n starts no earlier than n periods after the
+/// first arrival. If the host did not disturb them, all after the first are exact to the
+/// nanosecond; the first one leaves when the worker sees it.
+fn assert_paced(begin: Instant, packets: &[&SentFrame], undisturbed: bool) {
     assert_eq!(packets.len(), PACKETS);
     let second = packets[1].at;
     for (n, sent) in packets.iter().enumerate() {
@@ -128,7 +129,7 @@ fn gap_frames_fill_the_wire_and_packets_start_to_the_byte() {
     let achieved = realised.achieved;
     assert_eq!((realised.by, achieved.late), ("gap", 0), "{achieved:?}");
     let packets: Vec<&SentFrame> = sent.iter().filter(|sent| !is_pause(sent)).collect();
-    are_paced(begin, &packets, achieved.dry == 0);
+    assert_paced(begin, &packets, achieved.dry == 0);
     eprintln!(
         "dry {} times, lateness at most {}",
         achieved.dry,
@@ -142,8 +143,8 @@ fn gap_frames_fill_the_wire_and_packets_start_to_the_byte() {
     }
     assert_eq!(achieved.gaps.bytes, Bytes::new(bytes));
     if achieved.dry == 0 {
-        // Of 3036 byte-times 1538 are the packet's, and one gap frame fills the rest; the first
-        // one's less what the first packet was seen late.
+        // Of 3036 byte-times the packet takes 1538, and one gap frame the rest. The first gap is
+        // shorter by how late the worker saw the first packet.
         let gaps: Vec<u64> = sent
             .iter()
             .filter(|sent| is_pause(sent))
@@ -159,21 +160,21 @@ fn gap_frames_fill_the_wire_and_packets_start_to_the_byte() {
 }
 
 #[test]
-fn a_device_that_keeps_launch_times_starts_packets_at_them() {
+fn a_device_with_launch_times_starts_packets_at_them() {
     let wire = ModelWire::new("eth0", WIRE, 8).expect("a wire");
     let launch = LaunchTime::new(FROM, WIRE, MTU);
     let (begin, sent, realised) = paced("timer", wire.keeping_launch_times(), Box::new(launch));
     let longest = realised.achieved.lateness.longest();
-    eprintln!("given to the device at most {longest} after its time");
-    are_paced(begin, &sent.iter().collect::<Vec<_>>(), longest == Duration::ZERO);
+    eprintln!("given to the device at most {longest} after their times");
+    assert_paced(begin, &sent.iter().collect::<Vec<_>>(), longest == Duration::ZERO);
     assert_eq!((realised.by, realised.achieved.gaps.packets), ("launch", 0));
 }
 
 #[test]
-fn a_timer_is_never_early_and_tells_how_late_it_is() {
+fn a_timer_is_never_early_and_reports_its_lateness() {
     let wire = ModelWire::new("eth0", WIRE, 8).expect("a wire");
     let (begin, sent, realised) = paced("timer", wire, Box::new(Timer::new(WIRE, MTU)));
-    are_paced(begin, &sent.iter().collect::<Vec<_>>(), false);
+    assert_paced(begin, &sent.iter().collect::<Vec<_>>(), false);
     let lateness = realised.achieved.lateness;
     assert!(realised.by == "timer" && lateness.count() > 0);
     eprintln!(
@@ -186,33 +187,33 @@ fn a_timer_is_never_early_and_tells_how_late_it_is() {
 fn proved(realiser: &dyn Realiser, port: &mut dyn Port) -> Result<String, String> {
     let mut pool = Pool::new(Slots { small: 8, big: 1 }).expect("memory");
     let result = realiser.prove(port, &mut pool);
-    assert_eq!(pool.usage()[0].used, 0, "all frames of the trial are back");
+    assert_eq!(pool.usage()[0].used, 0, "all test frames are freed");
     result.map_err(|refusal| refusal.to_string())
 }
 
 #[test]
 fn gap_frames_are_proved_on_a_wire_that_takes_time_for_its_bytes() {
-    // A host that is held up leaves the ring dry, and the trial says so.
+    // A delayed host lets the ring run empty, and the self-test then fails.
     let trial = |wire| {
         let mut port = ModelWire::new("eth0", wire, 64).expect("a wire");
         proved(&GapFrames::new(GapFrame::Pause, FROM, wire, MTU), &mut port)
     };
     let tries: Vec<_> = (0..5).map(|_| trial(Bandwidth::mbit(100))).collect();
     eprintln!("{tries:?}");
-    let found = tries.iter().flatten().next().expect("it works");
+    let measured = tries.iter().flatten().next().expect("it works");
     assert!(
-        found.contains("frames of 1514 B took") && found.contains("at 100 Mbit/s"),
-        "{found}"
+        measured.contains("frames of 1514 B took") && measured.contains("at 100 Mbit/s"),
+        "{measured}"
     );
 }
 
 #[test]
-fn gap_frames_are_refused_where_they_cannot_work_and_the_reason_is_said() {
+fn gap_frames_are_refused_with_a_reason_where_they_cannot_work() {
     let gaps = GapFrames::new(GapFrame::Pause, FROM, Bandwidth::mbit(100), MTU);
     let mut slower = ModelWire::new("eth0", WIRE, 8).expect("a wire");
     let why = proved(&gaps, &mut slower).expect_err("another rate");
     assert!(
-        why.contains("the wire is to be 100 Mbit/s, and the interface runs at 10 Mbit/s"),
+        why.contains("the configured rate is 100 Mbit/s, but the interface runs at 10 Mbit/s"),
         "{why}"
     );
     let [mut memory, _far] = Memory::pair(["near", "far"], Capabilities::plain(MTU, 8)).expect("a wire");
@@ -221,26 +222,26 @@ fn gap_frames_are_refused_where_they_cannot_work_and_the_reason_is_said() {
 }
 
 #[test]
-fn launch_times_are_proved_by_a_frame_that_stays_and_refused_by_one_that_does_not() {
+fn launch_times_are_proved_by_a_frame_that_leaves_on_time_and_refused_by_one_that_leaves_at_once() {
     let launch = LaunchTime::new(FROM, WIRE, MTU);
     let mut keeps = ModelWire::new("eth0", WIRE, 8)
         .expect("a wire")
         .keeping_launch_times();
-    let found = proved(&launch, &mut keeps).expect("it keeps them");
+    let measured = proved(&launch, &mut keeps).expect("it keeps them");
     assert!(
-        found.contains("was to leave after 20 ms was gone after"),
-        "{found}"
+        measured.contains("a frame due after 20 ms left after"),
+        "{measured}"
     );
     let mut ignores = ModelWire::new("eth0", WIRE, 8).expect("a wire");
     let why = proved(&launch, &mut ignores).expect_err("it does not");
     assert!(why.contains("launch times are ignored"), "{why}");
     let [mut memory, _far] = Memory::pair(["near", "far"], Capabilities::plain(MTU, 8)).expect("a wire");
-    let why = proved(&launch, &mut memory).expect_err("it cannot be asked");
-    assert!(why.contains("the socket takes no launch times"), "{why}");
+    let why = proved(&launch, &mut memory).expect_err("it has no launch times");
+    assert!(why.contains("the socket supports no launch times"), "{why}");
 }
 
 #[test]
-fn a_worker_that_turns_by_hand_asks_no_realiser_where_the_path_is_switched_off() {
+fn a_path_that_is_switched_off_bypasses_its_realiser() {
     let (mut worker, handle) = Worker::new(Settings {
         slots: Slots { small: 64, big: 1 },
         ..Settings::default()
@@ -261,6 +262,6 @@ fn a_worker_that_turns_by_hand_asks_no_realiser_where_the_path_is_switched_off()
     }
     switching.join().expect("no panic").expect("a path");
     while worker.turn() == Turn::Busy {}
-    // At 5 Mbit/s they would take 73 ms; all are out at once.
+    // At 5 Mbit/s they would take 73 ms; all leave at once.
     assert_eq!(log.take().len(), PACKETS);
 }

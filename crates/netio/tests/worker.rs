@@ -1,4 +1,4 @@
-//! The worker's loop, between ends of wires in memory.
+//! The worker's loop, between ports in memory.
 
 use engine::discipline::{Discipline, Next, Reason, Sink, Verdict};
 use engine::link::Link as LinkFacts;
@@ -61,7 +61,7 @@ fn plain() -> Capabilities {
     Capabilities::plain(1500, 64)
 }
 
-/// A worker, two of its ports, and the far ends of their wires.
+/// A worker with two ports, and the far ends of their wires.
 struct Rig {
     worker: Worker,
     handle: Handle,
@@ -105,10 +105,10 @@ fn usual() -> Rig {
 }
 
 impl Rig {
-    /// Turns until there is nothing to do now.
+    /// Turns the loop until there is nothing to do now.
     fn settle(&mut self) {
         let mut turns = (0..10_000).map(|_| self.worker.turn());
-        assert!(turns.any(|turn| matches!(turn, Turn::Idle(_))), "it never rests");
+        assert!(turns.any(|turn| matches!(turn, Turn::Idle(_))), "it never idles");
     }
 
     fn show(&mut self) -> WorkerSnapshot {
@@ -139,11 +139,11 @@ fn arrived(end: &Memory) -> Vec<u32> {
         .collect()
 }
 
-/// Waits until something holds, at most ten seconds.
-fn eventually(mut holds: impl FnMut() -> bool) -> bool {
+/// Waits at most ten seconds until the condition is true.
+fn eventually(mut condition: impl FnMut() -> bool) -> bool {
     let until = std::time::Instant::now() + std::time::Duration::from_secs(10);
     while std::time::Instant::now() < until {
-        if holds() {
+        if condition() {
             return true;
         }
         std::thread::sleep(std::time::Duration::from_millis(1));
@@ -165,7 +165,7 @@ fn run(worker: Worker) -> JoinHandle<WorkerSnapshot> {
     std::thread::spawn(move || worker.run())
 }
 
-/// Lets nothing go before a time; marks what can be marked, and sets DSCP 46.
+/// Releases nothing before a time; marks ECN-capable packets, and sets DSCP 46.
 #[derive(Debug)]
 struct Until(Instant, VecDeque<Packet>);
 
@@ -193,16 +193,16 @@ impl Discipline for Until {
     }
 }
 
-fn held_until(at: Instant) -> Queue {
+fn blocked_until(at: Instant) -> Queue {
     Queue::new("until", Box::new(Until(at, VecDeque::new())))
 }
 
-fn held_for_an_hour() -> Queue {
-    held_until(now() + Duration::from_secs(3600))
+fn blocked_for_an_hour() -> Queue {
+    blocked_until(now() + Duration::from_secs(3600))
 }
 
 #[test]
-fn what_goes_in_comes_out_in_order_or_is_counted_as_lost() {
+fn packets_leave_in_order_or_are_counted_as_dropped() {
     let mut rig = usual();
     rig.worker.add_path(planned(rig.from, rig.to, fifo(20)));
     let mut got = Vec::new();
@@ -225,7 +225,7 @@ fn what_goes_in_comes_out_in_order_or_is_counted_as_lost() {
 }
 
 #[test]
-fn a_port_is_never_given_more_than_its_ring_holds() {
+fn a_port_is_never_given_more_than_fits_its_ring() {
     let mut rig = rig(Slots { small: 64, big: 1 }, Capabilities::plain(1500, 3));
     rig.worker.add_path(planned(rig.from, rig.to, fifo(50)));
     send(&rig.left, 0..10);
@@ -239,7 +239,7 @@ fn a_port_is_never_given_more_than_its_ring_holds() {
 fn a_mark_and_a_new_dscp_are_in_the_header_when_the_packet_leaves() {
     let mut rig = usual();
     rig.worker
-        .add_path(path(rig.from, rig.to, held_until(Instant::START)));
+        .add_path(path(rig.from, rig.to, blocked_until(Instant::START)));
     send(&rig.left, 0..1);
     rig.settle();
     let frame = rig.right.take().expect("it left").bytes;
@@ -252,9 +252,9 @@ fn a_mark_and_a_new_dscp_are_in_the_header_when_the_packet_leaves() {
 }
 
 #[test]
-fn switching_off_sends_what_is_held_and_loses_nothing() {
+fn switching_off_sends_the_backlog_and_drops_nothing() {
     let mut rig = usual();
-    let id = rig.worker.add_path(path(rig.from, rig.to, held_for_an_hour()));
+    let id = rig.worker.add_path(path(rig.from, rig.to, blocked_for_an_hour()));
     send(&rig.left, 0..20);
     rig.settle();
     assert_eq!(arrived(&rig.right), []);
@@ -298,7 +298,7 @@ fn a_new_plan_takes_effect_under_traffic_and_packets_stay() {
 }
 
 #[test]
-fn what_is_held_goes_into_the_classes_of_a_new_tree_by_its_filters() {
+fn the_backlog_moves_into_the_classes_of_a_new_tree_by_its_filters() {
     let mut rig = rig(Slots { small: 64, big: 1 }, Capabilities::plain(1500, 1));
     let id = rig.worker.add_path(planned(rig.from, rig.to, fifo(30)));
     send(&rig.left, 0..30);
@@ -359,7 +359,7 @@ fn a_super_frame_is_cut_for_a_port_that_cannot_take_it() {
 }
 
 #[test]
-fn a_frame_that_the_destination_cannot_carry_is_dropped_by_name() {
+fn a_frame_too_long_for_the_destination_is_dropped_with_that_reason() {
     let mut rig = usual();
     rig.worker.add_path(planned(rig.from, rig.to, fifo(50)));
     rig.left.send(&numbered(1, 1600), Offload::default());
@@ -370,12 +370,12 @@ fn a_frame_that_the_destination_cannot_carry_is_dropped_by_name() {
 }
 
 #[test]
-fn a_port_that_dies_is_reported_and_stops_nobody_else() {
+fn a_port_that_fails_is_reported_and_other_ports_go_on() {
     let mut rig = usual();
     let (other_from, other_left) = port(&mut rig.worker, "lan1", plain());
     let (other_to, other_right) = port(&mut rig.worker, "wan1", plain());
-    rig.worker.add_path(path(rig.from, rig.to, held_for_an_hour()));
-    rig.worker.add_path(path(rig.to, rig.from, held_for_an_hour()));
+    rig.worker.add_path(path(rig.from, rig.to, blocked_for_an_hour()));
+    rig.worker.add_path(path(rig.to, rig.from, blocked_for_an_hour()));
     rig.worker.add_path(planned(other_from, other_to, fifo(50)));
     send(&rig.left, 0..5);
     rig.settle();
@@ -403,7 +403,7 @@ fn a_port_that_dies_is_reported_and_stops_nobody_else() {
     assert_eq!(view.pool.map(|slots| slots.used), [0, 0]);
 }
 
-/// Has lapsed until it is beaten.
+/// A gate that has lapsed until the next beat.
 #[derive(Clone)]
 struct Lapsed(Arc<AtomicBool>);
 
@@ -424,24 +424,24 @@ impl Gate for Lapsed {
 }
 
 #[test]
-fn what_came_during_a_lapse_is_dropped_as_stale_and_what_comes_after_is_not() {
+fn packets_that_arrived_during_a_lapse_are_dropped_as_stale_and_later_ones_are_not() {
     let mut rig = usual();
     rig.worker.add_path(planned(rig.from, rig.to, fifo(500)));
     rig.worker.set_gate(Box::new(Lapsed::new()));
     send(&rig.left, 0..150);
     rig.settle();
     send(&rig.left, 150..155);
-    // As after a sleep that ended with the arrival of packets.
+    // As if packets had arrived and ended a sleep.
     let thread = run(rig.worker);
     assert_eq!(await_frames(&rig.right, 5), [150, 151, 152, 153, 154]);
     rig.handle.stop();
     let view = thread.join().expect("an orderly end");
     assert_eq!(view.paths[0].totals.dropped_for(Reason::Stale), 150);
-    assert_eq!(view.turns.lapses, 0, "to begin is no lapse");
+    assert_eq!(view.turns.lapses, 0, "the start is no lapse");
 }
 
 #[test]
-fn a_lapse_in_which_nothing_came_costs_nothing() {
+fn a_lapse_without_arrivals_drops_nothing() {
     let mut rig = usual();
     rig.worker.add_path(planned(rig.from, rig.to, fifo(500)));
     let gate = Lapsed::new();
@@ -458,7 +458,7 @@ fn a_lapse_in_which_nothing_came_costs_nothing() {
 #[test]
 fn a_full_pool_leaves_no_frame_unaccounted_for() {
     let mut rig = rig(Slots { small: 4, big: 1 }, plain());
-    rig.worker.add_path(path(rig.from, rig.to, held_for_an_hour()));
+    rig.worker.add_path(path(rig.from, rig.to, blocked_for_an_hour()));
     send(&rig.left, 0..9);
     rig.settle();
     let view = rig.show();
@@ -471,7 +471,7 @@ fn a_full_pool_leaves_no_frame_unaccounted_for() {
 fn packets_leave_at_their_due_time_and_never_before_it() {
     let mut rig = usual();
     let due = now() + Duration::from_millis(50);
-    rig.worker.add_path(path(rig.from, rig.to, held_until(due)));
+    rig.worker.add_path(path(rig.from, rig.to, blocked_until(due)));
     send(&rig.left, 0..3);
     let thread = run(rig.worker);
     let got = await_frames(&rig.right, 3);
@@ -484,7 +484,7 @@ fn packets_leave_at_their_due_time_and_never_before_it() {
 }
 
 #[test]
-fn what_is_held_is_still_sent_when_the_input_has_ended_without_spinning_until_then() {
+fn the_backlog_is_sent_after_the_input_has_ended_without_spinning_until_then() {
     let folder = std::env::temp_dir().join(format!("suimon-ended-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a folder");
     let (input, output) = (folder.join("in.pcapng"), folder.join("out.pcapng"));
@@ -493,24 +493,24 @@ fn what_is_held_is_still_sent_when_the_input_has_ended_without_spinning_until_th
     (0..20).for_each(|n| writer.frame(n, 0, &numbered(0, 1250), None).expect("a capture"));
     std::fs::write(&input, &capture).expect("a file");
     let (mut worker, _handle) = Worker::new(Settings::default()).expect("a worker");
-    // One port plays and records; 20 packets of 10,000 bits take 200 ms at 1 Mbit/s.
+    // One port replays and records; 20 packets of 10,000 bits take 200 ms at 1 Mbit/s.
     let port = Pcap::open(Some((&input, ReplayPace::Fast)), Some(&output)).expect("a port");
     let port = worker.add_port(Box::new(port));
     worker.add_path(PathSpec {
         bandwidth: Some(Bandwidth::mbit(1)),
         ..planned(port, port, fifo(100))
     });
-    let seen = worker.run();
+    let view = worker.run();
     assert_eq!(
-        (seen.ports[0].counters.received, seen.ports[0].counters.sent),
+        (view.ports[0].counters.received, view.ports[0].counters.sent),
         (20, 20)
     );
-    assert!(seen.turns.turns < 2_000, "{:?}", seen.turns);
+    assert!(view.turns.turns < 2_000, "{:?}", view.turns);
     std::fs::remove_dir_all(folder).expect("a folder");
 }
 
 #[test]
-fn a_path_is_held_to_its_bandwidth_while_on_and_owes_nothing_for_what_passed_while_off() {
+fn a_path_is_shaped_while_on_and_has_no_deficit_from_the_time_while_off() {
     let mut rig = usual();
     let slow = PathSpec {
         bandwidth: Some(Bandwidth::bits_per_sec(80)),
@@ -519,11 +519,11 @@ fn a_path_is_held_to_its_bandwidth_while_on_and_owes_nothing_for_what_passed_whi
     let id = rig.worker.add_path(slow);
     let switch = |rig: &mut Rig, on| {
         let handle = rig.handle.clone();
-        let asked = std::thread::spawn(move || handle.switch(id, on));
-        while !asked.is_finished() {
+        let switching = std::thread::spawn(move || handle.switch(id, on));
+        while !switching.is_finished() {
             let _ = rig.worker.turn();
         }
-        asked.join().expect("no panic").expect("an answer");
+        switching.join().expect("no panic").expect("an answer");
     };
     switch(&mut rig, false);
     send(&rig.left, 0..20);

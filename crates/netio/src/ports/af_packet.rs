@@ -1,18 +1,18 @@
 //! A port on any network interface: a packet socket (packet(7)) with the virtio-net header.
 //!
-//! The header is what lets super-frames and unfinished checksums pass unharmed, at the speed of the
-//! kernel's own bridge. Frames come by `recvmmsg` into big slots and leave by `sendmmsg`, past the
-//! interface's queueing discipline (`PACKET_QDISC_BYPASS`), since the queueing is ours; what this
-//! host sends by itself is not heard (`PACKET_IGNORE_OUTGOING`). A VLAN tag that the kernel keeps
-//! beside the frame is put back into it.
+//! With the header, super-frames and unfinished checksums pass unharmed, at the speed of the
+//! kernel's own bridge. Frames are received by `recvmmsg` into big slots. They are sent by
+//! `sendmmsg` and bypass the interface's qdisc (`PACKET_QDISC_BYPASS`), since the queueing is ours.
+//! What this host itself sends is not received (`PACKET_IGNORE_OUTGOING`). A VLAN tag that the
+//! kernel passes beside the frame is inserted again.
 //!
-//! **The transmit ring.** Depth is counted in frames of the MTU, a super-frame as its segments.
-//! What is handed to the kernel and not yet sent is what `SIOCOUTQ` tells of this socket, in the
-//! kernel's own accounting of memory; the socket's buffer is sized so that the kernel wakes us when
-//! it falls below the depth. Honest limits: a driver that lets go of frames before they are on the
-//! wire (veth does at once, some do early) hides what it holds; the frames in a hardware ring that
-//! a *previous* owner left are not counted; and what is behind the interface (a modem, a switch)
-//! cannot be seen at all. There the policy's bandwidth must keep the queue here.
+//! **The transmit ring.** Its depth is in frames of the MTU; a super-frame counts as its segments.
+//! The backlog in the kernel is that of `SIOCOUTQ`, in the kernel's own memory accounting; the
+//! socket's buffer is sized so that the kernel wakes us when the backlog falls below the depth.
+//! Limits: a driver that frees frames before they are on the wire (veth at once, others early)
+//! hides its backlog; frames that a *previous* owner left in a hardware ring are not counted;
+//! queues beyond the interface (a modem, a switch) are invisible. In that last case the policy's
+//! bandwidth must keep the queue here.
 
 use super::{Kind, Open, Opened, Opening};
 use crate::clock;
@@ -53,17 +53,17 @@ fn between(names: [&str; 2], opening: &Opening<'_>) -> Result<Opened, PortError>
     super::bump(names, [open(names[0])?, open(names[1])?], opening)
 }
 
-/// How soon to try again when the driver's ring was full, which wakes nobody.
+/// When to try again after the driver's ring was full: no event reports room in it.
 const RETRY: Duration = Duration::from_micros(50);
 
-/// Bytes of received frames that may wait in the kernel while this thread does not run.
+/// Bytes of received frames that the kernel may queue while this thread does not run.
 const RECEIVE_BUFFER: usize = 16 << 20;
 
-/// Bytes to receive at once, as far as the last batch tells: they are copied out again while they
-/// are in the cache.
+/// Bytes to receive at once, estimated from the last batch: they are to be copied while they are
+/// in the cache.
 const BATCH_BYTES: usize = 256 << 10;
 
-/// Calls of `recvmmsg` that failed on a single frame, in one batch at most.
+/// Calls of `recvmmsg` per batch that may fail on a single frame.
 const BAD_FRAMES: usize = 16;
 
 /// Settings of the port.
@@ -73,12 +73,12 @@ pub struct Settings {
     pub interface: String,
     /// Frames handed to the kernel and not yet sent at most; see the head of this file.
     pub transmit_ring: usize,
-    /// Whether to hear frames for other hosts: needed between two interfaces, not for what this
+    /// Whether to receive frames for other hosts: needed between two interfaces, not for what this
     /// host sends.
     pub promiscuous: bool,
     /// Whether to receive at all.
     pub receive: bool,
-    /// Whether to tell when each frame arrived, and not only when it was taken in.
+    /// Whether to use the kernel's arrival timestamp of each frame rather than the time of reading.
     pub arrival_times: bool,
 }
 
@@ -102,48 +102,49 @@ pub struct AfPacket {
     socket: OwnedFd,
     index: u32,
     capabilities: Capabilities,
-    /// The kernel's price of a frame of the MTU.
+    /// The kernel's memory charge for a frame of the MTU.
     frame_cost: usize,
     messages: Messages,
     /// Big slots to receive into.
     spare: Vec<Buffer>,
     /// How many frames to receive at once.
     batch: usize,
-    /// Frames to send, their headers in front, and their sum in frames of the MTU.
+    /// Frames to send, with their headers in front, and their number in frames of the MTU.
     staged: VecDeque<Staged>,
     staged_frames: usize,
-    /// The frame of gaps, a header in front.
+    /// The gap frame, with its header in front.
     gap: Box<[u8]>,
-    launch: Option<Foreign>,
-    /// The clock of arrivals, where they are told.
-    arrivals: Option<Foreign>,
-    /// Frames with the kernel when it was last asked.
+    /// The clock of launch times, if enabled.
+    launch: Option<ClockOffset>,
+    /// The clock of arrival timestamps, if enabled.
+    arrivals: Option<ClockOffset>,
+    /// Frames in the kernel when it was last read.
     outstanding: Cell<usize>,
-    /// The driver's ring was full.
+    /// The driver's ring is full.
     congested: bool,
     counters: Counters,
     missed: Cell<u64>,
 }
 
-/// What is to be sent.
+/// A frame to send.
 #[derive(Clone, Copy, Debug)]
 enum Staged {
     Frame(Buffer),
-    /// So many bytes of the frame of gaps, the header in front included.
+    /// This many bytes of the gap frame, including the header in front.
     Gap(usize),
 }
 
-/// Another of the kernel's clocks.
+/// Another kernel clock, and its offset from the data plane's.
 #[derive(Clone, Copy, Debug)]
-struct Foreign {
+struct ClockOffset {
     clock: fn() -> u64,
-    /// What it is ahead of ours, and when that was read.
+    /// By how much it is ahead, and when that was measured.
     offset: i64,
     read: Instant,
 }
 
-impl Foreign {
-    /// It may be set meanwhile.
+impl ClockOffset {
+    /// An offset is measured again after this time, since the clock may be set.
     const VALID: Duration = Duration::from_secs(1);
 
     fn new(clock: fn() -> u64) -> Self {
@@ -155,7 +156,7 @@ impl Foreign {
         }
     }
 
-    /// Reads it again, if that is long ago.
+    /// Measures the offset again if it is too old.
     fn refresh(&mut self) {
         if clock::now().since(self.read) > Self::VALID {
             *self = Self::new(self.clock);
@@ -163,7 +164,8 @@ impl Foreign {
     }
 }
 
-/// The kernel's price of a frame: its buffer with the shared part, rounded up, and the descriptor.
+/// The kernel's memory charge for a frame: its buffer with `skb_shared_info`, rounded up, and the
+/// `sk_buff`.
 fn cost(mtu: usize) -> usize {
     (mtu + ETHERNET + TAG + 320 + 16).next_power_of_two() + 256
 }
@@ -182,8 +184,7 @@ impl AfPacket {
         };
         let socket = sys::packet_socket().map_err(fail("opening a packet socket"))?;
         let index = sys::interface_index(socket.as_fd(), &settings.interface).map_err(fail("opening"))?;
-        let mtu =
-            sys::interface_mtu(socket.as_fd(), &settings.interface).map_err(fail("asking for its MTU"))?;
+        let mtu = sys::interface_mtu(socket.as_fd(), &settings.interface).map_err(fail("reading its MTU"))?;
         let speed = sys::interface_speed(socket.as_fd(), &settings.interface);
         for option in [
             libc::PACKET_VNET_HDR,
@@ -200,7 +201,7 @@ impl AfPacket {
             sys::set_promiscuous(socket.as_fd(), index).map_err(fail("switching to promiscuous mode"))?;
         }
         if settings.arrival_times {
-            sys::set_arrival_times(socket.as_fd()).map_err(fail("asking for times of arrival"))?;
+            sys::set_arrival_times(socket.as_fd()).map_err(fail("enabling arrival timestamps"))?;
         }
         sys::bind_packet(socket.as_fd(), index, settings.receive)
             .map_err(fail("binding to the interface"))?;
@@ -222,7 +223,7 @@ impl AfPacket {
             staged_frames: 0,
             gap: Box::default(),
             launch: None,
-            arrivals: settings.arrival_times.then(|| Foreign::new(sys::realtime)),
+            arrivals: settings.arrival_times.then(|| ClockOffset::new(sys::realtime)),
             outstanding: Cell::new(0),
             congested: false,
             counters: Counters::default(),
@@ -232,7 +233,7 @@ impl AfPacket {
         })
     }
 
-    /// The error, told apart by what has become of the interface.
+    /// The error, with the fault according to the interface's current state.
     fn error(&self, doing: &'static str, source: io::Error) -> PortError {
         let mut error = PortError::new(&self.settings.interface, doing, source);
         if let (Fault::Down, Err(now)) = (error.fault, self.state()) {
@@ -241,7 +242,7 @@ impl AfPacket {
         error
     }
 
-    /// Whether the interface that the socket is bound to is there and up.
+    /// Whether the interface that the socket is bound to still exists and is up.
     fn state(&self) -> Result<(), Fault> {
         match sys::interface_index(self.socket.as_fd(), &self.settings.interface) {
             Ok(index) if index == self.index => {}
@@ -259,14 +260,14 @@ impl AfPacket {
         len.div_ceil(self.capabilities.mtu + ETHERNET + TAG)
     }
 
-    fn ask_outstanding(&self) {
+    fn read_outstanding(&self) {
         let bytes = sys::unsent(self.socket.as_fd()).unwrap_or(0);
-        // A bare socket is accounted one byte.
+        // The kernel charges one byte for the socket itself.
         self.outstanding
             .set((bytes.saturating_sub(1)).div_ceil(self.frame_cost));
     }
 
-    /// Makes a received slot a frame: reads the header before it, puts the tag back.
+    /// Turns a received slot into a frame: decodes the header before it, inserts the VLAN tag.
     fn finish(&mut self, pool: &mut Pool, slot: Buffer, message: Message) -> Option<Buffer> {
         let len = message
             .len
@@ -287,7 +288,7 @@ impl AfPacket {
         Some(pool.shrink(slot))
     }
 
-    /// Gives up what was to be sent.
+    /// Drops all staged frames.
     fn drop_staged(&mut self, pool: &mut Pool) {
         self.counters.dropped += self.staged.len() as u64;
         for staged in self.staged.drain(..) {
@@ -298,7 +299,7 @@ impl AfPacket {
         self.staged_frames = 0;
     }
 
-    /// Takes the first staged frame out.
+    /// Removes the first staged frame; returns its length.
     fn unstage(&mut self, pool: &mut Pool) -> usize {
         let len = match self.staged.pop_front() {
             None => return 0,
@@ -314,7 +315,7 @@ impl AfPacket {
     }
 }
 
-/// Puts a VLAN tag back where it was: behind the two addresses.
+/// Inserts a VLAN tag where it was: after the two addresses.
 fn put_tag(
     pool: &mut Pool,
     slot: Buffer,
@@ -348,16 +349,16 @@ impl Port for AfPacket {
     }
 
     fn receive(&mut self, pool: &mut Pool, into: &mut Vec<Buffer>) -> Result<(), PortError> {
-        // The slots that were given back last come first: their memory is still in the cache.
+        // The slots that were freed last come first: their memory is still in the cache.
         let missing = self.batch.saturating_sub(self.spare.len());
         let fresh = std::iter::from_fn(|| pool.take_big()).take(missing);
         self.spare.splice(0..0, fresh);
         if self.spare.is_empty() {
-            // Frames wait in the kernel until slots come back, and are missed if that takes too
+            // Frames queue in the kernel until slots are free, and are missed if that takes too
             // long.
             return Ok(());
         }
-        self.arrivals.iter_mut().for_each(Foreign::refresh);
+        self.arrivals.iter_mut().for_each(ClockOffset::refresh);
         for _ in 0..BAD_FRAMES {
             match self.messages.receive(
                 self.socket.as_fd(),
@@ -384,8 +385,8 @@ impl Port for AfPacket {
                 }
                 Err(e) => match e.raw_os_error() {
                     Some(libc::EAGAIN | libc::EINTR) => return Ok(()),
-                    // A super-frame that the header cannot describe; it is gone, and the next may
-                    // be good.
+                    // A super-frame that the header cannot describe. It is gone; the next may be
+                    // good.
                     Some(libc::EINVAL) => self.counters.refused += 1,
                     _ => return Err(self.error("receiving", e)),
                 },
@@ -397,7 +398,7 @@ impl Port for AfPacket {
     fn room(&self) -> usize {
         let ring = self.capabilities.transmit_ring;
         if self.outstanding.get() > 0 && ring <= self.outstanding.get() + self.staged_frames {
-            self.ask_outstanding();
+            self.read_outstanding();
         }
         if self.congested {
             0
@@ -420,7 +421,7 @@ impl Port for AfPacket {
             return Ok(());
         }
         self.congested = false;
-        self.launch.iter_mut().for_each(Foreign::refresh);
+        self.launch.iter_mut().for_each(ClockOffset::refresh);
         while !self.staged.is_empty() {
             let launch = self.launch;
             let time = |frame| Some(launch::carried(pool.launch(frame)?, launch?.offset));
@@ -438,7 +439,8 @@ impl Port for AfPacket {
                 Err(e) => match e.raw_os_error() {
                     Some(libc::EINTR) => {}
                     Some(libc::EAGAIN) => break,
-                    // The driver's ring is full. The kernel dropped its copy; ours is still here.
+                    // The driver's ring is full. The kernel dropped its copy; the frame is still
+                    // staged.
                     Some(libc::ENOBUFS | libc::ENOMEM) => {
                         self.congested = true;
                         break;
@@ -454,7 +456,7 @@ impl Port for AfPacket {
                 },
             }
         }
-        self.ask_outstanding();
+        self.read_outstanding();
         Ok(())
     }
 
@@ -482,13 +484,13 @@ impl Port for AfPacket {
                 old.spare.into_iter().for_each(|slot| pool.free(slot));
                 (self.counters, self.missed, self.gap) = (old.counters, old.missed, old.gap);
                 if old.launch.is_some() {
-                    // Where it could be asked of the former interface, it can of this one.
+                    // It worked on the former interface, so it works on this one.
                     let _ = self.enable_launch_times();
                 }
                 self.state()
-                    .map_err(|fault| PortError::fault(&self.settings.interface, "opening again", fault))?;
+                    .map_err(|fault| PortError::fault(&self.settings.interface, "reopening", fault))?;
             }
-            Err(fault) => return Err(PortError::fault(&self.settings.interface, "opening again", fault)),
+            Err(fault) => return Err(PortError::fault(&self.settings.interface, "reopening", fault)),
         }
         if let Ok(mtu) = sys::interface_mtu(self.socket.as_fd(), &self.settings.interface) {
             self.capabilities.mtu = mtu;
@@ -512,7 +514,7 @@ impl Port for AfPacket {
 
 impl PacedPort for AfPacket {
     fn outstanding(&self) -> usize {
-        self.ask_outstanding();
+        self.read_outstanding();
         self.outstanding.get() + self.staged_frames
     }
 
@@ -538,7 +540,7 @@ impl PacedPort for AfPacket {
 
     fn enable_launch_times(&mut self) -> io::Result<()> {
         sys::set_launch_times(self.socket.as_fd())?;
-        self.launch = Some(Foreign::new(sys::tai));
+        self.launch = Some(ClockOffset::new(sys::tai));
         Ok(())
     }
 }

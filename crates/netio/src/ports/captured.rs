@@ -1,10 +1,9 @@
-//! A port whose frames are also written to a capture: what it puts out, with the time at which it
-//! does.
+//! A port that also writes the frames it sends to a capture file, with their times.
 //!
-//! Of each frame the beginning is kept ([`KEPT`] bytes: its headers), and its length. Times are
-//! read once for each kick, from the clock of the data plane, counted from 1970. A capture that can
-//! no longer be written ends; traffic goes on. The file is at most a second behind. Gap frames are
-//! not in it.
+//! Of each frame the first [`KEPT`] bytes (its headers) and the length are recorded. Times are read
+//! once per kick from the data plane's clock, as nanoseconds since 1970. If the file can no longer
+//! be written, the capture ends and traffic goes on. The file is at most one second behind. It does
+//! not contain gap frames.
 
 use crate::clock;
 use crate::pool::Pool;
@@ -17,28 +16,28 @@ use std::io::{self, BufWriter};
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Bytes kept of each frame.
+/// Bytes recorded of each frame.
 pub const KEPT: usize = 128;
 
 /// A port with its capture.
 #[derive(Debug)]
 pub struct Captured {
     port: Box<dyn Port>,
-    /// None after it could not be written.
+    /// None after a write has failed.
     writer: Option<Writer<BufWriter<File>>>,
-    /// From the data plane's clock to nanoseconds since 1970.
+    /// Offset from the data plane's clock to nanoseconds since 1970.
     ahead: u64,
-    /// Frames of the present kick, and the lengths of the whole frames.
+    /// Bytes of the frames of the current kick; where each ends, and its full length.
     bytes: Vec<u8>,
     frames: Vec<(usize, u32)>,
     flushed: Instant,
 }
 
-/// How far the file may be behind.
+/// How old unwritten frames may be.
 const BEHIND: Duration = Duration::from_secs(1);
 
 impl Captured {
-    /// The port, with what it puts out written to this file, under this name of an interface.
+    /// Captures what the port sends into this file, as from an interface of this name.
     ///
     /// # Errors
     ///
@@ -81,7 +80,7 @@ impl Captured {
 
 impl Drop for Captured {
     fn drop(&mut self) {
-        // What cannot be written any more is lost with the disk.
+        // Nobody is left to report a failure to.
         let _ = self.writer.as_mut().map(Writer::flush);
     }
 }
@@ -107,7 +106,7 @@ impl Port for Captured {
         if self.writer.is_some() {
             let bytes = pool.bytes(frame);
             self.bytes.extend_from_slice(&bytes[..bytes.len().min(KEPT)]);
-            // A frame is at most 64 KiB and some.
+            // A frame is not much longer than 64 KiB.
             self.frames.push((self.bytes.len(), bytes.len() as u32));
         }
         self.port.transmit(pool, frame);
@@ -146,7 +145,7 @@ mod tests {
     use crate::ports::pcap::Reader;
 
     #[test]
-    fn what_leaves_is_in_the_file_with_its_time_its_headers_and_its_length() {
+    fn frames_sent_are_in_the_file_with_time_headers_and_length() {
         let file = std::env::temp_dir().join(format!("suimon-captured-{}.pcapng", std::process::id()));
         let mut pool = Pool::new(Slots { small: 8, big: 1 }).expect("memory");
         let [near, far] = Memory::pair(["near", "far"], Capabilities::plain(1500, 8)).expect("two ends");

@@ -1,20 +1,19 @@
-//! `egress`: what this host itself sends by an interface.
+//! `egress`: what this host itself sends on an interface.
 //!
 //! A program at the interface's egress hook (tcx, or clsact before Linux 6.6) redirects every
-//! frame, ARP too, into a TAP of ours; we read the TAP and put frames on the wire by a packet
-//! socket. Both carry the virtio-net header, so super-frames and unfinished checksums pass as they
-//! are. There is no loop: what the packet socket sends leaves past the queueing discipline and the
-//! hook before it. What arrives is not touched at all.
+//! frame, including ARP, into a TAP of ours. We read the TAP and send the frames by a packet
+//! socket. Both use the virtio-net header, so super-frames and unfinished checksums pass unchanged.
+//! There is no loop: the packet socket bypasses the qdisc and the hook before it. Received frames
+//! are not touched.
 //!
-//! The program looks at the heartbeat first; without it frames take their usual way. When the
-//! process dies the link goes with its descriptor (a filter of clsact stays, and lets frames pass),
-//! and so does the TAP.
+//! The program first checks the heartbeat; if it has expired, frames take their usual path. When
+//! the process dies, the kernel detaches the program (a clsact filter stays, and lets frames pass)
+//! and removes the TAP.
 //!
-//! Costs of catching frames outside their socket: about 10 µs more of a round trip, and the kernel
-//! believes that a frame is sent when it is in our queue, so a TCP sender fills the queue up to its
-//! window instead of waiting for the link (no small-queue back pressure). Choose limits or RED
-//! accordingly. Super-frames of hosts of their own can be kept small at the source: `ip link set IF
-//! gso_max_segs N`.
+//! Costs of redirecting frames: about 10 µs more per round trip. And the kernel counts a frame as
+//! sent once it is in our queue, so TCP small queues exert no back pressure, and a TCP sender fills
+//! our queue up to its cwnd. Choose limits or an AQM accordingly. Super-frames can be kept short at
+//! the source: `ip link set IF gso_max_segs N`.
 
 use super::af_packet::{self, AfPacket};
 use super::tap::Tap;
@@ -58,36 +57,35 @@ fn on(interface: &str, opening: &Opening<'_>) -> Result<Opened, PortError> {
             interface: Some(interface.into()),
         }],
         gate: Some(Box::new(pulse)),
-        without_us: format!("{without_us}; what is sent passes by {tap}"),
+        without_us: format!("{without_us}; sent frames pass through {tap}"),
         warnings: Vec::new(),
     })
 }
 
-/// How soon room may appear at the packet socket, whose descriptor is not the one that is waited
-/// for.
+/// When to look for room in the packet socket: only the TAP's descriptor is waited for.
 const SOON: Duration = Duration::from_micros(50);
 
-/// How often to look whether the interface is still the same one: neither the TAP nor a socket that
-/// does not receive would tell.
+/// How often to check that the interface is still the same one: neither the TAP nor a socket that
+/// does not receive reports its removal.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// The kernel puts the first free number in.
+/// The kernel replaces `%d` with the first free number.
 const TAP: &str = "suimon%d";
 
-/// What this host sends by one interface: received from the host, and sent by the interface.
+/// A port that receives what this host sends on an interface, and sends on that interface.
 #[derive(Debug)]
 pub struct Egress {
     tap: Tap,
     tap_index: u32,
     wire: AfPacket,
-    /// The interface's number, and when it was last seen.
+    /// The interface's index, and when it was last checked.
     index: u32,
     seen: Instant,
 }
 
 impl Egress {
-    /// Opens the socket and the TAP. Frames come once programs are attached, by
-    /// [`crate::fail_open::single`].
+    /// Opens the socket and the TAP. Frames arrive once [`crate::fail_open::single`] has attached
+    /// the program.
     ///
     /// # Errors
     ///
@@ -120,17 +118,16 @@ impl Egress {
         Ok(())
     }
 
-    /// The TAP's name, which says what it is.
+    /// The TAP's name.
     pub fn tap(&self) -> &str {
         self.tap.name()
     }
 }
 
-/// Brings the TAP up, without a word of its own: whatever the kernel itself would say there would
-/// go out on the wire.
+/// Brings the TAP up with IPv6 disabled: the kernel's own packets on it would go out on the wire.
 fn set_up(name: &str) -> io::Result<u32> {
-    let silence = format!("/proc/sys/net/ipv6/conf/{name}/disable_ipv6");
-    match std::fs::write(silence, "1") {
+    let disable_ipv6 = format!("/proc/sys/net/ipv6/conf/{name}/disable_ipv6");
+    match std::fs::write(disable_ipv6, "1") {
         // A kernel without IPv6.
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
         result => result,

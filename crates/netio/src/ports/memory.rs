@@ -1,8 +1,8 @@
-//! Two ports joined back to back in this process: a wire for tests, across threads if need be.
+//! Two ports joined back to back in this process: a wire for tests, also between threads.
 //!
-//! Each end is a [`Port`], and can also be used by hand with [`Memory::send`] and [`Memory::take`].
-//! The capabilities are whatever the test wants to see handled. [`Memory::set_link`] makes the
-//! interface fail.
+//! Each end is a [`Port`]; a test can also use it directly by [`Memory::send`] and
+//! [`Memory::take`]. The test chooses the capabilities. [`Memory::set_link`] makes the interface
+//! fail.
 
 use crate::pool::{Offload, Pool};
 use crate::port::{Capabilities, Counters, Fault, Port, PortError, Wake};
@@ -33,13 +33,13 @@ pub enum LinkState {
 pub struct OnWire {
     /// From the Ethernet header on.
     pub bytes: Vec<u8>,
-    /// What was left to be done.
+    /// Its offload description.
     pub offload: Offload,
 }
 
 #[derive(Debug, Default)]
 struct Wire {
-    /// Frames under way to each side.
+    /// Frames in flight to each side.
     lanes: [VecDeque<OnWire>; 2],
     link: LinkState,
 }
@@ -50,7 +50,7 @@ pub struct Memory {
     name: String,
     side: usize,
     wire: Arc<Mutex<Wire>>,
-    /// `bells[side]` wakes that side: a frame came, room came, or the link changed.
+    /// `bells[side]` wakes that side: a frame arrived, room appeared, or the link state changed.
     bells: Arc<[Bell; 2]>,
     capabilities: Capabilities,
     staged: VecDeque<Buffer>,
@@ -58,7 +58,7 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Two ends of a wire that holds `transmit_ring` frames each way.
+    /// The two ends of a wire with room for `transmit_ring` frames in each direction.
     ///
     /// # Errors
     ///
@@ -85,7 +85,7 @@ impl Memory {
         1 - self.side
     }
 
-    /// Sends a frame by hand, whatever the room.
+    /// Sends a frame, even without room.
     pub fn send(&self, bytes: &[u8], offload: Offload) {
         self.wire().lanes[self.other()].push_back(OnWire {
             bytes: bytes.into(),
@@ -94,7 +94,7 @@ impl Memory {
         self.bells[self.other()].ring();
     }
 
-    /// Takes the oldest frame that arrived, by hand.
+    /// Takes the oldest frame that has arrived.
     pub fn take(&self) -> Option<OnWire> {
         let frame = self.wire().lanes[self.side].pop_front();
         self.bells[self.other()].ring();
@@ -152,8 +152,8 @@ impl Port for Memory {
     }
 
     fn room(&self) -> usize {
-        let under_way = self.wire().lanes[self.other()].len() + self.staged.len();
-        self.capabilities.transmit_ring.saturating_sub(under_way)
+        let in_flight = self.wire().lanes[self.other()].len() + self.staged.len();
+        self.capabilities.transmit_ring.saturating_sub(in_flight)
     }
 
     fn transmit(&mut self, _pool: &mut Pool, frame: Buffer) {
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_that_is_down_is_an_error_that_names_the_port_and_loses_what_was_taken() {
+    fn a_link_that_is_down_is_an_error_that_names_the_port_and_drops_what_was_staged() {
         let (mut pool, [mut left, right]) = pair();
         let buffer = pool.put(&[1; 60], Offload::default()).expect("a slot");
         left.transmit(&mut pool, buffer);

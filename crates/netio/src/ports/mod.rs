@@ -1,11 +1,10 @@
 //! The ports, one file each, and the one list of the kinds that a policy can name.
 //!
-//! To add one: a file here that implements [`Port`] and declares its `KIND`, and a line in each of
-//! the two lists below, its `mod` line and its entry in [`KINDS`]. Nothing else in the workspace
-//! knows a kind by name.
+//! To add a kind: a file here that implements [`Port`] and declares its `KIND`, its `mod` line and
+//! its entry in [`KINDS`] below. Nothing else in the workspace names a kind.
 //!
-//! [`memory`] and [`model_wire`] are for tests and measurements; [`captured`] is any port with a
-//! capture of what it sends. No policy names these.
+//! [`memory`] and [`model_wire`] are for tests and measurements; [`captured`] adds a capture file
+//! to any port. Policies cannot name these.
 
 use crate::bpf::Means;
 use crate::fail_open::{self, Capture};
@@ -26,8 +25,8 @@ pub mod model_wire;
 pub mod pcap;
 pub mod tap;
 
-/// Every kind of port that a policy can name. Where a policy names none, the first that fits its
-/// attachment is taken.
+/// Every kind of port that a policy can name. If a policy names none, the first that fits its
+/// attachment is used.
 pub static KINDS: &[&Kind] = &[
     &af_packet::KIND,
     &af_xdp::KIND,
@@ -39,7 +38,7 @@ pub static KINDS: &[&Kind] = &[
 /// A kind of port: its declaration, and how it is opened.
 #[derive(Debug)]
 pub struct Kind {
-    /// What a policy sees of it.
+    /// Its declaration for policies.
     pub declared: PortKind,
     /// Opens it.
     pub open: Open,
@@ -48,7 +47,7 @@ pub struct Kind {
 /// How a kind of port is opened, by what it is attached to.
 #[derive(Clone, Copy, Debug)]
 pub enum Open {
-    /// Between these two interfaces.
+    /// Forwards between these two interfaces.
     Between(fn([&str; 2], &Opening<'_>) -> Result<Opened, PortError>),
     /// For what this host itself sends on this interface.
     Egress(fn(&str, &Opening<'_>) -> Result<Opened, PortError>),
@@ -56,28 +55,28 @@ pub enum Open {
     Files(fn([&str; 2], &Opening<'_>) -> Result<Opened, PortError>),
 }
 
-/// With which settings a port is opened.
+/// The settings with which a port is opened.
 #[derive(Clone, Copy, Debug)]
 pub struct Opening<'a> {
-    /// Frames that the interface may hold on their way out.
+    /// Frames that may be queued in the interface's transmit ring.
     pub transmit_ring: usize,
-    /// After how long a silence of the worker traffic takes the kernel's own path.
+    /// Traffic takes the kernel's own path if the worker has not beaten for this long.
     pub fail_open_after: Duration,
     /// The kind's own settings, checked against its declaration.
     pub own: &'a Table,
 }
 
-/// Open ports, and between which of them packets go.
+/// Open ports, and the lanes between them.
 pub struct Opened {
     /// The ports.
     pub ports: Vec<Box<dyn Port>>,
     /// The directions in which packets are moved.
     pub lanes: Vec<Lane>,
-    /// By which the kernel takes over while the worker is silent, if it can.
+    /// Lets the kernel take over when the worker does not beat, if that is possible.
     pub gate: Option<Box<dyn Gate>>,
-    /// How traffic goes on without us, in words.
+    /// What happens to traffic without this process, as text.
     pub without_us: String,
-    /// What works and may surprise.
+    /// Limits of this configuration that may surprise.
     pub warnings: Vec<String>,
 }
 
@@ -93,11 +92,11 @@ impl fmt::Debug for Opened {
 /// One direction: from a port, to a port (indices into [`Opened::ports`]).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Lane {
-    /// Where packets come from.
+    /// The port that receives.
     pub from: usize,
-    /// Where they go.
+    /// The port that sends.
     pub to: usize,
-    /// The interface by which they leave; `None`: a file, and the policy may choose the name.
+    /// The interface that sends; `None` for a file, whose name the policy may choose.
     pub interface: Option<String>,
 }
 
@@ -109,7 +108,7 @@ pub fn declared() -> Vec<&'static PortKind> {
 /// Opens a port of this kind.
 ///
 /// # Errors
-/// If an interface or a file cannot be used so; the error says why and what to do.
+/// If an interface or a file cannot be opened; the error says why and what to do.
 ///
 /// # Panics
 /// If the kind is not in [`KINDS`], or needs another attachment: the reader of policies refuses
@@ -135,7 +134,7 @@ fn both_lanes([a, b]: [&str; 2]) -> Vec<Lane> {
 }
 
 /// A bump in the wire that fails open: programs let the kernel's bridge take over when the worker
-/// is silent.
+/// does not beat.
 fn bump<P: Capture + 'static>(
     names: [&str; 2],
     ports: [P; 2],
@@ -153,7 +152,7 @@ fn bump<P: Capture + 'static>(
     })
 }
 
-/// The error of own settings that cannot be read, though they were checked.
+/// The error for a kind's own settings that cannot be read although they were checked.
 fn unreadable(interface: &str) -> PortError {
     let why = io::Error::other("the policy's settings of this port are wrong");
     PortError::new(interface, "reading its settings", why)
@@ -189,11 +188,10 @@ mod tests {
         }
     }
 
-    /// What it costs to add or rename a kind: its own file, and the list above (which has no
-    /// quotes).
+    /// Adding or renaming a kind changes its own file, and the list above (which has no quotes).
     #[test]
     fn the_name_of_a_kind_stands_in_quotes_in_its_own_file_alone() {
-        /// Words that name a kind, and something else in this file.
+        /// Names of kinds that mean something else in this file.
         const OTHERWISE: &[(&str, &str)] = &[
             // The key of what a port is attached to.
             ("egress", "control/src/port_config.rs"),

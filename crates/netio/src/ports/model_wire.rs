@@ -1,11 +1,10 @@
-//! A port onto a wire that is modelled: frames take the time that their bytes need at its rate, one
-//! after the other, and the ring in front of it holds so many of them. What a physical card does,
-//! for tests and for measurements where there is none.
+//! A port onto a modelled wire: frames are serialised at its rate, one after the other, after a
+//! transmit ring of fixed size. It stands in for a physical card in tests and measurements.
 //!
-//! Times are the data plane's clock's. A frame starts when the one before it has ended, when it was
-//! given, or at its launch time, if the wire keeps those, whichever is last; nothing of it depends
-//! on when anybody looks. Each frame can be written down with its start. The bytes of each frame
-//! are read once, as a card does by DMA; here a processor does it.
+//! Times are those of the data plane's clock. A frame starts when the previous one has ended, when
+//! it was given to the port, or at its launch time if the wire supports those, whichever is latest;
+//! start times do not depend on when the port is polled. Each frame can be logged with its start.
+//! The bytes of each frame are read once, as a card does by DMA.
 
 use crate::clock;
 use crate::pool::Pool;
@@ -30,12 +29,12 @@ pub struct SentFrame {
     pub bytes: Vec<u8>,
 }
 
-/// What went onto the wire. Copies are the same list.
+/// The log of frames on the wire. Clones share the same log.
 #[derive(Clone, Debug, Default)]
 pub struct SentLog(Arc<Mutex<Vec<SentFrame>>>);
 
 impl SentLog {
-    /// Takes what was written down since the last time.
+    /// Takes the entries since the last call.
     pub fn take(&self) -> Vec<SentFrame> {
         std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -47,17 +46,17 @@ enum Staged {
     Gap(usize),
 }
 
-/// A port that sends onto such a wire, and receives nothing.
+/// A port that sends onto a modelled wire, and receives nothing.
 #[derive(Debug)]
 pub struct ModelWire {
     name: String,
     capabilities: Capabilities,
     wire: LinkClock,
     staged: VecDeque<Staged>,
-    /// When each frame in the ring has left it.
+    /// When each frame leaves the ring.
     leaving: VecDeque<Instant>,
     gap: Box<[u8]>,
-    /// Whether it keeps launch times, and whether it was asked to.
+    /// Whether it supports launch times, and whether they are enabled.
     launches: bool,
     launching: bool,
     log: Option<SentLog>,
@@ -67,7 +66,7 @@ pub struct ModelWire {
 }
 
 impl ModelWire {
-    /// Of this rate, with a ring of so many frames in front.
+    /// A wire of this rate after a ring of this many frames.
     ///
     /// # Errors
     ///
@@ -91,14 +90,14 @@ impl ModelWire {
         })
     }
 
-    /// The same, and frames leave at their launch times.
+    /// The same with support for launch times.
     #[must_use]
     pub fn keeping_launch_times(mut self) -> Self {
         self.launches = true;
         self
     }
 
-    /// Writes down what is sent from now on.
+    /// Logs what is sent from now on.
     pub fn log(&mut self) -> SentLog {
         self.log.get_or_insert_default().clone()
     }
@@ -142,8 +141,8 @@ impl Port for ModelWire {
     }
 
     fn room(&self) -> usize {
-        let held = self.in_ring(clock::now());
-        self.capabilities.transmit_ring.saturating_sub(held)
+        let queued = self.in_ring(clock::now());
+        self.capabilities.transmit_ring.saturating_sub(queued)
     }
 
     fn transmit(&mut self, _pool: &mut Pool, frame: Buffer) {
@@ -170,7 +169,7 @@ impl Port for ModelWire {
 
     fn wake(&self, room: bool) -> Option<Wake<'_>> {
         let now = clock::now();
-        // As cards do, it tells of room when half of the ring is free.
+        // Like a card, it reports room when half of the ring is free.
         let half = self.leaving.get(self.leaving.len() / 2);
         Some(Wake {
             fd: self.bell.as_fd(),
@@ -236,7 +235,7 @@ mod tests {
         wire.kick(&mut pool).expect("a wire");
         assert_eq!(pool.usage()[0].used, 0);
         let starts: Vec<Instant> = log.take().iter().map(|sent| sent.at).collect();
-        // 800 ns a byte: 1538, then a padded one of 84.
+        // 800 ns per byte: 1538 bytes, then a padded frame of 84.
         let apart = [starts[1].since(starts[0]), starts[2].since(starts[1])].map(Duration::nanos);
         assert_eq!(apart, [1_230_400, 67_200]);
         while wire.room() < 3 {

@@ -1,10 +1,10 @@
 //! Capture files: a port that reads frames from one and writes frames to one.
 //!
 //! Reads pcapng (draft-ietf-opsawg-pcapng: section, interface, enhanced and simple packet blocks;
-//! others are passed over) and the classic format (draft-ietf-opsawg-pcap, in micro- and
-//! nanoseconds), in either byte order. Writes pcapng in nanoseconds. Only Ethernet. A file may hold
-//! anything: a block that contradicts itself ends the reading with its place in the file, and no
-//! length in it is believed beyond [`LONGEST_BLOCK`].
+//! others are skipped) and the classic format (draft-ietf-opsawg-pcap, in micro- and nanoseconds),
+//! in either byte order. Writes pcapng in nanoseconds. Only Ethernet. Files are untrusted: an
+//! inconsistent block ends reading with an error that names its offset, and no length above
+//! [`LONGEST_BLOCK`] is accepted.
 
 use super::{Kind, Lane, Open, Opened, Opening};
 use crate::clock;
@@ -39,7 +39,7 @@ fn files([read, write]: [&str; 2], _opening: &Opening<'_>) -> Result<Opened, Por
     if real(read).is_some_and(|read| real(write) == Some(read)) {
         return Err(PortError::fault(write, "creating the capture", Fault::SameFile));
     }
-    // Two ports, since one that has come to the end of its input does not work any more.
+    // Two ports: one whose input has ended does not work any more.
     let input = Pcap::open(Some((Path::new(read), ReplayPace::Recorded)), None)?;
     let output = Pcap::open(None, Some(Path::new(write)))?;
     Ok(Opened {
@@ -50,21 +50,21 @@ fn files([read, write]: [&str; 2], _opening: &Opening<'_>) -> Result<Opened, Por
             interface: None,
         }],
         gate: None,
-        without_us: "there are only files".into(),
+        without_us: "no traffic depends on this process: it only reads and writes files".into(),
         warnings: Vec::new(),
     })
 }
 
-/// The longest block that is read.
+/// The longest block that is accepted.
 pub const LONGEST_BLOCK: usize = 1 << 20;
 
-/// Frames handed up at once.
+/// Frames received at once.
 const BATCH: usize = 64;
 
 /// Frames written at once.
 const RING: usize = 64;
 
-/// The longest IP packet, for a port that has no interface.
+/// The MTU of a port without an interface.
 const MTU: usize = 65_535;
 
 const ETHERNET_LINK: u32 = 1;
@@ -82,9 +82,9 @@ const NANOS: u64 = 1_000_000_000;
 /// Why a capture file cannot be read further.
 #[derive(Debug)]
 pub enum Broken {
-    /// It contradicts itself, at this byte.
+    /// The file is malformed at this offset.
     Format(u64, &'static str),
-    /// It cannot be read.
+    /// Reading failed.
     Io(io::Error),
 }
 
@@ -102,23 +102,23 @@ impl std::error::Error for Broken {}
 /// A frame of a capture.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PcapRecord {
-    /// When, in nanoseconds since 1970; zero where the file does not say.
+    /// When, in nanoseconds since 1970; zero if the file does not record it.
     pub at: u64,
-    /// On which interface of its section.
+    /// The interface, by its index in its section.
     pub interface: u32,
-    /// How long it was, of which a part may have been kept.
+    /// Its original length; the capture may contain only the first part.
     pub original: u32,
 }
 
-/// An interface of a section: its clock.
+/// An interface of a section.
 #[derive(Clone, Copy, Debug)]
 struct Source {
     ethernet: bool,
-    /// Ticks of a second.
+    /// Ticks per second.
     resolution: u64,
-    /// Seconds that are added.
+    /// Seconds to add to timestamps.
     offset: u64,
-    /// Bytes kept of each frame; zero for all.
+    /// Bytes captured of each frame (snaplen); zero for all.
     kept: u32,
 }
 
@@ -158,12 +158,11 @@ fn short(bytes: &[u8], at: usize, big_endian: bool) -> Option<u16> {
 }
 
 impl<R: Read> Reader<R> {
-    /// Reads the head of a capture.
+    /// Reads the header of a capture.
     ///
     /// # Errors
     ///
-    /// Returns an error if the source cannot be read, is empty, or does not begin as a capture of
-    /// Ethernet does.
+    /// Returns an error if the source cannot be read, is empty, or is not a capture of Ethernet.
     pub fn new(source: R) -> Result<Self, Broken> {
         let mut reader = Self {
             source,
@@ -175,7 +174,7 @@ impl<R: Read> Reader<R> {
         };
         let mut magic = [0; 4];
         if !reader.fill(&mut magic)? {
-            return Err(Broken::Format(0, "it is empty"));
+            return Err(Broken::Format(0, "the file is empty"));
         }
         match u32::from_le_bytes(magic) {
             SECTION => reader.section()?,
@@ -183,7 +182,7 @@ impl<R: Read> Reader<R> {
             0xa1b2_3c4d => reader.classic(false, NANOS)?,
             0xd4c3_b2a1 => reader.classic(true, 1_000_000)?,
             0x4d3c_b2a1 => reader.classic(true, NANOS)?,
-            _ => return Err(Broken::Format(0, "neither pcapng nor pcap begins like this")),
+            _ => return Err(Broken::Format(0, "neither a pcapng nor a pcap file")),
         }
         Ok(reader)
     }
@@ -192,7 +191,7 @@ impl<R: Read> Reader<R> {
         Err(Broken::Format(self.at, what))
     }
 
-    /// Fills `into`; `false` at the end of the file, if nothing of it was there.
+    /// Fills `into`; `false` if the file ends before its first byte.
     fn fill(&mut self, into: &mut [u8]) -> Result<bool, Broken> {
         let mut filled = 0;
         while filled < into.len() {
@@ -208,7 +207,7 @@ impl<R: Read> Reader<R> {
         Ok(true)
     }
 
-    /// Fills the block's memory with this many bytes.
+    /// Reads this many bytes into the block buffer.
     fn fill_block(&mut self, len: usize) -> Result<bool, Broken> {
         let mut block = std::mem::take(&mut self.block);
         block.resize(len, 0);
@@ -222,10 +221,10 @@ impl<R: Read> Reader<R> {
         self.format = Format::Classic { resolution };
         let head = self.fill_block(20)?;
         match number(&self.block, 16, big_endian).filter(|_| head) {
-            // The upper bits tell of a checksum behind each frame.
+            // The upper bits report the length of the FCS after each frame.
             Some(link) if link & 0xffff == ETHERNET_LINK => Ok(()),
             Some(_) => self.wrong("not a capture of Ethernet"),
-            None => self.wrong("the file ends in its head"),
+            None => self.wrong("the file ends within its header"),
         }
     }
 
@@ -233,22 +232,22 @@ impl<R: Read> Reader<R> {
     fn section(&mut self) -> Result<(), Broken> {
         let mut head = [0; 8];
         if !self.fill(&mut head)? {
-            return self.wrong("the file ends in a section's head");
+            return self.wrong("the file ends within a section header");
         }
         self.big_endian = match number(&head, 4, true) {
             Some(BYTE_ORDER) => true,
             Some(order) if order.swap_bytes() == BYTE_ORDER => false,
-            _ => return self.wrong("no such byte order"),
+            _ => return self.wrong("an invalid byte-order magic"),
         };
         let length = number(&head, 0, self.big_endian).unwrap_or(0) as usize;
         if !(28..=LONGEST_BLOCK).contains(&length) || !length.is_multiple_of(4) {
-            return self.wrong("a section's head of impossible length");
+            return self.wrong("a section header of invalid length");
         }
         self.sources.clear();
         if self.fill_block(length - 12)? {
             Ok(())
         } else {
-            self.wrong("the file ends in a section's head")
+            self.wrong("the file ends within a section header")
         }
     }
 
@@ -256,8 +255,8 @@ impl<R: Read> Reader<R> {
     ///
     /// # Errors
     ///
-    /// Returns an error if the source cannot be read, ends in the middle of a frame, or contradicts
-    /// itself.
+    /// Returns an error if the source cannot be read, ends in the middle of a frame, or is
+    /// malformed.
     pub fn next(&mut self, into: &mut Vec<u8>) -> Result<Option<PcapRecord>, Broken> {
         match self.format {
             Format::Classic { resolution } => self.next_classic(resolution, into),
@@ -273,7 +272,7 @@ impl<R: Read> Reader<R> {
         let field = |at| number(&head, at, self.big_endian).unwrap_or(0);
         let (seconds, part, kept, original) = (field(0), field(4), field(8), field(12));
         if kept as usize > LONGEST_BLOCK {
-            return self.wrong("a frame of impossible length");
+            return self.wrong("a frame of invalid length");
         }
         if !self.fill_block(kept as usize)? && kept > 0 {
             return self.wrong("the file ends in the middle of a frame");
@@ -314,13 +313,13 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// Reads a block's body, whose type has been read, and the lengths around it.
+    /// Reads a block's body and the lengths around it; its type has been read.
     fn read_block(&mut self) -> Result<(), Broken> {
         let mut head = [0; 4];
         let there = self.fill(&mut head)?;
         let length = number(&head, 0, self.big_endian).unwrap_or(0) as usize;
         if !there || !(12..=LONGEST_BLOCK).contains(&length) || !length.is_multiple_of(4) {
-            return self.wrong("a block of impossible length");
+            return self.wrong("a block of invalid length");
         }
         if !self.fill_block(length - 8)? {
             return self.wrong("the file ends in the middle of a block");
@@ -335,7 +334,7 @@ impl<R: Read> Reader<R> {
 
     fn interface(&mut self) -> Result<(), Broken> {
         let Some(kept) = number(&self.block, 4, self.big_endian) else {
-            return self.wrong("an interface's description is too short");
+            return self.wrong("an interface description block is too short");
         };
         let link = short(&self.block, 0, self.big_endian).unwrap_or(0);
         let mut source = Source {
@@ -359,7 +358,7 @@ impl<R: Read> Reader<R> {
                     let base: u64 = if code & 0x80 == 0 { 10 } else { 2 };
                     match base.checked_pow(u32::from(code & 0x7f)) {
                         Some(resolution) => source.resolution = resolution,
-                        None => return self.wrong("a clock finer than can be told"),
+                        None => return self.wrong("a timestamp resolution that is too fine"),
                     }
                 }
                 (OPTION_OFFSET, value) if value.len() == 8 => {
@@ -386,7 +385,7 @@ impl<R: Read> Reader<R> {
             return self.wrong("a packet block is too short");
         };
         let Some(source) = self.sources.get(interface as usize) else {
-            return self.wrong("a packet of an interface that was not described");
+            return self.wrong("a packet of an interface without a description block");
         };
         let Some(bytes) = self.block.get(20..20 + kept as usize) else {
             return self.wrong("a packet is longer than its block");
@@ -410,7 +409,7 @@ impl<R: Read> Reader<R> {
     fn simple(&self, into: &mut Vec<u8>) -> Result<Option<PcapRecord>, Broken> {
         let (Some(original), Some(source)) = (number(&self.block, 0, self.big_endian), self.sources.first())
         else {
-            return self.wrong("a packet of an interface that was not described");
+            return self.wrong("a packet of an interface without a description block");
         };
         let kept = if source.kept == 0 {
             original
@@ -449,11 +448,11 @@ fn push_option(block: &mut Vec<u8>, code: u16, value: &[u8]) {
 }
 
 impl<W: Write> Writer<W> {
-    /// Writes the head of a capture of these interfaces.
+    /// Writes the header of a capture of these interfaces.
     ///
     /// # Errors
     ///
-    /// Returns an error if the sink refuses what is written.
+    /// Returns an error if the sink cannot be written.
     pub fn new(sink: W, interfaces: &[&str]) -> io::Result<Self> {
         let mut writer = Self {
             sink,
@@ -484,26 +483,26 @@ impl<W: Write> Writer<W> {
         Ok(())
     }
 
-    /// Writes a frame, perhaps with a remark. `at` is in nanoseconds since 1970.
+    /// Writes a frame, with a comment if there is one. `at` is in nanoseconds since 1970.
     ///
     /// # Errors
     ///
-    /// Returns an error if the sink refuses what is written.
-    pub fn frame(&mut self, at: u64, interface: u32, bytes: &[u8], remark: Option<&str>) -> io::Result<()> {
+    /// Returns an error if the sink cannot be written.
+    pub fn frame(&mut self, at: u64, interface: u32, bytes: &[u8], comment: Option<&str>) -> io::Result<()> {
         self.packet(at, interface, bytes, bytes.len() as u32);
-        if let Some(remark) = remark {
-            push_option(&mut self.block, OPTION_COMMENT, remark.as_bytes());
+        if let Some(comment) = comment {
+            push_option(&mut self.block, OPTION_COMMENT, comment.as_bytes());
             push_option(&mut self.block, 0, &[]);
         }
         self.end(ENHANCED)
     }
 
-    /// Writes the first bytes of a frame that is `original` bytes long: a simulated one has nothing
-    /// behind its headers.
+    /// Writes the first bytes of a frame that is `original` bytes long: a simulated frame has only
+    /// headers.
     ///
     /// # Errors
     ///
-    /// Returns an error if the sink refuses what is written.
+    /// Returns an error if the sink cannot be written.
     pub fn beginning(&mut self, at: u64, interface: u32, bytes: &[u8], original: u32) -> io::Result<()> {
         self.packet(at, interface, bytes, original.max(bytes.len() as u32));
         self.end(ENHANCED)
@@ -523,7 +522,7 @@ impl<W: Write> Writer<W> {
         self.block.resize(self.block.len().next_multiple_of(4), 0);
     }
 
-    /// Hands everything to the system.
+    /// Flushes everything to the sink.
     ///
     /// # Errors
     ///
@@ -533,40 +532,40 @@ impl<W: Write> Writer<W> {
     }
 }
 
-/// How fast a capture is played.
+/// How fast a capture is replayed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ReplayPace {
     /// As it was recorded.
     Recorded,
-    /// As fast as frames are taken.
+    /// As fast as possible.
     Fast,
 }
 
-/// A frame that was read and is to be handed up at its time.
+/// A frame that was read and is due later.
 #[derive(Debug)]
 struct Upcoming {
     due: Instant,
     bytes: Vec<u8>,
 }
 
-/// A port that plays one capture and records another.
+/// A port that replays one capture and records another.
 #[derive(Debug)]
 pub struct Pcap {
     name: String,
     reader: Option<Reader<BufReader<File>>>,
     pace: ReplayPace,
-    /// The time of the first frame, in the file and here.
+    /// The time of the first frame, in the file and on our clock.
     began: Option<(u64, Instant)>,
     upcoming: Option<Upcoming>,
     writer: Option<Writer<BufWriter<File>>>,
     staged: VecDeque<Buffer>,
-    /// Never rings: there is nothing else to wait for but time.
+    /// Never rings: the port waits for time alone.
     bell: Bell,
     counters: Counters,
 }
 
 impl Pcap {
-    /// A port that plays `input` and records to `output`; either may be absent.
+    /// A port that replays `input` and records to `output`; either may be absent.
     ///
     /// # Errors
     ///
@@ -716,7 +715,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Every frame up to the end, or up to where the capture breaks.
+    /// Every frame up to the end, or up to the first error.
     fn read(file: &[u8]) -> (Vec<(PcapRecord, Vec<u8>)>, Option<Broken>) {
         let mut frames = Vec::new();
         let mut reader = match Reader::new(file) {
@@ -789,11 +788,11 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_cut_off_gives_what_is_whole_and_says_where_it_broke() {
+    fn a_truncated_file_yields_its_complete_frames_and_an_error_with_the_offset() {
         let file = written(&[(1, vec![1; 60]), (2, vec![2; 60])]);
         let (frames, broken) = read(&file[..file.len() - 10]);
         assert_eq!(frames.len(), 1);
-        let text = broken.expect("it is cut off").to_string();
+        let text = broken.expect("it is truncated").to_string();
         assert!(text.contains("the file ends in the middle of a block"), "{text}");
     }
 
@@ -803,7 +802,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_plays_and_records() {
+    fn a_port_replays_and_records() {
         let folder = std::env::temp_dir().join(format!("suimon-pcap-{}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("a folder");
         let (input, output) = (folder.join("in.pcapng"), folder.join("out.pcapng"));
@@ -821,7 +820,7 @@ mod tests {
         assert_eq!(ended.fault, Fault::Ended);
         assert!(
             clock::now().since(began) >= Duration::from_millis(2),
-            "played too fast"
+            "replayed too fast"
         );
         batch.drain(..).for_each(|frame| port.transmit(&mut pool, frame));
         port.kick(&mut pool).expect("a disk");

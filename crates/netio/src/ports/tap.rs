@@ -1,9 +1,9 @@
-//! A port on a TAP interface: what the kernel sends into it is received here, and the reverse.
+//! A port on a TAP interface: it receives what the kernel sends there, and the reverse.
 //!
 //! With the virtio-net header and TCP segmentation offload, one read brings a super-frame of up to
-//! 64 KiB: ten times the throughput of plain frames. A TAP hands a frame over within the call, so
-//! nothing waits behind the scheduler's back on the way out. On the way in the interface's own
-//! queue must be read dry, since the kernel drops at its tail.
+//! 64 KiB: ten times the throughput of plain frames. A write delivers the frame within the call, so
+//! there is no queue after the scheduler. In the receive direction the interface's own queue must
+//! be read until it is empty, since the kernel drops at its tail.
 
 use super::{Kind, Open, Opened, Opening};
 use crate::pool::Pool;
@@ -34,7 +34,7 @@ fn between(names: [&str; 2], opening: &Opening<'_>) -> Result<Opened, PortError>
         ports: vec![Box::new(open(names[0])?), Box::new(open(names[1])?)],
         lanes: super::both_lanes(names),
         gate: None,
-        without_us: "nothing passes: TAP interfaces are ours alone".into(),
+        without_us: "nothing passes: TAP interfaces need this process".into(),
         warnings: Vec::new(),
     })
 }
@@ -42,10 +42,10 @@ fn between(names: [&str; 2], opening: &Opening<'_>) -> Result<Opened, PortError>
 /// Frames received at once.
 const BATCH: usize = 64;
 
-/// Offloads that the reader takes: checksums, TCP over IPv4 and IPv6, with ECN.
+/// Offloads that the reader accepts: checksums, TCP over IPv4 and IPv6, with ECN.
 const TCP_OFFLOADS: u32 = libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6 | libc::TUN_F_TSO_ECN;
 
-/// And UDP over IPv4 and IPv6, from Linux 6.2 on.
+/// UDP over IPv4 and IPv6 too, since Linux 6.2.
 const UDP_OFFLOADS: u32 = 0x20 | 0x40;
 
 /// A port on a TAP interface.
@@ -60,22 +60,22 @@ pub struct Tap {
 }
 
 impl Tap {
-    /// Opens the TAP of this name, in the network namespace of this thread; it is made if there is
-    /// none, and goes with the port if it was not made persistent.
+    /// Opens the TAP of this name in the network namespace of this thread, and makes it if there is
+    /// none. Unless it is persistent, it is removed with the port.
     ///
     /// # Errors
     ///
-    /// Returns an error if the TAP cannot be opened or made, or its MTU cannot be learnt, or it is
+    /// Returns an error if the TAP cannot be opened or made, its MTU cannot be read, or it is
     /// unsuitable.
     pub fn open(name: &str, transmit_ring: usize) -> Result<Self, PortError> {
         let fail = |doing: &'static str| move |e: io::Error| PortError::new(name, doing, e);
         let (tap, name) = sys::open_tap(name).map_err(fail("opening a TAP interface"))?;
         let socket = sys::datagram_socket().map_err(fail("opening a socket"))?;
-        let mtu = sys::interface_mtu(socket.as_fd(), &name).map_err(fail("asking for its MTU"))?;
+        let mtu = sys::interface_mtu(socket.as_fd(), &name).map_err(fail("reading its MTU"))?;
         Self::adopt(tap, mtu, transmit_ring)
     }
 
-    /// Takes an open TAP, perhaps of another network namespace. It must have been made with
+    /// Takes over an open TAP, possibly of another network namespace. It must have been made with
     /// `IFF_VNET_HDR` and `IFF_NO_PI`.
     ///
     /// # Errors
@@ -112,7 +112,7 @@ impl Tap {
         })
     }
 
-    /// The error; a TAP that is down says "input/output error".
+    /// The error; a TAP that is down reports EIO.
     fn error(&self, doing: &'static str, source: io::Error) -> PortError {
         let down = source.raw_os_error() == Some(libc::EIO);
         let mut error = PortError::new(&self.name, doing, source);
@@ -122,7 +122,7 @@ impl Tap {
         error
     }
 
-    /// Reads one frame. `None`: there is none now.
+    /// Reads one frame; `None` if there is none now.
     fn read(&mut self, pool: &mut Pool) -> io::Result<Option<Buffer>> {
         let Some(slot) = self.spare.take().or_else(|| pool.take_big()) else {
             return Ok(None);
@@ -200,7 +200,7 @@ impl Port for Tap {
                 Err(e) => match e.raw_os_error() {
                     Some(libc::EINTR) => continue,
                     Some(libc::EAGAIN) => return Ok(()),
-                    // The kernel does not want this one; the next may be good.
+                    // The kernel refuses this frame; the next may be good.
                     Some(libc::EINVAL | libc::ENOMEM | libc::EMSGSIZE) => self.counters.dropped += 1,
                     _ => {
                         self.counters.dropped += self.staged.len() as u64;
@@ -229,10 +229,10 @@ impl Port for Tap {
     }
 
     fn revive(&mut self, _pool: &mut Pool) -> Result<(), PortError> {
-        // Whether it is up shows at the next call; whether it exists shows here.
+        // This checks whether it exists; the next call shows whether it is up.
         sys::tap_name(self.tap.as_fd())
             .map(drop)
-            .map_err(|e| self.error("opening again", e))
+            .map_err(|e| self.error("reopening", e))
     }
 
     fn counters(&self) -> Counters {

@@ -1,22 +1,22 @@
-//! The realiser of the PSPacer paper (Takano et al., SWoPP 2004, section 3): between packets gap
-//! frames go onto the wire, so that it is never idle while a packet waits, and the wire's own bytes
-//! are the clock.
+//! The gap-frame realiser of the PSPacer paper (Takano et al., SWoPP 2004, section 3): gap frames
+//! between packets keep the wire busy while a packet waits, so that the wire's own bytes are the
+//! clock.
 //!
-//! The payload of gap frames is prepared once and shared; the port sends beginnings of it. What a
-//! gap frame is, is a [`GapFrame`]: a PAUSE of IEEE 802.3 annex 31B with time 0, which the first
-//! switch port takes and drops, or a void frame from an address to itself, which a switch does not
-//! forward, as its destination is where it came from.
+//! The gap frame is prepared once; the port sends as many of its first bytes as a gap needs. It is
+//! either a PAUSE of IEEE 802.3 annex 31B with time 0, which the first switch port discards, or a
+//! void frame from an address to itself, which a switch does not forward because its destination is
+//! on the ingress port ([`GapFrame`]).
 //!
-//! The queue's time is the wire's. While the ring is not empty it is the clock's, but never later
-//! than the bytes that were given to the wire reach: a wire that is slower than its nominal rate
-//! (oscillators may differ by 100 ppm) would otherwise seem to have idled, and gaps would be cut
-//! short by it. When the ring was found empty while a packet waited, the wire has been idle: the
-//! gap became longer, nothing is early, and it is counted as dry.
+//! The queue's time is that of the wire. While the ring is not empty, it is the clock's time, but
+//! at most the end of the bytes given to the wire at its nominal rate. Otherwise a wire slower than
+//! nominal (oscillators may differ by 100 ppm) would seem to have idled, and gaps would be too
+//! short. If the ring was found empty while a packet waited, the wire was idle: the gap became
+//! longer, no packet is early, and the event is counted as dry.
 //!
-//! Limits. Gap frames order packets within one transmit ring. They take the whole link up to the
-//! first switch. A stream of PAUSE with time 0 tells the neighbour to go on, so a real PAUSE of
-//! this host's card is cancelled by it. Some cards drop flow-control frames that the host sends;
-//! the self-test compares the card's own counter. Not tried on a physical card: there was none.
+//! Limits. Gap frames order packets only within one transmit ring. They fill the link up to the
+//! first switch. A PAUSE with time 0 tells the neighbour to resume, so it cancels a real PAUSE of
+//! this host's card. Some cards drop flow-control frames that the host sends; the self-test
+//! compares the card's own counter. This has not been tested on a physical card: there was none.
 
 use super::{Achieved, Punctuality, Realiser, RealiserRefusal, Step, full_frame};
 use crate::clock;
@@ -28,26 +28,26 @@ use engine::packet::Buffer;
 use engine::queue::Queue;
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
 
-/// What goes onto the wire in a gap.
+/// The kind of frame that fills a gap.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum GapFrame {
-    /// 802.3 PAUSE with time 0: the neighbour drops it, and goes on sending.
+    /// 802.3 PAUSE with time 0: the neighbour discards it, and goes on sending.
     Pause,
-    /// From this interface's address to the same: switches do not forward it; a host that is the
-    /// neighbour ignores it.
+    /// From this interface's address to the same address: switches do not forward it, and a
+    /// neighbouring host ignores it.
     Void,
 }
 
 impl GapFrame {
-    /// The longest gap frame from this address: `len` bytes without FCS.
+    /// A gap frame from this address of `len` bytes without FCS.
     pub fn bytes(self, from: [u8; 6], len: usize) -> Vec<u8> {
         const PAUSE_GROUP: [u8; 6] = [0x01, 0x80, 0xc2, 0, 0, 0x01];
         const MAC_CONTROL: [u8; 2] = [0x88, 0x08];
         const PAUSE: [u8; 2] = [0, 1];
-        /// IEEE 802: for experiments within an organisation.
+        /// IEEE 802 Local Experimental EtherType 1.
         const LOCAL_EXPERIMENT: [u8; 2] = [0x88, 0xb5];
         let mut frame = match self {
-            // After the opcode comes the time, which is 0, like all that follows.
+            // The pause time after the opcode is 0, like the padding.
             Self::Pause => [&PAUSE_GROUP[..], &from, &MAC_CONTROL, &PAUSE].concat(),
             Self::Void => [&from[..], &from, &LOCAL_EXPERIMENT].concat(),
         };
@@ -56,7 +56,7 @@ impl GapFrame {
     }
 }
 
-/// The realiser that puts frames into gaps.
+/// The realiser that fills gaps with frames.
 #[derive(Debug)]
 pub struct GapFrames {
     kind: GapFrame,
@@ -65,20 +65,21 @@ pub struct GapFrames {
     wire: LinkClock,
     punctuality: Punctuality,
     last: Instant,
-    /// The wire was given something, and the queue has not been empty since.
+    /// The wire was given a frame, and the queue has not been empty since.
     busy: bool,
     /// The ring was found empty.
     dry: bool,
 }
 
-/// The self-test lets this many rings of frames pass, and at least for this long.
+/// The self-test sends this many times the transmit ring, but at least for this long.
 const RINGS: u64 = 2;
 const AT_LEAST: Duration = Duration::from_millis(5);
-/// And waits this long in all.
-const PATIENCE: Duration = Duration::from_secs(2);
-/// How far a wire may be from its nominal rate, as far as this machine can tell, in per cent.
+/// The self-test's limit, beside four times the nominal duration.
+const TRIAL_LIMIT: Duration = Duration::from_secs(2);
+/// How far a wire may be from its nominal rate in the self-test, in per cent: the precision of the
+/// measurement.
 const TOLERANCE: u64 = 5;
-const LOOK_AGAIN: std::time::Duration = std::time::Duration::from_micros(20);
+const POLL_INTERVAL: std::time::Duration = std::time::Duration::from_micros(20);
 
 impl GapFrames {
     /// For a wire of this rate, from an interface with this address and MTU.
@@ -99,23 +100,23 @@ impl GapFrames {
         Bytes::new(self.frame as u64 + WIRE_OVERHEAD)
     }
 
-    /// The wire takes a slot.
+    /// Gives the wire a slot of this length.
     fn occupy(&mut self, slot: Bytes) {
         let start = self.wire.free_at().max(self.last);
         self.wire.send(start, slot);
         self.busy = true;
     }
 
-    /// Measures whether frames take as long as their bytes need.
+    /// Measures whether frames take as long as the wire needs for their bytes.
     fn measure(&self, port: &mut dyn Port, pool: &mut Pool) -> Result<String, RealiserRefusal> {
         let wire = self.wire.rate();
         let slot = wire.time_to_send(self.slot());
         let ring = port.capabilities().transmit_ring as u64;
         let frames = (ring * RINGS).max(AT_LEAST.nanos() / slot.nanos().max(1));
         let begin = clock::now();
-        let deadline = begin + PATIENCE + slot.times(frames * 4);
+        let deadline = begin + TRIAL_LIMIT + slot.times(frames * 4);
         let counted = paced(port)?.device_sent();
-        // Since when the ring has been full, and the frames that had left by then.
+        // When the ring was first full, and the frames that had left by then.
         let (mut sent, mut full) = (0u64, None::<(Instant, u64)>);
         let failed = |e: PortError| RealiserRefusal(format!("gap frames cannot be sent: {e}"));
         let (took, left) = loop {
@@ -129,11 +130,11 @@ impl GapFrames {
             } else if room == 0 {
                 full = Some((now, gone));
             } else if sent >= ring + frames {
-                // The ring never filled: frames leave as fast as they come.
+                // The ring never filled: frames leave as fast as they are given.
                 let (took, needed) = (now.since(begin), slot.times(sent));
                 return Err(RealiserRefusal(format!(
-                    "this interface has no wire that is busy: {sent} frames of {} B, which take {needed} at {wire}, were \
-                     gone after {took}",
+                    "this interface does not serialise frames: {sent} frames of {} B, which take {needed} at {wire}, \
+                     left within {took}",
                     self.frame
                 )));
             }
@@ -148,16 +149,16 @@ impl GapFrames {
             sent += room;
             port.kick(pool).map_err(failed)?;
             if room == 0 {
-                std::thread::sleep(LOOK_AGAIN);
+                std::thread::sleep(POLL_INTERVAL);
             }
         };
         drain(port, pool, deadline).map_err(failed)?;
         if let (Some(before), Some(after)) = (counted, paced(port)?.device_sent())
             && after.saturating_sub(before) < sent
         {
-            let seen = after.saturating_sub(before);
+            let counted = after.saturating_sub(before);
             return Err(RealiserRefusal(format!(
-                "the card counts {seen} of {sent} gap frames as sent: it drops flow-control frames of the host; try void frames"
+                "the card counts {counted} of {sent} gap frames as sent: it drops flow-control frames of the host; try void frames"
             )));
         }
         let (took, needed) = (took.nanos(), slot.times(left).nanos().max(1));
@@ -166,15 +167,15 @@ impl GapFrames {
             let why = if took < needed {
                 "this is not the rate of the wire"
             } else {
-                "this is not the rate of the wire, or the host cannot keep it busy"
+                "this is not the rate of the wire, or the host cannot keep the wire busy"
             };
             return Err(RealiserRefusal(format!(
-                "{left} frames of {} B took {took}, and {needed} at {wire}: {why}",
+                "{left} frames of {} B took {took}, but need {needed} at {wire}: {why}",
                 self.frame
             )));
         }
         Ok(format!(
-            "{left} frames of {} B took {}, and {} at {wire}",
+            "{left} frames of {} B took {}, and need {} at {wire}",
             self.frame,
             Duration::from_nanos(took),
             Duration::from_nanos(needed)
@@ -182,7 +183,7 @@ impl GapFrames {
     }
 }
 
-/// The port's means to send gap frames.
+/// The port's interface for gap frames.
 fn paced(port: &mut dyn Port) -> Result<&mut dyn PacedPort, RealiserRefusal> {
     let refusal = || RealiserRefusal("this kind of port does not send gap frames".into());
     port.paced().ok_or_else(refusal)
@@ -192,7 +193,7 @@ fn paced(port: &mut dyn Port) -> Result<&mut dyn PacedPort, RealiserRefusal> {
 fn drain(port: &mut dyn Port, pool: &mut Pool, deadline: Instant) -> Result<(), PortError> {
     while port.paced().is_some_and(|paced| paced.outstanding() > 0) && clock::now() < deadline {
         port.kick(pool)?;
-        std::thread::sleep(LOOK_AGAIN);
+        std::thread::sleep(POLL_INTERVAL);
     }
     Ok(())
 }
@@ -206,14 +207,14 @@ impl Realiser for GapFrames {
         let capabilities = port.capabilities();
         if let Some(speed) = capabilities.speed.filter(|speed| *speed != self.wire.rate()) {
             return Err(RealiserRefusal(format!(
-                "the wire is to be {}, and the interface runs at {speed}: all gaps would be wrong",
+                "the configured rate is {}, but the interface runs at {speed}: all gaps would be wrong",
                 self.wire.rate()
             )));
         }
         let rings = paced(port)?.transmit_rings();
         if rings > 1 {
             return Err(RealiserRefusal(format!(
-                "the interface spreads frames over {rings} transmit rings, and gap frames order packets within one: \
+                "the interface spreads frames over {rings} transmit rings, but gap frames order packets only within one: \
                  `ethtool -L {} combined 1`",
                 port.name()
             )));
@@ -252,7 +253,7 @@ impl Realiser for GapFrames {
     fn wait(&mut self, until: Instant, queue: &mut Queue, port: &mut dyn Port) -> Step {
         self.punctuality.due = Some(until);
         let Some(slot) = queue.gap(self.slot()) else {
-            // It waits for something other than the wire.
+            // The queue waits for something other than the wire.
             self.busy = false;
             return Step::Sleep(until);
         };
@@ -286,7 +287,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn gap_frames_are_what_the_standards_say() {
+    fn gap_frames_follow_the_standards() {
         let from = [2, 0, 0, 0, 0, 7];
         let pause = GapFrame::Pause.bytes(from, 1_514);
         assert_eq!(pause.len(), 1_514);
@@ -298,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wire_that_is_slower_than_it_says_is_not_taken_to_be_idle() {
+    fn a_wire_slower_than_nominal_is_not_taken_to_be_idle() {
         let mut gaps = GapFrames::new(GapFrame::Pause, [0; 6], Bandwidth::mbit(10), 1_500);
         let at = |us: u64| Instant::from_nanos(1_000_000_000 + us * 1_000);
         assert_eq!(gaps.time(at(0), true), at(0));

@@ -1,15 +1,15 @@
-//! The realiser that leaves it to the device: packets go to it ahead of their times, with the time
-//! at which each is to start (SO_TXTIME; on cards that can, with an `etf` discipline with `offload`
-//! on the queue).
+//! The launch-time realiser: the device receives packets ahead of time, each with the time at which
+//! to start it (SO_TXTIME; on cards that support it, with an `etf` qdisc with `offload` on the
+//! queue).
 //!
-//! The queue is asked ahead of the clock: not before [`LEAD`], so that a packet reaches the card in
-//! time, and up to [`HORIZON`], so that the worker can sleep. What arrives meanwhile is treated as
-//! arriving at the end of that time. Times go to the kernel on its TAI clock, which is what cards
-//! are set by.
+//! The queue's time is ahead of the clock: at least by [`LEAD`], so that a packet reaches the card
+//! in time, and at most by [`HORIZON`], so that the worker can sleep. Packets that arrive meanwhile
+//! are treated as arriving at that later time. Launch times are passed to the kernel on its TAI
+//! clock, by which cards are set.
 //!
-//! The self-test sends one frame that is to leave in [`TRIAL`] and looks at how long it stays with
-//! the device. Where times are ignored (veth, and every driver without it) it is gone at once. Not
-//! tried on a card that keeps them: there was none.
+//! The self-test sends one frame with a launch time in [`TRIAL`] and measures how long the device
+//! keeps it. A driver that ignores launch times (veth and most others) sends it at once. This has
+//! not been tested on a card that supports them: there was none.
 
 use super::{Achieved, Punctuality, Realiser, RealiserRefusal, Step, gap::GapFrame};
 use crate::clock;
@@ -20,29 +20,29 @@ use engine::queue::Queue;
 use engine::units::{Bandwidth, Duration, Instant};
 use std::io;
 
-/// A packet's time is at least so far ahead when it is given to the device.
+/// A packet goes to the device at least this long before its launch time.
 pub const LEAD: Duration = Duration::from_micros(200);
-/// And at most so far.
+/// A packet goes to the device at most this long before its launch time.
 pub const HORIZON: Duration = Duration::from_millis(1);
-/// How far ahead the frame of the self-test is to leave.
+/// The launch time of the self-test's frame, from now.
 pub const TRIAL: Duration = Duration::from_millis(20);
-/// A frame that has not left by then will not.
-const PATIENCE: Duration = Duration::from_millis(500);
-const LOOK_AGAIN: std::time::Duration = std::time::Duration::from_micros(20);
+/// The self-test fails if the frame has not left by then.
+const TRIAL_LIMIT: Duration = Duration::from_millis(500);
+const POLL_INTERVAL: std::time::Duration = std::time::Duration::from_micros(20);
 
-/// A time of one clock, on another clock that is `offset` nanoseconds ahead.
+/// Converts a time to another clock that is `offset` nanoseconds ahead.
 pub fn carried(at: Instant, offset: i64) -> u64 {
     at.nanos().saturating_add_signed(offset)
 }
 
-/// By how much the other clock is ahead of the data plane's, which is read before and after it:
-/// half way.
+/// By how much the other clock is ahead of the data plane's, which was read before and after it:
+/// relative to the middle of both.
 pub fn offset(before: u64, other: u64, after: u64) -> i64 {
     let middle = before + after.saturating_sub(before) / 2;
     i64::try_from(i128::from(other) - i128::from(middle)).unwrap_or(0)
 }
 
-/// The realiser that leaves times to the device.
+/// The realiser that passes launch times to the device.
 #[derive(Debug)]
 pub struct LaunchTime {
     from: [u8; 6],
@@ -75,14 +75,14 @@ impl Realiser for LaunchTime {
     }
 
     fn prove(&self, port: &mut dyn Port, pool: &mut Pool) -> Result<String, RealiserRefusal> {
-        let remedy = "drivers that keep launch times (igb for i210, igc, stmmac, enetc …) want `tc qdisc replace dev IF parent \
+        let remedy = "drivers that support launch times (igb for i210, igc, stmmac, enetc …) need `tc qdisc replace dev IF parent \
                       100:1 etf offload clockid CLOCK_TAI delta 200000` on the queue";
         enable(port)
-            .map_err(|e| RealiserRefusal(format!("the socket takes no launch times ({e}); {remedy}")))?;
+            .map_err(|e| RealiserRefusal(format!("the socket supports no launch times ({e}); {remedy}")))?;
         let trial = GapFrame::Pause.bytes(self.from, 60);
         let frame = pool.put(&trial, Offload::default());
         let frame =
-            frame.ok_or_else(|| RealiserRefusal("there is no room for a frame to try it with".into()))?;
+            frame.ok_or_else(|| RealiserRefusal("the pool has no free slot for the test frame".into()))?;
         let begin = clock::now();
         pool.set_launch(frame, begin + TRIAL);
         port.transmit(pool, frame);
@@ -96,26 +96,24 @@ impl Realiser for LaunchTime {
             match port.paced().map_or(0, |paced| paced.outstanding()) {
                 0 if took + LEAD < TRIAL => {
                     return Err(RealiserRefusal(format!(
-                        "launch times are ignored: a frame that was to leave after {TRIAL} was gone after {took}; {remedy}"
+                        "launch times are ignored: a frame due after {TRIAL} left after {took}; {remedy}"
                     )));
                 }
                 0 => {
-                    return Ok(format!(
-                        "a frame that was to leave after {TRIAL} was gone after {took}"
-                    ));
+                    return Ok(format!("a frame due after {TRIAL} left after {took}"));
                 }
-                _ if took > PATIENCE => {
+                _ if took > TRIAL_LIMIT => {
                     return Err(RealiserRefusal(format!(
-                        "a frame that was to leave after {TRIAL} had not left after {took}; {remedy}"
+                        "a frame due after {TRIAL} had not left after {took}; {remedy}"
                     )));
                 }
-                _ => std::thread::sleep(LOOK_AGAIN),
+                _ => std::thread::sleep(POLL_INTERVAL),
             }
         }
     }
 
     fn attach(&mut self, port: &mut dyn Port) -> Result<(), RealiserRefusal> {
-        enable(port).map_err(|e| RealiserRefusal(format!("the socket takes no launch times: {e}")))
+        enable(port).map_err(|e| RealiserRefusal(format!("the socket supports no launch times: {e}")))
     }
 
     fn time(&mut self, now: Instant, _idle: bool) -> Instant {
@@ -153,8 +151,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_carried_to_the_other_clock_by_the_middle_of_two_readings() {
-        // TAI is ahead of a clock that begins with the machine by decades, and may be set back.
+    fn times_are_converted_by_an_offset_to_the_middle_of_two_readings() {
+        // TAI is decades ahead of a clock that starts at boot, and may be set back.
         let ahead = offset(1_000, 1_700_000_037_000_001_050, 1_100);
         assert_eq!(ahead, 1_700_000_037_000_000_000);
         assert_eq!(
@@ -169,7 +167,7 @@ mod tests {
         assert_eq!(
             carried(Instant::from_nanos(100), behind),
             0,
-            "before its beginning there is nothing"
+            "no time is negative"
         );
     }
 }

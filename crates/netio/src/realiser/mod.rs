@@ -1,18 +1,18 @@
-//! Realisers: they make the departure times of a pacing discipline come true at a port.
+//! Realisers: they make packets leave a port at the departure times of a pacing discipline.
 //!
-//! - [`timer`]: the worker waits. Works on every port, as exactly as this machine wakes a thread.
-//! - [`gap`]: gap frames between packets keep the wire busy, so that bytes are the clock (Takano et
-//!   al. 2004).
-//! - [`launch`]: the device gets packets ahead of their times, and keeps the times itself
-//!   (SO_TXTIME).
+//! - [`timer`]: the worker waits. Works on every port, as precisely as this machine wakes a thread.
+//! - [`gap`]: gap frames between packets keep the wire busy, so that its bytes are the clock
+//!   (Takano et al. 2004).
+//! - [`launch`]: the device receives packets ahead of their times, and sends them at those times
+//!   itself (SO_TXTIME).
 //!
-//! Whether one works is measured: [`Realiser::prove`] sends frames that every neighbour ignores,
-//! and measures how long they take. A port that passes frames on as fast as it gets them (veth,
-//! TAP: no wire takes time for a byte) is refused, with the measurement.
+//! Whether a realiser works is measured: [`Realiser::prove`] sends frames that every neighbour
+//! ignores, and measures how long they take. A port that forwards frames as fast as it gets them
+//! (veth, TAP: there is no serialisation) is refused, with the measurement.
 //!
-//! A realiser also decides which time the queue sees: the clock's, the wire's, or one ahead. After
-//! its host stalled, a queue does not see all of the missed time, or it would make up for it in a
-//! burst; a buffer behind us relies on packets that are never early.
+//! A realiser also decides which time the queue sees: that of the clock, that of the wire, or one
+//! ahead. After a stall of the host the queue does not see all of the missed time, or it would
+//! catch up in a burst: buffers downstream rely on packets that are never early.
 
 pub mod gap;
 pub mod launch;
@@ -26,10 +26,10 @@ use engine::units::{Bandwidth, Bytes, Duration, Instant};
 use measure::delay::Delays;
 use std::fmt;
 
-/// How far a stalled host may catch up in one go: a tick of a 250 Hz kernel, and some.
+/// How much time a stalled host may catch up at once: a little more than a tick of a 250 Hz kernel.
 pub const CATCH_UP: Duration = Duration::from_millis(5);
 
-/// Why a realiser cannot work on a port: what was found or measured.
+/// Why a realiser cannot work on a port, with what was measured.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RealiserRefusal(pub String);
 
@@ -44,37 +44,36 @@ impl std::error::Error for RealiserRefusal {}
 /// What to do while the queue waits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Step {
-    /// Ask it again, at this time.
+    /// Dequeue again, with this time.
     Ask(Instant),
     /// Sleep until the clock shows this.
     Sleep(Instant),
 }
 
-/// How exactly packets started at their times, since the path was made.
+/// How precisely packets started at their departure times, since the path was made.
 #[derive(Clone, Debug, Default)]
 pub struct Achieved {
-    /// How much later than its time each packet started that had to wait for it.
+    /// The lateness of each packet that had to wait for its departure time.
     pub lateness: Delays,
-    /// Those of them that were late by more than the longest frame takes on the wire.
+    /// Packets that were late by more than the longest frame takes on the wire.
     pub late: u64,
-    /// How often the wire ran dry while a packet waited and gap frames should have kept it busy.
+    /// How often the wire went idle while a packet waited and gap frames should have kept it busy.
     pub dry: u64,
-    /// Time that was given up, since the host stalled for longer than it may catch up: gaps were
-    /// longer by it.
+    /// Time that was not caught up after stalls of the host; gaps were longer by it.
     pub held_up: Duration,
-    /// Gap frames, and their slots on the wire.
+    /// Gap frames, and the bytes of their slots on the wire.
     pub gaps: Count,
 }
 
-/// Makes times come true.
+/// Makes packets leave at their departure times.
 pub trait Realiser: fmt::Debug + Send {
     /// Its name: `timer`, `gap` or `launch`.
     fn name(&self) -> &'static str;
 
-    /// Tries whether it works on this port, within a few seconds. Returns what was found, in words.
+    /// Tests within a few seconds whether it works on this port. Returns the measurement as text.
     ///
     /// # Errors
-    /// If it does not work; the refusal says what was measured.
+    /// If it does not work; the refusal contains the measurement.
     fn prove(&self, port: &mut dyn Port, pool: &mut Pool) -> Result<String, RealiserRefusal>;
 
     /// Prepares a port, after it is opened and before anything is sent.
@@ -83,7 +82,7 @@ pub trait Realiser: fmt::Debug + Send {
     /// If the port lacks what it needs.
     fn attach(&mut self, port: &mut dyn Port) -> Result<(), RealiserRefusal>;
 
-    /// The time that the queue sees now. `idle`: it is empty. Never goes back.
+    /// The time that the queue sees now. `idle`: the queue is empty. It never goes back.
     fn time(&mut self, now: Instant, idle: bool) -> Instant;
 
     /// The same at the start of a turn, with the state of the port.
@@ -91,7 +90,7 @@ pub trait Realiser: fmt::Debug + Send {
         self.time(now, idle)
     }
 
-    /// Whether it keeps the wire's time by itself: then nothing else may delay packets.
+    /// Whether it paces by the wire itself: nothing else may delay packets then.
     fn keeps_wire(&self) -> bool {
         false
     }
@@ -99,21 +98,21 @@ pub trait Realiser: fmt::Debug + Send {
     /// The queue has packets, and none may leave before `until`.
     fn wait(&mut self, until: Instant, queue: &mut Queue, port: &mut dyn Port) -> Step;
 
-    /// The queue's packet goes to the port, in this frame.
+    /// A packet of the queue goes to the port, in this frame.
     fn send(&mut self, pool: &mut Pool, frame: Buffer);
 
     /// The queue is empty.
     fn rest(&mut self);
 
-    /// How exact it was.
+    /// How precise it was.
     fn achieved(&self) -> &Achieved;
 }
 
-/// The lateness of packets that waited for a time, and time that is not caught up.
+/// Measures the lateness of packets that waited for their departure time.
 #[derive(Clone, Debug)]
 struct Punctuality {
     achieved: Achieved,
-    /// A full frame on the wire.
+    /// The duration of a full frame on the wire.
     slot: Duration,
     due: Option<Instant>,
 }

@@ -1,5 +1,6 @@
-//! The realiser that waits: the worker sleeps until shortly before a packet's time, and spins for
-//! the rest ([`Settings::guard`](crate::worker::Settings::guard)). It needs nothing of the port.
+//! The timer realiser: the worker sleeps until shortly before a packet's departure time, and spins
+//! for the rest ([`Settings::guard`](crate::worker::Settings::guard)). It needs no support from the
+//! port.
 
 use super::{Achieved, CATCH_UP, Punctuality, Realiser, RealiserRefusal, Step};
 use crate::pool::Pool;
@@ -8,20 +9,20 @@ use engine::packet::Buffer;
 use engine::queue::Queue;
 use engine::units::{Bandwidth, Duration, Instant};
 
-/// The realiser that waits.
+/// The realiser that waits in the worker's thread.
 #[derive(Debug)]
 pub struct Timer {
     punctuality: Punctuality,
-    /// By how much the queue's time is behind the clock's: what was given up since the queue was
+    /// By how much the queue's time is behind the clock: the time not caught up since the queue was
     /// last empty.
     behind: Duration,
-    /// From this time of its own on the queue has a packet, or may have one.
+    /// From this time on, in the queue's time, the queue may have a packet to send.
     ready: Option<Instant>,
     last: Instant,
 }
 
 impl Timer {
-    /// For a wire of this speed, by which packets count as late.
+    /// For a wire of this rate: a packet is late by more than a full frame at this rate.
     pub fn new(wire: Bandwidth, mtu: usize) -> Self {
         Self {
             punctuality: Punctuality::new(wire, mtu),
@@ -38,7 +39,7 @@ impl Realiser for Timer {
     }
 
     fn prove(&self, _port: &mut dyn Port, _pool: &mut Pool) -> Result<String, RealiserRefusal> {
-        Ok("timers work by every port".into())
+        Ok("timers work on every port".into())
     }
 
     fn attach(&mut self, _port: &mut dyn Port) -> Result<(), RealiserRefusal> {
@@ -53,9 +54,9 @@ impl Realiser for Timer {
         if let Some(latest) = self.ready.map(|ready| ready + CATCH_UP)
             && time > latest
         {
-            let lost = time.since(latest);
-            self.behind += lost;
-            self.punctuality.achieved.held_up += lost;
+            let skipped = time.since(latest);
+            self.behind += skipped;
+            self.punctuality.achieved.held_up += skipped;
             time = latest;
         }
         self.last = self.last.max(time);
@@ -97,19 +98,18 @@ mod tests {
     }
 
     #[test]
-    fn a_host_that_is_a_little_late_is_told_the_clock_and_one_that_was_held_up_catches_up_a_bit_only() {
+    fn a_short_delay_of_the_host_is_caught_up_and_a_stall_only_in_part() {
         let mut timer = waiting(at(0));
         assert_eq!(timer.time(at(3_000), false), at(3_000));
         let mut timer = waiting(at(0));
         assert_eq!(timer.time(at(30_000), false), at(5_000));
         assert_eq!(timer.achieved().held_up, Duration::from_millis(25));
-        // Until a packet has been sent it is shown no more; from then on the clock goes on from
-        // there.
+        // The queue's time stands still until a packet is sent, and goes on from there.
         assert_eq!(timer.time(at(30_100), false), at(5_000));
         timer.ready = Some(at(5_000));
         assert_eq!(timer.time(at(31_000), false), at(5_900));
         assert_eq!(timer.achieved().held_up, Duration::from_micros(25_100));
-        // With nothing to send there is nothing to catch up.
+        // An empty queue has nothing to catch up.
         assert_eq!(timer.time(at(31_001), true), at(31_001));
     }
 

@@ -1,26 +1,24 @@
 //! `af_xdp`: frames by AF_XDP sockets, one for each receive queue of the interface.
 //!
-//! Cheaper per packet than a packet socket, and the road to a card's own rings; but no
-//! super-frames. Where it differs from the default port, and what follows:
+//! Cheaper per packet than a packet socket, but without super-frames. Differences from the default
+//! port:
 //!
-//! - **Unfinished checksums.** A veth or virtio peer hands over TCP and UDP with only the
-//!   pseudo-header's sum in the checksum field, and XDP does not say so. A field that holds exactly
-//!   that sum is taken for unfinished and described as such, so whoever puts the frame out finishes
-//!   it. A wrong checksum is left wrong, for its receiver to notice. (A finished sum that happens
-//!   to look like this comes out the same.) Not found: checksums of SCTP, and those inside tunnels.
+//! - **Unfinished checksums.** A veth or virtio peer passes TCP and UDP with only the
+//!   pseudo-header's sum in the checksum field, and XDP does not report it. If the field is exactly
+//!   that sum, the checksum is taken to be unfinished, and the sending port completes it. (A
+//!   finished checksum with that value stays the same.) A wrong checksum stays wrong, for the
+//!   receiver to detect. Unfinished checksums of SCTP and inside tunnels are not recognised.
 //! - **Super-frames.** In native mode a veth peer stops sending them by itself. In generic mode
-//!   they are too long and lost: `ethtool -K PEER tso off gso off` at the sender. On a card: `lro
-//!   off`, and `rx-gro-hw off`.
-//! - **Long frames.** Above [`ONE_FRAME`] bytes a packet takes several frames of memory (Linux
-//!   6.6).
-//! - **Copies.** Frames are copied between the socket's memory and the pool: two short copies each,
-//!   against one pool for all ports and buffers that may wait long without starving the receive
-//!   ring.
-//! - **Queues.** What arrives on a queue without a socket would pass by the shaper. So every queue
-//!   that is in use when the port opens gets one, or the port does not open.
+//!   they are too long and dropped: use `ethtool -K PEER tso off gso off` at the sender. On a card:
+//!   `lro off` and `rx-gro-hw off`.
+//! - **Long frames.** Above [`ONE_FRAME`] bytes a packet takes several UMEM frames (Linux 6.6).
+//! - **Copies.** Frames are copied between the UMEM and the pool, twice each. In return there is
+//!   one pool for all ports, and long queues do not starve the receive ring.
+//! - **Queues.** Frames on a receive queue without a socket would bypass the shaper. So every queue
+//!   in use when the port opens gets one, or the port does not open.
 //! - **Busy polling** pays only if the interface's `napi_defer_hard_irqs` is set (2) and its
-//!   `gro_flush_timeout` short (20000 ns): at 200 µs a packet in a quiet moment waits for that
-//!   time.
+//!   `gro_flush_timeout` is short (20000 ns): with 200 µs, a packet without traffic around it waits
+//!   that long.
 
 pub mod ring;
 pub mod socket;
@@ -45,30 +43,30 @@ use socket::{Shape, Socket, Watch};
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, OwnedFd};
 
-/// The longest frame for which one frame of memory is sure to do: the kernel keeps 256 bytes before
-/// it, and drivers some behind it.
+/// The longest frame that is guaranteed to fit one UMEM frame: the kernel reserves 256 bytes before
+/// it, and drivers some after it.
 pub const ONE_FRAME: usize = 3072;
 
-/// Frames handed up in one go.
+/// Frames received from each socket at once.
 const BATCH: usize = 64;
 
-/// How soon room may appear.
+/// When to look for room again.
 const SOON: Duration = Duration::from_micros(50);
 
 choices! {
     /// Where the program runs.
     pub enum XdpMode {
-        /// In the driver if it can, else behind it.
+        /// In the driver if it supports XDP, else generic.
         Auto = "auto",
         /// In the driver.
         Native = "native",
-        /// Behind the driver.
+        /// After the driver, in the network stack.
         Generic = "generic",
     }
 }
 
 settings! {
-    /// What a policy can set for this kind of port alone.
+    /// The settings of this kind of port alone.
     pub struct PolicySettings {
         /// Where the program of an af_xdp port runs
         xdp_mode: XdpMode = default "auto",
@@ -76,7 +74,7 @@ settings! {
             "the driver's own mode needs no copy before the program";
         /// Packets that may wait to be received
         receive_ring: RingSize = default "1024",
-            "too small: bursts are lost before they are classified; too large: memory",
+            "too small: bursts are dropped before they are classified; too large: memory",
             "about 12 ms of full frames at 1 Gbit/s";
         /// Whether to spin for packets rather than sleep
         busy_poll: bool = default "false",
@@ -85,7 +83,7 @@ settings! {
     }
 }
 
-/// Packets that a ring holds.
+/// Packets that fit a ring.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RingSize(u32);
 
@@ -113,7 +111,7 @@ pub static KIND: Kind = Kind {
 };
 
 fn between(names: [&str; 2], opening: &Opening<'_>) -> Result<Opened, PortError> {
-    /// Frames to take from the device in one go when it is polled.
+    /// Frames to take from the device per poll.
     const BUSY_POLL_BATCH: u32 = 64;
     let own = PolicySettings::read(opening.own, &[], &mut Vec::new());
     let own = own.ok_or_else(|| super::unreadable(names[0]))?;
@@ -126,7 +124,7 @@ fn between(names: [&str; 2], opening: &Opening<'_>) -> Result<Opened, PortError>
     let open = |name| AfXdp::open(name, settings);
     let mut opened = super::bump(names, [open(names[0])?, open(names[1])?], opening)?;
     if own.xdp_mode == XdpMode::Generic {
-        let warning = "in generic mode super-frames are lost: switch them off at the senders, `ethtool -K IF tso off gso off`, \
+        let warning = "in generic mode super-frames are dropped: switch them off at the senders, `ethtool -K IF tso off gso off`, \
              or use af_packet";
         opened.warnings.push(warning.into());
     }
@@ -138,11 +136,11 @@ fn between(names: [&str; 2], opening: &Opening<'_>) -> Result<Opened, PortError>
 pub struct Settings {
     /// Where the program runs.
     pub mode: XdpMode,
-    /// Frames that may wait behind the scheduler's back.
+    /// Frames that may be queued after the scheduler.
     pub transmit_ring: usize,
-    /// Frames of memory that the kernel may fill before we come by; a power of two.
+    /// UMEM frames that the kernel may fill before we read them; a power of two.
     pub receive_ring: u32,
-    /// Take frames from the device when we come by and not by interrupts: so many in one go.
+    /// Frames to take from the device per busy poll, instead of by interrupts.
     pub busy_poll: Option<u32>,
 }
 
@@ -164,21 +162,21 @@ pub struct AfXdp {
     settings: Settings,
     open: OpenSockets,
     counters: Counters,
-    /// Losses told by sockets that are closed by now.
+    /// Frames missed by sockets that are closed by now.
     missed_before: u64,
-    /// A packet of several frames, as far as it was read.
+    /// A packet of several UMEM frames, as far as it was read.
     partial: Vec<u8>,
 }
 
-/// What is made anew when the interface comes back.
+/// What is reopened when the interface comes back.
 #[derive(Debug)]
 struct OpenSockets {
     sockets: Vec<Socket>,
     map: OwnedFd,
-    /// Where there are several sockets: all of them as one descriptor.
+    /// If there are several sockets, one descriptor for all of them.
     watch: Option<Watch>,
     mtu: usize,
-    /// Frames of memory that the longest packet takes.
+    /// UMEM frames of the longest packet.
     pieces: usize,
 }
 
@@ -226,8 +224,8 @@ impl OpenSockets {
 }
 
 impl AfXdp {
-    /// Opens sockets on all receive queues. Frames come once programs are attached, by
-    /// [`crate::fail_open`].
+    /// Opens sockets on all receive queues. Frames arrive once [`crate::fail_open`] has attached
+    /// the programs.
     ///
     /// # Errors
     ///
@@ -253,7 +251,7 @@ impl AfXdp {
 const TCP: u8 = 6;
 const UDP: u8 = 17;
 
-/// The checksum that the frame's sender left to the hardware, if its field says so.
+/// The unfinished checksum of a frame; none unless its field is the pseudo-header's sum.
 fn unfinished(frame: &[u8]) -> Option<Unfinished> {
     let headers = Headers::parse(frame, 0);
     let offset = match headers.key.protocol {
@@ -270,15 +268,15 @@ fn unfinished(frame: &[u8]) -> Option<Unfinished> {
     };
     let sum = checksum::add(u64::from(headers.key.protocol) + length as u64, addresses);
     let field = usize::from(transport) + offset;
-    let found = u16::from_be_bytes([*frame.get(field)?, *frame.get(field + 1)?]);
-    (found == checksum::fold(sum)).then_some(Unfinished {
+    let value = u16::from_be_bytes([*frame.get(field)?, *frame.get(field + 1)?]);
+    (value == checksum::fold(sum)).then_some(Unfinished {
         start: transport,
         offset: offset as u16,
     })
 }
 
-/// Puts a packet into the pool.
-fn hand_up(pool: &mut Pool, bytes: &[u8], counters: &mut Counters, into: &mut Vec<Buffer>) {
+/// Copies a received packet into the pool.
+fn deliver(pool: &mut Pool, bytes: &[u8], counters: &mut Counters, into: &mut Vec<Buffer>) {
     let offload = Offload {
         checksum: unfinished(bytes),
         ..Offload::default()
@@ -316,17 +314,17 @@ impl Port for AfXdp {
                 if continues || !partial.is_empty() {
                     partial.extend_from_slice(bytes);
                     if !continues {
-                        hand_up(pool, partial, counters, into);
+                        deliver(pool, partial, counters, into);
                         partial.clear();
                     }
                 } else {
-                    hand_up(pool, bytes, counters, into);
+                    deliver(pool, bytes, counters, into);
                 }
                 into.len() < end
             });
         }
         if into.len() == before {
-            // Nothing there: the time to ask whether there ever will be.
+            // Nothing arrived: check that the interface still works.
             for socket in &self.open.sockets {
                 socket
                     .check()
@@ -384,7 +382,7 @@ impl Port for AfXdp {
         // The old sockets occupy the queues until they are closed.
         self.open.sockets.clear();
         self.open = OpenSockets::new(&self.name, &self.settings)
-            .map_err(|e| PortError::new(&self.name, "opening AF_XDP sockets again", e))?;
+            .map_err(|e| PortError::new(&self.name, "reopening AF_XDP sockets", e))?;
         self.partial.clear();
         Ok(())
     }
@@ -424,7 +422,8 @@ impl Capture for AfXdp {
 mod tests {
     use super::*;
 
-    /// An Ethernet frame with `payload` of this protocol from 10.0.0.1 to 10.0.0.2, perhaps tagged.
+    /// An Ethernet frame with `payload` of this protocol from 10.0.0.1 to 10.0.0.2; `tag` may be
+    /// empty.
     fn v4(tag: &[u8], protocol: u8, payload: &[u8]) -> Vec<u8> {
         let len = (20 + payload.len()) as u16;
         let mut frame = [&[2; 12], tag, &[0x08, 0x00, 0x45, 0]].concat();
@@ -452,7 +451,7 @@ mod tests {
     const V4: [u8; 8] = [10, 0, 0, 1, 10, 0, 0, 2];
 
     #[test]
-    fn a_checksum_that_was_left_to_the_hardware_is_found_and_finished() {
+    fn a_checksum_that_was_left_to_the_hardware_is_recognised_and_completed() {
         let mut tcp = vec![7; 33];
         tcp[12] = 0x50;
         let mut udp = vec![9; 108];

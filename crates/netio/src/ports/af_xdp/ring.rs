@@ -1,23 +1,25 @@
-//! The four rings of an AF_XDP socket: one writer, one reader, one of them the kernel.
+//! The four rings of an AF_XDP socket: each has one producer and one consumer, one of which is the
+//! kernel.
 //!
 //! The layout is the kernel's (Documentation/networking/af_xdp.rst): two free-running counters, a
-//! word of flags, and a power of two of entries, at offsets that the kernel tells. An entry is one
-//! 64-bit word (fill, completion: an address) or two (receive, transmit: address; length and
-//! options). All of it is read and written as atomics, so this file is safe code whatever the
-//! kernel does, and works the same in plain memory. The counters order everything else: a writer
-//! publishes with release what it wrote with relaxed stores, a reader acquires it.
+//! word of flags, and a power of two of entries, at offsets that the kernel reports. An entry is
+//! one 64-bit word (fill, completion: an address) or two (receive, transmit: address; length and
+//! options). Everything is read and written as atomics, so this file is safe code whatever the
+//! kernel does, and works the same in plain memory. The counters order all other accesses: a
+//! producer writes entries with relaxed stores and publishes them with release; a consumer acquires
+//! them.
 
 use crate::mapping::Mapping;
 use std::io;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
-/// Where things are in a ring's memory, in bytes.
+/// Offsets in a ring's memory, in bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct RingLayout {
-    /// The writer's counter.
+    /// The producer's counter.
     pub producer: usize,
-    /// The reader's counter.
+    /// The consumer's counter.
     pub consumer: usize,
     /// The flags.
     pub flags: usize,
@@ -28,16 +30,16 @@ pub struct RingLayout {
 /// A receive or transmit entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Descriptor {
-    /// Where in the frame memory.
+    /// Address in the UMEM.
     pub address: u64,
-    /// How many bytes.
+    /// Length in bytes.
     pub len: u32,
-    /// Flags: whether the packet goes on in the next entry.
+    /// Flags: whether the packet continues in the next entry.
     pub options: u32,
 }
 
 impl Descriptor {
-    /// As the two words of an entry: the second holds two 32-bit fields in the machine's order.
+    /// As the two words of an entry: the second is two 32-bit fields in native order.
     pub fn words(self) -> [u64; 2] {
         let ([a, b, c, d], [e, f, g, h]) = (self.len.to_ne_bytes(), self.options.to_ne_bytes());
         [self.address, u64::from_ne_bytes([a, b, c, d, e, f, g, h])]
@@ -75,7 +77,7 @@ impl<const W: usize> Ring<W> {
             && counters.iter().all(|at| at % 4 == 0 && at + 4 <= layout.entries);
         if !fits {
             return Err(io::Error::other(format!(
-                "the kernel's ring layout is not understood: {layout:?}"
+                "the kernel's ring layout is not supported: {layout:?}"
             )));
         }
         Ok(Self { memory, layout, size })
@@ -91,7 +93,7 @@ impl<const W: usize> Ring<W> {
     }
 }
 
-/// The writing side of a ring that the kernel reads.
+/// The producer of a ring that the kernel consumes.
 #[derive(Debug)]
 pub struct Producer<const W: usize> {
     ring: Ring<W>,
@@ -99,7 +101,7 @@ pub struct Producer<const W: usize> {
 }
 
 impl<const W: usize> Producer<W> {
-    /// Over a ring of `size` entries that nobody has used.
+    /// For an unused ring of `size` entries.
     ///
     /// # Errors
     ///
@@ -116,13 +118,13 @@ impl<const W: usize> Producer<W> {
         self.ring.size - self.pending().min(self.ring.size)
     }
 
-    /// How many entries the reader has not taken yet.
+    /// How many entries the consumer has not taken yet.
     pub fn pending(&self) -> u32 {
         self.next
             .wrapping_sub(self.ring.cell(self.ring.layout.consumer).load(Acquire))
     }
 
-    /// Writes an entry; `false` if there is no room. The reader sees it after
+    /// Writes an entry; `false` if there is no room. The consumer sees it after
     /// [`Producer::publish`].
     pub fn push(&mut self, entry: [u64; W]) -> bool {
         if self.room() == 0 {
@@ -135,20 +137,20 @@ impl<const W: usize> Producer<W> {
         true
     }
 
-    /// Shows the reader what was pushed.
+    /// Makes the pushed entries visible to the consumer.
     pub fn publish(&self) {
         self.ring
             .cell(self.ring.layout.producer)
             .store(self.next, Release);
     }
 
-    /// Whether the kernel sleeps and wants a system call.
+    /// Whether the kernel needs a system call to continue (need-wakeup).
     pub fn wants_wakeup(&self) -> bool {
         self.ring.cell(self.ring.layout.flags).load(Relaxed) & NEED_WAKEUP != 0
     }
 }
 
-/// The reading side of a ring that the kernel writes.
+/// The consumer of a ring that the kernel fills.
 #[derive(Debug)]
 pub struct Consumer<const W: usize> {
     ring: Ring<W>,
@@ -156,7 +158,7 @@ pub struct Consumer<const W: usize> {
 }
 
 impl<const W: usize> Consumer<W> {
-    /// Over a ring of `size` entries that nobody has used.
+    /// For an unused ring of `size` entries.
     ///
     /// # Errors
     ///
@@ -174,7 +176,7 @@ impl<const W: usize> Consumer<W> {
         written.wrapping_sub(self.next).min(self.ring.size)
     }
 
-    /// Reads an entry. The writer may use its place after [`Consumer::release`].
+    /// Reads an entry. The producer may reuse it after [`Consumer::release`].
     pub fn pop(&mut self) -> Option<[u64; W]> {
         if self.waiting() == 0 {
             return None;
@@ -187,7 +189,7 @@ impl<const W: usize> Consumer<W> {
         Some(out)
     }
 
-    /// Gives the places of what was popped back to the writer.
+    /// Returns the popped entries to the producer.
     pub fn release(&self) {
         self.ring
             .cell(self.ring.layout.consumer)
@@ -206,8 +208,7 @@ mod tests {
         entries: 192,
     };
 
-    /// Both sides of one ring need the same memory: a memory file mapped twice stands for the
-    /// kernel.
+    /// Both sides of one ring, on a memory file that is mapped twice in place of the kernel.
     fn both<const W: usize>(size: u32) -> (Producer<W>, Consumer<W>) {
         let [one, other] = crate::mapping::tests::twice(1 << 17);
         (
@@ -233,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_ring_takes_nothing_until_places_are_released() {
+    fn a_full_ring_accepts_nothing_until_entries_are_released() {
         let (mut to, mut from) = both::<1>(2);
         assert!(to.push([1]) && to.push([2]) && !to.push([3]));
         to.publish();
@@ -259,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kernel_that_counts_nonsense_harms_nobody() {
+    fn nonsense_counters_of_the_kernel_do_no_harm() {
         let (mut to, mut from) = both::<1>(4);
         to.next = 1 << 30;
         to.publish();
@@ -289,7 +290,7 @@ mod tests {
 
     #[test]
     fn two_threads_pass_a_million_entries_in_order() {
-        // Large, since on one processor each change of threads may cost a tick.
+        // A large ring: on one processor each thread switch may cost a tick.
         let (mut to, mut from) = both::<2>(4096);
         let writer = std::thread::spawn(move || {
             let mut n = 0u64;

@@ -1,9 +1,8 @@
-//! One AF_XDP socket: a receive queue of an interface, in copy mode, with its rings and its frame
-//! memory.
+//! One AF_XDP socket: a receive queue of an interface, in copy mode, with its rings and its UMEM.
 //!
-//! Copy mode because it exists for every driver and every mode; zero-copy needs a physical card to
-//! be tried on. The kernel is only called when it asks to be (need-wakeup), or when it is to poll
-//! for us.
+//! Copy mode works with every driver and XDP mode; zero-copy would need a physical card to be
+//! tested on. System calls are made only when the kernel requests them (need-wakeup), or for busy
+//! polling.
 
 #![expect(unsafe_code, reason = "socket calls take structures by address")]
 
@@ -14,12 +13,12 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-/// How long a socket that died with its process may still occupy its queue (measured: 55 to 70 ms).
+/// How long the socket of a dead process may still occupy its queue (measured: 55 to 70 ms).
 const REBIND: Duration = Duration::from_millis(200);
-/// A packet goes on in the next entry.
+/// The packet continues in the next entry.
 const CONTINUES: u32 = libc::XDP_PKT_CONTD;
 
-/// What a socket is opened for.
+/// The parameters of a socket.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
     /// The interface's index.
@@ -30,12 +29,11 @@ pub struct Shape {
     pub receive: u32,
     /// Entries of the transmit ring, a power of two.
     pub transmit: u32,
-    /// Bytes of a frame of the memory.
+    /// Bytes of a UMEM frame.
     pub frame: usize,
     /// Whether packets may take several frames.
     pub fragments: bool,
-    /// Packets that the kernel takes from the device in one go when we call it, instead of by
-    /// interrupts.
+    /// Packets that the kernel takes from the device per busy poll, instead of by interrupts.
     pub busy_poll: Option<u32>,
 }
 
@@ -64,7 +62,7 @@ impl Socket {
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: a new descriptor that nobody else knows.
+        // SAFETY: a new descriptor that nobody else owns.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         let umem = Umem::new(shape.receive + shape.transmit, shape.frame)?;
         register(&fd, &umem)?;
@@ -93,7 +91,7 @@ impl Socket {
         let (memory, layout, size) = map(&at.tx, shape.transmit, 2, libc::XDP_PGOFF_TX_RING)?;
         let transmit = Producer::new(memory, layout, size)?;
         if let Some(budget) = shape.busy_poll {
-            poll_ourselves(&fd, budget)?;
+            prefer_busy_poll(&fd, budget)?;
         }
         bind(&fd, shape)?;
         let busy_poll = shape.busy_poll.is_some();
@@ -122,14 +120,14 @@ impl Socket {
 
     fn lend_for_receiving(&mut self, frame: UmemFrame) {
         let address = self.umem.lend(frame, Loan::Receive);
-        // The ring has as many entries as there are frames for it, so there is room.
+        // The ring has an entry for each of its frames, so there is room.
         self.fill.push([address]);
     }
 
-    /// Hands the pieces of the packets that have arrived to `take`: their bytes, and whether the
-    /// packet goes on in the next piece. Stops after a whole packet once `take` has said `false`.
+    /// Passes the pieces of received packets to `take`: their bytes, and whether the packet
+    /// continues in the next piece. Stops after a complete packet once `take` has returned `false`.
     pub fn receive(&mut self, mut take: impl FnMut(&[u8], bool) -> bool) {
-        // What it answers is asked for by `check`, when nothing came.
+        // The result does not matter: `check` reports errors when nothing arrives.
         if self.busy_poll {
             let _ = self.wake_receiver();
         }
@@ -159,13 +157,12 @@ impl Socket {
         }
     }
 
-    /// Frames of memory that can be sent now.
+    /// UMEM frames that can be sent now.
     pub fn room(&self) -> usize {
         self.umem.unused().min(self.transmit.room() as usize)
     }
 
-    /// Takes a packet to be sent, in as many frames as it needs. `false` if there is no room for
-    /// it.
+    /// Takes a packet to send, in as many UMEM frames as it needs. `false` if there is no room.
     pub fn transmit(&mut self, packet: &[u8]) -> bool {
         let pieces = packet.len().div_ceil(self.umem.frame_len());
         if pieces > self.room() || packet.is_empty() {
@@ -192,15 +189,15 @@ impl Socket {
         true
     }
 
-    /// Has the kernel send what was taken. What it cannot send now stays in the ring.
+    /// Makes the kernel send what was taken. What it cannot send now stays in the ring.
     ///
     /// # Errors
     ///
-    /// Returns an error if the kernel refuses to send for a reason that does not pass by itself.
+    /// Returns an error if the kernel refuses to send for a reason that is not temporary.
     pub fn kick(&mut self) -> io::Result<()> {
         self.transmit.publish();
         self.reclaim();
-        // In copy mode one call sends a few dozen at most.
+        // In copy mode one call sends a few dozen packets at most.
         let mut before = u32::MAX;
         let mut pending = self.transmit.pending();
         while pending > 0 && pending < before {
@@ -228,12 +225,12 @@ impl Socket {
         Ok(())
     }
 
-    /// Entries that wait for the kernel to send them.
+    /// Entries that the kernel has not sent yet.
     pub fn pending(&self) -> u32 {
         self.transmit.pending()
     }
 
-    /// Takes the frames back that have been sent.
+    /// Frees the UMEM frames that have been sent.
     pub fn reclaim(&mut self) {
         while let Some([address]) = self.completion.pop() {
             if let Some((frame, _)) = self.umem.claim(address, Loan::Transmit) {
@@ -243,7 +240,7 @@ impl Socket {
         self.completion.release();
     }
 
-    /// Packets that the kernel could not hand over, since this socket was opened.
+    /// Packets that the kernel could not deliver, since this socket was opened.
     pub fn missed(&self) -> u64 {
         let mut statistics = [0u64; 6];
         let read = get_option(&self.fd, libc::XDP_STATISTICS, &mut statistics);
@@ -293,7 +290,7 @@ impl Socket {
 pub struct Watch(OwnedFd);
 
 impl Watch {
-    /// Of these sockets, which must outlive it to be heard.
+    /// Watches these sockets as long as they are open.
     ///
     /// # Errors
     ///
@@ -304,7 +301,7 @@ impl Watch {
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: a new descriptor that nobody else knows.
+        // SAFETY: a new descriptor that nobody else owns.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         for socket in sockets {
             let mut event = libc::epoll_event {
@@ -346,7 +343,7 @@ fn set_option<T>(fd: &OwnedFd, level: i32, name: i32, value: &T) -> io::Result<(
     }
 }
 
-/// Reads an option into a place whose every bit pattern is good (numbers).
+/// Reads an option that consists of 64-bit numbers.
 fn get_option<const N: usize>(fd: &OwnedFd, name: i32, value: &mut [u64; N]) -> io::Result<usize> {
     let mut len = size_of_val(value) as libc::socklen_t;
     // SAFETY: `value` is writable for `len` bytes, and consists of numbers.
@@ -385,7 +382,7 @@ fn register(fd: &OwnedFd, umem: &Umem) -> io::Result<()> {
     })
 }
 
-/// Where the four rings keep things.
+/// The offsets in the memory of the four rings.
 fn offsets(fd: &OwnedFd) -> io::Result<libc::xdp_mmap_offsets> {
     let mut v = [0u64; 16];
     if get_option(fd, libc::XDP_MMAP_OFFSETS, &mut v)? != size_of_val(&v) {
@@ -416,9 +413,9 @@ fn layout(at: &libc::xdp_ring_offset) -> io::Result<RingLayout> {
     })
 }
 
-/// The device is to be polled by our calls and not by interrupts, so far as its settings
-/// `napi_defer_hard_irqs` and `gro_flush_timeout` (about 20 µs) let it.
-fn poll_ourselves(fd: &OwnedFd, budget: u32) -> io::Result<()> {
+/// Enables preferred busy polling: our calls poll the device in place of interrupts, as far as its
+/// settings `napi_defer_hard_irqs` and `gro_flush_timeout` (about 20 µs) allow it.
+fn prefer_busy_poll(fd: &OwnedFd, budget: u32) -> io::Result<()> {
     const SO_PREFER_BUSY_POLL: i32 = 69;
     const SO_BUSY_POLL_BUDGET: i32 = 70;
     set_option(fd, libc::SOL_SOCKET, SO_PREFER_BUSY_POLL, &1i32)
@@ -452,7 +449,10 @@ fn bind(fd: &OwnedFd, shape: &Shape) -> io::Result<()> {
         match error.raw_os_error() {
             Some(libc::EBUSY) if since.elapsed() < REBIND => std::thread::sleep(Duration::from_millis(5)),
             Some(libc::EBUSY) => {
-                let text = format!("{error}: another AF_XDP socket has receive queue {}", shape.queue);
+                let text = format!(
+                    "{error}: another AF_XDP socket uses receive queue {}",
+                    shape.queue
+                );
                 return Err(io::Error::new(error.kind(), text));
             }
             _ => return Err(error),

@@ -1,13 +1,13 @@
-//! The frame memory of an AF_XDP socket, and who owns which frame of it.
+//! The UMEM (frame memory) of an AF_XDP socket, and the owner of each frame.
 //!
-//! The kernel reads and writes frames that were lent to it, by its own accounting. Ours does not
-//! rely on that: each frame has an owner here, and an address that the kernel returns is only
-//! believed if it lies within a frame that was lent in that way. So no two [`UmemFrame`]s ever name
-//! the same bytes, and no bytes are looked at while they are lent.
+//! The kernel reads and writes the frames that were lent to it. This file does not trust its
+//! accounting: each frame has an owner here, and an address from the kernel is accepted only if it
+//! lies within a frame that was lent for that purpose. So no two [`UmemFrame`]s refer to the same
+//! bytes, and no bytes are accessed while they are lent.
 
 #![expect(
     unsafe_code,
-    reason = "slices of memory that the kernel also writes to, when it is lent to it"
+    reason = "slices of memory that the kernel writes while it is lent to it"
 )]
 
 use crate::mapping::Mapping;
@@ -23,14 +23,14 @@ pub enum Loan {
     Transmit,
 }
 
-/// A frame of ours: not lent, and named by nobody else.
+/// A frame that is not lent. There is only one of these for each frame.
 #[derive(PartialEq, Eq, Debug)]
-#[must_use = "a frame is lent or given back, or its memory is lost to the socket"]
+#[must_use = "a frame must be lent or given back, or its memory leaks"]
 pub struct UmemFrame(u32);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Owner {
-    /// On the list of the unused.
+    /// In the free list.
     Free,
     /// There is a [`UmemFrame`] for it.
     User,
@@ -47,7 +47,7 @@ pub struct Umem {
 }
 
 impl Umem {
-    /// So many frames of `frame` bytes, a power of two.
+    /// `frames` frames of `frame` bytes, which is a power of two.
     ///
     /// # Errors
     ///
@@ -62,7 +62,7 @@ impl Umem {
         })
     }
 
-    /// Where the memory is, for the kernel, and how long.
+    /// Address and length of the memory, for the kernel.
     pub fn area(&self) -> (NonNull<u8>, usize) {
         (self.memory.start(), self.memory.len())
     }
@@ -84,20 +84,20 @@ impl Umem {
         Some(UmemFrame(frame))
     }
 
-    /// Puts a frame back among the unused.
+    /// Puts a frame back into the free list.
     pub fn give_back(&mut self, frame: UmemFrame) {
         self.owners[frame.0 as usize] = Owner::Free;
         self.free.push(frame.0);
     }
 
-    /// Lends a frame to the kernel: its address.
+    /// Lends a frame to the kernel; returns its address.
     pub fn lend(&mut self, frame: UmemFrame, what_for: Loan) -> u64 {
         self.owners[frame.0 as usize] = Owner::Kernel(what_for);
         u64::from(frame.0) * self.frame as u64
     }
 
-    /// What the kernel returned: the frame, and the place in it that the address points to. `None`
-    /// if no such frame was lent for that.
+    /// Takes back a frame by the address that the kernel returned: the frame, and the offset in it.
+    /// `None` if no such frame was lent for that.
     pub fn claim(&mut self, address: u64, what_for: Loan) -> Option<(UmemFrame, usize)> {
         let (index, place) = (address / self.frame as u64, address % self.frame as u64);
         let index = u32::try_from(index).ok()?;
@@ -126,8 +126,7 @@ impl Umem {
 
     fn place(&self, frame: &UmemFrame, from: usize, len: usize) -> Option<*mut u8> {
         let within = from.checked_add(len)? <= self.frame && (frame.0 as usize) < self.owners.len();
-        // SAFETY: frame 0 to the last lie within the mapping one after another, and so do these
-        // bytes.
+        // SAFETY: the frames are contiguous in the mapping, and these bytes lie within one of them.
         within.then(|| unsafe {
             self.memory
                 .start()
@@ -158,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_never_reach_into_the_next_frame() {
+    fn bytes_never_extend_into_the_next_frame() {
         let mut umem = Umem::new(2, 2048).unwrap();
         let (one, other) = (umem.take().unwrap(), umem.take().unwrap());
         umem.bytes_mut(&one, 0, 2048).unwrap().fill(1);
