@@ -1,4 +1,4 @@
-//! Addresses and routes of a lab, assigned: each link is a network of its own, each host knows the
+//! Assigns the addresses and routes of a lab: each link is a network of its own, each host has the
 //! shortest route to every network, and hosts with several links forward.
 
 use crate::host::Address;
@@ -8,19 +8,18 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 /// The addresses of one end of a link, in both families.
 pub type AddressPair = [Address; 2];
 
-/// A route of a host: a network, and the neighbour by which to reach it.
+/// A route of a host.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HostRoute {
     /// The host, by its index.
     pub host: usize,
     /// The destination network.
     pub to: Address,
-    /// The neighbour's address.
+    /// The gateway: a neighbour's address.
     pub by: IpAddr,
 }
 
-/// The addresses of link `number`: 10.0.n.0/24 and fd00:0:0:n::/64, with 1 and 2 as the hosts'
-/// parts.
+/// The addresses of link `number`: 10.0.n.0/24 and fd00:0:0:n::/64, with host parts 1 and 2.
 pub fn of_link(number: u16) -> [AddressPair; 2] {
     [1, 2].map(|side| network(number, side))
 }
@@ -34,16 +33,15 @@ fn network(number: u16, side: u8) -> AddressPair {
     ]
 }
 
-/// The routes of all hosts to all networks that are not their own, over the fewest links; among
-/// equals, over the link that comes first.
+/// The routes of all hosts to all networks other than their own, over the fewest links; of equal
+/// routes, the one over the first link.
 pub fn routes(hosts: usize, links: &[[usize; 2]]) -> Vec<HostRoute> {
     (0..hosts)
         .flat_map(|host| routes_of(host, hosts, links))
         .collect()
 }
 
-/// One host's routes: a breadth-first search, which notes the link by which each host was reached
-/// first.
+/// One host's routes: a breadth-first search that records the first link towards each host.
 fn routes_of(host: usize, hosts: usize, links: &[[usize; 2]]) -> Vec<HostRoute> {
     let mut first: Vec<Option<usize>> = vec![None; hosts];
     let mut reached = vec![false; hosts];
@@ -70,9 +68,9 @@ fn routes_of(host: usize, hosts: usize, links: &[[usize; 2]]) -> Vec<HostRoute> 
     routes
 }
 
-/// The two routes of `host` to the network of link `to`, by its own link `by`.
+/// The two routes of `host` to the network of link `to`, through its own link `by`.
 fn by_link(host: usize, to: usize, by: usize, links: &[[usize; 2]]) -> [HostRoute; 2] {
-    // A lab has fewer links than a u16 can count; the reader of topologies sees to it.
+    // A lab has at most 65,535 links: the reader of topologies checks it.
     let neighbour = usize::from(links[by][0] == host);
     let gateways = of_link(by as u16)[neighbour];
     let networks = network(to as u16, 0);
@@ -88,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_way_is_the_shortest_and_own_networks_need_none() {
+    fn routes_are_the_shortest_and_own_networks_need_none() {
         // A line 0 – 1 – 2 – 3 with a shortcut 0 – 3.
         let links = [[0, 1], [1, 2], [2, 3], [3, 0]];
         let routes: Vec<String> = routes(4, &links)
@@ -100,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_reached_has_no_route() {
+    fn unreachable_networks_have_no_route() {
         assert!(routes(4, &[[0, 1], [2, 3]]).is_empty());
     }
 }

@@ -1,10 +1,10 @@
-//! The thread that moves frames over an emulated link: two ports, and a [`EmulatedLink`] for each
+//! The thread that moves frames over an emulated link: two ports, and an [`EmulatedLink`] for each
 //! direction.
 //!
-//! Each end is a TAP device in its host's namespace, with super-frames and unfinished checksums as
-//! a real interface has them. Where TAP devices are not available (`/dev/net/tun` is missing, or
-//! for root alone), it is a pair of kernel interfaces instead, whose far one is read and written by
-//! a packet socket in a namespace of our own.
+//! Each end is a TAP device in its host's namespace, with super-frames and unfinished checksums
+//! like a real interface. If TAP devices are not available (`/dev/net/tun` is missing or needs
+//! root), it is a veth pair instead, whose far end a packet socket reads and writes in a namespace
+//! of our own.
 
 use crate::error::{Doing, Error, Result};
 use crate::host::Host;
@@ -25,22 +25,22 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::thread::{Builder, JoinHandle};
 
-/// How much faster than the link a path may be after its thread was late. The link itself keeps its
-/// rate to the nanosecond; a path of the same rate would never make up for the time that the thread
-/// slept.
+/// How much faster than the link a path may send after its thread was late. The link itself keeps
+/// its rate to the nanosecond; a path with the same rate would never catch up the time that the
+/// thread slept.
 const CATCH_UP: u64 = 16;
 
-/// A super-frame that would occupy the link for longer than this is cut into segments.
+/// A super-frame that would occupy the link for longer than this is segmented.
 const GRAIN: Duration = Duration::from_micros(500);
 
-/// The shortest packet that the number of slots allows for; a link full of shorter ones may run out
-/// of slots.
+/// The number of slots assumes packets of at least this length; a link full of shorter ones may run
+/// out of slots.
 const SMALL_PACKET: u64 = 128;
-/// On links that need more slots than this, packets are taken to be at least `USUAL_PACKET` long.
+/// Above this number of slots, packets are assumed to be at least `USUAL_PACKET` long.
 const MANY_SLOTS: u64 = 262_144;
 const USUAL_PACKET: u64 = 1_024;
-/// At most this many slots: 8 GiB of address space.
-const MOST_SLOTS: u64 = 4 << 20;
+/// Slots at most: 8 GiB of address space.
+const MAX_SLOTS: u64 = 4 << 20;
 
 /// One direction of an emulated link: the link, and the queue before it.
 pub struct EmulatedDirection {
@@ -53,7 +53,7 @@ pub struct EmulatedDirection {
 }
 
 impl EmulatedDirection {
-    /// With another queue, such as a policy's, in place of the link's buffer.
+    /// A direction with another queue, such as a policy's, in place of the link's buffer.
     pub fn ruled(link: EmulatedLink, queue: Queue, classify: Box<dyn Classify>) -> Self {
         Self {
             link,
@@ -72,14 +72,14 @@ impl EmulatedDirection {
         self
     }
 
-    /// The same, with what is offered and sent written into this record.
+    /// The same with a record of what is offered and sent.
     #[must_use]
     pub fn recorded(mut self, record: &Record) -> Self {
         self.record = Some(record.clone());
         self
     }
 
-    /// The same, with what arrives at the far end captured into this file.
+    /// The same with a capture of what arrives at the far end.
     #[must_use]
     pub fn captured(mut self, file: &Path) -> Self {
         self.capture = Some(file.into());
@@ -92,7 +92,7 @@ impl EmulatedDirection {
 }
 
 impl From<EmulatedLink> for EmulatedDirection {
-    /// With tail drop.
+    /// A direction with tail drop.
     fn from(link: EmulatedLink) -> Self {
         Self::ruled(link, link.tail_drop(), Box::new(Everything(ClassId(0))))
     }
@@ -106,7 +106,7 @@ impl fmt::Debug for EmulatedDirection {
     }
 }
 
-/// A running link. It ends when this is dropped.
+/// A running link. Dropping it stops the link.
 #[derive(Debug)]
 pub struct Emulator {
     handle: Handle,
@@ -167,7 +167,7 @@ impl Emulator {
         })
     }
 
-    /// A snapshot of it.
+    /// Takes a snapshot of the link.
     ///
     /// # Errors
     /// If its thread has ended or does not answer.
@@ -175,7 +175,7 @@ impl Emulator {
         self.handle.inspect()
     }
 
-    /// The handle that other threads control it by.
+    /// The handle for control from other threads.
     pub fn handle(&self) -> Handle {
         self.handle.clone()
     }
@@ -184,7 +184,7 @@ impl Emulator {
 impl Drop for Emulator {
     fn drop(&mut self) {
         self.handle.stop();
-        // If it panicked, the panic has been printed, and its frames are gone with the link.
+        // A panic of the thread has been printed already.
         let _ = self.thread.take().map(JoinHandle::join);
     }
 }
@@ -201,7 +201,7 @@ pub(crate) fn tap_is_possible() -> bool {
         .is_ok()
 }
 
-/// Makes a TAP interface in the host; the port is its other side.
+/// Makes a TAP interface in the host; the port is its far side.
 pub(crate) fn open_tap(host: &Host, interface: &str) -> Result<Box<dyn Port>> {
     let tap = host.call(|| Tap::open(interface, TRANSMIT_RING))?;
     let tap = tap.map_err(|e| cannot_open(host, interface, &e))?;
@@ -209,7 +209,7 @@ pub(crate) fn open_tap(host: &Host, interface: &str) -> Result<Box<dyn Port>> {
     Ok(Box::new(tap))
 }
 
-/// Makes a pair of interfaces, one in the host, the other in `wires`; the port reads and writes the
+/// Makes a veth pair, one end in the host, the other in `wires`; the port reads and writes the
 /// latter.
 pub(crate) fn open_pair(
     host: &Host,
@@ -241,8 +241,8 @@ fn cannot_open(host: &Host, interface: &str, error: &PortError) -> Error {
     )
 }
 
-/// Slots for all that both directions can contain: a bandwidth-delay product and a buffer each. A
-/// slot that is never used costs a few bytes in a list.
+/// Slots for a bandwidth-delay product and a buffer in each direction. An unused slot costs a few
+/// bytes in a list.
 fn slots(directions: &[EmulatedDirection; 2]) -> Slots {
     let bytes: u64 = directions
         .iter()
@@ -252,7 +252,7 @@ fn slots(directions: &[EmulatedDirection; 2]) -> Slots {
         })
         .fold(0, u64::saturating_add);
     let small = (bytes / SMALL_PACKET).clamp(8_192, MANY_SLOTS);
-    let small = small.max(bytes / USUAL_PACKET).min(MOST_SLOTS);
+    let small = small.max(bytes / USUAL_PACKET).min(MAX_SLOTS);
     Slots {
         small: small as u32,
         ..Slots::default()

@@ -1,8 +1,8 @@
-//! What went wrong in the lab: what was being done, why it failed, what to do about it.
+//! Errors of the lab: what was attempted, why it failed, what to do about it.
 
 use std::{fmt, io};
 
-/// A failure, in words for a person.
+/// An error with a human-readable message.
 #[derive(Debug)]
 pub struct Error {
     doing: String,
@@ -23,7 +23,7 @@ impl Error {
         }
     }
 
-    /// A failure that no system call reported.
+    /// An error that no system call reported.
     pub fn other(doing: impl Into<String>, why: impl Into<String>) -> Self {
         Self::new(doing, io::Error::other(why.into()))
     }
@@ -35,7 +35,7 @@ impl Error {
         self
     }
 
-    /// The kind of the underlying failure.
+    /// The kind of the underlying error.
     pub fn kind(&self) -> io::ErrorKind {
         self.source.kind()
     }
@@ -59,7 +59,7 @@ impl std::error::Error for Error {
     }
 }
 
-/// Adds what was being done to a system's error.
+/// Adds what was attempted to an I/O error.
 pub(crate) trait Doing<T> {
     /// `doing` completes "cannot …".
     fn doing(self, doing: impl FnOnce() -> String) -> Result<T>;

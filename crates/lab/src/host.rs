@@ -1,4 +1,4 @@
-//! A host: a network namespace held by a descriptor, its interfaces, and work done inside it.
+//! A host: a network namespace kept open by a descriptor, its interfaces, and work done inside it.
 
 use crate::error::{Doing, Error, Result};
 use crate::netlink::LabNetlink;
@@ -11,17 +11,17 @@ use std::str::FromStr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
-/// An IP address with the length of its network's prefix, as in "10.0.0.1/24".
+/// An IP address with a prefix length, as in "10.0.0.1/24".
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Address {
     /// The address.
     pub ip: IpAddr,
-    /// The bits that the network's addresses have in common.
+    /// The prefix length of its network.
     pub prefix: u8,
 }
 
 impl Address {
-    /// The address, and its network.
+    /// An address with this prefix length.
     pub fn new(ip: impl Into<IpAddr>, prefix: u8) -> Self {
         Self {
             ip: ip.into(),
@@ -29,7 +29,7 @@ impl Address {
         }
     }
 
-    /// Every address of the family of `of`: "0.0.0.0/0" or "::/0".
+    /// All addresses of the family of `of`: "0.0.0.0/0" or "::/0".
     pub fn everything(of: IpAddr) -> Self {
         let ip = match of {
             IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
@@ -64,13 +64,13 @@ impl fmt::Display for Address {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
 pub enum OffloadFeature {
-    /// Checksums of what is sent; TCP super-frames go with it.
+    /// Checksums in the transmit direction; TCP super-frames depend on it.
     Transmit = 0x17,
-    /// TCP super-frames.
+    /// TCP super-frames (TSO).
     Tso = 0x1f,
-    /// Super-frames of other protocols.
+    /// Super-frames in general (GSO).
     Gso = 0x24,
-    /// Joining of what is received.
+    /// Merging of received segments (GRO).
     Gro = 0x2c,
 }
 
@@ -81,7 +81,7 @@ struct Inner {
     netlink: Mutex<LabNetlink>,
 }
 
-/// A host. Copies are the same host; it ends with the last of them and of its programs and sockets.
+/// A host. Clones are the same host. Its namespace ends with the last clone, program and socket.
 #[derive(Clone, Debug)]
 pub struct Host(Arc<Inner>);
 
@@ -96,11 +96,11 @@ impl Host {
             let namespace = namespace::unshare_network()
                 .doing(doing)
                 .map_err(|e| e.help("run as root, or call `lab::enter` at the start of `main`"))?;
-            // Nobody else has a lab's addresses: no half-second of duplicate detection, no router
-            // solicitation. A kernel without IPv6 has nothing to set.
+            // A lab's addresses are unique: no half a second of duplicate address detection, no
+            // router solicitation. A kernel without IPv6 has no such settings.
             for (setting, value) in [("accept_dad", "0"), ("router_solicitations", "0")] {
-                for whose in ["all", "default"] {
-                    let _ = std::fs::write(format!("/proc/sys/net/ipv6/conf/{whose}/{setting}"), value);
+                for conf in ["all", "default"] {
+                    let _ = std::fs::write(format!("/proc/sys/net/ipv6/conf/{conf}/{setting}"), value);
                 }
             }
             let mut netlink = LabNetlink::open()?;
@@ -129,16 +129,16 @@ impl Host {
         Arc::clone(&self.0.namespace)
     }
 
-    /// Configures its interfaces.
+    /// Configures its interfaces by netlink.
     ///
     /// # Errors
-    /// If `work` does.
+    /// If `work` fails.
     pub fn netlink<T>(&self, work: impl FnOnce(&mut LabNetlink) -> Result<T>) -> Result<T> {
         let mut netlink = self.0.netlink.lock().unwrap_or_else(PoisonError::into_inner);
         work(&mut netlink)
     }
 
-    /// Moves the calling thread into this host, for good: its sockets from now on are the host's.
+    /// Moves the calling thread into this host permanently: its new sockets belong to the host.
     ///
     /// # Errors
     /// If the thread may not change its namespace.
@@ -183,7 +183,7 @@ impl Host {
         self.netlink(|n| n.address(interface, address.ip, address.prefix))
     }
 
-    /// Adds a route: these addresses by that gateway.
+    /// Adds a route to this prefix through that gateway.
     ///
     /// # Errors
     /// If the kernel refuses it.
@@ -191,7 +191,7 @@ impl Host {
         self.netlink(|n| n.route(to.ip, to.prefix, gateway))
     }
 
-    /// Adds the default route, by that gateway.
+    /// Adds the default route through that gateway.
     ///
     /// # Errors
     /// If the kernel refuses it.
@@ -199,7 +199,7 @@ impl Host {
         self.route(Address::everything(gateway), gateway)
     }
 
-    /// Makes a kernel bridge over these interfaces, and brings it up.
+    /// Makes a kernel bridge with these interfaces as ports, and brings it up.
     ///
     /// # Errors
     /// If the kernel refuses it.
@@ -223,7 +223,7 @@ impl Host {
         self.set("net/ipv6/conf/all/forwarding", "1")
     }
 
-    /// Sets a sysctl of this host's network, by its path below `/proc/sys`.
+    /// Sets a network sysctl of this host, by its path below `/proc/sys`.
     ///
     /// # Errors
     /// If it cannot be written.
@@ -232,7 +232,7 @@ impl Host {
             .doing(|| format!("set `{setting}` in host `{}`", self.name()))
     }
 
-    /// Switches an offload of an interface.
+    /// Switches an offload of an interface on or off.
     ///
     /// # Errors
     /// If the driver refuses it.
@@ -249,14 +249,14 @@ fn in_new_thread<T: Send>(name: &str, work: impl FnOnce() -> T + Send) -> Result
             .name(name.into())
             .spawn_scoped(scope, work)
             .doing(|| format!("start a thread for `{name}`"))?;
-        // A panic inside is the caller's panic.
+        // A panic of the thread goes on in the caller.
         thread
             .join()
             .map_or_else(|panic| std::panic::resume_unwind(panic), Ok)
     })
 }
 
-/// Refuses names that the kernel would refuse, with a better message.
+/// Refuses names that the kernel would refuse, with a clearer message.
 pub(crate) fn check_interface_name(name: &str) -> Result<()> {
     let fits = !name.is_empty() && name.len() < libc::IFNAMSIZ;
     if fits

@@ -1,19 +1,19 @@
 //! The box of a lab: a PID, mount and network namespace, and without root a user namespace.
 //!
-//! Everything that a lab makes is inside and ends with it: when a process that keeps the box open
-//! is killed, even by SIGKILL, the kernel kills every program in it, and the namespaces end with
-//! the programs.
+//! Everything that a lab makes is inside the box and ends with it. When one of the processes that
+//! keep the box open is killed, even by SIGKILL, the kernel kills every program in it, and the
+//! namespaces end with the programs.
 
 use crate::error::{Error, Result};
-use crate::sys::isolate::{Failure, isolate, isolate_before_exec, number_outside, parent};
+use crate::sys::isolate::{Failure, isolate, isolate_before_exec, parent, pid_outside};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 static INSIDE: AtomicBool = AtomicBool::new(false);
 const MARK: &str = "SUIMON_LAB_ISOLATED";
 
-/// Enters the box. To be called at the very start of `main`, while the process has one thread: a
-/// child of the caller returns from it; the caller waits, and exits with the child's status.
+/// Enters the box. Must be called at the very start of `main`, while the process has one thread. It
+/// returns in a child of the caller; the caller waits, and exits with the child's status.
 ///
 /// # Errors
 /// If the namespaces cannot be made; the error says which setting forbids them.
@@ -25,27 +25,27 @@ pub fn enter() -> Result<()> {
     Ok(())
 }
 
-/// Whether this process is in a box of its own.
+/// Whether this process is inside a box.
 pub fn is_inside() -> bool {
     INSIDE.load(Ordering::Relaxed) || (parent() == 1 && std::env::var_os(MARK).is_some())
 }
 
-/// This process's id outside the box; 0 if it has not [entered](enter) one.
+/// This process's PID outside the box; 0 if it has not [entered](enter) one.
 pub fn id_outside() -> u32 {
-    number_outside().unsigned_abs()
+    pid_outside().unsigned_abs()
 }
 
-/// Whether the box has a user namespace, because whoever made it is not root.
+/// Whether the box has a user namespace, because it was not made by root.
 pub fn in_user_namespace() -> bool {
-    // The namespace that a machine starts with maps all numbers.
+    // The initial user namespace maps all IDs.
     std::fs::read_to_string("/proc/self/uid_map").is_ok_and(|map| !map.contains("4294967295"))
 }
 
-/// One line that says what to do.
+/// The error with advice.
 fn explain(failure: Failure) -> Error {
     let help = match failure.source.raw_os_error() {
         Some(libc::EPERM | libc::EACCES) => {
-            "this machine forbids it to users: run as root, or allow it with `sysctl -w \
+            "this machine does not permit it to users: run as root, or permit it with `sysctl -w \
              kernel.unprivileged_userns_clone=1` (Debian), `sysctl -w kernel.apparmor_restrict_unprivileged_userns=0` \
              (Ubuntu), or `--privileged` (containers)"
         }
@@ -60,20 +60,20 @@ fn explain(failure: Failure) -> Error {
 }
 
 /// Runs a test's body inside a box: the test program starts itself again for this one test. `body`
-/// must be written as a closure directly in the test's function, whose name is taken from the
+/// must be a closure written directly in the test's function: the function's name is taken from the
 /// closure's type.
 ///
 /// # Panics
-/// If the body does, or if the box cannot be made.
+/// If the body panics, or the box cannot be made.
 pub fn isolated<F: FnOnce()>(body: F) {
     run_test(body, None);
 }
 
-/// As [`isolated`], but as an unprivileged user and group of this number if the test runs as root.
-/// Proves what works without root.
+/// As [`isolated`], but with this user and group ID if the test runs as root. Shows what works
+/// without root.
 ///
 /// # Panics
-/// If the body does, or if the box cannot be made.
+/// If the body panics, or the box cannot be made.
 pub fn isolated_as<F: FnOnce()>(user: u32, body: F) {
     run_test(body, Some(user));
 }
@@ -109,10 +109,10 @@ fn run_test<F: FnOnce()>(body: F, user: Option<u32>) {
     show(&err);
 }
 
-/// What the inner test said, without the frame that the test program puts around it.
+/// Prints the output of the inner test, without the lines of the test harness.
 fn show(text: &str) {
-    let frame = ["running ", "test ", "test result"];
+    let harness = ["running ", "test ", "test result"];
     text.lines()
-        .filter(|line| !line.is_empty() && !frame.iter().any(|word| line.starts_with(word)))
+        .filter(|line| !line.is_empty() && !harness.iter().any(|word| line.starts_with(word)))
         .for_each(|line| eprintln!("{line}"));
 }

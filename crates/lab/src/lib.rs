@@ -1,19 +1,19 @@
 //! A lab: hosts that are network namespaces on one machine, joined by links, with real programs and
 //! sockets in them. In reading order:
 //!
-//! - [`isolation`]: the namespaces that contain a whole lab, and end with it;
+//! - [`isolation`]: the namespaces around a whole lab, which end with it;
 //! - [`host`]: a network namespace, its interfaces, and work done inside it;
 //! - [`topology`]: hosts joined by links;
 //! - [`emulator`]: the thread that moves frames over such a link;
-//! - [`addressing`]: addresses and routes, assigned;
-//! - [`link`]: the discipline that turns a queue into a link: rate, delay, buffer, losses, jitter;
-//! - [`record`]: what a link was offered and what it sent, bin by bin;
-//! - [`program`]: real programs in a host, bounded in time;
-//! - [`traffic`]: senders and receivers of our own, bounded in time and amount;
-//! - [`netlink`]: how interfaces are made, without calling any other program.
+//! - [`addressing`]: assignment of addresses and routes;
+//! - [`link`]: the discipline that turns a queue into a link: rate, delay, buffer, loss, jitter;
+//! - [`record`]: bytes offered to a link and sent by it, in time bins;
+//! - [`program`]: real programs in a host, with a time limit;
+//! - [`traffic`]: our own senders and receivers, limited in time and amount;
+//! - [`netlink`]: makes interfaces, without calling other programs.
 //!
-//! Absent on purpose: names in `/run/netns`, files, root. Descriptors alone keep the namespaces,
-//! inside a PID namespace of their own, so nothing can be left behind.
+//! Absent on purpose: names in `/run/netns`, files, root. Only descriptors keep the namespaces
+//! open, inside a PID namespace of their own, so nothing can be left behind.
 
 pub mod addressing;
 pub mod emulator;

@@ -1,21 +1,20 @@
-//! The discipline of an emulated link: one direction of a wire with a rate, a delay and a buffer
-//! before it.
+//! The discipline of an emulated link: a buffer, then one direction of a wire with a rate and a
+//! delay.
 //!
 //! ```text
 //! packets → queue (tail drop, or a policy's tree) → transmitter (rate) → wire (loss, delay, jitter) → out
 //! ```
 //!
-//! A packet is on the transmitter for its length over the rate, and then in flight for the delay,
-//! as in the textbooks' store-and-forward link. The transmitter takes a packet out of the queue at
-//! the very instant at which it becomes free, computed afterwards, however late the host asks. So
-//! the rate and the drops do not depend on how well the host keeps time; only the moment of
-//! departure does. Fractions of a nanosecond are carried from packet to packet, so the rate is
-//! exact over a busy period.
+//! A packet occupies the transmitter for its length over the rate, and is then in flight for the
+//! delay: the store-and-forward link of textbooks. The transmitter dequeues a packet at the instant
+//! at which it becomes free; this instant is computed afterwards, however late the host calls. So
+//! rate and drops do not depend on the host's timing; only the actual departure does. Fractions of
+//! a nanosecond are carried from packet to packet, so the rate is exact over a busy period.
 //!
 //! Every operation is O(1) beside the queue's own. A whole bandwidth-delay product can be in
-//! flight. The simulator's models decide, from a seed, what the wire loses and how much longer
-//! packets take ([`measure::impairments`]). A link that is [recorded](EmulatedLink::queue_over)
-//! shows what was offered and sent, bin by bin.
+//! flight. The simulator's models decide, from a seed, which packets the wire loses and by how much
+//! it delays them ([`measure::impairments`]). A link can [record](EmulatedLink::queue_over) the
+//! bytes offered and sent, in time bins.
 
 use crate::record::Record;
 use engine::discipline::{Discipline, Next, Reason, Sink, Verdict};
@@ -32,29 +31,28 @@ use engine::units::{Bandwidth, Bytes, Duration, Instant};
 use measure::impairments::{Jitter, Loss, LossModel};
 use std::collections::VecDeque;
 
-/// The longest frame of a link: 1500 bytes of IP packet, Ethernet header, a tag.
+/// The longest frame of a link: an IP packet of 1500 bytes, Ethernet header, VLAN tag.
 const LONGEST: Bytes = Bytes::new(1518);
 
 /// One direction of an emulated link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct EmulatedLink {
-    /// How fast frames are sent, counted as they are on the interface (Ethernet header, no
-    /// checksum).
+    /// The rate of frames as they are on the interface (with Ethernet header, without FCS).
     pub rate: Bandwidth,
     /// The propagation delay.
     pub delay: Duration,
     /// Bytes queued at most, beside the frame that is being sent; at least one full frame.
     pub buffer: Bytes,
-    /// What the wire loses by itself.
+    /// The loss model of the wire.
     pub loss: Loss,
-    /// By how much packets exceed the delay at most. They keep their order.
+    /// The largest additional delay of a packet. Packets keep their order.
     pub jitter: Duration,
-    /// The seed of losses and jitter. Directions with the same seed lose the same packets.
+    /// The seed of loss and jitter. Directions with the same seed lose the same packets.
     pub seed: Seed,
 }
 
 impl EmulatedLink {
-    /// The buffer of 100 ms at this rate that many routers have, and no delay.
+    /// A link with a buffer of 100 ms at this rate, as many routers have, and no delay.
     pub fn new(rate: Bandwidth) -> Self {
         let buffer = rate.bytes_in(Duration::from_millis(100));
         Self {
@@ -88,7 +86,7 @@ impl EmulatedLink {
         self
     }
 
-    /// A queue that is this link, with tail drop.
+    /// This link as a queue, with tail drop.
     pub fn queue(&self) -> Queue {
         self.queue_over(self.tail_drop(), None)
     }
@@ -104,13 +102,13 @@ impl EmulatedLink {
         };
         let link = link::Link::new(self.rate, LONGEST);
         let plan = spec.check(&Registry::builtin(), link);
-        // The settings above are good by construction.
+        // The settings above are valid by construction.
         let tail_drop = plan.map(|plan| plan.build(Seed(0)));
         tail_drop.unwrap_or_else(|problems| panic!("a plain FIFO is refused: {problems:?}"))
     }
 
-    /// A queue that is this link with another queue, such as a policy's, in place of its buffer;
-    /// what it is offered and sends goes into `record`, if there is one.
+    /// This link as a queue, with another queue, such as a policy's, in place of its buffer. Bytes
+    /// offered and sent go into `record`, if there is one.
     pub fn queue_over(&self, queue: Queue, record: Option<Record>) -> Queue {
         Queue::new("link", Box::new(Wire::new(*self, queue, record)))
     }
@@ -121,15 +119,15 @@ impl EmulatedLink {
 struct Wire {
     link: EmulatedLink,
     queue: Queue,
-    /// When the transmitter becomes free, and the fraction of a nanosecond beyond, in units of 1 /
-    /// rate.
+    /// When the transmitter becomes free, and the fraction of a nanosecond beyond, in units of
+    /// 1 ns / rate.
     free_at: Instant,
     fraction: u64,
-    /// When the queue may have something, if it answered "wait".
+    /// When to dequeue again, if the queue answered [`Next::Wait`].
     resume_at: Instant,
     /// When the queue was last called. Its time never goes back.
     called_at: Instant,
-    /// What has been sent and has not arrived yet, with the time of its arrival.
+    /// Packets in flight, with their times of arrival.
     in_flight: VecDeque<(Instant, Packet)>,
     loss: LossModel,
     jitter: Jitter,
@@ -153,7 +151,7 @@ impl Wire {
     }
 
     /// Sends what the transmitter takes by `now`, each packet at the instant at which the
-    /// transmitter was free.
+    /// transmitter became free.
     fn transmit(&mut self, now: Instant, sink: &mut dyn Sink) {
         loop {
             let start = self.free_at.max(self.called_at).max(self.resume_at);
@@ -184,7 +182,7 @@ impl Wire {
         }
     }
 
-    /// When a packet of this length is sent whose transmission starts at `start`, rounded up to a
+    /// Transmits a packet of this length from `start` on; returns when it is sent, rounded up to a
     /// nanosecond.
     fn send(&mut self, start: Instant, len: Bytes) -> Instant {
         if start > self.free_at {
@@ -193,7 +191,7 @@ impl Wire {
         let rate = u128::from(self.link.rate.bits().max(1));
         let parts = u128::from(len.get()) * 8_000_000_000 + u128::from(self.fraction);
         let nanos = u64::try_from(parts / rate).unwrap_or(u64::MAX);
-        // Less than the rate, which is a u64.
+        // Less than the rate, so it fits.
         self.fraction = (parts % rate) as u64;
         self.free_at = start + Duration::from_nanos(nanos);
         self.free_at + Duration::from_nanos(u64::from(self.fraction > 0))
@@ -202,9 +200,9 @@ impl Wire {
 
 impl Discipline for Wire {
     fn enqueue(&mut self, now: Instant, packet: Packet, sink: &mut dyn Sink) -> Verdict {
-        // What was due before this packet arrived has made room for it.
+        // Packets that were due before this one arrived have made room for it.
         self.transmit(now, sink);
-        // It may leave before the packet that the queue waits for.
+        // The new packet may leave before the one that the queue waits for.
         self.resume_at = Instant::START;
         self.called_at = now;
         let len = packet.len;
@@ -279,7 +277,7 @@ mod tests {
         let _ = queue.enqueue(now, Packet::new(Bytes::new(len), now, ClassId(0)), drops);
     }
 
-    /// Every departure, at the time that the link announces.
+    /// All departures, each at the time that the link announced.
     fn departures(queue: &mut Queue, mut now: Instant, drops: &mut Drops) -> Vec<Instant> {
         let mut times = Vec::new();
         loop {
@@ -302,7 +300,7 @@ mod tests {
         assert_eq!(
             departures(&mut queue, at(20_000), &mut drops),
             [at(26_000)],
-            "after an idle time"
+            "after an idle period"
         );
     }
 
@@ -330,7 +328,7 @@ mod tests {
             offer(&mut queue, at(0), 1000, &mut drops);
         }
         assert_eq!(drops.0, 2);
-        // After 1 ms one more is on the transmitter, though nobody asked.
+        // After 1 ms the next is on the transmitter, though nobody called.
         offer(&mut queue, at(1000), 1000, &mut drops);
         assert_eq!(drops.0, 2);
         offer(&mut queue, at(1000), 1000, &mut drops);
@@ -344,7 +342,7 @@ mod tests {
         for _ in 0..10 {
             offer(&mut queue, at(0), 1000, &mut drops);
         }
-        // Asked for only after 8 of the 10 have arrived.
+        // The first call comes after 8 of the 10 have arrived.
         let mut arrived = 0;
         while let Next::Ready(_) = queue.dequeue(at(9_500), &mut drops) {
             arrived += 1;
@@ -378,8 +376,8 @@ mod tests {
 
     #[test]
     fn a_wire_loses_by_its_model_and_delays_in_order() {
-        struct Wired(u64);
-        impl Sink for Wired {
+        struct WireLosses(u64);
+        impl Sink for WireLosses {
             fn drop(&mut self, _packet: Packet, why: Reason) {
                 assert_eq!(why, Reason::Wire);
                 self.0 += 1;
@@ -388,7 +386,10 @@ mod tests {
         let spread = Duration::from_micros(700);
         let link = EmulatedLink::new(Bandwidth::mbit(8)).impaired(Loss::Every(3), spread, Seed(5));
         let record = Record::new(at(0), Duration::from_millis(1));
-        let (mut queue, mut drops) = (link.queue_over(link.tail_drop(), Some(record.clone())), Wired(0));
+        let (mut queue, mut drops) = (
+            link.queue_over(link.tail_drop(), Some(record.clone())),
+            WireLosses(0),
+        );
         for _ in 0..9 {
             let _ = queue.enqueue(
                 at(0),

@@ -1,6 +1,5 @@
-//! Interfaces, addresses and routes of a lab, by routing netlink.
-//!
-//! Absent: listening to changes, and whatever a lab does not need.
+//! Configures the interfaces, addresses and routes of a lab by routing netlink; only what a lab
+//! needs.
 
 use crate::error::{Doing, Error, Result};
 use netio::netlink::{self, NetlinkRequest, attribute, word};
@@ -12,7 +11,7 @@ const VETH_INFO_PEER: u16 = 1;
 const IFLA_INET6_ADDR_GEN_MODE: u16 = 8;
 const IN6_ADDR_GEN_MODE_NONE: u8 = 1;
 
-/// `struct ifinfomsg`, with the flags to change.
+/// `struct ifinfomsg`, with the flags and the mask of those to change.
 fn link_head(index: u32, flags: u32, change: u32) -> [u8; 16] {
     let mut head = [0; 16];
     head[4..8].copy_from_slice(&index.to_ne_bytes());
@@ -35,12 +34,12 @@ fn family(address: IpAddr) -> u8 {
     }
 }
 
-/// A connection to the kernel about one network namespace.
+/// A netlink socket of one network namespace.
 #[derive(Debug)]
 pub struct LabNetlink(netlink::Netlink);
 
 impl LabNetlink {
-    /// For the namespace that the calling thread is in now; it stays with that namespace.
+    /// For the current namespace of the calling thread; the socket stays in that namespace.
     ///
     /// # Errors
     ///
@@ -51,16 +50,16 @@ impl LabNetlink {
             .map(Self)
     }
 
-    /// Sends a request and waits for its outcome; the answer's payload, if it has one.
+    /// Sends a request and waits for the answer; returns its payload, which may be empty.
     fn request(&mut self, message: NetlinkRequest) -> io::Result<Vec<u8>> {
         self.0.ask(message)
     }
 
-    /// The number of an interface.
+    /// The index of an interface.
     ///
     /// # Errors
     ///
-    /// Returns an error if there is no such interface, or the kernel does not answer as it should.
+    /// Returns an error if there is no such interface, or the kernel's answer is malformed.
     pub fn index(&mut self, name: &str) -> Result<u32> {
         let message =
             NetlinkRequest::new(libc::RTM_GETLINK, 0, &link_head(0, 0, 0)).text(libc::IFLA_IFNAME, name);
@@ -98,7 +97,7 @@ impl LabNetlink {
         self.request(message.nest(libc::IFLA_LINKINFO, info))
     }
 
-    /// Makes a pair of joined interfaces, one here and one in another namespace.
+    /// Makes a veth pair, one end here and one in another namespace.
     ///
     /// # Errors
     ///
@@ -107,7 +106,7 @@ impl LabNetlink {
         self.veth_with_queues(name, peer, namespace, 1)
     }
 
-    /// As [`veth`](Self::veth), each side with so many queues in each direction.
+    /// As [`veth`](Self::veth), with this number of queues per side and direction.
     ///
     /// # Errors
     ///
@@ -165,7 +164,7 @@ impl LabNetlink {
             .map(drop)
     }
 
-    /// Switches an interface on.
+    /// Brings an interface up.
     ///
     /// # Errors
     ///
@@ -174,7 +173,7 @@ impl LabNetlink {
         self.change(name, "change the state", libc::IFF_UP as u32, |m| m)
     }
 
-    /// Switches an interface off.
+    /// Brings an interface down.
     ///
     /// # Errors
     ///
@@ -197,7 +196,7 @@ impl LabNetlink {
         self.change(name, "set the bridge", 0, |m| m.number(libc::IFLA_MASTER, master))
     }
 
-    /// Sets the longest packet, Ethernet header not counted.
+    /// Sets the MTU.
     ///
     /// # Errors
     ///
@@ -206,7 +205,7 @@ impl LabNetlink {
         self.change(name, "set the MTU", 0, |m| m.number(libc::IFLA_MTU, mtu))
     }
 
-    /// Limits how many segments the host puts into one super-frame; 1 switches them off.
+    /// Limits the segments in one super-frame; 1 switches super-frames off.
     ///
     /// # Errors
     ///
@@ -229,8 +228,7 @@ impl LabNetlink {
         })
     }
 
-    /// Keeps the kernel from giving the interface a link-local IPv6 address: for interfaces that
-    /// only carry frames.
+    /// Disables the link-local IPv6 address of an interface that only carries frames.
     ///
     /// # Errors
     ///
@@ -245,7 +243,7 @@ impl LabNetlink {
         })
     }
 
-    /// Removes an interface; a pair's other end goes with it.
+    /// Removes an interface, and with it the other end of a veth pair.
     ///
     /// # Errors
     ///
@@ -257,7 +255,7 @@ impl LabNetlink {
             .map(drop)
     }
 
-    /// Gives an interface an address. IPv6 addresses are usable at once, without duplicate
+    /// Gives an interface an address. IPv6 addresses are usable at once, without duplicate address
     /// detection.
     ///
     /// # Errors
@@ -279,7 +277,7 @@ impl LabNetlink {
             .map(drop)
     }
 
-    /// Adds a route: what goes to this prefix goes to that gateway.
+    /// Adds a route to this prefix through that gateway.
     ///
     /// # Errors
     ///

@@ -1,4 +1,5 @@
-//! Real programs in a host: bounded in time, captured, and ended with whatever they started.
+//! Real programs in a host: with a time limit, with captured output, killed together with their
+//! children.
 
 use crate::error::{Doing, Result};
 use crate::host::Host;
@@ -10,9 +11,9 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Bytes of output that are kept; the rest is discarded.
-const MOST_OUTPUT: u64 = 16 << 20;
-const USUAL_LIMIT: Duration = Duration::from_secs(60);
+/// Bytes of output that are captured; the rest is discarded.
+const MAX_OUTPUT: u64 = 16 << 20;
+const DEFAULT_LIMIT: Duration = Duration::from_secs(60);
 
 /// A program to run in a host.
 #[derive(Debug)]
@@ -25,9 +26,9 @@ pub struct Program {
 /// A program's output, and how it ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Output {
-    /// How it ended.
+    /// Its exit status.
     pub status: ExitStatus,
-    /// Whether it was killed because its time was over.
+    /// Whether it was killed because its time limit had passed.
     pub timed_out: bool,
     /// Its standard output.
     pub out: String,
@@ -35,7 +36,7 @@ pub struct Output {
     pub err: String,
 }
 
-/// A program that runs. It is killed when this is dropped, with every process of its group.
+/// A running program. Dropping it kills the program and every process of its group.
 #[derive(Debug)]
 pub struct Running {
     child: Child,
@@ -52,7 +53,7 @@ impl Program {
         Self {
             command,
             name: format!("`{name}` in host `{}`", host.name()),
-            limit: USUAL_LIMIT,
+            limit: DEFAULT_LIMIT,
         }
     }
 
@@ -70,21 +71,21 @@ impl Program {
         self
     }
 
-    /// Sets a variable of its environment.
+    /// Sets an environment variable.
     #[must_use]
     pub fn env(mut self, name: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> Self {
         self.command.env(name, value);
         self
     }
 
-    /// How long it may run; a minute if not set.
+    /// Sets how long it may run; the default is a minute.
     #[must_use]
     pub fn limit(mut self, limit: Duration) -> Self {
         self.limit = limit;
         self
     }
 
-    /// Starts it, with its output captured and its input empty.
+    /// Starts it with captured output and empty input.
     ///
     /// # Errors
     /// If it cannot be started.
@@ -113,7 +114,8 @@ impl Program {
         self.start()?.wait()
     }
 
-    /// Runs it at the terminal: with our input and output, in our process group, without a limit.
+    /// Runs it at the terminal: with our input and output, in our process group, without a time
+    /// limit.
     ///
     /// # Errors
     /// If it cannot be started or waited for.
@@ -122,11 +124,11 @@ impl Program {
     }
 }
 
-/// Reads a pipe to its end, keeping the first part.
+/// Reads a pipe to its end; returns the first part.
 fn read(mut pipe: impl Read + Send + 'static) -> JoinHandle<Vec<u8>> {
     std::thread::spawn(move || {
         let mut kept = Vec::new();
-        let _ = pipe.by_ref().take(MOST_OUTPUT).read_to_end(&mut kept);
+        let _ = pipe.by_ref().take(MAX_OUTPUT).read_to_end(&mut kept);
         let _ = std::io::copy(&mut pipe, &mut std::io::sink());
         kept
     })
@@ -138,12 +140,12 @@ impl Running {
         self.child.id()
     }
 
-    /// Whether it has not ended yet.
+    /// Whether it is still running.
     pub fn is_running(&self) -> bool {
         !process::wait_for(self.child.id(), Duration::ZERO).unwrap_or(true)
     }
 
-    /// Waits for its end, or kills it when its time is over.
+    /// Waits for its end, or kills it when its time limit has passed.
     ///
     /// # Errors
     /// If it cannot be waited for.
@@ -188,7 +190,7 @@ impl Running {
         })
     }
 
-    /// Kills the whole process group, including what an ended program left behind.
+    /// Kills the whole process group, including children that an ended program left behind.
     fn end(&mut self) -> std::io::Result<ExitStatus> {
         if !self.ended {
             process::kill_group(self.child.id());

@@ -1,8 +1,8 @@
-//! What an emulated link was offered and what it sent, bin by bin: the bandwidth meter of the
-//! PSPacer paper's GNET-1.
+//! Records the bytes offered to an emulated link and sent by it, in time bins: the bandwidth meter
+//! of the GNET-1 in the PSPacer paper.
 //!
-//! Offered bytes count in the bin in which the emulator received them; it reads its clock once a
-//! batch, so a burst that arrived together counts together. Sent bytes are spread exactly over
+//! Offered bytes count in the bin in which the emulator received them. It reads its clock once per
+//! batch, so a burst that arrived together counts in one bin. Sent bytes are spread exactly over
 //! their transmission time.
 
 use engine::units::{Bytes, Duration, Instant};
@@ -10,21 +10,21 @@ use measure::series::ByteSeries;
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Bins at most; what happens later is not recorded.
-const MOST: u64 = 10_000_000;
+/// Bins at most; later bytes are not recorded.
+const MAX_BINS: u64 = 10_000_000;
 
-/// What was recorded.
+/// The contents of a record.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Recorded {
     /// Bytes offered, by the time of their arrival.
     pub offered: ByteSeries,
     /// Bytes sent, by their transmission time.
     pub sent: ByteSeries,
-    /// The longest backlog, in bytes.
+    /// The largest backlog, in bytes.
     pub deepest: Bytes,
 }
 
-/// A record that a link writes and others read. Copies are the same record.
+/// A record that a link writes and others read. Clones share the same record.
 #[derive(Clone, Debug)]
 pub struct Record {
     end: Instant,
@@ -41,7 +41,7 @@ impl Record {
             deepest: Bytes::ZERO,
         };
         Self {
-            end: origin + bin.times(MOST),
+            end: origin + bin.times(MAX_BINS),
             inner: Arc::new(Mutex::new(inner)),
         }
     }
@@ -50,11 +50,11 @@ impl Record {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn offered(&self, now: Instant, len: Bytes, waiting: Bytes) {
+    pub(crate) fn offered(&self, now: Instant, len: Bytes, backlog: Bytes) {
         if now < self.end {
             let mut inner = self.inner();
             inner.offered.add(now, len.get());
-            inner.deepest = inner.deepest.max(waiting);
+            inner.deepest = inner.deepest.max(backlog);
         }
     }
 
@@ -64,15 +64,14 @@ impl Record {
         }
     }
 
-    /// What was recorded so far.
+    /// Copies what was recorded so far.
     pub fn read(&self) -> Recorded {
         self.inner().clone()
     }
 }
 
 impl Recorded {
-    /// Writes a line for each bin: the time in seconds, and the rates at which bytes were offered
-    /// and sent.
+    /// Writes a line for each bin: its time in seconds, the offered and the sent rate in bit/s.
     ///
     /// # Errors
     /// If `out` cannot be written.
@@ -97,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_offered_and_sent_is_recorded_bin_by_bin() {
+    fn offered_and_sent_bytes_are_recorded_in_bins() {
         let origin = Instant::from_nanos(1_000_000);
         let record = Record::new(origin, Duration::from_micros(100));
         record.offered(origin, Bytes::new(1_000), Bytes::new(1_000));

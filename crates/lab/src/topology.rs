@@ -6,7 +6,7 @@ use crate::host::{Host, check_interface_name};
 use netio::port::Port;
 use netio::ports::captured::Captured;
 
-/// The port at the far end of a direction, with the direction's capture.
+/// The port at the far end of a direction, with the direction's capture if it has one.
 fn captured(
     port: Box<dyn Port>,
     direction: &EmulatedDirection,
@@ -21,17 +21,16 @@ fn captured(
     Ok(Box::new(port))
 }
 
-/// Hosts joined by links. It ends when it is dropped, with its links and, when their last holders
-/// are gone, its hosts.
+/// Hosts joined by links. Dropping it ends its links, and its hosts unless clones of them exist.
 #[derive(Debug)]
 pub struct Lab {
     hosts: Vec<Host>,
     links: Vec<Emulator>,
-    /// Whether ends of emulated links are TAP devices.
+    /// Whether the ends of emulated links are TAP devices, and not veth pairs.
     tap: bool,
-    /// Whether the other ends take the kernel's time of arrival of each frame.
+    /// Whether veth pairs use the kernel's arrival timestamp of each frame.
     arrival_times: bool,
-    /// The namespace of the other ends' far sides.
+    /// The namespace of the far ends of veth pairs.
     wires: Option<Host>,
 }
 
@@ -50,7 +49,8 @@ impl Lab {
         }
     }
 
-    /// An empty lab that makes no TAP devices even where it could; see [`crate::emulator`].
+    /// An empty lab that makes no TAP devices even where they are available; see
+    /// [`crate::emulator`].
     pub fn without_tap() -> Self {
         Self {
             hosts: Vec::new(),
@@ -61,9 +61,9 @@ impl Lab {
         }
     }
 
-    /// An empty lab for fast links: they count with the kernel's time of arrival of each frame, so
-    /// that a thread that was held up neither drops nor bunches what arrived meanwhile, and they do
-    /// not spin. Without TAP devices, which report no times.
+    /// An empty lab for fast links. Links use the kernel's arrival timestamp of each frame, so that
+    /// a delayed thread neither drops nor bunches what arrived meanwhile, and they do not spin.
+    /// Without TAP devices, which have no timestamps.
     pub fn with_arrival_times() -> Self {
         Self {
             arrival_times: true,
@@ -91,8 +91,7 @@ impl Lab {
         &self.links
     }
 
-    /// Joins two hosts by a pair of kernel interfaces (veth): no limit, no delay. Both are up
-    /// afterwards.
+    /// Joins two hosts by a veth pair: no limit, no delay. Both interfaces are up afterwards.
     ///
     /// # Errors
     /// If the interfaces cannot be made.
@@ -106,7 +105,7 @@ impl Lab {
         Ok(())
     }
 
-    /// Joins two hosts by an emulated link, which may differ by direction. Both interfaces are up
+    /// Joins two hosts by an emulated link, whose directions may differ. Both interfaces are up
     /// afterwards. Returns the link's index in [`links`](Self::links).
     ///
     /// # Errors
@@ -132,7 +131,7 @@ impl Lab {
         Ok(number)
     }
 
-    /// One end of an emulated link.
+    /// Opens one end of an emulated link.
     fn open(&mut self, (host, interface): (&Host, &str), link: usize, side: usize) -> Result<Box<dyn Port>> {
         check_interface_name(interface)?;
         if self.tap {

@@ -1,14 +1,14 @@
-//! The descent into new namespaces: two forks, so that a small process 1 stands between.
+//! Moves the process into new namespaces, by two forks: a small process 1 is in between.
 //!
 //! ```text
-//! outer (waits) ── init (process 1 of a new PID namespace; reaps) ── the caller goes on here
+//! outer (waits) ── init (process 1 of a new PID namespace; reaps) ── the caller continues here
 //! ```
 //!
-//! Whichever of the three is killed, also by SIGKILL, everything ends: `init` has a parent-death
-//! signal from `outer`, leaves when the caller ends, and the kernel kills a PID namespace whose
-//! process 1 is gone.
+//! If any of the three is killed, also by SIGKILL, everything ends: `init` has a parent-death
+//! signal from `outer`, exits when the caller ends, and the kernel kills a PID namespace whose
+//! process 1 has ended.
 //!
-//! All of it may run between fork and exec of a process with several threads, so nothing here
+//! All of this may run between fork and exec of a process with several threads, so nothing here
 //! allocates, locks or panics.
 #![expect(unsafe_code, reason = "fork, unshare, mount and signals are system calls")]
 
@@ -18,10 +18,10 @@ use std::mem::MaybeUninit;
 use std::ptr::null;
 use std::sync::atomic::{AtomicI32, Ordering};
 
-/// The innermost process's number outside.
+/// The innermost process's PID outside.
 static OUTSIDE: AtomicI32 = AtomicI32::new(0);
 
-/// Which step failed, and how.
+/// The step that failed, and its error.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) step: &'static str,
@@ -39,7 +39,7 @@ impl<T> Step<T> for io::Result<T> {
 }
 
 /// Moves the calling process into new namespaces; returns in the innermost of three processes. With
-/// `drop_to`, becomes that user and group first.
+/// `drop_to`, it becomes that user and group first.
 ///
 /// The calling process must have one thread.
 pub(crate) fn isolate(drop_to: Option<u32>) -> Result<(), Failure> {
@@ -48,22 +48,21 @@ pub(crate) fn isolate(drop_to: Option<u32>) -> Result<(), Failure> {
     }
     let mask = block_signals();
     unshare_all()?;
-    // SAFETY: this process has one thread, so the child may go on as it likes.
+    // SAFETY: this process has one thread, so the child may call any function.
     let init = check(unsafe { libc::fork() }).step("fork")?;
     if init != 0 {
-        stand_over(init);
+        supervise(init);
     }
-    // SAFETY: a plain call without pointers. When the process above dies, this one is killed.
+    // SAFETY: a plain call without pointers. When the parent dies, this process is killed.
     unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
     // SAFETY: as above.
     let inner = check(unsafe { libc::fork() }).step("fork")?;
     if inner != 0 {
-        stand_over(inner);
+        supervise(inner);
     }
-    OUTSIDE.store(number_in_proc(), Ordering::Relaxed);
-    // SAFETY: the strings are constants that end in zero. Without a proc file system of the new PID
-    // namespace everything but listing processes works, and some containers refuse one, so failure
-    // is no failure.
+    OUTSIDE.store(pid_in_proc(), Ordering::Relaxed);
+    // SAFETY: the strings are zero-terminated constants. Some containers refuse to mount the new
+    // PID namespace's proc file system; only listing processes needs it, so an error is ignored.
     unsafe {
         let flags = libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC;
         libc::mount(
@@ -78,35 +77,35 @@ pub(crate) fn isolate(drop_to: Option<u32>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// This process's number as the mounted proc file system has it: of the PID namespace outside,
-/// before ours is mounted.
-fn number_in_proc() -> i32 {
+/// This process's PID in the mounted proc file system, which is that of the PID namespace outside
+/// until ours is mounted.
+fn pid_in_proc() -> i32 {
     let mut text = [0_u8; 16];
-    // SAFETY: the path ends in zero; the pointer and length are those of `text`.
+    // SAFETY: the path is zero-terminated; the pointer and length are those of `text`.
     let len = unsafe { libc::readlink(c"/proc/self".as_ptr(), text.as_mut_ptr().cast(), text.len()) };
     let digits = text.iter().take(usize::try_from(len).unwrap_or(0));
     digits.fold(0, |n, digit| n * 10 + i32::from(digit.wrapping_sub(b'0') % 10))
 }
 
-/// The innermost process's number outside; 0 before [`isolate`], or in a program started by it.
-pub(crate) fn number_outside() -> i32 {
+/// The innermost process's PID outside; 0 before [`isolate`], or in a program started by it.
+pub(crate) fn pid_outside() -> i32 {
     OUTSIDE.load(Ordering::Relaxed)
 }
 
 fn become_user(id: u32) -> io::Result<()> {
     // SAFETY: plain calls; the group list is empty, so its pointer is not read. The raw system
-    // calls change this one thread, which is all there is.
+    // calls change one thread, and there is only one.
     unsafe {
         check(libc::syscall(libc::SYS_setgroups, 0, null::<libc::gid_t>()) as i32)?;
         check(libc::syscall(libc::SYS_setresgid, id, id, id) as i32)?;
         check(libc::syscall(libc::SYS_setresuid, id, id, id) as i32)?;
-        // A change of user hides /proc/self from oneself, where the maps are to be written.
+        // A change of user makes /proc/self inaccessible, but the ID maps are written there.
         check(libc::prctl(libc::PR_SET_DUMPABLE, 1))?;
     }
     Ok(())
 }
 
-/// With privilege, namespaces alone; without, a user namespace in which we have it.
+/// Makes the namespaces: with privilege directly, otherwise in a user namespace that grants it.
 fn unshare_all() -> Result<(), Failure> {
     const INNER: i32 = libc::CLONE_NEWPID | libc::CLONE_NEWNS | libc::CLONE_NEWNET;
     // SAFETY: plain calls without pointers.
@@ -122,18 +121,18 @@ fn unshare_all() -> Result<(), Failure> {
     }
     separate(c"/")
         .or_else(|e| match e.raw_os_error() {
-            // Under chroot the root need not be a mount. What is mounted below is /proc.
+            // Under chroot the root may be no mount point. /proc is all that is mounted here.
             Some(libc::EINVAL) => separate(c"/proc"),
             _ => Err(e),
         })
         .step("separate the mounts")
 }
 
-/// Keeps what is mounted at this place, and below it, from spreading to the machine.
-fn separate(place: &std::ffi::CStr) -> io::Result<()> {
+/// Makes the mounts at and below this path private, so that changes do not propagate outside.
+fn separate(path: &std::ffi::CStr) -> io::Result<()> {
     let flags = libc::MS_REC | libc::MS_PRIVATE;
-    // SAFETY: the path ends in zero, and the other pointers may be null.
-    check(unsafe { libc::mount(null(), place.as_ptr(), null(), flags, null()) }).map(drop)
+    // SAFETY: the path is zero-terminated, and the other pointers may be null.
+    check(unsafe { libc::mount(null(), path.as_ptr(), null(), flags, null()) }).map(drop)
 }
 
 fn write_file(path: &std::ffi::CStr, text: std::fmt::Arguments<'_>) -> io::Result<()> {
@@ -141,7 +140,8 @@ fn write_file(path: &std::ffi::CStr, text: std::fmt::Arguments<'_>) -> io::Resul
     let mut rest = &mut buffer[..];
     rest.write_fmt(text)?;
     let len = 64 - rest.len();
-    // SAFETY: the path ends in zero; the buffer has `len` bytes; the descriptor is closed once.
+    // SAFETY: the path is zero-terminated; the buffer has `len` bytes; the descriptor is closed
+    // once.
     unsafe {
         let fd = check(libc::open(path.as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC))?;
         let written = libc::write(fd, buffer.as_ptr().cast(), len);
@@ -151,8 +151,8 @@ fn write_file(path: &std::ffi::CStr, text: std::fmt::Arguments<'_>) -> io::Resul
     }
 }
 
-/// Blocks the signals that [`stand_over`] waits for; the former mask. Those of job control stay as
-/// they are, so that a shell can stop and continue the whole.
+/// Blocks the signals that [`supervise`] waits for; returns the former mask. Those of job control
+/// stay unblocked, so that a shell can stop and continue all processes.
 fn block_signals() -> libc::sigset_t {
     let mut former = MaybeUninit::uninit();
     // SAFETY: both sets are ours, and the call fills the second one.
@@ -178,11 +178,12 @@ fn waited_for() -> MaybeUninit<libc::sigset_t> {
     set
 }
 
-/// Waits for this child, passing on signals that were sent to us alone; leaves with its status.
-fn stand_over(child: libc::pid_t) -> ! {
+/// Waits for this child, forwards signals that were sent to this process alone, and exits with the
+/// child's status.
+fn supervise(child: libc::pid_t) -> ! {
     let set = waited_for();
-    // SAFETY: descriptors above 2 belong to the innermost process, which has copies; keeping ours
-    // open would keep pipes of the caller's from ending. `set` and `info` are ours.
+    // SAFETY: the innermost process has its own copies of the descriptors above 2; open copies here
+    // would keep the caller's pipes open. `set` and `info` are ours.
     unsafe {
         libc::syscall(libc::SYS_close_range, 3_u32, u32::MAX, 0_u32);
         loop {
@@ -191,14 +192,14 @@ fn stand_over(child: libc::pid_t) -> ! {
             if signal == libc::SIGCHLD {
                 reap(child);
             } else if signal > 0 && info.assume_init_ref().si_code <= 0 {
-                // Sent by a process. What the terminal sends, the whole group has received.
+                // Sent by a process: the terminal's signals go to the whole group anyway.
                 libc::kill(child, signal);
             }
         }
     }
 }
 
-/// Collects ended processes; leaves if `child` is one of them.
+/// Reaps ended processes; exits if `child` is one of them.
 fn reap(child: libc::pid_t) {
     let mut status = 0;
     loop {
@@ -213,7 +214,7 @@ fn reap(child: libc::pid_t) {
             } else {
                 128 + libc::WTERMSIG(status)
             };
-            // SAFETY: ends this process without running what the caller registered for its own end.
+            // SAFETY: exits without running the caller's exit handlers.
             unsafe { libc::_exit(code) };
         }
     }
@@ -222,13 +223,13 @@ fn reap(child: libc::pid_t) {
 /// Makes `command` isolate itself before it becomes its program.
 pub(crate) fn isolate_before_exec(command: &mut std::process::Command, drop_to: Option<u32>) {
     use std::os::unix::process::CommandExt;
-    // SAFETY: `isolate` is made to run between fork and exec: see the head of this file.
+    // SAFETY: `isolate` may run between fork and exec: see the top of this file.
     unsafe {
         command.pre_exec(move || isolate(drop_to).map_err(|failure| failure.source));
     }
 }
 
-/// The process id of the parent, within this PID namespace.
+/// The parent's PID in this PID namespace.
 pub(crate) fn parent() -> i32 {
     // SAFETY: a plain call without pointers.
     unsafe { libc::getppid() }

@@ -6,7 +6,7 @@ pub(crate) mod namespace;
 pub(crate) mod process;
 pub(crate) mod socket;
 
-/// The result of a system call that answers -1 on failure.
+/// The result of a system call that returns -1 on failure.
 fn check(answer: libc::c_int) -> std::io::Result<libc::c_int> {
     if answer < 0 {
         Err(std::io::Error::last_os_error())

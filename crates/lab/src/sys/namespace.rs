@@ -6,10 +6,10 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
-/// A new, empty network namespace, held by the descriptor alone. The calling thread moves into it.
+/// Makes an empty network namespace, which only the descriptor keeps open. The calling thread moves
+/// into it.
 pub(crate) fn unshare_network() -> io::Result<OwnedFd> {
-    // SAFETY: a plain call without pointers; network namespaces belong to threads, so no other is
-    // touched.
+    // SAFETY: a plain call without pointers; it changes the network namespace of this thread only.
     check(unsafe { libc::unshare(libc::CLONE_NEWNET) })?;
     Ok(File::open("/proc/thread-self/ns/net")?.into())
 }

@@ -1,4 +1,4 @@
-//! Child processes: into a namespace before exec, waiting with a limit, ending a whole group.
+//! Child processes: entering a namespace before exec, waiting with a time limit, killing a group.
 #![expect(unsafe_code, reason = "setns before exec, pidfd and kill are system calls")]
 
 use super::check;
@@ -18,7 +18,7 @@ pub(crate) fn enter_before_exec(command: &mut Command, namespace: Arc<OwnedFd>) 
     }
 }
 
-/// Waits until the child has ended, at most `limit`; whether it has.
+/// Waits at most `limit` until the child has ended; returns whether it has.
 pub(crate) fn wait_for(pid: u32, limit: Duration) -> io::Result<bool> {
     // SAFETY: a plain call without pointers; the descriptor it returns is new and ours.
     let fd = unsafe {
@@ -38,16 +38,15 @@ pub(crate) fn wait_for(pid: u32, limit: Duration) -> io::Result<bool> {
     }
 }
 
-/// Lets the calling thread's sleeps end within microseconds of their time; the kernel's habit is 50
-/// later. Where it is not allowed, sleeps stay as they are.
-pub(crate) fn wake_sharply() {
+/// Sets the calling thread's timer slack to 1 ns, so that sleeps end on time; the kernel's default
+/// is 50 µs. If that is not permitted, sleeps stay as they are.
+pub(crate) fn minimise_timer_slack() {
     // SAFETY: a plain call with numbers.
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1 as libc::c_ulong) };
 }
 
-/// Kills every process of the group that this child leads. The child must not have been waited for
-/// yet.
+/// Kills every process of the group that this child leads. The child must not have been reaped yet.
 pub(crate) fn kill_group(leader: u32) {
-    // SAFETY: a plain call. The child is not waited for, so its number is not another's.
+    // SAFETY: a plain call. The child is not reaped yet, so its PID is not reused.
     unsafe { libc::kill(-leader.cast_signed(), libc::SIGKILL) };
 }

@@ -1,4 +1,4 @@
-//! Sockets that the standard library does not make, and options that it does not set.
+//! Socket options and calls that the standard library does not offer.
 #![expect(unsafe_code, reason = "socket options and ioctl are system calls")]
 
 use super::check;
@@ -27,13 +27,13 @@ pub(crate) fn set_congestion(socket: &impl AsFd, name: &str) -> io::Result<()> {
     set_option(socket, libc::IPPROTO_TCP, libc::TCP_CONGESTION, name.as_bytes())
 }
 
-/// Fixes the receive buffer of a socket.
+/// Sets the receive buffer of a socket, which disables autotuning.
 pub(crate) fn set_receive_buffer(socket: &impl AsFd, bytes: u32) -> io::Result<()> {
     let bytes = i32::try_from(bytes).unwrap_or(i32::MAX);
     set_option(socket, libc::SOL_SOCKET, libc::SO_RCVBUF, &bytes.to_ne_bytes())
 }
 
-/// Lets the kernel note when each datagram came; [`receive_stamped`] tells.
+/// Enables arrival timestamps, which [`receive_stamped`] returns.
 pub(crate) fn stamp_arrivals(socket: &impl AsFd) -> io::Result<()> {
     set_option(
         socket,
@@ -43,18 +43,18 @@ pub(crate) fn stamp_arrivals(socket: &impl AsFd) -> io::Result<()> {
     )
 }
 
-/// A datagram's length, and when the kernel got it, in nanoseconds since 1970; none if it did not
-/// say.
+/// Receives a datagram: its length, and when the kernel received it in nanoseconds since 1970, if
+/// it reports that.
 pub(crate) fn receive_stamped(socket: &impl AsFd, buffer: &mut [u8]) -> io::Result<(usize, Option<u64>)> {
-    // Room for one message of control data with a timespec, aligned as the kernel writes it.
+    // Room for one control message with a timespec, aligned for `struct cmsghdr`.
     let mut control = [0_u64; 8];
     let mut iov = libc::iovec {
         iov_base: buffer.as_mut_ptr().cast(),
         iov_len: buffer.len(),
     };
     // SAFETY: an all-zero `msghdr` is valid; its pointers are to live buffers with their lengths.
-    // The control messages are walked with the system's own macros, which stay inside
-    // `msg_controllen`; the timespec is read unaligned.
+    // The system's macros for control messages stay within `msg_controllen`; the timespec is read
+    // unaligned.
     unsafe {
         let mut message: libc::msghdr = std::mem::zeroed();
         message.msg_iov = &raw mut iov;
@@ -76,13 +76,13 @@ pub(crate) fn receive_stamped(socket: &impl AsFd, buffer: &mut [u8]) -> io::Resu
     }
 }
 
-/// Sets one of the offloads of an interface (an `ETHTOOL_S…` command with one value) in the calling
-/// thread's network namespace.
+/// Sets an offload of an interface (an `ETHTOOL_S…` command with one value) in the calling thread's
+/// network namespace.
 pub(crate) fn ethtool_set(interface: &str, command: u32, value: u32) -> io::Result<()> {
     let socket = std::net::UdpSocket::bind((std::net::Ipv4Addr::UNSPECIFIED, 0))?;
     let mut argument = [command, value];
-    // SAFETY: the structure is plain data, for which zeroes are valid; the kernel reads and writes
-    // the two words of `argument` through it, during the call only.
+    // SAFETY: all-zero is a valid `ifreq`; during the call the kernel reads and writes the two
+    // words of `argument` through it.
     unsafe {
         let mut request: libc::ifreq = std::mem::zeroed();
         let room = size_of::<[libc::c_char; libc::IFNAMSIZ]>() - 1;

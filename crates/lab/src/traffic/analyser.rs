@@ -1,4 +1,4 @@
-//! Receives the streams of [`generator`](super::generator)s, any number at once, and counts each.
+//! Receives any number of [`generator`](super::generator) streams at once, and counts each.
 
 use crate::error::{Doing, Result};
 use crate::sys::socket::{receive_stamped, set_receive_buffer, stamp_arrivals};
@@ -9,43 +9,43 @@ use std::collections::BTreeMap;
 use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant, SystemTime};
 
-/// How long it listens before it looks at the clock again.
-const GLANCE: Duration = Duration::from_millis(50);
-/// Stragglers are waited for this long after a stream's end was said.
+/// The receive timeout, after which [`Analyser::turn`] returns.
+const TIMEOUT: Duration = Duration::from_millis(50);
+/// How long to wait for stragglers after a stream's end was announced.
 const GRACE: Duration = Duration::from_millis(500);
-/// Streams at once at most, so that strangers cannot fill the memory.
-const MOST_STREAMS: usize = 10_000;
-/// What may wait for us in the kernel while we are held up, if it allows so much.
+/// Streams at once at most, which bounds the memory that foreign datagrams can take.
+const MAX_STREAMS: usize = 10_000;
+/// The socket's receive buffer, if the kernel allows so much: for delays of this process.
 const BUFFER: u32 = 8 << 20;
 
-/// One stream.
+/// A received stream.
 #[derive(Clone, Debug)]
 pub struct ReceivedStream {
     /// Its counts.
     pub tally: Tally,
-    /// When the latest of it came.
+    /// When its latest datagram arrived.
     last: Instant,
 }
 
 impl ReceivedStream {
-    /// Whether nothing of it is waited for any more: its end was said, or nothing came for so long.
+    /// Whether the stream is over: its end was announced, or nothing has arrived for `idle`.
     pub fn over(&self, now: Instant, idle: Duration) -> bool {
         let quiet = now.saturating_duration_since(self.last);
         quiet >= idle || self.tally.ended() && quiet >= GRACE
     }
 }
 
-/// A socket that counts what comes.
+/// A socket that counts what it receives.
 #[derive(Debug)]
 pub struct Analyser {
     socket: UdpSocket,
     bin: u64,
     streams: BTreeMap<u64, ReceivedStream>,
-    /// Datagrams that are not of our generators, or of more streams than there is room for.
-    strange: u64,
+    /// Datagrams that are not from our generators, or of more streams than there is room for.
+    foreign: u64,
 }
 
-/// Nanoseconds since 1970: the clock that sender and receiver both have.
+/// Nanoseconds since 1970: the clock that sender and receiver share.
 pub fn wall_clock() -> u64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     since.map_or(0, |since| since.as_nanos() as u64)
@@ -60,7 +60,7 @@ impl Analyser {
     pub fn listen(on: SocketAddr, bin: Duration) -> Result<Self> {
         let listen = || {
             let socket = UdpSocket::bind(on)?;
-            socket.set_read_timeout(Some(GLANCE))?;
+            socket.set_read_timeout(Some(TIMEOUT))?;
             set_receive_buffer(&socket, BUFFER)?;
             stamp_arrivals(&socket)?;
             Ok(socket)
@@ -69,7 +69,7 @@ impl Analyser {
             socket: listen().doing(|| format!("listen on {on}"))?,
             bin: bin.as_nanos() as u64,
             streams: BTreeMap::new(),
-            strange: 0,
+            foreign: 0,
         })
     }
 
@@ -77,18 +77,18 @@ impl Analyser {
     ///
     /// # Errors
     ///
-    /// Returns an error if the socket's own address cannot be learnt.
+    /// Returns an error if the socket's own address cannot be read.
     pub fn address(&self) -> Result<SocketAddr> {
         self.socket
             .local_addr()
             .doing(|| "learn the receiver's port".into())
     }
 
-    /// Takes one datagram, or waits a moment in vain.
+    /// Receives one datagram, or waits until the timeout.
     ///
     /// # Errors
     ///
-    /// Returns an error if receiving fails for any reason but that nothing came in time.
+    /// Returns an error if receiving fails for any reason other than the timeout.
     pub fn turn(&mut self) -> Result<()> {
         let mut buffer = [0; 1 << 16];
         match receive_stamped(&self.socket, &mut buffer) {
@@ -101,32 +101,32 @@ impl Analyser {
 
     fn take(&mut self, datagram: &[u8], arrived: u64) {
         let Some(head) = Head::read(datagram) else {
-            self.strange += 1;
+            self.foreign += 1;
             return;
         };
-        // Only the end of it: a stream that went elsewhere, or that was counted and forgotten.
-        let known = self.streams.contains_key(&head.stream);
-        if !known && (head.end || self.streams.len() >= MOST_STREAMS) {
-            self.strange += u64::from(!head.end);
+        // An end alone belongs to a stream that went elsewhere, or that was counted before.
+        let tracked = self.streams.contains_key(&head.stream);
+        if !tracked && (head.end || self.streams.len() >= MAX_STREAMS) {
+            self.foreign += u64::from(!head.end);
             return;
         }
         let now = Instant::now();
         let bin = self.bin;
-        let heard = self.streams.entry(head.stream).or_insert_with(|| ReceivedStream {
+        let stream = self.streams.entry(head.stream).or_insert_with(|| ReceivedStream {
             tally: Tally::new(head.stream, bin),
             last: now,
         });
-        heard.last = now;
-        heard.tally.take(&head, datagram.len(), arrived);
+        stream.last = now;
+        stream.tally.take(&head, datagram.len(), arrived);
     }
 
-    /// The streams so far, by name.
+    /// The streams so far, by their number.
     pub const fn streams(&self) -> &BTreeMap<u64, ReceivedStream> {
         &self.streams
     }
 
     /// Datagrams that belong to no stream.
-    pub const fn strange(&self) -> u64 {
-        self.strange
+    pub const fn foreign(&self) -> u64 {
+        self.foreign
     }
 }

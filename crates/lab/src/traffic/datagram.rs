@@ -1,35 +1,35 @@
-//! What our test datagrams carry: the stream they belong to, their number, and when they were sent.
+//! The header of our test datagrams: stream, sequence number, and time of sending.
 //!
-//! 32 bytes in network order, the rest of the payload is filling: a mark by which strangers'
-//! datagrams are told apart, flags, the stream's name, the number from 0, and the time in
-//! nanoseconds on the sender's clock. The datagram that ends a stream has the number of datagrams
-//! that were sent before it in the place of its own.
+//! 32 bytes in network byte order: a magic number, flags, the stream's number, the sequence number
+//! from 0, and the time in nanoseconds on the sender's clock. The rest of the payload is padding.
+//! The datagram that ends a stream has the number of datagrams sent before it as its sequence
+//! number.
 
-/// Bytes of payload at least.
+/// The shortest payload, in bytes.
 pub const LEAST_PAYLOAD: usize = 32;
 
-/// "SuiT", and the format's version in the last byte's place of flags.
-const MARK: u32 = 0x5375_6954;
+/// The magic number "SuiT"; the second byte of the flags is the format's version.
+const MAGIC: u32 = 0x5375_6954;
 const VERSION: u32 = 1 << 8;
 const END: u32 = 1;
 
-/// The beginning of a datagram.
+/// The header of a datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Head {
-    /// The stream, a number that its sender drew.
+    /// The stream, a random number of its sender.
     pub stream: u64,
-    /// From 0; at the end of the stream, how many there were.
+    /// The sequence number from 0; in the last datagram, the number of datagrams before it.
     pub number: u64,
-    /// Nanoseconds on the sender's clock.
+    /// When it was sent, in nanoseconds on the sender's clock.
     pub sent: u64,
-    /// Nothing of this stream comes after it.
+    /// Whether the stream ends with it.
     pub end: bool,
 }
 
 impl Head {
-    /// Writes it at the beginning of a payload, which has at least [`LEAST_PAYLOAD`] bytes.
+    /// Writes it to the start of a payload of at least [`LEAST_PAYLOAD`] bytes.
     pub fn write(&self, payload: &mut [u8]) {
-        payload[..4].copy_from_slice(&MARK.to_be_bytes());
+        payload[..4].copy_from_slice(&MAGIC.to_be_bytes());
         payload[4..8].copy_from_slice(&(VERSION | u32::from(self.end)).to_be_bytes());
         for (at, word) in [(8, self.stream), (16, self.number), (24, self.sent)] {
             payload[at..at + 8].copy_from_slice(&word.to_be_bytes());
@@ -41,7 +41,7 @@ impl Head {
         let word = |at: usize| Some(u64::from_be_bytes(payload.get(at..at + 8)?.try_into().ok()?));
         let first = word(0)?;
         let flags = first as u32;
-        ((first >> 32) as u32 == MARK && flags & !END == VERSION).then_some(())?;
+        ((first >> 32) as u32 == MAGIC && flags & !END == VERSION).then_some(())?;
         Some(Self {
             stream: word(8)?,
             number: word(16)?,
@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read_and_strangers_are_not() {
+    fn what_is_written_is_read_and_foreign_datagrams_are_not() {
         let mut payload = [0xee; 40];
         for end in [false, true] {
             let head = Head {
@@ -68,7 +68,7 @@ mod tests {
             head.write(&mut payload);
             assert_eq!(Head::read(&payload), Some(head));
         }
-        assert_eq!(Head::read(&payload[..31]), None, "cut short");
+        assert_eq!(Head::read(&payload[..31]), None, "truncated");
         payload[6] ^= 2;
         assert_eq!(Head::read(&payload), None, "another version");
         assert_eq!(Head::read(&[0; 64]), None);

@@ -1,10 +1,10 @@
 //! Sends datagrams at set times: evenly, or in bursts.
 //!
-//! The times are absolute, counted from the beginning, so that being late once does not slow the
-//! stream: a sender that was held up sends what is due at once, and says how late it was.
+//! Times are relative to the start of the stream, so one delay does not lower the rate: a delayed
+//! sender sends what is due at once, and reports its lateness.
 
 use crate::error::{Doing, Error, Result};
-use crate::sys::process::wake_sharply;
+use crate::sys::process::minimise_timer_slack;
 use crate::traffic::datagram::{Head, LEAST_PAYLOAD};
 use crate::traffic::sample::Sample;
 use crate::traffic::tcp::is_timeout;
@@ -12,23 +12,23 @@ use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
-/// How long a send may block, and how long the sender sleeps at most before it looks whether it is
-/// to stop.
-const GLANCE: Duration = Duration::from_millis(50);
+/// How long a send may block, and how long the sender sleeps at most before it checks whether to
+/// stop.
+const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
-/// The end of a stream is said this often, since datagrams are lost.
+/// How often the end of a stream is announced, since datagrams may be lost.
 const ENDINGS: usize = 3;
 
-/// When which datagrams leave.
+/// Sizes and times of the datagrams of a stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TrafficShape {
     /// Bytes of payload in each, at least [`LEAST_PAYLOAD`].
     pub payload: usize,
-    /// From the beginning of one datagram to the next in its burst.
+    /// From one datagram to the next in its burst.
     pub interval: Duration,
     /// Datagrams in a burst, at least 1.
     pub burst: u32,
-    /// From the beginning of one burst to the next.
+    /// From the start of one burst to the next.
     pub period: Duration,
     /// Datagrams in all.
     pub count: u64,
@@ -46,14 +46,14 @@ impl TrafficShape {
         }
     }
 
-    /// So many datagrams of this payload a second, for so long.
+    /// Datagrams of this payload, `rate` of them per second for this duration.
     pub fn per_second(rate: u32, payload: usize, duration: Duration) -> Self {
         let interval = Duration::from_secs(1) / rate.max(1);
         let count = duration.as_nanos() / interval.as_nanos().max(1);
         Self::even(payload, interval, u64::try_from(count).unwrap_or(u64::MAX))
     }
 
-    /// When the datagram of this number is to leave, since the beginning.
+    /// When the datagram with this number is due, from the start of the stream.
     pub fn due(&self, number: u64) -> Duration {
         let burst = u64::from(self.burst.max(1));
         let nanos = |each: Duration, times: u64| each.as_nanos() * u128::from(times);
@@ -62,20 +62,20 @@ impl TrafficShape {
     }
 }
 
-/// What a sender did.
+/// The report of a sender.
 #[derive(Clone, Debug)]
 pub struct SendReport {
-    /// Datagrams handed to the kernel, or that the kernel refused for want of room.
+    /// Datagrams given to the kernel, including those that it refused.
     pub datagrams: u64,
-    /// Of these, what the kernel refused: its buffer was full, or nobody listens.
+    /// Datagrams that the kernel refused: its buffer was full, or nobody listens.
     pub refused: u64,
-    /// How late each left, in nanoseconds.
+    /// How late each was sent, in nanoseconds.
     pub late: Sample,
-    /// From the first to the last.
+    /// From the start of the stream to the last datagram.
     pub took: Duration,
 }
 
-/// A socket to this address from this one, or from any.
+/// A socket connected to this address, bound to `from` if given.
 ///
 /// # Errors
 ///
@@ -89,20 +89,20 @@ pub fn socket(to: SocketAddr, from: Option<SocketAddr>) -> Result<UdpSocket> {
     let socket = UdpSocket::bind(from).doing(|| format!("bind to {from}"))?;
     let connect = |socket: UdpSocket| {
         socket.connect(to)?;
-        // Where nobody takes frames off the interface, the socket's buffer stays full.
-        socket.set_write_timeout(Some(GLANCE))?;
+        // If nobody takes frames off the interface, the socket's buffer stays full.
+        socket.set_write_timeout(Some(CHECK_INTERVAL))?;
         Ok(socket)
     };
     connect(socket).doing(|| format!("send to {to}"))
 }
 
-/// Sends the stream until its end or until `stop` says so, then says its end. `clock` gives the
-/// time that the receiver compares with its own, in nanoseconds.
+/// Sends the stream until its end or until `stop` returns true, then announces the end. `clock` is
+/// the time that the receiver compares with its own, in nanoseconds.
 ///
 /// # Errors
 ///
-/// Returns an error if sending fails for another reason than a full buffer or an unreachable
-/// receiver, which only count as refused.
+/// Returns an error if sending fails for a reason other than a full buffer or an unreachable
+/// receiver, which count as refused.
 pub fn send(
     socket: &UdpSocket,
     stream: u64,
@@ -110,7 +110,7 @@ pub fn send(
     clock: impl Fn() -> u64,
     stop: impl Fn() -> bool,
 ) -> io::Result<SendReport> {
-    wake_sharply();
+    minimise_timer_slack();
     let mut payload = vec![0; shape.payload.max(LEAST_PAYLOAD)];
     let mut sent = SendReport {
         datagrams: 0,
@@ -137,11 +137,11 @@ pub fn send(
         sent.datagrams += 1;
         sent.took = begin.elapsed();
     }
-    say_the_end(socket, stream, sent.datagrams, &clock)?;
+    announce_end(socket, stream, sent.datagrams, &clock)?;
     Ok(sent)
 }
 
-/// Sleeps; whether the stream goes on.
+/// Sleeps until `due`; false if the sender is to stop.
 fn sleep_until(begin: Instant, due: Duration, stop: &impl Fn() -> bool) -> bool {
     loop {
         if stop() {
@@ -151,14 +151,14 @@ fn sleep_until(begin: Instant, due: Duration, stop: &impl Fn() -> bool) -> bool 
         if left.is_zero() {
             return true;
         }
-        std::thread::sleep(left.min(GLANCE));
+        std::thread::sleep(left.min(CHECK_INTERVAL));
     }
 }
 
-fn say_the_end(socket: &UdpSocket, stream: u64, count: u64, clock: &impl Fn() -> u64) -> io::Result<()> {
+fn announce_end(socket: &UdpSocket, stream: u64, count: u64, clock: &impl Fn() -> u64) -> io::Result<()> {
     let mut payload = [0; LEAST_PAYLOAD];
     for _ in 0..ENDINGS {
-        std::thread::sleep(GLANCE);
+        std::thread::sleep(CHECK_INTERVAL);
         let head = Head {
             stream,
             number: count,
@@ -171,27 +171,27 @@ fn say_the_end(socket: &UdpSocket, stream: u64, count: u64, clock: &impl Fn() ->
     Ok(())
 }
 
-/// Hands a datagram to the kernel; whether it took it. A full buffer loses it as a network would; a
-/// port that nobody listens on any more, too.
+/// Gives a datagram to the kernel; returns whether it was accepted. A full buffer or a closed port
+/// is no error: the datagram counts as refused.
 fn offer(socket: &UdpSocket, payload: &[u8]) -> io::Result<bool> {
-    const PASSING: [i32; 5] = [
+    const REFUSALS: [i32; 5] = [
         libc::ENOBUFS,
         libc::ECONNREFUSED,
         libc::EHOSTUNREACH,
         libc::ENETUNREACH,
         libc::ENETDOWN,
     ];
-    let passing =
-        |e: &io::Error| e.raw_os_error().is_some_and(|n| PASSING.contains(&n)) || is_timeout(e.kind());
+    let refused =
+        |e: &io::Error| e.raw_os_error().is_some_and(|n| REFUSALS.contains(&n)) || is_timeout(e.kind());
     match socket.send(payload) {
         Ok(_) => Ok(true),
-        Err(e) if passing(&e) => Ok(false),
+        Err(e) if refused(&e) => Ok(false),
         Err(e) => Err(e),
     }
 }
 
 impl SendReport {
-    /// The error of a stream of which nothing could be sent: nobody listens, or there is no way.
+    /// Fails if nothing of the stream could be sent: nobody listens, or there is no route.
     ///
     /// # Errors
     ///
@@ -212,7 +212,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bursts_begin_at_their_period_and_datagrams_at_their_interval() {
+    fn bursts_start_at_their_period_and_datagrams_at_their_interval() {
         let shape = TrafficShape {
             payload: 100,
             interval: Duration::from_micros(180),

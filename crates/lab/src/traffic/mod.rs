@@ -1,9 +1,10 @@
-//! Traffic of our own: real sockets, bounded in time, measured where it arrives.
+//! Our own traffic: real sockets, limited in time, measured at the receiver.
 //!
 //! - [`tcp`]: bulk transfers, with the congestion control chosen per connection;
-//! - [`generator`], [`analyser`]: numbered datagrams at set times, and what became of them, for one
-//!   host each; [`datagram`] is what they carry, [`tally`] and [`sample`] how it is counted;
-//! - [`udp`]: the same between two hosts of a lab, with every arrival, for loss, gaps and delay;
+//! - [`generator`], [`analyser`]: numbered datagrams at set times, and their receiver, for one host
+//!   each; [`datagram`] is their format, [`tally`] and [`sample`] count them;
+//! - [`udp`]: the same between two hosts of a lab, with a list of all arrivals, for loss, gaps and
+//!   delay;
 //! - [`probe`]: request and response, for round-trip times.
 
 pub mod analyser;

@@ -1,4 +1,4 @@
-//! Request and response over UDP: the round-trip times that a program sees.
+//! Requests and responses over UDP, to measure round-trip times as programs see them.
 
 use crate::error::{Doing, Result};
 use crate::host::Host;
@@ -9,39 +9,39 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Requests that are to be sent, one after the other.
+/// A series of requests, sent one after the other.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Probe {
-    /// Where the responder listens: an address of the responding host. Port 0 chooses one.
+    /// The responder's address in its host. Port 0 chooses a port.
     pub to: SocketAddr,
-    /// How many.
+    /// Number of requests.
     pub count: u32,
     /// Bytes of payload in each, at least 8.
     pub payload: usize,
     /// The pause before each.
     pub pause: Duration,
-    /// How long to wait for an answer.
+    /// How long to wait for a response.
     pub limit: Duration,
 }
 
-/// What the requests came to.
+/// The results of a probe.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ProbeReport {
-    /// The round-trip times of those that were answered, in order.
+    /// The round-trip times of the requests with a response, in order.
     pub round_trips: Vec<Duration>,
-    /// Those that were not.
+    /// The number of requests without a response.
     pub unanswered: u32,
 }
 
 impl ProbeReport {
-    /// The round-trip time that this share (0 to 1) does not exceed; none if nothing was answered.
+    /// The quantile (0 to 1) of round-trip times; none if there was no response.
     pub fn round_trip(&self, share: f64) -> Option<Duration> {
         quantile(&mut self.round_trips.clone(), share)
     }
 }
 
 impl Probe {
-    /// This many small requests, 5 ms apart, each with a second for its answer.
+    /// This many small requests, 5 ms apart, each with a limit of one second for its response.
     pub fn new(to: SocketAddr, count: u32) -> Self {
         Self {
             to,
@@ -52,7 +52,7 @@ impl Probe {
         }
     }
 
-    /// Starts a responder in one host, asks it from the other, and waits for the end.
+    /// Starts a responder in one host, sends requests from the other, and waits for the end.
     ///
     /// # Errors
     ///
@@ -67,7 +67,7 @@ impl Probe {
             let stop = Arc::clone(&stop);
             to.spawn("responder", move || respond(&responder, &stop))?
         };
-        let report = from.call(|| ask(&self, address));
+        let report = from.call(|| request(&self, address));
         stop.store(true, Ordering::Relaxed);
         let answered = thread
             .join()
@@ -91,7 +91,7 @@ fn respond(socket: &UdpSocket, stop: &AtomicBool) -> std::io::Result<()> {
     Ok(())
 }
 
-fn ask(probe: &Probe, to: SocketAddr) -> std::io::Result<ProbeReport> {
+fn request(probe: &Probe, to: SocketAddr) -> std::io::Result<ProbeReport> {
     let any: SocketAddr = match to {
         SocketAddr::V4(_) => (std::net::Ipv4Addr::UNSPECIFIED, 0).into(),
         SocketAddr::V6(_) => (std::net::Ipv6Addr::UNSPECIFIED, 0).into(),
@@ -113,7 +113,7 @@ fn ask(probe: &Probe, to: SocketAddr) -> std::io::Result<ProbeReport> {
                     report.round_trips.push(begin.elapsed());
                     break;
                 }
-                // The late answer to an earlier request.
+                // A late response to an earlier request.
                 Ok(_) if begin.elapsed() < probe.limit => {}
                 Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
                 Ok(_) => {

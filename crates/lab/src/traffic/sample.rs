@@ -1,17 +1,17 @@
-//! Quantiles of a stream of values in bounded memory: all of them while they are few, then a fair
-//! sample.
+//! Quantiles of a stream of values in bounded memory: of all values while they are few, then of a
+//! uniform sample.
 //!
-//! Vitter, "Random sampling with a reservoir" (1985), algorithm R: each of n values is in the
-//! sample with the same chance. Least, greatest and mean are of all values. Values may be negative:
-//! clocks of two hosts differ.
+//! Algorithm R of Vitter, "Random sampling with a reservoir" (1985): each of n values is in the
+//! sample with the same probability. Minimum, maximum and mean are of all values. Values may be
+//! negative, since clocks of two hosts differ.
 
 use engine::random::{Rng, Seed};
 
-/// Values kept at most. A quantile of so many is off by a fifth of a per cent of rank, with 95 %
-/// sureness 0.4.
-const MOST: usize = 1 << 16;
+/// Values in the sample at most. The rank of a quantile then has a standard error of 0.2 %; the 95
+/// % confidence interval is ±0.4 %.
+const MAX_SAMPLE: usize = 1 << 16;
 
-/// Values, or a sample of them.
+/// A uniform sample of a stream of values.
 #[derive(Clone, Debug)]
 pub struct Sample {
     kept: Vec<i64>,
@@ -23,7 +23,7 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// Nothing yet; the seed decides what is kept.
+    /// An empty sample; the seed decides which values it will contain.
     pub fn new(seed: u64) -> Self {
         Self {
             kept: Vec::new(),
@@ -35,44 +35,43 @@ impl Sample {
         }
     }
 
-    /// Takes a value.
+    /// Adds a value.
     pub fn take(&mut self, value: i64) {
         self.total += 1;
         self.sum += i128::from(value);
         self.least = self.least.min(value);
         self.greatest = self.greatest.max(value);
-        if self.kept.len() < MOST {
+        if self.kept.len() < MAX_SAMPLE {
             self.kept.push(value);
             return;
         }
-        let place = self.rng.below(self.total) as usize;
-        if let Some(kept) = self.kept.get_mut(place) {
+        let index = self.rng.below(self.total) as usize;
+        if let Some(kept) = self.kept.get_mut(index) {
             *kept = value;
         }
     }
 
-    /// How many values there were.
+    /// The number of all values.
     pub const fn total(&self) -> u64 {
         self.total
     }
 
-    /// The least; none if there was no value.
+    /// The minimum; none if there was no value.
     pub fn least(&self) -> Option<i64> {
         (self.total > 0).then_some(self.least)
     }
 
-    /// The greatest.
+    /// The maximum.
     pub fn greatest(&self) -> Option<i64> {
         (self.total > 0).then_some(self.greatest)
     }
 
-    /// The mean, towards zero.
+    /// The mean, rounded towards zero.
     pub fn mean(&self) -> Option<i64> {
         (self.total > 0).then(|| (self.sum / i128::from(self.total)) as i64)
     }
 
-    /// The values that these parts of a thousand do not exceed, in the order asked; empty if there
-    /// was no value.
+    /// The quantiles of the sample, in per mille, in the given order; empty if there was no value.
     pub fn quantiles(&self, per_mille: &[u32]) -> Vec<i64> {
         let mut sorted = self.kept.clone();
         sorted.sort_unstable();
@@ -103,13 +102,13 @@ mod tests {
     }
 
     #[test]
-    fn of_many_values_the_quantiles_are_near() {
+    fn quantiles_of_many_values_are_approximate() {
         let mut sample = Sample::new(2);
         for value in 0..1_000_000_i64 {
             sample.take(value * 7919 % 1_000_000);
         }
         let [median, high] = sample.quantiles(&[500, 990])[..] else {
-            panic!("two were asked for");
+            panic!("two quantiles");
         };
         assert!(
             (median - 500_000).abs() < 10_000 && (high - 990_000).abs() < 2_000,

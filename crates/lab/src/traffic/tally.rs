@@ -1,54 +1,56 @@
-//! What became of a stream, counted at its receiver in bounded memory: loss, duplicates, order,
-//! delay, jitter, and throughput over time.
+//! Counts a stream at its receiver in bounded memory: loss, duplicates, reordering, delay, jitter,
+//! and throughput over time.
 //!
-//! Reordering is RFC 4737's: a datagram is out of order if one with a higher number came before it.
-//! Jitter is RFC 3550's (section 6.4.1), the smoothed difference of delays. Delays are by two
-//! clocks: of two hosts they tell only what is added to the least. Duplicates are known of the last
-//! 65,536 numbers; what comes later than that counts as out of order.
+//! Reordering is that of RFC 4737: a datagram is reordered if one with a higher number arrived
+//! before it. Jitter is that of RFC 3550 (section 6.4.1), the smoothed difference of delays. Delays
+//! are differences of two clocks: between two hosts only their variation is meaningful. Duplicates
+//! are detected among the last 65,536 numbers; older ones count as reordered.
 
 use crate::traffic::datagram::Head;
 use crate::traffic::sample::Sample;
 
-/// Numbers, counted back from the highest, of which is known whether they came.
+/// The numbers below the highest for which arrivals are tracked.
 const WINDOW: u64 = 1 << 16;
 
-/// Values of the series at most; then two neighbours become one and the bin twice as long.
-const MOST_BINS: usize = 1 << 15;
+/// Bins of the series at most; beyond that, neighbours are merged and the bin becomes twice as
+/// long.
+const MAX_BINS: usize = 1 << 15;
 
-/// Numbers are below this; greater ones are not of our generators.
-const MOST_NUMBERS: u64 = 1 << 62;
+/// Sequence numbers are below this; greater ones are not from our generators.
+const MAX_NUMBERS: u64 = 1 << 62;
 
 /// The counts of one stream.
 #[derive(Clone, Debug)]
 pub struct Tally {
-    /// Different datagrams that came.
+    /// Datagrams received, without duplicates.
     pub received: u64,
-    /// Their payload, bytes.
+    /// Their payload, in bytes.
     pub bytes: u64,
-    /// Datagrams that came again.
+    /// Datagrams received again.
     pub duplicates: u64,
-    /// Datagrams that came after one with a higher number.
+    /// Datagrams received after one with a higher number.
     pub reordered: u64,
-    /// How many numbers the one that came latest was behind.
+    /// The largest reordering extent, in sequence numbers.
     pub furthest: u64,
-    /// Delays in nanoseconds, by two clocks.
+    /// Delays in nanoseconds, as differences of two clocks.
     pub delays: Sample,
     /// Jitter in nanoseconds, times 16.
     jitter: u64,
-    /// The delay of the one before.
+    /// The delay of the previous datagram.
     before: Option<i64>,
     highest: Option<u64>,
+    /// A bitmap of the last [`WINDOW`] numbers.
     seen: Vec<u64>,
-    /// What its sender said at the end.
+    /// The number of datagrams that the sender announced at the end.
     announced: Option<u64>,
-    /// When the first and the last came.
+    /// When the first and the last arrived.
     span: Option<(u64, u64)>,
     bin: u64,
     bins: Vec<u64>,
 }
 
 impl Tally {
-    /// Nothing yet; throughput in bins of this many nanoseconds.
+    /// An empty tally, with throughput in bins of this many nanoseconds.
     pub fn new(stream: u64, bin: u64) -> Self {
         Self {
             received: 0,
@@ -68,13 +70,14 @@ impl Tally {
         }
     }
 
-    /// Counts a datagram of this payload that came at this time, in nanoseconds; whether it is new.
+    /// Counts a datagram of this payload, received at this time in nanoseconds; returns whether it
+    /// is new.
     pub fn take(&mut self, head: &Head, payload: usize, arrived: u64) -> bool {
         if head.end {
             self.announced = Some(head.number);
             return false;
         }
-        if head.number >= MOST_NUMBERS {
+        if head.number >= MAX_NUMBERS {
             return false;
         }
         if !self.is_new(head.number) {
@@ -83,18 +86,18 @@ impl Tally {
         }
         self.received += 1;
         self.bytes += payload as u64;
-        self.time(arrived.wrapping_sub(head.sent).cast_signed());
-        self.place(arrived, payload as u64);
+        self.add_delay(arrived.wrapping_sub(head.sent).cast_signed());
+        self.add_bytes(arrived, payload as u64);
         true
     }
 
-    /// Notes the number; whether it had not come before.
+    /// Records the number; returns whether it is new.
     fn is_new(&mut self, number: u64) -> bool {
         let next = self.highest.map_or(0, |highest| highest + 1);
         if number >= next {
-            // The places of the numbers that were passed over are to be empty.
-            for passed in next.max(number.saturating_sub(WINDOW - 1))..=number {
-                self.mark(passed, false);
+            // Clear the bits of the numbers that were skipped.
+            for skipped in next.max(number.saturating_sub(WINDOW - 1))..=number {
+                self.mark(skipped, false);
             }
             self.highest = Some(number);
             self.mark(number, true);
@@ -109,29 +112,29 @@ impl Tally {
         true
     }
 
-    /// Sets a number's mark; what it was.
+    /// Sets a number's bit; returns its former value.
     fn mark(&mut self, number: u64, to: bool) -> bool {
-        let place = number % WINDOW;
-        let (word, bit) = (&mut self.seen[(place / 64) as usize], 1 << (place % 64));
+        let index = number % WINDOW;
+        let (word, bit) = (&mut self.seen[(index / 64) as usize], 1 << (index % 64));
         let was = *word & bit != 0;
         *word = if to { *word | bit } else { *word & !bit };
         was
     }
 
-    fn time(&mut self, delay: i64) {
+    fn add_delay(&mut self, delay: i64) {
         self.delays.take(delay);
         if let Some(before) = self.before {
-            // J += (|D| - J) / 16, with J kept times 16 as the RFC's own integer form does.
+            // J += (|D| - J) / 16, with 16 J as an integer, as in RFC 3550, appendix A.8.
             self.jitter = self.jitter + delay.abs_diff(before) - ((self.jitter + 8) >> 4);
         }
         self.before = Some(delay);
     }
 
-    fn place(&mut self, arrived: u64, payload: u64) {
+    fn add_bytes(&mut self, arrived: u64, payload: u64) {
         let (first, last) = self.span.unwrap_or((arrived, arrived));
         self.span = Some((first, last.max(arrived)));
         let since = arrived.saturating_sub(first);
-        while since / self.bin >= MOST_BINS as u64 {
+        while since / self.bin >= MAX_BINS as u64 {
             self.bins = self.bins.chunks(2).map(|pair| pair.iter().sum()).collect();
             self.bin *= 2;
         }
@@ -142,28 +145,28 @@ impl Tally {
         self.bins[at] += payload;
     }
 
-    /// How many were sent: what the sender said, or else as the highest number tells.
+    /// How many were sent: as the sender announced, or else by the highest number.
     pub fn sent(&self) -> u64 {
         self.announced
             .unwrap_or_else(|| self.highest.map_or(0, |highest| highest + 1))
     }
 
-    /// Whether the sender has said the end.
+    /// Whether the sender has announced the end.
     pub const fn ended(&self) -> bool {
         self.announced.is_some()
     }
 
-    /// Datagrams that did not come.
+    /// Datagrams that did not arrive.
     pub fn lost(&self) -> u64 {
         self.sent().saturating_sub(self.received)
     }
 
-    /// The jitter, nanoseconds.
+    /// The jitter, in nanoseconds.
     pub const fn jitter(&self) -> u64 {
         self.jitter >> 4
     }
 
-    /// When the first and the last came, nanoseconds on the receiver's clock.
+    /// When the first and the last arrived, in nanoseconds on the receiver's clock.
     pub const fn span(&self) -> Option<(u64, u64)> {
         self.span
     }
@@ -174,8 +177,8 @@ impl Tally {
         (self.bin, &self.bins)
     }
 
-    /// Bits of payload per second, from the first to the last: what came after the first, over the
-    /// time since.
+    /// The rate of payload in bit/s: what arrived after the first datagram, over the time from the
+    /// first to the last.
     pub fn rate(&self) -> Option<f64> {
         let (first, last) = self.span?;
         let others = self
@@ -211,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn duplicates_and_disorder_are_told_apart_from_loss() {
+    fn duplicates_reordering_and_loss_are_distinguished() {
         let mut tally = numbers(&[0, 3, 1, 3, 4]);
         assert_eq!((tally.sent(), tally.lost()), (5, 1), "2 is missing");
         let end = Head {
@@ -229,13 +232,13 @@ mod tests {
     }
 
     #[test]
-    fn a_wild_number_takes_no_memory_and_little_time() {
-        let tally = numbers(&[0, u64::MAX, MOST_NUMBERS - 1, 1]);
+    fn a_huge_number_takes_no_memory_and_little_time() {
+        let tally = numbers(&[0, u64::MAX, MAX_NUMBERS - 1, 1]);
         assert_eq!((tally.received, tally.reordered, tally.duplicates), (3, 1, 0));
     }
 
     #[test]
-    fn jitter_is_rfc_3550s() {
+    fn jitter_is_that_of_rfc_3550() {
         // Delays 10, 26, 10 µs: J = 0 → 16/16 = 1 → 1 + (16 - 1)/16 = 1.9375 µs.
         let mut tally = Tally::new(1, 1_000);
         for (number, delay) in [10_000, 26_000, 10_000].into_iter().enumerate() {
@@ -253,21 +256,20 @@ mod tests {
     }
 
     #[test]
-    fn the_series_keeps_every_byte_however_long_it_lasts() {
+    fn the_series_counts_every_byte_however_long_it_lasts() {
         let mut tally = Tally::new(1, 10);
         for number in 0..200_000 {
             tally.take(&head(number, 0), 3, 1_000 + number * 7);
         }
         let (bin, bins) = tally.series();
-        assert!(bin > 10 && bins.len() <= MOST_BINS);
+        assert!(bin > 10 && bins.len() <= MAX_BINS);
         assert_eq!(bins.iter().sum::<u64>(), 600_000);
-        let rate = tally.rate().expect("many came");
+        let rate = tally.rate().expect("many arrived");
         assert!((rate - 24e9 / 7.0).abs() < 1.0, "{rate}");
     }
 
     proptest! {
-        /// The same as with a set of everything that came, while nothing is further back than the
-        /// window.
+        /// The counts are those of a set of all arrivals, if none is further back than the window.
         #[test]
         fn counts_are_those_of_a_set(steps in prop::collection::vec(0_u64..2_000, 1..400)) {
             let tally = numbers(&steps);

@@ -1,4 +1,4 @@
-//! TCP bulk transfer: as much as the network lets through, counted by the receiver.
+//! TCP bulk transfers: as fast as the network permits, counted by the receiver.
 
 use crate::error::{Doing, Error, Result};
 use crate::host::Host;
@@ -10,12 +10,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How long a blocked read or write lasts before the clock is looked at again.
-const GLANCE: Duration = Duration::from_millis(100);
+/// How long a read or write may block before the clock is checked again.
+const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
 const CHUNK: usize = 64 << 10;
 
-/// Who opens a connection.
+/// The end that initiates the connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Connects {
     /// The sender, as in an upload to a server.
@@ -25,27 +25,27 @@ pub enum Connects {
     Receiver,
 }
 
-/// A transfer that is to be made.
+/// The settings of a transfer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Bulk {
-    /// Where the one who does not connect listens: an address of its host. Port 0 chooses one.
+    /// The address on which the other end listens, in its host. Port 0 chooses a port.
     pub to: SocketAddr,
-    /// Who connects.
+    /// The end that connects.
     pub who: Connects,
     /// The sender's congestion control, such as "cubic" or "reno".
     pub congestion: String,
     /// How long the sender sends.
     pub duration: Duration,
-    /// What it sends at most.
+    /// Bytes that it sends at most.
     pub most: u64,
     /// The length of one interval of the report.
     pub interval: Duration,
-    /// The receiver's buffer; the kernel's automatic one if none.
+    /// The receiver's buffer; none leaves it to the kernel's autotuning.
     pub receive_buffer: Option<u32>,
 }
 
 impl Bulk {
-    /// A transfer to this address for this long: cubic, automatic buffer, counted every 100 ms.
+    /// A transfer to this address for this long: cubic, autotuned buffer, intervals of 100 ms.
     pub fn new(to: SocketAddr, duration: Duration) -> Self {
         Self {
             to,
@@ -114,7 +114,7 @@ struct Shared {
     abandon: AtomicBool,
 }
 
-/// A transfer that is being made. Dropped, it is abandoned.
+/// A running transfer. Dropping it aborts the transfer.
 #[derive(Debug)]
 pub struct BulkRun {
     shared: Arc<Shared>,
@@ -123,26 +123,26 @@ pub struct BulkRun {
     sender: Option<JoinHandle<Result<Result<u64>>>>,
 }
 
-/// What a transfer came to.
+/// The results of a transfer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BulkReport {
-    /// When the intervals begin.
+    /// The start of the first interval.
     pub begin: Instant,
-    /// Bytes of payload that the receiver got in each interval.
+    /// Bytes of payload received in each interval.
     pub intervals: Vec<u64>,
-    /// Bytes that it got in all.
+    /// Bytes of payload received in all.
     pub received: u64,
-    /// Bytes that the sender's kernel took.
+    /// Bytes that the sender's kernel accepted.
     pub sent: u64,
 }
 
 impl BulkRun {
-    /// Bytes of payload that have arrived so far.
+    /// Bytes of payload received so far.
     pub fn received(&self) -> u64 {
         self.shared.received.load(Ordering::Relaxed)
     }
 
-    /// Lets the sender end now; what is on its way still arrives.
+    /// Stops the sender now; data in flight still arrives.
     pub fn stop(&self) {
         self.shared.stop_sending.store(true, Ordering::Relaxed);
     }
@@ -152,7 +152,7 @@ impl BulkRun {
     /// # Errors
     ///
     /// Returns an error if the sender or the receiver failed, for example because no connection
-    /// came about.
+    /// was established.
     pub fn finish(mut self) -> Result<BulkReport> {
         let sent = join(self.sender.take())?;
         let intervals = join(self.receiver.take())?;
@@ -178,13 +178,14 @@ impl Drop for BulkRun {
     fn drop(&mut self) {
         self.stop();
         self.shared.abandon.store(true, Ordering::Relaxed);
-        // Both look at the flags at every glance, so this is soon over.
+        // Both threads check the flags at every interval, so this does not take long.
         let _ = self.sender.take().map(JoinHandle::join);
         let _ = self.receiver.take().map(JoinHandle::join);
     }
 }
 
-/// Sends until the time is over, the amount is sent, or it is told to stop; the bytes sent.
+/// Sends until the duration is over, the amount is sent, or the run is stopped; returns the bytes
+/// sent.
 fn send(bulk: &Bulk, listener: &TcpListener, begin: Instant, shared: &Shared) -> Result<u64> {
     let to = listener
         .local_addr()
@@ -200,9 +201,11 @@ fn send(bulk: &Bulk, listener: &TcpListener, begin: Instant, shared: &Shared) ->
     let mut stream = stream.doing(|| format!("connect to {to}"))?;
     set_congestion(&stream, &bulk.congestion)
         .doing(|| format!("use the congestion control `{}`", bulk.congestion))
-        .map_err(|e| e.help("what there is stands in /proc/sys/net/ipv4/tcp_available_congestion_control"))?;
+        .map_err(|e| {
+            e.help("the available ones are in /proc/sys/net/ipv4/tcp_available_congestion_control")
+        })?;
     let doing = || format!("send to {to}");
-    stream.set_write_timeout(Some(GLANCE)).doing(doing)?;
+    stream.set_write_timeout(Some(CHECK_INTERVAL)).doing(doing)?;
     let chunk = vec![0x5a; CHUNK];
     let mut sent = 0;
     let over = || begin.elapsed() >= bulk.duration || shared.stop_sending.load(Ordering::Relaxed);
@@ -217,8 +220,8 @@ fn send(bulk: &Bulk, listener: &TcpListener, begin: Instant, shared: &Shared) ->
     Ok(sent)
 }
 
-/// Receives until the sender has closed; the bytes of each interval. What the network holds back
-/// after the sender has ended is waited for as long again as the transfer, and 5 s.
+/// Receives until the sender has closed; returns the bytes of each interval. It gives up after
+/// twice the duration of the transfer, the limit for connecting, and 5 s.
 fn receive(
     listener: &TcpListener,
     bulk: &Bulk,
@@ -237,7 +240,7 @@ fn receive(
     let Some(mut stream) = stream else {
         return Ok(Vec::new());
     };
-    stream.set_read_timeout(Some(GLANCE))?;
+    stream.set_read_timeout(Some(CHECK_INTERVAL))?;
     let mut buffer = vec![0; 4 * CHUNK];
     let mut intervals = Vec::new();
     while !over() {
@@ -259,7 +262,7 @@ fn receive(
     Ok(intervals)
 }
 
-/// The next connection; none if it is over before one comes.
+/// Accepts the next connection; none if `over` becomes true before one arrives.
 pub(crate) fn accept(listener: &TcpListener, over: impl Fn() -> bool) -> std::io::Result<Option<TcpStream>> {
     listener.set_nonblocking(true)?;
     loop {

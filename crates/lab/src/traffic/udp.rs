@@ -1,6 +1,6 @@
-//! UDP, evenly or in bursts, between two hosts of a lab. Every datagram carries its number and the
-//! time at which it was sent, on the clock that the receiver reads too: both are threads of one
-//! process. Every arrival is kept.
+//! UDP streams, even or in bursts, between two hosts of a lab. Every datagram carries its sequence
+//! number and its time of sending. Sender and receiver are threads of one process, so they read the
+//! same clock. The report lists every arrival.
 
 use crate::error::{Doing, Error, Result};
 use crate::host::Host;
@@ -14,25 +14,26 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-const GLANCE: Duration = Duration::from_millis(50);
+/// The receive timeout, and the bin of the tally's series.
+const TIMEOUT: Duration = Duration::from_millis(50);
 /// How long the receiver waits for stragglers after the last datagram was sent.
 const GRACE: Duration = Duration::from_millis(500);
-/// Datagrams of one stream at most: what the receiver remembers.
-const MOST: u64 = 10_000_000;
+/// Datagrams of one stream at most, which bounds the receiver's memory.
+const MAX_DATAGRAMS: u64 = 10_000_000;
 
-/// A stream that is to be sent.
+/// The settings of a stream.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Stream {
-    /// Where the receiver listens: an address of the receiving host. Port 0 chooses one.
+    /// The receiver's address in its host. Port 0 chooses a port.
     pub to: SocketAddr,
-    /// When which datagrams leave.
+    /// Sizes and times of its datagrams.
     pub shape: TrafficShape,
 }
 
-/// One datagram that arrived. Times are since the stream's beginning.
+/// One datagram that arrived. Times are from the start of the stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct UdpArrival {
-    /// Its number, from 0.
+    /// Its sequence number, from 0.
     pub number: u64,
     /// When it was sent.
     pub sent: Duration,
@@ -47,18 +48,18 @@ impl UdpArrival {
     }
 }
 
-/// What a stream came to.
+/// The results of a stream.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct StreamReport {
     /// Datagrams sent.
     pub sent: u64,
-    /// What arrived, in order of arrival.
+    /// Datagrams that arrived, in order of arrival.
     pub arrivals: Vec<UdpArrival>,
     /// Datagrams that arrived a second time.
     pub duplicates: u64,
     /// Datagrams that arrived after one with a higher number.
     pub reordered: u64,
-    /// How late the sender was with 99 % of them at most, and with the latest.
+    /// The sender's lateness: its 99th percentile and its maximum.
     pub late: [Duration; 2],
 }
 
@@ -68,7 +69,7 @@ impl StreamReport {
         self.sent.saturating_sub(self.arrivals.len() as u64)
     }
 
-    /// The longest time between two arrivals: how long nothing got through.
+    /// The longest time between two arrivals.
     pub fn longest_outage(&self) -> Duration {
         let gaps = self
             .arrivals
@@ -77,15 +78,14 @@ impl StreamReport {
         gaps.max().unwrap_or_default()
     }
 
-    /// The delay that this share of the datagrams (0 to 1) does not exceed; none if nothing
-    /// arrived.
+    /// The quantile (0 to 1) of delays; none if nothing arrived.
     pub fn delay(&self, share: f64) -> Option<Duration> {
         let mut delays: Vec<Duration> = self.arrivals.iter().map(UdpArrival::delay).collect();
         quantile(&mut delays, share)
     }
 }
 
-/// The value that this share of the values does not exceed.
+/// The quantile (0 to 1) of values.
 pub(crate) fn quantile(values: &mut [Duration], share: f64) -> Option<Duration> {
     values.sort_unstable();
     let last = values.len().checked_sub(1)?;
@@ -93,7 +93,7 @@ pub(crate) fn quantile(values: &mut [Duration], share: f64) -> Option<Duration> 
     values.get(at).copied()
 }
 
-/// A stream that is being sent. Dropped, it is abandoned.
+/// A running stream. Dropping it aborts the stream.
 #[derive(Debug)]
 pub struct StreamRun {
     shared: Arc<Shared>,
@@ -124,7 +124,8 @@ impl Stream {
         let begin = Instant::now();
         let receiver = {
             let shared = Arc::clone(&shared);
-            let last = begin + self.shape.due(self.shape.count.min(MOST)) + Duration::from_secs(5);
+            let count = self.shape.count.min(MAX_DATAGRAMS);
+            let last = begin + self.shape.due(count) + Duration::from_secs(5);
             to.spawn("udp-receiver", move || {
                 receive(&socket, begin, last, &shared).doing(|| format!("receive on {address}"))
             })?
@@ -151,7 +152,7 @@ impl StreamRun {
         self.shared.arrived.load(Ordering::Relaxed)
     }
 
-    /// Lets the sender end now.
+    /// Stops the sender now.
     pub fn stop(&self) {
         self.shared.stop.store(true, Ordering::Relaxed);
     }
@@ -193,7 +194,7 @@ impl Drop for StreamRun {
 fn send(stream: &Stream, to: SocketAddr, begin: Instant, shared: &Shared) -> Result<SendReport> {
     let socket = generator::socket(to, None)?;
     let shape = TrafficShape {
-        count: stream.shape.count.min(MOST),
+        count: stream.shape.count.min(MAX_DATAGRAMS),
         ..stream.shape
     };
     let clock = || begin.elapsed().as_nanos() as u64;
@@ -207,16 +208,16 @@ fn receive(
     last: Instant,
     shared: &Shared,
 ) -> std::io::Result<StreamReport> {
-    socket.set_read_timeout(Some(GLANCE))?;
+    socket.set_read_timeout(Some(TIMEOUT))?;
     let mut buffer = vec![0; 64 << 10];
-    let mut tally = Tally::new(0, GLANCE.as_nanos() as u64);
+    let mut tally = Tally::new(0, TIMEOUT.as_nanos() as u64);
     let mut arrivals = Vec::new();
-    let mut heard = Instant::now();
+    let mut last_arrival = Instant::now();
     while Instant::now() < last {
         match socket.recv(&mut buffer) {
             Ok(len) => {
-                heard = Instant::now();
-                let arrived = heard - begin;
+                last_arrival = Instant::now();
+                let arrived = last_arrival - begin;
                 let Some(head) = Head::read(&buffer[..len]) else {
                     continue;
                 };
@@ -230,7 +231,7 @@ fn receive(
                 }
             }
             Err(e) if is_timeout(e.kind()) => {
-                if shared.ended.load(Ordering::Acquire) && heard.elapsed() > GRACE {
+                if shared.ended.load(Ordering::Acquire) && last_arrival.elapsed() > GRACE {
                     break;
                 }
             }

@@ -315,8 +315,8 @@ impl Receive {
         for (name, tally) in streams {
             describe(name, tally, out)?;
         }
-        if analyser.strange() > 0 {
-            writeln!(out, "{} other datagrams came", analyser.strange())?;
+        if analyser.foreign() > 0 {
+            writeln!(out, "{} other datagrams came", analyser.foreign())?;
         }
         Ok(Exit::Done)
     }
