@@ -1,13 +1,13 @@
-//! Traffic flows when Suimon does not: the forwarding process is killed, or stopped and continued,
-//! while probes cross it every 200 µs. A – R – B by veth; R has a kernel bridge, or A sends for
-//! itself.
+//! Fail open: traffic continues when the forwarding process is killed, or stopped and continued,
+//! while probes cross it every 200 µs. The topology is A – R – B by veth; R has a kernel bridge, or
+//! A sends for itself (`egress`).
 //!
-//! This program starts itself again as the process that forwards, so it has a `main` of its own.
-//! Give a part of a case's name to run only that. Outages are measured and printed; the limit on
-//! them is ten times what is expected, and each case may be tried three times, since other
-//! processes may hold the processors.
+//! This program starts itself again as the forwarding process, so it has its own `main`. An
+//! argument that is a part of a case's name runs only that case. Outages are measured and printed.
+//! Their limit is ten times the expected outage, and each case may be tried three times, since
+//! other processes may occupy the processors.
 
-#![expect(clippy::print_stdout, reason = "a test that measures says what it measured")]
+#![expect(clippy::print_stdout, reason = "these tests print their measurements")]
 
 use engine::packet::ClassId;
 use engine::random::Seed;
@@ -33,12 +33,12 @@ use std::time::{Duration, Instant};
 
 type Outcome<T = ()> = Result<T, Box<dyn Error>>;
 
-/// What must not be exceeded.
+/// The longest outage permitted.
 const OUTAGE: Duration = Duration::from_millis(100);
 const TRIES: usize = 3;
 const PROBES: u32 = 5000;
 
-/// How R or A forwards; with "_clsact", its programs are attached as before Linux 6.6.
+/// How R or A forwards; with "_clsact", programs are attached as before Linux 6.6.
 const KINDS: [&str; 7] = [
     "af_packet",
     "af_packet_clsact",
@@ -61,7 +61,7 @@ fn main() -> Outcome {
     for kind in KINDS {
         for (what, case) in CASES {
             let name = format!("{kind}_{what}");
-            // Busy polling changes how frames are waited for and nothing else.
+            // Busy polling changes only how the port waits for frames.
             if kind == "af_xdp_busy_poll" && !["killed", "speed"].contains(&what) {
                 continue;
             }
@@ -74,7 +74,7 @@ fn main() -> Outcome {
     Ok(())
 }
 
-/// Repeats a case that fails, a few times at most.
+/// Runs a case, and repeats it a few times if it fails.
 fn repeat(case: Case, kind: &str, name: &str) -> Outcome {
     for _ in 1..TRIES {
         match case(kind, name) {
@@ -106,8 +106,8 @@ const CASES: [(&str, Case); 11] = [
     ("speed", speed),
 ];
 
-/// The process that is to be killed: moves frames between two interfaces until then, and writes
-/// what it has received into a file.
+/// The forwarding process, which is to be killed: it moves frames between two interfaces, and
+/// writes the number of frames received to a file.
 fn forward(kind: &str, status: &Path, interfaces: &[String]) -> Outcome {
     let means = if kind.ends_with(CLSACT) {
         Means::Filters
@@ -178,16 +178,16 @@ fn path(name: &str, from: netio::worker::PortId, to: netio::worker::PortId) -> O
     })
 }
 
-/// Runs the worker and tells the test how it is doing.
+/// Runs the worker and reports its status to the test.
 ///
-/// While there is a file beside the status file that ends in "off", the ports are switched off; one
-/// that ends in "quit" is the end.
+/// While there is a file with the extension "off" beside the status file, the ports are switched
+/// off; a file with the extension "quit" ends the process.
 fn report(worker: Worker, handle: &Handle, switch: &Switch, status: &Path) -> Outcome {
     let running = std::thread::spawn(move || worker.run());
     while !running.is_finished() {
-        let seen = handle.inspect()?;
+        let snapshot = handle.inspect()?;
         switch.set(!status.with_extension("off").exists());
-        let received: u64 = seen.ports.iter().map(|port| port.counters.received).sum();
+        let received: u64 = snapshot.ports.iter().map(|port| port.counters.received).sum();
         let next = status.with_extension("next");
         std::fs::write(&next, format!("{received}"))?;
         std::fs::rename(&next, status)?;
@@ -199,7 +199,7 @@ fn report(worker: Worker, handle: &Handle, switch: &Switch, status: &Path) -> Ou
     Ok(())
 }
 
-/// The wire of a case, which is over where there can be none.
+/// The wire of a case; returns from the case where the port is not available.
 macro_rules! wire_or_return {
     ($kind:expr, $name:expr, $shape:expr) => {
         match wire($kind, $name, $shape)? {
@@ -209,7 +209,7 @@ macro_rules! wire_or_return {
     };
 }
 
-/// How the interfaces are.
+/// The settings of the interfaces.
 #[derive(Clone, Copy)]
 struct Shape {
     mtu: u32,
@@ -249,7 +249,7 @@ impl Wire {
             host.address(interface, address.parse()?)?;
         }
         if kind == "af_xdp_generic" {
-            // What the port's documentation asks for.
+            // As the port's documentation requires.
             for host in [&a, &b] {
                 host.offload("eth0", lab::host::OffloadFeature::Tso, false)?;
                 host.offload("eth0", lab::host::OffloadFeature::Gso, false)?;
@@ -267,16 +267,16 @@ impl Wire {
         Ok(wire)
     }
 
-    /// Starts the process and waits until it works.
+    /// Starts the forwarding process and waits until it is ready.
     fn start(&mut self, kind: &str) -> Outcome {
         let _ = std::fs::remove_file(&self.status);
         let program = std::env::current_exe()?;
-        let program = program.to_str().ok_or("this program's path is no text")?;
+        let program = program.to_str().ok_or("this program's path is not UTF-8")?;
         let status = self
             .status
             .to_str()
-            .ok_or("the path of temporary files is no text")?;
-        let (host, interfaces) = self.place(kind);
+            .ok_or("the path of temporary files is not UTF-8")?;
+        let (host, interfaces) = self.forwarding_host(kind);
         let program = host
             .program(program)
             .args(["forward", kind, status])
@@ -286,16 +286,16 @@ impl Wire {
         while self.status().is_none() {
             let running = self.forwarder.as_ref().is_some_and(Running::is_running);
             if !running || since.elapsed() > Duration::from_secs(5) {
-                let said = self.forwarder.take().map(Running::kill).transpose()?;
-                return Err(said.map_or("it did not start".into(), |said| said.err.into()));
+                let output = self.forwarder.take().map(Running::kill).transpose()?;
+                return Err(output.map_or("it did not start".into(), |output| output.err.into()));
             }
             std::thread::sleep(Duration::from_millis(10));
         }
         Ok(())
     }
 
-    /// Where the process is, and its interfaces.
-    fn place(&self, kind: &str) -> (&Host, &'static [&'static str]) {
+    /// The host of the forwarding process, and its interfaces.
+    fn forwarding_host(&self, kind: &str) -> (&Host, &'static [&'static str]) {
         if is_egress(kind) {
             (&self.a, &["eth0"])
         } else {
@@ -303,9 +303,9 @@ impl Wire {
         }
     }
 
-    /// What is attached there by filters: none where there is no clsact qdisc.
+    /// The BPF filters of each interface; none for one without a clsact qdisc.
     fn filters(&self, kind: &str) -> Outcome<Vec<Option<Vec<String>>>> {
-        let (host, interfaces) = self.place(kind);
+        let (host, interfaces) = self.forwarding_host(kind);
         let all = host.call(move || {
             let names = |name: &&str| clsact::names(Interface::named(name)?.index);
             interfaces.iter().map(names).collect::<std::io::Result<Vec<_>>>()
@@ -313,12 +313,12 @@ impl Wire {
         Ok(all??)
     }
 
-    /// What the process has received.
+    /// The number of frames that the process has received, by its last report.
     fn status(&self) -> Option<u64> {
         std::fs::read_to_string(&self.status).ok()?.parse().ok()
     }
 
-    /// The same, by a status that is fresh. The file is empty for a moment each time it is written.
+    /// The same by a fresh report. While the file is written it may be empty.
     fn received(&self) -> u64 {
         std::thread::sleep(Duration::from_millis(60));
         let again = || std::thread::sleep(Duration::from_millis(1));
@@ -332,8 +332,8 @@ impl Wire {
             .unwrap_or(0)
     }
 
-    /// Sends a stream while nothing else happens: what the receiver saw, and how many frames the
-    /// process did.
+    /// Sends a stream while nothing else happens: the receiver's report, and how many frames the
+    /// process received.
     fn send(&self, rate: u32, payload: usize, duration: Duration) -> Outcome<(StreamReport, u64)> {
         let before = self.received();
         let report = stream(rate, payload, duration)?
@@ -363,8 +363,8 @@ impl Drop for Wire {
     }
 }
 
-/// What a process says that may not, or cannot, have the port here.
-const CANNOT: [&str; 5] = [
+/// Parts of the errors of a port that is not available here.
+const UNAVAILABLE: [&str; 5] = [
     "has no AF_XDP",
     "CAP_BPF",
     "not permitted",
@@ -372,13 +372,14 @@ const CANNOT: [&str; 5] = [
     "Linux",
 ];
 
-/// A wire, or none where this machine or user cannot have it, which is then said.
+/// A wire; none, with a report of the skipped test, if the port is not available to this machine or
+/// user.
 fn wire(kind: &str, name: &str, shape: Shape) -> Outcome<Option<Wire>> {
     let error = match Wire::new(kind, shape) {
         Ok(wire) => return Ok(Some(wire)),
         Err(error) => error.to_string(),
     };
-    if !CANNOT.iter().any(|cannot| error.contains(cannot)) {
+    if !UNAVAILABLE.iter().any(|part| error.contains(part)) {
         return Err(error.into());
     }
     skips::skipped(format_args!("{name}: {error}"));
@@ -418,7 +419,7 @@ fn killed(kind: &str, name: &str) -> Outcome {
     std::thread::sleep(Duration::from_millis(700));
     let received = wire.received();
     if received < 1000 {
-        return Err(format!("only {received} frames went by the process that is to be killed").into());
+        return Err(format!("only {received} frames passed through the process before it was killed").into());
     }
     wire.forwarder.take().map(Running::kill).transpose()?;
     let report = run.finish()?;
@@ -426,8 +427,8 @@ fn killed(kind: &str, name: &str) -> Outcome {
     bounded(&report, u64::MAX)
 }
 
-/// After a kill, frames go the kernel's way at first and by the next process then, none of them
-/// twice; and there are no more filters than before.
+/// After a kill, frames first take the kernel's path, then go through the next process, none of
+/// them twice; and there are no more filters than before.
 fn started_again(kind: &str, name: &str) -> Outcome {
     let mut wire = wire_or_return!(kind, name, PLAIN);
     let before = wire.filters(kind)?;
@@ -450,7 +451,7 @@ fn started_again(kind: &str, name: &str) -> Outcome {
     Err(format!("filters: {before:?}, after the next start {after:?}").into())
 }
 
-/// After a clean end nothing is left of programs.
+/// After a clean exit no program is attached.
 fn leaves_nothing(kind: &str, name: &str) -> Outcome {
     let mut wire = wire_or_return!(kind, name, PLAIN);
     std::fs::write(wire.status.with_extension("quit"), "")?;
@@ -482,20 +483,22 @@ fn stopped(kind: &str, name: &str) -> Outcome {
     let report = run.finish()?;
     summary(name, &report);
     if before < 1000 || after < before + 300 {
-        return Err(format!("{before} frames by the process before it was stopped, {after} after").into());
+        return Err(
+            format!("{before} frames through the process before it was stopped, {after} after").into(),
+        );
     }
-    // A frame that crosses while the cell is renewed may go both ways.
+    // A frame that crosses during the beat may take both paths.
     bounded(&report, 3)
 }
 
-/// Explains itself if it is not so.
-fn expect(so: bool, otherwise: &str, report: &StreamReport, taken: u64) -> Outcome {
+/// Fails with the counts unless the condition is true.
+fn expect(condition: bool, step: &str, report: &StreamReport, taken: u64) -> Outcome {
     let (sent, arrived) = (report.sent, report.arrivals.len());
-    let text = || format!("{otherwise}: {sent} sent, {taken} taken by the process, {arrived} arrived");
-    if so { Ok(()) } else { Err(text().into()) }
+    let text = || format!("{step}: {sent} sent, {taken} taken by the process, {arrived} arrived");
+    if condition { Ok(()) } else { Err(text().into()) }
 }
 
-/// After a lapse in which nothing arrived, the process takes over again all the same.
+/// After a lapse without arrivals, the process takes over again.
 fn stopped_idle(kind: &str, name: &str) -> Outcome {
     let wire = wire_or_return!(kind, name, PLAIN);
     wire.signal("STOP")?;
@@ -510,7 +513,8 @@ fn stopped_idle(kind: &str, name: &str) -> Outcome {
     )
 }
 
-/// Switched off, all goes by the kernel's own way; on again, by us; nothing is lost at either turn.
+/// Switched off, all frames take the kernel's own path; switched on again, ours. Hardly any are
+/// lost or duplicated at either change.
 fn switched(kind: &str, name: &str) -> Outcome {
     let wire = wire_or_return!(kind, name, PLAIN);
     let run = stream(1000, 64, Duration::from_millis(1200))?.start(&wire.a, &wire.b)?;
@@ -524,7 +528,7 @@ fn switched(kind: &str, name: &str) -> Outcome {
     let report = run.finish()?;
     taken.push(wire.received());
     summary(name, &report);
-    // A packet socket goes on hearing copies while it is off; they are thrown away.
+    // While switched off, a packet socket still receives copies; they are discarded.
     let quiet = kind.starts_with("af_packet") || taken[1] < taken[0] + 100;
     expect(
         quiet && taken[2] > taken[1] + 200,
@@ -540,7 +544,7 @@ fn switched(kind: &str, name: &str) -> Outcome {
     )
 }
 
-/// The interface goes, and another one of the same name comes.
+/// The interface is removed, and another one of the same name appears.
 fn comes_back(kind: &str, name: &str) -> Outcome {
     let wire = wire_or_return!(kind, name, PLAIN);
     if is_egress(kind) {
@@ -583,7 +587,7 @@ fn long_frames(kind: &str, name: &str) -> Outcome {
     )
 }
 
-/// Flows spread over three receive queues all go by the process.
+/// Flows spread over three receive queues all go through the process.
 fn several_queues(kind: &str, name: &str) -> Outcome {
     let wire = wire_or_return!(kind, name, Shape { queues: 3, ..PLAIN });
     for _ in 0..6 {
@@ -598,8 +602,8 @@ fn several_queues(kind: &str, name: &str) -> Outcome {
     Ok(())
 }
 
-/// While the port is alive: hosts on both sides reach the bridge itself, it reaches them, and what
-/// is for everybody arrives once.
+/// While the port is alive, hosts on both sides reach the bridge itself and it reaches them;
+/// broadcasts arrive once.
 fn reachable(kind: &str, name: &str) -> Outcome {
     let wire = wire_or_return!(kind, name, PLAIN);
     for (from, to, address) in [
@@ -612,32 +616,32 @@ fn reachable(kind: &str, name: &str) -> Outcome {
             return Err(format!("{} to {address}: {report:?}", from.name()).into());
         }
     }
-    let heard = everybody(&wire)?;
-    println!("{name}: of 50 broadcasts {heard} were heard on the other side");
-    if !(45..=50).contains(&heard) {
-        return Err(format!("50 broadcasts were heard {heard} times").into());
+    let received = broadcasts(&wire)?;
+    println!("{name}: of 50 broadcasts {received} were received on the other side");
+    if !(45..=50).contains(&received) {
+        return Err(format!("50 broadcasts were received {received} times").into());
     }
     Ok(())
 }
 
-/// How often B hears 50 broadcasts of A.
-fn everybody(wire: &Wire) -> Outcome<usize> {
-    let ear = wire.b.call(|| std::net::UdpSocket::bind("0.0.0.0:4000"))??;
-    ear.set_read_timeout(Some(Duration::from_millis(300)))?;
-    let mouth = wire.a.call(|| std::net::UdpSocket::bind("10.0.0.1:0"))??;
-    mouth.set_broadcast(true)?;
+/// How many datagrams B receives when A sends 50 broadcasts.
+fn broadcasts(wire: &Wire) -> Outcome<usize> {
+    let receiver = wire.b.call(|| std::net::UdpSocket::bind("0.0.0.0:4000"))??;
+    receiver.set_read_timeout(Some(Duration::from_millis(300)))?;
+    let sender = wire.a.call(|| std::net::UdpSocket::bind("10.0.0.1:0"))??;
+    sender.set_broadcast(true)?;
     for n in 0..50u8 {
-        mouth.send_to(&[n; 100], "10.0.0.255:4000")?;
+        sender.send_to(&[n; 100], "10.0.0.255:4000")?;
         std::thread::sleep(Duration::from_millis(2));
     }
-    let mut heard = 0;
-    while ear.recv(&mut [0; 200]).is_ok() {
-        heard += 1;
+    let mut received = 0;
+    while receiver.recv(&mut [0; 200]).is_ok() {
+        received += 1;
     }
-    Ok(heard)
+    Ok(received)
 }
 
-/// Prints what the port carries, roughly; only that it carries anything is asserted.
+/// Prints the rough throughput of the port; only that anything arrives is asserted.
 fn speed(kind: &str, name: &str) -> Outcome {
     let wire = wire_or_return!(kind, name, PLAIN);
     let bulk = Bulk::new("10.0.0.2:0".parse()?, Duration::from_secs(1))
@@ -653,7 +657,7 @@ fn speed(kind: &str, name: &str) -> Outcome {
         run.arrivals.len()
     );
     if bulk.received < 1 << 20 || run.arrivals.len() < 1000 {
-        return Err("next to nothing came through".into());
+        return Err("almost nothing arrived".into());
     }
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! Hosts, kernel links, programs and traffic, as root and as an ordinary user.
 //!
-//! Each test runs in a box of its own; see [`lab::isolated`].
+//! Each test runs in its own box; see [`lab::isolated`].
 
 use lab::traffic::{generator::TrafficShape, probe::Probe, tcp::Bulk, udp::Stream};
 use lab::{Host, Lab, Result};
@@ -13,7 +13,7 @@ fn at(address: &str) -> SocketAddr {
     address.parse().expect("an address in a test")
 }
 
-/// A – R – B: R has one address towards each, and forwards.
+/// A – R – B: R has an address on each side, and forwards.
 fn routed() -> Result<(Lab, Host, Host)> {
     let mut lab = Lab::new();
     let (a, r, b) = (lab.host("a")?, lab.host("r")?, lab.host("b")?);
@@ -94,7 +94,7 @@ fn two_hosts_meet_through_a_kernel_bridge() {
 }
 
 #[test]
-fn a_program_runs_in_its_host_and_is_ended_with_its_children_when_its_time_is_over() {
+fn a_program_runs_in_its_host_and_is_killed_with_its_children_after_its_time_limit() {
     lab::isolated(|| {
         let run = || -> Result<()> {
             let host = Lab::new().host("a")?;
@@ -117,7 +117,10 @@ fn a_program_runs_in_its_host_and_is_ended_with_its_children_when_its_time_is_ov
             assert!(!grandchild.is_empty());
             std::thread::sleep(Duration::from_millis(50));
             let state = std::fs::read_to_string(format!("/proc/{grandchild}/stat")).unwrap_or_default();
-            assert!(state.is_empty() || state.contains(") Z"), "it lives on: {state}");
+            assert!(
+                state.is_empty() || state.contains(") Z"),
+                "it still runs: {state}"
+            );
             Ok(())
         };
         run().expect("a lab with programs");
@@ -125,7 +128,7 @@ fn a_program_runs_in_its_host_and_is_ended_with_its_children_when_its_time_is_ov
 }
 
 #[test]
-fn the_kernels_own_words_explain_a_refusal() {
+fn errors_contain_the_kernels_own_text() {
     lab::isolated(|| {
         let mut lab = Lab::new();
         let (a, b) = (lab.host("a").expect("a host"), lab.host("b").expect("a host"));
@@ -172,7 +175,7 @@ fn an_interface_can_be_changed_moved_and_removed() {
             a.netlink(|n| n.delete("eth0"))?;
             assert!(
                 c.netlink(|n| n.index("eth0")).is_err(),
-                "the other end goes with it"
+                "the other end is removed with it"
             );
             Ok(())
         };

@@ -1,7 +1,7 @@
-//! Emulated links under real traffic, over TAP devices and over kernel pairs, as root and as an
+//! Emulated links under real traffic, over TAP devices and over veth pairs, as root and as an
 //! ordinary user.
 //!
-//! Bounds are shares of what was asked for, and wide: the machine is not ours alone.
+//! Bounds are shares of the configured values, and wide: the machine is shared.
 
 use engine::classify::{Classifier, Filter, Ports};
 use engine::discipline::Reason;
@@ -19,7 +19,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 const NOBODY: u32 = 65534;
-/// Payload in a full frame over IPv4 with time stamps, and the frame.
+/// Bytes of payload of a full frame over IPv4 with timestamps, and of the frame.
 const SEGMENT: (f64, f64) = (1448.0, 1514.0);
 
 fn at(address: &str) -> SocketAddr {
@@ -41,10 +41,10 @@ fn pair(mut lab: Lab, link: EmulatedLink) -> Result<(Lab, Host, Host)> {
     Ok((lab, a, b))
 }
 
-/// Sends from one to the other until something arrives, so that their addresses are known.
-/// Datagrams wait in the kernel while an address is asked for, and those that are sent just when
-/// the answer comes can overtake them.
-fn acquaint(a: &Host, b: &Host) -> Result<()> {
+/// Sends from one to the other until something arrives, so that ARP has resolved their addresses.
+/// Datagrams queue in the kernel during resolution, and those sent just when the reply arrives can
+/// overtake them.
+fn resolve_addresses(a: &Host, b: &Host) -> Result<()> {
     let begun = Instant::now();
     let stream = Stream {
         to: at("10.0.0.2:0"),
@@ -58,9 +58,9 @@ fn acquaint(a: &Host, b: &Host) -> Result<()> {
     Ok(())
 }
 
-fn tcp_gets_its_rate_and_waits_its_delay(lab: Lab) -> Result<()> {
-    // With room for whatever a sender has under way nothing is lost: a retransmission that is lost
-    // too can hold TCP up for a second, however good the link.
+fn tcp_has_rate_and_delay(lab: Lab) -> Result<()> {
+    // The buffer has room for all data in flight, so nothing is dropped: a retransmission that is
+    // dropped too can stall TCP for a second.
     let link = EmulatedLink::new(Bandwidth::mbit(20)).delay(Span::from_millis(5));
     let (_lab, a, b) = pair(lab, link.buffer(Bytes::new(4_000_000)))?;
     let probe = Probe::new(at("10.0.0.2:0"), 10).run(&a, &b)?;
@@ -81,24 +81,22 @@ fn tcp_gets_its_rate_and_waits_its_delay(lab: Lab) -> Result<()> {
 }
 
 #[test]
-fn tcp_gets_the_rate_of_the_link_and_waits_its_delay() {
-    lab::isolated(|| tcp_gets_its_rate_and_waits_its_delay(Lab::new()).expect("a link"));
+fn tcp_has_the_rate_and_the_delay_of_the_link() {
+    lab::isolated(|| tcp_has_rate_and_delay(Lab::new()).expect("a link"));
 }
 
 #[test]
-fn so_it_does_for_an_ordinary_user() {
-    lab::isolated_as(NOBODY, || {
-        tcp_gets_its_rate_and_waits_its_delay(Lab::new()).expect("a link")
-    });
+fn tcp_has_the_rate_and_the_delay_of_the_link_for_an_ordinary_user() {
+    lab::isolated_as(NOBODY, || tcp_has_rate_and_delay(Lab::new()).expect("a link"));
 }
 
 #[test]
-fn so_it_does_without_tap_devices() {
-    lab::isolated(|| tcp_gets_its_rate_and_waits_its_delay(Lab::without_tap()).expect("a link"));
+fn tcp_has_the_rate_and_the_delay_of_the_link_without_tap_devices() {
+    lab::isolated(|| tcp_has_rate_and_delay(Lab::without_tap()).expect("a link"));
 }
 
 #[test]
-fn a_full_buffer_drops_what_arrives_and_accounts_for_it() {
+fn a_full_buffer_drops_arriving_packets_and_counts_them() {
     lab::isolated(|| {
         let run = || -> Result<()> {
             let link = EmulatedLink::new(Bandwidth::mbit(8)).buffer(Bytes::new(20_000));
@@ -114,16 +112,15 @@ fn a_full_buffer_drops_what_arrives_and_accounts_for_it() {
             let path = &seen.paths[Emulator::FORTH.0];
             let dropped = path.totals.dropped_for(Reason::Full);
             assert_eq!(report.sent, 2000);
-            // 16 Mbit/s into 8, evenly or, from a busy machine, in heaps: either way the buffer
-            // runs over, and no more passes than the rate lets.
+            // 16 Mbit/s into 8, evenly or, on a busy machine, in bursts: in both cases the buffer
+            // overflows, and no more passes than the rate permits.
             assert!(dropped > 0, "nothing was dropped");
             let passed = path.totals.sent.bytes.get() as f64;
             assert!(
                 passed <= most + 1_000.0,
                 "{passed} B passed, of {most} at the rate"
             );
-            // Beside the stream, the hosts send a few frames of their own accord (neighbour
-            // discovery).
+            // Beside the stream, the hosts send a few frames of their own (neighbour discovery).
             assert!(
                 report.lost() + 10 >= dropped,
                 "{} lost, {dropped} dropped",
@@ -143,7 +140,7 @@ fn a_full_buffer_drops_what_arrives_and_accounts_for_it() {
 }
 
 #[test]
-fn a_wire_that_loses_and_wanders_does_so_to_real_packets_and_is_recorded() {
+fn loss_and_jitter_affect_real_packets_and_are_recorded() {
     lab::isolated(|| {
         let run = || -> Result<()> {
             let spread = Span::from_millis(20);
@@ -156,7 +153,7 @@ fn a_wire_that_loses_and_wanders_does_so_to_real_packets_and_is_recorded() {
             lab.link((&a, "eth0"), (&b, "eth0"), forth, plain)?;
             a.address("eth0", "10.0.0.1/24".parse().expect("an address"))?;
             b.address("eth0", "10.0.0.2/24".parse().expect("an address"))?;
-            acquaint(&a, &b)?;
+            resolve_addresses(&a, &b)?;
             let stream = Stream {
                 to: at("10.0.0.2:0"),
                 shape: TrafficShape::per_second(500, 958, Duration::from_secs(1)),
@@ -165,7 +162,7 @@ fn a_wire_that_loses_and_wanders_does_so_to_real_packets_and_is_recorded() {
             let seen = lab.links()[0].inspect().expect("a running link");
             let totals = seen.paths[Emulator::FORTH.0].totals;
             assert_eq!(totals.dropped_for(Reason::Wire), totals.offered.packets / 4);
-            // Every fourth frame, of which a few are the hosts' own.
+            // Every fourth frame is lost; a few frames are the hosts' own.
             assert!(
                 (115..=130).contains(&report.lost()),
                 "{} of 500 lost",
@@ -189,14 +186,15 @@ fn a_wire_that_loses_and_wanders_does_so_to_real_packets_and_is_recorded() {
                 "{} lost, delays of {least:?} at least, {mean:?} on average",
                 report.lost()
             );
-            // Half the spread, and a little more as nobody overtakes; a busy machine adds to it.
+            // Half the spread, and a little more as packets keep their order; a busy machine adds
+            // to it.
             assert!(mean >= Duration::from_millis(38), "{mean:?}");
             let recorded = record.read();
             assert_eq!(recorded.offered.total(), totals.offered.bytes.get());
             assert_eq!(
                 recorded.sent.total(),
                 totals.offered.bytes.get(),
-                "what the wire loses, it has carried"
+                "packets that the wire loses have been sent"
             );
             let most = recorded.sent.bytes().iter().max().copied().unwrap_or(0);
             assert!(most <= 251, "{most} B in 100 us are more than 20 Mbit/s");
@@ -207,13 +205,13 @@ fn a_wire_that_loses_and_wanders_does_so_to_real_packets_and_is_recorded() {
 }
 
 #[test]
-fn a_wire_of_a_second_holds_all_that_its_rate_gives_and_loses_none() {
+fn a_delay_of_a_second_keeps_a_whole_bandwidth_delay_product_in_flight() {
     lab::isolated(|| {
         let run = || -> Result<()> {
-            // 100 Mbit/s for a second: 12.5 MB are on the way.
+            // 100 Mbit/s for a second: 12.5 MB are in flight.
             let link = EmulatedLink::new(Bandwidth::mbit(100)).delay(Span::from_secs(1));
             let (lab, a, b) = pair(Lab::new(), link)?;
-            acquaint(&a, &b)?;
+            resolve_addresses(&a, &b)?;
             let shape = TrafficShape::per_second(9_000, 1_250, Duration::from_millis(1_500));
             let stream = Stream {
                 to: at("10.0.0.2:0"),
@@ -225,7 +223,7 @@ fn a_wire_of_a_second_holds_all_that_its_rate_gives_and_loses_none() {
             eprintln!("{} of {} lost, {least:?} at least", report.lost(), report.sent);
             let seen = lab.links()[0].inspect().expect("a running link");
             let totals = &seen.paths[Emulator::FORTH.0].totals;
-            // A sender that the machine held up fills the buffer; nothing else may be lost.
+            // A delayed sender may overflow the buffer; nothing else may be dropped.
             assert_eq!(totals.dropped_for(Reason::Wire), 0);
             assert_eq!(totals.dropped.packets, totals.dropped_for(Reason::Full));
             assert!(totals.sent.packets > 10_000, "{totals:?}");
@@ -235,7 +233,8 @@ fn a_wire_of_a_second_holds_all_that_its_rate_gives_and_loses_none() {
     });
 }
 
-/// The mean length of the frames of a transfer over a fast link, after the sender was prepared.
+/// The mean length of the frames of a transfer over a fast link, after `prepare` has configured the
+/// sender.
 fn mean_frame(prepare: impl FnOnce(&Host) -> Result<()>) -> Result<u64> {
     let (lab, a, b) = pair(Lab::new(), EmulatedLink::new(Bandwidth::gbit(2)))?;
     prepare(&a)?;
@@ -263,7 +262,7 @@ fn a_fast_link_carries_super_frames_which_can_be_limited_or_switched_off() {
     });
 }
 
-/// CBQ on a link of 20 Mbit/s: what goes to port 5001 has 75 %, the rest 25 %.
+/// CBQ on a link of 20 Mbit/s: traffic to port 5001 has 75 %, the rest 25 %.
 fn three_to_one(link: EmulatedLink) -> EmulatedDirection {
     let class = |name: &str, rate: &str, default| ClassSpec {
         name: name.into(),

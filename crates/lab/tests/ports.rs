@@ -1,8 +1,8 @@
-//! The ports of `netio` on interfaces of the kernel's, with real TCP through them.
+//! The ports of `netio` on kernel interfaces, with real TCP through them.
 //!
-//! Each test runs in a box of its own, as an ordinary user may; see [`lab::isolated`].
+//! Each test runs in its own box, which needs no root; see [`lab::isolated`].
 
-#![expect(clippy::print_stdout, reason = "a test that measures says what it measured")]
+#![expect(clippy::print_stdout, reason = "these tests print their measurements")]
 
 use engine::link::Link;
 use engine::packet::{Buffer, ClassId};
@@ -55,7 +55,7 @@ fn plain(from: PortId, to: PortId, bandwidth: Option<Bandwidth>) -> PathSpec {
     }
 }
 
-/// A worker between two ports, in both directions, in a thread of its own.
+/// A worker that forwards between two ports in both directions, in its own thread.
 struct Bump {
     handle: Handle,
     thread: JoinHandle<WorkerSnapshot>,
@@ -79,7 +79,7 @@ impl Bump {
     }
 }
 
-/// A and B, each with eth0, and R with lan0 and wan0 in between, which nothing joins yet.
+/// A – R – B: A and B with eth0, R with lan0 and wan0, which nothing joins yet.
 fn line() -> Result<(Lab, [Host; 3])> {
     let mut lab = Lab::new();
     let hosts = [lab.host("a")?, lab.host("r")?, lab.host("b")?];
@@ -103,7 +103,7 @@ fn packet_ports(r: &Host) -> [Box<dyn Port>; 2] {
     ["lan0", "wan0"].map(|name| Box::new(packet_port(r, name)) as Box<dyn Port>)
 }
 
-/// Sends this much by TCP and checks that every byte arrives; the rate in Gbit/s.
+/// Sends this much by TCP and checks that every byte arrives; returns the rate in Gbit/s.
 fn transfer(a: &Host, b: &Host, to: &str, most: u64) -> Result<f64> {
     let began = Instant::now();
     let report = Bulk {
@@ -171,7 +171,7 @@ fn super_frames_and_unfinished_checksums_cross_taps_unharmed() {
 }
 
 #[test]
-fn super_frames_are_split_where_the_bandwidth_asks_for_it_and_tcp_does_not_notice() {
+fn super_frames_are_segmented_where_the_bandwidth_requires_it_and_tcp_does_not_notice() {
     lab::isolated(|| {
         let run = || -> Result<()> {
             let (_lab, [a, r, b]) = line()?;
@@ -214,7 +214,7 @@ fn send_frame(port: &mut AfPacket, pool: &mut Pool, bytes: &[u8]) {
 }
 
 #[test]
-fn a_vlan_tag_is_in_the_frame_again_when_it_leaves() {
+fn a_vlan_tag_is_restored_before_the_frame_leaves() {
     lab::isolated(|| {
         let run = || -> Result<()> {
             let (_lab, [a, r, b]) = line()?;
@@ -225,8 +225,7 @@ fn a_vlan_tag_is_in_the_frame_again_when_it_leaves() {
             tagged.extend([2, 0, 0, 0, 0, 1, 0x81, 0x00, 0xa0, 0x2a, 0x88, 0xb5]);
             tagged.extend([0x5a; 100]);
             let wanted = tagged.clone();
-            // The pool of a port that starts has its slots at once; the first frame may still come
-            // too early.
+            // The worker may not be ready yet for the first frame.
             let got = (0..5).find_map(|_| {
                 send_frame(&mut from, &mut pool, &tagged);
                 await_frame(&mut to, &mut pool, |bytes| bytes.ends_with(&[0x5a; 100]))
@@ -239,13 +238,11 @@ fn a_vlan_tag_is_in_the_frame_again_when_it_leaves() {
     });
 }
 
-/// Waits until a port's error is as wanted.
+/// Waits until a port's error satisfies `wanted`.
 fn await_error(handle: &Handle, port: usize, wanted: impl Fn(Option<&str>) -> bool) -> Option<String> {
     let end = Instant::now() + Duration::from_secs(5);
     loop {
-        let snapshot = handle
-            .inspect()
-            .expect("the worker answers, whatever its ports do");
+        let snapshot = handle.inspect().expect("the worker answers even if a port fails");
         let error = snapshot.ports[port].error.clone();
         if wanted(error.as_deref()) || Instant::now() > end {
             return error;
@@ -284,8 +281,8 @@ fn an_interface_that_goes_down_is_reported_and_works_again_when_it_is_up() {
     });
 }
 
-/// A program under this name, attached as before Linux 6.6 to an interface of the calling thread's
-/// namespace.
+/// Attaches a program of this name by a filter, as before Linux 6.6, to an interface of the calling
+/// thread's namespace.
 fn filter(index: u32, name: &'static str, heart: &Heartbeat) -> std::io::Result<Attached> {
     let program = syscall::load(name, Hook::Ingress, false, &TAKE, heart.map(), None)?;
     let mut attached = Attached::to(index, Means::Filters);
@@ -293,12 +290,12 @@ fn filter(index: u32, name: &'static str, heart: &Heartbeat) -> std::io::Result<
     Ok(attached)
 }
 
-/// The filters of an interface after each of: ours; another's beside it; ours again, as after a
-/// kill; the killed one's late end; the end of ours; the end of the other.
-fn come_and_go(heart: &Heartbeat) -> std::io::Result<Vec<Option<Vec<String>>>> {
+/// The filters of an interface after each step: attach ours; attach another beside it; attach ours
+/// again, as after a kill; drop the replaced one; drop ours; drop the other; attach and drop ours.
+fn attach_and_detach(heart: &Heartbeat) -> std::io::Result<Vec<Option<Vec<String>>>> {
     let index = Interface::named("eth0")?.index;
-    let mut seen = Vec::new();
-    let mut look = || clsact::names(index).map(|names| seen.push(names));
+    let mut steps = Vec::new();
+    let mut look = || clsact::names(index).map(|names| steps.push(names));
     let first = filter(index, "ours", heart)?;
     look()?;
     let other = filter(index, "other", heart)?;
@@ -314,26 +311,26 @@ fn come_and_go(heart: &Heartbeat) -> std::io::Result<Vec<Option<Vec<String>>>> {
     let alone = filter(index, "ours", heart)?;
     drop(alone);
     look()?;
-    Ok(seen)
+    Ok(steps)
 }
 
 #[test]
-fn filters_replace_their_like_and_leave_others_alone() {
+fn filters_replace_those_of_the_same_name_and_leave_others_alone() {
     lab::isolated(|| {
         let heart = match Heartbeat::new(engine::units::Duration::from_millis(20)) {
             Ok(heart) => heart,
             Err(e) => return skips::skipped(e),
         };
         let (_lab, [a, ..]) = line().expect("a line");
-        let seen = match a.call(|| come_and_go(&heart)).expect("a thread") {
+        let steps = match a.call(|| attach_and_detach(&heart)).expect("a thread") {
             Err(e) if e.to_string().contains("not permitted") => return skips::skipped(e),
-            seen => seen.expect("filters"),
+            steps => steps.expect("filters"),
         };
         let names = |names: &[&str]| Some(names.iter().map(|name| name.to_string()).collect::<Vec<_>>());
         let both = names(&["other", "ours"]);
-        assert_eq!(seen[..3], [names(&["ours"]), both.clone(), both.clone()]);
-        assert_eq!(seen[3], both, "the end of one that was replaced removes nothing");
-        assert_eq!(seen[4..6], [names(&["other"]), names(&[])]);
-        assert_eq!(seen[6], names(&[]), "a qdisc that someone else has made stays");
+        assert_eq!(steps[..3], [names(&["ours"]), both.clone(), both.clone()]);
+        assert_eq!(steps[3], both, "dropping a replaced filter removes nothing");
+        assert_eq!(steps[4..6], [names(&["other"]), names(&[])]);
+        assert_eq!(steps[6], names(&[]), "a qdisc that was made by others stays");
     });
 }
