@@ -89,7 +89,7 @@ impl Host {
     /// A new host with nothing but its loopback interface, which is up.
     ///
     /// # Errors
-    /// If the namespace cannot be made; the error says what privilege is missing.
+    /// If the namespace cannot be made; the error names the missing privilege.
     pub fn new(name: &str) -> Result<Self> {
         let made = in_new_thread(name, || {
             let doing = || format!("make a network namespace for host `{name}`");

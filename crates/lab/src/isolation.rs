@@ -16,7 +16,7 @@ const MARK: &str = "SUIMON_LAB_ISOLATED";
 /// returns in a child of the caller; the caller waits, and exits with the child's status.
 ///
 /// # Errors
-/// If the namespaces cannot be made; the error says which setting forbids them.
+/// If the namespaces cannot be made; the error names the setting that forbids them.
 pub fn enter() -> Result<()> {
     if !is_inside() {
         isolate(None).map_err(explain)?;

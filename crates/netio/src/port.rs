@@ -1,8 +1,8 @@
-//! A port: where frames come from and go to. Every kind of port is one file in [`crate::ports`].
+//! A port receives and sends frames. Every kind of port is one file in [`crate::ports`].
 //!
-//! The worker asks for room *before* it takes a packet out of a queue, so no packet is ever put
-//! back. (ALTQ's drivers had to; section 4.2.8 of its paper is about the device buffer that undoes
-//! scheduling.) Calls never block; the worker waits on the descriptors of all its ports at once.
+//! The worker checks for room *before* it dequeues a packet, so no packet is ever put back. (ALTQ's
+//! drivers had to; section 4.2.8 of its paper is about device buffers that undo scheduling.) Calls
+//! never block; the worker waits on the descriptors of all its ports at once.
 
 use crate::pool::Pool;
 use engine::packet::Buffer;
@@ -22,13 +22,13 @@ pub const TAG: usize = 4;
 pub struct Capabilities {
     /// The longest IP packet, as `ip link` shows it: without Ethernet header and tags.
     pub mtu: usize,
-    /// The speed of the link, where it is known.
+    /// The speed of the link, if known.
     pub speed: Option<Bandwidth>,
-    /// Whether it takes frames with an unfinished checksum.
+    /// Whether it accepts frames with an unfinished checksum.
     pub checksum: bool,
-    /// Whether it takes super-frames of TCP; implies `checksum`.
+    /// Whether it accepts super-frames of TCP; implies `checksum`.
     pub tcp_gso: bool,
-    /// Whether it takes super-frames of UDP; implies `checksum`.
+    /// Whether it accepts super-frames of UDP; implies `checksum`.
     pub udp_gso: bool,
     /// Frames that it may buffer after the scheduler, as far as it can tell.
     pub transmit_ring: usize,
@@ -74,11 +74,11 @@ pub struct Wake<'a> {
     pub fd: BorrowedFd<'a>,
     /// Events of `poll(2)`.
     pub events: i16,
-    /// Something may come without an event, a frame or room: ask again after this time.
+    /// A frame or room may appear without an event: poll the port again after this time.
     pub retry: Option<Duration>,
 }
 
-/// Where frames come from and go to.
+/// Receives and sends frames.
 pub trait Port: Send + fmt::Debug {
     /// The interface's name, for messages.
     fn name(&self) -> &str;
@@ -171,7 +171,7 @@ pub enum Fault {
     Other,
 }
 
-/// Why a port does not work; its message says where, what, and what to do.
+/// Why a port does not work; its message names the interface, the operation and the remedy.
 #[derive(Debug)]
 pub struct PortError {
     /// The interface.

@@ -3,7 +3,7 @@
 //! The data of a connection passes by one path of a worker and its ACKs by another. For a
 //! connection with a limit, the field in its ACKs is lowered to the limit (RFC 9293) and the
 //! checksum is updated (RFC 1624). [`crate::bpf::windows`] does the same at an interface. This
-//! stage is for frames that pass this process anyhow, and it knows the classes of its classifier.
+//! stage is for frames that pass this process anyhow, and uses the classes of its classifier.
 //!
 //! A connection is tracked from its SYN on, which carries the window scale (RFC 7323). One whose
 //! SYN was not seen is counted and left alone. A window is never raised.
@@ -235,7 +235,7 @@ struct ClampedFlow {
     received: Carried,
     /// The window field as it left last.
     advertised: u16,
-    /// The furthest right edge that the peer was told.
+    /// The furthest right edge that was advertised to the peer.
     right_edge: Option<u32>,
     limit: Option<FieldLimit>,
     pending_echo: Option<PendingEcho>,
@@ -275,9 +275,9 @@ impl ClampedFlow {
         let acknowledged = segment.acknowledged();
         let mut most = limit.field;
         if let Some(edge) = self.right_edge.filter(|_| limit.keeps_right_edge) {
-            let told = edge.wrapping_sub(acknowledged);
-            if told.cast_signed() > 0 {
-                most = most.max(told.div_ceil(1 << scale).min(0xffff) as u16);
+            let promised = edge.wrapping_sub(acknowledged);
+            if promised.cast_signed() > 0 {
+                most = most.max(promised.div_ceil(1 << scale).min(0xffff) as u16);
             }
         }
         let field = self.advertised.min(most);

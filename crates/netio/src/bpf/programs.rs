@@ -68,7 +68,7 @@ const fn ethernet((data, end): (i16, i16)) -> [Instruction; 6] {
 }
 
 /// Passes frames to groups and to ourselves. Addresses are loaded in two pieces: not every
-/// processor can load eight unaligned bytes, and the verifier goes by the processor.
+/// processor can load eight unaligned bytes, and the verifier depends on the processor.
 const FOR_OTHERS: [Instruction; 9] = [
     pass_if_any(R4, 1),
     load(Half, R4, R2, 0),
