@@ -67,9 +67,9 @@ impl Messages {
     }
 
     /// Points the arrays at buffers, each an address and a length.
-    fn aim(&mut self, places: impl Iterator<Item = (*mut u8, usize)>, controls: bool) -> usize {
+    fn point_at(&mut self, buffers: impl Iterator<Item = (*mut u8, usize)>, controls: bool) -> usize {
         let mut count = 0;
-        for (index, (address, len)) in places.take(BATCH).enumerate() {
+        for (index, (address, len)) in buffers.take(BATCH).enumerate() {
             let vector = &mut self.vectors[index];
             *vector = libc::iovec {
                 iov_base: address.cast(),
@@ -100,11 +100,11 @@ impl Messages {
         slots: &[Buffer],
         front: usize,
     ) -> io::Result<usize> {
-        let places = slots.iter().map(|&slot| pool.place_with_front(slot, front));
-        let count = self.aim(places, true);
+        let buffers = slots.iter().map(|&slot| pool.place_with_front(slot, front));
+        let count = self.point_at(buffers, true);
         // SAFETY: the first `count` headers point to vectors, control buffers and slots that live
         // until the call returns; the slots are distinct and borrowed exclusively with the pool.
-        let got = unsafe {
+        let filled = unsafe {
             let flags = libc::MSG_DONTWAIT;
             libc::recvmmsg(
                 socket.as_raw_fd(),
@@ -114,7 +114,7 @@ impl Messages {
                 std::ptr::null_mut(),
             )
         };
-        usize::try_from(got).map_err(|_| io::Error::last_os_error())
+        usize::try_from(filled).map_err(|_| io::Error::last_os_error())
     }
 
     /// Sets the launch time of this message (`SCM_TXTIME`).
@@ -175,11 +175,11 @@ impl Messages {
         pool: &'a Pool,
         frames: impl Iterator<Item = Outgoing<'a>> + Clone,
     ) -> io::Result<usize> {
-        let places = frames.clone().map(|frame| match frame {
+        let buffers = frames.clone().map(|frame| match frame {
             Outgoing::Frame(frame, _) => pool.place(frame),
             Outgoing::Bytes(bytes) => (bytes.as_ptr().cast_mut(), bytes.len()),
         });
-        let count = self.aim(places, false);
+        let count = self.point_at(buffers, false);
         for (index, frame) in frames.take(count).enumerate() {
             if let Outgoing::Frame(_, Some(time)) = frame {
                 self.set_time(index, time);

@@ -193,9 +193,10 @@ impl Netlink {
         let mut answers = Vec::new();
         loop {
             // SAFETY: the buffer is valid for its length.
-            let got = unsafe { libc::recv(self.0.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len(), 0) };
-            let got = usize::try_from(got).map_err(|_| io::Error::last_os_error())?;
-            if read(&buffer[..got], &mut answers)? {
+            let received =
+                unsafe { libc::recv(self.0.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len(), 0) };
+            let len = usize::try_from(received).map_err(|_| io::Error::last_os_error())?;
+            if read(&buffer[..len], &mut answers)? {
                 return Ok(answers);
             }
         }

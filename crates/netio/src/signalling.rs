@@ -287,8 +287,8 @@ fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<Option<(usiz
     header.msg_control = control.as_mut_ptr().cast();
     header.msg_controllen = size_of_val(&control) as _;
     // SAFETY: every pointer in the header is valid for the length beside it.
-    let got = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut header, libc::MSG_DONTWAIT) };
-    let Ok(len) = usize::try_from(got) else {
+    let received = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut header, libc::MSG_DONTWAIT) };
+    let Ok(len) = usize::try_from(received) else {
         let error = io::Error::last_os_error();
         return match error.kind() {
             io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Ok(None),

@@ -429,13 +429,13 @@ pub(crate) fn set_nonblocking(fd: BorrowedFd<'_>) -> io::Result<()> {
 /// Reads one message.
 pub(crate) fn read(fd: BorrowedFd<'_>, into: &mut [u8]) -> io::Result<usize> {
     // SAFETY: `into` is valid for its length.
-    let got = unsafe { libc::read(fd.as_raw_fd(), into.as_mut_ptr().cast(), into.len()) };
-    usize::try_from(got).map_err(|_| io::Error::last_os_error())
+    let len = unsafe { libc::read(fd.as_raw_fd(), into.as_mut_ptr().cast(), into.len()) };
+    usize::try_from(len).map_err(|_| io::Error::last_os_error())
 }
 
 /// Writes one message.
 pub(crate) fn write(fd: BorrowedFd<'_>, from: &[u8]) -> io::Result<usize> {
     // SAFETY: `from` is valid for its length.
-    let put = unsafe { libc::write(fd.as_raw_fd(), from.as_ptr().cast(), from.len()) };
-    usize::try_from(put).map_err(|_| io::Error::last_os_error())
+    let len = unsafe { libc::write(fd.as_raw_fd(), from.as_ptr().cast(), from.len()) };
+    usize::try_from(len).map_err(|_| io::Error::last_os_error())
 }

@@ -298,7 +298,7 @@ pub const fn program<const N: usize>(pieces: &[&[Instruction]]) -> [Instruction;
 
 /// Resolves every jump to "pass" to the last two instructions, for programs that are assembled at
 /// run time.
-pub fn aimed(mut program: Vec<Instruction>) -> Vec<Instruction> {
+pub fn resolved(mut program: Vec<Instruction>) -> Vec<Instruction> {
     let len = program.len();
     for (at, instruction) in program.iter_mut().enumerate() {
         if instruction.offset == TO_PASS {

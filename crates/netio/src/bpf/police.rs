@@ -13,8 +13,8 @@ use super::heartbeat::Heartbeat;
 use super::instruction::Register::{R0, R1, R2, R3, R4, R6, R8, R10};
 use super::instruction::Width::{Double, Half, Word as Long};
 use super::instruction::{
-    Instruction, Reference, add, aimed, call, copy, count, exit, load, multiply, pass_if, set, shift_right,
-    skip_if_at_least, store, store_number, sum,
+    Instruction, Reference, add, call, copy, count, exit, load, multiply, pass_if, resolved, set,
+    shift_right, skip_if_at_least, store, store_number, sum,
 };
 use super::programs::{ALIVE, TCX_DROP, TCX_NEXT};
 use super::syscall::{Hash, Hook, WhenFull, load_with};
@@ -61,7 +61,7 @@ fn program(direction: u32, byte_time: i32) -> Vec<Instruction> {
         exit(),
     ];
     let drops = [set(R1, 1), count(R8, DROPPED, R1), set(R0, TCX_DROP), exit()];
-    aimed(
+    resolved(
         [
             ALIVE.to_vec(),
             transport(UDP, IP, &[], &[]),

@@ -373,8 +373,8 @@ pub(super) fn load_with(
     // returns.
     let loaded = unsafe { descriptor(PROG_LOAD, &mut attr) };
     let fd = loaded.map_err(|e| {
-        let said = String::from_utf8_lossy(log.split(|b| *b == 0).next().unwrap_or_default()).into_owned();
-        let last = said
+        let text = String::from_utf8_lossy(log.split(|b| *b == 0).next().unwrap_or_default()).into_owned();
+        let last = text
             .lines()
             .rev()
             .find(|line| !line.starts_with("processed"))

@@ -38,7 +38,7 @@ pub(super) fn fetch(from: Option<i32>, to: i16, len: i32) -> [Instruction; 7] {
 }
 
 /// Copies within the stack.
-pub(super) fn moved(width: Width, from: i16, to: i16) -> [Instruction; 2] {
+pub(super) fn copied(width: Width, from: i16, to: i16) -> [Instruction; 2] {
     [load(width, R1, R10, from), store(width, R10, to, R1)]
 }
 

@@ -22,14 +22,14 @@ use super::heartbeat::Heartbeat;
 use super::instruction::Register::{R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10};
 use super::instruction::Width::{Byte, Double, Half, Word as Long};
 use super::instruction::{
-    Instruction, Reference, add, aimed, and, call, copy, count, exit, load, or, pass_if, pass_if_at_least,
-    pass_if_less, pass_if_more, refer, set, shift_left, shift_left_by, shift_right, shift_right_by, signed,
-    skip_if_at_least, skip_if_at_most, skip_if_equal, skip_if_not_equal, store, store_number, subtract, sum,
-    swap,
+    Instruction, Reference, add, and, call, copy, count, exit, load, or, pass_if, pass_if_at_least,
+    pass_if_less, pass_if_more, refer, resolved, set, shift_left, shift_left_by, shift_right, shift_right_by,
+    signed, skip_if_at_least, skip_if_at_most, skip_if_equal, skip_if_not_equal, store, store_number,
+    subtract, sum, swap,
 };
 use super::programs::{ALIVE, TCX_NEXT};
 use super::syscall::{Hash, Hook, WhenFull, load_with};
-use super::transport::{KTIME_GET_NS, LENGTH, LOAD_BYTES, fetch, lookup, moved, over, transport, zeros};
+use super::transport::{KTIME_GET_NS, LENGTH, LOAD_BYTES, copied, fetch, lookup, over, transport, zeros};
 use crate::interface::Interface;
 use crate::tcp::{Agreed, Carried, Connection, Ends, Limit, Options};
 use engine::units::{Bytes, Duration, Instant};
@@ -94,20 +94,20 @@ fn parse(direction: usize) -> Vec<Instruction> {
         SENT => (KEY, KEY + OTHER, KEY + PORT, KEY + OTHER_PORT),
         _ => (KEY + OTHER, KEY, KEY + OTHER_PORT, KEY + PORT),
     };
-    let v4 = [moved(Long, IP + 12, source), moved(Long, IP + 16, target)].concat();
+    let v4 = [copied(Long, IP + 12, source), copied(Long, IP + 16, target)].concat();
     let v6 = [
-        moved(Double, IP + 8, source),
-        moved(Double, IP + 16, source + 8),
-        moved(Double, IP + 24, target),
-        moved(Double, IP + 32, target + 8),
+        copied(Double, IP + 8, source),
+        copied(Double, IP + 16, source + 8),
+        copied(Double, IP + 24, target),
+        copied(Double, IP + 32, target + 8),
     ]
     .concat();
     [
         zeros(KEY, 5),
         transport(TCP, IP, &v4, &v6),
         fetch(None, HEAD, 20).to_vec(),
-        moved(Half, HEAD, source_port).to_vec(),
-        moved(Half, HEAD + 2, target_port).to_vec(),
+        copied(Half, HEAD, source_port).to_vec(),
+        copied(Half, HEAD + 2, target_port).to_vec(),
     ]
     .concat()
 }
@@ -250,7 +250,7 @@ const PASS: [Instruction; 2] = [set(R0, TCX_NEXT), exit()];
 
 /// For frames that the clamped side receives.
 fn received_program() -> Vec<Instruction> {
-    aimed(
+    resolved(
         [
             ALIVE.to_vec(),
             parse(RECEIVED),
@@ -344,7 +344,7 @@ fn sent_program() -> Vec<Instruction> {
         ],
     ]
     .concat();
-    aimed(
+    resolved(
         [
             ALIVE.to_vec(),
             parse(SENT),

@@ -280,7 +280,7 @@ impl AfPacket {
         }
         pool.set_offload(slot, offload);
         if let (Some(clock), Some(arrived)) = (self.arrivals, message.arrived) {
-            let ours = launch::carried(Instant::from_nanos(arrived), -clock.offset);
+            let ours = launch::convert(Instant::from_nanos(arrived), -clock.offset);
             pool.set_arrived(slot, Instant::from_nanos(ours));
         }
         self.counters.received += 1;
@@ -424,7 +424,7 @@ impl Port for AfPacket {
         self.launch.iter_mut().for_each(ClockOffset::refresh);
         while !self.staged.is_empty() {
             let launch = self.launch;
-            let time = |frame| Some(launch::carried(pool.launch(frame)?, launch?.offset));
+            let time = |frame| Some(launch::convert(pool.launch(frame)?, launch?.offset));
             let frames = self.staged.iter().map(|staged| match *staged {
                 Staged::Frame(frame) => Outgoing::Frame(frame, time(frame)),
                 Staged::Gap(len) => Outgoing::Bytes(&self.gap[..len]),

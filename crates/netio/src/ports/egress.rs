@@ -63,11 +63,11 @@ fn on(interface: &str, opening: &Opening<'_>) -> Result<Opened, PortError> {
 }
 
 /// When to look for room in the packet socket: only the TAP's descriptor is waited for.
-const SOON: Duration = Duration::from_micros(50);
+const ROOM_RETRY: Duration = Duration::from_micros(50);
 
 /// How often to check that the interface is still the same one: neither the TAP nor a socket that
 /// does not receive reports its removal.
-const LOOK: Duration = Duration::from_millis(100);
+const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The kernel replaces `%d` with the first free number.
 const TAP: &str = "suimon%d";
@@ -80,7 +80,7 @@ pub struct Egress {
     wire: AfPacket,
     /// The interface's index, and when it was last checked.
     index: u32,
-    seen: Instant,
+    checked: Instant,
 }
 
 impl Egress {
@@ -105,16 +105,16 @@ impl Egress {
             tap_index,
             wire,
             index: 0,
-            seen: Instant::START,
+            checked: Instant::START,
         };
-        egress.look()?;
+        egress.check_interface()?;
         Ok(egress)
     }
 
-    fn look(&mut self) -> Result<(), PortError> {
+    fn check_interface(&mut self) -> Result<(), PortError> {
         let interface = Interface::named(self.name());
         let interface = interface.map_err(|e| PortError::new(self.name(), "looking for it", e))?;
-        (self.index, self.seen) = (interface.index, clock::now());
+        (self.index, self.checked) = (interface.index, clock::now());
         Ok(())
     }
 
@@ -160,9 +160,9 @@ impl Port for Egress {
 
     fn kick(&mut self, pool: &mut Pool) -> Result<(), PortError> {
         self.wire.kick(pool)?;
-        if clock::now().since(self.seen) > LOOK {
+        if clock::now().since(self.checked) > CHECK_INTERVAL {
             let before = self.index;
-            self.look()?;
+            self.check_interface()?;
             if self.index != before {
                 return Err(PortError::fault(self.name(), "sending", Fault::Gone));
             }
@@ -175,14 +175,14 @@ impl Port for Egress {
             .wire
             .wake(room)
             .and_then(|wake| wake.retry)
-            .or(room.then_some(SOON));
+            .or(room.then_some(ROOM_RETRY));
         self.tap.wake(false).map(|wake| Wake { retry, ..wake })
     }
 
     fn revive(&mut self, pool: &mut Pool) -> Result<(), PortError> {
         self.tap.revive(pool)?;
         self.wire.revive(pool)?;
-        self.look()
+        self.check_interface()
     }
 
     fn counters(&self) -> Counters {

@@ -298,7 +298,7 @@ impl<R: Read> Reader<R> {
                 continue;
             }
             self.read_block()?;
-            let found = match kind {
+            let record = match kind {
                 INTERFACE => {
                     self.interface()?;
                     None
@@ -307,8 +307,8 @@ impl<R: Read> Reader<R> {
                 SIMPLE => self.simple(into)?,
                 _ => None,
             };
-            if found.is_some() {
-                return Ok(found);
+            if record.is_some() {
+                return Ok(record);
             }
         }
     }

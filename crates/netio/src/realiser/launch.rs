@@ -31,7 +31,7 @@ const TRIAL_LIMIT: Duration = Duration::from_millis(500);
 const POLL_INTERVAL: std::time::Duration = std::time::Duration::from_micros(20);
 
 /// Converts a time to another clock that is `offset` nanoseconds ahead.
-pub fn carried(at: Instant, offset: i64) -> u64 {
+pub fn convert(at: Instant, offset: i64) -> u64 {
     at.nanos().saturating_add_signed(offset)
 }
 
@@ -156,16 +156,16 @@ mod tests {
         let ahead = offset(1_000, 1_700_000_037_000_001_050, 1_100);
         assert_eq!(ahead, 1_700_000_037_000_000_000);
         assert_eq!(
-            carried(Instant::from_nanos(5_000), ahead),
+            convert(Instant::from_nanos(5_000), ahead),
             1_700_000_037_000_005_000
         );
         let behind = offset(1_000, 400, 1_001);
         assert_eq!(
-            (behind, carried(Instant::from_nanos(5_000), behind)),
+            (behind, convert(Instant::from_nanos(5_000), behind)),
             (-600, 4_400)
         );
         assert_eq!(
-            carried(Instant::from_nanos(100), behind),
+            convert(Instant::from_nanos(100), behind),
             0,
             "no time is negative"
         );

@@ -51,7 +51,7 @@ pub const ONE_FRAME: usize = 3072;
 const BATCH: usize = 64;
 
 /// When to look for room again.
-const SOON: Duration = Duration::from_micros(50);
+const ROOM_RETRY: Duration = Duration::from_micros(50);
 
 choices! {
     /// Where the program runs.
@@ -373,7 +373,7 @@ impl Port for AfXdp {
         Some(Wake {
             fd,
             events: libc::POLLIN,
-            retry: room.then_some(SOON),
+            retry: room.then_some(ROOM_RETRY),
         })
     }
 
@@ -471,9 +471,9 @@ mod tests {
                 } else {
                     v6(protocol, &segment)
                 };
-                let found = unfinished(&frame).expect("an unfinished checksum");
-                assert_eq!(usize::from(found.start), frame.len() - segment.len());
-                assert!(checksum::finish(&mut frame, found));
+                let offload = unfinished(&frame).expect("an unfinished checksum");
+                assert_eq!(usize::from(offload.start), frame.len() - segment.len());
+                assert!(checksum::finish(&mut frame, offload));
                 let start = checksum::add(u64::from(protocol) + segment.len() as u64, addresses);
                 let whole = checksum::add(start, &frame[frame.len() - segment.len()..]);
                 assert_eq!(checksum::fold(whole), 0xffff);

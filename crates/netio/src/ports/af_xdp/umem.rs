@@ -111,7 +111,7 @@ impl Umem {
 
     /// Bytes of a frame; `None` if they do not lie within it.
     pub fn bytes(&self, frame: &UmemFrame, from: usize, len: usize) -> Option<&[u8]> {
-        let at = self.place(frame, from, len)?;
+        let at = self.pointer(frame, from, len)?;
         // SAFETY: within the mapping (checked), and the frame is ours, so the kernel does not write
         // to it; nobody else does while `self` is borrowed.
         Some(unsafe { std::slice::from_raw_parts(at, len) })
@@ -119,12 +119,12 @@ impl Umem {
 
     /// Bytes of a frame, to change; `None` if they do not lie within it.
     pub fn bytes_mut(&mut self, frame: &UmemFrame, from: usize, len: usize) -> Option<&mut [u8]> {
-        let at = self.place(frame, from, len)?;
+        let at = self.pointer(frame, from, len)?;
         // SAFETY: as `bytes`, and `self` is borrowed for this alone.
         Some(unsafe { std::slice::from_raw_parts_mut(at, len) })
     }
 
-    fn place(&self, frame: &UmemFrame, from: usize, len: usize) -> Option<*mut u8> {
+    fn pointer(&self, frame: &UmemFrame, from: usize, len: usize) -> Option<*mut u8> {
         let within = from.checked_add(len)? <= self.frame && (frame.0 as usize) < self.owners.len();
         // SAFETY: the frames are contiguous in the mapping, and these bytes lie within one of them.
         within.then(|| unsafe {
