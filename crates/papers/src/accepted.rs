@@ -32,12 +32,12 @@ fn read(name: &str) -> String {
 }
 
 /// Returns whether a row or a remark is from a lab.
-fn of_lab(text: &str) -> bool {
+fn is_lab(text: &str) -> bool {
     text.starts_with("lab")
 }
 
 /// Returns whether a row is from a run too long for a test. Other rows cover its beginning.
-fn of_long_run(row: &Value) -> bool {
+fn is_long_run(row: &Value) -> bool {
     row["what"].as_str().is_some_and(|what| what.starts_with("300 s"))
 }
 
@@ -62,7 +62,7 @@ fn is_accepted(experiment: &Experiment) {
     let rows = accepted["rows"].as_array().expect("rows");
     let (measured, simulated): (Vec<&Value>, Vec<&Value>) = rows
         .iter()
-        .partition(|row| row["what"].as_str().is_some_and(of_lab) || of_long_run(row));
+        .partition(|row| row["what"].as_str().is_some_and(is_lab) || is_long_run(row));
     for row in measured {
         assert_eq!(
             row["holds"],
@@ -73,10 +73,10 @@ fn is_accepted(experiment: &Experiment) {
     }
     let options = Options {
         quick: true,
-        lab: Err("not asked for".into()),
+        lab: Err("not requested".into()),
     };
     let outcome = (experiment.run)(&options, &mut Silent).unwrap_or_else(|e| panic!("{id}: {}", e));
-    let found: Vec<&Row> = outcome.rows.iter().filter(|row| !of_lab(&row.what)).collect();
+    let found: Vec<&Row> = outcome.rows.iter().filter(|row| !is_lab(&row.what)).collect();
     let found = serde_json::to_value(found).expect("JSON");
     let before: Vec<String> = simulated.into_iter().map(as_line).collect();
     let now: Vec<String> = found.as_array().expect("rows").iter().map(as_line).collect();
@@ -85,17 +85,17 @@ fn is_accepted(experiment: &Experiment) {
     let remarks = outcome
         .remarks
         .iter()
-        .filter(|remark| !of_lab(remark) && !page.contains(remark.as_str()));
+        .filter(|remark| !is_lab(remark) && !page.contains(remark.as_str()));
     changes.extend(remarks.map(|remark| format!("  + {remark}\n")));
     assert!(
         changes.is_empty(),
-        "{id} is not what was accepted:\n{changes}\
-         If that is meant, say in the commit why, with the table and the picture that this writes:\n  \
+        "{id} differs from the accepted result:\n{changes}\
+         If the change is intended, say why in the commit, and include the table and the chart that this writes:\n  \
          cargo run --release -p suimon -- reproduce {id} --write docs/reproductions\n"
     );
 }
 
 #[test]
-fn the_simulated_tables_are_those_that_were_accepted() {
+fn the_simulated_tables_equal_the_accepted_ones() {
     simulated().for_each(is_accepted);
 }

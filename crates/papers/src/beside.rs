@@ -19,12 +19,7 @@ fn base(unit: &str) -> (AxisUnit, f64) {
 /// Bars for the rows with two numbers. Times are on a logarithmic axis, since ours are far from the
 /// paper's. All rows are of one kind: times, rates, or per cent. Values below zero are noise and
 /// have no length.
-pub fn picture<'a>(
-    name: &str,
-    title: &str,
-    label: &str,
-    rows: impl IntoIterator<Item = &'a Row>,
-) -> ChartFile {
+pub fn chart<'a>(name: &str, title: &str, label: &str, rows: impl IntoIterator<Item = &'a Row>) -> ChartFile {
     let mut axis = Axis::new(label, AxisUnit::Percent);
     let mut groups = Vec::new();
     for row in rows {
@@ -71,7 +66,7 @@ mod tests {
             note: String::new(),
         };
         let rows = [row("with-both", 10.0.into()), row("with-a-text", "linear".into())];
-        let svg = picture("a", "Times", "time", &rows).svg;
+        let svg = chart("a", "Times", "time", &rows).svg;
         assert!(
             svg.contains("with-both") && svg.contains("10 µs") && svg.contains("100 ns"),
             "{svg}"

@@ -57,23 +57,24 @@ fn run(options: &Options, progress: &mut dyn Progress) -> Result<ExperimentOutco
             Row::unmeasured(format!("{name}, through the port"), paper.into(), "µs", why)
         })),
     }
-    let title = "What each discipline adds to a packet's delay";
-    outcome.pictures = vec![beside::picture("beside", title, "time", &outcome.rows)];
+    let title = "Delay that each discipline adds to a packet";
+    outcome.charts = vec![beside::chart("beside", title, "time", &outcome.rows)];
     outcome.remarks = REMARKS.map(String::from).to_vec();
     Ok(outcome)
 }
 
 const REMARKS: [&str; 3] = [
-    "In the engine: one packet of 106 bytes in and out of a nearly empty queue, with all that the discipline needs to know \
-     of it (WFQ the flow, CBQ the class by filters), less the same through a plain ring, the stand-in for the macros of \
-     the original FIFO. Disciplines take turns in rounds of less than a millisecond; the median of the rounds' \
-     differences counts. CBQ has the paper's three classes.",
-    "Through the port: requests and responses of 64 bytes between two hosts of a lab, through the worker and the ports of \
-     `suimon run`, whose discipline is exchanged while packets flow; against the same worker with its discipline \
-     switched off. A round trip through two hosts and the worker takes tens of microseconds and scatters by more \
-     than any of our disciplines costs.",
-    "The paper's machine was a 200 MHz PentiumPro; a cycle of it is some fifteen of today's. What is left of the difference \
-     is that the time is read once a batch, that no filter list is searched, and that no timer is set.",
+    "In the engine: one packet of 106 bytes passes a nearly empty queue, including the work to find what \
+     the discipline needs (WFQ the flow, CBQ the class by filters). The cost of a plain ring, which stands \
+     for the macros of the original FIFO, is subtracted. Disciplines take turns in rounds of less than a \
+     millisecond; the result is the median of the rounds' differences. CBQ has the paper's three classes.",
+    "Through the port: requests and responses of 64 bytes between two hosts of a lab, through the worker \
+     and the ports of `suimon run`. The discipline is replaced while packets flow, and compared with the \
+     same worker without a discipline. A round trip through two hosts and the worker takes tens of \
+     microseconds, and its scatter exceeds the cost of any of our disciplines.",
+    "The paper's machine was a 200 MHz PentiumPro; one of its cycles takes as long as some fifteen of \
+     today's. The rest of the difference: the clock is read once a batch, no filter list is searched, and \
+     no timer is set.",
 ];
 
 /// Per round, in ns: the plain ring, then each discipline.
@@ -91,22 +92,22 @@ fn engine_rows(rounds: &Rounds) -> Vec<Row> {
         ours: ours.into(),
         unit: "ns".into(),
         holds: ours <= paper * 1e3,
-        note: "Asked: no more than the paper's. One packet in, one out, against a plain ring.".into(),
+        note: "Required: no more than the paper's. One packet in, one out, against a plain ring.".into(),
     });
     let mut rows: Vec<Row> = each.collect();
     rows.push(Row {
-        what: "cheapest first, in the engine".into(),
+        what: "order by cost, in the engine".into(),
         paper: order(&PAPER.map(|(_, paper)| paper)).into(),
         ours: order(&ours).into(),
         unit: String::new(),
         holds: order(&ours) == order(&PAPER.map(|(_, paper)| paper)),
-        note: "Asked: the paper's order.".into(),
+        note: "Required: the paper's order.".into(),
     });
     rows
 }
 
 /// The names, ordered by their numbers.
-fn order(figures: &[f64]) -> String {
+fn order(costs: &[f64]) -> String {
     let mut named: Vec<(f64, &str)> = figures.iter().copied().zip(PAPER.map(|(name, _)| name)).collect();
     named.sort_by(|a, b| a.0.total_cmp(&b.0));
     named
@@ -143,8 +144,8 @@ fn port_rows(rounds: &Rounds) -> Vec<Row> {
             ours: ours.into(),
             unit: "µs".into(),
             holds: ours - doubt <= *paper,
-            note: "Asked: not above the paper's by more than the rounds scatter. Of a round trip through two hosts, \
-                   which itself scatters by more than that."
+            note: "Required: not above the paper's by more than the scatter of the rounds. It is part of a \
+                round trip through two hosts, whose own scatter is larger."
                 .into(),
         }
     };
@@ -173,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_lab_the_engine_is_measured_and_the_rest_said_to_be_missing() {
+    fn without_a_lab_the_engine_is_measured_and_the_rest_reported_as_unmeasured() {
         struct Quiet;
         impl Progress for Quiet {
             fn show(&mut self, _done: f64, _what: &str) {}
@@ -197,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_pass_the_port_by_every_discipline_and_without() {
+    fn packets_pass_the_port_with_every_discipline_and_without() {
         lab::isolated(|| {
             struct Quiet;
             impl Progress for Quiet {

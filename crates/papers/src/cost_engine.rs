@@ -64,7 +64,7 @@ struct PanicSink;
 
 impl Sink for PanicSink {
     fn drop(&mut self, _packet: Packet, why: Reason) {
-        panic!("a packet was lost from a nearly empty queue: {why:?}");
+        panic!("a nearly empty queue dropped a packet: {why:?}");
     }
 }
 
@@ -171,7 +171,7 @@ mod tests {
     const LINK: Link = Link::new(Bandwidth::mbit(135), Bytes::new(9_194));
 
     #[test]
-    fn every_way_passes_every_packet_and_cbq_knows_its_class_and_flow() {
+    fn every_path_passes_every_packet_and_cbq_finds_its_class_and_flow() {
         let treatments = [
             Treatment::fifo,
             Treatment::red,
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn each_round_has_a_figure_of_each_course() {
+    fn each_round_has_a_value_of_each_contender() {
         let mut contenders = [Contender::plain(), Contender::by(&Treatment::cbq(LINK))];
         let effort = Effort { rounds: 3, steps: 50 };
         let rounds = measure(&mut contenders, &frame(1), effort);

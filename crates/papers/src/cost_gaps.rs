@@ -57,11 +57,11 @@ const WIRES: [(Bandwidth, &str); 2] = [
 ];
 const MTU: usize = 1_500;
 const FRAME: usize = 1_514;
-/// The usual ring of a card.
+/// The usual ring size of a card.
 const RING: usize = 256;
 /// The maximum backlog in front of the wire, in frames.
 const WAITING: u32 = 1_024;
-/// More than caches store.
+/// Larger than any cache.
 const COPIED: usize = 64 << 20;
 /// Bytes copied between two readings of the clock.
 const PIECE: usize = 1 << 20;
@@ -222,10 +222,10 @@ fn measure(
     }
     worker.add_path(path);
     let running = std::thread::spawn(move || worker.run());
-    let asked = |e: netio::handle::Unanswered| Error::new(e.to_string());
-    let before = (handle.inspect().map_err(asked)?, clock::processor_time());
+    let unanswered = |e: netio::handle::Unanswered| Error::new(e.to_string());
+    let before = (handle.inspect().map_err(unanswered)?, clock::processor_time());
     let (copied, own) = copy(length, buffers);
-    let after = (handle.inspect().map_err(asked)?, clock::processor_time());
+    let after = (handle.inspect().map_err(unanswered)?, clock::processor_time());
     handle.stop();
     running
         .join()
@@ -281,21 +281,23 @@ fn rounds(
     wire: Bandwidth,
     number: usize,
     length: Duration,
-    mut tell: impl FnMut(usize),
+    mut on_round: impl FnMut(usize),
 ) -> Result<WireMeasurements, Error> {
     let mut buffers = [vec![1u8; COPIED], vec![2u8; COPIED]];
-    let mut found = WireMeasurements::default();
+    let mut measurements = WireMeasurements::default();
     for round in 0..number {
-        tell(round);
+        on_round(round);
         for (index, (load, ..)) in LOADS.iter().enumerate() {
-            found.last[index] = measure(*load, wire, length, &mut buffers)?;
+            measurements.last[index] = measure(*load, wire, length, &mut buffers)?;
         }
-        found
+        measurements
             .copied
-            .push(found.last.map(|reading| reading.copied).to_vec());
-        found.busy.push(found.last.map(|reading| reading.busy).to_vec());
+            .push(measurements.last.map(|reading| reading.copied).to_vec());
+        measurements
+            .busy
+            .push(measurements.last.map(|reading| reading.busy).to_vec());
     }
-    Ok(found)
+    Ok(measurements)
 }
 
 fn run(options: &Options, progress: &mut dyn Progress) -> Result<ExperimentOutcome, Error> {
@@ -303,13 +305,13 @@ fn run(options: &Options, progress: &mut dyn Progress) -> Result<ExperimentOutco
     let length = Duration::from_millis(length);
     let (mut rows, mut groups, mut remarks) = (Vec::new(), Vec::new(), vec![REMARK.to_string()]);
     for (index, (wire, name)) in WIRES.into_iter().enumerate() {
-        let found = rounds(wire, number, length, |round| {
+        let measurements = rounds(wire, number, length, |round| {
             let done = (index * number + round) as f64 / (WIRES.len() * number) as f64;
             progress.show(done, name);
         })?;
-        rows.extend(judged(name, &found));
-        groups.push(group(name, &found));
-        remarks.push(summary(name, &found));
+        rows.extend(judged(name, &measurements));
+        groups.push(group(name, &measurements));
+        remarks.push(summary(name, &measurements));
     }
     let picture = Bars {
         title: "Memory bandwidth left to a copy while the host sends".into(),
@@ -318,7 +320,7 @@ fn run(options: &Options, progress: &mut dyn Progress) -> Result<ExperimentOutco
     };
     Ok(ExperimentOutcome {
         rows,
-        pictures: vec![ChartFile {
+        charts: vec![ChartFile {
             name: "copies".into(),
             svg: picture.picture(),
         }],
@@ -331,25 +333,25 @@ const HALF: usize = 1;
 const PACED: usize = 2;
 const FULL: usize = 3;
 
-fn judged(name: &str, found: &WireMeasurements) -> Vec<Row> {
+fn judged(name: &str, measurements: &WireMeasurements) -> Vec<Row> {
     let mut rows = Vec::new();
     for (index, (_, load, paper)) in LOADS.into_iter().enumerate() {
-        let copied = found.copied.of(index);
+        let copied = measurements.copied.of(index);
         let (holds, note) = match index {
             0 => (copied > 0.0, "The copy alone.".to_string()),
             PACED => {
-                let times = found.copied.times(PACED, FULL);
-                let doubt = found.copied.doubt_of_times(PACED, FULL);
+                let times = measurements.copied.times(PACED, FULL);
+                let doubt = measurements.copied.doubt_of_times(PACED, FULL);
                 let note = format!(
-                    "Asked: at most what sending at the full rate costs, as in the paper: the copy gets at least 95 % of what it gets beside \
-                     that; {:.1} % ± {:.1}.",
+                    "Required: at most the cost of sending at the full rate, as in the paper: the copy \
+                     reaches at least 95 % of its rate beside full-rate sending. Measured: {:.1} % ± {:.1}.",
                     times * 100.0,
                     doubt * 100.0
                 );
                 (times + doubt >= 0.95, note)
             }
             _ => {
-                let times = found.copied.times(index, 0);
+                let times = measurements.copied.times(index, 0);
                 (copied > 0.0, format!("{:.1} % of alone.", times * 100.0))
             }
         };
@@ -362,19 +364,20 @@ fn judged(name: &str, found: &WireMeasurements) -> Vec<Row> {
             note,
         ));
     }
-    let [_, half, paced, full] = found.last;
+    let [_, half, paced, full] = measurements.last;
     let note = format!(
-        "Asked: less than the processor. Half rate by the worker's clock: {:.2} % of one processor, {:.0} ns for each frame in the last round; paced: \
-         {:.2} %, {:.0} ns for each frame or gap frame; full rate: {:.2} %, {:.0} ns for each. The modelled card's reading of the bytes is in it, \
-         which with a card takes no processor.",
-        found.busy.of(HALF),
+        "Required: less than one processor. Half rate by the worker's clock: {:.2} % of one processor, \
+         {:.0} ns for each frame in the last round; paced: {:.2} %, {:.0} ns for each frame or gap frame; \
+         full rate: {:.2} %, {:.0} ns for each. This includes the modelled card's reading of the bytes, \
+         which takes no processor time with a real card.",
+        measurements.busy.of(HALF),
         half.each(),
-        found.busy.of(PACED),
+        measurements.busy.of(PACED),
         paced.each(),
-        found.busy.of(FULL),
+        measurements.busy.of(FULL),
         full.each(),
     );
-    let busy = found.busy.of(PACED);
+    let busy = measurements.busy.of(PACED);
     rows.push(row(
         format!("{name}: the worker's processor time, half rate, paced"),
         RowValue::Nothing,
@@ -397,10 +400,10 @@ fn row(what: String, paper: RowValue, ours: f64, unit: &str, holds: bool, note: 
     }
 }
 
-fn group(name: &str, found: &WireMeasurements) -> Group {
+fn group(name: &str, measurements: &WireMeasurements) -> Group {
     let bars = LOADS.into_iter().enumerate().map(|(index, (_, load, _))| Bar {
         name: load.into(),
-        value: found.copied.of(index),
+        value: measurements.copied.of(index),
         ..Bar::default()
     });
     Group {
@@ -409,33 +412,35 @@ fn group(name: &str, found: &WireMeasurements) -> Group {
     }
 }
 
-fn summary(name: &str, found: &WireMeasurements) -> String {
+fn summary(name: &str, measurements: &WireMeasurements) -> String {
     let frames = LOADS
         .into_iter()
-        .zip(found.last)
+        .zip(measurements.last)
         .skip(1)
         .map(|((_, load, _), reading)| {
             format!("{load} {:.0} and {:.0} gap frames", reading.frames, reading.gaps)
         });
     format!(
-        "{name}: frames a second in the last round: {}.",
+        "{name}: frames per second in the last round: {}.",
         frames.collect::<Vec<_>>().join("; ")
     )
 }
 
-const REMARK: &str = "Measured on this machine, without a card: the wire is modelled, and reads the bytes of each frame once, by a processor, where a card \
-    does it by DMA. MB/s are of the copying thread's own processor time, so that who else uses the processors does not count; who else uses the memory does. \
-    The paper's host had one memory bus of 1.9 GB/s, of which Gigabit Ethernet at the full rate took half; here the same wire is a few per cent of \
-    what one thread copies, so the differences lie within what the machine's other users make. Gap frames hold no memory: \
-    all are beginnings of one frame of 1514 bytes that the port was given once. What they cost is that the wire is full: its bytes are read \
-    whether they carry data or not, which is the paper's finding too.";
+const REMARK: &str = "Measured on this machine, without a card. The wire is modelled: a processor reads \
+    the bytes of each frame once, where a card uses DMA. MB/s are per second of the copying thread's own \
+    processor time, so other users of the processors do not affect them; other users of the memory do. The \
+    paper's host had one memory bus of 1.9 GB/s, and Gigabit Ethernet at the full rate took half of it; \
+    here the same wire takes a few per cent of one thread's copy rate, so the differences are within the \
+    noise from the machine's other users. Gap frames take no memory of their own: each is the beginning of \
+    one frame of 1514 bytes, which the port received once. Their cost is a full wire: its bytes are read \
+    whether they carry data or not, as the paper found too.";
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn the_loads_are_what_they_say() {
+    fn each_load_sends_at_its_rate() {
         let mut buffers = [vec![1u8; COPIED], vec![2u8; COPIED]];
         let wire = Bandwidth::mbit(100);
         let mut read = |load| {

@@ -14,7 +14,7 @@ use engine::units::{Bandwidth, Bytes};
 /// The experiment.
 pub const A2: Experiment = Experiment {
     id: "A2",
-    title: "Latency of requests and responses by CBQ, less FIFO's",
+    title: "Latency of requests and responses through CBQ, minus FIFO's",
     reference: "Cho, \"Traffic management by alternate queueing\", 1999, section 5.1.2, Table 2",
     run,
 };
@@ -75,13 +75,13 @@ fn run(options: &Options, progress: &mut dyn Progress) -> Result<ExperimentOutco
             outcome.rows.push(row);
         }
     }
-    let title = "By how much CBQ's round trip is longer than FIFO's";
-    outcome.pictures = vec![beside::picture("beside", title, "time", &outcome.rows)];
+    let title = "Extra round-trip time of CBQ over FIFO";
+    outcome.charts = vec![beside::chart("beside", title, "time", &outcome.rows)];
     outcome.remarks = REMARKS.map(String::from).to_vec();
     if let Some(most) = noise.into_iter().reduce(f64::max) {
         outcome.remarks.push(format!(
-            "FIFO measured against itself in the same rounds differed by up to {} µs: differences through the port that are no \
-             larger are noise.",
+            "FIFO measured against itself in the same rounds differed by up to {} µs. Differences through \
+             the port up to that size are noise.",
             number(most)
         ));
     }
@@ -89,12 +89,14 @@ fn run(options: &Options, progress: &mut dyn Progress) -> Result<ExperimentOutco
 }
 
 const REMARKS: [&str; 2] = [
-    "Through the port: one request at a time from one host of a lab, through the worker and the ports of `suimon run`, to \
-     another that answers; the median round trip of 20, by FIFO and by CBQ with three classes in turns; the \
-     median of the differences of neighbouring turns. One direction is managed, as in the paper. The links are their rates and \
-     MTUs, held by the worker's clock of the link, and no request finds it busy.",
-    "In the engine: headers read, class chosen, one packet in and out, by CBQ, less one packet in and out by FIFO. That is \
-     what a packet's round trip can be longer by; it is far less than what sockets scatter by.",
+    "Through the port: one host of a lab sends one request at a time, through the worker and the ports of \
+     `suimon run`, to another host, which responds. A turn gives the median of 20 round trips; turns \
+     alternate between FIFO and CBQ with three classes, and the result is the median of the differences of \
+     neighbouring turns. One direction is managed, as in the paper. The links have the paper's rates and \
+     MTUs, kept by the worker's link clock, and no request finds the link busy.",
+    "In the engine: parse the headers, choose the class, one packet in and out with CBQ, minus one packet \
+     in and out with FIFO. A packet's round trip can grow by this much, which is far less than the scatter \
+     of sockets.",
 ];
 
 /// Per round, in ns: for each size FIFO, then CBQ.
@@ -115,18 +117,18 @@ fn engine_rows(case: &Case, sizes: &[Rounds]) -> Vec<Row> {
         ours: ours.into(),
         unit: "µs".into(),
         holds: ours <= paper,
-        note: "Asked: at most the paper's, which is of the whole round trip.".into(),
+        note: "Required: at most the paper's, which covers the whole round trip.".into(),
     };
     let mut rows: Vec<Row> = case.sizes.iter().zip(&ours).map(row).collect();
     let paper = case.sizes.iter().map(|size| size.2);
     let apart = span(&ours);
     rows.push(Row {
-        what: format!("{}, most less least of all sizes, in the engine", case.name),
+        what: format!("{}, range over all sizes, in the engine", case.name),
         paper: ((span(&paper.collect::<Vec<_>>()) * 10.0).round() / 10.0).into(),
         ours: apart.into(),
         unit: "µs".into(),
         holds: apart <= EVEN * ours.iter().copied().fold(0.0, f64::max),
-        note: "Asked: the same whatever the size, to a fifth of it.".into(),
+        note: "Required: the same at every size, within a fifth.".into(),
     });
     rows
 }
@@ -167,7 +169,7 @@ fn port_row(what: String, paper: f64, rounds: &Rounds) -> Row {
         ours: ours.into(),
         unit: "µs".into(),
         holds: ours - doubt <= paper,
-        note: "Asked: not above the paper's by more than the rounds scatter.".into(),
+        note: "Required: not above the paper's by more than the scatter of the rounds.".into(),
     }
 }
 
@@ -190,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn every_size_has_a_figure_in_the_engine() {
+    fn every_size_has_a_value_in_the_engine() {
         let effort = Effort { rounds: 3, steps: 50 };
         let rows = engine_rows(&CASES[0], &in_engine(&CASES[0], effort));
         assert_eq!(rows.len(), CASES[0].sizes.len() + 1);

@@ -23,7 +23,7 @@ use std::net::Ipv4Addr;
 /// The experiment.
 pub const A3: Experiment = Experiment {
     id: "A3",
-    title: "What 0 to 100 filters and classes add to a packet's latency",
+    title: "Latency that 0 to 100 filters and classes add to a packet",
     reference: "Cho, \"Traffic management by alternate queueing\", 1999, section 5.1.3, Fig. 4",
     run,
 };
@@ -134,8 +134,8 @@ impl List {
 
 impl Classify for List {
     fn classify(&mut self, headers: &Headers, packet: &mut Packet) {
-        let found = self.filters.iter().find(|filter| filter.matches(&headers.key));
-        packet.class = found.map_or(ClassId(0), |filter| filter.class);
+        let matching = self.filters.iter().find(|filter| filter.matches(&headers.key));
+        packet.class = matching.map_or(ClassId(0), |filter| filter.class);
         packet.flow = self.hasher.flow(&headers.key);
     }
 }
@@ -161,20 +161,20 @@ fn run(options: &Options, progress: &mut dyn Progress) -> Result<ExperimentOutco
         };
         outcome.rows.push(row);
     }
-    outcome.pictures = vec![picture(&curves)];
+    outcome.charts = vec![chart(&curves)];
     outcome.remarks = REMARKS.map(String::from).to_vec();
     Ok(outcome)
 }
 
 const REMARKS: [&str; 3] = [
-    "In the engine: headers read, class chosen, one packet of 106 bytes in and out, by CBQ, less one packet in and out by \
-     FIFO; all curves and points in turns. No filter but one takes the packet, and that one comes last. The \
-     classes beside the first have no traffic.",
-    "The paper's figure is lost in our copy; its text says linear for wildcard filters, and flat for the others. The list that \
-     made it so is measured beside ours, which finds a packet's filter by hash tables, one for each shape of filter, so that \
-     their number hardly matters.",
-    "Through the port: round trips of 64 bytes between two hosts of a lab, by CBQ with a hundred of them, less the same with \
-     none, in turns.",
+    "In the engine: parse the headers, choose the class, one packet of 106 bytes in and out with CBQ, \
+     minus one packet in and out with FIFO; all curves and points in turns. Only one filter matches the \
+     packet, and it comes last. Only the first class has traffic.",
+    "Our copy of the paper lacks the figure; its text says linear for wildcard filters, and flat for the \
+     others. The linear list behind that result is measured beside our classifier, which finds a packet's \
+     filter by hash tables, one for each shape of filter, so the number of filters hardly matters.",
+    "Through the port: round trips of 64 bytes between two hosts of a lab, through CBQ with a hundred of \
+     them, minus the same with none, in turns.",
 ];
 
 /// The points of each curve.
@@ -194,21 +194,21 @@ fn in_engine(step: u32, effort: Effort) -> Vec<Points> {
 }
 
 /// The chart of the curves.
-fn picture(curves: &[Points]) -> ChartFile {
+fn chart(curves: &[Points]) -> ChartFile {
     let series = CURVES.iter().zip(curves).map(|(curve, points)| {
         let points = points.iter().map(|&(n, ns)| (f64::from(n), ns * 1e-9));
         Series::marked(curve.name(), points.collect())
     });
     let plot = Plot {
-        title: "What CBQ adds to FIFO, per packet".into(),
-        x: Axis::new("how many", AxisUnit::Number("")),
+        title: "Cost of CBQ above FIFO, per packet".into(),
+        x: Axis::new("number", AxisUnit::Number("")),
         y: Axis::new("time", AxisUnit::Time),
         series: series.collect(),
         ..Plot::default()
     };
     ChartFile {
         name: "curves".into(),
-        svg: plot::picture("Cost by numbers of filters and classes", &[plot]),
+        svg: plot::picture("Cost by number of filters and classes", &[plot]),
     }
 }
 
@@ -239,21 +239,21 @@ fn engine_rows(curves: &[Points]) -> Vec<Row> {
                 growth <= FLAT * none
             },
             note: if linear {
-                "What a hundred add. Asked: linear, as in the paper: no point further from the line between the ends than a \
-                 fifth of its height."
+                "The cost of a hundred. Required: linear, as in the paper: no point deviates from the line \
+                 between the ends by more than a fifth of its height."
             } else {
-                "What a hundred add. Asked: flat, that is no more than half of what CBQ costs with none."
+                "The cost of a hundred. Required: flat, that is at most half of CBQ's cost with none."
             }
             .into(),
         });
         if *curve == Curve::Wildcard {
             rows.push(Row {
-                what: "CBQ with no more filters and three classes, in the engine".into(),
+                what: "CBQ with three classes and no additional filters, in the engine".into(),
                 paper: (10.0 * 1e3).into(),
                 ours: none.into(),
                 unit: "ns".into(),
                 holds: none <= 10.0 * 1e3,
-                note: "Where the curves begin. Asked: at most the paper's (about 10 µs, Table 2).".into(),
+                note: "The curves begin here. Required: at most the paper's (about 10 µs, Table 2).".into(),
             });
         }
     }
@@ -292,11 +292,18 @@ fn port_row(what: String, curve: Curve, rounds: &Rounds) -> Row {
     let (ours, doubt) = (rounds.more(1, 0), rounds.doubt(1, 0));
     Row {
         what,
-        paper: if curve == Curve::Wildcard { "linear" } else { "flat" }.into(),
+        paper: if curve == Curve::Wildcard {
+            "linear"
+        } else {
+            "flat"
+        }
+        .into(),
         ours: ours.into(),
         unit: "µs".into(),
         holds: ours - doubt <= rounds.of(0) / 20.0,
-        note: "What a hundred add. Asked: no more than a twentieth of the round trip, beyond what the rounds scatter by.".into(),
+        note: "The cost of a hundred. Required: at most a twentieth of the round trip, plus the scatter of \
+            the rounds."
+            .into(),
     }
 }
 

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 /// The experiment.
 pub const A1: Experiment = Experiment {
     id: "A1",
-    title: "TCP throughput by CBQ with three classes, against FIFO",
+    title: "TCP throughput through CBQ with three classes, against FIFO",
     reference: "Cho, \"Traffic management by alternate queueing\", 1999, section 5.1.1, Table 1",
     run,
 };
@@ -112,8 +112,8 @@ fn run(options: &Options, progress: &mut dyn Progress) -> Result<ExperimentOutco
         };
         outcome.rows.extend(rows);
     }
-    let title = "What CBQ costs TCP's throughput, against FIFO";
-    outcome.pictures = vec![beside::picture(
+    let title = "Throughput that CBQ costs TCP, against FIFO";
+    outcome.charts = vec![beside::chart(
         "beside",
         title,
         "overhead",
@@ -124,16 +124,17 @@ fn run(options: &Options, progress: &mut dyn Progress) -> Result<ExperimentOutco
 }
 
 const REMARKS: [&str; 3] = [
-    "One TCP connection between two hosts of a lab, through the worker and the ports of `suimon run`. While it \
-     runs, the queue is exchanged in turns: FIFO, which looks at nothing, and CBQ with three classes and the filters \
-     that choose them, all of whose bandwidth one class may borrow. Payload that the receiver got counts. The median of \
-     the rounds' ratios counts, each of two neighbouring turns.",
-    "ATM, 10baseT and 100baseT are their rates and MTUs here, held by the worker's clock of the link, by FIFO and \
-     CBQ alike; the paper's were links. A real 10baseT loses a third to collisions with acknowledgements.",
-    "No link: the paper's loopback, where one processor does everything, so that its throughput says what everything \
-     costs. Here sender, worker and receiver may run on several processors; so the payload is counted by \
-     processor time that the whole process took, kernel included, not by time that passed. Packets are of the MTU, without \
-     super-frames, which would hide what each costs.",
+    "One TCP connection between two hosts of a lab, through the worker and the ports of `suimon run`. \
+     While it runs, the queue alternates between FIFO, which parses nothing, and CBQ with three classes \
+     and their filters, where one class may borrow all the bandwidth. Throughput is the payload that the \
+     receiver read. The result is the median of the rounds' ratios, each of two neighbouring turns.",
+    "ATM, 10baseT and 100baseT are only rates and MTUs here, kept by the worker's link clock with FIFO and \
+     CBQ alike; the paper used real links. A real 10baseT loses a third of its rate to collisions with \
+     ACKs.",
+    "No link: the paper's loopback, where one processor does everything, so its throughput measures the \
+     whole cost. Here sender, worker and receiver may run on several processors, so the payload is divided \
+     by the processor time of the whole process, kernel included, instead of elapsed time. Packets are of \
+     the MTU, without super-frames, which would hide the cost of each.",
 ];
 
 /// A turn: payload over elapsed time and over processor time, in Mbit/s.
@@ -194,8 +195,7 @@ fn rows(case: &Case, rounds: &Rounds) -> [Row; 3] {
     let [fifo, cbq, overhead] = case.paper;
     let ours = (1.0 - rounds.times(1, 0)) * 100.0;
     let doubt = rounds.doubt_of_times(1, 0) * 100.0;
-    let throughput = |what: &str, paper: f64, ours: f64| {
-        Row {
+    let throughput = |what: &str, paper: f64, ours: f64| Row {
         what: format!("{}, {what}", case.name),
         paper: paper.into(),
         ours: ours.into(),
@@ -205,12 +205,13 @@ fn rows(case: &Case, rounds: &Rounds) -> [Row; 3] {
             None => ours >= paper,
         },
         note: match case.rate {
-            Some(_) => "Asked: nine tenths of the rate, since headers take a part of it. The rates are the paper's, the links \
-                        are not.",
-            None => "Asked: at least the paper's. Payload by processor time, both hosts included.",
+            Some(_) => {
+                "Required: nine tenths of the rate, since headers take a part of it. The rates are \
+                the paper's; the links are not."
+            }
+            None => "Required: at least the paper's. Payload per processor time, both hosts included.",
         }
         .into(),
-    }
     };
     let limit = if case.rate.is_some() { MOST } else { overhead };
     [
@@ -223,9 +224,12 @@ fn rows(case: &Case, rounds: &Rounds) -> [Row; 3] {
             unit: "%".into(),
             holds: ours - doubt <= limit,
             note: match case.rate {
-                Some(_) => "Asked: at most 1 %: a queue's work overlaps with the transmission of the packet before. Below \
-                            zero is the noise; what the rounds scatter by is allowed for.",
-                None => "Asked: at most the paper's, beyond what the rounds scatter by.",
+                Some(_) => {
+                    "Required: at most 1 %, since a queue's work overlaps with the transmission of \
+                    the previous packet. Values below zero are noise; the scatter of the rounds is allowed \
+                    for."
+                }
+                None => "Required: at most the paper's, plus the scatter of the rounds.",
             }
             .into(),
         },
@@ -244,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limited_link_may_lose_one_per_cent_and_a_processor_what_the_papers_lost() {
+    fn a_link_may_cost_one_per_cent_and_a_processor_as_much_as_the_papers() {
         let holds = |case: usize, cbq: f64| {
             let rate = CASES[case].rate.map_or(1e4, |rate| rate.bits() as f64 / 1e6);
             rows(&CASES[case], &rounds(&[[rate, rate * cbq]])).map(|row| row.holds)
@@ -257,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn tcp_passes_by_both_ways_in_turns() {
+    fn tcp_passes_through_both_in_turns() {
         lab::isolated(|| {
             for case in [&CASES[2], &CASES[5]] {
                 let effort = (2, Duration::from_millis(60));
@@ -272,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_lab_every_line_of_the_table_is_said_to_be_missing() {
+    fn without_a_lab_every_line_of_the_table_is_reported_as_unmeasured() {
         let rows: Vec<Row> = CASES.iter().flat_map(|case| case.unmeasured("no box")).collect();
         assert_eq!(rows.len(), 3 * CASES.len());
         assert!(rows.iter().all(|row| row.ours == RowValue::Nothing && !row.holds));

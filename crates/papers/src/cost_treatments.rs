@@ -12,7 +12,7 @@ use engine::settings::Table;
 use engine::tree::{ClassSpec, DisciplineSpec, Registry, TreePlan};
 use netio::classify::{ByFilters, Classify, Everything};
 
-/// The seed of hashes and RED. Nobody attacks here.
+/// The seed of hashes and RED. No traffic here is hostile.
 pub const SEED: Seed = Seed(1);
 
 /// The protocol number of UDP.

@@ -198,7 +198,7 @@ impl LabWire {
             }
             Err(ErrorKind::NotFound.into())
         };
-        find().map_err(|e| Error::new(format!("cannot read what the packet loop used: {e}")))
+        find().map_err(|e| Error::new(format!("cannot read the packet loop's processor time: {e}")))
     }
 
     /// A client and a server for requests and responses.
@@ -211,8 +211,8 @@ impl LabWire {
             let socket = host.call(|| UdpSocket::bind((address, 0)))?;
             socket.map_err(|e| Error::new(format!("cannot open a socket in the lab: {e}")))
         };
-        let (asks, answers) = (bind(&self.sender, SENDER)?, bind(&self.receiver, RECEIVER)?);
-        RequestPair::new(asks, answers, self.limit)
+        let (client, server) = (bind(&self.sender, SENDER)?, bind(&self.receiver, RECEIVER)?);
+        RequestPair::new(client, server, self.limit)
             .map_err(|e| Error::new(format!("cannot set up sockets in the lab: {e}")))
     }
 }
@@ -220,12 +220,12 @@ impl LabWire {
 /// A client socket, and a thread with a server socket.
 #[derive(Debug)]
 pub struct RequestPair {
-    asks: UdpSocket,
+    client: UdpSocket,
     to: SocketAddr,
     /// The link's rate; `None` without a limit.
     rate: Option<Bandwidth>,
     /// Bytes of a response.
-    answer: Arc<AtomicUsize>,
+    response: Arc<AtomicUsize>,
     over: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
@@ -238,30 +238,30 @@ impl Drop for RequestPair {
 }
 
 impl RequestPair {
-    fn new(asks: UdpSocket, answers: UdpSocket, rate: Option<Bandwidth>) -> io::Result<Self> {
-        asks.set_read_timeout(Some(PATIENCE))?;
-        answers.set_read_timeout(Some(Duration::from_millis(20)))?;
-        let to = answers.local_addr()?;
-        let (answer, over) = (Arc::new(AtomicUsize::new(1)), Arc::new(AtomicBool::new(false)));
+    fn new(client: UdpSocket, server: UdpSocket, rate: Option<Bandwidth>) -> io::Result<Self> {
+        client.set_read_timeout(Some(PATIENCE))?;
+        server.set_read_timeout(Some(Duration::from_millis(20)))?;
+        let to = server.local_addr()?;
+        let (response, over) = (Arc::new(AtomicUsize::new(1)), Arc::new(AtomicBool::new(false)));
         let thread = {
-            let (answer, over) = (Arc::clone(&answer), Arc::clone(&over));
+            let (response, over) = (Arc::clone(&response), Arc::clone(&over));
             std::thread::Builder::new()
                 .name("responder".into())
                 .spawn(move || {
                     let mut buffer = vec![0; 64 << 10];
                     while !over.load(Ordering::Relaxed) {
-                        if let Ok((_, peer)) = answers.recv_from(&mut buffer) {
+                        if let Ok((_, peer)) = server.recv_from(&mut buffer) {
                             // A response that cannot be sent is not counted: the client times out.
-                            let _ = answers.send_to(&buffer[..answer.load(Ordering::Relaxed)], peer);
+                            let _ = server.send_to(&buffer[..response.load(Ordering::Relaxed)], peer);
                         }
                     }
                 })?
         };
         Ok(Self {
-            asks,
+            client,
             to,
             rate,
-            answer,
+            response,
             over,
             thread: Some(thread),
         })
@@ -279,9 +279,9 @@ impl RequestPair {
     /// # Errors
     ///
     /// Returns an error if a socket fails.
-    pub fn round_trip(&self, count: usize, request: usize, answer: usize) -> Result<f64, Error> {
-        self.answer.store(answer, Ordering::Relaxed);
-        let failed = |e: io::Error| Error::new(format!("cannot ask in the lab: {e}"));
+    pub fn round_trip(&self, count: usize, request: usize, response: usize) -> Result<f64, Error> {
+        self.response.store(response, Ordering::Relaxed);
+        let failed = |e: io::Error| Error::new(format!("cannot send a request in the lab: {e}"));
         let (request, mut buffer) = (vec![0; request], vec![0; 64 << 10]);
         let mut times = Vec::with_capacity(count);
         let (mut unanswered, mut before) = (0, Instant::now());
@@ -291,14 +291,14 @@ impl RequestPair {
             std::thread::sleep(self.apart(request.len()).saturating_sub(before.elapsed()));
             let begin = Instant::now();
             before = begin;
-            self.asks.send_to(&request, self.to).map_err(failed)?;
-            match self.asks.recv(&mut buffer) {
+            self.client.send_to(&request, self.to).map_err(failed)?;
+            match self.client.recv(&mut buffer) {
                 Ok(_) => times.push(begin.elapsed().as_nanos() as f64 / 1e3),
                 Err(e) if e.kind() == ErrorKind::Interrupted => {}
                 Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
                     unanswered += 1;
                     if unanswered > 10 {
-                        return Err(Error::new("requests in the lab are not answered"));
+                        return Err(Error::new("requests in the lab get no response"));
                     }
                 }
                 Err(e) => return Err(failed(e)),

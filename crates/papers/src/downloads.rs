@@ -283,7 +283,7 @@ mod tests {
     use host::{DataDirection, FlowLimit, LimitOrder, LimitReason};
 
     #[test]
-    fn rates_are_of_the_span_that_is_asked_for() {
+    fn rates_are_of_the_given_span() {
         let counted = DownloadBytes {
             times: (0..=40).map(|n| f64::from(n) * 0.1).collect(),
             bytes: (0..=40_u64)
@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn a_router_holds_the_windows_of_the_hosts_behind_it() {
+    fn a_router_clamps_the_windows_of_the_hosts_behind_it() {
         lab::isolated(|| {
             let bed = behind_a_router().expect("a lab");
             match run(&bed, &[LOW], rule(Clamp(6_016)), 3.0) {
@@ -397,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_that_is_rewritten_holds_the_kernels_sender() {
+    fn a_rewritten_window_limits_the_kernels_sender() {
         lab::isolated(|| {
             let Some(counted) = on_a_bed(&[LOW], rule(Clamp(6_016)), 3.0) else {
                 return;

@@ -15,7 +15,7 @@ use sim::tcp::congestion::scalable;
 /// P1: bandwidth by gap size.
 pub const P1: Experiment = Experiment {
     id: "P1",
-    title: "The size of the gap, 0 … 12000 B, against the bandwidth",
+    title: "Bandwidth against the gap size, 0 … 12000 B",
     reference: "Takano et al. 2004, sections 3.3 and 4.2, Fig. 6",
     run: sizes,
 };
@@ -23,7 +23,7 @@ pub const P1: Experiment = Experiment {
 /// P2: packet intervals.
 pub const P2: Experiment = Experiment {
     id: "P2",
-    title: "How far packets are apart at 62.5 MB/s, paced and not, and the slope of sequence numbers",
+    title: "Packet intervals at 62.5 MB/s, paced and not paced, and the slope of sequence numbers",
     reference: "Takano et al. 2004, section 4.2, Fig. 7",
     run: intervals,
 };
@@ -72,16 +72,16 @@ fn measured(rate: Bandwidth) -> Result<(f64, f64), Error> {
 fn sizes(_options: &Options, progress: &mut dyn Progress) -> Result<ExperimentOutcome, Error> {
     let gaps: Vec<u64> = (0..=24).map(|n| n * 500).collect();
     let name = |gap: &u64| format!("a gap of {gap} B");
-    let found = points::all(&gaps, progress, name, |&gap| {
+    let results = points::all(&gaps, progress, name, |&gap| {
         let rate = GBE.bits() as f64 * FRAME / (FRAME_AND_PREAMBLE + gap.max(12) as f64);
         measured(Bandwidth::bits_per_sec(rate as u64))
     })?;
     let off: Vec<(u64, f64)> = gaps
         .iter()
-        .zip(&found)
-        .map(|(&gap, found)| (gap, found.0 - formula(gap)))
+        .zip(&results)
+        .map(|(&gap, result)| (gap, result.0 - formula(gap)))
         .collect();
-    let furthest = |large: bool| {
+    let largest_deviation = |large: bool| {
         let some = off.iter().filter(|(gap, _)| (*gap >= 6_000) == large);
         some.fold(0.0, |most: f64, (_, off)| most.max(off.abs()))
     };
@@ -93,36 +93,36 @@ fn sizes(_options: &Options, progress: &mut dyn Progress) -> Result<ExperimentOu
         holds,
         note: note.into(),
     };
-    let near = "Asked: at most 0.01 MB/s. Rates are whole bits per second, and 200 ms are whole packets.";
+    let near = "Required: at most 0.01 MB/s. Rates are whole bits per second, and 200 ms are whole packets.";
     let idle = gaps
         .iter()
-        .zip(&found)
-        .map(|(&gap, found)| (found.1 - gap.max(12) as f64).abs());
+        .zip(&results)
+        .map(|(&gap, result)| (result.1 - gap.max(12) as f64).abs());
     let idle = idle.fold(0.0, f64::max);
     let mut rows = vec![
         row(
-            "gaps below 6000 B: furthest from the formula",
-            "follows it".into(),
-            furthest(false),
+            "gaps below 6000 B: largest deviation from the formula",
+            "follows the formula".into(),
+            largest_deviation(false),
             "MB/s",
-            furthest(false) <= 0.01,
+            largest_deviation(false) <= 0.01,
             near,
         ),
         row(
-            "gaps of 6000 B and more: furthest from the formula",
+            "gaps of 6000 B and more: largest deviation from the formula",
             2.5.into(),
-            furthest(true),
+            largest_deviation(true),
             "MB/s",
-            furthest(true) <= 0.01,
+            largest_deviation(true) <= 0.01,
             near,
         ),
         row(
-            "idle time between frames: furthest from the gap",
+            "idle time between frames: largest deviation from the gap",
             RowValue::Nothing,
             idle,
             "B",
             idle <= 0.1,
-            "Asked: at most 0.1 byte-times on average.",
+            "Required: at most 0.1 byte-times on average.",
         ),
     ];
     // The paper's module: a buffer of IPG' bytes, to which the device adds 4 and the wire 20.
@@ -131,28 +131,30 @@ fn sizes(_options: &Options, progress: &mut dyn Progress) -> Result<ExperimentOu
         (GBE.bits() as f64 * FRAME / period) as u64,
     ))?;
     rows.push(row(
-        "62.5 MB/s asked, the gap frame's own 24 B not counted",
+        "62.5 MB/s configured, the gap frame's own 24 B not counted",
         61.8.into(),
         original,
         "MB/s",
         (original - 61.8).abs() < 0.05,
-        "The original's limit, as its footnote has it: 61.8 on the wire. Here those bytes count, so that 62.5 is 62.5.",
+        "The original's limit, by its footnote: 61.8 on the wire. Here those bytes count, so 62.5 \
+         configured is 62.5 on the wire.",
     ));
     Ok(ExperimentOutcome {
         rows,
-        pictures: vec![ChartFile {
+        charts: vec![ChartFile {
             name: "gaps".into(),
-            svg: drawn(&gaps, &found),
+            svg: drawn(&gaps, &results),
         }],
         remarks: vec![
-            "Datagrams of 1500 B at more than the interface's speed, paced by gap frames on a wire that is never idle, for 200 ms. A gap is what \
-             the paper calls IPG: all bytes between a frame's FCS and the next preamble, 12 at least."
+            "Datagrams of 1500 B at more than the interface's speed, paced by gap frames on a wire that is \
+             never idle, for 200 ms. A gap is the paper's IPG: all bytes between a frame's FCS and the \
+             next preamble, at least 12."
                 .into(),
         ],
     })
 }
 
-fn drawn(gaps: &[u64], found: &[(f64, f64)]) -> String {
+fn drawn(gaps: &[u64], results: &[(f64, f64)]) -> String {
     let line = |value: &dyn Fn(usize, u64) -> f64| -> Vec<(f64, f64)> {
         gaps.iter()
             .enumerate()
@@ -163,15 +165,12 @@ fn drawn(gaps: &[u64], found: &[(f64, f64)]) -> String {
         x: Axis::new("gap", AxisUnit::Number("B")),
         y: Axis::new("frames with FCS", AxisUnit::Number("MB/s")),
         series: vec![
-            Series::marked("measured", line(&|n, _| found[n].0)),
+            Series::marked("measured", line(&|n, _| results[n].0)),
             Series::dashed("formula", line(&|_, gap| formula(gap))),
         ],
         ..Plot::default()
     };
-    picture(
-        "Bandwidth by the size of the gap, MTU 1500, Gigabit Ethernet",
-        &[plot],
-    )
+    picture("Bandwidth by gap size, MTU 1500, Gigabit Ethernet", &[plot])
 }
 
 /// Frame start times on the host's wire in slow start with large windows, and the slope of their
@@ -225,7 +224,7 @@ impl SlowStartRun {
     }
 
     /// The most frequent interval, in µs, and its share of all, in per cent.
-    fn usual(&self) -> (f64, f64) {
+    fn most_frequent(&self) -> (f64, f64) {
         let mut spans: Vec<u64> = self.spans().collect();
         spans.sort_unstable();
         let usual = spans
@@ -243,35 +242,35 @@ impl SlowStartRun {
 fn intervals(_options: &Options, progress: &mut dyn Progress) -> Result<ExperimentOutcome, Error> {
     let both = [true, false];
     let name = |paced: &bool| if *paced { "paced" } else { "not paced" }.to_string();
-    let found = points::all(&both, progress, name, |&paced| SlowStartRun::run(paced))?;
-    let (paced, free) = (&found[0], &found[1]);
-    let (even, part) = paced.usual();
-    let (burst, _) = free.usual();
+    let results = points::all(&both, progress, name, |&paced| SlowStartRun::run(paced))?;
+    let (paced, free) = (&results[0], &results[1]);
+    let (even, part) = paced.most_frequent();
+    let (burst, _) = free.most_frequent();
     let least = paced.spans().min().unwrap_or(0) as f64 / 1e3;
     let rows = vec![
         Row::rounded(
-            "paced: the usual interval",
+            "paced: most frequent interval",
             24.0,
             even,
             "µs",
             even == 24.288,
-            format!("Asked: 1518 B at 62.5 MB/s, exactly. It is {part:.1} % of all."),
+            format!("Required: exactly 1518 B at 62.5 MB/s. {part:.1} % of all intervals have this length."),
         ),
         Row::rounded(
-            "paced: the shortest interval",
+            "paced: shortest interval",
             24.0,
             least,
             "µs",
             least >= 24.288,
-            "Asked: not less.",
+            "Required: not less.",
         ),
         Row::rounded(
-            "not paced: the usual interval",
+            "not paced: most frequent interval",
             12.0,
             burst,
             "µs",
             burst == 12.304,
-            "Asked: 1538 B at 125 MB/s: back to back.",
+            "Required: 1538 B at 125 MB/s: back to back.",
         ),
         Row::rounded(
             "paced: slope of sequence numbers",
@@ -279,7 +278,7 @@ fn intervals(_options: &Options, progress: &mut dyn Progress) -> Result<Experime
             paced.slope(),
             "MB/s",
             (paced.slope() - 59.6).abs() < 0.1,
-            "Asked: 59.6 MB/s of data within 0.1.",
+            "Required: 59.6 MB/s of data, within 0.1.",
         ),
         Row::rounded(
             "not paced: slope in the longest burst",
@@ -287,7 +286,7 @@ fn intervals(_options: &Options, progress: &mut dyn Progress) -> Result<Experime
             free.slope(),
             "MB/s",
             (free.slope() - 117.7).abs() < 3.0,
-            "Asked: 117.7 MB/s of data within 3.",
+            "Required: 117.7 MB/s of data, within 3.",
         ),
     ];
     let line = |run: &SlowStartRun, name: &str| {
@@ -308,15 +307,17 @@ fn intervals(_options: &Options, progress: &mut dyn Progress) -> Result<Experime
     };
     Ok(ExperimentOutcome {
         rows,
-        pictures: vec![ChartFile {
+        charts: vec![ChartFile {
             name: "sequence".into(),
             svg: picture("Data sent in slow start, paced to 62.5 MB/s and not", &[plot]),
         }],
         remarks: vec![
-            "Scalable TCP, a window of 12.5 MB, a buffer of 18 MB at the bottleneck, so that nothing is lost; from 1.4 to 2.2 s, the last rounds of \
-             slow start. The paper looks at the steady state, where its host without pacing sends at the interface's speed and stops in turn, \
-             since the device joins acknowledgments into bursts. Our model has no such device: its steady state without pacing is spaced \
-             by the bottleneck's acknowledgments, in pairs, and the bursts at the interface's speed are those of slow start."
+            "Scalable TCP, a window of 12.5 MB, a buffer of 18 MB at the bottleneck, so nothing is \
+             dropped; from 1.4 to 2.2 s, the last rounds of slow start. The paper shows the steady state, \
+             where its unpaced host alternates between sending at the interface's speed and silence, \
+             because the device coalesces ACKs into bursts. Our model has no such device: its unpaced \
+             steady state is clocked by the ACKs from the bottleneck, in pairs, and the bursts at the \
+             interface's speed are those of slow start."
                 .into(),
         ],
     })

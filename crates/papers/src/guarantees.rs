@@ -92,7 +92,7 @@ fn run(options: &Options, progress: &mut dyn Progress) -> Result<ExperimentOutco
     }
     Ok(ExperimentOutcome {
         rows,
-        pictures: vec![ChartFile {
+        charts: vec![ChartFile {
             name: "guarantees".into(),
             svg: drawn(&traces),
         }],
@@ -100,12 +100,15 @@ fn run(options: &Options, progress: &mut dyn Progress) -> Result<ExperimentOutco
     })
 }
 
-const SIMULATED: &str = "Asked: within 1 % in each window between two joins, from 1 s after the first of them; shown: the \
-                         mean over all. Frames with their Ethernet header, as the policy counts.";
-const LABORATORY: &str = "The kernel's TCP (cubic) between network namespaces, through the worker and the port of `suimon run`. Asked: \
-                          within 3 % over all its windows; a machine that is shared keeps programs waiting.";
-const REMARK: &str = "The link is ATM (149.76 Mbit/s of cells, MTU 9180), declared as 134 Mbit/s. Counters are read every 400 ms. \
-                      The background is the default class: 34 Mbit/s of its own, the lowest priority, and it borrows.";
+const SIMULATED: &str = "Required: within 1 % in each window between two joins, from 1 s after the first \
+    of the two. Shown: the mean over all windows. Frames count with their Ethernet header, as in the \
+    policy.";
+const LABORATORY: &str = "The kernel's TCP (cubic) between network namespaces, through the worker and the \
+    port of `suimon run`. Required: within 3 % over all its windows, since a shared machine delays \
+    programs.";
+const REMARK: &str = "The link is ATM (149.76 Mbit/s of cells, MTU 9180), declared as 134 Mbit/s. Counters \
+    are read every 400 ms. The background is the default class: it has 34 Mbit/s of its own and the lowest \
+    priority, and may borrow.";
 
 /// A row for each class, and one for best effort.
 fn judged(trace: &Trace, place: &str, most: f64, note: &str) -> Vec<Row> {
@@ -116,19 +119,19 @@ fn judged(trace: &Trace, place: &str, most: f64, note: &str) -> Vec<Row> {
         .filter_map(|line| Some((line, line.target?)))
         .map(|(line, target)| {
             let windows = trace.steady(line.joined, SETTLE);
-            let asked = target.bits() as f64;
-            let off = |got: Bandwidth| (got.bits() as f64 / asked - 1.0).abs() * 100.0;
-            let mean = trace.got(line, &windows);
-            let furthest = windows
+            let configured = target.bits() as f64;
+            let off = |measured: Bandwidth| (measured.bits() as f64 / configured - 1.0).abs() * 100.0;
+            let mean = trace.measured(line, &windows);
+            let largest = windows
                 .iter()
-                .map(|window| off(trace.got(line, &[*window])))
+                .map(|window| off(trace.measured(line, &[*window])))
                 .fold(0.0, f64::max);
             Row::rounded(
                 format!("{place}: {}", line.name),
-                asked / 1e6,
+                configured / 1e6,
                 mean.bits() as f64 / 1e6,
                 "Mbit/s",
-                mean.bits() > 0 && if each { furthest <= most } else { off(mean) <= most },
+                mean.bits() > 0 && if each { largest <= most } else { off(mean) <= most },
                 note,
             )
         })
@@ -138,35 +141,36 @@ fn judged(trace: &Trace, place: &str, most: f64, note: &str) -> Vec<Row> {
             .lines
             .iter()
             .filter(|line| line.target.is_none())
-            .map(|line| rest(trace, line, place, most)),
+            .map(|line| remainder(trace, line, place, most)),
     );
     rows
 }
 
 /// The best-effort class's share of what the others left, in the windows between the joins.
-fn rest(trace: &Trace, line: &Line, place: &str, most: f64) -> Row {
+fn remainder(trace: &Trace, line: &Line, place: &str, most: f64) -> Row {
     let windows = trace.steady(line.joined, SETTLE);
     let off = windows.iter().map(|window| {
         let present = trace.lines.iter().filter(|other| other.joined < window.from);
-        let sure: u64 = present
+        let guaranteed: u64 = present
             .filter_map(|other| other.target)
             .map(Bandwidth::bits)
             .sum();
-        let left = trace.link.bits().saturating_sub(sure) as f64;
-        (trace.got(line, &[*window]).bits() as f64 / left - 1.0) * 100.0
+        let left = trace.link.bits().saturating_sub(guaranteed) as f64;
+        (trace.measured(line, &[*window]).bits() as f64 / left - 1.0) * 100.0
     });
-    let furthest = off.fold(
+    let largest = off.fold(
         0.0,
         |most: f64, off| if off.abs() > most.abs() { off } else { most },
     );
     Row::rounded(
-        format!("{place}: background, furthest from what is left"),
-        "what is left",
-        furthest,
+        format!("{place}: background, largest deviation from the remainder"),
+        "the remainder",
+        largest,
         "%",
-        furthest.abs() <= most,
+        largest.abs() <= most,
         format!(
-            "Asked: within {most} % in each window. What is left falls from 134 to 34 Mbit/s as the others join."
+            "Required: within {most} % in each window. The remainder falls from 134 to 34 Mbit/s as the \
+             others join."
         ),
     )
 }
@@ -188,7 +192,10 @@ fn drawn(traces: &[Trace]) -> String {
             settle: SETTLE,
         })
         .collect();
-    picture("Four classes with a sure rate, and a background", &panels)
+    picture(
+        "Four classes with a guaranteed rate, and background traffic",
+        &panels,
+    )
 }
 
 #[cfg(test)]
@@ -217,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_as_asked_hold_and_one_that_is_off_does_not() {
+    fn configured_rates_hold_and_a_deviating_one_does_not() {
         assert!(
             judged(&trace(0), "simulated", 1.0, "")
                 .iter()
@@ -233,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_lab_every_class_of_it_is_said_to_be_missing() {
+    fn without_a_lab_each_of_its_classes_is_reported_as_unmeasured() {
         let rows = missing("no namespaces");
         assert!(
             rows.len() == 4

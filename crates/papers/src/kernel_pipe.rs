@@ -60,7 +60,7 @@ pub fn add(
         runs.push((trial, reading));
     }
     outcome.remarks.push(remark(&runs));
-    outcome.pictures.push(ChartFile {
+    outcome.charts.push(ChartFile {
         name: "lab".into(),
         svg: drawn(&runs),
     });
@@ -88,20 +88,23 @@ fn judged(trial: Trial, reading: &TrialResult) -> Vec<Row> {
     let rate = (reading.rate * 100.0).round() / 100.0;
     if !trial.paced {
         let note = format!(
-            "Asked: some, always. Data in the last {COUNTED} s: {rate} MB/s; at most {} waited.",
+            "Required: at least one in every run. Data in the last {COUNTED} s: {rate} MB/s; backlog at \
+             most {}.",
             numbers::bytes(reading.recorded.deepest.get())
         );
         return vec![row("drops", drops, "packets", reading.drops > 0, note)];
     }
-    let asked = format!(
-        "Asked: at least 95 % of the {:.1} MB/s that data can have, in the last {COUNTED} s.",
+    let required = format!(
+        "Required: at least 95 % of the {:.1} MB/s of data that the link can carry, in the last {COUNTED} \
+         s.",
         possible()
     );
     let realised = reading.realised.as_ref().map(|realised| &realised.achieved);
     let late = realised.map_or_else(String::new, |achieved| {
         let time = |per_mille| numbers::time(achieved.lateness.quantile(per_mille).nanos());
         format!(
-            " Packets started {} late at the median, {} for 99 of 100, {} at most; for {} in all the machine held the worker up.",
+            " Packets started late by {} at the median, {} at the 99th percentile, {} at most; the machine \
+             delayed the worker for {} in all.",
             time(500),
             time(990),
             numbers::time(achieved.lateness.longest().nanos()),
@@ -109,14 +112,14 @@ fn judged(trial: Trial, reading: &TrialResult) -> Vec<Row> {
         )
     });
     let waited = numbers::bytes(reading.recorded.deepest.get());
-    let none = format!("Asked: none. At most {waited} waited.{late}");
+    let none = format!("Required: none. Backlog at most {waited}.{late}");
     vec![
         row(
             "bandwidth",
             rate,
             "MB/s",
             reading.rate >= possible() * 0.95,
-            asked,
+            required,
         ),
         row("drops", drops, "packets", reading.drops == 0, none),
     ]
@@ -125,13 +128,16 @@ fn judged(trial: Trial, reading: &TrialResult) -> Vec<Row> {
 fn remark(runs: &[(Trial, TrialResult)]) -> String {
     let strayed: u64 = runs.iter().map(|(_, reading)| reading.strayed).sum();
     format!(
-        "lab: the kernel's TCP between network namespaces, windows up to 32 MB. A worker of `suimon run` is the host's Gigabit Ethernet, with \
-         `pacer` and the realiser of timers, without spinning, or with nothing but the rate of its link. The bottleneck is an emulated link \
-         (62.5 MB/s of frames with FCS, 100 ms each way), which computes with the times at which the kernel took packets in. What the worker makes \
-         up for when this machine has held it up is at most 5 ms long, 312 KB of the buffer. Standard TCP (`reno`) doubles its window until \
-         something is lost; `cubic` leaves slow start at half the pipe (HyStart hears a train of acknowledgments that lasts half a round trip) and \
-         fills it in half a minute, so it loses later. There is no Scalable TCP in this kernel. {strayed} packets were lost between the worker and the \
-         bottleneck in all runs, which would be this machine's fault."
+        "lab: the kernel's TCP between network namespaces, with windows up to 32 MB. A worker of `suimon \
+         run` drives the host's Gigabit Ethernet, either with `pacer` and the timer realiser, without \
+         spinning, or at the plain rate of its link. The bottleneck is an emulated link (62.5 MB/s of \
+         frames with FCS, 100 ms each way); it computes with the times at which the kernel received the \
+         packets. When this machine has delayed the worker, the worker catches up on at most 5 ms: 312 KB \
+         of the buffer. Standard TCP (`reno`) doubles its cwnd until a packet is dropped; `cubic` leaves \
+         slow start at half the pipe (HyStart detects an ACK train that lasts half a round trip) and takes \
+         half a minute to fill the rest, so its first drop comes later. This kernel has no Scalable TCP. \
+         {strayed} packets were lost between the worker and the bottleneck in all runs; such losses would \
+         be this machine's fault."
     )
 }
 
@@ -153,7 +159,7 @@ fn drawn(runs: &[(Trial, TrialResult)]) -> String {
         rates_over_time(title, PlotStyle::Lines, series.collect())
     };
     picture(
-        "What came to the bottleneck from the kernel's TCP (reno)",
+        "Arrivals at the bottleneck from the kernel's TCP (reno)",
         &[panel("(a) paced", true), panel("(b) not paced", false)],
     )
 }
@@ -175,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn paced_asks_for_the_rate_without_a_drop_and_not_paced_for_some() {
+    fn paced_requires_the_rate_without_a_drop_and_not_paced_some_drops() {
         let holds = |paced, reading: &TrialResult| {
             let trial = Trial {
                 control: "reno",

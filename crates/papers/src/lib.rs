@@ -17,6 +17,8 @@ mod cost_scaling;
 mod cost_throughput;
 mod cost_treatments;
 mod cost_wire;
+mod delay_guarantees;
+mod delay_guarantees_lab;
 pub mod demo;
 mod downloads;
 mod error;
@@ -29,8 +31,6 @@ mod long_pipe;
 mod long_pipe_lab;
 pub mod page;
 mod points;
-mod promised_delays;
-mod promised_sockets;
 mod reserve_cost;
 mod reserved_flow;
 mod reserved_sockets;
@@ -55,11 +55,11 @@ pub const EXPERIMENTS: &[Experiment] = &[
     guarantees::A6,
     link_sharing::A7,
     link_sharing::A8,
-    promised_delays::I1,
-    promised_delays::I2,
-    promised_delays::I3,
-    promised_delays::I4,
-    promised_delays::I5,
+    delay_guarantees::I1,
+    delay_guarantees::I2,
+    delay_guarantees::I3,
+    delay_guarantees::I4,
+    delay_guarantees::I5,
     reserved_flow::K1,
     reserve_cost::K2,
     yielding::N1,
@@ -109,7 +109,7 @@ pub struct ExperimentOutcome {
     /// The claims, one in each row.
     pub rows: Vec<Row>,
     /// The charts. The first is written to `ID.svg`, others to `ID-NAME.svg`.
-    pub pictures: Vec<ChartFile>,
+    pub charts: Vec<ChartFile>,
     /// How it was measured, and why it differs: paragraphs of plain text.
     pub remarks: Vec<String>,
 }

@@ -157,7 +157,7 @@ impl Curve {
     }
 
     /// The greatest deviation from a target, in per cent of the target.
-    fn furthest(&self, from: u64, to: u64) -> f64 {
+    fn largest_deviation(&self, from: u64, to: u64) -> f64 {
         self.within(from, to)
             .map(|(percent, point)| off(percent, point).abs())
             .fold(0.0, f64::max)
@@ -175,10 +175,10 @@ impl Curve {
         let lower: Vec<u64> = self
             .within(15, 95)
             .filter(|&(percent, point)| off(percent, point) < -10.0)
-            .map(|found| found.0)
+            .map(|point| point.0)
             .collect();
         self.within(15, 95)
-            .map(|found| found.0)
+            .map(|point| point.0)
             .find(|percent| lower.iter().all(|low| low < percent))
     }
 
@@ -197,7 +197,7 @@ impl Curve {
             .iter()
             .map(|(percent, point)| format!("{percent}: {:.2}", point.class));
         format!(
-            "{}, per cent of the link, asked: got. {}.",
+            "{}, per cent of the link, configured: measured. {}.",
             self.name(),
             points.collect::<Vec<_>>().join(", ")
         )
@@ -230,13 +230,13 @@ fn run(_options: &Options, progress: &mut dyn Progress) -> Result<ExperimentOutc
         .flat_map(|&setting| PERCENTS.map(|percent| (setting, percent)))
         .collect();
     let name = |(setting, percent): &(Setting, u64)| format!("{}, {percent} %", setting.wire.name);
-    let mut found =
+    let mut results =
         points::all(&all, progress, name, |(setting, percent)| setting.point(*percent))?.into_iter();
     let curves: Vec<Curve> = settings
         .iter()
         .map(|&setting| Curve {
             setting,
-            points: PERCENTS.into_iter().zip(found.by_ref()).collect(),
+            points: PERCENTS.into_iter().zip(results.by_ref()).collect(),
         })
         .collect();
     let (exact, ticks) = curves.split_at(EXACT.len());
@@ -245,7 +245,7 @@ fn run(_options: &Options, progress: &mut dyn Progress) -> Result<ExperimentOutc
     rows.extend(with_ticks(ticks));
     Ok(ExperimentOutcome {
         rows,
-        pictures: vec![ChartFile {
+        charts: vec![ChartFile {
             name: "limits".into(),
             svg: drawn(exact, ticks),
         }],
@@ -254,10 +254,11 @@ fn run(_options: &Options, progress: &mut dyn Progress) -> Result<ExperimentOutc
 }
 
 fn accuracy(curve: &Curve) -> Row {
-    let off = curve.furthest(5, 95);
-    let what = format!("{}: furthest of 5 … 95 % from its target", curve.name());
-    let note = "Exact timers. Asked: at most 0.5 % of the target at every point. What the class sends on the wire, as \
-                the policy counts it (frames; Ethernet with 24 B more for preamble, FCS and gap), against its rate.";
+    let off = curve.largest_deviation(5, 95);
+    let what = format!("{}: largest deviation from the target, 5 … 95 %", curve.name());
+    let note = "Exact timers. Required: at most 0.5 % of the target at every point. What the class sends \
+        on the wire, as the policy counts it (frames; on Ethernet plus 24 B for preamble, FCS and gap), \
+        against its rate.";
     Row::rounded(what, "nearly linear", off, "%", off <= 0.5, note)
 }
 
@@ -265,10 +266,10 @@ fn borrowing(curve: &Curve) -> Row {
     let wire = curve.setting.wire;
     let (paper, point) = (paper_throughput(&wire), curve.within(100, 100).next());
     let (class, goodput) = point.map_or((0.0, 0.0), |(_, point)| (point.class, point.goodput));
-    let what = format!("{}: a class of 95 % that borrows, TCP's throughput", wire.name);
-    let note = "Asked: the class fills the link, within 0.5 %. The paper's figures are those of Table 1, with CBQ. Its \
-                10baseT is a shared medium, where acknowledgments collide with data; ours is full duplex and does \
-                not saturate.";
+    let what = format!("{}: a class of 95 % that borrows, TCP throughput", wire.name);
+    let note = "Required: the class fills the link, within 0.5 %. The paper's numbers are those of Table \
+        1, with CBQ. Its 10baseT is a shared medium, where ACKs collide with data; ours is full duplex and \
+        does not saturate.";
     Row::rounded(what, paper, goodput, "Mbit/s", (class - 100.0).abs() <= 0.5, note)
 }
 
@@ -285,16 +286,20 @@ fn with_ticks(curves: &[Curve]) -> Vec<Row> {
     let [serial, ten, hundred, atm, fast] = curves else {
         return Vec::new();
     };
-    let dip = "The driver's timers are callouts of 10 ms ticks, two at least; section 4.2.7's bound is packet × maxburst × 8 / \
-               20 ms, which is 9.69 Mbit/s for frames of 1514 B and 9.84 with what the policy counts for the wire. Where the \
-               dip ends is a matter of the round trip: from some rate on, the last acknowledgment of a burst brings \
-               packets, and so a question to the queue, when the class may send again.";
+    let dip = "The driver's timers are callouts in ticks of 10 ms, at least two. The bound of section \
+        4.2.7 is packet × maxburst × 8 / 20 ms: 9.69 Mbit/s for frames of 1514 B, and 9.84 with the bytes \
+        that the policy adds for the wire. The round trip determines where the dip ends: from some rate \
+        on, the last ACK of a burst triggers packets, and so polls the queue, at a time when the class may \
+        send again.";
     let (low, high) = hundred.span(15, 40);
     let end = hundred.dip_ends();
     let end_of_dip = end.unwrap_or(100);
     let off = |curve: &Curve, from, to, most, paper: &str, note: &str| {
-        let off = curve.furthest(from, to);
-        let what = format!("{}: furthest of {from} … {to} % from its target", curve.name());
+        let off = curve.largest_deviation(from, to);
+        let what = format!(
+            "{}: largest deviation from the target, {from} … {to} %",
+            curve.name()
+        );
         Row::rounded(what, paper, off, "%", off <= most, note)
     };
     let plateau = |what: &str, rate: f64| {
@@ -318,43 +323,44 @@ fn with_ticks(curves: &[Curve]) -> Vec<Row> {
             ten.span(70, 95).0,
             "Mbit/s",
             (6.0..=7.0).contains(&ten.span(70, 95).0),
-            "The bound again: a burst of 16 packets takes nearly two ticks, so the next begins after three, 6.56 Mbit/s. In \
-             the paper it cannot be told from the saturation of the shared medium, which ends at 6.45.",
+            "The bound again: a burst of 16 packets takes nearly two ticks, so the next one begins after \
+             three: 6.56 Mbit/s. In the paper it is indistinguishable from the saturation of the shared \
+             medium, at 6.45.",
         ),
         off(
             hundred,
             5,
             10,
             2.0,
-            "as asked",
+            "as configured",
             "Still below the bound, or at it.",
         ),
         plateau("lowest", low),
         plateau("highest", high),
         Row::rounded(
-            format!("{}: reached, by nine tenths and more, again from", hundred.name()),
+            format!("{}: nine tenths of the target reached again from", hundred.name()),
             60.0,
             end_of_dip as f64,
             "%",
             end.is_some_and(|end| (45..=70).contains(&end)),
             dip,
         ),
-        off(hundred, end_of_dip, 95, 10.0, "as asked", "Beyond the dip."),
+        off(hundred, end_of_dip, 95, 10.0, "as configured", "Beyond the dip."),
         Row::rounded(
             format!("{}: lowest rate from 40 to 60 %", atm.name()),
             58.8,
             slow,
             "Mbit/s",
             (45.0..=60.0).contains(&slow),
-            "The bound of section 4.2.7 at 9180 B. The paper's measured curve shows nearly nothing of it; ours has a notch, \
-             since between timers only acknowledgments ask the queue.",
+            "The bound of section 4.2.7 at 9180 B. The paper's measured curve hardly shows it; ours has a \
+             notch, since between timers only ACKs poll the queue.",
         ),
         off(
             fast,
             5,
             95,
             5.0,
-            "as asked",
+            "as configured",
             "Timers of 1 kHz move the bound to 96 Mbit/s.",
         ),
     ]
@@ -362,12 +368,13 @@ fn with_ticks(curves: &[Curve]) -> Vec<Row> {
 
 fn remarks(curves: &[Curve]) -> Vec<String> {
     let mut remarks = vec![
-        "Simulated: host a, ATM, router b, a link of each kind, host c; one greedy TCP (SACK, delayed acknowledgments) \
-         through one class. With exact timers the policy is `cbq` as it comes. With ticks it is the original's: \
-         `sharing = \"top-level\"`, and `link = \"port\"` and `link_burst = \"1 s\"`, so that only the driver's timers \
-         decide; every point is the mean over five delays of the links from 10 to 30 µs, since with one alone pairs of \
-         packets keep step with the timers, and a host's own delays vary by as much. Points are measured over 20 s \
-         (4000 s on the serial line, 60 s on 10baseT, 40 s on ATM), with ticks over a quarter of that for each delay."
+        "Simulated: host a, ATM, router b, a link of each kind, host c; one greedy TCP (SACK, delayed \
+         ACKs) through one class. With exact timers the policy is the default `cbq`. With ticks it is the \
+         original's: `sharing = \"top-level\"`, and `link = \"port\"` and `link_burst = \"1 s\"`, so that \
+         only the driver's timers decide; every point is the mean over five link delays from 10 to 30 µs, \
+         since with a single delay pairs of packets stay in step with the timers, and a real host's delays \
+         vary by as much. Points are measured over 20 s (4000 s on the serial line, 60 s on 10baseT, 40 s \
+         on ATM), with ticks over a quarter of that for each delay."
             .into(),
     ];
     remarks.extend(curves.iter().map(Curve::listing));
@@ -405,9 +412,9 @@ fn drawn(exact: &[Curve], ticks: &[Curve]) -> String {
 mod tests {
     use super::*;
 
-    fn curve(got: impl Fn(u64) -> f64) -> Curve {
+    fn curve(measured: impl Fn(u64) -> f64) -> Curve {
         let point = |percent| {
-            let class = got(percent);
+            let class = measured(percent);
             (
                 percent,
                 Point {

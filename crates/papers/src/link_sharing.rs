@@ -199,7 +199,7 @@ impl Run {
             .trace
             .lines
             .iter()
-            .map(|line| self.trace.got(line, &[window]).bits() as f64)
+            .map(|line| self.trace.measured(line, &[window]).bits() as f64)
             .collect();
         let sum: f64 = rates.iter().sum();
         std::array::from_fn(|class| rates[class] * 100.0 / sum.max(1.0))
@@ -225,8 +225,8 @@ impl Run {
             let parts = self.parts(window);
             parts[0] + parts[1] - ORGANISATIONS[0].1
         };
-        let furthest = |most: f64, off: f64| if off.abs() > most.abs() { off } else { most };
-        windows.map(x_of).fold(0.0, furthest)
+        let larger = |most: f64, off: f64| if off.abs() > most.abs() { off } else { most };
+        windows.map(x_of).fold(0.0, larger)
     }
 
     /// Each sampling interval without joins or pauses, from 1 s after the last one.
@@ -239,7 +239,7 @@ impl Run {
     }
 
     /// Every span of this many samples after the first second, across joins and pauses.
-    fn spans(&self, readings: usize) -> impl Iterator<Item = TimeWindow> + '_ {
+    fn spans(&self, samples: usize) -> impl Iterator<Item = TimeWindow> + '_ {
         let span = move |times: &[Instant]| TimeWindow {
             from: times[0],
             to: times[readings],
@@ -250,8 +250,8 @@ impl Run {
 
     /// Class-4's rate above its share while this class paused, in percentage points.
     fn class_4_over(&self, paused: usize) -> f64 {
-        let found = self.phases().find(|(pause, _)| *pause == Some(paused));
-        found.map_or(f64::NAN, |(pause, window)| {
+        let phase = self.phases().find(|(pause, _)| *pause == Some(paused));
+        phase.map_or(f64::NAN, |(pause, window)| {
             self.parts(window)[CLASS_4] - due(pause)[CLASS_4]
         })
     }
@@ -320,7 +320,7 @@ fn run(
     let mut rows: Vec<Row> = runs.iter().flat_map(|run| judged(run, priorities)).collect();
     if let Err(why) = &options.lab {
         rows.push(Row::unmeasured(
-            "lab, formal: X, furthest from its 70 % in a reading of 400 ms",
+            "lab, formal: X, largest deviation from its 70 % in a sample of 400 ms",
             0.0.into(),
             "points",
             why,
@@ -330,7 +330,7 @@ fn run(
     remarks.extend(runs.iter().map(Run::listing));
     Ok(ExperimentOutcome {
         rows,
-        pictures: vec![ChartFile {
+        charts: vec![ChartFile {
             name: "sharing".into(),
             svg: drawn(&runs),
         }],
@@ -338,9 +338,10 @@ fn run(
     })
 }
 
-const REMARK: &str = "ATM, MTU 9180, declared as 134 Mbit/s; a TCP in each class, X's from the router, as in the paper. \
-    The paper's pattern of pauses (Fig. 10) is lost: here all send, then class-0, class-1, class-3 and class-4 pause one after the \
-    other, then all send; 5 s each (in the lab 3 s, quick 2 s). Counters are read every 400 ms.";
+const REMARK: &str = "ATM, MTU 9180, declared as 134 Mbit/s; one TCP connection in each class, X's from \
+    the router, as in the paper. The paper's pattern of pauses (Fig. 10) is not preserved. Here all send, \
+    then class-0, class-1, class-3 and class-4 pause one after the other, then all send; 5 s each (in the \
+    lab 3 s, quick 2 s). Counters are read every 400 ms.";
 
 /// What differs from the paper.
 fn falls_short(runs: &[Run]) -> String {
@@ -351,11 +352,12 @@ fn falls_short(runs: &[Run]) -> String {
         run.map_or(0.0, |run| run.x_off(run.settled()).abs())
     };
     format!(
-        "Not as in the paper: there the organisations keep about their shares under the top-level rule too; with ours X is off by up \
-         to {:.0} points of the link. The rule is a heuristic that lives on arrivals: a packet for a class within its limit ends the \
-         borrowing of the others. Our TCPs are greedy and leave no queue empty, so a class that is not served sees no arrival \
-         either, and others keep on borrowing. The paper's hosts, of 200 MHz, were slower than the link at times. With windows of \
-         2 packets, which leave queues empty too, X is off by up to {:.0} points.",
+        "Not as in the paper: there the organisations roughly keep their shares under the top-level rule \
+         too; here X deviates by up to {:.0} points of the link. The rule is a heuristic that depends on \
+         arrivals: a packet for an underlimit class ends the borrowing of the others. Our TCPs are greedy \
+         and leave no queue empty, so a class that is not served has no arrivals either, and others keep \
+         borrowing. The paper's hosts, of 200 MHz, were slower than the link at times. With windows of 2 \
+         packets, which also let queues run empty, X deviates by up to {:.0} points.",
         off(Environment::Simulated),
         off(Environment::SmallWindows),
     )
@@ -373,30 +375,32 @@ fn formal(run: &Run) -> Vec<Row> {
     let tolerance = run.environment.tolerance();
     let x = |what: &str, off: f64, note: &str| {
         let note = format!(
-            "Asked: {}, and so for Y, which has the rest. {note}",
+            "Required: {}; the same holds for Y, which has the rest. {note}",
             within(tolerance)
         );
         row(run, what, 0.0, off, "points", off.abs() <= tolerance, &note)
     };
     let mut rows = vec![x(
-        "X, furthest from its 70 % in a reading of 400 ms",
+        "X, largest deviation from its 70 % in a sample of 400 ms",
         run.x_off(run.settled()),
-        "Every reading from 1 s after somebody came or went.",
+        "Every sample from 1 s after a join or a pause.",
     )];
     if run.environment != Environment::Lab {
         rows.push(x(
-            "X, furthest from its 70 % in any 2 s",
+            "X, largest deviation from its 70 % in any 2 s",
             run.x_off(run.spans(TWO_SECONDS)),
-            "Every span of five readings, whoever comes and goes. A class that comes back may send maxburst packets at once, \
-             and so may its organisation: 32 packets of ATM's are 4.4 points of 400 ms, and are paid back.",
+            "Every span of five samples, across joins and pauses. A class that resumes may send maxburst \
+             packets at once, and so may its organisation: 32 packets of ATM's MTU are 4.4 points of 400 \
+             ms; they are paid back.",
         ));
     }
     for (paused, class) in CLASSES[..CLASS_4].iter().enumerate() {
         let (over, excess) = (run.class_4_over(paused), class.share);
         let due = (due(Some(paused))[CLASS_4] - CLASSES[CLASS_4].share) / excess * 100.0;
-        let what = format!("class-4's part of what {} leaves", class.name);
+        let what = format!("class-4's part of the rate that {} leaves", class.name);
         let note = format!(
-            "Due: nothing of what X's classes leave, all of what class-3 leaves. Asked: {} of the link, in each phase from 1 s on.",
+            "Expected: nothing of the rate that X's classes leave, and all that class-3 leaves. Required: \
+             {} of the link, in each phase after its first second.",
             within(tolerance),
         );
         rows.push(row(
@@ -420,19 +424,18 @@ fn top_level(run: &Run, priorities: Priorities) -> Row {
     let over = (0..CLASS_4)
         .map(|paused| run.class_4_over(paused))
         .fold(f64::MIN, f64::max);
-    let what = "class-4 beyond its due, most in a pause";
+    let what = "class-4 above its formal share, maximum over the pauses";
     if priorities == ONE_PRIORITY {
         let most = if run.environment == Environment::Lab {
             10.0
         } else {
             3.0
         };
-        let note = format!("Asked: at most {most} points, where priorities gave it tens (A7).");
-        return row(run, what, "as due", over, "points", over <= most, &note);
+        let note = format!("Required: at most {most} points; with priorities it was tens (A7).");
+        return row(run, what, "at its share", over, "points", over <= most, &note);
     }
-    let note =
-        "Asked: that it shows, by 2 points at least. Borrowing by the top-level rule goes by priority.";
-    row(run, what, "above, in parts", over, "points", over >= 2.0, note)
+    let note = "Required: visible, at least 2 points. Under the top-level rule, borrowing goes by priority.";
+    row(run, what, "above, at times", over, "points", over >= 2.0, note)
 }
 
 fn row(
@@ -492,7 +495,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_class_leaves_is_due_to_its_organisation_whoever_pauses() {
+    fn the_rate_that_a_class_leaves_belongs_to_its_organisation() {
         for pause in PAUSES {
             let due = due(pause);
             assert!(
@@ -535,7 +538,7 @@ mod tests {
     }
 
     #[test]
-    fn a_class_that_takes_two_points_more_than_its_due_is_seen() {
+    fn a_class_that_takes_two_points_more_than_its_share_is_detected() {
         let missed = |taken| formal(&run_with(taken)).iter().filter(|row| !row.holds).count();
         assert_eq!(missed(0.0), 0);
         assert!(missed(2.0) >= 4, "{}", missed(2.0));

@@ -189,9 +189,9 @@ pub fn run(trial: Trial) -> Result<TrialResult, Error> {
     let (before, since) = (transfer.received(), netio::clock::now());
     std::thread::sleep(second * COUNTED as u32);
     let (received, span) = (transfer.received() - before, netio::clock::now().since(since));
-    let asked = |e: netio::handle::Unanswered| Error::new(e.to_string());
-    let host = network.handle.inspect().map_err(asked)?;
-    let narrow = network.lab.links()[0].inspect().map_err(asked)?;
+    let unanswered = |e: netio::handle::Unanswered| Error::new(e.to_string());
+    let host = network.handle.inspect().map_err(unanswered)?;
+    let narrow = network.lab.links()[0].inspect().map_err(unanswered)?;
     let bottleneck = &narrow.paths[Emulator::FORTH.0];
     let sent = host.paths[PathId(0).0].totals.sent.packets;
     Ok(TrialResult {

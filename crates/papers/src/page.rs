@@ -133,16 +133,16 @@ pub fn write(
     fs::write(file(&format!("{id}.md")), markdown(experiment, outcome, quick))?;
     let text = serde_json::to_string_pretty(&view(experiment, outcome))?;
     fs::write(file(&format!("{id}.json")), text + "\n")?;
-    for (index, picture) in outcome.pictures.iter().enumerate() {
-        fs::write(file(&picture_file(id, index, picture)), &picture.svg)?;
+    for (index, chart) in outcome.charts.iter().enumerate() {
+        fs::write(file(&chart_file(id, index, chart)), &chart.svg)?;
     }
     Ok(())
 }
 
-fn picture_file(id: &str, index: usize, picture: &ChartFile) -> String {
+fn chart_file(id: &str, index: usize, chart: &ChartFile) -> String {
     match index {
         0 => format!("{id}.svg"),
-        _ => format!("{id}-{}.svg", picture.name),
+        _ => format!("{id}-{}.svg", chart.name),
     }
 }
 
@@ -169,13 +169,8 @@ fn markdown(experiment: &Experiment, outcome: &ExperimentOutcome, quick: bool) -
     for row in &outcome.rows {
         page += &line(&cells(row, &notes).map(|cell| cell.replace('|', "\\|")));
     }
-    for (index, picture) in outcome.pictures.iter().enumerate() {
-        let _ = write!(
-            page,
-            "\n![{}]({})\n",
-            picture.name,
-            picture_file(id, index, picture)
-        );
+    for (index, chart) in outcome.charts.iter().enumerate() {
+        let _ = write!(page, "\n![{}]({})\n", chart.name, chart_file(id, index, chart));
     }
     if !notes.is_empty() {
         page += "\n## Notes\n\n";
@@ -218,7 +213,7 @@ mod tests {
                 row("down", 1.5.into(), 2.0.into(), true),
                 row("up", "linear".into(), RowValue::Nothing, false),
             ],
-            pictures: ["first", "second"]
+            charts: ["first", "second"]
                 .map(|name| ChartFile {
                     name: name.into(),
                     svg: format!("<svg>{name}</svg>"),
@@ -243,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn a_terminal_shows_figures_their_difference_and_each_note_once() {
+    fn a_terminal_shows_values_their_difference_and_each_note_once() {
         let mut out = Vec::new();
         print(&mut out, &EXPERIMENT, &outcome()).expect("written");
         let text = String::from_utf8(out).expect("text");
@@ -253,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_is_written_with_its_pictures_and_its_json() {
+    fn a_page_is_written_with_its_charts_and_its_json() {
         let place = std::env::temp_dir().join(format!("suimon-page-{}", std::process::id()));
         write(&place, &EXPERIMENT, &outcome(), true).expect("written");
         let read = |name: &str| fs::read_to_string(place.join(name)).expect("a file");

@@ -18,28 +18,28 @@ pub fn all<P: Sync, A: Send>(
 ) -> Result<Vec<A>, Error> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let next = AtomicUsize::new(0);
-    let (tell, told) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     std::thread::scope(|scope| {
         for _ in 0..threads.min(points.len()) {
-            let (tell, next, work) = (tell.clone(), &next, &work);
+            let (sender, next, work) = (sender.clone(), &next, &work);
             scope.spawn(move || {
                 while let Some((index, point)) = {
                     let index = next.fetch_add(1, Ordering::Relaxed);
                     points.get(index).map(|point| (index, point))
                 } {
-                    if tell.send((index, work(point))).is_err() {
+                    if sender.send((index, work(point))).is_err() {
                         return;
                     }
                 }
             });
         }
-        drop(tell);
-        let mut answers: Vec<Option<A>> = points.iter().map(|_| None).collect();
-        for (done, (index, answer)) in told.iter().enumerate() {
+        drop(sender);
+        let mut results: Vec<Option<A>> = points.iter().map(|_| None).collect();
+        for (done, (index, result)) in receiver.iter().enumerate() {
             progress.show((done + 1) as f64 / points.len() as f64, &name(&points[index]));
-            answers[index] = Some(answer?);
+            results[index] = Some(result?);
         }
-        Ok(answers.into_iter().flatten().collect())
+        Ok(results.into_iter().flatten().collect())
     })
 }
 
@@ -54,23 +54,23 @@ mod tests {
     }
 
     #[test]
-    fn answers_come_in_the_order_of_the_points_whichever_is_done_first() {
+    fn results_are_in_the_order_of_the_points() {
         let points: Vec<u64> = (0..50).collect();
         let work = |&point: &u64| {
             std::thread::sleep(std::time::Duration::from_micros((50 - point) * 20));
             Ok(point * point)
         };
-        let answers = all(&points, &mut Silent, u64::to_string, work).expect("answers");
+        let results = all(&points, &mut Silent, u64::to_string, work).expect("results");
         assert!(
-            answers
+            results
                 .iter()
                 .zip(0..50)
-                .all(|(answer, point)| *answer == point * point)
+                .all(|(result, point)| *result == point * point)
         );
     }
 
     #[test]
-    fn one_failure_is_the_answer() {
+    fn the_first_failure_is_returned() {
         let work = |&point: &u64| match point {
             7 => Err(Error::new("seven")),
             _ => Ok(point),

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 /// The experiment.
 pub const K2: Experiment = Experiment {
     id: "K2",
-    title: "What a reservation costs the router's processor, against the traffic",
+    title: "Processor cost of a reservation in the router, against the traffic",
     reference: "Maeshima, Ito, Ishikura and Asami, \"RSVP bandwidth reservation with weighted round robin\", section 4.2, Fig. 4",
     run,
 };
@@ -68,7 +68,7 @@ fn run(options: &Options, progress: &mut dyn Progress) -> Result<ExperimentOutco
     let most = load(&wire, &treatments, MANY, rounds, span)?;
     Ok(ExperimentOutcome {
         rows: rows(&points, &most),
-        pictures: vec![ChartFile {
+        charts: vec![ChartFile {
             name: "processor".into(),
             svg: drawn(&points),
         }],
@@ -76,9 +76,10 @@ fn run(options: &Options, progress: &mut dyn Progress) -> Result<ExperimentOutco
     })
 }
 
-const REMARK: &str = "lab: real sockets, namespaces, and the worker and ports of `suimon run`; the ways take turns while the same streams go on, and \
-    a point is the median of the turns. The paper's machine was a Pentium II of 266 MHz and did everything in interrupts; here the packet loop \
-    alone is counted, with its system calls.";
+const REMARK: &str = "lab: real sockets, namespaces, and the worker and ports of `suimon run`. The two \
+    treatments take turns while the same streams flow; a point is the median of the turns. The paper's \
+    machine was a Pentium II of 266 MHz and did everything in interrupts; here only the packet loop is \
+    counted, with its system calls.";
 
 /// Measures both treatments in turns under one load.
 fn load(
@@ -141,12 +142,13 @@ fn rows(points: &[Point], most: &Point) -> Vec<Row> {
     let straight = |treatment: usize| {
         let (_, _, squared) = lines[treatment];
         row(
-            &format!("{}, how straight the line is (R²)", NAMES[treatment]),
+            &format!("{}, linearity (R²)", NAMES[treatment]),
             "straight".into(),
             squared,
             "",
             squared >= STRAIGHT,
-            "Use of one processor against the traffic that comes in. 1 is a straight line; asked is 0.9, since others use this machine.",
+            "Use of one processor against the incoming traffic. 1 is a straight line. Required: 0.9, since \
+             others use this machine too.",
         )
     };
     let apart: Vec<f64> = points
@@ -164,7 +166,8 @@ fn rows(points: &[Point], most: &Point) -> Vec<Row> {
             apart,
             "points of one processor",
             apart <= 5.0,
-            "The median over the loads of what it uses with the reservation less without. Asked: at most the paper's 5.",
+            "The median over the loads of the use with the reservation minus the use without. Required: at \
+             most the paper's 5.",
         ),
         row(
             AT_MOST,
@@ -173,7 +176,7 @@ fn rows(points: &[Point], most: &Point) -> Vec<Row> {
             "%",
             most.use_of[1] <= 80.0,
             &format!(
-                "Measured, at {:.0} Mbit/s. Asked: at most the paper's 80.",
+                "Measured, at {:.0} Mbit/s. Required: at most the paper's 80.",
                 most.traffic
             ),
         ),
@@ -183,13 +186,13 @@ fn rows(points: &[Point], most: &Point) -> Vec<Row> {
             at_80(1),
             "Mbit/s",
             true,
-            "By the line, as the paper does; nothing is asked. It is a low estimate: the more packets come, the more are taken at \
-             each turn of the loop, so that each costs less.",
+            "By the line, as in the paper; no requirement. The estimate is low: at higher rates the loop \
+             takes more packets per turn, so each packet costs less.",
         ),
     ]
 }
 
-const AT_MOST: &str = "reserved, use of a processor at the 390 Mbit/s which the paper extrapolates to";
+const AT_MOST: &str = "reserved, use of a processor at 390 Mbit/s, to which the paper extrapolates";
 
 fn curve(points: &[Point], treatment: usize) -> Vec<(f64, f64)> {
     points
@@ -219,12 +222,12 @@ fn drawn(points: &[Point]) -> String {
     });
     let plot = Plot {
         title: "Use of one processor by the packet loop".into(),
-        x: Axis::new("traffic that comes in", AxisUnit::Rate),
+        x: Axis::new("incoming traffic", AxisUnit::Rate),
         y: Axis::new("", AxisUnit::Percent),
         series: series.into(),
         ..Plot::default()
     };
-    picture("What a reservation costs the processor", &[plot])
+    picture("Processor cost of a reservation", &[plot])
 }
 
 #[cfg(test)]

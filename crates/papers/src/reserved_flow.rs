@@ -4,7 +4,7 @@
 //!
 //! ```text
 //!   A ─┐                              ┌─ B
-//!      ├─ R1 ══ 100 Mbit/s, ruled ══ R2 ─┤      A sends to B, C to D
+//!      ├─ R1 ══ 100 Mbit/s, policy ═ R2 ─┤      A sends to B, C to D
 //!   C ─┘                              └─ D
 //! ```
 //!
@@ -268,7 +268,7 @@ fn unequal() -> impl Iterator<Item = (&'static str, Trial)> {
         // on the wire.
         [
             (
-                "200-byte data reserved, 30.1 Mbit/s are its 40 of the wire",
+                "200-byte data reserved, 30.1 Mbit/s of data are 40 of the wire",
                 trial(discipline, PacketStream::of_rate(200, 373), long),
             ),
             (
@@ -300,23 +300,23 @@ fn run(options: &Options, progress: &mut dyn Progress) -> Result<ExperimentOutco
     );
     trials.extend(unequal().map(|(_, trial)| trial));
     let name = |trial: &Trial| format!("{}, {} disturbers", trial.discipline.name(), trial.disturbers);
-    let found = points::all(&trials, progress, name, Trial::run)?;
+    let results = points::all(&trials, progress, name, Trial::run)?;
     let runs: Vec<(Trial, f64)> = trials
         .iter()
         .copied()
-        .zip(found.iter().map(|found| found.0))
+        .zip(results.iter().map(|result| result.0))
         .collect();
     let (runs, odd) = runs.split_at(alike);
     let (in_step, odd) = odd.split_at(1);
     let curves: Vec<Curve<'_>> = runs.chunks((MOST + 1) as usize).map(Curve).collect();
     let mut rows: Vec<Row> = curves.iter().flat_map(Curve::rows).collect();
-    rows.extend(in_step.iter().map(|(trial, got)| {
+    rows.extend(in_step.iter().map(|(trial, delivered)| {
         Row::rounded(
-            "1,440 bytes of data, not reserved (FIFO): with nine disturbers, hosts on Fast Ethernet too",
+            "1,440 bytes of data, not reserved (FIFO): with nine disturbers, hosts also on Fast Ethernet",
             "falls with the load",
-            *got,
+            *delivered,
             "Mbit/s",
-            *got < trial.proportional(),
+            *delivered < trial.proportional(),
             IN_STEP,
         )
     }));
@@ -325,17 +325,17 @@ fn run(options: &Options, progress: &mut dyn Progress) -> Result<ExperimentOutco
         cases
             .iter()
             .zip(odd)
-            .map(|(case, (trial, got))| mixed(case, trial, *got)),
+            .map(|(case, (trial, delivered))| mixed(case, trial, *delivered)),
     );
     let lab_curves = reserved_sockets::measure(options, progress)?;
     rows.extend(reserved_sockets::rows(lab_curves.as_ref(), options));
-    let pictures = [
+    let charts = [
         ("reserved", drawn(&curves[..4], lab_curves.as_ref())),
         ("unequal", drawn_unequal(odd)),
     ];
     Ok(ExperimentOutcome {
         rows,
-        pictures: pictures
+        charts: charts
             .map(|(name, svg)| ChartFile {
                 name: name.into(),
                 svg,
@@ -345,14 +345,15 @@ fn run(options: &Options, progress: &mut dyn Progress) -> Result<ExperimentOutco
     })
 }
 
-const IN_STEP: &str = "C's packets come at the link's own speed, one after the other, in step with those that leave; so each finds the place \
-    in the queue that the one before it made, and the loss is A's alone. In the other rows the hosts' links are of 1 Gbit/s, which \
-    blurs the step as a real machine's interrupts do.";
+const IN_STEP: &str = "C's packets arrive back to back at the link's own speed, in step with the \
+    departures, so each finds the slot that the last departure freed, and only A's packets are dropped. In \
+    the other rows the hosts' links have 1 Gbit/s, which breaks the step as a real machine's interrupts do.";
 
-const REMARK: &str = "Simulated: A, B, C, D and two routers, links of Ethernet (preamble, FCS and gap counted), of 100 Mbit/s between the routers; R1's link to \
-    R2 is ruled by the text of a policy as `suimon run` reads it, 40 Mbit/s for the flow and 60 for the rest, queues of 50 packets. \
-    The paper measured 60 s; here 10 s after the first. The paper's reserved curve is a little lower at high load than at low, since \
-    its weights were a little below what the flow sent; with 4 packets of 10 there is no such dip.";
+const REMARK: &str = "Simulated: A, B, C, D and two routers, with Ethernet links (preamble, FCS and gap \
+    counted), 100 Mbit/s between the routers. R1's link to R2 has a policy as `suimon run` reads it: 40 \
+    Mbit/s for the flow and 60 for the rest, queues of 50 packets. The paper measured 60 s; here it is the \
+    10 s after the first second. The paper's reserved curve is slightly lower at high load than at low, \
+    since its weights were slightly below the flow's rate; with 4 packets of 10 there is no such dip.";
 
 /// The loads of one discipline, from no disturber to all.
 struct Curve<'a>(&'a [(Trial, f64)]);
@@ -374,9 +375,9 @@ impl Curve<'_> {
             Row::rounded(format!("{name}: {what}"), paper, ours, unit, holds, note)
         };
         if trial.discipline == Fifo {
-            let off = |(trial, got): &(Trial, f64)| (got - trial.proportional()).abs();
-            let furthest = self.0.iter().map(off).fold(0.0, f64::max);
-            let last = self.0.last().map_or(0.0, |(_, got)| *got);
+            let off = |(trial, delivered): &(Trial, f64)| (delivered - trial.proportional()).abs();
+            let largest = self.0.iter().map(off).fold(0.0, f64::max);
+            let last = self.0.last().map_or(0.0, |(_, delivered)| *delivered);
             return vec![
                 row(
                     "with nine disturbers",
@@ -384,59 +385,60 @@ impl Curve<'_> {
                     last,
                     "Mbit/s",
                     last < 0.85 * offer,
-                    "What it loses is its part of what does not fit.",
+                    "Its loss is its part of the excess.",
                 ),
                 row(
-                    "furthest from a loss in proportion",
+                    "largest deviation from proportional loss",
                     "in proportion",
-                    furthest,
+                    largest,
                     "Mbit/s",
-                    furthest <= 2.0,
-                    "Asked: at most 2 Mbit/s at any load.",
+                    largest <= 2.0,
+                    "Required: at most 2 Mbit/s at any load.",
                 ),
             ];
         }
         let least = self
             .0
             .iter()
-            .map(|(_, got)| got / offer * 100.0)
+            .map(|(_, delivered)| delivered / offer * 100.0)
             .fold(100.0, f64::min);
         vec![row(
-            "least of its offer at any load",
-            "keeps it",
+            "lowest part of its offered rate at any load",
+            "keeps its rate",
             least,
             "%",
             least >= 95.0,
-            "Asked: at least 95 % of what it offers with any number of disturbers from none to nine.",
+            "Required: at least 95 % of its offered rate with any number of disturbers from none to nine.",
         )]
     }
 
     fn series(&self) -> Series {
         let points = self.0.iter();
-        let points = points.map(|(trial, got)| (trial.disturber.on_ethernet(trial.disturbers), got * 1e6));
+        let points =
+            points.map(|(trial, delivered)| (trial.disturber.on_ethernet(trial.disturbers), delivered * 1e6));
         Series::marked(self.discipline().name(), points.collect())
     }
 }
 
 /// The row of a trial with unequal packets.
-fn mixed(case: &str, trial: &Trial, got: f64) -> Row {
+fn mixed(case: &str, trial: &Trial, delivered: f64) -> Row {
     let short = trial.measured.data < trial.disturber.data;
     let (holds, note) = match (trial.discipline, short) {
         (Drr, true) => (
-            (got - 30.1).abs() < 0.5,
-            "By bytes, it has its 40 Mbit/s of the wire whatever its packets are.",
+            (delivered - 30.1).abs() < 0.5,
+            "By bytes: it gets its 40 Mbit/s of the wire whatever its packet length.",
         ),
         (Drr, false) => (
-            (got - 38.2).abs() < 0.8,
-            "By bytes, it has what it reserved, 40 Mbit/s of the wire, and what the others leave.",
+            (delivered - 38.2).abs() < 0.8,
+            "By bytes: it gets its reserved 40 Mbit/s of the wire, and what the others leave.",
         ),
         (_, true) => (
-            got < 25.0 || trial.discipline == Fifo,
-            "By packets, 4 of 10 short ones are less than 8 % of the wire: the reservation is worth nothing.",
+            delivered < 25.0 || trial.discipline == Fifo,
+            "By packets: 4 short ones of 10 are less than 8 % of the wire, so the reservation is worthless.",
         ),
         (_, false) => (
-            got > 45.0 || trial.discipline == Fifo,
-            "By packets, 4 of 10 long ones are most of the wire: it takes far more than it reserved.",
+            delivered > 45.0 || trial.discipline == Fifo,
+            "By packets: 4 long ones of 10 are most of the wire, so it takes far more than it reserved.",
         ),
     };
     let note = if trial.discipline == Fifo {
@@ -445,7 +447,7 @@ fn mixed(case: &str, trial: &Trial, got: f64) -> Row {
         note
     };
     let what = format!("unequal packets, {}: {case}", trial.discipline.name());
-    Row::rounded(what, RowValue::Nothing, got, "Mbit/s", holds, note)
+    Row::rounded(what, RowValue::Nothing, delivered, "Mbit/s", holds, note)
 }
 
 fn drawn(curves: &[Curve<'_>], lab_curves: Option<&LabCurves>) -> String {
@@ -478,7 +480,7 @@ fn drawn_unequal(runs: &[(Trial, f64)]) -> String {
     let group = |(name, short): (&str, bool)| {
         let of_case = |(trial, _): &&(Trial, f64)| (trial.measured.data < trial.disturber.data) == short;
         let runs: Vec<&(Trial, f64)> = runs.iter().filter(of_case).collect();
-        let promised = runs.first().map_or(0.0, |(trial, _)| {
+        let reserved_data = runs.first().map_or(0.0, |(trial, _)| {
             40.0 * trial.measured.offer() / trial.measured.on_wire()
         });
         let bar = |name: &str, value: f64| Bar {
@@ -486,10 +488,14 @@ fn drawn_unequal(runs: &[(Trial, f64)]) -> String {
             value: value * 1e6,
             ..Bar::default()
         };
-        let got = runs.iter().map(|(trial, got)| bar(trial.discipline.name(), *got));
+        let delivered = runs
+            .iter()
+            .map(|(trial, delivered)| bar(trial.discipline.name(), *delivered));
         Group {
             name: name.into(),
-            bars: got.chain([bar("40 Mbit/s of the wire", promised)]).collect(),
+            bars: delivered
+                .chain([bar("40 Mbit/s of the wire", reserved_data)])
+                .collect(),
         }
     };
     let cases = [
@@ -500,7 +506,7 @@ fn drawn_unequal(runs: &[(Trial, f64)]) -> String {
         ),
     ];
     let bars = Bars {
-        title: "UDP data of a flow with 40 Mbit/s reserved, where packets are not alike".into(),
+        title: "UDP data of a flow with 40 Mbit/s reserved, with packets of unequal length".into(),
         axis: Axis::new("", AxisUnit::Rate),
         groups: cases.map(group).into(),
     };

@@ -24,9 +24,10 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// How it is measured.
-pub const REMARK: &str = "lab: the six as network namespaces, and real sockets. R1 and R2 forward by the kernel; what leaves R1 for R2 passes `suimon run` with \
-    100 Mbit/s, preamble, FCS and gap counted, and R2 does the same towards B. B runs `suimon accept`, A `suimon reserve` with \
-    40 Mbit/s of the wire; the classes are made by RSVP. 2 s of each load (quick: 1 s, and four loads).";
+pub const REMARK: &str = "lab: the six hosts and routers as network namespaces, with real sockets. The \
+    kernels of R1 and R2 forward. Packets from R1 to R2 pass `suimon run` with 100 Mbit/s, preamble, FCS \
+    and gap counted; so do packets from R2 to B. B runs `suimon accept`, A runs `suimon reserve` with 40 \
+    Mbit/s of the wire; RSVP creates the classes. 2 s of each load (quick: 1 s, and four loads).";
 
 const SETTLE: Duration = Duration::from_millis(300);
 /// The timeout for a program or a reservation.
@@ -114,8 +115,8 @@ pub fn measure(options: &Options, progress: &mut dyn Progress) -> Result<Option<
         drop(rig);
         let rig = Rig::start(discipline, slow())?;
         let _held = rig.reserve(&short())?;
-        let got = rig.load(&short(), &slower(&DISTURBER), MOST, span)?;
-        lab_curves.unequal.push((discipline, got));
+        let delivered = rig.load(&short(), &slower(&DISTURBER), MOST, span)?;
+        lab_curves.unequal.push((discipline, delivered));
     }
     Ok(Some(lab_curves))
 }
@@ -127,21 +128,21 @@ pub fn rows(lab_curves: Option<&LabCurves>, options: &Options) -> Vec<Row> {
             let unequal = lab_curves
                 .unequal
                 .iter()
-                .map(|&(discipline, got)| mixed(discipline, got));
+                .map(|&(discipline, delivered)| mixed(discipline, delivered));
             lab_curves.curves.iter().map(Curve::row).chain(unequal).collect()
         }
         (None, why) => {
             let why = why.as_ref().err().map_or("", String::as_str);
             let row = |discipline: LinkService| {
                 let what = format!("lab: {}, reserved: {LEAST}", discipline.name());
-                Row::unmeasured(what, RowValue::from("keeps it"), "%", why)
+                Row::unmeasured(what, RowValue::from("keeps its rate"), "%", why)
             };
             DISCIPLINES.map(row).into()
         }
     }
 }
 
-const LEAST: &str = "least of its offer at any load";
+const LEAST: &str = "lowest part of its offered rate at any load";
 
 impl Curve {
     /// The chart's line over the disturbers' load.
@@ -151,7 +152,8 @@ impl Curve {
             false => format!("{}, not reserved", self.discipline.name()),
         };
         let points = self.points.iter();
-        let points = points.map(|&(disturbers, got)| (DISTURBER.on_ethernet(disturbers), got * 1e6));
+        let points =
+            points.map(|&(disturbers, delivered)| (DISTURBER.on_ethernet(disturbers), delivered * 1e6));
         Series::marked(&name, points.collect())
     }
 
@@ -166,7 +168,7 @@ impl Curve {
                 last,
                 "Mbit/s",
                 last < 0.85 * offer,
-                "Asked: less than 85 % of its offer. It waits in one class with the disturbers.",
+                "Required: less than 85 % of its offered rate. It shares one class with the disturbers.",
             );
         }
         let least = self
@@ -176,33 +178,34 @@ impl Curve {
             .fold(100.0, f64::min);
         Row::rounded(
             of(&format!("reserved: {LEAST}")),
-            "keeps it",
+            "keeps its rate",
             least,
             "%",
             least >= 95.0,
-            "Asked: at least 95 % of what it offers with any number of disturbers from none to nine.",
+            "Required: at least 95 % of its offered rate with any number of disturbers from none to nine.",
         )
     }
 }
 
 /// Short packets reserved among long ones.
-fn mixed(discipline: LinkService, got: f64) -> Row {
-    let promised = promised(&short());
+fn mixed(discipline: LinkService, delivered: f64) -> Row {
+    let reserved = reserved_rate(&short());
     let (holds, note) = match discipline {
         LinkService::Drr => (
-            (got / promised - 1.0).abs() < 0.03,
-            "Asked: what 4 of the wire's 10 Mbit/s are in data, within 3 %.",
+            (delivered / reserved - 1.0).abs() < 0.03,
+            "Required: the data rate of 4 of the wire's 10 Mbit/s, within 3 %.",
         ),
         _ => (
-            got < 0.6 * promised,
-            "Asked: by packets, far less than what 4 of the wire's 10 Mbit/s are in data.",
+            delivered < 0.6 * reserved,
+            "Required: far less than the data rate of 4 of the wire's 10 Mbit/s, since shares go by \
+             packets.",
         ),
     };
     let what = format!(
         "lab: unequal packets, {}: 200-byte data reserved, all rates a tenth",
         discipline.name()
     );
-    Row::rounded(what, RowValue::Nothing, got, "Mbit/s", holds, note)
+    Row::rounded(what, RowValue::Nothing, delivered, "Mbit/s", holds, note)
 }
 
 fn slow() -> Bandwidth {
@@ -210,7 +213,7 @@ fn slow() -> Bandwidth {
 }
 
 /// The reserved rate on the slow link, in Mbit/s of data.
-fn promised(stream: &PacketStream) -> f64 {
+fn reserved_rate(stream: &PacketStream) -> f64 {
     (slow().bits() * RESERVED) as f64 / 1e8 * stream.offer() / stream.on_wire()
 }
 
@@ -336,12 +339,12 @@ impl Rig {
         let (to, packet) = (format!("{TO_B}:{PORT}"), format!("{packet}B"));
         let arguments = ["reserve", "--to", &to, "--rate", &rate, "--packet", &packet];
         let running = self.suimon("a", &arguments)?;
-        let promised = || Ok(self.promises("r1")? == 1 && self.promises("r2")? == 1);
-        wait("a reservation", running, promised)
+        let installed = || Ok(self.reservations("r1")? == 1 && self.reservations("r2")? == 1);
+        wait("a reservation", running, installed)
     }
 
     /// The number of reservations there.
-    fn promises(&self, router: &str) -> Result<usize, Error> {
+    fn reservations(&self, router: &str) -> Result<usize, Error> {
         match Client::connect(Some(&self.file(router, "sock")))?.ask(&Request::Reservations {})? {
             Reply::Reservations(status) => Ok(status
                 .senders
@@ -349,7 +352,7 @@ impl Rig {
                 .map(|sender| sender.reservations.len())
                 .sum()),
             Reply::Refused(why) => Err(why.into()),
-            other => Err(Error::new(format!("{router} says {other:?}"))),
+            other => Err(Error::new(format!("{router} reports {other:?}"))),
         }
     }
 
@@ -391,11 +394,11 @@ fn wait(what: &str, running: Running, holds: impl Fn() -> Result<bool, Error>) -
     let until = Instant::now() + PATIENCE;
     while !holds()? {
         if !running.is_running() {
-            let said = running.wait()?.err;
-            return Err(Error::new(format!("{what} ended: {}", said.trim())));
+            let message = running.wait()?.err;
+            return Err(Error::new(format!("{what} ended: {}", message.trim())));
         }
         if Instant::now() > until {
-            return Err(Error::new(format!("{what} was waited for in vain")));
+            return Err(Error::new(format!("timed out waiting for {what}")));
         }
         std::thread::sleep(Duration::from_millis(10));
     }
@@ -422,8 +425,8 @@ mod tests {
     }
 
     #[test]
-    fn short_packets_have_their_part_of_the_wire_by_bytes_only() {
-        assert!((promised(&short()) - 3.008).abs() < 0.001);
+    fn short_packets_get_their_share_of_the_wire_only_by_bytes() {
+        assert!((reserved_rate(&short()) - 3.008).abs() < 0.001);
         assert!(mixed(LinkService::Drr, 3.0).holds && !mixed(LinkService::Drr, 2.8).holds);
         assert!(mixed(LinkService::Wrr, 0.8).holds && !mixed(LinkService::Wrr, 3.0).holds);
     }

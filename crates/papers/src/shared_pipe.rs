@@ -44,7 +44,7 @@ const BIN: Duration = Duration::from_millis(100);
 /// `SETTLED` on, in MB/s.
 struct PipeRun {
     rates: Vec<f64>,
-    lost: u64,
+    dropped: u64,
     received: f64,
 }
 
@@ -93,14 +93,14 @@ impl PipeRun {
             .map(|total| total.series.rates().map(|(_, rate)| rate.bits() as f64).collect());
         Ok(Self {
             rates: rates.unwrap_or_default(),
-            lost: total.map_or(0, |total| total.dropped.packets),
+            dropped: total.map_or(0, |total| total.dropped.packets),
             received: (after - before) as f64 / 1e6 / (END - SETTLED) as f64,
         })
     }
 
     /// The difference between the greatest and the least bin once settled, in per cent of the
     /// bottleneck.
-    fn swing(&self) -> f64 {
+    fn range(&self) -> f64 {
         let bins = self
             .rates
             .iter()
@@ -116,19 +116,21 @@ impl PipeRun {
 fn run(_options: &Options, progress: &mut dyn Progress) -> Result<ExperimentOutcome, Error> {
     let both = [true, false];
     let name = |paced: &bool| if *paced { "paced" } else { "not paced" }.to_string();
-    let found = points::all(&both, progress, name, |&paced| PipeRun::run(paced))?;
-    let (paced, free) = (&found[0], &found[1]);
+    let results = points::all(&both, progress, name, |&paced| PipeRun::run(paced))?;
+    let (paced, free) = (&results[0], &results[1]);
     let due = 3.0 * PAIR.bits() as f64 / 8e6 * DATA / FRAME;
-    let note =
-        format!("Asked: within 1 % of the {due:.1} MB/s of data that three pairs can have; from 5 to 30 s.");
+    let note = format!(
+        "Required: within 1 % of the {due:.1} MB/s of data that three pairs can send; from 5 to 30 \
+            s."
+    );
     let rows = vec![
         Row::rounded(
-            "paced: packets lost",
+            "paced: packets dropped",
             "none",
-            paced.lost as f64,
+            paced.dropped as f64,
             "packets",
-            paced.lost == 0,
-            "Asked: none.",
+            paced.dropped == 0,
+            "Required: none.",
         ),
         Row::rounded(
             "paced: data received",
@@ -139,28 +141,28 @@ fn run(_options: &Options, progress: &mut dyn Progress) -> Result<ExperimentOutc
             &note,
         ),
         Row::rounded(
-            "paced: swing of bins of 100 ms",
+            "paced: range of the bins of 100 ms",
             "stable",
-            paced.swing(),
+            paced.range(),
             "% of the bottleneck",
-            paced.swing() <= 1.0,
-            "Asked: at most 1 %.",
+            paced.range() <= 1.0,
+            "Required: at most 1 %.",
         ),
         Row::rounded(
-            "not paced: packets lost",
+            "not paced: packets dropped",
             "losses",
-            free.lost as f64,
+            free.dropped as f64,
             "packets",
-            free.lost > 0,
-            "Asked: some.",
+            free.dropped > 0,
+            "Required: at least one.",
         ),
         Row::rounded(
-            "not paced: swing of bins of 100 ms",
+            "not paced: range of the bins of 100 ms",
             "swings",
-            free.swing(),
+            free.range(),
             "% of the bottleneck",
-            free.swing() >= 5.0,
-            "Asked: 5 % at least.",
+            free.range() >= 5.0,
+            "Required: at least 5 %.",
         ),
         Row::rounded(
             "not paced: data received",
@@ -168,19 +170,20 @@ fn run(_options: &Options, progress: &mut dyn Progress) -> Result<ExperimentOutc
             free.received,
             "MB/s",
             free.received > 0.0,
-            "Shown for comparison: six windows of 8 MB are more than the pipe holds.",
+            "For comparison: six windows of 8 MB exceed the pipe's capacity.",
         ),
     ];
     Ok(ExperimentOutcome {
         rows,
-        pictures: vec![ChartFile {
+        charts: vec![ChartFile {
             name: "sum".into(),
             svg: drawn(paced, free),
         }],
         remarks: vec![
-            "HighSpeed TCP with windows of 8 MB, as in the paper; 30 s. A pair's traffic is paced where it leaves the pair's switch, as GNET-1 did. \
-             The router's buffer is not known, and is 2 MiB here. With SACK as a clean model has it, losses are repaired within round trips, so the \
-             sum swings less than the paper's, whose hosts fell back to timeouts."
+            "HighSpeed TCP with windows of 8 MB, as in the paper; 30 s. A pair's traffic is paced where it \
+             leaves the pair's switch, as GNET-1 did. The paper does not give the router's buffer; here it \
+             is 2 MiB. With the model's ideal SACK, losses are repaired within a few round trips, so the \
+             sum varies less than the paper's, whose hosts fell back to timeouts."
                 .into(),
         ],
     })
@@ -205,7 +208,7 @@ fn drawn(paced: &PipeRun, free: &PipeRun) -> String {
         name: "bottleneck".into(),
     });
     picture(
-        "Six hosts over 300 MB/s: what the bottleneck carries, in bins of 100 ms",
+        "Six hosts over 300 MB/s: throughput of the bottleneck, in bins of 100 ms",
         &[plot],
     )
 }

@@ -44,7 +44,7 @@ pub const P5: Experiment = Experiment {
 /// P6: the host's departures.
 pub const P6: Experiment = Experiment {
     id: "P6",
-    title: "What leaves the host in 500 µs, paced and not, over a buffer of 4096 KB",
+    title: "The host's departures in 500 µs, paced and not paced, over a buffer of 4096 KB",
     reference: "Takano et al. 2004, section 4.3, Figs. 8 and 9",
     run: fine,
 };
@@ -170,7 +170,7 @@ fn table(table: &Table, options: &Options, progress: &mut dyn Progress) -> Resul
     }
     Ok(ExperimentOutcome {
         rows,
-        pictures: vec![ChartFile {
+        charts: vec![ChartFile {
             name: "bandwidth".into(),
             svg: drawn(table, &runs),
         }],
@@ -179,24 +179,25 @@ fn table(table: &Table, options: &Options, progress: &mut dyn Progress) -> Resul
 }
 
 fn judged(table: &Table, span: &str, paper: RowValue, rate: f64, reading: &RunSample) -> [Row; 2] {
-    let asked = if table.paced {
+    let required = if table.paced {
         let least = possible() * 0.95;
         let note = format!(
-            "Asked: at least 95 % of the {:.1} MB/s that data can have.",
+            "Required: at least 95 % of the {:.1} MB/s of data that the link can carry.",
             possible()
         );
         (rate >= least, note)
     } else {
-        let note = "Asked: less than 99 % of what data can have, which is passed by P3.".to_string();
+        let note =
+            "Required: less than 99 % of the data that the link can carry; P3 exceeds that.".to_string();
         (rate < possible() * 0.99, note)
     };
     let drops = if table.paced {
-        (reading.drops == 0, "Asked: none.".to_string())
+        (reading.drops == 0, "Required: none.".to_string())
     } else {
         (
             reading.drops > 0,
             format!(
-                "Asked: some, always. {} segments were sent again, and time ran out {} times.",
+                "Required: at least one in every run. Segments retransmitted: {}; timeouts: {}.",
                 reading.retransmissions, reading.timeouts
             ),
         )
@@ -205,35 +206,40 @@ fn judged(table: &Table, span: &str, paper: RowValue, rate: f64, reading: &RunSa
         Row::rounded(format!("{span}: {what}"), paper, ours, unit, holds, note)
     };
     [
-        row("bandwidth", paper, rate, "MB/s", asked),
+        row("bandwidth", paper, rate, "MB/s", required),
         row("drops", RowValue::Nothing, reading.drops as f64, "packets", drops),
     ]
 }
 
-const MODEL: &str = "Bandwidth is of TCP's data, over all of 300 s as in the paper, and over the second half of the 20 s. The \
-    bottleneck counts frames with FCS: 62.5 MB/s of them carry 59.6 MB/s of data (1448 B in 1518 B; the paper, without time stamps, \
-    1460 B). A buffer of 512 KB is 512 × 1024 B of frames beside the one that is sent.";
+const MODEL: &str = "Bandwidth is TCP's goodput, over all of the 300 s as in the paper, and over the \
+    second half of the 20 s. The bottleneck counts frames with FCS: 62.5 MB/s of them carry 59.6 MB/s of \
+    data (1448 B in 1518 B; in the paper, without timestamps, 1460 B). A buffer of 512 KB is 512 × 1024 B \
+    of frames, besides the frame on the wire.";
 
 fn remarks(table: &Table) -> Vec<String> {
     let why = match (table.paced, table.control) {
         (true, _) => {
-            "The paper asked for 62.5 MB/s and had 61.8 on the wire, as the bytes around its gap frames were not counted; here they \
-             are, and the rate is exact. What is missing from 59.6 MB/s over 300 s is slow start."
+            "The paper configured 62.5 MB/s and had 61.8 on the wire, since it did not count the bytes \
+             around its gap frames. Here they count, and the rate is exact. The difference to 59.6 MB/s \
+             over 300 s is slow start."
         }
         (false, control) if *control == scalable::CONTROL => {
-            "The cause is the paper's: slow start sends at twice the bottleneck's rate and the buffer always overflows; later the \
-             window grows until it does again. What follows is not: our TCP knows exactly what was lost (SACK, RFC 6675), reduces its window over \
-             a round trip (RFC 6937), and losses cost it no processor time; after the first overflow, which ends in a timeout, \
-             it repairs every later one without. The paper's kernel (2.4.26) had to search a queue of up to 8,600 segments for each \
-             acknowledgment of a burst of losses, and we take it that its timeouts come from there; they are most of the \
-             difference, and of the paper's disorder (1.7 MB/s with the larger buffer, 5.0 with the smaller). With 4096 KB ours times out \
-             twice in the first overflow, and takes longer to come back."
+            "The cause is the paper's: slow start sends at twice the bottleneck's rate, so the buffer \
+             always overflows; later cwnd grows until it overflows again. The consequences differ: our TCP \
+             knows exactly which segments were lost (SACK, RFC 6675), reduces its cwnd over a round trip \
+             (RFC 6937), and losses cost it no processor time. The first overflow ends in a timeout; it \
+             recovers from every later one without. The paper's kernel (2.4.26) had to search a queue of \
+             up to 8,600 segments for each ACK of a burst of losses. We assume that its timeouts come from \
+             that, and with them most of the difference and of the irregularity of the paper's results \
+             (1.7 MB/s with the larger buffer, 5.0 with the smaller). With 4096 KB our TCP times out twice \
+             in the first overflow, and takes longer to recover."
         }
         _ => {
-            "Ours drops packets once: in the first overflow, at the end of slow start, which ends in a timeout and leaves a small window. \
-             From there a window grows by a segment in 200 ms: 1,500 segments in 300 s, 11 MB/s. A standard TCP cannot do more, so \
-             the paper's 24 to 54 MB/s were decided by where its first slow start ended: its kernel must have left it with a window near \
-             the pipe's. By what (a timeout that was taken back, or another limit on slow start) the paper does not tell, and \
+            "Our run has drops once: in the first overflow, at the end of slow start, which ends in a \
+             timeout and leaves a small cwnd. From there cwnd grows by one segment per 200 ms: 1,500 \
+             segments in 300 s, 11 MB/s. A standard TCP cannot do more, so the end of the first slow start \
+             decided the paper's 24 to 54 MB/s: its kernel must have left it with a cwnd near the pipe's \
+             capacity. The paper does not say how (an undone timeout, or another limit on slow start), and \
              the model has no such thing. With the smallest buffer the drops are nearly the same."
         }
     };
@@ -283,7 +289,7 @@ fn bins(paced: bool) -> Result<Vec<f64>, Error> {
 fn fine(_options: &Options, progress: &mut dyn Progress) -> Result<ExperimentOutcome, Error> {
     let both = [true, false];
     let name = |paced: &bool| if *paced { "paced" } else { "not paced" }.to_string();
-    let found = points::all(&both, progress, name, |&paced| bins(paced))?;
+    let results = points::all(&both, progress, name, |&paced| bins(paced))?;
     let most = |bins: &[f64]| bins.iter().copied().fold(0.0, f64::max) / 8e6;
     let over = |bins: &[f64]| {
         let over = bins
@@ -293,15 +299,15 @@ fn fine(_options: &Options, progress: &mut dyn Progress) -> Result<ExperimentOut
         over as f64 * 100.0 / bins.len().max(1) as f64
     };
     const ONE_FRAME: f64 = 1_514.0 * 8.0 * 2_000.0;
-    let (paced, free) = (&found[0], &found[1]);
+    let (paced, free) = (&results[0], &results[1]);
     let bound = (NARROW.bits() as f64 + ONE_FRAME) / 8e6;
     let note = format!(
-        "Asked: at most {bound:.1} MB/s, the bottleneck's rate and one frame more: bytes count in the bin of their bits, and a bin may begin \
-         with a frame."
+        "Required: at most {bound:.1} MB/s, the bottleneck's rate plus one frame: bytes count in the bin \
+         in which they are sent, and a bin may begin with a frame."
     );
     let rows = vec![
         Row::rounded(
-            "paced: most in 500 µs",
+            "paced: maximum in 500 µs",
             "the bottleneck's rate",
             most(paced),
             "MB/s",
@@ -314,15 +320,15 @@ fn fine(_options: &Options, progress: &mut dyn Progress) -> Result<ExperimentOut
             over(paced),
             "%",
             over(paced) == 0.0,
-            "Asked: none.",
+            "Required: none.",
         ),
         Row::rounded(
-            "not paced: most in 500 µs",
+            "not paced: maximum in 500 µs",
             "far above it",
             most(free),
             "MB/s",
             most(free) > 100.0,
-            "Asked: above 100 MB/s. Gigabit Ethernet carries 123 MB/s of frames.",
+            "Required: above 100 MB/s. Gigabit Ethernet carries 123 MB/s of frames.",
         ),
         Row::rounded(
             "not paced: bins above that",
@@ -330,7 +336,7 @@ fn fine(_options: &Options, progress: &mut dyn Progress) -> Result<ExperimentOut
             over(free),
             "%",
             over(free) > 1.0,
-            "Asked: 1 % at least.",
+            "Required: at least 1 %.",
         ),
     ];
     let plots = [("(a) paced", paced), ("(b) not paced", free)].map(|(title, bins)| {
@@ -347,9 +353,9 @@ fn fine(_options: &Options, progress: &mut dyn Progress) -> Result<ExperimentOut
                   without FCS.";
     Ok(ExperimentOutcome {
         rows,
-        pictures: vec![ChartFile {
+        charts: vec![ChartFile {
             name: "bins".into(),
-            svg: picture("What leaves the host, in bins of 500 µs", &plots),
+            svg: picture("The host's departures, in bins of 500 µs", &plots),
         }],
         remarks: vec![remark.into()],
     })

@@ -25,7 +25,7 @@ pub const N1: Experiment = Experiment {
 /// The paper's law, and others.
 pub const N2: Experiment = Experiment {
     id: "N2",
-    title: "Laws for a download of low priority that meets another one, at 10 and 100 Mbit/s",
+    title: "Laws for a low-priority download that meets a normal one, at 10 and 100 Mbit/s",
     reference: "Shiokawa, Honda and Yuba, section 4",
     run: laws,
 };
@@ -60,8 +60,9 @@ impl Law for Clamp {
     }
 }
 
-const HOW: &str = "The kernel's TCP (cubic senders) between network namespaces, over a link that Suimon emulates. Windows are rewritten in the \
-                   acknowledgments that leave the receiving host, by a BPF program; its law is asked every 50 ms, or sooner if it wants.";
+const HOW: &str = "The kernel's TCP (cubic senders) between network namespaces, over a link that Suimon \
+    emulates. A BPF program rewrites the windows in the ACKs that leave the receiving host. The law runs \
+    every 50 ms, or sooner at its own request.";
 
 fn figure(options: &Options, progress: &mut dyn Progress) -> Result<ExperimentOutcome, Error> {
     if let Err(why) = &options.lab {
@@ -99,14 +100,15 @@ fn figure(options: &Options, progress: &mut dyn Progress) -> Result<ExperimentOu
     }
     Ok(ExperimentOutcome {
         rows: curve(&points),
-        pictures: vec![ChartFile {
+        charts: vec![ChartFile {
             name: "windows".into(),
             svg: drawn(&points),
         }],
         remarks: vec![
             HOW.into(),
-            "10 Mbit/s, 64 kB of buffer, 2 ms of round trip, window scaling off so that windows are exact to the byte. Payload, from the \
-             first second on; the paper transfers 30 MB, here each point is of a fixed time."
+            "10 Mbit/s, a buffer of 64 kB, a round-trip time of 2 ms, window scaling off so that windows \
+             are exact to the byte. Payload after the first second. The paper transfers 30 MB; here each \
+             point has a fixed duration."
                 .into(),
         ],
     })
@@ -132,28 +134,28 @@ fn curve(points: &[Point]) -> Vec<Row> {
             sum,
             "Mbit/s",
             sum >= 9.3,
-            "The paper has 4.30 Mbit/s each on a shared 10 Mbit/s Ethernet, half duplex. How two cubic flows share a buffer that drops its \
-             tail differs from run to run.",
+            "The paper has 4.30 Mbit/s each on a shared 10 Mbit/s Ethernet, half duplex. How two cubic \
+             flows share a tail-drop buffer differs from run to run.",
         ),
         Row::rounded(
-            "8000 bytes: the free one",
+            "8000 bytes: the unclamped flow",
             RowValue::Nothing,
             of(Some(8_000))[0],
             "Mbit/s",
             of(Some(8_000))[0] >= 6.5,
-            "The knee is where the window meets what the free flow keeps in the buffer, tens of kB, and not at the paper's 400 bytes: \
-             its free flow had a window of 32 kB at most.",
+            "The knee is where the window equals the unclamped flow's backlog in the buffer, tens of kB, \
+             and not at the paper's 400 bytes: its unclamped flow had a window of at most 32 kB.",
         ),
         Row::rounded(
-            "400 bytes: the free one",
+            "400 bytes: the unclamped flow",
             "gains",
             of(Some(400))[0],
             "Mbit/s",
             of(Some(400))[0] >= 9.0,
-            "Below one segment a sender falls back on its persist timer: the clamped one is all but stopped.",
+            "Below one segment a sender falls back on its persist timer: the clamped flow nearly stops.",
         ),
         Row::rounded(
-            "80 bytes: the clamped one",
+            "80 bytes: the clamped flow",
             RowValue::Nothing,
             of(Some(80))[1],
             "Mbit/s",
@@ -169,12 +171,13 @@ fn curve(points: &[Point]) -> Vec<Row> {
             "The paper's collapse below 80 bytes is gone: a modern sender does not cut its stream into segments as small as the window.",
         ),
         Row {
-            what: "the clamped one gets less with each smaller window".into(),
+            what: "the clamped flow's rate falls with each smaller window".into(),
             paper: "yes".into(),
             ours: if ordered { "yes" } else { "no" }.into(),
             unit: String::new(),
             holds: ordered,
-            note: "Within 1.5 Mbit/s, as windows above the other's part of the buffer do not bind.".into(),
+            note: "Within 1.5 Mbit/s, as windows above the other's part of the buffer do not limit it."
+                .into(),
         },
     ]
 }
@@ -210,7 +213,7 @@ fn drawn(points: &[Point]) -> String {
 fn missing(why: &str) -> ExperimentOutcome {
     ExperimentOutcome {
         rows: vec![Row::unmeasured(
-            "lab: downloads held by windows",
+            "lab: downloads limited by windows",
             RowValue::Nothing,
             "Mbit/s",
             why,
@@ -346,7 +349,7 @@ fn tried(
     let link = carries(mbit);
     let percent =
         |downloads: std::ops::Range<usize>, from, to| counted.rates(downloads, from, to) / link * 100.0;
-    let found = LawResult {
+    let results = LawResult {
         trial,
         mbit,
         alone: percent(low.clone(), 2.0, joins),
@@ -356,7 +359,7 @@ fn tried(
         reached: counted.reached(high, 0.8 * link, joins, leaves),
         back: counted.reached(low, 0.8 * link, counted.ended(lows), end),
     };
-    Ok((found, counted))
+    Ok((results, counted))
 }
 
 fn laws(options: &Options, progress: &mut dyn Progress) -> Result<ExperimentOutcome, Error> {
@@ -368,13 +371,13 @@ fn laws(options: &Options, progress: &mut dyn Progress) -> Result<ExperimentOutc
     } else {
         (&TRIALS, SCHEDULE)
     };
-    let (mut found, mut plots) = (Vec::new(), Vec::new());
+    let (mut results, mut plots) = (Vec::new(), Vec::new());
     let steps = (trials.len() * 2) as f64;
     for mbit in [10, 100] {
         for &trial in trials {
-            let (one, counted) = match tried(trial, mbit, schedule, progress, found.len() as f64 / steps) {
+            let (one, counted) = match tried(trial, mbit, schedule, progress, results.len() as f64 / steps) {
                 Err(e)
-                    if found.iter().all(|one: &LawResult| one.trial == Trial::None)
+                    if results.iter().all(|one: &LawResult| one.trial == Trial::None)
                         && trial != Trial::None =>
                 {
                     return Ok(missing(&e.to_string()));
@@ -389,76 +392,115 @@ fn laws(options: &Options, progress: &mut dyn Progress) -> Result<ExperimentOutc
                 ];
                 plots.push(rates_over_time(&title, PlotStyle::Lines, series));
             }
-            found.push(one);
+            results.push(one);
         }
     }
     let mut remarks = vec![
         HOW.into(),
         format!(
-            "20 ms of round trip; 64 kB of buffer at 10 Mbit/s, 256 kB at 100. The low one from 0 s, the high one from {} to {} s. Its \
-             sender's kernel still has something then: the low one is back so long after its last byte. Rates are in per cent of what \
-             the link carries as payload. One run each: trust the first two digits.",
+            "Round-trip time 20 ms; buffer 64 kB at 10 Mbit/s, 256 kB at 100. The low-priority download \
+             (low) runs from 0 s, the high-priority one (high) from {} to {} s. The sender's kernel still \
+             has data queued at the end, so the low one's recovery counts from high's last byte. Rates are \
+             in per cent of the link's payload rate. One run each: only the first two digits are \
+             significant.",
             schedule[0], schedule[1]
         ),
     ];
-    remarks.extend(found.iter().map(summary));
+    remarks.extend(results.iter().map(summary));
     Ok(ExperimentOutcome {
-        rows: judged(&found),
-        pictures: vec![ChartFile {
+        rows: judged(&results),
+        charts: vec![ChartFile {
             name: "laws".into(),
-            svg: picture("Laws for a download of low priority", &plots),
+            svg: picture("Laws for a low-priority download", &plots),
         }],
         remarks,
     })
 }
 
-fn summary(found: &LawResult) -> String {
+fn summary(results: &LawResult) -> String {
     let time = |time: Option<f64>| time.map_or("never".into(), |time| format!("after {time:.1} s"));
     format!(
-        "{} Mbit/s, law {}: the low one alone {:.1} %; the high one {:.1} % ({:.1} % from its second second on); together {:.1} %; the high one \
-         at 80 % {}; the low one back {}.",
-        found.mbit,
-        found.trial.name(),
-        found.alone,
-        found.high,
-        found.later,
-        found.total,
-        time(found.reached),
-        time(found.back)
+        "{} Mbit/s, law {}: low alone {:.1} %; high {:.1} % ({:.1} % after its first second); together \
+         {:.1} %; high at 80 % {}; low recovered {}.",
+        results.mbit,
+        results.trial.name(),
+        results.alone,
+        results.high,
+        results.later,
+        results.total,
+        time(results.reached),
+        time(results.back)
     )
 }
 
-fn judged(found: &[LawResult]) -> Vec<Row> {
+fn judged(results: &[LawResult]) -> Vec<Row> {
     let mut rows = Vec::new();
-    for one in found {
+    for one in results {
         let what = |of: &str| format!("{} Mbit/s, law {}: {of}", one.mbit, one.trial.name());
         let percent = |of: &str, ours: f64, least: f64, note: &str| {
             Row::rounded(what(of), RowValue::Nothing, ours, "%", ours >= least, note)
         };
-        let none = found
+        let none = results
             .iter()
             .find(|other| other.trial == one.trial.free() && other.mbit == one.mbit);
         let alone = none.map_or(0.0, |none| one.alone / none.alone * 100.0);
         match one.trial {
-            Trial::None => rows.push(Row::rounded(what("the high one"), 50.0, one.high, "%", one.high < 70.0, "Both the same, in the paper: 4.30 Mbit/s each.")),
-            Trial::NoneBbr => rows.push(percent("the high one", one.high, 0.0, "Shown.")),
+            Trial::None => rows.push(Row::rounded(
+                what("high"),
+                50.0,
+                one.high,
+                "%",
+                one.high < 70.0,
+                "Equal \
+                rates in the paper: 4.30 Mbit/s each.",
+            )),
+            Trial::NoneBbr => rows.push(percent("high", one.high, 0.0, "For comparison.")),
             Trial::FullLinkClamp => rows.push(Row::rounded(
-                what("the high one"),
+                what("high"),
                 73.9,
                 one.high,
                 "%",
                 one.high > none.map_or(0.0, |none| none.high),
-                "The paper: 6.03 of 8.16 Mbit/s. Asked: more than without. A lone download of low priority is clamped too.",
+                "The paper: 6.03 of 8.16 Mbit/s. Required: more than without a law. A lone low-priority \
+                 download is clamped too.",
             )),
-            Trial::Delay => rows.push(percent("the high one", one.high, 0.0, "Shown; it knows no rate, and yields late.")),
+            Trial::Delay => rows.push(percent(
+                "high",
+                one.high,
+                0.0,
+                "For comparison. It has no configured \
+                rate, and yields late.",
+            )),
             _ => {
                 let back = one.back.unwrap_or(f64::INFINITY);
                 let reached = one.reached.unwrap_or(f64::INFINITY);
                 let least = if one.trial == Trial::Auto { 90.0 } else { 97.0 };
-                rows.push(percent("the low one alone, of what it has without a law", alone, least, "Asked: 97 %; 90 % while the rate has to be found out."));
-                rows.push(Row::rounded(what("the high one at 80 % after"), RowValue::Nothing, reached, "s", reached <= 1.0, "Asked: within 1 s."));
-                rows.push(percent("together", one.total, 97.0, "Asked: 97 %."));
-                rows.push(Row::rounded(what("the low one back after"), RowValue::Nothing, back, "s", back <= 1.0, "Asked: within 1 s."));
+                rows.push(percent(
+                    "low alone, relative to no law",
+                    alone,
+                    least,
+                    "Required: 97 %; 90 % \
+                    while the rate has to be estimated.",
+                ));
+                rows.push(Row::rounded(
+                    what("high at 80 % after"),
+                    RowValue::Nothing,
+                    reached,
+                    "s",
+                    reached <= 1.0,
+                    "Required: \
+                    within 1 s.",
+                ));
+                rows.push(percent("together", one.total, 97.0, "Required: 97 %."));
+                rows.push(Row::rounded(
+                    what("low recovered after"),
+                    RowValue::Nothing,
+                    back,
+                    "s",
+                    back <= 1.0,
+                    "Required: \
+                    within 1 s.",
+                ));
             }
         }
     }

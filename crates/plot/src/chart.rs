@@ -102,10 +102,14 @@ impl Panel<'_> {
             1_000_000..1_000_000_000 => 1e6,
             _ => 1e9,
         };
-        let got = self.trace.got(line, &last).bits() as f64 / factor;
+        let measured = self.trace.measured(line, &last).bits() as f64 / factor;
         match line.target {
-            Some(target) => format!("{}  {got:.1} of {}", line.name, target.bits() as f64 / factor),
-            None => format!("{}  {got:.1}", line.name),
+            Some(target) => format!(
+                "{}  {measured:.1} of {}",
+                line.name,
+                target.bits() as f64 / factor
+            ),
+            None => format!("{}  {measured:.1}", line.name),
         }
     }
 }
@@ -131,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn the_picture_names_each_class_with_what_it_got_and_asked_for() {
+    fn the_chart_names_each_class_with_its_measured_and_configured_rate() {
         let trace = trace();
         for style in [PlotStyle::Lines, PlotStyle::Bands] {
             let panel = Panel {

@@ -71,9 +71,9 @@ impl Page {
     /// Adds the verdict, in a box.
     pub fn verdict(&mut self, good: bool, text: &str) {
         let (class, word) = if good {
-            ("good", "As asked.")
+            ("good", "As configured.")
         } else {
-            ("bad", "Not as asked.")
+            ("bad", "Not as configured.")
         };
         let _ = writeln!(
             self.body,

@@ -175,7 +175,7 @@ pub fn target_against_measured(title: &str, cases: &[(&str, Vec<(f64, f64)>)]) -
         .iter()
         .flat_map(|(_, points)| points.iter().map(|p| p.0.max(p.1)));
     let end = end.filter(|v| v.is_finite()).fold(100.0, f64::max);
-    let diagonal = Series::dashed("as asked", vec![(0.0, 0.0), (end, end)]).in_paint(crate::svg::GREY);
+    let diagonal = Series::dashed("as configured", vec![(0.0, 0.0), (end, end)]).in_paint(crate::svg::GREY);
     let cases = cases
         .iter()
         .map(|(name, points)| Series::marked(name, points.clone()));

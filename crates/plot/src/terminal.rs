@@ -269,10 +269,10 @@ fn legend(trace: &Trace, abilities: Abilities, span_of_rates: RateSpan) -> Vec<S
             false => letter(trace, class).to_string(),
         };
         let now = trace.latest(line, span);
-        let asked = line.target.map_or(String::new(), |target| {
+        let configured = line.target.map_or(String::new(), |target| {
             format!("of {}", digits(target.bits() as f64 / unit))
         });
-        let got = if line.joined >= trace.end() {
+        let measured = if line.joined >= trace.end() {
             "-".into()
         } else {
             format!("{:.1}", now.bits() as f64 / unit)
@@ -281,7 +281,7 @@ fn legend(trace: &Trace, abilities: Abilities, span_of_rates: RateSpan) -> Vec<S
         if name.len() < line.name.len() {
             name = name.chars().take(11).collect::<String>() + "…";
         }
-        lines.push(format!("  {key} {name:<12}{got:>6} {asked}"));
+        lines.push(format!("  {key} {name:<12}{measured:>6} {configured}"));
     }
     lines
 }

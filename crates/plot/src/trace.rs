@@ -88,7 +88,7 @@ impl Trace {
 
     /// The rate over the last `span`, or since the beginning if that is shorter.
     pub fn latest(&self, line: &Line, span: Duration) -> Bandwidth {
-        self.got(
+        self.measured(
             line,
             &[TimeWindow {
                 from: self.end() - span,
@@ -98,7 +98,7 @@ impl Trace {
     }
 
     /// A class's measured rate in these windows: the bytes between the outermost samples of each.
-    pub fn got(&self, line: &Line, windows: &[TimeWindow]) -> Bandwidth {
+    pub fn measured(&self, line: &Line, windows: &[TimeWindow]) -> Bandwidth {
         let (mut bytes, mut span) = (Bytes::ZERO, Duration::ZERO);
         for window in windows {
             let first = self.times.partition_point(|&t| t < window.from);
@@ -177,9 +177,12 @@ mod tests {
             from: at(1000),
             to: at(2000),
         };
-        assert_eq!(trace.got(&trace.lines[0], &[first]), Bandwidth::kbit(80));
-        assert_eq!(trace.got(&trace.lines[0], &[second]), Bandwidth::kbit(160));
-        assert_eq!(trace.got(&trace.lines[0], &[first, second]), Bandwidth::kbit(120));
+        assert_eq!(trace.measured(&trace.lines[0], &[first]), Bandwidth::kbit(80));
+        assert_eq!(trace.measured(&trace.lines[0], &[second]), Bandwidth::kbit(160));
+        assert_eq!(
+            trace.measured(&trace.lines[0], &[first, second]),
+            Bandwidth::kbit(120)
+        );
         assert_eq!(
             trace.latest(&trace.lines[0], Duration::from_millis(500)),
             Bandwidth::kbit(160)
@@ -219,7 +222,7 @@ mod tests {
         let mut trace = Trace::new("empty", Bandwidth::mbit(1));
         trace.line("a", None, at(0));
         assert_eq!(
-            trace.got(&trace.lines[0], &trace.steady(at(0), Duration::ZERO)),
+            trace.measured(&trace.lines[0], &trace.steady(at(0), Duration::ZERO)),
             Bandwidth::ZERO
         );
         assert_eq!(

@@ -1,4 +1,4 @@
-//! How a verb ends: the exit codes, the same for all verbs, and the errors that people read.
+//! How a verb ends: the exit codes, the same for all verbs, and the error messages.
 
 use control::protocol::Refusal;
 use engine::settings::Problem;
@@ -8,26 +8,26 @@ use std::process::ExitCode;
 /// Shown under the help.
 pub const HELP: &str = "Exit codes: 0 done, 1 failed at run time, 2 usage or configuration, \
      4 an expectation missed, 5 running in bypass, 6 a reservation was refused, \
-     7 nobody answered to a reservation";
+     7 no reply to a reservation request";
 
 /// How a verb ended. The numbers are documented and never change; 3 is free.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Exit {
-    /// It did what was asked.
+    /// It succeeded.
     Done,
     /// Something failed while it ran.
     Failed,
     /// The command line or the policy is wrong; nothing was changed.
     Usage,
-    /// It ran, and the result is not what was expected.
+    /// It ran, and an expectation was missed.
     Missed,
-    /// It runs, and traffic passes by the policy: somebody has disabled it.
+    /// It runs, but traffic bypasses the policy, which is disabled.
     Bypass,
     /// A node on the path has refused a reservation.
     Refused,
-    /// No answer has come to a reservation.
+    /// No reply to a reservation request.
     Unanswered,
-    /// A command was run, and this is how it ended.
+    /// The exit code of the command that was run.
     Passed(u8),
 }
 
@@ -53,12 +53,12 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// Why a verb could not do what was asked.
+/// Why a verb failed.
 #[derive(Debug)]
 pub struct Failure {
-    /// The code to end with.
+    /// The exit code.
     pub exit: Exit,
-    /// Where, what, and what to do. Empty if there is nobody to tell.
+    /// Where, what, and what to do. Empty if the output is closed.
     pub message: String,
 }
 
@@ -79,7 +79,7 @@ impl Failure {
         }
     }
 
-    /// Tells the person.
+    /// Prints the message to standard error.
     pub fn report(&self) {
         if !self.message.is_empty() {
             eprintln!("suimon: {}", self.message);
@@ -88,7 +88,7 @@ impl Failure {
 }
 
 impl From<io::Error> for Failure {
-    /// A reader that has closed the pipe (`suimon kinds | head -1`) has got what it wanted.
+    /// A reader that has closed the pipe (`suimon kinds | head -1`) has what it needs: no error.
     fn from(error: io::Error) -> Self {
         if error.kind() == io::ErrorKind::BrokenPipe {
             return Self {
@@ -101,14 +101,14 @@ impl From<io::Error> for Failure {
 }
 
 impl From<Problem> for Failure {
-    /// A word on the command line that is wrong.
+    /// A wrong argument on the command line.
     fn from(problem: Problem) -> Self {
         Self::usage(Refusal::from(problem).to_string())
     }
 }
 
 impl From<Refusal> for Failure {
-    /// What the running program, or the way to it, refused.
+    /// A refusal of the running daemon, or a failure to reach it.
     fn from(why: Refusal) -> Self {
         Self::at_run_time(why.to_string())
     }

@@ -1,9 +1,9 @@
 //! Suimon's command line as a library: [`main`] with the kinds of disciplines that policies may
 //! name.
 //!
-//! A program of five lines that adds a kind of its own has every verb: its kind can be checked,
+//! A program of five lines that adds its own kind has every verb: the kind can be checked,
 //! simulated, built in a lab and run on an interface (`examples/my_discipline.rs`). A verb is one
-//! file under `commands/`; whatever it prints goes through the writer that it is given.
+//! file under `commands/`; it prints only through the writer in its context.
 
 #![forbid(unsafe_code)]
 
@@ -19,7 +19,7 @@ use engine::tree::Registry;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-/// Manages network traffic where it matters: at the bottleneck link and at the host behind it.
+/// Manages network traffic at the bottleneck link and at the host behind it.
 #[derive(Debug, Parser)]
 #[command(name = "suimon", version, arg_required_else_help = true, after_help = exit::HELP)]
 struct Cli {
@@ -27,7 +27,7 @@ struct Cli {
     command: Command,
 }
 
-/// Runs the verb that the command line names, and says how it ended. Policies may name the kinds of
+/// Runs the verb that the command line names, and returns its exit code. Policies may name the kinds of
 /// `registry`.
 pub fn main(registry: Registry) -> ExitCode {
     let command = Cli::parse_from(commands::nine::rewrite(std::env::args_os())).command;

@@ -1,9 +1,9 @@
-//! The texts that people write, policies and topologies, as they are read from a file or a pipe.
+//! Reads the texts that users write, policies and topologies, from a file or a pipe.
 
 use crate::exit::Failure;
 use std::io::{self, Read};
 
-/// The text at this path; `-` is standard input. `what` it is, is said where it cannot be read.
+/// Reads the text at this path; `-` is standard input. `what` names it in the error message.
 pub fn load(what: &str, path: &str) -> Result<String, Failure> {
     let read = if path == "-" {
         let mut text = String::new();
@@ -13,9 +13,9 @@ pub fn load(what: &str, path: &str) -> Result<String, Failure> {
     };
     read.map_err(|error| {
         let why = match error.kind() {
-            io::ErrorKind::NotFound => "there is no such file".into(),
+            io::ErrorKind::NotFound => "no such file".into(),
             io::ErrorKind::IsADirectory => "it is a directory; name a TOML file in it".into(),
-            io::ErrorKind::InvalidData => "it is not a text in UTF-8".into(),
+            io::ErrorKind::InvalidData => "it is not UTF-8 text".into(),
             _ => error.to_string(),
         };
         Failure::usage(format!("cannot read the {what} `{path}`: {why}"))

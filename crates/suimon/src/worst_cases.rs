@@ -1,12 +1,12 @@
-//! The worst case of each class of a policy, as `suimon check` shows it: how long a packet can
-//! take, and how much can be held.
+//! The worst case of each class of a policy, as `suimon check` shows it: the delay and the
+//! backlog.
 
 use control::policy::InterfacePolicy;
 use engine::bounds::{self, WorstCase};
 use plot::text::{self, Align};
 use serde_json::{Value, json};
 
-/// In words: a line for each class with a bound, and one for all that have none for the same
+/// As text: a line for each class with a bound, and one for all that have none for the same
 /// reason.
 pub fn lines(interface: &InterfacePolicy) -> Vec<String> {
     let cases = interface.plan.bounds();
@@ -99,7 +99,7 @@ default = true
     fn the_worst_case_is_shown_and_why_there_is_none() {
         let expected = [
             "at worst, from arrival to the last bit on the link, with 4 packets in the transmit ring:",
-            "  voice  9.645 ms  7.212 kB held",
+            "  voice  9.645 ms  7.212 kB backlog",
             "no bound for rest: best effort: nothing is promised",
         ];
         assert_eq!(shown(VOICE), expected);
@@ -135,7 +135,7 @@ default = true
     }
 
     #[test]
-    fn a_change_at_run_time_that_would_break_a_promise_is_refused_with_the_numbers() {
+    fn a_change_at_run_time_that_would_break_a_guarantee_is_refused_with_the_numbers() {
         let policy = policy(VOICE);
         let set = |key: &str, value: &str| {
             let changes = [(key, engine::settings::Raw::Text(value.into()))];
@@ -154,7 +154,10 @@ default = true
     #[test]
     fn a_bound_that_is_printed_beside_an_admitted_delay_is_within_it() {
         let voice = |delay: &str| VOICE.replace("12 ms", delay);
-        assert_eq!(shown(&voice("9.645 ms"))[1], "  voice  9.645 ms  7.212 kB held");
+        assert_eq!(
+            shown(&voice("9.645 ms"))[1],
+            "  voice  9.645 ms  7.212 kB backlog"
+        );
         let refused = Policy::read(
             "a policy",
             &format!("{PORT}{}", voice("9.644 ms")),

@@ -1,5 +1,5 @@
-//! `suimon accept`: a receiver proxy that answers Paths by rule, so that senders need nobody at the
-//! other end.
+//! `suimon accept`: a receiver proxy that answers Path messages by rules, so that senders need no RSVP
+//! program at the other end.
 
 use super::rsvp_options::{NodeArgs, protocol, rate};
 use crate::commands::Context;
@@ -15,7 +15,7 @@ use serde_json::json;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// How often it checks whether it has to end.
+/// The interval of its checks for the end.
 const POLL_INTERVAL: std::time::Duration = std::time::Duration::from_millis(50);
 
 /// Reserve for senders towards this host, until SIGINT or SIGTERM; root, or CAP_NET_RAW
@@ -24,7 +24,7 @@ pub struct Accept {
     /// Only for these senders: an address or a prefix
     #[arg(long, value_name = "PREFIX", value_parser = prefix)]
     from: Option<Prefix>,
-    /// For these hosts behind this one, as their proxy; this host's own addresses if not given
+    /// For these hosts behind this one, as their proxy; by default this host's own addresses
     #[arg(long, value_name = "PREFIX", value_parser = prefix)]
     to: Option<Prefix>,
     /// Only for these destination ports: 5000, or 5000-5010
@@ -33,7 +33,7 @@ pub struct Accept {
     /// Only for this transport protocol: udp, tcp, gre, esp, or a number
     #[arg(long, value_parser = protocol)]
     protocol: Option<u8>,
-    /// The greatest rate of one reservation, in IP datagrams
+    /// The maximum rate of one reservation, in IP datagrams
     #[arg(long, value_name = "RATE", value_parser = rate)]
     up_to: Option<Bandwidth>,
     #[command(flatten)]
@@ -52,7 +52,7 @@ fn ports(text: &str) -> Result<Ports, String> {
 }
 
 impl Accept {
-    /// Answers Paths until a signal or a client ends it.
+    /// Answers Path messages until a signal or a client ends it.
     pub fn run(self, cx: &mut Context<'_>) -> Result<Exit, Failure> {
         let out = &mut *cx.out;
         let rule = AcceptRule {
@@ -63,7 +63,7 @@ impl Accept {
             up_to: self.up_to,
         };
         let end = Arc::new(AtomicBool::new(false));
-        heed_signals(&end).map_err(|e| Failure::at_run_time(format!("cannot heed signals: {e}")))?;
+        heed_signals(&end).map_err(|e| Failure::at_run_time(format!("cannot handle signals: {e}")))?;
         let socket = path_of(&self.node.socket);
         let node = StandaloneNode::start(self.node.config(vec![rule]), &socket, &end)?;
         if self.json {

@@ -14,7 +14,7 @@ use std::io::Write;
 /// State the rate of the link next to this host, for `nine`
 #[derive(Debug, Args)]
 #[command(
-    after_help = "The rate is counted as the interface counts frames. It applies until the end of the session; if \
+    after_help = "The rate counts frames as the interface does. It applies until the end of the session; if \
                         root sets it, to all users. A user's own setting takes precedence."
 )]
 pub struct Bottlenet {
@@ -48,11 +48,16 @@ impl Bottlenet {
             rate => self.rate(rate)?,
         };
         if self.up.is_some() && !matches!(setting, BottlenetSetting::Rate { .. }) {
-            return Err(Failure::usage("--up goes with a rate"));
+            return Err(Failure::usage("--up needs a rate"));
         }
         let interface = interface::choose(self.interface.as_deref()).map_err(Failure::usage)?;
         let directory = make_directory(&own_directory())?;
-        let cannot = |e| Failure::at_run_time(format!("cannot store it in {}: {e}", directory.display()));
+        let cannot = |e| {
+            Failure::at_run_time(format!(
+                "cannot store the setting in {}: {e}",
+                directory.display()
+            ))
+        };
         let mut file = BottlenetFile::read(&directory).map_err(cannot)?;
         file.interfaces.insert(interface.clone(), setting);
         file.write(&directory).map_err(cannot)?;
@@ -77,7 +82,7 @@ impl Bottlenet {
         let rate: Bandwidth = text.parse().map_err(|e| hint(format!("{e}")))?;
         if rate == Bandwidth::ZERO || self.up == Some(Bandwidth::ZERO) {
             return Err(Failure::usage(
-                "a rate is above zero; use `bottlenet off` if it is not known",
+                "the rate must be above zero; use `bottlenet off` if it is not known",
             ));
         }
         Ok(BottlenetSetting::Rate {

@@ -1,5 +1,5 @@
-//! `suimon check`: reads a policy or a scenario, and reports every mistake in it, or shows what it
-//! means.
+//! `suimon check`: reads a policy or a scenario, and reports every mistake in it, or shows
+//! what it means.
 
 use crate::commands::Context;
 use crate::exit::{Exit, Failure};
@@ -66,19 +66,16 @@ fn show(out: &mut dyn Write, path: &str, policy: &Policy) -> io::Result<()> {
     let filters = policy.interfaces.iter().map(|i| i.filters.len()).sum();
     writeln!(
         out,
-        "{path}: good: {}, {}, {}",
+        "{path}: valid: {}, {}, {}",
         counted(policy.interfaces.len(), "interface", "interfaces"),
         counted(classes, "class", "classes"),
         counted(filters, "filter", "filters"),
     )?;
     if let Some(port) = &policy.port {
-        writeln!(out, "\nport {}", port_words(port))?;
+        writeln!(out, "\nport {}", port_text(port))?;
         for name in port.interfaces() {
             if policy.interface(name).is_none() {
-                writeln!(
-                    out,
-                    "     {name} is not managed: what leaves by it passes in order"
-                )?;
+                writeln!(out, "     {name} is not managed: its egress passes in order")?;
             }
         }
     }
@@ -88,10 +85,10 @@ fn show(out: &mut dyn Write, path: &str, policy: &Policy) -> io::Result<()> {
         .try_for_each(|interface| show_interface(out, interface))
 }
 
-fn port_words(port: &PortConfig) -> String {
+fn port_text(port: &PortConfig) -> String {
     let place = match &port.attachment {
         Attachment::Between(a, b) => format!("between {a} and {b}"),
-        Attachment::Egress(interface) => format!("for what this host sends by {interface}"),
+        Attachment::Egress(interface) => format!("for what this host sends through {interface}"),
         Attachment::Files { read, write } => format!("from {read} to {write}"),
     };
     let ring = port.settings.transmit_ring;
@@ -111,7 +108,7 @@ fn show_interface(out: &mut dyn Write, interface: &InterfacePolicy) -> io::Resul
     writeln!(
         out,
         "\n{name}  {rate}{overhead}  {}",
-        discipline_words(&interface.spec)
+        discipline_text(&interface.spec)
     )?;
     let mut rates = HashMap::new();
     snapshot::rates(&interface.spec, settings.bandwidth, &mut rates);
@@ -129,7 +126,7 @@ fn show_interface(out: &mut dyn Write, interface: &InterfacePolicy) -> io::Resul
             let rate = rates.get(info.name.as_str());
             let share = rate.map(|rate| Probability::ratio(rate.bits(), settings.bandwidth.bits()).as_f64());
             let queue = class.filter(|_| info.leaf).map(|class| match &class.discipline {
-                Some(spec) => discipline_words(spec),
+                Some(spec) => discipline_text(spec),
                 None => DEFAULT_LEAF.name.into(),
             });
             vec![
@@ -137,7 +134,7 @@ fn show_interface(out: &mut dyn Write, interface: &InterfacePolicy) -> io::Resul
                 rate.map(|rate| numbers::rate(rate.bits())).unwrap_or_default(),
                 share.map(numbers::share).unwrap_or_default(),
                 class
-                    .map(|class| settings_words(&class.settings, &["rate"]))
+                    .map(|class| settings_text(&class.settings, &["rate"]))
                     .unwrap_or_default(),
                 queue.unwrap_or_default(),
                 if class.is_some_and(|class| class.default) {
@@ -156,7 +153,7 @@ fn show_interface(out: &mut dyn Write, interface: &InterfacePolicy) -> io::Resul
             out,
             "{} yields {}",
             yields.class,
-            yields_words(yields, settings.bandwidth)
+            yields_text(yields, settings.bandwidth)
         )?;
     }
     for line in worst_cases::lines(interface) {
@@ -166,7 +163,7 @@ fn show_interface(out: &mut dyn Write, interface: &InterfacePolicy) -> io::Resul
 }
 
 /// `with weight 2, at most 5 Mbit/s, not below 1 Mbit/s`
-fn yields_words(yields: &Yields, link: Bandwidth) -> String {
+fn yields_text(yields: &Yields, link: Bandwidth) -> String {
     let [cap, floor] = yields
         .rates(link)
         .map(|rate| rate.map(|rate| numbers::rate(rate.bits())));
@@ -214,19 +211,19 @@ fn gather<'a>(spec: &'a DisciplineSpec, out: &mut HashMap<&'a str, &'a ClassSpec
 }
 
 /// `red ecn=true over fifo`
-fn discipline_words(spec: &DisciplineSpec) -> String {
+fn discipline_text(spec: &DisciplineSpec) -> String {
     let mut words = spec.kind.clone();
-    let settings = settings_words(&spec.settings, &[]);
+    let settings = settings_text(&spec.settings, &[]);
     if !settings.is_empty() {
         words = format!("{words} {settings}");
     }
     match &spec.child {
-        Some(child) => format!("{words} over {}", discipline_words(child)),
+        Some(child) => format!("{words} over {}", discipline_text(child)),
         None => words,
     }
 }
 
-fn settings_words(table: &Table, without: &[&str]) -> String {
+fn settings_text(table: &Table, without: &[&str]) -> String {
     let shown = table
         .entries
         .iter()
@@ -283,7 +280,7 @@ fn interface_json(interface: &InterfacePolicy) -> Value {
         "name": interface.name,
         "bandwidth_bps": interface.settings.bandwidth.bits(),
         "overhead_bytes": interface.settings.overhead.get(),
-        "discipline": discipline_words(&interface.spec),
+        "discipline": discipline_text(&interface.spec),
         "classes": classes.collect::<Vec<_>>(),
         "worst_cases": worst_cases::json(interface),
         "filters": filters.collect::<Vec<_>>(),
@@ -303,18 +300,18 @@ mod tests {
                 registry: &engine::tree::Registry::builtin(),
                 out: &mut out,
             })
-            .expect("a file that is there");
+            .expect("an existing file");
         (exit, String::from_utf8(out).expect("text").replace(root, ""))
     }
 
     #[test]
-    fn a_good_policy_is_shown_as_a_tree() {
+    fn a_valid_policy_is_shown_as_a_tree() {
         let (exit, shown) = check("cbq_good.toml", false);
         let expected = "\
-cbq_good.toml: good: 1 interface, 4 classes, 3 filters
+cbq_good.toml: valid: 1 interface, 4 classes, 3 filters
 
 port af_packet between lan0 and wan0, 64 packets in the transmit ring
-     lan0 is not managed: what leaves by it passes in order
+     lan0 is not managed: its egress passes in order
 
 wan0  20 Mbit/s  cbq sharing=formal
 ├─ office    16 Mbit/s  80 %
@@ -331,14 +328,14 @@ filters, the first that matches decides:
     }
 
     #[test]
-    fn mistakes_are_all_shown_with_the_exit_code_of_configuration() {
+    fn all_mistakes_are_shown_with_the_exit_code_for_configuration() {
         let (exit, shown) = check("many.toml", false);
         assert_eq!(exit, Exit::Usage);
         assert!(shown.ends_with("many.toml: 13 mistakes\n"), "{shown}");
     }
 
     #[test]
-    fn json_has_the_places_of_mistakes_and_the_classes_of_a_good_policy() {
+    fn json_has_the_positions_of_mistakes_and_the_classes_of_a_valid_policy() {
         let (_, shown) = check("cbq_sum.toml", true);
         let value: Value = serde_json::from_str(&shown).expect("json");
         let diagnostic = &value["diagnostics"][0];

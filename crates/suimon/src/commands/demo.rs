@@ -1,4 +1,4 @@
-//! `suimon demo`: one command, no root, no set-up, and real TCP shares a real link by policy.
+//! `suimon demo`: shows real TCP connections share a real link by policy. It needs no root and no set-up.
 
 use crate::commands::Context;
 use crate::exit::{Exit, Failure};
@@ -6,7 +6,7 @@ use clap::Args;
 use control::policy::Policy;
 use engine::tree::Registry;
 use engine::units::Duration;
-use papers::demo::answer::Answer;
+use papers::demo::comparison::Comparison;
 use papers::demo::run::{DemoRun, RunTraces};
 use plot::terminal::{Abilities, Live};
 use serde_json::json;
@@ -16,14 +16,14 @@ use std::path::{Path, PathBuf};
 
 const POLICY: &str = include_str!("../../../../examples/demo.toml");
 
-/// Show real TCP connections share a real link by policy, then by plain FIFO: no root, no set-up,
-/// 45 s
+/// Show real TCP connections share a real link, with a policy and then with plain FIFO: no root,
+/// no set-up, 45 s
 #[derive(Debug, Args)]
 pub struct Demo {
     /// The directory for demo.svg and demo.html
     #[arg(long, value_name = "DIRECTORY", default_value = "report")]
     out: PathBuf,
-    /// Print the policy that the demo runs, and end
+    /// Print the policy that the demo runs, and exit
     #[arg(long)]
     show_policy: bool,
     /// Print the result as one JSON object; the graph goes to standard error if that is a terminal
@@ -40,7 +40,7 @@ impl Demo {
             return Ok(Exit::Done);
         }
         let report = self.report()?;
-        // Before any thread: the lab moves this process into a box of its own, made without root.
+        // Before any thread: the lab moves this process into a sandbox of namespaces, created without root.
         lab::enter()?;
         let policy = Policy::read(
             "examples/demo.toml",
@@ -53,29 +53,29 @@ impl Demo {
         let interface =
             interface.ok_or_else(|| Failure::at_run_time("the demo's policy manages no interface"))?;
         let by_policy = DemoRun {
-            title: "By the policy (cbq)",
+            title: "With the policy (cbq)",
             interface,
             plain: false,
             length: Duration::from_secs(25),
             step: Duration::from_millis(250),
         };
         let plain = DemoRun {
-            title: "By plain FIFO",
+            title: "With plain FIFO",
             plain: true,
             length: Duration::from_secs(18),
             ..by_policy
         };
         let apart = [3500, 2500].map(Duration::from_millis);
         self.introduce(out)?;
-        let answer = Answer::of(
+        let comparison = Comparison::of(
             self.watched(&by_policy, apart[0], out)?,
             self.watched(&plain, apart[1], out)?,
         );
-        write_to(&report[0], &answer.svg())?;
-        write_to(&report[1], &answer.html(POLICY, &facts()))?;
+        write_to(&report[0], &comparison.svg())?;
+        write_to(&report[1], &comparison.html(POLICY, &facts()))?;
         let [svg, html] = report;
         if self.json {
-            let mut value = answer.json();
+            let mut value = comparison.json();
             value["report"] = json!([svg, html]);
             value["version"] = json!(env!("CARGO_PKG_VERSION"));
             writeln!(out, "{value:#}")?;
@@ -83,12 +83,12 @@ impl Demo {
             let colour = Abilities::of(&io::stdout()).colour;
             writeln!(
                 out,
-                "Mbit/s of frames with their Ethernet header; payload: what programs received.\n"
+                "Mbit/s of frames with their Ethernet header; payload: what the programs received.\n"
             )?;
-            answer.print(out, colour)?;
+            comparison.print(out, colour)?;
             writeln!(out, "Report: {} and {}", svg.display(), html.display())?;
         }
-        Ok(if answer.is_as_expected() {
+        Ok(if comparison.is_as_expected() {
             Exit::Done
         } else {
             Exit::Missed
@@ -101,9 +101,9 @@ impl Demo {
         }
         writeln!(
             out,
-            "Five TCP connections join in turn on a link of 134 Mbit/s. Four ask for 10, 20,\n\
-             30 and 40 Mbit/s; the fifth takes what is left. First by policy, then by plain\n\
-             FIFO, in a lab of network namespaces.\n"
+            "Five TCP connections join in turn on a link of 134 Mbit/s. Four have 10, 20,\n\
+             30 and 40 Mbit/s configured; the fifth takes the rest. First with a policy, then\n\
+             with plain FIFO, in a lab of network namespaces.\n"
         )
     }
 
@@ -127,8 +127,8 @@ impl Demo {
         Ok(outcome)
     }
 
-    /// Where picture and page will be. Tried at once: nobody should wait for a report that cannot
-    /// be written.
+    /// The paths of chart and page. Writing is tried at once, so that no run is wasted on a
+    /// report that cannot be written.
     fn report(&self) -> Result<[PathBuf; 2], Failure> {
         fs::create_dir_all(&self.out).map_err(|e| unwritten(&self.out, &e))?;
         let report = ["demo.svg", "demo.html"].map(|name| self.out.join(name));
@@ -146,12 +146,12 @@ fn write_to(path: &Path, text: &str) -> Result<(), Failure> {
 
 fn unwritten(path: &Path, error: &io::Error) -> Failure {
     Failure::at_run_time(format!(
-        "cannot write {}: {error}; choose another place with --out",
+        "cannot write {}: {error}; choose another directory with --out",
         path.display()
     ))
 }
 
-/// Of the machine and the programs.
+/// The facts of the machine and the programs.
 fn facts() -> Vec<(&'static str, String)> {
     let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
@@ -162,7 +162,7 @@ fn facts() -> Vec<(&'static str, String)> {
         ("processors", processors.to_string()),
         (
             "hosts",
-            "three network namespaces, joined by veth pairs with their offloads at the defaults".into(),
+            "three network namespaces, connected by veth pairs with default offloads".into(),
         ),
         ("senders", "the kernel's TCP, cubic".into()),
         (

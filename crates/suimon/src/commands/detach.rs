@@ -1,4 +1,4 @@
-//! `suimon detach`: interfaces are left to the kernel.
+//! `suimon detach`: hands interfaces back to the kernel.
 
 use super::target::Target;
 use crate::commands::Context;
@@ -6,10 +6,10 @@ use crate::exit::{Exit, Failure};
 use clap::Args;
 use control::protocol::Request;
 
-/// Leave the interfaces of a running suimon to the kernel, and end it
+/// Hand the interfaces of a running suimon back to the kernel, and end it
 #[derive(Debug, Args)]
 pub struct Detach {
-    /// The interface; all, if none is named
+    /// The interface; all by default
     interface: Option<String>,
     #[command(flatten)]
     target: Target,
@@ -19,6 +19,6 @@ impl Detach {
     /// Sends the request.
     pub fn run(self, cx: &mut Context<'_>) -> Result<Exit, Failure> {
         let interface = self.interface;
-        self.target.tell(&Request::Detach { interface }, cx.out)
+        self.target.request(&Request::Detach { interface }, cx.out)
     }
 }

@@ -1,4 +1,4 @@
-//! `suimon disable`: packets pass unmanaged.
+//! `suimon disable`: lets packets pass unmanaged.
 
 use super::target::Target;
 use crate::commands::Context;
@@ -6,10 +6,10 @@ use crate::exit::{Exit, Failure};
 use clap::Args;
 use control::protocol::Request;
 
-/// Let packets pass unmanaged; nothing that waits is lost
+/// Let packets pass unmanaged; the backlog is kept
 #[derive(Debug, Args)]
 pub struct Disable {
-    /// The interface; all, if none is named
+    /// The interface; all by default
     interface: Option<String>,
     #[command(flatten)]
     target: Target,
@@ -19,6 +19,6 @@ impl Disable {
     /// Sends the request.
     pub fn run(self, cx: &mut Context<'_>) -> Result<Exit, Failure> {
         let interface = self.interface;
-        self.target.tell(&Request::Disable { interface }, cx.out)
+        self.target.request(&Request::Disable { interface }, cx.out)
     }
 }

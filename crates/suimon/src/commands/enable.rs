@@ -1,4 +1,4 @@
-//! `suimon enable`: the policy rules again.
+//! `suimon enable`: applies the policy again.
 
 use super::target::Target;
 use crate::commands::Context;
@@ -6,10 +6,10 @@ use crate::exit::{Exit, Failure};
 use clap::Args;
 use control::protocol::Request;
 
-/// Let the policy rule again
+/// Apply the policy again
 #[derive(Debug, Args)]
 pub struct Enable {
-    /// The interface; all, if none is named
+    /// The interface; all by default
     interface: Option<String>,
     #[command(flatten)]
     target: Target,
@@ -19,6 +19,6 @@ impl Enable {
     /// Sends the request.
     pub fn run(self, cx: &mut Context<'_>) -> Result<Exit, Failure> {
         let interface = self.interface;
-        self.target.tell(&Request::Enable { interface }, cx.out)
+        self.target.request(&Request::Enable { interface }, cx.out)
     }
 }

@@ -1,6 +1,6 @@
-//! `suimon kinds`: the disciplines that a policy can name, and with a name all about one.
-//! Everything shown comes from the declaration that also reads and checks the policy, so it cannot
-//! be out of date.
+//! `suimon kinds`: lists the disciplines that a policy can name; with a name, describes one.
+//! Everything comes from the declarations that also parse and check policies, so it is never out
+//! of date.
 
 use crate::commands::Context;
 use crate::exit::{Exit, Failure};
@@ -81,8 +81,8 @@ fn describe(out: &mut dyn Write, kind: &Kind) -> io::Result<()> {
 
 fn children(children: Children) -> &'static str {
     match children {
-        Children::None => "nothing, it holds the packets",
-        Children::One => "one discipline (`child`), `fifo` if not given",
+        Children::None => "nothing: it queues the packets itself",
+        Children::One => "one discipline (`child`), by default `fifo`",
         Children::Classes { nested: true } => "classes, which may have classes",
         Children::Classes { nested: false } => "classes",
     }
@@ -90,13 +90,13 @@ fn children(children: Children) -> &'static str {
 
 fn fallback(setting: &Setting) -> String {
     match setting.default {
-        Fallback::Required => "must be given".into(),
+        Fallback::Required => "required".into(),
         Fallback::Value(text) => format!("default {text}"),
         Fallback::Derived(text) => format!("default: {text}"),
     }
 }
 
-/// A kind as JSON has it.
+/// The JSON form of a kind.
 #[derive(Debug, Serialize)]
 struct KindView {
     name: &'static str,
@@ -107,7 +107,7 @@ struct KindView {
     class_settings: Vec<SettingView>,
 }
 
-/// A setting as JSON has it.
+/// The JSON form of a setting.
 #[derive(Debug, Serialize)]
 struct SettingView {
     name: &'static str,

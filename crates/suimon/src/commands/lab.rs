@@ -1,7 +1,7 @@
-//! `suimon lab FILE [-- CMD]`: a made-up network from a topology file, and a program in one of its
-//! hosts.
+//! `suimon lab FILE [-- CMD]`: builds a network from a topology file, and runs a program in one of
+//! its hosts.
 //!
-//! The file is read and checked before anything is made. Then the process goes into a box of
+//! The file is read and checked before anything is created. Then the process enters a sandbox of
 //! namespaces, so that nothing of the lab is left behind, however it ends.
 
 use crate::commands::Context;
@@ -20,24 +20,24 @@ use scenario::topology::Topology;
 use serde_json::{Value, json};
 use std::io::Write;
 
-/// Build a made-up network from a topology file, and run a program in it
+/// Build a network from a topology file, and run a program in it
 #[derive(Debug, Args)]
 pub struct Lab {
     /// The topology, a TOML file: hosts, and links with rate, delay, buffer and policy; `-` reads
     /// standard input
     file: String,
-    /// The host to run the program in; the first one if not given
+    /// The host to run the program in; by default the first one
     #[arg(long = "in", value_name = "HOST")]
     host: Option<String>,
     /// The seed of everything random in the links' policies
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Capture what arrives at the far end of a link into a file of pcapng: 'alice >
+    /// Capture the packets that arrive at the far end of a link into a pcapng file: 'alice >
     /// bob=down.pcapng'
     #[arg(long, value_name = "LINK=FILE")]
     pcap: Vec<CaptureRequest>,
-    /// Write what came to a link and what it sent, bin by bin, into a file of CSV when the program
-    /// has ended
+    /// When the program has ended, write a link's arrivals and departures, bin by bin, into a CSV
+    /// file
     #[arg(long, value_name = "LINK=FILE", requires = "command")]
     series: Vec<CaptureRequest>,
     /// The length of a bin of the series
@@ -46,7 +46,7 @@ pub struct Lab {
     /// Print JSON
     #[arg(long)]
     json: bool,
-    /// The program and its arguments; without one the lab stays until Ctrl-C
+    /// The program and its arguments; without one the lab runs until Ctrl-C
     #[arg(last = true, value_name = "CMD")]
     command: Vec<String>,
 }
@@ -106,10 +106,10 @@ impl Lab {
         Ok(topology)
     }
 
-    /// What looks at links, each found by its name.
+    /// The captures and series, with their links resolved by name.
     fn instruments(&self, topology: &Topology) -> Result<Instruments, Failure> {
         if self.bin == Duration::ZERO {
-            return Err(Failure::usage("a bin is longer than 0: --bin 100us"));
+            return Err(Failure::usage("--bin 0: a bin has a length, such as 100us"));
         }
         let find = |wanted: &CaptureRequest| -> Result<Way, Failure> {
             let mut names = Vec::new();
@@ -158,7 +158,7 @@ impl Lab {
             }
             writeln!(out, "    enter: {}", built.enter(host).join(" "))?;
         }
-        writeln!(out, "\nThe lab stands until Ctrl-C.")
+        writeln!(out, "\nThe lab runs until Ctrl-C.")
     }
 
     fn to_json(built: &Built) -> Value {

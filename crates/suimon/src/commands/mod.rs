@@ -1,4 +1,4 @@
-//! The verbs, one file each: a struct of arguments with a method `run`, and the one list of them.
+//! The verbs: one file each, with a struct of arguments and a method `run`; and their only list.
 //!
 //! To add one: write its file, and name it here twice: its `mod` line, which rustfmt follows, and
 //! its place in the list.
@@ -31,21 +31,21 @@ mod target;
 mod top;
 mod traffic;
 
-/// What a verb may use beside its arguments.
+/// What a verb may use besides its arguments.
 pub struct Context<'a> {
     /// The kinds of disciplines that policies may name.
     pub registry: &'a Registry,
-    /// Where it prints: a closed pipe ends it quietly, and a test can read it.
+    /// The output. A closed pipe ends the verb quietly; tests read it.
     pub out: &'a mut dyn Write,
 }
 
-/// Declares the command line's verbs, and what runs each.
+/// Declares the verbs and how each is run.
 macro_rules! verbs {
     ($($file:ident::$verb:ident),* $(,)?) => {
         /// A verb with its arguments.
         #[derive(Debug, Subcommand)]
         pub(crate) enum Command {
-            // Boxed: one with many arguments makes the others no larger.
+            // Boxed, so that a verb with many arguments does not enlarge the others.
             $($verb(Box<$file::$verb>)),*
         }
 

@@ -38,7 +38,7 @@ pub struct Nine {
     /// Its weight relative to other commands under nine
     #[arg(long, value_name = "W", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     weight: u32,
-    /// Its rate at most, also while the link is free
+    /// Its maximum rate, also while the link is free
     #[arg(long, value_name = "RATE")]
     cap: Option<Bandwidth>,
     /// The rate below which it need not yield
@@ -68,7 +68,7 @@ pub struct Nine {
 }
 
 impl Nine {
-    /// Runs the command to its end, then ends this process in the same way.
+    /// Runs the command to its end, then ends this process with the same status.
     ///
     /// # Errors
     ///
@@ -135,9 +135,7 @@ impl Nine {
     fn link(&self) -> Result<Option<String>, Failure> {
         if !self.rewrite && self.behind.is_none() && self.udp.is_none() {
             return match &self.interface {
-                Some(_) => Err(Failure::usage(
-                    "--interface goes with --rewrite, --behind or --udp",
-                )),
+                Some(_) => Err(Failure::usage("--interface needs --rewrite, --behind or --udp")),
                 None => Ok(None),
             };
         }

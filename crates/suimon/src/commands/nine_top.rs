@@ -1,6 +1,6 @@
 //! `suimon nine top`: the commands under nine, their connections, their limits and the reasons.
 //!
-//! On a terminal it polls the leading nine; otherwise it asks once.
+//! On a terminal it polls the leading nine; otherwise it prints the status once.
 
 use super::nine::{directory, setting_directories};
 use crate::commands::Context;
@@ -18,7 +18,7 @@ use ratatui::widgets::{Paragraph, Wrap};
 use std::io::{self, IsTerminal};
 use std::time::Duration;
 
-/// The time between two screens.
+/// The refresh interval of the screen.
 const INTERVAL: Duration = Duration::from_millis(500);
 
 /// Watch the commands under nine: connections, windows, rates, limits and reasons
@@ -38,13 +38,13 @@ impl NineTop {
     ///
     /// # Errors
     ///
-    /// If the leading nine does not answer, or the terminal fails.
+    /// If the leading nine does not respond, or the terminal fails.
     pub fn run(&self, cx: &mut Context<'_>) -> Result<Exit, Failure> {
         let out = &mut *cx.out;
         let rendezvous = Rendezvous::new(&directory(), setting_directories());
         let ask = || {
             let answer = rendezvous.status();
-            let status = answer.map_err(|e| Failure::at_run_time(format!("cannot ask the nines: {e}")))?;
+            let status = answer.map_err(|e| Failure::at_run_time(format!("cannot query the nines: {e}")))?;
             Ok::<_, Failure>(status.unwrap_or_default())
         };
         if self.json {
@@ -158,7 +158,7 @@ fn lines(status: &NineStatus) -> Vec<StyledLine> {
     lines
 }
 
-/// The link rates that the law works with.
+/// The link rates that the law uses.
 fn law_rates(interface: &InterfaceStatus) -> String {
     let links = [(interface.link_down_bps, "in"), (interface.link_up_bps, "out")];
     let rates: Vec<String> = links
@@ -166,7 +166,7 @@ fn law_rates(interface: &InterfaceStatus) -> String {
         .filter_map(|(rate, direction)| Some(format!("{} {direction}", numbers::rate((*rate)?))))
         .collect();
     match rates.is_empty() {
-        true => ", link rate not known yet".into(),
+        true => ", link rate unknown so far".into(),
         false => format!(", link rate {}", rates.join(", ")),
     }
 }
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn without_members_it_says_how_to_start_one() {
+    fn without_members_it_shows_how_to_start_one() {
         assert!(lines(&NineStatus::default())[0].text.contains("nine -- CMD"));
     }
 }

@@ -1,9 +1,9 @@
-//! `suimon pace IFACE --rate R`: all that this host sends by an interface leaves at one rate,
-//! packets at even distances.
+//! `suimon pace IFACE --rate R`: paces all that this host sends through an interface at one rate,
+//! with even packet intervals.
 //!
-//! It is `suimon run` with a policy of one class of `pacer` over what the host sends, so that all
-//! that works there works here: `status`, `top`, failing open, and `suimon set IFACE all rate=R2`
-//! while packets flow. Super-frames are cut.
+//! It is `suimon run` with a policy of one `pacer` class for the host's egress, so everything
+//! works as there: `status`, `top`, fail-open, and `suimon set IFACE all rate=R2` while packets
+//! flow. Super-frames are segmented.
 
 use crate::commands::Context;
 use crate::exit::{Exit, Failure};
@@ -25,7 +25,7 @@ use netio::handle::WorkerSnapshot;
 use serde_json::json;
 use std::io::{self, Write};
 
-/// Pace what this host sends by an interface: packets at even distances, exact in the long run
+/// Pace what this host sends through an interface: even packet intervals, exact in the long run
 #[derive(Debug, Args)]
 pub struct Pace {
     /// The interface
@@ -36,28 +36,28 @@ pub struct Pace {
     /// Which bytes the rate counts: wire (slots), frame-fcs, frame, ip
     #[arg(long, value_name = "BASIS", default_value = "frame-fcs", value_parser = basis)]
     basis: Basis,
-    /// What makes gaps: gap frames, launch times of the device, the packet loop's timer; auto tries
-    /// them
+    /// The realiser: gap frames, launch times of the device, or the packet loop's timer; auto
+    /// tries them
     #[arg(long, value_enum, default_value_t = Wanted::Auto)]
     realiser: Wanted,
-    /// What goes onto the wire in a gap
+    /// The frames on the wire in a gap
     #[arg(long, value_enum, default_value_t = Frame::Pause)]
     gap_frame: Frame,
-    /// The speed of the wire, where the driver does not tell
+    /// The speed of the wire, if the driver does not report it
     #[arg(long, value_name = "RATE")]
     wire: Option<Bandwidth>,
     /// How long before a packet's time to wake, to spin for the rest
     #[arg(long, value_name = "TIME", default_value = "60us")]
     spin: Duration,
-    /// Name or path of the control socket; pace-IFACE if not given
+    /// Name or path of the control socket; by default pace-IFACE
     #[arg(long, value_name = "NAME|PATH")]
     socket: Option<String>,
-    /// Say what it achieves in JSON, an object each second
+    /// Report the achieved rate and precision in JSON, an object each second
     #[arg(long)]
     json: bool,
 }
 
-/// What makes gaps.
+/// The realiser option.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 enum Wanted {
     Auto,
@@ -76,10 +76,10 @@ fn basis(word: &str) -> Result<Basis, String> {
     Basis::from_raw(&Raw::Text(word.into()))
 }
 
-/// The name of the class; what the rate is changed by.
+/// The name of the class, by which `suimon set` changes the rate.
 const CLASS: &str = "all";
-/// Packets that wait at most: a host's TCP fills the queue up to its window, as nothing tells it to
-/// stop.
+/// The maximum backlog in packets: a host's TCP fills the queue up to its window, as nothing
+/// signals congestion.
 const LIMIT: u32 = 20_000;
 
 impl Pace {
@@ -94,7 +94,7 @@ impl Pace {
                 self.interface, self.interface
             )));
         }
-        let place = self.place()?;
+        let place = self.attach_point()?;
         let wire = self.speed()?;
         let mut tried = Vec::new();
         let means = self.means(&place, wire, &mut tried)?;
@@ -102,26 +102,26 @@ impl Pace {
         if !self.json {
             tried.iter().try_for_each(|why| writeln!(out, "{why}"))?;
         }
-        let mut achieved = Watch::new(self.basis, self.json);
+        let mut reporter = Reporter::new(self.basis, self.json);
         if self.json {
-            let mut unsaid = io::sink();
+            let mut silent = io::sink();
             enforce(
                 &policy,
                 cx.registry,
                 &name,
                 socket,
-                &mut unsaid,
-                &mut |seen, _| achieved.show(seen, out),
+                &mut silent,
+                &mut |snapshot, _| reporter.show(snapshot, out),
             )?;
             return Ok(Exit::Done);
         }
-        enforce(&policy, cx.registry, &name, socket, out, &mut |seen, out| {
-            achieved.show(seen, out)
+        enforce(&policy, cx.registry, &name, socket, out, &mut |snapshot, out| {
+            reporter.show(snapshot, out)
         })?;
         Ok(Exit::Done)
     }
 
-    fn place(&self) -> Result<Place, Failure> {
+    fn attach_point(&self) -> Result<Place, Failure> {
         if Facts::of(&self.interface).is_none() {
             return Err(Failure::usage(selfcheck::missing(
                 &facts::names(),
@@ -136,13 +136,13 @@ impl Pace {
         let known = netio::interface::speed(&self.interface);
         self.wire.or(known).ok_or_else(|| {
             Failure::usage(format!(
-                "the driver of {} does not tell the speed of its wire; say it: --wire 1Gbit/s",
+                "the driver of {} does not report the speed of its wire; give it: --wire 1Gbit/s",
                 self.interface
             ))
         })
     }
 
-    /// What the policy is to ask for: whether gap frames, and which realiser else.
+    /// Chooses what the policy configures: gap frames or not, and the port's realiser.
     fn means(
         &self,
         place: &Place,
@@ -175,7 +175,7 @@ impl Pace {
         }
     }
 
-    /// The policy that this is.
+    /// The equivalent policy.
     fn policy(
         &self,
         place: &Place,
@@ -214,23 +214,26 @@ impl Pace {
                 None => place.message.to_string(),
             };
             let mistakes: Vec<String> = diagnostics.places().iter().map(what).collect();
-            Failure::usage(format!("{interface} cannot be paced so: {}", mistakes.join("; ")))
+            Failure::usage(format!(
+                "{interface} cannot be paced like this: {}",
+                mistakes.join("; ")
+            ))
         })
     }
 }
 
-/// Says what is achieved.
-struct Watch {
+/// Reports the achieved rate and precision.
+struct Reporter {
     basis: Basis,
     json: bool,
     begin: Option<Instant>,
     last: Option<(Instant, Count)>,
 }
 
-/// How often.
-const EACH: Duration = Duration::from_millis(900);
+/// The minimum interval between reports.
+const REPORT_INTERVAL: Duration = Duration::from_millis(900);
 
-impl Watch {
+impl Reporter {
     fn new(basis: Basis, json: bool) -> Self {
         Self {
             basis,
@@ -240,28 +243,28 @@ impl Watch {
         }
     }
 
-    fn show(&mut self, seen: &WorkerSnapshot, out: &mut dyn Write) -> io::Result<()> {
-        let Some(path) = seen.paths.first() else {
+    fn show(&mut self, snapshot: &WorkerSnapshot, out: &mut dyn Write) -> io::Result<()> {
+        let Some(path) = snapshot.paths.first() else {
             return Ok(());
         };
         let sent = path.totals.sent;
-        let begin = *self.begin.get_or_insert(seen.at);
+        let begin = *self.begin.get_or_insert(snapshot.at);
         let Some((since, before)) = self.last else {
-            self.last = Some((seen.at, sent));
+            self.last = Some((snapshot.at, sent));
             return Ok(());
         };
-        let span = seen.at.since(since);
-        if span < EACH {
+        let span = snapshot.at.since(since);
+        if span < REPORT_INTERVAL {
             return Ok(());
         }
-        self.last = Some((seen.at, sent));
+        self.last = Some((snapshot.at, sent));
         let rate = Bandwidth::of(counted(self.basis, sent - before), span).bits();
         let Some(realised) = &path.realised else {
             return Ok(());
         };
         let achieved = &realised.achieved;
         let late = |per_mille| achieved.lateness.quantile(per_mille).nanos();
-        let at = seen.at.since(begin).as_secs_f64();
+        let at = snapshot.at.since(begin).as_secs_f64();
         if self.json {
             let line = json!({
                 "at_s": at, "rate_bps": rate, "basis": self.basis.name(), "realiser": realised.by,
@@ -274,7 +277,7 @@ impl Watch {
         } else {
             writeln!(
                 out,
-                "{at:6.1} s  {} ({})  by {}: late {} at the median, {} of 99 in 100, {} at most; {} by more than a frame; \
+                "{at:6.1} s  {} ({})  by {}: late by {} at the median, {} at the 99th percentile, {} at most; {} by more than a frame; \
                  ring dry {} times; {} dropped",
                 numbers::rate(rate),
                 self.basis.name(),
@@ -291,8 +294,8 @@ impl Watch {
     }
 }
 
-/// Bytes of frames without FCS, as the queue counts them, in a basis; padding of the shortest
-/// frames left out.
+/// Bytes of frames without FCS, as the queue counts them, in a basis; without the padding of the
+/// shortest frames.
 fn counted(basis: Basis, sent: Count) -> Bytes {
     let more = |each: u64| sent.bytes + Bytes::new(each).times(sent.packets);
     match basis {
@@ -312,7 +315,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_are_counted_in_the_basis_that_is_asked_for() {
+    fn bytes_are_counted_in_the_given_basis() {
         let sent = Count {
             packets: 10,
             bytes: Bytes::new(15_140),

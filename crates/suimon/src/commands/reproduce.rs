@@ -1,4 +1,4 @@
-//! `suimon reproduce`: the papers' experiments, each by its id, on the same code that manages
+//! `suimon reproduce`: runs the papers' experiments, each by its id, on the code that manages
 //! traffic.
 
 use crate::commands::Context;
@@ -10,7 +10,7 @@ use plot::progress;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-/// Run the papers' experiments; show the paper's figures, ours, and why they differ
+/// Run the papers' experiments; show the paper's values, ours, and why they differ
 ///
 /// Without an id: list the experiments. With --json one object for each, on a line: id, title,
 /// holds, and rows of what, paper, ours (each a number, a text or null), unit, holds, note.
@@ -19,16 +19,16 @@ pub struct Reproduce {
     /// Ids, such as A1
     #[arg(value_name = "ID")]
     ids: Vec<String>,
-    /// All of them
+    /// Run all of them
     #[arg(long, conflicts_with = "ids")]
     all: bool,
-    /// Less of everything: rougher figures, the same claims
+    /// Shorter runs: rougher numbers, the same claims
     #[arg(long)]
     quick: bool,
     /// Print one JSON object for each
     #[arg(long)]
     json: bool,
-    /// Write ID.md, ID.json and the pictures into this directory
+    /// Write ID.md, ID.json and the charts into this directory
     #[arg(long, value_name = "DIRECTORY")]
     write: Option<PathBuf>,
 }
@@ -40,8 +40,8 @@ impl Reproduce {
         self.run_from(EXPERIMENTS, out, || lab::enter().map_err(|e| e.to_string()))
     }
 
-    /// Runs those of `list` that are asked for. `enter` is called before any thread is started:
-    /// what has to be measured between sockets needs a box in which a lab can be made.
+    /// Runs the chosen experiments of `list`. `enter` is called before any thread starts:
+    /// measurements between sockets need a sandbox in which a lab can be built.
     fn run_from(
         &self,
         list: &[Experiment],
@@ -55,7 +55,7 @@ impl Reproduce {
             }
             return Ok(Exit::Done);
         }
-        // Nobody should wait for pages that cannot be written.
+        // Checked first, so that no run is wasted on pages that cannot be written.
         if let Some(directory) = &self.write {
             std::fs::create_dir_all(directory).map_err(|e| unwritten(directory, &e))?;
         }
@@ -70,7 +70,7 @@ impl Reproduce {
             drop(bar);
             let outcome = match outcome {
                 Ok(outcome) => outcome,
-                // The others can be run all the same.
+                // The others can still run.
                 Err(failure) => {
                     eprintln!("suimon: {}: {failure}", experiment.id);
                     failed = true;
@@ -96,7 +96,7 @@ impl Reproduce {
         })
     }
 
-    /// What is asked for, each once.
+    /// The chosen experiments, each once.
     fn chosen(&self, list: &[Experiment]) -> Result<Vec<Experiment>, Failure> {
         if self.all {
             return Ok(list.to_vec());
@@ -117,11 +117,11 @@ impl Reproduce {
 fn unwritten(directory: &Path, error: &io::Error) -> Failure {
     let place = directory.display();
     Failure::at_run_time(format!(
-        "cannot write into {place}: {error}; choose another place with --write"
+        "cannot write into {place}: {error}; choose another directory with --write"
     ))
 }
 
-/// How far an experiment is, and which of them it is.
+/// The progress of an experiment, and its number among all.
 #[derive(Debug)]
 struct Bar<'a> {
     id: &'a str,
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn exit_codes_tell_what_holds_from_what_does_not_and_what_failed() {
+    fn exit_codes_distinguish_holding_not_holding_and_failed() {
         let code = |ids: &[&str]| run(&verb(ids)).0.expect("it ran");
         assert_eq!(code(&["Z1"]), Exit::Done);
         assert_eq!(code(&["Z1", "Z2"]), Exit::Missed);
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_breaks_does_not_keep_the_others_from_being_run() {
+    fn a_failing_experiment_does_not_stop_the_others() {
         let all = Reproduce {
             all: true,
             ..verb(&[])
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_is_found_in_either_case_and_run_once_and_told_its_options() {
+    fn an_id_matches_in_either_case_runs_once_and_gets_its_options() {
         let (exit, text) = run(&verb(&["z1", "Z1"]));
         assert_eq!((exit.expect("it ran"), text.lines().count()), (Exit::Done, 1));
         assert!(text.contains("true Err("), "{text}");
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_that_cannot_be_written_is_said_before_anything_runs() {
+    fn a_directory_that_cannot_be_written_fails_before_anything_runs() {
         let verb = Reproduce {
             write: Some("/dev/null/pages".into()),
             ..verb(&["Z1"])

@@ -1,4 +1,4 @@
-//! Options that the verbs of RSVP share: those of a node without a data plane, rates and protocols.
+//! Options that the RSVP verbs share: those of a node without a data plane, rates and protocols.
 
 use clap::Args;
 use control::rsvp_config::{AcceptRule, Protection, RsvpConfig, RsvpSettings};
@@ -7,8 +7,7 @@ use engine::units::{Bandwidth, Duration};
 /// The options of a node without a data plane.
 #[derive(Debug, Args)]
 pub struct NodeArgs {
-    /// Speak RSVP on this interface only; may be given several times. All with an address, if not
-    /// given
+    /// Speak RSVP on this interface only; may be repeated. By default all with an address
     #[arg(long, value_name = "NAME")]
     interface: Vec<String>,
     /// The mean refresh period R
@@ -32,7 +31,7 @@ fn refresh(text: &str) -> Result<Duration, String> {
     let sound = read >= Duration::from_millis(100) && read <= Duration::from_secs(3600);
     sound
         .then_some(read)
-        .ok_or_else(|| "a refresh period is from 100 ms to 1 h".into())
+        .ok_or_else(|| "the refresh period must be from 100 ms to 1 h".into())
 }
 
 /// A transport protocol by name or number.

@@ -1,4 +1,4 @@
-//! `suimon run`: a policy on real interfaces, until it is told to end.
+//! `suimon run`: puts a policy into force on real interfaces, until it is ended.
 
 use crate::commands::Context;
 use crate::exit::{Exit, Failure};
@@ -16,7 +16,7 @@ use std::path::Path;
 pub struct Run {
     /// The policy, a TOML file (see `suimon check`); `-` reads standard input
     policy: String,
-    /// Name or path of the control socket; the policy file's name if not given
+    /// Name or path of the control socket; by default the policy file's name
     #[arg(long, value_name = "NAME|PATH")]
     socket: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! `suimon set`: settings of a class of a running suimon, changed while packets flow.
+//! `suimon set`: changes settings of a class of a running suimon while packets flow.
 
 use super::target::Target;
 use crate::commands::Context;
@@ -7,14 +7,14 @@ use clap::Args;
 use control::protocol::{Request, SettingChange};
 use std::collections::BTreeMap;
 
-/// Change settings of a class of a running suimon; the whole tree is checked first
+/// Change settings of a class of a running suimon; the whole tree is checked before
 #[derive(Debug, Args)]
 pub struct Set {
     /// The interface
     interface: String,
     /// The class
     class: String,
-    /// The new values, as they would stand in a policy, without quotes: rate=20Mbit/s
+    /// The new values, written as in a policy, without quotes: rate=20Mbit/s
     #[arg(required = true, value_name = "SETTING=VALUE", value_parser = change)]
     changes: Vec<(String, SettingChange)>,
     #[command(flatten)]
@@ -31,11 +31,11 @@ fn change(word: &str) -> Result<(String, SettingChange), String> {
 }
 
 impl Set {
-    /// Asks for the change.
+    /// Sends the request.
     pub fn run(self, cx: &mut Context<'_>) -> Result<Exit, Failure> {
         let changes: BTreeMap<String, SettingChange> = self.changes.into_iter().collect();
         let (interface, class) = (self.interface, self.class);
-        self.target.tell(
+        self.target.request(
             &Request::Set {
                 interface,
                 class,

@@ -1,8 +1,8 @@
-//! `suimon sim FILE…`: runs scenarios in the simulator, shows what came of them, and holds it
-//! against what they expect.
+//! `suimon sim FILE…`: runs scenarios in the simulator, shows the results, and compares them
+//! with the expectations.
 //!
-//! A sweep can be split: `--shard i/n` runs every n-th point, wherever; `--merge` puts the outputs
-//! together again, byte for byte as one run would have printed them.
+//! A sweep can be split: `--shard i/n` runs every n-th point, on any machine; `--merge` joins the
+//! outputs, byte for byte as one run would have printed them.
 
 use crate::commands::Context;
 use crate::exit::{Exit, Failure};
@@ -24,8 +24,8 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
-/// Run scenarios in the simulator: the same engine and policies, and expectations that decide the
-/// exit code
+/// Run scenarios in the simulator: the same engine and policies; expectations decide the exit
+/// code
 #[derive(Debug, Args)]
 pub struct Sim {
     /// Scenarios, TOML files; `-` reads standard input. With --merge: outputs of --json
@@ -34,28 +34,28 @@ pub struct Sim {
     /// Print one JSON object on one line for each point
     #[arg(long)]
     json: bool,
-    /// Write what passed over time into this file, a line for each bin
+    /// Write throughput over time into this file, a line for each bin
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
-    /// Write pages with tables and pictures into this directory, and of a sweep a CSV file with a
+    /// Write pages with tables and charts into this directory, and for a sweep a CSV file with a
     /// line for each point
     #[arg(long, value_name = "DIRECTORY")]
     report: Option<PathBuf>,
-    /// Write one picture that stands alone into this file: that which the scenario's `picture`
-    /// names; of one point
+    /// Write one stand-alone chart into this file, which the scenario's `picture` names; of one
+    /// point
     #[arg(long, value_name = "FILE")]
     picture: Option<PathBuf>,
-    /// Write what goes onto a link's wire into a file of pcapng, such as "server >
+    /// Write the packets on a link's wire into a pcapng file, such as "server >
     /// home=down.pcapng"; of one point
     #[arg(long, value_name = "LINK=FILE")]
     pcap: Vec<CaptureRequest>,
-    /// Threads for the points of a sweep; as many as there are processors, if not given
+    /// Threads for the points of a sweep; by default one per processor
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     jobs: Option<u16>,
     /// Run one of n parts of the points only, such as 2/8
     #[arg(long, value_name = "I/N")]
     shard: Option<Shard>,
-    /// Put the outputs of --json of all shards together in the order of the points
+    /// Join the --json outputs of all shards in the order of the points
     #[arg(long, conflicts_with_all = ["csv", "report", "picture", "pcap", "jobs", "shard"])]
     merge: bool,
 }
@@ -93,7 +93,7 @@ impl Sim {
         Ok(if met { Exit::Done } else { Exit::Missed })
     }
 
-    /// Refuses captures and pictures of several points, which would overwrite each other.
+    /// Refuses captures and charts of several points, which would overwrite each other.
     fn one_capture(&self, read: &[Read]) -> Result<(), Failure> {
         let points = |read: &Read| {
             self.shard
@@ -108,7 +108,7 @@ impl Sim {
             (Some(_), true) => "--picture draws",
             (None, true) => return Ok(()),
         };
-        let why = format!("{what} one point, and these are {all}; choose one with --shard I/{all}");
+        let why = format!("{what} one point, but the scenario has {all}; choose one with --shard I/{all}");
         Err(Failure::usage(why))
     }
 
@@ -124,7 +124,7 @@ impl Sim {
         Ok(Some(file))
     }
 
-    /// Runs a scenario with all its points; whether what it expects was met.
+    /// Runs all points of a scenario. Returns whether its expectations were met.
     fn scenario(
         &self,
         read: &Read,
@@ -205,12 +205,12 @@ fn write_to(path: &Path, text: &str, option: &str) -> Result<(), Failure> {
     fs::write(path, text).map_err(|error| {
         let path = path.display();
         Failure::at_run_time(format!(
-            "cannot write `{path}`: {error}; choose another place with {option}"
+            "cannot write `{path}`: {error}; choose another path with {option}"
         ))
     })
 }
 
-/// What passed the links over time, as far as the terminal has room.
+/// The links' throughput over time, as far as the terminal has room.
 fn graphs(out: &mut dyn Write, outcome: &Outcome) -> io::Result<()> {
     let abilities = Abilities::of(&io::stdout());
     for link in pictures::busy(outcome) {
@@ -222,7 +222,7 @@ fn graphs(out: &mut dyn Write, outcome: &Outcome) -> io::Result<()> {
     Ok(())
 }
 
-/// Says how far all points are.
+/// Shows the progress of all points.
 fn show(progress: &mut ProgressLine, done: &Done, total: u64, points: usize) {
     let simulated = done.simulated.load(Ordering::Relaxed);
     let per_second = done.events.load(Ordering::Relaxed) as f64 / progress.since().as_secs_f64().max(0.001);
@@ -244,9 +244,9 @@ fn show(progress: &mut ProgressLine, done: &Done, total: u64, points: usize) {
 struct Read {
     /// The file's name without its ending.
     name: String,
-    /// Where its files are looked for.
+    /// The directory of its files.
     folder: Folder,
-    /// What stands in the file.
+    /// The file's text.
     text: String,
     scenarios: Scenarios,
 }
@@ -278,7 +278,7 @@ impl Read {
         })
     }
 
-    /// How long a point lasts, in simulated nanoseconds.
+    /// The duration of a point, in simulated nanoseconds.
     fn length(&self, point: usize) -> Result<u64, Failure> {
         let scenario = self.scenarios.point(point, &self.folder);
         let scenario = scenario.map_err(|diagnostics| Failure::usage(diagnostics.to_string()))?;

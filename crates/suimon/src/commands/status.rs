@@ -1,4 +1,4 @@
-//! `suimon status`: what every class asked for and got, once or again and again (ALTQ's cbqprobe).
+//! `suimon status`: configured and measured rate of every class, once or repeatedly (ALTQ's cbqprobe).
 
 use crate::commands::Context;
 use crate::commands::target::Target;
@@ -12,24 +12,24 @@ use measure::numbers;
 use plot::text::{self, Align};
 use std::io::{self, Write};
 
-/// Show what every class of a running suimon asked for and got
+/// Show the configured and measured rate of every class of a running suimon
 #[derive(Debug, Args)]
 pub struct Status {
     #[command(flatten)]
     target: Target,
-    /// The time over which rates and delays are taken; 0 s shows counters alone, at once
+    /// The interval over which rates and delays are measured; 0 s shows only counters, at once
     #[arg(long, default_value = "1 s", value_name = "TIME")]
     interval: Duration,
-    /// Go on, with a table for every interval
+    /// Repeat, with a table for every interval
     #[arg(long, short)]
     follow: bool,
-    /// Show the disciplines' own state too
+    /// Also show the disciplines' own state
     #[arg(long, short)]
     verbose: bool,
 }
 
 impl Status {
-    /// Asks and shows.
+    /// Queries the daemon and shows the status.
     pub fn run(&self, cx: &mut Context<'_>) -> Result<Exit, Failure> {
         let out = &mut *cx.out;
         let mut client = Client::connect(self.target.socket.as_deref())?;
@@ -56,17 +56,17 @@ impl Status {
     }
 }
 
-/// The exit code tells a script whether the policy rules everywhere.
+/// The exit code tells a script whether the policy is in force on every interface.
 fn ending(now: &Snapshot) -> Exit {
-    let rules = now.interfaces.iter().all(|i| i.state == State::Enabled);
-    if rules { Exit::Done } else { Exit::Bypass }
+    let in_force = now.interfaces.iter().all(|i| i.state == State::Enabled);
+    if in_force { Exit::Done } else { Exit::Bypass }
 }
 
 const COLUMNS: [(&str, Align); 11] = [
     ("class", Align::Left),
-    ("asked", Align::Right),
+    ("configured", Align::Right),
     ("share", Align::Right),
-    ("got", Align::Right),
+    ("measured", Align::Right),
     ("used", Align::Right),
     ("backlog", Align::Right),
     ("delay p50", Align::Right),
@@ -116,15 +116,15 @@ fn show_interface(out: &mut dyn Write, interface: &InterfaceView, verbose: bool)
         ]
         .concat(),
     );
-    blank_where_nothing_is_shown(&mut rows);
+    blank_empty_columns(&mut rows);
     for line in text::table(&rows, &COLUMNS.map(|(_, align)| align)) {
         writeln!(out, "{line}")?;
     }
-    // How well packets start at their times is what somebody who paces wants to see.
+    // For a paced link, the precision of the departures matters most.
     if verbose || readout::is_paced(interface) {
         show_gauges(out, &interface.discipline, &interface.gauges)?;
     }
-    // Likewise what became of the connections of classes that yield.
+    // Likewise the connections of yielding classes.
     let yields = |class: &&ClassView| class.gauges.iter().any(|gauge| gauge.name == "yields");
     for class in interface.classes.iter().filter(|class| verbose || yields(class)) {
         show_gauges(out, &class.name, &class.gauges)?;
@@ -132,8 +132,8 @@ fn show_interface(out: &mut dyn Write, interface: &InterfaceView, verbose: bool)
     Ok(())
 }
 
-/// Takes the title off a column in which nothing stands.
-fn blank_where_nothing_is_shown(rows: &mut [Vec<String>]) {
+/// Removes the titles of empty columns.
+fn blank_empty_columns(rows: &mut [Vec<String>]) {
     for column in 0..COLUMNS.len() {
         let empty = |row: &Vec<String>| row.get(column).is_none_or(|cell| cell.is_empty());
         if rows[1..].iter().all(empty) {
@@ -200,7 +200,7 @@ mod tests {
     use crate::monitor::example;
 
     #[test]
-    fn the_exit_code_says_whether_the_policy_rules_everywhere() {
+    fn the_exit_code_shows_whether_the_policy_is_in_force_everywhere() {
         let mut now = example::snapshot();
         assert_eq!(ending(&now), Exit::Done);
         now.interfaces[0].state = State::Disabled;
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn every_class_is_shown_with_what_it_asked_for_and_got() {
+    fn every_class_is_shown_with_its_configured_and_measured_rate() {
         let mut out = Vec::new();
         show(&mut out, &example::snapshot(), true).expect("memory");
         let shown = String::from_utf8(out).expect("text");

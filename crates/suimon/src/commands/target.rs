@@ -1,4 +1,4 @@
-//! The running suimon that a verb tells something, and how its answer is shown.
+//! The running suimon to which a verb sends a request, and how its reply is shown.
 
 use crate::exit::{Exit, Failure};
 use clap::Args;
@@ -7,7 +7,7 @@ use control::socket::Client;
 use serde_json::json;
 use std::io::Write;
 
-/// Which running suimon is meant, and how it answers.
+/// Which running suimon gets the request, and the format of its reply.
 #[derive(Debug, Args)]
 pub struct Target {
     /// The running suimon, by name or by the path of its socket; not needed if there is only one
@@ -20,7 +20,7 @@ pub struct Target {
 
 impl Target {
     /// Sends the request, and shows the reply.
-    pub(super) fn tell(&self, request: &Request, out: &mut dyn Write) -> Result<Exit, Failure> {
+    pub(super) fn request(&self, request: &Request, out: &mut dyn Write) -> Result<Exit, Failure> {
         let reply = Client::connect(self.socket.as_deref())?.ask(request)?;
         match &reply {
             Reply::Refused(why) if !self.json => {
@@ -43,14 +43,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_there_is_a_failure_at_run_time_that_names_the_socket() {
+    fn a_missing_daemon_is_a_failure_at_run_time_that_names_the_socket() {
         let target = Target {
             socket: Some("/nonexistent/suimon.sock".into()),
             json: false,
         };
         let failure = target
-            .tell(&Request::Version {}, &mut Vec::new())
-            .expect_err("nobody is there");
+            .request(&Request::Version {}, &mut Vec::new())
+            .expect_err("no daemon runs");
         assert_eq!(failure.exit, Exit::Failed);
         assert!(
             failure.message.contains("/nonexistent/suimon.sock"),

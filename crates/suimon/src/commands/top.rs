@@ -1,7 +1,7 @@
 //! `suimon top`: the bandwidth, backlog and delay of every class, live (ALTQ's cbqmonitor).
 //!
-//! A thread follows the control socket, and comes back when the program does; this one draws and
-//! takes keys. Where output is not a terminal there is one line for every interval.
+//! One thread follows the control socket, and reconnects after a restart of the daemon; this one
+//! draws and handles keys. If the output is not a terminal, it prints one line per interval.
 
 use crate::commands::Context;
 use crate::exit::{Exit, Failure};
@@ -24,28 +24,30 @@ pub struct Top {
     /// The running suimon, by name or by the path of its socket; not needed if there is only one
     #[arg(long, value_name = "NAME|PATH")]
     socket: Option<String>,
-    /// The time between two pictures
+    /// The time between two screens
     #[arg(long, default_value = "1 s", value_name = "TIME")]
     interval: Duration,
-    /// Write a line for every interval rather than draw, also on a terminal
+    /// Write a line for every interval instead of the screen, also on a terminal
     #[arg(long)]
     plain: bool,
 }
 
-/// What the following thread has to say.
-enum News {
-    Seen(Box<Snapshot>),
-    Gone(String),
+/// A message of the following thread.
+enum DaemonEvent {
+    /// A new snapshot.
+    Snapshot(Box<Snapshot>),
+    /// The connection has ended, for this reason.
+    Disconnected(String),
 }
 
-/// How often keys are looked at.
-const BLINK: std::time::Duration = std::time::Duration::from_millis(50);
+/// The polling interval for keys.
+const KEY_INTERVAL: std::time::Duration = std::time::Duration::from_millis(50);
 
 impl Top {
-    /// Watches until the person has seen enough.
+    /// Shows the screen until the user quits.
     pub fn run(&self, cx: &mut Context<'_>) -> Result<Exit, Failure> {
         let out = &mut *cx.out;
-        // Found once: when the program comes back it is at the same place.
+        // Resolved once: a restarted daemon has the same socket.
         let path = socket::find(self.socket.as_deref())?;
         let path = path.to_string_lossy().into_owned();
         let interval = std::time::Duration::from_nanos(self.interval.nanos());
@@ -53,7 +55,7 @@ impl Top {
         if self.plain || !io::stdout().is_terminal() || !io::stdin().is_terminal() {
             return lines(out, client, interval);
         }
-        let (sender, news) = channel();
+        let (sender, events) = channel();
         let followed = path.clone();
         std::thread::spawn(move || follow(client, &followed, interval, &sender));
         let mut terminal = ratatui::try_init()?;
@@ -65,36 +67,40 @@ impl Top {
             },
             path,
         };
-        let watched = screen.watch(&mut terminal, &news);
+        let watched = screen.watch(&mut terminal, &events);
         ratatui::try_restore()?;
         watched
     }
 }
 
-/// Sends what it sees until nobody listens.
-fn follow(client: Client, path: &str, interval: std::time::Duration, news: &Sender<News>) {
+/// Sends snapshots until the receiver is gone.
+fn follow(client: Client, path: &str, interval: std::time::Duration, events: &Sender<DaemonEvent>) {
     let mut client = Some(client);
     loop {
         let why = match client.take().map_or_else(|| Client::connect(Some(path)), Ok) {
-            Ok(connected) => match follow_once(connected, interval, news) {
+            Ok(connected) => match follow_once(connected, interval, events) {
                 Some(why) => why,
                 None => return,
             },
             Err(why) => why.to_string(),
         };
-        if news.send(News::Gone(why)).is_err() {
+        if events.send(DaemonEvent::Disconnected(why)).is_err() {
             return;
         }
         std::thread::sleep(std::time::Duration::from_millis(500));
     }
 }
 
-/// Why it ended; `None` if nobody listens.
-fn follow_once(mut client: Client, interval: std::time::Duration, news: &Sender<News>) -> Option<String> {
+/// Returns why it ended; `None` if the receiver is gone.
+fn follow_once(
+    mut client: Client,
+    interval: std::time::Duration,
+    events: &Sender<DaemonEvent>,
+) -> Option<String> {
     let mut next = client.status(interval, true);
     loop {
         match next {
-            Ok(snapshot) => news.send(News::Seen(Box::new(snapshot))).ok()?,
+            Ok(snapshot) => events.send(DaemonEvent::Snapshot(Box::new(snapshot))).ok()?,
             Err(why) => return Some(why.message),
         }
         next = client.next_reply().and_then(socket::snapshot);
@@ -111,11 +117,11 @@ impl Screen {
     fn watch(
         &mut self,
         terminal: &mut ratatui::DefaultTerminal,
-        news: &Receiver<News>,
+        events: &Receiver<DaemonEvent>,
     ) -> Result<Exit, Failure> {
         loop {
-            let mut changed = self.take(news);
-            if event::poll(BLINK)? {
+            let mut changed = self.handle_events(events);
+            if event::poll(KEY_INTERVAL)? {
                 changed = true;
                 if let Event::Key(key) = event::read()?
                     && key.kind == KeyEventKind::Press
@@ -130,12 +136,12 @@ impl Screen {
         }
     }
 
-    /// Takes in what came; whether there is something new to draw.
-    fn take(&mut self, news: &Receiver<News>) -> bool {
+    /// Handles the received events. Returns whether there is something new to draw.
+    fn handle_events(&mut self, events: &Receiver<DaemonEvent>) -> bool {
         let mut changed = self.history.last.is_none();
         loop {
-            match news.try_recv() {
-                Ok(News::Seen(snapshot)) => {
+            match events.try_recv() {
+                Ok(DaemonEvent::Snapshot(snapshot)) => {
                     if self.view.alarm {
                         self.view.alarm = false;
                         self.view.message = None;
@@ -144,7 +150,7 @@ impl Screen {
                         self.history.add(*snapshot);
                     }
                 }
-                Ok(News::Gone(why)) => {
+                Ok(DaemonEvent::Disconnected(why)) => {
                     self.view.alarm = true;
                     self.view.message = Some(why);
                 }
@@ -154,10 +160,10 @@ impl Screen {
         }
     }
 
-    /// Does what a key asks for; whether that is the end.
+    /// Handles a key. Returns whether it ends the program.
     fn key(&mut self, key: KeyEvent) -> bool {
         let interrupted = key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL);
-        if let Some(on) = self.view.asked.take() {
+        if let Some(on) = self.view.confirming.take() {
             if key.code == KeyCode::Char('y') {
                 self.switch(on);
             }
@@ -184,8 +190,8 @@ impl Screen {
                 self.view.interface = (self.view.interface + 1) % interfaces;
                 self.view.class = 0;
             }
-            KeyCode::Char('e') => self.view.asked = Some(true),
-            KeyCode::Char('d') => self.view.asked = Some(false),
+            KeyCode::Char('e') => self.view.confirming = Some(true),
+            KeyCode::Char('d') => self.view.confirming = Some(false),
             _ => {}
         }
         interrupted
@@ -260,13 +266,13 @@ mod tests {
     }
 
     #[test]
-    fn where_there_is_no_terminal_a_line_says_what_each_leaf_got() {
+    fn without_a_terminal_a_line_shows_the_rate_of_each_leaf() {
         let expected = "60.0 s  wan0 enabled 19 Mbit/s: voice 1 Mbit/s, work 14 Mbit/s, rest 4 Mbit/s";
         assert_eq!(line(&example::snapshot()), expected);
     }
 
     #[test]
-    fn keys_do_what_the_screen_says() {
+    fn keys_do_what_the_screen_shows() {
         let mut screen = screen();
         for _ in 0..9 {
             assert!(!press(&mut screen, KeyCode::Down));
@@ -280,12 +286,15 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_switched_before_yes() {
+    fn nothing_is_switched_before_confirmation() {
         let mut screen = screen();
         press(&mut screen, KeyCode::Char('d'));
-        assert_eq!(screen.view.asked, Some(false));
+        assert_eq!(screen.view.confirming, Some(false));
         press(&mut screen, KeyCode::Char('n'));
-        assert_eq!((screen.view.asked, screen.view.message.clone()), (None, None));
+        assert_eq!(
+            (screen.view.confirming, screen.view.message.clone()),
+            (None, None)
+        );
         press(&mut screen, KeyCode::Char('d'));
         press(&mut screen, KeyCode::Char('y'));
         let message = screen.view.message.expect("an answer");
@@ -293,14 +302,16 @@ mod tests {
     }
 
     #[test]
-    fn the_picture_stays_when_the_program_goes_and_moves_on_when_it_is_back() {
+    fn the_screen_stays_when_the_daemon_ends_and_resumes_when_it_is_back() {
         let mut screen = screen();
-        let (sender, news) = channel();
-        sender.send(News::Gone("it has ended".into())).expect("heard");
-        assert!(screen.take(&news));
+        let (sender, events) = channel();
+        sender
+            .send(DaemonEvent::Disconnected("it has ended".into()))
+            .expect("the receiver lives");
+        assert!(screen.take(&events));
         assert!(screen.view.alarm && screen.history.last.is_some());
-        let _ = sender.send(News::Seen(Box::new(example::snapshot())));
-        assert!(screen.take(&news));
+        let _ = sender.send(DaemonEvent::Snapshot(Box::new(example::snapshot())));
+        assert!(screen.take(&events));
         assert_eq!((screen.view.alarm, &screen.view.message), (false, &None));
     }
 }

@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn bands_stand_on_each_other_in_steps_of_an_eighth() {
+    fn bands_are_stacked_in_steps_of_an_eighth() {
         let cells = drawn(vec![4, 12, 2], true);
         assert_eq!(cells[0], ("▄".into(), COLOURS[0], COLOURS[1]));
         assert_eq!(cells[1], ("█".into(), COLOURS[1], Color::Reset));
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn more_than_the_link_is_cut_off_at_the_top() {
+    fn rates_above_the_link_are_cut_off_at_the_top() {
         let cells = drawn(vec![u64::MAX, 7], true);
         assert!(cells.iter().all(|cell| cell.0 == "█"), "{cells:?}");
     }

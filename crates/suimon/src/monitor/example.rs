@@ -1,4 +1,4 @@
-//! A made-up snapshot for tests: a link of 20 Mbit/s with the classes `office` (`voice`, `work`)
+//! An example snapshot for tests: a link of 20 Mbit/s with the classes `office` (`voice`, `work`)
 //! and `rest`.
 
 use control::snapshot::{BASIS, ClassView, Delay, Gauge, InterfaceView, Snapshot, State, Traffic, VERSION};
@@ -30,7 +30,7 @@ pub fn snapshot() -> Snapshot {
     }
 }
 
-fn class(name: &str, parent: Option<&str>, asked: u64, got: u64) -> ClassView {
+fn class(name: &str, parent: Option<&str>, configured: u64, measured: u64) -> ClassView {
     let leaf = name != "office";
     let gauge = |name: &str, value: serde_json::Value, unit: &str| Gauge {
         name: name.into(),
@@ -51,16 +51,16 @@ fn class(name: &str, parent: Option<&str>, asked: u64, got: u64) -> ClassView {
         depth: usize::from(parent.is_some()),
         leaf,
         discipline: if leaf { "fifo".into() } else { String::new() },
-        asked_bps: Some(asked),
+        asked_bps: Some(configured),
         share: Some(asked as f64 / 20_000_000.0),
-        traffic: traffic(got),
+        traffic: traffic(measured),
         gauges,
     }
 }
 
-fn traffic(got: u64) -> Traffic {
+fn traffic(measured: u64) -> Traffic {
     Traffic {
-        got_bps: Some(got),
+        got_bps: Some(measured),
         sent_packets: 1_000,
         sent_bytes: 1_500_000,
         backlog_packets: 42,

@@ -1,5 +1,5 @@
 //! The screen: a header, the graph, the class table, the state of the selected class, the keys.
-//! What does not fit is left out, in this order: the state, the graph, columns by rank.
+//! Parts that do not fit are left out in this order: the state, the graph, columns by rank.
 
 use super::bands::{Bands, COLOURS, letter};
 use super::history::History;
@@ -24,11 +24,11 @@ pub struct ScreenView {
     pub class: usize,
     /// Whether the screen is paused.
     pub paused: bool,
-    /// A question that waits for y or n: enable (true) or disable (false).
-    pub asked: Option<bool>,
+    /// A question to confirm with y or n: enable (true) or disable (false).
+    pub confirming: Option<bool>,
     /// A message: a reply, or that the daemon has ended.
     pub message: Option<String>,
-    /// Whether the message is an alarm.
+    /// Whether the message is an alert.
     pub alarm: bool,
     /// Whether to use colours.
     pub colour: bool,
@@ -171,9 +171,9 @@ fn draw_graph(
 /// The columns after the name: title, width, rank. Where not all fit, the highest ranks are left
 /// out.
 const COLUMNS: [(&str, u16, u8); 9] = [
-    ("got", 12, 0),
-    ("asked", 12, 1),
-    ("of asked", 22, 4),
+    ("measured", 12, 0),
+    ("configured", 12, 1),
+    ("of configured", 22, 4),
     ("backlog", 8, 2),
     ("p50", 9, 6),
     ("p99", 9, 3),
@@ -220,7 +220,7 @@ fn draw_classes(frame: &mut Frame<'_>, area: Rect, interface: &InterfaceView, vi
             Row::new(std::iter::once(name).chain(cells))
         });
     let title = |i: &usize| match COLUMNS[*i].0 {
-        "of asked" => Line::from("of asked"),
+        "of configured" => Line::from("of configured"),
         other => Line::from(other).right_aligned(),
     };
     let header = Row::new(std::iter::once(Line::from("class")).chain(shown.iter().map(title)));
@@ -246,9 +246,9 @@ fn cell(class: &ClassView, column: usize) -> Line<'static> {
         delay.map(numbers::time).unwrap_or_default()
     };
     let text = match COLUMNS[column].0 {
-        "got" => traffic.got_bps.map(numbers::rate).unwrap_or_default(),
-        "asked" => class.asked_bps.map(numbers::rate).unwrap_or_default(),
-        "of asked" => return Line::from(bar(traffic.got_bps, class.asked_bps)),
+        "measured" => traffic.got_bps.map(numbers::rate).unwrap_or_default(),
+        "configured" => class.asked_bps.map(numbers::rate).unwrap_or_default(),
+        "of configured" => return Line::from(bar(traffic.got_bps, class.asked_bps)),
         "backlog" => numbers::count(traffic.backlog_packets),
         "p50" => delay(|delay| delay.p50_ns),
         "p99" => delay(|delay| delay.p99_ns),
@@ -259,13 +259,13 @@ fn cell(class: &ClassView, column: usize) -> Line<'static> {
     Line::from(text).right_aligned()
 }
 
-/// The measured rate as a part of the configured one. A full bar is all of it, an arrow is more.
-fn bar(got: Option<u64>, asked: Option<u64>) -> String {
+/// The measured rate as a part of the configured one. A full bar is 100 %, an arrow means more.
+fn bar(measured: Option<u64>, configured: Option<u64>) -> String {
     const WIDTH: usize = 14;
-    let (Some(got), Some(asked)) = (got, asked.filter(|asked| *asked > 0)) else {
+    let (Some(measured), Some(configured)) = (measured, configured.filter(|bps| *bps > 0)) else {
         return String::new();
     };
-    let share = got as f64 / asked as f64;
+    let share = measured as f64 / configured as f64;
     let full = ((share * WIDTH as f64).round() as usize).min(WIDTH);
     let end = if share > 1.05 { "▶" } else { " " };
     format!(
@@ -309,10 +309,10 @@ fn draw_state(frame: &mut Frame<'_>, area: Rect, interface: &InterfaceView, view
 
 fn draw_foot(frame: &mut Frame<'_>, area: Rect, view: &ScreenView) {
     const KEYS: &str = " q quit  p pause  ↑↓ class  tab interface  e enable  d disable ";
-    let (text, style) = match (&view.asked, &view.message) {
+    let (text, style) = match (&view.confirming, &view.message) {
         (Some(on), _) => {
             let what = if *on {
-                "let the policy rule again"
+                "apply the policy again"
             } else {
                 "let packets pass unmanaged"
             };
@@ -323,23 +323,26 @@ fn draw_foot(frame: &mut Frame<'_>, area: Rect, view: &ScreenView) {
         }
         (None, Some(message)) if view.alarm => {
             let style = plain_or(Style::new().bg(Color::Red).fg(Color::White), view.colour);
-            (said(message, area.width), style.add_modifier(Modifier::BOLD))
+            (
+                message_line(message, area.width),
+                style.add_modifier(Modifier::BOLD),
+            )
         }
-        (None, Some(message)) => (said(message, area.width), Style::new()),
+        (None, Some(message)) => (message_line(message, area.width), Style::new()),
         (None, None) => (KEYS.into(), Style::new().add_modifier(Modifier::DIM)),
     };
     frame.render_widget(Line::styled(text, style), area);
 }
 
 /// A message and the key to quit. If there is no room for both, the message is truncated.
-fn said(message: &str, width: u16) -> String {
-    const WAY_OUT: &str = " · q quit ";
-    let room = usize::from(width).saturating_sub(WAY_OUT.chars().count() + 1);
+fn message_line(message: &str, width: u16) -> String {
+    const QUIT_HINT: &str = " · q quit ";
+    let room = usize::from(width).saturating_sub(QUIT_HINT.chars().count() + 1);
     if message.chars().count() <= room {
-        return format!(" {message}{WAY_OUT}");
+        return format!(" {message}{QUIT_HINT}");
     }
     let start: String = message.chars().take(room.saturating_sub(1)).collect();
-    format!(" {start}…{WAY_OUT}")
+    format!(" {start}…{QUIT_HINT}")
 }
 
 #[cfg(test)]
@@ -358,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn a_usual_screen_has_the_graph_all_classes_and_the_keys() {
+    fn a_normal_screen_has_the_graph_all_classes_and_the_keys() {
         let screen = shown(100, 30, 50, &ScreenView::default());
         for word in [
             "wan0  enabled  19 Mbit/s of 20 Mbit/s (95 %)  cbq",
@@ -372,7 +375,7 @@ mod tests {
         ] {
             assert!(screen.contains(word), "{word} is missing in\n{screen}");
         }
-        // voice, work and rest, from the bottom up, fill 19 of 20 parts of the graph's right half.
+        // voice, work and rest, from the bottom up, fill 19/20 of the graph's right half.
         let graph: Vec<&str> = screen.lines().filter(|line| line.contains("bbbbbbbb")).collect();
         assert!(graph.len() >= 8, "\n{screen}");
     }

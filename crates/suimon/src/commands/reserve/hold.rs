@@ -1,4 +1,4 @@
-//! Keeps a reservation while a command runs, and asks what the path offers.
+//! Keeps a reservation while a command runs, and queries what the path offers.
 
 use super::Flow;
 use crate::exit::{Exit, Failure};
@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError, channel};
 use std::time::Instant;
 
-/// How often it polls the command, signals and the node.
+/// The polling interval for the command, signals and the node.
 const POLL_INTERVAL: std::time::Duration = std::time::Duration::from_millis(20);
 
 /// The reservation, and the command to run.
@@ -38,7 +38,7 @@ pub(super) struct Hold {
     command: Vec<String>,
 }
 
-/// The reservation to ask about.
+/// The reservation to query.
 #[derive(Debug, Args)]
 pub(super) struct Check {
     #[command(flatten)]
@@ -60,7 +60,7 @@ impl Hold {
     pub(super) fn run(self) -> Result<Exit, Failure> {
         let wanted = self.flow.wanted()?;
         let end = Arc::new(AtomicBool::new(false));
-        heed_signals(&end).map_err(|e| Failure::at_run_time(format!("cannot heed signals: {e}")))?;
+        heed_signals(&end).map_err(|e| Failure::at_run_time(format!("cannot handle signals: {e}")))?;
         let found = self.flow.found()?;
         let connection = ask(
             found,
@@ -68,11 +68,11 @@ impl Hold {
                 wanted: wanted.clone(),
             },
         )?;
-        match self.await_answer(&connection, &end)? {
+        match self.await_reply(&connection, &end)? {
             PathReply::Reserved => {}
             PathReply::Refused if self.or_run_anyway => {}
             PathReply::Unanswered if self.or_run_anyway && !end.load(Ordering::Relaxed) => {
-                self.say(
+                self.print(
                     "no reply; the command runs without a reservation",
                     &json!({ "state": "unanswered" }),
                 );
@@ -80,11 +80,11 @@ impl Hold {
             PathReply::Refused => return Ok(Exit::Refused),
             PathReply::Unanswered => {
                 let message = format!(
-                    "no reply for {} within {}: is there an RSVP receiver (`suimon accept`), and do the routers forward RSVP? \
+                    "no reply for {} within {}: does the receiver run RSVP (`suimon accept`), and do the routers forward it? \
                      `suimon reserve explain` on each shows what was refused or dropped there",
                     wanted.to, self.flow.wait
                 );
-                self.say(&message, &json!({ "state": "unanswered" }));
+                self.print(&message, &json!({ "state": "unanswered" }));
                 return Ok(Exit::Unanswered);
             }
         }
@@ -105,15 +105,15 @@ impl Hold {
     }
 
     /// Prints to standard error: standard output is the command's.
-    fn say(&self, message: &str, json: &serde_json::Value) {
-        // Nobody may be reading; that is no reason to end.
+    fn print(&self, message: &str, json: &serde_json::Value) {
+        // A closed standard error is no reason to end.
         let _ = match self.json {
             true => writeln!(io::stderr(), "{json}"),
             false => writeln!(io::stderr(), "suimon: {message}"),
         };
     }
 
-    fn say_progress(&self, progress: &ReservationState) {
+    fn print_progress(&self, progress: &ReservationState) {
         let message = match progress {
             ReservationState::Asked { .. } | ReservationState::Offer(_) if !self.json => return,
             ReservationState::Asked { number } => format!("requested, as number {number}"),
@@ -123,14 +123,16 @@ impl Hold {
                 let what = if *guaranteed { " with a delay" } else { "" };
                 format!("reserved {}{what}", speaker::rate(*rate_bps))
             }
-            ReservationState::Lost { .. } => "the reservation is lost; it comes back with the path".into(),
+            ReservationState::Lost { .. } => {
+                "the reservation is lost; it will be restored with the path".into()
+            }
             ReservationState::Refused(refusal) => refusal_text(refusal),
             ReservationState::Offer(_) => String::new(),
         };
-        self.say(&message, &json!(progress));
+        self.print(&message, &json!(progress));
     }
 
-    fn await_answer(
+    fn await_reply(
         &self,
         connection: &ReservationConnection,
         end: &AtomicBool,
@@ -140,7 +142,7 @@ impl Hold {
             let Some(progress) = connection.next()? else {
                 continue;
             };
-            self.say_progress(&progress);
+            self.print_progress(&progress);
             match progress {
                 ReservationState::Reserved { .. } => return Ok(PathReply::Reserved),
                 ReservationState::Refused(_) => return Ok(PathReply::Refused),
@@ -154,11 +156,11 @@ impl Hold {
     fn print_changes(&self, connection: &ReservationConnection) -> Result<ControlFlow<()>, Failure> {
         loop {
             match connection.replies.try_recv() {
-                Ok(Reply::Reservation(progress)) => self.say_progress(&progress),
+                Ok(Reply::Reservation(progress)) => self.print_progress(&progress),
                 Ok(_) => {}
                 Err(TryRecvError::Empty) => return Ok(ControlFlow::Continue(())),
                 Err(TryRecvError::Disconnected) => {
-                    self.say(
+                    self.print(
                         "the node has ended, and the reservation with it",
                         &json!({ "state": "lost" }),
                     );
@@ -232,7 +234,7 @@ struct ReservationConnection {
 }
 
 /// Sends a request on a connection of its own; the replies arrive on a channel.
-fn ask(found: FoundNode, request: &Request) -> Result<ReservationConnection, Failure> {
+fn ask(node: FoundNode, request: &Request) -> Result<ReservationConnection, Failure> {
     let mut client = Client::connect(Some(&found.socket))?;
     let hang_up = client.hang_up_later()?;
     let first = client.ask(request)?;
@@ -325,9 +327,9 @@ fn show_offer(
     match &offer.why {
         None => writeln!(
             out,
-            "{asked} would fit{rate}: {left}; {} hops, datagrams of up to {} bytes",
+            "{requested} would fit{rate}: {left}; {} hops, datagrams of up to {} bytes",
             offer.hops, offer.mtu_bytes
         ),
-        Some(why) => writeln!(out, "{asked} would not fit{rate}: {why}; {left}"),
+        Some(why) => writeln!(out, "{requested} would not fit{rate}: {why}; {left}"),
     }
 }

@@ -78,7 +78,7 @@ impl Query {
         if dropped > 0 {
             writeln!(
                 out,
-                "{dropped} messages failed the integrity check; `suimon reserve explain` shows whose, with advice"
+                "{dropped} messages failed the integrity check; `suimon reserve explain` shows whose, and advises"
             )?;
         }
         if status.malformed + status.overflow > 0 {
@@ -170,10 +170,10 @@ fn show_link(out: &mut dyn Write, link: &RsvpInterfaceView, keys: bool) -> io::R
             speaker::rate(used),
             speaker::rate(whole)
         ),
-        _ => "not managed: nothing is refused, and nothing is enforced".into(),
+        _ => "not managed: no admission control, and no enforcement".into(),
     };
     let keys = match link.keys {
-        None if keys => "; no key: messages of anybody on the link are accepted",
+        None if keys => "; no key: messages of any host on the link are accepted",
         None => "",
         Some(keys) if keys.stale => "; the sending key has expired, and there is no other",
         Some(keys) if keys.required => "; messages must carry INTEGRITY",
@@ -188,9 +188,9 @@ fn show_link(out: &mut dyn Write, link: &RsvpInterfaceView, keys: bool) -> io::R
 
 fn show_sender(out: &mut dyn Write, sender: &SenderView) -> io::Result<()> {
     let number = sender.number.map_or_else(String::new, |number| {
-        format!(" (number {number}, of a program here)")
+        format!(" (number {number}, of a local program)")
     });
-    let answered = if sender.answered { "; answered here" } else { "" };
+    let answered = if sender.answered { "; terminated here" } else { "" };
     let previous = match (sender.previous, sender.forgotten_in_s) {
         (Some(previous), Some(seconds)) => {
             format!("; previous hop {previous}, times out in {seconds:.0} s unless refreshed")

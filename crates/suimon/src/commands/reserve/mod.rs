@@ -17,7 +17,7 @@ use hold::{Check, Hold};
 use look::{Change, Query};
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 
-/// Reserve bandwidth along the path to a host, as long as a command runs (RSVP)
+/// Reserve bandwidth along the path to a host while a command runs (RSVP)
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true, arg_required_else_help = true)]
 pub struct Reserve {
@@ -29,7 +29,7 @@ pub struct Reserve {
 
 #[derive(Debug, Subcommand)]
 enum What {
-    /// Ask what the path offers, without reserving
+    /// Query what the path offers, without reserving
     Check(Check),
     /// Show the reservations and the path state of this node
     Status(Query),
@@ -37,7 +37,7 @@ enum What {
     Explain(Query),
     /// Print everything that happens to reservations, until Ctrl-C
     Watch(Query),
-    /// Change the rate of a reservation that a program on this host holds
+    /// Change the rate of a reservation of a program on this host
     Change(Change),
     /// A temporary node, until standard input ends
     #[command(hide = true)]
@@ -53,20 +53,20 @@ struct Flow {
     /// The rate, in IP datagrams: 40M, or "40 Mbit/s"
     #[arg(long, value_name = "RATE", value_parser = super::rsvp_options::rate)]
     rate: Option<Bandwidth>,
-    /// The source, as HOST, HOST:PORT or :PORT; the route's address and any port if not given
+    /// The source, as HOST, HOST:PORT or :PORT; by default the route's address and any port
     #[arg(long, value_name = "[HOST][:PORT]")]
     from: Option<String>,
     /// The transport protocol: udp, tcp, gre, esp, ipip, or a number
     #[arg(long, default_value = "udp", value_parser = super::rsvp_options::protocol)]
     protocol: u8,
-    /// The bucket depth: 64kB; 10 ms of the rate if not given
+    /// The bucket depth: 64kB; by default 10 ms of the rate
     #[arg(long, value_name = "LENGTH", value_parser = length)]
     burst: Option<Bytes>,
-    /// The minimum policed unit, which determines the header overhead: shorter packets count as
+    /// The minimum policed unit, which determines the header overhead; shorter packets count as
     /// this
     #[arg(long, value_name = "LENGTH", value_parser = length)]
     packet: Option<Bytes>,
-    /// A bound on the queueing delay: guaranteed service, where the routers offer it
+    /// A bound on the queueing delay: guaranteed service, if the routers offer it
     #[arg(long, value_name = "TIME", value_parser = time)]
     delay: Option<Duration>,
     /// How long to wait for the path's reply
@@ -128,7 +128,7 @@ fn endpoint(text: &str) -> Result<(IpAddr, u16), Failure> {
         Some((host, port)) if !host.contains(':') => (
             host,
             port.parse::<u16>()
-                .map_err(|_| Failure::usage(format!("`{port}` is no port")))?,
+                .map_err(|_| Failure::usage(format!("`{port}` is not a port")))?,
         ),
         _ => (text, 0),
     };
@@ -144,7 +144,7 @@ fn endpoint(text: &str) -> Result<(IpAddr, u16), Failure> {
 
 impl Flow {
     fn wanted(&self) -> Result<ReservationRequest, Failure> {
-        let missing = || Failure::usage("what to reserve is missing: --to HOST:PORT --rate 40M");
+        let missing = || Failure::usage("missing arguments: --to HOST:PORT --rate 40M");
         let (text, rate) = (
             self.to.as_deref().ok_or_else(missing)?,
             self.rate.ok_or_else(missing)?,
@@ -162,7 +162,7 @@ impl Flow {
                 Some(port) => (
                     None,
                     port.parse()
-                        .map_err(|_| Failure::usage(format!("`{port}` is no port")))?,
+                        .map_err(|_| Failure::usage(format!("`{port}` is not a port")))?,
                 ),
                 None => {
                     let (from, port) = endpoint(text)?;

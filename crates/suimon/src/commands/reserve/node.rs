@@ -1,4 +1,4 @@
-//! A temporary node: what `reserve` starts where none runs.
+//! A temporary node, which `reserve` starts if none runs.
 
 use crate::commands::rsvp_options::NodeArgs;
 use crate::exit::{Exit, Failure};
@@ -11,13 +11,13 @@ use std::io::{self, Read, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// How often it checks whether it is still needed.
+/// The interval of its checks whether it is still needed.
 const POLL_INTERVAL: std::time::Duration = std::time::Duration::from_millis(20);
 
 /// Runs a node until standard input ends and no program has a reservation.
 pub(super) fn serve(node: &NodeArgs, out: &mut dyn Write) -> Result<Exit, Failure> {
     let end = Arc::new(AtomicBool::new(false));
-    heed_signals(&end).map_err(|e| Failure::at_run_time(format!("cannot heed signals: {e}")))?;
+    heed_signals(&end).map_err(|e| Failure::at_run_time(format!("cannot handle signals: {e}")))?;
     let socket = path_of(&node.socket);
     let running = match StandaloneNode::start(node.config(Vec::new()), &socket, &end) {
         Ok(running) => running,

@@ -35,14 +35,14 @@ impl Share {
         Some((self.frames.bits() as f64 / target - 1.0) * 100.0)
     }
 
-    fn as_asked(&self) -> bool {
+    fn meets_target(&self) -> bool {
         self.off().is_none_or(|off| off.abs() <= TOLERANCE)
     }
 }
 
 /// Both runs and their comparison.
 #[derive(Debug)]
-pub struct Answer {
+pub struct Comparison {
     policy: RunTraces,
     plain: RunTraces,
     by_policy: Vec<Share>,
@@ -58,21 +58,21 @@ fn shares(outcome: &RunTraces) -> Vec<Share> {
         .max()
         .unwrap_or(Instant::START);
     let pairs = outcome.frames.lines.iter().zip(&outcome.payload.lines);
-    let got = |trace: &Trace, line: &Line| {
+    let measured = |trace: &Trace, line: &Line| {
         // The best-effort rate is meaningful once every class has joined.
         let from = if line.target.is_some() { line.joined } else { last };
-        trace.got(line, &trace.steady(from, SETTLE))
+        trace.measured(line, &trace.steady(from, SETTLE))
     };
     let share = |(frames, payload): (&Line, &Line)| Share {
         name: frames.name.clone(),
         target: frames.target,
-        frames: got(&outcome.frames, frames),
-        payload: got(&outcome.payload, payload),
+        frames: measured(&outcome.frames, frames),
+        payload: measured(&outcome.payload, payload),
     };
     pairs.map(share).collect()
 }
 
-impl Answer {
+impl Comparison {
     /// Compares the two runs, which have the same classes.
     pub fn of(policy: RunTraces, plain: RunTraces) -> Self {
         Self {
@@ -88,7 +88,9 @@ impl Answer {
     }
 
     fn count(shares: &[Share]) -> (usize, usize) {
-        let good = Self::guaranteed(shares).filter(|share| share.as_asked()).count();
+        let good = Self::guaranteed(shares)
+            .filter(|share| share.meets_target())
+            .count();
         (good, Self::guaranteed(shares).count())
     }
 
@@ -102,8 +104,8 @@ impl Answer {
     fn sentence(&self) -> String {
         let ((good, all), (plain, _)) = (Self::count(&self.by_policy), Self::count(&self.by_plain));
         format!(
-            "By the policy {good} of {all} classes got the rate that they asked for, within {TOLERANCE} %; \
-             by plain FIFO {plain} of {all}."
+            "With the policy {good} of {all} classes got their configured rate, within {TOLERANCE} %; \
+             with plain FIFO {plain} of {all}."
         )
     }
 
@@ -116,7 +118,7 @@ impl Answer {
                 .off()
                 .map_or("".into(), |off| format!("{:+.1} %", tenths(off)));
             if share.target.is_some() {
-                Cell::judged(text, share.as_asked())
+                Cell::judged(text, share.meets_target())
             } else {
                 Cell::new(text)
             }
@@ -214,25 +216,26 @@ impl Answer {
         page.verdict(self.is_as_expected(), &self.sentence());
         page.table(&HEAD, &self.table());
         page.paragraph(
-            "Rates in Mbit/s over each class's steady windows: between the joins of others, from 1 s after the join \
-             that begins the window. Frames count as the policy charges them, Ethernet header included; payload is \
-             what the receiving program read. The background has no rate of its own to get: it takes the rest, and is \
-             measured from the last join on.",
+            "Rates in Mbit/s over each class's steady windows: between the joins of others, from 1 s after \
+             the join that begins the window. Frames count as the policy charges them, Ethernet header \
+             included; payload is what the receiving program read. The background has no configured rate: \
+             it takes the rest, and is measured from the last join on.",
         );
         page.picture(
             &self.svg(),
-            "Bandwidth of each class, read every 250 ms. Dashed: what was asked for. Triangles: a connection joins. \
-             Beside each name: what it got in the last window, and what it asked for. The paper's Fig. 8 is (a).",
+            "Bandwidth of each class, sampled every 250 ms. Dashed: the configured rate. Triangles: a \
+             connection joins. Beside each name: the rate in the last window, and the configured rate. The \
+             paper's Fig. 8 is (a).",
         );
         page.picture(
             &picture(TITLE, &self.panels(PlotStyle::Bands)),
-            "The same, one band on top of the other: together they fill the link.",
+            "The same, stacked: together they fill the link.",
         );
-        page.heading("What was run");
+        page.heading("Setup");
         let dropped = |outcome: &RunTraces| format!("{} packets", outcome.dropped);
         let mut facts = facts.to_vec();
-        facts.push(("dropped by the policy", dropped(&self.policy)));
-        facts.push(("dropped by plain FIFO", dropped(&self.plain)));
+        facts.push(("dropped with the policy", dropped(&self.policy)));
+        facts.push(("dropped with plain FIFO", dropped(&self.plain)));
         page.facts(&facts);
         page.heading("The policy");
         page.listing(policy);
@@ -243,12 +246,12 @@ impl Answer {
 const TITLE: &str = "Five TCP connections share a link";
 const HEAD: [&str; 7] = [
     "class",
-    "asked",
-    "got",
-    "off by",
+    "configured",
+    "measured",
+    "deviation",
     "payload",
     "plain FIFO",
-    "off by",
+    "deviation",
 ];
 
 fn paint(text: &str, cell: &Cell, colour: bool) -> String {
@@ -293,16 +296,16 @@ mod tests {
 
     #[test]
     fn it_is_as_expected_only_if_the_policy_holds_and_plain_fifo_does_not() {
-        assert!(Answer::of(run(1000), run(1500)).is_as_expected());
-        assert!(Answer::of(run(1029), run(900)).is_as_expected());
-        assert!(!Answer::of(run(1031), run(1500)).is_as_expected());
-        assert!(!Answer::of(run(969), run(1500)).is_as_expected());
-        assert!(!Answer::of(run(1000), run(1000)).is_as_expected());
+        assert!(Comparison::of(run(1000), run(1500)).is_as_expected());
+        assert!(Comparison::of(run(1029), run(900)).is_as_expected());
+        assert!(!Comparison::of(run(1031), run(1500)).is_as_expected());
+        assert!(!Comparison::of(run(969), run(1500)).is_as_expected());
+        assert!(!Comparison::of(run(1000), run(1000)).is_as_expected());
     }
 
     #[test]
-    fn json_has_each_guaranteed_class_with_what_it_asked_for_and_got() {
-        let json = Answer::of(run(1000), run(1500)).json();
+    fn json_has_each_guaranteed_class_with_its_target_and_its_measured_rate() {
+        let json = Comparison::of(run(1000), run(1500)).json();
         assert_eq!(json["classes"].as_array().map(Vec::len), Some(1));
         assert_eq!(json["classes"][0]["target_bps"], 80_000);
         assert_eq!(json["classes"][0]["got_bps"], 80_000);
@@ -311,9 +314,9 @@ mod tests {
     }
 
     #[test]
-    fn the_table_lines_up_and_says_how_far_off_each_is() {
+    fn the_table_is_aligned_and_shows_each_deviation() {
         let mut out = Vec::new();
-        Answer::of(run(1000), run(1500))
+        Comparison::of(run(1000), run(1500))
             .print(&mut out, false)
             .expect("written");
         let text = String::from_utf8(out).expect("text");

@@ -5,7 +5,7 @@
 //! when it wakes up. Rows of their own report how late it was, how late the senders were, and what
 //! the lab adds to a packet on an idle link. Every delay includes all of that, as measured.
 
-use super::promised_delays::{BurstFlow, FLOWS, FRAME_TIME, Measurement, SHOWN, WITHIN, rounded};
+use super::delay_guarantees::{BurstFlow, FLOWS, FRAME_TIME, Measurement, SHOWN, WITHIN, rounded};
 use super::{Options, Progress, Row, RowValue};
 use crate::Error;
 use control::policy::InterfacePolicy;
@@ -19,9 +19,10 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 /// How it is measured.
-pub const REMARK: &str = "lab: the same flows between sockets of two network namespaces, over the lab's link with the same policy: 20 s to \
-                          settle, then 2,000 packets of flow 1 (quick: 6 s and 400). Delays are from the sender's call to the receiver's, \
-                          as programs see them: what the machine takes, and how late its threads are woken, counts against us. No ring.";
+pub const REMARK: &str = "lab: the same flows between sockets of two network namespaces, over the lab's \
+    link with the same policy: 20 s to settle, then 2,000 packets of flow 1 (quick: 6 s and 400). Delays \
+    run from the sender's system call to the receiver's, as programs see them, so the machine's own time \
+    and late wake-ups of its threads count against us. No ring.";
 
 const SENDER: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 1);
 const RECEIVER: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 2);
@@ -36,7 +37,7 @@ const ALONE: u64 = 200;
 struct LabDelays {
     delays: Vec<Duration>,
     /// Loss of flow 1, in per cent.
-    lost: f64,
+    loss: f64,
     /// The rate of IP packets of each flow, in Mbit/s.
     rates: Vec<f64>,
     /// `ips`'s counters of flow 1: packets late by the link's own clock, and policed packets.
@@ -86,7 +87,8 @@ fn judged(measurement: &Measurement, lab_delays: &LabDelays) -> Vec<Row> {
     let ask = |index: usize, ours: f64| match measurement.guaranteed.contains(&index) {
         true => (
             ours >= 95.0,
-            "Asked: 95 %, since nothing holds the machine's threads to a time. In simulated time: every packet.",
+            "Required: 95 %, since nothing guarantees when the machine's threads run. In simulated time: \
+             every packet.",
         ),
         false => (true, SHOWN),
     };
@@ -111,12 +113,13 @@ fn judged(measurement: &Measurement, lab_delays: &LabDelays) -> Vec<Row> {
             ask(index, ours),
         ));
     }
-    let note = "Shown. What is lost of a promised flow is policed: its promise is its rate with 0.05 % to spare, so after a burst that \
-                its sender sent too late the next one, on time, is too early. The paper's loss may be of that kind.";
+    let note = "For comparison. Losses of the guaranteed flow are policed packets: its arrival curve has \
+        only 0.05 % more than its rate, so after a burst that its sender sent late, the next one, on time, \
+        is too early. The paper's loss may have the same cause.";
     rows.push(row(
-        "lab: lost of flow 1".into(),
-        Some(measurement.lost),
-        lab_delays.lost,
+        "lab: loss of flow 1".into(),
+        Some(measurement.loss),
+        lab_delays.loss,
         "%",
         (true, note),
     ));
@@ -125,8 +128,8 @@ fn judged(measurement: &Measurement, lab_delays: &LabDelays) -> Vec<Row> {
         rows.push(row(what, Some(flow.paper), rate, "Mbit/s", (true, SHOWN)));
     }
     if let Some(late) = lab_delays.late {
-        let note = "Shown. The paper's rule does not count the packet on the wire; the gaps between frames make up for it, and a sender \
-                    that was late sends without them.";
+        let note = "For comparison. The paper's rule ignores the packet on the wire; the gaps between \
+            frames compensate for it, but a sender that was late sends without gaps.";
         let what = "lab: late packets of flow 1 that `ips` counted".into();
         rows.push(row(what, None, late as f64, "packets", (true, note)));
     }
@@ -135,15 +138,12 @@ fn judged(measurement: &Measurement, lab_delays: &LabDelays) -> Vec<Row> {
         rows.push(row(what, None, policed as f64, "packets", (true, SHOWN)));
     }
     let noise = [
-        (
-            "a packet on the idle link took longer than its 1.21 ms by",
-            lab_delays.alone,
-        ),
-        ("the sender of flow 1 was late by", lab_delays.sender),
-        ("the link's thread was late by", lab_delays.link),
+        ("excess delay on the idle link over its 1.21 ms", lab_delays.alone),
+        ("lateness of flow 1's sender", lab_delays.sender),
+        ("lateness of the link's thread", lab_delays.link),
     ];
     for (what, late) in noise {
-        for (part, late) in ["99 % at most", "the latest"].into_iter().zip(late) {
+        for (part, late) in ["99th percentile", "maximum"].into_iter().zip(late) {
             let millis = late.as_secs_f64() * 1e3;
             rows.push(row(
                 format!("lab: {what}, {part}"),
@@ -240,8 +240,8 @@ fn counts(lab: &Lab, policy: &InterfacePolicy) -> [Option<u64>; 2] {
         .flatten()
         .find(|view| flow.is_some() && view.class == flow);
     ["late", "policed"].map(|name| {
-        let found = view.as_ref()?.gauges.iter().find(|(gauge, _)| *gauge == name)?;
-        match found.1 {
+        let gauge = view.as_ref()?.gauges.iter().find(|(gauge, _)| *gauge == name)?;
+        match gauge.1 {
             Value::Count(count) => Some(count),
             _ => None,
         }
@@ -294,7 +294,7 @@ fn flows(
     let nanos = |late: engine::units::Duration| Duration::from_nanos(late.nanos());
     Ok(LabDelays {
         delays: first.iter().map(|arrival| arrival.delay()).collect(),
-        lost: (1.0 - first.len() as f64 / sent as f64) * 100.0,
+        loss: (1.0 - first.len() as f64 / sent as f64) * 100.0,
         rates: reports.iter().map(rate).collect(),
         late,
         policed,

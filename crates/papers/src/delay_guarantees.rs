@@ -12,7 +12,7 @@
 use crate::Error;
 use crate::testbed::{behind, interface};
 use crate::{
-    ChartFile, Experiment, ExperimentOutcome, Options, Progress, Row, RowValue, points, promised_sockets,
+    ChartFile, Experiment, ExperimentOutcome, Options, Progress, Row, RowValue, delay_guarantees_lab, points,
 };
 use control::policy::InterfacePolicy;
 use engine::header::{Family, FlowKey};
@@ -46,14 +46,22 @@ macro_rules! measurement {
 measurement!(
     I1,
     0,
-    "A flow promised 10 ms, with the shortest delay, among bursts that fill the link"
+    "A flow with a guaranteed delay of 10 ms, the shortest, among bursts that fill the link"
 );
-measurement!(I2, 1, "A flow promised 20 ms, with one burst before it");
-measurement!(I3, 2, "A flow promised 40 ms, with two bursts before it");
+measurement!(
+    I2,
+    1,
+    "A flow with a guaranteed delay of 20 ms, with one burst before it"
+);
+measurement!(
+    I3,
+    2,
+    "A flow with a guaranteed delay of 40 ms, with two bursts before it"
+);
 measurement!(
     I4,
     3,
-    "The same flow with a sure rate (CBQ) and no promised delay"
+    "The same flow with a guaranteed rate (CBQ) and no guaranteed delay"
 );
 measurement!(I5, 4, "The same flow in one FIFO with all others");
 
@@ -61,11 +69,11 @@ measurement!(I5, 4, "The same flow in one FIFO with all others");
 pub struct Measurement {
     number: u32,
     /// Flow and guaranteed milliseconds, or the discipline without guarantees.
-    pub promised: &'static [(usize, u64)],
+    pub guaranteed: &'static [(usize, u64)],
     plain: &'static str,
     /// Per cent of the packets within 10, 9.7, 20, 19.4, 40 and 38.8 ms, and lost.
     pub paper: [Option<f64>; 6],
-    pub lost: f64,
+    pub loss: f64,
     /// Which of these six must be 100 without a ring.
     pub guaranteed: &'static [usize],
 }
@@ -73,7 +81,7 @@ pub struct Measurement {
 const MEASUREMENTS: [Measurement; 5] = [
     Measurement {
         number: 1,
-        promised: &[(1, 10)],
+        guaranteed: &[(1, 10)],
         plain: "",
         paper: [
             Some(84.1),
@@ -83,12 +91,12 @@ const MEASUREMENTS: [Measurement; 5] = [
             Some(100.0),
             Some(100.0),
         ],
-        lost: 8.1,
+        loss: 8.1,
         guaranteed: &[0, 1, 2, 3, 4, 5],
     },
     Measurement {
         number: 2,
-        promised: &[(2, 10), (1, 20)],
+        guaranteed: &[(2, 10), (1, 20)],
         plain: "",
         paper: [
             Some(61.5),
@@ -98,12 +106,12 @@ const MEASUREMENTS: [Measurement; 5] = [
             Some(99.7),
             Some(99.7),
         ],
-        lost: 8.3,
+        loss: 8.3,
         guaranteed: &[2, 3, 4, 5],
     },
     Measurement {
         number: 3,
-        promised: &[(2, 10), (3, 30), (1, 40)],
+        guaranteed: &[(2, 10), (3, 30), (1, 40)],
         plain: "",
         paper: [
             Some(52.0),
@@ -113,12 +121,12 @@ const MEASUREMENTS: [Measurement; 5] = [
             Some(98.6),
             Some(98.4),
         ],
-        lost: 8.9,
+        loss: 8.9,
         guaranteed: &[],
     },
     Measurement {
         number: 4,
-        promised: &[],
+        guaranteed: &[],
         plain: "cbq",
         paper: [
             Some(38.5),
@@ -128,15 +136,15 @@ const MEASUREMENTS: [Measurement; 5] = [
             Some(90.2),
             Some(89.5),
         ],
-        lost: 9.9,
+        loss: 9.9,
         guaranteed: &[],
     },
     Measurement {
         number: 5,
-        promised: &[],
+        guaranteed: &[],
         plain: "fifo",
         paper: [None; 6],
-        lost: 8.8,
+        loss: 8.8,
         guaranteed: &[],
     },
 ];
@@ -205,8 +213,11 @@ impl Measurement {
             _ => "\"cbq\"",
         };
         let class = |(index, flow): (usize, &BurstFlow)| {
-            let promised = self.promised.iter().find(|(promised, _)| *promised == index + 1);
-            let settings = match (promised, self.plain) {
+            let guaranteed = self
+                .guaranteed
+                .iter()
+                .find(|(guaranteed, _)| *guaranteed == index + 1);
+            let settings = match (guaranteed, self.plain) {
                 (Some((_, millis)), _) => format!(
                     "rate = \"{} kbit/s\"\nburst = \"{} B\"\ndelay = \"{millis} ms\"\n",
                     flow.rate,
@@ -255,7 +266,7 @@ impl Agent for Stopwatch {
 struct SimDelays {
     delays: Vec<u64>,
     /// Loss of flow 1, in per cent.
-    lost: f64,
+    loss: f64,
     /// The rate of IP packets of each flow, in Mbit/s.
     rates: Vec<f64>,
     /// Late packets of guaranteed classes, as `ips` counts them.
@@ -329,7 +340,7 @@ fn measure(policy: &InterfacePolicy, ring: u32) -> Result<SimDelays, Error> {
             _ => None,
         });
     Ok(SimDelays {
-        lost: (1.0 - watch.delays.len() as f64 / sent) * 100.0,
+        loss: (1.0 - watch.delays.len() as f64 / sent) * 100.0,
         late: late.sum(),
         delays: watch.delays.clone(),
         rates,
@@ -343,42 +354,49 @@ fn run(
 ) -> Result<ExperimentOutcome, Error> {
     let policy = interface(&measurement.policy())?;
     let name = |ring: &u32| format!("a ring of {ring}");
-    let found = points::all(&RINGS, progress, name, |&ring| measure(&policy, ring))?;
+    let results = points::all(&RINGS, progress, name, |&ring| measure(&policy, ring))?;
     let mut rows = Vec::new();
-    for (&ring, found) in RINGS.iter().zip(&found) {
-        rows.extend(within(measurement, ring, found));
-        rows.push(lost(measurement, ring, found));
+    for (&ring, result) in RINGS.iter().zip(&results) {
+        rows.extend(within(measurement, ring, result));
+        rows.push(loss(measurement, ring, result));
     }
-    rows.extend(rates(&found[0]));
-    if !measurement.promised.is_empty() {
-        rows.extend(counted(measurement, &found));
+    rows.extend(rates(&results[0]));
+    if !measurement.guaranteed.is_empty() {
+        rows.extend(counted(measurement, &results));
     }
-    rows.extend(promised_sockets::rows(measurement, &policy, options, progress)?);
+    rows.extend(delay_guarantees_lab::rows(
+        measurement,
+        &policy,
+        options,
+        progress,
+    )?);
     Ok(ExperimentOutcome {
         rows,
-        pictures: vec![ChartFile {
+        charts: vec![ChartFile {
             name: "delays".into(),
-            svg: drawn(measurement, &found),
+            svg: drawn(measurement, &results),
         }],
-        remarks: vec![REMARK.into(), RING.into(), promised_sockets::REMARK.into()],
+        remarks: vec![REMARK.into(), RING.into(), delay_guarantees_lab::REMARK.into()],
     })
 }
 
-const REMARK: &str = "Simulated: 60 s to settle, then 10,000 packets of flow 1. Each flow has a sender and a link of 100 Mbit/s of its own, so \
-                      that they do not shape each other. I1 to I3: `ips` with the paper's rule over `cbq`; the flows without a promise are best \
-                      effort. I4: `cbq` with the flows' rates. I5: a FIFO of 50 packets.";
-const RING: &str = "The paper puts the packets beyond the promise down to its computer. The ring of its card holds three frames, which were \
-                    handed over before a packet of flow 1 came and cannot be overtaken: up to 3.6 ms that its rule does not \
-                    count. With that ring alone a part of the packets is late here, too, on an ideal computer. What the paper \
-                    measured beyond it, and its losses of 8 to 10 %, which are the same with a FIFO, this does not explain.";
+const REMARK: &str = "Simulated: 60 s to settle, then 10,000 packets of flow 1. Each flow has its own \
+    sender and its own link of 100 Mbit/s, so the flows do not shape each other. I1 to I3: `ips` with the \
+    paper's rule over `cbq`; the flows without a guarantee are best effort. I4: `cbq` with the flows' \
+    rates. I5: a FIFO of 50 packets.";
+const RING: &str = "The paper attributes the packets beyond the guarantee to its computer. The ring of its \
+    card has room for three frames; a packet of flow 1 cannot overtake the frames that were handed over \
+    before it arrived: up to 3.6 ms, which the paper's rule does not count. With that ring alone, some \
+    packets are late here too, on an ideal computer. The ring explains neither the rest of the paper's \
+    late packets, nor its losses of 8 to 10 %, which are the same with a FIFO.";
 
-fn percent(found: &SimDelays, micros: u64) -> f64 {
-    let kept = found
+fn percent(result: &SimDelays, micros: u64) -> f64 {
+    let in_time = result
         .delays
         .iter()
         .filter(|&&nanos| nanos <= micros * 1_000)
         .count();
-    kept as f64 * 100.0 / found.delays.len().max(1) as f64
+    in_time as f64 * 100.0 / result.delays.len().max(1) as f64
 }
 
 pub fn rounded(value: f64) -> f64 {
@@ -392,15 +410,16 @@ fn ring_name(ring: u32) -> String {
     }
 }
 
-const KEPT: &str = "Asked: every packet. The paper's rule does not count the packet on the wire, but the frame gaps make up for it.";
+const KEPT: &str = "Required: every packet. The paper's rule ignores the packet on the wire, but the frame \
+    gaps compensate for it.";
 const NEAR: &str =
-    "Asked: less than 100 %, and within 5 points of the paper's figure: its ring alone explains it.";
-pub const SHOWN: &str = "Shown, for comparison; nothing is asked.";
+    "Required: less than 100 %, and within 5 points of the paper's value: its ring alone explains it.";
+pub const SHOWN: &str = "For comparison; no requirement.";
 
 /// A row for each threshold.
-fn within(measurement: &Measurement, ring: u32, found: &SimDelays) -> Vec<Row> {
+fn within(measurement: &Measurement, ring: u32, result: &SimDelays) -> Vec<Row> {
     let row = |(index, &micros): (usize, &u64)| {
-        let ours = rounded(percent(found, micros));
+        let ours = rounded(percent(result, micros));
         let kept = ring == 1 && measurement.guaranteed.contains(&index);
         // The guarantee itself: its name, and the rule's expectation.
         let own = measurement
@@ -412,7 +431,7 @@ fn within(measurement: &Measurement, ring: u32, found: &SimDelays) -> Vec<Row> {
         let (holds, note) = match () {
             () if kept => (ours >= 100.0, KEPT),
             () if near => (ours < 100.0 && apart <= 5.0, NEAR),
-            () => (!found.delays.is_empty(), SHOWN),
+            () => (!result.delays.is_empty(), SHOWN),
         };
         Row {
             what: format!("{}: within {} ms", ring_name(ring), micros as f64 / 1_000.0),
@@ -426,68 +445,70 @@ fn within(measurement: &Measurement, ring: u32, found: &SimDelays) -> Vec<Row> {
     WITHIN.iter().enumerate().map(row).collect()
 }
 
-fn lost(measurement: &Measurement, ring: u32, found: &SimDelays) -> Row {
-    let promised = !measurement.promised.is_empty();
+fn loss(measurement: &Measurement, ring: u32, result: &SimDelays) -> Row {
+    let guaranteed = !measurement.guaranteed.is_empty();
     Row {
-        what: format!("{}: lost of flow 1", ring_name(ring)),
-        paper: measurement.lost.into(),
-        ours: rounded(found.lost).into(),
+        what: format!("{}: loss of flow 1", ring_name(ring)),
+        paper: measurement.loss.into(),
+        ours: rounded(result.loss).into(),
         unit: "%".into(),
-        holds: !promised || found.lost == 0.0,
-        note: "Asked: nothing of a flow that is promised a delay, which keeps to what it states. Without a promise all share the \
-               loss of what is more than the link."
+        holds: !guaranteed || result.loss == 0.0,
+        note: "Required: none for a flow with a guaranteed delay that conforms to its arrival curve. \
+            Without a guarantee, all flows share the loss of the excess over the link's rate."
             .into(),
     }
 }
 
-fn rates(found: &SimDelays) -> Vec<Row> {
-    let row = |((index, flow), &rate): ((usize, &BurstFlow), &f64)| {
-        Row {
+fn rates(result: &SimDelays) -> Vec<Row> {
+    let row = |((index, flow), &rate): ((usize, &BurstFlow), &f64)| Row {
         what: format!("no ring: rate of flow {}, as IP", index + 1),
         paper: flow.paper.into(),
         ours: rounded(rate).into(),
         unit: "Mbit/s".into(),
         holds: (rate / flow.paper - 1.0).abs() < 0.02,
-        note: "Asked: within 2 % of what Table 2 states: promising delays takes nobody's bandwidth. All send 0.37 % more than \
-               there is."
+        note: "Required: within 2 % of Table 2: a guaranteed delay takes no bandwidth from other flows. \
+            All flows together send 0.37 % more than the link carries."
             .into(),
-    }
     };
-    FLOWS.iter().enumerate().zip(&found.rates).map(row).collect()
+    FLOWS.iter().enumerate().zip(&result.rates).map(row).collect()
 }
 
 /// The counters of `ips`.
-fn counted(measurement: &Measurement, found: &[SimDelays]) -> Vec<Row> {
-    let row = |(&ring, found): (&u32, &SimDelays)| {
+fn counted(measurement: &Measurement, results: &[SimDelays]) -> Vec<Row> {
+    let row = |(&ring, result): (&u32, &SimDelays)| {
         let kept = measurement.guaranteed.contains(&2);
         let (holds, note) = match ring {
-            1 if kept => (found.late == 0, "Asked: none, as no packet of flow 1 is."),
+            1 if kept => (
+                result.late == 0,
+                "Required: none, as no packet of flow 1 is late.",
+            ),
             1 => (true, SHOWN),
             _ => (
-                found.late > 0,
-                "Asked: some: the engine notices that a ring breaks what the paper's rule promises.",
+                result.late > 0,
+                "Required: at least one: the engine detects that a ring breaks the guarantee of the \
+                 paper's rule.",
             ),
         };
         Row {
             what: format!("{}: late packets that `ips` counted", ring_name(ring)),
             paper: RowValue::Nothing,
-            ours: (found.late as f64).into(),
+            ours: (result.late as f64).into(),
             unit: "packets".into(),
             holds,
             note: note.into(),
         }
     };
-    RINGS.iter().zip(found).map(row).collect()
+    RINGS.iter().zip(results).map(row).collect()
 }
 
-fn drawn(measurement: &Measurement, found: &[SimDelays]) -> String {
+fn drawn(measurement: &Measurement, results: &[SimDelays]) -> String {
     let lines: Vec<(String, Vec<(f64, f64)>)> = RINGS
         .iter()
-        .zip(found)
-        .map(|(&ring, found)| {
+        .zip(results)
+        .map(|(&ring, result)| {
             // In steps of 0.1 ms: a chart shows no more.
             let mut counts = std::collections::BTreeMap::new();
-            found
+            result
                 .delays
                 .iter()
                 .for_each(|&nanos| *counts.entry(nanos.div_ceil(100_000)).or_insert(0u64) += 1);
