@@ -1,7 +1,7 @@
-//! From a checked policy to a worker with its ports and paths, nothing moving yet.
+//! Builds a worker with its ports and paths from a checked policy. No packet moves yet.
 //!
 //! Sockets are opened first and kernel programs attached last; until the worker's first turn the
-//! kernel goes on by itself.
+//! kernel forwards by itself.
 
 use crate::Error;
 use crate::direction;
@@ -18,20 +18,20 @@ use netio::worker::{PathId, Settings, Worker};
 pub struct Assembly {
     /// Moves the packets.
     pub worker: Worker,
-    /// By which it is asked.
+    /// Sends commands and queries to the worker.
     pub handle: Handle,
     /// The path of each of the policy's interfaces, in their order.
     pub paths: Vec<PathId>,
-    /// How traffic goes on without us, human-readable.
+    /// How traffic is forwarded without this process, human-readable.
     pub without_us: String,
-    /// What makes the times of pacing disciplines come true, human-readable.
+    /// The realisers of pacing disciplines, human-readable.
     pub realised: Vec<String>,
-    /// What works and may surprise.
+    /// Warnings: things that work, but perhaps not as expected.
     pub warnings: Vec<String>,
 }
 
-/// Whether what this interface's policy rules takes this lane.
-fn rules(lane: &Lane, interface: &str) -> bool {
+/// Whether the traffic that this interface's policy manages takes this lane.
+fn manages(lane: &Lane, interface: &str) -> bool {
     lane.interface.as_ref().is_none_or(|name| name == interface)
 }
 
@@ -50,12 +50,12 @@ pub fn assemble(policy: &Policy, config: &PortConfig) -> Result<Assembly, Error>
     let mut opened = open(config)?;
     let (mut realisers, mut realised) = (Vec::new(), Vec::new());
     for (interface, chosen) in policy.interfaces.iter().zip(chosen) {
-        let lane = opened.lanes.iter().find(|lane| rules(lane, &interface.name));
+        let lane = opened.lanes.iter().find(|lane| manages(lane, &interface.name));
         realisers.push(match chosen.zip(lane) {
             None => None,
             Some(((mut realiser, found), lane)) => {
                 realise::attach(&interface.name, realiser.as_mut(), opened.ports[lane.to].as_mut())?;
-                let how = realise::words(realiser.name());
+                let how = realise::description(realiser.name());
                 let found = found.map_or_else(String::new, |found| format!(": {found}"));
                 realised.push(format!("{}: {how}{found}", interface.name));
                 Some(realiser)
@@ -83,13 +83,13 @@ pub fn assemble(policy: &Policy, config: &PortConfig) -> Result<Assembly, Error>
         match policy
             .interfaces
             .iter()
-            .position(|interface| rules(lane, &interface.name))
+            .position(|interface| manages(lane, &interface.name))
         {
-            Some(place) => {
-                let mut path = direction::managed(&policy.interfaces[place], from, to);
-                path.realiser = realisers[place].take();
+            Some(index) => {
+                let mut path = direction::managed(&policy.interfaces[index], from, to);
+                path.realiser = realisers[index].take();
                 let id = worker.add_path(path);
-                paths[place] = Some(id);
+                paths[index] = Some(id);
                 lanes.push(id);
             }
             None => {
@@ -98,7 +98,7 @@ pub fn assemble(policy: &Policy, config: &PortConfig) -> Result<Assembly, Error>
             }
         }
     }
-    hold(&mut worker, policy, &opened.lanes, &lanes);
+    clamp_connections(&mut worker, policy, &opened.lanes, &lanes);
     if let Some(gate) = opened.gate {
         worker.set_gate(gate);
     }
@@ -113,15 +113,14 @@ pub fn assemble(policy: &Policy, config: &PortConfig) -> Result<Assembly, Error>
     })
 }
 
-/// Lets the worker hold the connections of classes that yield, where acknowledgments come back
-/// through it.
-fn hold(worker: &mut Worker, policy: &Policy, lanes: &[Lane], paths: &[PathId]) {
+/// Makes the worker clamp the connections of yielding classes if their ACKs return through it.
+fn clamp_connections(worker: &mut Worker, policy: &Policy, lanes: &[Lane], paths: &[PathId]) {
     for interface in policy
         .interfaces
         .iter()
         .filter(|interface| !interface.yields.is_empty())
     {
-        let data = lanes.iter().position(|lane| rules(lane, &interface.name));
+        let data = lanes.iter().position(|lane| manages(lane, &interface.name));
         let back = data.and_then(|data| {
             let turned = |lane: &Lane| lane.from == lanes[data].to && lane.to == lanes[data].from;
             lanes.iter().position(|lane| turned(lane) && lane.from != lane.to)
@@ -133,7 +132,7 @@ fn hold(worker: &mut Worker, policy: &Policy, lanes: &[Lane], paths: &[PathId]) 
     }
 }
 
-/// Often enough that a beat that comes late is not yet a hang.
+/// Short enough that one late beat is not taken for a hang.
 fn heartbeat(limit: Duration) -> Duration {
     const BEATS: u64 = 8;
     Duration::from_nanos(limit.nanos() / BEATS)

@@ -1,20 +1,21 @@
-//! A claim on interfaces, so that two programs do not both move the same frames.
+//! Claims interfaces, so that two programs do not both forward the same frames.
 //!
-//! An abstract Unix socket for each: its name belongs to the network namespace, as the interface
-//! does, and it goes with the process, however that ends.
+//! A claim is an abstract Unix socket for each interface: its name belongs to the network
+//! namespace, as the interface does, and the kernel removes it when the process ends, however
+//! that happens.
 
 use std::io;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
 
-/// Held as long as this lives.
+/// Released when this is dropped.
 #[derive(Debug)]
 pub struct Claim {
-    _held: Vec<UnixListener>,
+    _sockets: Vec<UnixListener>,
 }
 
 impl Claim {
-    /// Claims these interfaces; the error names the one that another program has.
+    /// Claims these interfaces; the error names an interface that another program has claimed.
     ///
     /// # Errors
     ///
@@ -27,13 +28,13 @@ impl Claim {
                 .and_then(|address| UnixListener::bind_addr(&address))
                 .map_err(|e| match e.kind() {
                     io::ErrorKind::AddrInUse => {
-                        format!("another suimon manages {name}; end it with `suimon detach`, or by SIGTERM")
+                        format!("another suimon manages {name}; end it with `suimon detach` or SIGTERM")
                     }
                     _ => format!("cannot claim {name}: {e}"),
                 })
         };
-        let held = interfaces.iter().map(claim).collect::<Result<_, _>>()?;
-        Ok(Self { _held: held })
+        let sockets = interfaces.iter().map(claim).collect::<Result<_, _>>()?;
+        Ok(Self { _sockets: sockets })
     }
 }
 

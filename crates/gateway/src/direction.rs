@@ -1,5 +1,5 @@
-//! From a policy to one direction of a worker: the classifier and the queue of what leaves by an
-//! interface.
+//! Builds one direction of a worker from a policy: the classifier and the queue of an interface's
+//! egress.
 
 use control::policy::InterfacePolicy;
 use engine::classify::Classifier;
@@ -13,10 +13,10 @@ use netio::classify::{ByFilters, Classify, Everything};
 use netio::worker::{PathSpec, PortId};
 use std::hash::{BuildHasher, Hasher, RandomState};
 
-/// What filters on an interface's mark see: packets of one port need not be told apart by it.
+/// The mark that filters on an interface see: all packets of one port have the same.
 const UNMARKED: u32 = 0;
 
-/// A seed that nobody can guess.
+/// An unpredictable seed.
 pub fn secret_seed() -> Seed {
     Seed(RandomState::new().build_hasher().finish())
 }
@@ -45,8 +45,8 @@ pub fn managed(interface: &InterfacePolicy, from: PortId, to: PortId) -> PathSpe
     }
 }
 
-/// The same direction with one plain queue and nothing else: what was there before. Classes are
-/// told apart, so that they can be counted, and treated alike.
+/// The same direction with one plain queue, as without a policy. Packets are still classified, so
+/// that classes can be counted, but treated alike.
 pub fn plain(interface: &InterfacePolicy, from: PortId, to: PortId) -> PathSpec {
     let plan = fifo(interface.link());
     PathSpec {
@@ -56,7 +56,7 @@ pub fn plain(interface: &InterfacePolicy, from: PortId, to: PortId) -> PathSpec 
     }
 }
 
-/// A direction that the policy leaves alone.
+/// A direction that the policy does not manage.
 pub fn unmanaged(name: &str, from: PortId, to: PortId) -> PathSpec {
     let plan = fifo(Link::new(
         Bandwidth::gbit(800),
@@ -76,7 +76,7 @@ pub fn unmanaged(name: &str, from: PortId, to: PortId) -> PathSpec {
     }
 }
 
-/// The plain queue of every interface, with its usual length.
+/// The plain queue of every interface, with its default length.
 fn fifo(link: Link) -> TreePlan {
     let fifo = DisciplineSpec::of(&fifo::KIND).check(&Registry::builtin(), link);
     fifo.unwrap_or_else(|problems| panic!("fifo without settings is refused: {problems:?}"))

@@ -1,5 +1,4 @@
-//! A checked policy in force on real interfaces, from the first look at them until it is told to
-//! end.
+//! Enforces a checked policy on real interfaces, from the first check of them to the end.
 
 use crate::Error;
 use crate::assemble::{Assembly, assemble};
@@ -7,12 +6,12 @@ use crate::claim::Claim;
 use crate::direction::secret_seed;
 use crate::facts::{self, Facts};
 use crate::in_force::InForce;
-use crate::selfcheck::{self, Managed};
+use crate::selfcheck::{self, ManagedDirection};
 use crate::service::ControlService;
 use crate::signalling::beacon::Beacon;
 use crate::signalling::key_file::KeyFile;
 use crate::signalling::speaker::{self, Setup};
-use crate::supervise::{heed_signals, supervise};
+use crate::supervise::{handle_signals, supervise};
 use crate::yielding;
 use control::policy::{InterfacePolicy, Policy};
 use control::port_config::PortConfig;
@@ -26,8 +25,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::thread::JoinHandle;
 
-/// Puts a policy into force until it is told to end. Changes of classes are checked with the kinds
-/// of `registry`. `watch` is shown what is to be seen twice a second.
+/// Puts a policy into force until a signal or a client ends it. Changes of classes are checked
+/// with the kinds of `registry`. `watch` gets a snapshot twice a second.
 ///
 /// # Errors
 ///
@@ -42,7 +41,7 @@ pub fn enforce(
     watch: &mut dyn FnMut(&WorkerSnapshot, &mut dyn Write) -> io::Result<()>,
 ) -> Result<(), Error> {
     let config = policy.port.as_ref().ok_or(Error::NoPort)?;
-    let warnings = look(policy, config)?;
+    let warnings = check_interfaces(policy, config)?;
     let keys = policy.rsvp.as_ref().map(KeyFile::of).transpose();
     let keys = keys.map_err(Error::Keys)?.flatten();
     let _claim = Claim::on(&config.interfaces()).map_err(Error::Claimed)?;
@@ -54,7 +53,7 @@ pub fn enforce(
         .transpose();
     let _beacon = beacon.map_err(Error::Beacon)?;
     let end = Arc::new(AtomicBool::new(false));
-    heed_signals(&end).map_err(Error::Signals)?;
+    handle_signals(&end).map_err(Error::Signals)?;
     let Assembly {
         worker,
         handle,
@@ -76,11 +75,11 @@ pub fn enforce(
         .name("worker".into())
         .spawn(move || worker.run())
         .map_err(Error::Thread)?;
-    // Only now: it puts its first tree into force, which takes a worker that answers.
-    let speaker = speak(policy, keys, &in_force).inspect_err(|_| handle.stop())?;
+    // Only now: it installs its first tree, which needs a running worker.
+    let speaker = start_speaker(policy, keys, &in_force).inspect_err(|_| handle.stop())?;
     let (_yields, yielding) = yielding::start(&handle, &managed).inspect_err(|_| handle.stop())?;
-    let asked = speaker.as_ref().map(|(asked, _)| asked.clone());
-    let service = ControlService::new(name, handle.clone(), in_force, asked, yielding, Arc::clone(&end));
+    let rsvp = speaker.as_ref().map(|(handle, _)| handle.clone());
+    let service = ControlService::new(name, handle.clone(), in_force, rsvp, yielding, Arc::clone(&end));
     let server = Server::start(&socket, Arc::new(service)).map_err(|why| {
         handle.stop();
         Error::Socket {
@@ -99,11 +98,15 @@ pub fn enforce(
     Ok(())
 }
 
-/// Who asks the node, and its thread.
-type Speaking = (speaker::SpeakerHandle, JoinHandle<()>);
+/// The handle of the RSVP node, and its thread.
+type RunningSpeaker = (speaker::SpeakerHandle, JoinHandle<()>);
 
-/// Starts to speak RSVP, if the policy says so.
-fn speak(policy: &Policy, keys: Option<KeyFile>, in_force: &Arc<InForce>) -> Result<Option<Speaking>, Error> {
+/// Starts the RSVP node, if the policy has one.
+fn start_speaker(
+    policy: &Policy,
+    keys: Option<KeyFile>,
+    in_force: &Arc<InForce>,
+) -> Result<Option<RunningSpeaker>, Error> {
     let Some(rsvp) = &policy.rsvp else { return Ok(None) };
     let setup = Setup {
         config: rsvp.clone(),
@@ -116,13 +119,13 @@ fn speak(policy: &Policy, keys: Option<KeyFile>, in_force: &Arc<InForce>) -> Res
     speaker::start(setup).map(Some).map_err(Error::Speaker)
 }
 
-/// Looks at the interfaces; what will not hold is warned of, what cannot work is refused.
-fn look(policy: &Policy, config: &PortConfig) -> Result<Vec<String>, Error> {
+/// Checks the interfaces. Returns warnings; refuses what cannot work.
+fn check_interfaces(policy: &Policy, config: &PortConfig) -> Result<Vec<String>, Error> {
     let between = match &config.attachment {
         Attachment::Between(a, b) => Some((a.as_str(), b.as_str())),
         Attachment::Egress(_) | Attachment::Files { .. } => None,
     };
-    // What has no wire (files, a TAP) is no interface, or none before it is opened.
+    // Ports without a wire (files, a TAP) have no interface, or none before they are opened.
     if !config.kind.is_some_and(|kind| kind.has_wire) {
         return Ok(Vec::new());
     }
@@ -131,9 +134,9 @@ fn look(policy: &Policy, config: &PortConfig) -> Result<Vec<String>, Error> {
         (interface.name.clone(), settings.bandwidth, settings.max_frame)
     };
     let managed: Vec<_> = policy.interfaces.iter().map(managed).collect();
-    let managed: Vec<Managed<'_>> = managed
+    let managed: Vec<ManagedDirection<'_>> = managed
         .iter()
-        .map(|(interface, bandwidth, max_frame)| Managed {
+        .map(|(interface, bandwidth, max_frame)| ManagedDirection {
             interface,
             bandwidth: *bandwidth,
             max_frame: *max_frame,
@@ -146,7 +149,7 @@ fn look(policy: &Policy, config: &PortConfig) -> Result<Vec<String>, Error> {
     }
 }
 
-/// Says what is going to be enforced, and where.
+/// Prints what is enforced, and where.
 fn introduce(out: &mut dyn Write, policy: &Policy, config: &PortConfig, without_us: &str) -> io::Result<()> {
     let names = config.interfaces();
     let kind = config.kind_name();
@@ -155,12 +158,12 @@ fn introduce(out: &mut dyn Write, policy: &Policy, config: &PortConfig, without_
         let from = match &config.attachment {
             Attachment::Between(a, b) if *b == interface.name => format!("from {a}, by {kind}"),
             Attachment::Between(_, b) => format!("from {b}, by {kind}"),
-            Attachment::Egress(_) => "what this host sends".into(),
+            Attachment::Egress(_) => "the traffic that this host sends".into(),
             Attachment::Files { read, write } => format!("from {read} to {write}"),
         };
         writeln!(
             out,
-            "{}: at most {} ({}) by {}: {} classes, {} filters; {from}",
+            "{}: at most {} ({}) with {}: {} classes, {} filters; {from}",
             interface.name,
             settings.bandwidth,
             basis(settings.overhead),
@@ -173,7 +176,7 @@ fn introduce(out: &mut dyn Write, policy: &Policy, config: &PortConfig, without_
         .iter()
         .filter(|name| policy.interface(name).is_none() && names.len() > 1)
     {
-        writeln!(out, "{name}: not managed; what leaves by it passes in order")?;
+        writeln!(out, "{name}: not managed; its egress passes in order")?;
     }
     if let Some(rsvp) = &policy.rsvp {
         let of = |interface: &&InterfacePolicy| interface.reserve.is_some();
@@ -199,16 +202,16 @@ fn introduce(out: &mut dyn Write, policy: &Policy, config: &PortConfig, without_
     writeln!(out, "without suimon: {without_us}")
 }
 
-/// What lengths and rates count.
+/// The bytes that lengths and rates count.
 fn basis(overhead: Bytes) -> String {
     if overhead == Bytes::ZERO {
         "frames".into()
     } else {
-        format!("frames and {overhead} each")
+        format!("frames plus {overhead} each")
     }
 }
 
-/// What was done.
+/// Prints the totals at the end.
 fn farewell(out: &mut dyn Write, last: &WorkerSnapshot) -> io::Result<()> {
     for path in &last.paths {
         let totals = &path.totals;
@@ -226,7 +229,7 @@ fn farewell(out: &mut dyn Write, last: &WorkerSnapshot) -> io::Result<()> {
         };
         writeln!(
             out,
-            "the kernel took over {times}, since the loop was held up for too long"
+            "the kernel took over {times}, since the loop was delayed for too long"
         )?;
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! Why a policy is not in force, or no longer.
+//! Why a policy is not in force, or no longer in force.
 
 use control::protocol::Refusal;
 use netio::port::{Fault, PortError};
@@ -6,20 +6,20 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-/// Why a policy could not be put into force, or a node not be reached.
+/// Why a policy could not be put into force, or a node could not be reached.
 #[derive(Debug)]
 pub enum Error {
     /// The policy has no `[port]` section.
     NoPort,
-    /// The policy manages an interface by which its port does not send.
+    /// The policy manages an interface through which its port does not send.
     NotOfThePort,
-    /// The policy was read without the kinds of port.
+    /// The policy was read without the registry of port kinds.
     NoKindsOfPort,
-    /// What the interfaces are does not fit the policy: every mistake.
+    /// The interfaces do not fit the policy: every mistake.
     Unsuitable(Vec<String>),
-    /// RSVP's keys cannot be used.
+    /// The RSVP keys cannot be used.
     Keys(String),
-    /// No realiser makes the discipline's times come true there.
+    /// No realiser works on the interface.
     Realiser(String),
     /// Another suimon manages one of the interfaces.
     Claimed(String),
@@ -35,7 +35,7 @@ pub enum Error {
     Thread(io::Error),
     /// The packet loop panicked.
     LoopFailed,
-    /// RSVP cannot be spoken.
+    /// The RSVP node cannot start.
     Speaker(io::Error),
     /// The control socket cannot be served.
     Socket {
@@ -46,9 +46,9 @@ pub enum Error {
     },
     /// A node of our own could not be started.
     Node(String),
-    /// A node of our own said why it ended.
-    NodeSaid(String),
-    /// What the running program, or the way to it, refused.
+    /// The message with which our own node ended.
+    NodeFailed(String),
+    /// A refusal of the running daemon, or a failure to reach it.
     Refused(Refusal),
     /// The output could not be written.
     Output(io::Error),
@@ -77,21 +77,21 @@ impl fmt::Display for Error {
         match self {
             Self::NoPort => write!(
                 f,
-                "the policy has no [port] section, which says between which interfaces"
+                "the policy has no [port] section, which states between which interfaces"
             ),
             Self::NotOfThePort => write!(
                 f,
-                "the policy manages an interface by which its port does not send"
+                "the policy manages an interface through which its port does not send"
             ),
-            Self::NoKindsOfPort => write!(f, "the policy was read without the kinds of port"),
+            Self::NoKindsOfPort => write!(f, "the policy was read without port kinds"),
             Self::Unsuitable(mistakes) => write!(f, "{}", mistakes.join("; ")),
             Self::Keys(why)
             | Self::Realiser(why)
             | Self::Claimed(why)
             | Self::Beacon(why)
-            | Self::NodeSaid(why) => write!(f, "{why}"),
+            | Self::NodeFailed(why) => write!(f, "{why}"),
             Self::Port(why) => write!(f, "{why}"),
-            Self::Memory(why) => write!(f, "cannot make room for packets: {why}"),
+            Self::Memory(why) => write!(f, "cannot allocate memory for packets: {why}"),
             Self::Signals(why) => write!(f, "cannot handle signals: {why}"),
             Self::Thread(why) => write!(f, "cannot start the packet loop: {why}"),
             Self::LoopFailed => write!(
@@ -109,7 +109,7 @@ impl fmt::Display for Error {
     }
 }
 
-/// What to do where raw sockets are not permitted.
+/// The advice if raw sockets are not permitted.
 fn capabilities(why: &io::Error) -> &'static str {
     let refused = why.to_string().contains("not permitted") || why.kind() == io::ErrorKind::PermissionDenied;
     match refused {

@@ -1,7 +1,7 @@
-//! What the kernel says of an interface. Read only.
+//! The kernel's facts about an interface. Read only.
 //!
-//! Asked by netlink, which answers for this process's network namespace. Two things stand in `/sys`
-//! alone, and `/sys` may show another namespace's interfaces: it is believed only where the
+//! They come from netlink, which answers for this process's network namespace. Two facts are only
+//! in `/sys`, which may show another namespace's interfaces; it is trusted only if the
 //! interface's number agrees.
 
 use engine::units::{Bandwidth, Bytes};
@@ -12,27 +12,27 @@ use std::path::PathBuf;
 /// One interface, as it is now.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Facts {
-    /// Whether it is switched on.
+    /// Whether it is administratively up.
     pub up: bool,
-    /// The speed of its link, where the driver knows one.
+    /// The speed of its link, if the driver reports one.
     pub speed: Option<Bandwidth>,
     /// The longest IP packet.
     pub mtu: Bytes,
-    /// What it is a member of: a bridge, or something else with members.
+    /// Its master: a bridge, or another device with members.
     pub master: Option<String>,
-    /// Whether its bridge forwards what comes in by it; `None` where that cannot be seen.
+    /// Whether its bridge forwards the frames that it receives; `None` if unknown.
     pub forwarding: Option<bool>,
 }
 
 impl Facts {
-    /// Of the interface of this name; `None` if there is none.
+    /// The facts of the interface of this name; `None` if there is none.
     pub fn of(name: &str) -> Option<Self> {
         let found = Interface::named(name).ok()?;
         let master = found.master.and_then(|index| Interface::numbered(index).ok());
         let sys = PathBuf::from("/sys/class/net").join(name);
         let text = |file: &str| Some(fs::read_to_string(sys.join(file)).ok()?.trim().to_owned());
         let ours = text("ifindex").is_some_and(|index| index == found.index.to_string());
-        // Mbit/s; -1, or no answer, where the driver does not know.
+        // Mbit/s; -1 or no answer if the driver does not know.
         let speed = text("speed")
             .and_then(|speed| speed.parse().ok())
             .map(Bandwidth::mbit);
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_loopback_is_known_and_a_made_up_name_is_not() {
+    fn the_loopback_is_found_and_an_unknown_name_is_not() {
         assert!(names().contains(&"lo".to_owned()), "{:?}", names());
         let lo = Facts::of("lo").expect("lo");
         assert_eq!((lo.master, lo.speed), (None, None));

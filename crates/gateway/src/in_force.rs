@@ -1,7 +1,7 @@
-//! What holds on each managed interface: the policy as it is now, and what is reserved beside it.
+//! What is in force on each managed interface: the current policy, and the reservations added to it.
 //!
-//! Whoever changes something brings the whole of it, checked; the worker adopts it while packets
-//! flow, and those that wait move into the classes of the same names.
+//! A change is always a whole checked tree. The worker adopts it while packets flow; the backlog
+//! moves into the classes of the same names.
 
 use crate::direction::{by_filters, secret_seed};
 use crate::signalling::trees::Trees;
@@ -13,18 +13,18 @@ use netio::handle::{Adopted, Handle, Retune, Unanswered};
 use netio::worker::PathId;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// One interface that is managed.
+/// A managed interface.
 #[derive(Clone, Debug)]
 pub struct InterfaceInForce {
     /// The worker's path.
     pub path: PathId,
-    /// As the policy says, with what was changed since.
+    /// The policy, with all changes since the start.
     pub policy: InterfacePolicy,
-    /// The same with what is reserved: what the worker runs.
+    /// The same plus the reservations: what the worker runs.
     pub whole: Arc<InterfacePolicy>,
 }
 
-/// All of them.
+/// All managed interfaces.
 #[derive(Debug)]
 pub struct InForce {
     handle: Handle,
@@ -60,20 +60,20 @@ impl InForce {
         self.managed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// As they are now.
+    /// The current state.
     pub fn all(&self) -> Vec<InterfaceInForce> {
         self.lock().clone()
     }
 
-    /// From now on the worker runs `whole` on the interface of this policy.
+    /// Makes the worker run `whole` on the interface of this policy.
     ///
     /// # Errors
     ///
-    /// Returns an error if the interface is not managed any more, or the worker does not answer.
+    /// Returns an error if the interface is no longer managed, or the worker does not respond.
     pub fn put(&self, policy: InterfacePolicy, whole: InterfacePolicy) -> Result<Adopted, Refusal> {
-        // Held until the worker has answered, so that two changes cannot overtake one another.
+        // The lock is held until the worker has replied, so that two changes cannot overtake each other.
         let mut all = self.lock();
-        let gone = || Refusal::new(format!("{} is not managed any more", policy.name));
+        let gone = || Refusal::new(format!("{} is no longer managed", policy.name));
         let managed = all
             .iter_mut()
             .find(|managed| managed.policy.name == policy.name)
@@ -81,7 +81,7 @@ impl InForce {
         let retune = Retune {
             plan: whole.plan.clone(),
             seed: secret_seed(),
-            // The classes may have other numbers now.
+            // The classes may have new numbers now.
             classify: (managed.whole.plan.classes != whole.plan.classes
                 || managed.whole.filters != whole.filters)
                 .then(|| by_filters(&whole)),
@@ -110,7 +110,7 @@ impl Trees for Arc<InForce> {
     }
 }
 
-/// What the worker says when it does not do what it is asked.
+/// The refusal if the worker does not execute a command.
 pub fn refused(why: Unanswered) -> Refusal {
     Refusal::new(why.to_string())
 }

@@ -1,13 +1,13 @@
-//! `suimon run` as a library: from a checked policy to packets that move, and RSVP beside it.
+//! `suimon run` as a library: it turns a checked policy into a running data plane, with RSVP beside it.
 //!
-//! - [`facts`], [`selfcheck`], [`claim`]: what the interfaces are, whether the policy will hold,
-//!   and that nobody else is at work on them; before anything is changed;
-//! - [`direction`], [`realise`], [`assemble`]: ports, paths, what makes times come true, and the
+//! - [`facts`], [`selfcheck`], [`claim`]: what the interfaces are, whether the policy will work,
+//!   and that no other suimon manages them; before anything is changed;
+//! - [`direction`], [`realise`], [`assemble`]: ports, paths, realisers, and the
 //!   worker;
-//! - [`in_force`]: what holds on each interface, and how that changes while packets flow;
+//! - [`in_force`]: what is in force on each interface, and how it changes while packets flow;
 //! - [`yielding`]: classes whose downloads yield, by the law of `nine`;
-//! - [`service`], [`supervise`]: what is answered, and said, while packets flow; [`enforce`] does
-//!   all of it in order;
+//! - [`service`], [`supervise`]: requests and messages while packets flow; [`enforce`] does all
+//!   of it in order;
 //! - [`signalling`]: RSVP with sockets, routes and a clock.
 
 #![forbid(unsafe_code)]

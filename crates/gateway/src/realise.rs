@@ -1,5 +1,5 @@
-//! Which realiser makes a pacing discipline's times come true at an interface: what the policy asks
-//! for, if a trial shows that it works there.
+//! Chooses the realiser of a pacing discipline at an interface: the one that the policy
+//! configures, if a trial shows that it works there.
 
 use crate::Error;
 use control::policy::InterfacePolicy;
@@ -15,7 +15,7 @@ use netio::realiser::launch::LaunchTime;
 use netio::realiser::timer::Timer;
 use netio::realiser::{Realiser, RealiserRefusal};
 
-/// A realiser, and what was found when it was tried; none if there was nothing to try.
+/// A realiser, and the result of its trial; `None` if there was nothing to try.
 pub type Chosen = (Box<dyn Realiser>, Option<String>);
 
 /// The gap frame of these settings.
@@ -26,23 +26,23 @@ fn frame(settings: &PortSettings) -> GapFrame {
     }
 }
 
-/// An interface by which paced packets leave.
+/// An interface through which paced packets leave.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct PacedInterface {
     name: String,
     address: [u8; 6],
     mtu: usize,
 }
 
-impl Place {
+impl PacedInterface {
     /// The interface of this name.
     ///
     /// # Errors
     ///
-    /// Returns an error if there is no interface of this name, or it cannot be asked about.
+    /// Returns an error if there is no interface of this name, or the kernel cannot be queried.
     pub fn named(name: &str) -> Result<Self, Error> {
-        let found = netio::interface::Interface::named(name)
-            .map_err(|e| PortError::new(name, "looking for it", e))?;
+        let found =
+            netio::interface::Interface::named(name).map_err(|e| PortError::new(name, "looking it up", e))?;
         Ok(Self {
             name: found.name,
             address: found.address,
@@ -63,8 +63,8 @@ impl Place {
         LaunchTime::new(self.address, pacing.wire, self.mtu)
     }
 
-    /// Tries a realiser by a port of its own, so that nothing of the trial stays with the one that
-    /// is used.
+    /// Tries a realiser on a separate port, so that the trial does not affect the port that is
+    /// used.
     fn try_out(&self, realiser: &dyn Realiser, ring: usize) -> Result<String, Error> {
         let mut port = AfPacket::open(af_packet::Settings {
             transmit_ring: ring,
@@ -82,7 +82,7 @@ impl Place {
         Error::Realiser(format!(
             "{}: {} cannot work here: {why}",
             self.name,
-            words(realiser.name())
+            description(realiser.name())
         ))
     }
 
@@ -108,7 +108,7 @@ impl Place {
 }
 
 /// A realiser's human-readable name.
-pub fn words(name: &str) -> &'static str {
+pub fn description(name: &str) -> &'static str {
     match name {
         "gap" => "pacing by gap frames",
         "launch" => "pacing by launch times of the device",
@@ -116,18 +116,18 @@ pub fn words(name: &str) -> &'static str {
     }
 }
 
-/// The realiser for what leaves by an interface; none if its policy does not pace.
+/// The realiser for an interface's egress; `None` if its policy does not pace.
 ///
 /// # Errors
 ///
-/// Returns an error if the interface cannot be found, or the realiser that is asked for cannot work
+/// Returns an error if the interface cannot be found, or the configured realiser cannot work
 /// there.
 pub fn choose(interface: &InterfacePolicy, config: &PortConfig) -> Result<Option<Chosen>, Error> {
     let Some(pacing) = interface.plan.root.plan.pacing() else {
         return Ok(None);
     };
     let settings = &config.settings;
-    // Without a wire there is no other way than timers.
+    // Without a wire only timers work.
     if !config.kind.is_some_and(|kind| kind.has_wire) {
         let mtu = interface.settings.max_frame.get() as usize;
         return match (pacing.frames, settings.realiser) {
@@ -141,46 +141,46 @@ pub fn choose(interface: &InterfacePolicy, config: &PortConfig) -> Result<Option
             ))),
         };
     }
-    let place = Place::named(&interface.name)?;
+    let paced = PacedInterface::named(&interface.name)?;
     let help = |why: Error, remedy: &str| match why {
         Error::Realiser(why) => Error::Realiser(format!("{why}; {remedy}")),
         other => other,
     };
     if pacing.frames {
-        let found = place.try_gaps(pacing, settings);
+        let found = paced.try_gaps(pacing, settings);
         let found = found.map_err(|why| help(why, "`gap = \"timer\"` in the discipline works everywhere"))?;
-        return Ok(Some((Box::new(place.gaps(pacing, settings)), Some(found))));
+        return Ok(Some((Box::new(paced.gaps(pacing, settings)), Some(found))));
     }
-    let timer = |why: Option<String>| -> Chosen { (Box::new(Timer::new(pacing.wire, place.mtu)), why) };
+    let timer = |why: Option<String>| -> Chosen { (Box::new(Timer::new(pacing.wire, paced.mtu)), why) };
     Ok(Some(match settings.realiser {
         Realise::Timer => timer(None),
         Realise::Launch => {
-            let found = place.try_launch(pacing);
+            let found = paced.try_launch(pacing);
             let found = found.map_err(|why| help(why, "`realiser = \"timer\"` works everywhere"))?;
-            (Box::new(place.launch(pacing)), Some(found))
+            (Box::new(paced.launch(pacing)), Some(found))
         }
-        Realise::Auto => match place.try_launch(pacing) {
-            Ok(found) => (Box::new(place.launch(pacing)), Some(found)),
+        Realise::Auto => match paced.try_launch(pacing) {
+            Ok(found) => (Box::new(paced.launch(pacing)), Some(found)),
             Err(why) => timer(Some(why.to_string())),
         },
     }))
 }
 
-/// Prepares the port that is used.
+/// Prepares the port in use.
 ///
 /// # Errors
 ///
 /// Returns an error if the realiser cannot work with the port.
 pub fn attach(interface: &str, realiser: &mut dyn Realiser, port: &mut dyn Port) -> Result<(), Error> {
     realiser.attach(port).map_err(|why| {
-        let name = words(realiser.name());
+        let name = description(realiser.name());
         Error::Realiser(format!(
             "{interface}: {name} cannot work here: {why}; use `gap = \"timer\"`"
         ))
     })
 }
 
-/// How well it did, as gauges of the interface.
+/// Its precision, as gauges of the interface.
 pub fn gauges(realised: &Realised) -> Vec<(&'static str, Value)> {
     let achieved = &realised.achieved;
     let lateness = &achieved.lateness;

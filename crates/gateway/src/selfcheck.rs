@@ -1,6 +1,6 @@
-//! What `run` says before it moves a packet: what will be enforced, and what will not hold. A
-//! shaper that says yes and does nothing is what users suffer from most, so everything that would
-//! make it so is looked at.
+//! The checks of `run` before it forwards a packet: what will be enforced, and what will not
+//! work. Nothing is worse for users than a shaper that starts and has no effect, so every known
+//! cause of that is checked.
 
 use super::facts::Facts;
 use control::protocol::Refusal;
@@ -9,34 +9,34 @@ use engine::units::{Bandwidth, Bytes};
 
 /// One direction that the policy manages.
 #[derive(Clone, Copy, Debug)]
-pub struct Managed<'a> {
-    /// The interface by which packets leave.
+pub struct ManagedDirection<'a> {
+    /// The outgoing interface.
     pub interface: &'a str,
-    /// The rate of the link behind it, by the policy.
+    /// The rate of its link, from the policy.
     pub bandwidth: Bandwidth,
-    /// The longest frame, by the policy.
+    /// The longest frame, from the policy.
     pub max_frame: Bytes,
 }
 
-/// What was found: a mistake stops `run`, a warning is said.
+/// The findings: a mistake stops `run`, a warning is printed.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct SelfcheckReport {
     /// Reasons not to start.
     pub mistakes: Vec<String>,
-    /// What will not be as expected.
+    /// Warnings: what will not work as expected.
     pub warnings: Vec<String>,
 }
 
-/// How an interface is looked at.
-pub type Look<'a> = &'a dyn Fn(&str) -> Option<Facts>;
+/// Looks up the facts of an interface.
+pub type FactsLookup<'a> = &'a dyn Fn(&str) -> Option<Facts>;
 
-/// Looks at the interfaces of a bump in the wire, or at the one whose own traffic is managed.
-/// `known` are the names of all.
+/// Checks the interfaces of a bump in the wire, or the one whose egress is managed. `known` are
+/// the names of all interfaces.
 pub fn check(
-    look: Look<'_>,
+    look: FactsLookup<'_>,
     known: &[String],
     between: Option<(&str, &str)>,
-    managed: &[Managed<'_>],
+    managed: &[ManagedDirection<'_>],
 ) -> SelfcheckReport {
     let mut outcome = SelfcheckReport::default();
     let mut names: Vec<&str> = between.map_or(Vec::new(), |(a, b)| vec![a, b]);
@@ -74,36 +74,35 @@ pub fn check(
     outcome
 }
 
-/// That there is no interface of this name, and which was meant.
+/// The message for a missing interface, with the nearest name.
 pub fn missing(known: &[String], name: &str) -> String {
     let known = known.iter().map(String::as_str);
     Refusal::from(unknown("interface", name, Span::default(), known)).to_string()
 }
 
-fn link(warnings: &mut Vec<String>, direction: &Managed<'_>, found: &Facts) {
-    let Managed {
+fn link(warnings: &mut Vec<String>, direction: &ManagedDirection<'_>, found: &Facts) {
+    let ManagedDirection {
         interface,
         bandwidth,
         max_frame,
     } = direction;
     if let Some(speed) = found.speed.filter(|speed| speed < bandwidth) {
         warnings.push(format!(
-            "{interface} has a link of {speed}, less than the policy's {bandwidth}: packets will wait where no \
-             policy rules; set `bandwidth` to a few per cent below {speed}"
+            "{interface} has a link of {speed}, less than the policy's {bandwidth}: packets will queue where no policy applies; set `bandwidth` to a few per cent below {speed}"
         ));
     }
     const ETHERNET: u64 = 14;
     let longest = found.mtu + Bytes::new(ETHERNET);
     if *max_frame < longest {
         warnings.push(format!(
-            "{interface} carries frames of {longest}, the policy expects {max_frame} at most; set `max_frame`"
+            "{interface} carries frames of {longest}, but the policy expects at most {max_frame}; set `max_frame`"
         ));
     }
 }
 
-/// Why the kernel would not forward between the two without us, if it would not.
-fn fail_open(look: Look<'_>, a: (&str, &Facts), b: (&str, &Facts)) -> Option<String> {
-    let consequence = "so nothing will pass between them while this program does not run";
+/// Why the kernel would not forward between the two without this process, if it would not.
+fn fail_open(look: FactsLookup<'_>, a: (&str, &Facts), b: (&str, &Facts)) -> Option<String> {
+    let consequence = "so no traffic passes between them while this program does not run";
     let (a_name, b_name) = (a.0, b.0);
     let remedy = |bridge: &str| {
         format!(
@@ -135,7 +134,7 @@ fn fail_open(look: Look<'_>, a: (&str, &Facts), b: (&str, &Facts)) -> Option<Str
         .find(|(_, found)| found.forwarding == Some(false))?
         .0;
     Some(format!(
-        "the bridge {bridge} does not forward on {blocked} (yet), {consequence}; wait, or look at its STP"
+        "the bridge {bridge} does not forward on {blocked} (yet), {consequence}; wait, or check its STP"
     ))
 }
 
@@ -153,14 +152,14 @@ mod tests {
         }
     }
 
-    fn said(lan0: &Facts, wan0: &Facts, bandwidth: Bandwidth) -> SelfcheckReport {
+    fn report(lan0: &Facts, wan0: &Facts, bandwidth: Bandwidth) -> SelfcheckReport {
         let look = |name: &str| match name {
             "lan0" => Some(lan0.clone()),
             "wan0" => Some(wan0.clone()),
             "br0" => Some(facts(None)),
             _ => None,
         };
-        let managed = Managed {
+        let managed = ManagedDirection {
             interface: "wan0",
             bandwidth,
             max_frame: Bytes::new(1514),
@@ -172,13 +171,13 @@ mod tests {
     fn two_ports_of_one_bridge_and_a_slower_policy_are_fine() {
         let both = facts(Some("br0"));
         assert_eq!(
-            said(&both, &both, Bandwidth::mbit(95)),
+            report(&both, &both, Bandwidth::mbit(95)),
             SelfcheckReport::default()
         );
     }
 
     #[test]
-    fn whatever_would_make_it_not_hold_is_said() {
+    fn every_cause_of_no_effect_is_reported() {
         let good = facts(Some("br0"));
         let slow = Bandwidth::mbit(95);
         let cases = [
@@ -219,7 +218,7 @@ mod tests {
             ),
         ];
         for (lan0, wan0, bandwidth, expected) in cases {
-            let outcome = said(&lan0, &wan0, bandwidth);
+            let outcome = report(&lan0, &wan0, bandwidth);
             let all = outcome.warnings.join("\n");
             assert!(all.contains(expected), "{expected}: {all}");
             assert!(outcome.mistakes.is_empty(), "{outcome:?}");
@@ -227,8 +226,8 @@ mod tests {
     }
 
     #[test]
-    fn an_interface_that_is_not_there_stops_it_and_the_nearest_is_named() {
-        let managed = Managed {
+    fn a_missing_interface_stops_it_and_the_nearest_is_named() {
+        let managed = ManagedDirection {
             interface: "wan0",
             bandwidth: Bandwidth::mbit(1),
             max_frame: Bytes::new(1514),

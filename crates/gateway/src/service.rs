@@ -1,7 +1,7 @@
-//! What a running program does on request: the control socket's questions, carried to the worker.
+//! Executes the requests of the control socket on a running worker.
 //!
-//! The worker is asked and never waits. A change of a class is checked as part of the whole tree
-//! first, so a wrong one is refused and nothing has changed.
+//! The worker never blocks on a request. A change of a class is first checked as part of the
+//! whole tree, so an invalid one is refused and nothing changes.
 
 use super::in_force::{InForce, InterfaceInForce, refused};
 use super::yielding::YieldGauges;
@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The running program, as its control socket sees it.
+/// The running program behind its control socket.
 #[derive(Debug)]
 pub struct ControlService {
     name: String,
@@ -31,7 +31,7 @@ pub struct ControlService {
 }
 
 impl ControlService {
-    /// For what is in force in this worker. `detach` is set when the program is to end.
+    /// Serves the policies in force in this worker. `detach` is set when the program is to end.
     pub fn new(
         name: &str,
         handle: Handle,
@@ -51,8 +51,8 @@ impl ControlService {
         }
     }
 
-    /// Those that are meant: the one named, or all.
-    fn meant(&self, interface: Option<&str>) -> Result<Vec<InterfaceInForce>, Refusal> {
+    /// The named interface, or all.
+    fn chosen(&self, interface: Option<&str>) -> Result<Vec<InterfaceInForce>, Refusal> {
         let all = self.in_force.all();
         let Some(name) = interface else { return Ok(all) };
         let names: Vec<String> = all.iter().map(|managed| managed.policy.name.clone()).collect();
@@ -74,44 +74,47 @@ impl Handler for ControlService {
     }
 
     fn read(&self) -> Result<Reading, Refusal> {
-        let seen = self.handle.inspect().map_err(refused)?;
+        let snapshot = self.handle.inspect().map_err(refused)?;
         let interfaces = self
             .in_force
             .all()
             .iter()
-            .filter_map(|managed| reading(managed, &seen, &self.yielding))
+            .filter_map(|managed| reading(managed, &snapshot, &self.yielding))
             .collect();
         Ok(Reading {
-            at: Instant::START + seen.at.since(self.begin),
+            at: Instant::START + snapshot.at.since(self.begin),
             policy: self.name.clone(),
             interfaces,
         })
     }
 
     fn switch(&self, interface: Option<&str>, on: bool) -> Result<String, Refusal> {
-        let meant = self.meant(interface)?;
-        for managed in &meant {
+        let chosen = self.chosen(interface)?;
+        for managed in &chosen {
             self.handle.switch(managed.path, on).map_err(refused)?;
         }
         let state = if on {
-            "the policy rules"
+            "the policy is in force"
         } else {
             "packets pass unmanaged, in order"
         };
-        Ok(format!("{}: {state}", names(&meant)))
+        Ok(format!("{}: {state}", names(&chosen)))
     }
 
     fn detach(&self, interface: Option<&str>) -> Result<String, Refusal> {
-        let meant = self.meant(interface)?;
-        if meant.len() < self.in_force.all().len() {
-            let message = format!("{} shares its port with the other direction", names(&meant));
+        let chosen = self.chosen(interface)?;
+        if chosen.len() < self.in_force.all().len() {
+            let message = format!("{} shares its port with the other direction", names(&chosen));
             return Err(Refusal {
                 message,
                 help: Some("disable it, or detach without naming an interface".into()),
             });
         }
         self.detach.store(true, Ordering::Relaxed);
-        Ok(format!("{}: left to the kernel; suimon ends", names(&meant)))
+        Ok(format!(
+            "{}: handed back to the kernel; suimon ends",
+            names(&chosen)
+        ))
     }
 
     fn set_class(
@@ -120,8 +123,8 @@ impl Handler for ControlService {
         class: &str,
         changes: &BTreeMap<String, SettingChange>,
     ) -> Result<String, Refusal> {
-        let managed = self.meant(Some(interface))?.into_iter().next();
-        let gone = || Refusal::new(format!("{interface} is not managed any more"));
+        let managed = self.chosen(Some(interface))?.into_iter().next();
+        let gone = || Refusal::new(format!("{interface} is no longer managed"));
         let policy = managed.ok_or_else(gone)?.policy;
         let raw: Vec<(&str, Raw)> = changes
             .iter()
@@ -166,13 +169,13 @@ fn names(managed: &[InterfaceInForce]) -> String {
 
 fn reading(
     managed: &InterfaceInForce,
-    seen: &WorkerSnapshot,
+    snapshot: &WorkerSnapshot,
     yielding: &YieldGauges,
 ) -> Option<InterfaceReading> {
-    let path = seen.paths.get(managed.path.0)?;
-    // Its own trouble before that of the port by which packets come.
+    let path = snapshot.paths.get(managed.path.0)?;
+    // Its own errors come before those of the ingress port.
     let troubled = |own: bool| {
-        let mut ports = seen
+        let mut ports = snapshot
             .ports
             .iter()
             .filter(|port| (port.name == managed.policy.name) == own);

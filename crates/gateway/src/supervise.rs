@@ -1,5 +1,5 @@
-//! While packets flow: waits for a signal, for word from the control socket, or for the worker's
-//! end; and says when a port fails or works again.
+//! Supervises the running worker: waits for a signal, a request of the control socket, or the
+//! worker's end; and reports when a port fails or works again.
 
 use crate::Error;
 use netio::handle::{Handle, Unanswered, WorkerSnapshot};
@@ -10,17 +10,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// How often it looks: the time that a signal may wait.
-const GLANCE: Duration = Duration::from_millis(50);
-/// Ports are looked at each so many glances.
-const PORTS: u32 = 10;
+/// The polling interval, and so the maximum delay of a signal.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
+/// Ports are checked once per this many polls.
+const POLLS_PER_CHECK: u32 = 10;
 
 /// Makes SIGINT and SIGTERM set `end`; the second one ends the process at once.
 ///
 /// # Errors
 ///
 /// Returns an error if a signal handler cannot be registered.
-pub fn heed_signals(end: &Arc<AtomicBool>) -> io::Result<()> {
+pub fn handle_signals(end: &Arc<AtomicBool>) -> io::Result<()> {
     use signal_hook::consts::{SIGINT, SIGTERM};
     use signal_hook::flag;
     for signal in [SIGINT, SIGTERM] {
@@ -30,18 +30,18 @@ pub fn heed_signals(end: &Arc<AtomicBool>) -> io::Result<()> {
     Ok(())
 }
 
-/// What is known of the ports' troubles.
+/// The last error of each port.
 #[derive(Debug, Default)]
-struct Troubles(BTreeMap<String, String>);
+struct PortErrors(BTreeMap<String, String>);
 
-impl Troubles {
-    /// Says what has changed since the last look.
-    fn note(&mut self, seen: &WorkerSnapshot, out: &mut dyn Write) -> io::Result<()> {
-        // An input that has ended is no failure.
-        for port in seen.ports.iter().filter(|port| port.failures > 0) {
+impl PortErrors {
+    /// Prints the changes since the last check.
+    fn note(&mut self, snapshot: &WorkerSnapshot, out: &mut dyn Write) -> io::Result<()> {
+        // The end of an input is not a failure.
+        for port in snapshot.ports.iter().filter(|port| port.failures > 0) {
             match (&port.error, self.0.get(&port.name)) {
                 (Some(error), known) if known != Some(error) => {
-                    writeln!(out, "{error}; it is tried again until it works")?;
+                    writeln!(out, "{error}; retrying until it works")?;
                     self.0.insert(port.name.clone(), error.clone());
                 }
                 (None, Some(_)) => {
@@ -55,11 +55,10 @@ impl Troubles {
     }
 }
 
-/// Waits until it is told to end, or the worker has ended. The worker's last words. `watch` is
-/// shown what is to be seen twice a second.
+/// Waits until a signal or a client ends it, or the worker ends. Returns the worker's last
+/// snapshot. `watch` gets a snapshot twice a second.
 ///
-/// What cannot be said is not said: that nobody reads `out` any more is no reason to leave the link
-/// alone.
+/// Errors of `out` are ignored: a closed output is no reason to stop managing the link.
 ///
 /// # Errors
 ///
@@ -71,15 +70,15 @@ pub fn supervise(
     out: &mut dyn Write,
     watch: &mut dyn FnMut(&WorkerSnapshot, &mut dyn Write) -> io::Result<()>,
 ) -> Result<WorkerSnapshot, Error> {
-    let (mut troubles, mut glances) = (Troubles::default(), 0u32);
+    let (mut troubles, mut glances) = (PortErrors::default(), 0u32);
     while !end.load(Ordering::Relaxed) && !worker.is_finished() {
-        std::thread::sleep(GLANCE);
+        std::thread::sleep(POLL_INTERVAL);
         glances = glances.wrapping_add(1);
-        if !glances.is_multiple_of(PORTS) {
+        if !glances.is_multiple_of(POLLS_PER_CHECK) {
             continue;
         }
         match handle.inspect() {
-            Ok(seen) => drop(troubles.note(&seen, out).and_then(|()| watch(&seen, out))),
+            Ok(snapshot) => drop(troubles.note(&snapshot, out).and_then(|()| watch(&snapshot, out))),
             Err(Unanswered::Ended) => break,
             Err(why) => drop(writeln!(out, "{why}")),
         }

@@ -95,7 +95,7 @@ pub fn start(
                 match ticked {
                     Ok(classes) => states.extend(classes),
                     Err(e) if e.kind() == io::ErrorKind::BrokenPipe => return,
-                    // A worker that does not answer clamps nobody either.
+                    // A worker that does not respond clamps no connections either.
                     Err(_) => {}
                 }
             }
@@ -219,7 +219,7 @@ impl InterfaceController {
     }
 }
 
-/// The state of a class in a word: the strictest among the orders of its connections.
+/// The state of a class: the strictest of its connections' orders.
 fn strictest<'a>(orders: impl Iterator<Item = (&'a FlowSample, &'a LimitOrder)>) -> &'static str {
     let ranked = |reason: &LimitReason| match reason {
         LimitReason::LinkIsFree => (0, "free"),

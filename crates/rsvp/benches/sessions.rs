@@ -1,9 +1,9 @@
-//! 10 000 sessions between two neighbours: how refreshes are spread over time, what they cost, and
-//! what is remembered.
+//! 10 000 sessions between two neighbours: how refreshes are spread over time, their cost, and
+//! the memory of the state.
 //!
-//! `cargo bench -p rsvp`. Time is simulated, R is 30 s; CPU and memory are those of both ends
+//! `cargo bench -p rsvp`. Time is simulated, R is 30 s; CPU time and memory are of both ends
 //! together.
-#![allow(clippy::print_stdout, reason = "a bench shows its figures")]
+#![allow(clippy::print_stdout, reason = "a bench prints its numbers")]
 
 #[path = "../tests/reduction/pair.rs"]
 #[allow(dead_code, reason = "the tests use more of it")]
@@ -23,9 +23,9 @@ fn resident() -> u64 {
     pages.unwrap_or(0) * 4096
 }
 
-fn measure(name: &str, layer: bool) {
+fn measure(name: &str, shim: bool) {
     let before = resident();
-    let mut pair = Pair::with_refresh([layer, layer], true, 1, 30_000);
+    let mut pair = Pair::with_refresh([shim, shim], true, 1, 30_000);
     for port in 1..=SESSIONS {
         pair.send(port);
     }
@@ -34,7 +34,7 @@ fn measure(name: &str, layer: bool) {
         assert!(pair.reserve(port, 1000));
     }
     pair.run(Duration::from_secs(60));
-    assert_eq!(pair.promises(), usize::from(SESSIONS));
+    assert_eq!(pair.reservations(), usize::from(SESSIONS));
     let memory = resident().saturating_sub(before) / u64::from(SESSIONS);
 
     let mut counts: Vec<usize> = Vec::new();
@@ -46,15 +46,15 @@ fn measure(name: &str, layer: bool) {
         counts.push(pair.sent.values().sum());
     }
     let spent = start.elapsed();
-    assert_eq!(pair.promises(), usize::from(SESSIONS));
+    assert_eq!(pair.reservations(), usize::from(SESSIONS));
     counts.sort_unstable();
     let messages: usize = counts.iter().sum();
     // A Path and a Resv for each session in each R.
     let refreshes = 2.0 * f64::from(SESSIONS) * SPAN as f64 / 30.0;
     let at = |share: usize| counts[(counts.len() - 1) * share / 100];
     println!(
-        "{name}: {:.1} messages/s, {:.1} kB/s; in 100 ms least {}, median {}, 99 % {}, most {}; \
-         {:.2} µs a refresh, {memory} B a session",
+        "{name}: {:.1} messages/s, {:.1} kB/s; in 100 ms minimum {}, median {}, 99 % {}, maximum {}; \
+         {:.2} µs per refresh, {memory} B per session",
         messages as f64 / SPAN as f64,
         pair.bytes as f64 / SPAN as f64 / 1000.0,
         at(0),

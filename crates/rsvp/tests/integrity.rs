@@ -1,4 +1,4 @@
-//! INTEGRITY: only who knows the key is heard, and each message once.
+//! INTEGRITY: only messages with the key are accepted, and each only once.
 
 #[path = "wire/arbitrary.rs"]
 mod arbitrary;

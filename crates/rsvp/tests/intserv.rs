@@ -1,7 +1,7 @@
 //! Arithmetic of IntServ requests: order, merging, sums, and the rounding of the wire's numbers.
 
 #[path = "wire/arbitrary.rs"]
-#[expect(dead_code, reason = "whole messages are made by other tests")]
+#[expect(dead_code, reason = "other tests build whole messages")]
 mod arbitrary;
 #[path = "intserv/flowspec.rs"]
 mod flowspec;

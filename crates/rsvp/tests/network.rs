@@ -1,4 +1,4 @@
-//! Hosts and routers on a virtual clock: reservations are made, kept, refused, repaired and ended.
+//! Hosts and routers on a virtual clock: reservations are made, refreshed, refused, repaired and torn down.
 
 #[path = "network/answers.rs"]
 mod answers;

@@ -1,5 +1,5 @@
-//! Refresh reduction: setup that survives loss, refreshes that are names, and plain RSVP to those
-//! who know no other.
+//! Refresh reduction: set-up that survives loss, summary refreshes by MESSAGE_ID, and plain RSVP
+//! with neighbours that support nothing else.
 
 #[path = "wire/arbitrary.rs"]
 mod arbitrary;

@@ -1,8 +1,8 @@
-//! Wireshark reads our messages as they are meant: every kind of message and object, IPv4 and IPv6,
+//! Wireshark decodes our messages as intended: every type of message and object, IPv4 and IPv6,
 //! field by field.
 //!
-//! `packages.sh` installs tshark for `./test`. Where it is missing these tests say so and hold
-//! nothing.
+//! `packages.sh` installs tshark for `./test`. Without it these tests are reported as skipped and
+//! assert nothing.
 
 #[path = "tshark/capture.rs"]
 mod capture;

@@ -1,5 +1,5 @@
-//! The bytes of RSVP: any message survives encoding and decoding, no bytes do harm, and the layout
-//! is that of the RFCs.
+//! The bytes of RSVP: any message survives encoding and decoding, arbitrary bytes do no harm, and
+//! the layout follows the RFCs.
 
 #[path = "wire/arbitrary.rs"]
 mod arbitrary;

@@ -46,7 +46,7 @@ fn row(interface: &InterfacePolicy, case: &WorstCase) -> Option<Vec<String>> {
     Some(vec![
         format!("  {}", name(interface, case)),
         bounds::shown(bound.delay).to_string(),
-        format!("{} held", bound.backlog),
+        format!("{} backlog", bound.backlog),
     ])
 }
 

@@ -17,7 +17,7 @@ fn name() -> io::Result<SocketAddr> {
     SocketAddr::from_abstract_name(NAME)
 }
 
-/// Tells clients the path of the node's control socket, until it is dropped.
+/// Gives clients the path of the node's control socket, until it is dropped.
 #[derive(Debug)]
 pub struct Beacon {
     end: Arc<AtomicBool>,

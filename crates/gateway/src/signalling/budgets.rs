@@ -54,7 +54,7 @@ impl Budgets {
                 Err(problems) => Err(Refusal::from(problems)),
             };
             if let Err(why) = adopted {
-                log(&format!("{}: the classes stay as they were: {why}", policy.name));
+                log(&format!("{}: the classes stay unchanged: {why}", policy.name));
             }
         }
     }
@@ -89,7 +89,7 @@ impl Budgets {
         };
         match adopted {
             Ok(()) => {
-                let done = format!("{}: changed, with what is reserved", policy.name);
+                let done = format!("{}: changed, with all reservations", policy.name);
                 self.policies.insert(id, policy);
                 Ok(done)
             }

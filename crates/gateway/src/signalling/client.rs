@@ -1,4 +1,4 @@
-//! How a verb finds a node: the one that runs on this host, or a temporary one that it starts.
+//! How a verb finds a node: the one that runs on this host, or a temporary one that the verb starts.
 //!
 //! A temporary node is a process in a process group of its own that notices the end of this one
 //! through a pipe, so that reservations are torn down even if this process is killed.
@@ -12,7 +12,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long a node may take from its announcement to its first reply, and how often it is tried.
+/// The time limit from a node's announcement to its first reply, and the polling interval.
 const TIMEOUT: Duration = Duration::from_secs(5);
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
@@ -127,12 +127,12 @@ fn own(options: &[String]) -> Result<FoundNode, Error> {
             socket,
             temporary: Some(TemporaryNode { child, stdin }),
         }),
-        said => {
+        message => {
             let _ = child.wait();
-            Err(if said.is_empty() {
+            Err(if message.is_empty() {
                 cannot("it ended at once".into())
             } else {
-                Error::NodeSaid(said.into())
+                Error::NodeFailed(message.into())
             })
         }
     }

@@ -18,7 +18,7 @@ pub(super) enum Command {
         number: u64,
         wanted: ReservationRequest,
         trial: bool,
-        tell: Sender<ReservationState>,
+        updates: Sender<ReservationState>,
         done: Sender<Result<(), Refusal>>,
     },
     Change {
@@ -31,7 +31,7 @@ pub(super) enum Command {
     },
     Watch {
         number: u64,
-        tell: Sender<Notice>,
+        updates: Sender<Notice>,
     },
     ChangePolicy {
         policy: Box<InterfacePolicy>,
@@ -93,7 +93,7 @@ impl SpeakerHandle {
         &self,
         wanted: &ReservationRequest,
         trial: bool,
-        tell: Sender<ReservationState>,
+        updates: Sender<ReservationState>,
     ) -> Result<Lease, Refusal> {
         let number = self.last.fetch_add(1, Ordering::Relaxed) + 1;
         let wanted = wanted.clone();
@@ -105,7 +105,7 @@ impl SpeakerHandle {
             number,
             wanted,
             trial,
-            tell,
+            updates,
             done,
         })??;
         Ok(Box::new(lease))
@@ -130,12 +130,20 @@ impl SpeakerHandle {
 }
 
 impl Reservations for SpeakerHandle {
-    fn reserve(&self, wanted: &ReservationRequest, tell: Sender<ReservationState>) -> Result<Lease, Refusal> {
-        self.begin(wanted, false, tell)
+    fn reserve(
+        &self,
+        wanted: &ReservationRequest,
+        updates: Sender<ReservationState>,
+    ) -> Result<Lease, Refusal> {
+        self.begin(wanted, false, updates)
     }
 
-    fn trial(&self, wanted: &ReservationRequest, tell: Sender<ReservationState>) -> Result<Lease, Refusal> {
-        self.begin(wanted, true, tell)
+    fn trial(
+        &self,
+        wanted: &ReservationRequest,
+        updates: Sender<ReservationState>,
+    ) -> Result<Lease, Refusal> {
+        self.begin(wanted, true, updates)
     }
 
     fn change(&self, number: u64, rate_bps: u64) -> Result<String, Refusal> {
@@ -150,9 +158,9 @@ impl Reservations for SpeakerHandle {
         self.ask(|done| Command::Status { done })
     }
 
-    fn watch(&self, tell: Sender<Notice>) -> Result<Lease, Refusal> {
+    fn watch(&self, updates: Sender<Notice>) -> Result<Lease, Refusal> {
         let number = self.last.fetch_add(1, Ordering::Relaxed) + 1;
-        self.send(Command::Watch { number, tell })?;
+        self.send(Command::Watch { number, updates })?;
         Ok(Box::new(EndOnDrop {
             handle: self.clone(),
             number,

@@ -2,8 +2,8 @@
 //!
 //! An interface keeps its identifier for the life of the node, since neighbours have stored it as
 //! our LIH. One that is missing or does not work is tried again when interfaces or addresses
-//! change. Received messages are rate-limited (RFC 6398, section 5): anybody can send messages with
-//! Router Alert.
+//! change. Received messages are rate-limited (RFC 6398, section 5): any host can send messages
+//! with Router Alert.
 
 use engine::units::{Duration, Instant};
 use netio::interface::Interface;
@@ -28,7 +28,7 @@ pub struct SignallingInterface {
     pub mtu: u32,
     /// The error that keeps it from working, if there is one.
     pub error: Option<String>,
-    /// The start of the current second, and the messages received in it.
+    /// The start of the current second, and the number of messages received in it.
     second: (Instant, u32),
 }
 
@@ -46,7 +46,7 @@ impl SignallingInterface {
         }
     }
 
-    /// Looks at what the kernel says of it now, and opens its sockets if need be.
+    /// Updates it from the kernel's current state, and opens its sockets if needed.
     pub fn refresh(&mut self, all: &[OwnAddress]) {
         let found = match Interface::named(&self.name) {
             Ok(found) => found,
@@ -76,7 +76,7 @@ impl SignallingInterface {
         }
     }
 
-    /// For the node.
+    /// The node's view of it.
     pub fn as_interface(&self, refresh: Duration) -> node::RsvpInterface {
         let millis = refresh.nanos() / 1_000_000;
         node::RsvpInterface {

@@ -14,7 +14,7 @@ use std::net::IpAddr;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// The greatest length that is read, in bytes.
+/// The maximum length, in bytes.
 const LONGEST: u64 = 1 << 20;
 
 /// A key file that has been read.
@@ -112,12 +112,12 @@ fn read(path: &Path) -> Result<(Stamp, Vec<rsvp_keys::KeySettings>), String> {
     let about = file.metadata().map_err(cannot)?;
     let own = rustix::process::geteuid().as_raw();
     if !about.is_file() {
-        return Err(format!("the key file {name} is no file"));
+        return Err(format!("the key file {name} is not a regular file"));
     }
     if about.mode() & 0o077 != 0 {
         return Err(format!(
             "users other than its owner can read or write the key file {name} (mode {:o}): run `chmod 600 {name}`, and \
-             make new keys if anybody else may have read these",
+             create new keys if other users may have read these",
             about.mode() & 0o777
         ));
     }
@@ -203,11 +203,11 @@ mod tests {
         let error = KeyFile::of(&config(Path::new("/nonexistent"))).expect_err("it is not there");
         assert!(error.contains("/nonexistent"), "{error}");
         let error = KeyFile::of(&config(Path::new("/dev/null"))).expect_err("it is a device");
-        assert!(error.contains("is no file"), "{error}");
+        assert!(error.contains("is not a regular file"), "{error}");
     }
 
     #[test]
-    fn keys_belong_to_their_interface_and_a_new_file_is_reloaded() {
+    fn keys_apply_to_their_interface_and_a_new_file_is_reloaded() {
         let file = key_file("own", 0o600);
         let mut keys = KeyFile::of(&config(&file.0))
             .expect("it is right")
@@ -225,7 +225,7 @@ mod tests {
         assert_eq!(keys.reload(), Ok(false), "reported once");
         assert!(
             keys.interface("lan0", &[]).is_some(),
-            "what was read before holds"
+            "the keys read before stay in use"
         );
     }
 }

@@ -22,7 +22,7 @@ use std::sync::mpsc;
 pub type KernelNode = Node<AdmissionState, KernelRoutes>;
 /// A session without E_Police, and a sender: what an FF reservation is for.
 pub type Flow = (Session, SenderTemplate);
-/// Takes the outcome of a change.
+/// Receives the outcome of a change.
 pub type DoneSender = mpsc::Sender<Result<String, Refusal>>;
 
 /// The sender of one program.
@@ -31,9 +31,9 @@ struct LocalSender {
     wanted: ReservationRequest,
     flow: Flow,
     trial: bool,
-    tell: mpsc::Sender<ReservationState>,
+    updates: mpsc::Sender<ReservationState>,
     reserved: bool,
-    /// A change that is under way: the old request, and who waits for the outcome.
+    /// A pending change: the old request, and the receiver of the outcome.
     change: Option<(ReservationRequest, DoneSender)>,
 }
 
@@ -44,10 +44,10 @@ pub struct NewSender {
     pub number: u64,
     /// The request.
     pub wanted: ReservationRequest,
-    /// Whether it only asks what the path offers.
+    /// Whether it only queries what the path offers.
     pub trial: bool,
-    /// Takes the states of the reservation.
-    pub tell: mpsc::Sender<ReservationState>,
+    /// Receives the states of the reservation.
+    pub updates: mpsc::Sender<ReservationState>,
 }
 
 /// All senders of programs, by number.
@@ -100,12 +100,12 @@ fn why(error: CallError, to: IpAddr) -> Refusal {
     match error {
         CallError::NoRoute => Refusal {
             message: format!("there is no route to {to} through an interface that speaks RSVP"),
-            help: Some("look at `ip route get`, and at `interfaces` of [rsvp]".into()),
+            help: Some("check `ip route get`, and `interfaces` in [rsvp]".into()),
         },
         CallError::Ports => Refusal::new(
             "a source port needs a destination port, and reservations for one host have ports all or none",
         ),
-        CallError::Full => Refusal::new("this node has as many senders as its limit allows"),
+        CallError::Full => Refusal::new("this node has reached its limit of senders"),
         CallError::NoPath | CallError::Style(_) | CallError::Service => {
             Refusal::new("this session has reservations of another style or service")
         }
@@ -129,7 +129,7 @@ impl LocalSenders {
             number,
             wanted,
             trial,
-            tell,
+            updates,
         } = new;
         if wanted.rate_bps == 0 {
             return Err(Refusal::new("a rate of 0 needs no reservation"));
@@ -139,8 +139,8 @@ impl LocalSenders {
             _ => return Err(why(CallError::NoRoute, wanted.to)),
         };
         let from = wanted.from.or(usual).ok_or_else(|| Refusal {
-            message: format!("the route to {} names no source address", wanted.to),
-            help: Some("name it with --from".into()),
+            message: format!("the route to {} has no source address", wanted.to),
+            help: Some("give one with --from".into()),
         })?;
         if from.is_ipv4() != wanted.to.is_ipv4() {
             return Err(Refusal::new(format!(
@@ -163,14 +163,14 @@ impl LocalSenders {
         );
         if let Some(number) = self.by_flow.get(&flow) {
             return Err(Refusal {
-                message: format!("this flow is reserved already, as number {number}"),
+                message: format!("this flow has a reservation already: number {number}"),
                 help: Some("`suimon reserve change` changes it; another source port is another flow".into()),
             });
         }
         let local = LocalSender {
             flow,
             trial,
-            tell,
+            updates,
             reserved: false,
             change: None,
             wanted,
@@ -179,7 +179,7 @@ impl LocalSenders {
         // Stored before its Path leaves, which carries its hint.
         let to = local.wanted.to;
         if !trial {
-            let _ = local.tell.send(ReservationState::Asked { number });
+            let _ = local.updates.send(ReservationState::Asked { number });
         }
         self.by_flow.insert(flow, number);
         self.senders.insert(number, local);
@@ -195,7 +195,7 @@ impl LocalSenders {
         Some(local.flow)
     }
 
-    /// A program has ended.
+    /// Removes the sender of a program that has ended.
     pub fn end(&mut self, node: &mut KernelNode, now: Instant, number: u64) {
         if let Some((session, sender)) = self.forget(number) {
             node.remove_sender(now, &session, sender);
@@ -208,7 +208,7 @@ impl LocalSenders {
         all.into_iter().for_each(|number| self.end(node, now, number));
     }
 
-    /// Changes the rate of a sender; the outcome follows when the path has answered.
+    /// Changes the rate of a sender; the outcome follows when the path has replied.
     pub fn change(
         &mut self,
         node: &mut KernelNode,
@@ -224,7 +224,7 @@ impl LocalSenders {
             .filter(|local| local.change.is_none() && rate_bps > 0)
         else {
             let why = format!(
-                "no program on this host has a reservation of number {number} that can be changed now"
+                "no program on this host has a reservation with number {number} that can be changed now"
             );
             let _ = done.send(Err(Refusal {
                 message: why,
@@ -249,7 +249,7 @@ impl LocalSenders {
             Leads::By { interface, .. } => mtu(interface),
             _ => mtu(0),
         };
-        // Without a route the state stays: the path comes back with the route.
+        // Without a route the state stays: the path returns with the route.
         let _ = node.add_sender(now, local.flow.0, local.flow.1, bucket(&local.wanted, out));
     }
 
@@ -281,7 +281,7 @@ impl LocalSenders {
         };
         let (rate_bps, guaranteed) = reserved_rate(flowspec);
         if local.trial {
-            // A receiver that does not know trials has reserved: the request fits.
+            // A receiver without support for trials has reserved: the request fits.
             let offer = PathOffer {
                 fits: true,
                 why: None,
@@ -291,7 +291,7 @@ impl LocalSenders {
                 rate_for_delay_bps: None,
                 gap: false,
             };
-            let _ = local.tell.send(ReservationState::Offer(offer));
+            let _ = local.updates.send(ReservationState::Offer(offer));
             return;
         }
         local.reserved = true;
@@ -301,7 +301,7 @@ impl LocalSenders {
                 Bandwidth::bits_per_sec(rate_bps)
             )));
         }
-        let _ = local.tell.send(ReservationState::Reserved {
+        let _ = local.updates.send(ReservationState::Reserved {
             number,
             rate_bps,
             guaranteed,
@@ -316,7 +316,7 @@ impl LocalSenders {
         if let Some(local) = self.senders.get_mut(&number)
             && std::mem::take(&mut local.reserved)
         {
-            let _ = local.tell.send(ReservationState::Lost { number });
+            let _ = local.updates.send(ReservationState::Lost { number });
         }
     }
 
@@ -338,7 +338,7 @@ impl LocalSenders {
         };
         if local.trial && error.code == code::CONFIRMATION {
             let offer = adspec.map(|adspec| offer(&local.wanted, adspec));
-            let _ = local.tell.send(offer.map_or_else(
+            let _ = local.updates.send(offer.map_or_else(
                 || ReservationState::Refused(path_refusal(local, error, None)),
                 ReservationState::Offer,
             ));
@@ -354,12 +354,12 @@ impl LocalSenders {
             let message = format!("{} refuses: {}{left}", refusal.node, refusal.reason);
             let _ = done.send(Err(Refusal {
                 message,
-                help: Some("what was reserved before is still in force".into()),
+                help: Some("the previous reservation is still in force".into()),
             }));
             self.update_sender(node, now, number, mtu);
             return;
         }
-        let _ = local.tell.send(ReservationState::Refused(refusal));
+        let _ = local.updates.send(ReservationState::Refused(refusal));
     }
 }
 
@@ -374,7 +374,7 @@ fn path_refusal(local: &LocalSender, error: &ErrorSpec, adspec: Option<&Adspec>)
     }
 }
 
-/// What the bottleneck link has left.
+/// The bandwidth available on the bottleneck link.
 fn left(adspec: &Adspec) -> Option<u64> {
     adspec.bandwidth().filter(|rate| rate.is_finite()).map(bits)
 }

@@ -13,7 +13,7 @@ use rsvp::node::{Event, Node, PsbStatus, SessionStatus};
 use rsvp::traffic_control::{InterfaceId, Routing};
 use rsvp::wire::{Descriptors, ErrorSpec, SenderTemplate, Session};
 
-/// A flow, as clients see it.
+/// The view of a flow for clients.
 pub fn flow_view(session: &Session, sender: &SenderTemplate) -> reservation::FlowView {
     let from_port = match sender {
         SenderTemplate::Port { port, .. } => *port,
@@ -111,7 +111,7 @@ fn reservations(
     one.collect()
 }
 
-/// An event, human-readable.
+/// A human-readable notice of an event.
 pub fn notice(event: &Event, interfaces: &[SignallingInterface]) -> Notice {
     let failure = |error: &ErrorSpec| format!("{} refuses: {}", error.node, reason(error.code, error.value));
     let (what, flow, message) = match event {

@@ -1,5 +1,5 @@
-//! Error codes in words (RFC 2205, appendix B), and why messages failed the integrity check (RFC
-//! 2747), with advice.
+//! Texts of error codes (RFC 2205, appendix B), and of failed integrity checks (RFC 2747), with
+//! advice.
 
 use rsvp::integrity::IntegrityFailure;
 use rsvp::wire::{code, value};
@@ -8,16 +8,18 @@ use rsvp::wire::{code, value};
 pub fn reason(code: u8, value: u16) -> String {
     let known = match (code, value) {
         (code::CONFIRMATION, _) => "no error",
-        (code::ADMISSION, value::DELAY) => "the delay cannot be guaranteed beside the reservations of others",
+        (code::ADMISSION, value::DELAY) => "the delay cannot be guaranteed beside the other reservations",
         (code::ADMISSION, value::BANDWIDTH) => "the bandwidth is not available",
         (code::ADMISSION, value::MTU) => "the longest packet exceeds the MTU of the link",
         (code::ADMISSION, _) => "admission control refused",
-        (code::POLICY, _) => "a rule forbids it: the receiver's or that of a router's owner",
+        (code::POLICY, _) => "a rule of the receiver or of a router's administrator forbids it",
         (code::NO_PATH, _) => "there is no path state",
         (code::NO_SENDER, _) => "there is no path state for the sender",
         (code::CONFLICTING_STYLE, _) => "there are reservations of another style",
         (code::UNKNOWN_STYLE, _) => "unknown style",
-        (code::CONFLICTING_DESTINATION_PORTS, _) => "others reserve for the same host with and without ports",
+        (code::CONFLICTING_DESTINATION_PORTS, _) => {
+            "there are reservations for the same host both with and without ports"
+        }
         (code::CONFLICTING_SENDER_PORTS, _) => "a source port without a destination port",
         (code::PREEMPTED, _) => "it was preempted by a more important reservation",
         (code::UNKNOWN_CLASS, _) => "an object of an unknown class",
@@ -34,17 +36,17 @@ pub fn reason(code: u8, value: u16) -> String {
     known.into()
 }
 
-/// Why messages of a neighbour are dropped: a machine-readable word, and its meaning with advice.
+/// Why messages of a neighbour are dropped: a machine-readable keyword, and its meaning with advice.
 pub const fn dropped(reason: IntegrityFailure) -> (&'static str, &'static str) {
     match reason {
-        IntegrityFailure::Malformed => ("malformed", "they are no RSVP messages"),
+        IntegrityFailure::Malformed => ("malformed", "they are not RSVP messages"),
         IntegrityFailure::Missing => (
             "missing",
-            "they carry no INTEGRITY and must: give that node the key (`keys`), or list it in `unprotected` here",
+            "they carry no INTEGRITY object, which is required: give that node the key (`keys`), or list it in `unprotected` here",
         ),
         IntegrityFailure::UnknownKey => (
             "unknown-key",
-            "there is no key of their identifier here: both nodes need it in their key files",
+            "this node has no key with their identifier: both nodes need it in their key files",
         ),
         IntegrityFailure::KeyNotValid => (
             "key-not-in-force",
@@ -52,7 +54,7 @@ pub const fn dropped(reason: IntegrityFailure) -> (&'static str, &'static str) {
         ),
         IntegrityFailure::Digest => (
             "wrong-key",
-            "the digest is wrong: give both nodes the same secret (or somebody alters the messages)",
+            "the digest is wrong: give both nodes the same secret (or the messages are altered in transit)",
         ),
         IntegrityFailure::WrongNeighbour => (
             "foreign",
@@ -60,18 +62,17 @@ pub const fn dropped(reason: IntegrityFailure) -> (&'static str, &'static str) {
         ),
         IntegrityFailure::Reflected => (
             "reflected",
-            "they claim to come from this node: somebody reflects them",
+            "they claim to come from this node: they are reflected",
         ),
         IntegrityFailure::Replayed => (
             "replayed",
-            "they were received before: somebody replays them, or that node's clock has gone back; then \
-             correct it, or give it a new key",
+            "they were received before: they are replayed, or that node's clock has gone back; then correct the clock, or give the node a new key",
         ),
         IntegrityFailure::Unsynchronised => (
             "unsynchronised",
             "that node has not responded to our challenge yet: does it receive our messages?",
         ),
         IntegrityFailure::Challenge => ("challenge", "unexpected responses, or too many challenges"),
-        IntegrityFailure::Full => ("full", "there are as many neighbours as the limit allows"),
+        IntegrityFailure::Full => ("full", "the limit of neighbours is reached"),
     }
 }

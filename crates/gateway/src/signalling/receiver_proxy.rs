@@ -1,9 +1,9 @@
-//! Paths that this host answers by the rules of `[[rsvp.accept]]`: the receiver's side, without a
-//! receiver application.
+//! Replies to Paths by the rules of `[[rsvp.accept]]`: the receiver's side, without a receiver
+//! application.
 //!
 //! A path-triggered receiver proxy (RFC 5945, section 4.1), for this host or for hosts behind it.
-//! When a reservation fails, it notifies the sender by a PathErr with the same error, in the manner
-//! of RFC 5946, section 4.1; RFC 2205 alone notifies only receivers.
+//! When a reservation fails, it notifies the sender by a PathErr with the same error, similar to
+//! RFC 5946, section 4.1; RFC 2205 alone notifies only receivers.
 
 use super::local_senders::{Flow, KernelNode, plain};
 use super::service_hint::ServiceHint;
@@ -300,9 +300,9 @@ mod tests {
             delay: Some(us),
         };
         let path = path(3000, 20_000);
-        let asked = flowspec(&bucket, Some(&path), hint(25_000)).expect("it can be kept");
-        let Flowspec::Guaranteed { rate, slack: 0, .. } = asked else {
-            panic!("{asked:?}");
+        let requested = flowspec(&bucket, Some(&path), hint(25_000)).expect("it can be kept");
+        let Flowspec::Guaranteed { rate, slack: 0, .. } = requested else {
+            panic!("{requested:?}");
         };
         let terms = guaranteed::exported(&path).expect("all nodes offer it");
         let delay = guaranteed::delay(&bucket, rate, terms).expect("there is a bound");
@@ -319,7 +319,7 @@ mod tests {
             trial: false,
             delay: Some(1_000_000),
         };
-        let error = flowspec(&bucket(Real::INFINITE), Some(&none), hint).expect_err("nobody offers it");
+        let error = flowspec(&bucket(Real::INFINITE), Some(&none), hint).expect_err("no node offers it");
         assert_eq!(
             error,
             ErrorCode::new(code::TRAFFIC_CONTROL, value::SERVICE_UNSUPPORTED)

@@ -35,7 +35,7 @@ impl KernelRoutes {
         &self.routes
     }
 
-    /// Where packets to a host go; nowhere if the kernel has no answer.
+    /// Where packets to a host are routed; nowhere if the kernel has no route.
     pub fn leads(&self, destination: IpAddr) -> Leads {
         self.routes.to(destination).unwrap_or(Leads::Nowhere)
     }

@@ -1,4 +1,4 @@
-//! A hint from a sender to a receiver proxy: the delay that it would like, or that it only asks
+//! A hint from a sender to a receiver proxy: the delay that it wants, or that it only queries
 //! what the path offers.
 //!
 //! RSVP leaves the choice of service to the receiver, so a Path has no field for it. The hint is an
@@ -13,7 +13,7 @@ const C_TYPE: u8 = 1;
 const ENTERPRISE: u32 = 32_473;
 const TRIAL: u32 = 1;
 
-/// The service that a sender would like.
+/// The service that a sender wants.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ServiceHint {
     /// A trial: reply at once with the ADSPEC, and do not reserve.

@@ -19,14 +19,14 @@ use rsvp::wire::{DecodeError, ErrorCode, Frame, Message};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// The replay window: by how many messages of its neighbour a message may be overtaken.
+/// The replay window: how many later messages of its neighbour may overtake a message.
 const WINDOW: usize = 64;
-/// The most pairs of neighbour and key that are remembered.
+/// The maximum number of stored pairs of neighbour and key.
 const MAX_NEIGHBOURS: usize = 10_000;
 /// How often the key file is checked for changes.
 const KEY_CHECK_INTERVAL: Duration = Duration::from_secs(5);
-/// The least time between two resynchronisations on an interface, unless R / 10 is shorter: anybody
-/// on the link can trigger one.
+/// The minimum time between two resynchronisations on an interface, unless R / 10 is shorter: any
+/// host on the link can trigger one.
 const RESYNCHRONISE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A received message.
@@ -34,13 +34,13 @@ const RESYNCHRONISE_INTERVAL: Duration = Duration::from_secs(1);
 pub enum Received {
     /// For the node, with its IP TTL.
     Message(u8, Frame),
-    /// To be answered with an error message.
+    /// To be rejected with an error message.
     Reportable(ErrorCode, Frame),
-    /// No RSVP message.
+    /// Not an RSVP message.
     Malformed,
 }
 
-/// When an interface was resynchronised last, and whether it has to be again.
+/// When an interface was last resynchronised, and whether it must be again.
 #[derive(Clone, Copy, Default)]
 struct Resynchronisation {
     last: Option<Instant>,
@@ -223,7 +223,7 @@ impl Shim {
         interfaces
     }
 
-    /// Takes a message of the node.
+    /// Accepts a message of the node for sending.
     pub fn send(&mut self, now: Instant, transmit: Transmit) {
         match &mut self.reduction {
             Some(reduction) => reduction.outgoing(now, transmit),
@@ -258,7 +258,7 @@ impl Shim {
             let protected = self
                 .integrity
                 .outgoing(now + self.since_1970, transmit.interface, bytes);
-            // A message without room for INTEGRITY is not sent: nobody would accept it.
+            // A message without room for INTEGRITY is not sent: no neighbour would accept it.
             if let Ok(bytes) = protected {
                 transmit.bytes = bytes;
                 return Some(transmit);

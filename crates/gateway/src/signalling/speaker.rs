@@ -2,7 +2,7 @@
 //!
 //! Each turn handles commands, changed routes and interfaces, a bounded number of messages, and
 //! timers. Then it installs the classes of changed reservations, and only then transmits: a
-//! reservation is enforced before a neighbour hears that it was admitted.
+//! reservation is enforced before a neighbour learns that it was admitted.
 
 use super::budgets::Budgets;
 use super::handle::Command;
@@ -35,14 +35,14 @@ use std::ops::ControlFlow;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::JoinHandle;
 
-/// The most messages of one interface in one turn.
+/// The maximum number of messages from one interface in one turn.
 const TURN: usize = 64;
-/// The longest sleep: bounds how late an interface is found that appeared without a notification.
+/// The longest sleep. It bounds the delay until an interface is found that appeared without a notification.
 const LONGEST_SLEEP: Duration = Duration::from_secs(5);
-/// The most refusals that are remembered.
+/// The maximum number of stored refusals.
 const REMEMBERED: usize = 64;
 
-/// Where messages for the operator go.
+/// The sink of messages for the operator.
 pub type LogSink = Box<dyn FnMut(&str) + Send>;
 
 /// The parts of a node.
@@ -215,7 +215,7 @@ impl Speaker {
     /// Executes the commands of other threads; breaks on [`Command::Stop`].
     fn handle_commands(&mut self, now: Instant) -> ControlFlow<()> {
         while let Ok(command) = self.inbox.try_recv() {
-            // The caller may have gone; then the reply goes nowhere.
+            // The requester may have ended; then the reply is discarded.
             match command {
                 Command::Stop => {
                     self.senders.end_all(&mut self.node, now);
@@ -225,7 +225,7 @@ impl Speaker {
                     number,
                     wanted,
                     trial,
-                    tell,
+                    updates,
                     done,
                 } => {
                     let mtu = mtus(&self.interfaces);
@@ -233,7 +233,7 @@ impl Speaker {
                         number,
                         wanted,
                         trial,
-                        tell,
+                        updates,
                     };
                     let begun = self.senders.begin(&mut self.node, now, new, mtu);
                     let _ = done.send(begun);
@@ -251,7 +251,7 @@ impl Speaker {
                     self.watchers.remove(&number);
                     self.senders.end(&mut self.node, now, number);
                 }
-                Command::Watch { number, tell } => drop(self.watchers.insert(number, tell)),
+                Command::Watch { number, updates } => drop(self.watchers.insert(number, updates)),
                 Command::Status { done } => drop(done.send(self.status(now))),
                 Command::ChangePolicy { policy, done } => {
                     drop(done.send(self.budgets.change_policy(&mut self.node, *policy)));
@@ -355,7 +355,7 @@ impl Speaker {
         busy
     }
 
-    /// Passes a message to the node, after noting what the node does not store.
+    /// Passes a message to the node, after storing what the node does not store.
     fn process(&mut self, now: Instant, interface: InterfaceId, received: Received) {
         let (ttl, frame) = match received {
             Received::Message(ttl, frame) => (ttl, frame),
@@ -488,7 +488,7 @@ impl Speaker {
             .as_ref()
             .map_or_else(String::new, |flow| format!(" {flow}:"));
         (self.log)(&format!(
-            "{}:{whom} refused: {}; asked {}, left {}",
+            "{}:{whom} refused: {}; requested {}, available {}",
             view.interface, view.reason, failure.requested, failure.available
         ));
         if self.refusals.len() == REMEMBERED {

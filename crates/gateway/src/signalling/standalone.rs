@@ -1,4 +1,4 @@
-//! A node without a data plane: a host that reserves for its senders and answers as a receiver,
+//! A node without a data plane: a host that reserves for its senders and replies as a receiver,
 //! while the kernel queues its packets.
 
 use super::beacon::Beacon;

@@ -33,7 +33,7 @@ impl Trees for NoTrees {
     }
 }
 
-/// The Ethernet header, which the tree counts with each frame.
+/// The Ethernet header, which the tree counts in each frame.
 const ETHERNET: Bytes = Bytes::new(14);
 
 /// The budget of an interface, if its policy has `reserve`.

@@ -1,4 +1,4 @@
-//! What the digest is over, and that nothing of it can be altered.
+//! What the digest covers; no part of it can be altered.
 
 use crate::arbitrary::single;
 use crate::pair::{LEFT, NOW, RIGHT, dropped, guard, hear, key, protected, protection, settings, tear};
@@ -11,7 +11,7 @@ use rsvp::integrity::{
 };
 use rsvp::wire::Frame;
 
-/// A PathTear with INTEGRITY in front: checksum and digest zero, answers challenges, key
+/// A PathTear with INTEGRITY in front: checksum and digest zero, handshake flag set, key
 /// 0x010203040506, sequence number 0x018bcfe56800.
 fn by_hand(digest: usize) -> Vec<u8> {
     let length = u8::try_from(68 - 4 + digest).expect("it is short");
@@ -28,7 +28,7 @@ fn by_hand(digest: usize) -> Vec<u8> {
     .concat()
 }
 
-/// Digests of these bytes, worked out with another implementation (Python's hmac and hashlib).
+/// Digests of these bytes, computed with another implementation (Python's hmac and hashlib).
 const VECTORS: [(Algorithm, &str); 2] = [
     (
         Algorithm::HmacSha256,
@@ -60,7 +60,7 @@ fn rfc_2747_2_the_digest_is_over_the_message_with_checksum_and_digest_zero() {
         let mut settings = settings();
         settings.sequence = 0x018b_cfe5_6800;
         settings.answer_challenges = true;
-        let mut guard = guard(LEFT, settings, vec![key.expect("a good key")]);
+        let mut guard = guard(LEFT, settings, vec![key.expect("a valid key")]);
         let head = [&[0x10, 5, 0, 0, 63, 0, 0, 44][..], &expected[28 + digest.len()..]].concat();
         let mut bytes = guard.outgoing(NOW, 0, head).expect("it fits");
         Frame::decode(&bytes).expect("the checksum is right");
@@ -70,7 +70,7 @@ fn rfc_2747_2_the_digest_is_over_the_message_with_checksum_and_digest_zero() {
 }
 
 #[test]
-fn a_message_is_heard_with_the_secret_and_only_with_it() {
+fn a_message_is_accepted_with_the_secret_and_only_with_it() {
     let mut left = guard(LEFT, settings(), vec![key(1)]);
     let mut right = guard(RIGHT, settings(), vec![key(1)]);
     assert_eq!(hear(&mut right, &protected(&mut left, 1)), IntegrityVerdict::Pass);
@@ -81,7 +81,7 @@ fn a_message_is_heard_with_the_secret_and_only_with_it() {
         KeyLifetime::ALWAYS,
         KeyOwner::Shared,
     );
-    let mut other = guard(RIGHT, settings(), vec![wrong.expect("a good key")]);
+    let mut other = guard(RIGHT, settings(), vec![wrong.expect("a valid key")]);
     assert_eq!(
         hear(&mut other, &protected(&mut left, 1)),
         dropped(IntegrityFailure::Digest)
@@ -93,7 +93,7 @@ fn a_message_is_heard_with_the_secret_and_only_with_it() {
         KeyLifetime::ALWAYS,
         KeyOwner::Shared,
     );
-    let mut other = guard(RIGHT, settings(), vec![md5.expect("a good key")]);
+    let mut other = guard(RIGHT, settings(), vec![md5.expect("a valid key")]);
     assert_eq!(
         hear(&mut other, &protected(&mut left, 1)),
         dropped(IntegrityFailure::Digest)
@@ -107,7 +107,7 @@ fn a_message_is_heard_with_the_secret_and_only_with_it() {
 }
 
 #[test]
-fn what_has_no_integrity_is_heard_where_none_is_required() {
+fn a_message_without_integrity_is_accepted_where_none_is_required() {
     let mut right = guard(RIGHT, settings(), vec![key(1)]);
     let plain = tear(LEFT, 1);
     assert_eq!(hear(&mut right, &plain), dropped(IntegrityFailure::Missing));
@@ -118,13 +118,13 @@ fn what_has_no_integrity_is_heard_where_none_is_required() {
     optional.neighbours.insert(LEFT, Requirement::Required);
     right.set_interface(0, optional);
     assert_eq!(hear(&mut right, &plain), dropped(IntegrityFailure::Missing));
-    // An interface that is not protected is none of the guard's business.
+    // The guard ignores an interface that is not protected.
     assert_eq!(right.incoming(NOW, 1, LEFT, &plain), IntegrityVerdict::Pass);
     assert_eq!(right.outgoing(NOW, 1, plain.clone()), Ok(plain));
 }
 
 #[test]
-fn our_own_messages_and_those_with_another_neighbours_key_are_not_heard() {
+fn our_own_messages_and_those_with_another_neighbours_key_are_dropped() {
     let mut left = guard(LEFT, settings(), vec![key(1)]);
     let bytes = protected(&mut left, 1);
     assert_eq!(hear(&mut left, &bytes), dropped(IntegrityFailure::Reflected));
@@ -135,7 +135,7 @@ fn our_own_messages_and_those_with_another_neighbours_key_are_not_heard() {
         KeyLifetime::ALWAYS,
         KeyOwner::Neighbour(RIGHT),
     );
-    let mut right = guard(RIGHT, settings(), vec![theirs.expect("a good key")]);
+    let mut right = guard(RIGHT, settings(), vec![theirs.expect("a valid key")]);
     assert_eq!(
         hear(&mut right, &bytes),
         dropped(IntegrityFailure::WrongNeighbour)
@@ -147,12 +147,12 @@ fn our_own_messages_and_those_with_another_neighbours_key_are_not_heard() {
         KeyLifetime::ALWAYS,
         KeyOwner::Local,
     );
-    let mut right = guard(RIGHT, settings(), vec![ours.expect("a good key")]);
+    let mut right = guard(RIGHT, settings(), vec![ours.expect("a valid key")]);
     assert_eq!(hear(&mut right, &bytes), dropped(IntegrityFailure::UnknownKey));
 }
 
 #[test]
-fn a_key_has_an_identifier_of_48_bits_and_a_secret_that_it_does_not_show() {
+fn a_key_has_an_identifier_of_48_bits_and_hides_its_secret() {
     let new = |id, secret| {
         IntegrityKey::new(
             id,
@@ -164,11 +164,11 @@ fn a_key_has_an_identifier_of_48_bits_and_a_secret_that_it_does_not_show() {
     };
     assert_eq!(new(1 << 48, b"x").map(|key| key.id()), Err(BadKey::Identifier));
     assert_eq!(new(1, b"").map(|key| key.id()), Err(BadKey::Empty));
-    let shown = format!("{:?}", new(1, b"hush hush").expect("a good key"));
+    let shown = format!("{:?}", new(1, b"hush hush").expect("a valid key"));
     assert!(!shown.contains("hush") && !shown.contains("digest"), "{shown}");
 }
 
-/// A guard on the right that has heard nothing yet.
+/// A guard on the right that has received nothing yet.
 fn fresh() -> IntegrityShim {
     guard(RIGHT, settings(), vec![key(1)])
 }
@@ -177,7 +177,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
-    fn any_message_is_heard_when_protected_and_not_when_altered_at_any_byte(
+    fn any_protected_message_is_accepted_and_dropped_if_any_byte_is_altered(
         frame in single(),
         change in 1u8..,
         checksum: bool,
@@ -189,25 +189,25 @@ proptest! {
         let bytes = left.outgoing(NOW, 0, bytes).expect("it fits");
         let challenge = matches!(bytes[1], 25 | 26);
         prop_assert!(Frame::decode(&bytes).is_ok() == Frame::decode(&frame.encode().expect("it fits")).is_ok());
-        let heard = hear(&mut fresh(), &bytes);
-        prop_assert!(heard == IntegrityVerdict::Pass || challenge && heard == dropped(IntegrityFailure::Challenge), "{heard:?}");
+        let verdict = hear(&mut fresh(), &bytes);
+        prop_assert!(verdict == IntegrityVerdict::Pass || challenge && verdict == dropped(IntegrityFailure::Challenge), "{verdict:?}");
         for at in 0..bytes.len() {
             let mut altered = bytes.clone();
             altered[at] ^= change;
             if !checksum {
                 altered[2..4].fill(0);
             }
-            // The checksum is not under the digest, and the node looks at it anyway.
+            // The digest does not cover the checksum, which the node checks anyway.
             if matches!(at, 2 | 3) {
                 continue;
             }
-            let heard = hear(&mut fresh(), &altered);
-            prop_assert!(matches!(heard, IntegrityVerdict::Drop(_)), "byte {at} of {}: {heard:?}", bytes.len());
+            let verdict = hear(&mut fresh(), &altered);
+            prop_assert!(matches!(verdict, IntegrityVerdict::Drop(_)), "byte {at} of {}: {verdict:?}", bytes.len());
         }
     }
 
     #[test]
-    fn no_bytes_are_heard_without_the_key_or_do_harm(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+    fn no_bytes_are_accepted_without_the_key_or_do_harm(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
         prop_assert!(matches!(hear(&mut fresh(), &bytes), IntegrityVerdict::Drop(_)));
     }
 
@@ -226,7 +226,7 @@ proptest! {
 }
 
 #[test]
-fn what_is_dropped_is_counted_by_whom_it_claims_to_be_from_and_no_flood_of_claims_fills_the_memory() {
+fn drops_are_counted_by_claimed_source_and_no_flood_of_sources_fills_the_memory() {
     let mut right = guard(RIGHT, settings(), vec![key(1)]);
     let later = |ms: u64| NOW + Duration::from_millis(ms);
     for ms in 0..3 {
@@ -248,10 +248,13 @@ fn what_is_dropped_is_counted_by_whom_it_claims_to_be_from_and_no_flood_of_claim
         right.incoming(later(10 + n), 0, LEFT, &tear(claimed, 1));
     }
     assert_eq!(right.drop_sources().len(), 64);
-    assert!(!right.drop_sources().contains_key(&source), "the oldest goes");
+    assert!(
+        !right.drop_sources().contains_key(&source),
+        "the oldest is evicted"
+    );
     assert_eq!(
         right.drop_counts()[&IntegrityFailure::Missing],
         1003,
-        "the sum is kept"
+        "the total is kept"
     );
 }

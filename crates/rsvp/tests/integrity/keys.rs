@@ -1,4 +1,4 @@
-//! Keys begin and end, and one follows the other without a message lost.
+//! Key lifetimes: keys begin and end, and a rollover drops no message.
 
 use crate::pair::{LEFT, NOW, RIGHT, dropped, guard, hear, protected, protection, settings, tear};
 use engine::units::{Duration, Instant};
@@ -12,17 +12,17 @@ fn at(minute: u64) -> Instant {
     Instant::START + MINUTE.times(minute)
 }
 
-/// A key to send with from one minute to another, accepted a minute longer at both ends.
+/// A key for sending from one minute to another, accepted a minute longer at both ends.
 fn lasting(id: u64, from: u64, until: u64) -> IntegrityKey {
     let lifetime = KeyLifetime {
         send: (at(from), at(until)),
         accept: (at(from) - MINUTE, at(until + 1)),
     };
     let secret = id.to_be_bytes();
-    IntegrityKey::new(id, Algorithm::HmacSha256, &secret, lifetime, KeyOwner::Shared).expect("a good key")
+    IntegrityKey::new(id, Algorithm::HmacSha256, &secret, lifetime, KeyOwner::Shared).expect("a valid key")
 }
 
-fn hear_at(guard: &mut IntegrityShim, now: Instant, bytes: &[u8]) -> IntegrityVerdict {
+fn receive_at(guard: &mut IntegrityShim, now: Instant, bytes: &[u8]) -> IntegrityVerdict {
     guard.incoming(now, 0, LEFT, bytes)
 }
 
@@ -34,7 +34,7 @@ fn key_of(bytes: &[u8]) -> u8 {
 fn a_new_key_takes_over_while_the_old_one_is_still_accepted() {
     let keys = || vec![lasting(1, 0, 10), lasting(2, 10, 20)];
     let mut left = guard(LEFT, settings(), keys());
-    // A minute late by its own clock.
+    // Its own clock is a minute late.
     let mut right = guard(RIGHT, settings(), keys());
     let behind = |now: Instant| now - MINUTE + Duration::from_nanos(1);
     for minute in 0..20 {
@@ -42,7 +42,7 @@ fn a_new_key_takes_over_while_the_old_one_is_still_accepted() {
         let bytes = left.outgoing(now, 0, tear(LEFT, 1)).expect("it fits");
         assert_eq!(key_of(&bytes), if minute < 10 { 1 } else { 2 }, "minute {minute}");
         assert_eq!(
-            hear_at(&mut right, behind(now), &bytes),
+            receive_at(&mut right, behind(now), &bytes),
             IntegrityVerdict::Pass,
             "minute {minute}"
         );
@@ -50,27 +50,27 @@ fn a_new_key_takes_over_while_the_old_one_is_still_accepted() {
 }
 
 #[test]
-fn a_key_whose_time_has_passed_or_not_come_is_not_accepted_when_there_is_another() {
+fn a_key_outside_its_lifetime_is_not_accepted_if_there_is_another() {
     let keys = || vec![lasting(1, 0, 10), lasting(2, 10, 20)];
     let mut left = guard(LEFT, settings(), vec![lasting(1, 0, 10)]);
     let old = left.outgoing(at(5), 0, tear(LEFT, 1)).expect("it fits");
     let mut right = guard(RIGHT, settings(), keys());
     assert_eq!(
-        hear_at(&mut right, at(11), &old),
+        receive_at(&mut right, at(11), &old),
         dropped(IntegrityFailure::KeyNotValid)
     );
-    assert_eq!(hear_at(&mut right, at(10), &old), IntegrityVerdict::Pass);
+    assert_eq!(receive_at(&mut right, at(10), &old), IntegrityVerdict::Pass);
 
     let mut left = guard(LEFT, settings(), vec![lasting(2, 0, 20)]);
     let early = left.outgoing(at(5), 0, tear(LEFT, 1)).expect("it fits");
     assert_eq!(
-        hear_at(&mut right, at(5), &early),
+        receive_at(&mut right, at(5), &early),
         dropped(IntegrityFailure::KeyNotValid)
     );
 }
 
 #[test]
-fn rfc_2747_5_the_last_key_goes_on_and_the_host_is_told() {
+fn rfc_2747_5_the_last_key_stays_in_use_and_the_host_is_notified() {
     let keys = || vec![lasting(1, 0, 10), lasting(2, 5, 20)];
     let mut left = guard(LEFT, settings(), keys());
     let mut right = guard(RIGHT, settings(), keys());
@@ -78,13 +78,13 @@ fn rfc_2747_5_the_last_key_goes_on_and_the_host_is_told() {
     let bytes = left.outgoing(at(500), 0, tear(LEFT, 1)).expect("it fits");
     assert_eq!(key_of(&bytes), 2);
     assert_eq!(left.expired_keys(at(500)).collect::<Vec<_>>(), [0]);
-    assert_eq!(hear_at(&mut right, at(500), &bytes), IntegrityVerdict::Pass);
+    assert_eq!(receive_at(&mut right, at(500), &bytes), IntegrityVerdict::Pass);
 }
 
 #[test]
 fn each_direction_may_have_its_own_key() {
     let new = |id, secret: &[u8], whose| {
-        IntegrityKey::new(id, Algorithm::HmacSha256, secret, KeyLifetime::ALWAYS, whose).expect("a good key")
+        IntegrityKey::new(id, Algorithm::HmacSha256, secret, KeyLifetime::ALWAYS, whose).expect("a valid key")
     };
     let mut left = guard(
         LEFT,
@@ -108,7 +108,7 @@ fn each_direction_may_have_its_own_key() {
 }
 
 #[test]
-fn what_was_heard_cannot_be_repeated_after_a_change_of_keys() {
+fn received_messages_cannot_be_replayed_after_a_key_rollover() {
     let mut left = guard(LEFT, settings(), vec![lasting(1, 0, 10)]);
     let mut right = guard(RIGHT, settings(), vec![lasting(1, 0, 10)]);
     let bytes = protected(&mut left, 1);

@@ -33,7 +33,7 @@ pub(crate) fn key(id: u64) -> IntegrityKey {
         KeyLifetime::ALWAYS,
         KeyOwner::Shared,
     )
-    .expect("a good key")
+    .expect("a valid key")
 }
 
 pub(crate) fn protection(address: IpAddr, keys: Vec<IntegrityKey>) -> InterfaceKeys {
@@ -78,7 +78,7 @@ pub(crate) fn protected(guard: &mut IntegrityShim, port: u16) -> Vec<u8> {
     guard.outgoing(NOW, 0, tear(LEFT, port)).expect("it fits")
 }
 
-/// The right hears this from the left.
+/// The right receives this from the left.
 pub(crate) fn hear(guard: &mut IntegrityShim, bytes: &[u8]) -> IntegrityVerdict {
     guard.incoming(NOW, 0, LEFT, bytes)
 }

@@ -1,5 +1,5 @@
-//! Each message is heard once, in order or nearly so, and a restart of either side changes nothing
-//! of that.
+//! Each message is accepted once, in order or nearly so; a restart of either side does not change
+//! that.
 
 use crate::pair::{LEFT, NOW, RIGHT, dropped, guard, hear, key, protected, settings, tear};
 use engine::random::Seed;
@@ -10,7 +10,7 @@ use rsvp::wire::{Challenge, Frame, Message};
 use std::collections::BTreeSet;
 
 #[test]
-fn a_message_is_heard_once() {
+fn a_message_is_accepted_once() {
     let mut left = guard(LEFT, settings(), vec![key(1)]);
     let mut right = guard(RIGHT, settings(), vec![key(1)]);
     let messages: Vec<_> = (0..10).map(|port| protected(&mut left, port)).collect();
@@ -24,7 +24,7 @@ fn a_message_is_heard_once() {
 }
 
 #[test]
-fn a_message_may_be_overtaken_by_one_less_than_the_window() {
+fn a_message_may_be_overtaken_by_fewer_than_the_window() {
     let mut left = guard(LEFT, settings(), vec![key(1)]);
     let mut right = guard(RIGHT, settings(), vec![key(1)]);
     let messages: Vec<_> = (0..9).map(|port| protected(&mut left, port)).collect();
@@ -45,12 +45,12 @@ fn a_message_may_be_overtaken_by_one_less_than_the_window() {
     let mut strict = settings();
     strict.window = 1;
     let mut right = guard(RIGHT, strict, vec![key(1)]);
-    for (port, heard) in [
+    for (port, accepted) in [
         (0, IntegrityVerdict::Pass),
         (2, IntegrityVerdict::Pass),
         (1, dropped(IntegrityFailure::Replayed)),
     ] {
-        assert_eq!(hear(&mut right, &messages[port]), heard);
+        assert_eq!(hear(&mut right, &messages[port]), accepted);
     }
 }
 
@@ -58,7 +58,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(500))]
 
     #[test]
-    fn in_any_order_none_is_heard_twice_and_none_that_is_in_time_is_lost(
+    fn in_any_order_none_is_accepted_twice_and_none_in_the_window_is_dropped(
         order in prop::collection::vec(0usize..30, 1..80),
         window in 1usize..10,
     ) {
@@ -68,21 +68,21 @@ proptest! {
         let mut right = guard(RIGHT, settings, vec![key(1)]);
         let messages: Vec<_> = (0..31).map(|port| protected(&mut left, port)).collect();
         prop_assert_eq!(hear(&mut right, &messages[0]), IntegrityVerdict::Pass);
-        let mut heard = BTreeSet::new();
+        let mut accepted = BTreeSet::new();
         for next in order {
             let next = next + 1;
-            let overtaken_by = heard.iter().filter(|other| **other > next).count();
+            let overtaken_by = accepted.iter().filter(|other| **other > next).count();
             let verdict = hear(&mut right, &messages[next]);
-            let new = !heard.contains(&next) && overtaken_by < window;
-            prop_assert_eq!(verdict == IntegrityVerdict::Pass, new, "{} after {:?}", next, &heard);
+            let new = !accepted.contains(&next) && overtaken_by < window;
+            prop_assert_eq!(verdict == IntegrityVerdict::Pass, new, "{} after {:?}", next, &accepted);
             if new {
-                heard.insert(next);
+                accepted.insert(next);
             }
         }
     }
 }
 
-fn shaking(start: u64) -> Settings {
+fn handshaking(start: u64) -> Settings {
     Settings {
         sequence: 1_700_000_000_000_000_000 + start,
         answer_challenges: true,
@@ -92,8 +92,8 @@ fn shaking(start: u64) -> Settings {
     }
 }
 
-/// Carries the guards' own messages between them until there are none; how many there were.
-fn settle(now: Instant, left: &mut IntegrityShim, right: &mut IntegrityShim) -> usize {
+/// Delivers the guards' own messages until there are none. Returns their number.
+fn exchange(now: Instant, left: &mut IntegrityShim, right: &mut IntegrityShim) -> usize {
     for count in 0.. {
         if let Some(transmit) = left.poll_transmit() {
             assert_eq!((transmit.source, transmit.destination), (LEFT, RIGHT));
@@ -116,40 +116,40 @@ fn settle(now: Instant, left: &mut IntegrityShim, right: &mut IntegrityShim) -> 
 
 #[test]
 fn after_a_restart_a_neighbour_is_challenged_and_old_messages_stay_old() {
-    let mut left = guard(LEFT, shaking(0), vec![key(1)]);
-    let mut right = guard(RIGHT, shaking(0), vec![key(1)]);
+    let mut left = guard(LEFT, handshaking(0), vec![key(1)]);
+    let mut right = guard(RIGHT, handshaking(0), vec![key(1)]);
     assert_eq!(
         hear(&mut right, &protected(&mut left, 1)),
         dropped(IntegrityFailure::Unsynchronised)
     );
-    assert_eq!(settle(NOW, &mut left, &mut right), 2);
-    let heard: Vec<_> = (2..5).map(|port| protected(&mut left, port)).collect();
-    for bytes in &heard {
+    assert_eq!(exchange(NOW, &mut left, &mut right), 2);
+    let accepted: Vec<_> = (2..5).map(|port| protected(&mut left, port)).collect();
+    for bytes in &accepted {
         assert_eq!(hear(&mut right, bytes), IntegrityVerdict::Pass);
     }
 
-    // The receiver restarts: what it heard may not be heard again, before and after the handshake.
-    let mut right = guard(RIGHT, shaking(50), vec![key(1)]);
-    for bytes in &heard {
+    // The receiver restarts: messages that it accepted must not be accepted again, before and after the handshake.
+    let mut right = guard(RIGHT, handshaking(50), vec![key(1)]);
+    for bytes in &accepted {
         assert_eq!(hear(&mut right, bytes), dropped(IntegrityFailure::Unsynchronised));
     }
     let later = NOW + Duration::from_millis(10);
-    assert_eq!(settle(later, &mut left, &mut right), 2);
-    for bytes in &heard {
+    assert_eq!(exchange(later, &mut left, &mut right), 2);
+    for bytes in &accepted {
         assert_eq!(hear(&mut right, bytes), dropped(IntegrityFailure::Replayed));
     }
     assert_eq!(hear(&mut right, &protected(&mut left, 6)), IntegrityVerdict::Pass);
 
-    // The sender restarts: its clock has gone on, and nobody has to ask.
-    let mut left = guard(LEFT, shaking(1_000_000), vec![key(1)]);
+    // The sender restarts: its clock has advanced, so no challenge is needed.
+    let mut left = guard(LEFT, handshaking(1_000_000), vec![key(1)]);
     assert_eq!(hear(&mut right, &protected(&mut left, 7)), IntegrityVerdict::Pass);
-    assert_eq!(settle(NOW, &mut left, &mut right), 0);
+    assert_eq!(exchange(NOW, &mut left, &mut right), 0);
 }
 
 #[test]
 fn both_may_restart_at_once() {
-    let mut left = guard(LEFT, shaking(7), vec![key(1)]);
-    let mut right = guard(RIGHT, shaking(8), vec![key(1)]);
+    let mut left = guard(LEFT, handshaking(7), vec![key(1)]);
+    let mut right = guard(RIGHT, handshaking(8), vec![key(1)]);
     assert_eq!(
         hear(&mut right, &protected(&mut left, 1)),
         dropped(IntegrityFailure::Unsynchronised)
@@ -159,16 +159,16 @@ fn both_may_restart_at_once() {
         left.incoming(NOW, 0, RIGHT, &back),
         dropped(IntegrityFailure::Unsynchronised)
     );
-    assert_eq!(settle(NOW, &mut left, &mut right), 4);
+    assert_eq!(exchange(NOW, &mut left, &mut right), 4);
     let back = right.outgoing(NOW, 0, tear(RIGHT, 1)).expect("it fits");
     assert_eq!(left.incoming(NOW, 0, RIGHT, &back), IntegrityVerdict::Pass);
     assert_eq!(hear(&mut right, &protected(&mut left, 1)), IntegrityVerdict::Pass);
 }
 
 #[test]
-fn a_challenge_that_was_lost_is_repeated_but_not_for_every_message() {
-    let mut left = guard(LEFT, shaking(0), vec![key(1)]);
-    let mut right = guard(RIGHT, shaking(0), vec![key(1)]);
+fn a_lost_challenge_is_repeated_but_not_for_every_message() {
+    let mut left = guard(LEFT, handshaking(0), vec![key(1)]);
+    let mut right = guard(RIGHT, handshaking(0), vec![key(1)]);
     for port in 0..20 {
         assert_eq!(
             hear(&mut right, &protected(&mut left, port)),
@@ -184,19 +184,19 @@ fn a_challenge_that_was_lost_is_repeated_but_not_for_every_message() {
         dropped(IntegrityFailure::Unsynchronised)
     );
     let second = right.poll_transmit().expect("a challenge");
-    assert_eq!(first.bytes, second.bytes, "an answer to the first would do");
+    assert_eq!(first.bytes, second.bytes, "a response to the first is enough");
     assert_eq!(
         left.incoming(later, 0, RIGHT, &second.bytes),
         IntegrityVerdict::Consumed
     );
-    assert_eq!(settle(later, &mut left, &mut right), 1);
+    assert_eq!(exchange(later, &mut left, &mut right), 1);
     assert_eq!(hear(&mut right, &protected(&mut left, 1)), IntegrityVerdict::Pass);
 }
 
 #[test]
-fn an_old_answer_or_one_that_nobody_asked_for_is_worth_nothing() {
-    let mut left = guard(LEFT, shaking(0), vec![key(1)]);
-    let mut right = guard(RIGHT, shaking(0), vec![key(1)]);
+fn an_old_or_unsolicited_response_is_ignored() {
+    let mut left = guard(LEFT, handshaking(0), vec![key(1)]);
+    let mut right = guard(RIGHT, handshaking(0), vec![key(1)]);
     let old = protected(&mut left, 1);
     assert_eq!(hear(&mut right, &old), dropped(IntegrityFailure::Unsynchronised));
     let challenge = right.poll_transmit().expect("a challenge");
@@ -208,15 +208,15 @@ fn an_old_answer_or_one_that_nobody_asked_for_is_worth_nothing() {
     assert_eq!(hear(&mut right, &answer), IntegrityVerdict::Consumed);
     assert_eq!(hear(&mut right, &answer), dropped(IntegrityFailure::Challenge));
 
-    // It restarts, challenges with something new, and the recorded answer does not fit.
-    let mut right = guard(RIGHT, shaking(50), vec![key(1)]);
+    // It restarts and sends a new challenge, which the recorded response does not match.
+    let mut right = guard(RIGHT, handshaking(50), vec![key(1)]);
     assert_eq!(hear(&mut right, &old), dropped(IntegrityFailure::Unsynchronised));
     assert_eq!(hear(&mut right, &answer), dropped(IntegrityFailure::Challenge));
     assert_ne!(right.poll_transmit().expect("a challenge").bytes, challenge.bytes);
 }
 
 #[test]
-fn challenges_are_answered_by_those_who_say_so_with_keys_that_they_have_and_not_too_often() {
+fn challenges_are_answered_with_the_handshake_flag_with_known_keys_and_rate_limited() {
     let challenge = |key| {
         let message = Message::Challenge(Challenge {
             key,
@@ -230,7 +230,7 @@ fn challenges_are_answered_by_those_who_say_so_with_keys_that_they_have_and_not_
         silent.incoming(NOW, 0, RIGHT, &challenge(1)),
         dropped(IntegrityFailure::Challenge)
     );
-    let mut left = guard(LEFT, shaking(0), vec![key(1)]);
+    let mut left = guard(LEFT, handshaking(0), vec![key(1)]);
     assert_eq!(
         left.incoming(NOW, 0, RIGHT, &challenge(2)),
         dropped(IntegrityFailure::Challenge)
@@ -250,7 +250,7 @@ fn challenges_are_answered_by_those_who_say_so_with_keys_that_they_have_and_not_
 }
 
 #[test]
-fn neighbours_are_remembered_up_to_a_number() {
+fn neighbours_are_stored_up_to_a_limit() {
     let mut few = settings();
     few.max_neighbours = 2;
     let mut right = guard(RIGHT, few, vec![key(1)]);
@@ -268,9 +268,9 @@ fn neighbours_are_remembered_up_to_a_number() {
 }
 
 #[test]
-fn who_is_challenged_says_so_and_what_is_dropped_until_then_is_no_lasting_complaint() {
-    let mut left = guard(LEFT, shaking(0), vec![key(1)]);
-    let mut right = guard(RIGHT, shaking(0), vec![key(1)]);
+fn a_challenged_neighbour_is_reported_and_drops_until_then_are_not_a_lasting_report() {
+    let mut left = guard(LEFT, handshaking(0), vec![key(1)]);
+    let mut right = guard(RIGHT, handshaking(0), vec![key(1)]);
     hear(&mut right, &protected(&mut left, 1));
     assert_eq!((left.poll_challenged(), right.poll_challenged()), (None, None));
     let source = DropSource {
@@ -280,7 +280,7 @@ fn who_is_challenged_says_so_and_what_is_dropped_until_then_is_no_lasting_compla
     };
     assert_eq!(right.poll_drop_source(), Some(source));
     assert!(right.drop_sources().contains_key(&source));
-    settle(NOW, &mut left, &mut right);
+    exchange(NOW, &mut left, &mut right);
     assert_eq!((left.poll_challenged(), left.poll_challenged()), (Some(0), None));
     assert!(right.drop_sources().is_empty(), "{:?}", right.drop_sources());
 }

@@ -26,7 +26,7 @@ fn sound(request: &Flowspec) -> bool {
     rate && request.bucket().is_sound()
 }
 
-/// The same with the largest packet taken away, in which a merged request is not more but less.
+/// The same without the maximum packet size, where a merged request is not more but less.
 fn without_maximum(request: &Flowspec) -> Flowspec {
     let all = |bucket: &TokenBucket| TokenBucket {
         maximum: u32::MAX,
@@ -42,13 +42,12 @@ fn without_maximum(request: &Flowspec) -> Flowspec {
     }
 }
 
-/// Reals as they are in use, where sums have their everyday roundings, and any others.
+/// Real numbers: typical ones, whose sums are rounded as usual, and arbitrary ones.
 fn number() -> impl Strategy<Value = Real> {
     prop_oneof![(0u64..1 << 40).prop_map(Real::nearest), real()]
 }
 
-/// Exact arithmetic: a finite number of the wire in units of the smallest of all, 2⁻¹⁴⁹, as words
-/// of 32 bits.
+/// Exact arithmetic: a finite wire number in units of the smallest, 2⁻¹⁴⁹, as words of 32 bits.
 fn exact(number: Real) -> [u64; 10] {
     let (exponent, fraction) = (number.bits() >> 23, number.bits() & 0x007f_ffff);
     let (mantissa, shift) = match exponent {
@@ -75,7 +74,7 @@ fn exact_sum(a: Real, b: Real) -> [u64; 10] {
     sum
 }
 
-/// The words with the highest first, which is how arrays are compared.
+/// The words, highest first, so that arrays compare correctly.
 fn ordered(mut words: [u64; 10]) -> [u64; 10] {
     words.reverse();
     words
@@ -89,22 +88,22 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
     #[test]
-    fn a_merged_request_serves_everyone_whose_packets_it_lets_through(requests in alike()) {
+    fn a_merged_request_serves_every_request_whose_packets_conform(requests in alike()) {
         let merged = Flowspec::merged(&requests).expect("one service").expect("there is one");
         prop_assert!(sound(&merged));
         for request in &requests {
             prop_assert!(without_maximum(&merged).substitutes(&without_maximum(request)));
             prop_assert!(merged.bucket().maximum <= request.bucket().maximum);
         }
-        // And it asks for nothing that nobody asks for.
+        // And it requests nothing that no input requests.
         let parts = |f: &Flowspec| [f.bucket().rate, f.bucket().bucket, f.bucket().peak];
-        for (part, asked) in parts(&merged).iter().enumerate() {
-            prop_assert!(requests.iter().any(|request| parts(request)[part] == *asked));
+        for (part, value) in parts(&merged).iter().enumerate() {
+            prop_assert!(requests.iter().any(|request| parts(request)[part] == *value));
         }
     }
 
     #[test]
-    fn merging_and_the_least_depend_on_no_order(requests in alike(), turn: prop::sample::Index) {
+    fn merging_and_the_glb_do_not_depend_on_order(requests in alike(), turn: prop::sample::Index) {
         let mut turned = requests.clone();
         turned.rotate_left(turn.index(requests.len()));
         prop_assert_eq!(Flowspec::merged(&requests), Flowspec::merged(&turned));
@@ -115,7 +114,7 @@ proptest! {
     }
 
     #[test]
-    fn the_least_is_one_that_all_substitute_where_there_is_one(requests in alike()) {
+    fn all_requests_substitute_the_glb_if_it_exists(requests in alike()) {
         let least = Flowspec::glb(&requests).expect("one service").expect("there is one");
         prop_assert!(sound(&least));
         let below_all = |one: &&Flowspec| requests.iter().all(|other| other.substitutes(one));
@@ -137,7 +136,7 @@ proptest! {
     }
 
     #[test]
-    fn what_traffic_control_keeps_is_never_more_rate_than_was_asked_or_is_sent(
+    fn traffic_control_reserves_no_more_rate_than_requested_or_sent(
         request in flowspec(),
         path in bucket(),
     ) {
@@ -163,11 +162,11 @@ proptest! {
             prop_assert!(ordered(exact(sum)) >= exact_sum);
         }
         let below = previous(sum).filter(|below| ordered(exact(*below)) >= exact_sum);
-        prop_assert_eq!(below, None, "a smaller number would do");
+        prop_assert_eq!(below, None, "a smaller number suffices");
     }
 
     #[test]
-    fn reals_are_rounded_to_the_side_that_is_asked_for(value in prop_oneof![0f64..1e12, 0f64..f64::MAX]) {
+    fn reals_are_rounded_in_the_given_direction(value in prop_oneof![0f64..1e12, 0f64..f64::MAX]) {
         let (up, down) = (Real::at_least(value).expect("a number"), Real::at_most(value).expect("a number"));
         prop_assert!(f64::from(down.get()) <= value && value <= f64::from(up.get()));
         prop_assert!(up.bits() - down.bits() <= 1);
@@ -176,7 +175,7 @@ proptest! {
 }
 
 #[test]
-fn reals_are_neither_negative_nor_no_numbers() {
+fn reals_are_neither_negative_nor_nan() {
     for value in [-1.0, -f64::MIN_POSITIVE, f64::NAN, f64::NEG_INFINITY] {
         assert_eq!(
             (Real::at_least(value), Real::at_most(value)),
@@ -191,7 +190,7 @@ fn reals_are_neither_negative_nor_no_numbers() {
 }
 
 #[test]
-fn rfc_2212_the_minimum_of_two_that_have_no_order_keeps_the_larger_bucket() {
+fn rfc_2212_the_minimum_of_two_unordered_requests_keeps_the_larger_bucket() {
     let [less, more] = [100, 200].map(Real::nearest);
     let bursty = TokenBucket {
         rate: less,

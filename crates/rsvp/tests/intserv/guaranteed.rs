@@ -14,7 +14,7 @@ fn terms() -> impl Strategy<Value = ErrorTerms> {
     })
 }
 
-/// Traffic as there is: 1 kB/s to 1 GB/s.
+/// Realistic traffic: 1 kB/s to 1 GB/s.
 fn traffic() -> impl Strategy<Value = TokenBucket> {
     let peak = prop_oneof![(1u64..100).prop_map(Some), Just(None)];
     (1_000u64..1_000_000_000, 1u64..10_000_000, peak, 64u32..9000).prop_map(
@@ -37,7 +37,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
     #[test]
-    fn the_rate_for_a_delay_keeps_it_and_a_little_less_does_not(
+    fn the_rate_for_a_delay_meets_it_and_a_slightly_lower_rate_does_not(
         bucket in traffic(),
         path in terms(),
         micros in 1u64..10_000_000,
@@ -50,7 +50,7 @@ proptest! {
                 prop_assert!(delay(&bucket, rate, path).expect("a bound") <= wanted);
                 if let Some(less) = next(rate, -16).filter(|less| *less >= bucket.rate) {
                     let longer = delay(&bucket, less, path).expect("a bound");
-                    // A bound is whole nanoseconds, so that two rates may have the same.
+                    // Bounds are whole nanoseconds, so two rates may have the same bound.
                     prop_assert!(longer >= wanted || wanted.nanos() - longer.nanos() <= 2, "{longer:?} {wanted:?}");
                 }
             }
@@ -65,26 +65,26 @@ proptest! {
     }
 
     #[test]
-    fn slack_that_is_spent_is_delay_that_is_gained(
+    fn consumed_slack_is_added_delay(
         bucket in traffic(),
         path in terms(),
         times in 2u64..50,
         slack in 0u32..10_000_000,
     ) {
         let unpaced = TokenBucket { peak: Real::INFINITE, ..bucket };
-        let asked = Real::nearest(bucket.rate.ceil() * times);
+        let requested = Real::nearest(bucket.rate.ceil() * times);
         let less = Real::nearest(bucket.rate.ceil() * (times - 1)).max(bucket.rate);
-        let before = delay(&unpaced, asked, path).expect("a bound").nanos() + u64::from(slack) * 1000;
+        let before = delay(&unpaced, requested, path).expect("a bound").nanos() + u64::from(slack) * 1000;
         let after = delay(&unpaced, less, path).expect("a bound").nanos();
-        match slack_left(&bucket, (asked, slack), less, path.rate_dependent) {
-            // A nanosecond of each bound is its rounding.
+        match slack_left(&bucket, (requested, slack), less, path.rate_dependent) {
+            // Each bound is rounded by up to a nanosecond.
             Some(left) => prop_assert!(after + u64::from(left) * 1000 <= before + 2),
             None => prop_assert!(after + 2 >= before),
         }
     }
 
     #[test]
-    fn no_numbers_of_the_wire_make_it_promise_nonsense(bucket in bucket(), path in terms(), nanos: u64) {
+    fn no_wire_numbers_give_an_invalid_bound(bucket in bucket(), path in terms(), nanos: u64) {
         let wanted = Duration::from_nanos(nanos);
         if let Some(rate) = rate_for(&bucket, wanted, path) {
             prop_assert!(rate.is_finite() && rate >= bucket.rate);
@@ -94,7 +94,7 @@ proptest! {
 }
 
 #[test]
-fn rfc_2212_the_delay_worked_out_by_hand() {
+fn rfc_2212_the_delay_computed_by_hand() {
     let bucket = TokenBucket {
         rate: Real::nearest(1000),
         bucket: Real::nearest(5000),
@@ -139,7 +139,7 @@ fn rfc_2212_the_delay_worked_out_by_hand() {
 }
 
 #[test]
-fn a_path_exports_sums_and_nothing_where_a_node_does_not_offer_it() {
+fn a_path_exports_sums_and_nothing_if_a_node_does_not_offer_the_service() {
     let mut adspec = Adspec::at_sender(Real::INFINITE, 0, u32::MAX);
     let link = |guaranteed| Advertised {
         bandwidth: Real::nearest(1_000_000),

@@ -1,6 +1,8 @@
-//! What is wrong with a message is answered with the code that RFC 2205, appendix B, has for it.
+//! Errors in messages are answered with the codes of RFC 2205, appendix B.
 
-use crate::rig::{A, Books, HOST_A, HOST_B, Network, R1, TestNode, bucket, node, receiver, sender, session};
+use crate::rig::{
+    A, HOST_A, HOST_B, Network, R1, TestAdmission, TestNode, bucket, node, receiver, sender, session,
+};
 use crate::topology::Topology;
 use core::net::{IpAddr, Ipv6Addr};
 use engine::random::Seed;
@@ -63,14 +65,14 @@ fn router() -> TestNode {
     node(R1, Bandwidth::mbit(100), Seed(1))
 }
 
-/// The message that the node sends in answer to these bytes, and where to.
+/// The message with which the node replies to these bytes, and its destination.
 fn answer(node: &mut TestNode, interface: u32, bytes: &[u8]) -> Option<(IpAddr, Message)> {
     assert_eq!(node.handle_packet(Instant::START, interface, 63, bytes), Ok(()));
     let transmit = node.poll_transmit()?;
-    assert_eq!(node.poll_transmit(), None, "one answer");
+    assert_eq!(node.poll_transmit(), None, "one reply");
     let message = match Frame::decode(&transmit.bytes) {
         Ok(frame) => frame.message,
-        // An error about what is not known shows what is not known.
+        // An error about an unknown object contains the unknown object.
         Err(DecodeError::Reportable(_, frame)) => frame.message,
         Err(DecodeError::Malformed(flaw)) => panic!("our own message is malformed: {flaw:?}"),
     };
@@ -82,7 +84,7 @@ fn refused(node: &mut TestNode, interface: u32, bytes: &[u8], expected: u8) {
     match answer(node, interface, bytes) {
         Some((HOST_A, Message::PathErr(error))) => assert_eq!(error.error.code, expected),
         Some((HOST_B, Message::ResvErr(error))) => assert_eq!(error.error.code, expected),
-        other => panic!("not an error to the neighbour: {other:?}"),
+        other => panic!("not an error message to the neighbour: {other:?}"),
     }
 }
 
@@ -95,13 +97,13 @@ fn a_resv_without_path_sender_or_known_style_is_answered() {
     refused(&mut node, 1, &resv(fixed(2)), code::NO_SENDER);
     let strange = resv(Descriptors::Unknown(0x99, Vec::new()));
     refused(&mut node, 1, &strange, code::UNKNOWN_STYLE);
-    assert!(node.traffic_control().promised.is_empty());
+    assert!(node.traffic_control().reserved.is_empty());
     let passed = answer(&mut node, 1, &resv(fixed(1)));
     assert!(matches!(passed, Some((HOST_A, Message::Resv(_)))), "{passed:?}");
 }
 
 #[test]
-fn rfc_2205_3_2_ports_that_do_not_go_together_are_answered() {
+fn rfc_2205_3_2_conflicting_ports_are_answered() {
     let portless = Session { port: 0, ..session() };
     let mut node = router();
     refused(
@@ -143,7 +145,7 @@ fn one_host_does_not_send_to_a_session_both_with_and_without_a_port() {
 }
 
 #[test]
-fn a_session_that_has_one_style_is_not_given_another() {
+fn a_session_with_one_style_rejects_another() {
     let mut node = router();
     answer(&mut node, 0, &path(session(), sender(1)));
     answer(
@@ -163,11 +165,11 @@ fn a_session_that_has_one_style_is_not_given_another() {
             (code::CONFLICTING_STYLE, 0x0a)
         );
     }
-    assert_eq!(node.traffic_control().promised.len(), 1);
+    assert_eq!(node.traffic_control().reserved.len(), 1);
 }
 
 #[test]
-fn senders_of_a_shared_request_that_are_not_there_are_answered_and_the_others_served() {
+fn missing_senders_of_a_shared_request_are_answered_and_the_others_served() {
     let mut node = router();
     answer(&mut node, 0, &path(session(), sender(1)));
     let bytes = resv(Descriptors::SharedExplicit(
@@ -189,7 +191,7 @@ fn senders_of_a_shared_request_that_are_not_there_are_answered_and_the_others_se
 }
 
 #[test]
-fn rfc_2205_3_10_objects_to_be_forwarded_are_kept_with_the_state_and_sent_on_once_each() {
+fn rfc_2205_3_10_unknown_objects_are_stored_with_the_state_and_forwarded_once_each() {
     let opaque = |byte| Opaque {
         class: 200,
         c_type: 1,
@@ -211,14 +213,14 @@ fn rfc_2205_3_10_objects_to_be_forwarded_are_kept_with_the_state_and_sent_on_onc
     let plain = resv(Descriptors::Fixed(vec![(flowspec(), sender(1))]));
     let bytes = with(&plain, vec![opaque(2), opaque(2), opaque(3)]);
     assert_eq!(sent(1, &bytes), Some(vec![opaque(2), opaque(3)]));
-    // A change of what is carried goes on at once, as any change.
+    // A changed forwarded object triggers a message at once, as any change.
     let bytes = with(&plain, vec![opaque(4)]);
     assert_eq!(sent(1, &bytes), Some(vec![opaque(4)]));
     assert_eq!(sent(1, &bytes), None);
 }
 
 #[test]
-fn what_a_node_remembers_is_bounded() {
+fn the_state_of_a_node_is_bounded() {
     let mut node = router();
     let fixed = |flowspec, port| resv(Descriptors::Fixed(vec![(flowspec, sender(port))]));
     let kbits = |n| Content::Known(Flowspec::ControlledLoad(bucket(Bandwidth::kbit(n))));
@@ -230,12 +232,12 @@ fn what_a_node_remembers_is_bounded() {
     }
     refused(&mut node, 1, &fixed(kbits(1), 51), code::SYSTEM);
     assert_eq!(node.reservations(), 50);
-    // A change of what is there is no more.
+    // A change of existing state adds none.
     let changed = answer(&mut node, 1, &fixed(kbits(2), 50));
     assert!(matches!(changed, Some((HOST_A, Message::Resv(_)))), "{changed:?}");
 }
 
-/// Towards host 1 by interface 0, and to all others by interface 1.
+/// Towards host 1 through interface 0, to all others through interface 1.
 struct Straight;
 
 const fn v6(end: u16) -> IpAddr {
@@ -249,17 +251,17 @@ impl Routing for Straight {
 }
 
 #[test]
-fn ipv6_is_spoken_as_ipv4_is() {
+fn ipv6_works_as_ipv4_does() {
     let interface = |end: u16| RsvpInterface {
         addresses: vec![IpAddr::from([10, 0, 0, 9]), v6(end)],
         refresh: Refresh::millis(1000),
     };
     let settings = Settings::new(vec![interface(2), interface(3)], Seed(1));
-    let mut node = Node::new(settings, Books::new(Bandwidth::mbit(100)), Straight);
+    let mut node = Node::new(settings, TestAdmission::new(Bandwidth::mbit(100)), Straight);
     let mut pass = |interface, message| {
         let read = node.handle_packet(Instant::START, interface, 63, &framed(message));
         assert_eq!(read, Ok(()));
-        let transmit = node.poll_transmit().expect("it goes on");
+        let transmit = node.poll_transmit().expect("it is forwarded");
         let frame = Frame::decode(&transmit.bytes).expect("it is sound");
         (transmit.source, transmit.destination, frame.message)
     };
@@ -318,7 +320,7 @@ fn rfc_2205_3_10_an_unknown_class_is_answered_and_changes_nothing() {
 }
 
 #[test]
-fn senders_beyond_the_most_are_refused() {
+fn senders_beyond_the_limit_are_refused() {
     let mut node = router();
     for port in 1..=100 {
         answer(&mut node, 0, &path(session(), sender(port)));
@@ -333,7 +335,7 @@ fn rfc_2205_2_9_a_hop_without_rsvp_shows_in_the_ttl_and_breaks_the_adspec() {
         let mut node = router();
         let bytes = path(session(), sender(1));
         assert_eq!(node.handle_packet(Instant::START, 0, ttl, &bytes), Ok(()));
-        let sent = node.poll_transmit().expect("the Path goes on");
+        let sent = node.poll_transmit().expect("the Path is forwarded");
         assert_eq!(
             (sent.ttl, sent.source, sent.destination),
             (ttl - 1, HOST_A, HOST_B)
@@ -360,8 +362,8 @@ fn the_police_flag_is_set_by_the_sender_and_cleared_by_the_first_router() {
     let mut network = Network::new(Bandwidth::mbit(100), 1);
     network.reserve(1, TEN);
     let police = |at: usize| {
-        let promised = &network.nodes[at].traffic_control().promised;
-        promised
+        let reserved = &network.nodes[at].traffic_control().reserved;
+        reserved
             .values()
             .next()
             .is_some_and(|(_, request)| request.police.entry)
@@ -370,7 +372,7 @@ fn the_police_flag_is_set_by_the_sender_and_cleared_by_the_first_router() {
 }
 
 #[test]
-fn calls_that_cannot_work_say_why() {
+fn invalid_calls_return_the_reason() {
     let mut node = router();
     let now = Instant::START;
     let nowhere = Session {
@@ -386,20 +388,20 @@ fn calls_that_cannot_work_say_why() {
         node.add_sender(now, portless, sender(1), bucket(TEN)),
         Err(CallError::Ports)
     );
-    let asked = Flowspec::ControlledLoad(bucket(TEN));
+    let requested = Flowspec::ControlledLoad(bucket(TEN));
     assert_eq!(
         node.reserve(
             now,
             receiver(1),
             &session(),
-            Descriptors::Fixed(vec![(asked, sender(1))])
+            Descriptors::Fixed(vec![(requested, sender(1))])
         ),
         Err(CallError::NoPath)
     );
 }
 
 #[test]
-fn only_the_neighbour_that_made_a_state_may_end_it() {
+fn only_the_neighbour_that_created_state_may_tear_it_down() {
     let mut node = router();
     let stranger = IpAddr::from([10, 0, 7, 7]);
     let fixed = || Descriptors::Fixed(vec![(flowspec(), sender(1))]);
@@ -424,21 +426,21 @@ fn only_the_neighbour_that_made_a_state_may_end_it() {
     assert_eq!(
         answer(&mut node, 2, &path_tear(HOST_A)),
         None,
-        "by another interface"
+        "through another interface"
     );
     assert_eq!(answer(&mut node, 1, &resv_tear(stranger)), None);
-    assert_eq!((node.senders(), node.traffic_control().promised.len()), (1, 1));
+    assert_eq!((node.senders(), node.traffic_control().reserved.len()), (1, 1));
     let passed = answer(&mut node, 1, &resv_tear(HOST_B));
     assert!(
         matches!(passed, Some((HOST_A, Message::ResvTear(_)))),
         "{passed:?}"
     );
     assert!(answer(&mut node, 0, &path_tear(HOST_A)).is_some());
-    assert_eq!((node.senders(), node.traffic_control().promised.len()), (0, 0));
+    assert_eq!((node.senders(), node.traffic_control().reserved.len()), (0, 0));
 }
 
 #[test]
-fn rfc_2205_3_1_9_a_confirmation_goes_from_hop_to_hop_in_the_name_of_each() {
+fn rfc_2205_3_1_9_a_confirmation_is_sent_hop_by_hop_from_each_hops_address() {
     let mut node = router();
     let confirmation = ResvConf {
         session: session(),
@@ -454,7 +456,7 @@ fn rfc_2205_3_1_9_a_confirmation_goes_from_hop_to_hop_in_the_name_of_each() {
     };
     let bytes = framed(Message::ResvConf(confirmation.clone()));
     assert_eq!(node.handle_packet(Instant::START, 0, 63, &bytes), Ok(()));
-    let sent = node.poll_transmit().expect("it goes on");
+    let sent = node.poll_transmit().expect("it is forwarded");
     let own = Topology::row().addresses(R1)[1];
     assert_eq!((sent.source, sent.destination), (own, HOST_B));
     assert_eq!((sent.interface, sent.ttl, sent.router_alert), (1, 62, true));

@@ -1,6 +1,6 @@
 //! Groups: reverse paths, loops, several receivers on a host, confirmations.
 
-use crate::rig::{Network, SECOND, TestNode, asked, bucket, group, receiver};
+use crate::rig::{Network, SECOND, TestNode, bucket, group, receiver, request};
 use crate::topology::Topology;
 use core::net::IpAddr;
 use engine::units::{Bandwidth, Duration, Probability};
@@ -10,17 +10,20 @@ use rsvp::wire::{Descriptors, Flowspec, Frame, Message, SenderTemplate, Style};
 const TEN: Bandwidth = Bandwidth::mbit(10);
 
 fn one(n: u64, sender: SenderTemplate) -> Descriptors<Flowspec> {
-    Descriptors::Fixed(vec![(asked(Bandwidth::mbit(n)), sender)])
+    Descriptors::Fixed(vec![(request(Bandwidth::mbit(n)), sender)])
 }
 
 #[test]
-fn a_path_by_another_interface_than_that_of_the_way_back_is_dropped() {
+fn a_path_that_fails_the_reverse_path_check_is_dropped() {
     let mut network = Network::on(Topology::mesh(), Bandwidth::gbit(1), 1);
     network.join(&[5]);
     network.log = Some(Vec::new());
     network.send(4, TEN);
     let log = network.log.take().expect("it is kept");
-    let (_, expected, ttl, bytes) = log.iter().find(|(to, ..)| *to == 2).expect("it reaches router 2");
+    let (_, expected, ttl, bytes) = log
+        .iter()
+        .find(|(to, ..)| *to == 2)
+        .expect("it arrives at router 2");
     let other = network.topology.interface(2, 1);
     assert_ne!(*expected, other);
     let fresh = |network: &mut Network| {
@@ -36,13 +39,13 @@ fn a_path_by_another_interface_than_that_of_the_way_back_is_dropped() {
 }
 
 #[test]
-fn a_group_s_path_goes_to_all_that_have_members_behind_them_and_to_no_others() {
+fn a_group_s_path_is_forwarded_only_towards_members() {
     let mut network = Network::on(Topology::dumbbell(), Bandwidth::gbit(1), 1);
     network.join(&[1, 2]);
     network.send(0, TEN);
     assert_eq!(network.senders(), [1, 1, 1, 0, 1, 1]);
     network.join(&[1, 3]);
-    // A changed tree settles for two seconds.
+    // A changed tree needs two seconds to settle.
     network.run(Duration::from_millis(2010));
     assert_eq!(network.senders(), [1, 1, 1, 1, 1, 1]);
     network.run(Duration::from_millis(5300));
@@ -64,11 +67,11 @@ fn ring_without_receivers(tamper: Option<fn(Vec<u8>) -> Vec<u8>>) -> Network {
         network.send(*host, TEN);
     }
     for host in &hosts {
-        network.member_asks(*host, Descriptors::Wildcard(asked(TEN)));
+        network.member_requests(*host, Descriptors::Wildcard(request(TEN)));
     }
     network.run(SECOND.times(10));
-    // Two ways round the ring, and to the host; and from each host.
-    assert_eq!(network.promises(), [3, 3, 3, 3, 3, 1, 1, 1, 1, 1]);
+    // Both directions of the ring, and to the host; and from each host.
+    assert_eq!(network.reservations(), [3, 3, 3, 3, 3, 1, 1, 1, 1, 1]);
     for host in &hosts {
         network.nodes[*host].release(network.now, receiver(1), &group());
     }
@@ -77,13 +80,13 @@ fn ring_without_receivers(tamper: Option<fn(Vec<u8>) -> Vec<u8>>) -> Network {
 }
 
 #[test]
-fn rfc_2205_3_4_wildcards_that_go_round_in_a_ring_end_with_their_receivers() {
+fn rfc_2205_3_4_wildcard_loops_in_a_ring_end_with_their_receivers() {
     let network = ring_without_receivers(None);
-    assert_eq!(network.promises(), [0; 10]);
+    assert_eq!(network.reservations(), [0; 10]);
 }
 
 #[test]
-fn rfc_2205_3_4_without_scope_they_would_keep_themselves_alive() {
+fn rfc_2205_3_4_without_scope_they_refresh_themselves_forever() {
     let strip = |bytes: Vec<u8>| match Frame::decode(&bytes) {
         Ok(mut frame) => {
             if let Message::Resv(resv) = &mut frame.message {
@@ -94,18 +97,18 @@ fn rfc_2205_3_4_without_scope_they_would_keep_themselves_alive() {
         Err(_) => bytes,
     };
     let network = ring_without_receivers(Some(strip));
-    assert_ne!(network.promises(), [0; 10]);
+    assert_ne!(network.reservations(), [0; 10]);
 }
 
 #[test]
-fn scopes_name_the_senders_of_the_side_that_a_wildcard_goes_to() {
+fn scopes_list_the_senders_on_the_side_to_which_a_wildcard_is_forwarded() {
     let mut network = Network::on(Topology::dumbbell(), Bandwidth::gbit(1), 1);
     network.join(&[0, 1, 2, 3]);
     for host in 0..4 {
         network.send(host, TEN);
     }
     network.log = Some(Vec::new());
-    network.member_asks(2, Descriptors::Wildcard(asked(TEN)));
+    network.member_requests(2, Descriptors::Wildcard(request(TEN)));
     let log = network.log.take().expect("it is kept");
     let scopes = log.iter().filter_map(|(to, _, _, bytes)| {
         let Ok(Frame {
@@ -132,7 +135,7 @@ fn scopes_name_the_senders_of_the_side_that_a_wildcard_goes_to() {
         (1, addresses(&[1])),
         (3, addresses(&[3])),
         (4, addresses(&[0, 1])),
-        // From its one router a host has one previous hop, and no loop.
+        // Behind a single router a host has one previous hop, and no loop.
         (5, None),
     ];
     assert_eq!(scopes, expected);
@@ -155,8 +158,8 @@ fn several_receivers_on_one_host_have_one_reservation_that_serves_all() {
     let sender = network.send(0, TEN);
     let ask = |network: &mut Network, program: u64, n: u64| {
         let now = network.now;
-        let asked = network.nodes[2].reserve(now, ReceiverId(program), &group(), one(n, sender));
-        asked.expect("the host has heard of it");
+        let request = network.nodes[2].reserve(now, ReceiverId(program), &group(), one(n, sender));
+        request.expect("the host has path state");
         let sent = network.sent;
         network.run(Duration::from_millis(10));
         network.sent - sent
@@ -181,20 +184,17 @@ fn several_receivers_on_one_host_have_one_reservation_that_serves_all() {
 }
 
 #[test]
-fn rfc_2205_2_6_a_request_that_is_in_force_further_on_is_confirmed_where_it_meets_the_other() {
+fn rfc_2205_2_6_a_request_in_force_upstream_is_confirmed_where_it_merges() {
     let mut network = Network::on(Topology::ethernet(), Bandwidth::gbit(1), 1);
     network.join(&[4, 5]);
     let sender = network.send(0, TEN);
-    network.member_asks(4, one(10, sender));
+    network.member_requests(4, one(10, sender));
     assert_eq!(confirmed(&mut network, 4).len(), 1);
     network.log = Some(Vec::new());
-    network.member_asks(5, one(5, sender));
+    network.member_requests(5, one(5, sender));
     assert_eq!(confirmed(&mut network, 5).len(), 1);
     let log = network.log.take().expect("it is kept");
-    assert!(
-        log.iter().all(|(to, ..)| *to != 0),
-        "the sender has no part in it"
-    );
+    assert!(log.iter().all(|(to, ..)| *to != 0), "the sender is not involved");
     let by = log
         .iter()
         .find_map(|(_, _, _, bytes)| match Frame::decode(bytes) {
@@ -212,8 +212,8 @@ fn styles_and_services_of_one_session_do_not_mix() {
     let mut network = Network::on(Topology::dumbbell(), Bandwidth::gbit(1), 1);
     network.join(&[2, 3]);
     let sender = network.send(0, TEN);
-    network.member_asks(2, one(10, sender));
-    let wildcard = Descriptors::Wildcard(asked(TEN));
+    network.member_requests(2, one(10, sender));
+    let wildcard = Descriptors::Wildcard(request(TEN));
     let guaranteed = Descriptors::Fixed(vec![(
         Flowspec::Guaranteed {
             bucket: bucket(TEN),
@@ -232,9 +232,9 @@ fn styles_and_services_of_one_session_do_not_mix() {
         on_host(&mut network.nodes[2], guaranteed.clone()),
         Err(CallError::Service)
     );
-    // Another host cannot know, and is told by the router where they meet.
+    // Another host cannot know; the router where they merge reports it.
     for (wanted, expected) in [(wildcard, (5, 0x0a)), (guaranteed, (21, 1))] {
-        network.member_asks(3, wanted);
+        network.member_requests(3, wanted);
         let events = network.events_at(3).into_iter();
         let errors: Vec<_> = events
             .filter_map(|event| match event {
@@ -247,8 +247,8 @@ fn styles_and_services_of_one_session_do_not_mix() {
         network.run(Duration::from_millis(20));
         network.events_at(3);
     }
-    // One's own style can be changed.
-    network.member_asks(2, Descriptors::Wildcard(asked(TEN)));
+    // A receiver can change its own style.
+    network.member_requests(2, Descriptors::Wildcard(request(TEN)));
     assert_eq!(network.rates_on(0, 0), [10]);
     let style = network.nodes[0]
         .status_of(&group())
@@ -257,15 +257,15 @@ fn styles_and_services_of_one_session_do_not_mix() {
 }
 
 #[test]
-fn who_is_pushed_aside_is_told_and_asks_again() {
+fn a_preempted_receiver_is_notified_and_requests_again() {
     let mut network = Network::on(Topology::dumbbell(), Bandwidth::gbit(1), 1);
     network.join(&[2]);
     let sender = network.send(0, TEN);
-    network.member_asks(2, one(10, sender));
+    network.member_requests(2, one(10, sender));
     network.events_at(2);
     let now = network.now;
     let books = network.nodes[4].traffic_control_mut();
-    let (handle, _) = books.promised.pop_first().expect("it is promised");
+    let (handle, _) = books.reserved.pop_first().expect("it is reserved");
     books.filters.clear();
     network.nodes[4].preempted(now, handle);
     network.run(Duration::from_millis(10));
@@ -283,16 +283,16 @@ fn who_is_pushed_aside_is_told_and_asks_again() {
 }
 
 #[test]
-fn a_style_whose_end_was_lost_dies_in_its_time_and_makes_room() {
+fn a_style_whose_tear_was_lost_times_out_and_makes_room() {
     let mut network = Network::on(Topology::dumbbell(), Bandwidth::gbit(1), 1);
     network.join(&[2]);
     let sender = network.send(0, TEN);
-    network.member_asks(2, one(10, sender));
+    network.member_requests(2, one(10, sender));
     network.loss = Probability::ratio(1, 1);
     network.nodes[2].release(network.now, receiver(1), &group());
     network.run(Duration::from_millis(2));
     network.loss = Probability::ZERO;
-    network.member_asks(2, Descriptors::SharedExplicit(asked(TEN), vec![sender]));
+    network.member_requests(2, Descriptors::SharedExplicit(request(TEN), vec![sender]));
     let style = |network: &Network| {
         let status = network.nodes[4].status_of(&group());
         status.and_then(|status| status.style)
@@ -304,7 +304,7 @@ fn a_style_whose_end_was_lost_dies_in_its_time_and_makes_room() {
 }
 
 #[test]
-fn a_program_hears_that_all_is_well_also_when_messages_were_lost_or_the_sender_comes_later() {
+fn a_program_gets_its_confirmation_even_after_loss_or_with_a_later_sender() {
     let mut network = Network::on(Topology::dumbbell(), Bandwidth::gbit(1), 1);
     network.join(&[2]);
     let first = network.send(0, TEN);
@@ -313,8 +313,8 @@ fn a_program_hears_that_all_is_well_also_when_messages_were_lost_or_the_sender_c
         port: 4000,
     };
     network.loss = Probability::ratio(1, 1);
-    let each = |sender| (asked(TEN), sender);
-    network.member_asks(2, Descriptors::Fixed(vec![each(first), each(second)]));
+    let each = |sender| (request(TEN), sender);
+    network.member_requests(2, Descriptors::Fixed(vec![each(first), each(second)]));
     network.loss = Probability::ZERO;
     assert_eq!(confirmed(&mut network, 2), []);
     network.run(SECOND.times(3));

@@ -1,7 +1,7 @@
-//! A request that cannot be had must not take away, or keep others from, what can (RFC 2205,
+//! A request that cannot be granted must not remove or block those that can (RFC 2205,
 //! sections 2.5 and 3.5).
 
-use crate::rig::{Network, SECOND, asked, bucket, group};
+use crate::rig::{Network, SECOND, bucket, flowspec, group};
 use crate::topology::Topology;
 use engine::units::{Bandwidth, Duration};
 use rsvp::node::Event;
@@ -17,7 +17,7 @@ const UP: usize = 0;
 const DOWN: usize = 1;
 
 fn one(n: u64, sender: SenderTemplate) -> Descriptors<Flowspec> {
-    Descriptors::Fixed(vec![(asked(Bandwidth::mbit(n)), sender)])
+    Descriptors::Fixed(vec![(flowspec(Bandwidth::mbit(n)), sender)])
 }
 
 /// A sender, a router, and two receivers behind routers of their own on one Ethernet.
@@ -43,11 +43,11 @@ fn failures(network: &mut Network, at: usize) -> Vec<ErrorSpec> {
 }
 
 #[test]
-fn killer_reservation_1_where_requests_meet() {
+fn killer_reservation_1_at_the_merge_point() {
     let (mut network, sender) = network();
     narrow(&mut network, ROUTER);
-    network.member_asks(SMALL, one(10, sender));
-    network.member_asks(BIG, one(100, sender));
+    network.member_requests(SMALL, one(10, sender));
+    network.member_requests(BIG, one(100, sender));
     for _ in 0..200 {
         assert_eq!(
             (network.rates_on(ROUTER, DOWN), network.rates_on(SENDER, UP)),
@@ -62,21 +62,21 @@ fn killer_reservation_1_where_requests_meet() {
             .iter()
             .all(|error| error.code == code::ADMISSION && !error.in_place)
     );
-    // Once when it asked and once a refresh.
+    // Once at the request and once per refresh.
     assert!((15..30).contains(&failed.len()), "{}", failed.len());
 }
 
 #[test]
-fn killer_reservation_1_beyond_the_place_where_requests_meet() {
+fn killer_reservation_1_beyond_the_merge_point() {
     let (mut network, sender) = network();
     narrow(&mut network, SENDER);
-    network.member_asks(SMALL, one(10, sender));
-    network.member_asks(BIG, one(100, sender));
+    network.member_requests(SMALL, one(10, sender));
+    network.member_requests(BIG, one(100, sender));
     for _ in 0..200 {
         assert_eq!(network.rates_on(SENDER, UP), [10]);
         network.run(Duration::from_millis(100));
     }
-    // What is in place stays, so that only the one who asked for too much is told.
+    // The existing reservation stays, so only the receiver that requested too much is notified.
     assert_eq!(failures(&mut network, SMALL), []);
     let failed = failures(&mut network, BIG);
     assert!(failed.iter().all(|error| error.in_place && !error.not_guilty));
@@ -88,27 +88,27 @@ fn killer_reservation_1_beyond_the_place_where_requests_meet() {
 fn killer_reservation_2() {
     let (mut network, sender) = network();
     narrow(&mut network, SENDER);
-    network.member_asks(BIG, one(100, sender));
+    network.member_requests(BIG, one(100, sender));
     network.run(SECOND.times(3));
     assert_eq!(network.rates_on(SENDER, UP), [0; 0]);
-    network.member_asks(SMALL, one(10, sender));
+    network.member_requests(SMALL, one(10, sender));
     for _ in 0..200 {
         assert_eq!(network.rates_on(SENDER, UP), [10]);
         network.run(Duration::from_millis(100));
     }
     assert!(!failures(&mut network, BIG).is_empty());
-    network.member_asks(BIG, one(40, sender));
+    network.member_requests(BIG, one(40, sender));
     assert_eq!(network.rates_on(SENDER, UP), [40]);
 }
 
 #[test]
-fn of_three_requests_the_largest_alone_is_kept_back() {
+fn of_three_requests_only_the_largest_is_blockaded() {
     let mut network = Network::on(Topology::figure_3(), Bandwidth::gbit(1), 1);
     network.join(&[4, 5, 6]);
     let sender = network.send(1, Bandwidth::mbit(100));
     narrow(&mut network, 1);
     for (host, n) in [(4, 100), (5, 40), (6, 10)] {
-        network.member_asks(host, one(n, sender));
+        network.member_requests(host, one(n, sender));
     }
     for _ in 0..200 {
         assert_eq!(network.rates_on(1, 0), [40]);
@@ -121,13 +121,13 @@ fn a_shared_reservation_is_not_killed_either() {
     for style in [true, false] {
         let (mut network, sender) = network();
         narrow(&mut network, SENDER);
-        let wish = |n| match style {
-            true => Descriptors::Wildcard(asked(Bandwidth::mbit(n))),
-            false => Descriptors::SharedExplicit(asked(Bandwidth::mbit(n)), vec![sender]),
+        let wanted = |n| match style {
+            true => Descriptors::Wildcard(flowspec(Bandwidth::mbit(n))),
+            false => Descriptors::SharedExplicit(flowspec(Bandwidth::mbit(n)), vec![sender]),
         };
-        network.member_asks(BIG, wish(100));
+        network.member_requests(BIG, wanted(100));
         network.run(SECOND.times(3));
-        network.member_asks(SMALL, wish(10));
+        network.member_requests(SMALL, wanted(10));
         for _ in 0..200 {
             assert_eq!(network.rates_on(SENDER, UP), [10]);
             network.run(Duration::from_millis(100));
@@ -136,26 +136,26 @@ fn a_shared_reservation_is_not_killed_either() {
 }
 
 #[test]
-fn requests_that_fail_only_together_leave_the_least_of_them() {
+fn requests_that_fail_only_together_leave_the_smallest() {
     let (mut network, sender) = network();
     let together = |request: &TcRequest| {
         let bucket = request.flowspec.bucket();
         bucket.rate.ceil() >= 5_000_000 && bucket.bucket.ceil() >= 50_000
     };
     network.nodes[SENDER].traffic_control_mut().refuses = Some(together);
-    let wish = |n, size| {
+    let wanted = |n, size| {
         let bucket = TokenBucket {
             bucket: Real::nearest(size),
             ..bucket(Bandwidth::mbit(n))
         };
         Descriptors::Fixed(vec![(Flowspec::ControlledLoad(bucket), sender)])
     };
-    network.member_asks(BIG, wish(40, 3000));
-    network.member_asks(SMALL, wish(10, 60_000));
+    network.member_requests(BIG, wanted(40, 3000));
+    network.member_requests(SMALL, wanted(10, 60_000));
     network.run(SECOND.times(2));
     assert_eq!(network.rates_on(SENDER, UP), [10]);
     for _ in 0..200 {
-        // When the blockade is over both are tried again, and what is in place stays.
+        // After the blockade both are tried again, and the existing reservation stays.
         assert_eq!(network.rates_on(SENDER, UP), [10]);
         network.run(Duration::from_millis(100));
     }
@@ -165,20 +165,20 @@ fn requests_that_fail_only_together_leave_the_least_of_them() {
 fn rfc_2205_3_5_a_blockade_ends_kb_refresh_periods_after_the_last_error() {
     let (mut network, sender) = network();
     narrow(&mut network, SENDER);
-    network.member_asks(SMALL, one(10, sender));
+    network.member_requests(SMALL, one(10, sender));
     network.run(SECOND);
     let asked_at = network.now;
-    network.member_asks(BIG, one(100, sender));
+    network.member_requests(BIG, one(100, sender));
     let blockades = |network: &Network| {
         let status = network.nodes[ROUTER].status_of(&group());
-        status.expect("it knows the session").bsbs
+        status.expect("it has the session").bsbs
     };
     let [blockade] = blockades(&network).try_into().expect("one blockade");
-    assert_eq!(blockade.flowspec, asked(Bandwidth::mbit(100)));
+    assert_eq!(blockade.flowspec, flowspec(Bandwidth::mbit(100)));
     let after = blockade.until.since(asked_at);
     // The request and the error cross three links and one.
     assert_eq!(after, Duration::from_millis(4004));
-    // The receiver gives up, and others are asked for again as soon as the blockade is over.
+    // The receiver gives up; the others are requested again as soon as the blockade ends.
     network.nodes[BIG].release(network.now, crate::rig::receiver(1), &group());
     network.run(Duration::from_millis(3950));
     assert_eq!(blockades(&network).len(), 1);

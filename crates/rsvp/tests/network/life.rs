@@ -1,4 +1,4 @@
-//! A reservation's life: made, kept, changed, ended, forgotten.
+//! The life of a reservation: made, refreshed, changed, torn down, timed out.
 
 use crate::rig::{A, B, Network, R1, R2, SECOND, receiver, sender, session};
 use engine::units::{Bandwidth, Duration};
@@ -14,9 +14,9 @@ fn reserved() -> Network {
 }
 
 #[test]
-fn a_reservation_is_made_on_every_hop_and_both_ends_hear_of_it() {
+fn a_reservation_is_made_on_every_hop_and_both_ends_are_notified() {
     let mut network = reserved();
-    assert_eq!(network.promises(), [1, 1, 1, 0]);
+    assert_eq!(network.reservations(), [1, 1, 1, 0]);
     assert_eq!(network.rates(R2), [10_000_000]);
     let at_a = network.events_at(A);
     assert!(matches!(at_a.as_slice(), [Event::Reserved { .. }]), "{at_a:?}");
@@ -37,21 +37,21 @@ fn a_reservation_is_made_on_every_hop_and_both_ends_hear_of_it() {
 }
 
 #[test]
-fn rfc_2205_3_7_refreshes_keep_it_and_come_once_in_r_on_average() {
+fn rfc_2205_3_7_refreshes_keep_it_and_are_sent_once_per_r_on_average() {
     let mut network = reserved();
     let before = network.sent;
     network.run(SECOND.times(600));
-    assert_eq!(network.promises(), [1, 1, 1, 0]);
+    assert_eq!(network.reservations(), [1, 1, 1, 0]);
     let sent = network.sent - before;
     // Three hops of Path and three of Resv, each 600 times.
     assert!((3_500..3_700).contains(&sent), "{sent} messages");
-    assert_eq!(network.events_at(A).len(), 1, "refreshes are no news");
+    assert_eq!(network.events_at(A).len(), 1, "refreshes cause no events");
 }
 
 #[test]
 fn a_change_is_forwarded_at_once() {
     let mut network = reserved();
-    network.ask(4000, Bandwidth::mbit(25));
+    network.request(4000, Bandwidth::mbit(25));
     network.run(Duration::from_millis(5));
     for at in [A, R1, R2] {
         assert_eq!(network.rates(at), [25_000_000]);
@@ -64,7 +64,7 @@ fn rfc_2205_3_1_6_a_receiver_that_releases_frees_every_hop_at_once() {
     let now = network.now;
     network.nodes[B].release(now, receiver(4000), &session());
     network.run(Duration::from_millis(5));
-    assert_eq!(network.promises(), [0, 0, 0, 0]);
+    assert_eq!(network.reservations(), [0, 0, 0, 0]);
     assert_eq!(network.senders(), [1, 1, 1, 1], "the path stays");
     assert!(matches!(
         network.events_at(A).last(),
@@ -78,7 +78,10 @@ fn rfc_2205_3_1_5_a_sender_that_stops_frees_every_hop_at_once() {
     let now = network.now;
     network.nodes[A].remove_sender(now, &session(), sender(4000));
     network.run(Duration::from_millis(5));
-    assert_eq!((network.promises(), network.senders()), (vec![0; 4], vec![0; 4]));
+    assert_eq!(
+        (network.reservations(), network.senders()),
+        (vec![0; 4], vec![0; 4])
+    );
     assert!(matches!(
         network.events_at(B).last(),
         Some(Event::PathEnded { .. })
@@ -87,50 +90,50 @@ fn rfc_2205_3_1_5_a_sender_that_stops_frees_every_hop_at_once() {
 }
 
 #[test]
-fn rfc_2205_3_7_a_sender_that_dies_is_forgotten_after_the_lifetime_and_not_before() {
+fn rfc_2205_3_7_a_dead_sender_times_out_after_the_lifetime_and_not_before() {
     let mut network = reserved();
     network.dead.insert(A);
-    // The last refresh came as A began, at time 0.
+    // The last refresh was sent when A began, at time 0.
     network.run(Duration::from_millis(5200));
-    assert_eq!(network.promises()[1..], [1, 1, 0]);
+    assert_eq!(network.reservations()[1..], [1, 1, 0]);
     network.run(Duration::from_millis(50));
     assert_eq!(
-        (&network.promises()[1..], &network.senders()[1..]),
+        (&network.reservations()[1..], &network.senders()[1..]),
         (&[0; 3][..], &[0; 3][..])
     );
 }
 
 #[test]
-fn rfc_2205_3_7_a_receiver_that_dies_is_forgotten_and_the_path_stays() {
+fn rfc_2205_3_7_a_dead_receiver_times_out_and_the_path_stays() {
     let mut network = reserved();
     network.dead.insert(B);
-    // The last refresh came as B asked, 20 ms ago.
+    // The last refresh was sent with B's request, 20 ms ago.
     network.run(Duration::from_millis(5200));
-    assert_eq!(network.promises()[..3], [1, 1, 1]);
+    assert_eq!(network.reservations()[..3], [1, 1, 1]);
     network.run(Duration::from_millis(50));
-    assert_eq!(network.promises()[..3], [0, 0, 0]);
+    assert_eq!(network.reservations()[..3], [0, 0, 0]);
     assert_eq!(network.senders()[..3], [1, 1, 1]);
 }
 
 #[test]
-fn a_router_that_restarts_has_the_reservation_back_within_two_refresh_periods() {
+fn a_restarted_router_has_the_reservation_again_within_two_refresh_periods() {
     for seed in 0..100 {
         let mut network = Network::new(Bandwidth::mbit(100), seed);
         network.reserve(4000, TEN);
         network.run(SECOND.times(3));
         network.restart(R2);
         network.run(Duration::from_millis(3010));
-        assert_eq!(network.promises(), [1, 1, 1, 0], "seed {seed}");
+        assert_eq!(network.reservations(), [1, 1, 1, 0], "seed {seed}");
     }
 }
 
 #[test]
-fn rfc_2205_3_6_a_changed_route_takes_the_reservation_along() {
+fn rfc_2205_3_6_a_reservation_follows_a_changed_route() {
     let mut network = reserved();
     network.reroute(&[1], &BTreeSet::new());
     let on = |network: &Network, at: usize| {
-        let promised = network.nodes[at].traffic_control().promised.values();
-        promised.map(|(interface, _)| *interface).collect::<Vec<_>>()
+        let reserved = network.nodes[at].traffic_control().reserved.values();
+        reserved.map(|(interface, _)| *interface).collect::<Vec<_>>()
     };
     let changed = network.now;
     while on(&network, R1) == [1] {
@@ -140,19 +143,19 @@ fn rfc_2205_3_6_a_changed_route_takes_the_reservation_along() {
         network.now.since(changed) <= SECOND.times(2),
         "routes settle in two seconds"
     );
-    assert!(on(&network, R1).is_empty(), "no promise where no data pass");
-    // The next hop sees another previous hop and does not wait for its refresh.
+    assert!(on(&network, R1).is_empty(), "no reservation where no data flow");
+    // The next hop sees a new previous hop and does not wait for a refresh.
     network.run(Duration::from_millis(3));
     assert_eq!(on(&network, R1), [2]);
     network.run(SECOND.times(60));
     assert_eq!(
-        (on(&network, R1), network.promises()),
+        (on(&network, R1), network.reservations()),
         (vec![2], vec![1, 1, 1, 0])
     );
 }
 
 #[test]
-fn who_has_heard_nothing_is_told_all_again_at_once() {
+fn a_node_without_state_is_resynchronised_at_once() {
     let mut network = reserved();
     network.restart(R1);
     let (now, link) = (network.now, 0);
@@ -160,42 +163,42 @@ fn who_has_heard_nothing_is_told_all_again_at_once() {
     network.nodes[A].resynchronise(now, towards);
     network.run(Duration::from_millis(5));
     assert_eq!(network.senders(), [1, 1, 1, 1], "the Path at once");
-    assert_eq!(network.promises(), [1, 0, 1, 0], "the request not yet");
+    assert_eq!(network.reservations(), [1, 0, 1, 0], "the request not yet");
     let (now, towards) = (network.now, network.topology.interface(R2, 1));
     network.nodes[R2].resynchronise(now, towards);
     network.run(Duration::from_millis(5));
-    assert_eq!(network.promises(), [1, 1, 1, 0]);
+    assert_eq!(network.reservations(), [1, 1, 1, 0]);
     let before = network.sent;
     network.run(SECOND.times(100));
     let sent = network.sent - before;
     assert!(
         (550..650).contains(&sent),
-        "refreshes go on at their pace: {sent}"
+        "refreshes continue at their rate: {sent}"
     );
 }
 
 #[test]
-fn an_end_that_is_lost_with_a_router_is_made_up_for_by_age() {
+fn a_tear_that_is_lost_with_a_router_is_replaced_by_a_timeout() {
     let mut network = reserved();
     network.reserve(4001, TEN);
-    assert_eq!(network.promises(), [2, 2, 2, 0]);
+    assert_eq!(network.reservations(), [2, 2, 2, 0]);
     let now = network.now;
     network.nodes[A].remove_sender(now, &session(), sender(4001));
-    // The PathTear is under way when R1 dies, which comes back with nothing.
+    // The PathTear is in flight when R1 dies, which restarts without state.
     network.dead.insert(R1);
     network.run(Duration::from_millis(20));
     network.restart(R1);
     network.dead.remove(&R1);
     network.run(SECOND.times(3));
     assert_eq!(
-        network.promises(),
+        network.reservations(),
         [1, 1, 2, 0],
-        "R1 cannot end at R2 what it does not know"
+        "R1 cannot tear down at R2 what it has no state for"
     );
     assert_eq!(network.senders(), [1, 1, 2, 2]);
     network.run(SECOND.times(3));
     assert_eq!(
-        (network.promises(), network.senders()),
+        (network.reservations(), network.senders()),
         (vec![1, 1, 1, 0], vec![1; 4])
     );
 }

@@ -1,5 +1,5 @@
-//! What should be in force where, worked out from who sends, who asks and the routes, without any
-//! message.
+//! The expected reservations on every hop, computed from senders, requests and routes, without
+//! any message.
 
 use crate::rig::Network;
 use crate::topology::{Tables, is_group};
@@ -7,15 +7,15 @@ use core::net::IpAddr;
 use rsvp::wire::SenderTemplate;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Rate and bucket in bytes: what requests of the simulation differ in. Two of them need not be one
-/// more than the other.
+/// Rate and bucket in bytes, the only differences between requests of the simulation. Two of them
+/// may be unordered.
 pub(crate) type Amount = (u64, u64);
 
 fn most(a: Amount, b: Amount) -> Amount {
     (a.0.max(b.0), a.1.max(b.1))
 }
 
-/// How reservations go together.
+/// How reservations are merged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
     Wildcard,
@@ -23,24 +23,24 @@ pub(crate) enum Kind {
     Shared,
 }
 
-/// Who asks at a node, by the number of the program.
-pub(crate) type Wishes = BTreeMap<(usize, u64), Wish>;
+/// The requests of programs at a node, by the program's number.
+pub(crate) type Requests = BTreeMap<(usize, u64), Request>;
 
-/// What a program asks for. With a wildcard the senders do not matter, and all amounts but that of
-/// style FF are one.
+/// What a program requests. With a wildcard the senders do not matter; only style FF has several
+/// amounts.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Wish {
+pub(crate) struct Request {
     pub(crate) amounts: BTreeMap<SenderTemplate, Amount>,
 }
 
 /// On a node, towards a link: how much, and for whom.
-pub(crate) type Promises = BTreeSet<(usize, usize, Amount, BTreeSet<SenderTemplate>)>;
+pub(crate) type Reservations = BTreeSet<(usize, usize, Amount, BTreeSet<SenderTemplate>)>;
 
-/// What is known of senders along their ways.
+/// The path state along the senders' paths.
 struct Paths {
-    /// The node and link before.
+    /// The previous hop and link.
     previous: BTreeMap<(usize, SenderTemplate), (usize, usize)>,
-    /// The links that they leave by.
+    /// The outgoing links.
     by: BTreeMap<(usize, SenderTemplate), BTreeSet<usize>>,
     here: BTreeSet<(usize, SenderTemplate)>,
 }
@@ -78,18 +78,18 @@ impl Paths {
     }
 }
 
-/// What should be promised.
-pub(crate) fn promises(
+/// The expected reservations.
+pub(crate) fn reservations(
     tables: &Tables,
     session: IpAddr,
     senders: &BTreeMap<SenderTemplate, usize>,
     ends: &BTreeSet<usize>,
-    (kind, wishes): (Kind, &Wishes),
-) -> Promises {
+    (kind, requests): (Kind, &Requests),
+) -> Reservations {
     let paths = Paths::new(tables, session, senders, ends);
     match kind {
-        Kind::Fixed => fixed(tables, session, senders, &paths, wishes),
-        _ => together(kind, senders, &paths, wishes),
+        Kind::Fixed => fixed(tables, session, senders, &paths, requests),
+        _ => together(kind, senders, &paths, requests),
     }
 }
 
@@ -98,11 +98,11 @@ fn fixed(
     session: IpAddr,
     senders: &BTreeMap<SenderTemplate, usize>,
     paths: &Paths,
-    wishes: &Wishes,
-) -> Promises {
+    requests: &Requests,
+) -> Reservations {
     let mut all: BTreeMap<(usize, usize, SenderTemplate), Amount> = BTreeMap::new();
-    for ((end, _), wish) in wishes {
-        for (sender, amount) in &wish.amounts {
+    for ((end, _), request) in requests {
+        for (sender, amount) in &request.amounts {
             if !paths.here.contains(&(*end, *sender)) {
                 continue;
             }
@@ -117,21 +117,21 @@ fn fixed(
     all.into_iter().map(one).collect()
 }
 
-/// Shared reservations: each node asks each node before for what those behind it ask, until nothing
-/// changes.
+/// Shared reservations: each node requests from each previous hop what its next hops request,
+/// until nothing changes.
 fn together(
     kind: Kind,
     senders: &BTreeMap<SenderTemplate, usize>,
     paths: &Paths,
-    wishes: &Wishes,
-) -> Promises {
+    requests: &Requests,
+) -> Reservations {
     let everyone: BTreeSet<SenderTemplate> = senders.keys().copied().collect();
-    let listed = |wish: &Wish| match kind {
+    let listed = |request: &Request| match kind {
         Kind::Wildcard => everyone.clone(),
-        _ => wish.amounts.keys().copied().collect(),
+        _ => request.amounts.keys().copied().collect(),
     };
-    // From a node to the node before, over a link.
-    let mut asked: BTreeMap<(usize, usize, usize), (Amount, BTreeSet<SenderTemplate>)> = BTreeMap::new();
+    // From a node to its previous hop, over a link.
+    let mut requested: BTreeMap<(usize, usize, usize), (Amount, BTreeSet<SenderTemplate>)> = BTreeMap::new();
     loop {
         let mut next = BTreeMap::new();
         for ((at, sender), (before, link)) in &paths.previous {
@@ -141,26 +141,26 @@ fn together(
                 place.0 = most(place.0, amount);
                 place.1.insert(*sender);
             };
-            for ((end, _), wish) in wishes {
+            for ((end, _), request) in requests {
                 let meant =
-                    end == at && paths.here.contains(&(*at, *sender)) && listed(wish).contains(sender);
-                if let (true, Some(amount)) = (meant, wish.amounts.values().next()) {
+                    end == at && paths.here.contains(&(*at, *sender)) && listed(request).contains(sender);
+                if let (true, Some(amount)) = (meant, request.amounts.values().next()) {
                     add(*amount);
                 }
             }
-            for ((_, to, over), (amount, list)) in &asked {
+            for ((_, to, over), (amount, list)) in &requested {
                 if to == at && list.contains(sender) && paths.leaves(*at, *sender, *over) {
                     add(*amount);
                 }
             }
         }
-        if next == asked {
+        if next == requested {
             break;
         }
-        asked = next;
+        requested = next;
     }
     let mut all: BTreeMap<(usize, usize), (Amount, BTreeSet<SenderTemplate>)> = BTreeMap::new();
-    for ((_, to, link), (amount, list)) in asked {
+    for ((_, to, link), (amount, list)) in requested {
         let place = all.entry((to, link)).or_default();
         place.0 = most(place.0, amount);
         let named = |sender: &&SenderTemplate| kind == Kind::Wildcard || list.contains(sender);
@@ -172,12 +172,12 @@ fn together(
 }
 
 impl Network {
-    /// What is promised.
-    pub(crate) fn promised(&self) -> Promises {
+    /// The actual reservations.
+    pub(crate) fn reserved(&self) -> Reservations {
         let mut all = BTreeSet::new();
         for (at, node) in self.nodes.iter().enumerate() {
             let books = node.traffic_control();
-            for (handle, (interface, request)) in &books.promised {
+            for (handle, (interface, request)) in &books.reserved {
                 let bucket = request.flowspec.bucket();
                 let filters = books.filters.iter().filter(|(of, _)| of == handle);
                 let new = all.insert((
@@ -186,7 +186,7 @@ impl Network {
                     (bucket.rate.ceil(), bucket.bucket.ceil()),
                     filters.map(|(_, sender)| *sender).collect(),
                 ));
-                assert!(new, "the same promised twice");
+                assert!(new, "a duplicate reservation");
             }
         }
         all

@@ -38,21 +38,21 @@ impl Routing for Routes {
     }
 }
 
-/// Admits up to a capacity for each interface, and checks that it is used by the rules.
-pub(crate) struct Books {
+/// Admits up to a capacity on each interface, and checks that the node calls it correctly.
+pub(crate) struct TestAdmission {
     pub(crate) capacity: Bandwidth,
-    pub(crate) promised: BTreeMap<RHandle, (InterfaceId, TcRequest)>,
+    pub(crate) reserved: BTreeMap<RHandle, (InterfaceId, TcRequest)>,
     pub(crate) filters: BTreeSet<(RHandle, SenderTemplate)>,
-    /// What is refused although there is room.
+    /// Refused although there is room.
     pub(crate) refuses: Option<fn(&TcRequest) -> bool>,
     next: u64,
 }
 
-impl Books {
+impl TestAdmission {
     pub(crate) fn new(capacity: Bandwidth) -> Self {
         Self {
             capacity,
-            promised: BTreeMap::new(),
+            reserved: BTreeMap::new(),
             filters: BTreeSet::new(),
             refuses: None,
             next: 0,
@@ -70,23 +70,23 @@ impl Books {
         request: &TcRequest,
     ) -> Result<(), AdmissionFailure> {
         let others = self
-            .promised
+            .reserved
             .iter()
             .filter(|(handle, (on, _))| *on == interface && but != Some(**handle));
         let taken: Bandwidth = others.map(|(_, (_, request))| Self::rate(request)).sum();
-        let (asked, available) = (Self::rate(request), self.capacity - taken);
-        if asked <= available && !self.refuses.is_some_and(|refuses| refuses(request)) {
+        let (requested, available) = (Self::rate(request), self.capacity - taken);
+        if requested <= available && !self.refuses.is_some_and(|refuses| refuses(request)) {
             return Ok(());
         }
         Err(AdmissionFailure {
             error: ErrorCode::new(code::ADMISSION, value::BANDWIDTH),
-            requested: asked,
+            requested,
             available,
         })
     }
 }
 
-impl TrafficControl for Books {
+impl TrafficControl for TestAdmission {
     fn add_flowspec(
         &mut self,
         interface: InterfaceId,
@@ -94,7 +94,7 @@ impl TrafficControl for Books {
     ) -> Result<Granted, AdmissionFailure> {
         self.room(interface, None, request)?;
         self.next += 1;
-        self.promised.insert(RHandle(self.next), (interface, *request));
+        self.reserved.insert(RHandle(self.next), (interface, *request));
         Ok(Granted {
             rhandle: RHandle(self.next),
             fwd_flowspec: None,
@@ -106,20 +106,20 @@ impl TrafficControl for Books {
         handle: RHandle,
         request: &TcRequest,
     ) -> Result<Option<Flowspec>, AdmissionFailure> {
-        let interface = self.promised[&handle].0;
+        let interface = self.reserved[&handle].0;
         self.room(interface, Some(handle), request)?;
-        self.promised.insert(handle, (interface, *request));
+        self.reserved.insert(handle, (interface, *request));
         Ok(None)
     }
 
     fn delete_flowspec(&mut self, handle: RHandle) {
         assert!(
-            self.promised.remove(&handle).is_some(),
-            "an unknown promise is ended"
+            self.reserved.remove(&handle).is_some(),
+            "an unknown reservation is deleted"
         );
         assert!(
             self.filters.iter().all(|(of, _)| *of != handle),
-            "a filter is left behind"
+            "a filter is left over"
         );
     }
 
@@ -150,9 +150,9 @@ pub(crate) const fn receiver(port: u16) -> ReceiverId {
     ReceiverId(port as u64)
 }
 
-pub(crate) type TestNode = Node<Books, Routes>;
+pub(crate) type TestNode = Node<TestAdmission, Routes>;
 
-/// A message on its way: to which node, by which of its interfaces.
+/// A message in flight: the node, and the interface where it arrives.
 pub(crate) type Arrival = (usize, InterfaceId, u8, Vec<u8>);
 
 pub(crate) struct Network {
@@ -161,13 +161,13 @@ pub(crate) struct Network {
     pub(crate) events: Vec<(usize, Event)>,
     /// Messages that were sent, lost ones included.
     pub(crate) sent: usize,
-    /// What arrived at nodes, in order, if it is to be noted.
+    /// The messages that arrived, in order, if they are recorded.
     pub(crate) log: Option<Vec<Arrival>>,
     /// The probability that a message is lost.
     pub(crate) loss: Probability,
-    /// Nodes that neither hear nor speak.
+    /// Nodes that neither receive nor send.
     pub(crate) dead: BTreeSet<usize>,
-    /// What happens to messages on the way.
+    /// What happens to messages in flight.
     pub(crate) tamper: Option<fn(Vec<u8>) -> Vec<u8>>,
     /// Groups have one tree for all senders, see [`Tables`].
     pub(crate) shared_tree: bool,
@@ -176,7 +176,7 @@ pub(crate) struct Network {
     capacity: Bandwidth,
     seed: Seed,
     restarts: u64,
-    luck: Rng,
+    rng: Rng,
     flying: BTreeMap<(Instant, usize), Arrival>,
 }
 
@@ -197,7 +197,7 @@ fn make(topology: &Topology, tables: &Rc<Tables>, at: usize, capacity: Bandwidth
         at,
         tables: tables.clone(),
     };
-    Node::new(settings, Books::new(capacity), routes)
+    Node::new(settings, TestAdmission::new(capacity), routes)
 }
 
 /// A node of the row, by itself.
@@ -208,7 +208,7 @@ pub(crate) fn node(at: usize, capacity: Bandwidth, seed: Seed) -> TestNode {
 }
 
 impl Network {
-    /// The row. All links can promise this much.
+    /// The row. All links can reserve this much.
     pub(crate) fn new(capacity: Bandwidth, seed: u64) -> Self {
         Self::on(Topology::row(), capacity, seed)
     }
@@ -234,25 +234,25 @@ impl Network {
             capacity,
             seed,
             restarts: 0,
-            luck: seed.fork("loss").stream(),
+            rng: seed.fork("loss").stream(),
             flying: BTreeMap::new(),
         }
     }
 
-    /// A node loses all that it knew.
+    /// A node loses all its state.
     pub(crate) fn restart(&mut self, at: usize) {
         self.put(at, self.capacity);
     }
 
-    /// Another node, whose links can promise this much, takes a node's place.
+    /// Another node, whose links can reserve this much, replaces a node.
     pub(crate) fn put(&mut self, at: usize, capacity: Bandwidth) {
         self.restarts += 1;
         let seed = self.seed.fork("again").fork(&self.restarts.to_string());
         self.nodes[at] = make(&self.topology, &self.tables, at, capacity, seed);
     }
 
-    /// Routes avoid these links from now on, and data to groups reaches these nodes. All nodes are
-    /// told.
+    /// Routes avoid these links from now on, and data to groups reaches these nodes. All nodes
+    /// are notified.
     pub(crate) fn reroute(&mut self, avoided: &[usize], members: &BTreeSet<usize>) {
         self.tables = Rc::new(Tables::new(&self.topology, avoided, members, self.shared_tree));
         for node in &mut self.nodes {
@@ -261,7 +261,7 @@ impl Network {
         }
     }
 
-    /// A link takes a millisecond.
+    /// The delay of a link is a millisecond.
     fn collect(&mut self) {
         for at in 0..self.nodes.len() {
             while let Some(event) = self.nodes[at].poll_event() {
@@ -295,7 +295,7 @@ impl Network {
         };
         for (copy, to) in to.into_iter().enumerate() {
             let interface = self.topology.interface(to, link);
-            if self.dead.contains(&at) || self.luck.chance(self.loss) {
+            if self.dead.contains(&at) || self.rng.chance(self.loss) {
                 continue;
             }
             let key = (self.now + Duration::from_millis(1), self.sent * 100 + copy);
@@ -347,7 +347,7 @@ impl Network {
         self.reroute(&[], &members.iter().copied().collect());
     }
 
-    /// A host sends this to the group.
+    /// A host sends to the group at this rate.
     pub(crate) fn send(&mut self, host: usize, rate: Bandwidth) -> SenderTemplate {
         let sender = SenderTemplate::Port {
             address: self.topology.host(host),
@@ -361,12 +361,12 @@ impl Network {
         sender
     }
 
-    /// A member asks, and all that follows from it happens.
-    pub(crate) fn member_asks(&mut self, host: usize, wanted: Descriptors<Flowspec>) {
+    /// A member requests a reservation, and the network settles.
+    pub(crate) fn member_requests(&mut self, host: usize, wanted: Descriptors<Flowspec>) {
         let now = self.now;
         self.nodes[host]
             .reserve(now, receiver(1), &group(), wanted)
-            .expect("the member has heard of it");
+            .expect("the member has path state");
         self.run(Duration::from_millis(20));
     }
 
@@ -379,36 +379,38 @@ impl Network {
         here.into_iter().map(|(_, event)| event).collect()
     }
 
-    /// How many promises each node keeps.
-    pub(crate) fn promises(&self) -> Vec<usize> {
+    /// The number of reservations in each node.
+    pub(crate) fn reservations(&self) -> Vec<usize> {
         let count = |node: &TestNode| {
             let books = node.traffic_control();
             assert!(
-                books.promised.len() <= books.filters.len(),
-                "a promise without a filter"
+                books.reserved.len() <= books.filters.len(),
+                "a reservation without a filter"
             );
-            books.promised.len()
+            books.reserved.len()
         };
         self.nodes.iter().map(count).collect()
     }
 
-    /// How many senders each node remembers.
+    /// The number of senders in each node.
     pub(crate) fn senders(&self) -> Vec<usize> {
         self.nodes.iter().map(Node::senders).collect()
     }
 
-    /// The rates that a node has promised, in bit/s.
+    /// The reserved rates of a node, in bit/s.
     pub(crate) fn rates(&self, at: usize) -> Vec<u64> {
-        let promised = self.nodes[at].traffic_control().promised.values();
-        promised.map(|(_, request)| Books::rate(request).bits()).collect()
+        let reserved = self.nodes[at].traffic_control().reserved.values();
+        reserved
+            .map(|(_, request)| TestAdmission::rate(request).bits())
+            .collect()
     }
 
-    /// The rates in Mbit/s that a node has promised on its interface to a link.
+    /// The rates in Mbit/s that a node has reserved on its interface to a link.
     pub(crate) fn rates_on(&self, at: usize, link: usize) -> Vec<u64> {
         let interface = self.topology.interface(at, link);
-        let promised = self.nodes[at].traffic_control().promised.values();
-        let here = promised.filter(|(on, _)| *on == interface);
-        here.map(|(_, request)| Books::rate(request).bits() / 1_000_000)
+        let reserved = self.nodes[at].traffic_control().reserved.values();
+        let here = reserved.filter(|(on, _)| *on == interface);
+        here.map(|(_, request)| TestAdmission::rate(request).bits() / 1_000_000)
             .collect()
     }
 
@@ -419,12 +421,12 @@ impl Network {
             .add_sender(now, session(), sender(port), bucket(rate))
             .expect("A may send");
         self.run(Duration::from_millis(20));
-        self.ask(port, rate);
+        self.request(port, rate);
         self.run(Duration::from_millis(20));
     }
 
-    /// B asks.
-    pub(crate) fn ask(&mut self, port: u16, rate: Bandwidth) {
+    /// B requests a reservation.
+    pub(crate) fn request(&mut self, port: u16, rate: Bandwidth) {
         let flowspec = Flowspec::ControlledLoad(bucket(rate));
         let now = self.now;
         self.nodes[B]
@@ -434,7 +436,7 @@ impl Network {
                 &session(),
                 Descriptors::Fixed(vec![(flowspec, sender(port))]),
             )
-            .expect("B has heard of it");
+            .expect("B has path state");
     }
 }
 
@@ -455,7 +457,7 @@ pub(crate) fn group() -> Session {
 }
 
 /// Controlled load at this rate.
-pub(crate) fn asked(rate: Bandwidth) -> Flowspec {
+pub(crate) fn controlled_load(rate: Bandwidth) -> Flowspec {
     Flowspec::ControlledLoad(bucket(rate))
 }
 

@@ -1,9 +1,8 @@
-//! A thousand courses of events, with loss, restarts and changes of routes: when it has been quiet
-//! for a while, what is in force on every hop is exactly what [`crate::oracle`] says; messages are
-//! no more than refreshes; nothing is left behind; and what is no longer refreshed dies in its
-//! time.
+//! A thousand random runs with loss, restarts and route changes. After a quiet period the
+//! reservations on every hop are exactly those of [`crate::oracle`]; the only messages are
+//! refreshes; no state is left over; and state that is no longer refreshed times out.
 
-use crate::oracle::{Amount, Kind, Wish, Wishes, promises};
+use crate::oracle::{Amount, Kind, Request, Requests, reservations};
 use crate::rig::{Network, SECOND, bucket};
 use crate::topology::{GROUP, Topology};
 use engine::random::{Rng, Seed};
@@ -12,19 +11,19 @@ use rsvp::node::{CallError, ReceiverId};
 use rsvp::wire::{Descriptors, Flowspec, Real, SenderTemplate, Session, TokenBucket};
 use std::collections::{BTreeMap, BTreeSet};
 
-struct Course {
+struct Run {
     network: Network,
-    luck: Rng,
+    rng: Rng,
     session: Session,
     kind: Kind,
-    /// Where data arrive: the destination, or the members of the group.
+    /// The receivers of data: the destination, or the members of the group.
     ends: BTreeSet<usize>,
     senders: BTreeMap<SenderTemplate, usize>,
-    wishes: Wishes,
-    /// Programs whose wish was not heard yet: their node knew no sender.
+    requests: Requests,
+    /// Programs whose request is pending: their node has no path state.
     waiting: BTreeSet<(usize, u64)>,
     avoided: Option<usize>,
-    /// Links that there is a way round.
+    /// Links with an alternative path.
     spare: Vec<usize>,
 }
 
@@ -36,22 +35,22 @@ fn flowspec((rate, size): Amount) -> Flowspec {
     })
 }
 
-impl Course {
+impl Run {
     fn new(topology: Topology, spare: &[usize], group: bool, kind: Kind, seed: u64) -> Self {
-        let mut luck = Seed(seed).fork("course").stream();
+        let mut rng = Seed(seed).fork("run").stream();
         let hosts = topology.hosts();
         let mut network = Network::on(topology, Bandwidth::gbit(100), seed);
         let mut ends = BTreeSet::new();
         let destination = if group {
-            ends.extend(hosts.iter().filter(|_| luck.below(4) > 0));
+            ends.extend(hosts.iter().filter(|_| rng.below(4) > 0));
             GROUP
         } else {
-            let end = hosts[luck.below(hosts.len() as u64) as usize];
+            let end = hosts[rng.below(hosts.len() as u64) as usize];
             ends.insert(end);
             network.topology.host(end)
         };
         network.reroute(&[], if group { &ends } else { const { &BTreeSet::new() } });
-        let mut course = Self {
+        let mut run = Self {
             network,
             session: Session {
                 destination,
@@ -62,28 +61,28 @@ impl Course {
             kind,
             ends,
             senders: BTreeMap::new(),
-            wishes: Wishes::new(),
+            requests: Requests::new(),
             waiting: BTreeSet::new(),
             avoided: None,
             spare: spare.to_vec(),
-            luck,
+            rng,
         };
         for _ in 0..2 {
-            course.start();
+            run.start();
         }
-        course
+        run
     }
 
     fn pick<T: Copy>(&mut self, list: &[T]) -> Option<T> {
         let most = list.len() as u64;
-        (most > 0).then(|| list[self.luck.below(most) as usize])
+        (most > 0).then(|| list[self.rng.below(most) as usize])
     }
 
     fn group(&self) -> bool {
         self.session.destination == GROUP
     }
 
-    /// A host begins to send, or says something else of what it sends.
+    /// A host begins to send, or changes its Tspec.
     fn start(&mut self) {
         let hosts = self.network.topology.hosts();
         let own: Vec<usize> = hosts
@@ -95,16 +94,16 @@ impl Course {
         };
         let sender = SenderTemplate::Port {
             address: self.network.topology.host(host),
-            port: 4000 + self.luck.below(2) as u16,
+            port: 4000 + self.rng.below(2) as u16,
         };
-        let rate = Bandwidth::mbit(1 + self.luck.below(3));
+        let rate = Bandwidth::mbit(1 + self.rng.below(3));
         let now = self.network.now;
         let sent = self.network.nodes[host].add_sender(now, self.session, sender, bucket(rate));
         match sent {
             Ok(()) => {
                 self.senders.insert(sender, host);
             }
-            // Nobody but itself is in the group.
+            // It is the only member of the group.
             Err(error) => assert_eq!(error, CallError::NoRoute),
         }
     }
@@ -120,35 +119,32 @@ impl Course {
     }
 
     fn amount(&mut self) -> Amount {
-        (
-            125_000 * (1 + self.luck.below(40)),
-            1500 * (1 + self.luck.below(4)),
-        )
+        (125_000 * (1 + self.rng.below(40)), 1500 * (1 + self.rng.below(4)))
     }
 
-    fn wish(&mut self) {
+    fn request(&mut self) {
         let ends: Vec<usize> = self.ends.iter().copied().collect();
         let Some(end) = self.pick(&ends) else {
             return;
         };
-        let program = (end, self.luck.below(2));
+        let program = (end, self.rng.below(2));
         let shared = self.amount();
-        let mut wish = Wish::default();
+        let mut request = Request::default();
         for sender in self.senders.keys().copied().collect::<Vec<_>>() {
-            if self.kind == Kind::Wildcard || self.luck.below(3) > 0 {
+            if self.kind == Kind::Wildcard || self.rng.below(3) > 0 {
                 let own = self.amount();
                 let amount = if self.kind == Kind::Fixed { own } else { shared };
-                wish.amounts.insert(sender, amount);
+                request.amounts.insert(sender, amount);
             }
         }
-        if !wish.amounts.is_empty() {
-            self.wishes.insert(program, wish);
+        if !request.amounts.is_empty() {
+            self.requests.insert(program, request);
             self.ask(program);
         }
     }
 
     fn ask(&mut self, (at, program): (usize, u64)) {
-        let amounts = &self.wishes[&(at, program)].amounts;
+        let amounts = &self.requests[&(at, program)].amounts;
         let Some(first) = amounts.values().next().copied() else {
             return;
         };
@@ -169,29 +165,29 @@ impl Course {
             }
             Err(error) => {
                 assert_eq!(error, CallError::NoPath);
-                // What it asked before is in force still; a real program would release it too.
+                // Its previous request is still in force; a real program would release it too.
                 self.network.nodes[at].release(now, ReceiverId(program), &self.session);
                 self.waiting.insert((at, program));
             }
         }
     }
 
-    fn unwish(&mut self) {
-        let programs: Vec<(usize, u64)> = self.wishes.keys().copied().collect();
+    fn release(&mut self) {
+        let programs: Vec<(usize, u64)> = self.requests.keys().copied().collect();
         if let Some((at, program)) = self.pick(&programs) {
             let now = self.network.now;
             self.network.nodes[at].release(now, ReceiverId(program), &self.session);
-            self.wishes.remove(&(at, program));
+            self.requests.remove(&(at, program));
             self.waiting.remove(&(at, program));
         }
     }
 
-    /// A node loses all it knew; programs on it are gone with it.
+    /// A node loses all its state, and its programs.
     fn restart(&mut self) {
-        let at = self.luck.below(self.network.nodes.len() as u64) as usize;
+        let at = self.rng.below(self.network.nodes.len() as u64) as usize;
         self.network.restart(at);
         self.senders.retain(|_, host| *host != at);
-        self.wishes.retain(|(host, _), _| *host != at);
+        self.requests.retain(|(host, _), _| *host != at);
         self.waiting.retain(|(host, _)| *host != at);
     }
 
@@ -223,7 +219,7 @@ impl Course {
         };
         if self.ends.remove(&host) {
             let programs: Vec<(usize, u64)> = self
-                .wishes
+                .requests
                 .keys()
                 .filter(|(at, _)| *at == host)
                 .copied()
@@ -231,7 +227,7 @@ impl Course {
             for (at, program) in programs {
                 let now = self.network.now;
                 self.network.nodes[at].release(now, ReceiverId(program), &self.session);
-                self.wishes.remove(&(at, program));
+                self.requests.remove(&(at, program));
                 self.waiting.remove(&(at, program));
             }
         } else {
@@ -242,36 +238,36 @@ impl Course {
     }
 
     fn step(&mut self) {
-        match self.luck.below(12) {
+        match self.rng.below(12) {
             0 | 1 => self.start(),
             2 => self.stop(),
-            3..=6 => self.wish(),
-            7 => self.unwish(),
+            3..=6 => self.request(),
+            7 => self.release(),
             8 => self.restart(),
             9 | 10 => self.reroute(),
             _ => self.membership(),
         }
         let before = self.network.sent;
         self.network.run(Duration::from_millis(50));
-        // One thing that happens has every node send something once about each sender, in each
-        // direction, and once more where answers cross; and the refreshes of this time.
+        // One event makes every node send one message per sender and direction, and another where
+        // replies cross; plus the refreshes of this time.
         let items = self.network.nodes.len() * (self.senders.len() + 2);
         let sent = self.network.sent - before;
         assert!(sent <= 8 * items, "a storm: {sent} messages for {items} items");
-        self.network.run(Duration::from_millis(self.luck.below(3000)));
+        self.network.run(Duration::from_millis(self.rng.below(3000)));
     }
 
     fn check(&self, when: &str) {
         let tables = &self.network.tables;
         let destination = self.session.destination;
-        let should = promises(
+        let should = reservations(
             tables,
             destination,
             &self.senders,
             &self.ends,
-            (self.kind, &self.wishes),
+            (self.kind, &self.requests),
         );
-        assert_eq!(self.network.promised(), should, "{when}");
+        assert_eq!(self.network.reserved(), should, "{when}");
     }
 
     /// No more messages than there is state to refresh.
@@ -287,7 +283,7 @@ impl Course {
         let before = self.network.sent;
         self.network.run(SECOND.times(4));
         let sent = self.network.sent - before;
-        // Four times on average, each interval at random from a half to one and a half.
+        // Four times on average; each interval is random, from 0.5 to 1.5 R.
         assert!(sent <= items * 6 + 4, "{sent} messages for {items} items in 4 s");
         assert!(
             sent * 5 >= items * 10,
@@ -299,51 +295,51 @@ impl Course {
         for at in nodes {
             let node = &self.network.nodes[at];
             assert_eq!((node.senders(), node.reservations()), (0, 0), "{when}, node {at}");
-            assert!(node.traffic_control().promised.is_empty(), "{when}, node {at}");
+            assert!(node.traffic_control().reserved.is_empty(), "{when}, node {at}");
             assert!(node.traffic_control().filters.is_empty(), "{when}, node {at}");
             assert_eq!(node.poll_timeout(), None, "{when}, node {at}");
             assert!(node.status().is_empty(), "{when}, node {at}");
         }
     }
 
-    /// Says how many promises there are in the end.
+    /// Returns the number of reservations at the end.
     fn run(&mut self) -> usize {
-        self.network.loss = Probability::ratio(self.luck.below(4), 10);
+        self.network.loss = Probability::ratio(self.rng.below(4), 10);
         for _ in 0..8 {
             self.step();
         }
         self.network.loss = Probability::ZERO;
-        // Paths come through, then those that waited for them ask.
+        // First Paths arrive, then the pending programs request.
         self.network.run(SECOND.times(8));
         for program in self.waiting.clone() {
-            let known = &self.wishes[&program].amounts;
+            let known = &self.requests[&program].amounts;
             let reached = known.keys().any(|sender| self.senders.contains_key(sender));
             if reached || self.kind == Kind::Wildcard {
                 self.ask(program);
             }
         }
-        // Those that no sender is left for have never been heard.
+        // Programs without a remaining sender were never served.
         for program in core::mem::take(&mut self.waiting) {
-            self.wishes.remove(&program);
+            self.requests.remove(&program);
         }
         self.network.run(SECOND.times(12));
-        self.check("when it has been quiet");
+        self.check("after a quiet period");
         self.check_refreshes();
         self.check("after more refreshes");
-        self.network.promised().len()
+        self.network.reserved().len()
     }
 
-    /// All say that they end.
+    /// All programs end properly.
     fn end(&mut self) {
         let now = self.network.now;
-        for (at, program) in self.wishes.keys() {
+        for (at, program) in self.requests.keys() {
             self.network.nodes[*at].release(now, ReceiverId(*program), &self.session);
         }
         for (sender, at) in &self.senders {
             self.network.nodes[*at].remove_sender(now, &self.session, *sender);
         }
         self.network.run(Duration::from_millis(50));
-        self.is_empty(0..self.network.nodes.len(), "when all have ended");
+        self.is_empty(0..self.network.nodes.len(), "after all have ended");
     }
 
     /// All hosts die.
@@ -353,27 +349,27 @@ impl Course {
         let routers: Vec<usize> = (0..self.network.nodes.len())
             .filter(|at| !hosts.contains(at))
             .collect();
-        let busy = |course: &Self| routers.iter().any(|at| course.network.nodes[*at].senders() > 0);
+        let busy = |run: &Self| routers.iter().any(|at| run.network.nodes[*at].senders() > 0);
         if busy(self) {
-            // The last refreshes came up to one and a half seconds ago.
+            // The last refreshes were sent up to one and a half seconds ago.
             self.network.run(Duration::from_millis(5250 - 1502));
-            assert!(busy(self), "state died before its time");
+            assert!(busy(self), "state timed out too early");
         }
         self.network.run(Duration::from_millis(1502 + 50));
         self.is_empty(routers, "5.3 s after the last refresh");
     }
 }
 
-fn courses(name: &str, topology: fn() -> Topology, spare: &[usize], seeds: core::ops::Range<u64>) {
+fn runs(name: &str, topology: fn() -> Topology, spare: &[usize], seeds: core::ops::Range<u64>) {
     let count = seeds.clone().count();
     let mut busy = 0;
     for seed in seeds {
         let kind = [Kind::Wildcard, Kind::Fixed, Kind::Shared][(seed % 3) as usize];
         let group = seed / 3 % 2 == 0;
         let mut run = || {
-            let mut course = Course::new(topology(), spare, group, kind, seed);
-            busy += usize::from(course.run() > 0);
-            if seed % 5 == 0 { course.die() } else { course.end() }
+            let mut run = Run::new(topology(), spare, group, kind, seed);
+            busy += usize::from(run.run() > 0);
+            if seed % 5 == 0 { run.die() } else { run.end() }
         };
         if let Err(panic) = std::panic::catch_unwind(core::panic::AssertUnwindSafe(&mut run)) {
             eprintln!("{name}, seed {seed}, {kind:?}, group {group}");
@@ -382,31 +378,31 @@ fn courses(name: &str, topology: fn() -> Topology, spare: &[usize], seeds: core:
     }
     assert!(
         busy * 3 > count,
-        "{name}: only {busy} courses ended with anything in force"
+        "{name}: only {busy} runs ended with anything in force"
     );
 }
 
 #[test]
-fn two_hundred_courses_in_a_row_with_two_ways() {
-    courses("row", Topology::row, &[1, 3], 0..200);
+fn two_hundred_runs_in_a_row_with_two_paths() {
+    runs("row", Topology::row, &[1, 3], 0..200);
 }
 
 #[test]
-fn two_hundred_courses_on_a_dumbbell() {
-    courses("dumbbell", Topology::dumbbell, &[], 200..400);
+fn two_hundred_runs_on_a_dumbbell() {
+    runs("dumbbell", Topology::dumbbell, &[], 200..400);
 }
 
 #[test]
-fn two_hundred_courses_with_next_hops_on_one_ethernet() {
-    courses("ethernet", Topology::ethernet, &[], 400..600);
+fn two_hundred_runs_with_next_hops_on_one_ethernet() {
+    runs("ethernet", Topology::ethernet, &[], 400..600);
 }
 
 #[test]
-fn two_hundred_courses_on_a_ring() {
-    courses("ring", Topology::ring, &[0, 1, 2, 3], 600..800);
+fn two_hundred_runs_on_a_ring() {
+    runs("ring", Topology::ring, &[0, 1, 2, 3], 600..800);
 }
 
 #[test]
-fn two_hundred_courses_on_an_ethernet_with_a_way_round() {
-    courses("mesh", Topology::mesh, &[1], 800..1000);
+fn two_hundred_runs_on_an_ethernet_with_an_alternative_path() {
+    runs("mesh", Topology::mesh, &[1], 800..1000);
 }

@@ -1,5 +1,5 @@
-//! Times: R by interface and how it changes, lifetimes that follow the R of the message, refreshes
-//! that do not meet.
+//! Timing: R per interface and its changes, lifetimes that follow the message's R, unsynchronised
+//! refreshes.
 
 use crate::rig::{Network, R1, R2, SECOND};
 use core::net::IpAddr;
@@ -7,7 +7,7 @@ use engine::units::{Bandwidth, Duration, Instant};
 use rsvp::node::RsvpInterface;
 use rsvp::wire::{Frame, Message};
 
-/// The R, in ms, of the Paths that reach R2, with the times since the one before.
+/// The R, in ms, of the Paths that reach R2, with the time since the previous one.
 fn periods(network: &mut Network, span: Duration) -> Vec<(u32, Duration)> {
     network.log = Some(Vec::new());
     let mut list: Vec<(u32, Instant)> = Vec::new();
@@ -45,7 +45,7 @@ fn set(network: &mut Network, millis: u32) {
 }
 
 #[test]
-fn rfc_2205_3_7_refreshes_come_at_random_from_a_half_to_one_and_a_half_r() {
+fn rfc_2205_3_7_refresh_intervals_are_random_from_a_half_to_one_and_a_half_r() {
     let mut network = Network::new(Bandwidth::mbit(100), 1);
     network.reserve(1, Bandwidth::mbit(1));
     let list = periods(&mut network, SECOND.times(400));
@@ -67,11 +67,11 @@ fn rfc_2205_3_7_r_grows_by_thirty_percent_a_refresh_and_shrinks_at_once() {
         assert!(pair[1] <= pair[0] * 13 / 10 + 1, "{grown:?}");
     }
     assert_eq!(grown.last(), Some(&10_000));
-    assert_eq!(network.promises(), [1, 1, 1, 0], "nobody has forgotten us");
+    assert_eq!(network.reservations(), [1, 1, 1, 0], "no node has timed us out");
     set(&mut network, 500);
     let list = periods(&mut network, SECOND.times(30));
     assert_eq!(list[1].0, 500);
-    assert_eq!(network.promises(), [1, 1, 1, 0]);
+    assert_eq!(network.reservations(), [1, 1, 1, 0]);
 }
 
 #[test]
@@ -81,7 +81,7 @@ fn rfc_2205_3_7_a_lifetime_follows_the_r_of_the_message() {
     network.reserve(1, Bandwidth::mbit(1));
     network.dead.insert(R1);
     network.run(SECOND.times(6));
-    // R1 said 4 s to R2, which says 1 s.
+    // R1 sends R = 4 s to R2, which sends 1 s.
     assert_eq!(network.senders()[2..], [1, 1]);
     network.run(Duration::from_millis(15_000));
     assert_eq!(

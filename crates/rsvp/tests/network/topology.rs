@@ -1,6 +1,6 @@
-//! Nodes on links of two or more ends, and the routes over them: shortest ways to hosts; to groups
-//! one tree for all senders, or the shortest ways from each. Equal ways are told apart by the order
-//! of the links.
+//! Nodes on links with two or more ends, and the routes over them: shortest paths to hosts; to
+//! groups one tree for all senders, or the shortest paths from each. The order of the links
+//! breaks ties.
 
 use core::net::{IpAddr, Ipv4Addr};
 use rsvp::traffic_control::{InterfaceId, Route};
@@ -47,7 +47,7 @@ impl Topology {
         ])
     }
 
-    /// An Ethernet with three routers, two of them joined by a link too, and a host behind each:
+    /// An Ethernet with three routers, two of them also connected by a link, and a host behind each:
     /// router n has host n + 3.
     pub(crate) fn mesh() -> Self {
         Self(vec![
@@ -133,7 +133,7 @@ impl Topology {
 /// A link, and the node at its other end.
 type Hop = (usize, usize);
 
-/// All routes of a moment.
+/// All routes at one time.
 pub(crate) struct Tables {
     topology: Topology,
     /// From node to node.
@@ -154,7 +154,7 @@ impl Tables {
         let usable: Vec<usize> = (0..topology.0.len())
             .filter(|link| !avoided.contains(link))
             .collect();
-        // The hop from each node on its shortest way to this one.
+        // The next hop from each node on its shortest path to this one.
         let towards = |to: usize| {
             let mut hops: Vec<Option<Hop>> = vec![None; count];
             let mut seen = BTreeSet::from([to]);
@@ -182,7 +182,7 @@ impl Tables {
                     joined[link].extend([at, parent]);
                 }
             }
-            // Whoever is on the tree by a link hears all others on it.
+            // A node on the tree receives from all others on its link.
             let mut tree = vec![Vec::new(); count];
             for (link, nodes) in joined.iter().enumerate() {
                 for at in nodes {
@@ -227,7 +227,7 @@ impl Tables {
         }
     }
 
-    /// From a node on, data of this source to the group.
+    /// The route of data from this source to the group, from this node on.
     fn group(&self, at: usize, source: usize) -> Route {
         let towards = (at != source)
             .then(|| self.tree_hop(source, at, source))
@@ -250,7 +250,7 @@ impl Tables {
         }
     }
 
-    /// Whether a member is at this node or further on, away from that one.
+    /// Whether a member is at this node or downstream of it, away from the other node.
     fn leads(&self, source: usize, at: usize, from: usize, by: usize) -> bool {
         let on = |(link, next): &Hop| *next != from && *link != by && self.leads(source, *next, at, *link);
         self.members.contains(&at) || self.trees[source][at].iter().any(on)
@@ -273,9 +273,9 @@ impl Tables {
         None
     }
 
-    /// The nodes with their outgoing links from a source to a host or member, in order; none: there
-    /// is no way.
-    pub(crate) fn way(&self, from: usize, to: usize, group: bool) -> Option<Vec<Hop>> {
+    /// The nodes with their outgoing links from a source to a host or member, in order; `None`
+    /// without a path.
+    pub(crate) fn path(&self, from: usize, to: usize, group: bool) -> Option<Vec<Hop>> {
         let mut way = Vec::new();
         let mut at = from;
         while at != to {

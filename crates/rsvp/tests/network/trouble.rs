@@ -1,5 +1,5 @@
-//! What does not fit is refused with numbers and harms nobody; loss and arbitrary messages leave no
-//! orphan.
+//! Requests that do not fit are refused with the numbers and harm no others; loss and arbitrary
+//! messages leave no orphans.
 
 use crate::arbitrary::single;
 use crate::rig::{A, Arrival, B, Network, R1, R2, SECOND, bucket, node, receiver, sender, session};
@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use rsvp::node::Event;
 use rsvp::wire::{Descriptors, code, value};
 
-/// A network whose second link alone is short.
+/// A network where only the second link is short of capacity.
 fn narrow() -> Network {
     let mut network = Network::new(Bandwidth::mbit(1000), 3);
     network.put(R1, Bandwidth::mbit(100));
@@ -17,7 +17,7 @@ fn narrow() -> Network {
 }
 
 #[test]
-fn a_third_reservation_that_does_not_fit_is_refused_and_the_first_two_do_not_notice() {
+fn a_third_reservation_that_does_not_fit_is_refused_without_effect_on_the_first_two() {
     let mut network = narrow();
     network.reserve(1, Bandwidth::mbit(40));
     network.reserve(2, Bandwidth::mbit(40));
@@ -65,7 +65,7 @@ fn rfc_2205_3_5_a_larger_request_that_fails_leaves_the_old_reservation_in_place(
     let mut network = narrow();
     network.reserve(1, Bandwidth::mbit(40));
     network.events_at(B);
-    network.ask(1, Bandwidth::mbit(140));
+    network.request(1, Bandwidth::mbit(140));
     network.run(Duration::from_millis(20));
     let at_b = network.events_at(B);
     let [Event::ReservationFailed { error, .. }] = at_b.as_slice() else {
@@ -75,7 +75,7 @@ fn rfc_2205_3_5_a_larger_request_that_fails_leaves_the_old_reservation_in_place(
     network.run(SECOND.times(30));
     assert_eq!(network.rates(R1), [40_000_000]);
     assert_eq!(network.rates(A), [40_000_000]);
-    network.ask(1, Bandwidth::mbit(60));
+    network.request(1, Bandwidth::mbit(60));
     network.run(Duration::from_millis(20));
     assert_eq!(
         (network.rates(R1), network.rates(R2)),
@@ -85,7 +85,7 @@ fn rfc_2205_3_5_a_larger_request_that_fails_leaves_the_old_reservation_in_place(
 
 #[test]
 fn the_same_seed_gives_the_same_course() {
-    let course = |seed| {
+    let run = |seed| {
         let mut network = Network::new(Bandwidth::mbit(100), seed);
         network.loss = Probability::ratio(3, 10);
         let now = network.now;
@@ -95,8 +95,8 @@ fn the_same_seed_gives_the_same_course() {
         network.run(SECOND.times(60));
         (network.sent, network.events)
     };
-    assert_eq!(course(7), course(7));
-    assert_ne!(course(7).0, course(8).0);
+    assert_eq!(run(7), run(7));
+    assert_ne!(run(7).0, run(8).0);
 }
 
 #[test]
@@ -110,30 +110,30 @@ fn under_loss_and_restarts_no_promise_outlives_its_path() {
             .expect("A may send");
         network.run(SECOND.times(10));
         if network.nodes[B].senders() > 0 {
-            network.ask(1, Bandwidth::mbit(1));
+            network.request(1, Bandwidth::mbit(1));
         }
         network.run(SECOND.times(10));
         network.restart(if seed % 2 == 0 { R1 } else { R2 });
         network.run(SECOND.times(5));
         let now = network.now;
         network.nodes[A].remove_sender(now, &session(), sender(1));
-        // Every hop may have to time out for itself, one after the other.
+        // Every hop may have to time out by itself, one after the other.
         network.run(SECOND.times(20));
         assert_eq!(
-            (network.promises(), network.senders()),
+            (network.reservations(), network.senders()),
             (vec![0; 4], vec![0; 4]),
             "seed {seed}"
         );
     }
 }
 
-/// What the first router hears while reservations are made, changed and ended.
-fn heard() -> Vec<Arrival> {
+/// What the first router receives while reservations are made, changed and torn down.
+fn received() -> Vec<Arrival> {
     let mut network = Network::new(Bandwidth::mbit(100), 5);
     network.log = Some(Vec::new());
     network.reserve(1, Bandwidth::mbit(40));
     network.reserve(2, Bandwidth::mbit(80));
-    network.ask(1, Bandwidth::mbit(90));
+    network.request(1, Bandwidth::mbit(90));
     network.run(SECOND.times(2));
     let now = network.now;
     network.nodes[B].release(now, receiver(1), &session());
@@ -159,15 +159,15 @@ proptest! {
             1..60,
         ),
     ) {
-        let heard = heard();
+        let messages = received();
         let mut router = node(R1, Bandwidth::mbit(100), Seed(1));
         let mut now = Instant::START;
         for (which, place, change, later) in picks {
-            let (_, interface, ttl, mut bytes) = which.get(&heard).clone();
+            let (_, interface, ttl, mut bytes) = which.get(&messages).clone();
             if let Some(byte) = change {
                 let place = place.index(bytes.len());
                 bytes[place] = byte;
-                // No checksum, so that the change gets through.
+                // No checksum, so that the altered message is accepted.
                 bytes[2..4].fill(0);
             }
             now = now + Duration::from_millis(later);
@@ -175,18 +175,18 @@ proptest! {
             router.handle_timeout(now);
             let _ = router.handle_packet(now, interface, ttl, &bytes);
             let books = router.traffic_control();
-            prop_assert!(books.promised.len() <= router.senders());
-            prop_assert_eq!(books.promised.len(), books.filters.len());
+            prop_assert!(books.reserved.len() <= router.senders());
+            prop_assert_eq!(books.reserved.len(), books.filters.len());
             let mut answers = 0;
             while router.poll_transmit().is_some() {
                 answers += 1;
             }
-            // A Path and a Resv, or their ends, for each sender that is due, and for the message.
+            // A Path and a Resv, or their tears, for each sender that is due, and for the message.
             prop_assert!(answers <= 2 * (before + 1), "{answers} messages with {before} senders");
         }
         router.handle_timeout(now + SECOND.times(1 << 25));
         prop_assert_eq!(router.senders(), 0);
-        prop_assert!(router.traffic_control().promised.is_empty());
+        prop_assert!(router.traffic_control().reserved.is_empty());
     }
 }
 
@@ -194,7 +194,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
-    fn any_messages_leave_a_node_that_forgets_them(
+    fn after_any_messages_a_node_times_out_all_state(
         frames in prop::collection::vec((single(), 0..3u32, any::<u8>(), 0..10_000u64), 1..20),
     ) {
         let mut router = node(R1, Bandwidth::mbit(100), Seed(1));
@@ -207,9 +207,9 @@ proptest! {
             while router.poll_transmit().is_some() {}
         }
         prop_assert!(router.senders() <= 100);
-        // Longer than any lifetime that a message can ask for.
+        // Longer than any lifetime that a message can set.
         router.handle_timeout(now + SECOND.times(1 << 25));
         prop_assert_eq!(router.senders(), 0);
-        prop_assert!(router.traffic_control().promised.is_empty());
+        prop_assert!(router.traffic_control().reserved.is_empty());
     }
 }

@@ -1,4 +1,4 @@
-//! Nothing that neighbours say harms the layer, or makes it keep more than it may.
+//! No message of a neighbour harms the shim, or makes it store more than its limits.
 
 use crate::arbitrary::single;
 use core::net::{IpAddr, Ipv4Addr};
@@ -21,12 +21,12 @@ proptest! {
         let mut settings = Settings::new(vec![vec![US]], 5);
         settings.assume_capable = true;
         settings.max_stored = 3;
-        let mut layer = ReductionShim::new(settings);
+        let mut shim = ReductionShim::new(settings);
         let mut now = Instant::START;
         for (frame, ours, router_alert, wait) in messages {
             let bytes = frame.encode().expect("it fits");
             if ours {
-                layer.outgoing(now, Transmit {
+                shim.outgoing(now, Transmit {
                     interface: 0,
                     source: US,
                     destination: THEM,
@@ -35,32 +35,32 @@ proptest! {
                     bytes,
                 });
             } else {
-                for (_, heard) in layer.incoming(now, 0, THEM, frame.send_ttl, frame) {
-                    prop_assert!(heard.message_id.is_none() && heard.acknowledgements.is_empty());
+                for (_, received) in shim.incoming(now, 0, THEM, frame.send_ttl, frame) {
+                    prop_assert!(received.message_id.is_none() && received.acknowledgements.is_empty());
                 }
             }
             now = now + Duration::from_millis(wait);
-            layer.handle_timeout(now);
-            prop_assert!(layer.poll_timeout().is_none_or(|due| due > now));
-            while let Some(transmit) = layer.poll_transmit() {
+            shim.handle_timeout(now);
+            prop_assert!(shim.poll_timeout().is_none_or(|due| due > now));
+            while let Some(transmit) = shim.poll_transmit() {
                 prop_assert!(transmit.bytes.len() >= 8);
                 prop_assert_eq!(transmit.bytes[0] >> 4, 1);
             }
         }
-        // Whatever waits for an answer gives up in the end.
+        // Every message that waits for an acknowledgement gives up in the end.
         for _ in 0..10_000 {
-            let Some(due) = layer.poll_timeout() else {
+            let Some(due) = shim.poll_timeout() else {
                 return Ok(());
             };
-            layer.handle_timeout(due);
-            while layer.poll_transmit().is_some() {}
+            shim.handle_timeout(due);
+            while shim.poll_transmit().is_some() {}
         }
-        prop_assert!(false, "it never rests");
+        prop_assert!(false, "it never becomes idle");
     }
 }
 
 #[test]
-fn a_message_that_was_overtaken_by_a_newer_one_is_not_heard() {
+fn a_message_overtaken_by_a_newer_one_is_ignored() {
     let path = |id, rate: u32| {
         let bytes = [
             &[0x11, 1, 0, 0, 63, 0, 0, 92][..],
@@ -79,15 +79,15 @@ fn a_message_that_was_overtaken_by_a_newer_one_is_not_heard() {
         bytes[7] = u8::try_from(bytes.len()).expect("it is short");
         Frame::decode(&bytes).expect("a Path")
     };
-    let mut layer = ReductionShim::new(Settings::new(vec![vec![US]], 5));
-    let mut heard = |frame| layer.incoming(Instant::START, 0, THEM, 63, frame).len();
-    assert_eq!(heard(path(5, 0x4a98_9680)), 1);
-    assert_eq!(heard(path(7, 0x4a98_9681)), 1);
-    assert_eq!(heard(path(6, 0x4a98_9682)), 0);
-    assert_eq!(heard(path(7, 0x4a98_9681)), 1);
-    // Names go round.
-    assert_eq!(heard(path(250, 0x4a98_9683)), 1);
-    layer.handle_timeout(Instant::START + Duration::from_secs(1));
-    let answer = Frame::decode(&layer.poll_transmit().expect("an answer").bytes).expect("an Ack");
+    let mut shim = ReductionShim::new(Settings::new(vec![vec![US]], 5));
+    let mut received = |frame| shim.incoming(Instant::START, 0, THEM, 63, frame).len();
+    assert_eq!(received(path(5, 0x4a98_9680)), 1);
+    assert_eq!(received(path(7, 0x4a98_9681)), 1);
+    assert_eq!(received(path(6, 0x4a98_9682)), 0);
+    assert_eq!(received(path(7, 0x4a98_9681)), 1);
+    // MESSAGE_IDs wrap around.
+    assert_eq!(received(path(250, 0x4a98_9683)), 1);
+    shim.handle_timeout(Instant::START + Duration::from_secs(1));
+    let answer = Frame::decode(&shim.poll_transmit().expect("an answer").bytes).expect("an Ack");
     assert_eq!(answer.acknowledgements.len(), 5);
 }

@@ -1,5 +1,5 @@
-//! A sender and a receiver on one link, each a node with a layer, on a virtual clock. R is one
-//! second.
+//! A sender and a receiver on one link, each a node with a refresh-reduction shim, on a virtual
+//! clock. R is one second.
 
 use core::net::{IpAddr, Ipv4Addr};
 use engine::random::{Rng, Seed};
@@ -22,17 +22,17 @@ pub(crate) const ADDRESSES: [IpAddr; 2] = [
     IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2)),
 ];
 
-/// Promises all that is asked.
+/// Admits every request.
 #[derive(Default)]
-pub(crate) struct Generous {
+pub(crate) struct AdmitAll {
     next: u64,
-    pub(crate) promised: BTreeSet<RHandle>,
+    pub(crate) reserved: BTreeSet<RHandle>,
 }
 
-impl TrafficControl for Generous {
+impl TrafficControl for AdmitAll {
     fn add_flowspec(&mut self, _: InterfaceId, _: &TcRequest) -> Result<Granted, AdmissionFailure> {
         self.next += 1;
-        self.promised.insert(RHandle(self.next));
+        self.reserved.insert(RHandle(self.next));
         Ok(Granted {
             rhandle: RHandle(self.next),
             fwd_flowspec: None,
@@ -44,7 +44,7 @@ impl TrafficControl for Generous {
     }
 
     fn delete_flowspec(&mut self, handle: RHandle) {
-        self.promised.remove(&handle);
+        self.reserved.remove(&handle);
     }
 
     fn add_filter(&mut self, _: RHandle, _: &Session, _: &SenderTemplate) {}
@@ -63,9 +63,9 @@ impl TrafficControl for Generous {
 }
 
 /// One link.
-pub(crate) struct Beside(IpAddr);
+pub(crate) struct OnLink(IpAddr);
 
-impl Routing for Beside {
+impl Routing for OnLink {
     fn route(&self, _: Option<IpAddr>, destination: IpAddr) -> Route {
         if destination == self.0 {
             Route::local()
@@ -77,8 +77,8 @@ impl Routing for Beside {
 
 pub(crate) struct Pair {
     pub(crate) now: Instant,
-    pub(crate) nodes: Vec<Node<Generous, Beside>>,
-    pub(crate) layers: Vec<Option<ReductionShim>>,
+    pub(crate) nodes: Vec<Node<AdmitAll, OnLink>>,
+    pub(crate) shims: Vec<Option<ReductionShim>>,
     pub(crate) events: Vec<(usize, Event)>,
     /// Messages sent by type, and bytes.
     pub(crate) sent: BTreeMap<u8, usize>,
@@ -86,58 +86,58 @@ pub(crate) struct Pair {
     pub(crate) loss: Probability,
     pub(crate) assume: bool,
     refresh: u32,
-    luck: Rng,
+    rng: Rng,
     count: usize,
     flying: BTreeMap<(Instant, usize), (usize, Transmit)>,
 }
 
-fn node(at: usize, seed: u64, refresh: u32) -> Node<Generous, Beside> {
+fn node(at: usize, seed: u64, refresh: u32) -> Node<AdmitAll, OnLink> {
     let interface = RsvpInterface {
         addresses: vec![ADDRESSES[at]],
         refresh: Refresh::millis(refresh),
     };
     let settings = Settings::new(vec![interface], Seed(seed).fork(&at.to_string()));
-    Node::new(settings, Generous::default(), Beside(ADDRESSES[at]))
+    Node::new(settings, AdmitAll::default(), OnLink(ADDRESSES[at]))
 }
 
 impl Pair {
-    /// Those with `true` have a layer.
-    pub(crate) fn new(layers: [bool; 2], assume: bool, seed: u64) -> Self {
-        Self::with_refresh(layers, assume, seed, 1000)
+    /// Nodes with `true` have a shim.
+    pub(crate) fn new(shims: [bool; 2], assume: bool, seed: u64) -> Self {
+        Self::with_refresh(shims, assume, seed, 1000)
     }
 
     /// The same with R in milliseconds.
-    pub(crate) fn with_refresh(layers: [bool; 2], assume: bool, seed: u64, refresh: u32) -> Self {
+    pub(crate) fn with_refresh(shims: [bool; 2], assume: bool, seed: u64, refresh: u32) -> Self {
         let mut pair = Self {
             now: Instant::START,
             nodes: (0..2).map(|at| node(at, seed, refresh)).collect(),
-            layers: vec![None, None],
+            shims: vec![None, None],
             events: Vec::new(),
             sent: BTreeMap::new(),
             bytes: 0,
             loss: Probability::ZERO,
             assume,
             refresh,
-            luck: Seed(seed).fork("loss").stream(),
+            rng: Seed(seed).fork("loss").stream(),
             count: 0,
             flying: BTreeMap::new(),
         };
-        for (at, has) in layers.into_iter().enumerate() {
-            pair.layers[at] = has.then(|| pair.layer(at, 1));
+        for (at, has) in shims.into_iter().enumerate() {
+            pair.shims[at] = has.then(|| pair.shim(at, 1));
         }
         pair
     }
 
-    fn layer(&self, at: usize, epoch: u32) -> ReductionShim {
+    fn shim(&self, at: usize, epoch: u32) -> ReductionShim {
         let mut settings = reduction::Settings::new(vec![vec![ADDRESSES[at]]], epoch);
         settings.assume_capable = self.assume;
         ReductionShim::new(settings)
     }
 
-    /// A node and its layer lose all that they knew.
+    /// A node and its shim lose all their state.
     pub(crate) fn restart(&mut self, at: usize, epoch: u32) {
         self.nodes[at] = node(at, u64::from(epoch), self.refresh);
-        self.layers[at] = Some(self.layer(at, epoch));
+        self.shims[at] = Some(self.shim(at, epoch));
     }
 
     fn collect(&mut self) {
@@ -146,12 +146,12 @@ impl Pair {
                 self.events.push((at, event));
             }
             while let Some(transmit) = self.nodes[at].poll_transmit() {
-                match &mut self.layers[at] {
-                    Some(layer) => layer.outgoing(self.now, transmit),
+                match &mut self.shims[at] {
+                    Some(shim) => shim.outgoing(self.now, transmit),
                     None => self.launch(at, transmit),
                 }
             }
-            while let Some(transmit) = self.layers[at].as_mut().and_then(ReductionShim::poll_transmit) {
+            while let Some(transmit) = self.shims[at].as_mut().and_then(ReductionShim::poll_transmit) {
                 self.launch(at, transmit);
             }
         }
@@ -161,23 +161,22 @@ impl Pair {
         *self.sent.entry(transmit.bytes[1]).or_default() += 1;
         self.bytes += transmit.bytes.len();
         self.count += 1;
-        if !self.luck.chance(self.loss) {
+        if !self.rng.chance(self.loss) {
             let at_time = self.now + Duration::from_millis(1);
             self.flying.insert((at_time, self.count), (1 - at, transmit));
         }
     }
 
-    fn hear(&mut self, at: usize, transmit: &Transmit) {
-        let frame = Frame::decode(&transmit.bytes).expect("our own message is whole");
-        if self.layers[at].is_none() {
-            // A node that knows nothing of RFC 2961 refuses classes below 128 that it does not
-            // know.
+    fn receive(&mut self, at: usize, transmit: &Transmit) {
+        let frame = Frame::decode(&transmit.bytes).expect("our own message is valid");
+        if self.shims[at].is_none() {
+            // A node without RFC 2961 rejects unknown classes below 128.
             assert!(frame.message_id.is_none() && frame.acknowledgements.is_empty());
             assert!(!matches!(frame.message, Message::Srefresh(_) | Message::Ack));
         }
         let (now, ttl) = (self.now, transmit.ttl);
-        let frames = match &mut self.layers[at] {
-            Some(layer) => layer.incoming(now, 0, transmit.source, ttl, frame),
+        let frames = match &mut self.shims[at] {
+            Some(shim) => shim.incoming(now, 0, transmit.source, ttl, frame),
             None => vec![(ttl, frame)],
         };
         for (ttl, frame) in frames {
@@ -191,12 +190,12 @@ impl Pair {
             self.collect();
             let arrival = self.flying.first_key_value().map(|((at, _), _)| *at);
             let nodes = self.nodes.iter().filter_map(Node::poll_timeout);
-            let layers = self
-                .layers
+            let shims = self
+                .shims
                 .iter()
                 .flatten()
                 .filter_map(ReductionShim::poll_timeout);
-            let next = nodes.chain(layers).chain(arrival).min().unwrap_or(Instant::NEVER);
+            let next = nodes.chain(shims).chain(arrival).min().unwrap_or(Instant::NEVER);
             if next > end {
                 self.now = end;
                 return;
@@ -208,13 +207,13 @@ impl Pair {
                 .filter(|entry| entry.key().0 <= self.now)
             {
                 let (to, transmit) = entry.remove();
-                self.hear(to, &transmit);
+                self.receive(to, &transmit);
             }
             for at in 0..2 {
                 self.nodes[at].handle_timeout(self.now);
                 self.collect();
-                if let Some(layer) = &mut self.layers[at] {
-                    layer.handle_timeout(self.now);
+                if let Some(shim) = &mut self.shims[at] {
+                    shim.handle_timeout(self.now);
                 }
             }
         }
@@ -226,7 +225,7 @@ impl Pair {
         sent.expect("it may send");
     }
 
-    /// Asks, if the sender is known.
+    /// Requests, if there is path state.
     pub(crate) fn reserve(&mut self, port: u16, rate: u64) -> bool {
         let wanted = Descriptors::Fixed(vec![(Flowspec::ControlledLoad(bucket(rate)), sender(port))]);
         let now = self.now;
@@ -235,11 +234,11 @@ impl Pair {
             .is_ok()
     }
 
-    pub(crate) fn promises(&self) -> usize {
-        self.nodes[LEFT].traffic_control().promised.len()
+    pub(crate) fn reservations(&self) -> usize {
+        self.nodes[LEFT].traffic_control().reserved.len()
     }
 
-    /// How many messages of a type were sent.
+    /// The number of messages sent of a type.
     pub(crate) fn of(&self, kind: u8) -> usize {
         self.sent.get(&kind).copied().unwrap_or(0)
     }

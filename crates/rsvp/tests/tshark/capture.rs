@@ -1,4 +1,4 @@
-//! Messages in IP packets, the packets in a file, and what tshark reads in it.
+//! Messages in IP packets, the packets in a capture file, and tshark's decoding of it.
 
 use core::net::IpAddr;
 use std::fs;
@@ -53,7 +53,7 @@ impl Packet {
                 bytes.extend(&self.message);
                 bytes
             }
-            _ => panic!("a packet has one family"),
+            _ => panic!("mixed address families"),
         }
     }
 }
@@ -75,7 +75,7 @@ fn pcap(packets: &[Packet]) -> Vec<u8> {
     file
 }
 
-/// What tshark prints of these packets with these arguments; none where there is no tshark.
+/// What tshark prints for these packets with these arguments; `None` without tshark.
 fn tshark(name: &str, packets: &[Packet], arguments: &[&str]) -> Option<String> {
     let path = std::env::temp_dir().join(format!("suimon-{name}-{}.pcap", std::process::id()));
     fs::write(&path, pcap(packets)).expect("a file in the directory for temporary files");
@@ -85,7 +85,7 @@ fn tshark(name: &str, packets: &[Packet], arguments: &[&str]) -> Option<String> 
         .arg(&path)
         .args(arguments)
         .output();
-    fs::remove_file(&path).expect("our own file");
+    fs::remove_file(&path).expect("a file of this test");
     let Ok(output) = output else {
         skips::skipped("tshark is missing; on Debian and Ubuntu: apt-get install tshark");
         return None;
@@ -98,7 +98,7 @@ fn tshark(name: &str, packets: &[Packet], arguments: &[&str]) -> Option<String> 
     Some(String::from_utf8(output.stdout).expect("tshark writes UTF-8"))
 }
 
-/// The values of these fields in each packet, joined by commas; none where there is no tshark.
+/// The values of these fields in each packet, joined by commas; `None` without tshark.
 pub(crate) fn fields(name: &str, packets: &[Packet], fields: &[&str]) -> Option<Vec<Vec<String>>> {
     let mut arguments = vec!["-T", "fields", "-E", "separator=|", "-E", "aggregator=,"];
     arguments.extend(fields.iter().flat_map(|field| ["-e", field]));
@@ -109,8 +109,8 @@ pub(crate) fn fields(name: &str, packets: &[Packet], fields: &[&str]) -> Option<
     Some(rows.collect())
 }
 
-/// What it says of each packet's RSVP checksum, and whether anything is malformed; none where there
-/// is no tshark.
+/// Asserts that tshark finds each packet's RSVP checksum correct, and nothing malformed. Does
+/// nothing without tshark.
 pub(crate) fn assert_sound(name: &str, packets: &[Packet]) {
     let Some(text) = tshark(name, packets, &["-V"]) else {
         return;
@@ -120,7 +120,7 @@ pub(crate) fn assert_sound(name: &str, packets: &[Packet]) {
         .lines()
         .filter(|line| line.trim_start().starts_with("Message Checksum"))
         .collect();
-    // Of the messages in a bundle not all are judged.
+    // tshark does not check all messages in a bundle.
     let judged = checksums.iter().filter(|checksum| checksum.contains('['));
     assert!(judged.clone().count() >= packets.len(), "{text}");
     for checksum in judged {

@@ -1,4 +1,4 @@
-//! Every kind of message, as tshark names it, in packets as they are sent.
+//! Every type of message, as tshark decodes it, in packets as sent.
 
 use crate::capture::{Packet, assert_sound, fields};
 use crate::objects::{
@@ -6,7 +6,7 @@ use crate::objects::{
     resv_err, resv_ff, resv_se, resv_tear, resv_wf, srefresh,
 };
 
-/// Each kind with its number, and whether it goes with Router Alert.
+/// Each type with its number, and whether it is sent with Router Alert.
 fn kinds(family: &Family) -> Vec<(u8, bool, Vec<u8>)> {
     vec![
         (1, true, path(family)),
@@ -38,13 +38,13 @@ fn packets(family: &Family) -> Vec<Packet> {
 }
 
 #[test]
-fn every_kind_of_message_is_whole_and_has_a_correct_checksum() {
+fn every_message_type_is_well_formed_and_has_a_correct_checksum() {
     assert_sound("kinds-4", &packets(&V4));
     assert_sound("kinds-6", &packets(&V6));
 }
 
 #[test]
-fn every_kind_of_message_has_its_number_and_its_header_in_a_packet_with_router_alert_where_due() {
+fn every_message_type_has_its_number_and_header_and_router_alert_where_required() {
     const FIELDS: &[&str] = &[
         "rsvp.msg",
         "rsvp.version",
@@ -69,7 +69,7 @@ fn every_kind_of_message_has_its_number_and_its_header_in_a_packet_with_router_a
             let reduction = if kind == 12 { "0x01" } else { "0x00" };
             let length = message.len().to_string();
             let head = [&kind.to_string(), "1", reduction, "63", &length];
-            // The messages in a bundle come after it.
+            // The messages of a bundle follow it.
             let first = row[..5].iter().map(|field| field.split(',').next().unwrap_or(""));
             assert_eq!(first.collect::<Vec<_>>(), head, "{name} {kind}");
             let kinds = if kind == 12 { "12,5,6" } else { head[0] };

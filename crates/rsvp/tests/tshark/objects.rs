@@ -1,4 +1,4 @@
-//! Every kind of object, field by field.
+//! Every type of object, field by field.
 
 use crate::capture::{Packet, fields};
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -93,7 +93,7 @@ impl Family {
         Some(match (self.sender, self.other) {
             (IpAddr::V4(a), IpAddr::V4(b)) => Scope::V4(vec![a, b]),
             (IpAddr::V6(a), IpAddr::V6(b)) => Scope::V6(vec![a, b]),
-            _ => panic!("a family is one"),
+            _ => panic!("mixed address families"),
         })
     }
 
@@ -278,7 +278,7 @@ pub(crate) fn srefresh() -> Vec<u8> {
     }])))
 }
 
-fn asked() -> Challenge {
+fn the_challenge() -> Challenge {
     Challenge {
         key: 0x0102_0304_0506,
         cookie: vec![1, 2, 3, 4],
@@ -286,11 +286,11 @@ fn asked() -> Challenge {
 }
 
 pub(crate) fn challenge() -> Vec<u8> {
-    encoded(&frame(Message::Challenge(asked())))
+    encoded(&frame(Message::Challenge(the_challenge())))
 }
 
 pub(crate) fn response() -> Vec<u8> {
-    protected(encoded(&frame(Message::Response(asked()))))
+    protected(encoded(&frame(Message::Response(the_challenge()))))
 }
 
 /// With INTEGRITY: key 0x010203040506, sequence number 99.
@@ -316,14 +316,13 @@ pub(crate) fn protected(message: Vec<u8>) -> Vec<u8> {
             addresses: vec![V4.left],
             requirement: Requirement::Required,
             neighbours: BTreeMap::new(),
-            keys: vec![key.expect("a good key")],
+            keys: vec![key.expect("a valid key")],
         },
     );
     guard.outgoing(Instant::START, 0, message).expect("it fits")
 }
 
-/// Fields and their values in one message; all fields of the table that are not named are to be
-/// absent.
+/// Fields and their values in one message; all other fields of the table must be absent.
 type Expected<'a> = &'a [(&'a str, &'a str)];
 
 fn same(name: &str, cases: &[(Vec<u8>, Expected<'_>)]) {
@@ -433,7 +432,7 @@ fn error(code: &'static str, value: &'static str, flags: &'static str) -> Vec<(&
     ]
 }
 
-/// Fields that both families have, and what they are called in each.
+/// Fields of both families, with tshark's name in each.
 struct Names {
     family: &'static Family,
     session: Expected<'static>,
@@ -572,11 +571,11 @@ fn objects_of_ipv6() {
     addressed("objects-6", &NAMES_6);
 }
 
-/// What has no addresses. This tshark does not know class 64, CHALLENGE, and shows it as bytes; the
-/// handshake flag of INTEGRITY is the highest bit (RFC 2747, section 2), though it has a name for
-/// the lowest.
+/// Objects without addresses. tshark does not decode class 64, CHALLENGE, and shows it as bytes.
+/// The handshake flag of INTEGRITY is the highest bit (RFC 2747, section 2), although tshark
+/// names the lowest.
 #[test]
-fn names_of_messages_and_integrity() {
+fn message_ids_and_integrity() {
     same(
         "objects-0",
         &[

@@ -1,4 +1,4 @@
-//! Any message that can be written: both families, all types, styles and contents.
+//! Strategies for any valid message: both families, all types, styles and contents.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use proptest::collection::vec;
@@ -77,7 +77,7 @@ pub(crate) fn bucket() -> impl Strategy<Value = TokenBucket> {
     })
 }
 
-/// Contents that are understood, and now and then a C-Type that is not.
+/// Known contents, and occasionally an unknown C-Type.
 fn content<T: core::fmt::Debug + Clone + 'static>(
     known: impl Strategy<Value = T> + 'static,
 ) -> impl Strategy<Value = Content<T>> {
@@ -111,7 +111,8 @@ fn fragment(service: impl Strategy<Value = u8>) -> impl Strategy<Value = AdspecF
 fn adspec() -> impl Strategy<Value = Adspec> {
     let rest = vec(fragment(any::<u8>()), 0..3);
     (fragment(Just(1)), rest).prop_map(|(general, rest)| {
-        Adspec::new(core::iter::once(general).chain(rest).collect()).expect("the general part is first")
+        Adspec::new(core::iter::once(general).chain(rest).collect())
+            .expect("the general parameters are first")
     })
 }
 

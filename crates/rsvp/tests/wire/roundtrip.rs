@@ -1,10 +1,10 @@
-//! Decoding undoes encoding; no bytes make decoding panic.
+//! Decoding reverses encoding; no bytes make decoding panic.
 
 use crate::arbitrary::single;
 use proptest::prelude::*;
 use rsvp::wire::{DecodeError, Frame, Malformed, Message};
 
-/// The message in these bytes, also where it is objected to.
+/// The message in these bytes, even if it has objections.
 fn decoded(bytes: &[u8]) -> Result<Frame, Malformed> {
     match Frame::decode(bytes) {
         Ok(frame) => Ok(frame),
@@ -51,12 +51,12 @@ proptest! {
     }
 
     #[test]
-    fn one_wrong_bit_is_always_seen(frame in single(), bit: prop::sample::Index) {
+    fn one_wrong_bit_is_always_detected(frame in single(), bit: prop::sample::Index) {
         let mut bytes = frame.encode().expect("it fits");
         let bit = bit.index(bytes.len() * 8);
         bytes[bit / 8] ^= 1 << (bit % 8);
-        // A changed bit changes the sum, unless it makes the checksum field zero, which says that
-        // there is none.
+        // A changed bit changes the checksum, unless it makes the field zero, which means no
+        // checksum.
         prop_assert!(bytes[2..4] == [0, 0] || decoded(&bytes).is_err());
     }
 
@@ -72,7 +72,7 @@ proptest! {
         }
         bytes[2..4].fill(0);
         if let Ok(frame) = decoded(&bytes) {
-            let again = frame.encode().expect("no longer than it came");
+            let again = frame.encode().expect("no longer than received");
             prop_assert!(again.len() <= bytes.len());
             prop_assert_eq!(decoded(&again), Ok(frame));
         }

@@ -1,4 +1,4 @@
-//! What is malformed is refused with its reason; what RFC 2205 wants answered is objected to.
+//! Malformed messages are rejected with the reason; errors that RFC 2205 answers are returned as objections.
 
 use rsvp::wire::{Content, DecodeError, ErrorCode, Frame, Malformed, Message, Real};
 
@@ -67,7 +67,7 @@ fn rfc_2205_3_10_unknown_classes_are_rejected_ignored_or_forwarded_by_their_top_
             13,
             u16::from_be_bytes([class, 9]),
         );
-        assert_eq!(frame, whole, "what is understood is there to answer with");
+        assert_eq!(frame, whole, "the known part is available for the reply");
     }
     for class in [128, 191] {
         assert_eq!(
@@ -107,7 +107,7 @@ fn rfc_2205_3_10_an_unknown_c_type_is_answered_with_class_and_c_type() {
 }
 
 #[test]
-fn the_null_class_is_ignored_whatever_it_holds() {
+fn the_null_class_is_ignored_whatever_it_contains() {
     let whole = Frame::decode(&path_with(&[]));
     assert_eq!(Frame::decode(&path_with(&[0, 8, 0, 77, 1, 2, 3, 4])), whole);
 }
@@ -143,7 +143,7 @@ fn rfc_2210_contents_out_of_range_are_a_bad_tspec_or_flowspec() {
 }
 
 #[test]
-fn an_unknown_style_is_answered_with_what_came() {
+fn an_unknown_style_is_answered_with_the_received_objects() {
     let style: &[u8] = &[0, 8, 8, 1, 0, 0, 0, 0x1f];
     objected(
         &message(2, &[SESSION, HOP, TIME, style, &flowspec(5, good()), FILTER]),
@@ -153,7 +153,7 @@ fn an_unknown_style_is_answered_with_what_came() {
 }
 
 #[test]
-fn what_is_malformed_is_refused_with_its_reason() {
+fn malformed_messages_are_rejected_with_the_reason() {
     let tspec = tspec(good());
     let flow = flowspec(5, good());
     flawed(&[0x10, 1, 0, 0], Malformed::Truncated);
@@ -201,7 +201,7 @@ fn the_families_of_one_message_agree() {
 }
 
 #[test]
-fn a_state_that_is_refreshed_every_zero_milliseconds_is_malformed() {
+fn a_refresh_period_of_zero_is_malformed() {
     let time: &[u8] = &[0, 8, 5, 1, 0, 0, 0, 0];
     flawed(
         &message(1, &[SESSION, HOP, time, TEMPLATE, &tspec(good())]),
@@ -216,7 +216,7 @@ fn rfc_2961_3_a_bundle_does_not_nest() {
 }
 
 #[test]
-fn rfc_2205_3_1_5_a_path_tear_may_carry_a_tspec_that_nobody_reads() {
+fn rfc_2205_3_1_5_a_path_tear_may_carry_a_tspec_that_is_ignored() {
     let with = message(5, &[SESSION, HOP, TEMPLATE, &tspec([u32::MAX; 5])]);
     let without = message(5, &[SESSION, HOP, TEMPLATE]);
     assert!(Frame::decode(&with).is_ok());

@@ -1,4 +1,4 @@
-//! Bytes laid out by hand from the figures of the RFCs, against the types.
+//! Bytes written by hand from the figures of the RFCs, compared with the types.
 
 use core::net::{IpAddr, Ipv4Addr};
 use rsvp::wire::{
@@ -23,7 +23,7 @@ fn plain(message: Message) -> Frame {
     Frame::plain(63, message)
 }
 
-/// These bytes are this message, both ways; the checksum is compared apart.
+/// Asserts that these bytes decode to this message and back; the checksum is compared separately.
 #[track_caller]
 fn same(bytes: &[u8], frame: &Frame) {
     assert_eq!(Frame::decode(bytes).as_ref(), Ok(frame));
@@ -91,8 +91,8 @@ fn rfc_2205_3_1_3_path_with_tspec_and_adspec() {
         8, 0, 0, 1, 0, 0, 0, 100, // 100 µs
         10, 0, 0, 1, 0, 0, 0x05, 0xdc, // MTU
         2, 0, 0, 8, // guaranteed service
-        133, 0, 0, 1, 0, 0, 0, 0, // C, in all
-        134, 0, 0, 1, 0, 0, 0, 0, // D, in all
+        133, 0, 0, 1, 0, 0, 0, 0, // C, total
+        134, 0, 0, 1, 0, 0, 0, 0, // D, total
         135, 0, 0, 1, 0, 0, 0, 0, // C, since the last reshaping
         136, 0, 0, 1, 0, 0, 0, 0, // D, since the last reshaping
         5, 0, 0, 0, // controlled load
@@ -247,9 +247,9 @@ fn rfc_2961_5_summary_refresh_with_rfc_2747_integrity_in_front() {
 }
 
 #[test]
-fn rfc_2205_3_1_1_checksum_of_a_message_worked_out_by_hand() {
+fn rfc_2205_3_1_1_checksum_of_a_message_computed_by_hand() {
     let bytes = message(5, &[SESSION, HOP, TEMPLATE]);
-    let frame = Frame::decode(&bytes).expect("no checksum is a checksum");
+    let frame = Frame::decode(&bytes).expect("a missing checksum is valid");
     let encoded = frame.encode().expect("it fits");
     let words: u32 = [
         0x1005, 0x3f00, 0x002c, // header

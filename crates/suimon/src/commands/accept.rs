@@ -10,7 +10,7 @@ use control::socket::path_of;
 use engine::classify::{Ports, Prefix};
 use engine::units::Bandwidth;
 use gateway::signalling::standalone::StandaloneNode;
-use gateway::supervise::heed_signals;
+use gateway::supervise::handle_signals;
 use serde_json::json;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -63,7 +63,7 @@ impl Accept {
             up_to: self.up_to,
         };
         let end = Arc::new(AtomicBool::new(false));
-        heed_signals(&end).map_err(|e| Failure::at_run_time(format!("cannot handle signals: {e}")))?;
+        handle_signals(&end).map_err(|e| Failure::at_run_time(format!("cannot handle signals: {e}")))?;
         let socket = path_of(&self.node.socket);
         let node = StandaloneNode::start(self.node.config(vec![rule]), &socket, &end)?;
         if self.json {

@@ -86,14 +86,14 @@ fn show(out: &mut dyn Write, path: &str, policy: &Policy) -> io::Result<()> {
 }
 
 fn port_text(port: &PortConfig) -> String {
-    let place = match &port.attachment {
+    let location = match &port.attachment {
         Attachment::Between(a, b) => format!("between {a} and {b}"),
         Attachment::Egress(interface) => format!("for what this host sends through {interface}"),
         Attachment::Files { read, write } => format!("from {read} to {write}"),
     };
     let ring = port.settings.transmit_ring;
     format!(
-        "{} {place}, {ring} packets in the transmit ring",
+        "{} {location}, {ring} packets in the transmit ring",
         port.kind_name()
     )
 }
@@ -167,10 +167,10 @@ fn yields_text(yields: &Yields, link: Bandwidth) -> String {
     let [cap, floor] = yields
         .rates(link)
         .map(|rate| rate.map(|rate| numbers::rate(rate.bits())));
-    let mut words = vec![format!("with weight {}", yields.settings.weight)];
-    words.extend(cap.map(|cap| format!("at most {cap}")));
-    words.extend(floor.map(|floor| format!("not below {floor}")));
-    words.join(", ")
+    let mut text = vec![format!("with weight {}", yields.settings.weight)];
+    text.extend(cap.map(|cap| format!("at most {cap}")));
+    text.extend(floor.map(|floor| format!("not below {floor}")));
+    text.join(", ")
 }
 
 fn show_filters(out: &mut dyn Write, interface: &InterfacePolicy) -> io::Result<()> {
@@ -212,14 +212,14 @@ fn gather<'a>(spec: &'a DisciplineSpec, out: &mut HashMap<&'a str, &'a ClassSpec
 
 /// `red ecn=true over fifo`
 fn discipline_text(spec: &DisciplineSpec) -> String {
-    let mut words = spec.kind.clone();
+    let mut text = spec.kind.clone();
     let settings = settings_text(&spec.settings, &[]);
     if !settings.is_empty() {
-        words = format!("{words} {settings}");
+        text = format!("{text} {settings}");
     }
     match &spec.child {
-        Some(child) => format!("{words} over {}", discipline_text(child)),
-        None => words,
+        Some(child) => format!("{text} over {}", discipline_text(child)),
+        None => text,
     }
 }
 
@@ -228,11 +228,11 @@ fn settings_text(table: &Table, without: &[&str]) -> String {
         .entries
         .iter()
         .filter(|entry| !without.contains(&entry.key.as_str()));
-    let words = shown.map(|entry| {
+    let text = shown.map(|entry| {
         let value = entry.value.to_string().replace(' ', "");
         format!("{}={value}", entry.key)
     });
-    words.collect::<Vec<_>>().join(" ")
+    text.collect::<Vec<_>>().join(" ")
 }
 
 fn to_json(path: &str, read: &Result<Policy, Diagnostics>) -> Value {

@@ -140,8 +140,8 @@ impl Lab {
     /// The host to run the program in.
     fn host(&self, topology: &Topology) -> Result<usize, Failure> {
         let Some(name) = &self.host else { return Ok(0) };
-        let found = topology.hosts.iter().position(|host| host == name);
-        found.ok_or_else(|| {
+        let index = topology.hosts.iter().position(|host| host == name);
+        index.ok_or_else(|| {
             let hosts = topology.hosts.iter().map(String::as_str);
             unknown("host", name, Span::default(), hosts).into()
         })

@@ -1,7 +1,7 @@
 //! The verbs: one file each, with a struct of arguments and a method `run`; and their only list.
 //!
-//! To add one: write its file, and name it here twice: its `mod` line, which rustfmt follows, and
-//! its place in the list.
+//! To add one: write its file, and name it here twice: in a `mod` line, which rustfmt follows,
+//! and in the list.
 
 use crate::exit::{Exit, Failure};
 use clap::Subcommand;

@@ -42,24 +42,24 @@ impl NineTop {
     pub fn run(&self, cx: &mut Context<'_>) -> Result<Exit, Failure> {
         let out = &mut *cx.out;
         let rendezvous = Rendezvous::new(&directory(), setting_directories());
-        let ask = || {
+        let query = || {
             let answer = rendezvous.status();
             let status = answer.map_err(|e| Failure::at_run_time(format!("cannot query the nines: {e}")))?;
             Ok::<_, Failure>(status.unwrap_or_default())
         };
         if self.json {
-            let text = serde_json::to_string(&ask()?).map_err(io::Error::from)?;
+            let text = serde_json::to_string(&query()?).map_err(io::Error::from)?;
             writeln!(out, "{text}")?;
             return Ok(Exit::Done);
         }
         if self.plain || !io::stdout().is_terminal() || !io::stdin().is_terminal() {
-            for line in lines(&ask()?) {
+            for line in lines(&query()?) {
                 writeln!(out, "{}", line.text)?;
             }
             return Ok(Exit::Done);
         }
         let mut terminal = ratatui::try_init()?;
-        let watched = watch(&mut terminal, &ask);
+        let watched = watch(&mut terminal, &query);
         ratatui::try_restore()?;
         watched
     }
@@ -67,11 +67,11 @@ impl NineTop {
 
 fn watch(
     terminal: &mut ratatui::DefaultTerminal,
-    ask: &dyn Fn() -> Result<NineStatus, Failure>,
+    query: &dyn Fn() -> Result<NineStatus, Failure>,
 ) -> Result<Exit, Failure> {
     let colours = colour::wanted(&io::stdout());
     loop {
-        let status = ask()?;
+        let status = query()?;
         terminal.draw(|frame| draw(frame, &status, colours))?;
         if event::poll(INTERVAL)?
             && let Event::Key(key) = event::read()?

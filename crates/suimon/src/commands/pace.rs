@@ -18,7 +18,7 @@ use engine::tree::Registry;
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
 use gateway::enforce::enforce;
 use gateway::facts::{self, Facts};
-use gateway::realise::Place;
+use gateway::realise::PacedInterface;
 use gateway::selfcheck;
 use measure::numbers;
 use netio::handle::WorkerSnapshot;
@@ -121,14 +121,14 @@ impl Pace {
         Ok(Exit::Done)
     }
 
-    fn attach_point(&self) -> Result<Place, Failure> {
+    fn attach_point(&self) -> Result<PacedInterface, Failure> {
         if Facts::of(&self.interface).is_none() {
             return Err(Failure::usage(selfcheck::missing(
                 &facts::names(),
                 &self.interface,
             )));
         }
-        Ok(Place::named(&self.interface)?)
+        Ok(PacedInterface::named(&self.interface)?)
     }
 
     /// The speed of the wire.
@@ -145,7 +145,7 @@ impl Pace {
     /// Chooses what the policy configures: gap frames or not, and the port's realiser.
     fn means(
         &self,
-        place: &Place,
+        place: &PacedInterface,
         wire: Bandwidth,
         tried: &mut Vec<String>,
     ) -> Result<(bool, &'static str), Failure> {
@@ -178,7 +178,7 @@ impl Pace {
     /// The equivalent policy.
     fn policy(
         &self,
-        place: &Place,
+        place: &PacedInterface,
         wire: Bandwidth,
         (frames, realiser): (bool, &str),
     ) -> Result<Policy, Failure> {

@@ -103,11 +103,11 @@ impl Reproduce {
         }
         let mut chosen: Vec<Experiment> = Vec::new();
         for id in &self.ids {
-            let found = list.iter().find(|e| e.id.eq_ignore_ascii_case(id));
+            let matching = list.iter().find(|e| e.id.eq_ignore_ascii_case(id));
             let names = list.iter().map(|e| e.id);
-            let found = found.ok_or_else(|| unknown("experiment", id, Span::default(), names))?;
-            if chosen.iter().all(|e| e.id != found.id) {
-                chosen.push(*found);
+            let experiment = matching.ok_or_else(|| unknown("experiment", id, Span::default(), names))?;
+            if chosen.iter().all(|e| e.id != experiment.id) {
+                chosen.push(*experiment);
             }
         }
         Ok(chosen)
@@ -115,9 +115,9 @@ impl Reproduce {
 }
 
 fn unwritten(directory: &Path, error: &io::Error) -> Failure {
-    let place = directory.display();
+    let path = directory.display();
     Failure::at_run_time(format!(
-        "cannot write into {place}: {error}; choose another directory with --write"
+        "cannot write into {path}: {error}; choose another directory with --write"
     ))
 }
 
@@ -259,7 +259,7 @@ mod tests {
             ..verb(&["Z1"])
         };
         let (exit, text) = run(&verb);
-        let failure = exit.expect_err("no such place");
+        let failure = exit.expect_err("no such directory");
         assert_eq!((failure.exit, text.as_str()), (Exit::Failed, ""));
         assert!(failure.message.contains("--write"), "{}", failure.message);
     }

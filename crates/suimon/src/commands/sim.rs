@@ -147,7 +147,7 @@ impl Sim {
         let total = length.saturating_mul(points.len() as u64);
         let mut met = true;
         let mut kept: Vec<Outcome> = Vec::new();
-        let mut tell = |outcome: Outcome| {
+        let mut report = |outcome: Outcome| {
             met &= outcome.expectations.iter().all(|judgement| judgement.met);
             if let Some(csv) = &mut csv {
                 series::write(csv, &outcome)?;
@@ -165,7 +165,7 @@ impl Sim {
         };
         let ran: Result<(), Failure> = job.run(
             &mut |done| show(&mut progress, done, total, points.len()),
-            &mut tell,
+            &mut report,
         );
         progress.clear();
         ran?;

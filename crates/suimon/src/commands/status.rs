@@ -153,7 +153,7 @@ fn class_row(class: &ClassView, branch: &str, link: u64) -> Vec<String> {
 }
 
 fn traffic_cells(traffic: &Traffic, link: u64) -> Vec<String> {
-    let used = traffic.got_bps.map(|got| got as f64 / link.max(1) as f64);
+    let used = traffic.got_bps.map(|bps| bps as f64 / link.max(1) as f64);
     let backlog = match traffic.backlog_packets {
         0 => "0".into(),
         n => format!(

@@ -207,8 +207,8 @@ impl Screen {
         } else {
             Request::Disable { interface }
         };
-        let answer = Client::connect(Some(&self.path)).and_then(|mut client| client.ask(&request));
-        self.view.message = Some(match answer {
+        let reply = Client::connect(Some(&self.path)).and_then(|mut client| client.ask(&request));
+        self.view.message = Some(match reply {
             Ok(Reply::Done { message }) => message,
             Ok(Reply::Refused(why)) | Err(why) => why.to_string(),
             Ok(other) => format!("unexpected: {other:?}"),
@@ -228,7 +228,7 @@ fn lines(out: &mut dyn Write, mut client: Client, interval: std::time::Duration)
 
 /// `12.0 s  wan0 enabled 19 Mbit/s: voice 1 Mbit/s, work 14 Mbit/s`
 fn line(now: &Snapshot) -> String {
-    let rate = |got: Option<u64>| numbers::rate(got.unwrap_or(0));
+    let rate = |bps: Option<u64>| numbers::rate(bps.unwrap_or(0));
     let interfaces = now.interfaces.iter().map(|interface| {
         let leaves = interface.classes.iter().filter(|class| class.leaf);
         let leaves: Vec<String> = leaves

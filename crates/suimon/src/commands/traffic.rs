@@ -1,17 +1,17 @@
-//! `suimon traffic send|receive`: a generator of UDP streams and the analyser of what became of
-//! them, the instruments of Maeshima, Ito, Ishikura and Asami, "RSVP bandwidth reservation with
+//! `suimon traffic send|receive`: a generator of UDP streams and their analyser: the instruments of
+//! Maeshima, Ito, Ishikura and Asami, "RSVP bandwidth reservation with
 //! weighted round robin" (section 4).
 //!
-//! The sender numbers and stamps its datagrams, so that its receiver knows loss, order, delay,
-//! jitter and throughput without a word back. Sizes are of UDP payload, as in the paper; rates that
-//! are set are of IP packets, and both are shown.
+//! The sender numbers and stamps its datagrams, so that the receiver computes loss, reordering,
+//! delay, jitter and throughput without feedback. Sizes are UDP payload, as in the paper;
+//! configured rates count IP packets; both are shown.
 
 use crate::commands::Context;
 use crate::exit::{Exit, Failure};
 use clap::{Args, Subcommand};
 use engine::random::Seed;
 use engine::units::{Bandwidth, Bytes, Duration};
-use gateway::supervise::heed_signals;
+use gateway::supervise::handle_signals;
 use lab::traffic::analyser::{Analyser, ReceivedStream, wall_clock};
 use lab::traffic::datagram::LEAST_PAYLOAD;
 use lab::traffic::generator::{self, SendReport, TrafficShape};
@@ -24,7 +24,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration as Span, Instant};
 
-/// Send numbered UDP datagrams at set times, or receive them and tell loss, delay, jitter and
+/// Send numbered UDP datagrams at set times, or receive them and report loss, delay, jitter and
 /// throughput
 #[derive(Debug, Args)]
 pub struct Traffic {
@@ -43,7 +43,7 @@ impl Traffic {
     pub fn run(&self, cx: &mut Context<'_>) -> Result<Exit, Failure> {
         let out = &mut *cx.out;
         let stop = Arc::new(AtomicBool::new(false));
-        heed_signals(&stop).map_err(|e| Failure::at_run_time(format!("cannot heed signals: {e}")))?;
+        handle_signals(&stop).map_err(|e| Failure::at_run_time(format!("cannot handle signals: {e}")))?;
         match &self.end {
             End::Send(end) => end.run(&stop, out),
             End::Receive(end) => end.run(&stop, out),
@@ -51,8 +51,8 @@ impl Traffic {
     }
 }
 
-/// Send datagrams: 1,468 bytes of payload every 309 µs for 10 s, if nothing else is said (the RSVP
-/// paper's stream)
+/// Send datagrams: by default 1,468 bytes of payload every 309 µs for 10 s (the RSVP paper's
+/// stream)
 #[derive(Debug, Args)]
 struct Send {
     /// Where `suimon traffic receive` listens: HOST:PORT
@@ -60,22 +60,22 @@ struct Send {
     /// Bytes of UDP payload in each datagram, at least 32
     #[arg(long, default_value = "1468 B")]
     size: Bytes,
-    /// From one datagram to the next: a time; "0 s" is as fast as it goes
+    /// The interval between datagrams; "0 s" is as fast as possible
     #[arg(long, conflicts_with = "rate")]
     interval: Option<Duration>,
-    /// How much instead, of IP packets: 37Mbit/s
+    /// A rate of IP packets instead: 37Mbit/s
     #[arg(long)]
     rate: Option<Bandwidth>,
-    /// Datagrams in a burst, `--interval` apart; needs `--every`
+    /// Datagrams per burst, `--interval` apart; needs `--every`
     #[arg(long, default_value_t = 1, requires = "every", value_parser = clap::value_parser!(u32).range(1..))]
     burst: u32,
-    /// From the beginning of one burst to the next
+    /// The time from the start of one burst to the start of the next
     #[arg(long, requires = "burst")]
     every: Option<Duration>,
-    /// This many datagrams, and then the end
+    /// Stop after this many datagrams
     #[arg(long, conflicts_with = "time")]
     count: Option<u64>,
-    /// This long, and then the end
+    /// Stop after this time
     #[arg(long = "for", value_name = "TIME", default_value = "10 s")]
     time: Duration,
     /// The address to send from
@@ -126,7 +126,7 @@ impl Send {
         }
         let packet = Bytes::new(payload + headers(to));
         let interval = match self.rate {
-            Some(Bandwidth::ZERO) => return Err(Failure::usage("--rate 0: nothing would ever be sent")),
+            Some(Bandwidth::ZERO) => return Err(Failure::usage("--rate 0: nothing would be sent")),
             Some(rate) => rate.time_to_send(packet),
             None => self.interval.unwrap_or(INTERVAL),
         };
@@ -168,7 +168,7 @@ impl Send {
         })
     }
 
-    /// Bits of IP packets per second: what left after the first, over the time since.
+    /// The rate in bit/s of IP packets: those after the first, over the time since the first.
     fn rate_of(&self, to: SocketAddr, sent: &SendReport) -> Option<f64> {
         let packets = sent.datagrams.checked_sub(1).filter(|&packets| packets > 0)?;
         let bits = packets as f64 * (self.size.get() + headers(to)) as f64 * 8.0;
@@ -189,7 +189,7 @@ impl Send {
         if sent.refused > 0 {
             writeln!(
                 out,
-                "{} of them were refused here: the interface's queue was full, or nobody listened",
+                "{} of them were rejected by this host's kernel: the interface's queue was full, or no receiver listens",
                 sent.refused
             )?;
         }
@@ -199,7 +199,7 @@ impl Send {
             [median, high, most] => {
                 writeln!(
                     out,
-                    "late against its times: median {median}, 99 % {high}, most {most}"
+                    "late against the schedule: median {median}, 99 % {high}, maximum {most}"
                 )
             }
             _ => Ok(()),
@@ -207,10 +207,10 @@ impl Send {
     }
 }
 
-/// How many datagrams are due before this time.
+/// The number of datagrams that are due before this time.
 fn count_within(shape: &TrafficShape, time: Span) -> u64 {
-    // The greatest number that is due in time, found by halving: bursts and gaps need no case of
-    // their own.
+    // The greatest number that is due in time, by bisection: bursts and gaps need no special
+    // case.
     let (mut known, mut beyond) = (0, u64::MAX >> 1);
     while known < beyond {
         let middle = known + (beyond - known) / 2;
@@ -228,14 +228,14 @@ fn resolve(to: &str) -> Result<SocketAddr, Failure> {
             "{to}: {why}; expected HOST:PORT, such as 192.0.2.1:5001 or [2001:db8::1]:5001"
         ))
     };
-    let mut found = to.to_socket_addrs().map_err(|e| unknown(e.to_string()))?;
-    found.next().ok_or_else(|| unknown("no address".into()))
+    let mut addresses = to.to_socket_addrs().map_err(|e| unknown(e.to_string()))?;
+    addresses.next().ok_or_else(|| unknown("no address".into()))
 }
 
-/// Receive streams and tell loss, order, delay, jitter and throughput of each
+/// Receive streams and report loss, reordering, delay, jitter and throughput of each
 #[derive(Debug, Args)]
 struct Receive {
-    /// Where to listen: PORT, or ADDRESS:PORT; all addresses if none is given. Port 0 chooses one
+    /// Where to listen: PORT, or ADDRESS:PORT; by default all addresses. Port 0 chooses one
     on: String,
     /// End after this many streams have ended; without it, at Ctrl-C or after `--for`
     #[arg(long)]
@@ -243,7 +243,7 @@ struct Receive {
     /// End after this time
     #[arg(long = "for", value_name = "TIME")]
     time: Option<Duration>,
-    /// A stream has ended when nothing came for so long
+    /// A stream has ended when nothing arrives for this time
     #[arg(long, default_value = "5 s")]
     idle: Duration,
     /// Length of the intervals of the throughput series
@@ -263,7 +263,7 @@ struct Receive {
 impl Receive {
     fn run(&self, stop: &AtomicBool, out: &mut dyn Write) -> Result<Exit, Failure> {
         if self.bin == Duration::from_nanos(0) {
-            return Err(Failure::usage("--bin 0: an interval has a length"));
+            return Err(Failure::usage("--bin 0: an interval must have a length"));
         }
         let span = |d: Duration| Span::from_nanos(d.nanos());
         let mut analyser = Analyser::listen(address(&self.on)?, span(self.bin))?;
@@ -286,10 +286,10 @@ impl Receive {
             progress(&analyser);
         }
         clear_progress();
-        self.tell(&analyser, out)
+        self.report(&analyser, out)
     }
 
-    fn tell(&self, analyser: &Analyser, out: &mut dyn Write) -> Result<Exit, Failure> {
+    fn report(&self, analyser: &Analyser, out: &mut dyn Write) -> Result<Exit, Failure> {
         let streams: Vec<(u64, &Tally)> = analyser
             .streams()
             .iter()
@@ -310,13 +310,13 @@ impl Receive {
             return Ok(Exit::Done);
         }
         if streams.is_empty() {
-            writeln!(out, "nothing came")?;
+            writeln!(out, "nothing arrived")?;
         }
         for (name, tally) in streams {
             describe(name, tally, out)?;
         }
         if analyser.foreign() > 0 {
-            writeln!(out, "{} other datagrams came", analyser.foreign())?;
+            writeln!(out, "{} other datagrams arrived", analyser.foreign())?;
         }
         Ok(Exit::Done)
     }
@@ -329,7 +329,7 @@ fn address(on: &str) -> Result<SocketAddr, Failure> {
     port.or_else(|_| resolve(on))
 }
 
-/// While it lasts, on a terminal: how much has come.
+/// Shows on a terminal, during the run, how much has arrived.
 fn progress(analyser: &Analyser) {
     if std::io::stderr().is_terminal() {
         let received: u64 = analyser
@@ -351,7 +351,7 @@ fn clear_progress() {
     }
 }
 
-/// Nanoseconds as a person reads them; clocks may make them negative.
+/// Nanoseconds, human-readable; clock offsets may make them negative.
 fn nanos(value: i64) -> String {
     match value {
         0 => "0".into(),
@@ -364,7 +364,7 @@ fn describe(name: u64, tally: &Tally, out: &mut dyn Write) -> std::io::Result<()
     writeln!(out, "stream {name:016x}")?;
     writeln!(
         out,
-        "    {} of {sent} datagrams received, {} lost ({}), {} twice, {} out of order (furthest by {}){}",
+        "    {} of {sent} datagrams received, {} lost ({}), {} duplicated, {} out of order (at most by {}){}",
         tally.received,
         tally.lost(),
         AxisUnit::Percent.show(100.0 * tally.lost() as f64 / sent.max(1) as f64),
@@ -374,7 +374,7 @@ fn describe(name: u64, tally: &Tally, out: &mut dyn Write) -> std::io::Result<()
         if tally.ended() {
             ""
         } else {
-            "; its end was not heard"
+            "; its end was not received"
         },
     )?;
     if let (Some(rate), Some((first, last))) = (tally.rate(), tally.span()) {
@@ -393,7 +393,7 @@ fn describe(name: u64, tally: &Tally, out: &mut dyn Write) -> std::io::Result<()
     {
         writeln!(
             out,
-            "    one-way delay by the two clocks: least {}; above it: median {}, 95 % {}, 99 % {}, most {}",
+            "    one-way delay by the two clocks: minimum {}; above it: median {}, 95 % {}, 99 % {}, maximum {}",
             nanos(least),
             nanos(median - least),
             nanos(high - least),
@@ -430,7 +430,7 @@ fn of(name: u64, tally: &Tally) -> Value {
     })
 }
 
-/// Time, stream, and bits of payload per second, since the first datagram of all.
+/// Time since the first datagram of all, stream, and payload in bit/s.
 fn csv(streams: &[(u64, &Tally)]) -> String {
     let mut text = String::from("seconds,stream,payload_bits_per_second\n");
     for (name, points) in series(streams) {
@@ -471,7 +471,7 @@ fn picture(streams: &[(u64, &Tally)]) -> String {
         .into_iter()
         .map(|(name, points)| Series::new(&format!("{name:016x}"), points));
     let plot = plot::rates_over_time("Payload of each stream", PlotStyle::Lines, series.collect());
-    plot::picture("What came of the streams", &[plot])
+    plot::picture("Received streams", &[plot])
 }
 
 #[cfg(test)]
@@ -479,7 +479,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_time_holds_the_datagrams_that_are_due_in_it() {
+    fn a_duration_contains_the_datagrams_that_are_due_in_it() {
         let shape = |interval, burst, period| TrafficShape {
             payload: 100,
             interval: Span::from_micros(interval),

@@ -52,7 +52,7 @@ fn class(name: &str, parent: Option<&str>, configured: u64, measured: u64) -> Cl
         leaf,
         discipline: if leaf { "fifo".into() } else { String::new() },
         asked_bps: Some(configured),
-        share: Some(asked as f64 / 20_000_000.0),
+        share: Some(configured as f64 / 20_000_000.0),
         traffic: traffic(measured),
         gauges,
     }

@@ -141,8 +141,8 @@ fn draw_graph(
     let [scale, graph] = Layout::horizontal([Constraint::Length(11), Constraint::Min(1)]).areas(inner);
     let mut labels = vec![Line::default(); usize::from(scale.height)];
     let lines = labels.len();
-    for (place, rate) in [(0, top), (lines / 2, top / 2), (lines.saturating_sub(1), 0)] {
-        if let Some(label) = labels.get_mut(place) {
+    for (row, rate) in [(0, top), (lines / 2, top / 2), (lines.saturating_sub(1), 0)] {
+        if let Some(label) = labels.get_mut(row) {
             *label = Line::from(numbers::rate(rate)).right_aligned();
         }
     }
@@ -288,7 +288,7 @@ fn draw_state(frame: &mut Frame<'_>, area: Rect, interface: &InterfaceView, view
         .borders(Borders::TOP)
         .title(format!(" {name} {kind} "));
     let drops = readout::drops(class.map_or(&interface.traffic, |class| &class.traffic));
-    let mut words: Vec<String> = if drops.is_empty() {
+    let mut parts: Vec<String> = if drops.is_empty() {
         Vec::new()
     } else {
         vec![format!("dropped: {drops}")]
@@ -297,13 +297,13 @@ fn draw_state(frame: &mut Frame<'_>, area: Rect, interface: &InterfaceView, view
         .gauges
         .iter()
         .filter(|_| class.is_some() && readout::is_paced(interface));
-    words.extend(
+    parts.extend(
         gauges
             .iter()
             .chain(of_all)
             .map(|gauge| format!("{} {}", gauge.name, readout::gauge(gauge))),
     );
-    let text = Paragraph::new(words.join("   ")).wrap(WRAPPED);
+    let text = Paragraph::new(parts.join("   ")).wrap(WRAPPED);
     frame.render_widget(text.block(block), area);
 }
 
@@ -424,7 +424,7 @@ mod tests {
     #[test]
     fn switching_needs_confirmation() {
         let view = ScreenView {
-            asked: Some(false),
+            confirming: Some(false),
             ..ScreenView::default()
         };
         assert!(shown(100, 30, 1, &view).contains("let packets pass unmanaged?  y yes  n no"));

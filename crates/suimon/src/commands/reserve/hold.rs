@@ -8,7 +8,7 @@ use control::reservation::{PathOffer, PathRefusal, ReservationRequest, Reservati
 use control::socket::{Client, HangUp};
 use gateway::signalling::client::{FoundNode, TemporaryNode};
 use gateway::signalling::speaker;
-use gateway::supervise::heed_signals;
+use gateway::supervise::handle_signals;
 use serde_json::json;
 use std::io::{self, Write};
 use std::ops::ControlFlow;
@@ -60,7 +60,7 @@ impl Hold {
     pub(super) fn run(self) -> Result<Exit, Failure> {
         let wanted = self.flow.wanted()?;
         let end = Arc::new(AtomicBool::new(false));
-        heed_signals(&end).map_err(|e| Failure::at_run_time(format!("cannot handle signals: {e}")))?;
+        handle_signals(&end).map_err(|e| Failure::at_run_time(format!("cannot handle signals: {e}")))?;
         let found = self.flow.found()?;
         let connection = ask(
             found,
@@ -235,18 +235,18 @@ struct ReservationConnection {
 
 /// Sends a request on a connection of its own; the replies arrive on a channel.
 fn ask(node: FoundNode, request: &Request) -> Result<ReservationConnection, Failure> {
-    let mut client = Client::connect(Some(&found.socket))?;
+    let mut client = Client::connect(Some(&node.socket))?;
     let hang_up = client.hang_up_later()?;
     let first = client.ask(request)?;
     if let Reply::Refused(why) = first {
         return Err(why.into());
     }
     client.wait_for_ever();
-    let (tell, replies) = channel();
+    let (sender, replies) = channel();
     std::thread::spawn(move || {
         let mut reply = Ok(first);
         while let Ok(one) = reply {
-            if tell.send(one).is_err() {
+            if sender.send(one).is_err() {
                 return;
             }
             reply = client.next_reply();
@@ -255,7 +255,7 @@ fn ask(node: FoundNode, request: &Request) -> Result<ReservationConnection, Fail
     Ok(ReservationConnection {
         replies,
         _hang_up: hang_up,
-        _temporary: found.temporary,
+        _temporary: node.temporary,
     })
 }
 
@@ -323,7 +323,7 @@ fn show_offer(
     let rate = offer.rate_for_delay_bps.map_or_else(String::new, |rate| {
         format!(", which takes {}", speaker::rate(rate))
     });
-    let asked = speaker::rate(wanted.rate_bps);
+    let requested = speaker::rate(wanted.rate_bps);
     match &offer.why {
         None => writeln!(
             out,

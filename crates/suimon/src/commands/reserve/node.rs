@@ -6,7 +6,7 @@ use control::reservation::Reservations;
 use control::socket::path_of;
 use gateway::signalling::client::READY;
 use gateway::signalling::standalone::StandaloneNode;
-use gateway::supervise::heed_signals;
+use gateway::supervise::handle_signals;
 use std::io::{self, Read, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,7 +17,7 @@ const POLL_INTERVAL: std::time::Duration = std::time::Duration::from_millis(20);
 /// Runs a node until standard input ends and no program has a reservation.
 pub(super) fn serve(node: &NodeArgs, out: &mut dyn Write) -> Result<Exit, Failure> {
     let end = Arc::new(AtomicBool::new(false));
-    heed_signals(&end).map_err(|e| Failure::at_run_time(format!("cannot handle signals: {e}")))?;
+    handle_signals(&end).map_err(|e| Failure::at_run_time(format!("cannot handle signals: {e}")))?;
     let socket = path_of(&node.socket);
     let running = match StandaloneNode::start(node.config(Vec::new()), &socket, &end) {
         Ok(running) => running,
