@@ -1,9 +1,9 @@
-//! `cargo xtask ci`: what CI runs, step by step, and any developer before a commit. `ci --quick` is
-//! the part of it for the loop between two edits.
+//! `cargo xtask ci`: the steps that CI runs, and a developer before a commit. `ci --quick` is the
+//! part for the loop between two edits.
 //!
 //! The steps stop at the first failure. Tests that need privileges make their own network
-//! namespaces. What a test skips, because the kernel or the machine lacks something, is counted and
-//! listed last; under `CI=true` a skip that is not in [`ALLOWED`] fails.
+//! namespaces. Tests that are skipped, because the kernel or the machine lacks something, are
+//! counted and listed last; under `CI=true` a skip that is not in [`ALLOWED`] fails.
 
 mod skipped;
 
@@ -13,21 +13,21 @@ use std::path::Path;
 use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
 
-/// What may be skipped under `CI=true`, and why that is no fault.
+/// What may be skipped under `CI=true`, and why.
 const ALLOWED: &[Allowed] = &[
     Allowed {
         file: "crates/suimon/tests/nine/",
-        says: "there is no go here",
+        text: "go is not installed",
         reason: "packages.sh does not install Go; other clients take its place",
     },
     Allowed {
         file: "crates/suimon/tests/nine/",
-        says: "go builds nothing here",
+        text: "go cannot build",
         reason: "as without Go",
     },
     Allowed {
         file: "crates/suimon/tests/nine/",
-        says: "cannot be linked statically",
+        text: "cannot be linked statically",
         reason: "not every C library can; a dynamic program is tested in its place",
     },
 ];
@@ -42,9 +42,9 @@ const RELEASE_TESTS: &[&str] = &["test", "--release", "--package", "engine", "--
 
 /// Runs every step in order.
 ///
-/// Release builds go beside the steps that build for debugging: cargo locks each folder in `target`
-/// by itself, and while one waits for a single long crate the other has the second processor. Tests
-/// begin when nothing is being compiled, since some measure time.
+/// Release builds run beside the steps that build for debugging: cargo locks each folder in
+/// `target` separately, and while one waits for a single long crate the other uses the second
+/// processor. Tests begin when nothing is being compiled, since some measure time.
 pub fn run(root: &Path) -> Result<(), String> {
     let mut ci = Ci::new(root)?;
     ci.step("format", FORMAT)?;
@@ -72,7 +72,7 @@ pub fn quick(root: &Path) -> Result<(), String> {
     ci.step("tidy", TIDY)?;
     ci.step("lints", LINTS)?;
     let mut tests = vec!["test"];
-    // Its test of realisers sends in real time, and fails while others compile.
+    // Its test of realisers sends in real time, and fails during compilation.
     let packages = tidy::crates_without_lab(root)?
         .into_iter()
         .filter(|name| *name != "netio");
@@ -95,7 +95,7 @@ struct Ci<'a> {
     took: Vec<(&'static str, Duration)>,
 }
 
-/// A step that runs beside others; it ends with them when one of them fails.
+/// A step that runs beside others. It is ended when one of them fails.
 struct Beside {
     name: &'static str,
     child: Child,
@@ -136,7 +136,7 @@ impl<'a> Ci<'a> {
         self.done(name, start, status)
     }
 
-    /// Starts a step that says nothing unless it fails.
+    /// Starts a step that prints nothing unless it fails.
     fn beside(&self, name: &'static str, args: &[&str]) -> Result<Beside, String> {
         println!("── {name}, beside what follows: cargo {}", args.join(" "));
         let child = self.cargo(args).arg("--quiet").spawn();
@@ -163,7 +163,7 @@ impl<'a> Ci<'a> {
         Ok(())
     }
 
-    /// The times of all steps, and what was skipped.
+    /// Prints the times of all steps, and the skipped tests.
     fn end(self) -> Result<(), String> {
         for (name, took) in &self.took {
             println!("── {:>5.0} s  {name}", took.as_secs_f64());

@@ -1,7 +1,7 @@
 //! The generated parts of the documentation: settings, from their declarations.
 //!
-//! Pages are written by people; what stands between two marks is ours. `tidy` fails when a page is
-//! missing or its generated part is not what the declarations say.
+//! Authors write the pages; the part between two marks is generated. `tidy` fails when a page is
+//! missing or its generated part differs from the declarations.
 
 use control::filters::FilterSettings;
 use control::policy::InterfaceSettings;
@@ -18,7 +18,7 @@ use std::path::Path;
 
 const END: &str = "<!-- end of settings -->";
 
-/// A generated part: its page, its name on that page, what begins a missing page, and its text.
+/// A generated part: its page, its name on that page, the beginning of a new page, and its text.
 struct Part {
     page: String,
     name: String,
@@ -34,7 +34,7 @@ impl Part {
         )
     }
 
-    /// The page with this part renewed; `None` without its marks.
+    /// The page with this part updated; `None` without its marks.
     fn renewed(&self, page: &str) -> Option<String> {
         let mark = self.mark();
         let (before, rest) = page.split_once(&mark)?;
@@ -96,7 +96,7 @@ fn parts() -> Vec<Part> {
     parts
 }
 
-/// Writes every generated part into its page; a missing page is begun.
+/// Writes every generated part into its page; a missing page is created.
 pub fn write(root: &Path) -> Result<(), String> {
     for part in parts() {
         let path = root.join(&part.page);

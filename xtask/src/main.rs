@@ -1,4 +1,4 @@
-//! `cargo xtask ci | tidy | docs | pictures | compare`: what cargo does not do by itself.
+//! `cargo xtask ci | tidy | docs | pictures | compare`: tasks that cargo itself does not have.
 #![expect(clippy::print_stdout, reason = "a tool for the terminal")]
 
 mod ci;
@@ -15,8 +15,8 @@ usage: cargo xtask ci      what CI runs: format, lints, tidy, tests in debug and
                           skipped is listed last, and fails under CI=true unless it is allowed
        cargo xtask ci --quick  for the loop between edits: format, lints, tidy, and the tests of the crates
                           whose tests make no lab; no release build, no documentation
-       cargo xtask tidy [RULE]  the promises of the design, checked on the source; with a rule's name, all
-                          that it finds, also what is still allowed
+       cargo xtask tidy [RULE]  the invariants of the design, checked on the source; with a rule's name, all
+                          its complaints, also those still allowed
        cargo xtask docs    writes the generated parts of docs/disciplines
        cargo xtask pictures  draws docs/disciplines/*.svg from scenarios/disciplines
        cargo xtask compare [CASE...]   disciplines of the Linux kernel beside ours, written into

@@ -1,5 +1,5 @@
-//! The pictures of the pages of disciplines: each is drawn by `suimon sim` from the scenario of the
-//! same name.
+//! The charts on the pages of disciplines: `suimon sim` draws each from the scenario of the same
+//! name.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

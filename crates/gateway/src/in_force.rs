@@ -1,4 +1,5 @@
-//! What is in force on each managed interface: the current policy, and the reservations added to it.
+//! What is in force on each managed interface: the current policy, and the reservations added to
+//! it.
 //!
 //! A change is always a whole checked tree. The worker adopts it while packets flow; the backlog
 //! moves into the classes of the same names.
@@ -71,7 +72,8 @@ impl InForce {
     ///
     /// Returns an error if the interface is no longer managed, or the worker does not respond.
     pub fn put(&self, policy: InterfacePolicy, whole: InterfacePolicy) -> Result<Adopted, Refusal> {
-        // The lock is held until the worker has replied, so that two changes cannot overtake each other.
+        // The lock is held until the worker has replied, so that two changes cannot overtake each
+        // other.
         let mut all = self.lock();
         let gone = || Refusal::new(format!("{} is no longer managed", policy.name));
         let managed = all

@@ -1,4 +1,5 @@
-//! `suimon run` as a library: it turns a checked policy into a running data plane, with RSVP beside it.
+//! `suimon run` as a library: it turns a checked policy into a running data plane, with RSVP beside
+//! it.
 //!
 //! - [`facts`], [`selfcheck`], [`claim`]: what the interfaces are, whether the policy will work,
 //!   and that no other suimon manages them; before anything is changed;

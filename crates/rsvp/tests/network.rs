@@ -1,4 +1,5 @@
-//! Hosts and routers on a virtual clock: reservations are made, refreshed, refused, repaired and torn down.
+//! Hosts and routers on a virtual clock: reservations are made, refreshed, refused, repaired and
+//! torn down.
 
 #[path = "network/answers.rs"]
 mod answers;

@@ -1,13 +1,11 @@
-//! How a test says that it was skipped. For tests only: no crate depends on it but for development.
+//! How a test reports that it was skipped. For tests only: other crates have it as a
+//! dev-dependency.
 //!
 //! Some tests need what a machine may not have: BPF programs, AF_XDP, tshark. Such a test passes
-//! without it, and must say so here. `cargo xtask ci` names a file in [`LIST`], counts its lines,
-//! and fails under `CI=true` where a skip is not on its list of allowed ones.
+//! without it, and must report it here. `cargo xtask ci` sets [`LIST`] to a file, counts its
+//! lines, and fails under `CI=true` if a skip is not on its list of allowed ones.
 #![forbid(unsafe_code)]
-#![expect(
-    clippy::print_stderr,
-    reason = "a test says on its standard error what it skips"
-)]
+#![expect(clippy::print_stderr, reason = "a test reports its skips on standard error")]
 
 use std::fmt::Display;
 use std::fs::OpenOptions;
@@ -18,10 +16,10 @@ use std::panic::Location;
 /// every user, since some tests run as an unprivileged one.
 pub const LIST: &str = "SUIMON_SKIPS";
 
-/// Says that the test which calls, or a part of it, is skipped, and why.
+/// Reports that the calling test, or a part of it, is skipped, and why.
 ///
 /// # Panics
-/// If there is a list and it cannot be written: a skip that is not counted would pass.
+/// If there is a list and it cannot be written: an uncounted skip would pass.
 #[track_caller]
 pub fn skipped(why: impl Display) {
     let line = line(Location::caller(), &test(), &why.to_string());
@@ -31,7 +29,7 @@ pub fn skipped(why: impl Display) {
         // /tmp.
         let list = OpenOptions::new().append(true).open(&path);
         list.and_then(|mut list| list.write_all(format!("{line}\n").as_bytes()))
-            .unwrap_or_else(|e| panic!("{}: a skip could not be noted: {e}", path.display()));
+            .unwrap_or_else(|e| panic!("{}: a skip could not be recorded: {e}", path.display()));
     }
 }
 
@@ -41,7 +39,8 @@ fn line(at: &Location<'_>, test: &str, why: &str) -> String {
     format!("{}: {test}: {}", at.file(), why.join(" "))
 }
 
-/// The test's name: of its thread, or in a program that runs a single test what follows `--exact`.
+/// The test's name: that of its thread, or, in a program that runs a single test, the argument
+/// after `--exact`.
 fn test() -> String {
     let exact = std::env::args()
         .skip_while(|argument| argument != "--exact")

@@ -1,27 +1,27 @@
-//! What a bump in the wire costs, beside the kernel's own bridge on the very same interfaces: A – R
-//! – B by veth, R a plain kernel bridge, R's other ways of forwarding tried in turn, round by
-//! round.
+//! The cost of a bump in the wire, compared with the kernel's own bridge on the same interfaces:
+//! A – R – B over veth. R is a plain kernel bridge; R's other ways of forwarding take turns,
+//! round by round.
 //!
 //! - TCP: one connection (cubic), offloads at their defaults, bytes per second at the receiver;
 //! - packets: 60-byte frames (64 on a wire with its check sum), as fast as one socket sends them,
-//!   to an address that B throws away, counted at B's interface.
+//!   to an address that B discards, counted at B's interface.
 //!
-//! A and B stand for other machines, so whatever they do is held to processor 0, and Suimon to
-//! processor 1; the bridge works where packets come from, on processor 0. Without that the end
-//! hosts' work and Suimon's would be weighed together. A also takes its acknowledgements on
-//! processor 0 (RPS; needs root): taken where Suimon sent them, A's kernel sends more data from
-//! there, past what A has on its way on processor 0, and one host's frames arrive in another order.
-//! B's kernel receives where frames were sent, on Suimon's processor.
+//! A and B stand for other machines, so they are pinned to processor 0, and Suimon to processor
+//! 1; the bridge runs where packets come from, on processor 0. Without pinning, the work of the
+//! end hosts and of Suimon would be measured together. A also receives its ACKs on processor 0
+//! (RPS; needs root). On Suimon's processor, A's kernel would send more data from there and
+//! overtake A's data in flight on processor 0, so one host's frames would be reordered. B's
+//! kernel receives where frames were sent, on Suimon's processor.
 //!
-//! A virtual machine's two processors may share a cache at one moment and not at the next, wherever
-//! their host runs them. The bridge does not notice; whoever hands every byte from one to the other
-//! does. So their distance is measured beside each TCP measurement, and the ratio is told for near
-//! and far ones apart.
+//! A virtual machine's two processors may share a cache at one moment and not at the next, as its
+//! host schedules them. The bridge is not affected; a forwarder that moves every byte from one to
+//! the other is. So their distance is measured with each TCP measurement, and the ratio is
+//! reported separately for near and far processors.
 //!
 //! Suimon forwards by its default port with a CBQ of 20 classes and 20 filters; the kernel's HTB
 //! with 20 classes and no filter. `cargo bench --package suimon --bench bridge [-- ROUNDS]`, as
-//! root or not. The machine is shared and noisy, for seconds on end: what counts is the median of
-//! the rounds' ratios, each to what was measured beside it.
+//! root or not. The machine is shared, and noisy for seconds at a time: the result is the median
+//! of the rounds' ratios, each to the measurement in the same round.
 
 #![expect(clippy::print_stdout, reason = "a bench prints its table")]
 
@@ -39,29 +39,32 @@ type Outcome<T = ()> = Result<T, Box<dyn Error>>;
 
 /// How R forwards.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Way {
+enum Forwarding {
     Bridge,
     Htb,
     Suimon(&'static str),
 }
 
-const WAYS: [(Way, &str); 5] = [
-    (Way::Bridge, "kernel bridge"),
-    (Way::Htb, "kernel bridge, HTB of 20 classes"),
+const FORWARDINGS: [(Forwarding, &str); 5] = [
+    (Forwarding::Bridge, "kernel bridge"),
+    (Forwarding::Htb, "kernel bridge, HTB of 20 classes"),
     (
-        Way::Suimon("af_packet"),
+        Forwarding::Suimon("af_packet"),
         "suimon run, af_packet, CBQ of 20 classes",
     ),
-    (Way::Suimon("af_xdp"), "suimon run, af_xdp, CBQ of 20 classes"),
-    (Way::Bridge, "kernel bridge once more (the noise)"),
+    (
+        Forwarding::Suimon("af_xdp"),
+        "suimon run, af_xdp, CBQ of 20 classes",
+    ),
+    (Forwarding::Bridge, "kernel bridge again (noise)"),
 ];
 
-/// How long each measurement sends.
+/// The sending time of each measurement.
 const SPAN: Duration = Duration::from_millis(1500);
 const CLASSES: usize = 20;
 
-/// Between processors that share a cache a word and its answer take less: here 40 to 60 ns, else
-/// 350 to 2,000.
+/// A round trip of a word between processors that share a cache takes less: here 40 to 60 ns,
+/// otherwise 350 to 2,000.
 const NEAR: Duration = Duration::from_nanos(150);
 const WORDS: u32 = 20_000;
 
@@ -69,29 +72,29 @@ const WORDS: u32 = 20_000;
 #[derive(Clone, Copy, Debug)]
 struct Tcp {
     rate: f64,
-    /// How long a word takes from processor to processor and back, before and after.
+    /// The round-trip time of a word between the processors, before and after.
     apart: [Duration; 2],
 }
 
-/// Where the two processors were during a measurement.
+/// The distance of the two processors during a measurement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Place {
+enum Distance {
     Near,
     Far,
     Moved,
 }
 
 impl Tcp {
-    fn place(&self) -> Place {
+    fn distance(&self) -> Distance {
         match self.apart.map(|apart| apart < NEAR) {
-            [true, true] => Place::Near,
-            [false, false] => Place::Far,
-            _ => Place::Moved,
+            [true, true] => Distance::Near,
+            [false, false] => Distance::Far,
+            _ => Distance::Moved,
         }
     }
 }
 
-/// How long a word takes from processor 0 to processor 1 and back.
+/// The round-trip time of a word from processor 0 to processor 1 and back.
 fn apart() -> Outcome<Duration> {
     let word = AtomicU32::new(0);
     let until = |value| {
@@ -108,7 +111,7 @@ fn apart() -> Outcome<Duration> {
             }
             pinned
         });
-        // The first answer tells that the other is there.
+        // The first answer shows that the other thread runs.
         word.store(1, Ordering::Release);
         until(2);
         let begin = Instant::now();
@@ -122,7 +125,7 @@ fn apart() -> Outcome<Duration> {
     })
 }
 
-/// Holds this process, and what it starts, to one processor.
+/// Pins this process, and what it starts, to one processor.
 fn pin(processor: usize) -> Outcome {
     let mut set = CpuSet::new();
     set.set(processor);
@@ -137,10 +140,10 @@ fn main() -> Outcome {
         .next()
         .unwrap_or(5usize);
     let wire = Wire::new()?;
-    let mut tcp: Vec<Vec<Tcp>> = vec![Vec::new(); WAYS.len()];
-    let mut packets = vec![Vec::new(); WAYS.len()];
+    let mut tcp: Vec<Vec<Tcp>> = vec![Vec::new(); FORWARDINGS.len()];
+    let mut packets = vec![Vec::new(); FORWARDINGS.len()];
     for round in 1..=rounds {
-        for (index, (way, name)) in WAYS.iter().enumerate() {
+        for (index, (way, name)) in FORWARDINGS.iter().enumerate() {
             eprintln!("round {round} of {rounds}: {name}");
             match wire.with(*way) {
                 Ok(running) => {
@@ -170,24 +173,24 @@ fn table(measured: &[Vec<Tcp>], packets: &[Vec<f64>]) -> String {
         "{:<44} {:>24} {:>28}",
         "R forwards by", "TCP Gbit/s", "60-byte frames, k/s"
     );
-    for (index, (_, name)) in WAYS.iter().enumerate() {
+    for (index, (_, name)) in FORWARDINGS.iter().enumerate() {
         let (tcp, packets) = (show(&tcp[index], 1e-9, 1), show(&packets[index], 1e-3, 1));
         let _ = writeln!(out, "{name:<44} {tcp:>24} {packets:>28}");
     }
-    let suimon = WAYS
+    let suimon = FORWARDINGS
         .iter()
-        .position(|(way, _)| *way == Way::Suimon("af_packet"))
+        .position(|(way, _)| *way == Forwarding::Suimon("af_packet"))
         .unwrap_or(0);
     // The bridge comes first and last in a round.
-    let (first, last) = (&tcp[0], &tcp[WAYS.len() - 1]);
+    let (first, last) = (&tcp[0], &tcp[FORWARDINGS.len() - 1]);
     let bridge: Vec<f64> = first.iter().zip(last).map(|(a, b)| (a + b) / 2.0).collect();
     for (place, words) in [
-        (Place::Near, "processors that share a cache (goal 0.80)"),
-        (Place::Far, "processors that do not"),
-        (Place::Moved, "moved meanwhile"),
+        (Distance::Near, "processors that share a cache (goal 0.80)"),
+        (Distance::Far, "processors that do not"),
+        (Distance::Moved, "moved in between"),
     ] {
         let rounds = measured[suimon].iter().zip(&bridge);
-        let here = || rounds.clone().filter(|(one, _)| one.place() == place);
+        let here = || rounds.clone().filter(|(one, _)| one.distance() == place);
         let ratios: Vec<f64> = here().map(|(one, bridge)| one.rate / bridge).collect();
         let apart: Vec<f64> = here()
             .flat_map(|(one, _)| one.apart.map(|apart| apart.as_nanos() as f64))
@@ -235,7 +238,7 @@ fn median(values: &[f64]) -> f64 {
     sorted.get(sorted.len() / 2).copied().unwrap_or(0.0)
 }
 
-/// Has A's kernel receive on processor 0. Whether it may.
+/// Makes A's kernel receive on processor 0. Returns whether that is permitted.
 fn acknowledged_on_processor_0(a: &Host, folder: &Path) -> Outcome<bool> {
     let script = "mount -t sysfs sysfs \"$0\" && echo 1 > \"$0/class/net/eth0/queues/rx-0/rps_cpus\"; done=$?; \
                   umount \"$0\"; exit $done";
@@ -267,15 +270,13 @@ impl Wire {
         r.bridge("br0", &["left", "right"])?;
         a.address("eth0", "10.0.0.1/24".parse()?)?;
         b.address("eth0", "10.0.0.2/24".parse()?)?;
-        // Frames for this address reach B, which has no use for them: only forwarding is measured.
+        // Frames for this address reach B, which discards them: only forwarding is measured.
         let mac = b.netlink(|n| n.mac("eth0"))?;
         a.netlink(|n| n.neighbour("eth0", "10.0.0.99".parse().unwrap_or([10, 0, 0, 99].into()), mac))?;
         let folder = std::env::temp_dir().join(format!("suimon-bench-{}", std::process::id()));
         std::fs::create_dir_all(&folder)?;
         if !acknowledged_on_processor_0(&a, &folder)? {
-            eprintln!(
-                "A's acknowledgements are not held to processor 0, which root may: frames will change order"
-            );
+            eprintln!("A's ACKs are not pinned to processor 0, which needs root: frames will be reordered");
         }
         Ok(Self {
             _lab: lab,
@@ -286,11 +287,11 @@ impl Wire {
         })
     }
 
-    /// Lets R forward this way; the process lives as long as what is returned.
-    fn with(&self, way: Way) -> Outcome<Option<Running>> {
+    /// Makes R forward this way; the process runs as long as the returned value lives.
+    fn with(&self, way: Forwarding) -> Outcome<Option<Running>> {
         match way {
-            Way::Bridge => Ok(None),
-            Way::Htb => {
+            Forwarding::Bridge => Ok(None),
+            Forwarding::Htb => {
                 self.tc("qdisc add dev right root handle 1: htb default 20")?;
                 for class in 1..=CLASSES {
                     self.tc(&format!(
@@ -299,14 +300,14 @@ impl Wire {
                 }
                 Ok(None)
             }
-            Way::Suimon(kind) => self.run(kind).map(Some),
+            Forwarding::Suimon(kind) => self.run(kind).map(Some),
         }
     }
 
-    fn without(&self, way: Way) -> Outcome {
+    fn without(&self, way: Forwarding) -> Outcome {
         match way {
-            Way::Htb => self.tc("qdisc del dev right root"),
-            // The bridge learns again where everybody is.
+            Forwarding::Htb => self.tc("qdisc del dev right root"),
+            // The bridge relearns the hosts' ports.
             _ => {
                 std::thread::sleep(Duration::from_millis(200));
                 Ok(())
@@ -367,7 +368,7 @@ impl Wire {
             socket.connect("10.0.0.99:9")?;
             while start.elapsed() < SPAN {
                 for _ in 0..64 {
-                    // A full queue on the way is what is looked for, not an error.
+                    // A full queue on the way is intended, not an error.
                     let _ = socket.send(&[0; 18]);
                 }
             }
@@ -386,13 +387,13 @@ impl Wire {
         let line = text.lines().find_map(|line| line.trim().strip_prefix("eth0:"));
         let frames = line
             .and_then(|line| line.split_whitespace().nth(1))
-            .ok_or("B has lost its interface")?;
+            .ok_or("B has no interface any more")?;
         Ok(frames.parse()?)
     }
 }
 
-/// 20 classes and a filter for each, on what leaves to the right; the traffic here falls into the
-/// last.
+/// 20 classes and a filter for each, at the egress of `right`; the traffic of the bench falls
+/// into the last.
 fn policy_text(kind: &str) -> String {
     let mut text = format!(
         "version = 1\n[port]\nkind = \"{kind}\"\nbetween = [\"left\", \"right\"]\n\

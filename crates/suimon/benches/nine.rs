@@ -1,5 +1,6 @@
-//! How well commands under `nine` yield, with the kernel's TCP over emulated links of 10 and
-//! 100 Mbit/s and 20 ms: the numbers in docs/nine.md. It needs a quiet machine and asserts nothing.
+//! How well commands under `nine` yield, with the kernel's TCP over emulated links of 10 and 100
+//! Mbit/s with 20 ms RTT: the numbers in docs/nine.md.
+//! It needs a quiet machine and asserts nothing.
 //!
 //! ```text
 //! cargo bench -p suimon --bench nine [-- [--only TEXT] [--rounds N] [--series DIRECTORY] [--picture FILE]]
@@ -61,7 +62,7 @@ fn main() {
     let (series, picture) = (option("--series"), option("--picture"));
     lab::enter().expect("namespaces");
     println!(
-        "per cent of what the link can carry as payload; the other download runs from 6 to 14 s; {rounds} rounds: median | worst"
+        "per cent of the link's payload rate; the other download runs from 6 to 14 s; {rounds} rounds: median | worst"
     );
     println!(
         "{:26} {:>13} {:>13} {:>13} {:>13} {:>13} {:>13} {:>13} {:>11}",
@@ -124,7 +125,7 @@ fn weights(mbit: u64) {
 }
 
 /// Both rates over time.
-fn svg(rate: f64, seen: &RoundSeries) -> String {
+fn svg(rate: f64, series: &RoundSeries) -> String {
     let (width, height) = (720.0, 240.0);
     let x = |step: usize| 50.0 + step as f64 / OVER as f64 * width;
     let y = |mbit: f64| 20.0 + height * (1.0 - mbit / (rate * 1.1));
@@ -161,8 +162,8 @@ fn svg(rate: f64, seen: &RoundSeries) -> String {
         svg += &text(x(step(second)) - 4.0, 278.0, &format!("{second} s"));
     }
     svg += &text(8.0, 12.0, "Mbit/s");
-    svg += &line(&seen.low, "#b45309");
-    svg += &line(&seen.other, "#1d4ed8");
+    svg += &line(&series.low, "#b45309");
+    svg += &line(&series.other, "#1d4ed8");
     svg += &format!(
         "<g fill=\"#b45309\">{}</g>",
         text(x(BEGINS / 8), 90.0, "the command under nine")

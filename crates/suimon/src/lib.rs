@@ -27,8 +27,8 @@ struct Cli {
     command: Command,
 }
 
-/// Runs the verb that the command line names, and returns its exit code. Policies may name the kinds of
-/// `registry`.
+/// Runs the verb that the command line names, and returns its exit code. Policies may name the
+/// kinds of `registry`.
 pub fn main(registry: Registry) -> ExitCode {
     let command = Cli::parse_from(commands::nine::rewrite(std::env::args_os())).command;
     let mut out = io::stdout().lock();

@@ -1,4 +1,4 @@
-//! `suimon demo` as a newcomer meets it: without root, from start to exit code, with its report.
+//! `suimon demo` as a new user runs it: without root, from start to exit code, with its report.
 
 use serde_json::Value;
 use std::fs;
@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 const NOBODY: u32 = 65534;
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// A directory in which anybody can write, with a copy of the program that anybody can start: the
-/// build's own place may be closed to others.
+/// A directory that every user can write, with a copy of the program that every user can start:
+/// the build directory may be closed to others.
 fn place() -> (PathBuf, PathBuf) {
     let place = std::env::temp_dir().join(format!("suimon-demo-{}", std::process::id()));
     fs::create_dir_all(&place).expect("a directory");
@@ -27,7 +27,7 @@ fn is_root() -> bool {
 }
 
 #[test]
-fn an_ordinary_user_sees_each_class_get_its_rate_and_not_under_plain_fifo() {
+fn an_ordinary_user_sees_each_class_get_its_rate_but_not_with_plain_fifo() {
     let (place, program) = place();
     let mut command = Command::new(&program);
     command
@@ -48,11 +48,11 @@ fn an_ordinary_user_sees_each_class_get_its_rate_and_not_under_plain_fifo() {
         let rate = |key: &str| class[key].as_f64().expect("a rate");
         rate("got_bps") / rate("target_bps") - 1.0
     };
-    let asked: Vec<u64> = list("classes")
+    let configured: Vec<u64> = list("classes")
         .iter()
         .filter_map(|class| class["target_bps"].as_u64())
         .collect();
-    assert_eq!(asked, [10_000_000, 20_000_000, 30_000_000, 40_000_000]);
+    assert_eq!(configured, [10_000_000, 20_000_000, 30_000_000, 40_000_000]);
     assert!(
         list("classes").iter().all(|class| off(class).abs() <= 0.03),
         "{json:#}"
@@ -69,7 +69,7 @@ fn an_ordinary_user_sees_each_class_get_its_rate_and_not_under_plain_fifo() {
 }
 
 #[test]
-fn the_policy_that_it_shows_is_one_that_check_accepts() {
+fn check_accepts_the_policy_that_it_prints() {
     let run = |arguments: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_suimon"));
         command.args(arguments).output().expect("the program starts")
@@ -84,7 +84,7 @@ fn the_policy_that_it_shows_is_one_that_check_accepts() {
 }
 
 #[test]
-fn a_report_that_cannot_be_written_is_said_before_anything_runs() {
+fn a_report_that_cannot_be_written_fails_before_anything_runs() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_suimon"));
     let output = command.args(["demo", "--out", "/dev/null"]).output();
     let output = output.expect("the program starts");

@@ -1,5 +1,5 @@
-//! `suimon lab` as a person uses it: the example, mistakes, a program's end, and what is left after
-//! a kill.
+//! `suimon lab` from the command line: the example, mistakes, a program's end, and what remains
+//! after a kill.
 
 use netio::ports::pcap::Reader;
 use std::io::{BufRead, BufReader, Read};
@@ -27,7 +27,7 @@ fn in_example(host: &str, script: &str) -> Output {
 }
 
 #[test]
-fn a_program_in_a_host_sees_that_hosts_interfaces_and_everybodys_address() {
+fn a_program_in_a_host_sees_that_hosts_interfaces_and_all_addresses() {
     let output = in_example("left", "cut -d: -f1 /proc/net/dev; echo $SUIMON_CAROL");
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{output:?}");
@@ -49,7 +49,7 @@ fn a_program_that_fails_is_a_failure_with_its_status() {
 }
 
 #[test]
-fn mistakes_are_usage_errors_that_name_the_place_and_the_nearest_name() {
+fn mistakes_are_usage_errors_with_position_and_nearest_name() {
     let output = in_example("alise", "true");
     assert_eq!(output.status.code(), Some(2));
     let error = String::from_utf8_lossy(&output.stderr);
@@ -72,7 +72,7 @@ fn mistakes_are_usage_errors_that_name_the_place_and_the_nearest_name() {
 }
 
 #[test]
-fn a_link_is_looked_at_by_a_capture_and_a_series() {
+fn a_link_is_observed_by_a_capture_and_a_series() {
     let folder = std::env::temp_dir().join(format!("suimon-lab-look-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a folder");
     let file = |name: &str| folder.join(name).display().to_string();
@@ -102,7 +102,7 @@ fn a_link_is_looked_at_by_a_capture_and_a_series() {
     let sent: f64 = lines
         .filter_map(|line| line.rsplit(',').next()?.parse::<f64>().ok())
         .sum();
-    // In bins of 1 ms: four datagrams of 59 bytes, and what hosts say by themselves.
+    // In bins of 1 ms: four datagrams of 59 bytes, and the hosts' own packets.
     assert!(sent / 8_000.0 >= 4.0 * 59.0, "{csv}");
     let wrong = suimon(&[&topology, "--pcap", "b > c=x", "--", "true"]);
     let error = String::from_utf8_lossy(&wrong.stderr).into_owned();
@@ -114,8 +114,8 @@ fn a_link_is_looked_at_by_a_capture_and_a_series() {
 }
 
 #[test]
-fn a_machine_that_forbids_user_namespaces_gets_one_line_that_says_what_to_do() {
-    // A root without any capability, where no more user namespaces may be made.
+fn without_user_namespaces_one_line_shows_what_to_do() {
+    // Root without capabilities, where no more user namespaces can be created.
     let script = "echo 0 > /proc/sys/user/max_user_namespaces && exec setpriv --bounding-set=-all --inh-caps=-all \"$@\"";
     let example = example();
     let mut command = Command::new("unshare");
@@ -162,8 +162,8 @@ fn start_with_family(mark: &str, user: Option<u32>) -> Child {
     let script = format!("sleep {mark} & setsid sh -c 'sleep {mark} & wait' & echo ready; wait");
     let mut command = Command::new(env!("CARGO_BIN_EXE_suimon"));
     if let Some(user) = user {
-        // The build may be where this user may not look: the program and the file go as open
-        // descriptors.
+        // This user may be unable to read the build directory: the program and the file are
+        // passed as open descriptors.
         use std::os::fd::AsRawFd;
         use std::os::unix::process::CommandExt;
         let file = std::fs::File::open(env!("CARGO_BIN_EXE_suimon")).expect("the program");
@@ -191,7 +191,7 @@ fn family(mut command: Command, file: &str, script: &str) -> Child {
     if line != "ready\n" {
         let mut error = String::new();
         let _ = child.stderr.take().expect("a pipe").read_to_string(&mut error);
-        panic!("it said {line:?} and {error:?}");
+        panic!("it printed {line:?} and {error:?}");
     }
     child
 }
@@ -205,7 +205,7 @@ fn killed_without_remains(mark: &str, user: Option<u32>, victim: impl Fn(&Child)
     }
     assert!(processes_with(mark).len() >= 7, "{:?}", processes_with(mark));
     let victim = victim(&child);
-    // The shell has a `kill` of its own; a small Debian has no other.
+    // The shell has a built-in `kill`; a minimal Debian has no other.
     let status = Command::new("sh")
         .args(["-c", &format!("kill -KILL {victim}")])
         .status()
@@ -215,10 +215,10 @@ fn killed_without_remains(mark: &str, user: Option<u32>, victim: impl Fn(&Child)
     while !processes_with(mark).is_empty() && Instant::now() < until {
         std::thread::sleep(Duration::from_millis(10));
     }
-    assert_eq!(processes_with(mark), [0_u32; 0], "they live on");
+    assert_eq!(processes_with(mark), [0_u32; 0], "they still run");
 }
 
-/// A number of seconds to sleep that no other process sleeps.
+/// A number of seconds to sleep that no other process uses.
 fn mark(which: u32) -> String {
     format!("86{which}.{}", std::process::id())
 }
@@ -230,7 +230,7 @@ fn nothing_is_left_when_the_lab_is_killed() {
 
 #[test]
 fn nothing_is_left_when_its_innermost_process_is_killed() {
-    // The youngest of suimon's own: the one that started the shell.
+    // The innermost of suimon's own processes: the one that started the shell.
     killed_without_remains(&mark(2), None, |child| {
         let parent_of = |pid: u32| -> Option<u32> {
             let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;

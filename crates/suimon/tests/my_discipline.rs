@@ -1,5 +1,5 @@
 //! `examples/my_discipline.rs`, a discipline outside the tree: listed, checked, simulated and run
-//! as those of the engine are.
+//! like those of the engine.
 
 use netio::ports::pcap::{Reader, Writer};
 use std::fs;
@@ -40,7 +40,7 @@ fn it_is_listed_with_its_settings_and_checked_in_a_policy() {
     );
     let checked = ran(&program(), &["check", &file("policy.toml")]);
     assert_eq!(checked.status.code(), Some(0), "{checked:?}");
-    // Suimon alone does not know it.
+    // Suimon itself does not have it.
     let unknown = ran(
         Path::new(env!("CARGO_BIN_EXE_suimon")),
         &["check", &file("policy.toml")],
@@ -63,7 +63,7 @@ fn it_is_run_on_a_port_and_sends_the_shortest_first() {
     fs::create_dir_all(&folder).expect("a directory");
     let [input, output, policy] = ["in.pcapng", "out.pcapng", "policy.toml"].map(|name| folder.join(name));
     let mut writer = Writer::new(fs::File::create(&input).expect("a file"), &["made"]).expect("a capture");
-    // The first keeps the link busy; of those that come meanwhile the shortest leaves first.
+    // The first keeps the link busy; of those that arrive meanwhile, the shortest leaves first.
     let lens = [1500usize, 1400, 300, 900, 100, 600];
     for len in lens {
         let frame = [vec![2; 12], vec![0x88, 0xb5], vec![0; len - 14]].concat();

@@ -1,9 +1,9 @@
-//! `suimon pace` as a person uses it, on a pair of interfaces: what it refuses and why, the rate
-//! that real TCP gets, another rate by one command, what it says of its precision, and traffic that
+//! `suimon pace` from the command line, on a pair of interfaces: what it refuses and why, the
+//! rate of real TCP, a rate changed by one command, its reported precision, and traffic that
 //! flows on when it is killed.
 //!
-//! Where the machine forbids BPF it is skipped, which is said. Rates are asserted with room for a
-//! busy machine.
+//! Skipped, and reported as such, where the machine forbids BPF. Rates are asserted with room for
+//! a busy machine.
 
 use control::protocol::{Reply, Request};
 use control::socket::Client;
@@ -50,7 +50,7 @@ impl Rig {
         self.program(arguments).output().expect("it ends")
     }
 
-    /// Paces, once it answers; none if the machine forbids it.
+    /// Starts pacing, and returns once it responds; `None` if the machine forbids it.
     fn pace(&self, more: &[&str]) -> Option<Running> {
         let running = self
             .program(&[&["pace", "eth0"], more].concat())
@@ -64,7 +64,7 @@ impl Rig {
                 skips::skipped(output.err);
                 return None;
             }
-            assert!(Instant::now() < until, "the control socket does not answer");
+            assert!(Instant::now() < until, "the control socket does not respond");
             std::thread::sleep(Duration::from_millis(10));
         }
         Some(running)
@@ -78,25 +78,25 @@ impl Rig {
     }
 }
 
-/// What TCP's data are of the frames with FCS, in the rate over a second.
-fn got(run: &BulkRun) -> f64 {
+/// The rate of frames with FCS over a second, computed from TCP's data.
+fn measured(run: &BulkRun) -> f64 {
     let (before, begin) = (run.received(), Instant::now());
     std::thread::sleep(Duration::from_secs(1));
     let bytes = (run.received() - before) as f64 * 1_518.0 / 1_448.0;
     bytes * 8.0 / begin.elapsed().as_secs_f64() / 1e6
 }
 
-/// Whether it comes to this rate within a time, in Mbit/s; a machine that is busy takes longer.
+/// Returns whether it reaches this rate in Mbit/s within a time limit; a busy machine takes longer.
 fn settles(run: &BulkRun, rate: f64) -> bool {
     (0..10).any(|_| {
-        let got = got(run);
-        eprintln!("{got:.2} of {rate} Mbit/s");
-        (rate * 0.93..rate * 1.03).contains(&got)
+        let measured = measured(run);
+        eprintln!("{measured:.2} of {rate} Mbit/s");
+        (rate * 0.93..rate * 1.03).contains(&measured)
     })
 }
 
 #[test]
-fn what_a_host_sends_is_paced_and_the_rate_changes_by_one_command() {
+fn a_hosts_egress_is_paced_and_one_command_changes_the_rate() {
     lab::isolated(|| {
         let rig = Rig::new("rate");
         let Some(pacing) = rig.pace(&["--rate", "40Mbit/s"]) else {
@@ -110,7 +110,7 @@ fn what_a_host_sends_is_paced_and_the_rate_changes_by_one_command() {
             "{set:?}"
         );
         assert!(settles(&tcp, 10.0));
-        // A second one says how it is done.
+        // A second one explains how to change the rate.
         let second = rig.run(&["pace", "eth0", "--rate", "20Mbit/s"]);
         assert!(
             second.status.code() == Some(2) && second.err.contains("suimon set eth0 all rate="),
@@ -136,9 +136,9 @@ fn what_a_host_sends_is_paced_and_the_rate_changes_by_one_command() {
                 .and_then(|gauge| gauge.value.as_u64())
         };
         assert!(gauge("waited") > Some(100), "{seen:?}");
-        let output = pacing.kill().expect("its words");
-        // Killed: the kernel's own path, at its own speed.
-        let free = (0..10).map(|_| got(&tcp)).find(|got| *got > 60.0);
+        let output = pacing.kill().expect("its output");
+        // After the kill the kernel's own path is used, at its own speed.
+        let free = (0..10).map(|_| measured(&tcp)).find(|measured| *measured > 60.0);
         assert!(free.is_some(), "traffic does not flow on");
         for word in [
             "launch times are ignored",
@@ -158,7 +158,7 @@ fn what_a_host_sends_is_paced_and_the_rate_changes_by_one_command() {
 }
 
 #[test]
-fn what_cannot_work_is_refused_with_the_reason() {
+fn an_unusable_realiser_is_refused_with_the_reason() {
     lab::isolated(|| {
         let rig = Rig::new("refused");
         let refused = |more: &[&str]| {
@@ -176,7 +176,7 @@ fn what_cannot_work_is_refused_with_the_reason() {
             let (_, why) = refused(&["--rate", "100Mbit/s", "--realiser", "launch"]);
             assert!(why.contains("launch times are ignored"), "{why}");
         }
-        // 1 Gbit/s of frames is more than a wire of 1 Gbit/s has room for; of slots it is not.
+        // 1 Gbit/s of frames exceeds a wire of 1 Gbit/s; 1 Gbit/s of slots does not.
         let (code, why) = refused(&["--rate", "125MB/s", "--wire", "1Gbit/s", "--realiser", "timer"]);
         assert!(
             code == Some(2) && why.contains("126.65 MB/s of the wire, which carries 125.00 MB/s"),
@@ -191,7 +191,7 @@ fn what_cannot_work_is_refused_with_the_reason() {
 }
 
 #[test]
-fn each_second_is_an_object_in_json_and_an_end_is_clean() {
+fn each_second_is_an_object_in_json_and_the_end_is_clean() {
     lab::isolated(|| {
         let rig = Rig::new("json");
         let more = [

@@ -1,5 +1,5 @@
-//! `suimon reproduce` as a person and a program meet it: by its exit codes, its JSON and the files
-//! that it writes. What is measured depends on the machine, so no figure decides.
+//! `suimon reproduce` from the command line: its exit codes, its JSON and the files that it
+//! writes. Measurements depend on the machine, so no value is asserted.
 
 use serde_json::Value;
 use std::fs;
@@ -15,7 +15,7 @@ fn run(arguments: &[&str]) -> Output {
 }
 
 #[test]
-fn an_unknown_id_ends_with_2_before_anything_runs_and_names_the_nearest() {
+fn an_unknown_id_exits_with_2_before_anything_runs_and_names_the_nearest() {
     let output = run(&["A4", "A11", "--json"]);
     let error = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{error}");
@@ -24,7 +24,7 @@ fn an_unknown_id_ends_with_2_before_anything_runs_and_names_the_nearest() {
 }
 
 #[test]
-fn without_an_id_the_costs_are_among_what_is_listed() {
+fn without_an_id_the_costs_are_listed() {
     let output = run(&[]);
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{output:?}");
@@ -34,7 +34,7 @@ fn without_an_id_the_costs_are_among_what_is_listed() {
 }
 
 #[test]
-fn an_experiment_gives_one_object_and_writes_its_page_and_its_exit_code_says_whether_it_holds() {
+fn an_experiment_prints_one_object_writes_its_page_and_exits_by_whether_it_holds() {
     let place = std::env::temp_dir().join(format!("suimon-reproduce-{}", std::process::id()));
     let directory = place.to_str().expect("a path in UTF-8");
     let output = run(&["A4", "--quick", "--json", "--write", directory]);

@@ -1,14 +1,14 @@
-//! `suimon run` as a person uses it, with real TCP (offloads at their defaults) and UDP through it:
-//! on each kind of port that the machine offers, looked at and changed while packets flow, and
-//! ended in every way.
+//! `suimon run` from the command line, with real TCP (default offloads) and UDP through it: on
+//! each kind of port that the machine offers, queried and changed while packets flow, and ended
+//! in every way.
 //!
 //! ```text
 //!  a ─── lan0 │ r: suimon over the kernel's bridge │ wan0 ─── b
 //! ```
 //!
 //! Where the machine forbids BPF (an ordinary user's namespaces), the ports that need it are
-//! skipped, which is said. Rates are asserted with room for a busy machine; outages are measured
-//! and printed.
+//! skipped, which is reported. Rates are asserted with room for a busy machine; outages are
+//! measured and printed.
 
 use control::protocol::{Reply, Request, SettingChange};
 use control::snapshot::{ClassView, State};
@@ -25,7 +25,7 @@ use std::process::{Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// One at a time: they measure rates.
+/// One test at a time: they measure rates.
 static TURN: Mutex<()> = Mutex::new(());
 
 fn in_turn(body: impl FnOnce()) {
@@ -33,7 +33,7 @@ fn in_turn(body: impl FnOnce()) {
     body();
 }
 
-/// What of a full frame is payload of TCP.
+/// The TCP payload fraction of a full frame.
 const PAYLOAD: f64 = 1448.0 / 1514.0;
 /// The bandwidth of every policy here, in Mbit/s.
 const LINK: f64 = 40.0;
@@ -49,7 +49,7 @@ enum Kind {
 }
 
 impl Kind {
-    /// The `[port]` section, and the interface by which packets leave.
+    /// The `[port]` section, and the outgoing interface.
     fn port(self) -> (&'static str, &'static str) {
         match self {
             Self::AfPacket => ("between = [\"lan0\", \"wan0\"]", "wan0"),
@@ -85,7 +85,7 @@ impl Kind {
     }
 }
 
-/// The kinds of port that let traffic flow without the program.
+/// The kinds of port where traffic flows without the program.
 const FAIL_OPEN: [Kind; 4] = [Kind::AfPacket, Kind::AfXdp, Kind::AfXdpGeneric, Kind::Egress];
 
 const SMALL: u16 = 6001;
@@ -108,7 +108,7 @@ fn to_b(port: u16) -> SocketAddr {
 }
 
 impl Rig {
-    /// With the program running; none if the machine forbids this kind of port.
+    /// Starts the program; `None` if the machine forbids this kind of port.
     fn start(kind: Kind) -> Option<Self> {
         let mut lab = Lab::new();
         let [a, r, b] = ["a", "r", "b"].map(|name| lab.host(name).expect("a host"));
@@ -119,7 +119,7 @@ impl Rig {
                 .expect("set");
         }
         if kind == Kind::AfXdpGeneric {
-            // As its warning says. In native mode the kernel switches them off by itself.
+            // As its warning advises. In native mode the kernel switches them off by itself.
             for host in [&a, &b] {
                 for offload in [OffloadFeature::Tso, OffloadFeature::Gso] {
                     host.offload("eth0", offload, false).expect("an offload");
@@ -145,8 +145,8 @@ impl Rig {
         rig.launch().then(|| rig.connected())
     }
 
-    /// Once packets pass: the kernel learns of a new link's carrier, and hosts of their neighbours,
-    /// in time.
+    /// Waits until packets pass: the kernel needs time to detect carrier, and hosts to find their
+    /// neighbours.
     fn connected(self) -> Self {
         let passes = || {
             let stream = self.udp(50, 100, Duration::from_millis(200));
@@ -184,7 +184,7 @@ impl Rig {
                 skips::skipped(output.err);
                 return false;
             }
-            assert!(Instant::now() < until, "the control socket does not answer");
+            assert!(Instant::now() < until, "the control socket does not respond");
             std::thread::sleep(Duration::from_millis(10));
         }
         self.suimon = Some(suimon);
@@ -200,7 +200,7 @@ impl Rig {
     }
 
     fn client(&self) -> Client {
-        Client::connect(Some(&self.socket())).expect("the program answers")
+        Client::connect(Some(&self.socket())).expect("the program responds")
     }
 
     fn ask(&self, request: &Request) -> Reply {
@@ -244,7 +244,7 @@ impl Rig {
         self.suimon.take().expect("it runs").wait().expect("its end")
     }
 
-    /// A class as the program shows it, over the last half second.
+    /// The program's status of a class over the last half second.
     fn class(&self, name: &str) -> ClassView {
         let snapshot = self
             .client()
@@ -276,8 +276,8 @@ fn rate(transfer: &BulkRun, over: Duration) -> f64 {
     (transfer.received() - before) as f64 * 8e-6 / began.elapsed().as_secs_f64()
 }
 
-/// Waits until this rate in Mbit/s (of frames) is what a transfer gets, within 10 %; a busy machine
-/// may take a while.
+/// Waits until a transfer has this rate in Mbit/s (of frames), within 10 %; a busy machine may
+/// take longer.
 fn settles_at(transfer: &BulkRun, mbit: f64, what: &str) {
     let mut last = 0.0;
     for _ in 0..8 {
@@ -290,8 +290,8 @@ fn settles_at(transfer: &BulkRun, mbit: f64, what: &str) {
     panic!("{what}: {last:.2} Mbit/s of payload, not {:.2}", mbit * PAYLOAD);
 }
 
-/// All that can be asked of a policy in force, with traffic.
-fn rules(kind: Kind) {
+/// Every request on a policy in force, with traffic.
+fn enforces(kind: Kind) {
     let Some(mut rig) = Rig::start(kind) else { return };
     let name = |what: &str| format!("{kind:?}: {what}");
     let (small, large) = (rig.tcp(SMALL), rig.tcp(LARGE));
@@ -300,8 +300,11 @@ fn rules(kind: Kind) {
     settles_at(&large, 16.0, &name("a class of 16"));
     let shown = rig.class("small");
     assert_eq!(shown.asked_bps, Some(8_000_000));
-    let got = shown.traffic.got_bps.expect("a rate") as f64;
-    assert!((got / 8e6 - 1.0).abs() < 0.1, "the socket tells of {got} bit/s");
+    let measured = shown.traffic.got_bps.expect("a rate") as f64;
+    assert!(
+        (measured / 8e6 - 1.0).abs() < 0.1,
+        "the socket reports {measured} bit/s"
+    );
     let udp = udp.finish().expect("a report");
     assert!(
         udp.lost() * 20 <= udp.sent && udp.duplicates == 0,
@@ -312,13 +315,16 @@ fn rules(kind: Kind) {
 
     assert!(
         matches!(rig.set_small("30 Mbit/s"), Reply::Refused(_)),
-        "more than the link was accepted"
+        "a rate above the link was accepted"
     );
     assert!(matches!(rig.set_small("14 Mbit/s"), Reply::Done { .. }));
     settles_at(&small, 14.0, &name("the class after its rate was set to 14"));
     settles_at(&large, 16.0, &name("its neighbour"));
     let lost = rig.class("small").traffic.drops;
-    assert!(!lost.contains_key("flushed"), "the change lost packets: {lost:?}");
+    assert!(
+        !lost.contains_key("flushed"),
+        "the change dropped packets: {lost:?}"
+    );
 
     assert!(matches!(
         rig.ask(&Request::Disable { interface: None }),
@@ -326,7 +332,10 @@ fn rules(kind: Kind) {
     ));
     std::thread::sleep(Duration::from_millis(300));
     let free = rate(&small, Duration::from_secs(1)) + rate(&large, Duration::from_secs(1));
-    assert!(free > 1.2 * LINK, "disabled, and still held to {free:.1} Mbit/s");
+    assert!(
+        free > 1.2 * LINK,
+        "disabled, and still limited to {free:.1} Mbit/s"
+    );
     let state = rig
         .client()
         .status(Duration::ZERO, false)
@@ -352,15 +361,18 @@ fn rules(kind: Kind) {
     if kind != Kind::Tap {
         std::thread::sleep(Duration::from_millis(500));
         let left = rate(&small, Duration::from_secs(1)) + rate(&large, Duration::from_secs(1));
-        assert!(left > 1.2 * LINK, "detached, and still held to {left:.1} Mbit/s");
+        assert!(
+            left > 1.2 * LINK,
+            "detached, and still limited to {left:.1} Mbit/s"
+        );
     }
     assert!(
         !std::path::Path::new(&rig.socket()).exists(),
-        "the socket is left behind"
+        "the socket still exists"
     );
 }
 
-/// Ends or stops the program in the middle of a stream; what came through.
+/// Ends or stops the program in the middle of a stream. Returns what arrived.
 fn interrupted(kind: Kind, how: fn(&mut Rig)) -> Option<StreamReport> {
     let mut rig = Rig::start(kind)?;
     let stream = rig.udp(2000, 100, Duration::from_millis(2500));
@@ -371,7 +383,7 @@ fn interrupted(kind: Kind, how: fn(&mut Rig)) -> Option<StreamReport> {
     Some(report)
 }
 
-/// The outage is within the limit in one of three tries: other processes may hold the processors.
+/// The outage is within the limit in one of three tries: other processes may occupy the processors.
 fn flows_on(kind: Kind, what: &str, how: fn(&mut Rig)) {
     for attempt in 1..=3 {
         let Some(report) = interrupted(kind, how) else {
@@ -379,7 +391,7 @@ fn flows_on(kind: Kind, what: &str, how: fn(&mut Rig)) {
         };
         let outage = report.longest_outage();
         eprintln!(
-            "{kind:?} {what}: {outage:?} without traffic, {} of {} lost, {} twice",
+            "{kind:?} {what}: {outage:?} without traffic, {} of {} lost, {} duplicated",
             report.lost(),
             report.sent,
             report.duplicates
@@ -412,28 +424,28 @@ fn stop_and_continue(rig: &mut Rig) {
 }
 
 #[test]
-fn a_policy_rules_on_af_packet_over_a_bridge() {
-    in_turn(|| lab::isolated(|| rules(Kind::AfPacket)));
+fn a_policy_is_enforced_on_af_packet_over_a_bridge() {
+    in_turn(|| lab::isolated(|| enforces(Kind::AfPacket)));
 }
 
 #[test]
-fn a_policy_rules_on_af_xdp_over_a_bridge() {
-    in_turn(|| lab::isolated(|| rules(Kind::AfXdp)));
+fn a_policy_is_enforced_on_af_xdp_over_a_bridge() {
+    in_turn(|| lab::isolated(|| enforces(Kind::AfXdp)));
 }
 
 #[test]
-fn a_policy_rules_on_af_xdp_in_generic_mode() {
-    in_turn(|| lab::isolated(|| rules(Kind::AfXdpGeneric)));
+fn a_policy_is_enforced_on_af_xdp_in_generic_mode() {
+    in_turn(|| lab::isolated(|| enforces(Kind::AfXdpGeneric)));
 }
 
 #[test]
-fn a_policy_rules_what_this_host_sends() {
-    in_turn(|| lab::isolated(|| rules(Kind::Egress)));
+fn a_policy_is_enforced_on_the_hosts_egress() {
+    in_turn(|| lab::isolated(|| enforces(Kind::Egress)));
 }
 
 #[test]
-fn a_policy_rules_between_taps() {
-    in_turn(|| lab::isolated(|| rules(Kind::Tap)));
+fn a_policy_is_enforced_between_taps() {
+    in_turn(|| lab::isolated(|| enforces(Kind::Tap)));
 }
 
 #[test]
@@ -490,7 +502,7 @@ fn a_capture_is_shaped_into_another_one() {
     fs::create_dir_all(&files).expect("a directory");
     let [input, output, policy] = ["in.pcapng", "out.pcapng", "policy.toml"].map(|name| files.join(name));
     let mut writer = Writer::new(fs::File::create(&input).expect("a file"), &["made"]).expect("a capture");
-    // 100 frames at once, of 1000 B: 80 ms at 10 Mbit/s, of which the first 5 ms may be a burst.
+    // 100 frames of 1000 B at once: 80 ms at 10 Mbit/s, of which the first 5 ms may be a burst.
     let frames: Vec<Vec<u8>> = (0..100u8)
         .map(|n| [vec![n; 12], vec![0x88, 0xb5], vec![n; 986]].concat())
         .collect();
@@ -539,7 +551,7 @@ fn a_capture_is_shaped_into_another_one() {
 }
 
 #[test]
-fn mistakes_end_with_2_and_say_what_to_do() {
+fn mistakes_exit_with_2_and_a_remedy() {
     in_turn(|| {
         lab::isolated(|| {
             let mut lab = Lab::new();

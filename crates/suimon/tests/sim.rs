@@ -1,5 +1,6 @@
-//! `suimon sim` as a person uses it: the scenarios of this repository hold what they say, mistakes
-//! are told with their place, and a sweep is the same bytes however it is split.
+//! `suimon sim` from the command line: the scenarios of this repository meet their expectations,
+//! mistakes are reported with their position, and a sweep gives the same bytes however it is
+//! split.
 
 use serde_json::Value;
 use std::fs;
@@ -22,10 +23,10 @@ fn scenarios() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios")
 }
 
-/// A directory of this test alone, gone at its end.
-struct Place(PathBuf);
+/// A directory of this test, removed at its end.
+struct TestDirectory(PathBuf);
 
-impl Place {
+impl TestDirectory {
     fn new(name: &str) -> Self {
         let path = std::env::temp_dir().join(format!("suimon-sim-{name}-{}", std::process::id()));
         fs::create_dir_all(&path).expect("a directory");
@@ -39,7 +40,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for TestDirectory {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
@@ -93,8 +94,8 @@ fn every_scenario_of_this_repository_meets_its_expectations_and_has_some() {
 }
 
 #[test]
-fn every_kind_has_a_picture_on_its_page_and_it_is_what_its_scenario_draws_now() {
-    let place = Place::new("pictures");
+fn every_kind_has_a_chart_on_its_page_equal_to_what_its_scenario_draws_now() {
+    let place = TestDirectory::new("pictures");
     let drawn = place.0.join("drawn.svg").to_string_lossy().into_owned();
     let kinds: Value = serde_json::from_slice(&suimon(&["kinds", "--json"]).stdout).expect("kinds");
     let pages = scenarios().join("../docs/disciplines");
@@ -127,14 +128,14 @@ fn every_kind_has_a_picture_on_its_page_and_it_is_what_its_scenario_draws_now() 
             .map(|(alt, _)| alt);
         assert!(
             alt.last().is_some_and(|alt| alt.len() > 40),
-            "docs/disciplines/{name}.md does not show {name}.svg, with words for those who cannot see it"
+            "docs/disciplines/{name}.md does not show {name}.svg with a text alternative"
         );
     }
 }
 
 #[test]
 fn the_readmes_scenario_runs_with_the_readmes_policy() {
-    let place = Place::new("readme");
+    let place = TestDirectory::new("readme");
     let readme = fs::read_to_string(scenarios().join("../README.md")).expect("README.md");
     let blocks = readme.split("```toml\n").skip(1);
     let mut blocks = blocks
@@ -142,10 +143,7 @@ fn the_readmes_scenario_runs_with_the_readmes_policy() {
         .map(|(block, _)| block);
     place.write("policy.toml", blocks.next().expect("a policy"));
     let scenario = blocks.next().expect("a scenario");
-    assert!(
-        scenario.lines().count() <= 12,
-        "it is meant to be short:\n{scenario}"
-    );
+    assert!(scenario.lines().count() <= 12, "it should be short:\n{scenario}");
     let run = suimon(&["sim", &place.write("mine.toml", scenario)]);
     let out = text(&run.stdout);
     assert_eq!(run.status.code(), Some(0), "{out}\n{}", text(&run.stderr));
@@ -153,8 +151,8 @@ fn the_readmes_scenario_runs_with_the_readmes_policy() {
 }
 
 #[test]
-fn a_missed_expectation_is_exit_code_4_and_says_what_was_expected_what_was_got_and_by_how_much() {
-    let place = Place::new("missed");
+fn a_missed_expectation_exits_with_4_and_reports_expected_and_measured_value() {
+    let place = TestDirectory::new("missed");
     let scenario = place.write(
         "s.toml",
         r#"
@@ -185,7 +183,7 @@ fn a_missed_expectation_is_exit_code_4_and_says_what_was_expected_what_was_got_a
 
 #[test]
 fn a_sweep_is_the_same_bytes_for_any_split_and_any_number_of_threads() {
-    let place = Place::new("sweep");
+    let place = TestDirectory::new("sweep");
     let scenario = place.write("s.toml", SWEEP);
     let whole = suimon(&["sim", "--json", "--jobs", "1", &scenario]);
     assert_eq!(whole.status.code(), Some(4), "{}", text(&whole.stderr));
@@ -220,7 +218,7 @@ fn a_sweep_is_the_same_bytes_for_any_split_and_any_number_of_threads() {
                 place.write(&format!("{number}-{of}.json"), &text(&run.stdout))
             })
             .collect();
-        // In whichever order they come back.
+        // In any order of completion.
         outputs.reverse();
         let files: Vec<&str> = ["sim", "--merge"]
             .into_iter()
@@ -233,13 +231,13 @@ fn a_sweep_is_the_same_bytes_for_any_split_and_any_number_of_threads() {
             "{of} shards: {}",
             text(&merged.stderr)
         );
-        assert_eq!(merged.status.code(), Some(4), "a missed expectation stays one");
+        assert_eq!(merged.status.code(), Some(4), "a missed expectation stays missed");
     }
 }
 
 #[test]
-fn a_merge_of_too_little_or_of_different_sweeps_is_refused() {
-    let place = Place::new("merge");
+fn a_merge_of_incomplete_or_different_sweeps_is_refused() {
+    let place = TestDirectory::new("merge");
     let scenario = place.write("s.toml", SWEEP);
     let part = place.write(
         "1.json",
@@ -268,7 +266,7 @@ fn a_merge_of_too_little_or_of_different_sweeps_is_refused() {
 
 #[test]
 fn another_seed_is_another_result_and_the_same_seed_the_same() {
-    let place = Place::new("seed");
+    let place = TestDirectory::new("seed");
     let run = |seed: u32| {
         let scenario = format!(
             "version = 1\nduration = \"1 s\"\nseed = {seed}\nlink = [{{ between = [\"a\", \"b\"], rate = \"10 Mbit/s\" }}]\n\
@@ -281,8 +279,8 @@ fn another_seed_is_another_result_and_the_same_seed_the_same() {
 }
 
 #[test]
-fn series_and_captures_are_written_and_tell_the_same_bytes() {
-    let place = Place::new("files");
+fn series_and_captures_are_written_and_contain_the_same_bytes() {
+    let place = TestDirectory::new("files");
     let scenario = place.write(
         "s.toml",
         "version = 1\nduration = \"1 s\"\nbin = \"100 ms\"\nlink = [{ between = [\"a\", \"b\"], rate = \"10 Mbit/s\", delay = \"1 ms\" }]\n\
@@ -330,11 +328,11 @@ fn series_and_captures_are_written_and_tell_the_same_bytes() {
     let sweep = place.write("sweep.toml", SWEEP);
     let several = suimon(&["sim", "--pcap", &format!("a > b={pcap}"), &sweep]);
     assert_eq!(several.status.code(), Some(2));
-    assert!(text(&several.stderr).contains("--pcap captures one point, and these are 12"));
+    assert!(text(&several.stderr).contains("--pcap captures one point, but the scenario has 12"));
 }
 
 #[test]
-fn a_policy_or_a_topology_is_known_as_one_and_says_what_to_do() {
+fn a_policy_or_a_topology_is_recognised_with_a_remedy() {
     let examples = scenarios().join("../examples");
     for (file, expected, advice) in [
         (
@@ -356,8 +354,8 @@ fn a_policy_or_a_topology_is_known_as_one_and_says_what_to_do() {
 }
 
 #[test]
-fn a_policy_of_several_interfaces_rules_by_the_one_that_is_named() {
-    let place = Place::new("policy");
+fn of_a_policy_with_several_interfaces_the_named_one_applies() {
+    let place = TestDirectory::new("policy");
     let policy = fs::read_to_string(scenarios().join("../examples/home-router.toml")).expect("an example");
     place.write("router.toml", &policy);
     let scenario = |word: &str| {

@@ -1,4 +1,4 @@
-//! `suimon traffic` as a person uses it: a sender and a receiver on the loopback interface.
+//! `suimon traffic` from the command line: a sender and a receiver on the loopback interface.
 
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
@@ -51,7 +51,7 @@ fn json(text: &[u8]) -> Value {
 }
 
 #[test]
-fn what_is_sent_is_counted_where_it_arrives() {
+fn sent_datagrams_are_counted_at_the_receiver() {
     let receiver = Receiver::start(&["--streams", "2", "--json", "--bin", "10ms"]);
     let to = format!("[::1]:{}", receiver.1);
     let bursts = [
@@ -73,7 +73,7 @@ fn what_is_sent_is_counted_where_it_arrives() {
     ];
     let even = suimon(&even).output().expect("it runs");
     assert!(sender.wait().expect("it ends").success());
-    // 952 bytes and 48 of IPv6 and UDP are 1,000: one every 0.8 ms.
+    // 952 bytes plus 48 of IPv6 and UDP are 1,000: one every 0.8 ms.
     assert_eq!(json(&even.stdout)["sent"], 125);
 
     let streams = json(receiver.finish().as_bytes());
@@ -96,12 +96,12 @@ fn what_is_sent_is_counted_where_it_arrives() {
 }
 
 #[test]
-fn what_cannot_be_sent_is_said() {
+fn impossible_streams_are_reported() {
     let expect = |arguments: &[&str], code: i32, word: &str| {
         let output = suimon(arguments).output().expect("it runs");
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(code), "{said}");
-        assert!(said.contains(word), "{word} in {said}");
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(code), "{error}");
+        assert!(error.contains(word), "{word} in {error}");
     };
     expect(&["send", "127.0.0.1"], 2, "HOST:PORT");
     expect(&["send", "127.0.0.1:9", "--size", "16B"], 2, "32 to 65507");

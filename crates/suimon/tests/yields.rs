@@ -5,7 +5,7 @@
 //!  server ── 10 Mbit/s, 20 ms, 64 KB ── wan0 │ gateway: suimon over a bridge │ lan0 ── switch ── a, b
 //! ```
 //!
-//! Where the machine forbids BPF there is nothing to test, which is said.
+//! Skipped, and reported as such, where the machine forbids BPF.
 
 use control::snapshot::ClassView;
 use control::socket::Client;
@@ -70,7 +70,7 @@ impl Rig {
         }
     }
 
-    /// `suimon run` with host `a` in a class with these settings; none if the machine forbids it.
+    /// `suimon run` with host `a` in a class with these settings; `None` if the machine forbids it.
     fn run(&self, yields: &str) -> Option<Running> {
         let policy = self.files.join("policy.toml");
         let text = format!(
@@ -145,14 +145,15 @@ fn until(mut is_so: impl FnMut() -> bool) -> bool {
     false
 }
 
-/// The rate in Mbit/s of what arrives in this many seconds.
+/// The rate of arrivals over this many seconds, in Mbit/s.
 fn rate(run: &BulkRun, seconds: f64) -> f64 {
     let (before, begin) = (run.received(), Instant::now());
     std::thread::sleep(Duration::from_secs_f64(seconds));
     (run.received() - before) as f64 * 8e-6 / begin.elapsed().as_secs_f64()
 }
 
-/// In Mbit/s: bounds around the cap of 2, however slow the machine is; and what is clearly free.
+/// In Mbit/s: bounds around the cap of 2, however slow the machine is; and a rate that is clearly
+/// free.
 const CAPPED: std::ops::Range<f64> = 0.05..2.6;
 const FREE: f64 = 3.3;
 
@@ -190,7 +191,7 @@ fn a_class_is_limited_to_its_cap_until_the_daemon_is_killed() {
         let other = rig.download(&rig.b);
         assert!(until(|| rate(&other, 1.0) > FREE), "the other host is limited");
         other.stop();
-        assert!(CAPPED.contains(&rate(&capped, 1.0)), "it is limited no more");
+        assert!(CAPPED.contains(&rate(&capped, 1.0)), "it is no longer limited");
         let killed = Command::new("kill")
             .args(["-KILL", &suimon.id().to_string()])
             .status();
@@ -201,7 +202,7 @@ fn a_class_is_limited_to_its_cap_until_the_daemon_is_killed() {
 }
 
 #[test]
-fn a_class_lets_a_new_flow_have_most_of_the_link() {
+fn a_new_flow_gets_most_of_the_link_from_a_yielding_class() {
     lab::isolated(|| {
         let rig = Rig::new();
         let Some(_suimon) = rig.run("") else { return };

@@ -1,27 +1,27 @@
-//! What tests skipped: the list that they write by `skips::skipped`, and which of it is allowed.
+//! Skipped tests: the list that they write through `skips::skipped`, and which skips are allowed.
 
 use std::collections::BTreeMap;
 use std::fs::{File, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// A skip that is no fault.
+/// An allowed skip.
 pub struct Allowed {
-    /// The file that says it, as it begins its line.
+    /// The file of the test, at the beginning of the line.
     pub file: &'static str,
-    /// A part of what it says.
-    pub says: &'static str,
+    /// A part of the message.
+    pub text: &'static str,
     /// Why the test need not run.
     pub reason: &'static str,
 }
 
 impl Allowed {
     fn allows(&self, line: &str) -> bool {
-        line.starts_with(self.file) && line.contains(self.says)
+        line.starts_with(self.file) && line.contains(self.text)
     }
 }
 
-/// The file that tests write their skips to; it is removed in the end.
+/// The file to which tests write their skips; it is removed at the end.
 pub struct Skipped(PathBuf);
 
 impl Drop for Skipped {
@@ -43,7 +43,7 @@ impl Skipped {
         &self.0
     }
 
-    /// Prints what was skipped. Fails if tests `must_run` and one that is not allowed to did not.
+    /// Prints the skips. Fails if tests `must_run` and a skip is not allowed.
     pub fn judge(&self, allowed: &[Allowed], must_run: bool) -> Result<(), String> {
         let list = std::fs::read_to_string(&self.0).map_err(|e| format!("{}: {e}", self.0.display()))?;
         let (report, refused) = report(&list, allowed);
@@ -58,7 +58,7 @@ impl Skipped {
     }
 }
 
-/// What to print of a list, and how many different lines of it are not allowed.
+/// The text to print for a list, and the number of its different lines that are not allowed.
 fn report(list: &str, allowed: &[Allowed]) -> (String, usize) {
     let mut times: BTreeMap<&str, usize> = BTreeMap::new();
     list.lines().for_each(|line| *times.entry(line).or_default() += 1);
@@ -86,7 +86,7 @@ mod tests {
     fn skips_are_counted_and_only_the_allowed_ones_pass() {
         let allowed = [Allowed {
             file: "crates/a/",
-            says: "AF_XDP",
+            text: "AF_XDP",
             reason: "an old kernel",
         }];
         let list =

@@ -1,8 +1,7 @@
-//! The cases: a discipline of the kernel, ours with the same settings, and the traffic that both
-//! get.
+//! The cases: a discipline of the kernel, ours with the same settings, and the traffic for both.
 //!
-//! Most stand behind a token bucket of 10 Mbit/s, since the kernel's have no link of their own
-//! here; then so do ours.
+//! Most are below a token bucket of 10 Mbit/s, since the kernel's disciplines have no link of
+//! their own here; then ours are too.
 
 use super::inside::PORT;
 use super::traffic::{Flow, Source};
@@ -10,22 +9,22 @@ use super::traffic::{Flow, Source};
 /// One comparison.
 pub struct Case {
     pub name: &'static str,
-    /// Modules of the kernel.
+    /// Kernel modules.
     pub modules: &'static [&'static str],
-    /// What `tc` is told, a line for each call, `dev r1` left out.
+    /// The arguments of `tc`, a line for each call, without `dev r1`.
     pub tc: &'static str,
-    /// The qdisc at which the flows' classes hang.
+    /// The qdisc with the flows' classes.
     pub filter_at: &'static str,
-    /// Our policy, as far as it stands in `[link.policy.a]`.
+    /// Our policy: the part in `[link.policy.a]`.
     pub policy: &'static str,
-    /// What the way back delays, for TCP.
+    /// The delay of the return path, for TCP.
     pub round_trip_ms: u64,
     pub seconds: u64,
     pub flows: &'static [Flow],
 }
 
-/// What most cases have.
-const USUAL: Case = Case {
+/// The defaults of most cases.
+const DEFAULTS: Case = Case {
     name: "",
     modules: &["sch_tbf"],
     tc: "",
@@ -37,7 +36,7 @@ const USUAL: Case = Case {
 };
 
 impl Case {
-    /// The commands, whole.
+    /// The complete commands.
     pub fn tc_lines(&self) -> Vec<String> {
         let device = |line: &str| {
             let (object, rest) = line.split_once(" add ").unwrap_or((line, ""));
@@ -64,9 +63,9 @@ const fn poisson(name: &'static str, kbit: u64, frame: u64) -> Flow {
     Flow::new(name, Source::Poisson { kbit }, frame)
 }
 
-/// Little traffic that tells how long packets wait beside the others.
+/// Light traffic that measures the queueing delay beside the others.
 const PROBE: Flow = poisson("probe", 100, 114);
-/// The same beside TCP: while it starts, and afterwards.
+/// The same beside TCP: during its slow start, and afterwards.
 const START: Flow = poisson("probe, first 5 s", 100, 114).during(0, 5);
 const LATER: Flow = poisson("probe, then", 100, 114).during(5, 20);
 const TCP: Flow = Flow::new("tcp", Source::Tcp, 1_514);
@@ -78,7 +77,7 @@ pub const ALL: &[Case] = &[
         modules: &[],
         filter_at: "",
         flows: &[poisson("full", 6_000, 1_514), poisson("short", 500, 214)],
-        ..USUAL
+        ..DEFAULTS
     },
     Case {
         name: "tbf",
@@ -95,7 +94,7 @@ pub const ALL: &[Case] = &[
             ),
             poisson("probe", 100, 114),
         ],
-        ..USUAL
+        ..DEFAULTS
     },
     Case {
         name: "fifo",
@@ -104,7 +103,7 @@ qdisc add root handle 1: tbf rate 10mbit burst 3028 limit 1000000
 qdisc add parent 1:1 handle 10: pfifo limit 50",
         policy: "discipline = { kind = \"tbf\", rate = \"10 Mbit/s\", burst = \"3028 B\", child = { kind = \"fifo\", limit = 50 } }",
         flows: &[poisson("full", 9_500, 1_514), poisson("short", 1_000, 214)],
-        ..USUAL
+        ..DEFAULTS
     },
     Case {
         name: "fifo-bytes",
@@ -113,7 +112,7 @@ qdisc add root handle 1: tbf rate 10mbit burst 3028 limit 1000000
 qdisc add parent 1:1 handle 10: bfifo limit 40000",
         policy: "discipline = { kind = \"tbf\", rate = \"10 Mbit/s\", burst = \"3028 B\", child = { kind = \"fifo\", limit = 10000, limit_bytes = \"40 kB\" } }",
         flows: &[poisson("full", 9_500, 1_514), poisson("short", 1_000, 214)],
-        ..USUAL
+        ..DEFAULTS
     },
     Case {
         name: "priq",
@@ -136,7 +135,7 @@ default = true",
             poisson("voice", 1_000, 214).in_class("voice", "10:1"),
             poisson("rest", 12_000, 1_514).in_class("rest", "10:2"),
         ],
-        ..USUAL
+        ..DEFAULTS
     },
     Case {
         name: "drr",
@@ -163,7 +162,7 @@ discipline = { kind = \"fifo\", limit = 50 }",
             poisson("one-full", 8_000, 1_514).in_class("one", "10:1"),
             poisson("two-short", 10_000, 514).in_class("two", "10:2"),
         ],
-        ..USUAL
+        ..DEFAULTS
     },
     Case {
         name: "wfq",
@@ -177,7 +176,7 @@ qdisc add parent 1:1 handle 10: sfq limit 127 depth 127 quantum 1514 headdrop",
             poisson("some", 6_000, 1_514),
             poisson("little", 500, 214),
         ],
-        ..USUAL
+        ..DEFAULTS
     },
     Case {
         name: "red",
@@ -191,7 +190,7 @@ qdisc add parent 1:1 handle 10: red limit 400000 min 15140 max 45420 avpkt 1514 
             poisson("loses", 5_150, 1_514),
             poisson("is-marked", 5_150, 1_514).with_ecn(),
         ],
-        ..USUAL
+        ..DEFAULTS
     },
     Case {
         name: "codel",
@@ -204,7 +203,7 @@ qdisc add parent 1:1 handle 10: codel limit 1000 target 5ms interval 100ms",
             Flow::new("steady", Source::Constant { kbit: 10_500 }, 1_514),
             PROBE,
         ],
-        ..USUAL
+        ..DEFAULTS
     },
     Case {
         name: "codel-tcp",
@@ -215,7 +214,7 @@ qdisc add parent 1:1 handle 10: codel limit 1000 target 5ms interval 100ms",
         policy: "discipline = { kind = \"tbf\", rate = \"10 Mbit/s\", burst = \"3028 B\", child = { kind = \"codel\", target = \"5 ms\", interval = \"100 ms\", limit = 1000 } }",
         round_trip_ms: 20,
         flows: &[TCP, START, LATER],
-        ..USUAL
+        ..DEFAULTS
     },
     Case {
         name: "fq_codel",
@@ -229,7 +228,7 @@ qdisc add parent 1:1 handle 10: fq_codel limit 10240 flows 1024 quantum 1514 tar
             poisson("some", 4_000, 1_514),
             poisson("sparse", 200, 214),
         ],
-        ..USUAL
+        ..DEFAULTS
     },
     Case {
         name: "fq_codel-tcp",
@@ -245,7 +244,7 @@ qdisc add parent 1:1 handle 10: fq_codel limit 10240 flows 1024 quantum 1514 tar
             START,
             LATER,
         ],
-        ..USUAL
+        ..DEFAULTS
     },
     Case {
         name: "cake",
@@ -259,7 +258,7 @@ qdisc add parent 1:1 handle 10: fq_codel limit 10240 flows 1024 quantum 1514 tar
             poisson("alone", 8_000, 1_514).between(12, 14),
             poisson("sparse", 200, 214).between(13, 14),
         ],
-        ..USUAL
+        ..DEFAULTS
     },
     Case {
         name: "cake-tins",
@@ -272,7 +271,7 @@ qdisc add parent 1:1 handle 10: fq_codel limit 10240 flows 1024 quantum 1514 tar
             poisson("video", 3_000, 1_514).with_dscp(34),
             poisson("voice", 4_000, 1_514).with_dscp(46),
         ],
-        ..USUAL
+        ..DEFAULTS
     },
     Case {
         name: "cake-tcp",
@@ -286,7 +285,7 @@ qdisc add parent 1:1 handle 10: fq_codel limit 10240 flows 1024 quantum 1514 tar
             START,
             LATER,
         ],
-        ..USUAL
+        ..DEFAULTS
     },
     Case {
         name: "pie",
@@ -296,7 +295,7 @@ qdisc add root handle 1: tbf rate 10mbit burst 3028 limit 1000000
 qdisc add parent 1:1 handle 10: pie limit 1000 target 15ms tupdate 20ms alpha 4 beta 20",
         policy: "discipline = { kind = \"tbf\", rate = \"10 Mbit/s\", burst = \"3028 B\", child = { kind = \"pie\", target = \"15 ms\", update = \"30 ms\", limit = 1000 } }",
         flows: &[poisson("full", 10_500, 1_514), PROBE],
-        ..USUAL
+        ..DEFAULTS
     },
     Case {
         name: "pie-tcp",
@@ -307,7 +306,7 @@ qdisc add parent 1:1 handle 10: pie limit 1000 target 15ms tupdate 20ms alpha 4 
         policy: "discipline = { kind = \"tbf\", rate = \"10 Mbit/s\", burst = \"3028 B\", child = { kind = \"pie\", target = \"15 ms\", update = \"30 ms\", limit = 1000 } }",
         round_trip_ms: 20,
         flows: &[TCP, START, LATER],
-        ..USUAL
+        ..DEFAULTS
     },
     Case {
         name: "cbq",
@@ -349,7 +348,7 @@ discipline = { kind = \"fifo\", limit = 50 }",
                 .in_class("three", "1:30")
                 .during(10, 20),
         ],
-        ..USUAL
+        ..DEFAULTS
     },
     Case {
         name: "hfsc",
@@ -384,6 +383,6 @@ discipline = { kind = \"fifo\", limit = 50 }",
             poisson("six", 9_000, 1_514).in_class("six", "10:2"),
             poisson("two", 9_000, 1_514).in_class("two", "10:3"),
         ],
-        ..USUAL
+        ..DEFAULTS
     },
 ];

@@ -1,9 +1,9 @@
-//! What runs inside User-Mode Linux, as its first and only program: two hosts and a router between
-//! them with the kernel's discipline, the traffic, and one line with what came of it.
+//! Runs inside User-Mode Linux, as its first and only program: two hosts and a router between
+//! them with the kernel's discipline, the traffic, and one line with the result.
 //!
-//! The router is needed for TCP: a kernel whose own sockets send into a discipline holds them back
-//! (TCP small queues) before a queue can build up. All runs in one process, so that senders and
-//! receivers read one clock.
+//! The router is needed for TCP: a kernel throttles its own sockets (TCP small queues) before a
+//! queue can build up in the discipline. Everything runs in one process, so that senders and
+//! receivers share a clock.
 
 use super::cases::Case;
 use super::measured::{FlowFigures, Side, quantile};
@@ -19,11 +19,11 @@ use std::process::Command;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// What begins the line with the result.
+/// The prefix of the result line.
 pub const RESULT: &str = "COMPARED ";
 /// The first destination port; each flow has the next.
 pub const PORT: u16 = 9_000;
-/// For how long receivers listen after the last packet was sent.
+/// The time for which receivers listen after the last packet.
 pub const DRAIN: Duration = Duration::from_secs(3);
 
 type Outcome<T> = Result<T, String>;
@@ -71,7 +71,7 @@ ip -n b neigh add 10.0.2.2 lladdr 02:00:00:00:00:02 dev b0";
 
 fn setup(case: &Case) -> Outcome<()> {
     SETUP.lines().try_for_each(|line| command(line).map(drop))?;
-    // The first of each side has its address already.
+    // The first host of each side has its address already.
     for (space, device, side) in [("a", "a0", 0), ("b", "b0", 1)] {
         let hosts = case.flows.iter().map(|flow| [flow.hosts.0, flow.hosts.1][side]);
         for host in hosts.filter(|host| *host > 1).collect::<BTreeSet<u8>>() {
@@ -91,7 +91,7 @@ fn setup(case: &Case) -> Outcome<()> {
     }
     if case.round_trip_ms > 0 {
         command("modprobe -d /run/root sch_netem")?;
-        // Ours has slow start without HyStart.
+        // Our TCP has slow start without HyStart here.
         std::fs::write("/sys/module/tcp_cubic/parameters/hystart", "0")
             .map_err(|e| format!("hystart: {e}"))?;
         let delay = case.round_trip_ms;
@@ -102,8 +102,8 @@ fn setup(case: &Case) -> Outcome<()> {
     for line in case.tc_lines() {
         command(&line)?;
     }
-    // Addresses are resolved before the clock starts; behind the router they are given, since a
-    // qdisc with classes drops what no filter takes.
+    // Addresses are resolved before the clock starts; behind the router they are static, since a
+    // qdisc with classes drops packets that match no filter.
     let socket = inside("a", || UdpSocket::bind("0.0.0.0:0"))?.map_err(|e| format!("a socket: {e}"))?;
     let _ = socket.send_to(&[0; 20], ("10.0.2.1", 9));
     std::thread::sleep(Duration::from_millis(300));
@@ -128,7 +128,7 @@ fn command(line: &str) -> Outcome<String> {
     Ok(String::from_utf8_lossy(&done.stdout).into_owned())
 }
 
-/// Does something in a thread of its own in this network namespace.
+/// Runs `work` in a thread of its own in this network namespace.
 fn start<T: Send + 'static>(
     space: &'static str,
     work: impl FnOnce() -> T + Send + 'static,
@@ -149,17 +149,17 @@ fn end<T>(thread: JoinHandle<Outcome<T>>) -> Outcome<T> {
     thread.join().map_err(|_| "a thread panicked".to_owned())?
 }
 
-/// What a flow's two threads are about.
+/// A flow, as its two threads see it.
 #[derive(Clone, Copy)]
-struct Course {
+struct RunningFlow {
     flow: Flow,
     number: usize,
     seconds: u64,
     begin: Instant,
 }
 
-/// How late each datagram was sent; how late each arrived, in microseconds, or how many bytes of
-/// TCP.
+/// How late each datagram was sent; how late each arrived, in microseconds, or the number of
+/// bytes of TCP.
 struct Sent(Vec<u64>);
 enum Received {
     Delays(Vec<u64>),
@@ -170,20 +170,20 @@ fn measure(case: &Case) -> Outcome<Side> {
     let begin = Instant::now() + Duration::from_millis(500);
     let mut threads = Vec::new();
     for (number, flow) in case.flows.iter().enumerate() {
-        let course = Course {
+        let flow = RunningFlow {
             flow: *flow,
             number,
             seconds: case.seconds,
             begin,
         };
-        let receiver = start("b", move || course.receive().map_err(|e| format!("receive: {e}")));
-        let sender = start("a", move || course.send().map_err(|e| format!("send: {e}")));
-        threads.push((course, sender, receiver));
+        let receiver = start("b", move || flow.receive().map_err(|e| format!("receive: {e}")));
+        let sender = start("a", move || flow.send().map_err(|e| format!("send: {e}")));
+        threads.push((flow, sender, receiver));
     }
     let (mut flows, mut late) = (Vec::new(), Vec::new());
-    for (course, sender, receiver) in threads {
+    for (flow, sender, receiver) in threads {
         let (sent, received) = (end(sender)??, end(receiver)??);
-        flows.push(course.figures(sent.0.len(), received));
+        flows.push(flow.figures(sent.0.len(), received));
         late.extend(sent.0);
     }
     late.sort_unstable();
@@ -200,7 +200,7 @@ fn measure(case: &Case) -> Outcome<Side> {
     })
 }
 
-/// The largest of the qdiscs' counts: a parent counts again what its children dropped.
+/// The largest of the qdiscs' counts: a parent also counts its children's drops.
 fn dropped(statistics: &serde_json::Value) -> u64 {
     let qdiscs = statistics.as_array().into_iter().flatten();
     qdiscs
@@ -209,7 +209,7 @@ fn dropped(statistics: &serde_json::Value) -> u64 {
         .unwrap_or(0)
 }
 
-/// The sum of all numbers with one of these names, wherever they stand.
+/// The sum of all numbers with one of these names, at any depth.
 fn sum(value: &serde_json::Value, names: &[&str]) -> u64 {
     match value {
         serde_json::Value::Array(items) => items.iter().map(|item| sum(item, names)).sum(),
@@ -224,7 +224,7 @@ fn sum(value: &serde_json::Value, names: &[&str]) -> u64 {
     }
 }
 
-impl Course {
+impl RunningFlow {
     fn port(&self) -> u16 {
         PORT + self.number as u16
     }
@@ -257,7 +257,7 @@ impl Course {
             sleep_until(self.begin + due);
             let now = self.begin.elapsed();
             payload[..8].copy_from_slice(&(now.as_nanos() as u64).to_be_bytes());
-            // An error here is a loss on the way, which the receiver's count shows.
+            // An error here is a drop on the way, which the receiver's count shows.
             let _ = socket.send(&payload);
             late.push(now.saturating_sub(due).as_micros() as u64);
         }
@@ -277,7 +277,7 @@ impl Course {
             while Instant::now() < last {
                 match stream.read(&mut buffer) {
                     Ok(0) => break,
-                    // What a sender's kernel still has when its program stops does not count.
+                    // Data in a sender's kernel when its program stops do not count.
                     Ok(some) if self.begin.elapsed() < to => bytes += some as u64,
                     Ok(_) => {}
                     Err(e) if is_timeout(e.kind()) => {}

@@ -1,7 +1,7 @@
-//! Starts User-Mode Linux with ourselves as its first program, and reads what it printed.
+//! Starts User-Mode Linux with this program as its first process, and reads its output.
 //!
-//! It has this machine's files read-only and no network but its own. It ends by itself; `timeout`
-//! ends it if it does not, also when we are gone.
+//! It has read-only access to this machine's files, and a network of its own. It ends by itself;
+//! otherwise `timeout` ends it, even after this process has ended.
 
 use super::cases::Case;
 use super::inside::RESULT;
@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 
 const MODULES: &str = "/usr/lib/uml/modules";
 
-/// Says what is missing on this machine.
+/// Returns an error with what is missing on this machine.
 pub fn ready() -> Result<(), String> {
     let places = ["/usr/bin", "/usr/sbin", "/bin", "/sbin"];
     let missing: Vec<&str> = [
@@ -38,11 +38,11 @@ pub fn ready() -> Result<(), String> {
     ))
 }
 
-/// Runs the case in a kernel of its own.
+/// Runs the case in its own kernel.
 pub fn measure(case: &Case, scratch: &Path) -> Result<Side, String> {
     let ourselves = std::env::current_exe().map_err(|e| format!("our own path: {e}"))?;
-    // On a busy machine the kernel's clock is late by milliseconds unless it goes first. It idles
-    // nearly always.
+    // On a busy machine the kernel's clock is late by milliseconds unless it has priority. It is
+    // nearly always idle.
     let may = Command::new("chrt").args(["--rr", "1", "true"]).output();
     let prefix: &[&str] = match may.is_ok_and(|done| done.status.success()) {
         true => &["chrt", "--rr", "1", "timeout"],

@@ -1,15 +1,15 @@
-//! What one side came to: the same figures, whoever measured them.
+//! The result of one side: the same numbers for the kernel and the simulator.
 
 use serde::{Deserialize, Serialize};
 
-/// What one flow got. Delays are in microseconds; those of TCP are not measured.
+/// The result of one flow. Delays are in microseconds; TCP's are not measured.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct FlowFigures {
     pub name: String,
-    /// Packets; of TCP none.
+    /// Packets; none for TCP.
     pub sent: u64,
     pub received: u64,
-    /// Bits of frames (of TCP: of data) that arrived, by the time in which it sent.
+    /// Bits of frames (for TCP: of data) that arrived, per second of sending time.
     pub rate_bps: u64,
     pub mean_us: u64,
     pub p50_us: u64,
@@ -32,13 +32,13 @@ pub struct Side {
     /// Packets that disciplines dropped and marked.
     pub dropped: u64,
     pub marked: u64,
-    /// How much later than planned datagrams were sent, in microseconds: 99 of 100, and the latest.
-    /// None where time is simulated.
+    /// How late datagrams were sent, in microseconds: the 99th percentile and the maximum. None
+    /// in simulated time.
     pub late_p99_us: Option<u64>,
     pub late_max_us: Option<u64>,
 }
 
-/// The value that so many in a thousand do not exceed.
+/// The quantile of sorted values.
 pub fn quantile(sorted: &[u64], per_mille: usize) -> u64 {
     let last = sorted.len().saturating_sub(1);
     sorted.get(last * per_mille / 1_000).copied().unwrap_or(0)

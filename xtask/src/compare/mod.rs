@@ -1,5 +1,5 @@
-//! `cargo xtask compare [CASE…]`: disciplines that the Linux kernel has too, the kernel's beside
-//! ours, under the same traffic. Not part of CI: it needs Debian's package `user-mode-linux` and
+//! `cargo xtask compare [CASE…]`: compares disciplines that the Linux kernel has too with ours,
+//! under the same traffic. Not part of CI: it needs Debian's package `user-mode-linux` and
 //! about half a minute for each case.
 
 mod cases;
@@ -15,7 +15,7 @@ use std::process::Command;
 
 /// Compares the named cases, or all, and writes the results into the page.
 pub fn run(root: &Path, arguments: &[String]) -> Result<(), String> {
-    // User-Mode Linux adds arguments of its own behind ours.
+    // User-Mode Linux appends its own arguments to ours.
     if let [word, name, ..] = arguments
         && word == "inside"
         && let Some(case) = cases::find(name)
@@ -58,7 +58,7 @@ fn chosen(names: &[String]) -> Result<Vec<&'static cases::Case>, String> {
     names.iter().map(find).collect()
 }
 
-/// `suimon`, built as it is now.
+/// Builds the current `suimon`.
 fn built(root: &Path) -> Result<PathBuf, String> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let done = Command::new(cargo)
@@ -73,7 +73,7 @@ fn built(root: &Path) -> Result<PathBuf, String> {
     }
 }
 
-/// A directory of ours, removed at the end.
+/// A temporary directory, removed at the end.
 struct Scratch(PathBuf);
 
 impl Scratch {

@@ -1,5 +1,5 @@
-//! The page `docs/disciplines/beside-linux.md`: people write what differs and why, the tables
-//! between the marks are ours. The same figures stand beside it as JSON, one case under each name.
+//! The page `docs/disciplines/beside-linux.md`: authors write what differs and why; the tables
+//! between the marks are generated. The same numbers are beside it as JSON, by the case's name.
 
 use super::cases::{ALL, Case};
 use super::measured::{FlowFigures, Side};
@@ -11,7 +11,7 @@ const PAGE: &str = "docs/disciplines/beside-linux.md";
 const DATA: &str = "docs/disciplines/beside-linux.json";
 const END: &str = "<!-- end of measured -->";
 
-/// Writes one case into both files; a case that the page does not have is put at its end.
+/// Writes one case into both files; a case that is not on the page is appended.
 pub fn write(root: &Path, case: &Case, kernel: &Side, ours: &Side) -> Result<(), String> {
     let path = root.join(PAGE);
     let mark = format!("<!-- measured: {}, by `cargo xtask compare` -->", case.name);
@@ -42,7 +42,7 @@ pub fn write(root: &Path, case: &Case, kernel: &Side, ours: &Side) -> Result<(),
     std::fs::write(&path, data + "\n").map_err(|e| format!("{DATA}: {e}"))
 }
 
-/// The cases that the page lacks.
+/// The cases that are not on the page.
 pub fn missing(root: &Path) -> Vec<&'static str> {
     let page = std::fs::read_to_string(root.join(PAGE)).unwrap_or_default();
     let mark = |name: &str| format!("<!-- measured: {name}, ");

@@ -34,7 +34,7 @@ pub fn measure(case: &Case, program: &Path, scratch: &Path) -> Result<Side, Stri
     Ok(figures(case, &outcome))
 }
 
-/// The scenario: the two hosts, the discipline where the kernel's router has it, and the flows.
+/// The scenario: the two hosts, the discipline at the place of the kernel's router, and the flows.
 fn scenario(case: &Case) -> String {
     let seconds = case.seconds + DRAIN.as_secs();
     let mut text = format!(
@@ -43,7 +43,7 @@ fn scenario(case: &Case) -> String {
         case.round_trip_ms
     );
     if !case.policy.is_empty() {
-        // Those that hold packets back themselves say at what rate.
+        // Disciplines that shape by themselves have their own rate.
         let bandwidth = match case.policy.starts_with("bandwidth") {
             true => "",
             false => "bandwidth = \"1 Gbit/s\"\n",
@@ -76,7 +76,7 @@ fn scenario(case: &Case) -> String {
                 from.as_secs(),
                 to.as_secs()
             ),
-            // The times of a trace count from its first packet.
+            // The times of a trace are relative to its first packet.
             _ => writeln!(
                 text,
                 "kind = \"trace\"\nfile = \"{number}.trace\"\nstart = \"{} s\"",

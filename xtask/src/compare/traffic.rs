@@ -1,5 +1,5 @@
-//! The traffic of a case: when each flow sends which frame, decided before anything runs, so that
-//! the kernel and the simulator get the same packets at the same times.
+//! The traffic of a case: which frame each flow sends when, computed in advance, so that the
+//! kernel and the simulator get the same packets at the same times.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -7,14 +7,13 @@ use std::time::Duration;
 /// How a flow sends.
 #[derive(Clone, Copy, Debug)]
 pub enum Source {
-    /// At chance times; so much in the mean.
+    /// A Poisson process with this mean rate.
     Poisson { kbit: u64 },
-    /// At equal distances.
+    /// At constant intervals.
     Constant { kbit: u64 },
-    /// So many frames as a link of 100 Mbit/s brings them, every so many milliseconds.
+    /// Bursts of this many frames at 100 Mbit/s, at this period in milliseconds.
     Burst { frames: u32, period_ms: u64 },
-    /// One connection that always has something to send, with the congestion control that hosts
-    /// have: CUBIC.
+    /// One greedy connection with the congestion control of most hosts: CUBIC.
     Tcp,
 }
 
@@ -25,7 +24,7 @@ pub struct Flow {
     pub source: Source,
     /// Bytes of each frame, the Ethernet header included.
     pub frame: u64,
-    /// Whether its packets say that they are ECN-capable.
+    /// Whether its packets are ECN-capable.
     pub ecn: bool,
     /// The DSCP of its packets.
     pub dscp: u8,
@@ -33,7 +32,7 @@ pub struct Flow {
     pub hosts: (u8, u8),
     /// Our class, and the `flowid` of the same class of the kernel's.
     pub class: Option<(&'static str, &'static str)>,
-    /// From which second to which it sends; `(0, 0)` is always.
+    /// The seconds in which it starts and stops; `(0, 0)` is always.
     pub active: (u64, u64),
 }
 
@@ -41,7 +40,7 @@ pub struct Flow {
 pub const HEADERS: u64 = 14 + 20 + 8;
 
 impl Flow {
-    /// A flow without a class, not ECN-capable, that always sends.
+    /// A flow without a class, not ECN-capable, that sends all the time.
     pub const fn new(name: &'static str, source: Source, frame: u64) -> Self {
         Self {
             name,
@@ -55,7 +54,7 @@ impl Flow {
         }
     }
 
-    /// In our class, and in the kernel's.
+    /// The same in our class, and in the kernel's.
     pub const fn in_class(mut self, ours: &'static str, theirs: &'static str) -> Self {
         self.class = Some((ours, theirs));
         self
@@ -93,14 +92,14 @@ impl Flow {
         self
     }
 
-    /// When it begins and when it stops, in a case of so many seconds.
+    /// When it starts and stops, in a case of this duration.
     pub fn span(&self, seconds: u64) -> (Duration, Duration) {
         let (from, to) = self.active;
         let to = if to == 0 { seconds } else { to };
         (Duration::from_secs(from), Duration::from_secs(to))
     }
 
-    /// When it sends a frame, since the beginning; none for TCP, which decides by itself.
+    /// The sending times of its frames, from the beginning; none for TCP.
     pub fn times(&self, number: usize, seconds: u64) -> Vec<Duration> {
         let (from, to) = self.span(seconds);
         let mut random = 0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(number as u64 + 1);
@@ -152,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_flow_sends_its_rate_in_the_mean_and_twice_the_same() {
+    fn a_flow_sends_its_mean_rate_and_is_reproducible() {
         let flow = Flow::new("x", Source::Poisson { kbit: 1_000 }, 1_250).during(2, 202);
         let times = flow.times(3, 300);
         assert!((19_000..21_000).contains(&times.len()), "{}", times.len());
@@ -161,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_is_sent_as_a_link_brings_it_and_again_after_its_period() {
+    fn a_burst_is_sent_at_link_rate_and_repeated_after_its_period() {
         let burst = Source::Burst {
             frames: 3,
             period_ms: 400,

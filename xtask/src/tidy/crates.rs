@@ -3,8 +3,8 @@
 use super::source::{before_tests, code};
 use super::{Tree, rust};
 
-/// Which of our crates each crate may use. What is not in the table may not exist. `skips` is for
-/// every crate's tests, and only for them.
+/// Which of our crates each crate may use. A crate that is not in the table is an error. Every
+/// crate's tests may use `skips`, and only tests.
 const ARROWS: &[(&str, &[&str])] = &[
     ("engine", &[]),
     ("skips", &[]),
@@ -40,7 +40,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("xtask", &["control", "engine", "netio", "scenario", "skips"]),
 ];
 
-/// Crates that must be functions of their arguments.
+/// Crates whose functions depend only on their arguments.
 const PURE: &[&str] = &[
     "crates/engine/src/",
     "crates/measure/src/",
@@ -48,7 +48,7 @@ const PURE: &[&str] = &[
     "crates/sim/src/",
 ];
 
-/// What a pure crate may not name outside its tests.
+/// Names that a pure crate may not use outside its tests.
 const IMPURE: &[(&str, &str)] = &[
     ("std::time", "time is an argument"),
     ("SystemTime", "time is an argument"),
@@ -66,10 +66,10 @@ const IMPURE: &[(&str, &str)] = &[
     ("println!", "the host logs"),
 ];
 
-/// Where `unsafe` may stand.
+/// Where `unsafe` is allowed.
 const UNSAFE: &[&str] = &["crates/netio/", "crates/lab/src/sys", "crates/host/src/sys"];
 
-/// The crates in whose tests no lab is made, by their names.
+/// The names of the crates whose tests make no lab.
 pub fn without_lab(tree: &Tree) -> Vec<&'static str> {
     const MAKE: [&str; 3] = ["lab::isolated", "lab::enter", "isolation::"];
     let makes = |name: &str| {

@@ -1,10 +1,10 @@
-//! What a public function returns as an error is said in its documentation.
+//! Public functions document their errors.
 
 use super::Tree;
 use super::source::production;
 
-/// Every public function that returns a `Result` has `# Errors`: when, and what is unchanged then.
-/// The binary's are verbs, whose errors are messages.
+/// Every public function that returns a `Result` has a section `# Errors`. The binary is exempt:
+/// its functions are verbs, whose errors are messages.
 pub fn errors_documented(tree: &Tree) -> Vec<String> {
     let mut complaints = Vec::new();
     for (path, text) in production(tree).filter(|(path, _)| !path.starts_with("crates/suimon/")) {
@@ -27,7 +27,7 @@ fn is_public_function(line: &str) -> bool {
             .is_some_and(|word| word == "fn")
 }
 
-/// Whether the signature that begins here ends in a `Result`.
+/// Whether the signature that begins here returns a `Result`.
 fn returns_result(lines: &[&str]) -> bool {
     let ends = |line: &&str| line.ends_with('{') || line.ends_with(';') || line.ends_with('}');
     let last = lines.iter().position(ends).unwrap_or(0);
@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_result_whose_errors_nobody_describes_is_noticed() {
+    fn an_undocumented_result_is_noticed() {
         let text = "/// Opens.\npub fn open(\n    a: &str,\n) -> io::Result<File> {\n}\n\
                     /// Reads.\n///\n/// # Errors\n/// None.\n#[must_use]\npub const fn read() ->
                     /// Result<u8, E> {\n}\n\

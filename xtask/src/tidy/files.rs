@@ -1,19 +1,19 @@
-//! What a file must have and may not have, whatever it is about.
+//! What every file must have and may not have.
 
 use super::source::{before_tests, code, code_only, in_name, production};
 use super::{Tree, rust};
 use std::path::Path;
 
-/// Code lines of one file at most, tests not counted.
+/// The maximum number of code lines in a file, without tests.
 const LONGEST: usize = 1_000;
 
-/// Columns of a comment's line at most.
+/// The maximum number of columns of a comment line.
 const COMMENT: usize = 100;
 
-/// Lines of a decision at most.
+/// The maximum number of lines of a decision.
 const DECISION: usize = 45;
 
-/// Every file says at its head what it is for.
+/// Every file states its purpose at its head.
 pub fn purpose(tree: &Tree) -> Vec<String> {
     let starts = |path: &str, text: &str| match path.rsplit_once('.').map_or("", |(_, ending)| ending) {
         "rs" => text.starts_with("//! "),
@@ -24,11 +24,11 @@ pub fn purpose(tree: &Tree) -> Vec<String> {
     };
     let wrong = tree.iter().filter(|(path, text)| !starts(path, text));
     wrong
-        .map(|(path, _)| format!("{path}: does not say at its head what it is for"))
+        .map(|(path, _)| format!("{path}: does not state its purpose at its head"))
         .collect()
 }
 
-/// No file whose name would fit anything.
+/// No file with a name that would fit anything.
 pub fn no_drawers(tree: &Tree) -> Vec<String> {
     const DRAWERS: &[&str] = &[
         "common", "util", "utils", "misc", "helper", "helpers", "shared", "stuff",
@@ -36,11 +36,13 @@ pub fn no_drawers(tree: &Tree) -> Vec<String> {
     let named = |path: &&String| path.split(['/', '.']).any(|part| DRAWERS.contains(&part));
     let wrong = tree.keys().filter(named);
     wrong
-        .map(|path| format!("{path}: a drawer; name it for what is in it, or move that where it belongs"))
+        .map(|path| {
+            format!("{path}: a vague name; name it for its content, or move the content where it belongs")
+        })
         .collect()
 }
 
-/// Nothing unfinished, nothing of one machine.
+/// Nothing unfinished, nothing specific to one machine.
 pub fn leftovers(tree: &Tree) -> Vec<String> {
     let marks = [
         concat!("TO", "DO"),
@@ -62,7 +64,7 @@ pub fn leftovers(tree: &Tree) -> Vec<String> {
     complaints
 }
 
-/// A file that a second reader would need only half of is two files.
+/// A file that is too long should be split.
 pub fn length(tree: &Tree) -> Vec<String> {
     let mut complaints = Vec::new();
     for (path, text) in rust(tree).filter(|(path, _)| path.contains("/src/")) {
@@ -78,8 +80,8 @@ pub fn length(tree: &Tree) -> Vec<String> {
     complaints
 }
 
-/// A comment is read in two columns, beside the code or in a browser. What cannot be broken, an
-/// address, may be longer.
+/// Comment lines have a maximum width. Lines with an address, which cannot be broken, may be
+/// longer.
 pub fn comment_width(tree: &Tree) -> Vec<String> {
     let mut complaints = Vec::new();
     for (path, text) in rust(tree) {
@@ -115,8 +117,8 @@ pub fn modules_outside_macros(tree: &Tree) -> Vec<String> {
     complaints
 }
 
-/// From where to where the braces of macros go, of their definitions and of their uses. Those of
-/// tests that hold modules, such as `proptest!`, would be found too.
+/// The ranges of macro braces, in definitions and in uses. Macros in tests that contain modules,
+/// such as `proptest!`, are included.
 fn macro_bodies(code: &str) -> Vec<(usize, usize)> {
     let mut bodies = Vec::new();
     for (at, _) in code.match_indices('!') {
@@ -142,35 +144,36 @@ fn macro_bodies(code: &str) -> Vec<(usize, usize)> {
     bodies
 }
 
-/// A broken invariant says which: `expect` and `assert`, no `unwrap`.
+/// A broken invariant is named: `expect` and `assert`, not `unwrap`.
 pub fn no_unwrap(tree: &Tree) -> Vec<String> {
     let mut complaints = Vec::new();
     for (path, text) in production(tree) {
         for (number, line) in code_only(text).lines().enumerate() {
             if line.contains(".unwrap()") {
-                complaints.push(format!("{path}:{}: `unwrap`: say what cannot be", number + 1));
+                complaints.push(format!(
+                    "{path}:{}: `unwrap`: use `expect` with the invariant",
+                    number + 1
+                ));
             }
         }
     }
     complaints
 }
 
-/// A decision is half a page: the context, the choice, what was given up. Measurements have a page
-/// of their own.
+/// A decision takes half a page: the context, the choice, what was given up. Measurements have
+/// their own pages.
 pub fn short_decisions(tree: &Tree) -> Vec<String> {
     let long = |(path, text): (&String, &String)| {
         let lines = text.lines().count();
         let note = path.starts_with("docs/decisions/") && path.ends_with(".md");
         (note && lines > DECISION).then(|| {
-            format!(
-                "{path}: {lines} lines, more than {DECISION}: what was measured goes to docs/measurements"
-            )
+            format!("{path}: {lines} lines, more than {DECISION}: move measurements to docs/measurements")
         })
     };
     tree.iter().filter_map(long).collect()
 }
 
-/// Links between our own pages lead somewhere.
+/// Links between our own pages have a target.
 pub fn links(tree: &Tree) -> Vec<String> {
     let mut complaints = Vec::new();
     for (path, text) in tree.iter().filter(|(path, _)| path.ends_with(".md")) {
@@ -184,7 +187,7 @@ pub fn links(tree: &Tree) -> Vec<String> {
             let is_folder = || tree.keys().any(|key| key.starts_with(&format!("{full}/")));
             let binary = [".png", ".svg"].iter().any(|ending| full.ends_with(ending));
             if !tree.contains_key(&full) && !is_folder() && !binary {
-                complaints.push(format!("{path}: the link to `{target}` leads nowhere"));
+                complaints.push(format!("{path}: the link to `{target}` has no target"));
             }
         }
     }

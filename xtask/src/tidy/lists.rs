@@ -1,11 +1,11 @@
-//! What is one file and one entry in a list: a discipline, a kind of port, a congestion control, a
-//! verb. The list is in the `mod.rs` of their folder, and nothing else in the workspace knows a
+//! Members that are one file and one list entry: a discipline, a port kind, a congestion control,
+//! a verb. The list is in the `mod.rs` of their folder; nothing else in the workspace refers to a
 //! member by name.
 
 use super::source::{Part, code_only, in_name, parts, production};
 use super::{Tree, rust};
 
-/// Each discipline is one file with one `KIND`, and is in the list.
+/// Each discipline is one file with one `KIND`, and is listed.
 pub fn one_file_each(tree: &Tree) -> Vec<String> {
     const PLACE: &str = "crates/engine/src/disciplines/";
     let Some(list) = tree.get(&format!("{PLACE}mod.rs")) else {
@@ -37,12 +37,12 @@ pub fn one_file_each(tree: &Tree) -> Vec<String> {
     complaints
 }
 
-/// Members of the same sort, each a file.
+/// A family of members, each in its own file.
 struct Family {
     sort: &'static str,
     /// Where the members and their list are.
     folder: &'static str,
-    /// What each of them declares, and the list refers to.
+    /// The type that each declares, to which the list refers.
     declares: &'static str,
 }
 
@@ -64,7 +64,7 @@ const FAMILIES: &[Family] = &[
     },
 ];
 
-/// Where members may be known by name: what the path begins with, the module or `*`, and why.
+/// Where members may be used by name: the path's prefix, the module or `*`, and why.
 const KNOWN: &[(&str, &str, &str)] = &[
     ("crates/papers/", "*", "an experiment is about these"),
     (
@@ -179,7 +179,7 @@ const KNOWN: &[(&str, &str, &str)] = &[
 /// A file of a family, in its list.
 struct Member {
     module: String,
-    /// In policies and scenarios.
+    /// The name in policies and scenarios.
     name: String,
 }
 
@@ -196,7 +196,7 @@ impl Family {
         modules.map(member).collect()
     }
 
-    /// What the member declares as its name.
+    /// The name that the member declares.
     fn name(&self, tree: &Tree, module: &str) -> Option<String> {
         let one = tree.get(&format!("{}{module}.rs", self.folder));
         let text = one.or_else(|| tree.get(&format!("{}{module}/mod.rs", self.folder)))?;
@@ -216,8 +216,8 @@ impl Family {
     }
 }
 
-/// A member is named in its own file and in the list, in no other: neither in quotes, exactly, nor
-/// as a path.
+/// A member is named only in its own file and in the list: elsewhere neither exactly in quotes
+/// nor as a path.
 pub fn known_by_name(tree: &Tree) -> Vec<String> {
     let families: Vec<(&Family, Vec<Member>)> = FAMILIES.iter().map(|f| (f, f.members(tree))).collect();
     let mut complaints = Vec::new();
@@ -243,7 +243,7 @@ pub fn known_by_name(tree: &Tree) -> Vec<String> {
                 let lines = literal.map(|(line, _)| *line).chain(paths(&code, module));
                 complaints.extend(lines.map(|line| {
                     let sort = family.sort;
-                    format!("{path}:{line}: knows the {sort} `{name}` by name: ask what it declares")
+                    format!("{path}:{line}: knows the {sort} `{name}` by name: use what it declares")
                 }));
             }
         }
@@ -254,7 +254,7 @@ pub fn known_by_name(tree: &Tree) -> Vec<String> {
 /// Where the verbs are; the list, `verbs! { file::Verb, … }`, is in the `mod.rs`.
 const VERBS: &str = "crates/suimon/src/commands/";
 
-/// Where a verb may be known by name: the file, the verb's file, and why.
+/// Where a verb may be used by name: the file, the verb's file, and why.
 const KNOWN_VERBS: &[(&str, &str, &str)] = &[
     (
         "crates/suimon/src/lib.rs",
@@ -273,7 +273,7 @@ const KNOWN_VERBS: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// A verb is its file and its word in the list: no other file of the binary names it.
+/// A verb is its file and its list entry: no other file of the binary names it.
 pub fn verbs(tree: &Tree) -> Vec<String> {
     let list = tree.get(&format!("{VERBS}mod.rs"));
     let Some((_, list)) = list.and_then(|text| text.split_once("\nverbs! {\n")) else {
@@ -310,7 +310,7 @@ pub fn verbs(tree: &Tree) -> Vec<String> {
     complaints
 }
 
-/// The lines where something in this module is named by its path.
+/// The lines that refer to something in this module by path.
 fn paths(code: &str, module: &str) -> Vec<usize> {
     let path = format!("{module}::");
     let alone = |line: &str| {
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn who_knows_a_member_by_name_is_noticed() {
+    fn a_member_used_by_name_is_noticed() {
         let list = (
             "crates/engine/src/disciplines/mod.rs",
             "pub mod red;\npub static KINDS: &[&Kind] = &[\n    &red::KIND,\n];\n",
@@ -359,14 +359,14 @@ mod tests {
         assert_eq!(
             known_by_name(&wrong),
             [2, 4].map(|line| format!(
-                "crates/control/src/a.rs:{line}: knows the discipline `RED` by name: ask what it declares"
+                "crates/control/src/a.rs:{line}: knows the discipline `RED` by name: use what it declares"
             ))
         );
         assert!(known_by_name(&tree(&[list, own, ("crates/control/tests/a.rs", text)])).is_empty());
     }
 
     #[test]
-    fn who_knows_a_verb_is_noticed() {
+    fn a_verb_used_by_another_is_noticed() {
         let list = (
             "crates/suimon/src/commands/mod.rs",
             "mod run;\nmod top;\nverbs! {\n    run::Run,\n    top::Top,\n}\n",

@@ -1,7 +1,7 @@
-//! `cargo xtask tidy`: the promises of the design, checked on the source text.
+//! `cargo xtask tidy`: the invariants of the design, checked on the source text.
 //!
-//! Each rule is a function from the tree's files to complaints, so that each is tested on a small
-//! made-up tree. A complaint says the file, the line, what is wrong and what to do.
+//! Each rule is a function from the tree's files to complaints, so each is tested on a small
+//! example tree. A complaint has the file, the line, what is wrong and what to do.
 
 mod crates;
 mod errors;
@@ -17,7 +17,7 @@ use std::process::Command;
 /// The text files of the tree, by path.
 type Tree = BTreeMap<String, String>;
 
-/// A rule, and how many complaints are still allowed: a new rule begins with as many as it finds,
+/// A rule, and how many complaints are still allowed: a new rule starts with as many as it finds,
 /// and the number only goes down.
 struct Rule {
     name: &'static str,
@@ -51,7 +51,7 @@ const fn rule(name: &'static str, of: fn(&Tree) -> Vec<String>, limit: usize) ->
 }
 
 impl Rule {
-    /// Its complaints where they are more than allowed, and what to say of the rule.
+    /// Its complaints if there are more than allowed, and a note on the rule.
     fn judge(&self, tree: &Tree) -> (Vec<String>, Option<String>) {
         let complaints = (self.of)(tree);
         let (name, limit, found) = (self.name, self.limit, complaints.len());
@@ -93,7 +93,7 @@ pub fn run(root: &Path) -> Result<(), String> {
     ))
 }
 
-/// The complaints of one rule, all of them, to mend what its limit still allows.
+/// All complaints of one rule, to fix those that its limit still allows.
 pub fn list(root: &Path, name: &str) -> Result<(), String> {
     let names = || RULES.iter().map(|rule| rule.name).collect::<Vec<_>>().join(", ");
     let rule = RULES.iter().find(|rule| rule.name == name);
@@ -108,7 +108,7 @@ pub fn crates_without_lab(root: &Path) -> Result<Vec<&'static str>, String> {
     Ok(crates::without_lab(&read(root)?))
 }
 
-/// The files that git knows or would know, as text.
+/// The text files that git tracks or would track.
 fn read(root: &Path) -> Result<Tree, String> {
     let list = Command::new("git")
         .args(["ls-files", "--cached", "--others", "--exclude-standard"])
@@ -128,7 +128,7 @@ fn rust(tree: &Tree) -> impl Iterator<Item = (&String, &String)> {
     tree.iter().filter(|(path, _)| path.ends_with(".rs"))
 }
 
-/// A made-up tree.
+/// An example tree.
 #[cfg(test)]
 fn tree(files: &[(&str, &str)]) -> Tree {
     files

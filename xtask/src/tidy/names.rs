@@ -1,12 +1,11 @@
-//! The words: the field's, in names, comments and messages; and a public type's name for one thing
-//! only.
+//! Words: the field's terms in names, comments and messages; and public type names that are
+//! unique.
 
 use super::source::{code_only, production};
 use super::{Tree, rust};
 use std::collections::BTreeMap;
 
-/// Words that we used and the field does not, beside its own. Only those that cannot be meant
-/// otherwise.
+/// Private words, each with the field's term. Only words without another meaning.
 const WORDS: &[(&str, &str)] = &[
     ("lid", "cap"),
     ("lids", "caps"),
@@ -39,7 +38,7 @@ const WORDS: &[(&str, &str)] = &[
     ("waiting time", "queueing delay"),
 ];
 
-/// Names of a role that a type has in its module, and why it is clear there.
+/// Names of roles that a type has in its module, and why they are clear there.
 const ROLES: &[(&str, &str)] = &[
     ("Settings", "what the module's thing is made with"),
     ("ClassSettings", "what a discipline reads of a class"),
@@ -49,7 +48,7 @@ const ROLES: &[(&str, &str)] = &[
     ("Kind", "the declaration of its family's members"),
 ];
 
-/// Nothing in the source of crates is called by a word of our own where the field has one.
+/// The source of the crates uses no private word where the field has a term.
 pub fn words(tree: &Tree) -> Vec<String> {
     let sources = |path: &str| path.starts_with("crates/") && path.contains("/src/");
     let mut complaints = Vec::new();
@@ -67,7 +66,7 @@ pub fn words(tree: &Tree) -> Vec<String> {
     complaints
 }
 
-/// The words of a line in small letters with one space around each; `NextHop` and `next_hop` are
+/// The words of a line in lower case, each surrounded by one space; `NextHop` and `next_hop` are
 /// two words.
 fn spaced(line: &str) -> String {
     let mut out = String::from(" ");
@@ -86,8 +85,8 @@ fn spaced(line: &str) -> String {
     out
 }
 
-/// A public type's name stands once in the workspace, or is the name of a role. A verb's arguments
-/// are called as the verb is.
+/// A public type name is unique in the workspace, or names a role. A verb's arguments are named
+/// like the verb.
 pub fn unique_types(tree: &Tree) -> Vec<String> {
     let mut places: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for (path, text) in production(tree).filter(|(path, _)| !path.contains("/src/commands/")) {

@@ -1,19 +1,19 @@
-//! A Rust file as rules see it: its code, its comments, the text in its quotes, and what of it is
-//! for tests.
+//! A Rust file as the rules see it: its code, comments and quoted text, and which part is for
+//! tests.
 //!
-//! A scanner of a hundred lines and no parser: it knows comments, literals and lifetimes, and
-//! nothing of grammar.
+//! A scanner of a hundred lines, not a parser: it recognises comments, literals and lifetimes,
+//! but no grammar.
 
 use super::{Tree, rust};
 use std::collections::BTreeSet;
 
-/// What stands between two others.
+/// Code between comments and literals.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Part<'a> {
     Code(&'a str),
     /// With its slashes.
     Comment(&'a str),
-    /// What is between the quotes, escapes as written.
+    /// The text between the quotes, with its escapes.
     Quoted(&'a str),
 }
 
@@ -102,7 +102,7 @@ fn block(rest: &[u8]) -> usize {
     rest.len()
 }
 
-/// Where this quote closes, escapes passed over.
+/// Where this quote closes; escapes are skipped.
 fn closing(rest: &[u8], quote: u8) -> usize {
     let mut at = 0;
     while at < rest.len() && rest[at] != quote {
@@ -111,7 +111,7 @@ fn closing(rest: &[u8], quote: u8) -> usize {
     at.min(rest.len())
 }
 
-/// A raw literal, whose quote comes after this many letters.
+/// A raw literal, whose quote follows after this many letters.
 fn raw(text: &str, at: usize, letters: usize) -> Option<(Part<'_>, usize)> {
     let rest = &text[at + letters..];
     let hashes = rest.len() - rest.trim_start_matches('#').len();
@@ -123,7 +123,7 @@ fn raw(text: &str, at: usize, letters: usize) -> Option<(Part<'_>, usize)> {
     Some((Part::Quoted(&inner[..length]), end))
 }
 
-/// Only the code: comments and what is in quotes are spaces; lines stay where they were.
+/// Only the code: comments and quoted text become spaces; line numbers stay the same.
 pub fn code_only(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let blank = |part: &str| -> String { part.chars().map(|c| if c == '\n' { c } else { ' ' }).collect() };
@@ -141,7 +141,7 @@ pub fn code_only(text: &str) -> String {
     out
 }
 
-/// Whether the character may stand in a name.
+/// Whether the character may be part of a name.
 pub fn in_name(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
@@ -166,7 +166,7 @@ pub fn code(text: &str) -> impl Iterator<Item = (usize, &str)> {
         .map(|(i, line)| (i + 1, line.split("//").next().unwrap_or(line)))
 }
 
-/// The source files that are not for tests, up to their tests.
+/// The source files outside tests, up to their test modules.
 pub fn production(tree: &Tree) -> impl Iterator<Item = (&String, &str)> {
     let tests = test_files(tree);
     rust(tree)
@@ -202,7 +202,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn code_comments_and_quotes_are_told_apart() {
+    fn code_comments_and_quotes_are_distinguished() {
         let text =
             "let a = \"x // \\\" y\"; // it's\nlet b = '\"'; /* a\n/* b */ */ let c: &'a str = r#\"q\"q\"#;";
         let all = parts(text);
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_for_tests_is_left_out() {
+    fn test_code_is_left_out() {
         let tree = tree(&[
             (
                 "crates/a/src/lib.rs",

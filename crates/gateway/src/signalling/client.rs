@@ -1,4 +1,5 @@
-//! How a verb finds a node: the one that runs on this host, or a temporary one that the verb starts.
+//! How a verb finds a node: the one that runs on this host, or a temporary one that the verb
+//! starts.
 //!
 //! A temporary node is a process in a process group of its own that notices the end of this one
 //! through a pipe, so that reservations are torn down even if this process is killed.

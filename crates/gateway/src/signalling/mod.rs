@@ -5,8 +5,8 @@
 //! - [`shim`]: integrity and refresh reduction, between the node and its sockets; [`key_file`]: the
 //!   keys;
 //! - [`interfaces`], [`routing`]: the interfaces with their sockets, and the kernel's routes;
-//! - [`local_senders`]: reservations of programs on this host; [`receiver_proxy`]: Paths to which this
-//!   host replies by rules;
+//! - [`local_senders`]: reservations of programs on this host; [`receiver_proxy`]: Paths to which
+//!   this host replies by rules;
 //! - [`service_hint`]: the service that a sender wants, in an object of its own; [`reasons`]:
 //!   texts of error codes;
 //! - [`standalone`]: a node without a data plane, on a host;

@@ -36,7 +36,8 @@ pub fn reason(code: u8, value: u16) -> String {
     known.into()
 }
 
-/// Why messages of a neighbour are dropped: a machine-readable keyword, and its meaning with advice.
+/// Why messages of a neighbour are dropped: a machine-readable keyword, and its meaning with
+/// advice.
 pub const fn dropped(reason: IntegrityFailure) -> (&'static str, &'static str) {
     match reason {
         IntegrityFailure::Malformed => ("malformed", "they are not RSVP messages"),

@@ -37,7 +37,8 @@ use std::thread::JoinHandle;
 
 /// The maximum number of messages from one interface in one turn.
 const TURN: usize = 64;
-/// The longest sleep. It bounds the delay until an interface is found that appeared without a notification.
+/// The longest sleep. It bounds the delay until an interface is found that appeared without a
+/// notification.
 const LONGEST_SLEEP: Duration = Duration::from_secs(5);
 /// The maximum number of stored refusals.
 const REMEMBERED: usize = 64;

@@ -128,7 +128,8 @@ fn after_a_restart_a_neighbour_is_challenged_and_old_messages_stay_old() {
         assert_eq!(hear(&mut right, bytes), IntegrityVerdict::Pass);
     }
 
-    // The receiver restarts: messages that it accepted must not be accepted again, before and after the handshake.
+    // The receiver restarts: messages that it accepted must not be accepted again, before and after
+    // the handshake.
     let mut right = guard(RIGHT, handshaking(50), vec![key(1)]);
     for bytes in &accepted {
         assert_eq!(hear(&mut right, bytes), dropped(IntegrityFailure::Unsynchronised));

@@ -47,8 +47,8 @@ impl Topology {
         ])
     }
 
-    /// An Ethernet with three routers, two of them also connected by a link, and a host behind each:
-    /// router n has host n + 3.
+    /// An Ethernet with three routers, two of them also connected by a link, and a host behind
+    /// each: router n has host n + 3.
     pub(crate) fn mesh() -> Self {
         Self(vec![
             vec![0, 1, 2],

@@ -1,4 +1,5 @@
-//! Malformed messages are rejected with the reason; errors that RFC 2205 answers are returned as objections.
+//! Malformed messages are rejected with the reason; errors that RFC 2205 answers are returned as
+//! objections.
 
 use rsvp::wire::{Content, DecodeError, ErrorCode, Frame, Malformed, Message, Real};
 

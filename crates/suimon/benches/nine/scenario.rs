@@ -201,7 +201,7 @@ pub fn mean(of: &[f64]) -> f64 {
     of.iter().sum::<f64>() / of.len().max(1) as f64
 }
 
-/// The time in seconds until a half second has this rate; infinite if never.
+/// The time in seconds until half a second has this rate; infinite if never.
 fn reaches(rates: &[f64], rate: f64) -> f64 {
     let first = rates.windows(HALF).position(|half| mean(half) >= rate);
     first.map_or(f64::INFINITY, |first| first as f64 * STEP.as_secs_f64())
@@ -224,10 +224,10 @@ impl RoundResult {
         let share = |rates: &[f64]| 100.0 * mean(rates) / scenario.carries();
         let both = series.both();
         let rate = 0.8 * scenario.carries();
-        // After it is ended, data in its sender's kernel still arrive.
+        // After its end, data from its sender's kernel still arrive.
         let ended = series.other.iter().rposition(|rate| *rate > 0.0).unwrap_or(ENDS);
         // Of frames, since payload fluctuates with each sequence hole; and from the second second
-        // on, since the first has the onset, which `both` counts.
+        // on, since the first contains the onset, which `both` counts.
         let seconds = series.link[BEGINS + SECOND..ENDS].windows(SECOND);
         let seconds = seconds.map(|second| 100.0 * mean(second) / scenario.mbit as f64);
         Self {

@@ -1,5 +1,5 @@
-//! `suimon accept`: a receiver proxy that answers Path messages by rules, so that senders need no RSVP
-//! program at the other end.
+//! `suimon accept`: a receiver proxy that answers Path messages by rules, so that senders need no
+//! RSVP program at the other end.
 
 use super::rsvp_options::{NodeArgs, protocol, rate};
 use crate::commands::Context;

@@ -1,4 +1,5 @@
-//! `suimon demo`: shows real TCP connections share a real link by policy. It needs no root and no set-up.
+//! `suimon demo`: shows real TCP connections share a real link by policy. It needs no root and no
+//! set-up.
 
 use crate::commands::Context;
 use crate::exit::{Exit, Failure};
@@ -40,7 +41,8 @@ impl Demo {
             return Ok(Exit::Done);
         }
         let report = self.report()?;
-        // Before any thread: the lab moves this process into a sandbox of namespaces, created without root.
+        // Before any thread: the lab moves this process into a sandbox of namespaces, created
+        // without root.
         lab::enter()?;
         let policy = Policy::read(
             "examples/demo.toml",

@@ -1,4 +1,5 @@
-//! `suimon status`: configured and measured rate of every class, once or repeatedly (ALTQ's cbqprobe).
+//! `suimon status`: configured and measured rate of every class, once or repeatedly (ALTQ's
+//! cbqprobe).
 
 use crate::commands::Context;
 use crate::commands::target::Target;

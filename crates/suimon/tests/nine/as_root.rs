@@ -9,12 +9,12 @@ use lab::traffic::tcp::{Bulk, Connects};
 use lab::{EmulatedLink, Lab, Running};
 use std::time::{Duration, Instant};
 
-/// In bytes a second: at the cap of 2 Mbit/s is below the first, free is above the second.
+/// In bytes per second: a flow at the cap of 2 Mbit/s is below the first, a free one above the
+/// second.
 const CAPPED: f64 = 330_000.0;
 const FREE: f64 = 420_000.0;
 
-/// A nine that keeps running. Where BPF programs cannot be loaded it says so, and there is nothing
-/// to test.
+/// A running nine. Where BPF programs cannot be loaded, the test is skipped.
 fn runs(nine: Running) -> Option<Running> {
     std::thread::sleep(Duration::from_millis(300));
     if nine.is_running() {
@@ -26,8 +26,8 @@ fn runs(nine: Running) -> Option<Running> {
     None
 }
 
-/// Whether these bytes arrive at such a rate for a second, before the timeout.
-fn comes(bytes: impl Fn() -> u64, is_so: impl Fn(f64) -> bool) -> bool {
+/// Returns whether the bytes arrive at a matching rate for a second, before the timeout.
+fn arrives_at(bytes: impl Fn() -> u64, is_so: impl Fn(f64) -> bool) -> bool {
     until(PATIENCE, || {
         let (before, begin) = (bytes(), Instant::now());
         std::thread::sleep(Duration::from_secs(1));
@@ -64,14 +64,17 @@ fn rewriting_limits_a_running_program_and_ends_with_nine() {
             all.len() == 1 && why.contains("at its cap")
         };
         assert!(until(PATIENCE, is_capped), "{:#}", rig.top());
-        let capped = comes(|| rig.sent("c"), |rate| rate > 0.0 && rate < CAPPED);
+        let capped = arrives_at(|| rig.sent("c"), |rate| rate > 0.0 && rate < CAPPED);
         assert!(capped, "{:#}", rig.top());
         let own = client_state(&rig, "c");
         assert!(own.connects == 2 && own.lock == 0, "{own:?}");
         let supervisor = supervisor_of(nine.id());
         kill("-KILL", nine.id());
         kill("-KILL", supervisor);
-        assert!(comes(|| rig.sent("c"), |rate| rate > FREE), "it is still limited");
+        assert!(
+            arrives_at(|| rig.sent("c"), |rate| rate > FREE),
+            "it is still limited"
+        );
     });
 }
 
@@ -84,7 +87,7 @@ fn rewriting_limits_a_command_from_its_first_connection_on() {
         let Some(_nine) = runs(rig.nine(&[&options[..], &command].concat())) else {
             return;
         };
-        let capped = comes(|| rig.sent("b"), |rate| rate > 0.0 && rate < CAPPED);
+        let capped = arrives_at(|| rig.sent("b"), |rate| rate > 0.0 && rate < CAPPED);
         assert!(capped, "{:#}", rig.top());
         assert_eq!(connections(&rig.top())[0]["program"], "cat");
     });
@@ -176,14 +179,14 @@ fn a_router_limits_the_hosts_behind_an_interface() {
             ..Bulk::new(([10, 9, 0, 1], 5_000).into(), Duration::from_secs(120))
         };
         let run = download.start(&server, &home).expect("a download");
-        let capped = comes(|| run.received(), |rate| rate > 0.0 && rate < CAPPED);
+        let capped = arrives_at(|| run.received(), |rate| rate > 0.0 && rate < CAPPED);
         let top = suimon(&["nine", "top", "--json"]).output().expect("it runs").out;
         assert!(
             capped && top.contains("hosts behind eth1") && top.contains("10.9.1.2"),
             "{top}"
         );
         kill("-INT", nine.id());
-        assert!(comes(|| run.received(), |rate| rate > FREE), "still limited");
+        assert!(arrives_at(|| run.received(), |rate| rate > FREE), "still limited");
         run.stop();
         let _ = std::fs::remove_dir_all(&files);
     });
@@ -232,7 +235,7 @@ fn udp_of_a_command_is_policed_and_the_excess_is_dropped() {
         let count = |name: &str| report[0][name].as_f64().expect("a number");
         // A quarter and the burst pass, however slow the machine is.
         let share = count("received") / (count("received") + count("lost"));
-        eprintln!("of 4 Mbit/s, 1 is allowed: {share:.3} came; {why}");
+        eprintln!("of 4 Mbit/s, 1 is allowed: {share:.3} arrived; {why}");
         assert!(share > 0.0 && share < 0.35, "{report}");
         assert!(
             why.contains("dropped") && !why.contains(" 0 packets so far"),

@@ -26,7 +26,7 @@ fn is_installed(program: &str) -> bool {
         .status();
     let found = found.is_ok_and(|status| status.success());
     if !found {
-        skips::skipped(format_args!("there is no {program} here"));
+        skips::skipped(format_args!("{program} is not installed"));
     }
     found
 }
@@ -44,7 +44,7 @@ fn client(rig: &Rig) -> String {
         cc.output().expect("a C compiler, which Rust needs too")
     };
     if !build(&["-static"]).status.success() {
-        skips::skipped("the C library here cannot be linked statically; a dynamic program instead");
+        skips::skipped("the C library cannot be linked statically; a dynamic program instead");
         let built = build(&[]);
         assert!(built.status.success(), "{built:?}");
     }
@@ -163,7 +163,7 @@ fn programs_of_all_kinds_are_limited_while_there_is_other_traffic() {
         let high = rig.high("cubic", LONG);
         let all_limited = until(PATIENCE, || programs(true) == expected);
         assert!(all_limited, "{:#}", rig.top());
-        // Their own sockets show it too.
+        // Their own sockets report it too.
         let locked = |name: &&str| client_state(&rig, name).lock & 2 == 2;
         let own = until(PATIENCE, || ["plain", "thread", "daemon"].iter().all(locked));
         assert!(own, "{:?}", client_state(&rig, "thread"));
@@ -190,20 +190,20 @@ fn caps_floors_and_the_papers_window_limit_a_command() {
             let script = Rig::download(CUBIC, name);
             rig.nine(&[words, &["--", "bash", "-c", &script]].concat())
         };
-        let said = |what: &str| {
+        let reports = |what: &str| {
             until(PATIENCE, || {
                 reasons(&rig.top()).iter().any(|why| why.starts_with(what))
             })
         };
         let capped = low(&["--cap", "2Mbit/s"], "capped");
-        assert!(said("at its cap of 2"), "{:#}", rig.top());
-        // All this works without any capability.
+        assert!(reports("at its cap of 2"), "{:#}", rig.top());
+        // All of this works without capabilities.
         let status = std::fs::read_to_string(format!("/proc/{}/status", capped.id())).expect("it runs");
         assert!(status.contains("CapEff:\t0000000000000000"), "{status}");
         drop(capped);
-        // Two segments a round trip are 1.2 Mbit/s: a smaller cap is kept by turns.
+        // Two segments per round trip are 1.2 Mbit/s: a smaller cap is enforced by turns.
         let slow = low(&["--cap", "400kbit/s"], "slow");
-        assert!(said("at its cap of 400"), "{:#}", rig.top());
+        assert!(reports("at its cap of 400"), "{:#}", rig.top());
         std::thread::sleep(Duration::from_secs(2));
         let (began, before) = (Instant::now(), rig.sent("slow"));
         std::thread::sleep(Duration::from_secs(6));
@@ -212,12 +212,12 @@ fn caps_floors_and_the_papers_window_limit_a_command() {
         drop(slow);
         let clamped = low(&["-6000"], "clamped");
         let high = rig.high("cubic", LONG);
-        assert!(said("clamped: the link's rate is reached"), "{:#}", rig.top());
+        assert!(reports("clamped: the link's rate is reached"), "{:#}", rig.top());
         drop(clamped);
         let _floored = low(&["--floor", "3Mbit/s"], "floored");
-        assert!(said("at its floor of 3"), "{:#}", rig.top());
+        assert!(reports("at its floor of 3"), "{:#}", rig.top());
         drop(high);
-        assert!(said("free"), "{:#}", rig.top());
+        assert!(reports("free"), "{:#}", rig.top());
     });
 }
 
@@ -276,7 +276,7 @@ fn go_client(rig: &Rig) -> Option<String> {
         found.is_ok_and(|status| status.success())
     });
     let Some(go) = go else {
-        skips::skipped("there is no go here");
+        skips::skipped("go is not installed");
         return None;
     };
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/nine/client.go");
@@ -296,7 +296,7 @@ fn go_client(rig: &Rig) -> Option<String> {
         .output();
     let built = built.is_ok_and(|built| built.status.success());
     if !built {
-        skips::skipped("go builds nothing here");
+        skips::skipped("go cannot build");
     }
     built.then(|| program.to_string_lossy().into_owned())
 }
@@ -338,7 +338,7 @@ fn a_fin_is_sent_when_the_program_closes() {
             delays.push(came.saturating_sub(client_state(&rig, &name).closed_ms));
         }
         eprintln!("from a program's close to its FIN at the other end, 10 ms away: {delays:?} ms");
-        // A busy machine may be late; a duplicate that stays open would be late each time.
+        // A busy machine may delay one; a duplicate that stays open would delay all.
         assert!(delays.iter().any(|delay| *delay < 100), "{delays:?}");
     });
 }
@@ -396,12 +396,12 @@ fn survives(which: fn(u32) -> u32) {
 }
 
 #[test]
-fn a_supervisor_that_is_killed_leaves_no_clamp_and_a_program_that_connects() {
+fn a_killed_supervisor_leaves_no_clamp_and_a_program_that_can_connect() {
     lab::isolated_as(NOBODY, || survives(supervisor_of));
 }
 
 #[test]
-fn a_guard_that_is_killed_leaves_no_clamp_and_a_program_that_connects() {
+fn a_killed_guard_leaves_no_clamp_and_a_program_that_can_connect() {
     lab::isolated_as(NOBODY, || survives(|guard| guard));
 }
 

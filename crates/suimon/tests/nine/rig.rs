@@ -97,8 +97,8 @@ impl Rig {
         program.args(["--bounding-set=-all", "--inh-caps=-all"]).arg(name)
     }
 
-    /// `suimon nine` with these arguments, in `home`; without capabilities, except for what
-    /// needs them: `--rewrite` and `--udp`.
+    /// `suimon nine` with these arguments, in `home`; without capabilities, except for
+    /// `--rewrite` and `--udp`, which need them.
     pub fn nine(&self, words: &[&str]) -> Running {
         let privileged = words.iter().any(|word| ["--rewrite", "--udp"].contains(word));
         let program = match privileged {
@@ -160,7 +160,7 @@ impl Rig {
             .clone()
     }
 
-    /// Bytes that `home` has received: for the bench.
+    /// The bytes that `home` has received: for the bench.
     #[cfg_attr(test, allow(dead_code, reason = "the bench uses it"))]
     pub fn received(&self) -> u64 {
         let text = self
@@ -183,8 +183,8 @@ impl Rig {
     /// Bytes queued before the link to `home`: for the bench.
     #[cfg_attr(test, allow(dead_code, reason = "the bench uses it"))]
     pub fn waiting(&self) -> u64 {
-        let seen = self.lab.links()[0].inspect().expect("a running link");
-        let gauges = &seen.paths[lab::Emulator::FORTH.0].views[0].gauges;
+        let snapshot = self.lab.links()[0].inspect().expect("a running link");
+        let gauges = &snapshot.paths[lab::Emulator::FORTH.0].views[0].gauges;
         let waiting = gauges.iter().find(|(name, _)| *name == "waiting");
         match waiting {
             Some((_, engine::inspect::Value::Bytes(bytes))) => bytes.get(),

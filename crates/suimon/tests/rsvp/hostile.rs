@@ -1,4 +1,4 @@
-//! What is no RSVP, what is cut off and what comes in pieces, at real sockets.
+//! Invalid, truncated, altered and fragmented messages, at real sockets.
 
 use crate::rig::{LONG, Plan, Rig, framed, in_turn, send, until};
 use engine::random::Seed;
@@ -18,7 +18,7 @@ const B: Ipv4Addr = Ipv4Addr::new(10, 0, 3, 2);
 const TTL: u8 = 64;
 
 #[test]
-fn nothing_on_the_wire_harms_what_is_reserved() {
+fn nothing_on_the_wire_harms_reservations() {
     in_turn(|| lab::isolated(|| Rig::start(&Plan::default()).into_iter().for_each(unharmed)));
 }
 
@@ -65,19 +65,19 @@ const TO_B: Envelope = Envelope {
 fn unharmed(rig: Rig) {
     let held = rig.hold("10.0.3.2:5000", "4M");
     until("it is reserved", LONG, || {
-        rig.promised("r1", 5000).len() == 1 && rig.promised("r2", 5000).len() == 1
+        rig.reserved("r1", 5000).len() == 1 && rig.reserved("r2", 5000).len() == 1
     });
     let classes = ["r1", "r2"].map(|router| rig.classes(router));
     truncated(&rig);
     altered(&rig);
-    in_pieces(&rig);
+    fragmented(&rig);
     unknown_class(&rig);
     assert_eq!(["r1", "r2"].map(|router| rig.classes(router)), classes);
-    assert_eq!(rig.promised("r1", 5000).len(), 1);
+    assert_eq!(rig.reserved("r1", 5000).len(), 1);
     drop(held);
 }
 
-/// Beginnings of a message: none of them is one.
+/// Truncated messages: none of them is valid.
 fn truncated(rig: &Rig) {
     let (whole, before) = (path(5001), rig.status("r1"));
     let a = &rig.hosts[Rig::at("a")];
@@ -93,10 +93,10 @@ fn truncated(rig: &Rig) {
         .senders
         .iter()
         .any(|sender| sender.flow.port == 5001);
-    assert!(!known, "a part made state");
+    assert!(!known, "a truncated message created state");
 }
 
-/// Bytes changed at random, mostly found out by the checksum; to the router itself, too.
+/// Randomly altered bytes, mostly detected by the checksum; also sent to the router itself.
 fn altered(rig: &Rig) {
     let mut luck = Seed(6).stream();
     let whole = path(5001);
@@ -115,13 +115,15 @@ fn altered(rig: &Rig) {
         }
         send(a, "eth0", if turn % 2 == 0 { TO_B } else { own }, &bytes);
     }
-    until("all are heard", LONG, || rig.status("r1").heard >= before + 100);
+    until("all are received", LONG, || {
+        rig.status("r1").heard >= before + 100
+    });
 }
 
 /// A Path in fragments is one Path.
-fn in_pieces(rig: &Rig) {
+fn fragmented(rig: &Rig) {
     const FIRST: usize = 64;
-    // Of a port that b does not accept.
+    // For a port that b does not accept.
     let whole = path(6002);
     let datagram = |body: &[u8], offset: usize, more: bool| {
         let flags = (offset / 8) as u16 | if more { 0x2000 } else { 0 };
@@ -141,7 +143,7 @@ fn in_pieces(rig: &Rig) {
         datagram(&whole[..FIRST], 0, true),
     ];
     let sent = rig.hosts[Rig::at("a")].call(|| {
-        // Of this protocol the header is the sender's.
+        // With this protocol the sender writes the header.
         const RAW: u32 = 255;
         let raw = NonZero::new(RAW).map(Protocol::from_raw);
         let raw = socket(AddressFamily::INET, SocketType::RAW, raw).expect("a socket");
@@ -154,10 +156,10 @@ fn in_pieces(rig: &Rig) {
         let senders = rig.status(router).senders;
         senders.iter().any(|sender| sender.flow.port == 6002)
     };
-    until("it is put together", LONG, || known("r1") && known("r2"));
+    until("it is reassembled", LONG, || known("r1") && known("r2"));
 }
 
-/// An object that must be known is answered by a PathErr.
+/// An unknown object of a class that must be known causes a PathErr.
 fn unknown_class(rig: &Rig) {
     let mut bytes = path(5003);
     bytes.extend([0, 8, 100, 1, 0, 0, 0, 0]);

@@ -1,4 +1,4 @@
-//! Keys (RFC 2747): who knows them is believed, and nobody else.
+//! Keys (RFC 2747): only neighbours with the keys are trusted.
 
 use crate::rig::{LONG, Plan, R, Rig, SLACK, framed, in_turn, keep, kill, send, until};
 use netio::interface::Interface;
@@ -7,40 +7,40 @@ use rsvp::wire::{Hop, Message, PathTear, SenderTemplate, Session};
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-/// Between the routers one key, for the hosts another, of the kind that old nodes know.
+/// One key between the routers, another for the hosts, of the algorithm of old nodes.
 const HOSTS: &str = "[[key]]\nid = 2\nsecret = \"for the hosts of this site\"\nalgorithm = \"hmac-md5\"\n";
 const ROUTERS: &str = "[[key]]\nid = 1\nsecret = \"hex:00112233445566778899aabbccddeeff\"\ninterface = \"wan0\"\n\
                        [[key]]\nid = 2\nsecret = \"for the hosts of this site\"\nalgorithm = \"hmac-md5\"\ninterface = \"lan0\"\n";
 const WRONG: &str = "[[key]]\nid = 1\nsecret = \"hex:ff112233445566778899aabbccddeeff\"\n";
 
 #[test]
-fn neighbours_with_the_same_keys_are_believed_and_others_are_not() {
+fn neighbours_with_the_same_keys_are_trusted_and_others_are_not() {
     let plan = Plan {
         routers: ["keys = \"@/r1.keys\"", "keys = \"@/r2.keys\""],
         hosts: &["--keys", "@/hosts.keys"],
         files: &[("r1.keys", ROUTERS), ("r2.keys", WRONG), ("hosts.keys", HOSTS)],
         ..Plan::default()
     };
-    in_turn(|| lab::isolated(|| Rig::start(&plan).into_iter().for_each(believed)));
+    in_turn(|| lab::isolated(|| Rig::start(&plan).into_iter().for_each(trusted)));
 }
 
 fn explained(rig: &Rig, name: &str, what: &str) -> bool {
     rig.output(name, &["reserve", "explain"]).out.contains(what)
 }
 
-fn believed(mut rig: Rig) {
+fn trusted(mut rig: Rig) {
     wrong_key(&rig);
-    // Another file takes its place, and holds without a restart.
+    // A new file replaces it, and takes effect without a restart.
     keep(&rig.files.join("r2.keys"), ROUTERS);
     let held = rig.hold("10.0.3.2:5000", "4M");
     until("it is reserved", LONG, || {
-        rig.promised("r1", 5000).len() == 1 && rig.promised("r2", 5000).len() == 1
+        rig.reserved("r1", 5000).len() == 1 && rig.reserved("r2", 5000).len() == 1
     });
     let status = rig.output("r2", &["reserve", "status"]).out;
     assert!(status.contains("messages must carry INTEGRITY"), "{status}");
     let other = rig.hold("[fd00:3::2]:5001", "4M");
-    until("IPv6 is the same", LONG, || {
-        rig.promised("r1", 5001).len() == 1 && rig.promised("r2", 5001).len() == 1
+    until("IPv6 works the same way", LONG, || {
+        rig.reserved("r1", 5001).len() == 1 && rig.reserved("r2", 5001).len() == 1
     });
     kill(other.id(), "TERM");
     until("it is torn", Duration::from_secs(4), || {
@@ -49,15 +49,15 @@ fn believed(mut rig: Rig) {
     forged(&rig);
     replayed(&rig);
     assert_eq!(
-        (rig.promised("r1", 5000).len(), rig.promised("r2", 5000).len()),
+        (rig.reserved("r1", 5000).len(), rig.reserved("r2", 5000).len()),
         (1, 1)
     );
-    // A router that has forgotten where its neighbours' counts are asks them.
+    // A router that has lost its neighbours' sequence numbers challenges them.
     let r1 = Rig::at("r1");
     rig.running[r1].take().expect("it runs").kill().expect("its end");
     assert!(rig.launch(r1), "it ran before");
     until("it is back", 3 * R + SLACK, || {
-        rig.promised("r1", 5000).len() == 1
+        rig.reserved("r1", 5000).len() == 1
     });
     kill(held.id(), "TERM");
     until("it is torn", Duration::from_secs(4), || {
@@ -88,7 +88,7 @@ fn wrong_key(rig: &Rig) {
     for router in ["r1", "r2"] {
         assert_eq!(rig.classes(router), [""; 0], "{router}");
     }
-    assert!(rig.status("r2").senders.is_empty(), "nothing was heard there");
+    assert!(rig.status("r2").senders.is_empty(), "no state was created there");
     let why = rig.output("r2", &["reserve", "explain"]).out;
     assert!(
         why.contains("messages from 10.0.2.1 were dropped: the digest is wrong"),
@@ -98,7 +98,7 @@ fn wrong_key(rig: &Rig) {
     assert!(status.contains("messages failed the integrity check"), "{status}");
 }
 
-/// Somebody without a key ends what others hold.
+/// A host without a key tries to tear down the reservations of others.
 fn forged(rig: &Rig) {
     let a = IpAddr::from([10, 0, 1, 1]);
     let b = IpAddr::from([10, 0, 3, 2]);
@@ -124,7 +124,7 @@ fn forged(rig: &Rig) {
         envelope,
         &tear.encode().expect("it fits"),
     );
-    until("r1 says that it had no key", LONG, || {
+    until("r1 reports that it had no key", LONG, || {
         explained(
             rig,
             "r1",
@@ -133,7 +133,7 @@ fn forged(rig: &Rig) {
     });
 }
 
-/// Somebody repeats what a neighbour has said.
+/// A host replays a neighbour's message.
 fn replayed(rig: &Rig) {
     let caught = rig.hosts[Rig::at("b")].call(|| {
         let index = Interface::named("eth0").expect("it is there").index;
@@ -147,7 +147,7 @@ fn replayed(rig: &Rig) {
         }
         None
     });
-    let (arrival, bytes): (Arrival, Vec<u8>) = caught.expect("a thread").expect("a refresh comes");
+    let (arrival, bytes): (Arrival, Vec<u8>) = caught.expect("a thread").expect("a refresh arrives");
     let envelope = Envelope {
         source: arrival.source,
         destination: IpAddr::from([10, 0, 3, 2]),
@@ -155,7 +155,7 @@ fn replayed(rig: &Rig) {
         alert: false,
     };
     send(&rig.hosts[Rig::at("r2")], "lan0", envelope, &bytes);
-    until("b says that it was heard before", LONG, || {
+    until("b reports that it was received before", LONG, || {
         explained(rig, "b", "they were received before")
     });
 }

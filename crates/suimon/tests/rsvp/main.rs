@@ -1,12 +1,12 @@
-//! Reservations as people use them, with real sockets: two hosts, two routers that the kernel
-//! routes by, and `suimon` on each.
+//! Reservations from the command line, with real sockets: two hosts, two routers with kernel
+//! routing, and `suimon` on each.
 //!
 //! ```text
 //!  a (reserve) ── lan0 │ r1: run, drr │ wan0 ── wan0 │ r2: run, cbq │ lan0 ── b (accept)
 //! ```
 //!
-//! R is 1 s if nothing else is said, so that state which is not refreshed dies after 5.25 s. Times
-//! are judged with room for a busy machine, order and counts exactly.
+//! R is 1 s by default, so state that is not refreshed times out after 5.25 s. Times are asserted
+//! with room for a busy machine, order and counts exactly.
 
 mod hostile;
 mod keys;

@@ -1,5 +1,5 @@
-//! Refresh reduction (RFC 2961): what stands is refreshed by its name, and dies when its name is
-//! not heard any more.
+//! Refresh reduction (RFC 2961): state is refreshed by its MESSAGE_ID, and times out when its
+//! MESSAGE_ID no longer arrives.
 
 use crate::rig::{LIFETIME, LONG, Plan, R, Rig, SLACK, in_turn, until};
 use control::protocol::{Reply, Request};
@@ -10,11 +10,11 @@ use std::net::IpAddr;
 const COUNT: u16 = 11;
 
 #[test]
-fn what_stands_is_kept_by_its_name_and_dies_with_its_refreshes() {
-    in_turn(|| lab::isolated(|| Rig::start(&Plan::default()).into_iter().for_each(kept)));
+fn state_is_refreshed_by_message_id_and_times_out_without() {
+    in_turn(|| lab::isolated(|| Rig::start(&Plan::default()).into_iter().for_each(refreshed)));
 }
 
-/// Holds a reservation as long as the connection lasts.
+/// Keeps a reservation as long as the connection lasts.
 fn held(rig: &Rig, port: u16, from_port: u16) -> Client {
     let mut client = Client::connect(Some(&rig.socket(Rig::at("a")))).expect("it answers");
     let wanted = ReservationRequest {
@@ -39,13 +39,13 @@ fn held(rig: &Rig, port: u16, from_port: u16) -> Client {
     }
 }
 
-fn kept(mut rig: Rig) {
+fn refreshed(mut rig: Rig) {
     assert!(rig.launch(Rig::at("a")), "others run");
     let held: Vec<Client> = (0..2 * COUNT)
         .map(|n| held(&rig, 5000 + n % COUNT, 4000 + n / COUNT))
         .collect();
     let all = held.len();
-    until("all are promised", LONG, || {
+    until("all are reserved", LONG, || {
         rig.classes("r1").len() == all && rig.classes("r2").len() == all
     });
     let summarised = |rig: &Rig| {
@@ -53,22 +53,24 @@ fn kept(mut rig: Rig) {
             .refresh_reduction
             .map_or(0, |counts| counts.summarised)
     };
-    // Refreshes are whole until the first answer has come.
+    // Refreshes are sent in full until the first acknowledgement has arrived.
     std::thread::sleep(2 * R);
-    let before = (rig.status("r1").heard, summarised(&rig));
-    // Longer than anything lives that is not refreshed.
+    let before = (rig.status("r1").received, summarised(&rig));
+    // Longer than the lifetime of state that is not refreshed.
     std::thread::sleep(LIFETIME + R);
     assert_eq!((rig.classes("r1").len(), rig.classes("r2").len()), (all, all));
-    let (heard, named) = (rig.status("r1").heard - before.0, summarised(&rig) - before.1);
-    // Paths from one side and Resvs from the other, one in R each; names go together, eight times
-    // in R at most.
+    let (received, summarised) = (rig.status("r1").received - before.0, summarised(&rig) - before.1);
+    // Paths from one side and Resvs from the other, one per R each; MESSAGE_IDs are sent
+    // together, at most eight times per R.
     let plain = 2 * all as u64 * 6;
-    eprintln!("{heard} messages heard by r1, where plain RSVP has {plain}; {named} refreshes were a name");
-    assert!(heard < plain / 2, "{heard} of {plain}");
-    assert!(named > 3 * all as u64, "{named}");
+    eprintln!(
+        "{received} messages received by r1, where plain RSVP has {plain}; {summarised} refreshes were summarised"
+    );
+    assert!(received < plain / 2, "{received} of {plain}");
+    assert!(summarised > 3 * all as u64, "{summarised}");
 
     rig.running[0].take().expect("it runs").kill().expect("its end");
-    until("they die of age", LIFETIME + SLACK, || {
+    until("they time out", LIFETIME + SLACK, || {
         rig.classes("r1").is_empty() && rig.classes("r2").is_empty()
     });
     drop(held);

@@ -1,4 +1,5 @@
-//! A reservation's life along a path: made, kept, changed, refused, repaired, torn, forgotten.
+//! The life of a reservation along a path: made, refreshed, changed, refused, repaired, torn down,
+//! timed out.
 
 use crate::rig::{LIFETIME, LONG, Plan, R, RESERVABLE, Rig, SLACK, in_turn, kill, until};
 use lab::traffic::udp::StreamRun;
@@ -14,26 +15,26 @@ fn reserve_change_refuse_repair_and_tear_along_a_path() {
 fn along_a_path(mut rig: Rig) {
     let first = rig.hold("10.0.3.2:5000", "8M");
     until("the first is reserved", LONG, || {
-        rig.promised("r1", 5000).len() == 1 && rig.promised("r2", 5000).len() == 1
+        rig.reserved("r1", 5000).len() == 1 && rig.reserved("r2", 5000).len() == 1
     });
-    // It asks the node that the first has started.
+    // It uses the node that the first has started.
     let second = rig.hold("10.0.3.2:5001", "6M");
     until("the second is reserved", LONG, || {
-        rig.promised("r1", 5001).len() == 1 && rig.promised("r2", 5001).len() == 1
+        rig.reserved("r1", 5001).len() == 1 && rig.reserved("r2", 5001).len() == 1
     });
     for (router, classes) in [("r1", ["resv-1", "resv-2"]), ("r2", ["resv-1", "resv-2"])] {
         assert_eq!(rig.classes(router), classes, "{router}");
     }
 
-    traffic_keeps_what_is_reserved_while_others_are_refused(&rig);
-    changes_are_along_the_path_or_not_at_all(&rig);
+    traffic_keeps_its_reservation_while_others_are_refused(&rig);
+    changes_apply_along_the_whole_path_or_not_at_all(&rig);
 
-    // The router in the middle dies without a word, and comes back.
+    // The router in the middle is killed, and restarts.
     let r1 = Rig::at("r1");
     rig.running[r1].take().expect("it runs").kill().expect("its end");
     assert!(rig.launch(r1), "it ran before");
     let back = until("both are back", 3 * R + SLACK, || {
-        rig.promised("r1", 5000).len() == 1 && rig.promised("r1", 5001).len() == 1
+        rig.reserved("r1", 5000).len() == 1 && rig.reserved("r1", 5001).len() == 1
     });
     eprintln!("two refresh periods are at most {:?}; it took {back:?}", 3 * R);
     assert_eq!(rig.classes("r1").len(), 2, "no orphan");
@@ -43,28 +44,26 @@ fn along_a_path(mut rig: Rig) {
         "the neighbour keeps both and no other"
     );
 
-    // An end is told; the other one stays.
+    // An end is signalled; the other reservation stays.
     kill(second.id(), "TERM");
     assert_eq!(second.wait().expect("its end").status.code(), Some(128 + 15));
     until("the second is torn", LIFETIME - 3 * R / 2, || {
         rig.classes("r1").len() == 1 && rig.classes("r2").len() == 1
     });
-    // Killed, it cannot tell; the node that it started can.
+    // If killed, it cannot signal its end; the node that it started can.
     let begin = Instant::now();
     kill(first.id(), "KILL");
     until("the first is torn after a kill", LIFETIME - 3 * R / 2, || {
         rig.classes("r1").is_empty() && rig.classes("r2").is_empty()
     });
-    assert!(begin.elapsed() < LIFETIME - 3 * R / 2, "it died of age");
+    assert!(begin.elapsed() < LIFETIME - 3 * R / 2, "it timed out instead");
     drop(first);
-    until("b has forgotten both", LONG, || {
-        rig.status("b").senders.is_empty()
-    });
+    until("b has removed both", LONG, || rig.status("b").senders.is_empty());
 }
 
-/// Two streams within what is reserved for them, one far beyond what is left, and a request that
+/// Two streams within their reservations, one far above the remaining rate, and a request that
 /// does not fit.
-fn traffic_keeps_what_is_reserved_while_others_are_refused(rig: &Rig) {
+fn traffic_keeps_its_reservation_while_others_are_refused(rig: &Rig) {
     // 1000 bytes of IP each, so 7.2, 5.6 and 40 Mbit/s of IP.
     let span = Duration::from_secs(2);
     let mut lost = (0.0, 0.0);
@@ -79,10 +78,10 @@ fn traffic_keeps_what_is_reserved_while_others_are_refused(rig: &Rig) {
         };
         lost = (streams.map(share).iter().sum::<f64>(), share(flood));
         eprintln!(
-            "lost of what is reserved: {:.4}, of the rest: {:.4}",
+            "loss of the reserved flows: {:.4}, of the rest: {:.4}",
             lost.0, lost.1
         );
-        // A busy machine may hold up the sender of the flood, or the packet loop.
+        // A busy machine may delay the sender of the flood, or the packet loop.
         if lost.0 < 0.01 && lost.1 > 0.1 {
             return;
         }
@@ -94,14 +93,14 @@ fn traffic_keeps_what_is_reserved_while_others_are_refused(rig: &Rig) {
 }
 
 fn refuse_a_third(rig: &Rig) {
-    let promised = || {
+    let reserved = || {
         (
-            rig.promised("r1", 5000),
-            rig.promised("r1", 5001),
+            rig.reserved("r1", 5000),
+            rig.reserved("r1", 5001),
             rig.classes("r1"),
         )
     };
-    let before = promised();
+    let before = reserved();
     let third = [
         "reserve",
         "--to",
@@ -127,7 +126,7 @@ fn refuse_a_third(rig: &Rig) {
         "{last}"
     );
     // 14 of 20 Mbit/s are taken by packets of 1000 bytes with headers of 14.
-    let left = last["left_bps"].as_u64().expect("what is left");
+    let left = last["left_bps"].as_u64().expect("the available rate");
     assert!((5_500_000..6_000_000).contains(&left), "{left}");
     let explained = rig.output("r1", &["reserve", "explain"]);
     assert!(
@@ -137,10 +136,10 @@ fn refuse_a_third(rig: &Rig) {
         "{explained:?}"
     );
     assert!(explained.out.contains("requested 10.14 Mbit/s"), "{explained:?}");
-    assert_eq!(promised(), before, "the others have noticed");
+    assert_eq!(reserved(), before, "the others were affected");
 }
 
-fn changes_are_along_the_path_or_not_at_all(rig: &Rig) {
+fn changes_apply_along_the_whole_path_or_not_at_all(rig: &Rig) {
     let status: serde_json::Value =
         serde_json::from_str(&rig.output("a", &["reserve", "status", "--json"]).out).expect("JSON");
     let of = |port: u64| {
@@ -156,7 +155,7 @@ fn changes_are_along_the_path_or_not_at_all(rig: &Rig) {
     let changed = change("9M");
     assert!(changed.status.success(), "{changed:?}");
     for router in ["r1", "r2"] {
-        assert_eq!(rig.promised(router, 5000)[0].1, 9_000_000, "{router}");
+        assert_eq!(rig.reserved(router, 5000)[0].1, 9_000_000, "{router}");
     }
     let refused = change("15M");
     assert_eq!(refused.status.code(), Some(6), "{refused:?}");
@@ -167,7 +166,7 @@ fn changes_are_along_the_path_or_not_at_all(rig: &Rig) {
         "{refused:?}"
     );
     until("the old rate is in force", LONG, || {
-        rig.promised("r1", 5000)[0].1 == 9_000_000
+        rig.reserved("r1", 5000)[0].1 == 9_000_000
     });
 
     let check = |rate: &str| {
@@ -220,23 +219,23 @@ fn changes_are_along_the_path_or_not_at_all(rig: &Rig) {
         ],
     );
     assert_eq!(passed.status.code(), Some(9), "{passed:?}");
-    // It ends before the word of its end is everywhere.
-    until("what has ended is torn", SLACK, || {
+    // It ends before its teardown has reached every node.
+    until("the ended reservation is torn down", SLACK, || {
         rig.classes("r1").len() == 2 && rig.classes("r2").len() == 2
     });
 }
 
 #[test]
-fn what_is_not_refreshed_dies_of_age_and_ipv6_is_the_same() {
-    in_turn(|| lab::isolated(|| Rig::start(&Plan::default()).into_iter().for_each(of_age)));
+fn unrefreshed_state_times_out_and_ipv6_works_the_same_way() {
+    in_turn(|| lab::isolated(|| Rig::start(&Plan::default()).into_iter().for_each(times_out)));
 }
 
-fn of_age(mut rig: Rig) {
-    // Its node is a program of its own, which dies without a word.
+fn times_out(mut rig: Rig) {
+    // Its node is a separate program, which is killed.
     assert!(rig.launch(Rig::at("a")), "others run");
     let held = rig.hold("[fd00:3::2]:5000", "4M");
     until("it is reserved", LONG, || {
-        !rig.promised("r1", 5000).is_empty() && !rig.promised("r2", 5000).is_empty()
+        !rig.reserved("r1", 5000).is_empty() && !rig.reserved("r2", 5000).is_empty()
     });
     let sender = rig.status("r1").senders.remove(0);
     assert_eq!(sender.flow.to_string(), "fd00:1::1 -> [fd00:3::2]:5000 udp");
@@ -249,11 +248,11 @@ fn of_age(mut rig: Rig) {
         }
     });
     sent.expect("a thread");
-    until("its packets have gone by its class", LONG, || {
+    until("its packets have passed its class", LONG, || {
         rig.sent("r1", &class) == Some(50)
     });
     let node = rig.running[0].take().expect("it runs");
-    // When r1 will forget it, at the earliest, by its own word.
+    // The earliest timeout at r1, as it reports itself.
     let due = Cell::new(Instant::now());
     let look = || {
         let now = Instant::now();
@@ -266,16 +265,16 @@ fn of_age(mut rig: Rig) {
     };
     until("it is refreshed", LONG, || look().is_some_and(|left| left > 5.0));
     node.kill().expect("its end");
-    until("it has died of age", LIFETIME + SLACK, || look().is_none());
+    until("it has timed out", LIFETIME + SLACK, || look().is_none());
     let age = Instant::now().duration_since(due.get()) + LIFETIME;
     eprintln!("that is {age:?} after its last refresh");
-    assert!(Instant::now() >= due.get(), "it died before its time");
+    assert!(Instant::now() >= due.get(), "it timed out too early");
     assert!(age < LIFETIME + SLACK, "{age:?}");
     until("no class is left", SLACK, || {
         rig.classes("r1").is_empty() && rig.classes("r2").is_empty()
     });
     drop(held);
-    // Where nobody speaks RSVP and nobody answers, that is said.
+    // Without an RSVP node and without a reply, the message says so.
     let nobody = rig.output(
         "a",
         &[

@@ -1,13 +1,13 @@
-//! Routes change under a reservation (RFC 2205, section 3.6): it follows them, and leaves nothing
+//! Route changes under a reservation (RFC 2205, section 3.6): it follows them, and leaves nothing
 //! behind.
 
 use crate::rig::{LONG, Plan, Rig, SLACK, in_turn, until};
 use std::time::Duration;
 
-/// What a changed route has to settle.
+/// The time that a changed route may settle.
 const SETTLES: Duration = Duration::from_secs(2);
 
-/// R is so long that no refresh can do what local repair should.
+/// R is so long that no refresh can replace local repair.
 #[test]
 fn a_reservation_follows_the_route_long_before_it_is_refreshed() {
     let plan = Plan {
@@ -21,7 +21,7 @@ fn a_reservation_follows_the_route_long_before_it_is_refreshed() {
 fn follows(rig: Rig) {
     let held = rig.hold("10.0.3.2:5000", "8M");
     until("it is reserved", LONG, || {
-        rig.promised("r1", 5000).len() == 1 && rig.promised("r2", 5000).len() == 1
+        rig.reserved("r1", 5000).len() == 1 && rig.reserved("r2", 5000).len() == 1
     });
     let [before, last] = ["r1", "r2"].map(|router| rig.classes(router));
     assert_eq!((before.len(), last.len()), (1, 1));
@@ -40,17 +40,17 @@ fn follows(rig: Rig) {
     until("it has moved to the other link", SETTLES + SLACK, || {
         previous() == "10.0.4.1".parse().ok()
             && rig.classes("r1").is_empty()
-            && rig.promised("r1", 5000) == [(None, 8_000_000)]
+            && rig.reserved("r1", 5000) == [(None, 8_000_000)]
     });
-    assert_eq!(rig.classes("r2"), last, "further on nothing has changed");
+    assert_eq!(rig.classes("r2"), last, "downstream nothing has changed");
 
     // The link fails, and the route with it.
     r1.netlink(|netlink| netlink.down("wan1")).expect("it is down");
     until("it is back on the first link", SETTLES + SLACK, || {
         previous() == "10.0.2.1".parse().ok() && rig.classes("r1").len() == 1
     });
-    until("no second promise is left", SLACK, || {
-        rig.promised("r1", 5000).len() == 1 && rig.promised("r2", 5000).len() == 1
+    until("no second reservation is left", SLACK, || {
+        rig.reserved("r1", 5000).len() == 1 && rig.reserved("r2", 5000).len() == 1
     });
     assert_eq!(rig.classes("r2"), last);
     drop(held);

@@ -1,4 +1,4 @@
-//! Two hosts and two routers, and what runs on them.
+//! Two hosts and two routers, and their programs.
 
 use control::protocol::{Reply, Request};
 use control::reservation::{RsvpStatus, SenderView};
@@ -17,18 +17,18 @@ use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// One at a time: they wait for times.
+/// One test at a time: they depend on timing.
 static TURN: Mutex<()> = Mutex::new(());
 
-/// Of a link of 40 Mbit/s, half may be reserved.
+/// Half of a link of 40 Mbit/s may be reserved.
 pub(crate) const RESERVABLE: u64 = 20_000_000;
 pub(crate) const R: Duration = Duration::from_secs(1);
 /// (K + 1/2) × 1.5 × R.
 pub(crate) const LIFETIME: Duration = Duration::from_millis(5250);
-/// What a busy machine may add.
+/// The delay that a busy machine may add.
 pub(crate) const SLACK: Duration = Duration::from_secs(3);
 
-/// The four of them, in a row.
+/// The four nodes, in a row.
 const NAMES: [&str; 4] = ["a", "r1", "r2", "b"];
 
 pub(crate) struct Rig {
@@ -44,7 +44,7 @@ fn unique() -> u128 {
     since.map_or(0, |span| span.as_nanos())
 }
 
-/// What differs between tests.
+/// The settings that differ between tests.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     /// The discipline of r1 on wan0, in TOML.
@@ -53,15 +53,15 @@ pub(crate) struct Plan {
     pub(crate) reserve: [&'static str; 2],
     /// More of `[rsvp]` of each router; `@` is the directory of the files.
     pub(crate) routers: [&'static str; 2],
-    /// What `accept` accepts.
+    /// The rules of `accept`.
     pub(crate) accept: &'static [&'static str],
     /// More options of `accept` and `reserve`.
     pub(crate) hosts: &'static [&'static str],
-    /// R of all.
+    /// R of all nodes.
     pub(crate) refresh: &'static str,
-    /// Files that are their owner's alone, by name.
+    /// Files that only their owner may read, by name.
     pub(crate) files: &'static [(&'static str, &'static str)],
-    /// A second link between the routers, wan1, that nobody manages.
+    /// A second, unmanaged link between the routers, wan1.
     pub(crate) second: bool,
 }
 
@@ -104,7 +104,7 @@ impl Plan {
 }
 
 impl Rig {
-    /// All of it running; none if the machine forbids it.
+    /// Starts all nodes; `None` if the machine forbids it.
     pub(crate) fn start(plan: &Plan) -> Option<Self> {
         let mut lab = Lab::new();
         let hosts = NAMES.map(|name| lab.host(name).expect("a host"));
@@ -186,7 +186,7 @@ impl Rig {
             .to_string()
     }
 
-    /// Starts what runs there; `false` if the machine forbids it.
+    /// Starts the program of a node; `false` if the machine forbids it.
     pub(crate) fn launch(&mut self, at: usize) -> bool {
         let (socket, file) = (
             self.socket(at),
@@ -214,14 +214,14 @@ impl Rig {
                 skips::skipped(output.err);
                 return false;
             }
-            assert!(Instant::now() < until, "the control socket does not answer");
+            assert!(Instant::now() < until, "the control socket does not respond");
             std::thread::sleep(Duration::from_millis(10));
         }
         self.running[at] = Some(running);
         true
     }
 
-    /// What every node of a host is told.
+    /// The options of every host's node.
     pub(crate) fn host_options(&self) -> Vec<String> {
         let mut options = vec!["--refresh".to_owned(), self.plan.refresh.to_owned()];
         let files = self.files.display().to_string();
@@ -237,8 +237,8 @@ impl Rig {
         }
     }
 
-    /// What is promised to senders to this port there: class and rate.
-    pub(crate) fn promised(&self, name: &str, port: u16) -> Vec<(Option<String>, u64)> {
+    /// The reservations of a node for this destination port: class and rate.
+    pub(crate) fn reserved(&self, name: &str, port: u16) -> Vec<(Option<String>, u64)> {
         let of = |sender: &SenderView| sender.flow.port == port;
         let status = self.status(name);
         let promises = status
@@ -251,7 +251,7 @@ impl Rig {
             .collect()
     }
 
-    /// Packets that a class there has sent; none if it is not there.
+    /// The packets that a class of a node has sent; `None` if it does not exist.
     pub(crate) fn sent(&self, name: &str, class: &str) -> Option<u64> {
         let mut client = Client::connect(Some(&self.socket(Self::at(name)))).expect("it answers");
         let snapshot = client.status(Duration::ZERO, false).expect("a status");
@@ -260,7 +260,7 @@ impl Rig {
         Some(found.traffic.sent_packets)
     }
 
-    /// The classes of reservations there, by the data plane's account.
+    /// The classes of reservations in a node's data plane.
     pub(crate) fn classes(&self, name: &str) -> Vec<String> {
         let mut client = Client::connect(Some(&self.socket(Self::at(name)))).expect("it answers");
         let snapshot = client.status(Duration::ZERO, false).expect("a status");
@@ -284,7 +284,7 @@ impl Rig {
             .expect("it ends")
     }
 
-    /// A program on a that holds a reservation while it sleeps.
+    /// A program on a that keeps a reservation while it sleeps.
     pub(crate) fn hold(&self, to: &str, rate: &str) -> Running {
         self.hold_with(to, rate, &[])
     }
@@ -319,12 +319,12 @@ impl Drop for Rig {
     }
 }
 
-/// Writes a file that is its owner's alone, in place of one that is there.
+/// Writes a file that only its owner may read, replacing an existing one.
 pub(crate) fn keep(path: &Path, text: &str) {
     let new = path.with_extension("new");
     fs::write(&new, text).expect("a file");
     fs::set_permissions(&new, fs::Permissions::from_mode(0o600)).expect("a mode");
-    fs::rename(&new, path).expect("it takes its place");
+    fs::rename(&new, path).expect("it is renamed");
 }
 
 pub(crate) fn kill(id: u32, signal: &str) {
@@ -334,7 +334,7 @@ pub(crate) fn kill(id: u32, signal: &str) {
     assert!(sent.is_ok_and(|status| status.success()), "cannot send {signal}");
 }
 
-/// Sends a message of RSVP's out of a host, as if by hand.
+/// Sends a hand-made RSVP message from a host.
 pub(crate) fn send(host: &Host, interface: &str, envelope: Envelope, bytes: &[u8]) {
     let sent = host.call(|| {
         let index = Interface::named(interface).expect("it is there").index;
@@ -344,12 +344,12 @@ pub(crate) fn send(host: &Host, interface: &str, envelope: Envelope, bytes: &[u8
     sent.expect("a thread").expect("it is sent");
 }
 
-/// A message that is no answer, from here.
+/// A message with the default frame fields.
 pub(crate) fn framed(message: Message) -> Frame {
     Frame::plain(64, message)
 }
 
-/// Waits until something holds; how long it took.
+/// Waits until the condition holds. Returns the time that it took.
 pub(crate) fn until(what: &str, limit: Duration, holds: impl Fn() -> bool) -> Duration {
     let begin = Instant::now();
     while !holds() {

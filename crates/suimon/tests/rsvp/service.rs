@@ -1,23 +1,23 @@
-//! Guaranteed service: a delay that is asked for, promised and kept; and refused where packets are
-//! counted.
+//! Guaranteed service: a delay that is requested, guaranteed and met; and refused where a
+//! discipline counts packets.
 
 use crate::rig::{LONG, Plan, Rig, in_turn, until};
 use std::time::Duration;
 
-/// What is asked for; what the routers add at most is far less than that, and what a full queue of
-/// the policy's class would add is far more.
+/// The requested delay. It is far above the routers' maximum, and far below the delay of a full
+/// queue of the policy's class.
 const DELAY: &str = "400ms";
 
 #[test]
-fn a_delay_is_promised_by_bytes_and_kept_beside_a_flood() {
+fn a_delay_is_guaranteed_by_bytes_and_met_beside_a_flood() {
     let plan = Plan {
         reserve: [", delay = \"100 ms\"", ", delay = \"100 ms\""],
         ..Plan::default()
     };
-    in_turn(|| lab::isolated(|| Rig::start(&plan).into_iter().for_each(promised)));
+    in_turn(|| lab::isolated(|| Rig::start(&plan).into_iter().for_each(reserved)));
 }
 
-fn promised(rig: Rig) {
+fn reserved(rig: Rig) {
     let arguments = [
         "reserve",
         "check",
@@ -37,13 +37,13 @@ fn promised(rig: Rig) {
 
     let held = rig.hold_with("10.0.3.2:5000", "4M", &["--delay", DELAY]);
     until("it is reserved", LONG, || {
-        rig.promised("r1", 5000).len() == 1 && rig.promised("r2", 5000).len() == 1
+        rig.reserved("r1", 5000).len() == 1 && rig.reserved("r2", 5000).len() == 1
     });
     let senders = rig.status("r1").senders;
-    let promise = &senders[0].reservations[0];
+    let guarantee = &senders[0].reservations[0];
     assert!(
-        promise.guaranteed && promise.rate_bps.abs_diff(rate) <= rate / 1000,
-        "{promise:?}, {rate}"
+        guarantee.guaranteed && guarantee.rate_bps.abs_diff(rate) <= rate / 1000,
+        "{guarantee:?}, {rate}"
     );
 
     let too_short = rig.output(
@@ -66,7 +66,7 @@ fn promised(rig: Rig) {
         "{too_short:?}"
     );
 
-    // A busy machine may hold up whoever measures: the best of a few counts.
+    // A busy machine may delay the measuring programs: the best of a few runs counts.
     let mut longest = Duration::MAX;
     for _ in 0..3 {
         let span = Duration::from_secs(2);
@@ -90,7 +90,7 @@ fn promised(rig: Rig) {
 }
 
 #[test]
-fn a_delay_is_refused_plainly_where_packets_are_counted() {
+fn a_delay_is_refused_with_the_reason_where_packets_are_counted() {
     let plan = Plan {
         discipline: "wrr",
         ..Plan::default()
@@ -104,7 +104,7 @@ fn refused(rig: Rig) {
     assert_eq!(
         plain.status.code(),
         Some(0),
-        "controlled load is there: {plain:?}"
+        "controlled load is offered: {plain:?}"
     );
     let delayed = [&to[..], &["--delay", DELAY]].concat();
     let words = "the service is not offered: a delay needs `drr` or `cbq` with a `delay`";

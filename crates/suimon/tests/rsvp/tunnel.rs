@@ -1,5 +1,5 @@
-//! Aggregates of a site pair: a tunnel's packets are one flow by their outer header, whatever is in
-//! them.
+//! Aggregates between two sites: a tunnel's packets are one flow by their outer header, whatever
+//! they carry.
 
 use crate::rig::{LONG, Plan, Rig, in_turn, until};
 use rustix::net::{AddressFamily, Protocol, SendFlags, SocketType, sendto, socket};
@@ -10,7 +10,7 @@ const COUNT: u64 = 100;
 const B: Ipv4Addr = Ipv4Addr::new(10, 0, 3, 2);
 
 #[test]
-fn a_tunnel_is_reserved_for_by_its_outer_header() {
+fn a_tunnel_is_reserved_by_its_outer_header() {
     let plan = Plan {
         accept: &[],
         ..Plan::default()
@@ -18,7 +18,7 @@ fn a_tunnel_is_reserved_for_by_its_outer_header() {
     in_turn(|| lab::isolated(|| Rig::start(&plan).into_iter().for_each(reserved)));
 }
 
-/// An IP datagram and a UDP header in it, as a tunnel carries them: of another flow each.
+/// An inner IP datagram with a UDP header, as a tunnel carries it: each of another flow.
 fn inner(number: u64) -> Vec<u8> {
     let mut inner = vec![0; 28 + 200];
     (inner[0], inner[2], inner[3], inner[8], inner[9]) = (0x45, 0, 228, 64, 17);
@@ -43,7 +43,7 @@ fn send(rig: &Rig, protocol: u32, before: &[u8]) {
 fn reserved(rig: Rig) {
     const GRE: u32 = 47;
     const IPIP: u32 = 4;
-    // All at one moment: one of them starts the node on a, and the others ask it.
+    // All at once: one of them starts the node on a, and the others use it.
     let held = [
         rig.hold_with("10.0.3.2", "2M", &["--protocol", "gre"]),
         rig.hold_with("10.0.3.2", "2M", &["--protocol", "ipip"]),
@@ -62,7 +62,7 @@ fn reserved(rig: Rig) {
     send(&rig, GRE, &[0, 0, 8, 0]);
     send(&rig, IPIP, &[]);
     let sent = rig.hosts[Rig::at("a")].call(|| {
-        // One of these belongs to the tunnel; the other comes from another port.
+        // One of these belongs to the tunnel; the other has another source port.
         for port in [51820, 51821] {
             let udp = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, port)).expect("a socket");
             for number in 0..COUNT {
@@ -74,9 +74,11 @@ fn reserved(rig: Rig) {
     for router in ["r1", "r2"] {
         for protocol in [47, 4, 17] {
             let class = class(router, protocol);
-            until(&format!("{router} has sent what is {protocol}'s"), LONG, || {
-                rig.sent(router, &class).is_some_and(|sent| sent >= COUNT)
-            });
+            until(
+                &format!("{router} has sent the packets of {protocol}"),
+                LONG,
+                || rig.sent(router, &class).is_some_and(|sent| sent >= COUNT),
+            );
             assert_eq!(
                 rig.sent(router, &class),
                 Some(COUNT),
