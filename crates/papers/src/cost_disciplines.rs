@@ -108,7 +108,7 @@ fn engine_rows(rounds: &Rounds) -> Vec<Row> {
 
 /// The names, ordered by their numbers.
 fn order(costs: &[f64]) -> String {
-    let mut named: Vec<(f64, &str)> = figures.iter().copied().zip(PAPER.map(|(name, _)| name)).collect();
+    let mut named: Vec<(f64, &str)> = costs.iter().copied().zip(PAPER.map(|(name, _)| name)).collect();
     named.sort_by(|a, b| a.0.total_cmp(&b.0));
     named
         .into_iter()

@@ -69,7 +69,7 @@ measurement!(I5, 4, "The same flow in one FIFO with all others");
 pub struct Measurement {
     number: u32,
     /// Flow and guaranteed milliseconds, or the discipline without guarantees.
-    pub guaranteed: &'static [(usize, u64)],
+    pub flow_delays: &'static [(usize, u64)],
     plain: &'static str,
     /// Per cent of the packets within 10, 9.7, 20, 19.4, 40 and 38.8 ms, and lost.
     pub paper: [Option<f64>; 6],
@@ -81,7 +81,7 @@ pub struct Measurement {
 const MEASUREMENTS: [Measurement; 5] = [
     Measurement {
         number: 1,
-        guaranteed: &[(1, 10)],
+        flow_delays: &[(1, 10)],
         plain: "",
         paper: [
             Some(84.1),
@@ -96,7 +96,7 @@ const MEASUREMENTS: [Measurement; 5] = [
     },
     Measurement {
         number: 2,
-        guaranteed: &[(2, 10), (1, 20)],
+        flow_delays: &[(2, 10), (1, 20)],
         plain: "",
         paper: [
             Some(61.5),
@@ -111,7 +111,7 @@ const MEASUREMENTS: [Measurement; 5] = [
     },
     Measurement {
         number: 3,
-        guaranteed: &[(2, 10), (3, 30), (1, 40)],
+        flow_delays: &[(2, 10), (3, 30), (1, 40)],
         plain: "",
         paper: [
             Some(52.0),
@@ -126,7 +126,7 @@ const MEASUREMENTS: [Measurement; 5] = [
     },
     Measurement {
         number: 4,
-        guaranteed: &[],
+        flow_delays: &[],
         plain: "cbq",
         paper: [
             Some(38.5),
@@ -141,7 +141,7 @@ const MEASUREMENTS: [Measurement; 5] = [
     },
     Measurement {
         number: 5,
-        guaranteed: &[],
+        flow_delays: &[],
         plain: "fifo",
         paper: [None; 6],
         loss: 8.8,
@@ -213,11 +213,8 @@ impl Measurement {
             _ => "\"cbq\"",
         };
         let class = |(index, flow): (usize, &BurstFlow)| {
-            let guaranteed = self
-                .guaranteed
-                .iter()
-                .find(|(guaranteed, _)| *guaranteed == index + 1);
-            let settings = match (guaranteed, self.plain) {
+            let delay = self.flow_delays.iter().find(|(flow, _)| *flow == index + 1);
+            let settings = match (delay, self.plain) {
                 (Some((_, millis)), _) => format!(
                     "rate = \"{} kbit/s\"\nburst = \"{} B\"\ndelay = \"{millis} ms\"\n",
                     flow.rate,
@@ -361,7 +358,7 @@ fn run(
         rows.push(loss(measurement, ring, result));
     }
     rows.extend(rates(&results[0]));
-    if !measurement.guaranteed.is_empty() {
+    if !measurement.flow_delays.is_empty() {
         rows.extend(counted(measurement, &results));
     }
     rows.extend(delay_guarantees_lab::rows(
@@ -446,7 +443,7 @@ fn within(measurement: &Measurement, ring: u32, result: &SimDelays) -> Vec<Row> 
 }
 
 fn loss(measurement: &Measurement, ring: u32, result: &SimDelays) -> Row {
-    let guaranteed = !measurement.guaranteed.is_empty();
+    let guaranteed = !measurement.flow_delays.is_empty();
     Row {
         what: format!("{}: loss of flow 1", ring_name(ring)),
         paper: measurement.loss.into(),

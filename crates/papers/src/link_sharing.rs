@@ -242,10 +242,10 @@ impl Run {
     fn spans(&self, samples: usize) -> impl Iterator<Item = TimeWindow> + '_ {
         let span = move |times: &[Instant]| TimeWindow {
             from: times[0],
-            to: times[readings],
+            to: times[samples],
         };
         let started = |span: &TimeWindow| span.from >= at(SETTLE);
-        self.trace.times.windows(readings + 1).map(span).filter(started)
+        self.trace.times.windows(samples + 1).map(span).filter(started)
     }
 
     /// Class-4's rate above its share while this class paused, in percentage points.

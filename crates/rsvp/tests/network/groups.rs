@@ -1,6 +1,6 @@
 //! Groups: reverse paths, loops, several receivers on a host, confirmations.
 
-use crate::rig::{Network, SECOND, TestNode, bucket, group, receiver, request};
+use crate::rig::{Network, SECOND, TestNode, bucket, controlled_load, group, receiver};
 use crate::topology::Topology;
 use core::net::IpAddr;
 use engine::units::{Bandwidth, Duration, Probability};
@@ -10,7 +10,7 @@ use rsvp::wire::{Descriptors, Flowspec, Frame, Message, SenderTemplate, Style};
 const TEN: Bandwidth = Bandwidth::mbit(10);
 
 fn one(n: u64, sender: SenderTemplate) -> Descriptors<Flowspec> {
-    Descriptors::Fixed(vec![(request(Bandwidth::mbit(n)), sender)])
+    Descriptors::Fixed(vec![(controlled_load(Bandwidth::mbit(n)), sender)])
 }
 
 #[test]
@@ -67,7 +67,7 @@ fn ring_without_receivers(tamper: Option<fn(Vec<u8>) -> Vec<u8>>) -> Network {
         network.send(*host, TEN);
     }
     for host in &hosts {
-        network.member_requests(*host, Descriptors::Wildcard(request(TEN)));
+        network.member_requests(*host, Descriptors::Wildcard(controlled_load(TEN)));
     }
     network.run(SECOND.times(10));
     // Both directions of the ring, and to the host; and from each host.
@@ -108,7 +108,7 @@ fn scopes_list_the_senders_on_the_side_to_which_a_wildcard_is_forwarded() {
         network.send(host, TEN);
     }
     network.log = Some(Vec::new());
-    network.member_requests(2, Descriptors::Wildcard(request(TEN)));
+    network.member_requests(2, Descriptors::Wildcard(controlled_load(TEN)));
     let log = network.log.take().expect("it is kept");
     let scopes = log.iter().filter_map(|(to, _, _, bytes)| {
         let Ok(Frame {
@@ -213,7 +213,7 @@ fn styles_and_services_of_one_session_do_not_mix() {
     network.join(&[2, 3]);
     let sender = network.send(0, TEN);
     network.member_requests(2, one(10, sender));
-    let wildcard = Descriptors::Wildcard(request(TEN));
+    let wildcard = Descriptors::Wildcard(controlled_load(TEN));
     let guaranteed = Descriptors::Fixed(vec![(
         Flowspec::Guaranteed {
             bucket: bucket(TEN),
@@ -248,7 +248,7 @@ fn styles_and_services_of_one_session_do_not_mix() {
         network.events_at(3);
     }
     // A receiver can change its own style.
-    network.member_requests(2, Descriptors::Wildcard(request(TEN)));
+    network.member_requests(2, Descriptors::Wildcard(controlled_load(TEN)));
     assert_eq!(network.rates_on(0, 0), [10]);
     let style = network.nodes[0]
         .status_of(&group())
@@ -292,7 +292,7 @@ fn a_style_whose_tear_was_lost_times_out_and_makes_room() {
     network.nodes[2].release(network.now, receiver(1), &group());
     network.run(Duration::from_millis(2));
     network.loss = Probability::ZERO;
-    network.member_requests(2, Descriptors::SharedExplicit(request(TEN), vec![sender]));
+    network.member_requests(2, Descriptors::SharedExplicit(controlled_load(TEN), vec![sender]));
     let style = |network: &Network| {
         let status = network.nodes[4].status_of(&group());
         status.and_then(|status| status.style)
@@ -313,7 +313,7 @@ fn a_program_gets_its_confirmation_even_after_loss_or_with_a_later_sender() {
         port: 4000,
     };
     network.loss = Probability::ratio(1, 1);
-    let each = |sender| (request(TEN), sender);
+    let each = |sender| (controlled_load(TEN), sender);
     network.member_requests(2, Descriptors::Fixed(vec![each(first), each(second)]));
     network.loss = Probability::ZERO;
     assert_eq!(confirmed(&mut network, 2), []);

@@ -1,7 +1,7 @@
 //! A request that cannot be granted must not remove or block those that can (RFC 2205,
 //! sections 2.5 and 3.5).
 
-use crate::rig::{Network, SECOND, bucket, flowspec, group};
+use crate::rig::{Network, SECOND, bucket, controlled_load, group};
 use crate::topology::Topology;
 use engine::units::{Bandwidth, Duration};
 use rsvp::node::Event;
@@ -17,7 +17,7 @@ const UP: usize = 0;
 const DOWN: usize = 1;
 
 fn one(n: u64, sender: SenderTemplate) -> Descriptors<Flowspec> {
-    Descriptors::Fixed(vec![(flowspec(Bandwidth::mbit(n)), sender)])
+    Descriptors::Fixed(vec![(controlled_load(Bandwidth::mbit(n)), sender)])
 }
 
 /// A sender, a router, and two receivers behind routers of their own on one Ethernet.
@@ -122,8 +122,8 @@ fn a_shared_reservation_is_not_killed_either() {
         let (mut network, sender) = network();
         narrow(&mut network, SENDER);
         let wanted = |n| match style {
-            true => Descriptors::Wildcard(flowspec(Bandwidth::mbit(n))),
-            false => Descriptors::SharedExplicit(flowspec(Bandwidth::mbit(n)), vec![sender]),
+            true => Descriptors::Wildcard(controlled_load(Bandwidth::mbit(n))),
+            false => Descriptors::SharedExplicit(controlled_load(Bandwidth::mbit(n)), vec![sender]),
         };
         network.member_requests(BIG, wanted(100));
         network.run(SECOND.times(3));
@@ -174,7 +174,7 @@ fn rfc_2205_3_5_a_blockade_ends_kb_refresh_periods_after_the_last_error() {
         status.expect("it has the session").bsbs
     };
     let [blockade] = blockades(&network).try_into().expect("one blockade");
-    assert_eq!(blockade.flowspec, flowspec(Bandwidth::mbit(100)));
+    assert_eq!(blockade.flowspec, controlled_load(Bandwidth::mbit(100)));
     let after = blockade.until.since(asked_at);
     // The request and the error cross three links and one.
     assert_eq!(after, Duration::from_millis(4004));

@@ -1,7 +1,7 @@
 //! The reservations of RFC 2205, section 1.4: what is in force on each interface, and what is
 //! forwarded to each previous hop.
 
-use crate::rig::{Network, SECOND, bucket, group, requested};
+use crate::rig::{Network, SECOND, bucket, controlled_load, group};
 use crate::topology::Topology;
 use engine::units::Bandwidth;
 use rsvp::node::SessionStatus;
@@ -23,7 +23,7 @@ const C: usize = 2;
 const D: usize = 3;
 
 fn times(n: u64) -> Flowspec {
-    requested(Bandwidth::mbit(n))
+    controlled_load(Bandwidth::mbit(n))
 }
 
 fn mbits(flowspec: &Flowspec) -> u64 {

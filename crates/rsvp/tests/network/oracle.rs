@@ -59,12 +59,12 @@ impl Paths {
         };
         for (sender, from) in senders {
             for end in ends {
-                let Some(way) = tables.way(*from, *end, is_group(session)) else {
+                let Some(path) = tables.path(*from, *end, is_group(session)) else {
                     continue;
                 };
                 paths.here.insert((*end, *sender));
-                let next = way.iter().skip(1).map(|(at, _)| *at).chain([*end]);
-                for ((at, link), next) in way.iter().zip(next) {
+                let next = path.iter().skip(1).map(|(at, _)| *at).chain([*end]);
+                for ((at, link), next) in path.iter().zip(next) {
                     paths.by.entry((*at, *sender)).or_default().insert(*link);
                     paths.previous.insert((next, *sender), (*at, *link));
                 }
@@ -106,8 +106,8 @@ fn fixed(
             if !paths.here.contains(&(*end, *sender)) {
                 continue;
             }
-            let way = tables.way(senders[sender], *end, is_group(session));
-            for (at, link) in way.into_iter().flatten() {
+            let path = tables.path(senders[sender], *end, is_group(session));
+            for (at, link) in path.into_iter().flatten() {
                 let place = all.entry((at, link, *sender)).or_default();
                 *place = most(*place, *amount);
             }

@@ -308,10 +308,10 @@ mod tests {
         sender
             .send(DaemonEvent::Disconnected("it has ended".into()))
             .expect("the receiver lives");
-        assert!(screen.take(&events));
+        assert!(screen.handle_events(&events));
         assert!(screen.view.alarm && screen.history.last.is_some());
         let _ = sender.send(DaemonEvent::Snapshot(Box::new(example::snapshot())));
-        assert!(screen.take(&events));
+        assert!(screen.handle_events(&events));
         assert_eq!((screen.view.alarm, &screen.view.message), (false, &None));
     }
 }

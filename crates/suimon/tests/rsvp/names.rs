@@ -55,11 +55,11 @@ fn refreshed(mut rig: Rig) {
     };
     // Refreshes are sent in full until the first acknowledgement has arrived.
     std::thread::sleep(2 * R);
-    let before = (rig.status("r1").received, summarised(&rig));
+    let before = (rig.status("r1").heard, summarised(&rig));
     // Longer than the lifetime of state that is not refreshed.
     std::thread::sleep(LIFETIME + R);
     assert_eq!((rig.classes("r1").len(), rig.classes("r2").len()), (all, all));
-    let (received, summarised) = (rig.status("r1").received - before.0, summarised(&rig) - before.1);
+    let (received, summarised) = (rig.status("r1").heard - before.0, summarised(&rig) - before.1);
     // Paths from one side and Resvs from the other, one per R each; MESSAGE_IDs are sent
     // together, at most eight times per R.
     let plain = 2 * all as u64 * 6;
