@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   a ═══ ATM ═══ b ── one of four kinds of link ── c
-//!                 └ the policy rules what leaves b for c
+//!                 └ the policy manages what leaves b for c
 //! ```
 //!
 //! The policy is the text of a policy file, parsed as `suimon run` does. The links are full duplex
