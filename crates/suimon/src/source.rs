@@ -33,7 +33,7 @@ mod tests {
         let cases = [
             ("/nonexistent/policy.toml", "no such file"),
             (here, "a directory"),
-            ("/proc/self/exe", "not a text"),
+            ("/proc/self/exe", "not UTF-8"),
         ];
         for (path, why) in cases {
             let failure = load("policy", path).expect_err(path);
